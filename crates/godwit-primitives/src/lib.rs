@@ -1,1 +1,19 @@
-//! placeholder while the workspace is being laid out
+//! Bitcoin's data: hashes, amounts, outpoints, headers, transactions and blocks, the coin, and the
+//! parameters of the networks.
+//!
+//! Nothing here decides whether a block is valid. A value of these types is well-formed and no more;
+//! the rules live in `godwit-consensus`, scripts in `godwit-script`.
+
+mod amount;
+mod hash;
+mod header;
+mod outpoint;
+pub mod script_flags;
+pub mod work;
+
+pub use amount::{Amount, COIN, MAX_MONEY, money_range};
+pub use hash::{BlockHash, HashParseError, MerkleRoot, Txid, Wtxid};
+pub use header::{BlockHeader, HEADER_SIZE};
+pub use outpoint::OutPoint;
+pub use script_flags::ScriptFlags;
+pub use work::Work;

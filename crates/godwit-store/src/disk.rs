@@ -1,0 +1,225 @@
+//! The seam between the store and the operating system.
+//!
+//! [`Disk`] and [`DiskFile`] are what a real file system ([`RealDisk`]) and the doubles of tests
+//! implement. The store itself talks to [`StoreDisk`] and [`StoreFile`], which add the path and the
+//! operation to every error and hold the latch: after the first failed write or fsync every later
+//! call fails, because what is on disk is then unknown ("fsyncgate") and only a restart, which
+//! recovers from the last commit, can know it again.
+
+mod real;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use godwit_stream::DataStream;
+
+pub use real::RealDisk;
+
+use crate::error::{IoFailure, Operation, StoreError};
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, for reading only.
+    Read,
+    /// Reading and writing; created empty when absent (mode 0600).
+    ReadWrite,
+    /// Reading and writing; created, an existing file is emptied.
+    Truncate,
+}
+
+/// A lock on a data directory, held until dropped.
+pub trait DiskLock: Send + Sync {}
+
+/// Files and directories.
+pub trait Disk: Send + Sync {
+    /// Opens a file. A created file is durable by name only after [`Disk::sync_dir`].
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Creates a directory (mode 0700) and its parents, durably.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Makes the entries of a directory durable: creations, renames and removals in it.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Renames a file, atomically replacing `to`.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Names of all entries of a directory, in no particular order.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
+    /// Takes an exclusive lock on a file that is created when absent; `None` when it is taken.
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
+}
+
+/// An open file. All access is positional, so that one handle serves many threads.
+pub trait DiskFile: Send + Sync {
+    /// Fills `out` from `offset`; `UnexpectedEof` when the file is shorter.
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Appends `len` bytes from `offset` to `out`, without zeroing its memory first;
+    /// `UnexpectedEof` when the file is shorter (then `out` may have grown by a part).
+    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()>;
+    /// Writes all of `data` at `offset`, extending the file as needed.
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Makes written bytes and the length durable (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Truncates, or extends with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}
+
+/// The first failure that left the disk in an unknown state.
+#[derive(Debug, Default)]
+struct Latch(OnceLock<IoFailure>);
+
+impl Latch {
+    fn check(&self) -> Result<(), StoreError> {
+        match self.0.get() {
+            Some(failure) => Err(StoreError::Closed(failure.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn close(&self, failure: &IoFailure) {
+        // Of two threads that fail at once the first names the cause; either closes the store.
+        self.0.get_or_init(|| failure.clone());
+    }
+
+    fn run<T>(
+        &self,
+        path: &Path,
+        operation: Operation,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.check()?;
+        call().map_err(|error| {
+            let failure = IoFailure::new(path, operation, &error);
+            if operation.changes_disk() {
+                self.close(&failure);
+            }
+            StoreError::Io(failure)
+        })
+    }
+}
+
+/// The disk as the store sees it: typed errors and the latch. Clones share the latch.
+#[derive(Clone)]
+pub struct StoreDisk {
+    disk: Arc<dyn Disk>,
+    latch: Arc<Latch>,
+}
+
+impl StoreDisk {
+    /// A store's view of `disk`, with a latch of its own.
+    pub fn new(disk: Arc<dyn Disk>) -> Self {
+        StoreDisk { disk, latch: Arc::default() }
+    }
+
+    /// Fails once an earlier write or fsync has failed.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.latch.check()
+    }
+
+    /// See [`Disk::open`].
+    pub fn open(&self, path: &Path, mode: OpenMode) -> Result<StoreFile, StoreError> {
+        let file = self.latch.run(path, Operation::Open, || self.disk.open(path, mode))?;
+        Ok(StoreFile { path: Arc::from(path), file, latch: Arc::clone(&self.latch) })
+    }
+
+    /// See [`Disk::create_dir_all`].
+    pub fn create_dir_all(&self, path: &Path) -> Result<(), StoreError> {
+        self.latch.run(path, Operation::CreateDir, || self.disk.create_dir_all(path))
+    }
+
+    /// See [`Disk::sync_dir`].
+    pub fn sync_dir(&self, path: &Path) -> Result<(), StoreError> {
+        self.latch.run(path, Operation::SyncDir, || self.disk.sync_dir(path))
+    }
+
+    /// See [`Disk::rename`].
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
+        self.latch.run(from, Operation::Rename, || self.disk.rename(from, to))
+    }
+
+    /// Removes a file; one that is already gone is no error, since a crash may come between a
+    /// removal and whatever recorded it.
+    pub fn remove(&self, path: &Path) -> Result<(), StoreError> {
+        self.latch.run(path, Operation::Remove, || match self.disk.remove(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        })
+    }
+
+    /// Paths of all entries of a directory, sorted.
+    pub fn list(&self, path: &Path) -> Result<Vec<PathBuf>, StoreError> {
+        let names = self.latch.run(path, Operation::List, || self.disk.list(path))?;
+        let mut paths: Vec<PathBuf> = names.iter().map(|name| path.join(name)).collect();
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// Takes the lock file at `path`, or fails with [`StoreError::Locked`].
+    pub fn lock(&self, path: &Path) -> Result<Box<dyn DiskLock>, StoreError> {
+        self.latch
+            .run(path, Operation::Lock, || self.disk.try_lock(path))?
+            .ok_or_else(|| StoreError::Locked { path: path.to_owned() })
+    }
+}
+
+/// An open file as the store sees it. Clones share the handle.
+#[derive(Clone)]
+pub struct StoreFile {
+    path: Arc<Path>,
+    file: Arc<dyn DiskFile>,
+    latch: Arc<Latch>,
+}
+
+impl StoreFile {
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn run<T>(
+        &self,
+        operation: Operation,
+        call: impl FnOnce(&dyn DiskFile) -> io::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.latch.run(&self.path, operation, || call(&*self.file))
+    }
+
+    /// See [`DiskFile::read_exact_at`].
+    pub fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        self.run(Operation::Read, |file| file.read_exact_at(offset, out))
+    }
+
+    /// See [`DiskFile::read_stream_at`].
+    pub fn read_stream_at(
+        &self,
+        offset: u64,
+        len: usize,
+        out: &mut DataStream,
+    ) -> Result<(), StoreError> {
+        self.run(Operation::Read, |file| file.read_stream_at(offset, len, out))
+    }
+
+    /// See [`DiskFile::write_all_at`].
+    pub fn write_all_at(&self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        self.run(Operation::Write, |file| file.write_all_at(offset, data))
+    }
+
+    /// See [`DiskFile::sync`].
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.run(Operation::Sync, |file| file.sync())
+    }
+
+    /// Length in bytes.
+    pub fn file_len(&self) -> Result<u64, StoreError> {
+        self.run(Operation::Length, |file| file.len())
+    }
+
+    /// See [`DiskFile::set_len`].
+    pub fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.run(Operation::SetLength, |file| file.set_len(len))
+    }
+}

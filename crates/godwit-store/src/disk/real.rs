@@ -1,0 +1,137 @@
+//! The operating system's file system.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_stream::DataStream;
+use rustix::io::Errno;
+
+use super::{Disk, DiskFile, DiskLock, OpenMode};
+
+/// Files are for their owner only, whatever the umask: chain data is public, but which data a
+/// node has, and its lock, are nobody else's to touch.
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
+
+/// [`Disk`] on the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+struct RealFile(File);
+
+struct RealLock(#[expect(dead_code, reason = "an open description holds the lock")] File);
+
+impl DiskLock for RealLock {}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let writes = mode != OpenMode::Read;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(writes)
+            .create(writes)
+            .truncate(mode == OpenMode::Truncate)
+            .mode(FILE_MODE)
+            .open(path)?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> = path
+            .ancestors()
+            .take_while(|dir| !dir.as_os_str().is_empty() && !dir.is_dir())
+            .collect();
+        for dir in missing.into_iter().rev() {
+            match DirBuilder::new().mode(DIR_MODE).create(dir) {
+                // Another thread may create the same parent.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+                other => other?,
+            }
+            match dir.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent)?,
+                _ => self.sync_dir(Path::new("."))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(FILE_MODE)
+            .open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(RealLock(file)))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl DiskFile for RealFile {
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
+        let start = out.as_slice().len();
+        loop {
+            let have = out.as_slice().len() - start;
+            let mut at = offset + have as u64;
+            let filled = out.fill_from(len - have, |spare| {
+                let (filled, _) = rustix::io::pread(&self.0, spare, at)?;
+                at += filled.len() as u64;
+                Ok(filled)
+            });
+            match filled {
+                Ok(count) if have + count == len => return Ok(()),
+                Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                // What came before the signal is in the stream; go on behind it.
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.metadata().map(|metadata| metadata.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+}
+
+#[cfg(test)]
+mod tests;

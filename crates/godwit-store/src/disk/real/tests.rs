@@ -1,0 +1,120 @@
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::*;
+use crate::disk::StoreDisk;
+use crate::error::StoreError;
+
+fn temp() -> (tempfile::TempDir, StoreDisk) {
+    let dir = tempfile::tempdir().unwrap();
+    (dir, StoreDisk::new(Arc::new(RealDisk)))
+}
+
+#[test]
+fn written_bytes_are_read_back_at_their_offsets() {
+    let (dir, disk) = temp();
+    let file = disk.open(&dir.path().join("f"), OpenMode::ReadWrite).unwrap();
+    file.write_all_at(0, b"hello").unwrap();
+    file.write_all_at(8, b"world").unwrap();
+    file.sync().unwrap();
+    assert_eq!(file.file_len().unwrap(), 13);
+
+    let mut out = [0xffu8; 5];
+    file.read_exact_at(8, &mut out).unwrap();
+    assert_eq!(&out, b"world");
+    let mut stream = DataStream::from(&b"> "[..]);
+    file.read_stream_at(3, 7, &mut stream).unwrap();
+    assert_eq!(stream.as_slice(), b"> lo\0\0\0wo");
+
+    file.set_len(5).unwrap();
+    assert!(file.read_exact_at(1, &mut out).is_err());
+}
+
+#[test]
+fn a_long_read_crosses_the_steps_of_the_stream() {
+    let (dir, disk) = temp();
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+    let file = disk.open(&dir.path().join("f"), OpenMode::ReadWrite).unwrap();
+    file.write_all_at(0, &bytes).unwrap();
+    let mut stream = DataStream::new();
+    file.read_stream_at(1, bytes.len() - 1, &mut stream).unwrap();
+    assert!(stream.as_slice() == &bytes[1..]);
+}
+
+#[test]
+fn reading_past_the_end_fails_and_does_not_close_the_store() {
+    let (dir, disk) = temp();
+    let file = disk.open(&dir.path().join("f"), OpenMode::ReadWrite).unwrap();
+    file.write_all_at(0, b"12345").unwrap();
+    let mut stream = DataStream::new();
+    let error = file.read_stream_at(1, 5, &mut stream).unwrap_err();
+    let StoreError::Io(failure) = error else { panic!("{error}") };
+    assert_eq!(failure.kind, io::ErrorKind::UnexpectedEof);
+    file.read_stream_at(1, 4, &mut stream).unwrap();
+    disk.check().unwrap();
+}
+
+#[test]
+fn files_and_directories_are_for_their_owner_only() {
+    let (dir, disk) = temp();
+    let nested = dir.path().join("a/b/c");
+    disk.create_dir_all(&nested).unwrap();
+    disk.create_dir_all(&nested).unwrap();
+    let path = nested.join("f");
+    disk.open(&path, OpenMode::ReadWrite).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&nested), 0o700);
+    assert_eq!(mode(nested.parent().unwrap()), 0o700);
+}
+
+#[test]
+fn names_can_be_listed_renamed_and_removed() {
+    let (dir, disk) = temp();
+    let at = |name: &str| -> PathBuf { dir.path().join(name) };
+    for name in ["b", "a", "c"] {
+        disk.open(&at(name), OpenMode::ReadWrite).unwrap();
+    }
+    disk.rename(&at("c"), &at("a")).unwrap();
+    disk.sync_dir(dir.path()).unwrap();
+    assert_eq!(disk.list(dir.path()).unwrap(), [at("a"), at("b")]);
+    disk.remove(&at("b")).unwrap();
+    disk.remove(&at("b")).unwrap();
+    assert_eq!(disk.list(dir.path()).unwrap(), [at("a")]);
+    assert!(disk.open(&at("b"), OpenMode::Read).is_err_and(|error| error.is_not_found()));
+}
+
+#[test]
+fn truncating_open_empties_the_file() {
+    let (dir, disk) = temp();
+    let path = dir.path().join("f");
+    let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+    file.write_all_at(0, b"old").unwrap();
+    assert_eq!(disk.open(&path, OpenMode::ReadWrite).unwrap().file_len().unwrap(), 3);
+    assert_eq!(disk.open(&path, OpenMode::Truncate).unwrap().file_len().unwrap(), 0);
+}
+
+#[test]
+fn a_lock_is_exclusive_until_dropped() {
+    let (dir, disk) = temp();
+    let path = dir.path().join(".lock");
+    let held = disk.lock(&path).unwrap();
+    assert_eq!(disk.lock(&path).err(), Some(StoreError::Locked { path: path.clone() }));
+    drop(held);
+    disk.lock(&path).unwrap();
+}
+
+#[test]
+fn a_failed_write_closes_the_store_for_good() {
+    let (dir, disk) = temp();
+    let full = disk.open(Path::new("/dev/full"), OpenMode::ReadWrite).unwrap();
+    let error = full.write_all_at(0, b"x").unwrap_err();
+    assert!(error.is_disk_full(), "{error}");
+    let StoreError::Io(first) = error else { panic!("{error}") };
+    assert_eq!(first.path, Path::new("/dev/full"));
+
+    let later = disk.open(&dir.path().join("f"), OpenMode::ReadWrite).err();
+    assert_eq!(later, Some(StoreError::Closed(first.clone())));
+    assert_eq!(full.read_exact_at(0, &mut [0]), Err(StoreError::Closed(first.clone())));
+    assert_eq!(disk.clone().check(), Err(StoreError::Closed(first)));
+}

@@ -1,0 +1,262 @@
+//! What can go wrong below the chain: a system call failed, or bytes on disk are not what was
+//! written.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use godwit_stream::DecodeError;
+
+/// The system call family that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Opening or creating a file.
+    Open,
+    /// A positional read.
+    Read,
+    /// A positional write.
+    Write,
+    /// `fdatasync` of a file.
+    Sync,
+    /// Asking for a file's length.
+    Length,
+    /// Truncating or extending a file.
+    SetLength,
+    /// Creating a directory and its parents.
+    CreateDir,
+    /// `fsync` of a directory.
+    SyncDir,
+    /// Renaming a file.
+    Rename,
+    /// Removing a file.
+    Remove,
+    /// Listing a directory.
+    List,
+    /// Locking the data directory.
+    Lock,
+}
+
+impl Operation {
+    /// Whether a failure leaves unknown what is on disk. After a failed write or fsync the kernel
+    /// may drop the dirty pages and report success to a second fsync, so these close the store.
+    pub fn changes_disk(self) -> bool {
+        match self {
+            Operation::Write
+            | Operation::Sync
+            | Operation::SetLength
+            | Operation::CreateDir
+            | Operation::SyncDir
+            | Operation::Rename
+            | Operation::Remove => true,
+            Operation::Open
+            | Operation::Read
+            | Operation::Length
+            | Operation::List
+            | Operation::Lock => false,
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Open => "open",
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Sync => "fsync",
+            Operation::Length => "stat",
+            Operation::SetLength => "truncate",
+            Operation::CreateDir => "create directory",
+            Operation::SyncDir => "fsync directory",
+            Operation::Rename => "rename",
+            Operation::Remove => "remove",
+            Operation::List => "list",
+            Operation::Lock => "lock",
+        })
+    }
+}
+
+/// One failed system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoFailure {
+    /// The file or directory operated on.
+    pub path: PathBuf,
+    /// What was tried.
+    pub operation: Operation,
+    /// The standard library's classification.
+    pub kind: io::ErrorKind,
+    /// `errno`, when the failure came from the operating system.
+    pub os_error: Option<i32>,
+}
+
+impl IoFailure {
+    /// Records `error` with the place where it happened.
+    pub fn new(path: &Path, operation: Operation, error: &io::Error) -> Self {
+        let (kind, os_error) = (error.kind(), error.raw_os_error());
+        IoFailure { path: path.to_owned(), operation, kind, os_error }
+    }
+
+    /// The volume or the user's quota is exhausted (ENOSPC, EDQUOT).
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self.kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+}
+
+impl fmt::Display for IoFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: ", self.operation, self.path.display())?;
+        match self.os_error {
+            Some(code) => io::Error::from_raw_os_error(code).fmt(f),
+            None => self.kind.fmt(f),
+        }
+    }
+}
+
+/// Why stored bytes are not believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// A checksum over the bytes does not match.
+    Checksum,
+    /// The file ends before bytes that a commit has named.
+    Short,
+    /// The bytes do not decode.
+    Decode(DecodeError),
+    /// Bytes are left over after the value.
+    TrailingBytes,
+    /// A magic number, version or fixed field has another value than the format demands.
+    Format,
+    /// `redb` found its file or its pages inconsistent.
+    Database,
+    /// `redb` lacks a table or an entry that every committed database has.
+    MissingEntry,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Checksum => f.write_str("checksum mismatch"),
+            Damage::Short => f.write_str("file ends before committed bytes"),
+            Damage::Decode(error) => write!(f, "undecodable: {error}"),
+            Damage::TrailingBytes => f.write_str("bytes left over after the value"),
+            Damage::Format => f.write_str("not in the expected format"),
+            Damage::Database => f.write_str("the database file is inconsistent"),
+            Damage::MissingEntry => f.write_str("the database lacks an entry it must have"),
+        }
+    }
+}
+
+/// Magic and genesis block of the network that a data directory belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkId {
+    /// The four message start bytes (`pchMessageStart`).
+    pub magic: [u8; 4],
+    /// Hash of the genesis block, internal byte order.
+    pub genesis: [u8; 32],
+}
+
+/// Every failure of this crate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// A system call failed just now.
+    Io(IoFailure),
+    /// An earlier write or fsync failed (named inside): the store stays closed until restart.
+    Closed(IoFailure),
+    /// Another process holds the data directory's lock file.
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// Stored bytes are damaged.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Byte offset in it where the damage was noticed, 0 when it concerns the whole file.
+        offset: u64,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// The data directory belongs to another network.
+    OtherNetwork {
+        /// The database that says so.
+        path: PathBuf,
+        /// Network of the data directory.
+        found: NetworkId,
+        /// Network that was asked for.
+        expected: NetworkId,
+    },
+    /// A newer godwit wrote this data directory.
+    NewerSchema {
+        /// The database that says so.
+        path: PathBuf,
+        /// Its schema version.
+        found: u32,
+        /// The newest version this program reads.
+        supported: u32,
+    },
+    /// A directory given as a source of blocks holds no `blk*.dat` file.
+    NoBlockFiles {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A record longer than its file format can carry was handed in.
+    RecordTooLarge {
+        /// Its length in bytes.
+        len: u64,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn damaged(path: &Path, offset: u64, damage: Damage) -> Self {
+        StoreError::Damaged { path: path.to_owned(), offset, damage }
+    }
+
+    /// The volume is full: the one I/O failure that the user can repair without replacing hardware.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            StoreError::Io(failure) | StoreError::Closed(failure) => failure.is_disk_full(),
+            _ => false,
+        }
+    }
+
+    /// The file or directory does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, StoreError::Io(failure) if failure.kind == io::ErrorKind::NotFound)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Io(failure) => failure.fmt(f),
+            StoreError::Closed(failure) => {
+                write!(f, "store closed by an earlier failure ({failure}); restart to recover")
+            }
+            StoreError::Locked { path } => {
+                write!(f, "{} is locked: another process uses this directory", path.display())
+            }
+            StoreError::Damaged { path, offset, damage } => {
+                write!(f, "{} at byte {offset}: {damage}", path.display())
+            }
+            StoreError::OtherNetwork { path, found, expected } => write!(
+                f,
+                "{} belongs to another network (magic {:02x?}, expected {:02x?})",
+                path.display(),
+                found.magic,
+                expected.magic
+            ),
+            StoreError::NewerSchema { path, found, supported } => write!(
+                f,
+                "{} has schema version {found}, this program reads up to {supported}",
+                path.display()
+            ),
+            StoreError::NoBlockFiles { path } => {
+                write!(f, "{} contains no blk*.dat file", path.display())
+            }
+            StoreError::RecordTooLarge { len } => {
+                write!(f, "a record of {len} bytes exceeds the file format")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

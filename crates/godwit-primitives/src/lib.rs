@@ -9,6 +9,7 @@ mod hash;
 mod header;
 mod outpoint;
 pub mod script_flags;
+pub mod sha256;
 pub mod work;
 
 pub use amount::{Amount, COIN, MAX_MONEY, money_range};

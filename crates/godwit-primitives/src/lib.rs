@@ -5,16 +5,24 @@
 //! the rules live in `godwit-consensus`, scripts in `godwit-script`.
 
 mod amount;
+mod block;
 mod hash;
 mod header;
 mod outpoint;
 pub mod script_flags;
 pub mod sha256;
+mod transaction;
+mod tx_view;
 pub mod work;
 
 pub use amount::{Amount, COIN, MAX_MONEY, money_range};
+pub use block::{Block, BlockView};
 pub use hash::{BlockHash, HashParseError, MerkleRoot, Txid, Wtxid};
 pub use header::{BlockHeader, HEADER_SIZE};
 pub use outpoint::OutPoint;
 pub use script_flags::ScriptFlags;
+pub use transaction::{Transaction, TxIn, TxOut};
+pub use tx_view::{
+    InputView, Inputs, OutputView, Outputs, TxView, WitnessItems, WitnessView, Witnesses,
+};
 pub use work::Work;

@@ -1,0 +1,51 @@
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use godwit_stream::DataStream;
+
+use super::*;
+
+/// Least time of many runs, in nanoseconds.
+fn least_ns(mut run: impl FnMut()) -> u128 {
+    let time = |run: &mut dyn FnMut()| {
+        let start = Instant::now();
+        run();
+        start.elapsed().as_nanos()
+    };
+    (0..500).map(|_| time(&mut run)).min().expect("500 runs")
+}
+
+fn block_413567() -> Option<Vec<u8>> {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let data = std::env::var_os("GODWIT_DATA").map_or(default, Into::into);
+    let file = std::fs::read(data.join("blocks/mainnet_413567.blk.zst"));
+    let Ok(file) = file else {
+        eprintln!("SKIPPED: shared data not found");
+        return None;
+    };
+    Some(zstd::decode_all(&file[..]).expect("a zstd file"))
+}
+
+/// `cargo test --release -p godwit-primitives --lib -- --ignored --nocapture decoding_speed`
+#[test]
+#[ignore = "a measurement, prints and checks nothing"]
+fn decoding_speed() {
+    let Some(bytes) = block_413567() else { return };
+    let mut index = BlockIndex::parse(&bytes).expect("a real block");
+    let parse = least_ns(|| drop(black_box(BlockIndex::parse(black_box(&bytes)))));
+    let hash = least_ns(|| index.hash_txs(black_box(&bytes)));
+    let block = Block::decode(DataStream::from(&bytes[..])).expect("a real block");
+    let walk = least_ns(|| {
+        for tx in black_box(&block).view().txs() {
+            for input in tx.inputs() {
+                black_box((input.prevout.vout, input.script_sig));
+            }
+            for output in tx.outputs() {
+                black_box((output.value, output.script_pubkey));
+            }
+        }
+    });
+    println!("block 413567, {} bytes, {} transactions", bytes.len(), index.txs.len());
+    println!("parse with index {parse} ns, txids {hash} ns, walk inputs and outputs {walk} ns");
+}

@@ -1,0 +1,22 @@
+# `make demo` runs the main job, `make test` passes the tests; both set the machine up first.
+
+# Outside the checkout, so that a fresh clone does not compile Bitcoin Core's engine again.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
+# Where rustup puts cargo; a shell that was open during its installation does not know.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: demo test soak setup
+
+demo: setup
+	cargo build --release --locked -p godwit -p godwit-sim
+	$(CARGO_TARGET_DIR)/release/godwit-demo
+
+test: setup
+	@tools/test
+
+# The tests marked #[ignore]: the same code with long counts, one after another.
+soak: setup
+	cargo test --release --locked --workspace -- --ignored --nocapture --test-threads=1
+
+setup:
+	@tools/setup

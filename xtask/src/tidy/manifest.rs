@@ -1,0 +1,236 @@
+//! Which crate may name which: the table of `ARCHITECTURE.md`, held against the manifests.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, TextFile};
+
+/// One row of the dependency table.
+struct Room {
+    name: &'static str,
+    /// Workspace crates it may depend on.
+    may_use: &'static [&'static str],
+    /// Workspace crates that only its tests may use.
+    tests_may_use: &'static [&'static str],
+}
+
+const STREAM: &str = "godwit-stream";
+const PRIMITIVES: &str = "godwit-primitives";
+const CONSENSUS: &str = "godwit-consensus";
+const SCRIPT: &str = "godwit-script";
+const STORE: &str = "godwit-store";
+const CHAIN: &str = "godwit-chain";
+const SIM: &str = "godwit-sim";
+
+const ROOMS: &[Room] = &[
+    Room { name: STREAM, may_use: &[], tests_may_use: &[] },
+    Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[] },
+    Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[] },
+    Room { name: SCRIPT, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[CONSENSUS] },
+    Room { name: STORE, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[] },
+    Room {
+        name: CHAIN,
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE],
+        tests_may_use: &[SIM],
+    },
+    Room { name: SIM, may_use: &[STREAM, PRIMITIVES, CONSENSUS], tests_may_use: &[] },
+    Room {
+        name: "godwit",
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN],
+        tests_may_use: &[SIM],
+    },
+    Room { name: "xtask", may_use: &[], tests_may_use: &[] },
+];
+
+/// Outside crates that only the named rooms may ship (their tests excepted).
+const WALLS: &[(&str, &[&str])] =
+    &[("bitcoinkernel", &[SCRIPT]), ("bitcoin", &[SIM]), ("redb", &[STORE])];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Shipped,
+    Tests,
+}
+
+/// One line of a dependency section.
+#[derive(PartialEq, Eq, Debug)]
+struct Dependency {
+    name: String,
+    kind: Kind,
+    line: usize,
+}
+
+/// Arrows, walls and pins of all manifests.
+pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut seen: BTreeMap<&str, bool> = ROOMS.iter().map(|room| (room.name, false)).collect();
+    for file in files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
+        if file.path == "Cargo.toml" {
+            findings.extend(check_pins(file));
+            continue;
+        }
+        let name = file.path.rsplit('/').nth(1).unwrap_or_default();
+        match ROOMS.iter().find(|room| room.name == name) {
+            Some(room) => {
+                seen.insert(room.name, true);
+                findings.extend(check_room(file, room));
+            }
+            None => findings.push(Finding::new(
+                file,
+                0,
+                format!("crate {name} has no row in xtask/src/tidy/manifest.rs"),
+            )),
+        }
+    }
+    for (name, _) in seen.into_iter().filter(|(_, found)| !found) {
+        findings.push(Finding {
+            path: "xtask/src/tidy/manifest.rs".to_owned(),
+            line: 0,
+            rule: format!("the table has a row for {name}, which does not exist"),
+        });
+    }
+    findings
+}
+
+fn check_room(file: &TextFile, room: &Room) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for Dependency { name, kind, line } in dependencies(&file.text) {
+        let name = name.as_str();
+        let allowed = room.may_use.contains(&name)
+            || (kind == Kind::Tests && room.tests_may_use.contains(&name));
+        let inside = ROOMS.iter().any(|room| room.name == name);
+        if inside && !allowed {
+            findings.push(Finding::new(file, line, format!("{} may not use {name}", room.name)));
+        }
+        let wall = WALLS.iter().find(|(outside, _)| *outside == name);
+        if let Some((_, rooms)) = wall
+            && kind == Kind::Shipped
+            && !rooms.contains(&room.name)
+        {
+            findings.push(Finding::new(file, line, format!("only {rooms:?} may ship {name}")));
+        }
+    }
+    findings
+}
+
+/// Versions are written once, in the root manifest, and exact.
+fn check_pins(root: &TextFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut inside = false;
+    for (index, line) in root.text.lines().enumerate() {
+        if line.starts_with('[') {
+            inside = line.trim() == "[workspace.dependencies]";
+        } else if inside && is_entry(line) && !line.contains("\"=") && !line.contains("path = ") {
+            findings.push(Finding::new(root, index + 1, "pin the exact version: \"=x.y.z\""));
+        }
+    }
+    findings
+}
+
+/// The entries of `[dependencies]`, `[build-dependencies]` and `[dev-dependencies]`, also below
+/// `[target.…]` and in the `[dependencies.NAME]` form.
+fn dependencies(manifest: &str) -> Vec<Dependency> {
+    let mut found = Vec::new();
+    let mut section = None;
+    for (index, line) in manifest.lines().enumerate() {
+        if let Some(header) = line.strip_prefix('[') {
+            let header = header.trim_end().trim_end_matches(']');
+            section = section_kind(header);
+            if let Some((table, name)) = header.rsplit_once('.')
+                && let Some(kind) = section_kind(table)
+            {
+                found.push(Dependency { name: name.to_owned(), kind, line: index + 1 });
+            }
+        } else if let Some(kind) = section
+            && is_entry(line)
+        {
+            let end = line.find(['.', '=', ' ']).unwrap_or(line.len());
+            found.push(Dependency { name: line[..end].to_owned(), kind, line: index + 1 });
+        }
+    }
+    found
+}
+
+fn section_kind(header: &str) -> Option<Kind> {
+    match header.rsplit('.').next()? {
+        "dependencies" | "build-dependencies" => Some(Kind::Shipped),
+        "dev-dependencies" => Some(Kind::Tests),
+        _ => None,
+    }
+}
+
+fn is_entry(line: &str) -> bool {
+    line.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(path: &str, text: &str) -> TextFile {
+        TextFile { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    fn rules(room: &str, text: &str) -> Vec<(usize, String)> {
+        let room = ROOMS.iter().find(|candidate| candidate.name == room).expect("a known room");
+        let file = manifest("crates/x/Cargo.toml", text);
+        check_room(&file, room).into_iter().map(|finding| (finding.line, finding.rule)).collect()
+    }
+
+    #[test]
+    fn entries_are_found_in_every_form() {
+        let text = "[package]\nname = \"x\"\n[dependencies]\na.workspace = true\nb = \"1\"\n# c\n\n\
+                    [target.'cfg(unix)'.dependencies]\nd = { version = \"1\" }\n\
+                    [dev-dependencies.e]\npath = \"../e\"\n[build-dependencies]\nf=\"1\"\n";
+        let names: Vec<(String, Kind)> =
+            dependencies(text).into_iter().map(|found| (found.name, found.kind)).collect();
+        let expected = [
+            ("a", Kind::Shipped),
+            ("b", Kind::Shipped),
+            ("d", Kind::Shipped),
+            ("e", Kind::Tests),
+            ("f", Kind::Shipped),
+        ];
+        assert_eq!(names, expected.map(|(name, kind)| (name.to_owned(), kind)));
+    }
+
+    #[test]
+    fn arrows_point_one_way() {
+        assert_eq!(rules(CONSENSUS, "[dependencies]\ngodwit-stream.workspace = true\n"), []);
+        assert_eq!(
+            rules(CONSENSUS, "[dependencies]\ngodwit-store.workspace = true\n"),
+            [(2, "godwit-consensus may not use godwit-store".to_owned())]
+        );
+    }
+
+    #[test]
+    fn test_arrows_stay_in_tests() {
+        assert_eq!(rules(CHAIN, "[dev-dependencies]\ngodwit-sim.workspace = true\n"), []);
+        assert_eq!(
+            rules(CHAIN, "[dependencies]\ngodwit-sim.workspace = true\n"),
+            [(2, "godwit-chain may not use godwit-sim".to_owned())]
+        );
+    }
+
+    #[test]
+    fn only_script_ships_the_engine() {
+        let text = "[dependencies]\nbitcoinkernel.workspace = true\n";
+        assert_eq!(rules(SCRIPT, text), []);
+        assert_eq!(rules(CHAIN, text).len(), 1);
+        assert_eq!(rules(CHAIN, &text.replace("[dep", "[dev-dep")), []);
+    }
+
+    #[test]
+    fn pins_are_exact() {
+        let text = "[workspace.dependencies]\na = \"=1.2.3\"\nb = { path = \"b\" }\nc = \"1\"\n\
+                    [profile.release]\ndebug = 1\n";
+        let findings = check_pins(&manifest("Cargo.toml", text));
+        assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn a_crate_without_a_row_is_found_and_a_row_without_a_crate() {
+        let findings = check(&[manifest("crates/godwit-new/Cargo.toml", "")]);
+        assert!(findings[0].rule.contains("godwit-new has no row"));
+        assert_eq!(findings.len(), 1 + ROOMS.len());
+    }
+}

@@ -1,0 +1,246 @@
+//! Rules about single files: names, sizes, leftovers, whitespace, unsafe blocks without a reason,
+//! and files that no module names.
+
+use super::{Finding, TextFile};
+
+/// Lines of a Rust file. The aim is 150 to 500; past this one it is more than one thing.
+const MAX_FILE_LINES: usize = 600;
+/// Lines of a function, its signature and closing brace included: about one screen.
+const MAX_FUNCTION_LINES: usize = 70;
+/// Columns of a comment line. rustfmt holds code to 100 but leaves comments alone; past this
+/// one nobody wrapped them.
+const MAX_COLUMNS: usize = 110;
+/// A safety argument may be this many lines above its block.
+const SAFETY_REACH: usize = 12;
+
+/// Names that say nothing about what is inside.
+const VAGUE_NAMES: &[&str] =
+    &["util", "utils", "helper", "helpers", "common", "misc", "manager", "handler", "handlers"];
+
+/// Work left open. Split so that this file does not contain them.
+const LEFTOVERS: &[&str] = &[
+    concat!("to", "do!("),
+    concat!("un", "implemented!("),
+    concat!("db", "g!("),
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+];
+
+/// Whitespace rules for every text file.
+pub(crate) fn check_text(file: &TextFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in file.text.split('\n').enumerate() {
+        if line.ends_with([' ', '\t', '\r']) {
+            findings.push(Finding::new(file, index + 1, "whitespace at the end of the line"));
+        }
+    }
+    if !file.text.is_empty() && (!file.text.ends_with('\n') || file.text.ends_with("\n\n")) {
+        findings.push(Finding::new(file, 0, "does not end with exactly one line break"));
+    }
+    findings
+}
+
+/// Rules for Rust files.
+pub(crate) fn check_rust(file: &TextFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let parts = file.path.trim_end_matches(".rs").split('/');
+    if let Some(name) = parts.into_iter().find(|part| VAGUE_NAMES.contains(part)) {
+        findings.push(Finding::new(file, 0, format!("the name {name:?} says nothing")));
+    }
+    let lines: Vec<&str> = file.text.lines().collect();
+    if lines.len() > MAX_FILE_LINES {
+        let rule = format!("{} lines, more than {MAX_FILE_LINES}", lines.len());
+        findings.push(Finding::new(file, 0, rule));
+    }
+    for (index, line) in lines.iter().enumerate() {
+        findings.extend(check_line(file, index + 1, line));
+        if needs_safety_argument(line)
+            && !lines[index.saturating_sub(SAFETY_REACH)..index]
+                .iter()
+                .any(|above| above.contains("SAFETY:") || above.contains("# Safety"))
+        {
+            findings.push(Finding::new(file, index + 1, "unsafe without a SAFETY argument"));
+        }
+    }
+    for (start, length) in function_lengths(&lines) {
+        if length > MAX_FUNCTION_LINES {
+            let rule = format!("a function of {length} lines, more than {MAX_FUNCTION_LINES}");
+            findings.push(Finding::new(file, start + 1, rule));
+        }
+    }
+    findings
+}
+
+/// A Rust file that no `mod` of its crate names is never compiled.
+pub(crate) fn check_modules_declared(files: &[TextFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files {
+        let Some((crate_dir, stem)) = module_name(&file.path) else { continue };
+        let declaration = format!("mod {stem};");
+        let declared = files
+            .iter()
+            .filter(|other| other.path.starts_with(crate_dir) && other.path.ends_with(".rs"))
+            .any(|other| other.text.contains(&declaration));
+        if !declared {
+            findings.push(Finding::new(file, 0, format!("no `{declaration}` in its crate")));
+        }
+    }
+    findings
+}
+
+/// Crate folder (with the last `/`) and module name of a Rust file that is not a crate root.
+fn module_name(path: &str) -> Option<(&str, &str)> {
+    let inner = path.find("/src/").or_else(|| path.find("/tests/"))?;
+    let (crate_dir, inside) = path.split_at(inner + 1);
+    let stem = inside.strip_suffix(".rs")?;
+    let root_of_target = matches!(stem, "src/lib" | "src/main" | "build")
+        || stem.strip_prefix("src/bin/").is_some_and(|name| !name.contains('/'))
+        || stem.strip_prefix("tests/").is_some_and(|name| !name.contains('/'))
+        || stem.ends_with("/main");
+    let (parent, name) = stem.rsplit_once('/')?;
+    match (root_of_target, name) {
+        (true, _) => None,
+        (false, "mod") => Some((crate_dir, parent.rsplit('/').next()?)),
+        (false, name) => Some((crate_dir, name)),
+    }
+}
+
+fn check_line(file: &TextFile, number: usize, line: &str) -> Option<Finding> {
+    if let Some(leftover) = LEFTOVERS.iter().find(|leftover| line.contains(**leftover)) {
+        return Some(Finding::new(file, number, format!("leftover {leftover:?}")));
+    }
+    let comment = line.trim_start().starts_with("//") && !line.contains("://");
+    if comment && line.chars().count() > MAX_COLUMNS {
+        return Some(Finding::new(file, number, format!("comment wider than {MAX_COLUMNS}")));
+    }
+    None
+}
+
+fn needs_safety_argument(line: &str) -> bool {
+    let code = line.trim_start();
+    let opens = code.contains("unsafe {") || code.starts_with("unsafe impl");
+    opens && !code.starts_with("//") && !code.contains('"')
+}
+
+/// First line (from 0) and length of every function, found by indentation, which rustfmt fixes:
+/// a function ends at the first `}` that stands in the column of its first line.
+fn function_lengths(lines: &[&str]) -> Vec<(usize, usize)> {
+    let mut lengths = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        if !is_function_head(line.trim_start()) || line.trim_end().ends_with(['}', ';']) {
+            continue;
+        }
+        let closing = format!("{}}}", " ".repeat(indent));
+        if let Some(end) = lines[start..].iter().position(|line| *line == closing) {
+            lengths.push((start, end + 1));
+        }
+    }
+    lengths
+}
+
+fn is_function_head(code: &str) -> bool {
+    const BEFORE: &[&str] = &["pub", "pub(crate)", "pub(super)", "const", "async", "unsafe"];
+    let mut words = code.split(' ').skip_while(|word| BEFORE.contains(word));
+    words.next() == Some("fn")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: impl Into<String>) -> TextFile {
+        TextFile { path: path.to_owned(), text: text.into() }
+    }
+
+    fn rust(text: &str) -> Vec<Finding> {
+        check_rust(&file("crates/a/src/name.rs", text))
+    }
+
+    fn function_of(lines: usize) -> String {
+        format!("    pub(crate) fn f() {{\n{}    }}\n", "        g();\n".repeat(lines - 2))
+    }
+
+    #[test]
+    fn whitespace() {
+        assert_eq!(check_text(&file("a.md", "a\n\nb\n")), []);
+        for text in ["a \n", "a\r\n", "a\t\nb\n", "a", "a\n\n"] {
+            assert_eq!(check_text(&file("a.md", text)).len(), 1, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn vague_names() {
+        for path in ["crates/a/src/utils.rs", "crates/a/src/common/x.rs"] {
+            assert_eq!(check_rust(&file(path, "")).len(), 1, "{path}");
+        }
+        assert_eq!(check_rust(&file("crates/a/src/utility_pole.rs", "")), []);
+    }
+
+    #[test]
+    fn file_length() {
+        assert_eq!(rust(&"//\n".repeat(MAX_FILE_LINES)), []);
+        assert_eq!(rust(&"//\n".repeat(MAX_FILE_LINES + 1)).len(), 1);
+    }
+
+    #[test]
+    fn function_length() {
+        assert_eq!(rust(&function_of(MAX_FUNCTION_LINES)), []);
+        let long = rust(&format!("\n{}", function_of(MAX_FUNCTION_LINES + 1)));
+        assert_eq!(long.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn function_heads() {
+        for head in ["fn a() {", "pub const fn a() {", "pub(crate) async unsafe fn a(", "fn a<T>("]
+        {
+            assert!(is_function_head(head), "{head}");
+        }
+        for other in ["pub struct A {", "// fn a() {", "let f = fn_pointer;", "pub use fn_a;"] {
+            assert!(!is_function_head(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn leftovers() {
+        for leftover in LEFTOVERS {
+            assert_eq!(rust(&format!("// {leftover} x\n")).len(), 1, "{leftover}");
+        }
+        assert_eq!(rust("// to do: nothing\n"), []);
+    }
+
+    #[test]
+    fn comment_width() {
+        let exactly = format!("//{}\n", "x".repeat(MAX_COLUMNS - 2));
+        assert_eq!(rust(&exactly), []);
+        assert_eq!(rust(&format!("/{exactly}")).len(), 1);
+        assert_eq!(rust(&format!("// https://{}\n", "x".repeat(MAX_COLUMNS))), []);
+    }
+
+    #[test]
+    fn safety_arguments() {
+        let block = concat!("uns", "afe { f() }\n");
+        assert_eq!(rust(block).len(), 1);
+        assert_eq!(rust(&format!("// SAFETY: f has no preconditions.\n{block}")), []);
+        let far = "//\n".repeat(SAFETY_REACH);
+        assert_eq!(rust(&format!("// SAFETY: too far away.\n{far}{block}")).len(), 1);
+    }
+
+    #[test]
+    fn undeclared_modules() {
+        let files = [
+            file("crates/a/src/lib.rs", "mod seen;\nmod folder;\n"),
+            file("crates/a/src/seen.rs", ""),
+            file("crates/a/src/folder/mod.rs", ""),
+            file("crates/a/src/bin/tool.rs", ""),
+            file("crates/a/tests/it/main.rs", "mod topic;\n"),
+            file("crates/a/tests/it/topic.rs", ""),
+            file("crates/a/src/orphan.rs", ""),
+            file("crates/b/src/seen.rs", ""),
+        ];
+        let paths: Vec<String> =
+            check_modules_declared(&files).into_iter().map(|finding| finding.path).collect();
+        assert_eq!(paths, ["crates/a/src/orphan.rs", "crates/b/src/seen.rs"]);
+    }
+}

@@ -78,3 +78,78 @@ impl<A: Allocator> DataStream<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded(n: u64) -> Vec<u8> {
+        let mut out = DataStream::new();
+        out.write_compact_size(n);
+        out.as_slice().to_vec()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<u64, DecodeError> {
+        SpanReader::new(bytes).compact_size()
+    }
+
+    #[test]
+    fn forms_change_where_the_table_says() {
+        for (n, bytes) in [
+            (0, &b"\x00"[..]),
+            (252, b"\xfc"),
+            (253, b"\xfd\xfd\x00"),
+            (0xffff, b"\xfd\xff\xff"),
+            (0x1_0000, b"\xfe\x00\x00\x01\x00"),
+            (0xffff_ffff, b"\xfe\xff\xff\xff\xff"),
+            (0x1_0000_0000, b"\xff\x00\x00\x00\x00\x01\x00\x00\x00"),
+            (u64::MAX, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+        ] {
+            assert_eq!(encoded(n), bytes, "{n}");
+            assert_eq!(compact_size_len(n), bytes.len(), "{n}");
+            assert_eq!(SpanReader::new(bytes).compact_size_any(), Ok(n));
+            for end in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..end]), Err(DecodeError::UnexpectedEnd), "{n} to {end}");
+            }
+        }
+    }
+
+    /// The cases of Core's `serialize_tests.cpp`, `noncanonical`.
+    #[test]
+    fn longer_forms_than_needed_are_refused() {
+        for bytes in [
+            &b"\xfd\x00\x00"[..],
+            b"\xfd\xfc\x00",
+            b"\xfe\x00\x00\x00\x00",
+            b"\xfe\xff\xff\x00\x00",
+            b"\xff\x00\x00\x00\x00\x00\x00\x00\x00",
+            b"\xff\xff\xff\xff\x01\x00\x00\x00\x00",
+            b"\xff\xff\xff\xff\xff\x00\x00\x00\x00",
+        ] {
+            assert_eq!(decode(bytes), Err(DecodeError::NonCanonicalCompactSize), "{bytes:?}");
+            let any = SpanReader::new(bytes).compact_size_any();
+            assert_eq!(any, Err(DecodeError::NonCanonicalCompactSize), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn lengths_end_at_32_mib() {
+        assert_eq!(decode(&encoded(MAX_SIZE)), Ok(MAX_SIZE));
+        for n in [MAX_SIZE + 1, u64::from(u32::MAX), u64::MAX] {
+            assert_eq!(decode(&encoded(n)), Err(DecodeError::CompactSizeTooLarge), "{n}");
+            assert_eq!(SpanReader::new(&encoded(n)).compact_size_any(), Ok(n));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_decodes_encodes_to_the_same_bytes(bytes: [u8; 9]) {
+            let mut reader = SpanReader::new(&bytes);
+            if let Ok(n) = reader.compact_size_any() {
+                prop_assert_eq!(encoded(n), &bytes[..reader.position()]);
+            }
+        }
+    }
+}

@@ -155,3 +155,79 @@ impl<A: Allocator + Clone> fmt::Debug for PooledStream<A> {
         self.stream.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: PoolLimits = PoolLimits { buffers: 3, buffer_bytes: 100, total_bytes: 200 };
+
+    fn used(pool: &BufferPool, bytes: usize) -> PooledStream {
+        let mut stream = pool.take();
+        stream.clear();
+        assert!(stream.capacity() <= bytes, "the test wants this capacity");
+        stream.reserve(bytes);
+        stream.write(&[7; 8]);
+        stream
+    }
+
+    #[test]
+    fn a_dropped_buffer_comes_back_empty_with_its_memory() {
+        let pool = BufferPool::new(LIMITS);
+        let stream = used(&pool, 64);
+        let memory = stream.as_slice().as_ptr();
+        drop(stream);
+        assert_eq!(pool.idle(), (1, 64));
+        let mut again = pool.take();
+        assert_eq!((again.len(), again.capacity(), pool.idle()), (0, 64, (0, 0)));
+        again.write(&[1]);
+        assert_eq!(again.as_slice().as_ptr(), memory);
+    }
+
+    #[test]
+    fn each_limit_bounds_what_is_kept() {
+        let kept = |sizes: &[usize]| {
+            let pool = BufferPool::new(LIMITS);
+            let streams: Vec<_> = sizes.iter().map(|&size| used(&pool, size)).collect();
+            drop(streams);
+            pool.idle()
+        };
+        assert_eq!(kept(&[40, 40, 40]), (3, 120));
+        assert_eq!(kept(&[40, 40, 40, 40]), (3, 120), "number");
+        assert_eq!(kept(&[100]), (1, 100));
+        assert_eq!(kept(&[101]), (0, 0), "size of one");
+        assert_eq!(kept(&[100, 100]), (2, 200));
+        assert_eq!(kept(&[100, 100, 8]), (2, 200), "size of all");
+    }
+
+    #[test]
+    fn untouched_and_unpooled_buffers_are_not_kept() {
+        let pool = BufferPool::new(LIMITS);
+        drop(pool.take());
+        let mut alone = PooledStream::from(DataStream::from(&b"bytes"[..]));
+        alone.write(b"!");
+        assert_eq!(alone.as_slice(), b"bytes!");
+        drop(alone);
+        assert_eq!(pool.idle(), (0, 0));
+    }
+
+    #[test]
+    fn threads_share_it() {
+        let pool = BufferPool::new(LIMITS);
+        std::thread::scope(|scope| {
+            for seed in 0u8..4 {
+                let pool = pool.clone();
+                scope.spawn(move || {
+                    for _ in 0..2000 {
+                        let mut stream = pool.take();
+                        assert!(stream.is_empty());
+                        stream.write(&[seed; 50]);
+                        assert_eq!(stream.as_slice(), [seed; 50]);
+                    }
+                });
+            }
+        });
+        let (buffers, bytes) = pool.idle();
+        assert!((1..=3).contains(&buffers) && bytes <= 200, "{buffers} buffers, {bytes} bytes");
+    }
+}

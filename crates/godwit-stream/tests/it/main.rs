@@ -1,0 +1,5 @@
+//! Integration tests of `godwit-stream`.
+
+mod allocation;
+mod codec;
+mod copy_speed;

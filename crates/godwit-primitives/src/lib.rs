@@ -8,6 +8,8 @@ mod amount;
 mod block;
 mod hash;
 mod header;
+pub mod merkle;
+pub mod muhash;
 pub mod network;
 mod outpoint;
 pub mod script_flags;

@@ -1,0 +1,166 @@
+//! What the user asked for: the command line and `godwit.conf` become one typed value.
+//!
+//! Text is read in three steps. `command_line` and `config_file` find options in the `table`
+//! and note where each was given; `resolve` applies them in rising order of precedence (file,
+//! network section of the file, command line) and checks what concerns several options at once.
+//! Behind [`parse`] nothing is text any more but paths, and every value is in its range.
+//!
+//! The syntax is bitcoind's (Core `common/args.cpp`, `common/config.cpp`): one or two dashes,
+//! `-name=value`, `-name`, `-noname`. Beyond it, a value may also follow as the next word, options
+//! may stand after the command, an unknown name is always an error, and a flag takes only 0 or 1.
+
+mod command_line;
+mod config_file;
+mod error;
+mod help;
+mod resolve;
+mod spec;
+mod table;
+mod values;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use godwit_primitives::Params;
+
+pub use error::{OptionsError, Origin, Problem};
+pub use values::UtxoHash;
+
+use command_line::CommandLine;
+use config_file::ConfigFile;
+
+/// Name of the configuration file inside the data directory.
+pub const CONFIG_FILE: &str = "godwit.conf";
+/// The data directory below the user's home directory when `-datadir` is not given.
+pub const DEFAULT_DATADIR: &str = ".godwit";
+
+/// What a run of the program is to do.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Print this text and stop: `-help` and `-version`.
+    Print(String),
+    /// Run a command.
+    Run(Box<Config>),
+}
+
+/// Options of a run, complete and in range.
+#[derive(Debug, PartialEq)]
+pub struct Config {
+    /// Constants of the chosen network, with `-signetchallenge`, `-testactivationheight`, `-test`
+    /// and `-assumevalid` applied (`assume_valid` is `None` for `-assumevalid=0`).
+    pub params: Params,
+    /// `-datadir` as given, or the default; it may not exist yet.
+    pub datadir: PathBuf,
+    /// The configuration file that was read.
+    pub config_file: Option<PathBuf>,
+    /// `-dbcache` in bytes, at least 4 MiB.
+    pub dbcache_bytes: u64,
+    /// What to do.
+    pub command: Command,
+}
+
+impl Config {
+    /// The network's part of the data directory (Core's layout: main has the directory itself).
+    pub fn network_dir(&self) -> PathBuf {
+        match self.params.subdir {
+            "" => self.datadir.clone(),
+            subdir => self.datadir.join(subdir),
+        }
+    }
+}
+
+/// The command and its own options.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `import PATH…`
+    Import(ImportOptions),
+    /// `utxo stats`
+    UtxoStats,
+    /// `utxo dump FILE`
+    UtxoDump {
+        /// The snapshot to write.
+        file: PathBuf,
+    },
+    /// `utxo load FILE`
+    UtxoLoad {
+        /// The snapshot to read.
+        file: PathBuf,
+        /// `-utxohash`: the expected hash; without it the compiled-in one decides.
+        expected: Option<UtxoHash>,
+    },
+}
+
+/// Options of `import`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Block files and `blocks` directories, at least one, in the order given.
+    pub paths: Vec<PathBuf>,
+    /// Threads that run scripts, from `-par`.
+    pub script_threads: NonZeroUsize,
+    /// `-stopatheight`.
+    pub stop_at_height: Option<u32>,
+    /// `--verdicts`.
+    pub verdicts: Option<PathBuf>,
+}
+
+/// What defaults depend on.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// The user's home directory.
+    pub home: Option<PathBuf>,
+    /// Processors that this process may use.
+    pub cores: NonZeroUsize,
+}
+
+impl Environment {
+    /// The environment of this process.
+    pub fn of_process() -> Self {
+        Environment {
+            home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()),
+            cores: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        }
+    }
+}
+
+/// Reads the arguments (without the program's name) and the configuration file they point to.
+///
+/// # Errors
+///
+/// The first thing that is wrong, as one line with its place.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: &Environment,
+) -> Result<Invocation, OptionsError> {
+    let line = CommandLine::parse(arguments)?;
+    let draft = line.draft()?;
+    if draft.help {
+        return Ok(Invocation::Print(help::help_text()));
+    }
+    if draft.version {
+        return Ok(Invocation::Print(help::version_text()));
+    }
+    let (command, operands) = line.command()?;
+    line.check_options_of(command)?;
+    let datadir = resolve::first_datadir(&draft, environment)?;
+    let file = read_config_file(&datadir, draft.conf.as_deref())?;
+    resolve::resolve(&line, operands, file, environment).map(Box::new).map(Invocation::Run)
+}
+
+/// A missing file is an error only where `-conf` names it.
+fn read_config_file(
+    datadir: &Path,
+    named: Option<&Path>,
+) -> Result<Option<ConfigFile>, OptionsError> {
+    let path = datadir.join(named.unwrap_or(Path::new(CONFIG_FILE)));
+    match fs::read(&path) {
+        Ok(bytes) => ConfigFile::parse(path, &bytes).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => Ok(None),
+        Err(error) => Err(Problem::ConfigUnreadable { path, error }.on_command_line()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! From what was given where to what holds.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use godwit_primitives::{Network, Params};
+
+use super::command_line::{CommandLine, Given, Operands};
+use super::config_file::ConfigFile;
+use super::error::{OptionsError, Problem};
+use super::spec::Draft;
+use super::table::{DEFAULT_DBCACHE_MIB, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB};
+use super::{CONFIG_FILE, Command, Config, DEFAULT_DATADIR, Environment, ImportOptions};
+
+/// Where `godwit.conf` is looked for: `-datadir`, else the default.
+pub(super) fn first_datadir(
+    line: &Draft,
+    environment: &Environment,
+) -> Result<PathBuf, OptionsError> {
+    match (&line.datadir, &environment.home) {
+        (Some(datadir), _) => Ok(datadir.clone()),
+        (None, Some(home)) => Ok(home.join(DEFAULT_DATADIR)),
+        (None, None) => Err(Problem::NoDatadir.on_command_line()),
+    }
+}
+
+/// Applies file, network section and command line in this order, so that the last one counts.
+pub(super) fn resolve(
+    line: &CommandLine,
+    operands: Operands,
+    file: Option<ConfigFile>,
+    environment: &Environment,
+) -> Result<Config, OptionsError> {
+    let line_draft = line.draft()?;
+    let mut given: Vec<&Given> = file.iter().flat_map(ConfigFile::top).collect();
+    let top = draft_of(&given)?;
+    let network = choose_network(&line_draft, &top)?;
+
+    given.extend(file.iter().flat_map(|file| file.section(network)));
+    given.extend(&line.given);
+    let draft = draft_of(&given)?;
+    check_networks(network, &given)?;
+
+    let datadir = match (&line_draft.datadir, top.datadir) {
+        (None, Some(datadir)) => datadir,
+        _ => first_datadir(&line_draft, environment)?,
+    };
+    if let Some(file) = &file
+        && line_draft.conf.is_none()
+    {
+        check_config_is_read(&datadir, &file.path, &given)?;
+    }
+    let dbcache_mib = draft.dbcache_mib.unwrap_or(DEFAULT_DBCACHE_MIB).max(MIN_DBCACHE_MIB);
+    Ok(Config {
+        params: params(network, &draft),
+        datadir,
+        config_file: file.map(|file| file.path),
+        dbcache_bytes: dbcache_mib << 20,
+        command: command(operands, draft, environment.cores),
+    })
+}
+
+fn draft_of(given: &[&Given]) -> Result<Draft, OptionsError> {
+    let mut draft = Draft::default();
+    given.iter().try_for_each(|given| given.apply(&mut draft))?;
+    Ok(draft)
+}
+
+/// A network chosen on the command line wins over the file's; `-notestnet` and its like take back
+/// what the file says.
+fn choose_network(line: &Draft, top: &Draft) -> Result<Network, OptionsError> {
+    let mut chosen = chosen_networks(line, line);
+    if chosen.is_empty() {
+        chosen = chosen_networks(top, line);
+    }
+    match chosen[..] {
+        [] => Ok(Network::Main),
+        [network] => Ok(network),
+        _ => Err(Problem::SeveralNetworks.on_command_line()),
+    }
+}
+
+fn chosen_networks(draft: &Draft, veto: &Draft) -> Vec<Network> {
+    let mut chosen: Vec<Network> = draft.chain.into_iter().collect();
+    for ((network, on), (_, allowed)) in draft.network_flags().into_iter().zip(veto.network_flags())
+    {
+        if on == Some(true) && allowed != Some(false) && !chosen.contains(&network) {
+            chosen.push(network);
+        }
+    }
+    chosen
+}
+
+fn check_networks(network: Network, given: &[&Given]) -> Result<(), OptionsError> {
+    match given.iter().find(|given| !given.spec.networks.contains(&network)) {
+        Some(Given { spec, origin, .. }) => {
+            let names: Vec<&str> = spec.networks.iter().map(|network| network.name()).collect();
+            let networks = names.join(", ");
+            let chosen = network.name();
+            Err(Problem::WrongNetwork { option: spec.name, networks, chosen }.at(origin))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Someone who moved the data directory and keeps a file in both places should know (Core refuses
+/// this too).
+fn check_config_is_read(datadir: &Path, read: &Path, given: &[&Given]) -> Result<(), OptionsError> {
+    let ignored = datadir.join(CONFIG_FILE);
+    let same = || read.canonicalize().ok() == ignored.canonicalize().ok();
+    let redirect = given.iter().find(|given| given.spec.name == "datadir");
+    match redirect {
+        Some(redirect) if ignored.exists() && !same() => {
+            Err(Problem::ConfigIgnored { ignored }.at(&redirect.origin))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn params(network: Network, draft: &Draft) -> Params {
+    let mut params = match &draft.signet_challenge {
+        Some(challenge) => Params::with_signet_challenge(challenge.clone()),
+        None => Params::new(network),
+    };
+    for (deployment, height) in &draft.activation_heights {
+        params.set_activation_height(*deployment, *height);
+    }
+    params.enforce_bip94 |= draft.bip94;
+    if let Some(assume_valid) = draft.assume_valid {
+        params.assume_valid = assume_valid;
+    }
+    params
+}
+
+fn command(operands: Operands, draft: Draft, cores: NonZeroUsize) -> Command {
+    match operands {
+        Operands::Import { paths } => Command::Import(ImportOptions {
+            paths,
+            script_threads: script_threads(draft.par.unwrap_or(0), cores),
+            stop_at_height: draft.stop_at_height.filter(|height| *height > 0),
+            verdicts: draft.verdicts,
+        }),
+        Operands::UtxoStats => Command::UtxoStats,
+        Operands::UtxoDump { file } => Command::UtxoDump { file },
+        Operands::UtxoLoad { file } => Command::UtxoLoad { file, expected: draft.utxo_hash },
+    }
+}
+
+/// Core's `-par`: 0 is all cores, a negative number leaves that many free.
+fn script_threads(par: i32, cores: NonZeroUsize) -> NonZeroUsize {
+    let cores = i32::try_from(cores.get()).unwrap_or(i32::MAX);
+    let threads = if par > 0 { par } else { cores.saturating_add(par) };
+    let threads = threads.clamp(1, MAX_SCRIPT_THREADS).unsigned_abs() as usize;
+    NonZeroUsize::new(threads).expect("clamped to at least one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn par_counts_as_core_counts() {
+        let threads =
+            |par, cores| script_threads(par, NonZeroUsize::new(cores).expect("not zero")).get();
+        assert_eq!([threads(0, 1), threads(0, 8), threads(3, 8), threads(9, 8)], [1, 8, 3, 9]);
+        assert_eq!(
+            [threads(-1, 8), threads(-7, 8), threads(-8, 8), threads(-256, 8)],
+            [7, 1, 1, 1]
+        );
+        assert_eq!([threads(256, 1), threads(0, 1000), threads(0, usize::MAX)], [256, 256, 256]);
+    }
+}

@@ -1,0 +1,125 @@
+//! What the table says about commands and options.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use godwit_primitives::network::Deployment;
+use godwit_primitives::{BlockHash, Network};
+
+use super::values::UtxoHash;
+
+/// Values of options before they are brought together; `None` is "not given".
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) chain: Option<Network>,
+    pub(super) testnet3: Option<bool>,
+    pub(super) testnet4: Option<bool>,
+    pub(super) signet: Option<bool>,
+    pub(super) regtest: Option<bool>,
+    pub(super) datadir: Option<PathBuf>,
+    pub(super) conf: Option<PathBuf>,
+    pub(super) dbcache_mib: Option<u64>,
+    pub(super) par: Option<i32>,
+    pub(super) assume_valid: Option<Option<BlockHash>>,
+    pub(super) stop_at_height: Option<u32>,
+    pub(super) verdicts: Option<PathBuf>,
+    pub(super) utxo_hash: Option<UtxoHash>,
+    pub(super) signet_challenge: Option<Vec<u8>>,
+    pub(super) activation_heights: Vec<(Deployment, u32)>,
+    pub(super) bip94: bool,
+    pub(super) help: bool,
+    pub(super) version: bool,
+}
+
+impl Draft {
+    pub(super) fn network_flags(&self) -> [(Network, Option<bool>); 4] {
+        [
+            (Network::Testnet3, self.testnet3),
+            (Network::Testnet4, self.testnet4),
+            (Network::Signet, self.signet),
+            (Network::Regtest, self.regtest),
+        ]
+    }
+}
+
+/// A command of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandName {
+    Import,
+    UtxoStats,
+    UtxoDump,
+    UtxoLoad,
+}
+
+/// Words, operands and purpose of a command.
+pub(super) struct CommandSpec {
+    pub(super) command: CommandName,
+    pub(super) words: &'static str,
+    pub(super) operands: &'static str,
+    pub(super) help: &'static str,
+}
+
+/// What may follow an option's name.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// `-name`, `-noname`, `-name=0`, `-name=1`.
+    Flag,
+    /// `-name=value` or `-name value`; `-noname` stands for the value `off`, if there is one.
+    Value { placeholder: &'static str, expected: &'static str, off: Option<&'static str> },
+}
+
+/// Where an option may be given besides the command line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FilePlace {
+    /// Not in the file.
+    Nowhere,
+    /// Before the first network section: it decides which section counts.
+    Top,
+    /// There and in the network sections.
+    Anywhere,
+}
+
+/// Sections of the help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    General,
+    Network,
+    Testing,
+    Import,
+    Utxo,
+}
+
+/// One option.
+pub(super) struct OptionSpec {
+    pub(super) name: &'static str,
+    pub(super) aliases: &'static [&'static str],
+    pub(super) form: Form,
+    pub(super) file: FilePlace,
+    pub(super) commands: &'static [CommandName],
+    /// Networks on which giving it makes sense.
+    pub(super) networks: &'static [Network],
+    pub(super) group: Group,
+    /// Several values add up; without it the last one counts.
+    pub(super) repeats: bool,
+    pub(super) help: &'static str,
+    /// Puts the value into the draft; `None` refuses it.
+    pub(super) set: fn(&mut Draft, &OsStr) -> Option<()>,
+}
+
+impl OptionSpec {
+    /// The value that `-noname` stands for.
+    pub(super) fn off(&self) -> Option<&'static str> {
+        match self.form {
+            Form::Flag => Some("0"),
+            Form::Value { off, .. } => off,
+        }
+    }
+
+    /// What the option takes, for messages.
+    pub(super) fn expected(&self) -> &'static str {
+        match self.form {
+            Form::Flag => "0 or 1",
+            Form::Value { expected, .. } => expected,
+        }
+    }
+}

@@ -1,0 +1,433 @@
+use std::os::unix::ffi::OsStringExt;
+
+use godwit_primitives::network::Deployment;
+use godwit_primitives::{BlockHash, Network};
+use tempfile::TempDir;
+
+use super::spec::{FilePlace, Form};
+use super::table::OPTIONS;
+use super::*;
+
+const HASH: &str = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f";
+
+/// A home directory whose data directory has this configuration file.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Home(TempDir::new().expect("a temporary directory"))
+    }
+
+    fn with_config(text: &str) -> Self {
+        let home = Home::new();
+        home.write(&format!("{DEFAULT_DATADIR}/{CONFIG_FILE}"), text);
+        home
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("inside the home")).expect("a directory");
+        fs::write(path, text).expect("a file");
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn parse(&self, arguments: &[&str]) -> Result<Invocation, OptionsError> {
+        let cores = NonZeroUsize::new(4).expect("not zero");
+        let environment = Environment { home: Some(self.0.path().to_owned()), cores };
+        parse(arguments.iter().map(OsString::from), &environment)
+    }
+
+    fn config(&self, arguments: &[&str]) -> Config {
+        match self.parse(arguments) {
+            Ok(Invocation::Run(config)) => *config,
+            other => panic!("{arguments:?}: {other:?}"),
+        }
+    }
+
+    /// The message, with the home directory cut out.
+    fn error(&self, arguments: &[&str]) -> String {
+        let home = format!("{}/", self.0.path().display());
+        match self.parse(arguments) {
+            Err(error) => error.to_string().replace(&home, ""),
+            Ok(other) => panic!("{arguments:?}: {other:?}"),
+        }
+    }
+}
+
+fn config(arguments: &[&str]) -> Config {
+    Home::new().config(arguments)
+}
+
+fn import(config: Config) -> ImportOptions {
+    match config.command {
+        Command::Import(options) => options,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn error(arguments: &[&str]) -> String {
+    Home::new().error(arguments)
+}
+
+fn file_error(text: &str) -> String {
+    Home::with_config(text).error(&["utxo", "stats"])
+}
+
+fn genesis() -> BlockHash {
+    HASH.parse().expect("64 digits")
+}
+
+#[test]
+fn defaults() {
+    let home = Home::new();
+    let config = home.config(&["import", "a.dat"]);
+    assert_eq!(config.params, Params::new(Network::Main));
+    assert_eq!(config.datadir, home.path(".godwit"));
+    assert_eq!(config.network_dir().as_os_str(), home.path(".godwit").as_os_str());
+    assert_eq!((config.config_file.clone(), config.dbcache_bytes), (None, 450 << 20));
+    let options = import(config);
+    assert_eq!(options.paths, [PathBuf::from("a.dat")]);
+    assert_eq!(options.script_threads.get(), 4);
+    assert_eq!((options.stop_at_height, options.verdicts), (None, None));
+}
+
+#[test]
+fn every_option_of_import() {
+    let config = config(&[
+        "-chain=regtest",
+        "import",
+        "a.dat",
+        "-datadir=/d",
+        "--dbcache=100",
+        "-par=3",
+        &format!("-assumevalid={HASH}"),
+        "-stopatheight=7",
+        "-testactivationheight=segwit@5",
+        "-testactivationheight=csv@6",
+        "-test=bip94",
+        "--verdicts",
+        "v.json",
+        "b/blocks",
+    ]);
+    let mut params = Params::new(Network::Regtest);
+    params.set_activation_height(Deployment::Segwit, 5);
+    params.set_activation_height(Deployment::Csv, 6);
+    params.enforce_bip94 = true;
+    params.assume_valid = Some(genesis());
+    assert_eq!(config.params, params);
+    assert_eq!(config.network_dir(), PathBuf::from("/d/regtest"));
+    assert_eq!(config.dbcache_bytes, 100 << 20);
+    let options = import(config);
+    assert_eq!(options.paths, [PathBuf::from("a.dat"), PathBuf::from("b/blocks")]);
+    assert_eq!(options.script_threads.get(), 3);
+    assert_eq!(options.stop_at_height, Some(7));
+    assert_eq!(options.verdicts, Some(PathBuf::from("v.json")));
+}
+
+#[test]
+fn utxo_commands() {
+    let command = |arguments: &[&str]| config(arguments).command;
+    assert_eq!(command(&["utxo", "stats"]), Command::UtxoStats);
+    assert_eq!(command(&["utxo", "dump", "f"]), Command::UtxoDump { file: "f".into() });
+    assert_eq!(
+        command(&["utxo", "load", "f"]),
+        Command::UtxoLoad { file: "f".into(), expected: None }
+    );
+    let expected = Some(UtxoHash(genesis().to_bytes()));
+    assert_eq!(
+        command(&["utxo", "load", "f", "-utxohash", HASH]),
+        Command::UtxoLoad { file: "f".into(), expected }
+    );
+}
+
+#[test]
+fn spellings_of_a_value() {
+    for spelling in [
+        &["utxo", "stats", "-dbcache=300"][..],
+        &["utxo", "stats", "--dbcache=300"],
+        &["utxo", "stats", "-dbcache", "300"],
+        &["--dbcache", "300", "utxo", "stats"],
+        &["utxo", "-dbcache=300", "stats"],
+        &["-dbcache=100", "utxo", "stats", "-dbcache=300"],
+    ] {
+        assert_eq!(config(spelling).dbcache_bytes, 300 << 20, "{spelling:?}");
+    }
+}
+
+#[test]
+fn spellings_of_a_flag() {
+    let network = |flag: &str| config(&["utxo", "stats", flag]).params.network;
+    for on in ["-regtest", "--regtest", "-regtest=1", "-noregtest=0", "-chain=regtest"] {
+        assert_eq!(network(on), Network::Regtest, "{on}");
+    }
+    for off in ["-noregtest", "--noregtest", "-regtest=0", "-noregtest=1"] {
+        assert_eq!(network(off), Network::Main, "{off}");
+    }
+    let flags = ["-testnet", "-testnet4", "-signet", "-regtest"];
+    assert_eq!(flags.map(network)[..], Network::ALL[1..]);
+}
+
+#[test]
+fn ranges() {
+    let dbcache = |text: &str| config(&["utxo", "stats", "-dbcache", text]).dbcache_bytes;
+    assert_eq!([dbcache("0"), dbcache("4"), dbcache("5")], [4 << 20, 4 << 20, 5 << 20]);
+    assert_eq!(dbcache("16777216"), 1 << 44);
+    let par = |text: &str| import(config(&["import", "a", text])).script_threads.get();
+    assert_eq!([par("-par=-1"), par("-par=256"), par("-par=-256")], [3, 256, 1]);
+    let stop = |text: &str| import(config(&["import", "a", text])).stop_at_height;
+    assert_eq!([stop("-stopatheight=0"), stop("-stopatheight=1")], [None, Some(1)]);
+
+    let expected_mib = "expected a number of MiB, up to 16777216";
+    for (option, expected) in [
+        ("-dbcache=16777217", expected_mib),
+        ("-dbcache=-1", expected_mib),
+        ("-dbcache=", expected_mib),
+        ("-par=257", "expected a number of threads from -256 to 256"),
+        ("-par=-257", "expected a number of threads from -256 to 256"),
+        ("-stopatheight=4294967296", "expected a height, or 0 for no limit"),
+        ("-chain=testnet", "expected main, test, testnet4, signet or regtest"),
+        ("-regtest=yes", "expected 0 or 1"),
+        ("-datadir=", "expected the path of a directory"),
+        ("-assumevalid=12", "expected the hash of a block in 64 hexadecimal digits, or 0"),
+        ("-signetchallenge=5", "expected a script in hexadecimal"),
+        ("-test=bip95", "expected bip94"),
+    ] {
+        assert_eq!(error(&["import", "a", option]), format!("{option}: {expected}"));
+    }
+}
+
+#[test]
+fn assumed_block() {
+    let assumed = |option: &str| config(&["import", "a", option]).params.assume_valid;
+    assert_eq!(assumed(&format!("-assumevalid={HASH}")), Some(genesis()));
+    assert_eq!([assumed("-assumevalid=0"), assumed("-noassumevalid")], [None, None]);
+    assert_eq!(assumed("-par=1"), Params::new(Network::Main).assume_valid);
+    assert!(Params::new(Network::Main).assume_valid.is_some());
+}
+
+#[test]
+fn custom_signet() {
+    let config = config(&["utxo", "stats", "-signet", "-signetchallenge=51"]);
+    assert_eq!(config.params, Params::with_signet_challenge(vec![0x51]));
+}
+
+#[test]
+fn words_that_look_like_options() {
+    let options = import(config(&["import", "-", "--", "-regtest", "--"]));
+    assert_eq!(options.paths, ["-", "-regtest", "--"].map(PathBuf::from));
+    let path = OsString::from_vec(vec![b'a', 0xff]);
+    let environment = Environment { home: None, cores: NonZeroUsize::MIN };
+    let datadir = OsString::from_vec(b"-datadir=\xfe".to_vec());
+    let parsed = parse(["import".into(), datadir, path.clone()], &environment);
+    let Ok(Invocation::Run(config)) = parsed else { panic!("{parsed:?}") };
+    assert_eq!(config.datadir, PathBuf::from(OsString::from_vec(vec![0xfe])));
+    assert_eq!(import(*config).paths, [PathBuf::from(path)]);
+}
+
+#[test]
+fn help_and_version_need_no_command() {
+    for flag in ["-help", "--help", "-h", "-?", "-version"] {
+        let printed = Home::new().parse(&[flag]).expect("no command is needed");
+        assert!(
+            matches!(printed, Invocation::Print(text) if text.starts_with("godwit v")),
+            "{flag}"
+        );
+    }
+    let with_command = Home::new().parse(&["import", "-help"]);
+    assert!(matches!(with_command, Ok(Invocation::Print(_))));
+}
+
+#[test]
+fn mistakes_on_the_command_line() {
+    for (arguments, message) in [
+        (&[][..], "no command; -help lists them"),
+        (&["imprt", "a"], "unknown command 'imprt'; did you mean import?"),
+        (&["utxo", "stat"], "unknown command 'utxo stat'; did you mean utxo stats?"),
+        (&["utxo"], "unknown command 'utxo'; -help lists what there is"),
+        (&["mine", "a"], "unknown command 'mine'; -help lists what there is"),
+        (&["import"], "usage: godwit import [options] PATH... (operands given: 0)"),
+        (&["utxo", "stats", "a"], "usage: godwit utxo stats [options] (operands given: 1)"),
+        (&["utxo", "dump"], "usage: godwit utxo dump [options] FILE (operands given: 0)"),
+        (&["utxo", "load", "a", "b"], "usage: godwit utxo load [options] FILE (operands given: 2)"),
+        (&["import", "-dbcahce=1"], "unknown option -dbcahce; did you mean -dbcache?"),
+        (&["import", "--notesnet"], "unknown option -notesnet; did you mean -notestnet?"),
+        (&["import", "-rpcport=1"], "unknown option -rpcport; -help lists what there is"),
+        (&["import", "-test.dbcache=1"], "unknown option -test.dbcache; -help lists what there is"),
+        (&["utxo", "stats", "-par=1"], "-par is not an option of utxo stats; -help lists them"),
+        (
+            &["utxo", "dump", "f", "-utxohash=0"],
+            "-utxohash=0: expected a hash_serialized_3 in 64 hexadecimal digits",
+        ),
+        (&["import", "a", "-datadir"], "-datadir needs a value: -datadir=DIR"),
+        (&["import", "a", "-par", "-1"], "-par needs a value: -par=N"),
+        (&["import", "a", "-nodbcache"], "-dbcache can not be switched off with -nodbcache"),
+        (
+            &["import", "a", "-noassumevalid=0"],
+            "-assumevalid can not be switched off with -noassumevalid",
+        ),
+        (&["import", "a", "-signet", "-regtest"], "more than one network is chosen"),
+        (
+            &["import", "a", "-testactivationheight=csv@1"],
+            "-testactivationheight is for test, testnet4, signet, regtest, but the network is main",
+        ),
+        (
+            &["import", "a", "-signet", "-test=bip94"],
+            "-test is for regtest, but the network is signet",
+        ),
+        (
+            &["import", "a", "-signetchallenge=51"],
+            "-signetchallenge is for signet, but the network is main",
+        ),
+    ] {
+        assert_eq!(error(arguments), message, "{arguments:?}");
+    }
+    let homeless = Environment { home: None, cores: NonZeroUsize::MIN };
+    let no_datadir = parse(["utxo".into(), "stats".into()], &homeless).expect_err("no home");
+    assert_eq!(no_datadir.to_string(), "no home directory; say -datadir=DIR");
+}
+
+#[test]
+fn the_nearer_source_counts() {
+    let home = Home::with_config(
+        "# all networks\ndbcache = 10 # MiB\nsignet.dbcache=30\n\n[regtest]\n dbcache=20\r\n",
+    );
+    let dbcache = |arguments: &[&str]| {
+        let arguments = [&["utxo", "stats"], arguments].concat();
+        home.config(&arguments).dbcache_bytes >> 20
+    };
+    assert_eq!(dbcache(&[]), 10);
+    assert_eq!(dbcache(&["-regtest"]), 20);
+    assert_eq!(dbcache(&["-signet"]), 30);
+    assert_eq!(dbcache(&["-regtest", "-dbcache=40"]), 40);
+    let file = home.config(&["utxo", "stats"]).config_file;
+    assert_eq!(file, Some(home.path(".godwit/godwit.conf")));
+}
+
+#[test]
+fn network_of_the_file() {
+    let network = |text: &str, arguments: &[&str]| {
+        let arguments = [&["utxo", "stats"], arguments].concat();
+        Home::with_config(text).config(&arguments).params.network
+    };
+    assert_eq!(network("regtest=1\n", &[]), Network::Regtest);
+    assert_eq!(network("chain=test\n", &[]), Network::Testnet3);
+    assert_eq!(network("regtest=1\n", &["-signet"]), Network::Signet);
+    assert_eq!(network("regtest=1\n", &["-noregtest"]), Network::Main);
+    assert_eq!(network("chain=signet\nsignet=1\n", &[]), Network::Signet);
+    assert_eq!(file_error("chain=test\nsignet=1\n"), "more than one network is chosen");
+}
+
+#[test]
+fn settings_of_other_commands_wait_in_the_file() {
+    let home = Home::with_config("par=2\nassumevalid=0\n[regtest]\ntestactivationheight=csv@3\n");
+    assert_eq!(home.config(&["utxo", "stats"]).command, Command::UtxoStats);
+    assert_eq!(import(home.config(&["import", "a"])).script_threads.get(), 2);
+    let regtest = home.config(&["import", "a", "-regtest", "-testactivationheight=cltv@4"]).params;
+    assert_eq!((regtest.csv_height, regtest.bip65_height), (3, 4));
+}
+
+#[test]
+fn mistakes_in_the_file() {
+    for (text, message) in [
+        ("\ndbcahce=1\n", "2: unknown option dbcahce; did you mean dbcache?"),
+        ("dbcache=x\n", "1: dbcache=x: expected a number of MiB, up to 16777216"),
+        ("[test]\ndbcache=-1\n", "2: dbcache=-1: expected a number of MiB, up to 16777216"),
+        ("dbcache\n", "1: expected name=value or [section]"),
+        ("-dbcache=1\n", "1: options in the file have no leading dash"),
+        ("[tset]\n", "1: [tset] is no network; did you mean test?"),
+        ("testnet3.dbcache=1\n", "1: [testnet3] is no network; did you mean testnet4?"),
+        ("[test]\nmain.dbcache=1\n", "2: unknown option main.dbcache; -help lists what there is"),
+        ("[test]\nchain=test\n", "2: chain has to stand before the network sections"),
+        ("verdicts=f\n", "1: verdicts is for the command line only"),
+        ("dbcache=5\n#\ndbcache=5\n", "3: dbcache is given twice, first in line 1"),
+        ("test=bip94\n", "1: test is for regtest, but the network is main"),
+        ("nodbcache=1\n", "1: dbcache can not be switched off with nodbcache"),
+        ("regtest=\n", "1: regtest=: expected 0 or 1"),
+    ] {
+        assert_eq!(file_error(text), format!(".godwit/godwit.conf:{message}"), "{text:?}");
+    }
+    let not_utf8 = ConfigFile::parse("f".into(), b"dbcache=5\n#\xff\n").err();
+    assert_eq!(not_utf8.map(|error| error.to_string()).as_deref(), Some("f:2: not UTF-8"));
+}
+
+#[test]
+fn places_of_the_file() {
+    let home = Home::new();
+    home.write("elsewhere/godwit.conf", "dbcache=7\n");
+    home.write("elsewhere/other.conf", "dbcache=8\n");
+    let elsewhere = format!("-datadir={}", home.path("elsewhere").display());
+    let dbcache = |arguments: &[&str]| home.config(arguments).dbcache_bytes >> 20;
+    assert_eq!(dbcache(&["utxo", "stats", &elsewhere]), 7);
+    assert_eq!(dbcache(&["utxo", "stats", &elsewhere, "-conf=other.conf"]), 8);
+    let absolute = format!("-conf={}", home.path("elsewhere/other.conf").display());
+    assert_eq!(dbcache(&["utxo", "stats", &absolute]), 8);
+    assert_eq!(
+        home.error(&["utxo", "stats", "-conf=absent.conf"]),
+        "configuration file .godwit/absent.conf: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
+fn datadir_of_the_file() {
+    let home = Home::new();
+    let text = format!("datadir={}\n", home.path("big").display());
+    home.write(".godwit/godwit.conf", &text);
+    assert_eq!(home.config(&["utxo", "stats"]).datadir, home.path("big"));
+    assert_eq!(home.config(&["utxo", "stats", "-datadir=/d"]).datadir, PathBuf::from("/d"));
+    home.write("big/godwit.conf", "");
+    assert_eq!(
+        home.error(&["utxo", "stats"]),
+        ".godwit/godwit.conf:1: in this datadir, big/godwit.conf would be ignored; merge the two"
+    );
+    home.write(".godwit/named.conf", &text);
+    assert_eq!(home.config(&["utxo", "stats", "-conf=named.conf"]).datadir, home.path("big"));
+}
+
+/// What the table says about each option, held against what happens.
+#[test]
+fn the_table_is_obeyed() {
+    for spec in OPTIONS {
+        let in_section = file_error(&format!("[main]\n{}=\n", spec.name));
+        let at_top = file_error(&format!("{}=\n", spec.name));
+        let refused = |message: &str| {
+            message.contains("command line only") || message.contains("before the network")
+        };
+        assert_eq!(refused(&at_top), spec.file == FilePlace::Nowhere, "{at_top}");
+        assert_eq!(refused(&in_section), spec.file != FilePlace::Anywhere, "{in_section}");
+
+        let negated = error(&["utxo", "stats", &format!("-no{}=x", spec.name)]);
+        assert!(negated.contains("can not be switched off"), "{negated}");
+        if let Form::Value { .. } = spec.form {
+            let bare = error(&["utxo", "stats", &format!("-{}", spec.name)]);
+            assert!(bare.contains("needs a value"), "{bare}");
+        }
+        assert!(spec.aliases.iter().chain([&spec.name]).all(|name| {
+            OPTIONS
+                .iter()
+                .filter(|other| other.name == *name || other.aliases.contains(name))
+                .count()
+                == 1
+        }));
+    }
+}
+
+/// Any bytes are either a configuration or an error; a multiplicative generator makes them.
+#[test]
+fn arbitrary_files_do_not_panic() {
+    let words =
+        ["[", "]", "test", "main", ".", "=", "no", "dbcache", "5", "\n", "#", "-", "\u{e9}"];
+    let mut state = 1u32;
+    let mut parsed = 0;
+    for _ in 0..20_000 {
+        let mut text = String::new();
+        for _ in 0..8 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            text.push_str(words[(state >> 16) as usize % words.len()]);
+        }
+        parsed += usize::from(ConfigFile::parse("f".into(), text.as_bytes()).is_ok());
+    }
+    assert!(parsed > 0, "some of them are configurations");
+}

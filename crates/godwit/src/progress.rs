@@ -1,0 +1,279 @@
+//! How far an import is: a bar on a terminal, a line in the log now and then elsewhere.
+//!
+//! The time left is the bytes left over the recent speed in bytes, because bytes are known in
+//! advance and cost about the same, while blocks grew a thousandfold over the years. Where there is
+//! no speed yet, no time is shown.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+/// The speed is that of this long a time: short enough to follow a change of the blocks, long
+/// enough to cover a flush.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Distance of the samples inside the window, which bounds their number.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// The bar is redrawn at most this often.
+const BAR_INTERVAL: Duration = Duration::from_millis(100);
+/// A line is logged this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
+
+const BYTES_PER_MB: f64 = 1e6;
+
+/// How far an import is. All fields only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// Height of the best block.
+    pub height: u32,
+    /// Blocks connected since the start.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The display of one import.
+pub struct Progress {
+    started: Instant,
+    next_refresh: Duration,
+    total_bytes: u64,
+    speed: Speed,
+    /// `None` logs lines.
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// `total_bytes` are those of the blocks to connect; `bars` is the terminal, or hidden where
+    /// there is none.
+    pub fn start(total_bytes: u64, bars: &MultiProgress) -> Self {
+        let bar = (!bars.is_hidden()).then(|| bars.add(new_bar(total_bytes)));
+        let started = Instant::now();
+        let next_refresh = Duration::ZERO;
+        Progress { started, next_refresh, total_bytes, speed: Speed::default(), bar }
+    }
+
+    /// Tells where the import is; cheap, so call it as often as it changes.
+    pub fn update(&mut self, position: Position) {
+        let now = self.started.elapsed();
+        self.speed.sample(now, position);
+        if now < self.next_refresh {
+            return;
+        }
+        let status = Status::new(position, self.total_bytes, self.speed.rates());
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(position.bytes.min(self.total_bytes));
+                bar.set_message(status.to_string());
+                self.next_refresh = now + BAR_INTERVAL;
+            }
+            None => {
+                // The first call has nothing to say yet.
+                if !self.next_refresh.is_zero() {
+                    log::info!("Progress: {status}");
+                }
+                self.next_refresh = now + LOG_INTERVAL;
+            }
+        }
+    }
+
+    /// Takes the bar off the terminal.
+    pub fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn new_bar(total_bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar}").expect("the template is valid");
+    ProgressBar::new(total_bytes).with_style(style)
+}
+
+/// Positions of the last [`WINDOW`].
+#[derive(Default)]
+struct Speed {
+    samples: VecDeque<(Duration, Position)>,
+}
+
+/// Speed over a time that is not zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rates {
+    blocks_per_second: f64,
+    bytes_per_second: f64,
+}
+
+impl Speed {
+    /// `now` counts from any fixed moment and never goes back.
+    fn sample(&mut self, now: Duration, position: Position) {
+        if let Some((last, _)) = self.samples.back()
+            && now < *last + SAMPLE_INTERVAL
+        {
+            return;
+        }
+        self.samples.push_back((now, position));
+        // One sample stays at or beyond the window's edge, so that the window is covered.
+        while let Some((second, _)) = self.samples.get(1)
+            && *second + WINDOW <= now
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    fn rates(&self) -> Option<Rates> {
+        let ((first, from), (last, to)) = (self.samples.front()?, self.samples.back()?);
+        let seconds = (*last - *first).as_secs_f64();
+        let per_second = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
+        (seconds > 0.0).then(|| Rates {
+            blocks_per_second: per_second(from.blocks, to.blocks),
+            bytes_per_second: per_second(from.bytes, to.bytes),
+        })
+    }
+}
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Status {
+    height: u32,
+    percent: f64,
+    rates: Option<Rates>,
+    left: Option<Duration>,
+}
+
+impl Status {
+    fn new(position: Position, total_bytes: u64, rates: Option<Rates>) -> Self {
+        let left_bytes = total_bytes.saturating_sub(position.bytes);
+        let left = match rates {
+            Some(Rates { bytes_per_second, .. }) if bytes_per_second > 0.0 => {
+                Duration::try_from_secs_f64(left_bytes as f64 / bytes_per_second).ok()
+            }
+            _ => None,
+        };
+        let percent = match (left_bytes, total_bytes) {
+            (0, _) => 100.0,
+            // Rounding must not say that it is done.
+            (_, total) => (position.bytes as f64 / total as f64 * 100.0).min(99.99),
+        };
+        Status { height: position.height, percent, rates, left }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "height={} {:.2} %", self.height, self.percent)?;
+        if let Some(rates) = self.rates {
+            let megabytes = rates.bytes_per_second / BYTES_PER_MB;
+            write!(f, " {:.1} blocks/s {megabytes:.2} MB/s", rates.blocks_per_second)?;
+        }
+        match self.left {
+            Some(left) => write!(f, " ETA {}", Left(left.as_secs())),
+            None => f.write_str(" ETA unknown"),
+        }
+    }
+}
+
+/// Seconds in their two largest units.
+struct Left(u64);
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (minutes, hours, days) = (self.0 / 60, self.0 / 3600, self.0 / 86_400);
+        match (days, hours, minutes) {
+            (0, 0, 0) => write!(f, "{} s", self.0),
+            (0, 0, _) => write!(f, "{minutes} min {:02} s", self.0 % 60),
+            (0, _, _) => write!(f, "{hours} h {:02} min", minutes % 60),
+            _ => write!(f, "{days} d {:02} h", hours % 24),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::ProgressDrawTarget;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(blocks: u64) -> Position {
+        Position { height: 7, blocks, bytes: blocks * 2_000_000 }
+    }
+
+    fn rates_after(samples: &[(Duration, u64)]) -> Option<(f64, f64)> {
+        let mut speed = Speed::default();
+        for (now, blocks) in samples {
+            speed.sample(*now, at(*blocks));
+        }
+        speed.rates().map(|rates| (rates.blocks_per_second, rates.bytes_per_second))
+    }
+
+    #[test]
+    fn no_speed_without_time() {
+        assert_eq!(rates_after(&[]), None);
+        assert_eq!(rates_after(&[(SECOND, 5)]), None);
+        assert_eq!(rates_after(&[(SECOND, 5), (SECOND, 9)]), None);
+        assert_eq!(rates_after(&[(SECOND, 5), (SECOND * 2, 5)]), Some((0.0, 0.0)));
+    }
+
+    #[test]
+    fn speed_is_that_of_the_window() {
+        assert_eq!(rates_after(&[(SECOND, 0), (SECOND * 3, 10)]), Some((5.0, 10e6)));
+        let slow_then_fast: Vec<(Duration, u64)> = (0..=200u32)
+            .map(|second| (SECOND * second, u64::from(second.saturating_sub(100)) * 3))
+            .collect();
+        assert_eq!(rates_after(&slow_then_fast), Some((3.0, 6e6)));
+        let edge = rates_after(&slow_then_fast[..=130]).expect("there are many samples");
+        assert_eq!(edge.0, 30.0 * 3.0 / 60.0);
+    }
+
+    #[test]
+    fn samples_are_bounded() {
+        let mut speed = Speed::default();
+        for tick in 0..100_000u32 {
+            speed.sample(Duration::from_millis(10) * tick, at(u64::from(tick)));
+        }
+        assert!(speed.samples.len() <= 62, "{}", speed.samples.len());
+        let gap = Duration::from_secs(5_000);
+        speed.sample(gap, at(100_000));
+        assert_eq!(speed.samples.len(), 2, "a long silence empties the window");
+    }
+
+    #[test]
+    fn time_left() {
+        let rates = |bytes_per_second| Some(Rates { blocks_per_second: 1.5, bytes_per_second });
+        let shown = |total, rates| Status::new(at(1), total, rates).to_string();
+        assert_eq!(shown(8_000_000, None), "height=7 25.00 % ETA unknown");
+        assert_eq!(
+            shown(8_000_000, rates(0.0)),
+            "height=7 25.00 % 1.5 blocks/s 0.00 MB/s ETA unknown"
+        );
+        assert_eq!(shown(8_000_000, rates(1e6)), "height=7 25.00 % 1.5 blocks/s 1.00 MB/s ETA 6 s");
+        assert_eq!(Status::new(at(1), 2_000_000, rates(1.0)).left, Some(Duration::ZERO));
+        assert_eq!(Status::new(at(1), u64::MAX, rates(1e-300)).left, None);
+    }
+
+    #[test]
+    fn percent_is_honest() {
+        let percent = |blocks, total| Status::new(at(blocks), total, None).percent;
+        assert_eq!([percent(0, 0), percent(0, 1), percent(1, 2_000_000)], [100.0, 0.0, 100.0]);
+        assert_eq!([percent(1, 2_000_001), percent(2, 2_000_000)], [99.99, 100.0]);
+    }
+
+    #[test]
+    fn durations() {
+        let shown = |seconds| Left(seconds).to_string();
+        assert_eq!([shown(0), shown(59), shown(60)], ["0 s", "59 s", "1 min 00 s"]);
+        assert_eq!([shown(3_599), shown(3_600)], ["59 min 59 s", "1 h 00 min"]);
+        assert_eq!([shown(86_399), shown(86_400)], ["23 h 59 min", "1 d 00 h"]);
+    }
+
+    #[test]
+    fn without_a_terminal_there_is_no_bar() {
+        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        let mut progress = Progress::start(10, &bars);
+        assert!(progress.bar.is_none());
+        progress.update(at(1));
+        assert_eq!(progress.next_refresh.as_secs(), LOG_INTERVAL.as_secs());
+        progress.finish();
+    }
+}

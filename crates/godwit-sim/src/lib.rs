@@ -1,1 +1,21 @@
-//! placeholder while the workspace is being laid out
+//! Regtest miner and chain generator for godwit's tests, demo and benchmarks; never a dependency
+//! of shipped code.
+//!
+//! - [`miner`]: block assembly in separate steps, proof of work at regtest's difficulty.
+//! - [`chain`]: whole chains with real signatures, deterministic from a seed ([`plan`] has their
+//!   shapes), written in Bitcoin Core's block file framing.
+//! - [`reference`]: a naive UTXO set to compare with.
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+pub mod chain;
+pub mod keys;
+pub mod lock;
+pub mod miner;
+pub mod plan;
+pub mod reference;
+pub mod rng;
+pub mod spend;
+pub mod summary;
+
+mod assemble;
+mod lane;

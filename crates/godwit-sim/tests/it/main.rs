@@ -1,0 +1,3 @@
+//! Tests of the generator through its public interface.
+
+mod chain;

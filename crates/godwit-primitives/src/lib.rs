@@ -6,6 +6,7 @@
 
 mod amount;
 mod block;
+pub mod coin;
 mod hash;
 mod header;
 pub mod merkle;
@@ -20,6 +21,7 @@ pub mod work;
 
 pub use amount::{Amount, COIN, MAX_MONEY, money_range};
 pub use block::{Block, BlockView};
+pub use coin::{Coin, ScriptBytes};
 pub use hash::{BlockHash, HashParseError, MerkleRoot, Txid, Wtxid};
 pub use header::{BlockHeader, HEADER_SIZE};
 pub use network::{Network, Params};

@@ -150,7 +150,7 @@ fn fill_from_keeps_what_came_before_an_error() {
 #[should_panic(expected = "front of the buffer")]
 fn fill_from_refuses_a_slice_from_elsewhere() {
     let mut stream = DataStream::new();
-    let result = stream.fill_from(10, |_| Ok::<_, io::Error>(Box::leak(vec![1u8; 4].into())));
+    let result = stream.fill_from(4, |_| Ok::<_, io::Error>(Box::leak(vec![1u8; 4].into())));
     unreachable!("{result:?}");
 }
 
@@ -220,6 +220,19 @@ fn growth_and_fill_from_forget_what_was_initialised() {
         Ok::<_, ()>(give(&mut &pattern(3)[..], 3, room))
     });
     assert_eq!(got, Ok(10));
+    assert_eq!((stream.buffer.len(), stream.buffer.initialised()), (60, 60));
+}
+
+#[test]
+fn written_memory_counts_as_initialised_and_the_rest_is_zeroed_in_steps() {
+    let (_, mut stream) = counting();
+    stream.reserve(1_000_000);
+    stream.write(&[9; 600]);
+    stream.clear();
+    let mut spy = Spy { seen: Vec::new(), give: 0 };
+    assert_eq!(stream.read_from(&mut spy, 1_000_000).unwrap(), 0);
+    assert_eq!(spy.seen[..600], [9; 600]);
+    assert_eq!(spy.seen[600..], vec![0; READ_STEP - 600]);
 }
 
 #[test]

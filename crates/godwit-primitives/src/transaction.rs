@@ -6,8 +6,7 @@ use crate::sha256::sha256d;
 use crate::tx_view::MIN_TX_SIZE;
 use crate::{Amount, OutPoint, TxView, Txid, Wtxid};
 
-/// A transaction. The wire form is described at [`TxView`]'s module: with witness when any input has
-/// one.
+/// A transaction. [`TxView`] describes the wire form: with witness when any input has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// Version; from 2 on, relative lock times apply (BIP68).

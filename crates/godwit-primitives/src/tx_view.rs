@@ -1,16 +1,4 @@
 //! Transactions read where they lie (Bitcoin Core `primitives/transaction.h`; BIP144).
-//!
-//! | field | bytes | present |
-//! | --- | --- | --- |
-//! | version | 4 | |
-//! | marker 0, flag 1 | 2 | with witness |
-//! | inputs | compact size; 32 txid, 4 output number, script, 4 sequence each | |
-//! | outputs | compact size; 8 value, script each | |
-//! | witnesses, one for each input | compact size; items each | with witness |
-//! | lock time | 4 | |
-//!
-//! Scripts and witness items are a compact size and that many bytes. Every transaction has exactly
-//! one encoding: compact sizes are canonical, and the witness form needs a witness that is not empty.
 
 use godwit_stream::{DecodeError, SpanReader};
 
@@ -127,6 +115,18 @@ fn skip_witnesses(reader: &mut SpanReader<'_>, inputs: u64) -> Result<bool, Deco
 }
 
 /// A transaction in the bytes of a block or message. Well-formed, not checked further.
+///
+/// | field | bytes | present |
+/// | --- | --- | --- |
+/// | version | 4 | |
+/// | marker 0, flag 1 | 2 | with witness |
+/// | inputs | compact size; 32 txid, 4 output number, script, 4 sequence each | |
+/// | outputs | compact size; 8 value, script each | |
+/// | witnesses, one for each input | compact size; items each | with witness |
+/// | lock time | 4 | |
+///
+/// Scripts and witness items are a compact size and that many bytes. Every transaction has exactly
+/// one encoding: compact sizes are canonical, and the witness form needs a witness that is not empty.
 #[derive(Clone, Copy, Debug)]
 pub struct TxView<'a> {
     bytes: &'a [u8],

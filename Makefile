@@ -8,8 +8,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 .PHONY: demo test soak setup
 
 demo: setup
-	cargo build --release --locked -p godwit -p godwit-sim
-	$(CARGO_TARGET_DIR)/release/godwit-demo
+	cargo build --release --locked --workspace --bins
+	@tools/demo $(CARGO_TARGET_DIR)/release
 
 test: setup
 	@tools/test

@@ -104,6 +104,10 @@ fn scripts_of_every_length_form_round_trip() {
         let witness = view.witnesses().next().expect("one input");
         assert_eq!(witness.item(2).map(<[u8]>::len), Some(len));
         assert_eq!((witness.item(3), witness.is_empty()), (None, false));
+        let mut output = DataStream::new();
+        output.put(&tx.outputs[0]);
+        assert_eq!(output.get().as_ref(), Ok(&tx.outputs[0]));
+        assert!(output.is_empty());
         assert_eq!(SpanReader::new(&bytes[..bytes.len() - 1]).get::<Transaction>().ok(), None);
     }
 }

@@ -122,7 +122,11 @@ impl StoreDisk {
 
     /// See [`Disk::open`].
     pub fn open(&self, path: &Path, mode: OpenMode) -> Result<StoreFile, StoreError> {
-        let file = self.latch.run(path, Operation::Open, || self.disk.open(path, mode))?;
+        let operation = match mode {
+            OpenMode::Read => Operation::Open,
+            OpenMode::ReadWrite | OpenMode::Truncate => Operation::Create,
+        };
+        let file = self.latch.run(path, operation, || self.disk.open(path, mode))?;
         Ok(StoreFile { path: Arc::from(path), file, latch: Arc::clone(&self.latch) })
     }
 

@@ -10,8 +10,10 @@ use godwit_stream::DecodeError;
 /// The system call family that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Opening or creating a file.
+    /// Opening a file for reading.
     Open,
+    /// Opening a file for writing, which creates it when absent.
+    Create,
     /// A positional read.
     Read,
     /// A positional write.
@@ -34,6 +36,8 @@ pub enum Operation {
     List,
     /// Locking the data directory.
     Lock,
+    /// Starting a background thread.
+    Spawn,
 }
 
 impl Operation {
@@ -41,7 +45,8 @@ impl Operation {
     /// may drop the dirty pages and report success to a second fsync, so these close the store.
     pub fn changes_disk(self) -> bool {
         match self {
-            Operation::Write
+            Operation::Create
+            | Operation::Write
             | Operation::Sync
             | Operation::SetLength
             | Operation::CreateDir
@@ -52,7 +57,8 @@ impl Operation {
             | Operation::Read
             | Operation::Length
             | Operation::List
-            | Operation::Lock => false,
+            | Operation::Lock
+            | Operation::Spawn => false,
         }
     }
 }
@@ -61,6 +67,7 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Operation::Open => "open",
+            Operation::Create => "open for writing",
             Operation::Read => "read",
             Operation::Write => "write",
             Operation::Sync => "fsync",
@@ -72,6 +79,7 @@ impl fmt::Display for Operation {
             Operation::Remove => "remove",
             Operation::List => "list",
             Operation::Lock => "lock",
+            Operation::Spawn => "start a thread for",
         })
     }
 }
@@ -193,6 +201,11 @@ pub enum StoreError {
         /// The newest version this program reads.
         supported: u32,
     },
+    /// The directory is Bitcoin Core's own: godwit would append to its block files.
+    CoreDirectory {
+        /// What only Core's data directory contains.
+        path: PathBuf,
+    },
     /// A directory given as a source of blocks holds no `blk*.dat` file.
     NoBlockFiles {
         /// The directory.
@@ -247,6 +260,11 @@ impl fmt::Display for StoreError {
             StoreError::NewerSchema { path, found, supported } => write!(
                 f,
                 "{} has schema version {found}, this program reads up to {supported}",
+                path.display()
+            ),
+            StoreError::CoreDirectory { path } => write!(
+                f,
+                "{} belongs to Bitcoin Core; godwit needs a data directory of its own",
                 path.display()
             ),
             StoreError::NoBlockFiles { path } => {

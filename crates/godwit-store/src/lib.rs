@@ -3,9 +3,27 @@
 //! Nothing here decides validity. Everything reaches the operating system through
 //! [`disk::Disk`], so that tests and simulations see every read, write and fsync.
 
+mod block_files;
+mod commit;
+mod db;
 pub mod disk;
 pub mod error;
 #[cfg(test)]
 mod fault;
+#[cfg(test)]
+mod fixtures;
+mod read_handles;
+mod record;
+pub mod scan;
+mod store;
+mod undo;
 
-pub use error::StoreError;
+pub use block_files::{MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock};
+pub use commit::{Commit, UtxoCommit};
+pub use db::DATABASE_CACHE_BYTES;
+pub use error::{NetworkId, StoreError};
+pub use record::{
+    AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition,
+};
+pub use store::{CommittedState, SCHEMA_VERSION, Store, StoreOptions};
+pub use undo::{BlockUndo, UndoRecord};

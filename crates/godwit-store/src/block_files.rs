@@ -1,0 +1,230 @@
+//! `blkNNNNN.dat`: the blocks, in Bitcoin Core's framing, in the order in which they came.
+//!
+//! Each record is the network's magic, the block's length (u32, little-endian) and the block
+//! (`node/blockstorage.cpp`, `WriteBlock`). The database knows where each block lies and how far
+//! each file is durable; nothing is read back to find that out. Only what was appended after the
+//! last commit is scanned at open, so that it need not be downloaded again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use godwit_primitives::{BlockHeader, HEADER_SIZE};
+use godwit_stream::{DataStream, SpanReader};
+
+use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::error::{Damage, StoreError};
+use crate::read_handles::ReadHandles;
+use crate::record::BlockPosition;
+
+/// A block file is left for the next one before it grows to this size (Core:
+/// `MAX_BLOCKFILE_SIZE`).
+pub const MAX_BLOCK_FILE_SIZE: u32 = 0x800_0000;
+
+/// Longest block in a record (Core: `MAX_BLOCK_SERIALIZED_SIZE`).
+pub const MAX_BLOCK_SERIALIZED_SIZE: u32 = 4_000_000;
+
+/// Magic and length before each record (Core: `STORAGE_HEADER_BYTES`).
+pub(crate) const FRAME_SIZE: u32 = 8;
+
+/// A complete record behind the committed end of the block files: received before a crash, not yet
+/// in the block index. Its frame is right; whether its bytes are the block is for the caller to
+/// check as for a block from the network, since no fsync vouches for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveredBlock {
+    /// Where it lies, to be used instead of appending it again.
+    pub position: BlockPosition,
+    /// Its header.
+    pub header: BlockHeader,
+}
+
+/// The block files of one data directory.
+pub(crate) struct BlockFiles {
+    disk: StoreDisk,
+    dir: PathBuf,
+    magic: [u8; 4],
+    max_file_size: u32,
+    tail: Mutex<Tail>,
+    readers: ReadHandles,
+}
+
+/// Where the next block goes, and what is not yet durable.
+struct Tail {
+    file: u32,
+    end: u32,
+    handle: Option<StoreFile>,
+    unsynced: BTreeMap<u32, (StoreFile, u32)>,
+    unsynced_names: bool,
+}
+
+/// The frame before a record.
+pub(crate) fn frame(magic: [u8; 4], len: u32) -> [u8; FRAME_SIZE as usize] {
+    let mut frame = [0; FRAME_SIZE as usize];
+    frame[..4].copy_from_slice(&magic);
+    frame[4..].copy_from_slice(&len.to_le_bytes());
+    frame
+}
+
+/// Number of a `blkNNNNN.dat`, at least five digits.
+pub(crate) fn block_file_number(path: &Path) -> Option<u32> {
+    let digits = path.file_name()?.to_str()?.strip_prefix("blk")?.strip_suffix(".dat")?;
+    let decimal = digits.len() >= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    decimal.then(|| digits.parse().ok())?
+}
+
+impl BlockFiles {
+    /// Opens the files of `dir`. `committed` is the last file and its length that a commit has
+    /// named. Records behind it are handed back, a torn tail is cut off.
+    pub(crate) fn open(
+        disk: &StoreDisk,
+        dir: &Path,
+        magic: [u8; 4],
+        committed: Option<(u32, u32)>,
+        max_file_size: u32,
+    ) -> Result<(Self, Vec<RecoveredBlock>), StoreError> {
+        let (mut file, mut end) = committed.unwrap_or((0, 0));
+        let mut present: Vec<u32> =
+            disk.list(dir)?.iter().filter_map(|path| block_file_number(path)).collect();
+        present.retain(|number| *number >= file);
+        present.sort_unstable();
+        if end > 0 && !present.contains(&file) {
+            let path = dir.join(format!("blk{file:05}.dat"));
+            return Err(StoreError::damaged(&path, u64::from(end), Damage::Short));
+        }
+        let mut unsynced = BTreeMap::new();
+        let mut recovered = Vec::new();
+        for number in present {
+            let start = if number == file { end } else { 0 };
+            let path = dir.join(format!("blk{number:05}.dat"));
+            let handle = disk.open(&path, OpenMode::ReadWrite)?;
+            (file, end) = (number, recover(&handle, magic, number, start, &mut recovered)?);
+            unsynced.insert(number, (handle, end));
+        }
+        let handle = unsynced.get(&file).map(|(handle, _)| handle.clone());
+        let unsynced_names = !unsynced.is_empty();
+        let tail = Mutex::new(Tail { file, end, handle, unsynced, unsynced_names });
+        let readers = ReadHandles::default();
+        let (disk, dir) = (disk.clone(), dir.to_owned());
+        Ok((BlockFiles { disk, dir, magic, max_file_size, tail, readers }, recovered))
+    }
+
+    fn path(&self, file: u32) -> PathBuf {
+        self.dir.join(format!("blk{file:05}.dat"))
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        // A panic while appending leaves `end` before the half-written record, which the next
+        // append overwrites: the tail is consistent.
+        self.tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Appends a block. Not durable before [`BlockFiles::sync`].
+    pub(crate) fn append(&self, block: &[u8]) -> Result<BlockPosition, StoreError> {
+        let too_large = StoreError::RecordTooLarge { len: block.len() as u64 };
+        let len = u32::try_from(block.len()).map_err(|_| too_large.clone())?;
+        if len > MAX_BLOCK_SERIALIZED_SIZE {
+            return Err(too_large);
+        }
+        let mut tail = self.tail();
+        if tail.end > 0 && tail.end + FRAME_SIZE + len >= self.max_file_size {
+            (tail.file, tail.end, tail.handle) = (tail.file + 1, 0, None);
+        }
+        let handle = match &tail.handle {
+            Some(handle) => handle.clone(),
+            None => {
+                tail.unsynced_names = true;
+                let handle = self.disk.open(&self.path(tail.file), OpenMode::ReadWrite)?;
+                tail.handle.insert(handle).clone()
+            }
+        };
+        let offset = tail.end + FRAME_SIZE;
+        handle.write_all_at(u64::from(tail.end), &frame(self.magic, len))?;
+        handle.write_all_at(u64::from(offset), block)?;
+        let (file, end) = (tail.file, offset + len);
+        tail.end = end;
+        tail.unsynced.insert(file, (handle, end));
+        Ok(BlockPosition { file, offset, len })
+    }
+
+    /// The bytes of the block at `position`.
+    pub(crate) fn read(&self, position: BlockPosition) -> Result<DataStream, StoreError> {
+        let file = self
+            .readers
+            .get(position.file, || self.disk.open(&self.path(position.file), OpenMode::Read))?;
+        let expected = position.len.min(MAX_BLOCK_SERIALIZED_SIZE) as usize;
+        let mut block = DataStream::with_capacity(expected);
+        file.read_stream_at(u64::from(position.offset), position.len as usize, &mut block)?;
+        Ok(block)
+    }
+
+    /// Makes durable what was appended before this call, beside further appends. Returns the
+    /// durable length of each file that grew.
+    pub(crate) fn sync(&self) -> Result<Vec<(u32, u32)>, StoreError> {
+        let (unsynced, names) = {
+            let mut tail = self.tail();
+            let names = std::mem::take(&mut tail.unsynced_names);
+            (std::mem::take(&mut tail.unsynced), names)
+        };
+        for (handle, _) in unsynced.values() {
+            handle.sync()?;
+        }
+        if names {
+            self.disk.sync_dir(&self.dir)?;
+        }
+        Ok(unsynced.into_iter().map(|(file, (_, end))| (file, end)).collect())
+    }
+}
+
+/// Collects the complete records from `start` on, cuts off what follows them, and returns the end.
+fn recover(
+    handle: &StoreFile,
+    magic: [u8; 4],
+    file: u32,
+    start: u32,
+    recovered: &mut Vec<RecoveredBlock>,
+) -> Result<u32, StoreError> {
+    let len = handle.file_len()?;
+    if len < u64::from(start) {
+        return Err(StoreError::damaged(handle.path(), u64::from(start), Damage::Short));
+    }
+    let mut end = start;
+    while let Some(block) = read_record(handle, magic, file, end, len)? {
+        recovered.push(block);
+        end = block.position.offset + block.position.len;
+    }
+    if len > u64::from(end) {
+        log::info!("{}: cutting off a torn record at byte {end}", handle.path().display());
+        handle.set_len(u64::from(end))?;
+    }
+    Ok(end)
+}
+
+/// The record at `at`, if it is complete within `len` bytes of file.
+fn read_record(
+    handle: &StoreFile,
+    magic: [u8; 4],
+    file: u32,
+    at: u32,
+    len: u64,
+) -> Result<Option<RecoveredBlock>, StoreError> {
+    const PREFIX: usize = FRAME_SIZE as usize + HEADER_SIZE;
+    if u64::from(at) + PREFIX as u64 > len || at > MAX_BLOCK_FILE_SIZE {
+        return Ok(None);
+    }
+    let mut prefix = [0; PREFIX];
+    handle.read_exact_at(u64::from(at), &mut prefix)?;
+    let mut reader = SpanReader::new(&prefix);
+    let parsed = (|| Ok((reader.array::<4>()?, reader.u32()?, reader.get::<BlockHeader>()?)))();
+    let (found, block_len, header) = parsed
+        .map_err(|error| StoreError::damaged(handle.path(), at.into(), Damage::Decode(error)))?;
+    let offset = at + FRAME_SIZE;
+    let complete = u64::from(offset) + u64::from(block_len) <= len;
+    let plausible = (HEADER_SIZE as u32..=MAX_BLOCK_SERIALIZED_SIZE).contains(&block_len);
+    if found != magic || !plausible || !complete {
+        return Ok(None);
+    }
+    Ok(Some(RecoveredBlock { position: BlockPosition { file, offset, len: block_len }, header }))
+}
+
+#[cfg(test)]
+mod tests;

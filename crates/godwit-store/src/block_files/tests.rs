@@ -1,0 +1,211 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::fault::{FaultDisk, Survival};
+use crate::fixtures::{MAGIC, block, framed, header};
+
+const DIR: &str = "/blocks";
+
+fn fresh() -> (FaultDisk, StoreDisk) {
+    let fault = FaultDisk::new();
+    let disk = StoreDisk::new(Arc::new(fault.clone()));
+    disk.create_dir_all(Path::new(DIR)).unwrap();
+    (fault, disk)
+}
+
+fn open(
+    disk: &StoreDisk,
+    committed: Option<(u32, u32)>,
+    max: u32,
+) -> (BlockFiles, Vec<RecoveredBlock>) {
+    BlockFiles::open(disk, Path::new(DIR), MAGIC, committed, max).unwrap()
+}
+
+fn path(file: u32) -> PathBuf {
+    Path::new(DIR).join(format!("blk{file:05}.dat"))
+}
+
+fn read(files: &BlockFiles, position: BlockPosition) -> Vec<u8> {
+    files.read(position).unwrap().as_slice().to_vec()
+}
+
+#[test]
+fn records_are_framed_as_core_frames_them() {
+    let (fault, disk) = fresh();
+    let (files, recovered) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    assert_eq!(recovered, []);
+    let blocks = [block(1, 100), block(2, 80), block(3, 5000)];
+    let positions = blocks.each_ref().map(|block| files.append(block).unwrap());
+    assert_eq!(positions[1], BlockPosition { file: 0, offset: 116, len: 80 });
+    let expected = blocks.each_ref().map(|block| framed(block)).concat();
+    assert_eq!(fault.contents(&path(0)).unwrap(), expected);
+    for (block, position) in blocks.iter().zip(positions) {
+        assert_eq!(read(&files, position), *block);
+    }
+}
+
+#[test]
+fn a_file_ends_before_its_maximal_size() {
+    // As Core: a record that would make the file exactly as long as the maximum goes to the next.
+    for (last, file) in [(391, 0), (392, 1), (393, 1)] {
+        let (_, disk) = fresh();
+        let (files, _) = open(&disk, None, 1000);
+        assert_eq!(files.append(&block(1, 584)).unwrap().file, 0);
+        let position = files.append(&block(2, last + 8)).unwrap();
+        assert_eq!(position.file, file, "{last}");
+        assert_eq!(position.offset, if file == 0 { 600 } else { 8 });
+        assert_eq!(read(&files, position), block(2, last + 8));
+    }
+}
+
+#[test]
+fn the_longest_block_is_stored_and_a_longer_one_refused() {
+    let (_, disk) = fresh();
+    let (files, _) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    let longest = block(1, MAX_BLOCK_SERIALIZED_SIZE as usize);
+    let position = files.append(&longest).unwrap();
+    assert!(read(&files, position) == longest);
+    let longer = block(1, MAX_BLOCK_SERIALIZED_SIZE as usize + 1);
+    assert_eq!(files.append(&longer), Err(StoreError::RecordTooLarge { len: 4_000_001 }));
+    assert_eq!(files.append(&block(2, 80)).unwrap().offset, 8 + 4_000_000 + 8);
+}
+
+#[test]
+fn sync_tells_each_file_that_grew_once() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, 500);
+    assert_eq!(files.sync(), Ok(vec![]));
+    for nonce in 0..5 {
+        files.append(&block(nonce, 192)).unwrap();
+    }
+    assert_eq!(files.sync(), Ok(vec![(0, 400), (1, 400), (2, 200)]));
+    assert_eq!(files.sync(), Ok(vec![]));
+    files.append(&block(5, 100)).unwrap();
+    assert_eq!(files.sync(), Ok(vec![(2, 308)]));
+    fault.crash(Survival::Nothing);
+    assert_eq!(fault.contents(&path(2)).unwrap().len(), 308);
+}
+
+#[test]
+fn uncommitted_records_are_handed_back_across_files() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, 500);
+    let positions: Vec<_> = (0..7).map(|n| files.append(&block(n, 192)).unwrap()).collect();
+    drop(files);
+    for committed in 0..positions.len() {
+        let end = positions[committed];
+        let (files, recovered) = open(&disk, Some((end.file, end.offset + end.len)), 500);
+        let expected: Vec<_> = (committed as u32 + 1..7)
+            .map(|n| RecoveredBlock { position: positions[n as usize], header: header(n) })
+            .collect();
+        assert_eq!(recovered, expected);
+        assert_eq!(files.append(&block(9, 100)).unwrap().file, 3);
+        let tail = files.sync().unwrap();
+        assert_eq!(tail.last(), Some(&(3, 308)), "recovered bytes are synced too");
+        // Back to what it was for the next round.
+        fault.overwrite(&path(3), framed(&block(6, 192)));
+    }
+}
+
+#[test]
+fn a_record_torn_at_any_byte_is_cut_off_and_overwritten() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    let kept = [block(1, 300), block(2, 80)];
+    let positions = kept.each_ref().map(|block| files.append(block).unwrap());
+    let end = positions[1].offset + positions[1].len;
+    let last = framed(&block(3, 120));
+    let intact = fault.contents(&path(0)).unwrap();
+    for cut in 0..last.len() {
+        fault.overwrite(&path(0), [&intact[..], &last[..cut]].concat());
+        let (files, recovered) = open(&disk, Some((0, 308)), MAX_BLOCK_FILE_SIZE);
+        assert_eq!(recovered, [RecoveredBlock { position: positions[1], header: header(2) }]);
+        assert_eq!(fault.contents(&path(0)).unwrap().len(), end as usize, "cut at {cut}");
+        let again = files.append(&block(3, 120)).unwrap();
+        assert_eq!(again.offset, end + FRAME_SIZE);
+        assert_eq!(fault.contents(&path(0)).unwrap(), [&intact[..], &last[..]].concat());
+    }
+}
+
+#[test]
+fn garbage_behind_the_committed_end_is_cut_off() {
+    let good = framed(&block(1, 100));
+    let wrong_magic = [&[0xfa, 0xbf, 0xb5, 0xdb][..], &good[4..]].concat();
+    let too_short = [&MAGIC[..], &79u32.to_le_bytes(), &[1; 79]].concat();
+    let too_long = [&MAGIC[..], &4_000_001u32.to_le_bytes(), &vec![1; 4_000_001]].concat();
+    for garbage in [wrong_magic, too_short, too_long, vec![0; 500], MAGIC.repeat(40)] {
+        let (fault, disk) = fresh();
+        fault.overwrite(&path(0), [&good[..], &garbage, &good].concat());
+        let (files, recovered) = open(&disk, Some((0, 108)), MAX_BLOCK_FILE_SIZE);
+        assert_eq!(recovered, []);
+        assert_eq!(fault.contents(&path(0)).unwrap(), good);
+        assert_eq!(files.append(&block(2, 100)).unwrap().offset, 116);
+    }
+}
+
+#[test]
+fn files_shorter_than_committed_are_damage() {
+    let (fault, disk) = fresh();
+    fault.overwrite(&path(3), framed(&block(1, 100)));
+    let open = |end| BlockFiles::open(&disk, Path::new(DIR), MAGIC, Some(end), 1000).err();
+    let short = |file, at| StoreError::damaged(&path(file), at, Damage::Short);
+    assert_eq!(open((3, 108)), None);
+    assert_eq!(open((3, 109)), Some(short(3, 109)));
+    assert_eq!(open((4, 1)), Some(short(4, 1)));
+}
+
+#[test]
+fn reading_beyond_a_file_fails_without_closing_the_store() {
+    let (_, disk) = fresh();
+    let (files, _) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    let position = files.append(&block(1, 100)).unwrap();
+    assert!(files.read(BlockPosition { len: 101, ..position }).is_err());
+    assert!(files.read(BlockPosition { len: u32::MAX, ..position }).is_err());
+    assert!(files.read(BlockPosition { file: 1, ..position }).is_err_and(|e| e.is_not_found()));
+    assert_eq!(read(&files, position), block(1, 100));
+}
+
+#[test]
+fn blocks_are_read_while_others_are_appended_and_synced() {
+    let (_, disk) = fresh();
+    let (files, _) = open(&disk, None, 20_000);
+    std::thread::scope(|scope| {
+        let appended: Vec<_> = (0..3u32)
+            .map(|thread| {
+                let files = &files;
+                scope.spawn(move || {
+                    let nonces = (0..60).map(|i| thread * 1000 + i);
+                    let append = |nonce: u32| {
+                        let position = files.append(&block(nonce, 500 + nonce as usize)).unwrap();
+                        assert_eq!(read(files, position), block(nonce, 500 + nonce as usize));
+                        (nonce, position)
+                    };
+                    nonces.map(append).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for _ in 0..20 {
+            files.sync().unwrap();
+        }
+        for (nonce, position) in appended.into_iter().flat_map(|thread| thread.join().unwrap()) {
+            assert_eq!(read(&files, position), block(nonce, 500 + nonce as usize));
+        }
+    });
+}
+
+#[test]
+fn only_core_names_are_block_files() {
+    for (name, number) in [
+        ("blk00000.dat", Some(0)),
+        ("dir/blk00042.dat", Some(42)),
+        ("blk100000.dat", Some(100_000)),
+        ("blk0001.dat", None),
+        ("blk+0001.dat", None),
+        ("blk99999999999.dat", None),
+        ("rev00001.dat", None),
+        ("blk00001.dat.bak", None),
+        ("xor.dat", None),
+    ] {
+        assert_eq!(block_file_number(Path::new(name)), number, "{name}");
+    }
+}

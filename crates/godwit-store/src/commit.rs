@@ -1,0 +1,103 @@
+//! The commit: the moment from which a restart continues.
+//!
+//! One database transaction names everything that belongs together: how far each block and undo
+//! file reaches, the block index changes that point into them, the verified tip, and the UTXO runs
+//! with the block they describe. Before it, all that it names is made durable; after it, what it no
+//! longer names is deleted. So at every instant the database on disk names only complete, durable
+//! files, whichever step a crash interrupts:
+//!
+//! 1. *Block and undo files, and their directory, are synced.* A crash before or during this step
+//!    leaves bytes behind the committed ends. Nothing refers to them; complete block records among
+//!    them are handed back at open, the rest is cut off or overwritten.
+//! 2. *Run files and their directory were synced by the UTXO store before it handed over its
+//!    manifest.* A crash here leaves runs that the manifest in force does not name; the UTXO store
+//!    removes them at open.
+//! 3. *The database transaction.* It is atomic (two-phase, each phase an fsync): a crash leaves the
+//!    state before it, which the steps above have not touched, or the state after it, which they
+//!    have made durable.
+//! 4. *The UTXO store removes the files that the new manifest no longer names*, once it is told that
+//!    the commit has returned: until the transaction is durable a restart may still need them. A
+//!    crash leaves some of them; they go at open, as in 2.
+//!
+//! There are two kinds. A commit with a UTXO state follows a flush or a merge of the memtable. One
+//! without is cheap and comes often: it bounds what is re-downloaded (block index) and
+//! re-verified (verified tip), and leaves the UTXO set where it was; a restart re-applies the blocks
+//! between the UTXO tip and the verified tip without scripts.
+//!
+//! A commit runs beside connecting: appending goes on while it syncs, and what is appended
+//! meanwhile belongs to the next one.
+
+use godwit_primitives::BlockHash;
+use godwit_stream::SerializeData;
+
+use crate::error::StoreError;
+use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, UtxoState};
+use crate::store::{
+    ASSUMED, BLOCK_INDEX, BlockKey, DurableEnds, FILE_ENDS, ONLY, Store, UTXO, VERIFIED_TIP,
+};
+
+/// A new state of the UTXO set. Its run files and their directory are durable already.
+#[derive(Clone, Debug)]
+pub struct UtxoCommit {
+    /// The block after which the runs are the UTXO set.
+    pub tip: ChainPoint,
+    /// Encoded manifest of the runs.
+    pub manifest: SerializeData,
+    /// Set with the first commit of a UTXO set that was loaded from a snapshot.
+    pub assumed: Option<AssumedSnapshot>,
+}
+
+/// What changes with one commit. Positions in it come from appends that returned before it.
+#[derive(Clone, Debug, Default)]
+pub struct Commit {
+    /// Entries of the block index, new or changed.
+    pub blocks: Vec<(BlockHash, BlockRecord)>,
+    /// The highest block of the active chain that was fully connected; `None` leaves it.
+    pub verified_tip: Option<ChainPoint>,
+    /// The UTXO set; `None` leaves it.
+    pub utxo: Option<UtxoCommit>,
+}
+
+impl Store {
+    /// Makes `commit` durable, in the order that the module describes. Commits follow one another.
+    ///
+    /// # Errors
+    ///
+    /// Any error leaves the last commit in force; a failed write or fsync closes the store.
+    pub fn commit(&self, commit: Commit) -> Result<(), StoreError> {
+        // What a panicked commit has synced is recorded by the next one.
+        let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let DurableEnds { files, uncommitted } = &mut *ends;
+        for (file, end) in self.blocks.sync()? {
+            files.entry(file).or_default().blocks = end;
+            uncommitted.insert(file);
+        }
+        for (file, end) in self.undo.sync()? {
+            files.entry(file).or_default().undo = end;
+            uncommitted.insert(file);
+        }
+        let mut batch = self.db.batch()?;
+        batch.put_all(&FILE_ENDS, uncommitted.iter().map(|file| (*file, &files[file])))?;
+        let key = |hash: &BlockHash, record: &BlockRecord| BlockKey {
+            height: record.height,
+            hash: *hash,
+        };
+        batch.put_all(&BLOCK_INDEX, commit.blocks.iter().map(|(h, r)| (key(h, r), r)))?;
+        if let Some(tip) = &commit.verified_tip {
+            batch.put(&VERIFIED_TIP, ONLY, tip)?;
+        }
+        if let Some(utxo) = commit.utxo {
+            if let Some(assumed) = &utxo.assumed {
+                batch.put(&ASSUMED, ONLY, assumed)?;
+            }
+            let state = UtxoState { tip: utxo.tip, manifest: utxo.manifest };
+            batch.put(&UTXO, ONLY, &state)?;
+        }
+        batch.commit()?;
+        uncommitted.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

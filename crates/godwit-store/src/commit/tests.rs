@@ -1,0 +1,262 @@
+//! Each operation that changes the disk fails once, the machine goes down in every way that the
+//! fault disk knows, and nothing that a commit has promised may be missing afterwards.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_primitives::Coin;
+
+use super::*;
+use crate::error::NetworkId;
+use crate::fault::{FaultDisk, Survival};
+use crate::fixtures::{MAGIC, block, coin, header, point, record};
+use crate::record::{BlockPosition, FileEnds};
+use crate::store::{CommittedState, StoreOptions};
+use crate::{RecoveredBlock, UndoRecord};
+
+/// Small, so that the workload fills several files.
+const MAX_FILE_SIZE: u32 = 2000;
+const COMMITS: u32 = 5;
+const BLOCKS_PER_COMMIT: u32 = 3;
+
+fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
+    let network = NetworkId { magic: MAGIC, genesis: [9; 32] };
+    let options = StoreOptions { dir: "/node".into(), network, new_hash_key: [3; 16] };
+    Store::open_with_file_size(Arc::new(fault.clone()), options, MAX_FILE_SIZE)
+}
+
+fn block_of(height: u32) -> Vec<u8> {
+    block(height, 150 + 97 * height as usize)
+}
+
+fn spent_by(height: u32) -> Vec<Vec<Coin>> {
+    (0..height % 4).map(|tx| (0..tx).map(|input| coin(height * 100 + input)).collect()).collect()
+}
+
+/// What a restart must find.
+#[derive(Clone, Default, PartialEq, Debug)]
+struct Model {
+    state: CommittedState,
+    blocks: BTreeMap<u32, BlockRecord>,
+}
+
+/// What the workload has come to.
+#[derive(Default)]
+struct Progress {
+    committed: Model,
+    /// The commit that failed, if one did: it may or may not be in force.
+    attempted: Option<Model>,
+    /// Blocks appended after the last commit.
+    appended: Vec<(u32, BlockPosition)>,
+}
+
+fn append(store: &Store, height: u32, progress: &mut Progress) -> Result<BlockRecord, StoreError> {
+    let mut record = record(height, height);
+    let position = store.append_block(&block_of(height))?;
+    progress.appended.push((height, position));
+    record.position = Some(position);
+    let spent = spent_by(height);
+    let spent = spent.iter().map(Vec::as_slice);
+    let undo = UndoRecord::encode(MAGIC, &record.header.prev_blockhash, spent)?;
+    record.undo = Some(store.append_undo(position, &undo)?);
+    Ok(record)
+}
+
+/// Commits of both kinds, from `first` on; stops at the first error.
+fn work(store: &Store, first: u32, progress: &mut Progress) -> Result<(), StoreError> {
+    for round in 0..COMMITS {
+        let mut next = progress.committed.clone();
+        let start = first + round * BLOCKS_PER_COMMIT;
+        let mut blocks = Vec::new();
+        for height in start..start + BLOCKS_PER_COMMIT {
+            let record = append(store, height, progress)?;
+            next.blocks.insert(height, record);
+            blocks.push((record.header.block_hash(), record));
+        }
+        let tip = point(start, start);
+        next.state.verified_tip = Some(tip);
+        let utxo = (round % 2 == 1).then(|| {
+            let manifest = SerializeData::from_iter([round as u8; 300]);
+            (next.state.utxo_tip, next.state.utxo_manifest) = (Some(tip), Some(manifest.clone()));
+            UtxoCommit { tip, manifest, assumed: None }
+        });
+        progress.attempted = Some(next.clone());
+        store.commit(Commit { blocks, verified_tip: Some(tip), utxo })?;
+        progress.committed = next;
+        progress.attempted = None;
+        progress.appended.clear();
+    }
+    Ok(())
+}
+
+/// Reads everything back, every byte that the index names.
+fn found(store: &Store) -> Model {
+    let mut model = Model { state: store.state().unwrap(), ..Model::default() };
+    store
+        .for_each_block(|_, record| {
+            model.blocks.insert(record.height, record);
+            Ok(())
+        })
+        .unwrap();
+    for (height, record) in &model.blocks {
+        let bytes = store.read_block(record.position.unwrap()).unwrap();
+        assert_eq!(bytes.as_slice(), block_of(*height));
+        let undo = store.read_undo(record.undo.unwrap(), &record.header.prev_blockhash).unwrap();
+        assert!(undo.transactions().eq(spent_by(*height).iter().map(Vec::as_slice)));
+    }
+    model
+}
+
+fn survivals(n: u64) -> [Survival; 4] {
+    [Survival::All, Survival::Nothing, Survival::Part(n), Survival::Part(n + 1_000_000)]
+}
+
+/// After a crash: the store opens, has what it must have, and works on.
+fn check_after_crash(
+    fault: &FaultDisk,
+    progress: &mut Progress,
+    survival: Survival,
+    context: &str,
+) {
+    let (store, recovered) = open(fault).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let model = found(&store);
+    let attempted = progress.attempted.as_ref() == Some(&model);
+    assert!(attempted || model == progress.committed, "{context}: {model:?}");
+    if !attempted && matches!(survival, Survival::All) {
+        // The process died alone: what was appended completely need not be downloaded again.
+        let expected = progress.appended.iter().map(|(height, position)| RecoveredBlock {
+            position: *position,
+            header: header(*height),
+        });
+        let expected: Vec<_> = expected.collect();
+        assert!(recovered.starts_with(&expected), "{context}: {recovered:?}");
+        for (height, position) in &progress.appended {
+            assert_eq!(store.read_block(*position).unwrap().as_slice(), block_of(*height));
+        }
+    }
+    *progress = Progress { committed: model, ..Progress::default() };
+    let next = progress.committed.blocks.last_key_value().map_or(1, |(height, _)| height + 1);
+    work(&store, next, progress).unwrap();
+    assert_eq!(found(&store), progress.committed, "{context}");
+    drop(store);
+    fault.crash(Survival::Nothing);
+    let (store, recovered) = open(fault).unwrap();
+    assert_eq!(recovered, []);
+    assert_eq!(found(&store), progress.committed, "{context}: after the second crash");
+}
+
+#[test]
+fn nothing_durable_is_lost_whichever_operation_fails() {
+    for n in 1.. {
+        let mut finished = false;
+        for survival in survivals(n) {
+            let context = format!("operation {n}, {survival:?}");
+            let fault = FaultDisk::new();
+            let mut progress = Progress::default();
+            fault.fail_change(n);
+            match open(&fault).and_then(|(store, _)| {
+                let result = work(&store, 1, &mut progress);
+                if let Err(error) = &result {
+                    assert!(error.is_disk_full(), "{context}: {error}");
+                    let later = store.append_block(&block_of(1)).unwrap_err();
+                    assert!(matches!(later, StoreError::Closed(_)), "{context}: {later}");
+                    assert!(matches!(store.commit(Commit::default()), Err(StoreError::Closed(_))));
+                }
+                result
+            }) {
+                Ok(()) => finished = !fault.has_failed(),
+                Err(error) => assert!(error.is_disk_full(), "{context}: {error}"),
+            }
+            fault.crash(survival);
+            check_after_crash(&fault, &mut progress, survival, &context);
+        }
+        if finished {
+            assert!(n > 60, "the workload has only {n} operations");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_crash_while_recovering_from_a_crash_loses_nothing() {
+    for n in 1.. {
+        let mut finished = false;
+        for survival in survivals(n) {
+            let context = format!("recovery operation {n}, {survival:?}");
+            let fault = FaultDisk::new();
+            let mut progress = Progress::default();
+            let (store, _) = open(&fault).unwrap();
+            work(&store, 1, &mut progress).unwrap();
+            for height in 16..20 {
+                append(&store, height, &mut progress).unwrap();
+            }
+            drop(store);
+            fault.crash(Survival::Part(n));
+            fault.fail_change(n);
+            let opened = open(&fault).map(drop);
+            // Dropping the store writes too, and tells nobody.
+            finished = opened.is_ok() && !fault.has_failed();
+            fault.crash(survival);
+            // What the first crash has left of the appended blocks is not known here.
+            progress.appended.clear();
+            check_after_crash(&fault, &mut progress, survival, &context);
+        }
+        if finished {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_block_appended_beside_a_commit_belongs_to_the_next() {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    let mut progress = Progress::default();
+    let mut records = Vec::new();
+    std::thread::scope(|scope| {
+        let appender = scope.spawn(|| {
+            (1..40).map(|height| append(&store, height, &mut progress).unwrap()).collect()
+        });
+        for _ in 0..10 {
+            store.commit(Commit::default()).unwrap();
+        }
+        records = appender.join().unwrap();
+    });
+    let entry = |record: &BlockRecord| (record.header.block_hash(), *record);
+    let blocks = records.iter().map(entry).collect();
+    store.commit(Commit { blocks, ..Commit::default() }).unwrap();
+    drop(store);
+    fault.crash(Survival::Nothing);
+    let (store, recovered) = open(&fault).unwrap();
+    assert_eq!(recovered, []);
+    assert!(found(&store).blocks.into_values().eq(records));
+}
+
+/// Undo data may reach a file whose block's bytes the same commit has not yet counted.
+#[test]
+fn the_tail_begins_in_the_last_file_with_committed_blocks() {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    let mut progress = Progress::default();
+    work(&store, 1, &mut progress).unwrap();
+    let mut batch = store.db.batch().unwrap();
+    let last = progress.committed.blocks.last_key_value().unwrap().1.position.unwrap();
+    let ends = FileEnds { blocks: 0, undo: 1 };
+    batch.put(&FILE_ENDS, last.file + 1, &ends).unwrap();
+    batch.commit().unwrap();
+    let appended = store.append_block(&block(99, 80)).unwrap();
+    assert_eq!(appended.file, last.file);
+    drop(store);
+    let (_, recovered) = open(&fault).unwrap();
+    assert_eq!(recovered, [RecoveredBlock { position: appended, header: header(99) }]);
+}
+
+#[test]
+fn an_empty_commit_is_a_commit() {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    store.commit(Commit::default()).unwrap();
+    assert_eq!(store.state().unwrap(), CommittedState::default());
+    assert!(fault.contents(Path::new("/node/blocks/blk00000.dat")).is_none());
+}

@@ -1,0 +1,300 @@
+//! The typed database: `redb` behind keys and values that are encoded with [`DataStream`].
+//!
+//! Each value carries a CRC-32C over its key and itself. `redb` verifies its own page checksums
+//! only when told to (at open, here); the CRC finds later damage before a wrong position or height
+//! is believed.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use godwit_stream::{DataStream, Decode, Encode, SpanReader};
+use redb::{
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend,
+    TableDefinition, WriteTransaction,
+};
+
+use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::error::{Damage, StoreError};
+
+/// Memory of `redb`'s page cache in bytes. The database is read once, at open, and written in
+/// batches; a larger cache would only compete with the UTXO store.
+pub const DATABASE_CACHE_BYTES: usize = 16 << 20;
+
+const CHECKSUM_SIZE: usize = 4;
+
+/// A table with keys of type `K` and values of type `V`, in the order of the encoded keys.
+pub(crate) struct Table<K, V> {
+    name: &'static str,
+    types: PhantomData<fn() -> (K, V)>,
+}
+
+impl<K: Encode + Decode, V: Encode + Decode> Table<K, V> {
+    pub(crate) const fn new(name: &'static str) -> Self {
+        Table { name, types: PhantomData }
+    }
+
+    fn definition(&self) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+        TableDefinition::new(self.name)
+    }
+}
+
+/// An open database.
+pub(crate) struct Db {
+    disk: StoreDisk,
+    redb: Database,
+    path: PathBuf,
+    failure: Arc<OnceLock<StoreError>>,
+}
+
+/// Changes that become durable together or not at all.
+pub(crate) struct Batch<'a> {
+    db: &'a Db,
+    transaction: WriteTransaction,
+}
+
+impl Db {
+    /// Opens the database at `path`, which must exist, and verifies all its checksums.
+    pub(crate) fn open(disk: &StoreDisk, path: &Path) -> Result<Self, StoreError> {
+        let file = disk.open(path, OpenMode::ReadWrite)?;
+        let damaged = || StoreError::damaged(path, 0, Damage::Database);
+        if file.file_len()? == 0 {
+            return Err(damaged());
+        }
+        // Some damage (in the saved state of its allocator, for one) meets an assertion in `redb`
+        // instead of an error. Nothing of the half-opened database outlives the call.
+        panic::catch_unwind(AssertUnwindSafe(|| Self::verified(disk, file)))
+            .unwrap_or_else(|_| Err(damaged()))
+    }
+
+    fn verified(disk: &StoreDisk, file: StoreFile) -> Result<Self, StoreError> {
+        let mut db = Self::attach(disk, file)?;
+        let intact = db.redb.check_integrity();
+        // A database that needed repair went back to an earlier commit, whose files may be gone.
+        if !intact.map_err(|error| db.failed(error.into()))? {
+            return Err(StoreError::damaged(&db.path, 0, Damage::Database));
+        }
+        Ok(db)
+    }
+
+    /// Creates the database at `path` with what `fill` puts into it. It appears under its name
+    /// complete and durable, or not at all.
+    pub(crate) fn create(
+        disk: &StoreDisk,
+        path: &Path,
+        fill: impl FnOnce(&mut Batch<'_>) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
+        let unfinished = path.with_extension("new");
+        let file = disk.open(&unfinished, OpenMode::Truncate)?;
+        let db = Self::attach(disk, file)?;
+        let mut batch = db.batch()?;
+        fill(&mut batch)?;
+        batch.commit()?;
+        drop(db);
+        disk.rename(&unfinished, path)?;
+        disk.sync_dir(path.parent().expect("a database lies in a directory"))?;
+        Self::open(disk, path)
+    }
+
+    fn attach(disk: &StoreDisk, file: StoreFile) -> Result<Self, StoreError> {
+        let path = file.path().to_owned();
+        let failure = Arc::new(OnceLock::new());
+        let backend = Backend { file, failure: Arc::clone(&failure) };
+        let opened = Builder::new()
+            .set_cache_size(DATABASE_CACHE_BYTES)
+            .create_with_backend(backend)
+            .map_err(|error| database_error(&path, &failure, error.into()))?;
+        Ok(Db { disk: disk.clone(), redb: opened, path, failure })
+    }
+
+    fn failed(&self, error: redb::Error) -> StoreError {
+        database_error(&self.path, &self.failure, error)
+    }
+
+    /// The value of `key`, if there is one.
+    pub(crate) fn get<K: Encode + Decode, V: Encode + Decode>(
+        &self,
+        table: &Table<K, V>,
+        key: &K,
+    ) -> Result<Option<V>, StoreError> {
+        self.disk.check()?;
+        let reading = self.redb.begin_read().map_err(|error| self.failed(error.into()))?;
+        let table =
+            reading.open_table(table.definition()).map_err(|error| self.failed(error.into()))?;
+        let mut bytes = DataStream::new();
+        bytes.put(key);
+        let value = table.get(bytes.as_slice()).map_err(|error| self.failed(error.into()))?;
+        value.map(|value| self.decode(bytes.as_slice(), value.value())).transpose()
+    }
+
+    /// Calls `visit` with each entry, in the order of the encoded keys.
+    pub(crate) fn for_each<K: Encode + Decode, V: Encode + Decode>(
+        &self,
+        table: &Table<K, V>,
+        mut visit: impl FnMut(K, V) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.disk.check()?;
+        let reading = self.redb.begin_read().map_err(|error| self.failed(error.into()))?;
+        let table =
+            reading.open_table(table.definition()).map_err(|error| self.failed(error.into()))?;
+        for entry in table.iter().map_err(|error| self.failed(error.into()))? {
+            let (key, value) = entry.map_err(|error| self.failed(error.into()))?;
+            let decoded = self.decode(key.value(), value.value())?;
+            visit(self.decode_all(key.value())?, decoded)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a batch; waits for a running one.
+    pub(crate) fn batch(&self) -> Result<Batch<'_>, StoreError> {
+        self.disk.check()?;
+        let mut transaction = self.redb.begin_write().map_err(|error| self.failed(error.into()))?;
+        let durable = transaction.set_durability(Durability::Immediate);
+        durable.map_err(|error| self.failed(error.into()))?;
+        // Two-phase commit with the allocator's state inside: opening after a crash repairs
+        // nothing, and which commit is valid never hangs on a non-cryptographic checksum over
+        // bytes that peers have chosen.
+        transaction.set_quick_repair(true);
+        Ok(Batch { db: self, transaction })
+    }
+
+    fn decode<V: Decode>(&self, key: &[u8], bytes: &[u8]) -> Result<V, StoreError> {
+        let damaged = || StoreError::damaged(&self.path, 0, Damage::Checksum);
+        let (value, checksum) = bytes.split_last_chunk::<CHECKSUM_SIZE>().ok_or_else(damaged)?;
+        if u32::from_le_bytes(*checksum) != entry_checksum(key, value) {
+            return Err(damaged());
+        }
+        self.decode_all(value)
+    }
+
+    fn decode_all<V: Decode>(&self, bytes: &[u8]) -> Result<V, StoreError> {
+        let damaged = |damage| StoreError::damaged(&self.path, 0, damage);
+        let mut reader = SpanReader::new(bytes);
+        let value = reader.get().map_err(|error| damaged(Damage::Decode(error)))?;
+        if !reader.is_empty() {
+            return Err(damaged(Damage::TrailingBytes));
+        }
+        Ok(value)
+    }
+}
+
+fn entry_checksum(key: &[u8], value: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), value)
+}
+
+impl Batch<'_> {
+    /// Makes sure that a table exists.
+    pub(crate) fn create<K: Encode + Decode, V: Encode + Decode>(
+        &mut self,
+        table: &Table<K, V>,
+    ) -> Result<(), StoreError> {
+        let opened = self.transaction.open_table(table.definition());
+        opened.map(drop).map_err(|error| self.db.failed(error.into()))
+    }
+
+    /// Sets the values of keys.
+    pub(crate) fn put_all<'e, K: Encode + Decode + 'e, V: Encode + Decode + 'e>(
+        &mut self,
+        table: &Table<K, V>,
+        entries: impl IntoIterator<Item = (K, &'e V)>,
+    ) -> Result<(), StoreError> {
+        let mut table = self
+            .transaction
+            .open_table(table.definition())
+            .map_err(|error| self.db.failed(error.into()))?;
+        let (mut key_bytes, mut bytes) = (DataStream::new(), DataStream::new());
+        for (key, value) in entries {
+            key_bytes.clear();
+            key_bytes.put(&key);
+            bytes.clear();
+            bytes.put(value);
+            bytes.write_u32(entry_checksum(key_bytes.as_slice(), bytes.as_slice()));
+            table
+                .insert(key_bytes.as_slice(), bytes.as_slice())
+                .map_err(|error| self.db.failed(error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Sets the value of a key.
+    pub(crate) fn put<K: Encode + Decode, V: Encode + Decode>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K,
+        value: &V,
+    ) -> Result<(), StoreError> {
+        self.put_all(table, [(key, value)])
+    }
+
+    /// Makes the changes durable.
+    pub(crate) fn commit(self) -> Result<(), StoreError> {
+        self.transaction.commit().map_err(|error| self.db.failed(error.into()))
+    }
+}
+
+/// What a `redb` error means here. `redb` refuses everything after a failed read or write, so the
+/// first failure is the one to tell.
+fn database_error(path: &Path, failure: &OnceLock<StoreError>, error: redb::Error) -> StoreError {
+    if let Some(first) = failure.get() {
+        return first.clone();
+    }
+    log::error!("{}: {error}", path.display());
+    let missing = matches!(error, redb::Error::TableDoesNotExist(_));
+    let damage = if missing { Damage::MissingEntry } else { Damage::Database };
+    StoreError::damaged(path, 0, damage)
+}
+
+/// `redb`'s storage on the store's disk.
+struct Backend {
+    file: StoreFile,
+    failure: Arc<OnceLock<StoreError>>,
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").field("path", &self.file.path()).finish_non_exhaustive()
+    }
+}
+
+impl Backend {
+    fn keep<T>(&self, result: Result<T, StoreError>) -> io::Result<T> {
+        result.map_err(|error| {
+            let error = match error {
+                // Pages that the file ends before are damage, not a failing disk.
+                StoreError::Io(failure) if failure.kind == io::ErrorKind::UnexpectedEof => {
+                    StoreError::damaged(self.file.path(), 0, Damage::Short)
+                }
+                other => other,
+            };
+            io::Error::other(self.failure.get_or_init(|| error).clone())
+        })
+    }
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.keep(self.file.file_len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.keep(self.file.read_exact_at(offset, out))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.keep(self.file.set_len(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.keep(self.file.sync())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.keep(self.file.write_all_at(offset, data))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! What the database says about blocks and about the state that a commit leaves behind.
+
+use std::ops::BitOr;
+
+use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE};
+use godwit_stream::{
+    Allocator, DataStream, Decode, DecodeError, Encode, SerializeData, SpanReader,
+};
+
+/// Where a block's bytes lie: `blkNNNNN.dat` number, offset of the first byte of the block (its
+/// magic and length are the 8 bytes before), length in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockPosition {
+    /// Number of the block file.
+    pub file: u32,
+    /// Offset of the block's first byte.
+    pub offset: u32,
+    /// Length of the block in bytes.
+    pub len: u32,
+}
+
+/// Where a block's undo data lie: `revNNNNN.dat` number (that of the block's own file), offset of
+/// the first byte behind magic and length, length without the checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UndoPosition {
+    /// Number of the undo file.
+    pub file: u32,
+    /// Offset of the first byte of the undo data. Wider than a block's: blocks of one file may
+    /// spend coins worth many times their own size.
+    pub offset: u64,
+    /// Length of the undo data in bytes, without the 32-byte checksum behind it.
+    pub len: u32,
+}
+
+/// A block by hash and height.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainPoint {
+    /// Hash of the block.
+    pub hash: BlockHash,
+    /// Its height, genesis being 0.
+    pub height: u32,
+}
+
+/// What is known about a block's validity, as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockStatus(u8);
+
+impl BlockStatus {
+    /// Only the header was checked.
+    pub const HEADER: Self = Self(0);
+    /// The block passed the checks that need no coins (Core: `BLOCK_VALID_TRANSACTIONS`).
+    pub const STRUCTURED: Self = Self(1);
+    /// The block was connected once: contextual rules hold, scripts hold or are assumed to
+    /// (Core: `BLOCK_VALID_SCRIPTS`).
+    pub const SCRIPTS: Self = Self(2);
+    /// The block or an ancestor broke a rule (Core: `BLOCK_FAILED_VALID`).
+    pub const FAILED: Self = Self(4);
+
+    /// Whether all bits of `other` are set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for BlockStatus {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// One entry of the block index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRecord {
+    /// The header.
+    pub header: BlockHeader,
+    /// Height, genesis being 0.
+    pub height: u32,
+    /// Validity so far.
+    pub status: BlockStatus,
+    /// Number of transactions, 0 while the block has not been received.
+    pub tx_count: u32,
+    /// Order in which blocks became candidates for the tip: of two tips with equal work the lower
+    /// one wins.
+    pub sequence: u64,
+    /// Where the block lies, once received.
+    pub position: Option<BlockPosition>,
+    /// Where its undo data lie, once connected.
+    pub undo: Option<UndoPosition>,
+}
+
+/// A UTXO set taken over from a snapshot, whose history was not validated by this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AssumedSnapshot {
+    /// The block that the snapshot describes.
+    pub base: ChainPoint,
+    /// Its `hash_serialized_3`, internal byte order.
+    pub utxo_hash: [u8; 32],
+}
+
+/// The UTXO set of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UtxoState {
+    pub(crate) tip: ChainPoint,
+    pub(crate) manifest: SerializeData,
+}
+
+/// Committed lengths of a pair of block and undo file: all before is durable, all behind is not
+/// referenced (Core: `CBlockFileInfo`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileEnds {
+    pub(crate) blocks: u32,
+    pub(crate) undo: u64,
+}
+
+impl Encode for ChainPoint {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        out.put(&self.hash);
+        out.write_u32(self.height);
+    }
+}
+
+impl Decode for ChainPoint {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        Ok(ChainPoint { hash: reader.get()?, height: reader.u32()? })
+    }
+}
+
+impl Encode for AssumedSnapshot {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        out.put(&self.base);
+        out.write(&self.utxo_hash);
+    }
+}
+
+impl Decode for AssumedSnapshot {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        Ok(AssumedSnapshot { base: reader.get()?, utxo_hash: reader.array()? })
+    }
+}
+
+impl Encode for UtxoState {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        out.put(&self.tip);
+        out.write(&self.manifest);
+    }
+}
+
+impl Decode for UtxoState {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let tip = reader.get()?;
+        let mut manifest = SerializeData::new();
+        manifest.extend_from_slice(reader.bytes(reader.remaining())?);
+        Ok(UtxoState { tip, manifest })
+    }
+}
+
+impl Encode for FileEnds {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        out.write_u32(self.blocks);
+        out.write_u64(self.undo);
+    }
+}
+
+impl Decode for FileEnds {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        Ok(FileEnds { blocks: reader.u32()?, undo: reader.u64()? })
+    }
+}
+
+/// Fixed layout; a length of 0 says that there is no position.
+impl Encode for BlockRecord {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        let position = self.position.unwrap_or(BlockPosition { file: 0, offset: 0, len: 0 });
+        let undo = self.undo.unwrap_or(UndoPosition { file: 0, offset: 0, len: 0 });
+        out.put(&self.header);
+        out.write_u32(self.height);
+        out.write_u8(self.status.0);
+        out.write_u32(self.tx_count);
+        out.write_u64(self.sequence);
+        out.write_u32(position.file);
+        out.write_u32(position.offset);
+        out.write_u32(position.len);
+        out.write_u32(undo.file);
+        out.write_u64(undo.offset);
+        out.write_u32(undo.len);
+    }
+}
+
+impl Decode for BlockRecord {
+    const MIN_ENCODED_LEN: usize = HEADER_SIZE + 45;
+
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let header = reader.get()?;
+        let height = reader.u32()?;
+        let status = BlockStatus(reader.u8()?);
+        let tx_count = reader.u32()?;
+        let sequence = reader.u64()?;
+        let (file, offset, len) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let position = (len > 0).then_some(BlockPosition { file, offset, len });
+        let (file, offset, len) = (reader.u32()?, reader.u64()?, reader.u32()?);
+        let undo = (len > 0).then_some(UndoPosition { file, offset, len });
+        Ok(BlockRecord { header, height, status, tx_count, sequence, position, undo })
+    }
+}

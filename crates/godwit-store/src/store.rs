@@ -1,0 +1,349 @@
+//! One network's data directory: lock, database, block and undo files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use godwit_primitives::BlockHash;
+use godwit_stream::{
+    Allocator, DataStream, Decode, DecodeError, Encode, Obfuscation, SerializeData, SpanReader,
+};
+
+use crate::block_files::{BlockFiles, MAX_BLOCK_FILE_SIZE, RecoveredBlock};
+use crate::db::{Db, Table};
+use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk};
+use crate::error::{Damage, NetworkId, StoreError};
+use crate::record::{
+    AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, UndoPosition, UtxoState,
+};
+use crate::scan::{XOR_FILE, read_obfuscation};
+use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
+
+/// Version of the database's tables and of every file that they name.
+pub const SCHEMA_VERSION: u32 = 1;
+
+const LOCK_FILE: &str = ".lock";
+const DATABASE_FILE: &str = "godwit.redb";
+const BLOCKS_DIR: &str = "blocks";
+const UTXO_DIR: &str = "utxo";
+
+/// Key of the block index: height first, so that a parent is read before its children and a
+/// batch of new blocks touches neighbouring pages.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockKey {
+    pub(crate) height: u32,
+    pub(crate) hash: BlockHash,
+}
+
+impl Encode for BlockKey {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        out.write(&self.height.to_be_bytes());
+        out.put(&self.hash);
+    }
+}
+
+impl Decode for BlockKey {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let height = u32::from_be_bytes(reader.array()?);
+        Ok(BlockKey { height, hash: reader.get()? })
+    }
+}
+
+/// Keys of the single values, one table for each type of value.
+pub(crate) const ONLY: u8 = 0;
+
+pub(crate) const BLOCK_INDEX: Table<BlockKey, BlockRecord> = Table::new("block_index");
+pub(crate) const FILE_ENDS: Table<u32, FileEnds> = Table::new("file_ends");
+pub(crate) const VERIFIED_TIP: Table<u8, ChainPoint> = Table::new("verified_tip");
+pub(crate) const UTXO: Table<u8, UtxoState> = Table::new("utxo");
+pub(crate) const ASSUMED: Table<u8, AssumedSnapshot> = Table::new("assumed");
+const IDENTITY: Table<u8, Identity> = Table::new("identity");
+
+/// What a data directory is, written once.
+struct Identity {
+    schema: u32,
+    network: NetworkId,
+    utxo_hash_key: [u8; 16],
+}
+
+impl Encode for Identity {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        out.write_u32(self.schema);
+        out.write(&self.network.magic);
+        out.write(&self.network.genesis);
+        out.write(&self.utxo_hash_key);
+    }
+}
+
+impl Decode for Identity {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let schema = reader.u32()?;
+        let network = NetworkId { magic: reader.array()?, genesis: reader.array()? };
+        Ok(Identity { schema, network, utxo_hash_key: reader.array()? })
+    }
+}
+
+/// Which data directory to open.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// The network's own directory.
+    pub dir: PathBuf,
+    /// The network.
+    pub network: NetworkId,
+    /// Random bytes, kept as the key of the UTXO store's hash when the directory is created.
+    pub new_hash_key: [u8; 16],
+}
+
+/// What the commits so far have left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommittedState {
+    /// The block after which the runs are the UTXO set; `None` before the first flush.
+    pub utxo_tip: Option<ChainPoint>,
+    /// Encoded manifest of the runs, set together with the tip.
+    pub utxo_manifest: Option<SerializeData>,
+    /// The highest block of the active chain whose scripts need no second look when it is
+    /// re-applied.
+    pub verified_tip: Option<ChainPoint>,
+    /// Set when the UTXO set grew from a snapshot.
+    pub assumed: Option<AssumedSnapshot>,
+}
+
+/// How far each block and undo file is durable.
+#[derive(Default)]
+pub(crate) struct DurableEnds {
+    pub(crate) files: BTreeMap<u32, FileEnds>,
+    /// Files whose ends no commit has recorded yet.
+    pub(crate) uncommitted: BTreeSet<u32>,
+}
+
+/// An open data directory. All methods may be called from any thread; a failed write or fsync
+/// closes it for good.
+pub struct Store {
+    pub(crate) disk: StoreDisk,
+    pub(crate) db: Db,
+    pub(crate) blocks: BlockFiles,
+    pub(crate) undo: UndoFiles,
+    /// Also orders commits.
+    pub(crate) ends: Mutex<DurableEnds>,
+    dir: PathBuf,
+    magic: [u8; 4],
+    utxo_hash_key: [u8; 16],
+    _lock: Box<dyn DiskLock>,
+}
+
+impl Store {
+    /// Opens the data directory, creating it when there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Locked`], [`StoreError::CoreDirectory`], [`StoreError::OtherNetwork`],
+    /// [`StoreError::NewerSchema`], [`StoreError::Damaged`] for a damaged database or files shorter
+    /// than committed, else [`StoreError::Io`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+    ) -> Result<(Self, Vec<RecoveredBlock>), StoreError> {
+        Self::open_with_file_size(disk, options, MAX_BLOCK_FILE_SIZE)
+    }
+
+    pub(crate) fn open_with_file_size(
+        disk: Arc<dyn Disk>,
+        options: StoreOptions,
+        max_file_size: u32,
+    ) -> Result<(Self, Vec<RecoveredBlock>), StoreError> {
+        let disk = StoreDisk::new(disk);
+        let dir = options.dir;
+        refuse_core_directory(&disk, &dir)?;
+        let blocks_dir = dir.join(BLOCKS_DIR);
+        disk.create_dir_all(&blocks_dir)?;
+        disk.create_dir_all(&dir.join(UTXO_DIR))?;
+        let lock = disk.lock(&dir.join(LOCK_FILE))?;
+        let network = options.network;
+        let db_path = dir.join(DATABASE_FILE);
+        let db = open_database(&disk, &db_path, network, options.new_hash_key)?;
+        let identity = check_identity(&db, &db_path, network)?;
+        write_zero_obfuscation(&disk, &blocks_dir)?;
+
+        let mut ends = DurableEnds::default();
+        db.for_each(&FILE_ENDS, |file, end| {
+            ends.files.insert(file, end);
+            Ok(())
+        })?;
+        let magic = network.magic;
+        // Undo data of a block may be committed before the block's own file end is: such a file
+        // has no committed blocks yet, and the tail begins in an earlier one.
+        let tail = ends.files.iter().rev().find(|(_, end)| end.blocks > 0);
+        let last = tail.map(|(file, end)| (*file, end.blocks));
+        let (blocks, recovered) = BlockFiles::open(&disk, &blocks_dir, magic, last, max_file_size)?;
+        let undo_ends = ends.files.iter().map(|(file, end)| (*file, end.undo)).collect();
+        let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends);
+        let utxo_hash_key = identity.utxo_hash_key;
+        let ends = Mutex::new(ends);
+        let store = Store { disk, db, blocks, undo, ends, dir, magic, utxo_hash_key, _lock: lock };
+        Ok((store, recovered))
+    }
+
+    /// The disk, with the store's latch: for the UTXO store, which fails and closes with this one.
+    pub fn disk(&self) -> &StoreDisk {
+        &self.disk
+    }
+
+    /// What the last commit left.
+    pub fn state(&self) -> Result<CommittedState, StoreError> {
+        let utxo = self.db.get(&UTXO, &ONLY)?;
+        let (utxo_tip, utxo_manifest) =
+            utxo.map(|UtxoState { tip, manifest }| (tip, manifest)).unzip();
+        let verified_tip = self.db.get(&VERIFIED_TIP, &ONLY)?;
+        let assumed = self.db.get(&ASSUMED, &ONLY)?;
+        Ok(CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed })
+    }
+
+    /// The error that says that the committed manifest of the runs does not decode.
+    pub fn damaged_manifest(&self, error: DecodeError) -> StoreError {
+        StoreError::damaged(&self.dir.join(DATABASE_FILE), 0, Damage::Decode(error))
+    }
+
+    /// Directory of the UTXO store's runs.
+    pub fn utxo_dir(&self) -> PathBuf {
+        self.dir.join(UTXO_DIR)
+    }
+
+    /// Key of the UTXO store's hash, random per data directory.
+    pub fn utxo_hash_key(&self) -> [u8; 16] {
+        self.utxo_hash_key
+    }
+
+    /// Calls `visit` with each entry of the block index in order of height, a parent always before
+    /// its children.
+    ///
+    /// # Errors
+    ///
+    /// Also [`StoreError::Damaged`] when a header does not hash to its key.
+    pub fn for_each_block(
+        &self,
+        mut visit: impl FnMut(BlockHash, BlockRecord) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.db.for_each(&BLOCK_INDEX, |key, record| {
+            if record.header.block_hash() != key.hash || record.height != key.height {
+                let path = self.dir.join(DATABASE_FILE);
+                return Err(StoreError::damaged(&path, 0, Damage::Format));
+            }
+            visit(key.hash, record)
+        })
+    }
+
+    /// Appends a block to the block files. Durable, and known after a restart, with the next
+    /// commit; handed back as [`RecoveredBlock`] when a crash comes first and the bytes survive.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::RecordTooLarge`] above [`crate::MAX_BLOCK_SERIALIZED_SIZE`], else
+    /// [`StoreError::Io`] or [`StoreError::Closed`].
+    pub fn append_block(&self, block: &[u8]) -> Result<BlockPosition, StoreError> {
+        self.blocks.append(block)
+    }
+
+    /// The bytes of a stored block.
+    pub fn read_block(&self, position: BlockPosition) -> Result<DataStream, StoreError> {
+        self.blocks.read(position)
+    }
+
+    /// Message start of the network, for [`UndoRecord::encode`].
+    pub fn magic(&self) -> [u8; 4] {
+        self.magic
+    }
+
+    /// Appends a block's undo data to the undo file with the number of the block's file. Durable
+    /// with the next commit.
+    pub fn append_undo(
+        &self,
+        block: BlockPosition,
+        record: &UndoRecord,
+    ) -> Result<UndoPosition, StoreError> {
+        self.undo.append(block.file, record)
+    }
+
+    /// Reads a block's undo data; `prev` is the hash of the block before it, which the checksum
+    /// covers.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] when the checksum does not match or the data do not decode.
+    pub fn read_undo(
+        &self,
+        position: UndoPosition,
+        prev: &BlockHash,
+    ) -> Result<BlockUndo, StoreError> {
+        self.undo.read(position, prev)
+    }
+}
+
+fn open_database(
+    disk: &StoreDisk,
+    path: &Path,
+    network: NetworkId,
+    utxo_hash_key: [u8; 16],
+) -> Result<Db, StoreError> {
+    match disk.open(path, OpenMode::Read) {
+        Ok(_) => return Db::open(disk, path),
+        Err(error) if !error.is_not_found() => return Err(error),
+        Err(_) => {}
+    }
+    let identity = Identity { schema: SCHEMA_VERSION, network, utxo_hash_key };
+    Db::create(disk, path, |batch| {
+        batch.create(&BLOCK_INDEX)?;
+        batch.create(&FILE_ENDS)?;
+        batch.create(&VERIFIED_TIP)?;
+        batch.create(&UTXO)?;
+        batch.create(&ASSUMED)?;
+        batch.put(&IDENTITY, ONLY, &identity)
+    })
+}
+
+/// Core keeps `blocks/blk*.dat` under the same names and may be writing to them.
+fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    for database in ["chainstate", "blocks/index"] {
+        let path = dir.join(database);
+        match disk.list(&path) {
+            Ok(_) => return Err(StoreError::CoreDirectory { path }),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn check_identity(db: &Db, path: &Path, network: NetworkId) -> Result<Identity, StoreError> {
+    let identity = db
+        .get(&IDENTITY, &ONLY)?
+        .ok_or_else(|| StoreError::damaged(path, 0, Damage::MissingEntry))?;
+    let path = path.to_owned();
+    if identity.schema > SCHEMA_VERSION {
+        let found = identity.schema;
+        return Err(StoreError::NewerSchema { path, found, supported: SCHEMA_VERSION });
+    }
+    if identity.network != network {
+        let found = identity.network;
+        return Err(StoreError::OtherNetwork { path, found, expected: network });
+    }
+    Ok(identity)
+}
+
+/// Tools that read Core's block files look for a key since Core 28; zero says "in the clear".
+fn write_zero_obfuscation(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let path = dir.join(XOR_FILE);
+    match read_obfuscation(disk, dir) {
+        Ok(Some(Obfuscation::NONE)) => return Ok(()),
+        Ok(Some(_)) => return Err(StoreError::damaged(&path, 0, Damage::Format)),
+        // A crash may have left it empty.
+        Ok(None) | Err(StoreError::Damaged { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let file = disk.open(&path, OpenMode::Truncate)?;
+    file.write_all_at(0, &Obfuscation::NONE.key())?;
+    file.sync()?;
+    disk.sync_dir(dir)
+}
+
+#[cfg(test)]
+mod tests;

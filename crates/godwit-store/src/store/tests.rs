@@ -1,0 +1,244 @@
+use std::path::Path;
+
+use super::*;
+use crate::commit::{Commit, UtxoCommit};
+use crate::disk::RealDisk;
+use crate::fault::{FaultDisk, Survival};
+use crate::fixtures::{MAGIC, block, header, point, record};
+
+const DIR: &str = "/node/regtest";
+const NETWORK: NetworkId = NetworkId { magic: MAGIC, genesis: [9; 32] };
+
+fn options(dir: &Path) -> StoreOptions {
+    StoreOptions { dir: dir.to_owned(), network: NETWORK, new_hash_key: [3; 16] }
+}
+
+fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
+    Store::open(Arc::new(fault.clone()), options(Path::new(DIR)))
+}
+
+fn at(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+/// A store with two committed blocks.
+fn filled() -> FaultDisk {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    let blocks = [1, 2].map(|n| {
+        let mut record = record(n, n);
+        record.position = Some(store.append_block(&block(n, 200)).unwrap());
+        (record.header.block_hash(), record)
+    });
+    let blocks = blocks.to_vec();
+    store.commit(Commit { blocks, verified_tip: Some(point(2, 2)), utxo: None }).unwrap();
+    fault
+}
+
+#[test]
+fn a_new_directory_is_empty_and_keeps_its_hash_key() {
+    let fault = FaultDisk::new();
+    let (store, recovered) = open(&fault).unwrap();
+    assert_eq!(recovered, []);
+    assert_eq!(store.state().unwrap(), CommittedState::default());
+    assert_eq!(store.utxo_hash_key(), [3; 16]);
+    store.for_each_block(|_, _| panic!("no block yet")).unwrap();
+    assert_eq!(fault.contents(&at("blocks/xor.dat")).unwrap(), [0; 8]);
+    drop(store);
+    let other_key = StoreOptions { new_hash_key: [4; 16], ..options(Path::new(DIR)) };
+    let (store, _) = Store::open(Arc::new(fault), other_key).unwrap();
+    assert_eq!(store.utxo_hash_key(), [3; 16]);
+}
+
+#[test]
+fn what_was_committed_is_there_again_on_a_real_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("a/regtest");
+    let (store, _) = Store::open(Arc::new(RealDisk), options(&dir)).unwrap();
+    let mut first = record(1, 1);
+    first.position = Some(store.append_block(&block(1, 500)).unwrap());
+    let second = record(2, 2);
+    let hashes = [first, second].map(|record| record.header.block_hash());
+    let assumed = AssumedSnapshot { base: point(1, 1), utxo_hash: [8; 32] };
+    let manifest = SerializeData::from_iter([1, 2, 3]);
+    let utxo = UtxoCommit { tip: point(1, 1), manifest: manifest.clone(), assumed: Some(assumed) };
+    let blocks = vec![(hashes[1], second), (hashes[0], first)];
+    let commit = Commit { blocks, verified_tip: Some(point(2, 2)), utxo: Some(utxo) };
+    store.commit(commit).unwrap();
+    // Leaves everything but the entry it names.
+    let second = BlockRecord { tx_count: 5, ..second };
+    store.commit(Commit { blocks: vec![(hashes[1], second)], ..Commit::default() }).unwrap();
+    drop(store);
+
+    let (store, recovered) = Store::open(Arc::new(RealDisk), options(&dir)).unwrap();
+    assert_eq!(recovered, []);
+    let expected = CommittedState {
+        utxo_tip: Some(point(1, 1)),
+        utxo_manifest: Some(manifest),
+        verified_tip: Some(point(2, 2)),
+        assumed: Some(assumed),
+    };
+    assert_eq!(store.state().unwrap(), expected);
+    let mut found = Vec::new();
+    store
+        .for_each_block(|hash, record| {
+            found.push((hash, record));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(found, [(hashes[0], first), (hashes[1], second)]);
+    assert_eq!(store.read_block(first.position.unwrap()).unwrap().as_slice(), block(1, 500));
+}
+
+#[test]
+fn the_block_index_is_visited_by_height() {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    let heights = [70_000, 3, 256, 255, 1, 65_536, 3];
+    let blocks = heights.iter().zip(0..).map(|(height, nonce)| {
+        let record = record(nonce, *height);
+        (record.header.block_hash(), record)
+    });
+    store.commit(Commit { blocks: blocks.collect(), ..Commit::default() }).unwrap();
+    let mut found = Vec::new();
+    store
+        .for_each_block(|_, record| {
+            found.push(record.height);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(found, [1, 3, 3, 255, 256, 65_536, 70_000]);
+}
+
+#[test]
+fn a_second_process_is_locked_out() {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    assert_eq!(open(&fault).err(), Some(StoreError::Locked { path: at(".lock") }));
+    drop(store);
+    open(&fault).unwrap();
+}
+
+#[test]
+fn another_network_is_refused() {
+    let fault = filled();
+    for expected in
+        [NetworkId { magic: [1; 4], ..NETWORK }, NetworkId { genesis: [1; 32], ..NETWORK }]
+    {
+        let other = StoreOptions { network: expected, ..options(Path::new(DIR)) };
+        let error = Store::open(Arc::new(fault.clone()), other).err();
+        let path = at("godwit.redb");
+        assert_eq!(error, Some(StoreError::OtherNetwork { path, found: NETWORK, expected }));
+    }
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_this_one_accepted() {
+    let fault = filled();
+    for (schema, accepted) in [(SCHEMA_VERSION, true), (SCHEMA_VERSION + 1, false)] {
+        let disk = StoreDisk::new(Arc::new(fault.clone()));
+        let db = Db::open(&disk, &at("godwit.redb")).unwrap();
+        let mut batch = db.batch().unwrap();
+        let identity = Identity { schema, network: NETWORK, utxo_hash_key: [0; 16] };
+        batch.put(&IDENTITY, ONLY, &identity).unwrap();
+        batch.commit().unwrap();
+        drop(db);
+        let newer = StoreError::NewerSchema {
+            path: at("godwit.redb"),
+            found: schema,
+            supported: SCHEMA_VERSION,
+        };
+        assert_eq!(open(&fault).err(), (!accepted).then_some(newer));
+    }
+}
+
+#[test]
+fn a_directory_of_core_is_left_alone() {
+    for database in ["chainstate", "blocks/index"] {
+        let fault = FaultDisk::new();
+        fault.create_dir_all(&at(database)).unwrap();
+        assert_eq!(open(&fault).err(), Some(StoreError::CoreDirectory { path: at(database) }));
+        assert!(fault.contents(&at("godwit.redb")).is_none());
+    }
+}
+
+#[test]
+fn a_key_that_is_not_zero_is_refused_and_a_torn_one_replaced() {
+    let fault = filled();
+    fault.overwrite(&at("blocks/xor.dat"), vec![0, 0, 0, 0, 0, 0, 0, 1]);
+    let damaged = StoreError::damaged(&at("blocks/xor.dat"), 0, Damage::Format);
+    assert_eq!(open(&fault).err(), Some(damaged));
+    for torn in [vec![], vec![0; 3]] {
+        fault.overwrite(&at("blocks/xor.dat"), torn);
+        open(&fault).unwrap();
+        assert_eq!(fault.contents(&at("blocks/xor.dat")).unwrap(), [0; 8]);
+    }
+}
+
+#[test]
+fn without_its_database_a_directory_gives_all_blocks_back() {
+    let fault = filled();
+    StoreDisk::new(Arc::new(fault.clone())).remove(&at("godwit.redb")).unwrap();
+    let (store, recovered) = open(&fault).unwrap();
+    let headers: Vec<_> = recovered.iter().map(|block| block.header).collect();
+    assert_eq!(headers, [header(1), header(2)]);
+    assert_eq!(store.state().unwrap(), CommittedState::default());
+}
+
+#[test]
+fn recovered_blocks_become_durable_with_the_commit_that_names_them() {
+    let fault = filled();
+    let (store, _) = open(&fault).unwrap();
+    let position = store.append_block(&block(3, 300)).unwrap();
+    drop(store);
+    fault.crash(Survival::All);
+    let (store, recovered) = open(&fault).unwrap();
+    assert_eq!(recovered, [RecoveredBlock { position, header: header(3) }]);
+    let record = BlockRecord { position: Some(position), ..record(3, 3) };
+    let blocks = vec![(record.header.block_hash(), record)];
+    store.commit(Commit { blocks, ..Commit::default() }).unwrap();
+    drop(store);
+    fault.crash(Survival::Nothing);
+    let (store, recovered) = open(&fault).unwrap();
+    assert_eq!(recovered, []);
+    assert_eq!(store.read_block(position).unwrap().as_slice(), block(3, 300));
+}
+
+/// Every way to damage the database ends in an error or is without effect on what is read.
+#[test]
+fn a_damaged_database_is_told_apart() {
+    let fault = filled();
+    let path = at("godwit.redb");
+    let intact = fault.contents(&path).unwrap();
+    let contents = |fault: &FaultDisk| -> Result<_, StoreError> {
+        let (store, _) = open(fault)?;
+        let mut found = Vec::new();
+        store.for_each_block(|hash, record| {
+            found.push((hash, record));
+            Ok(())
+        })?;
+        Ok((store.state()?, found, store.utxo_hash_key()))
+    };
+    let expected = contents(&fault).unwrap();
+    let is_damage = |error: &StoreError| matches!(error, StoreError::Damaged { .. });
+
+    for len in [0, 1, 100, 4095, 4096, intact.len() / 2, intact.len() - 4096, intact.len() - 1] {
+        fault.overwrite(&path, intact[..len].to_vec());
+        let error = contents(&fault).unwrap_err();
+        assert!(is_damage(&error), "cut to {len}: {error}");
+    }
+    let mut damaged = 0;
+    for at in (0..intact.len()).step_by(31).filter(|at| *at < 4096 || intact[*at] != 0) {
+        let mut bytes = intact.clone();
+        bytes[at] ^= 0x41;
+        fault.overwrite(&path, bytes);
+        match contents(&fault) {
+            Ok(found) => assert_eq!(found, expected, "byte {at}"),
+            Err(error) => {
+                assert!(is_damage(&error), "byte {at}: {error}");
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 0);
+}

@@ -1,0 +1,241 @@
+//! `revNNNNN.dat`: for each connected block the coins that it spent, as Bitcoin Core writes them.
+//!
+//! A record is the network's magic, the length of the undo data (u32, little-endian), the undo data
+//! (`undo.h`, `CBlockUndo`) and the double SHA-256 of the previous block's hash and the undo data
+//! (`node/blockstorage.cpp`, `WriteBlockUndo`). The undo data of a block in `blkNNNNN.dat` lie in
+//! the `rev` file of the same number, in the order of connecting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use godwit_primitives::{BlockHash, Coin, sha256::sha256d};
+use godwit_stream::{DataStream, DecodeError, SpanReader};
+
+use crate::block_files::{FRAME_SIZE, frame};
+use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::error::{Damage, StoreError};
+use crate::read_handles::ReadHandles;
+use crate::record::UndoPosition;
+
+const HASH_SIZE: usize = 32;
+
+/// Bytes around the undo data (Core: `UNDO_DATA_DISK_OVERHEAD`).
+const OVERHEAD: u64 = FRAME_SIZE as u64 + HASH_SIZE as u64;
+
+/// Undo files kept open between two commits. Blocks connect roughly in the order of their files, so
+/// that few are enough.
+const MAX_OPEN_UNDO_FILES: usize = 16;
+
+/// The coins that a block spent, grouped by transaction, without the coinbase.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockUndo {
+    coins: Vec<Coin>,
+    tx_ends: Vec<usize>,
+}
+
+impl BlockUndo {
+    /// All spent coins in the order of the block's inputs.
+    pub fn coins(&self) -> &[Coin] {
+        &self.coins
+    }
+
+    /// The spent coins of each transaction behind the coinbase, in the order of its inputs.
+    pub fn transactions(&self) -> impl DoubleEndedIterator<Item = &[Coin]> + ExactSizeIterator {
+        (0..self.tx_ends.len()).map(|index| {
+            let start = index.checked_sub(1).map_or(0, |before| self.tx_ends[before]);
+            &self.coins[start..self.tx_ends[index]]
+        })
+    }
+
+    /// All spent coins in the order of the block's inputs.
+    pub fn into_coins(self) -> Vec<Coin> {
+        self.coins
+    }
+
+    /// Reads Core's `CBlockUndo`.
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let mut undo = BlockUndo::default();
+        for _ in 0..reader.compact_size()? {
+            for _ in 0..reader.compact_size()? {
+                undo.coins.push(Coin::decode_undo(reader)?);
+            }
+            undo.tx_ends.push(undo.coins.len());
+        }
+        Ok(undo)
+    }
+}
+
+/// A block's undo data, encoded and checksummed, ready to be appended.
+#[derive(Debug)]
+pub struct UndoRecord {
+    /// The previous block's hash, whose last 8 bytes the frame overwrote once the checksum was
+    /// computed, then undo data and checksum: the record is what lies behind the first 24 bytes.
+    bytes: DataStream,
+    len: u32,
+}
+
+impl UndoRecord {
+    const SKIPPED: usize = HASH_SIZE - FRAME_SIZE as usize;
+
+    /// Encodes the coins that a block spent, for each transaction behind the coinbase those of its
+    /// inputs in order. `prev` is the hash of the block before it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::RecordTooLarge`] when the undo data exceed 4 GiB.
+    pub fn encode<'c>(
+        magic: [u8; 4],
+        prev: &BlockHash,
+        spent: impl ExactSizeIterator<Item = &'c [Coin]>,
+    ) -> Result<Self, StoreError> {
+        let mut bytes = DataStream::new();
+        bytes.put(prev);
+        bytes.write_compact_size(spent.len() as u64);
+        for coins in spent {
+            bytes.write_compact_size(coins.len() as u64);
+            for coin in coins {
+                coin.encode_undo(&mut bytes);
+            }
+        }
+        let data_len = bytes.as_slice().len() - HASH_SIZE;
+        let len = u32::try_from(data_len)
+            .map_err(|_| StoreError::RecordTooLarge { len: data_len as u64 })?;
+        let checksum = sha256d(bytes.as_slice());
+        bytes.write(&checksum);
+        bytes.as_mut_slice()[Self::SKIPPED..HASH_SIZE].copy_from_slice(&frame(magic, len));
+        Ok(UndoRecord { bytes, len })
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes.as_slice()[Self::SKIPPED..]
+    }
+}
+
+/// The undo files of one data directory.
+pub(crate) struct UndoFiles {
+    disk: StoreDisk,
+    dir: PathBuf,
+    tails: Mutex<Tails>,
+    readers: ReadHandles,
+}
+
+#[derive(Default)]
+struct Tails {
+    /// Where the next record of each file goes.
+    ends: BTreeMap<u32, u64>,
+    /// Files written to and not yet synced.
+    unsynced: BTreeMap<u32, StoreFile>,
+    /// Files that grew since [`UndoFiles::sync`] last returned.
+    grown: BTreeSet<u32>,
+    unsynced_names: bool,
+}
+
+impl UndoFiles {
+    /// `ends` are the lengths that commits have named. What lies behind them is cut off when a file
+    /// is first written to.
+    pub(crate) fn new(disk: &StoreDisk, dir: &Path, ends: BTreeMap<u32, u64>) -> Self {
+        let tails = Mutex::new(Tails { ends, ..Tails::default() });
+        let readers = ReadHandles::default();
+        UndoFiles { disk: disk.clone(), dir: dir.to_owned(), tails, readers }
+    }
+
+    fn path(&self, file: u32) -> PathBuf {
+        self.dir.join(format!("rev{file:05}.dat"))
+    }
+
+    fn tails(&self) -> MutexGuard<'_, Tails> {
+        // An end moves only behind a record that is written whole, so a panicked holder leaves no
+        // end inside a torn one.
+        self.tails.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Appends a record to file `file`. Not durable before [`UndoFiles::sync`].
+    pub(crate) fn append(
+        &self,
+        file: u32,
+        record: &UndoRecord,
+    ) -> Result<UndoPosition, StoreError> {
+        let mut tails = self.tails();
+        let end = tails.ends.get(&file).copied().unwrap_or(0);
+        let handle = self.writer(&mut tails, file, end)?;
+        handle.write_all_at(end, record.as_slice())?;
+        tails.ends.insert(file, end + OVERHEAD + u64::from(record.len));
+        tails.grown.insert(file);
+        Ok(UndoPosition { file, offset: end + u64::from(FRAME_SIZE), len: record.len })
+    }
+
+    fn writer(&self, tails: &mut Tails, file: u32, end: u64) -> Result<StoreFile, StoreError> {
+        if let Some(handle) = tails.unsynced.get(&file) {
+            return Ok(handle.clone());
+        }
+        if tails.unsynced.len() >= MAX_OPEN_UNDO_FILES {
+            for handle in std::mem::take(&mut tails.unsynced).values() {
+                handle.sync()?;
+            }
+        }
+        let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;
+        let len = handle.file_len()?;
+        if len < end {
+            return Err(StoreError::damaged(handle.path(), end, Damage::Short));
+        }
+        if len > end {
+            handle.set_len(end)?;
+        }
+        tails.unsynced_names |= end == 0;
+        tails.unsynced.insert(file, handle.clone());
+        Ok(handle)
+    }
+
+    /// Reads the record at `position` of the block behind `prev`.
+    pub(crate) fn read(
+        &self,
+        position: UndoPosition,
+        prev: &BlockHash,
+    ) -> Result<BlockUndo, StoreError> {
+        let path = self.path(position.file);
+        let file = self.readers.get(position.file, || self.disk.open(&path, OpenMode::Read))?;
+        let damaged = |damage| StoreError::damaged(&path, position.offset, damage);
+        let len = position.len as usize + HASH_SIZE;
+        if position.offset.saturating_add(len as u64) > file.file_len()? {
+            return Err(damaged(Damage::Short));
+        }
+        let mut bytes = DataStream::with_capacity(HASH_SIZE + len);
+        bytes.put(prev);
+        file.read_stream_at(position.offset, len, &mut bytes)?;
+        let (data, checksum) =
+            bytes.as_slice().split_last_chunk::<HASH_SIZE>().expect("both hashes were appended");
+        if sha256d(data) != *checksum {
+            return Err(damaged(Damage::Checksum));
+        }
+        let mut reader = SpanReader::new(&data[HASH_SIZE..]);
+        let undo =
+            BlockUndo::decode(&mut reader).map_err(|error| damaged(Damage::Decode(error)))?;
+        if !reader.is_empty() {
+            return Err(damaged(Damage::TrailingBytes));
+        }
+        Ok(undo)
+    }
+
+    /// Makes durable what was appended before this call, beside further appends. Returns the
+    /// durable length of each file that grew.
+    pub(crate) fn sync(&self) -> Result<Vec<(u32, u64)>, StoreError> {
+        let (unsynced, grown, names) = {
+            let mut tails = self.tails();
+            let unsynced = std::mem::take(&mut tails.unsynced);
+            let grown = std::mem::take(&mut tails.grown);
+            let grown: Vec<_> = grown.into_iter().map(|file| (file, tails.ends[&file])).collect();
+            (unsynced, grown, std::mem::take(&mut tails.unsynced_names))
+        };
+        for handle in unsynced.values() {
+            handle.sync()?;
+        }
+        if names {
+            self.disk.sync_dir(&self.dir)?;
+        }
+        Ok(grown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

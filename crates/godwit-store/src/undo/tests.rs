@@ -1,0 +1,263 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fault::{FaultDisk, Survival};
+use crate::fixtures::{MAGIC, coin};
+
+const DIR: &str = "/blocks";
+const PREV: BlockHash = BlockHash::from_bytes([0xab; 32]);
+
+fn fresh() -> (FaultDisk, StoreDisk) {
+    let fault = FaultDisk::new();
+    let disk = StoreDisk::new(Arc::new(fault.clone()));
+    disk.create_dir_all(Path::new(DIR)).unwrap();
+    (fault, disk)
+}
+
+fn files(disk: &StoreDisk, ends: &[(u32, u64)]) -> UndoFiles {
+    UndoFiles::new(disk, Path::new(DIR), ends.iter().copied().collect())
+}
+
+fn path(file: u32) -> PathBuf {
+    Path::new(DIR).join(format!("rev{file:05}.dat"))
+}
+
+fn encode(spent: &[Vec<Coin>]) -> UndoRecord {
+    UndoRecord::encode(MAGIC, &PREV, spent.iter().map(Vec::as_slice)).unwrap()
+}
+
+fn record_of(n: u32) -> UndoRecord {
+    encode(&[vec![coin(n)]])
+}
+
+fn groups(undo: &BlockUndo) -> Vec<Vec<Coin>> {
+    undo.transactions().map(<[Coin]>::to_vec).collect()
+}
+
+/// Core's VARINT, one digit at a time (`serialize.h`, `WriteVarInt`).
+fn naive_var_int(mut n: u64) -> Vec<u8> {
+    let mut digits = vec![(n & 0x7f) as u8];
+    while n > 0x7f {
+        n = (n >> 7) - 1;
+        digits.insert(0, (n & 0x7f) as u8 | 0x80);
+    }
+    digits
+}
+
+/// Core's `CompressAmount`, by trial division.
+fn naive_amount(n: u64) -> u64 {
+    if n == 0 {
+        return 0;
+    }
+    let e = (0..9).take_while(|e| n % 10u64.pow(e + 1) == 0).count() as u32;
+    let rest = n / 10u64.pow(e);
+    match e {
+        9 => 1 + (rest - 1) * 10 + 9,
+        _ => 1 + (rest / 10 * 9 + rest % 10 - 1) * 10 + u64::from(e),
+    }
+}
+
+/// `CTxOutCompressor`'s script for the forms that need no elliptic curve.
+fn naive_script(script: &[u8]) -> Vec<u8> {
+    match script {
+        [0x76, 0xa9, 20, hash @ .., 0x88, 0xac] if hash.len() == 20 => [&[0], hash].concat(),
+        [0xa9, 20, hash @ .., 0x87] if hash.len() == 20 => [&[1], hash].concat(),
+        raw => [naive_var_int(raw.len() as u64 + 6), raw.to_vec()].concat(),
+    }
+}
+
+/// The whole record, from the description of the format.
+fn naive(spent: &[Vec<Coin>]) -> Vec<u8> {
+    let mut data = naive_compact_size(spent.len());
+    for coins in spent {
+        data.extend(naive_compact_size(coins.len()));
+        for coin in coins {
+            let code = u64::from(coin.height) * 2 + u64::from(coin.coinbase);
+            data.extend(naive_var_int(code));
+            if coin.height > 0 {
+                data.push(0);
+            }
+            data.extend(naive_var_int(naive_amount(coin.value as u64)));
+            data.extend(naive_script(&coin.script_pubkey));
+        }
+    }
+    let checksum = sha256d(&[PREV.as_bytes(), &data[..]].concat());
+    let len = (data.len() as u32).to_le_bytes();
+    [&MAGIC[..], &len, &data, &checksum].concat()
+}
+
+fn naive_compact_size(n: usize) -> Vec<u8> {
+    match n {
+        0..=252 => vec![n as u8],
+        253..=0xffff => [&[253], &(n as u16).to_le_bytes()[..]].concat(),
+        _ => [&[254], &(n as u32).to_le_bytes()[..]].concat(),
+    }
+}
+
+fn any_script() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        any::<[u8; 20]>().prop_map(|h| [&[0x76, 0xa9, 20], &h[..], &[0x88, 0xac]].concat()),
+        any::<[u8; 20]>().prop_map(|h| [&[0xa9, 20], &h[..], &[0x87]].concat()),
+        any::<[u8; 32]>().prop_map(|h| [&[0x51, 32], &h[..]].concat()),
+        prop::collection::vec(0u8..0x20, 0..300),
+        (9990usize..=10_000).prop_map(|len| vec![0x51; len]),
+    ]
+}
+
+fn any_coin() -> impl Strategy<Value = Coin> {
+    let value =
+        prop_oneof![0i64..2_100_000_000_000_000, (0i64..21_000_000).prop_map(|n| n * 100_000_000)];
+    let height = prop_oneof![Just(0u32), Just(1), 0u32..0x7fff_ffff];
+    (value, any_script(), height, any::<bool>()).prop_map(|(value, script, height, coinbase)| {
+        Coin { value, script_pubkey: script.into_iter().collect(), height, coinbase }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn equals_the_naive_encoding_and_round_trips(
+        spent in prop::collection::vec(prop::collection::vec(any_coin(), 0..5), 0..12),
+    ) {
+        let record = encode(&spent);
+        prop_assert_eq!(record.as_slice(), naive(&spent));
+        let (_, disk) = fresh();
+        let files = files(&disk, &[]);
+        let position = files.append(3, &record).unwrap();
+        let undo = files.read(position, &PREV).unwrap();
+        prop_assert_eq!(groups(&undo), spent.clone());
+        prop_assert_eq!(undo.coins(), spent.concat());
+        prop_assert_eq!(undo.into_coins(), spent.concat());
+    }
+}
+
+#[test]
+fn counts_cross_the_compact_size_boundaries() {
+    for count in [252, 253, 65_535, 65_536] {
+        for spent in [vec![vec![coin(7); count]], vec![vec![coin(8)]; count]] {
+            let record = encode(&spent);
+            assert!(record.as_slice() == naive(&spent), "{count}");
+            let (_, disk) = fresh();
+            let files = files(&disk, &[]);
+            let position = files.append(0, &record).unwrap();
+            assert!(groups(&files.read(position, &PREV).unwrap()) == spent, "{count}");
+        }
+    }
+}
+
+#[test]
+fn a_block_without_spends_has_an_empty_record() {
+    let record = encode(&[]);
+    assert_eq!(record.as_slice().len(), 8 + 1 + 32);
+    assert_eq!(record.as_slice(), naive(&[]));
+    let (_, disk) = fresh();
+    let files = files(&disk, &[]);
+    let position = files.append(0, &record).unwrap();
+    assert_eq!(position, UndoPosition { file: 0, offset: 8, len: 1 });
+    assert_eq!(files.read(position, &PREV).unwrap(), BlockUndo::default());
+}
+
+#[test]
+fn records_follow_one_another_in_the_file_of_their_block() {
+    let (fault, disk) = fresh();
+    let files = files(&disk, &[]);
+    let written = [(5, 1), (0, 2), (5, 3)].map(|(file, n)| (n, files.append(file, &record_of(n))));
+    for (n, position) in written {
+        let undo = files.read(position.unwrap(), &PREV).unwrap();
+        assert_eq!(undo.coins(), [coin(n)]);
+    }
+    let expected = [1, 3].map(|n| naive(&[vec![coin(n)]])).concat();
+    assert_eq!(fault.contents(&path(5)).unwrap(), expected);
+}
+
+#[test]
+fn any_damaged_byte_is_noticed() {
+    let (fault, disk) = fresh();
+    let before = files(&disk, &[]);
+    let position = before.append(0, &encode(&[vec![coin(1), coin(2)], vec![coin(3)]])).unwrap();
+    let intact = fault.contents(&path(0)).unwrap();
+    let damaged = |damage| Err(StoreError::damaged(&path(0), position.offset, damage));
+    for at in position.offset as usize..intact.len() {
+        let mut bytes = intact.clone();
+        bytes[at] ^= 1;
+        fault.overwrite(&path(0), bytes);
+        assert_eq!(files(&disk, &[]).read(position, &PREV), damaged(Damage::Checksum), "{at}");
+    }
+    for len in 0..intact.len() {
+        fault.overwrite(&path(0), intact[..len].to_vec());
+        assert_eq!(files(&disk, &[]).read(position, &PREV), damaged(Damage::Short), "{len}");
+    }
+    fault.overwrite(&path(0), intact);
+    let other = BlockHash::from_bytes([0xac; 32]);
+    assert_eq!(files(&disk, &[]).read(position, &other), damaged(Damage::Checksum));
+    let lying = UndoPosition { len: u32::MAX, offset: u64::MAX, ..position };
+    assert!(files(&disk, &[]).read(lying, &PREV).is_err());
+    files(&disk, &[]).read(position, &PREV).unwrap();
+}
+
+/// Bytes whose checksum is right but which are no undo data, as a faulty writer would leave them.
+#[test]
+fn checksummed_nonsense_does_not_decode() {
+    let decode_error = |error| Damage::Decode(error);
+    for (data, damage) in [
+        (vec![], decode_error(DecodeError::UnexpectedEnd)),
+        (vec![1], decode_error(DecodeError::UnexpectedEnd)),
+        (vec![0, 0], Damage::TrailingBytes),
+        (vec![253, 1, 0], decode_error(DecodeError::NonCanonicalCompactSize)),
+        (vec![254, 0, 0, 0, 2], decode_error(DecodeError::UnexpectedEnd)),
+        (vec![254, 1, 0, 0, 2], decode_error(DecodeError::CompactSizeTooLarge)),
+        (vec![1, 254, 0, 0, 0, 2], decode_error(DecodeError::UnexpectedEnd)),
+    ] {
+        let checksum = sha256d(&[PREV.as_bytes(), &data[..]].concat());
+        let (fault, disk) = fresh();
+        fault.overwrite(&path(0), [&[0; 8], &data[..], &checksum].concat());
+        let position = UndoPosition { file: 0, offset: 8, len: data.len() as u32 };
+        let expected = Err(StoreError::damaged(&path(0), 8, damage));
+        assert_eq!(files(&disk, &[]).read(position, &PREV), expected, "{data:?}");
+    }
+}
+
+#[test]
+fn what_no_commit_has_named_is_cut_off_when_the_file_is_written_to() {
+    let (fault, disk) = fresh();
+    let before = files(&disk, &[]);
+    before.append(0, &record_of(1)).unwrap();
+    let ends = before.sync().unwrap();
+    before.append(0, &encode(&[vec![coin(2); 50]])).unwrap();
+    drop(before);
+    fault.crash(Survival::All);
+
+    let disk = StoreDisk::new(Arc::new(fault.clone()));
+    let after = files(&disk, &ends);
+    let position = after.append(0, &record_of(3)).unwrap();
+    assert_eq!(position.offset, ends[0].1 + 8);
+    let expected = [1, 3].map(|n| naive(&[vec![coin(n)]])).concat();
+    assert_eq!(fault.contents(&path(0)).unwrap(), expected);
+
+    let beyond = files(&disk, &[(0, expected.len() as u64 + 1)]);
+    let short = StoreError::damaged(&path(0), expected.len() as u64 + 1, Damage::Short);
+    assert_eq!(beyond.append(0, &record_of(4)), Err(short));
+}
+
+#[test]
+fn more_files_than_are_kept_open_are_all_durable_after_a_sync() {
+    let (fault, disk) = fresh();
+    let written = files(&disk, &[]);
+    let count = 3 * MAX_OPEN_UNDO_FILES as u32;
+    let positions: Vec<_> =
+        (0..2 * count).map(|n| (n, written.append(n % count, &record_of(n)).unwrap())).collect();
+    let ends = written.sync().unwrap();
+    assert_eq!(ends.len() as u32, count);
+    assert_eq!(written.sync().unwrap(), []);
+    drop(written);
+    fault.crash(Survival::Nothing);
+
+    let disk = StoreDisk::new(Arc::new(fault));
+    let reopened = files(&disk, &ends);
+    for (n, position) in positions {
+        assert_eq!(reopened.read(position, &PREV).unwrap().coins(), [coin(n)]);
+    }
+}

@@ -1,1 +1,45 @@
-//! placeholder while the workspace is being laid out
+//! From blocks to a verified chain: header tree, window, prevout resolution, script workers,
+//! connecting, reorganising, verdicts.
+//!
+//! A block earns trust on its way and changes type with it: bytes → [`Structured`] (it decodes and
+//! keeps the structural rules; workers) → stored (its header has a place and the contextual rules
+//! hold; the connector appends it to the block files) → resolved (its coins were found and spent in
+//! the store; the connector, in height order) → verified (signature operations and scripts; workers,
+//! in any order) → connected (its undo record is written and everything before it is connected; the
+//! connector, in height order).
+//!
+//! Nothing here opens a socket, reads a clock or prints: time comes in through [`ChainOptions`],
+//! what happened goes out as [`Event`]s.
+
+mod apply;
+mod candidates;
+mod chain;
+mod commit;
+mod committer;
+mod connect;
+mod error;
+mod event;
+mod import;
+mod message;
+mod open;
+mod permits;
+mod signet;
+mod snapshot;
+mod stats;
+mod structure;
+mod submit;
+mod tree;
+mod verify;
+mod workers;
+
+pub use chain::{Chain, ChainOptions, Verdict};
+pub use error::ChainError;
+pub use event::{Connected, Event, StageTimes};
+pub use import::{
+    BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
+};
+pub use permits::{Permit, Permits};
+pub use snapshot::{SnapshotError, SnapshotInfo};
+pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
+pub use structure::{Received, Structured, structure};
+pub use tree::{HeaderTree, Node, NodeId, Validity};

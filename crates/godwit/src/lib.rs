@@ -1,7 +1,13 @@
-//! The godwit node: everything that touches the world outside — arguments, files, clock, log,
-//! signals — around the crates that do the work.
+//! The godwit node: everything that touches the world outside — arguments, files, clock, entropy,
+//! log, signals — around the crates that do the work.
 
 pub mod exit;
+mod failure;
+mod import;
 pub mod log_format;
 pub mod options;
+mod process;
 pub mod progress;
+pub mod run;
+mod utxo;
+mod verdicts;

@@ -1,1 +1,7 @@
-fn main() {}
+//! The `godwit` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    godwit::run::main().into()
+}

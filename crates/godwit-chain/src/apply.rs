@@ -1,0 +1,317 @@
+//! One block over the coins store: resolve every spent output, apply the rules that need coins but
+//! no script, spend and create.
+//!
+//! This is the connector's hot path, strictly in height order. The order in which rules are applied
+//! is Core's (`ConnectBlock`), so that a block that breaks several gets Core's reason. A block that
+//! fails leaves the store as it was.
+
+use godwit_consensus::{
+    Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
+    sigop_cost, sigop_cost_within_limit,
+};
+use godwit_primitives::{Amount, Coin, OutPoint, Params, ScriptFlags, TxView, coin};
+use godwit_store::StoreError;
+use godwit_store::utxo::{EpochPin, HashedOutPoint, Probe, Taken, UtxoStore};
+
+use crate::structure::Structured;
+
+/// What a block's place in the chain says about its rules.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockRules<'a> {
+    /// Height of the block.
+    pub(crate) height: u32,
+    /// Flags of its scripts.
+    pub(crate) flags: ScriptFlags,
+    /// Whether relative lock times hold (BIP68).
+    pub(crate) sequence_locks: bool,
+    /// Whether no output may exist already (BIP30).
+    pub(crate) no_overwrite: bool,
+    /// Median time past of the block before.
+    pub(crate) prev_median_time_past: u32,
+    /// Median time past of the block at a height of this block's own chain.
+    pub(crate) median_time_past: &'a dyn Fn(u32) -> u32,
+    /// The network's parameters.
+    pub(crate) params: &'a Params,
+}
+
+/// What workers found below the memtable for one block, and the pin that says whether it still holds.
+#[derive(Debug)]
+pub(crate) struct Prefetched {
+    /// One answer for each of the block's spends.
+    pub(crate) coins: Vec<Option<Coin>>,
+    /// Whether an output exists below the memtable; empty where BIP30 does not ask.
+    pub(crate) outputs_exist: Vec<bool>,
+    /// The layers that gave the answers.
+    pub(crate) pin: EpochPin,
+}
+
+/// The coins that a block spent.
+#[derive(Debug, Default)]
+pub(crate) struct SpentCoins {
+    /// All of them, in the order of the inputs.
+    pub(crate) coins: Vec<Coin>,
+    /// For each transaction the index of its first coin, and the end after the last one.
+    pub(crate) first: Vec<u32>,
+}
+
+impl SpentCoins {
+    /// The coins of one transaction.
+    pub(crate) fn of_tx(&self, tx: usize) -> &[Coin] {
+        &self.coins[self.first[tx] as usize..self.first[tx + 1] as usize]
+    }
+}
+
+/// Why a block was not applied.
+#[derive(Debug)]
+pub(crate) enum ApplyError {
+    /// It breaks a rule.
+    Rejected(Reject),
+    /// The store failed.
+    Store(StoreError),
+}
+
+impl From<StoreError> for ApplyError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+fn reject(reason: RejectReason) -> ApplyError {
+    ApplyError::Rejected(Reject::new(reason))
+}
+
+impl From<Reject> for ApplyError {
+    fn from(reject: Reject) -> Self {
+        Self::Rejected(reject)
+    }
+}
+
+/// Applies `block`.
+pub(crate) fn apply(
+    utxo: &mut UtxoStore,
+    block: &Structured,
+    prefetched: Option<Prefetched>,
+    rules: &BlockRules<'_>,
+) -> Result<SpentCoins, ApplyError> {
+    let prefetched = prefetched.filter(|answers| utxo.covers(&answers.pin));
+    if rules.no_overwrite {
+        check_no_overwrite(utxo, block, prefetched.as_ref())?;
+    }
+    let mut run = Run {
+        utxo,
+        block,
+        below: prefetched,
+        rules,
+        spent: SpentCoins { coins: Vec::with_capacity(block.spends().len()), first: vec![0] },
+        outputs_done: 0,
+        fees: 0,
+    };
+    let mut result = Ok(());
+    let mut txs_done = 0;
+    for (n, tx) in block.view().txs().enumerate() {
+        result = run.apply_tx(n, tx);
+        if result.is_err() {
+            break;
+        }
+        txs_done = n + 1;
+    }
+    if result.is_ok() {
+        let coinbase = block.view().tx(0);
+        result = check_coinbase_amount(coinbase, run.fees, rules.height, rules.params)
+            .map_err(ApplyError::from);
+    }
+    let spent = run.spent;
+    match result {
+        Ok(()) => Ok(spent),
+        Err(error @ ApplyError::Store(_)) => Err(error),
+        Err(error) => {
+            // Core counts signature operations as it goes; here workers do, after this function. So
+            // look whether an earlier transaction had already exceeded the limit.
+            let excess = sigops_exceeded(block, &spent, rules.flags, txs_done);
+            unapply_txs(utxo, block, &spent, rules.height, txs_done, Mismatch::Tolerated)?;
+            if excess { Err(reject(RejectReason::BadBlkSigops)) } else { Err(error) }
+        }
+    }
+}
+
+/// Whether the first `txs` transactions together exceed the limit of signature operations.
+pub(crate) fn sigops_exceeded(
+    block: &Structured,
+    spent: &SpentCoins,
+    flags: ScriptFlags,
+    txs: usize,
+) -> bool {
+    let mut cost = 0;
+    block.view().txs().take(txs).enumerate().any(|(n, tx)| {
+        cost += sigop_cost(tx, spent.of_tx(n), flags);
+        sigop_cost_within_limit(cost).is_err()
+    })
+}
+
+fn check_no_overwrite(
+    utxo: &UtxoStore,
+    block: &Structured,
+    prefetched: Option<&Prefetched>,
+) -> Result<(), ApplyError> {
+    let outputs = block.outputs_hashed();
+    let mut below = Vec::new();
+    let exist_below = match prefetched {
+        Some(answers) => &answers.outputs_exist,
+        None => {
+            utxo.layers().contains_many(&outputs, &mut below)?;
+            &below
+        }
+    };
+    for (output, exists_below) in outputs.iter().zip(exist_below) {
+        let exists = match utxo.probe(output) {
+            Probe::Unspent => true,
+            Probe::Spent => false,
+            Probe::NotInMemory => *exists_below,
+        };
+        if exists {
+            return Err(reject(RejectReason::Bip30));
+        }
+    }
+    Ok(())
+}
+
+struct Run<'a> {
+    utxo: &'a mut UtxoStore,
+    block: &'a Structured,
+    below: Option<Prefetched>,
+    rules: &'a BlockRules<'a>,
+    spent: SpentCoins,
+    outputs_done: usize,
+    fees: Amount,
+}
+
+impl Run<'_> {
+    fn apply_tx(&mut self, n: usize, tx: TxView<'_>) -> Result<(), ApplyError> {
+        if n > 0 {
+            let result = self.spend_inputs(tx);
+            self.spent.first.push(self.spent.coins.len() as u32);
+            result?;
+        } else {
+            self.spent.first.push(0);
+        }
+        let txid = tx.txid();
+        for (vout, output) in tx.outputs().enumerate() {
+            let key = self.block.output_keys()[self.outputs_done];
+            self.outputs_done += 1;
+            let hashed = HashedOutPoint { key, outpoint: OutPoint { txid, vout: vout as u32 } };
+            // A coinbase may overwrite: the pairs of BIP30 exist.
+            let overwrite = n == 0;
+            let height = self.rules.height;
+            self.utxo.add(&hashed, output.value, output.script_pubkey, height, n == 0, overwrite);
+        }
+        Ok(())
+    }
+
+    fn spend_inputs(&mut self, tx: TxView<'_>) -> Result<(), ApplyError> {
+        let first = self.spent.coins.len();
+        let inputs = first..first + tx.input_count();
+        for (index, hashed) in inputs.clone().zip(&self.block.spends()[inputs]) {
+            match self.take(index, hashed)? {
+                Some(coin) => self.spent.coins.push(coin),
+                None => return Err(reject(RejectReason::InputsMissingOrSpent)),
+            }
+        }
+        let coins = &self.spent.coins[first..];
+        let BlockRules { height, prev_median_time_past, median_time_past, .. } = *self.rules;
+        self.fees = add_fee(self.fees, check_tx_inputs(tx, coins, height)?)?;
+        if self.rules.sequence_locks {
+            sequence_locks_met(tx, coins, height, prev_median_time_past, median_time_past)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, index: usize, hashed: &HashedOutPoint) -> Result<Option<Coin>, ApplyError> {
+        let Some(below) = &mut self.below else {
+            return Ok(self.utxo.spend(hashed)?);
+        };
+        match self.utxo.take(hashed) {
+            Taken::Coin(coin) => Ok(Some(coin)),
+            Taken::Spent => Ok(None),
+            // Memory that ran out within this block may have cost the answers their validity.
+            Taken::NotInMemory if !self.utxo.covers(&below.pin) => Ok(self.utxo.spend(hashed)?),
+            Taken::NotInMemory => {
+                let coin = below.coins[index].take();
+                if coin.is_some() {
+                    self.utxo.spend_below(hashed);
+                }
+                Ok(coin)
+            }
+        }
+    }
+}
+
+/// What to do when an output that a block created is not there when the block is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    /// It may be missing: half a block is taken back, or one whose coinbase a later one overwrote.
+    Tolerated,
+    /// The store or the undo record is damaged.
+    Reported,
+}
+
+/// Takes back a whole block.
+pub(crate) fn unapply(
+    utxo: &mut UtxoStore,
+    block: &Structured,
+    spent: &SpentCoins,
+    height: u32,
+    mismatch: Mismatch,
+) -> Result<bool, StoreError> {
+    unapply_txs(utxo, block, spent, height, block.view().tx_count(), mismatch)
+}
+
+/// Takes back the first `txs` transactions and the inputs of the one after them that were spent, last
+/// first. Returns whether every output was there as created.
+fn unapply_txs(
+    utxo: &mut UtxoStore,
+    block: &Structured,
+    spent: &SpentCoins,
+    height: u32,
+    txs: usize,
+    mismatch: Mismatch,
+) -> Result<bool, StoreError> {
+    let done = spent.first[txs] as usize;
+    restore(utxo, &block.spends()[done..spent.coins.len()], &spent.coins[done..]);
+    let outputs_before: Vec<usize> = block
+        .view()
+        .txs()
+        .scan(0, |sum, tx| {
+            let before = *sum;
+            *sum += tx.output_count();
+            Some(before)
+        })
+        .collect();
+    let mut intact = true;
+    for n in (0..txs).rev() {
+        let tx = block.view().tx(n);
+        let txid = tx.txid();
+        for (vout, output) in tx.outputs().enumerate() {
+            if coin::is_unspendable(output.script_pubkey) {
+                continue;
+            }
+            let key = block.output_keys()[outputs_before[n] + vout];
+            let outpoint = OutPoint { txid, vout: vout as u32 };
+            let removed = utxo.spend(&HashedOutPoint { key, outpoint })?;
+            intact &= removed.is_some_and(|coin| {
+                coin.value == output.value
+                    && coin.script_pubkey[..] == *output.script_pubkey
+                    && coin.height == height
+                    && coin.coinbase == (n == 0)
+            });
+        }
+        let range = spent.first[n] as usize..spent.first[n + 1] as usize;
+        restore(utxo, &block.spends()[range.clone()], &spent.coins[range]);
+    }
+    Ok(intact || mismatch == Mismatch::Tolerated)
+}
+
+fn restore(utxo: &mut UtxoStore, outpoints: &[HashedOutPoint], coins: &[Coin]) {
+    for (hashed, coin) in outpoints.iter().zip(coins).rev() {
+        utxo.add(hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
+    }
+}

@@ -1,0 +1,54 @@
+//! The tips that could become the active chain: stored back to genesis, not known to be invalid.
+//!
+//! Order (Core `CBlockIndexWorkComparator`): more chain work, then the block that became connectable
+//! earlier, so that of two equal branches the first seen stays.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use godwit_primitives::Work;
+
+use crate::tree::{HeaderTree, NodeId};
+
+/// Sort key of a tip; the greatest is the best.
+pub(crate) type Rank = (Work, Reverse<u64>, Reverse<NodeId>);
+
+/// Rank of a node.
+pub(crate) fn rank(tree: &HeaderTree, id: NodeId) -> Rank {
+    let node = tree.node(id);
+    (node.chain_work, Reverse(node.sequence), Reverse(id))
+}
+
+/// The set of candidate tips.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates {
+    tips: BTreeSet<Rank>,
+}
+
+impl Candidates {
+    /// Adds a connectable block unless it is worse than the active tip.
+    pub(crate) fn add(&mut self, tree: &HeaderTree, id: NodeId, active_tip: NodeId) {
+        let new = rank(tree, id);
+        if new >= rank(tree, active_tip) {
+            self.tips.insert(new);
+        }
+    }
+
+    /// Removes a block.
+    pub(crate) fn remove(&mut self, tree: &HeaderTree, id: NodeId) {
+        self.tips.remove(&rank(tree, id));
+    }
+
+    /// The best tip, if any.
+    pub(crate) fn best(&self) -> Option<NodeId> {
+        self.tips.last().map(|(_, _, Reverse(id))| *id)
+    }
+
+    /// Forgets the tips that are worse than the active one.
+    pub(crate) fn prune(&mut self, tree: &HeaderTree, active_tip: NodeId) {
+        let least = rank(tree, active_tip);
+        while self.tips.first().is_some_and(|first| *first < least) {
+            self.tips.pop_first();
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! The chain: header tree, stored blocks, coins and the tip that they describe.
+//!
+//! One thread, the connector, owns it. Blocks enter through [`Chain::submit`] (one at a time, to a
+//! verdict) or [`Chain::accept`] (many at once, judged as they come into line); [`Chain::advance`]
+//! moves the tip towards the best candidate. What may run beside connecting runs on workers and on
+//! the commit thread and comes back through the inbox.
+//!
+//! Two tips. `tip` is the last block applied to the coins, `verified` the last whose scripts have
+//! passed too. They differ by the window, whose blocks are taken back when one of them fails; only
+//! `verified` is ever told to the world or written to disk.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use godwit_consensus::{
+    PrevContext, Reject, RejectReason, ResultClass, check_header, contextual_check_block,
+    contextual_check_header,
+};
+use godwit_primitives::network::Params;
+use godwit_primitives::{BlockHash, BlockHeader};
+use godwit_store::utxo::{SealId, UtxoHasher, UtxoStore};
+use godwit_store::{BlockPosition, ChainPoint, Store, StoreError};
+
+use crate::apply::SpentCoins;
+use crate::candidates::Candidates;
+use crate::committer::Committer;
+use crate::connect::Ahead;
+use crate::error::ChainError;
+use crate::event::{Event, StageTimes};
+use crate::message::{INBOX_LIMIT, Message};
+use crate::structure::{Received, Structured};
+use crate::tree::{HeaderTree, NodeId, Validity};
+use crate::verify::Outcome;
+use crate::workers::Workers;
+
+/// How a chain is to be run.
+pub struct ChainOptions {
+    /// Rules and constants of the network.
+    pub params: Arc<Params>,
+    /// The block below which scripts are taken as valid, if any (`-assumevalid`).
+    pub assume_valid: Option<BlockHash>,
+    /// Worker threads (`-par`).
+    pub workers: usize,
+    /// Bytes for the coins store (`-dbcache`).
+    pub cache_bytes: u64,
+    /// Stop connecting at this height (`-stopatheight`).
+    pub stop_at_height: Option<u32>,
+    /// Seconds since 1970.
+    pub clock: fn() -> i64,
+}
+
+/// A block that is this near to the clock is placed by its height, not by its time.
+const RECENT_SECONDS: u64 = 2 * 60 * 60;
+
+/// A block that is applied to the coins and not yet retired.
+pub(crate) struct Applied {
+    pub(crate) id: NodeId,
+    /// Tells its outcome from that of an earlier application of the same block.
+    pub(crate) token: u64,
+    pub(crate) block: Arc<Structured>,
+    pub(crate) spent: Arc<crate::verify::Resolved>,
+    pub(crate) outcome: Option<Outcome>,
+}
+
+impl Applied {
+    pub(crate) fn spent(&self) -> &SpentCoins {
+        &self.spent.spent
+    }
+}
+
+/// A sealed memtable on its way to disk, and the tip whose coins it completes.
+pub(crate) struct Flush {
+    pub(crate) seal: SealId,
+    pub(crate) tip: NodeId,
+}
+
+/// See the module's documentation.
+pub struct Chain {
+    pub(crate) params: Arc<Params>,
+    pub(crate) options: ChainOptions,
+    pub(crate) store: Arc<Store>,
+    pub(crate) hasher: UtxoHasher,
+    pub(crate) utxo: UtxoStore,
+    pub(crate) tree: HeaderTree,
+    pub(crate) candidates: Candidates,
+    /// Stored blocks that wait for an ancestor, by parent.
+    pub(crate) unlinked: HashMap<NodeId, Vec<NodeId>>,
+    pub(crate) next_sequence: u64,
+    pub(crate) tip: NodeId,
+    pub(crate) verified: NodeId,
+    pub(crate) window: VecDeque<Applied>,
+    pub(crate) ahead: VecDeque<Ahead>,
+    /// Accepted blocks in memory that are next or nearly next in line.
+    pub(crate) cache: HashMap<NodeId, Arc<Structured>>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) committer: Committer,
+    /// Records of an import that are decoded and wait for their turn, by sequence.
+    pub(crate) arrivals: BTreeMap<u64, Received>,
+    pub(crate) flush: Option<Flush>,
+    pub(crate) blocks_since_commit: u32,
+    pub(crate) last_commit: Instant,
+    pub(crate) cancelled: Arc<AtomicBool>,
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) outbox: Sender<Message>,
+    pub(crate) next_token: u64,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) times: StageTimes,
+    pub(crate) assumed: Option<godwit_store::AssumedSnapshot>,
+    pub(crate) script_state: Option<bool>,
+}
+
+/// The verdict on a submitted block, as Core's `submitblock` gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Connected; it is or was the tip.
+    Accepted,
+    /// Stored, and not itself judged as the new tip.
+    Inconclusive,
+    /// Stored before.
+    Duplicate,
+    /// The bytes are no block.
+    Undecodable,
+    /// It breaks a rule.
+    Rejected(Reject),
+}
+
+/// What became of a block that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) id: NodeId,
+    /// Whether it was not stored before.
+    pub(crate) new: bool,
+}
+
+/// Why a block was not accepted.
+#[derive(Debug)]
+pub(crate) enum AcceptError {
+    Rejected(Reject),
+    Chain(ChainError),
+}
+
+impl From<StoreError> for AcceptError {
+    fn from(error: StoreError) -> Self {
+        Self::Chain(error.into())
+    }
+}
+
+impl Chain {
+    pub(crate) fn assemble(
+        options: ChainOptions,
+        store: Arc<Store>,
+        hasher: UtxoHasher,
+        utxo: UtxoStore,
+        tree: HeaderTree,
+        tip: NodeId,
+        assumed: Option<godwit_store::AssumedSnapshot>,
+    ) -> Result<Self, ChainError> {
+        let (outbox, inbox) = bounded(INBOX_LIMIT);
+        Ok(Self {
+            params: Arc::clone(&options.params),
+            workers: Arc::new(Workers::start(options.workers).map_err(ChainError::Spawn)?),
+            committer: Committer::start(Arc::clone(&store), outbox.clone())?,
+            options,
+            store,
+            hasher,
+            utxo,
+            tree,
+            candidates: Candidates::default(),
+            unlinked: HashMap::new(),
+            next_sequence: 1,
+            tip,
+            verified: tip,
+            window: VecDeque::new(),
+            ahead: VecDeque::new(),
+            cache: HashMap::new(),
+            arrivals: BTreeMap::new(),
+            flush: None,
+            blocks_since_commit: 0,
+            last_commit: Instant::now(),
+            cancelled: Arc::new(AtomicBool::new(false)),
+            inbox,
+            outbox,
+            next_token: 0,
+            events: VecDeque::new(),
+            times: StageTimes::default(),
+            assumed,
+            script_state: None,
+        })
+    }
+
+    /// The keyed hash of this datadir's coins store.
+    pub fn hasher(&self) -> UtxoHasher {
+        self.hasher
+    }
+
+    /// The header tree.
+    pub fn tree(&self) -> &HeaderTree {
+        &self.tree
+    }
+
+    /// The last connected block.
+    pub fn tip(&self) -> NodeId {
+        self.verified
+    }
+
+    /// Hash and height of the last connected block.
+    pub fn tip_point(&self) -> ChainPoint {
+        self.point(self.verified)
+    }
+
+    /// The network's parameters.
+    pub fn params(&self) -> &Arc<Params> {
+        &self.params
+    }
+
+    /// The disk that the chain lies on.
+    pub fn disk(&self) -> &godwit_store::disk::StoreDisk {
+        self.store.disk()
+    }
+
+    /// Time spent by stage since the chain was opened.
+    pub fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
+    /// Counters of the coins store.
+    pub fn utxo(&self) -> &UtxoStore {
+        &self.utxo
+    }
+
+    /// The snapshot that the coins below it were loaded from, unverified, if any.
+    pub fn assumed(&self) -> Option<&godwit_store::AssumedSnapshot> {
+        self.assumed.as_ref()
+    }
+
+    /// What happened since the last call, oldest first.
+    pub fn take_events(&mut self) -> VecDeque<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Estimated share of the network's transactions that the chain up to `id` holds, from 0 to 1
+    /// (Core `GuessVerificationProgress`). `now` is in seconds since 1970.
+    pub fn verification_progress(&self, id: NodeId, now: i64) -> f64 {
+        let (node, data) = (self.tree.node(id), &self.params.chain_tx_data);
+        let best = self.tree.node(self.tree.best_header());
+        let mut time = i64::from(node.header.time);
+        if now.abs_diff(time) <= RECENT_SECONDS {
+            let missing = i64::from(best.height.saturating_sub(node.height));
+            time = now - missing * i64::from(self.params.pow_target_spacing);
+        }
+        let known = node.chain_tx_count <= data.tx_count;
+        let (base, since) =
+            if known { (data.tx_count, data.time) } else { (node.chain_tx_count, time) };
+        let total = base as f64 + (now - since) as f64 * data.tx_rate;
+        let share = node.chain_tx_count as f64 / total;
+        if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    pub(crate) fn point(&self, id: NodeId) -> ChainPoint {
+        let node = self.tree.node(id);
+        ChainPoint { hash: node.hash, height: node.height }
+    }
+
+    pub(crate) fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    /// Adds a header to the tree (Core `AcceptBlockHeader`).
+    pub fn accept_header(&mut self, new: &BlockHeader, hash: BlockHash) -> Result<NodeId, Reject> {
+        if let Some(known) = self.tree.find(&hash) {
+            let failed = self.tree.node(known).failed;
+            let reject = Reject::new(RejectReason::DuplicateInvalid);
+            return if failed { Err(reject) } else { Ok(known) };
+        }
+        check_header(&hash, new, &self.params)?;
+        let parent = self.tree.find(&new.prev_blockhash);
+        let parent = parent.ok_or(Reject::new(RejectReason::PrevBlkNotFound))?;
+        if self.tree.node(parent).failed {
+            return Err(Reject::new(RejectReason::BadPrevblk));
+        }
+        let now = (self.options.clock)();
+        self.with_prev_context(parent, |context, params| {
+            contextual_check_header(new, context, params, now)
+        })?;
+        Ok(self.tree.insert(*new, hash, parent))
+    }
+
+    fn with_prev_context<T>(
+        &self,
+        parent: NodeId,
+        check: impl FnOnce(&PrevContext<'_>, &Params) -> T,
+    ) -> T {
+        let node = self.tree.node(parent);
+        let ancestor = |height| {
+            let id = self.tree.ancestor(parent, height);
+            self.tree.node(id.expect("asked for heights up to the parent's")).header
+        };
+        let context = PrevContext {
+            height: node.height,
+            header: node.header,
+            median_time_past: self.tree.median_time_past(parent),
+            ancestor: &ancestor,
+        };
+        check(&context, &self.params)
+    }
+
+    /// Stores a block whose structure holds (Core `AcceptBlock`). Where it lies already on disk,
+    /// `position` says where.
+    pub(crate) fn accept_structured(
+        &mut self,
+        new: &Arc<Structured>,
+        position: Option<BlockPosition>,
+    ) -> Result<Stored, AcceptError> {
+        let id = self.accept_header(new.header(), new.hash()).map_err(AcceptError::Rejected)?;
+        let node = self.tree.node(id);
+        let Some(parent) = node.parent() else {
+            return Ok(Stored { id, new: false });
+        };
+        if node.position.is_some() {
+            return Ok(Stored { id, new: false });
+        }
+        let checked = self.with_prev_context(parent, |context, params| {
+            contextual_check_block(new.view(), context, params)
+        });
+        if let Err(reject) = checked {
+            self.fail(id, reject);
+            return Err(AcceptError::Rejected(reject));
+        }
+        let position = match position {
+            Some(position) => position,
+            None => self.store.append_block(new.view().bytes())?,
+        };
+        self.received(id, new.view().tx_count(), position);
+        self.keep_if_near(id, new);
+        Ok(Stored { id, new: true })
+    }
+
+    /// A block arrived and is stored (Core `ReceivedBlockTransactions`).
+    fn received(&mut self, id: NodeId, tx_count: usize, position: BlockPosition) {
+        let node = self.tree.node_mut(id);
+        node.tx_count = tx_count as u32;
+        node.position = Some(position);
+        node.validity = node.validity.max(Validity::Structured);
+        self.link(id);
+    }
+
+    /// Gives a stored block, and those that waited for it, their place among the candidates, if the
+    /// chain below is complete.
+    pub(crate) fn link(&mut self, id: NodeId) {
+        let parent = self.tree.node(id).parent().expect("genesis is never received");
+        if !self.tree.node(parent).has_chain() {
+            self.unlinked.entry(parent).or_default().push(id);
+            return;
+        }
+        let mut queue = VecDeque::from([id]);
+        while let Some(id) = queue.pop_front() {
+            let parent = self.tree.node(id).parent().expect("genesis is never received");
+            let before = self.tree.node(parent).chain_tx_count;
+            let sequence = self.next_sequence;
+            self.next_sequence += 1;
+            let node = self.tree.node_mut(id);
+            node.chain_tx_count = before + u64::from(node.tx_count);
+            node.sequence = sequence;
+            if !node.failed {
+                self.add_candidate(id);
+            }
+            queue.extend(self.unlinked.remove(&id).unwrap_or_default());
+        }
+    }
+
+    /// A block below or beside an assumed snapshot cannot become the tip: the coins that its branch
+    /// needs are not there.
+    pub(crate) fn add_candidate(&mut self, id: NodeId) {
+        let base = self.assumed.as_ref().and_then(|assumed| self.tree.find(&assumed.base.hash));
+        if base.is_none_or(|base| self.tree.is_ancestor(base, id)) {
+            self.candidates.add(&self.tree, id, self.verified);
+        }
+    }
+
+    /// Lets chains start at the block of an assumed snapshot: its descendants need nothing below.
+    pub(crate) fn adopt_assumed_base(&mut self, base: NodeId) {
+        let hash = self.tree.node(base).hash;
+        let compiled_in = self.params.assumeutxo.iter().find(|known| known.blockhash == hash);
+        // Without a known number of transactions counting starts at the base.
+        let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
+        let node = self.tree.node_mut(base);
+        node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
+        self.candidates = Candidates::default();
+        self.add_candidate(base);
+        for child in self.unlinked.remove(&base).unwrap_or_default() {
+            self.link(child);
+        }
+    }
+
+    /// Marks a block and its descendants as invalid, unless only these bytes are at fault (Core
+    /// `InvalidBlockFound`).
+    pub(crate) fn fail(&mut self, id: NodeId, reject: Reject) {
+        if reject.class == ResultClass::Mutated {
+            return;
+        }
+        for failed in self.tree.mark_failed(id) {
+            self.candidates.remove(&self.tree, failed);
+            self.cache.remove(&failed);
+        }
+        self.ahead.clear();
+        let ChainPoint { hash, height } = self.point(id);
+        log::warn!("InvalidChainFound: invalid block={hash} height={height} reason={reject}");
+    }
+}

@@ -1,0 +1,77 @@
+//! The commit thread: makes block and undo bytes, the block index and the coins' manifest durable
+//! together, beside connecting.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use godwit_store::utxo::ManifestId;
+use godwit_store::{Commit, Store};
+
+use crate::error::ChainError;
+use crate::message::Message;
+
+/// One commit waits at most: the connector prepares the next when this one is durable.
+const QUEUE_LIMIT: usize = 1;
+
+/// A commit, and the manifest of the coins store that it names, if any.
+pub(crate) struct Request {
+    pub(crate) commit: Commit,
+    pub(crate) manifest: Option<ManifestId>,
+}
+
+/// The thread `godwit-commit`. Dropping it waits for the commit that is under way.
+pub(crate) struct Committer {
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+    busy: bool,
+}
+
+impl Committer {
+    pub(crate) fn start(store: Arc<Store>, outbox: Sender<Message>) -> Result<Self, ChainError> {
+        let (requests, queue) = bounded(QUEUE_LIMIT);
+        let thread = std::thread::Builder::new()
+            .name("godwit-commit".into())
+            .spawn(move || run(&store, &queue, &outbox))
+            .map_err(ChainError::Spawn)?;
+        Ok(Self { requests: Some(requests), thread: Some(thread), busy: false })
+    }
+
+    /// Whether a commit has not been reported yet.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Starts a commit; the result arrives as [`Message::Committed`].
+    pub(crate) fn commit(&mut self, request: Request) {
+        assert!(!self.busy, "one commit at a time");
+        self.busy = true;
+        let requests = self.requests.as_ref().expect("open until dropped");
+        requests.send(request).expect("the commit thread outlives its queue");
+    }
+
+    /// The commit was reported.
+    pub(crate) fn idle(&mut self) {
+        self.busy = false;
+    }
+}
+
+impl Drop for Committer {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the commit thread panicked");
+        }
+    }
+}
+
+fn run(store: &Store, queue: &Receiver<Request>, outbox: &Sender<Message>) {
+    for Request { commit, manifest } in queue {
+        let result = store.commit(commit).map(|()| manifest);
+        if outbox.send(Message::Committed(result)).is_err() {
+            return;
+        }
+    }
+}

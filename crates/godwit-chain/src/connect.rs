@@ -1,0 +1,494 @@
+//! Moving the tip: which block is next, fetching what it needs ahead of time, applying it, retiring
+//! it when its scripts have passed, and taking blocks back.
+//!
+//! Core does this in `ActivateBestChain`; the difference is that here the blocks of one branch
+//! overlap. A change of branch waits until the window is empty, so that at most one branch is ever in
+//! flight.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use godwit_consensus::{
+    AssumedBlock, Reject, ScriptCheckReason, Standing, enforces_bip30, is_bip30_unspendable,
+    script_check_reason, script_flags,
+};
+use godwit_primitives::network::Deployment;
+use godwit_primitives::{BlockHash, ScriptFlags};
+use godwit_store::utxo::Layers;
+use godwit_store::{BlockUndo, StoreError, UndoRecord};
+
+use crate::apply::{ApplyError, BlockRules, Mismatch, Prefetched, SpentCoins, apply, unapply};
+use crate::chain::{Applied, Chain};
+use crate::error::ChainError;
+use crate::event::{Connected, Event};
+use crate::message::Message;
+use crate::structure::Structured;
+use crate::tree::{NodeId, Validity};
+use crate::verify::{Needs, Outcome, Resolved, VerifyError, verify};
+use crate::workers::{Urgency, guarded};
+
+/// Blocks in line whose inputs are fetched before their turn.
+const AHEAD_BLOCKS: usize = 32;
+
+/// Blocks applied whose scripts still run.
+const WINDOW_BLOCKS: usize = 32;
+
+/// Spent coins of the blocks in the window: what one extraordinary block after the other may hold.
+const WINDOW_COINS: usize = 400_000;
+
+/// A block in line for the tip.
+pub(crate) struct Ahead {
+    id: NodeId,
+    token: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Being read back from its file.
+    Loading,
+    /// Its coins are being fetched.
+    Fetching(Arc<Structured>),
+    /// Ready; without prefetched coins the store is asked when it is applied.
+    Ready(Arc<Structured>, Option<Prefetched>),
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something changed; there may be more to do.
+    Progress,
+    /// Nothing can be done before a worker or the commit thread reports.
+    Waiting,
+    /// The tip is the best candidate and everything about it is verified.
+    Idle,
+}
+
+impl Chain {
+    /// Does what can be done without waiting, one step at a time.
+    pub(crate) fn step(&mut self) -> Result<Step, ChainError> {
+        while let Ok(message) = self.inbox.try_recv() {
+            self.receive(message)?;
+        }
+        if self.retire()? || self.maintain()? {
+            return Ok(Step::Progress);
+        }
+        let stopped = self.reached_stop_height();
+        let target = match self.candidates.best() {
+            Some(best) if best != self.tip && !stopped => best,
+            _ if self.window.is_empty() => {
+                // What is connectable is connected; the rest is read back when its turn comes.
+                self.cache.clear();
+                return Ok(Step::Idle);
+            }
+            _ => return Ok(Step::Waiting),
+        };
+        if !self.tree.is_ancestor(self.tip, target) {
+            if !self.window.is_empty() {
+                return Ok(Step::Waiting);
+            }
+            self.ahead.clear();
+            self.disconnect_tip()?;
+            return Ok(Step::Progress);
+        }
+        self.look_ahead(target);
+        if self.wants_flush() || self.window_is_full() {
+            return Ok(Step::Waiting);
+        }
+        match self.ahead.front() {
+            Some(Ahead { stage: Stage::Ready(..), .. }) => self.apply_next(),
+            _ => Ok(Step::Waiting),
+        }
+    }
+
+    /// Waits for one message.
+    pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
+        let start = Instant::now();
+        let message = self.inbox.recv().expect("the chain holds a sender itself");
+        self.times.wait += start.elapsed();
+        self.receive(message)
+    }
+
+    /// Runs until the best candidate is the tip and verified.
+    pub fn settle(&mut self) -> Result<(), ChainError> {
+        loop {
+            match self.step()? {
+                Step::Progress => {}
+                Step::Waiting => self.wait()?,
+                Step::Idle => return Ok(()),
+            }
+        }
+    }
+
+    fn receive(&mut self, message: Message) -> Result<(), ChainError> {
+        match message {
+            Message::Loaded { token, block } => self.loaded(token, block?)?,
+            Message::Fetched { token, prefetched } => self.fetched(token, prefetched?),
+            Message::Verified { token, outcome } => self.note_outcome(token, outcome),
+            Message::Committed(manifest) => {
+                if let Some(manifest) = manifest? {
+                    self.utxo.committed(manifest)?;
+                }
+                self.committer.idle();
+            }
+            Message::Received { sequence, received } => {
+                self.arrivals.insert(sequence, received);
+            }
+            Message::ReaderFailed(error) => return Err(error.into()),
+            Message::Panicked => return Err(ChainError::WorkerPanicked),
+        }
+        Ok(())
+    }
+
+    /// Whether connecting has reached `-stopatheight`.
+    pub fn reached_stop_height(&self) -> bool {
+        let height = self.tree.node(self.tip).height;
+        self.options.stop_at_height.is_some_and(|stop| height >= stop)
+    }
+
+    fn window_is_full(&self) -> bool {
+        let coins: usize = self.window.iter().map(|applied| applied.spent().coins.len()).sum();
+        self.window.len() >= WINDOW_BLOCKS || coins > WINDOW_COINS
+    }
+
+    /// Keeps a fresh block in memory if it is next in line or follows one that is kept.
+    pub(crate) fn keep_if_near(&mut self, id: NodeId, block: &Arc<Structured>) {
+        let Some(parent) = self.tree.node(id).parent() else { return };
+        let in_line = parent == self.tip
+            || self.cache.contains_key(&parent)
+            || self.ahead.back().is_some_and(|last| last.id == parent);
+        if in_line && !self.tree.node(id).failed {
+            self.cache.insert(id, Arc::clone(block));
+        }
+    }
+
+    fn look_ahead(&mut self, target: NodeId) {
+        let last = self.ahead.back().map_or(self.tip, |ahead| ahead.id);
+        if !self.tree.is_ancestor(last, target) {
+            self.ahead.clear();
+        }
+        let target_height = self.tree.node(target).height;
+        while self.ahead.len() < AHEAD_BLOCKS {
+            let last = self.ahead.back().map_or(self.tip, |ahead| ahead.id);
+            let height = self.tree.node(last).height + 1;
+            if height > target_height {
+                return;
+            }
+            let id = self.tree.ancestor(target, height).expect("below the target");
+            let token = self.token();
+            let stage = match self.cache.remove(&id) {
+                Some(block) => self.fetch(token, id, block),
+                None => self.load(token, id),
+            };
+            self.ahead.push_back(Ahead { id, token, stage });
+        }
+    }
+
+    fn load(&self, token: u64, id: NodeId) -> Stage {
+        let node = self.tree.node(id);
+        let position = node.position.expect("candidates are stored back to genesis");
+        let (hash, hasher) = (node.hash, self.hasher());
+        let (store, outbox) = (Arc::clone(&self.store), self.outbox.clone());
+        self.workers.run(Urgency::Urgent, move || {
+            let block = guarded(|| {
+                let bytes = store.read_block(position)?;
+                Ok(Structured::from_own_file(bytes, hash, &hasher).map(Arc::new))
+            });
+            let message = block.map_or(Message::Panicked, |block| Message::Loaded { token, block });
+            send(&outbox, message);
+        });
+        Stage::Loading
+    }
+
+    fn loaded(&mut self, token: u64, block: Option<Arc<Structured>>) -> Result<(), ChainError> {
+        let Some(at) = self.ahead.iter().position(|ahead| ahead.token == token) else {
+            return Ok(());
+        };
+        let id = self.ahead[at].id;
+        let block = block.ok_or(ChainError::DamagedBlock(self.tree.node(id).hash))?;
+        self.ahead[at].stage = self.fetch(token, id, block);
+        Ok(())
+    }
+
+    fn fetch(&self, token: u64, id: NodeId, block: Arc<Structured>) -> Stage {
+        let layers = self.utxo.layers();
+        if layers.is_empty() {
+            return Stage::Ready(block, None);
+        }
+        let no_overwrite = self.enforces_bip30(id);
+        let (outbox, fetched) = (self.outbox.clone(), Arc::clone(&block));
+        self.workers.run(Urgency::Urgent, move || {
+            let prefetched = guarded(|| prefetch(&fetched, &layers, no_overwrite));
+            drop(layers);
+            let message = match prefetched {
+                Some(prefetched) => Message::Fetched { token, prefetched },
+                None => Message::Panicked,
+            };
+            send(&outbox, message);
+        });
+        Stage::Fetching(block)
+    }
+
+    fn fetched(&mut self, token: u64, prefetched: Prefetched) {
+        let Some(ahead) = self.ahead.iter_mut().find(|ahead| ahead.token == token) else {
+            return;
+        };
+        if let Stage::Fetching(block) = &ahead.stage {
+            ahead.stage = Stage::Ready(Arc::clone(block), Some(prefetched));
+        }
+    }
+
+    fn apply_next(&mut self) -> Result<Step, ChainError> {
+        let Some(Ahead { id, stage: Stage::Ready(block, prefetched), .. }) = self.ahead.pop_front()
+        else {
+            return Ok(Step::Waiting);
+        };
+        let start = Instant::now();
+        let scripts = self.needs_scripts(id);
+        let tree = &self.tree;
+        let median_time_past = |height| {
+            let block = tree.ancestor(id, height).expect("coins come from below the block");
+            tree.median_time_past(block)
+        };
+        let node = tree.node(id);
+        let flags = script_flags(node.height, &node.hash, &self.params);
+        let rules = BlockRules {
+            height: node.height,
+            flags,
+            sequence_locks: self.params.is_active(Deployment::Csv, node.height),
+            no_overwrite: self.enforces_bip30(id),
+            prev_median_time_past: median_time_past(node.height - 1),
+            median_time_past: &median_time_past,
+            params: &self.params,
+        };
+        let result = apply(&mut self.utxo, &block, prefetched, &rules);
+        self.times.apply += start.elapsed();
+        match result {
+            Ok(spent) => self.start_verification(id, block, spent, flags, scripts),
+            Err(ApplyError::Rejected(reject)) => self.reject(id, reject)?,
+            Err(ApplyError::Store(error)) => return Err(error.into()),
+        }
+        Ok(Step::Progress)
+    }
+
+    fn enforces_bip30(&self, id: NodeId) -> bool {
+        let node = self.tree.node(id);
+        let ancestor = |height| {
+            let id = self.tree.ancestor(id, height).expect("asked for heights below the block");
+            self.tree.node(id).hash
+        };
+        enforces_bip30(node.height, &node.hash, &ancestor, &self.params)
+    }
+
+    /// Whether the scripts of a block still have to run: not where they ran before, and not below
+    /// the assumed block under Core's conditions.
+    fn needs_scripts(&mut self, id: NodeId) -> bool {
+        if self.tree.node(id).validity == Validity::Scripts {
+            return false;
+        }
+        let reason = self.script_check_reason(id);
+        let scripts = reason.is_some();
+        if self.script_state != Some(scripts) {
+            self.script_state = Some(scripts);
+            let godwit_store::ChainPoint { hash, height } = self.point(id);
+            match reason {
+                Some(reason) => log::info!(
+                    "Enabling script verification at block #{height} ({hash}): {reason}."
+                ),
+                None => log::info!("Disabling script verification at block #{height} ({hash})."),
+            }
+        }
+        scripts
+    }
+
+    fn script_check_reason(&self, id: NodeId) -> Option<ScriptCheckReason> {
+        let assumed = match self.options.assume_valid {
+            None => AssumedBlock::None,
+            Some(hash) => match self.tree.find(&hash) {
+                None => AssumedBlock::Unknown,
+                Some(assumed) => AssumedBlock::Known {
+                    height: self.tree.node(assumed).height,
+                    descends: self.tree.is_ancestor(id, assumed),
+                },
+            },
+        };
+        let best = self.tree.best_header();
+        let standing = Standing {
+            height: self.tree.node(id).height,
+            in_best_chain: self.tree.is_ancestor(id, best),
+            chain_work: self.tree.node(id).chain_work,
+            best_chain_work: self.tree.node(best).chain_work,
+            best_bits: self.tree.node(best).header.bits,
+        };
+        script_check_reason(assumed, &standing, self.params.minimum_chain_work, &self.params)
+    }
+
+    fn start_verification(
+        &mut self,
+        id: NodeId,
+        block: Arc<Structured>,
+        spent: SpentCoins,
+        flags: ScriptFlags,
+        scripts: bool,
+    ) {
+        let token = self.token();
+        let magic = self.params.magic;
+        let resolved = Arc::new(Resolved { block: Arc::clone(&block), spent, flags, magic });
+        let needs = Needs { scripts, undo: self.tree.node(id).undo.is_none() };
+        let outbox = self.outbox.clone();
+        let report = move |outcome| send(&outbox, Message::Verified { token, outcome });
+        let cancelled = Arc::clone(&self.cancelled);
+        verify(&self.workers, Arc::clone(&resolved), needs, cancelled, report);
+        self.window.push_back(Applied { id, token, block, spent: resolved, outcome: None });
+        self.tip = id;
+    }
+
+    fn note_outcome(&mut self, token: u64, outcome: Outcome) {
+        if let Some(applied) = self.window.iter_mut().find(|applied| applied.token == token) {
+            applied.outcome = Some(outcome);
+        }
+    }
+
+    /// Connects the blocks at the window's front whose checks are done; whether there were any.
+    fn retire(&mut self) -> Result<bool, ChainError> {
+        let mut any = false;
+        while self.window.front().is_some_and(|applied| applied.outcome.is_some()) {
+            any = true;
+            let applied = self.window.pop_front().expect("looked at it");
+            match applied.outcome.expect("looked at it") {
+                Ok(undo) => self.connected(applied.id, applied.spent, undo)?,
+                Err(VerifyError::Rejected(reject)) => {
+                    self.take_back_window(applied.id, &applied.block, &applied.spent.spent)?;
+                    self.reject(applied.id, reject)?;
+                }
+                Err(VerifyError::Engine(error)) => return Err(ChainError::Engine(error)),
+                Err(VerifyError::Undo(error)) => return Err(error.into()),
+                Err(VerifyError::Panicked) => return Err(ChainError::WorkerPanicked),
+            }
+        }
+        Ok(any)
+    }
+
+    fn connected(
+        &mut self,
+        id: NodeId,
+        resolved: Arc<Resolved>,
+        undo: Option<UndoRecord>,
+    ) -> Result<(), ChainError> {
+        let node = self.tree.node(id);
+        if let Some(undo) = undo {
+            let start = Instant::now();
+            let block = node.position.expect("stored before it was applied");
+            let position = self.store.append_undo(block, &undo)?;
+            self.tree.node_mut(id).undo = Some(position);
+            self.times.undo += start.elapsed();
+        }
+        let node = self.tree.node_mut(id);
+        node.validity = Validity::Scripts;
+        self.verified = id;
+        self.blocks_since_commit += 1;
+        self.candidates.prune(&self.tree, id);
+        let point = self.point(id);
+        self.events.push_back(Event::Connected(Connected { point, resolved }));
+        Ok(())
+    }
+
+    /// Takes back the blocks of the window, last first, then `first` itself, which has left it.
+    fn take_back_window(
+        &mut self,
+        first: NodeId,
+        block: &Structured,
+        spent: &SpentCoins,
+    ) -> Result<(), ChainError> {
+        while let Some(applied) = self.window.pop_back() {
+            self.unapply(applied.id, &applied.block, applied.spent())?;
+        }
+        self.unapply(first, block, spent)
+    }
+
+    fn unapply(
+        &mut self,
+        id: NodeId,
+        block: &Structured,
+        spent: &SpentCoins,
+    ) -> Result<(), ChainError> {
+        let node = self.tree.node(id);
+        // A coinbase that a later one overwrote is not there (BIP30's two pairs).
+        let overwritten = is_bip30_unspendable(node.height, &node.hash);
+        let mismatch = if overwritten { Mismatch::Tolerated } else { Mismatch::Reported };
+        if !unapply(&mut self.utxo, block, spent, node.height, mismatch)? {
+            return Err(ChainError::DamagedUndo(node.hash));
+        }
+        self.tip = node.parent().expect("genesis is never applied");
+        Ok(())
+    }
+
+    /// Disconnects the tip, which is verified, with its undo record.
+    fn disconnect_tip(&mut self) -> Result<(), ChainError> {
+        let id = self.tip;
+        let node = self.tree.node(id);
+        let hash = node.hash;
+        let (Some(position), Some(undo)) = (node.position, node.undo) else {
+            return Err(ChainError::DamagedIndex(hash));
+        };
+        let prev = node.header.prev_blockhash;
+        let bytes = self.store.read_block(position)?;
+        let block = Structured::from_own_file(bytes, hash, &self.hasher())
+            .ok_or(ChainError::DamagedBlock(hash))?;
+        let undo = self.store.read_undo(undo, &prev)?;
+        let spent = spent_coins(&block, undo).ok_or(ChainError::DamagedUndo(hash))?;
+        self.unapply(id, &block, &spent)?;
+        self.verified = self.tip;
+        self.events.push_back(Event::Disconnected(self.point(id)));
+        Ok(())
+    }
+
+    fn reject(&mut self, id: NodeId, reject: Reject) -> Result<(), ChainError> {
+        let hash: BlockHash = self.tree.node(id).hash;
+        log::warn!("ConnectBlock {hash} failed: {reject}");
+        self.events.push_back(Event::Invalid { hash, reject });
+        self.fail(id, reject);
+        self.ahead.clear();
+        Ok(())
+    }
+
+    /// Gives up what is in flight: nothing of the window is connected.
+    pub(crate) fn cancel(&mut self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+fn send(outbox: &crossbeam_channel::Sender<Message>, message: Message) {
+    if outbox.send(message).is_err() {
+        log::debug!("the chain was closed before a worker reported");
+    }
+}
+
+fn prefetch(
+    block: &Structured,
+    layers: &Layers,
+    no_overwrite: bool,
+) -> Result<Prefetched, StoreError> {
+    let mut prefetched =
+        Prefetched { coins: Vec::new(), outputs_exist: Vec::new(), pin: layers.pin() };
+    layers.get_many(block.spends(), &mut prefetched.coins)?;
+    if no_overwrite {
+        layers.contains_many(&block.outputs_hashed(), &mut prefetched.outputs_exist)?;
+    }
+    Ok(prefetched)
+}
+
+/// The coins of an undo record, if they fit the block.
+fn spent_coins(block: &Structured, undo: BlockUndo) -> Option<SpentCoins> {
+    let inputs = block.view().txs().skip(1).map(|tx| tx.input_count());
+    if !inputs.eq(undo.transactions().map(|coins| coins.len())) {
+        return None;
+    }
+    let mut first = vec![0, 0];
+    let mut end = 0;
+    for coins in undo.transactions() {
+        end += coins.len() as u32;
+        first.push(end);
+    }
+    Some(SpentCoins { coins: undo.into_coins(), first })
+}

@@ -1,0 +1,59 @@
+//! Faults of this node. A block's or peer's fault is a verdict, never one of these.
+
+use std::fmt;
+
+use godwit_primitives::{BlockHash, OutPoint};
+use godwit_script::ScriptError;
+use godwit_store::StoreError;
+
+/// A local fault. The chain stops at the last commit; it is never blamed on the block.
+#[derive(Debug)]
+pub enum ChainError {
+    /// A store: blocks, undo records, database or coins.
+    Store(StoreError),
+    /// The script engine failed for want of memory.
+    Engine(ScriptError),
+    /// A thread could not be started.
+    Spawn(std::io::Error),
+    /// A worker's job panicked.
+    WorkerPanicked,
+    /// A stored block is not what was written.
+    DamagedBlock(BlockHash),
+    /// A block could not be taken back: its undo record does not fit the coins.
+    DamagedUndo(BlockHash),
+    /// A stored coin is not what was written, though its block's checksum holds.
+    DamagedCoin(OutPoint),
+    /// The block index names a tip or a parent that it does not hold.
+    DamagedIndex(BlockHash),
+}
+
+impl fmt::Display for ChainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Engine(error) => error.fmt(f),
+            Self::Spawn(error) => write!(f, "could not start a thread: {error}"),
+            Self::WorkerPanicked => f.write_str("a worker thread panicked"),
+            Self::DamagedBlock(hash) => {
+                write!(f, "block {hash} in the block files is not what was written")
+            }
+            Self::DamagedUndo(hash) => {
+                write!(f, "block {hash} cannot be disconnected: undo data and coins disagree")
+            }
+            Self::DamagedCoin(OutPoint { txid, vout }) => {
+                write!(f, "the coin {txid}:{vout} in the coins store is not what was written")
+            }
+            Self::DamagedIndex(hash) => {
+                write!(f, "the block index refers to block {hash} but does not hold it")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ChainError {}
+
+impl From<StoreError> for ChainError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

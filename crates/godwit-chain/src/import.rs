@@ -1,0 +1,353 @@
+//! Blocks from files to a verified chain, many at once.
+//!
+//! First the headers of all files are put into the tree, seeking over the bodies, so that the best
+//! header, the assumed block and what is left to do are known before the first block connects. Then
+//! the blocks are read in the order in which the best chain connects them, whatever their order in
+//! the files; blocks off that chain follow. A reader thread hands records to the workers as far ahead
+//! as the byte budget allows; the connector takes them in order.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use godwit_consensus::{Reject, RejectReason};
+use godwit_primitives::BlockHash;
+use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkippedBytes};
+
+use crate::chain::{AcceptError, Chain};
+use crate::connect::Step;
+use crate::error::ChainError;
+use crate::message::Message;
+use crate::permits::Permits;
+use crate::structure::{Received, structure};
+use crate::workers::{Urgency, Workers, guarded};
+
+/// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
+pub const IMPORT_BYTES: u64 = 96 << 20;
+
+/// A record that could not be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRecord {
+    /// The file.
+    pub path: PathBuf,
+    /// Where the block's bytes start.
+    pub offset: u64,
+    /// Its height, where its place is known.
+    pub height: Option<u32>,
+    /// Its hash.
+    pub hash: BlockHash,
+    /// Core's reason; `None` for bytes that are no block.
+    pub reject: Option<Reject>,
+}
+
+/// What an import found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportSummary {
+    /// Records in the files.
+    pub records: u64,
+    /// Bytes of the blocks in them.
+    pub bytes: u64,
+    /// Records that were stored.
+    pub stored: u64,
+    /// Records that could not be used.
+    pub bad: u64,
+    /// Whether the import was stopped before its end.
+    pub stopped: bool,
+}
+
+/// Who watches an import.
+pub trait ImportObserver {
+    /// A step was made: events may be taken from the chain. `bytes_done` of `bytes_total` are stored.
+    fn progress(&mut self, chain: &mut Chain, bytes_done: u64, bytes_total: u64);
+
+    /// A record cannot be used. The import goes on.
+    fn bad_record(&mut self, bad: &BadRecord);
+
+    /// Bytes of a file belong to no record. The import goes on.
+    fn skipped_bytes(&mut self, path: &Path, skipped: &SkippedBytes);
+}
+
+struct Planned {
+    source: usize,
+    record: ScannedBlock,
+    hash: BlockHash,
+}
+
+/// The records still to be read, in the order of reading.
+pub struct ImportPlan {
+    sources: Vec<BlockFileScanner>,
+    records: Vec<Planned>,
+    scanned: u64,
+    bytes: u64,
+}
+
+impl ImportPlan {
+    /// Bytes of the blocks that are still to be read.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Number of blocks that are still to be read.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is nothing to read.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+}
+
+/// Puts the headers of all files into the tree and plans the reading. Headers whose parents are
+/// nowhere, and those that break a rule, are reported; their blocks are not read.
+pub fn plan(
+    chain: &mut Chain,
+    sources: Vec<BlockFileScanner>,
+    observer: &mut dyn ImportObserver,
+    stop: &AtomicBool,
+) -> Result<ImportPlan, ChainError> {
+    let mut records = Vec::new();
+    for (source, scanner) in sources.iter().enumerate() {
+        for found in scanner.scan() {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match found? {
+                Scanned::Block(record) => {
+                    let hash = record.header.block_hash();
+                    records.push(Planned { source, record, hash });
+                }
+                Scanned::Skipped(skipped) => {
+                    let path = &scanner.files()[skipped.file as usize].path;
+                    observer.skipped_bytes(path, &skipped);
+                }
+            }
+        }
+    }
+    let scanned = records.len() as u64;
+    let rejected = insert_headers(chain, &records);
+    let mut index = 0;
+    records.retain(|planned| {
+        let bad = rejected.get(&index);
+        index += 1;
+        if let Some(reject) = bad {
+            observer.bad_record(&bad_record(chain, &sources, planned, Some(*reject)));
+        }
+        bad.is_none() && !is_stored(chain, &planned.hash)
+    });
+    let best = chain.tree().best_header();
+    records.sort_by_key(|planned| {
+        let id = chain.tree().find(&planned.hash).expect("every other record was dropped");
+        let node = chain.tree().node(id);
+        (!chain.tree().is_ancestor(id, best), node.height)
+    });
+    let bytes = records.iter().map(|planned| u64::from(planned.record.len)).sum();
+    Ok(ImportPlan { sources, records, scanned, bytes })
+}
+
+fn is_stored(chain: &Chain, hash: &BlockHash) -> bool {
+    let id = chain.tree().find(hash);
+    id.is_some_and(|id| id == chain.tree().genesis() || chain.tree().node(id).position.is_some())
+}
+
+/// Inserts every header whose chain reaches one that is known, parents first; the records whose
+/// headers are not in the tree, by index.
+fn insert_headers(chain: &mut Chain, records: &[Planned]) -> HashMap<usize, Reject> {
+    let mut children: HashMap<BlockHash, Vec<usize>> = HashMap::new();
+    let mut rejected = HashMap::new();
+    let mut ready = Vec::new();
+    for (index, planned) in records.iter().enumerate() {
+        let parent = planned.record.header.prev_blockhash;
+        let known = chain.tree().find(&planned.hash).is_some();
+        if known || chain.tree().find(&parent).is_some() {
+            ready.push(index);
+        } else {
+            children.entry(parent).or_default().push(index);
+            rejected.insert(index, Reject::new(RejectReason::PrevBlkNotFound));
+        }
+        while let Some(index) = ready.pop() {
+            let Planned { record, hash, .. } = &records[index];
+            match chain.accept_header(&record.header, *hash) {
+                Ok(_) => rejected.remove(&index),
+                Err(reject) => rejected.insert(index, reject),
+            };
+            ready.extend(children.remove(hash).unwrap_or_default());
+        }
+    }
+    rejected
+}
+
+fn bad_record(
+    chain: &Chain,
+    sources: &[BlockFileScanner],
+    planned: &Planned,
+    reject: Option<Reject>,
+) -> BadRecord {
+    let id = chain.tree().find(&planned.hash);
+    BadRecord {
+        path: sources[planned.source].files()[planned.record.file as usize].path.clone(),
+        offset: planned.record.offset,
+        height: id.map(|id| chain.tree().node(id).height),
+        hash: planned.hash,
+        reject,
+    }
+}
+
+/// Reads what was planned and connects what can be connected. Returns when everything is connected or
+/// `stop` is set; the caller then flushes or closes the chain.
+pub fn import(
+    chain: &mut Chain,
+    plan: ImportPlan,
+    observer: &mut dyn ImportObserver,
+    stop: &Arc<AtomicBool>,
+) -> Result<ImportSummary, ChainError> {
+    let ImportPlan { sources, records, scanned, bytes } = plan;
+    let mut summary = ImportSummary { records: scanned, bytes, ..ImportSummary::default() };
+    let (sources, records) = (Arc::new(sources), Arc::new(records));
+    let quit = Arc::new(AtomicBool::new(false));
+    let reader = Reader {
+        sources: Arc::clone(&sources),
+        records: Arc::clone(&records),
+        workers: Arc::clone(&chain.workers),
+        outbox: chain.outbox.clone(),
+        params: Arc::clone(&chain.params),
+        hasher: chain.hasher(),
+        quit: Arc::clone(&quit),
+    };
+    let thread = std::thread::Builder::new()
+        .name("godwit-reader".into())
+        .spawn(move || reader.run())
+        .map_err(ChainError::Spawn)?;
+    let result = drive(chain, &sources, &records, observer, stop, &mut summary);
+    quit.store(true, Ordering::Relaxed);
+    drain(chain, &thread);
+    if thread.join().is_err() {
+        return Err(ChainError::WorkerPanicked);
+    }
+    result.map(|()| summary)
+}
+
+/// Empties the inbox until the reader has ended: it may be waiting for memory that blocks in the
+/// inbox hold.
+fn drain(chain: &mut Chain, thread: &std::thread::JoinHandle<()>) {
+    chain.arrivals.clear();
+    chain.cache.clear();
+    chain.ahead.clear();
+    while !thread.is_finished() {
+        if let Ok(Message::Committed(_)) = chain.inbox.recv_timeout(POLL) {
+            chain.committer.idle();
+        }
+    }
+}
+
+const POLL: std::time::Duration = std::time::Duration::from_millis(5);
+
+fn drive(
+    chain: &mut Chain,
+    sources: &[BlockFileScanner],
+    records: &[Planned],
+    observer: &mut dyn ImportObserver,
+    stop: &AtomicBool,
+    summary: &mut ImportSummary,
+) -> Result<(), ChainError> {
+    let total = summary.bytes;
+    let (mut next, mut bytes_done) = (0, 0);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            summary.stopped = true;
+            return Ok(());
+        }
+        while let Some(received) = chain.arrivals.remove(&next) {
+            let planned = &records[next as usize];
+            next += 1;
+            bytes_done += u64::from(planned.record.len);
+            match take_in(chain, planned, received)? {
+                Ok(new) => summary.stored += u64::from(new),
+                Err(reject) => {
+                    summary.bad += 1;
+                    observer.bad_record(&bad_record(chain, sources, planned, reject));
+                }
+            }
+        }
+        match chain.step()? {
+            Step::Progress => observer.progress(chain, bytes_done, total),
+            Step::Idle if next == records.len() as u64 || chain.reached_stop_height() => {
+                return Ok(());
+            }
+            Step::Waiting | Step::Idle => chain.wait()?,
+        }
+    }
+}
+
+/// Whether the block is new; the reason why it cannot be used, if so.
+type Taken = Result<bool, Option<Reject>>;
+
+fn take_in(chain: &mut Chain, planned: &Planned, received: Received) -> Result<Taken, ChainError> {
+    match received {
+        Received::Undecodable => Ok(Err(None)),
+        Received::Malformed { header, hash, reject } => {
+            // As Core's block file import does, and unlike `submitblock`: the header is accepted
+            // first, so the block is known to be invalid from now on.
+            if let Ok(id) = chain.accept_header(&header, hash) {
+                chain.fail(id, reject);
+            }
+            Ok(Err(Some(reject)))
+        }
+        Received::Structured(block) => match chain.accept_structured(&block, None) {
+            Ok(stored) => Ok(Ok(stored.new)),
+            Err(AcceptError::Rejected(reject)) => {
+                log::debug!("block {} was not accepted: {reject}", planned.hash);
+                Ok(Err(Some(reject)))
+            }
+            Err(AcceptError::Chain(error)) => Err(error),
+        },
+    }
+}
+
+struct Reader {
+    sources: Arc<Vec<BlockFileScanner>>,
+    records: Arc<Vec<Planned>>,
+    workers: Arc<Workers>,
+    outbox: crossbeam_channel::Sender<Message>,
+    params: Arc<godwit_primitives::network::Params>,
+    hasher: godwit_store::utxo::UtxoHasher,
+    quit: Arc<AtomicBool>,
+}
+
+impl Reader {
+    fn run(self) {
+        let permits = Permits::new(IMPORT_BYTES);
+        for (sequence, planned) in (0u64..).zip(self.records.iter()) {
+            let permit = permits.acquire(u64::from(planned.record.len));
+            if self.quit.load(Ordering::Relaxed) {
+                return;
+            }
+            let bytes = match self.sources[planned.source].read(&planned.record) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    self.send(Message::ReaderFailed(error));
+                    return;
+                }
+            };
+            let (params, hasher) = (Arc::clone(&self.params), self.hasher);
+            let outbox = self.outbox.clone();
+            self.workers.run(Urgency::Urgent, move || {
+                let received = guarded(|| structure(bytes, &params, &hasher, Some(permit)));
+                let message = match received {
+                    Some(received) => Message::Received { sequence, received },
+                    None => Message::Panicked,
+                };
+                if outbox.send(message).is_err() {
+                    log::debug!("the import ended before record {sequence} was decoded");
+                }
+            });
+        }
+    }
+
+    fn send(&self, message: Message) {
+        if self.outbox.send(message).is_err() {
+            log::debug!("the import ended before its reader");
+        }
+    }
+}

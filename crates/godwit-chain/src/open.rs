@@ -1,0 +1,131 @@
+//! Opening a datadir: the header tree from the block index, the coins from their manifest, and the
+//! blocks that arrived completely after the last commit from the ends of the block files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use godwit_primitives::BlockHash;
+use godwit_store::disk::Disk;
+use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher, UtxoStore};
+use godwit_store::{BlockRecord, NetworkId, RecoveredBlock, Store, StoreOptions};
+use godwit_stream::SpanReader;
+
+use crate::chain::{AcceptError, Chain, ChainOptions};
+use crate::commit::{by_height, restore};
+use crate::error::ChainError;
+use crate::structure::{Received, structure};
+use crate::tree::{HeaderTree, NodeId};
+
+/// Partitions of the coins store as a power of two: sixteen, so that the largest merge of a set of
+/// mainnet's size writes about 1 GiB.
+const PARTITION_BITS: u8 = 4;
+
+impl Chain {
+    /// Opens the datadir of one network, or creates it. `new_hash_key` is random; it becomes the key
+    /// of the coins store's hashes when the datadir is new.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        options: ChainOptions,
+        new_hash_key: [u8; 16],
+    ) -> Result<Self, ChainError> {
+        let genesis = options.params.genesis;
+        let network = NetworkId {
+            magic: options.params.magic,
+            genesis: options.params.genesis_hash.to_bytes(),
+        };
+        let (store, recovered) =
+            Store::open(Arc::clone(&disk), StoreOptions { dir, network, new_hash_key })?;
+        let state = store.state()?;
+        let mut records = Vec::new();
+        store.for_each_block(|_, record| {
+            records.push(record);
+            Ok(())
+        })?;
+        let mut tree = HeaderTree::new(genesis);
+        let stored = load(&mut tree, records)?;
+        let hasher = UtxoHasher::new(store.utxo_hash_key());
+        let manifest = match &state.utxo_manifest {
+            Some(bytes) => SpanReader::new(bytes)
+                .get::<Manifest>()
+                .map_err(|error| store.damaged_manifest(error))?,
+            None => Manifest::empty(PARTITION_BITS, &hasher),
+        };
+        let config = UtxoConfig { budget: options.cache_bytes, merge_rate: None };
+        let utxo = UtxoStore::open(store.disk(), &store.utxo_dir(), hasher, &manifest, config)?;
+        let tip = match &state.utxo_tip {
+            None => tree.genesis(),
+            Some(point) => find(&tree, &point.hash)?,
+        };
+        let mut chain =
+            Self::assemble(options, Arc::new(store), hasher, utxo, tree, tip, state.assumed)?;
+        chain.relink(&stored)?;
+        chain.recover(recovered)?;
+        Ok(chain)
+    }
+
+    /// Gives the stored blocks their places among the candidates again.
+    fn relink(&mut self, stored: &[NodeId]) -> Result<(), ChainError> {
+        for id in stored {
+            let sequence = self.tree.node(*id).sequence;
+            self.next_sequence = self.next_sequence.max(sequence + 1);
+        }
+        self.add_candidate(self.verified);
+        if let Some(assumed) = &self.assumed {
+            let base = find(&self.tree, &assumed.base.hash)?;
+            self.adopt_assumed_base(base);
+        }
+        for id in stored {
+            let parent = self.tree.node(*id).parent().expect("genesis is not stored");
+            let before = self.tree.node(parent).chain_tx_count;
+            if before == 0 {
+                self.unlinked.entry(parent).or_default().push(*id);
+                continue;
+            }
+            let node = self.tree.node_mut(*id);
+            node.chain_tx_count = before + u64::from(node.tx_count);
+            if !node.failed {
+                self.add_candidate(*id);
+            }
+        }
+        // What was just read back is not new.
+        self.tree.take_dirty();
+        Ok(())
+    }
+
+    /// Takes in the blocks that were appended after the last commit.
+    fn recover(&mut self, recovered: Vec<RecoveredBlock>) -> Result<(), ChainError> {
+        let hasher = self.hasher();
+        for RecoveredBlock { position, .. } in recovered {
+            let bytes = self.store.read_block(position)?;
+            let Received::Structured(block) = structure(bytes, &self.params, &hasher, None) else {
+                // A torn record whose length happens to fit; its bytes are not a block.
+                continue;
+            };
+            match self.accept_structured(&block, Some(position)) {
+                Ok(_) | Err(AcceptError::Rejected(_)) => {}
+                Err(AcceptError::Chain(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find(tree: &HeaderTree, hash: &BlockHash) -> Result<NodeId, ChainError> {
+    tree.find(hash).ok_or(ChainError::DamagedIndex(*hash))
+}
+
+/// Puts the records into the tree; the nodes whose blocks are stored, parents first.
+fn load(tree: &mut HeaderTree, records: Vec<BlockRecord>) -> Result<Vec<NodeId>, ChainError> {
+    let mut stored = Vec::new();
+    for record in by_height(records) {
+        let hash = record.header.block_hash();
+        let parent = find(tree, &record.header.prev_blockhash)?;
+        let id = tree.insert(record.header, hash, parent);
+        restore(tree.node_mut(id), &record);
+        if record.position.is_some() {
+            stored.push(id);
+        }
+    }
+    Ok(stored)
+}

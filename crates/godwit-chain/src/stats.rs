@@ -1,0 +1,128 @@
+//! Statistics of the set of unspent outputs, as Core's `gettxoutsetinfo` gives them.
+
+use std::sync::Arc;
+
+use godwit_primitives::muhash::MuHash3072;
+use godwit_primitives::sha256::{Sha256, sha256};
+use godwit_primitives::{Amount, Coin, OutPoint, coin};
+use godwit_store::ChainPoint;
+use godwit_store::utxo::{CoinEntry, Layers, OutPointOrder};
+use godwit_stream::DataStream;
+
+use crate::chain::Chain;
+use crate::error::ChainError;
+
+/// Memory for sorting coins by outpoint.
+pub(crate) const SORT_BYTES: usize = 64 << 20;
+
+/// Counts and sums over the unspent outputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Number of unspent outputs.
+    pub txouts: u64,
+    /// Core's size that does not depend on a database: 50 bytes an output and its script.
+    pub bogosize: u64,
+    /// Their sum, in satoshi.
+    pub total_amount: Amount,
+}
+
+impl Totals {
+    fn add(&mut self, coin: &Coin) {
+        self.txouts += 1;
+        self.bogosize += coin::bogo_size(coin.script_pubkey.len());
+        // Core's supply limit holds for a valid chain, so the sum cannot overflow.
+        self.total_amount += coin.value;
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.txouts += other.txouts;
+        self.bogosize += other.bogosize;
+        self.total_amount += other.total_amount;
+    }
+}
+
+/// Statistics at one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UtxoStats {
+    /// The block.
+    pub tip: ChainPoint,
+    /// Counts and sums.
+    pub totals: Totals,
+    /// `muhash`, in the order in which it is hashed; Core prints it reversed.
+    pub muhash: [u8; 32],
+    /// `hash_serialized_3`, likewise.
+    pub hash_serialized: [u8; 32],
+}
+
+impl Chain {
+    /// Flushes and takes the statistics of the coins at the tip.
+    pub fn utxo_stats(&mut self) -> Result<UtxoStats, ChainError> {
+        self.flush()?;
+        let layers = self.utxo.layers();
+        let (totals, muhash) = muhash_totals(&layers, self.options.workers)?;
+        let hash_serialized = hash_serialized(&layers)?;
+        Ok(UtxoStats { tip: self.tip_point(), totals, muhash, hash_serialized })
+    }
+}
+
+fn decoded(entry: &CoinEntry<'_>) -> Result<Coin, ChainError> {
+    entry.coin().map_err(|_| ChainError::DamagedCoin(entry.outpoint))
+}
+
+/// Adds one unspent output to a MuHash.
+pub fn insert_coin(muhash: &mut MuHash3072, outpoint: &OutPoint, coin: &Coin) {
+    let mut bytes = DataStream::new();
+    coin::txout_ser(outpoint, coin, &mut bytes);
+    muhash.insert(bytes.as_slice());
+}
+
+/// Takes one unspent output out of a MuHash.
+pub fn remove_coin(muhash: &mut MuHash3072, outpoint: &OutPoint, coin: &Coin) {
+    let mut bytes = DataStream::new();
+    coin::txout_ser(outpoint, coin, &mut bytes);
+    muhash.remove(bytes.as_slice());
+}
+
+/// Totals and MuHash; partitions are scanned on `threads` threads.
+fn muhash_totals(layers: &Arc<Layers>, threads: usize) -> Result<(Totals, [u8; 32]), ChainError> {
+    let threads = threads.clamp(1, layers.partitions());
+    let shares: Vec<_> = std::thread::scope(|scope| {
+        let spawn = |share: usize| {
+            scope.spawn(move || {
+                let (mut totals, mut muhash) = (Totals::default(), MuHash3072::new());
+                for partition in (share..layers.partitions()).step_by(threads) {
+                    let mut scan = layers.scan_partition(partition)?;
+                    while let Some(entry) = scan.next()? {
+                        let coin = decoded(&entry)?;
+                        totals.add(&coin);
+                        insert_coin(&mut muhash, &entry.outpoint, &coin);
+                    }
+                }
+                Ok::<_, ChainError>((totals, muhash))
+            })
+        };
+        let running: Vec<_> = (0..threads).map(spawn).collect();
+        running.into_iter().map(|thread| thread.join()).collect()
+    });
+    let (mut totals, mut muhash) = (Totals::default(), MuHash3072::new());
+    for share in shares {
+        let (share_totals, share_hash) =
+            share.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        totals.merge(share_totals);
+        muhash.combine(&share_hash);
+    }
+    Ok((totals, muhash.finalize()))
+}
+
+/// Double SHA-256 over all outputs in the order of their outpoints.
+pub(crate) fn hash_serialized(layers: &Arc<Layers>) -> Result<[u8; 32], ChainError> {
+    let mut sorted = layers.sorted(OutPointOrder::Numeric, SORT_BYTES)?;
+    let mut hash = Sha256::new();
+    let mut bytes = DataStream::new();
+    while let Some(entry) = sorted.next()? {
+        bytes.clear();
+        coin::txout_ser(&entry.outpoint, &decoded(&entry)?, &mut bytes);
+        hash.update(bytes.as_slice());
+    }
+    Ok(sha256(&hash.finalize()))
+}

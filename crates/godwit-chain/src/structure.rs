@@ -1,0 +1,133 @@
+//! From received bytes to a block that keeps every rule that needs no other block.
+//!
+//! Runs on workers, before the block's place in the chain is known. Everything that costs time and
+//! depends on the block alone happens here, once: decoding, hashing, the structural rules, and the
+//! keyed hashes by which the coins store finds coins.
+
+use std::sync::Arc;
+
+use godwit_consensus::Reject;
+use godwit_primitives::network::Params;
+use godwit_primitives::{Block, BlockHash, BlockHeader, BlockView, OutPoint};
+use godwit_store::utxo::{HashedOutPoint, UtxoHasher};
+use godwit_stream::DataStream;
+
+use crate::permits::Permit;
+
+/// A block that decodes and keeps the structural rules (Core `CheckBlock`), with the keys of all
+/// coins that it spends and creates.
+pub struct Structured {
+    block: Block,
+    /// Spent outpoints of all transactions but the coinbase, in order.
+    spends: Vec<HashedOutPoint>,
+    /// Keys of all outputs, in order, the coinbase's included.
+    output_keys: Vec<u64>,
+    /// Holds the reader's byte budget until the block leaves memory.
+    _permit: Option<Permit>,
+}
+
+impl Structured {
+    fn new(block: Block, hasher: &UtxoHasher, permit: Option<Permit>) -> Self {
+        let view = block.view();
+        let inputs = view.txs().skip(1).map(|tx| tx.input_count()).sum();
+        let outputs = view.txs().map(|tx| tx.output_count()).sum();
+        let mut spends = Vec::with_capacity(inputs);
+        let mut output_keys = Vec::with_capacity(outputs);
+        for (n, tx) in view.txs().enumerate() {
+            if n > 0 {
+                spends.extend(tx.inputs().map(|input| hasher.hash(input.prevout)));
+            }
+            let txid = tx.txid();
+            let outpoints = (0..tx.output_count() as u32).map(|vout| OutPoint { txid, vout });
+            output_keys.extend(outpoints.map(|outpoint| hasher.key(&outpoint)));
+        }
+        Self { block, spends, output_keys, _permit: permit }
+    }
+
+    /// A block from godwit's own files. Returns `None` where the bytes are not those of `hash`
+    /// or the transactions not those of the header: the disk did not keep what was written.
+    pub(crate) fn from_own_file(
+        bytes: DataStream,
+        hash: BlockHash,
+        hasher: &UtxoHasher,
+    ) -> Option<Self> {
+        let block = Block::decode(bytes).ok()?;
+        let (root, mutated) = godwit_primitives::merkle::merkle_root(
+            block.view().txids().iter().map(|txid| txid.to_bytes()),
+        );
+        let intact =
+            block.hash() == hash && !mutated && root == block.header().merkle_root.to_bytes();
+        intact.then(|| Self::new(block, hasher, None))
+    }
+
+    /// The block's parts.
+    pub fn view(&self) -> BlockView<'_> {
+        self.block.view()
+    }
+
+    /// The block's hash.
+    pub fn hash(&self) -> BlockHash {
+        self.block.hash()
+    }
+
+    /// The header.
+    pub fn header(&self) -> &BlockHeader {
+        self.block.header()
+    }
+
+    /// Spent outpoints of all transactions but the coinbase, in order.
+    pub(crate) fn spends(&self) -> &[HashedOutPoint] {
+        &self.spends
+    }
+
+    /// Keys of all outputs, in order.
+    pub(crate) fn output_keys(&self) -> &[u64] {
+        &self.output_keys
+    }
+
+    /// All outputs, in order.
+    pub(crate) fn outputs_hashed(&self) -> Vec<HashedOutPoint> {
+        let view = self.view();
+        let outpoints = view.txs().flat_map(|tx| {
+            let txid = tx.txid();
+            (0..tx.output_count() as u32).map(move |vout| OutPoint { txid, vout })
+        });
+        let hashed = outpoints.zip(&self.output_keys);
+        hashed.map(|(outpoint, key)| HashedOutPoint { key: *key, outpoint }).collect()
+    }
+}
+
+/// What became of received bytes.
+pub enum Received {
+    /// They are no block.
+    Undecodable,
+    /// They are a block that breaks a structural rule.
+    Malformed {
+        /// Its header, which may be valid in its place.
+        header: BlockHeader,
+        /// The header's hash.
+        hash: BlockHash,
+        /// The rule.
+        reject: Reject,
+    },
+    /// They are a block that keeps the structural rules.
+    Structured(Arc<Structured>),
+}
+
+/// Decodes `bytes` and applies the structural rules. Bytes after the block are ignored, as Core
+/// ignores them in its block files and in `submitblock`.
+pub fn structure(
+    bytes: DataStream,
+    params: &Params,
+    hasher: &UtxoHasher,
+    permit: Option<Permit>,
+) -> Received {
+    let Ok(block) = Block::decode(bytes) else {
+        return Received::Undecodable;
+    };
+    let solution = crate::signet::check_solution;
+    if let Err(reject) = godwit_consensus::check_block(block.view(), params, solution) {
+        return Received::Malformed { header: *block.header(), hash: block.hash(), reject };
+    }
+    Received::Structured(Arc::new(Structured::new(block, hasher, permit)))
+}

@@ -1,0 +1,248 @@
+//! What may still fail after a block's coins are resolved, on workers and in any order: the limit of
+//! signature operations and the scripts. Its undo record is encoded here too.
+//!
+//! Blocks overlap: the scripts of one run while the next ones are fetched, applied and verified. The
+//! worker that finishes a block's last part reports it; blocks retire in height order elsewhere.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use godwit_consensus::{Reject, RejectReason};
+use godwit_primitives::ScriptFlags;
+use godwit_script::{PreparedTx, ScriptError, SpentOutput};
+use godwit_store::{StoreError, UndoRecord};
+
+use crate::apply::{SpentCoins, sigops_exceeded};
+use crate::structure::Structured;
+use crate::workers::{Urgency, Workers, guarded};
+
+/// Inputs that one job verifies; at about 30 microseconds each a job is long against the cost of
+/// queueing it and short against the time of a block.
+const INPUTS_PER_JOB: usize = 96;
+
+/// A block whose coins are resolved.
+pub(crate) struct Resolved {
+    pub(crate) block: Arc<Structured>,
+    pub(crate) spent: SpentCoins,
+    pub(crate) flags: ScriptFlags,
+    /// Message start of the network, which frames the undo record.
+    pub(crate) magic: [u8; 4],
+}
+
+/// Which checks a block still needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Its scripts.
+    pub(crate) scripts: bool,
+    /// The undo record: it is not stored yet.
+    pub(crate) undo: bool,
+}
+
+/// Why verification did not succeed.
+#[derive(Debug)]
+pub(crate) enum VerifyError {
+    /// The block breaks a rule.
+    Rejected(Reject),
+    /// The engine failed; says nothing about the block.
+    Engine(ScriptError),
+    /// The undo record cannot be encoded.
+    Undo(StoreError),
+    /// A job panicked.
+    Panicked,
+}
+
+/// The result of a verified block: its undo record, where one was asked for.
+pub(crate) type Outcome = Result<Option<UndoRecord>, VerifyError>;
+
+enum Part {
+    Sigops,
+    Undo,
+    Txs(Range<usize>),
+    /// Some inputs of one transaction that is too long for a single job.
+    Inputs {
+        tx: usize,
+        inputs: Range<usize>,
+        prepared: Arc<OnceLock<Result<PreparedTx, ScriptError>>>,
+    },
+}
+
+/// A failure and its place in the order in which Core would have met it.
+type Found = ((usize, usize), VerifyError);
+
+struct Verification<R> {
+    resolved: Arc<Resolved>,
+    parts_left: AtomicUsize,
+    failure: Mutex<Option<Found>>,
+    undo: Mutex<Option<UndoRecord>>,
+    cancelled: Arc<AtomicBool>,
+    report: Mutex<Option<R>>,
+}
+
+/// Verifies a block on `workers` and gives the outcome to `report`, once. `cancelled` makes what has
+/// not started yet finish at once; its outcome is then meaningless.
+pub(crate) fn verify(
+    workers: &Workers,
+    resolved: Arc<Resolved>,
+    needs: Needs,
+    cancelled: Arc<AtomicBool>,
+    report: impl FnOnce(Outcome) + Send + 'static,
+) {
+    let mut parts = vec![Part::Sigops];
+    if needs.undo {
+        parts.push(Part::Undo);
+    }
+    if needs.scripts {
+        split(&resolved, &mut parts);
+    }
+    let verification = Arc::new(Verification {
+        resolved,
+        parts_left: AtomicUsize::new(parts.len()),
+        failure: Mutex::new(None),
+        undo: Mutex::new(None),
+        cancelled,
+        report: Mutex::new(Some(report)),
+    });
+    for part in parts {
+        let verification = Arc::clone(&verification);
+        workers.run(Urgency::Scripts, move || verification.run(&part));
+    }
+}
+
+fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
+    let first = &resolved.spent.first;
+    let inputs_of = |tx: usize| (first[tx + 1] - first[tx]) as usize;
+    let tx_count = first.len() - 1;
+    let (mut start, mut inputs) = (1, 0);
+    for tx in 1..tx_count {
+        let count = inputs_of(tx);
+        if count > 2 * INPUTS_PER_JOB {
+            if start < tx {
+                parts.push(Part::Txs(start..tx));
+            }
+            split_inputs(tx, count, parts);
+            (start, inputs) = (tx + 1, 0);
+            continue;
+        }
+        inputs += count;
+        if inputs >= INPUTS_PER_JOB {
+            parts.push(Part::Txs(start..tx + 1));
+            (start, inputs) = (tx + 1, 0);
+        }
+    }
+    if start < tx_count {
+        parts.push(Part::Txs(start..tx_count));
+    }
+}
+
+fn split_inputs(tx: usize, count: usize, parts: &mut Vec<Part>) {
+    let prepared = Arc::new(OnceLock::new());
+    for from in (0..count).step_by(INPUTS_PER_JOB) {
+        let inputs = from..count.min(from + INPUTS_PER_JOB);
+        parts.push(Part::Inputs { tx, inputs, prepared: Arc::clone(&prepared) });
+    }
+}
+
+/// A job that panicked while holding a lock left a whole value behind: each is set in one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Resolved {
+    fn prepare(&self, tx: usize) -> Result<PreparedTx, ScriptError> {
+        let spent = self.spent.of_tx(tx);
+        let outputs = spent
+            .iter()
+            .map(|coin| SpentOutput { value: coin.value, script_pubkey: &coin.script_pubkey });
+        PreparedTx::new(self.block.view().tx(tx).bytes(), outputs)
+    }
+}
+
+impl<R: FnOnce(Outcome)> Verification<R> {
+    fn run(&self, part: &Part) {
+        if !self.is_settled(part) && guarded(|| self.check(part)).is_none() {
+            self.fail((0, 0), VerifyError::Panicked);
+        }
+        if self.parts_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.finish();
+        }
+    }
+
+    /// Whether the part's result cannot change the outcome any more.
+    fn is_settled(&self, part: &Part) -> bool {
+        let place = match part {
+            Part::Sigops | Part::Undo => (0, 0),
+            Part::Txs(txs) => (txs.start, 0),
+            Part::Inputs { tx, inputs, .. } => (*tx, inputs.start),
+        };
+        let failure = lock(&self.failure);
+        let found = failure.as_ref().map(|(found, _)| *found);
+        self.cancelled.load(Ordering::Relaxed) || found.is_some_and(|found| found < place)
+    }
+
+    fn check(&self, part: &Part) {
+        let Resolved { block, spent, flags, magic } = &*self.resolved;
+        match part {
+            Part::Sigops => {
+                // Core meets the limit before it looks at any script's result.
+                if sigops_exceeded(block, spent, *flags, block.view().tx_count()) {
+                    let reject = Reject::new(RejectReason::BadBlkSigops);
+                    self.fail((0, 0), VerifyError::Rejected(reject));
+                }
+            }
+            Part::Undo => {
+                let txs = (1..spent.first.len() - 1).map(|tx| spent.of_tx(tx));
+                match UndoRecord::encode(*magic, &block.header().prev_blockhash, txs) {
+                    Ok(undo) => *lock(&self.undo) = Some(undo),
+                    Err(error) => self.fail((0, 0), VerifyError::Undo(error)),
+                }
+            }
+            Part::Txs(txs) => {
+                for tx in txs.clone() {
+                    let result = self.resolved.prepare(tx).and_then(|tx| tx.verify(*flags));
+                    if self.note(tx, result) {
+                        return;
+                    }
+                }
+            }
+            Part::Inputs { tx, inputs, prepared } => {
+                let result = match prepared.get_or_init(|| self.resolved.prepare(*tx)) {
+                    Ok(prepared) => prepared.verify_range(inputs.clone(), *flags),
+                    Err(error) => Err(*error),
+                };
+                self.note(*tx, result);
+            }
+        }
+    }
+
+    /// Takes note of a transaction's result; whether it failed.
+    fn note(&self, tx: usize, result: Result<(), ScriptError>) -> bool {
+        match result {
+            Ok(()) => return false,
+            Err(ScriptError::Rejected { input }) => {
+                let reject = Reject::new(RejectReason::BlockScriptVerifyFlagFailed);
+                self.fail((tx, input), VerifyError::Rejected(reject));
+            }
+            Err(error) => self.fail((tx, 0), VerifyError::Engine(error)),
+        }
+        true
+    }
+
+    fn fail(&self, place: (usize, usize), error: VerifyError) {
+        let mut failure = lock(&self.failure);
+        if failure.as_ref().is_none_or(|(earlier, _)| place < *earlier) {
+            *failure = Some((place, error));
+        }
+    }
+
+    fn finish(&self) {
+        let failure = lock(&self.failure).take();
+        let undo = lock(&self.undo).take();
+        if let Some(report) = lock(&self.report).take() {
+            report(match failure {
+                Some((_, error)) => Err(error),
+                None => Ok(undo),
+            });
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `godwit import`: blocks from files to a verified chain.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use godwit_chain::{BadRecord, Chain, Event, ImportObserver, ImportSummary, StageTimes};
+use godwit_store::scan::{BlockFileScanner, SkipReason, SkippedBytes};
+use indicatif::MultiProgress;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::log_format::UpdateTip;
+use crate::options::{Config, ImportOptions};
+use crate::process::{StopFlag, peak_memory, seconds_since_1970};
+use crate::progress::{Position, Progress};
+use crate::run::open_chain;
+
+const MIB: f64 = 1_048_576.0;
+
+/// Bad records that get a line of their own; the rest are counted. A file of garbage must not fill
+/// the disk with log lines.
+const BAD_RECORD_LINES: u64 = 100;
+
+/// Runs the command.
+pub(crate) fn run(
+    config: &Config,
+    options: &ImportOptions,
+    bars: &MultiProgress,
+    stop: &StopFlag,
+) -> Result<Exit, Failure> {
+    let started = Instant::now();
+    let mut chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
+    let mut sources = Vec::new();
+    for path in &options.paths {
+        sources.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);
+    }
+    let mut reporter = Reporter { blocks: 0, bytes: 0, bad: 0, progress: None };
+    let plan = godwit_chain::plan(&mut chain, sources, &mut reporter, stop.shared())?;
+    let best = chain.tree().node(chain.tree().best_header());
+    log::info!(
+        "Best header {} at height {}; {} blocks of {:.1} MiB to read.",
+        best.hash,
+        best.height,
+        plan.len(),
+        plan.bytes() as f64 / MIB
+    );
+    reporter.progress = Some(Progress::start(plan.bytes(), bars));
+    let result = godwit_chain::import(&mut chain, plan, &mut reporter, stop.shared());
+    if let Some(progress) = reporter.progress.take() {
+        progress.finish();
+    }
+    let summary = result?;
+    let times = chain.stage_times();
+    let tip = chain.tip_point();
+    let flushing = Instant::now();
+    if summary.stopped {
+        chain.close()?;
+    } else {
+        chain.flush()?;
+        chain.close()?;
+    }
+    let report = Report {
+        summary: &summary,
+        blocks: reporter.blocks,
+        height: tip.height,
+        times,
+        closing: flushing.elapsed(),
+        total: started.elapsed(),
+    };
+    report.log();
+    Ok(match (summary.stopped, reporter.bad) {
+        (true, _) => Exit::Interrupted,
+        (false, 0) => Exit::Success,
+        (false, _) => Exit::InputRefused,
+    })
+}
+
+struct Reporter {
+    blocks: u64,
+    bytes: u64,
+    bad: u64,
+    progress: Option<Progress>,
+}
+
+impl ImportObserver for Reporter {
+    fn progress(&mut self, chain: &mut Chain, _bytes_done: u64, _bytes_total: u64) {
+        for event in chain.take_events() {
+            match event {
+                Event::Connected(connected) => {
+                    self.blocks += 1;
+                    self.bytes += connected.block().view().total_size() as u64;
+                    log::info!("{}", update_tip(chain, connected.point.hash));
+                }
+                Event::Disconnected(tip) => {
+                    log::info!("Disconnected a block; the tip is {} at {}.", tip.hash, tip.height);
+                }
+                // The chain has logged it where it found it.
+                Event::Invalid { .. } => {}
+            }
+        }
+        let height = chain.tip_point().height;
+        if let Some(progress) = &mut self.progress {
+            progress.update(Position { height, blocks: self.blocks, bytes: self.bytes });
+        }
+    }
+
+    fn bad_record(&mut self, bad: &BadRecord) {
+        self.bad += 1;
+        if self.bad > BAD_RECORD_LINES {
+            return;
+        }
+        let height = bad.height.map_or("unknown".to_owned(), |height| height.to_string());
+        let reason = bad.reject.map_or("Block decode failed".to_owned(), |r| r.to_string());
+        log::warn!(
+            "{} at offset {}: block {} at height {height} was refused: {reason}",
+            bad.path.display(),
+            bad.offset,
+            bad.hash
+        );
+        if self.bad == BAD_RECORD_LINES {
+            log::warn!("More refused blocks are counted, not listed.");
+        }
+    }
+
+    fn skipped_bytes(&mut self, path: &Path, skipped: &SkippedBytes) {
+        self.bad += 1;
+        if self.bad > BAD_RECORD_LINES {
+            return;
+        }
+        let why = match skipped.reason {
+            SkipReason::NotARecord => "belong to no block record of this network",
+            SkipReason::Truncated => "are a block record that the file cuts off",
+        };
+        let SkippedBytes { offset, len, .. } = skipped;
+        log::warn!("{} at offset {offset}: {len} bytes {why}", path.display());
+    }
+}
+
+/// Core's line for a new best block.
+fn update_tip(chain: &Chain, hash: godwit_primitives::BlockHash) -> UpdateTip {
+    let id = chain.tree().find(&hash).expect("a connected block is in the tree");
+    let node = chain.tree().node(id);
+    UpdateTip {
+        hash,
+        height: node.height,
+        version: node.header.version,
+        log2_work: node.chain_work.as_f64().log2(),
+        tx_count: node.chain_tx_count,
+        time: node.header.time,
+        progress: chain.verification_progress(id, seconds_since_1970()),
+        cache_bytes: chain.utxo().memory_used().total(),
+        cache_coins: chain.utxo().memory_used().coins,
+    }
+}
+
+struct Report<'a> {
+    summary: &'a ImportSummary,
+    blocks: u64,
+    height: u32,
+    times: StageTimes,
+    closing: Duration,
+    total: Duration,
+}
+
+impl Report<'_> {
+    fn log(&self) {
+        let Self { summary, times, .. } = self;
+        let ended = if summary.stopped { "stopped" } else { "done" };
+        let seconds = self.total.as_secs_f64();
+        log::info!(
+            "Import {ended}: height {}, {} blocks connected, {} of {} records stored, {} refused, \
+             in {seconds:.1} s.",
+            self.height,
+            self.blocks,
+            summary.stored,
+            summary.records,
+            summary.bad
+        );
+        log::info!(
+            "Connector: accept {:.1} s, apply {:.1} s, undo {:.1} s, flush {:.1} s, waiting {:.1} s, \
+             closing {:.1} s.",
+            times.accept.as_secs_f64(),
+            times.apply.as_secs_f64(),
+            times.undo.as_secs_f64(),
+            times.flush.as_secs_f64(),
+            times.wait.as_secs_f64(),
+            self.closing.as_secs_f64()
+        );
+        if let Some(peak) = peak_memory() {
+            log::info!("Peak memory {:.1} MiB.", peak as f64 / MIB);
+        }
+    }
+}

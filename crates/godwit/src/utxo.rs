@@ -1,0 +1,85 @@
+//! `godwit utxo`: statistics, writing and loading snapshots. Results are JSON on standard output.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::options::{Config, UtxoHash};
+use crate::run::open_chain;
+
+/// Threads that scan the coins.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// `utxo stats`, with the names of Core's `gettxoutsetinfo`.
+pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
+    let mut chain = open_chain(config, workers(), None)?;
+    let stats = chain.utxo_stats()?;
+    let assumed = chain.assumed().map(|assumed| assumed.base.height);
+    chain.close()?;
+    print(&json!({
+        "height": stats.tip.height,
+        "bestblock": stats.tip.hash.to_string(),
+        "txouts": stats.totals.txouts,
+        "bogosize": stats.totals.bogosize,
+        "hash_serialized_3": UtxoHash(stats.hash_serialized).to_string(),
+        "muhash": UtxoHash(stats.muhash).to_string(),
+        "total_amount": bitcoin(stats.totals.total_amount),
+        "total_amount_sat": stats.totals.total_amount,
+        "assumed_below": assumed,
+    }))
+}
+
+/// `utxo dump`, with the names of Core's `dumptxoutset`.
+pub(crate) fn dump(config: &Config, file: &Path) -> Result<Exit, Failure> {
+    let mut chain = open_chain(config, workers(), None)?;
+    let info = chain.dump_snapshot(file)?;
+    chain.close()?;
+    print(&json!({
+        "coins_written": info.coins,
+        "base_hash": info.base.hash.to_string(),
+        "base_height": info.base.height,
+        "path": file.display().to_string(),
+        "txoutset_hash": UtxoHash(info.hash_serialized).to_string(),
+        "nchaintx": info.chain_tx_count,
+    }))
+}
+
+/// `utxo load`, with the names of Core's `loadtxoutset`.
+pub(crate) fn load(
+    config: &Config,
+    file: &Path,
+    expected: Option<&UtxoHash>,
+) -> Result<Exit, Failure> {
+    let mut chain = open_chain(config, workers(), None)?;
+    let info = chain.load_snapshot(file, expected.map(|hash| hash.0))?;
+    chain.close()?;
+    log::warn!(
+        "Coins up to height {} are assumed from {}; they were not validated.",
+        info.base.height,
+        file.display()
+    );
+    print(&json!({
+        "coins_loaded": info.coins,
+        "tip_hash": info.base.hash.to_string(),
+        "base_height": info.base.height,
+        "path": file.display().to_string(),
+        "txoutset_hash": UtxoHash(info.hash_serialized).to_string(),
+        "assumed": true,
+    }))
+}
+
+/// An amount in bitcoin with eight places, as a JSON number that is never written with an exponent.
+fn bitcoin(amount: i64) -> Value {
+    let text = format!("{}.{:08}", amount / 100_000_000, amount % 100_000_000);
+    serde_json::from_str(&text).unwrap_or(Value::Null)
+}
+
+fn print(value: &Value) -> Result<Exit, Failure> {
+    writeln!(std::io::stdout(), "{value:#}").map_err(Failure::Output)?;
+    Ok(Exit::Success)
+}

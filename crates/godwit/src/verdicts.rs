@@ -1,0 +1,84 @@
+//! `godwit import --verdicts`: every record judged strictly after the one before it, one JSON line
+//! each, in `submitblock`'s words.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_chain::{Chain, Verdict, structure};
+use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock};
+use serde_json::json;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::options::{Config, ImportOptions};
+use crate::process::StopFlag;
+use crate::run::open_chain;
+
+/// Runs the command.
+pub(crate) fn run(
+    config: &Config,
+    options: &ImportOptions,
+    file: &Path,
+    stop: &StopFlag,
+) -> Result<Exit, Failure> {
+    let failed = |error| Failure::Verdicts(file.to_path_buf(), error);
+    let mut out = BufWriter::new(File::create(file).map_err(failed)?);
+    let mut chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
+    // What an earlier run stored is connected before the first record is judged.
+    chain.settle()?;
+    let mut number = 0;
+    for path in &options.paths {
+        let source = BlockFileScanner::open(chain.disk(), path, config.params.magic)?;
+        for found in source.scan() {
+            if stop.is_set() {
+                out.flush().map_err(failed)?;
+                chain.close()?;
+                return Ok(Exit::Interrupted);
+            }
+            let Scanned::Block(record) = found? else { continue };
+            let verdict = judge(&mut chain, &source, &record)?;
+            writeln!(out, "{}", line(number, &record, verdict, &chain)).map_err(failed)?;
+            number += 1;
+        }
+    }
+    out.flush().map_err(failed)?;
+    chain.flush()?;
+    chain.close()?;
+    Ok(Exit::Success)
+}
+
+fn judge(
+    chain: &mut Chain,
+    source: &BlockFileScanner,
+    record: &ScannedBlock,
+) -> Result<Verdict, Failure> {
+    let bytes = source.read(record)?;
+    let params = Arc::clone(chain.params());
+    let received = structure(bytes, &params, &chain.hasher(), None);
+    let verdict = chain.submit(received)?;
+    chain.take_events();
+    Ok(verdict)
+}
+
+fn line(number: u64, record: &ScannedBlock, verdict: Verdict, chain: &Chain) -> serde_json::Value {
+    let tip = chain.tip_point();
+    json!({
+        "n": number,
+        "hash": record.header.block_hash().to_string(),
+        "verdict": word(verdict),
+        "tip": tip.hash.to_string(),
+        "height": tip.height,
+    })
+}
+
+fn word(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Accepted => "accept".into(),
+        Verdict::Inconclusive => "inconclusive".into(),
+        Verdict::Duplicate => "duplicate".into(),
+        Verdict::Undecodable => "Block decode failed".into(),
+        Verdict::Rejected(reject) => reject.reason.to_string(),
+    }
+}

@@ -1,0 +1,130 @@
+//! Rules for a block: by itself, and on top of its predecessor.
+//!
+//! Source: Core `validation.cpp` (`CheckBlock`, `ContextualCheckBlock`).
+
+use godwit_primitives::merkle::merkle_root;
+use godwit_primitives::network::{Deployment, Params};
+use godwit_primitives::{BlockView, TxView};
+
+use crate::header::{PrevContext, check_header};
+use crate::limits::{MAX_BLOCK_SIGOPS_COST, MAX_BLOCK_WEIGHT, WITNESS_SCALE_FACTOR};
+use crate::reject::{Reject, RejectReason, ensure};
+use crate::script::HeightPush;
+use crate::signet::{SignetSpend, signet_spend};
+use crate::sigops::legacy_sigop_count;
+use crate::tx::{check_transaction_reusing, is_final};
+use crate::witness::check_witnesses;
+
+/// The rules that need nothing but the block (Core `CheckBlock`). `verify_solution` runs the script
+/// of a signet solution under [`SOLUTION_FLAGS`](crate::SOLUTION_FLAGS), and is not called on other
+/// networks.
+pub fn check_block(
+    block: BlockView<'_>,
+    params: &Params,
+    verify_solution: impl FnOnce(&SignetSpend<'_>) -> bool,
+) -> Result<(), Reject> {
+    check_header(&block.hash(), block.header(), params)?;
+    signed_on_signet(block, params, verify_solution)?;
+    transactions_match_header(block)?;
+    fits_without_witness(block)?;
+    only_first_is_coinbase(block)?;
+    transactions_are_valid(block)
+}
+
+/// The rules for a block on top of `prev`, its coins aside (Core `ContextualCheckBlock`). The block
+/// has passed [`check_block`].
+pub fn contextual_check_block(
+    block: BlockView<'_>,
+    prev: &PrevContext<'_>,
+    params: &Params,
+) -> Result<(), Reject> {
+    let height = prev.height + 1;
+    transactions_are_final(block, prev, params)?;
+    starts_with_height(block.tx(0), height, params)?;
+    check_witnesses(block, params.is_active(Deployment::Segwit, height))?;
+    fits_with_witness(block)
+}
+
+/// BIP325: a signet block, but for the first, holds a solution of the network's challenge
+/// (`bad-signet-blksig`).
+fn signed_on_signet(
+    block: BlockView<'_>,
+    params: &Params,
+    verify_solution: impl FnOnce(&SignetSpend<'_>) -> bool,
+) -> Result<(), Reject> {
+    let Some(challenge) = params.signet_challenge.as_deref() else { return Ok(()) };
+    let valid = block.hash() == params.genesis_hash
+        || signet_spend(block, challenge).is_some_and(|spend| verify_solution(&spend));
+    ensure(valid, RejectReason::BadSignetBlksig)
+}
+
+/// The txids hash to the header's merkle root (`bad-txnmrklroot`), and no run of them is repeated in
+/// the way that leaves the root unchanged (`bad-txns-duplicate`, CVE-2012-2459).
+fn transactions_match_header(block: BlockView<'_>) -> Result<(), Reject> {
+    let (root, mutated) = merkle_root(block.txids().iter().map(|txid| txid.to_bytes()));
+    ensure(root == block.header().merkle_root.to_bytes(), RejectReason::BadTxnMrklRoot)?;
+    ensure(!mutated, RejectReason::BadTxnsDuplicate)
+}
+
+/// A block has transactions, at most a million, and at most a million bytes without its witnesses
+/// (`bad-blk-length`).
+fn fits_without_witness(block: BlockView<'_>) -> Result<(), Reject> {
+    let fits = |count: usize| count as u64 * WITNESS_SCALE_FACTOR <= MAX_BLOCK_WEIGHT;
+    let holds = block.tx_count() != 0 && fits(block.tx_count()) && fits(block.stripped_size());
+    ensure(holds, RejectReason::BadBlkLength)
+}
+
+/// The first transaction is a coinbase (`bad-cb-missing`), the others are not (`bad-cb-multiple`).
+fn only_first_is_coinbase(block: BlockView<'_>) -> Result<(), Reject> {
+    ensure(block.tx(0).is_coinbase(), RejectReason::BadCbMissing)?;
+    ensure(!block.txs().skip(1).any(|tx| tx.is_coinbase()), RejectReason::BadCbMultiple)
+}
+
+/// Each transaction is valid by itself, and their own scripts have at most 20,000 signature
+/// operations (`bad-blk-sigops`).
+///
+/// One pass over the block's bytes; a transaction's reason still goes before that of the sum.
+fn transactions_are_valid(block: BlockView<'_>) -> Result<(), Reject> {
+    let mut outpoints = Vec::new();
+    let mut sigops = 0;
+    for tx in block.txs() {
+        check_transaction_reusing(tx, &mut outpoints)?;
+        sigops += legacy_sigop_count(tx);
+    }
+    ensure(sigops * WITNESS_SCALE_FACTOR <= MAX_BLOCK_SIGOPS_COST, RejectReason::BadBlkSigops)
+}
+
+/// Each transaction's lock time is reached at the block's height and at its time, or the median time
+/// past of its predecessor under BIP113 (`bad-txns-nonfinal`).
+fn transactions_are_final(
+    block: BlockView<'_>,
+    prev: &PrevContext<'_>,
+    params: &Params,
+) -> Result<(), Reject> {
+    let height = prev.height + 1;
+    let time = if params.is_active(Deployment::Csv, height) {
+        prev.median_time_past
+    } else {
+        block.header().time
+    };
+    ensure(block.txs().all(|tx| is_final(tx, height, time)), RejectReason::TxnsNonfinal)
+}
+
+/// BIP34: the coinbase's input script starts with the block's height (`bad-cb-height`).
+fn starts_with_height(coinbase: TxView<'_>, height: u32, params: &Params) -> Result<(), Reject> {
+    let applies = params.is_active(Deployment::HeightInCoinbase, height);
+    let expected = HeightPush::new(height);
+    let holds = coinbase
+        .inputs()
+        .next()
+        .is_some_and(|input| input.script_sig.starts_with(expected.as_slice()));
+    ensure(!applies || holds, RejectReason::BadCbHeight)
+}
+
+/// BIP141: a block weighs at most 4,000,000 (`bad-blk-weight`).
+fn fits_with_witness(block: BlockView<'_>) -> Result<(), Reject> {
+    ensure(block.weight() as u64 <= MAX_BLOCK_WEIGHT, RejectReason::BadBlkWeight)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Counting signature operations.
+//!
+//! Source: Core `script/script.cpp` (`GetSigOpCount`), `consensus/tx_verify.cpp`
+//! (`GetTransactionSigOpCost`), `script/interpreter.cpp` (`CountWitnessSigOps`).
+
+use std::borrow::Borrow;
+
+use godwit_primitives::{Coin, ScriptFlags, TxView, WitnessView};
+
+use crate::limits::{MAX_PUBKEYS_PER_MULTISIG, WITNESS_SCALE_FACTOR};
+use crate::script::{
+    OP_1, OP_16, OP_CHECKMULTISIG, OP_CHECKMULTISIGVERIFY, OP_CHECKSIG, OP_CHECKSIGVERIFY,
+    OP_INVALIDOPCODE, is_pay_to_script_hash, last_push, next_op, witness_program,
+};
+
+/// How the keys of a CHECKMULTISIG are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Multisig {
+    /// Always 20: scripts of inputs and outputs.
+    Worst,
+    /// As many as the number pushed just before says: scripts behind P2SH and P2WSH.
+    Pushed,
+}
+
+/// Signature operations of `script` up to its end or its first truncated push.
+fn count_sigops(mut script: &[u8], multisig: Multisig) -> u64 {
+    let mut count = 0;
+    let mut last = OP_INVALIDOPCODE;
+    while let Ok(Some((opcode, _))) = next_op(&mut script) {
+        count += match opcode {
+            OP_CHECKSIG | OP_CHECKSIGVERIFY => 1,
+            OP_CHECKMULTISIG | OP_CHECKMULTISIGVERIFY => match last {
+                OP_1..=OP_16 if multisig == Multisig::Pushed => u64::from(last - OP_1 + 1),
+                _ => MAX_PUBKEYS_PER_MULTISIG,
+            },
+            _ => 0,
+        };
+        last = opcode;
+    }
+    count
+}
+
+/// Signature operations in the input and output scripts of `tx` alone; a CHECKMULTISIG counts 20.
+pub fn legacy_sigop_count(tx: TxView<'_>) -> u64 {
+    let inputs = tx.inputs().map(|input| count_sigops(input.script_sig, Multisig::Worst));
+    let outputs = tx.outputs().map(|output| count_sigops(output.script_pubkey, Multisig::Worst));
+    inputs.sum::<u64>() + outputs.sum::<u64>()
+}
+
+/// The cost of the signature operations of `tx`: 4 for each in its own scripts and in scripts behind
+/// P2SH (BIP16), 1 for each behind a version 0 witness program (BIP141). Of a coinbase only its own
+/// scripts count. `coins` are those that the inputs spend, in their order.
+pub fn sigop_cost<C: Borrow<Coin>>(tx: TxView<'_>, coins: &[C], flags: ScriptFlags) -> u64 {
+    let own = legacy_sigop_count(tx) * WITNESS_SCALE_FACTOR;
+    if tx.is_coinbase() || !flags.contains(ScriptFlags::P2SH) {
+        return own;
+    }
+    let witness_counts = flags.contains(ScriptFlags::WITNESS);
+    let mut cost = own;
+    for ((input, witness), coin) in tx.inputs().zip(tx.witnesses()).zip(coins) {
+        let script_pubkey = &coin.borrow().script_pubkey[..];
+        if is_pay_to_script_hash(script_pubkey) {
+            let Some(redeem_script) = last_push(input.script_sig) else { continue };
+            cost += count_sigops(redeem_script, Multisig::Pushed) * WITNESS_SCALE_FACTOR;
+            if witness_counts {
+                cost += witness_sigops(redeem_script, witness);
+            }
+        } else if witness_counts {
+            cost += witness_sigops(script_pubkey, witness);
+        }
+    }
+    cost
+}
+
+/// One for P2WPKH, those of the last witness item for P2WSH, none for other versions and lengths.
+fn witness_sigops(script: &[u8], witness: WitnessView<'_>) -> u64 {
+    match witness_program(script) {
+        Some((0, program)) if program.len() == 20 => 1,
+        Some((0, program)) if program.len() == 32 => {
+            witness.items().last().map_or(0, |script| count_sigops(script, Multisig::Pushed))
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

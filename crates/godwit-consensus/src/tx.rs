@@ -1,0 +1,170 @@
+//! Rules for a transaction: by itself, at a height, over the coins that it spends.
+//!
+//! Source: Core `consensus/tx_check.cpp`, `consensus/tx_verify.cpp`.
+
+use std::borrow::Borrow;
+
+use godwit_primitives::{Amount, Coin, MAX_MONEY, OutPoint, TxView, money_range};
+
+use crate::limits::{
+    COINBASE_MATURITY, LOCKTIME_THRESHOLD, MAX_BLOCK_WEIGHT, WITNESS_SCALE_FACTOR,
+};
+use crate::reject::{Reject, RejectReason, ensure};
+
+/// The sequence number that takes no part in lock times.
+const SEQUENCE_FINAL: u32 = 0xffff_ffff;
+
+/// Up to this many inputs every pair is compared, beyond them the outpoints are sorted.
+const COMPARED_INPUTS: usize = 16;
+
+/// The rules that need nothing but the transaction (Core `CheckTransaction`).
+pub fn check_transaction(tx: TxView<'_>) -> Result<(), Reject> {
+    check_transaction_reusing(tx, &mut Vec::new())
+}
+
+/// [`check_transaction`] with room for the outpoints of transactions of many inputs.
+pub(crate) fn check_transaction_reusing(
+    tx: TxView<'_>,
+    outpoints: &mut Vec<OutPoint>,
+) -> Result<(), Reject> {
+    has_inputs_and_outputs(tx)?;
+    fits_a_block(tx)?;
+    output_amounts_in_range(tx)?;
+    inputs_differ(tx, outpoints)?;
+    if tx.is_coinbase() { coinbase_script_length(tx) } else { no_null_outpoint(tx) }
+}
+
+/// A transaction has inputs (`bad-txns-vin-empty`) and outputs (`bad-txns-vout-empty`).
+fn has_inputs_and_outputs(tx: TxView<'_>) -> Result<(), Reject> {
+    ensure(tx.input_count() != 0, RejectReason::VinEmpty)?;
+    ensure(tx.output_count() != 0, RejectReason::VoutEmpty)
+}
+
+/// A transaction without its witness takes at most a quarter of a block's weight
+/// (`bad-txns-oversize`).
+fn fits_a_block(tx: TxView<'_>) -> Result<(), Reject> {
+    let weight = tx.stripped_size() as u64 * WITNESS_SCALE_FACTOR;
+    ensure(weight <= MAX_BLOCK_WEIGHT, RejectReason::Oversize)
+}
+
+/// An output is neither negative (`bad-txns-vout-negative`) nor above the money limit
+/// (`bad-txns-vout-toolarge`), nor is their sum (`bad-txns-txouttotal-toolarge`, CVE-2010-5139).
+fn output_amounts_in_range(tx: TxView<'_>) -> Result<(), Reject> {
+    let mut total: Amount = 0;
+    for output in tx.outputs() {
+        ensure(output.value >= 0, RejectReason::VoutNegative)?;
+        ensure(output.value <= MAX_MONEY, RejectReason::VoutTooLarge)?;
+        // Both are at most the money limit, twice which fits.
+        total += output.value;
+        ensure(money_range(total), RejectReason::TxoutTotalTooLarge)?;
+    }
+    Ok(())
+}
+
+/// No two inputs of a transaction spend the same output (`bad-txns-inputs-duplicate`,
+/// CVE-2018-17144).
+fn inputs_differ(tx: TxView<'_>, outpoints: &mut Vec<OutPoint>) -> Result<(), Reject> {
+    let count = tx.input_count();
+    let duplicate = match count {
+        0 | 1 => false,
+        ..=COMPARED_INPUTS => {
+            let mut seen = [OutPoint::NULL; COMPARED_INPUTS];
+            tx.inputs().enumerate().any(|(i, input)| {
+                seen[i] = input.prevout;
+                seen[..i].contains(&input.prevout)
+            })
+        }
+        _ => {
+            // Sorted rather than hashed: whoever makes the block chooses the outpoints.
+            outpoints.clear();
+            outpoints.extend(tx.inputs().map(|input| input.prevout));
+            outpoints.sort_unstable();
+            outpoints.windows(2).any(|pair| pair[0] == pair[1])
+        }
+    };
+    ensure(!duplicate, RejectReason::InputsDuplicate)
+}
+
+/// The input script of a coinbase has 2 to 100 bytes (`bad-cb-length`).
+fn coinbase_script_length(tx: TxView<'_>) -> Result<(), Reject> {
+    let holds = tx.inputs().all(|input| (2..=100).contains(&input.script_sig.len()));
+    ensure(holds, RejectReason::BadCbLength)
+}
+
+/// Only a coinbase has an input without an outpoint (`bad-txns-prevout-null`).
+fn no_null_outpoint(tx: TxView<'_>) -> Result<(), Reject> {
+    let null = tx.inputs().any(|input| input.prevout.is_null());
+    ensure(!null, RejectReason::PrevoutNull)
+}
+
+/// A transaction's lock time is zero, or below the block's height (lock times below 500,000,000) or
+/// time (the others), or every input's sequence number is final. `time` is that of the block, or the
+/// median time past of its predecessor under BIP113.
+pub fn is_final(tx: TxView<'_>, height: u32, time: u32) -> bool {
+    let lock = tx.lock_time();
+    let reached = if lock < LOCKTIME_THRESHOLD { height } else { time };
+    lock == 0 || lock < reached || tx.inputs().all(|input| input.sequence == SEQUENCE_FINAL)
+}
+
+/// The rules for a transaction, not a coinbase, over the coins that it spends; its fee (Core
+/// `CheckTxInputs`).
+///
+/// `coins` are those that the inputs spend, in their order, up to the first that does not exist.
+/// `height` is that of the block. The transaction has passed [`check_transaction`].
+pub fn check_tx_inputs<C: Borrow<Coin>>(
+    tx: TxView<'_>,
+    coins: &[C],
+    height: u32,
+) -> Result<Amount, Reject> {
+    inputs_exist(tx, coins)?;
+    let mut value_in: Amount = 0;
+    for coin in coins {
+        let coin: &Coin = coin.borrow();
+        is_mature(coin, height)?;
+        value_in = add_input_value(value_in, coin.value)?;
+    }
+    let value_out = value_out(tx);
+    covers_outputs(value_in, value_out)?;
+    fee_in_range(value_in - value_out)
+}
+
+/// An input spends an output that exists and is unspent (`bad-txns-inputs-missingorspent`).
+fn inputs_exist<C>(tx: TxView<'_>, coins: &[C]) -> Result<(), Reject> {
+    ensure(coins.len() >= tx.input_count(), RejectReason::InputsMissingOrSpent)
+}
+
+/// An output of a coinbase is spent 100 blocks later at the earliest
+/// (`bad-txns-premature-spend-of-coinbase`).
+fn is_mature(coin: &Coin, height: u32) -> Result<(), Reject> {
+    let depth = i64::from(height) - i64::from(coin.height);
+    let mature = !coin.coinbase || depth >= i64::from(COINBASE_MATURITY);
+    ensure(mature, RejectReason::PrematureSpendOfCoinbase)
+}
+
+/// A spent amount and the sum so far are within the money limit (`bad-txns-inputvalues-outofrange`).
+fn add_input_value(sum: Amount, value: Amount) -> Result<Amount, Reject> {
+    ensure(money_range(value), RejectReason::InputValuesOutOfRange)?;
+    // Both are at most the money limit, twice which fits.
+    let sum = sum + value;
+    ensure(money_range(sum), RejectReason::InputValuesOutOfRange)?;
+    Ok(sum)
+}
+
+/// The outputs of a transaction are at most its inputs (`bad-txns-in-belowout`).
+fn covers_outputs(value_in: Amount, value_out: Amount) -> Result<(), Reject> {
+    ensure(value_in >= value_out, RejectReason::InBelowOut)
+}
+
+/// A fee is within the money limit (`bad-txns-fee-outofrange`). Implied by the rules before it.
+fn fee_in_range(fee: Amount) -> Result<Amount, Reject> {
+    ensure(money_range(fee), RejectReason::FeeOutOfRange)?;
+    Ok(fee)
+}
+
+/// The sum of the outputs of a transaction that has passed [`check_transaction`].
+pub(crate) fn value_out(tx: TxView<'_>) -> Amount {
+    tx.outputs().map(|output| output.value).sum()
+}
+
+#[cfg(test)]
+mod tests;

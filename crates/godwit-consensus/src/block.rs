@@ -85,10 +85,10 @@ fn only_first_is_coinbase(block: BlockView<'_>) -> Result<(), Reject> {
 ///
 /// One pass over the block's bytes; a transaction's reason still goes before that of the sum.
 fn transactions_are_valid(block: BlockView<'_>) -> Result<(), Reject> {
-    let mut outpoints = Vec::new();
+    let mut fingerprints = Vec::new();
     let mut sigops = 0;
     for tx in block.txs() {
-        check_transaction_reusing(tx, &mut outpoints)?;
+        check_transaction_reusing(tx, &mut fingerprints)?;
         sigops += legacy_sigop_count(tx);
     }
     ensure(sigops * WITNESS_SCALE_FACTOR <= MAX_BLOCK_SIGOPS_COST, RejectReason::BadBlkSigops)

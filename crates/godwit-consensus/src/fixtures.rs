@@ -18,7 +18,7 @@ pub(crate) fn regtest() -> Params {
 
 pub(crate) fn outpoint(n: u32) -> OutPoint {
     let mut bytes = [0x11; 32];
-    bytes[28..].copy_from_slice(&n.to_be_bytes());
+    bytes[..4].copy_from_slice(&n.to_be_bytes());
     OutPoint { txid: Txid::from_bytes(bytes), vout: n % 3 }
 }
 

@@ -14,7 +14,7 @@ use crate::reject::{Reject, RejectReason, ensure};
 /// The sequence number that takes no part in lock times.
 const SEQUENCE_FINAL: u32 = 0xffff_ffff;
 
-/// Up to this many inputs every pair is compared, beyond them the outpoints are sorted.
+/// Up to this many inputs every pair is compared, beyond them they are sorted.
 const COMPARED_INPUTS: usize = 16;
 
 /// The rules that need nothing but the transaction (Core `CheckTransaction`).
@@ -22,15 +22,15 @@ pub fn check_transaction(tx: TxView<'_>) -> Result<(), Reject> {
     check_transaction_reusing(tx, &mut Vec::new())
 }
 
-/// [`check_transaction`] with room for the outpoints of transactions of many inputs.
+/// [`check_transaction`] with room for the fingerprints of transactions of many inputs.
 pub(crate) fn check_transaction_reusing(
     tx: TxView<'_>,
-    outpoints: &mut Vec<OutPoint>,
+    fingerprints: &mut Vec<u64>,
 ) -> Result<(), Reject> {
     has_inputs_and_outputs(tx)?;
     fits_a_block(tx)?;
     output_amounts_in_range(tx)?;
-    inputs_differ(tx, outpoints)?;
+    inputs_differ(tx, fingerprints)?;
     if tx.is_coinbase() { coinbase_script_length(tx) } else { no_null_outpoint(tx) }
 }
 
@@ -63,26 +63,38 @@ fn output_amounts_in_range(tx: TxView<'_>) -> Result<(), Reject> {
 
 /// No two inputs of a transaction spend the same output (`bad-txns-inputs-duplicate`,
 /// CVE-2018-17144).
-fn inputs_differ(tx: TxView<'_>, outpoints: &mut Vec<OutPoint>) -> Result<(), Reject> {
+fn inputs_differ(tx: TxView<'_>, fingerprints: &mut Vec<u64>) -> Result<(), Reject> {
     let count = tx.input_count();
-    let duplicate = match count {
+    let repeated = match count {
         0 | 1 => false,
         ..=COMPARED_INPUTS => {
-            let mut seen = [OutPoint::NULL; COMPARED_INPUTS];
+            let mut seen = [0; COMPARED_INPUTS];
             tx.inputs().enumerate().any(|(i, input)| {
-                seen[i] = input.prevout;
-                seen[..i].contains(&input.prevout)
+                seen[i] = fingerprint(&input.prevout);
+                seen[..i].contains(&seen[i])
             })
         }
         _ => {
-            // Sorted rather than hashed: whoever makes the block chooses the outpoints.
-            outpoints.clear();
-            outpoints.extend(tx.inputs().map(|input| input.prevout));
-            outpoints.sort_unstable();
-            outpoints.windows(2).any(|pair| pair[0] == pair[1])
+            fingerprints.clear();
+            fingerprints.extend(tx.inputs().map(|input| fingerprint(&input.prevout)));
+            fingerprints.sort_unstable();
+            fingerprints.windows(2).any(|pair| pair[0] == pair[1])
         }
     };
-    ensure(!duplicate, RejectReason::InputsDuplicate)
+    ensure(!repeated || outpoints_differ(tx), RejectReason::InputsDuplicate)
+}
+
+/// Equal for equal outpoints; others rarely share one unless somebody made them to.
+fn fingerprint(outpoint: &OutPoint) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *outpoint.txid.as_bytes();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ u64::from(outpoint.vout).rotate_left(32)
+}
+
+/// Sorted rather than hashed: whoever makes the block chooses the outpoints.
+fn outpoints_differ(tx: TxView<'_>) -> bool {
+    let mut outpoints: Vec<OutPoint> = tx.inputs().map(|input| input.prevout).collect();
+    outpoints.sort_unstable();
+    outpoints.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// The input script of a coinbase has 2 to 100 bytes (`bad-cb-length`).

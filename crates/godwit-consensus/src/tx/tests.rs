@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use godwit_primitives::{COIN, Transaction};
+use godwit_primitives::{COIN, Transaction, Txid};
 use proptest::prelude::*;
 
 use super::*;
@@ -73,6 +73,21 @@ fn a_repeated_outpoint_is_found_wherever_it_lies() {
                 tx.inputs[second].prevout = kept;
             }
         }
+    }
+}
+
+#[test]
+fn outpoints_of_one_fingerprint_are_told_apart() {
+    for count in [2, 40] {
+        let mut tx = Transaction { inputs: (0..count).map(input).collect(), ..spend() };
+        let mut twin = tx.inputs[0].prevout.txid.to_bytes();
+        twin[31] ^= 1;
+        tx.inputs[1].prevout = OutPoint { txid: Txid::from_bytes(twin), ..tx.inputs[0].prevout };
+        let [first, second] = [0, 1].map(|i: usize| fingerprint(&tx.inputs[i].prevout));
+        assert_eq!(first, second);
+        assert_eq!(check(&tx), Ok(()));
+        tx.inputs[1].prevout = tx.inputs[0].prevout;
+        assert_eq!(check(&tx), rejected(RejectReason::InputsDuplicate));
     }
 }
 

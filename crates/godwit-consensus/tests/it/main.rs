@@ -6,4 +6,5 @@ mod data;
 mod headers;
 mod kernel;
 mod mutations;
+mod speed;
 mod vectors;

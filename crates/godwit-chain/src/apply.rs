@@ -315,3 +315,6 @@ fn restore(utxo: &mut UtxoStore, outpoints: &[HashedOutPoint], coins: &[Coin]) {
         utxo.add(hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -286,6 +286,7 @@ type Taken = Result<bool, Option<Reject>>;
 fn take_in(chain: &mut Chain, planned: &Planned, received: Received) -> Result<Taken, ChainError> {
     match received {
         Received::Undecodable => Ok(Err(None)),
+        Received::Unjudged(error) => Err(ChainError::Engine(error)),
         Received::Malformed { header, hash, reject } => {
             // As Core's block file import does, and unlike `submitblock`: the header is accepted
             // first, so the block is known to be invalid from now on.

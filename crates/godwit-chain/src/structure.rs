@@ -4,15 +4,18 @@
 //! depends on the block alone happens here, once: decoding, hashing, the structural rules, and the
 //! keyed hashes by which the coins store finds coins.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use godwit_consensus::Reject;
+use godwit_consensus::{Reject, SignetSpend, check_block};
 use godwit_primitives::network::Params;
 use godwit_primitives::{Block, BlockHash, BlockHeader, BlockView, OutPoint};
+use godwit_script::ScriptError;
 use godwit_store::utxo::{HashedOutPoint, UtxoHasher};
 use godwit_stream::DataStream;
 
 use crate::permits::Permit;
+use crate::signet::check_solution;
 
 /// A block that decodes and keeps the structural rules (Core `CheckBlock`), with the keys of all
 /// coins that it spends and creates.
@@ -101,6 +104,8 @@ impl Structured {
 pub enum Received {
     /// They are no block.
     Undecodable,
+    /// The script engine failed on a signet solution; nothing is known of the block.
+    Unjudged(ScriptError),
     /// They are a block that breaks a structural rule.
     Malformed {
         /// Its header, which may be valid in its place.
@@ -125,8 +130,18 @@ pub fn structure(
     let Ok(block) = Block::decode(bytes) else {
         return Received::Undecodable;
     };
-    let solution = crate::signet::check_solution;
-    if let Err(reject) = godwit_consensus::check_block(block.view(), params, solution) {
+    let engine = Cell::new(None);
+    let solution = |spend: &SignetSpend<'_>| {
+        check_solution(spend).unwrap_or_else(|error| {
+            engine.set(Some(error));
+            false
+        })
+    };
+    let checked = check_block(block.view(), params, solution);
+    if let Some(error) = engine.get() {
+        return Received::Unjudged(error);
+    }
+    if let Err(reject) = checked {
         return Received::Malformed { header: *block.header(), hash: block.hash(), reject };
     }
     Received::Structured(Arc::new(Structured::new(block, hasher, permit)))

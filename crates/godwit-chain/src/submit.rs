@@ -15,6 +15,7 @@ impl Chain {
     pub fn submit(&mut self, received: Received) -> Result<Verdict, ChainError> {
         match received {
             Received::Undecodable => Ok(Verdict::Undecodable),
+            Received::Unjudged(error) => Err(ChainError::Engine(error)),
             Received::Malformed { reject, .. } => Ok(Verdict::Rejected(reject)),
             Received::Structured(block) => self.submit_structured(&block),
         }

@@ -1,0 +1,215 @@
+//! Real blocks, each connected at its height over a view of the coins that it spends.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crossbeam_channel::bounded;
+use godwit_consensus::{RejectReason, script_flags};
+use godwit_primitives::network::{Deployment, Network};
+use godwit_store::disk::{RealDisk, StoreDisk};
+use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher};
+use godwit_stream::DataStream;
+use serde_json::Value;
+
+use super::*;
+use crate::structure::{Received, structure};
+use crate::verify::{Needs, Outcome, Resolved, VerifyError, verify};
+use crate::workers::Workers;
+
+fn shared_data() -> Option<PathBuf> {
+    let dir = std::env::var_os("GODWIT_DATA").map(PathBuf::from).unwrap_or_else(|| {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data"))
+    });
+    if !dir.is_dir() {
+        eprintln!("SKIPPED: shared data not found (set GODWIT_DATA)");
+        return None;
+    }
+    Some(dir)
+}
+
+fn decompressed(path: PathBuf) -> Vec<u8> {
+    zstd::decode_all(&std::fs::read(path).unwrap()[..]).unwrap()
+}
+
+/// A spent coin and the median time past of the block before the one that created it.
+struct Prevout {
+    outpoint: OutPoint,
+    coin: Coin,
+    median_time_past: Option<u32>,
+}
+
+fn prevouts(path: PathBuf) -> Vec<Prevout> {
+    let text = String::from_utf8(decompressed(path)).unwrap();
+    let parse = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        Prevout {
+            outpoint: OutPoint {
+                txid: fields[0].parse().unwrap(),
+                vout: fields[1].parse().unwrap(),
+            },
+            coin: Coin {
+                value: fields[2].parse().unwrap(),
+                script_pubkey: hex::decode(fields[3]).unwrap().into(),
+                // `-`: the source did not say.
+                height: fields[4].parse().unwrap_or(1),
+                coinbase: fields[5] == "1",
+            },
+            median_time_past: fields[6].parse().ok(),
+        }
+    };
+    text.lines().skip(1).map(parse).collect()
+}
+
+struct Case {
+    block: Arc<Structured>,
+    height: u32,
+    params: Params,
+    prevouts: Vec<Prevout>,
+    fees: Amount,
+}
+
+fn cases(dir: &Path) -> Vec<(String, Case)> {
+    let index: Value =
+        serde_json::from_slice(&std::fs::read(dir.join("blocks/index.json")).unwrap()).unwrap();
+    let with_prevouts = index
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["prevouts_file"].is_string() && entry["height"].is_u64());
+    with_prevouts
+        .map(|entry| {
+            let file = |key: &str| dir.join("blocks").join(entry[key].as_str().unwrap());
+            let network = match entry["network"].as_str().unwrap() {
+                "mainnet" => Network::Main,
+                "testnet3" => Network::Testnet3,
+                other => panic!("no block of {other} was expected"),
+            };
+            let params = Params::new(network);
+            let bytes = decompressed(file("file"));
+            let hasher = UtxoHasher::new([1; 16]);
+            let received = structure(DataStream::from(&bytes[..]), &params, &hasher, None);
+            let Received::Structured(block) = received else { panic!("{entry}: malformed") };
+            let case = Case {
+                block,
+                height: entry["height"].as_u64().unwrap() as u32,
+                params,
+                prevouts: prevouts(file("prevouts_file")),
+                fees: entry["fees_sat"].as_i64().unwrap(),
+            };
+            (entry["file"].as_str().unwrap().to_owned(), case)
+        })
+        .collect()
+}
+
+fn store_of(dir: &Path, prevouts: &[Prevout]) -> UtxoStore {
+    let hasher = UtxoHasher::new([1; 16]);
+    let disk = StoreDisk::new(Arc::new(RealDisk));
+    let config = UtxoConfig { budget: 64 << 20, merge_rate: None };
+    let manifest = Manifest::empty(2, &hasher);
+    let mut utxo = UtxoStore::open(&disk, dir, hasher, &manifest, config).unwrap();
+    for Prevout { outpoint, coin, .. } in prevouts {
+        let hashed = hasher.hash(*outpoint);
+        utxo.add(&hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
+    }
+    utxo
+}
+
+fn connect(utxo: &mut UtxoStore, case: &Case) -> Result<SpentCoins, ApplyError> {
+    let times: HashMap<u32, u32> = case
+        .prevouts
+        .iter()
+        .filter_map(|prevout| Some((prevout.coin.height, prevout.median_time_past?)))
+        .collect();
+    // Asked for the block before the one that created a coin.
+    let median_time_past = |height: u32| times.get(&(height + 1)).copied().unwrap_or(0);
+    let hash = case.block.hash();
+    let rules = BlockRules {
+        height: case.height,
+        flags: script_flags(case.height, &hash, &case.params),
+        sequence_locks: case.params.is_active(Deployment::Csv, case.height),
+        no_overwrite: true,
+        prev_median_time_past: case.block.header().time,
+        median_time_past: &median_time_past,
+        params: &case.params,
+    };
+    apply(utxo, &case.block, None, &rules)
+}
+
+fn verified(workers: &Workers, case: &Case, spent: SpentCoins) -> Outcome {
+    let flags = script_flags(case.height, &case.block.hash(), &case.params);
+    let magic = case.params.magic;
+    let resolved = Resolved { block: Arc::clone(&case.block), spent, flags, magic };
+    let (sender, receiver) = bounded(1);
+    let needs = Needs { scripts: true, undo: true };
+    verify(workers, Arc::new(resolved), needs, Arc::new(AtomicBool::new(false)), move |outcome| {
+        sender.send(outcome).unwrap();
+    });
+    receiver.recv().unwrap()
+}
+
+fn fees(case: &Case, spent: &SpentCoins) -> Amount {
+    let outputs = case.block.view().txs().skip(1).flat_map(|tx| tx.outputs());
+    let created: Amount = outputs.map(|output| output.value).sum();
+    spent.coins.iter().map(|coin| coin.value).sum::<Amount>() - created
+}
+
+#[test]
+fn every_real_block_connects_over_its_prevouts() {
+    let Some(dir) = shared_data() else { return };
+    let workers = Workers::start(2).unwrap();
+    let mut inputs = 0;
+    for (name, case) in cases(&dir) {
+        let temp = tempfile::tempdir().unwrap();
+        let mut utxo = store_of(temp.path(), &case.prevouts);
+        let spent = connect(&mut utxo, &case).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert_eq!(fees(&case, &spent), case.fees, "{name}");
+        inputs += spent.coins.len();
+        let undo = verified(&workers, &case, spent).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        assert!(undo.is_some(), "{name}");
+    }
+    println!("{inputs} inputs");
+    assert!(inputs > 50_000);
+}
+
+/// A block that fails leaves the store as it was: the same block then connects.
+#[test]
+fn a_missing_coin_is_noticed_and_leaves_no_trace() {
+    let Some(dir) = shared_data() else { return };
+    for (name, case) in cases(&dir) {
+        let Some(missing) = case.prevouts.last() else { continue };
+        let temp = tempfile::tempdir().unwrap();
+        let mut utxo = store_of(temp.path(), &case.prevouts);
+        let hashed = UtxoHasher::new([1; 16]).hash(missing.outpoint);
+        let coin = utxo.spend(&hashed).unwrap().expect("just added");
+        let Err(ApplyError::Rejected(reject)) = connect(&mut utxo, &case) else {
+            panic!("{name}: was not rejected")
+        };
+        assert_eq!(reject.reason, RejectReason::InputsMissingOrSpent, "{name}");
+        utxo.add(&hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
+        let spent = connect(&mut utxo, &case).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert!(unapply(&mut utxo, &case.block, &spent, case.height, Mismatch::Reported).unwrap());
+        for Prevout { outpoint, coin, .. } in &case.prevouts {
+            let hashed = UtxoHasher::new([1; 16]).hash(*outpoint);
+            assert_eq!(utxo.get(&hashed).unwrap().as_ref(), Some(coin), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_witness_or_signature_fails_its_block() {
+    let Some(dir) = shared_data() else { return };
+    let workers = Workers::start(2).unwrap();
+    let all = cases(&dir);
+    let (name, case) = all.iter().find(|(name, _)| name.contains("413567")).expect("is there");
+    let temp = tempfile::tempdir().unwrap();
+    let mut utxo = store_of(temp.path(), &case.prevouts);
+    let mut spent = connect(&mut utxo, case).unwrap();
+    // The last transaction's first coin gets another script: its signature no longer fits.
+    let last = spent.first[spent.first.len() - 2] as usize;
+    spent.coins[last].script_pubkey = [0x51, 0x87][..].into();
+    let outcome = verified(&workers, case, spent);
+    let Err(VerifyError::Rejected(reject)) = outcome else { panic!("{name}: passed") };
+    assert_eq!(reject.reason, RejectReason::BlockScriptVerifyFlagFailed);
+}

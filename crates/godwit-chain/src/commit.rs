@@ -34,10 +34,15 @@ impl Chain {
         self.utxo.poll()?;
         let mut any = false;
         if self.wants_flush() && self.window.is_empty() {
+            // Memory is full and the last flush still being written or committed: the one stall,
+            // bounded by the time that writing a memtable takes.
             match &self.flush {
                 None => self.seal()?,
-                // Memory is full and the last flush still being written: the one bounded stall.
-                Some(flush) => self.utxo.wait_flushed(flush.seal)?,
+                Some(flush) if self.utxo.flushed() < flush.seal => {
+                    self.utxo.wait_flushed(flush.seal)?;
+                }
+                Some(_) if self.committer.is_busy() => self.wait()?,
+                Some(_) => {}
             }
             any = true;
         }

@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crossbeam_channel::RecvTimeoutError;
 use godwit_consensus::{
     AssumedBlock, Reject, ScriptCheckReason, Standing, enforces_bip30, is_bip30_unspendable,
     script_check_reason, script_flags,
@@ -36,6 +37,9 @@ const WINDOW_BLOCKS: usize = 32;
 
 /// Spent coins of the blocks in the window: what one extraordinary block after the other may hold.
 const WINDOW_COINS: usize = 400_000;
+
+/// Longest time without a look at the stop flag.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// A block in line for the tip.
 pub(crate) struct Ahead {
@@ -101,12 +105,19 @@ impl Chain {
         }
     }
 
-    /// Waits for one message.
+    /// Waits for one message, and not for long, so that whoever drives the chain can look whether it
+    /// is to stop.
     pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
         let start = Instant::now();
-        let message = self.inbox.recv().expect("the chain holds a sender itself");
+        let message = self.inbox.recv_timeout(LONGEST_WAIT);
         self.times.wait += start.elapsed();
-        self.receive(message)
+        match message {
+            Ok(message) => self.receive(message),
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => {
+                unreachable!("the chain holds a sender itself")
+            }
+        }
     }
 
     /// Runs until the best candidate is the tip and verified.

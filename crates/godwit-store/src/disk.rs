@@ -63,7 +63,7 @@ pub trait DiskFile: Send + Sync {
     /// Makes written bytes and the length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
     /// Length in bytes.
-    fn len(&self) -> io::Result<u64>;
+    fn file_len(&self) -> io::Result<u64>;
     /// Truncates, or extends with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 }
@@ -219,7 +219,7 @@ impl StoreFile {
 
     /// Length in bytes.
     pub fn file_len(&self) -> Result<u64, StoreError> {
-        self.run(Operation::Length, |file| file.len())
+        self.run(Operation::Length, |file| file.file_len())
     }
 
     /// See [`DiskFile::set_len`].

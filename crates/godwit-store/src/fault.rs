@@ -406,7 +406,7 @@ impl DiskFile for FaultFile {
         Ok(())
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn file_len(&self) -> io::Result<u64> {
         Ok(self.state(false)?.inodes[self.inode].current.len() as u64)
     }
 

@@ -47,5 +47,10 @@ pub(crate) fn point(nonce: u32, height: u32) -> ChainPoint {
 
 pub(crate) fn coin(n: u32) -> Coin {
     let script = (0..n % 90).map(|i| (i * n) as u8).collect();
-    Coin { value: i64::from(n) * 1000, script_pubkey: script, height: n / 2, coinbase: n % 3 == 0 }
+    Coin {
+        value: i64::from(n) * 1000,
+        script_pubkey: script,
+        height: n / 2,
+        coinbase: n.is_multiple_of(3),
+    }
 }

@@ -38,7 +38,7 @@ pub struct ScannedBlock {
 /// Why bytes were passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// No record starts there. Runs of zeros are not reported: Core's files end in them.
+    /// No record starts there. Runs of zeros are not reported: Core preallocates its files.
     NotARecord,
     /// A record claims more bytes than the file has.
     Truncated,
@@ -201,7 +201,7 @@ impl Scan<'_> {
         let window = &mut self.window;
         let held = window.start + window.bytes.as_slice().len() as u64;
         let needed = (self.offset + wanted as u64).min(len);
-        if self.offset < window.start || held < needed {
+        if held < needed {
             let count = WINDOW.min(usize::try_from(len - self.offset).unwrap_or(WINDOW));
             window.bytes.clear();
             window.start = self.offset;
@@ -235,6 +235,17 @@ impl Scan<'_> {
         }
     }
 
+    /// Whether the bytes at the scan's offset are zeros in the file itself, as Core preallocates
+    /// them whatever the key, or in the clear.
+    fn is_never_written(&self, mut bytes: DataStream) -> bool {
+        let is_zero = |bytes: &DataStream| bytes.as_slice().iter().all(|byte| *byte == 0);
+        if is_zero(&bytes) {
+            return true;
+        }
+        self.scanner.obfuscation.apply(bytes.as_mut_slice(), self.offset);
+        is_zero(&bytes)
+    }
+
     /// Passes over the bytes before the next possible magic.
     fn pass_over(&mut self) -> Result<(), StoreError> {
         let first = self.scanner.magic[0];
@@ -242,12 +253,13 @@ impl Scan<'_> {
         // The byte at the offset itself starts no record.
         let count = bytes.iter().skip(1).position(|byte| *byte == first);
         let count = count.map_or(bytes.len(), |index| index + 1);
-        let zeros = bytes[..count].iter().all(|byte| *byte == 0);
+        let cleartext = DataStream::from(&bytes[..count]);
+        let never_written = self.is_never_written(cleartext);
         let (file, offset, len) = (self.file, self.offset, count as u64);
         self.offset += len;
         match &mut self.skipped {
             Some(skipped) => skipped.len += len,
-            None if zeros => {}
+            None if never_written => {}
             none => {
                 let reason = SkipReason::NotARecord;
                 *none = Some(SkippedBytes { file, offset, len, reason });

@@ -124,7 +124,7 @@ impl DiskFile for RealFile {
         self.0.sync_data()
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn file_len(&self) -> io::Result<u64> {
         self.0.metadata().map(|metadata| metadata.len())
     }
 

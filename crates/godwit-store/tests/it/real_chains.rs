@@ -126,9 +126,9 @@ fn a_directory_as_core_writes_it_gives_the_same_blocks() {
             [&magic[..], &(block.len() as u32).to_le_bytes(), block].concat()
         };
         let mut bytes = records.iter().map(framed).collect::<Vec<_>>().concat();
-        // Core preallocates in chunks of 16 MiB and obfuscates the zeros too.
-        bytes.resize(bytes.len() + 100_000, 0);
         key.apply(&mut bytes, 0);
+        // Core preallocates in chunks of 16 MiB, without obfuscation.
+        bytes.resize(bytes.len() + 100_000, 0);
         fs::write(blocks_dir.join(format!("blk{number:05}.dat")), bytes).unwrap();
     }
     assert!(scan(&blocks_dir, magic) == expected);

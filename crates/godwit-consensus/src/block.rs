@@ -66,12 +66,12 @@ fn transactions_match_header(block: BlockView<'_>) -> Result<(), Reject> {
     ensure(!mutated, RejectReason::BadTxnsDuplicate)
 }
 
-/// A block has transactions, at most a million, and at most a million bytes without its witnesses
-/// (`bad-blk-length`).
+/// A block has transactions, and at most a million bytes without its witnesses (`bad-blk-length`).
+///
+/// Core also limits the transactions to a million, which those bytes cannot hold.
 fn fits_without_witness(block: BlockView<'_>) -> Result<(), Reject> {
-    let fits = |count: usize| count as u64 * WITNESS_SCALE_FACTOR <= MAX_BLOCK_WEIGHT;
-    let holds = block.tx_count() != 0 && fits(block.tx_count()) && fits(block.stripped_size());
-    ensure(holds, RejectReason::BadBlkLength)
+    let weight = block.stripped_size() as u64 * WITNESS_SCALE_FACTOR;
+    ensure(block.tx_count() != 0 && weight <= MAX_BLOCK_WEIGHT, RejectReason::BadBlkLength)
 }
 
 /// The first transaction is a coinbase (`bad-cb-missing`), the others are not (`bad-cb-multiple`).

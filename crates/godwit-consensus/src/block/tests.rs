@@ -152,6 +152,9 @@ fn lock_times_count_against_the_median_under_bip113() {
     assert_eq!(check_on_prev(&locked(HEIGHT), &params), nonfinal);
     let block_time = locked(0).header().time;
     assert_eq!(check_on_prev(&locked(block_time - 1), &params), nonfinal);
+    params.csv_height = HEIGHT;
+    assert_eq!(check_on_prev(&locked(block_time - 1), &params), nonfinal);
+    assert_eq!(check_on_prev(&locked(500_000_000), &params), nonfinal);
     params.csv_height = HEIGHT + 1;
     assert_eq!(check_on_prev(&locked(block_time - 1), &params), Ok(()));
     assert_eq!(check_on_prev(&locked(block_time), &params), nonfinal);

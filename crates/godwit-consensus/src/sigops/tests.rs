@@ -114,7 +114,9 @@ fn witness_programs_count_once() {
     }
     assert_eq!(cost(&witness_output(OP_1, 20), &[], &[&script], BOTH), 0);
     assert_eq!(cost(&witness_output(OP_1, 32), &[], &[&script], BOTH), 0);
-    assert_eq!(cost(&witness_output(OP_0, 33), &[], &[&script], BOTH), 0);
+    for size in [2, 19, 21, 31, 33, 40] {
+        assert_eq!(cost(&witness_output(OP_0, size), &[], &[&script], BOTH), 0, "{size}");
+    }
 }
 
 #[test]

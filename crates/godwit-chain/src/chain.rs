@@ -5,9 +5,9 @@
 //! moves the tip towards the best candidate. What may run beside connecting runs on workers and on
 //! the commit thread and comes back through the inbox.
 //!
-//! Two tips. `tip` is the last block applied to the coins, `verified` the last whose scripts have
+//! Two ends. `applied` is the last block applied to the coins, `tip` the last whose scripts have
 //! passed too. They differ by the window, whose blocks are taken back when one of them fails; only
-//! `verified` is ever told to the world or written to disk.
+//! the tip is ever told to the world or written to disk.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -89,8 +89,8 @@ pub struct Chain {
     /// Stored blocks that wait for an ancestor, by parent.
     pub(crate) unlinked: HashMap<NodeId, Vec<NodeId>>,
     pub(crate) next_sequence: u64,
+    pub(crate) applied: NodeId,
     pub(crate) tip: NodeId,
-    pub(crate) verified: NodeId,
     pub(crate) window: VecDeque<Applied>,
     pub(crate) ahead: VecDeque<Ahead>,
     /// Accepted blocks in memory that are next or nearly next in line.
@@ -171,8 +171,8 @@ impl Chain {
             candidates: Candidates::default(),
             unlinked: HashMap::new(),
             next_sequence: 1,
+            applied: tip,
             tip,
-            verified: tip,
             window: VecDeque::new(),
             ahead: VecDeque::new(),
             cache: HashMap::new(),
@@ -203,12 +203,12 @@ impl Chain {
 
     /// The last connected block.
     pub fn tip(&self) -> NodeId {
-        self.verified
+        self.tip
     }
 
     /// Hash and height of the last connected block.
     pub fn tip_point(&self) -> ChainPoint {
-        self.point(self.verified)
+        self.point(self.tip)
     }
 
     /// The network's parameters.
@@ -377,7 +377,7 @@ impl Chain {
     pub(crate) fn add_candidate(&mut self, id: NodeId) {
         let base = self.assumed.as_ref().and_then(|assumed| self.tree.find(&assumed.base.hash));
         if base.is_none_or(|base| self.tree.is_ancestor(base, id)) {
-            self.candidates.add(&self.tree, id, self.verified);
+            self.candidates.add(&self.tree, id, self.tip);
         }
     }
 

@@ -66,9 +66,9 @@ impl Chain {
     }
 
     fn seal(&mut self) -> Result<(), ChainError> {
-        debug_assert_eq!(self.tip, self.verified);
+        debug_assert_eq!(self.applied, self.tip);
         let seal = self.utxo.freeze()?;
-        self.flush = Some(Flush { seal, tip: self.verified });
+        self.flush = Some(Flush { seal, tip: self.tip });
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl Chain {
         let utxo = UtxoCommit {
             manifest: encoded.into_vec(),
             tip: self.point(tip),
-            assumed: self.assumed.clone(),
+            assumed: self.assumed,
         };
         self.start_commit(Some(utxo), Some(id));
         Ok(())
@@ -97,7 +97,7 @@ impl Chain {
             (node.hash, record(node))
         });
         let blocks = blocks.collect();
-        let verified_tip = Some(self.point(self.verified));
+        let verified_tip = Some(self.point(self.tip));
         self.committer.commit(Request { commit: Commit { blocks, verified_tip, utxo }, manifest });
         self.blocks_since_commit = 0;
         self.last_commit = Instant::now();

@@ -79,7 +79,7 @@ impl Chain {
         }
         let stopped = self.reached_stop_height();
         let target = match self.candidates.best() {
-            Some(best) if best != self.tip && !stopped => best,
+            Some(best) if best != self.applied && !stopped => best,
             _ if self.window.is_empty() => {
                 // What is connectable is connected; the rest is read back when its turn comes.
                 self.cache.clear();
@@ -87,7 +87,7 @@ impl Chain {
             }
             _ => return Ok(Step::Waiting),
         };
-        if !self.tree.is_ancestor(self.tip, target) {
+        if !self.tree.is_ancestor(self.applied, target) {
             if !self.window.is_empty() {
                 return Ok(Step::Waiting);
             }
@@ -153,7 +153,7 @@ impl Chain {
 
     /// Whether connecting has reached `-stopatheight`.
     pub fn reached_stop_height(&self) -> bool {
-        let height = self.tree.node(self.tip).height;
+        let height = self.tree.node(self.applied).height;
         self.options.stop_at_height.is_some_and(|stop| height >= stop)
     }
 
@@ -165,7 +165,7 @@ impl Chain {
     /// Keeps a fresh block in memory if it is next in line or follows one that is kept.
     pub(crate) fn keep_if_near(&mut self, id: NodeId, block: &Arc<Structured>) {
         let Some(parent) = self.tree.node(id).parent() else { return };
-        let in_line = parent == self.tip
+        let in_line = parent == self.applied
             || self.cache.contains_key(&parent)
             || self.ahead.back().is_some_and(|last| last.id == parent);
         if in_line && !self.tree.node(id).failed {
@@ -174,13 +174,13 @@ impl Chain {
     }
 
     fn look_ahead(&mut self, target: NodeId) {
-        let last = self.ahead.back().map_or(self.tip, |ahead| ahead.id);
+        let last = self.ahead.back().map_or(self.applied, |ahead| ahead.id);
         if !self.tree.is_ancestor(last, target) {
             self.ahead.clear();
         }
         let target_height = self.tree.node(target).height;
         while self.ahead.len() < AHEAD_BLOCKS {
-            let last = self.ahead.back().map_or(self.tip, |ahead| ahead.id);
+            let last = self.ahead.back().map_or(self.applied, |ahead| ahead.id);
             let height = self.tree.node(last).height + 1;
             if height > target_height {
                 return;
@@ -351,7 +351,7 @@ impl Chain {
         let cancelled = Arc::clone(&self.cancelled);
         verify(&self.workers, Arc::clone(&resolved), needs, cancelled, report);
         self.window.push_back(Applied { id, token, block, spent: resolved, outcome: None });
-        self.tip = id;
+        self.applied = id;
     }
 
     fn note_outcome(&mut self, token: u64, outcome: Outcome) {
@@ -396,7 +396,7 @@ impl Chain {
         }
         let node = self.tree.node_mut(id);
         node.validity = Validity::Scripts;
-        self.verified = id;
+        self.tip = id;
         self.blocks_since_commit += 1;
         self.candidates.prune(&self.tree, id);
         let point = self.point(id);
@@ -430,13 +430,13 @@ impl Chain {
         if !unapply(&mut self.utxo, block, spent, node.height, mismatch)? {
             return Err(ChainError::DamagedUndo(node.hash));
         }
-        self.tip = node.parent().expect("genesis is never applied");
+        self.applied = node.parent().expect("genesis is never applied");
         Ok(())
     }
 
     /// Disconnects the tip, which is verified, with its undo record.
     fn disconnect_tip(&mut self) -> Result<(), ChainError> {
-        let id = self.tip;
+        let id = self.applied;
         let node = self.tree.node(id);
         let hash = node.hash;
         let (Some(position), Some(undo)) = (node.position, node.undo) else {
@@ -449,7 +449,7 @@ impl Chain {
         let undo = self.store.read_undo(undo, &prev)?;
         let spent = spent_coins(&block, undo).ok_or(ChainError::DamagedUndo(hash))?;
         self.unapply(id, &block, &spent)?;
-        self.verified = self.tip;
+        self.tip = self.applied;
         self.events.push_back(Event::Disconnected(self.point(id)));
         Ok(())
     }

@@ -70,7 +70,7 @@ impl Chain {
             let sequence = self.tree.node(*id).sequence;
             self.next_sequence = self.next_sequence.max(sequence + 1);
         }
-        self.add_candidate(self.verified);
+        self.add_candidate(self.tip);
         if let Some(assumed) = &self.assumed {
             let base = find(&self.tree, &assumed.base.hash)?;
             self.adopt_assumed_base(base);

@@ -111,7 +111,7 @@ impl Chain {
             base: stats.tip,
             coins: stats.totals.txouts,
             hash_serialized: stats.hash_serialized,
-            chain_tx_count: self.tree.node(self.verified).chain_tx_count,
+            chain_tx_count: self.tree.node(self.tip).chain_tx_count,
         })
     }
 
@@ -188,12 +188,12 @@ impl Chain {
         reader.advance(HEADER_SIZE);
         let base =
             self.tree.find(&hash).ok_or_else(|| SnapshotError::UnknownBase(path.clone(), hash))?;
-        let (node, tip) = (self.tree.node(base), self.tree.node(self.verified));
+        let (node, tip) = (self.tree.node(base), self.tree.node(self.tip));
         if node.failed {
             return Err(SnapshotError::InvalidBase(path, hash));
         }
         if node.chain_work <= tip.chain_work {
-            return Err(SnapshotError::NotAhead(path, self.point(self.verified)));
+            return Err(SnapshotError::NotAhead(path, self.point(self.tip)));
         }
         Ok((base, coins))
     }
@@ -259,7 +259,7 @@ impl Chain {
     fn assume(&mut self, base: NodeId, utxo_hash: [u8; 32]) {
         let base_point = self.point(base);
         self.assumed = Some(AssumedSnapshot { base: base_point, utxo_hash });
-        (self.tip, self.verified) = (base, base);
+        (self.applied, self.tip) = (base, base);
         self.adopt_assumed_base(base);
     }
 }

@@ -34,7 +34,7 @@ impl Chain {
         }
         let hash = block.hash();
         let events = self.events.iter().skip(first_new_event);
-        Ok(events.filter_map(|event| judged(event, hash)).last().unwrap_or(Verdict::Inconclusive))
+        Ok(events.rev().find_map(|event| judged(event, hash)).unwrap_or(Verdict::Inconclusive))
     }
 }
 

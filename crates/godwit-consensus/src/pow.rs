@@ -26,9 +26,9 @@ pub fn check_proof_of_work(hash: &BlockHash, bits: u32, params: &Params) -> bool
 
 /// The compact target that a block of time `time` on top of `prev` must have.
 ///
-/// Within a period it is the predecessor's, on networks with the 20-minute rule
-/// [`min_difficulty_target`]'s; the first block of a period is retargeted. A network's blocks may
-/// have several of these rules: BIP94 changes only the retarget.
+/// Within a period it is the predecessor's, or what the 20-minute rule says where the network has it;
+/// the first block of a period is retargeted, under BIP94 from the target of the period's first block
+/// instead of the last.
 pub fn next_work_required(prev: &PrevContext<'_>, time: u32, params: &Params) -> u32 {
     let interval = params.difficulty_adjustment_interval();
     if !(prev.height + 1).is_multiple_of(interval) {

@@ -17,6 +17,7 @@ mod record;
 pub mod scan;
 mod store;
 mod undo;
+pub mod utxo;
 
 pub use block_files::{MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock};
 pub use commit::{Commit, UtxoCommit};

@@ -1,0 +1,53 @@
+//! The UTXO store: unspent coins by outpoint.
+//!
+//! Changes go to a memtable. A *freeze* seals it at a block; a background thread *flushes* it as an
+//! immutable, sorted *run*; another merges runs. There is no log: what a crash loses is re-applied
+//! from the block files.
+//!
+//! # Commits
+//!
+//! 1. At tip `T` the chain calls [`UtxoStore::freeze`] and remembers the [`SealId`] with `T`.
+//! 2. Once [`UtxoStore::flushed`] has reached the seal and the scripts up to `T` are verified, it
+//!    writes [`UtxoStore::manifest`] and `T` in one database transaction.
+//! 3. It calls [`UtxoStore::committed`]. Files that no manifest needs are then removed.
+//!
+//! A seal whose block turns out invalid is never a commit point; its run stays, and the seals that
+//! take the block's changes back lie above it. Merges mix only committed runs, so that the manifest
+//! of a seal is the state at this seal and nothing newer.
+
+mod arena;
+mod background;
+mod budget;
+mod commits;
+mod entry;
+mod filter;
+#[cfg(test)]
+mod fixtures;
+mod jobs;
+mod key;
+mod layers;
+mod manifest;
+mod memtable;
+mod merge;
+mod merge_policy;
+mod run;
+mod sealed;
+mod segments;
+mod slots;
+mod sort;
+mod store;
+mod worker;
+
+pub use background::SealId;
+pub use budget::{MIN_BUDGET, MemoryUsage};
+pub use commits::ManifestId;
+pub use key::{HashedOutPoint, UtxoHasher};
+pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan};
+pub use manifest::Manifest;
+pub use memtable::{Probe, Taken};
+pub use segments::Shape;
+pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
+pub use store::{Counters, UtxoConfig, UtxoStore};
+
+#[cfg(test)]
+mod tests;

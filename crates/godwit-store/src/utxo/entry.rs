@@ -1,0 +1,205 @@
+//! An entry: one outpoint with its coin, or the mark that it is spent. Memtables and run files hold
+//! the same bytes.
+//!
+//! | bytes | content |
+//! | --- | --- |
+//! | 2 | little-endian: bits 0-13 length of what follows; bit 14 FRESH (memory only); bit 15 tombstone |
+//! | 32 | txid |
+//! | 1-5 | vout as a VarInt |
+//! | rest | the coin as Bitcoin Core serializes it (`coins.h`); nothing for a tombstone |
+
+use godwit_primitives::coin::{MAX_SCRIPT_SIZE, encode_compressed};
+use godwit_primitives::{Amount, Coin, OutPoint, Txid};
+use godwit_stream::{DataStream, Decode, DecodeError, SpanReader};
+
+const LEN_MASK: u16 = (1 << 14) - 1;
+const FRESH: u16 = 1 << 14;
+const TOMBSTONE: u16 = 1 << 15;
+/// Bytes before the name.
+const HEADER: usize = 2;
+/// VarInt of a 32-bit number.
+const MAX_VOUT_LEN: usize = 5;
+/// Height with the coinbase bit, compressed amount, script length.
+const MAX_COIN_OVERHEAD: usize = 5 + 10 + 3;
+/// Longest entry in bytes.
+pub(super) const MAX_ENTRY: usize =
+    HEADER + 32 + MAX_VOUT_LEN + MAX_COIN_OVERHEAD + MAX_SCRIPT_SIZE;
+/// Shortest entry in bytes: a tombstone.
+pub(super) const MIN_ENTRY: usize = HEADER + 32 + 1;
+
+const _: () = assert!(MAX_ENTRY - HEADER <= LEN_MASK as usize);
+const _: () = assert!(MAX_ENTRY <= super::arena::MAX_LEN);
+
+/// An outpoint as entries spell it.
+pub(super) struct Name {
+    bytes: [u8; 32 + MAX_VOUT_LEN],
+    len: u8,
+}
+
+impl Name {
+    #[inline]
+    pub(super) fn new(outpoint: &OutPoint) -> Self {
+        let mut bytes = [0; 32 + MAX_VOUT_LEN];
+        bytes[..32].copy_from_slice(outpoint.txid.as_bytes());
+        let len = 32 + write_vout(outpoint.vout, &mut bytes[32..]);
+        Self { bytes, len: len as u8 }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Whether `bytes` begin with an entry of this name, or with a part of one.
+    pub(super) fn begins_entry(&self, bytes: &[u8]) -> bool {
+        bytes.get(HEADER..).is_some_and(|body| body.starts_with(self.as_slice()))
+    }
+}
+
+/// Writes Core's VarInt of `vout` and returns its length.
+#[inline]
+fn write_vout(vout: u32, out: &mut [u8]) -> usize {
+    if vout < 0x80 {
+        out[0] = vout as u8;
+        return 1;
+    }
+    let mut groups = [0; MAX_VOUT_LEN];
+    let mut first = MAX_VOUT_LEN - 1;
+    groups[first] = (vout & 0x7f) as u8;
+    let mut rest = vout;
+    while rest > 0x7f {
+        rest = (rest >> 7) - 1;
+        first -= 1;
+        groups[first] = (rest & 0x7f) as u8 | 0x80;
+    }
+    out[..MAX_VOUT_LEN - first].copy_from_slice(&groups[first..]);
+    MAX_VOUT_LEN - first
+}
+
+/// A view of one entry.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// The entry that `bytes` begin with; `None` when they are too short for it.
+    #[inline]
+    pub(super) fn first_of(bytes: &'a [u8]) -> Option<Self> {
+        let header = u16::from_le_bytes(*bytes.first_chunk()?);
+        let len = HEADER + usize::from(header & LEN_MASK);
+        if len < MIN_ENTRY {
+            return None;
+        }
+        Some(Self { bytes: bytes.get(..len)? })
+    }
+
+    /// All bytes, the header included.
+    #[inline]
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    #[inline]
+    fn header(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[0], self.bytes[1]])
+    }
+
+    #[inline]
+    pub(super) fn is_tombstone(&self) -> bool {
+        self.header() & TOMBSTONE != 0
+    }
+
+    /// Whether nothing below the active memtable needs to hear of this coin's end.
+    #[inline]
+    pub(super) fn is_fresh(&self) -> bool {
+        self.header() & FRESH != 0
+    }
+
+    /// What follows the header: name and coin.
+    #[inline]
+    pub(super) fn body(&self) -> &'a [u8] {
+        &self.bytes[HEADER..]
+    }
+
+    #[inline]
+    pub(super) fn is_named(&self, name: &Name) -> bool {
+        // The shortest VarInt makes no name the beginning of another.
+        self.body().starts_with(name.as_slice())
+    }
+
+    #[inline]
+    fn split(&self) -> Result<(OutPoint, &'a [u8]), DecodeError> {
+        let mut reader = SpanReader::new(self.body());
+        let txid = Txid::decode(&mut reader)?;
+        let vout = reader.var_int_u32()?;
+        Ok((OutPoint { txid, vout }, reader.rest()))
+    }
+
+    pub(super) fn outpoint(&self) -> Result<OutPoint, DecodeError> {
+        self.split().map(|(outpoint, _)| outpoint)
+    }
+
+    /// The coin as Bitcoin Core serializes it; empty for a tombstone.
+    pub(super) fn coin_bytes(&self) -> &'a [u8] {
+        self.split().map_or(&[], |(_, coin)| coin)
+    }
+
+    /// The coin; `None` for a tombstone.
+    #[inline]
+    pub(super) fn coin(&self) -> Result<Option<Coin>, DecodeError> {
+        if self.is_tombstone() {
+            return Ok(None);
+        }
+        let (_, coin) = self.split()?;
+        Coin::decode(&mut SpanReader::new(coin)).map(Some)
+    }
+
+    /// The header as files hold it: without the FRESH bit.
+    #[inline]
+    pub(super) fn file_header(&self) -> [u8; HEADER] {
+        (self.header() & !FRESH).to_le_bytes()
+    }
+}
+
+/// Builds entries in memory that it keeps for the next one.
+#[derive(Default)]
+pub(super) struct EntryBuilder {
+    stream: DataStream,
+}
+
+impl EntryBuilder {
+    pub(super) fn coin(&mut self, outpoint: &OutPoint, fresh: bool, coin: CoinParts<'_>) -> &[u8] {
+        self.begin(outpoint);
+        encode_compressed(coin.value, coin.script, coin.height, coin.coinbase, &mut self.stream);
+        self.finish(if fresh { FRESH } else { 0 })
+    }
+
+    pub(super) fn tombstone(&mut self, outpoint: &OutPoint) -> &[u8] {
+        self.begin(outpoint);
+        self.finish(TOMBSTONE)
+    }
+
+    fn begin(&mut self, outpoint: &OutPoint) {
+        self.stream.clear();
+        self.stream.write_u16(0);
+        self.stream.write(outpoint.txid.as_bytes());
+        self.stream.write_var_int(u64::from(outpoint.vout));
+    }
+
+    fn finish(&mut self, flags: u16) -> &[u8] {
+        let entry = self.stream.as_mut_slice();
+        let len = (entry.len() - HEADER) as u16;
+        entry[..HEADER].copy_from_slice(&(len | flags).to_le_bytes());
+        entry
+    }
+}
+
+/// A coin before it is compressed.
+#[derive(Clone, Copy)]
+pub(super) struct CoinParts<'a> {
+    pub(super) value: Amount,
+    pub(super) script: &'a [u8],
+    pub(super) height: u32,
+    pub(super) coinbase: bool,
+}

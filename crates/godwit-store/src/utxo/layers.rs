@@ -1,0 +1,292 @@
+//! What lies below the active memtable, as an immutable snapshot.
+//!
+//! Workers read [`Layers`] from any thread while the connector changes the active memtable. What
+//! they learn grows old, and the rule that keeps it usable is this:
+//!
+//! * Seals are numbered; every change to a coin goes to the active memtable and is sealed with it.
+//!   A snapshot of epoch `e` is the state at seal `e`: it contains every memtable up to seal `e`, as
+//!   itself or as the run it was written to, and nothing newer.
+//! * The store keeps each memtable with a seal above `e` in memory as long as an [`EpochPin`] of
+//!   epoch `e` lives, even after it was flushed, and `take` looks through the active one and all
+//!   kept ones, newest first, before it says "not in memory".
+//! * So "not in memory" means that no change to this outpoint was made since seal `e` that left a
+//!   trace. A change without a trace is a FRESH coin that was added and spent inside one memtable:
+//!   the coin was unspent nowhere when it was added, so the state at seal `e` said absent or spent,
+//!   and it is so again. Hence what any pinned snapshot said is still true.
+//!
+//! When memory is short the store drops kept memtables of flushed seals, oldest first. A pin older
+//! than a dropped seal is then no longer covered ([`super::UtxoStore::covers`]), and what was read
+//! under it has to be read again.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use godwit_primitives::{Coin, OutPoint};
+use godwit_stream::{Decode, DecodeError, SpanReader};
+
+use super::entry::Entry;
+use super::key::{HashedOutPoint, UtxoHasher};
+use super::memtable::{KeyedEntry, Memtable};
+use super::merge::{MergeScan, Source};
+use super::run::reader::SegmentCursor;
+use super::run::segment::{LookupScratch, Segment};
+use crate::disk::StoreDisk;
+use crate::error::StoreError;
+
+/// Bytes that a scan reads at once from each segment.
+const SCAN_BUFFER: usize = 64 << 10;
+
+/// Keeps what was read from a [`Layers`] usable after the snapshot itself is gone; cheap to clone.
+/// It holds back memory of memtables sealed later: drop it with the block it was made for.
+#[derive(Clone, Debug)]
+pub struct EpochPin(pub(super) Arc<Epoch>);
+
+/// The number of the newest seal of a snapshot.
+#[derive(Debug)]
+pub(super) struct Epoch(pub(super) u64);
+
+/// Where things are and how keys are made, for all parts of one store.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) disk: StoreDisk,
+    pub(super) dir: PathBuf,
+    pub(super) hasher: UtxoHasher,
+    pub(super) partition_bits: u32,
+}
+
+impl Place {
+    /// Which partition a key belongs to.
+    #[inline]
+    pub(super) fn partition_of(&self, key: u64) -> usize {
+        key.checked_shr(64 - self.partition_bits).unwrap_or(0) as usize
+    }
+
+    pub(super) fn partitions(&self) -> usize {
+        1 << self.partition_bits
+    }
+}
+
+/// The coins of one epoch: sealed memtables that are being flushed, over runs.
+pub struct Layers {
+    pub(super) place: Place,
+    pub(super) epoch: EpochPin,
+    /// Newest first.
+    pub(super) frozen: Vec<Arc<Memtable>>,
+    /// For each partition its segments, newest first.
+    pub(super) partitions: Vec<Vec<Arc<Segment>>>,
+}
+
+/// Hands out the newest [`Layers`], on any thread.
+#[derive(Clone)]
+pub struct LayersReader(pub(super) Arc<RwLock<Arc<Layers>>>);
+
+impl LayersReader {
+    /// The newest snapshot. Hold it while reading, not longer: it keeps memory and files.
+    pub fn current(&self) -> Arc<Layers> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn publish(&self, layers: Arc<Layers>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = layers;
+    }
+}
+
+impl Layers {
+    /// Keeps answers of this snapshot usable; see the module.
+    pub fn pin(&self) -> EpochPin {
+        self.epoch.clone()
+    }
+
+    /// The coins of `keys`: `out[n]` answers `keys[n]`. Costs at most one read for most coins that
+    /// exist, and none for most that do not.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    pub fn get_many(
+        &self,
+        keys: &[HashedOutPoint],
+        out: &mut Vec<Option<Coin>>,
+    ) -> Result<(), StoreError> {
+        out.clear();
+        out.resize(keys.len(), None);
+        self.resolve(keys, &mut |n, entry| {
+            out[n as usize] = entry.coin()?;
+            Ok(())
+        })
+    }
+
+    /// Which of `keys` are unspent: `out[n]` answers `keys[n]`. What BIP30 asks of every output.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    pub fn contains_many(
+        &self,
+        keys: &[HashedOutPoint],
+        out: &mut Vec<bool>,
+    ) -> Result<(), StoreError> {
+        out.clear();
+        out.resize(keys.len(), false);
+        self.resolve(keys, &mut |n, entry| {
+            out[n as usize] = !entry.is_tombstone();
+            Ok(())
+        })
+    }
+
+    /// Hands the newest entry of each key that has one to `found`.
+    fn resolve(
+        &self,
+        keys: &[HashedOutPoint],
+        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Result<(), StoreError> {
+        let mut open: Vec<u32> = (0..keys.len() as u32).collect();
+        open.sort_unstable_by_key(|n| keys[*n as usize].key);
+        for table in &self.frozen {
+            open.retain(|n| match table.get(&keys[*n as usize]) {
+                Some(entry) => {
+                    found(*n, entry).expect("entries in memory are as they were encoded");
+                    false
+                }
+                None => true,
+            });
+        }
+        let mut scratch = LookupScratch::default();
+        let mut done = vec![false; keys.len()];
+        let partition = |n: &u32| self.place.partition_of(keys[*n as usize].key);
+        for mut open in open.chunk_by_mut(|a, b| partition(a) == partition(b)) {
+            for segment in &self.partitions[partition(&open[0])] {
+                segment.resolve(keys, open, &mut scratch, &mut |n, entry| {
+                    done[n as usize] = true;
+                    found(n, entry)
+                })?;
+                let left = move_up(open, |n| !done[n as usize]);
+                open = &mut open[..left];
+                if open.is_empty() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no coin can lie here: nothing was sealed yet.
+    pub fn is_empty(&self) -> bool {
+        self.frozen.is_empty() && self.partitions.iter().all(Vec::is_empty)
+    }
+
+    /// Number of partitions, each of which can be scanned on its own.
+    pub fn partitions(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// All coins, in the order of their keyed hashes (which is random).
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    pub fn scan(self: &Arc<Self>) -> Result<Scan, StoreError> {
+        Scan::new(Arc::clone(self), 0..self.partitions())
+    }
+
+    /// The coins of one partition, so that several threads can share a scan.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such partition.
+    pub fn scan_partition(self: &Arc<Self>, partition: usize) -> Result<Scan, StoreError> {
+        assert!(partition < self.partitions(), "partition out of range");
+        Scan::new(Arc::clone(self), partition..partition + 1)
+    }
+
+    /// All layers of a partition as one, without tombstones.
+    fn merged(&self, partition: usize) -> Result<MergeScan, StoreError> {
+        let Place { hasher, partition_bits, .. } = self.place;
+        let mut sources = Vec::new();
+        for table in &self.frozen {
+            let cursor = table.cursor(hasher, partition, partition_bits);
+            sources.push(Source::Memtable(Arc::clone(table), cursor));
+        }
+        for segment in &self.partitions[partition] {
+            let cursor = SegmentCursor::new(Arc::clone(segment), hasher, SCAN_BUFFER)?;
+            sources.push(Source::Segment(cursor));
+        }
+        Ok(MergeScan::new(sources, false))
+    }
+}
+
+/// Moves the elements that `keep` accepts to the front, in order, and returns how many they are.
+fn move_up(items: &mut [u32], keep: impl Fn(u32) -> bool) -> usize {
+    let mut kept = 0;
+    for n in 0..items.len() {
+        if keep(items[n]) {
+            items[kept] = items[n];
+            kept += 1;
+        }
+    }
+    kept
+}
+
+/// A coin in a scan.
+#[derive(Clone, Copy, Debug)]
+pub struct CoinEntry<'a> {
+    /// The outpoint.
+    pub outpoint: OutPoint,
+    /// The coin as Bitcoin Core serializes it (`coins.h`).
+    pub compressed: &'a [u8],
+}
+
+impl CoinEntry<'_> {
+    /// The coin.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no coin; their checksum held, so another program wrote them.
+    pub fn coin(&self) -> Result<Coin, DecodeError> {
+        Coin::decode(&mut SpanReader::new(self.compressed))
+    }
+}
+
+/// Coins of a snapshot one after another.
+pub struct Scan {
+    layers: Arc<Layers>,
+    partitions: std::ops::Range<usize>,
+    current: MergeScan,
+}
+
+impl Scan {
+    fn new(layers: Arc<Layers>, mut range: std::ops::Range<usize>) -> Result<Self, StoreError> {
+        let current = match range.next() {
+            Some(partition) => layers.merged(partition)?,
+            None => MergeScan::new(Vec::new(), false),
+        };
+        Ok(Self { layers, partitions: range, current })
+    }
+
+    /// The next coin; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    #[allow(clippy::should_implement_trait)] // An iterator could not lend its buffer.
+    pub fn next(&mut self) -> Result<Option<CoinEntry<'_>>, StoreError> {
+        Ok(self.next_keyed()?.map(|keyed| CoinEntry {
+            outpoint: keyed.outpoint,
+            compressed: keyed.entry.coin_bytes(),
+        }))
+    }
+
+    pub(super) fn next_keyed(&mut self) -> Result<Option<KeyedEntry<'_>>, StoreError> {
+        while !self.current.step()? {
+            match self.partitions.next() {
+                Some(partition) => self.current = self.layers.merged(partition)?,
+                None => return Ok(None),
+            }
+        }
+        Ok(self.current.current())
+    }
+}

@@ -1,0 +1,328 @@
+//! The memtable: what happened to coins since the last freeze.
+//!
+//! 256 shards of sorted slots ([`super::slots`]) by the top 8 bits of the keyed hash, the next 32
+//! bits being the fragment, over one arena of entries ([`super::arena`]). A shard grows alone, so
+//! that growing never holds more than one shard twice.
+//!
+//! An entry is FRESH when nothing below this memtable has the coin unspent; its spend leaves no
+//! trace. This is Bitcoin Core's flag (`coins.cpp`, `AddCoin` and `SpendCoin`): a coin is born FRESH
+//! unless the caller says that it may overwrite one, or this memtable already knows its outpoint.
+//! Every spend of a coin that is not FRESH leaves a tombstone. Layers below may still hold a
+//! tombstone of a FRESH coin's outpoint: they say "spent", which is what "no trace" says too.
+
+use std::collections::VecDeque;
+
+use godwit_primitives::{Coin, OutPoint};
+
+use super::arena::{self, Arena};
+use super::entry::{CoinParts, Entry, EntryBuilder, Name};
+use super::key::{HashedOutPoint, UtxoHasher};
+use super::slots::Slots;
+
+/// Bits of the key that choose the shard.
+pub(super) const SHARD_BITS: u32 = 8;
+const SHARDS: usize = 1 << SHARD_BITS;
+/// Bits of the key that order entries: shard, then fragment.
+const ORDERED_BITS: u32 = SHARD_BITS + 32;
+
+/// What the memory of the store knows of an outpoint and gave away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was unspent; now it is spent.
+    Coin(Coin),
+    /// It is already spent.
+    Spent,
+    /// Memory does not know it: the runs decide.
+    NotInMemory,
+}
+
+/// What the memory of the store knows of an outpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// It is unspent.
+    Unspent,
+    /// It is spent.
+    Spent,
+    /// Memory does not know it: the runs decide.
+    NotInMemory,
+}
+
+/// Coins and tombstones by outpoint.
+pub(super) struct Memtable {
+    shards: Vec<Slots>,
+    arena: Arena,
+    builder: EntryBuilder,
+    slot_bytes: usize,
+    /// Largest amount by which growing one shard raises the use of memory for a moment.
+    growth_bytes: usize,
+    coins: usize,
+    tombstones: usize,
+}
+
+#[inline]
+fn shard_of(key: u64) -> usize {
+    (key >> (64 - SHARD_BITS)) as usize
+}
+
+#[inline]
+fn fragment_of(key: u64) -> u32 {
+    (key >> (64 - ORDERED_BITS)) as u32
+}
+
+fn entry_at(arena: &Arena, offset: u32) -> Entry<'_> {
+    Entry::first_of(arena.bytes(offset)).expect("slots name whole entries")
+}
+
+fn coin_of(entry: Entry<'_>) -> Option<Coin> {
+    entry.coin().expect("entries in memory are as this module encoded them")
+}
+
+impl Memtable {
+    pub(super) fn new() -> Self {
+        let shards: Vec<Slots> = (0..SHARDS).map(|_| Slots::new()).collect();
+        let slot_bytes = shards.iter().map(Slots::memory).sum();
+        let growth_bytes = shards[0].memory_grown();
+        let (arena, builder) = (Arena::new(), EntryBuilder::default());
+        Self { shards, arena, builder, slot_bytes, growth_bytes, coins: 0, tombstones: 0 }
+    }
+
+    /// Bytes in use, with room for the next growth of the largest shard.
+    pub(super) fn memory(&self) -> usize {
+        self.arena.memory() + self.slot_bytes + self.growth_bytes
+    }
+
+    /// What one more entry may add to [`Self::memory`].
+    pub(super) fn memory_step(&self) -> usize {
+        arena::CHUNK + 2 * self.growth_bytes
+    }
+
+    /// Whether the arena's offsets are nearly used up.
+    pub(super) fn is_full(&self) -> bool {
+        self.arena.chunk_count() + 1 >= arena::MAX_CHUNKS
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.coins + self.tombstones == 0
+    }
+
+    pub(super) fn coins(&self) -> usize {
+        self.coins
+    }
+
+    pub(super) fn tombstones(&self) -> usize {
+        self.tombstones
+    }
+
+    /// Bytes of the arena that hold no entry at the moment.
+    #[cfg(test)]
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.arena.free_bytes()
+    }
+
+    #[inline]
+    fn search(&self, key: &HashedOutPoint) -> Result<usize, usize> {
+        let name = Name::new(&key.outpoint);
+        self.shards[shard_of(key.key)]
+            .search(fragment_of(key.key), |offset| entry_at(&self.arena, offset).is_named(&name))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: &HashedOutPoint) -> Option<Entry<'_>> {
+        let index = self.search(key).ok()?;
+        Some(entry_at(&self.arena, self.shards[shard_of(key.key)].offset(index)))
+    }
+
+    /// What this memtable knows of a coin: `Some(None)` if that it is spent.
+    pub(super) fn coin(&self, key: &HashedOutPoint) -> Option<Option<Coin>> {
+        self.get(key).map(coin_of)
+    }
+
+    /// Loads what a lookup of each key will touch. A lookup is little more than two cache misses, one
+    /// after the other, slot and entry; here each loop has loads that do not depend on each other
+    /// nor on a guessed branch, so that the processor waits for many of them at once.
+    pub(super) fn warm(&self, keys: &[HashedOutPoint]) {
+        const BATCH: usize = 32;
+        let mut touched = 0;
+        for batch in keys.chunks(BATCH) {
+            for key in batch {
+                touched ^= self.shards[shard_of(key.key)].home_slot(fragment_of(key.key));
+            }
+            let mut offsets = [0; BATCH];
+            for (offset, key) in offsets.iter_mut().zip(batch) {
+                *offset = self.shards[shard_of(key.key)].first_offset(fragment_of(key.key));
+            }
+            for offset in offsets.into_iter().filter(|offset| *offset != 0) {
+                // Entries lie across two cache lines more often than not.
+                let bytes = self.arena.bytes(offset);
+                touched ^= u64::from(bytes[0]) ^ u64::from(bytes[bytes.len().min(65) - 1]);
+            }
+        }
+        std::hint::black_box(touched);
+    }
+
+    /// Adds a coin; see the module on `possible_overwrite`.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        key: &HashedOutPoint,
+        coin: CoinParts<'_>,
+        possible_overwrite: bool,
+    ) {
+        let place = self.search(key);
+        let fresh = !possible_overwrite && place.is_err();
+        let entry = self.builder.coin(&key.outpoint, fresh, coin);
+        let offset = self.arena.insert(entry);
+        self.put(key.key, place, offset);
+        self.coins += 1;
+    }
+
+    /// Spends the coin if it is here.
+    #[inline]
+    pub(super) fn take(&mut self, key: &HashedOutPoint) -> Taken {
+        let Ok(index) = self.search(key) else { return Taken::NotInMemory };
+        let shard = &mut self.shards[shard_of(key.key)];
+        let offset = shard.offset(index);
+        let entry = entry_at(&self.arena, offset);
+        let Some(coin) = coin_of(entry) else { return Taken::Spent };
+        if entry.is_fresh() {
+            let len = entry.bytes().len();
+            shard.remove(index);
+            self.arena.release(offset, len);
+            self.coins -= 1;
+        } else {
+            self.bury(key, Ok(index));
+        }
+        Taken::Coin(coin)
+    }
+
+    /// Marks an outpoint as spent of which this memtable knows nothing.
+    pub(super) fn spend_below(&mut self, key: &HashedOutPoint) {
+        let place = self.search(key);
+        debug_assert!(place.is_err(), "the caller asked take() first");
+        self.bury(key, place);
+    }
+
+    fn bury(&mut self, key: &HashedOutPoint, place: Result<usize, usize>) {
+        let entry = self.builder.tombstone(&key.outpoint);
+        let offset = self.arena.insert(entry);
+        self.put(key.key, place, offset);
+        self.tombstones += 1;
+    }
+
+    /// Points the slot at `place` to `offset`, dropping the entry that it had.
+    #[inline]
+    fn put(&mut self, key: u64, place: Result<usize, usize>, offset: u32) {
+        let shard = &mut self.shards[shard_of(key)];
+        match place {
+            Ok(index) => {
+                let old_offset = shard.offset(index);
+                let old = entry_at(&self.arena, old_offset);
+                let (old_len, was_tombstone) = (old.bytes().len(), old.is_tombstone());
+                shard.set_offset(index, offset);
+                self.arena.release(old_offset, old_len);
+                *(if was_tombstone { &mut self.tombstones } else { &mut self.coins }) -= 1;
+            }
+            Err(index) => {
+                let before = shard.memory();
+                if shard.insert(index, fragment_of(key), offset) {
+                    self.slot_bytes += shard.memory() - before;
+                    self.growth_bytes = self.growth_bytes.max(shard.memory_grown());
+                }
+            }
+        }
+    }
+
+    /// Entries in each of the `2^bits` ranges of keys that have the same top bits.
+    pub(super) fn counts_by_prefix(&self, bits: u32) -> Vec<usize> {
+        debug_assert!(bits <= SHARD_BITS);
+        let shards_each = SHARDS >> bits;
+        self.shards.chunks(shards_each).map(|shards| shards.iter().map(Slots::len).sum()).collect()
+    }
+
+    /// A cursor on the first of the entries whose key begins with the `bits` bits of `prefix`. They
+    /// follow by rising key, then outpoint.
+    pub(super) fn cursor(&self, hasher: UtxoHasher, prefix: usize, bits: u32) -> MemtableCursor {
+        let shards_each = SHARDS >> bits;
+        let (shard, end_shard) = (prefix * shards_each, (prefix + 1) * shards_each);
+        let mut cursor =
+            MemtableCursor { hasher, shard, end_shard, slot: 0, batch: VecDeque::new() };
+        self.fill(&mut cursor);
+        cursor
+    }
+
+    /// The entry under the cursor; `None` behind the last.
+    pub(super) fn current(&self, cursor: &MemtableCursor) -> Option<KeyedEntry<'_>> {
+        let (key, outpoint, offset) = *cursor.batch.front()?;
+        Some(KeyedEntry { key, outpoint, entry: entry_at(&self.arena, offset) })
+    }
+
+    /// Moves the cursor to the next entry.
+    pub(super) fn advance(&self, cursor: &mut MemtableCursor) {
+        cursor.batch.pop_front();
+        if cursor.batch.is_empty() {
+            self.fill(cursor);
+        }
+    }
+
+    /// Reads a batch of slots up to the end of a shard or between two different fragments, since
+    /// slots do not order entries of equal fragments. A batch also lets the processor load several
+    /// entries at once: in key order they are scattered over the arena.
+    fn fill(&self, cursor: &mut MemtableCursor) {
+        const BATCH: usize = 32;
+        let mut last = None;
+        while cursor.shard < cursor.end_shard {
+            match self.shards[cursor.shard].next_used(cursor.slot) {
+                Some((index, fragment, offset)) => {
+                    if cursor.batch.len() >= BATCH && last != Some(fragment) {
+                        break;
+                    }
+                    let name = entry_at(&self.arena, offset).outpoint();
+                    let outpoint = name.expect("entries in memory are as this module encoded them");
+                    cursor.batch.push_back((cursor.hasher.key(&outpoint), outpoint, offset));
+                    (cursor.slot, last) = (index + 1, Some(fragment));
+                }
+                None => {
+                    (cursor.slot, cursor.shard) = (0, cursor.shard + 1);
+                    if !cursor.batch.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        cursor.batch.make_contiguous().sort_unstable();
+    }
+
+    /// The longest distance of an entry from its home slot.
+    #[cfg(test)]
+    pub(super) fn longest_probe(&self) -> usize {
+        self.shards.iter().map(Slots::longest_probe).max().unwrap_or(0)
+    }
+}
+
+/// An entry with its place in the order of keys.
+pub(super) struct KeyedEntry<'a> {
+    pub(super) key: u64,
+    pub(super) outpoint: OutPoint,
+    pub(super) entry: Entry<'a>,
+}
+
+/// A position in a memtable that nobody changes any more.
+pub(super) struct MemtableCursor {
+    hasher: UtxoHasher,
+    shard: usize,
+    end_shard: usize,
+    slot: usize,
+    /// Key, outpoint and arena offset of the current entry and of those read ahead.
+    batch: VecDeque<(u64, OutPoint, u32)>,
+}
+
+impl MemtableCursor {
+    /// Key and outpoint of the current entry; `None` behind the last.
+    #[inline]
+    pub(super) fn head(&self) -> Option<(u64, OutPoint)> {
+        self.batch.front().map(|(key, outpoint, _)| (*key, *outpoint))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,6 @@
+//! Run files: what a flush or a merge wrote, immutable from then on.
+
+pub(super) mod format;
+pub(super) mod reader;
+pub(super) mod segment;
+pub(super) mod writer;

@@ -1,0 +1,242 @@
+//! Writing a run: entries arrive in order of key, bytes leave sequentially.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_stream::DataStream;
+
+use super::format::{
+    BLOCK, BLOCK_HEADER, BlockKind, Footer, PAYLOAD, RunId, SegmentMeta, seal_block,
+};
+use super::segment::{BlockIndex, RunFile, SealRange, Segment};
+use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::utxo::entry::Entry;
+use crate::utxo::filter::Filter;
+use crate::utxo::worker::{Pace, WorkError};
+
+/// Bytes written between two fsyncs of a run: the last one, which nothing can interrupt, then does
+/// not delay the end of the program, and reads by others do not queue behind a burst.
+const SYNC_EVERY: u64 = 32 << 20;
+
+/// What a run is written with.
+pub(crate) struct RunOptions<'a> {
+    pub(crate) disk: &'a StoreDisk,
+    pub(crate) dir: &'a Path,
+    pub(crate) run: RunId,
+    /// [`crate::utxo::UtxoHasher::fingerprint`].
+    pub(crate) fingerprint: u64,
+    pub(crate) partition_bits: u32,
+    pub(crate) seals: SealRange,
+    /// Bytes written at once.
+    pub(crate) buffer: usize,
+    /// Bytes that the filter of one segment may take.
+    pub(crate) max_filter: u64,
+    /// Whether the run must outlive the process.
+    pub(crate) durable: bool,
+}
+
+/// A run that is being written.
+pub(crate) struct RunWriter<'a> {
+    options: RunOptions<'a>,
+    file: StoreFile,
+    pace: &'a Pace,
+    /// Sealed blocks not yet written.
+    pending: Vec<u8>,
+    /// Bytes written, and how many of them are durable.
+    written: u64,
+    synced: u64,
+    block: Box<[u8; BLOCK]>,
+    /// Bytes of the open block's payload in use.
+    used: usize,
+    /// Number of the open block.
+    number: u32,
+    segment: Option<OpenSegment>,
+    finished: Vec<(SegmentMeta, Option<Filter>, BlockIndex)>,
+}
+
+struct OpenSegment {
+    meta: SegmentMeta,
+    filter: Option<Filter>,
+    index: Vec<u32>,
+}
+
+impl<'a> RunWriter<'a> {
+    pub(crate) fn create(options: RunOptions<'a>, pace: &'a Pace) -> Result<Self, WorkError> {
+        let path = options.run.path(options.dir);
+        let file = options.disk.open(&path, OpenMode::Truncate)?;
+        Ok(Self {
+            file,
+            pace,
+            pending: Vec::with_capacity(options.buffer + BLOCK),
+            written: 0,
+            synced: 0,
+            block: Box::new([0; BLOCK]),
+            used: 0,
+            number: 0,
+            segment: None,
+            finished: Vec::new(),
+            options,
+        })
+    }
+
+    /// Begins the segment of a partition that will get at most about `entries` entries. Partitions
+    /// come in rising order.
+    pub(crate) fn begin(&mut self, partition: u8, entries: u64) {
+        let meta = SegmentMeta {
+            partition,
+            first_block: self.number,
+            blocks: 0,
+            filter_bytes: 0,
+            entries: 0,
+            tombstones: 0,
+            min_key: u64::MAX,
+            max_key: 0,
+        };
+        let filter = Filter::sized(entries, self.options.max_filter, self.options.partition_bits);
+        self.segment = Some(OpenSegment { meta, filter, index: Vec::new() });
+    }
+
+    fn segment(&mut self) -> &mut OpenSegment {
+        self.segment.as_mut().expect("begin() opened a segment")
+    }
+
+    /// Appends an entry; keys never fall.
+    pub(crate) fn push(&mut self, key: u64, entry: Entry<'_>) -> Result<(), WorkError> {
+        let len = entry.bytes().len();
+        if self.used + len > PAYLOAD && self.used > 0 {
+            self.seal(BlockKind::Entries, 1)?;
+        }
+        let segment = self.segment();
+        segment.meta.entries += 1;
+        segment.meta.tombstones += u64::from(entry.is_tombstone());
+        segment.meta.min_key = segment.meta.min_key.min(key);
+        segment.meta.max_key = key;
+        if let Some(filter) = &mut segment.filter {
+            filter.insert(key);
+        }
+        if self.used == 0 {
+            self.segment().index.push((key >> 32) as u32);
+        }
+        let header = entry.file_header();
+        if len > PAYLOAD {
+            return self.push_long(key, header, entry.body());
+        }
+        let place = &mut self.block[BLOCK_HEADER + self.used..][..len];
+        place[..header.len()].copy_from_slice(&header);
+        place[header.len()..].copy_from_slice(entry.body());
+        self.used += len;
+        Ok(())
+    }
+
+    fn push_long(&mut self, key: u64, header: [u8; 2], body: &[u8]) -> Result<(), WorkError> {
+        let bytes = [&header, body].concat();
+        let span = bytes.len().div_ceil(PAYLOAD) as u8;
+        for (n, piece) in bytes.chunks(PAYLOAD).enumerate() {
+            let kind = if n == 0 { BlockKind::Entries } else { BlockKind::Overflow };
+            if n > 0 {
+                self.segment().index.push((key >> 32) as u32);
+            }
+            self.fill(piece);
+            self.seal(kind, if n == 0 { span } else { 1 })?;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, payload: &[u8]) {
+        self.block[BLOCK_HEADER..][..payload.len()].copy_from_slice(payload);
+        self.used = payload.len();
+    }
+
+    fn seal(&mut self, kind: BlockKind, span: u8) -> Result<(), WorkError> {
+        seal_block(&mut self.block, self.options.run, self.number, kind, span, self.used);
+        self.pending.extend_from_slice(&self.block[..]);
+        self.number += 1;
+        self.used = 0;
+        if self.pending.len() >= self.options.buffer { self.write_pending() } else { Ok(()) }
+    }
+
+    fn write_pending(&mut self) -> Result<(), WorkError> {
+        self.file.write_all_at(self.written, &self.pending)?;
+        let len = self.pending.len() as u64;
+        self.written += len;
+        self.pending.clear();
+        if self.options.durable && self.written - self.synced >= SYNC_EVERY {
+            self.file.sync()?;
+            self.synced = self.written;
+        }
+        self.pace.after(len)
+    }
+
+    /// Ends the segment: its filter and its index follow its entries. A segment without entries
+    /// leaves nothing behind.
+    pub(crate) fn end(&mut self) -> Result<(), WorkError> {
+        if self.used > 0 {
+            self.seal(BlockKind::Entries, 1)?;
+        }
+        let OpenSegment { mut meta, filter, index } =
+            self.segment.take().expect("begin() opened a segment");
+        if meta.entries == 0 {
+            return Ok(());
+        }
+        meta.blocks = index.len() as u32;
+        meta.filter_bytes = filter.as_ref().map_or(0, |filter| filter.memory() as u32);
+        if let Some(filter) = &filter {
+            self.payloads(BlockKind::Filter, filter.bytes())?;
+        }
+        self.payloads(BlockKind::Index, index.iter().map(|key| key.to_le_bytes()))?;
+        self.finished.push((meta, filter, BlockIndex::new(index)));
+        Ok(())
+    }
+
+    /// Writes fixed-size pieces, cut at payloads and not at pieces.
+    fn payloads<const N: usize>(
+        &mut self,
+        kind: BlockKind,
+        pieces: impl Iterator<Item = [u8; N]>,
+    ) -> Result<(), WorkError> {
+        for piece in pieces {
+            let head = N.min(PAYLOAD - self.used);
+            self.block[BLOCK_HEADER + self.used..][..head].copy_from_slice(&piece[..head]);
+            self.used += head;
+            if self.used == PAYLOAD {
+                self.seal(kind, 1)?;
+                self.fill(&piece[head..]);
+            }
+        }
+        if self.used > 0 { self.seal(kind, 1) } else { Ok(()) }
+    }
+
+    /// Writes the footer and makes the file and its name durable.
+    pub(crate) fn finish(mut self) -> Result<Vec<Arc<Segment>>, WorkError> {
+        self.write_footer()?;
+        if self.options.durable {
+            self.file.sync()?;
+            self.options.disk.sync_dir(self.options.dir)?;
+        }
+        Ok(self.into_segments())
+    }
+
+    fn write_footer(&mut self) -> Result<(), WorkError> {
+        let footer = Footer {
+            run: self.options.run,
+            fingerprint: self.options.fingerprint,
+            partition_bits: self.options.partition_bits as u8,
+            segments: self.finished.iter().map(|(meta, ..)| meta.clone()).collect(),
+        };
+        let mut out = DataStream::new();
+        out.put(&footer);
+        self.fill(out.as_slice());
+        self.seal(BlockKind::Footer, 1)?;
+        self.write_pending()
+    }
+
+    fn into_segments(self) -> Vec<Arc<Segment>> {
+        let run = Arc::new(RunFile { id: self.options.run, file: self.file, blocks: self.number });
+        let seals = self.options.seals;
+        let segment = |(meta, filter, index): (_, Option<Filter>, _)| {
+            let (filter, index) = (filter.map(Arc::new), Arc::new(index));
+            Arc::new(Segment { run: Arc::clone(&run), meta, seals, filter, index })
+        };
+        self.finished.into_iter().map(segment).collect()
+    }
+}

@@ -1,0 +1,208 @@
+//! Sealed memtables: those being flushed, and those kept because an older snapshot may be in use.
+//! [`super::layers`] has the rule and its argument.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use super::layers::{Epoch, EpochPin};
+use super::memtable::Memtable;
+
+/// Sealed memtables by age.
+pub(super) struct Sealed {
+    /// Oldest first. Flushed ones come before the others, since flushes end in order.
+    tables: VecDeque<SealedTable>,
+    /// Number of the newest seal.
+    newest: u64,
+    /// Number of the newest seal whose memtable is no longer here.
+    dropped: u64,
+    current: EpochPin,
+    /// Earlier epochs, oldest first.
+    pins: VecDeque<Weak<Epoch>>,
+    /// Memtables no longer here which a [`super::Layers`] may still hold.
+    released: Vec<Weak<Memtable>>,
+}
+
+pub(super) struct SealedTable {
+    pub(super) seal: u64,
+    pub(super) table: Arc<Memtable>,
+    pub(super) flushed: bool,
+    /// Bytes that writing it takes: buffer, filters and block indexes of its run.
+    pub(super) flush_memory: usize,
+}
+
+impl Sealed {
+    /// Nothing sealed since the seal that a manifest describes.
+    pub(super) fn new(seal: u64) -> Self {
+        Self {
+            tables: VecDeque::new(),
+            newest: seal,
+            dropped: seal,
+            current: EpochPin(Arc::new(Epoch(seal))),
+            pins: VecDeque::new(),
+            released: Vec::new(),
+        }
+    }
+
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The pin of the newest seal.
+    pub(super) fn current(&self) -> &EpochPin {
+        &self.current
+    }
+
+    /// Seals a memtable and begins a new epoch.
+    pub(super) fn seal(&mut self, table: Memtable, flush_memory: usize) -> (u64, Arc<Memtable>) {
+        self.newest += 1;
+        let (seal, table) = (self.newest, Arc::new(table));
+        let kept = Arc::clone(&table);
+        self.tables.push_back(SealedTable { seal, table: kept, flushed: false, flush_memory });
+        self.pins.push_back(Arc::downgrade(&self.current.0));
+        self.current = EpochPin(Arc::new(Epoch(seal)));
+        (seal, table)
+    }
+
+    /// Notes that a memtable is in a durable run.
+    pub(super) fn set_flushed(&mut self, seal: u64) {
+        for table in self.tables.iter_mut().filter(|table| table.seal == seal) {
+            table.flushed = true;
+        }
+    }
+
+    /// Every seal up to this one is in durable runs.
+    pub(super) fn flushed(&self) -> u64 {
+        self.unflushed().last().map_or(self.newest, |table| table.seal - 1)
+    }
+
+    /// Newest first.
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = &SealedTable> {
+        self.tables.iter().rev()
+    }
+
+    /// Memtables that are not yet in a run, newest first.
+    pub(super) fn unflushed(&self) -> impl Iterator<Item = &SealedTable> {
+        self.newest_first().take_while(|table| !table.flushed)
+    }
+
+    /// Flushed memtables kept for older epochs.
+    fn kept(&self) -> impl Iterator<Item = &SealedTable> {
+        self.tables.iter().take_while(|table| table.flushed)
+    }
+
+    /// Bytes of memtables that are not yet in a run.
+    pub(super) fn unflushed_memory(&self) -> usize {
+        self.unflushed().map(|table| table.table.memory()).sum()
+    }
+
+    /// Bytes that writing them takes.
+    pub(super) fn flush_memory(&self) -> usize {
+        self.unflushed().map(|table| table.flush_memory).sum()
+    }
+
+    /// Bytes of flushed memtables that are kept for older epochs.
+    pub(super) fn kept_memory(&self) -> usize {
+        self.kept().map(|table| table.table.memory()).sum()
+    }
+
+    /// Bytes of memtables that only snapshots hold.
+    pub(super) fn snapshot_memory(&self) -> usize {
+        self.released.iter().filter_map(Weak::upgrade).map(|table| table.memory()).sum()
+    }
+
+    /// Whether answers of snapshots under `pin` are still known to be true.
+    pub(super) fn covers(&self, pin: &EpochPin) -> bool {
+        pin.0.0 >= self.dropped
+    }
+
+    /// Lets go of flushed memtables that no living epoch needs.
+    pub(super) fn release(&mut self) {
+        self.released.retain(|table| table.strong_count() > 0);
+        while self.pins.front().is_some_and(|pin| pin.strong_count() == 0) {
+            self.pins.pop_front();
+        }
+        let oldest_pin = self.pins.iter().find_map(Weak::upgrade);
+        let oldest_epoch = oldest_pin.map_or(self.newest, |epoch| epoch.0);
+        while self.kept().next().is_some_and(|table| table.seal <= oldest_epoch) {
+            self.drop_oldest_kept();
+        }
+    }
+
+    /// Lets go of the oldest flushed memtable, needed or not; `false` when there is none.
+    pub(super) fn drop_oldest_kept(&mut self) -> bool {
+        if self.kept().next().is_none() {
+            return false;
+        }
+        if let Some(table) = self.tables.pop_front() {
+            self.dropped = table.seal;
+            self.released.push(Arc::downgrade(&table.table));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(count: u64) -> (Sealed, Vec<EpochPin>) {
+        let mut sealed = Sealed::new(10);
+        let mut pins = vec![sealed.current().clone()];
+        for _ in 0..count {
+            sealed.seal(Memtable::new(), 0);
+            pins.push(sealed.current().clone());
+        }
+        (sealed, pins)
+    }
+
+    fn seals(sealed: &Sealed) -> Vec<u64> {
+        sealed.newest_first().map(|table| table.seal).collect()
+    }
+
+    #[test]
+    fn a_pin_keeps_what_was_sealed_after_it() {
+        let (mut sealed, mut pins) = sealed(3);
+        assert_eq!((seals(&sealed), sealed.flushed()), (vec![13, 12, 11], 10));
+        sealed.set_flushed(11);
+        sealed.set_flushed(12);
+        sealed.release();
+        assert_eq!((seals(&sealed), sealed.flushed()), (vec![13, 12, 11], 12));
+        pins.remove(0);
+        sealed.release();
+        assert_eq!(seals(&sealed), [13, 12]);
+        pins.remove(1);
+        sealed.release();
+        assert_eq!(seals(&sealed), [13, 12], "epoch 11 still lives");
+        pins.remove(0);
+        sealed.release();
+        assert_eq!(seals(&sealed), [13], "not flushed");
+        sealed.set_flushed(13);
+        sealed.release();
+        assert!(seals(&sealed).is_empty());
+        assert_eq!(sealed.flushed(), 13);
+        assert!(sealed.covers(&pins[0]));
+    }
+
+    #[test]
+    fn dropping_early_uncovers_older_pins_only() {
+        let (mut sealed, pins) = sealed(2);
+        assert!(!sealed.drop_oldest_kept(), "nothing is flushed");
+        sealed.set_flushed(11);
+        assert!(sealed.drop_oldest_kept());
+        assert!(!sealed.drop_oldest_kept());
+        let covered: Vec<bool> = pins.iter().map(|pin| sealed.covers(pin)).collect();
+        assert_eq!(covered, [false, true, true]);
+    }
+
+    #[test]
+    fn a_snapshot_that_outlives_its_memtable_is_counted() {
+        let (mut sealed, _pins) = sealed(1);
+        let held = Arc::clone(&sealed.newest_first().next().unwrap().table);
+        sealed.set_flushed(11);
+        assert!(sealed.drop_oldest_kept());
+        assert_eq!(sealed.snapshot_memory(), held.memory());
+        drop(held);
+        sealed.release();
+        assert_eq!((sealed.snapshot_memory(), sealed.kept_memory()), (0, 0));
+    }
+}

@@ -1,0 +1,374 @@
+//! The store as the connector uses it: coins in and out, in block order, from one thread.
+
+use std::convert::Infallible;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+
+use crossbeam_channel::{Sender, bounded};
+use godwit_primitives::coin::is_unspendable;
+use godwit_primitives::{Amount, Coin};
+
+use super::budget::{self, MIN_BUDGET};
+use super::commits::Commits;
+use super::entry::CoinParts;
+use super::jobs::{self, FlushEvent, FlushJob, MergeJob, MergePart};
+use super::key::{HashedOutPoint, UtxoHasher};
+use super::layers::{EpochPin, Layers, LayersReader, Place};
+use super::manifest::{Manifest, ManifestRun};
+use super::memtable::{Memtable, Probe, Taken};
+use super::run::format::{RunId, SegmentMeta};
+use super::run::segment::{RunFile, Segment};
+use super::sealed::Sealed;
+use super::segments::{Segments, Shape};
+use super::sort::FIRST_SCRATCH;
+use super::worker::{Pace, Worker};
+use crate::disk::{OpenMode, StoreDisk};
+use crate::error::{Damage, IoFailure, Operation, StoreError};
+
+/// How a store is run.
+#[derive(Clone, Copy, Debug)]
+pub struct UtxoConfig {
+    /// Bytes of memory (`-dbcache`); [`MIN_BUDGET`] when less.
+    pub budget: u64,
+    /// Bytes that merges may write each second; `None`: as fast as they can.
+    pub merge_rate: Option<NonZeroU64>,
+}
+
+/// What a store did since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Memtables written as runs.
+    pub flushes: u64,
+    /// Bytes of those runs.
+    pub flushed_bytes: u64,
+    /// Merges.
+    pub merges: u64,
+    /// Bytes of segments that merges read.
+    pub merge_bytes_read: u64,
+    /// Bytes of runs that merges wrote.
+    pub merge_bytes_written: u64,
+    /// Freezes that had to wait for a flush or a merge.
+    pub stalls: u64,
+    /// Kept memtables that were dropped while an older snapshot was pinned, for want of memory.
+    pub uncovered: u64,
+}
+
+/// A merge that the merger is at.
+pub(super) struct RunningMerge {
+    pub(super) run: RunId,
+    pub(super) parts: Vec<MergePart>,
+    /// Bytes it takes: buffers, filter and block index.
+    pub(super) memory: usize,
+}
+
+/// The coins of the chain: a memtable over immutable runs.
+///
+/// [`super::layers`] explains what other threads may read meanwhile, [`super`] how commits work.
+pub struct UtxoStore {
+    pub(super) place: Place,
+    pub(super) budget: usize,
+    pub(super) active: Memtable,
+    /// Bytes of `active` at which kept memtables have to go.
+    pub(super) allowance: usize,
+    pub(super) sealed: Sealed,
+    pub(super) segments: Segments,
+    pub(super) commits: Commits,
+    pub(super) layers: Arc<Layers>,
+    pub(super) published: LayersReader,
+    pub(super) flusher: Worker<FlushJob, FlushEvent>,
+    pub(super) merger: Worker<MergeJob, Vec<Arc<Segment>>>,
+    pub(super) merging: Option<RunningMerge>,
+    pub(super) next_run: u64,
+    /// The first failure of a background thread: nothing works after it.
+    pub(super) failed: Option<StoreError>,
+    pub(super) counters: Counters,
+    /// Dropped to stop the background threads.
+    stop: Option<Sender<Infallible>>,
+}
+
+impl UtxoStore {
+    /// Opens the store that `manifest` describes in directory `dir`, which is created when absent.
+    /// Run files that the manifest does not name are removed: a crash came between their writing
+    /// and their commit, or between a commit and their removal.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call ([`StoreError::is_not_found`] for a named run that is missing), a
+    /// damaged run, a manifest made under another key or by a later version.
+    pub fn open(
+        disk: &StoreDisk,
+        dir: &Path,
+        hasher: UtxoHasher,
+        manifest: &Manifest,
+        config: UtxoConfig,
+    ) -> Result<Self, StoreError> {
+        if !manifest.is_readable(&hasher) {
+            return Err(StoreError::damaged(dir, 0, Damage::Format));
+        }
+        let (disk, partition_bits) = (disk.clone(), u32::from(manifest.partition_bits));
+        let place = Place { disk, dir: dir.to_owned(), hasher, partition_bits };
+        place.disk.create_dir_all(dir)?;
+        let next_run = remove_orphans(&place, manifest)?.max(manifest.next_run);
+        let budget = usize::try_from(config.budget.max(MIN_BUDGET)).unwrap_or(usize::MAX);
+        let mut segments = Segments::new(place.partitions());
+        for named in &manifest.runs {
+            let (run, metas) = open_run(&place, named)?;
+            for meta in &metas {
+                let segment = Segment::load(&run, meta, named.seals, partition_bits)?;
+                segments.install(vec![Arc::new(segment)]);
+                segments.limit_filters(budget::filter_limit(budget));
+                segments.limit_indexes(budget::index_limit(budget));
+            }
+        }
+        let sealed = Sealed::new(manifest.seal);
+        let layers = Arc::new(Layers {
+            place: place.clone(),
+            epoch: sealed.current().clone(),
+            frozen: Vec::new(),
+            partitions: segments.partitions().to_vec(),
+        });
+        let (stop, stopped) = bounded(0);
+        let (flusher, merger) = spawn_workers(&place, Pace::new(stopped, config.merge_rate))?;
+        let mut store = Self {
+            place,
+            budget,
+            active: Memtable::new(),
+            allowance: 0,
+            sealed,
+            segments,
+            commits: Commits::new(manifest),
+            published: LayersReader(Arc::new(RwLock::new(Arc::clone(&layers)))),
+            layers,
+            flusher,
+            merger,
+            merging: None,
+            next_run,
+            failed: None,
+            counters: Counters::default(),
+            stop: Some(stop),
+        };
+        store.after_change();
+        Ok(store)
+    }
+
+    /// Adds a coin. Unspendable outputs are ignored, as Bitcoin Core does.
+    ///
+    /// `possible_overwrite` says that the coin may exist: for coinbases (BIP30's exceptions) and
+    /// for coins that a disconnected block gives back. Without it the caller knows that it does not.
+    #[inline]
+    pub fn add(
+        &mut self,
+        key: &HashedOutPoint,
+        value: Amount,
+        script: &[u8],
+        height: u32,
+        coinbase: bool,
+        possible_overwrite: bool,
+    ) {
+        if is_unspendable(script) {
+            return;
+        }
+        self.active.add(key, CoinParts { value, script, height, coinbase }, possible_overwrite);
+        self.after_growth();
+    }
+
+    /// Spends a coin that memory knows. [`Taken::NotInMemory`] means that what any snapshot said of
+    /// it, if [`Self::covers`] its pin, is still true.
+    #[inline]
+    pub fn take(&mut self, key: &HashedOutPoint) -> Taken {
+        match self.active.take(key) {
+            Taken::NotInMemory => self.take_sealed(key),
+            taken => {
+                self.after_growth();
+                taken
+            }
+        }
+    }
+
+    fn take_sealed(&mut self, key: &HashedOutPoint) -> Taken {
+        let found = self.sealed.newest_first().find_map(|sealed| sealed.table.coin(key));
+        match found {
+            None => Taken::NotInMemory,
+            Some(None) => Taken::Spent,
+            Some(Some(coin)) => {
+                self.spend_below(key);
+                Taken::Coin(coin)
+            }
+        }
+    }
+
+    /// Spends a coin that a snapshot has and that [`Self::take`] said is not in memory.
+    #[inline]
+    pub fn spend_below(&mut self, key: &HashedOutPoint) {
+        self.active.spend_below(key);
+        self.after_growth();
+    }
+
+    /// Spends a coin wherever it is; `None` if there is no such coin.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    pub fn spend(&mut self, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
+        match self.take(key) {
+            Taken::Coin(coin) => Ok(Some(coin)),
+            Taken::Spent => Ok(None),
+            Taken::NotInMemory => {
+                let coin = self.read(key)?;
+                if coin.is_some() {
+                    self.spend_below(key);
+                }
+                Ok(coin)
+            }
+        }
+    }
+
+    /// The coin, wherever it is.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    pub fn get(&self, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
+        match self.active.coin(key) {
+            Some(known) => Ok(known),
+            None => self.read(key),
+        }
+    }
+
+    fn read(&self, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
+        let mut out = Vec::with_capacity(1);
+        self.layers.get_many(std::slice::from_ref(key), &mut out)?;
+        Ok(out.pop().flatten())
+    }
+
+    /// What memory knows of a coin.
+    #[inline]
+    pub fn probe(&self, key: &HashedOutPoint) -> Probe {
+        let sealed = self.sealed.newest_first().map(|sealed| &*sealed.table);
+        let mut tables = std::iter::once(&self.active).chain(sealed);
+        tables.find_map(|table| table.get(key)).map_or(Probe::NotInMemory, |entry| {
+            if entry.is_tombstone() { Probe::Spent } else { Probe::Unspent }
+        })
+    }
+
+    /// The first of `keys` that memory knows to be unspent.
+    pub fn probe_any(&self, keys: &[HashedOutPoint]) -> Option<usize> {
+        self.warm(keys);
+        keys.iter().position(|key| self.probe(key) == Probe::Unspent)
+    }
+
+    /// Loads what adding or taking `keys` will touch of the memtables; their cache misses then
+    /// overlap. Worth it for the keys of the next few transactions, not for more than the
+    /// processor's cache holds.
+    #[inline]
+    pub fn warm(&self, keys: &[HashedOutPoint]) {
+        self.active.warm(keys);
+        self.sealed.newest_first().for_each(|sealed| sealed.table.warm(keys));
+    }
+
+    /// The newest snapshot.
+    pub fn layers(&self) -> Arc<Layers> {
+        Arc::clone(&self.layers)
+    }
+
+    /// A handle for other threads to get the newest snapshot.
+    pub fn reader(&self) -> LayersReader {
+        self.published.clone()
+    }
+
+    /// Whether what was read under `pin` can be combined with [`Self::take`] and [`Self::probe`].
+    /// Turns false only within [`Self::add`], [`Self::take`], [`Self::spend_below`] (when memory runs
+    /// out), [`Self::freeze`] and [`Self::poll`], and then for good.
+    pub fn covers(&self, pin: &EpochPin) -> bool {
+        self.sealed.covers(pin)
+    }
+
+    /// What was done since the store was opened.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The runs as they are now.
+    pub fn shape(&self) -> Shape {
+        self.segments.shape()
+    }
+
+    /// Coins and tombstones of the active memtable.
+    pub fn active_entries(&self) -> (usize, usize) {
+        (self.active.coins(), self.active.tombstones())
+    }
+
+    #[inline]
+    fn after_growth(&mut self) {
+        if self.active.memory() > self.allowance {
+            self.drop_kept();
+        }
+    }
+}
+
+impl Drop for UtxoStore {
+    /// Background work stops at its next write; files it leaves unfinished are removed by the next
+    /// [`UtxoStore::open`].
+    fn drop(&mut self) {
+        self.stop = None;
+        if !std::thread::panicking() {
+            self.flusher.join();
+            self.merger.join();
+        }
+    }
+}
+
+/// Removes run files that the manifest does not name and scratch files; returns the lowest run id
+/// above all that were seen.
+fn remove_orphans(place: &Place, manifest: &Manifest) -> Result<u64, StoreError> {
+    let mut next = 0;
+    for path in place.disk.list(&place.dir)? {
+        let Some(run) = RunId::of_path(&path) else { continue };
+        if run.0 < FIRST_SCRATCH {
+            next = next.max(run.0 + 1);
+        }
+        if !manifest.runs.iter().any(|named| named.id == run) {
+            log::debug!("removing {}, which no commit names", path.display());
+            place.disk.remove(&path)?;
+        }
+    }
+    Ok(next)
+}
+
+/// Opens a run; returns it with the descriptions of its segments that are in use.
+fn open_run(
+    place: &Place,
+    named: &ManifestRun,
+) -> Result<(Arc<RunFile>, Vec<SegmentMeta>), StoreError> {
+    let path = named.id.path(&place.dir);
+    let file = place.disk.open(&path, OpenMode::Read)?;
+    let run = Arc::new(RunFile { id: named.id, file, blocks: named.blocks });
+    let len = run.file.file_len()?;
+    if len < run.bytes() {
+        return Err(StoreError::damaged(&path, len, Damage::Short));
+    }
+    let footer = run.read_footer()?;
+    let fits = footer.fingerprint == place.hasher.fingerprint()
+        && u32::from(footer.partition_bits) == place.partition_bits;
+    let mut metas = footer.segments;
+    metas.retain(|meta| {
+        named.partitions.checked_shr(u32::from(meta.partition)).unwrap_or(0) & 1 == 1
+    });
+    if !fits || metas.len() != named.partitions.count_ones() as usize {
+        return Err(run.damaged(named.blocks.saturating_sub(1), Damage::Format));
+    }
+    Ok((run, metas))
+}
+
+type Workers = (Worker<FlushJob, FlushEvent>, Worker<MergeJob, Vec<Arc<Segment>>>);
+
+fn spawn_workers(place: &Place, pace: Pace) -> Result<Workers, StoreError> {
+    let no_thread = |error| StoreError::Io(IoFailure::new(&place.dir, Operation::Spawn, &error));
+    let (flush_place, flush_pace) = (place.clone(), pace.at_full_speed());
+    let flusher =
+        Worker::spawn("utxo-flush", move |job| jobs::flush(&flush_place, job, &flush_pace));
+    let merge_place = place.clone();
+    let merger = Worker::spawn("utxo-merge", move |job| jobs::merge(&merge_place, job, &pace));
+    Ok((flusher.map_err(no_thread)?, merger.map_err(no_thread)?))
+}

@@ -1,0 +1,38 @@
+mod damage;
+mod faults;
+mod limits;
+mod model;
+mod scans;
+mod speed;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_primitives::Coin;
+
+use super::fixtures::hasher;
+use super::*;
+use crate::disk::StoreDisk;
+use crate::fault::FaultDisk;
+
+const DIR: &str = "/data/utxo";
+const CONFIG: UtxoConfig = UtxoConfig { budget: MIN_BUDGET, merge_rate: None };
+
+fn open(disk: &FaultDisk, manifest: &Manifest) -> Result<UtxoStore, crate::StoreError> {
+    let disk = StoreDisk::new(Arc::new(disk.clone()));
+    UtxoStore::open(&disk, Path::new(DIR), hasher(), manifest, CONFIG)
+}
+
+fn add(store: &mut UtxoStore, key: &HashedOutPoint, coin: &Coin, overwrite: bool) {
+    let Coin { value, script_pubkey, height, coinbase } = coin;
+    store.add(key, *value, script_pubkey, *height, *coinbase, overwrite);
+}
+
+/// Freezes, waits, and makes the result the committed state.
+fn commit(store: &mut UtxoStore) -> Manifest {
+    let seal = store.freeze().unwrap();
+    store.wait_flushed(seal).unwrap();
+    let (id, manifest) = store.manifest(seal);
+    store.committed(id).unwrap();
+    manifest
+}

@@ -1,0 +1,135 @@
+//! Bounds: memory, segments, tombstones.
+
+use super::super::fixtures::{Random, coin, hasher, outpoint};
+use super::super::merge_policy::{MAX_SEGMENTS, STALL_SEGMENTS};
+use super::*;
+use crate::disk::RealDisk;
+
+fn open_real(dir: &Path, config: UtxoConfig) -> UtxoStore {
+    let disk = StoreDisk::new(Arc::new(RealDisk));
+    UtxoStore::open(&disk, dir, hasher(), &Manifest::empty(2, &hasher()), config).unwrap()
+}
+
+/// A set 20 times the memory: the budget holds at every step, with snapshots pinned and dropped,
+/// filters shrunk and answers still right.
+#[test]
+fn the_smallest_budget_holds_at_every_step() {
+    const CREATED: u64 = 1_200_000;
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open_real(dir.path(), CONFIG);
+    let mut random = Random(4);
+    let mut pins = Vec::new();
+    let (mut peak, mut spent) = (0, 0);
+    for n in 0..CREATED {
+        store.poll().unwrap();
+        if store.should_freeze() {
+            let seal = store.freeze().unwrap();
+            if random.below(2) == 0 {
+                store.wait_flushed(seal).unwrap();
+            }
+            let (id, _) = store.manifest(store.flushed());
+            store.committed(id).unwrap();
+            pins.push(store.layers().pin());
+            pins.drain(..pins.len().saturating_sub(random.below(4) as usize));
+        }
+        add(&mut store, &outpoint(n), &coin(n), false);
+        if n % 5 == 4 {
+            spent += store.spend(&outpoint(n - random.below(5))).unwrap().iter().count() as u64;
+        }
+        let used = store.memory_used().total();
+        assert!(used <= MIN_BUDGET as usize, "{:?} after {n}", store.memory_used());
+        peak = peak.max(used);
+    }
+    let (shape, counters) = (store.shape(), store.counters());
+    println!("peak {peak} bytes; {:?}; {counters:?}; {shape:?}", store.memory_used());
+    assert!(counters.flushes > 20 && counters.merges > 3 && counters.uncovered > 0);
+    let full = shape.entries * 10 / 8;
+    assert!((store.memory_used().filters as u64) < full, "filters had to shrink");
+    assert!(shape.deepest < STALL_SEGMENTS);
+    let mut found = 0;
+    let keys: Vec<HashedOutPoint> = (0..CREATED).map(outpoint).collect();
+    let mut out = Vec::new();
+    store.freeze().unwrap();
+    for (batch, first) in keys.chunks(5000).zip((0..).step_by(5000)) {
+        store.layers().get_many(batch, &mut out).unwrap();
+        for (n, answer) in (first..).zip(&out) {
+            assert!(answer.as_ref().is_none_or(|answer| *answer == coin(n)));
+            found += answer.iter().count() as u64;
+        }
+    }
+    assert_eq!(found, CREATED - spent);
+}
+
+#[test]
+fn a_tombstone_goes_only_with_the_oldest_segment() {
+    let mut store = open(&FaultDisk::new(), &Manifest::empty(0, &hasher())).unwrap();
+    (0..3000).for_each(|n| add(&mut store, &outpoint(n), &coin(n), false));
+    commit(&mut store);
+    let mut spent = 0..3000;
+    let mut spend = |store: &mut UtxoStore, count: usize| {
+        for n in spent.by_ref().take(count) {
+            assert!(store.spend(&outpoint(n)).unwrap().is_some());
+        }
+        commit(store);
+        store.wait_merges().unwrap();
+    };
+    (0..4).for_each(|_| spend(&mut store, 50));
+    let shape = store.shape();
+    assert_eq!((store.counters().merges, shape.segments), (1, 2), "the four small ones merged");
+    assert_eq!((shape.entries, shape.tombstones), (3200, 200), "the oldest was not among them");
+    assert_eq!(store.get(&outpoint(0)).unwrap(), None);
+    (0..2).for_each(|_| spend(&mut store, 1400));
+    let shape = store.shape();
+    assert_eq!((shape.entries, shape.tombstones, shape.segments), (0, 0, 0), "all with the oldest");
+    assert!((0..3000).all(|n| store.get(&outpoint(n)).unwrap().is_none()));
+}
+
+#[test]
+fn files_of_merged_runs_go_with_the_commit_that_does_not_name_them() {
+    let disk = FaultDisk::new();
+    let files = || crate::disk::Disk::list(&disk, Path::new(DIR)).unwrap().len();
+    let mut store = open(&disk, &Manifest::empty(1, &hasher())).unwrap();
+    for round in 0..4 {
+        (0..100).for_each(|n| add(&mut store, &outpoint(n + 100 * round), &coin(n), false));
+        commit(&mut store);
+    }
+    store.wait_merges().unwrap();
+    assert_eq!((store.counters().merges, files()), (1, 5), "inputs and output");
+    let (id, manifest) = store.manifest(store.flushed());
+    assert_eq!(manifest.runs.len(), 1);
+    store.committed(id).unwrap();
+    drop(store);
+    assert_eq!(files(), 1);
+    assert!(open(&disk, &manifest).unwrap().get(&outpoint(399)).unwrap().is_some());
+}
+
+/// What is flushed but not committed is not merged, since a commit may have to name it alone.
+#[test]
+fn merges_wait_for_commits_and_keep_segments_few() {
+    let mut store = open(&FaultDisk::new(), &Manifest::empty(1, &hasher())).unwrap();
+    for round in 0..40 {
+        add(&mut store, &outpoint(round), &coin(round), false);
+        let seal = store.freeze().unwrap();
+        store.wait_flushed(seal).unwrap();
+    }
+    store.wait_merges().unwrap();
+    assert_eq!((store.counters().merges, store.shape().runs), (0, 40));
+    let (id, _) = store.manifest(store.flushed());
+    store.committed(id).unwrap();
+    store.wait_merges().unwrap();
+    assert!(store.shape().deepest < MAX_SEGMENTS, "{:?}", store.shape());
+}
+
+#[test]
+fn an_unspendable_output_is_no_coin() {
+    let mut store = open(&FaultDisk::new(), &Manifest::empty(0, &hasher())).unwrap();
+    let returns = [&[0x6a][..], &[0x6a, 1, 2], &[0; 10_001]];
+    for (n, script) in (0..).zip(returns) {
+        store.add(&outpoint(n), 0, script, 1, false, false);
+        assert_eq!(store.take(&outpoint(n)), Taken::NotInMemory);
+    }
+    store.add(&outpoint(9), 0, &[0; 10_000], 1, false, false);
+    assert!(
+        matches!(store.take(&outpoint(9)), Taken::Coin(coin) if coin.script_pubkey.len() == 10_000)
+    );
+}

@@ -1,0 +1,136 @@
+//! Reading a whole snapshot, in any order and in outpoint order.
+
+use std::collections::BTreeMap;
+
+use godwit_primitives::{OutPoint, Txid};
+use godwit_stream::DataStream;
+
+use super::super::fixtures::{Random, coin, hasher, long_coin, outpoint};
+use super::*;
+use crate::disk::Disk;
+
+/// Coins by the bytes of txid and VarInt of vout: the keys of Core's database.
+type ByLevelDbKey = BTreeMap<Vec<u8>, (OutPoint, Coin)>;
+
+fn level_db_key(outpoint: &OutPoint) -> Vec<u8> {
+    let mut out = DataStream::new();
+    out.put(&outpoint.txid);
+    out.write_var_int(u64::from(outpoint.vout));
+    out.as_slice().to_vec()
+}
+
+fn insert(store: &mut UtxoStore, model: &mut ByLevelDbKey, outpoint: OutPoint, coin: Coin) {
+    add(store, &hasher().hash(outpoint), &coin, false);
+    model.insert(level_db_key(&outpoint), (outpoint, coin));
+}
+
+/// Coins in three layers, some spent, with output numbers around each length of VarInt.
+fn layered() -> (FaultDisk, UtxoStore, ByLevelDbKey) {
+    let disk = FaultDisk::new();
+    let mut store = open(&disk, &Manifest::empty(2, &hasher())).unwrap();
+    let mut model = ByLevelDbKey::new();
+    let outputs = [0, 1, 127, 128, 16_511, 16_512, 20_000, 2_113_663, 2_113_664, u32::MAX];
+    for txid in 0..60u8 {
+        for vout in outputs {
+            let outpoint = OutPoint { txid: Txid::from_bytes([txid; 32]), vout };
+            let n = u64::from(txid) << 32 | u64::from(vout);
+            let coin = if n % 17 == 0 { long_coin(n, 9000) } else { coin(n) };
+            insert(&mut store, &mut model, outpoint, coin);
+        }
+        if txid % 20 == 19 {
+            commit(&mut store);
+        }
+        let spent = OutPoint { txid: Txid::from_bytes([txid / 2; 32]), vout: 128 };
+        let known = model.remove(&level_db_key(&spent)).map(|(_, coin)| coin);
+        assert_eq!(store.spend(&hasher().hash(spent)).unwrap(), known);
+    }
+    store.freeze().unwrap();
+    (disk, store, model)
+}
+
+fn sorted(store: &UtxoStore, order: OutPointOrder, memory: usize) -> Vec<(OutPoint, Coin)> {
+    let mut scan = store.layers().sorted(order, memory).unwrap();
+    let mut seen = Vec::new();
+    while let Some(entry) = scan.next().unwrap() {
+        seen.push((entry.outpoint, entry.coin().unwrap()));
+    }
+    seen
+}
+
+#[test]
+fn partitions_together_are_the_whole() {
+    let (_disk, store, model) = layered();
+    let layers = store.layers();
+    let mut seen = BTreeMap::new();
+    for partition in 0..layers.partitions() {
+        let mut scan = layers.scan_partition(partition).unwrap();
+        while let Some(entry) = scan.next().unwrap() {
+            let mut compressed = DataStream::new();
+            compressed.put(&entry.coin().unwrap());
+            assert_eq!(compressed.as_slice(), entry.compressed);
+            let value = (entry.outpoint, entry.coin().unwrap());
+            assert!(seen.insert(level_db_key(&entry.outpoint), value).is_none());
+        }
+    }
+    assert_eq!(seen, model);
+}
+
+#[test]
+fn both_orders_are_those_of_core() {
+    let (disk, store, model) = layered();
+    let before = disk.list(Path::new(DIR)).unwrap().len();
+    let by_bytes: Vec<_> = model.values().cloned().collect();
+    assert_eq!(sorted(&store, OutPointOrder::LevelDb, 0), by_bytes);
+    let mut by_number = by_bytes;
+    by_number.sort_by_key(|(outpoint, _)| *outpoint);
+    assert_eq!(sorted(&store, OutPointOrder::Numeric, 64 << 20), by_number);
+    assert_eq!(disk.list(Path::new(DIR)).unwrap().len(), before, "scratch files are removed");
+}
+
+#[test]
+fn an_empty_store_has_nothing_to_sort() {
+    let store = open(&FaultDisk::new(), &Manifest::empty(0, &hasher())).unwrap();
+    assert!(sorted(&store, OutPointOrder::Numeric, 0).is_empty());
+    assert!(store.layers().scan().unwrap().next().unwrap().is_none());
+}
+
+/// More scratch runs than the least memory can merge at once.
+#[test]
+fn a_sort_in_little_memory_takes_several_passes() {
+    let mut store = open(&FaultDisk::new(), &Manifest::empty(2, &hasher())).unwrap();
+    let mut random = Random(9);
+    let mut expected = Vec::new();
+    for n in 0..160_000 {
+        let key = outpoint(random.next() >> 20);
+        add(&mut store, &key, &coin(n), false);
+        expected.push(key.outpoint);
+        if store.should_freeze() {
+            store.freeze().unwrap();
+        }
+    }
+    store.freeze().unwrap();
+    expected.sort();
+    expected.dedup();
+    let seen = sorted(&store, OutPointOrder::Numeric, 0);
+    assert!(seen.iter().map(|(outpoint, _)| outpoint).eq(&expected));
+}
+
+/// A scan goes on over the coins of its moment while the store changes under it.
+#[test]
+fn a_snapshot_does_not_change() {
+    let (_disk, mut store, model) = layered();
+    let layers = store.layers();
+    let mut scan = layers.scan().unwrap();
+    let mut count = 0;
+    while scan.next().unwrap().is_some() {
+        if count % 40 == 0 {
+            let known = model.values().nth(count).unwrap();
+            store.spend(&hasher().hash(known.0)).unwrap();
+            commit(&mut store);
+            store.wait_merges().unwrap();
+        }
+        count += 1;
+    }
+    assert_eq!(count, model.len());
+    assert!(store.counters().merges > 0);
+}

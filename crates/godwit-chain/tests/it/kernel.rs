@@ -14,9 +14,8 @@ use bitcoinkernel::{
 };
 use godwit_chain::{Chain, Verdict};
 use godwit_consensus::ResultClass;
-use godwit_primitives::network::{Network, Params};
-use godwit_sim::hostile::{ChainOptions, HostileCase, Suite, suites};
-use godwit_sim::reorg;
+use godwit_primitives::network::{Deployment, Network, Params};
+use godwit_sim::hostile::{ChainOptions, HostileCase, Suite, reorganisations, suites};
 
 use crate::datadir::{open, open_with, options, submit};
 use crate::golden::reversed_hex;
@@ -31,6 +30,14 @@ fn kernel_lock() -> MutexGuard<'static, ()> {
 /// What Core said of a block: mode and class of its `BlockChecked` signal.
 type Checked = (String, ValidationMode, BlockValidationResult);
 
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl bitcoinkernel::Log for Lines {
+    fn log(&self, message: &str) {
+        self.0.lock().unwrap().push(message.to_owned());
+    }
+}
+
 struct KernelChain {
     manager: ChainstateManager,
     checked: Arc<Mutex<Vec<Checked>>>,
@@ -44,8 +51,7 @@ impl KernelChain {
         let checked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = Arc::clone(&log);
-        let logger = Logger::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))
-            .expect("a logger");
+        let logger = Logger::new(Lines(lines)).expect("a logger");
         logger.set_level_category(LogCategory::Validation, LogLevel::Debug);
         logger.enable_category(LogCategory::Validation);
         let seen = Arc::clone(&checked);
@@ -61,17 +67,14 @@ impl KernelChain {
             .expect("a context");
         let blocks = dir.join("blocks");
         std::fs::create_dir_all(&blocks).unwrap();
-        let manager = ChainstateManager::builder(
-            &context,
-            dir.to_str().unwrap(),
-            blocks.to_str().unwrap(),
-        )
-        .expect("options")
-        .worker_threads(2)
-        .block_tree_db_in_memory(true)
-        .chainstate_db_in_memory(true)
-        .build()
-        .expect("a chainstate");
+        let manager =
+            ChainstateManager::builder(&context, dir.to_str().unwrap(), blocks.to_str().unwrap())
+                .expect("options")
+                .worker_threads(2)
+                .block_tree_db_in_memory(true)
+                .chainstate_db_in_memory(true)
+                .build()
+                .expect("a chainstate");
         manager.import_blocks().expect("genesis is activated");
         Self { manager, checked, log, _logger: logger, _context: context }
     }
@@ -134,7 +137,7 @@ fn word(verdict: Verdict) -> String {
         Verdict::Inconclusive => "inconclusive".into(),
         Verdict::Duplicate => "duplicate".into(),
         Verdict::Undecodable => "Block decode failed".into(),
-        Verdict::Rejected(reject) => reject.reason.as_str().into(),
+        Verdict::Rejected(reject) => reject.reason.to_string(),
     }
 }
 
@@ -163,16 +166,31 @@ fn wall_clock() -> i64 {
 
 fn regtest(dir: &Path, suite: &ChainOptions) -> Chain {
     let mut params = Params::new(Network::Regtest);
-    suite.apply(&mut params);
+    params.enforce_bip94 = suite.bip94;
+    for (name, height) in &suite.activation {
+        params.set_activation_height(deployment(name), *height);
+    }
     let mut options = options(params);
     options.clock = wall_clock;
     open_with(dir, options)
 }
 
+/// The names of `-testactivationheight`.
+fn deployment(name: &str) -> Deployment {
+    match name {
+        "segwit" => Deployment::Segwit,
+        "bip34" => Deployment::HeightInCoinbase,
+        "dersig" => Deployment::Dersig,
+        "cltv" => Deployment::Cltv,
+        "csv" => Deployment::Csv,
+        other => panic!("no deployment is called {other}"),
+    }
+}
+
 fn judge_suite(suite: &Suite, reasons: &mut BTreeMap<String, usize>) -> usize {
     let temp = tempfile::tempdir().unwrap();
-    let mut chain = regtest(&temp.path().join("godwit"), &suite.chain);
-    let oracle = (suite.chain == ChainOptions::default())
+    let mut chain = regtest(&temp.path().join("godwit"), &suite.options);
+    let oracle = (suite.options == ChainOptions::default())
         .then(|| KernelChain::open(&temp.path().join("core")));
     for block in &suite.base {
         let verdict = match &oracle {
@@ -201,8 +219,7 @@ fn judge_suite(suite: &Suite, reasons: &mut BTreeMap<String, usize>) -> usize {
 fn hostile_blocks_get_cores_verdict() {
     let _one_at_a_time = kernel_lock();
     let mut reasons = BTreeMap::new();
-    let blocks: usize =
-        suites(now()).iter().map(|suite| judge_suite(suite, &mut reasons)).sum();
+    let blocks: usize = suites(now()).iter().map(|suite| judge_suite(suite, &mut reasons)).sum();
     println!("{blocks} blocks judged: {reasons:#?}");
     assert!(blocks >= 300, "{blocks} blocks");
 }
@@ -210,22 +227,32 @@ fn hostile_blocks_get_cores_verdict() {
 #[test]
 fn reorganisations_there_and_back_end_in_the_state_of_a_fresh_sync() {
     let _one_at_a_time = kernel_lock();
-    for scenario in reorg::scenarios() {
+    for scenario in reorganisations() {
+        let name = format!("{} deep", scenario.depth);
         let temp = tempfile::tempdir().unwrap();
         let mut chain = regtest(&temp.path().join("godwit"), &ChainOptions::default());
         let kernel = KernelChain::open(&temp.path().join("core"));
         for block in &scenario.base {
-            judge(scenario.name, block, &mut chain, &kernel);
+            judge(&name, block, &mut chain, &kernel);
         }
-        for (block, expected) in scenario.blocks.iter().zip(&scenario.expect) {
-            let verdict = judge(scenario.name, block, &mut chain, &kernel);
-            assert_eq!(verdict, expected.unwrap_or("accept"), "{}", scenario.name);
+        for (n, (block, expected)) in scenario.blocks.iter().zip(&scenario.expect).enumerate() {
+            let verdict = judge(&name, block, &mut chain, &kernel);
+            assert_eq!(verdict, expected.unwrap_or("accept"), "{name}");
+            if n == scenario.turn {
+                same_as_fresh(&name, &mut chain, scenario.base.iter().chain(&scenario.second));
+            }
         }
-        let mut fresh = open(&temp.path().join("fresh"), Network::Regtest);
-        for block in scenario.base.iter().chain(&scenario.best_chain) {
-            assert_eq!(submit(&mut fresh, block), Verdict::Accepted);
-        }
-        let (after, expected) = (chain.utxo_stats().unwrap(), fresh.utxo_stats().unwrap());
-        assert_eq!(after, expected, "{}: {}", scenario.name, reversed_hex(&after.muhash));
+        same_as_fresh(&name, &mut chain, scenario.base.iter().chain(&scenario.first));
     }
+}
+
+/// The coins are those of a chain that never saw another branch.
+fn same_as_fresh<'a>(name: &str, chain: &mut Chain, blocks: impl Iterator<Item = &'a Vec<u8>>) {
+    let temp = tempfile::tempdir().unwrap();
+    let mut fresh = open(temp.path(), Network::Regtest);
+    for block in blocks {
+        assert_eq!(submit(&mut fresh, block), Verdict::Accepted, "{name}");
+    }
+    let (after, expected) = (chain.utxo_stats().unwrap(), fresh.utxo_stats().unwrap());
+    assert_eq!(after, expected, "{name}: {}", reversed_hex(&after.muhash));
 }

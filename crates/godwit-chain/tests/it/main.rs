@@ -2,6 +2,6 @@
 
 mod datadir;
 mod golden;
-// mod kernel;
+mod kernel;
 mod restart;
 mod shared_data;

@@ -55,6 +55,13 @@ pub(crate) struct SpentCoins {
 }
 
 impl SpentCoins {
+    /// Memory that the coins take.
+    pub(crate) fn bytes(&self) -> usize {
+        let scripts = self.coins.iter().filter(|coin| coin.script_pubkey.spilled());
+        let scripts: usize = scripts.map(|coin| coin.script_pubkey.capacity()).sum();
+        scripts + self.coins.len() * size_of::<Coin>()
+    }
+
     /// The coins of one transaction.
     pub(crate) fn of_tx(&self, tx: usize) -> &[Coin] {
         &self.coins[self.first[tx] as usize..self.first[tx + 1] as usize]

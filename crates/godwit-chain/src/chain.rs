@@ -25,7 +25,6 @@ use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_store::utxo::{SealId, UtxoHasher, UtxoStore};
 use godwit_store::{BlockPosition, ChainPoint, Store, StoreError};
 
-use crate::apply::SpentCoins;
 use crate::candidates::Candidates;
 use crate::committer::Committer;
 use crate::connect::Ahead;
@@ -34,7 +33,7 @@ use crate::event::{Event, StageTimes};
 use crate::message::{INBOX_LIMIT, Message};
 use crate::structure::{Received, Structured};
 use crate::tree::{HeaderTree, NodeId, Validity};
-use crate::verify::Outcome;
+use crate::verify::{Outcome, Resolved};
 use crate::workers::Workers;
 
 /// How a chain is to be run.
@@ -61,15 +60,10 @@ pub(crate) struct Applied {
     pub(crate) id: NodeId,
     /// Tells its outcome from that of an earlier application of the same block.
     pub(crate) token: u64,
-    pub(crate) block: Arc<Structured>,
-    pub(crate) spent: Arc<crate::verify::Resolved>,
+    pub(crate) resolved: Arc<Resolved>,
+    /// Memory of the coins that it spent.
+    pub(crate) coin_bytes: usize,
     pub(crate) outcome: Option<Outcome>,
-}
-
-impl Applied {
-    pub(crate) fn spent(&self) -> &SpentCoins {
-        &self.spent.spent
-    }
 }
 
 /// A sealed memtable on its way to disk, and the tip whose coins it completes.

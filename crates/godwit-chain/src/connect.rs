@@ -32,11 +32,15 @@ use crate::workers::{Urgency, guarded};
 /// Blocks in line whose inputs are fetched before their turn.
 const AHEAD_BLOCKS: usize = 32;
 
+/// Inputs of the blocks in line, the first block aside: about ten full blocks. Bounds what their coins
+/// can take, whose scripts may have 10,000 bytes each.
+const AHEAD_INPUTS: usize = 64 << 10;
+
 /// Blocks applied whose scripts still run.
 const WINDOW_BLOCKS: usize = 32;
 
-/// Spent coins of the blocks in the window: what one extraordinary block after the other may hold.
-const WINDOW_COINS: usize = 400_000;
+/// Bytes of the coins that the blocks in the window spent, the last block aside.
+const WINDOW_COIN_BYTES: usize = 64 << 20;
 
 /// Longest time without a look at the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
@@ -158,8 +162,8 @@ impl Chain {
     }
 
     fn window_is_full(&self) -> bool {
-        let coins: usize = self.window.iter().map(|applied| applied.spent().coins.len()).sum();
-        self.window.len() >= WINDOW_BLOCKS || coins > WINDOW_COINS
+        let bytes: usize = self.window.iter().map(|applied| applied.coin_bytes).sum();
+        self.window.len() >= WINDOW_BLOCKS || bytes > WINDOW_COIN_BYTES
     }
 
     /// Keeps a fresh block in memory if it is next in line or follows one that is kept.
@@ -179,7 +183,7 @@ impl Chain {
             self.ahead.clear();
         }
         let target_height = self.tree.node(target).height;
-        while self.ahead.len() < AHEAD_BLOCKS {
+        while self.ahead.len() < AHEAD_BLOCKS && self.inputs_ahead() < AHEAD_INPUTS {
             let last = self.ahead.back().map_or(self.applied, |ahead| ahead.id);
             let height = self.tree.node(last).height + 1;
             if height > target_height {
@@ -193,6 +197,14 @@ impl Chain {
             };
             self.ahead.push_back(Ahead { id, token, stage });
         }
+    }
+
+    fn inputs_ahead(&self) -> usize {
+        let inputs = |ahead: &Ahead| match &ahead.stage {
+            Stage::Fetching(block) | Stage::Ready(block, _) => block.spends().len(),
+            Stage::Loading => 0,
+        };
+        self.ahead.iter().map(inputs).sum()
     }
 
     fn load(&self, token: u64, id: NodeId) -> Stage {
@@ -344,13 +356,14 @@ impl Chain {
     ) {
         let token = self.token();
         let magic = self.params.magic;
-        let resolved = Arc::new(Resolved { block: Arc::clone(&block), spent, flags, magic });
+        let coin_bytes = spent.bytes();
+        let resolved = Arc::new(Resolved { block, spent, flags, magic });
         let needs = Needs { scripts, undo: self.tree.node(id).undo.is_none() };
         let outbox = self.outbox.clone();
         let report = move |outcome| send(&outbox, Message::Verified { token, outcome });
         let cancelled = Arc::clone(&self.cancelled);
         verify(&self.workers, Arc::clone(&resolved), needs, cancelled, report);
-        self.window.push_back(Applied { id, token, block, spent: resolved, outcome: None });
+        self.window.push_back(Applied { id, token, resolved, coin_bytes, outcome: None });
         self.applied = id;
     }
 
@@ -363,14 +376,17 @@ impl Chain {
     /// Connects the blocks at the window's front whose checks are done; whether there were any.
     fn retire(&mut self) -> Result<bool, ChainError> {
         let mut any = false;
-        while self.window.front().is_some_and(|applied| applied.outcome.is_some()) {
+        while let Some(outcome) = self.window.front_mut().and_then(|front| front.outcome.take()) {
             any = true;
-            let applied = self.window.pop_front().expect("looked at it");
-            match applied.outcome.expect("looked at it") {
-                Ok(undo) => self.connected(applied.id, applied.spent, undo)?,
+            let Some(Applied { id, resolved, .. }) = self.window.pop_front() else { break };
+            match outcome {
+                Ok(undo) => self.connected(id, resolved, undo)?,
                 Err(VerifyError::Rejected(reject)) => {
-                    self.take_back_window(applied.id, &applied.block, &applied.spent.spent)?;
-                    self.reject(applied.id, reject)?;
+                    while let Some(above) = self.window.pop_back() {
+                        self.unapply(above.id, &above.resolved.block, &above.resolved.spent)?;
+                    }
+                    self.unapply(id, &resolved.block, &resolved.spent)?;
+                    self.reject(id, reject)?;
                 }
                 Err(VerifyError::Engine(error)) => return Err(ChainError::Engine(error)),
                 Err(VerifyError::Undo(error)) => return Err(error.into()),
@@ -402,19 +418,6 @@ impl Chain {
         let point = self.point(id);
         self.events.push_back(Event::Connected(Connected { point, resolved }));
         Ok(())
-    }
-
-    /// Takes back the blocks of the window, last first, then `first` itself, which has left it.
-    fn take_back_window(
-        &mut self,
-        first: NodeId,
-        block: &Structured,
-        spent: &SpentCoins,
-    ) -> Result<(), ChainError> {
-        while let Some(applied) = self.window.pop_back() {
-            self.unapply(applied.id, &applied.block, applied.spent())?;
-        }
-        self.unapply(first, block, spent)
     }
 
     fn unapply(

@@ -58,7 +58,7 @@ impl KeyRing {
     /// wallet does since 0.17; more would cost generation time and save a quarter byte each.
     pub fn sign_ecdsa(&self, number: u64, message: &Message) -> ecdsa::Signature {
         let secret = self.secret(number);
-        if number % 8 == 0 {
+        if number.is_multiple_of(8) {
             self.secp.sign_ecdsa_low_r(message, &secret)
         } else {
             self.secp.sign_ecdsa(message, &secret)

@@ -4,10 +4,12 @@
 //! - [`miner`]: block assembly in separate steps, proof of work at regtest's difficulty.
 //! - [`chain`]: whole chains with real signatures, deterministic from a seed ([`plan`] has their
 //!   shapes), written in Bitcoin Core's block file framing.
+//! - [`hostile`]: blocks on both sides of every rule.
 //! - [`reference`]: a naive UTXO set to compare with.
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod chain;
+pub mod hostile;
 pub mod keys;
 pub mod lock;
 pub mod miner;

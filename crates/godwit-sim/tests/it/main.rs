@@ -1,3 +1,4 @@
 //! Tests of the generator through its public interface.
 
 mod chain;
+mod hostile;

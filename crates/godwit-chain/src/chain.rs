@@ -85,6 +85,10 @@ pub struct Chain {
     pub(crate) unlinked: HashMap<NodeId, Vec<NodeId>>,
     pub(crate) next_sequence: u64,
     pub(crate) applied: NodeId,
+    /// The last block that an earlier run verified, until its coins are applied again.
+    pub(crate) replay: Option<NodeId>,
+    /// Nothing is connected but what an earlier run verified.
+    pub(crate) known_only: bool,
     pub(crate) tip: NodeId,
     pub(crate) window: VecDeque<Applied>,
     pub(crate) ahead: VecDeque<Ahead>,
@@ -167,6 +171,8 @@ impl Chain {
             unlinked: HashMap::new(),
             next_sequence: 1,
             applied: tip,
+            replay: None,
+            known_only: false,
             tip,
             window: VecDeque::new(),
             ahead: VecDeque::new(),
@@ -229,6 +235,12 @@ impl Chain {
     /// The snapshot that the coins below it were loaded from, unverified, if any.
     pub fn assumed(&self) -> Option<&godwit_store::AssumedSnapshot> {
         self.assumed.as_ref()
+    }
+
+    /// Connects nothing from now on but blocks that were connected before: for commands that look at
+    /// the coins, which must neither move the tip nor run scripts.
+    pub fn connect_known_only(&mut self) {
+        self.known_only = true;
     }
 
     /// What happened since the last call, oldest first.

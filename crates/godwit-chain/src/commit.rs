@@ -97,7 +97,8 @@ impl Chain {
             (node.hash, record(node))
         });
         let blocks = blocks.collect();
-        let verified_tip = Some(self.point(self.tip));
+        // A replay that is interrupted takes nothing back.
+        let verified_tip = Some(self.point(self.replay.unwrap_or(self.tip)));
         self.committer.commit(Request { commit: Commit { blocks, verified_tip, utxo }, manifest });
         self.blocks_since_commit = 0;
         self.last_commit = Instant::now();

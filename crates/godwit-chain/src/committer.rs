@@ -1,8 +1,10 @@
 //! The commit thread: makes block and undo bytes, the block index and the coins' manifest durable
 //! together, beside connecting.
 
+use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use godwit_store::utxo::ManifestId;
@@ -69,9 +71,31 @@ impl Drop for Committer {
 
 fn run(store: &Store, queue: &Receiver<Request>, outbox: &Sender<Message>) {
     for Request { commit, manifest } in queue {
+        log::info!("Commit started: {}", Contents(&commit));
+        let started = Instant::now();
         let result = store.commit(commit).map(|()| manifest);
+        if result.is_ok() {
+            log::info!("Commit done in {} ms.", started.elapsed().as_millis());
+        }
         if outbox.send(Message::Committed(result)).is_err() {
             return;
+        }
+    }
+}
+
+/// What a commit makes durable, for the log.
+struct Contents<'a>(&'a Commit);
+
+impl fmt::Display for Contents<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Commit { blocks, verified_tip, utxo } = self.0;
+        write!(f, "{} entries of the block index", blocks.len())?;
+        if let Some(tip) = verified_tip {
+            write!(f, ", verified up to height {}", tip.height)?;
+        }
+        match utxo {
+            Some(utxo) => write!(f, ", coins at height {}.", utxo.tip.height),
+            None => f.write_str("."),
         }
     }
 }

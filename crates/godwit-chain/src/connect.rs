@@ -32,9 +32,14 @@ use crate::workers::{Urgency, guarded};
 /// Blocks in line whose inputs are fetched before their turn.
 const AHEAD_BLOCKS: usize = 32;
 
-/// Inputs of the blocks in line, the first block aside: about ten full blocks. Bounds what their coins
+/// Inputs of the blocks in line, the last block aside: about ten full blocks. Bounds what their coins
 /// can take, whose scripts may have 10,000 bytes each.
-const AHEAD_INPUTS: usize = 64 << 10;
+const AHEAD_INPUTS: u64 = 64 << 10;
+
+/// Bytes of the coins store's memory for each of these inputs. With little memory a memtable is
+/// sealed every few blocks, and what was fetched before the last seals has to be fetched again: with
+/// 8 MiB, looking ten blocks ahead made nearly every answer come too early.
+const CACHE_BYTES_PER_INPUT: u64 = 1024;
 
 /// Blocks applied whose scripts still run.
 const WINDOW_BLOCKS: usize = 32;
@@ -82,7 +87,8 @@ impl Chain {
             return Ok(Step::Progress);
         }
         let stopped = self.reached_stop_height();
-        let target = match self.candidates.best() {
+        let best = if self.known_only { self.replay } else { self.candidates.best() };
+        let target = match best {
             Some(best) if best != self.applied && !stopped => best,
             _ if self.window.is_empty() => {
                 // What is connectable is connected; the rest is read back when its turn comes.
@@ -183,7 +189,8 @@ impl Chain {
             self.ahead.clear();
         }
         let target_height = self.tree.node(target).height;
-        while self.ahead.len() < AHEAD_BLOCKS && self.inputs_ahead() < AHEAD_INPUTS {
+        let inputs = AHEAD_INPUTS.min(self.options.cache_bytes / CACHE_BYTES_PER_INPUT) as usize;
+        while self.ahead.len() < AHEAD_BLOCKS && self.inputs_ahead() < inputs {
             let last = self.ahead.back().map_or(self.applied, |ahead| ahead.id);
             let height = self.tree.node(last).height + 1;
             if height > target_height {
@@ -411,7 +418,9 @@ impl Chain {
             self.times.undo += start.elapsed();
         }
         let node = self.tree.node_mut(id);
+        let verified_before = node.validity == Validity::Scripts;
         node.validity = Validity::Scripts;
+        self.note_replayed(id, verified_before);
         self.tip = id;
         self.blocks_since_commit += 1;
         self.candidates.prune(&self.tree, id);

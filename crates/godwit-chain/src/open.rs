@@ -61,6 +61,11 @@ impl Chain {
             Self::assemble(options, Arc::new(store), hasher, utxo, tree, tip, state.assumed)?;
         chain.relink(&stored)?;
         chain.recover(recovered)?;
+        let last = match &state.verified_tip {
+            None => tip,
+            Some(point) => find(&chain.tree, &point.hash)?,
+        };
+        chain.start_replay(last);
         Ok(chain)
     }
 
@@ -96,6 +101,9 @@ impl Chain {
     /// Takes in the blocks that were appended after the last commit.
     fn recover(&mut self, recovered: Vec<RecoveredBlock>) -> Result<(), ChainError> {
         let hasher = self.hasher();
+        if !recovered.is_empty() {
+            log::info!("{} blocks had arrived after the last commit.", recovered.len());
+        }
         for RecoveredBlock { position, .. } in recovered {
             let bytes = self.store.read_block(position)?;
             let Received::Structured(block) = structure(bytes, &self.params, &hasher, None) else {
@@ -106,8 +114,39 @@ impl Chain {
                 Ok(_) | Err(AcceptError::Rejected(_)) => {}
                 Err(AcceptError::Chain(error)) => return Err(error),
             }
+            // Nothing bounds their bytes: they are read back when their turn comes.
+            self.cache.clear();
         }
         Ok(())
+    }
+
+    /// Says where the chain stands. `last` is the last block that an earlier run verified; the coins
+    /// of the blocks up to it that were not flushed are applied again.
+    fn start_replay(&mut self, last: NodeId) {
+        let height = |id| self.tree.node(id).height;
+        let (verified, coins) = (height(last), height(self.tip));
+        log::info!(
+            "Loaded {} headers and {} blocks: verified up to height {verified}, coins at height \
+             {coins}.",
+            self.tree.len(),
+            self.tree.stored()
+        );
+        let fork = height(self.tree.fork(self.tip, last));
+        if fork < verified {
+            let (blocks, first) = (verified - fork, fork + 1);
+            log::info!(
+                "Replaying {blocks} blocks from height {first}: their coins are not on disk."
+            );
+            self.replay = Some(last);
+        }
+    }
+
+    /// A block was connected; with the last one of a replay, or the first that is new, it ends.
+    pub(crate) fn note_replayed(&mut self, id: NodeId, verified_before: bool) {
+        if self.replay.is_some_and(|last| last == id || !verified_before) {
+            self.replay = None;
+            log::info!("Replay done at height {}.", self.tree.node(id).height);
+        }
     }
 }
 

@@ -259,7 +259,7 @@ impl Chain {
     fn assume(&mut self, base: NodeId, utxo_hash: [u8; 32]) {
         let base_point = self.point(base);
         self.assumed = Some(AssumedSnapshot { base: base_point, utxo_hash });
-        (self.applied, self.tip) = (base, base);
+        (self.applied, self.tip, self.replay) = (base, base, None);
         self.adopt_assumed_base(base);
     }
 }

@@ -124,6 +124,11 @@ impl HeaderTree {
         self.nodes.len()
     }
 
+    /// Number of blocks that are stored.
+    pub fn stored(&self) -> usize {
+        self.nodes.iter().filter(|node| node.position.is_some()).count()
+    }
+
     /// Never: genesis is always there.
     pub fn is_empty(&self) -> bool {
         false

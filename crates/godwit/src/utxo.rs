@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use godwit_chain::Chain;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -15,9 +16,16 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Opens the chain for looking at its coins: the tip stays where the last import left it.
+fn open_coins(config: &Config) -> Result<Chain, Failure> {
+    let mut chain = open_chain(config, workers(), None)?;
+    chain.connect_known_only();
+    Ok(chain)
+}
+
 /// `utxo stats`, with the names of Core's `gettxoutsetinfo`.
 pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
-    let mut chain = open_chain(config, workers(), None)?;
+    let mut chain = open_coins(config)?;
     let stats = chain.utxo_stats()?;
     let assumed = chain.assumed().map(|assumed| assumed.base.height);
     chain.close()?;
@@ -36,7 +44,7 @@ pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
 
 /// `utxo dump`, with the names of Core's `dumptxoutset`.
 pub(crate) fn dump(config: &Config, file: &Path) -> Result<Exit, Failure> {
-    let mut chain = open_chain(config, workers(), None)?;
+    let mut chain = open_coins(config)?;
     let info = chain.dump_snapshot(file)?;
     chain.close()?;
     print(&json!({
@@ -55,7 +63,7 @@ pub(crate) fn load(
     file: &Path,
     expected: Option<&UtxoHash>,
 ) -> Result<Exit, Failure> {
-    let mut chain = open_chain(config, workers(), None)?;
+    let mut chain = open_coins(config)?;
     let info = chain.load_snapshot(file, expected.map(|hash| hash.0))?;
     chain.close()?;
     log::warn!(

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use godwit_consensus::{Reject, RejectReason};
 use godwit_primitives::BlockHash;
@@ -262,7 +263,10 @@ fn drive(
             let planned = &records[next as usize];
             next += 1;
             bytes_done += u64::from(planned.record.len);
-            match take_in(chain, planned, received)? {
+            let start = Instant::now();
+            let taken = take_in(chain, planned, received)?;
+            chain.times.accept += start.elapsed();
+            match taken {
                 Ok(new) => summary.stored += u64::from(new),
                 Err(reject) => {
                     summary.bad += 1;

@@ -1,6 +1,6 @@
 //! `godwit-sim`: writes a generated regtest chain to a block file.
 //!
-//! `godwit-sim generate --plan small|demo|benchmark [--seed N] --out FILE`
+//! `godwit-sim generate --plan small|demo|kill|benchmark [--seed N] --out FILE`
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ use std::time::Instant;
 use godwit_sim::chain::write_dat;
 use godwit_sim::plan::ChainPlan;
 
-const USAGE: &str = "usage: godwit-sim generate --plan small|demo|benchmark [--seed N] --out FILE";
+const USAGE: &str =
+    "usage: godwit-sim generate --plan small|demo|kill|benchmark [--seed N] --out FILE";
 /// Blocks between two lines of progress.
 const PROGRESS_STEP: u32 = 50;
 

@@ -157,11 +157,33 @@ impl ChainPlan {
         }
     }
 
+    /// The kill tests' chain: a million coins at the end, most of them cheap to make, that grow
+    /// beside half a minute of script checks, and late blocks that spend many old ones at once.
+    pub fn kill(seed: u64) -> ChainPlan {
+        const ERAS: u32 = 26;
+        let coins = || FanOut { blocks: 2, locks: MODERN_COINS, bare: 4_500, giant: 0 };
+        let era = |n: u32| {
+            let sweeps = u32::from(n >= ERAS / 2);
+            let blocks = [Stretch::FanOut(coins()), Stretch::Mix(&SEGWIT, 5)];
+            blocks.into_iter().chain([Stretch::Mix(&SWEEP, sweeps)])
+        };
+        ChainPlan {
+            name: "kill",
+            seed,
+            start_time: START_TIME,
+            maturing: 4 * 2 * ERAS + 100,
+            stretches: (0..ERAS).flat_map(era).collect(),
+            block_weight: 2_000_000,
+            empty_tail: 5,
+        }
+    }
+
     /// The plan of that name.
     pub fn by_name(name: &str, seed: u64) -> Option<ChainPlan> {
         match name {
             "small" => Some(ChainPlan::small(seed)),
             "demo" => Some(ChainPlan::demo(seed)),
+            "kill" => Some(ChainPlan::kill(seed)),
             "benchmark" => Some(ChainPlan::benchmark(seed)),
             _ => None,
         }

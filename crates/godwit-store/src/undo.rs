@@ -180,6 +180,8 @@ impl UndoFiles {
             return Err(StoreError::damaged(handle.path(), end, Damage::Short));
         }
         if len > end {
+            let path = handle.path().display();
+            log::info!("{path}: cutting off {} bytes that no commit names", len - end);
             handle.set_len(end)?;
         }
         tails.unsynced_names |= end == 0;

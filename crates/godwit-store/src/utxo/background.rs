@@ -123,7 +123,6 @@ impl UtxoStore {
                     self.sealed.set_flushed(segment.seals.newest);
                     self.counters.flushes += 1;
                     self.counters.flushed_bytes += segment.run.bytes();
-                    log::debug!("flushed {}", segment.run.file.path().display());
                 }
                 self.segments.install(segments);
                 self.after_change();
@@ -143,7 +142,6 @@ impl UtxoStore {
         self.counters.merge_bytes_read += merge.parts.iter().map(|part| part.bytes()).sum::<u64>();
         let written = output.first().map_or(0, |segment| segment.run.bytes());
         self.counters.merge_bytes_written += written;
-        log::debug!("merged into {}: {written} bytes", merge.run.path(&self.place.dir).display());
         self.segments.replace(&merge.parts, output);
         self.after_change();
         Ok(())

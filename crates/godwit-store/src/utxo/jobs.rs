@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::layers::Place;
 use super::memtable::Memtable;
@@ -77,8 +78,13 @@ pub(super) fn flush(place: &Place, job: FlushJob, pace: &Pace) -> Result<FlushEv
     match job {
         FlushJob::Flush { run, seal, table, buffer } => {
             let seals = SealRange { oldest: seal, newest: seal };
-            write_memtable(options(place, run, seals, buffer, u64::MAX), place, &table, pace)
-                .map(FlushEvent::Flushed)
+            let (coins, spent) = (table.coins(), table.tombstones());
+            log::info!("Flush to run {} started: {coins} coins, {spent} spent ones.", run.0);
+            let started = Instant::now();
+            let options = options(place, run, seals, buffer, u64::MAX);
+            let segments = write_memtable(options, place, &table, pace)?;
+            log_done("Flush to run", run, &segments, started);
+            Ok(FlushEvent::Flushed(segments))
         }
         FlushJob::Remove(paths) => {
             for path in paths {
@@ -135,6 +141,10 @@ pub(super) fn merge(
     pace: &Pace,
 ) -> Result<Vec<Arc<Segment>>, WorkError> {
     let MergeJob { run, parts, seals, buffer, max_filter } = job;
+    let inputs: usize = parts.iter().map(|part| part.inputs.len()).sum();
+    let bytes: u64 = parts.iter().map(MergePart::bytes).sum();
+    log::info!("Merge into run {} started: {inputs} segments, {bytes} bytes.", run.0);
+    let started = Instant::now();
     let mut writer = RunWriter::create(options(place, run, seals, buffer, max_filter), pace)?;
     for part in parts {
         writer.begin(part.partition as u8, part.expected_entries());
@@ -149,5 +159,12 @@ pub(super) fn merge(
         }
         writer.end()?;
     }
-    writer.finish()
+    let segments = writer.finish()?;
+    log_done("Merge into run", run, &segments, started);
+    Ok(segments)
+}
+
+fn log_done(what: &str, run: RunId, segments: &[Arc<Segment>], started: Instant) {
+    let bytes = segments.first().map_or(0, |segment| segment.run.bytes());
+    log::info!("{what} {} done: {bytes} bytes in {} ms.", run.0, started.elapsed().as_millis());
 }

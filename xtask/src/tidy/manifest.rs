@@ -20,23 +20,25 @@ const SCRIPT: &str = "godwit-script";
 const STORE: &str = "godwit-store";
 const CHAIN: &str = "godwit-chain";
 const SIM: &str = "godwit-sim";
+const TESTDATA: &str = "godwit-testdata";
 
 const ROOMS: &[Room] = &[
     Room { name: STREAM, may_use: &[], tests_may_use: &[] },
-    Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[] },
-    Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[] },
-    Room { name: SCRIPT, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[CONSENSUS] },
-    Room { name: STORE, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[] },
+    Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[TESTDATA] },
+    Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
+    Room { name: SCRIPT, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[CONSENSUS, TESTDATA] },
+    Room { name: STORE, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
     Room {
         name: CHAIN,
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE],
-        tests_may_use: &[SIM],
+        tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: SIM, may_use: &[STREAM, PRIMITIVES, CONSENSUS], tests_may_use: &[] },
+    Room { name: TESTDATA, may_use: &[], tests_may_use: &[] },
     Room {
         name: "godwit",
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN],
-        tests_may_use: &[SIM],
+        tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: "xtask", may_use: &[], tests_may_use: &[] },
 ];

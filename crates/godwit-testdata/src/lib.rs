@@ -1,0 +1,173 @@
+//! Real data for tests: where it lies, and its bytes.
+//!
+//! The shared data (real blocks, chains, headers, vectors; its `MANIFEST.json` names each file's
+//! source) is not part of the repository. Tests that need it are skipped without it, visibly:
+//!
+//! ```no_run
+//! # fn test() {
+//! let Some(folder) = godwit_testdata::shared_data() else { return };
+//! let block = godwit_testdata::read(folder.join("blocks/mainnet_170.blk.zst"));
+//! # }
+//! ```
+
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::{env, fs, thread};
+
+use ruzstd::decoding::StreamingDecoder;
+
+/// The folder of the shared data: `$GODWIT_DATA`, else `../shared/data` beside the checkout.
+///
+/// Where there is none: `None`, and one line per test on stderr that starts with `SKIPPED: `.
+pub fn shared_data() -> Option<PathBuf> {
+    let folder = env::var_os("GODWIT_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    say_skipped();
+    None
+}
+
+/// The content of a file of the shared data, by its path inside, as [`read`] gives it; `None` as
+/// [`shared_data`].
+///
+/// # Panics
+///
+/// As [`read`].
+pub fn shared_file(path: &str) -> Option<Vec<u8>> {
+    shared_data().map(|folder| read(folder.join(path)))
+}
+
+/// A file's content, decompressed if its name ends with `.zst`.
+///
+/// # Panics
+///
+/// If the file can not be read, or is not one zstd frame with a matching checksum.
+pub fn read(path: impl AsRef<Path>) -> Vec<u8> {
+    let path = path.as_ref();
+    let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    match path.extension().is_some_and(|ending| ending == "zst") {
+        true => decompressed(&bytes, path),
+        false => bytes,
+    }
+}
+
+fn decompressed(mut bytes: &[u8], path: &Path) -> Vec<u8> {
+    let name = path.display();
+    let mut decoder =
+        StreamingDecoder::new(&mut bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut content = Vec::new();
+    decoder.read_to_end(&mut content).unwrap_or_else(|error| panic!("{name}: {error}"));
+    // The decoder leaves the comparison to its caller.
+    let frame = decoder.into_frame_decoder();
+    let (stored, computed) = (frame.get_checksum_from_data(), frame.get_calculated_checksum());
+    assert_eq!(stored, computed, "{name}: checksum");
+    assert!(bytes.is_empty(), "{name}: {} bytes after the frame", bytes.len());
+    content
+}
+
+/// To the handle itself: libtest captures `eprintln!` and drops what a passing test printed. In
+/// one write, so that lines of other threads can not fall into it. Once per thread: a property
+/// test asks in every case.
+fn say_skipped() {
+    thread_local!(static SAID: Cell<bool> = const { Cell::new(false) });
+    if SAID.replace(true) {
+        return;
+    }
+    // libtest names a test's thread after the test.
+    let thread = thread::current();
+    let test = thread.name().unwrap_or("unnamed thread");
+    let line = format!("SKIPPED: {test}: shared data not found (set GODWIT_DATA)\n");
+    io::stderr().write_all(line.as_bytes()).expect("stderr is open");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    fn compressed(content: &[u8]) -> Vec<u8> {
+        compress_to_vec(content, CompressionLevel::Fastest)
+    }
+
+    fn content() -> Vec<u8> {
+        (0..300_000u32).map(|i| (i.wrapping_mul(i) >> 9) as u8).collect()
+    }
+
+    #[test]
+    fn a_frame_gives_its_content() {
+        for content in [Vec::new(), b"7".to_vec(), content()] {
+            assert_eq!(decompressed(&compressed(&content), Path::new("x")), content);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "x: checksum")]
+    fn a_wrong_checksum_is_found() {
+        let mut frame = compressed(&content());
+        *frame.last_mut().expect("a checksum") ^= 1;
+        decompressed(&frame, Path::new("x"));
+    }
+
+    #[test]
+    #[should_panic(expected = "x: 1 bytes after the frame")]
+    fn bytes_after_the_frame_are_found() {
+        let mut frame = compressed(&content());
+        frame.push(0);
+        decompressed(&frame, Path::new("x"));
+    }
+
+    #[test]
+    fn a_plain_file_stays_as_it_is() {
+        let own_source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+        assert_eq!(read(own_source), include_bytes!("lib.rs"));
+    }
+
+    fn compressed_files_below(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).expect("a folder of the shared data");
+        let paths = entries.map(|entry| entry.expect("an entry of the folder").path());
+        let (folders, files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
+        let files = files.into_iter().filter(|file| file.extension().is_some_and(|e| e == "zst"));
+        files.chain(folders.iter().flat_map(|folder| compressed_files_below(folder))).collect()
+    }
+
+    /// Each carries a checksum of its content by the encoder that wrote it.
+    #[test]
+    fn every_compressed_file_is_whole() {
+        let Some(folder) = shared_data() else { return };
+        let files = compressed_files_below(&folder);
+        assert!(files.len() >= 80, "{} files", files.len());
+        for file in files {
+            assert!(!read(&file).is_empty(), "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn the_manifest_is_found() {
+        let Some(folder) = shared_data() else {
+            assert_eq!(shared_file("MANIFEST.json"), None);
+            return;
+        };
+        assert_eq!(shared_file("MANIFEST.json"), Some(read(folder.join("MANIFEST.json"))));
+    }
+
+    #[test]
+    fn a_skipped_test_is_named_once_though_it_passes() {
+        let run = Command::new(env::current_exe().expect("this test's program"))
+            .args(["--exact", "tests::the_manifest_is_found"])
+            .env("GODWIT_DATA", "/nonexistent")
+            .output()
+            .expect("this test's program runs");
+        assert!(run.status.success());
+        let said = String::from_utf8(run.stderr).expect("text");
+        let name = "tests::the_manifest_is_found";
+        assert_eq!(said, format!("SKIPPED: {name}: shared data not found (set GODWIT_DATA)\n"));
+    }
+}

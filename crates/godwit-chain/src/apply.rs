@@ -9,7 +9,7 @@ use godwit_consensus::{
     Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
     sigop_cost, sigop_cost_within_limit,
 };
-use godwit_primitives::{Amount, Coin, OutPoint, Params, ScriptFlags, TxView, coin};
+use godwit_primitives::{Amount, Coin, Params, ScriptFlags, TxView, coin};
 use godwit_store::StoreError;
 use godwit_store::utxo::{EpochPin, HashedOutPoint, Probe, Taken, UtxoStore};
 
@@ -160,27 +160,30 @@ fn check_no_overwrite(
     block: &Structured,
     prefetched: Option<&Prefetched>,
 ) -> Result<(), ApplyError> {
-    let outputs = block.outputs_hashed();
+    let outputs = block.creates();
+    if utxo.probe_any(outputs).is_some() {
+        return Err(reject(RejectReason::Bip30));
+    }
     let mut below = Vec::new();
     let exist_below = match prefetched {
         Some(answers) => &answers.outputs_exist,
         None => {
-            utxo.layers().contains_many(&outputs, &mut below)?;
+            utxo.layers().contains_many(outputs, &mut below)?;
             &below
         }
     };
-    for (output, exists_below) in outputs.iter().zip(exist_below) {
-        let exists = match utxo.probe(output) {
-            Probe::Unspent => true,
-            Probe::Spent => false,
-            Probe::NotInMemory => *exists_below,
-        };
-        if exists {
+    // Hardly any exists below: memory is asked again only for those.
+    for (output, _) in outputs.iter().zip(exist_below).filter(|(_, exists)| **exists) {
+        if utxo.probe(output) == Probe::NotInMemory {
             return Err(reject(RejectReason::Bip30));
         }
     }
     Ok(())
 }
+
+/// Keys whose slots are brought into the processor's cache at once; the next transactions' keys, few
+/// enough to be there still when their turn comes.
+const WARM_KEYS: usize = 64;
 
 struct Run<'a> {
     utxo: &'a mut UtxoStore,
@@ -201,11 +204,10 @@ impl Run<'_> {
         } else {
             self.spent.first.push(0);
         }
-        let txid = tx.txid();
-        for (vout, output) in tx.outputs().enumerate() {
-            let key = self.block.output_keys()[self.outputs_done];
+        for output in tx.outputs() {
+            self.warm_outputs();
+            let hashed = self.block.creates()[self.outputs_done];
             self.outputs_done += 1;
-            let hashed = HashedOutPoint { key, outpoint: OutPoint { txid, vout: vout as u32 } };
             // A coinbase may overwrite: the pairs of BIP30 exist.
             let overwrite = n == 0;
             let height = self.rules.height;
@@ -218,6 +220,7 @@ impl Run<'_> {
         let first = self.spent.coins.len();
         let inputs = first..first + tx.input_count();
         for (index, hashed) in inputs.clone().zip(&self.block.spends()[inputs]) {
+            self.warm_inputs(index);
             match self.take(index, hashed)? {
                 Some(coin) => self.spent.coins.push(coin),
                 None => return Err(reject(RejectReason::InputsMissingOrSpent)),
@@ -230,6 +233,21 @@ impl Run<'_> {
             sequence_locks_met(tx, coins, height, prev_median_time_past, median_time_past)?;
         }
         Ok(())
+    }
+
+    fn warm_inputs(&self, index: usize) {
+        if index.is_multiple_of(WARM_KEYS) {
+            let next = &self.block.spends()[index..];
+            self.utxo.warm(&next[..next.len().min(WARM_KEYS)]);
+        }
+    }
+
+    fn warm_outputs(&self) {
+        // Where BIP30 was looked up, the slots were just touched.
+        if !self.rules.no_overwrite && self.outputs_done.is_multiple_of(WARM_KEYS) {
+            let next = &self.block.creates()[self.outputs_done..];
+            self.utxo.warm(&next[..next.len().min(WARM_KEYS)]);
+        }
     }
 
     fn take(&mut self, index: usize, hashed: &HashedOutPoint) -> Result<Option<Coin>, ApplyError> {
@@ -296,14 +314,11 @@ fn unapply_txs(
     let mut intact = true;
     for n in (0..txs).rev() {
         let tx = block.view().tx(n);
-        let txid = tx.txid();
         for (vout, output) in tx.outputs().enumerate() {
             if coin::is_unspendable(output.script_pubkey) {
                 continue;
             }
-            let key = block.output_keys()[outputs_before[n] + vout];
-            let outpoint = OutPoint { txid, vout: vout as u32 };
-            let removed = utxo.spend(&HashedOutPoint { key, outpoint })?;
+            let removed = utxo.spend(&block.creates()[outputs_before[n] + vout])?;
             intact &= removed.is_some_and(|coin| {
                 coin.value == output.value
                     && coin.script_pubkey[..] == *output.script_pubkey

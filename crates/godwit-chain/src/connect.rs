@@ -496,7 +496,7 @@ fn prefetch(
         Prefetched { coins: Vec::new(), outputs_exist: Vec::new(), pin: layers.pin() };
     layers.get_many(block.spends(), &mut prefetched.coins)?;
     if no_overwrite {
-        layers.contains_many(&block.outputs_hashed(), &mut prefetched.outputs_exist)?;
+        layers.contains_many(block.creates(), &mut prefetched.outputs_exist)?;
     }
     Ok(prefetched)
 }

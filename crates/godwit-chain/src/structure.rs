@@ -23,8 +23,8 @@ pub struct Structured {
     block: Block,
     /// Spent outpoints of all transactions but the coinbase, in order.
     spends: Vec<HashedOutPoint>,
-    /// Keys of all outputs, in order, the coinbase's included.
-    output_keys: Vec<u64>,
+    /// All outputs, in order, the coinbase's included.
+    creates: Vec<HashedOutPoint>,
     /// Holds the reader's byte budget until the block leaves memory.
     _permit: Option<Permit>,
 }
@@ -35,16 +35,16 @@ impl Structured {
         let inputs = view.txs().skip(1).map(|tx| tx.input_count()).sum();
         let outputs = view.txs().map(|tx| tx.output_count()).sum();
         let mut spends = Vec::with_capacity(inputs);
-        let mut output_keys = Vec::with_capacity(outputs);
+        let mut creates = Vec::with_capacity(outputs);
         for (n, tx) in view.txs().enumerate() {
             if n > 0 {
                 spends.extend(tx.inputs().map(|input| hasher.hash(input.prevout)));
             }
             let txid = tx.txid();
             let outpoints = (0..tx.output_count() as u32).map(|vout| OutPoint { txid, vout });
-            output_keys.extend(outpoints.map(|outpoint| hasher.key(&outpoint)));
+            creates.extend(outpoints.map(|outpoint| hasher.hash(outpoint)));
         }
-        Self { block, spends, output_keys, _permit: permit }
+        Self { block, spends, creates, _permit: permit }
     }
 
     /// A block from godwit's own files. Returns `None` where the bytes are not those of `hash`
@@ -83,20 +83,9 @@ impl Structured {
         &self.spends
     }
 
-    /// Keys of all outputs, in order.
-    pub(crate) fn output_keys(&self) -> &[u64] {
-        &self.output_keys
-    }
-
-    /// All outputs, in order.
-    pub(crate) fn outputs_hashed(&self) -> Vec<HashedOutPoint> {
-        let view = self.view();
-        let outpoints = view.txs().flat_map(|tx| {
-            let txid = tx.txid();
-            (0..tx.output_count() as u32).map(move |vout| OutPoint { txid, vout })
-        });
-        let hashed = outpoints.zip(&self.output_keys);
-        hashed.map(|(outpoint, key)| HashedOutPoint { key: *key, outpoint }).collect()
+    /// Outpoints of all outputs, in order.
+    pub(crate) fn creates(&self) -> &[HashedOutPoint] {
+        &self.creates
     }
 }
 

@@ -11,27 +11,15 @@ use godwit_primitives::network::{Deployment, Network};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher};
 use godwit_stream::DataStream;
+use godwit_testdata::{read, shared_data};
 use serde_json::Value;
+
+use godwit_primitives::OutPoint;
 
 use super::*;
 use crate::structure::{Received, structure};
 use crate::verify::{Needs, Outcome, Resolved, VerifyError, verify};
 use crate::workers::Workers;
-
-fn shared_data() -> Option<PathBuf> {
-    let dir = std::env::var_os("GODWIT_DATA").map(PathBuf::from).unwrap_or_else(|| {
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data"))
-    });
-    if !dir.is_dir() {
-        eprintln!("SKIPPED: shared data not found (set GODWIT_DATA)");
-        return None;
-    }
-    Some(dir)
-}
-
-fn decompressed(path: PathBuf) -> Vec<u8> {
-    zstd::decode_all(&std::fs::read(path).unwrap()[..]).unwrap()
-}
 
 /// A spent coin and the median time past of the block before the one that created it.
 struct Prevout {
@@ -41,7 +29,7 @@ struct Prevout {
 }
 
 fn prevouts(path: PathBuf) -> Vec<Prevout> {
-    let text = String::from_utf8(decompressed(path)).unwrap();
+    let text = String::from_utf8(read(path)).unwrap();
     let parse = |line: &str| {
         let fields: Vec<&str> = line.split('\t').collect();
         Prevout {
@@ -87,7 +75,7 @@ fn cases(dir: &Path) -> Vec<(String, Case)> {
                 other => panic!("no block of {other} was expected"),
             };
             let params = Params::new(network);
-            let bytes = decompressed(file("file"));
+            let bytes = read(file("file"));
             let hasher = UtxoHasher::new([1; 16]);
             let received = structure(DataStream::from(&bytes[..]), &params, &hasher, None);
             let Received::Structured(block) = received else { panic!("{entry}: malformed") };

@@ -6,10 +6,10 @@ use godwit_chain::{Chain, Connected, Event, Totals, insert_coin, remove_coin};
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::network::Network;
 use godwit_primitives::{Coin, OutPoint, coin};
+use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::datadir::{import_file, open, records, submit};
-use crate::shared_data::{decompressed, shared_data};
 
 /// The set's statistics kept by adding and removing what each block creates and spends: independent
 /// of the coins store.
@@ -61,7 +61,7 @@ pub(crate) fn reversed_hex(bytes: &[u8; 32]) -> String {
 }
 
 fn golden(dir: &Path, name: &str) -> Vec<Value> {
-    let text = decompressed(dir.join("chains").join(name));
+    let text = read(dir.join("chains").join(name));
     let lines = String::from_utf8(text).unwrap();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -83,12 +83,12 @@ fn check_height(chain: &Chain, connected: &Connected, running: &Running, golden:
 }
 
 /// Imports the chain with scripts on and compares every height; then the store's own statistics.
-fn agrees_with_core(test: &str, chain_file: &str, golden_file: &str, network: Network) {
-    let Some(dir) = shared_data(test) else { return };
+fn agrees_with_core(chain_file: &str, golden_file: &str, network: Network) {
+    let Some(dir) = shared_data() else { return };
     let golden = golden(&dir, golden_file);
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("chain.dat");
-    std::fs::write(&file, decompressed(dir.join("chains").join(chain_file))).unwrap();
+    std::fs::write(&file, read(dir.join("chains").join(chain_file))).unwrap();
     let mut chain = open(&temp.path().join("datadir"), network);
     let mut running = Running::new();
     let mut heights = 0;
@@ -119,36 +119,32 @@ fn known_hash_serialized(dir: &Path, chain_file: &str, height: u32, hash: &str) 
 
 #[test]
 fn testnet3_agrees_with_core_at_every_height() {
-    agrees_with_core(
-        "testnet3",
-        "testnet3_1_2500.dat.zst",
-        "golden_testnet3_0_2500.jsonl.zst",
-        Network::Testnet3,
-    );
+    let (chain, golden) = ("testnet3_1_2500.dat.zst", "golden_testnet3_0_2500.jsonl.zst");
+    agrees_with_core(chain, golden, Network::Testnet3);
 }
 
 #[test]
 fn mainnet_agrees_with_core_at_every_height() {
     let (chain, golden) = ("mainnet_0_299.dat.zst", "golden_mainnet_0_299.jsonl.zst");
-    agrees_with_core("mainnet", chain, golden, Network::Main);
+    agrees_with_core(chain, golden, Network::Main);
 }
 
 #[test]
 fn signet_agrees_with_core_at_every_height() {
     let (chain, golden) = ("signet_0_60.dat.zst", "golden_signet_0_60.jsonl.zst");
-    agrees_with_core("signet", chain, golden, Network::Signet);
+    agrees_with_core(chain, golden, Network::Signet);
 }
 
 #[test]
 fn regtest_agrees_with_core_at_every_height() {
     let (chain, golden) = ("regtest_0_150.dat.zst", "golden_regtest_0_150.jsonl.zst");
-    agrees_with_core("regtest", chain, golden, Network::Regtest);
+    agrees_with_core(chain, golden, Network::Regtest);
 }
 
 /// Every height where `hash_serialized_3` is known, by the store.
 #[test]
 fn hash_serialized_agrees_with_core_where_it_is_known() {
-    let Some(dir) = shared_data("hash_serialized") else { return };
+    let Some(dir) = shared_data() else { return };
     let known: Value =
         serde_json::from_slice(&std::fs::read(dir.join("utxo/known_utxo_hashes.json")).unwrap())
             .unwrap();
@@ -160,7 +156,7 @@ fn hash_serialized_agrees_with_core_where_it_is_known() {
         let Some(entries) = known[name].as_array() else { continue };
         let temp = tempfile::tempdir().unwrap();
         let mut chain = open(temp.path(), network);
-        let file = decompressed(dir.join("chains").join(file));
+        let file = read(dir.join("chains").join(file));
         for block in records(&file) {
             submit(&mut chain, block);
             let height = chain.tip_point().height;
@@ -181,7 +177,7 @@ fn hash_serialized_agrees_with_core_where_it_is_known() {
 
 #[test]
 fn regtest_reorganisation_ends_where_core_ends() {
-    let Some(dir) = shared_data("regtest reorg") else { return };
+    let Some(dir) = shared_data() else { return };
     let branches: Vec<Vec<String>> =
         serde_json::from_slice(&std::fs::read(dir.join("chains/regtest_reorg.json")).unwrap())
             .unwrap();

@@ -4,4 +4,3 @@ mod datadir;
 mod golden;
 mod kernel;
 mod restart;
-mod shared_data;

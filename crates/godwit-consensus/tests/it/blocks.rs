@@ -8,6 +8,7 @@ use godwit_consensus::{
 };
 use godwit_primitives::network::Params;
 use godwit_primitives::{Block, BlockHash, BlockHeader, Coin, OutPoint};
+use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::chains::{Coins, Place, connect};
@@ -57,17 +58,17 @@ impl Spent {
 
 /// All single blocks of the shared data.
 pub(crate) fn real_blocks() -> Option<Vec<RealBlock>> {
-    let folder = data::shared_data()?.join("blocks");
+    let folder = shared_data()?.join("blocks");
     let index = data::json(folder.join("index.json"));
     let read = |entry: &Value| {
         let name = entry["file"].as_str().unwrap().to_owned();
-        let bytes = data::read(folder.join(&name));
+        let bytes = read(folder.join(&name));
         let prevouts = entry["prevouts_file"].as_str();
         RealBlock {
             params: data::params_of(entry["network"].as_str().unwrap()),
             block: Block::from_bytes(&bytes).unwrap(),
             height: entry["height"].as_u64().map(|height| height as u32),
-            spent: prevouts.map(|file| Spent::read(&data::read(folder.join(file)))),
+            spent: prevouts.map(|file| Spent::read(&read(folder.join(file)))),
             entry: entry.clone(),
             name,
         }

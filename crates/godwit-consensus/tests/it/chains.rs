@@ -14,6 +14,7 @@ use godwit_primitives::work::block_proof;
 use godwit_primitives::{
     Amount, Block, BlockHash, BlockHeader, BlockView, Coin, OutPoint, TxView, Work,
 };
+use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::{data, kernel};
@@ -173,8 +174,8 @@ impl Chain {
 }
 
 fn blocks(name: &str) -> Option<Vec<Block>> {
-    let file = data::shared_data()?.join("chains").join(name);
-    let mut blocks = data::framed_blocks(&data::read(file));
+    let file = shared_data()?.join("chains").join(name);
+    let mut blocks = data::framed_blocks(&read(file));
     let genesis = data::params_of(name.split('_').next().unwrap()).genesis_hash;
     blocks.retain(|block| block.hash() != genesis);
     Some(blocks)
@@ -183,8 +184,8 @@ fn blocks(name: &str) -> Option<Vec<Block>> {
 fn check_chain(name: &str, golden: &str, count: usize) {
     let Some(blocks) = blocks(name) else { return };
     assert_eq!(blocks.len(), count);
-    let folder = data::shared_data().expect("there a line above").join("chains");
-    let golden = data::read(folder.join(golden));
+    let folder = shared_data().expect("there a line above").join("chains");
+    let golden = read(folder.join(golden));
     let mut golden = std::str::from_utf8(&golden)
         .unwrap()
         .lines()
@@ -220,7 +221,7 @@ fn signet_with_its_signatures() {
 
 #[test]
 fn both_branches_of_the_recorded_reorganisation() {
-    let Some(folder) = data::shared_data() else { return };
+    let Some(folder) = shared_data() else { return };
     let json = data::json(folder.join("chains/regtest_reorg.json"));
     let branches: Vec<Vec<Block>> = match &json {
         Value::Array(branches) => branches.iter().collect::<Vec<_>>(),

@@ -6,29 +6,8 @@ use std::path::PathBuf;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{Block, BlockHeader};
 use godwit_stream::SpanReader;
+use godwit_testdata::read;
 use serde_json::Value;
-
-/// The shared data, or `None` with a visible line.
-pub(crate) fn shared_data() -> Option<PathBuf> {
-    let folder = std::env::var_os("GODWIT_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    eprintln!("SKIPPED: shared data not found");
-    None
-}
-
-/// A file, decompressed when its name ends with `.zst`.
-pub(crate) fn read(path: PathBuf) -> Vec<u8> {
-    let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    match path.extension().is_some_and(|ending| ending == "zst") {
-        true => zstd::decode_all(&bytes[..]).unwrap(),
-        false => bytes,
-    }
-}
 
 pub(crate) fn json(path: PathBuf) -> Value {
     serde_json::from_slice(&read(path)).unwrap()

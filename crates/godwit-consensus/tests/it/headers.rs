@@ -12,6 +12,7 @@ use godwit_primitives::network::Params;
 use godwit_primitives::work::{block_proof, compact_target, expand_target};
 use godwit_primitives::{BlockHash, BlockHeader, MerkleRoot, Work};
 use godwit_stream::SpanReader;
+use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::data;
@@ -36,10 +37,10 @@ struct Counts {
 impl Run {
     /// From a name such as `mainnet_0_10236.bin.zst`.
     fn read(name: &str) -> Option<Self> {
-        let folder = data::shared_data()?.join("headers");
+        let folder = shared_data()?.join("headers");
         let parts: Vec<&str> = name.split(['_', '.']).collect();
         let first = parts[1].parse().unwrap();
-        let headers = data::headers(&data::read(folder.join(name)));
+        let headers = data::headers(&read(folder.join(name)));
         assert_eq!(headers.len() as u32, parts[2].parse::<u32>().unwrap() - first + 1);
         Some(Self { first, headers, params: data::params_of(parts[0]) })
     }
@@ -122,7 +123,7 @@ impl Run {
 
 #[test]
 fn every_run_keeps_the_rules() {
-    let Some(folder) = data::shared_data() else { return };
+    let Some(folder) = shared_data() else { return };
     let names = data::names(folder.join("headers"), &[".bin", ".bin.zst"]);
     assert_eq!(names.len(), 10);
     let mut retargets = BTreeMap::new();
@@ -193,7 +194,7 @@ fn check_step(record: &Value) {
 
 #[test]
 fn recorded_chain_states_step_to_the_next() {
-    let Some(folder) = data::shared_data() else { return };
+    let Some(folder) = shared_data() else { return };
     let folder = folder.join("headers/chainstate");
     let names = data::names(folder.clone(), &[".json"]);
     assert_eq!(names.len(), 10);
@@ -210,8 +211,8 @@ fn header_of(bytes: &[u8]) -> BlockHeader {
 /// Headers and work at heights 2016k-1 and 2016k: every retarget up to 415,296.
 #[test]
 fn recorded_retargets_and_work() {
-    let Some(folder) = data::shared_data() else { return };
-    let file = data::read(folder.join("headers/mainnet_retarget_pairs_0_415296.tsv.zst"));
+    let Some(folder) = shared_data() else { return };
+    let file = read(folder.join("headers/mainnet_retarget_pairs_0_415296.tsv.zst"));
     let params = data::params_of("mainnet");
     let mut known: BTreeMap<u32, (BlockHeader, Work)> = BTreeMap::new();
     for line in std::str::from_utf8(&file).unwrap().lines().skip(1) {
@@ -273,8 +274,8 @@ fn base64(text: &str) -> Vec<u8> {
 /// Headers and work at every 2016th height up to 878,976: all work lies in known targets.
 #[test]
 fn work_of_every_period() {
-    let Some(folder) = data::shared_data() else { return };
-    let file = data::read(folder.join("headers/mainnet_checkpoints_bitcoinj.txt"));
+    let Some(folder) = shared_data() else { return };
+    let file = read(folder.join("headers/mainnet_checkpoints_bitcoinj.txt"));
     let params = data::params_of("mainnet");
     // Genesis' period has its target.
     let mut before = (params.genesis, block_proof(params.genesis.bits));

@@ -2,13 +2,14 @@
 
 use godwit_consensus::{RejectReason, check_transaction};
 use godwit_primitives::TxView;
+use godwit_testdata::shared_data;
 use serde_json::Value;
 
 use crate::data;
 
 /// Rows of a file: the transaction and the flags; comments are rows of one string.
 fn rows(name: &str) -> Option<Vec<(Vec<u8>, String)>> {
-    let path = data::shared_data()?.join("vectors/core").join(name);
+    let path = shared_data()?.join("vectors/core").join(name);
     let file = data::json(path);
     let rows = file.as_array().unwrap().iter().filter(|row| row[0].is_array());
     let text = |value: &Value| value.as_str().unwrap().to_owned();

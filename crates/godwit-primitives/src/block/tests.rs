@@ -1,8 +1,8 @@
 use std::hint::black_box;
-use std::path::Path;
 use std::time::Instant;
 
 use godwit_stream::DataStream;
+use godwit_testdata::shared_file;
 
 use super::*;
 
@@ -16,22 +16,11 @@ fn least_ns(mut run: impl FnMut()) -> u128 {
     (0..500).map(|_| time(&mut run)).min().expect("500 runs")
 }
 
-fn block_413567() -> Option<Vec<u8>> {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let data = std::env::var_os("GODWIT_DATA").map_or(default, Into::into);
-    let file = std::fs::read(data.join("blocks/mainnet_413567.blk.zst"));
-    let Ok(file) = file else {
-        eprintln!("SKIPPED: shared data not found");
-        return None;
-    };
-    Some(zstd::decode_all(&file[..]).expect("a zstd file"))
-}
-
 /// `cargo test --release -p godwit-primitives --lib -- --ignored --nocapture decoding_speed`
 #[test]
 #[ignore = "a measurement, prints and checks nothing"]
 fn decoding_speed() {
-    let Some(bytes) = block_413567() else { return };
+    let Some(bytes) = shared_file("blocks/mainnet_413567.blk.zst") else { return };
     let mut index = BlockIndex::parse(&bytes).expect("a real block");
     let parse = least_ns(|| drop(black_box(BlockIndex::parse(black_box(&bytes)))));
     let hash = least_ns(|| index.hash_txs(black_box(&bytes)));

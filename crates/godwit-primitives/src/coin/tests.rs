@@ -1,6 +1,5 @@
-use std::path::PathBuf;
-
 use bitcoin::Script;
+use godwit_testdata::{read, shared_data};
 use proptest::prelude::*;
 use secp256k1::{PublicKey, Secp256k1, SecretKey};
 
@@ -259,24 +258,12 @@ proptest! {
     }
 }
 
-fn shared_chain(name: &str) -> Option<Vec<u8>> {
-    let data = std::env::var_os("GODWIT_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    let file = std::fs::read(data.join("chains").join(name)).ok()?;
-    Some(zstd::decode_all(file.as_slice()).unwrap())
-}
-
 /// Regtest's chain has coinbases only, so its set is what they create.
 #[test]
 fn statistics_of_regtest_equal_cores_at_every_height() {
-    let (Some(chain), Some(golden)) =
-        (shared_chain("regtest_0_150.dat.zst"), shared_chain("golden_regtest_0_150.jsonl.zst"))
-    else {
-        eprintln!("SKIPPED: shared data not found");
-        return;
-    };
+    let Some(folder) = shared_data() else { return };
+    let chain = read(folder.join("chains/regtest_0_150.dat.zst"));
+    let golden = read(folder.join("chains/golden_regtest_0_150.jsonl.zst"));
     let (mut set, mut coins, mut bogosize, mut total) = (MuHash3072::new(), 0, 0, 0);
     let mut records = SpanReader::new(&chain);
     for (height, line) in (0..).zip(golden.split(|&b| b == b'\n').filter(|line| !line.is_empty())) {

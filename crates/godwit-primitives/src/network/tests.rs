@@ -1,21 +1,8 @@
-use std::path::PathBuf;
-
+use godwit_testdata::shared_file;
 use serde_json::Value;
 
 use super::*;
 use crate::work::{compact_target, expand_target};
-
-fn shared_data() -> Option<PathBuf> {
-    let folder = std::env::var_os("GODWIT_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    eprintln!("SKIPPED: shared data not found");
-    None
-}
 
 fn hash_text(hash: Option<BlockHash>) -> String {
     hash.map_or_else(String::new, |hash| hash.to_string())
@@ -106,9 +93,8 @@ fn check_network(p: &Params, json: &Value) {
 
 #[test]
 fn constants_equal_those_of_core() {
-    let Some(folder) = shared_data() else { return };
-    let text = std::fs::read_to_string(folder.join("facts/chainparams.json")).unwrap();
-    let json: Value = serde_json::from_str(&text).unwrap();
+    let Some(text) = shared_file("facts/chainparams.json") else { return };
+    let json: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(json.as_object().unwrap().len(), Network::ALL.len());
     for network in Network::ALL {
         let name = if network == Network::Testnet3 { "testnet3" } else { network.name() };

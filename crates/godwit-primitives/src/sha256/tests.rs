@@ -1,6 +1,6 @@
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use godwit_testdata::shared_file;
 use proptest::prelude::*;
 
 use super::*;
@@ -117,12 +117,8 @@ proptest! {
 
 /// Messages and digests of NIST's CAVS 11.0 file `SHA256ShortMsg.rsp`.
 fn nist_short_messages() -> Option<Vec<(Vec<u8>, [u8; 32])>> {
-    let data = std::env::var_os("GODWIT_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    let file = std::fs::read(data.join("vectors/crypto/nist_SHA256ShortMsg.rsp.zst")).ok()?;
-    let text = String::from_utf8(zstd::decode_all(file.as_slice()).unwrap()).unwrap();
+    let file = shared_file("vectors/crypto/nist_SHA256ShortMsg.rsp.zst")?;
+    let text = String::from_utf8(file).unwrap();
     let field = |line: &str, name: &str| line.strip_prefix(name).map(str::to_owned);
     let mut vectors = Vec::new();
     let (mut bits, mut message) = (0, Vec::new());
@@ -142,10 +138,7 @@ fn nist_short_messages() -> Option<Vec<(Vec<u8>, [u8; 32])>> {
 
 #[test]
 fn nist_vectors() {
-    let Some(vectors) = nist_short_messages() else {
-        eprintln!("SKIPPED: shared data not found");
-        return;
-    };
+    let Some(vectors) = nist_short_messages() else { return };
     assert_eq!(vectors.len(), 65);
     let messages: Vec<&[u8]> = vectors.iter().map(|(message, _)| message.as_slice()).collect();
     let mut digests = vec![[0; 32]; vectors.len()];

@@ -3,10 +3,11 @@
 use bitcoin::hashes::Hash;
 use godwit_primitives::{Block, BlockView, TxView};
 use godwit_stream::{DataStream, Encode};
+use godwit_testdata::shared_file;
 use serde_json::Value;
 
 use crate::core_decoder::Stream;
-use crate::data::{block, shared, shared_json};
+use crate::data::{block, shared_json};
 
 fn encoded<T: Encode>(value: &T) -> Vec<u8> {
     let mut out = DataStream::new();
@@ -76,7 +77,7 @@ fn blocks_equal_their_index_and_the_bitcoin_crate() {
     assert!(entries.len() >= 30, "{} blocks", entries.len());
     for entry in entries {
         let name = entry["file"].as_str().expect("a file name");
-        let bytes = shared(&format!("blocks/{name}")).expect("a file of the index");
+        let bytes = shared_file(&format!("blocks/{name}")).expect("the index was there");
         let block = Block::from_bytes(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         let view = block.view();
         check_index(view, entry);

@@ -9,8 +9,8 @@ use bitcoin::consensus::deserialize;
 use bitcoin::hashes::{Hash, hash160};
 use bitcoin::{ScriptBuf, Transaction};
 use godwit_primitives::ScriptFlags;
+use godwit_testdata::shared_file;
 
-use crate::data::{read_zst, shared};
 use crate::twin::{Naive, Output, prepare};
 
 /// Per input: parsing (a part of preparing), preparing, verifying a script that only pushes, and
@@ -49,8 +49,7 @@ fn cost_of_taproot_inputs() {
 #[test]
 #[ignore = "prints timings"]
 fn cost_of_megatx() {
-    let Some(path) = shared("vectors/tx/megatx_364292.bin.zst") else { return };
-    let bytes = read_zst(&path);
+    let Some(bytes) = shared_file("vectors/tx/megatx_364292.bin.zst") else { return };
     let tx: Transaction = deserialize(&bytes).expect("transaction parses");
     let spent: Vec<Output> =
         tx.input.iter().map(|input| pay_to_pushed_key(&input.script_sig)).collect();

@@ -3,27 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use godwit_testdata::shared_data;
 use serde_json::Value;
-
-/// A file of the shared data (`$GODWIT_DATA`, else `shared/data` beside the checkout).
-pub(crate) fn shared(name: &str) -> Option<PathBuf> {
-    let root = env::var_os("GODWIT_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let path = root.join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!("SKIPPED: shared data not found: {}", path.display());
-    None
-}
-
-/// A decompressed `.zst` file.
-pub(crate) fn read_zst(path: &Path) -> Vec<u8> {
-    let bytes = fs::read(path).expect("file of the shared data is readable");
-    zstd::decode_all(bytes.as_slice()).expect("file of the shared data is zstd")
-}
 
 /// One of Core's JSON vector files: the copy inside the source of the kernel that is linked here,
 /// which every machine has that compiled this test.
@@ -33,7 +14,7 @@ pub(crate) fn kernel_vectors(name: &str) -> Value {
 
 /// The same file of the shared data, which may be of another version of Core.
 pub(crate) fn shared_vectors(name: &str) -> Option<Value> {
-    shared(&format!("vectors/core/{name}")).map(|path| read_json(&path))
+    shared_data().map(|folder| read_json(&folder.join("vectors/core").join(name)))
 }
 
 fn read_json(path: &Path) -> Value {

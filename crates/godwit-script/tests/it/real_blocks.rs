@@ -1,13 +1,12 @@
 //! Real blocks over the outputs that they spend.
 
 use std::collections::HashMap;
-use std::fs;
 
 use godwit_primitives::{Block, OutPoint, ScriptFlags, TxView};
 use godwit_script::ScriptError;
+use godwit_testdata::shared_file;
 use serde_json::Value;
 
-use crate::data::{read_zst, shared};
 use crate::twin::{Output, Pair, prepare};
 
 /// Heights at which a network's rules begin.
@@ -33,8 +32,8 @@ const TESTNET3: Heights = Heights {
 
 #[test]
 fn scripts_of_real_blocks_pass_and_damaged_signatures_fail() {
-    let Some(index) = shared("blocks/index.json") else { return };
-    let index: Value = serde_json::from_slice(&fs::read(index).expect("readable")).expect("JSON");
+    let Some(index) = shared_file("blocks/index.json") else { return };
+    let index: Value = serde_json::from_slice(&index).expect("JSON");
     let mut passed = 0;
     let mut damaged = 0;
     for entry in index.as_array().expect("an array of blocks") {
@@ -79,7 +78,7 @@ struct Counts {
 }
 
 fn judge_block(block: &str, prevouts: &str, flags: ScriptFlags) -> Counts {
-    let bytes = read_zst(&shared(&format!("blocks/{block}")).expect("listed in the index"));
+    let bytes = shared_file(&format!("blocks/{block}")).expect("the index was there");
     let block = Block::from_bytes(&bytes).expect("block parses");
     let mut view = read_prevouts(prevouts);
     let mut counts = Counts { passed: 0, damaged: 0 };
@@ -130,7 +129,7 @@ fn judge_damaged(tx: TxView<'_>, spent: &[Output], flags: ScriptFlags) -> bool {
 
 /// `txid vout value script ..` under a heading.
 fn read_prevouts(file: &str) -> HashMap<OutPoint, Output> {
-    let text = read_zst(&shared(&format!("blocks/{file}")).expect("listed in the index"));
+    let text = shared_file(&format!("blocks/{file}")).expect("the index was there");
     let text = String::from_utf8(text).expect("text");
     let lines = text.lines().skip(1);
     lines

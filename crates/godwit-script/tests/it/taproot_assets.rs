@@ -2,16 +2,17 @@
 
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::{Transaction, TxOut, Witness};
+use godwit_testdata::shared_file;
 use serde_json::Value;
 
 use crate::asm::{flag_combinations, parse_flags};
-use crate::data::{read_zst, shared};
 use crate::twin::{Output, Pair};
 
 #[test]
 fn every_success_and_every_failure() {
-    let Some(path) = shared("vectors/taproot/script_assets_test_btcd.json.zst") else { return };
-    let cases: Value = serde_json::from_slice(&read_zst(&path)).expect("the file is JSON");
+    let file = "vectors/taproot/script_assets_test_btcd.json.zst";
+    let Some(cases) = shared_file(file) else { return };
+    let cases: Value = serde_json::from_slice(&cases).expect("the file is JSON");
     let cases = cases.as_array().expect("an array of cases");
     let mut successes = 0;
     let mut failures = 0;

@@ -12,6 +12,7 @@ use godwit_store::{
     BlockRecord, BlockStatus, Commit, NetworkId, RecoveredBlock, Store, StoreOptions,
 };
 use godwit_stream::Obfuscation;
+use godwit_testdata::{read, shared_data};
 
 struct SharedChain {
     network: Network,
@@ -52,25 +53,13 @@ const CHAINS: [SharedChain; 4] = [
     },
 ];
 
-/// The directory of the shared chains, or a visible line and nothing.
 fn shared_chains() -> Option<PathBuf> {
-    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let data = std::env::var_os("GODWIT_DATA").map_or_else(default, PathBuf::from);
-    let chains = data.join("chains");
-    if !chains.is_dir() {
-        eprintln!("SKIPPED: shared data not found");
-        return None;
-    }
-    Some(chains)
-}
-
-fn decompressed(path: &Path) -> Vec<u8> {
-    zstd::decode_all(fs::File::open(path).unwrap()).unwrap()
+    shared_data().map(|folder| folder.join("chains"))
 }
 
 /// The hashes that Core gives for the chain's heights.
 fn golden_hashes(chains: &Path, chain: &SharedChain) -> Vec<BlockHash> {
-    let text = String::from_utf8(decompressed(&chains.join(chain.golden))).unwrap();
+    let text = String::from_utf8(read(chains.join(chain.golden))).unwrap();
     let hash_of = |line: &str| {
         let (_, rest) = line.split_once("\"hash\"").unwrap();
         rest.split('"').nth(1).unwrap().parse().unwrap()
@@ -100,7 +89,7 @@ fn shared_chains_are_found_record_by_record() {
     let dir = tempfile::tempdir().unwrap();
     for chain in CHAINS {
         let path = dir.path().join("chain.dat");
-        fs::write(&path, decompressed(&chains.join(chain.file))).unwrap();
+        fs::write(&path, read(chains.join(chain.file))).unwrap();
         let found = scan(&path, Params::new(chain.network).magic);
         assert_eq!(found.len(), chain.blocks);
         assert!(found.iter().map(|(hash, _)| *hash).eq(golden_hashes(&chains, &chain)));
@@ -114,7 +103,7 @@ fn a_directory_as_core_writes_it_gives_the_same_blocks() {
     let magic = Params::new(chain.network).magic;
     let dir = tempfile::tempdir().unwrap();
     let plain = dir.path().join("chain.dat");
-    fs::write(&plain, decompressed(&chains.join(chain.file))).unwrap();
+    fs::write(&plain, read(chains.join(chain.file))).unwrap();
     let expected = scan(&plain, magic);
 
     let blocks_dir = dir.path().join("blocks");
@@ -141,7 +130,7 @@ fn a_stored_chain_is_what_other_readers_of_block_files_expect() {
     let params = Params::new(chain.network);
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("chain.dat");
-    let bytes = decompressed(&chains.join(chain.file));
+    let bytes = read(chains.join(chain.file));
     fs::write(&source, &bytes).unwrap();
     let blocks = scan(&source, params.magic);
 

@@ -18,7 +18,7 @@ use super::run::segment::SealRange;
 /// | 8 | number of the seal |
 /// | 8 | lowest run id not used yet |
 /// | compact size | number of runs |
-/// | 36 each | run id (8), blocks of the file (4), oldest seal (8), newest seal (8), bit set of the partitions whose segments are in use (8) |
+/// | 36 each | run id (8), file blocks (4), oldest and newest seal (8, 8), bits of partitions in use (8) |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     pub(super) version: u8,

@@ -1,9 +1,10 @@
 //! When segments are merged: size-tiered, newest first.
 //!
-//! The size of a segment is the number of its entries. Segments of a partition are looked at from the newest to the oldest. A merge takes a segment and
-//! every following one that is not larger than all taken before it together (a quarter larger at
-//! most: flushes differ), if they are at least [`MIN_INPUTS`]. Flushes of size 1 then leave 4, 4+4 -> 8, 8+8 -> 16 and so on, like a binary
-//! counter of merges of four: the level of size `4 * 2^n` is written every `8 * 2^n` flushes, so
+//! The size of a segment is the number of its entries. Segments of a partition are looked at from the
+//! newest to the oldest. A merge takes a segment and every following one that is not larger than all
+//! taken before it together (a quarter larger at most: flushes differ), if they are at least
+//! [`MIN_INPUTS`]. Flushes of size 1 then leave 4, 4+4 -> 8, 8+8 -> 16 and so on, like a binary counter
+//! of merges of four: the level of size `4 * 2^n` is written every `8 * 2^n` flushes, so
 //! each level costs half a write per flushed byte, and the highest at most a whole one. A store of
 //! `N` flushes is written at most `2 + log2(N / 4) / 2` times in all when nothing is spent (N = 64:
 //! 4 times) and keeps at most `3 + log2(N / 4)` segments a partition; spends shrink both. Space:

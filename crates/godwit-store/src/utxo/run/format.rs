@@ -219,7 +219,7 @@ impl Decode for SegmentMeta {
 /// | 8 | keyed hash of the null outpoint: tells whether the reader has the writer's key |
 /// | 1 | partition bits |
 /// | 1 | number of segments |
-/// | 45 each | partition (1), first block (4), entry blocks (4), filter bytes (4), entries (8), tombstones (8), smallest key (8), largest key (8) |
+/// | 45 each | partition (1); first block, entry blocks, filter bytes (4); entries, dead, least, last (8) |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) run: RunId,

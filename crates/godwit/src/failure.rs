@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use godwit_chain::ChainError;
 use godwit_store::StoreError;
-use godwit_store::utxo::UtxoError;
 
 use crate::exit::Exit;
 
@@ -54,10 +53,9 @@ impl Failure {
 fn of_chain(error: &ChainError) -> Exit {
     match error {
         ChainError::Store(error) => of_store(error),
-        ChainError::Utxo(UtxoError::Store(error)) => of_store(error),
-        ChainError::Utxo(_)
-        | ChainError::DamagedBlock(_)
+        ChainError::DamagedBlock(_)
         | ChainError::DamagedUndo(_)
+        | ChainError::DamagedCoin(_)
         | ChainError::DamagedIndex(_) => Exit::Damaged,
         ChainError::Engine(_) | ChainError::Spawn(_) => Exit::Failure,
         ChainError::WorkerPanicked => Exit::Bug,
@@ -67,7 +65,10 @@ fn of_chain(error: &ChainError) -> Exit {
 fn of_store(error: &StoreError) -> Exit {
     match error {
         error if error.is_disk_full() => Exit::DiskFull,
-        StoreError::Locked { .. } | StoreError::WrongNetwork { .. } => Exit::DatadirUnusable,
+        StoreError::Locked { .. }
+        | StoreError::OtherNetwork { .. }
+        | StoreError::NewerSchema { .. }
+        | StoreError::CoreDirectory { .. } => Exit::DatadirUnusable,
         StoreError::Damaged { .. } => Exit::Damaged,
         _ => Exit::Failure,
     }

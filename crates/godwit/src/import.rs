@@ -148,8 +148,8 @@ fn update_tip(chain: &Chain, hash: godwit_primitives::BlockHash) -> UpdateTip {
         tx_count: node.chain_tx_count,
         time: node.header.time,
         progress: chain.verification_progress(id, seconds_since_1970()),
-        cache_bytes: chain.utxo().memory_used().total(),
-        cache_coins: chain.utxo().memory_used().coins,
+        cache_bytes: chain.utxo().memory_used().total() as u64,
+        cache_coins: chain.utxo().active_entries().0 as u64,
     }
 }
 

@@ -91,6 +91,7 @@ impl Chain {
     }
 
     fn start_commit(&mut self, utxo: Option<UtxoCommit>, manifest: Option<ManifestId>) {
+        let appended = self.store.take_appended();
         let blocks = self.tree.take_dirty();
         let blocks = blocks.iter().map(|id| {
             let node = self.tree.node(*id);
@@ -99,7 +100,8 @@ impl Chain {
         let blocks = blocks.collect();
         // A replay that is interrupted takes nothing back.
         let verified_tip = Some(self.point(self.replay.unwrap_or(self.tip)));
-        self.committer.commit(Request { commit: Commit { blocks, verified_tip, utxo }, manifest });
+        self.committer
+            .commit(Request { commit: Commit { appended, blocks, verified_tip, utxo }, manifest });
         self.blocks_since_commit = 0;
         self.last_commit = Instant::now();
     }

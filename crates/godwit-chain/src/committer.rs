@@ -88,7 +88,7 @@ struct Contents<'a>(&'a Commit);
 
 impl fmt::Display for Contents<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Commit { blocks, verified_tip, utxo } = self.0;
+        let Commit { blocks, verified_tip, utxo, .. } = self.0;
         write!(f, "{} entries of the block index", blocks.len())?;
         if let Some(tip) = verified_tip {
             write!(f, ", verified up to height {}", tip.height)?;

@@ -157,22 +157,30 @@ impl BlockFiles {
         Ok(block)
     }
 
-    /// Makes durable what was appended before this call, beside further appends. Returns the
-    /// durable length of each file that grew.
-    pub(crate) fn sync(&self) -> Result<Vec<(u32, u32)>, StoreError> {
-        let (unsynced, names) = {
-            let mut tail = self.tail();
-            let names = std::mem::take(&mut tail.unsynced_names);
-            (std::mem::take(&mut tail.unsynced), names)
-        };
-        for (handle, _) in unsynced.values() {
+    /// Hands over what was appended and not handed over before, to be made durable.
+    pub(crate) fn take_appended(&self) -> AppendedBlocks {
+        let mut tail = self.tail();
+        let names = std::mem::take(&mut tail.unsynced_names);
+        AppendedBlocks { files: std::mem::take(&mut tail.unsynced), names }
+    }
+
+    /// Makes it durable, beside further appends. Returns the length of each file that grew.
+    pub(crate) fn sync(&self, appended: AppendedBlocks) -> Result<Vec<(u32, u32)>, StoreError> {
+        for (handle, _) in appended.files.values() {
             handle.sync()?;
         }
-        if names {
+        if appended.names {
             self.disk.sync_dir(&self.dir)?;
         }
-        Ok(unsynced.into_iter().map(|(file, (_, end))| (file, end)).collect())
+        Ok(appended.files.into_iter().map(|(file, (_, end))| (file, end)).collect())
     }
+}
+
+/// Files that blocks were appended to, with the ends of the last ones.
+#[derive(Default)]
+pub(crate) struct AppendedBlocks {
+    files: BTreeMap<u32, (StoreFile, u32)>,
+    names: bool,
 }
 
 /// Collects the complete records from `start` on, cuts off what follows them, and returns the end.

@@ -30,11 +30,13 @@
 use godwit_primitives::BlockHash;
 use godwit_stream::SerializeData;
 
+use crate::block_files::AppendedBlocks;
 use crate::error::StoreError;
 use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, UtxoState};
 use crate::store::{
     ASSUMED, BLOCK_INDEX, BlockKey, DurableEnds, FILE_ENDS, ONLY, Store, UTXO, VERIFIED_TIP,
 };
+use crate::undo::AppendedUndo;
 
 /// A new state of the UTXO set. Its run files and their directory are durable already.
 #[derive(Clone, Debug)]
@@ -47,9 +49,23 @@ pub struct UtxoCommit {
     pub assumed: Option<AssumedSnapshot>,
 }
 
-/// What changes with one commit. Positions in it come from appends that returned before it.
-#[derive(Clone, Debug, Default)]
+/// The ends of the block and undo files when [`Store::take_appended`] looked at them.
+///
+/// A commit names these ends, not those of the moment when it is written: a block that is appended in
+/// between has no entry in this commit's block index, and must lie behind the committed end to be
+/// found again after a crash.
+#[derive(Default)]
+pub struct Appended {
+    blocks: AppendedBlocks,
+    undo: AppendedUndo,
+}
+
+/// What changes with one commit.
+#[derive(Default)]
 pub struct Commit {
+    /// What was appended up to the moment when `blocks` was put together: positions in it are at
+    /// most these ends, and every block before them has its entry.
+    pub appended: Appended,
     /// Entries of the block index, new or changed.
     pub blocks: Vec<(BlockHash, BlockRecord)>,
     /// The highest block of the active chain that was fully connected; `None` leaves it.
@@ -59,6 +75,12 @@ pub struct Commit {
 }
 
 impl Store {
+    /// Hands over what was appended since the last call, for the next [`Commit`]. To be called
+    /// together with gathering the changes of the block index; does no I/O.
+    pub fn take_appended(&self) -> Appended {
+        Appended { blocks: self.blocks.take_appended(), undo: self.undo.take_appended() }
+    }
+
     /// Makes `commit` durable, in the order that the module describes. Commits follow one another.
     ///
     /// # Errors
@@ -68,11 +90,11 @@ impl Store {
         // What a panicked commit has synced is recorded by the next one.
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let DurableEnds { files, uncommitted } = &mut *ends;
-        for (file, end) in self.blocks.sync()? {
+        for (file, end) in self.blocks.sync(commit.appended.blocks)? {
             files.entry(file).or_default().blocks = end;
             uncommitted.insert(file);
         }
-        for (file, end) in self.undo.sync()? {
+        for (file, end) in self.undo.sync(commit.appended.undo)? {
             files.entry(file).or_default().undo = end;
             uncommitted.insert(file);
         }

@@ -20,7 +20,7 @@ mod undo;
 pub mod utxo;
 
 pub use block_files::{MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock};
-pub use commit::{Commit, UtxoCommit};
+pub use commit::{Appended, Commit, UtxoCommit};
 pub use db::DATABASE_CACHE_BYTES;
 pub use error::{NetworkId, StoreError};
 pub use record::{

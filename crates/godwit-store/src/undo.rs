@@ -219,24 +219,35 @@ impl UndoFiles {
         Ok(undo)
     }
 
-    /// Makes durable what was appended before this call, beside further appends. Returns the
-    /// durable length of each file that grew.
-    pub(crate) fn sync(&self) -> Result<Vec<(u32, u64)>, StoreError> {
-        let (unsynced, grown, names) = {
-            let mut tails = self.tails();
-            let unsynced = std::mem::take(&mut tails.unsynced);
-            let grown = std::mem::take(&mut tails.grown);
-            let grown: Vec<_> = grown.into_iter().map(|file| (file, tails.ends[&file])).collect();
-            (unsynced, grown, std::mem::take(&mut tails.unsynced_names))
-        };
-        for handle in unsynced.values() {
+    /// Hands over what was appended and not handed over before, to be made durable.
+    pub(crate) fn take_appended(&self) -> AppendedUndo {
+        let mut tails = self.tails();
+        let grown = std::mem::take(&mut tails.grown);
+        AppendedUndo {
+            handles: std::mem::take(&mut tails.unsynced).into_values().collect(),
+            ends: grown.into_iter().map(|file| (file, tails.ends[&file])).collect(),
+            names: std::mem::take(&mut tails.unsynced_names),
+        }
+    }
+
+    /// Makes it durable, beside further appends. Returns the length of each file that grew.
+    pub(crate) fn sync(&self, appended: AppendedUndo) -> Result<Vec<(u32, u64)>, StoreError> {
+        for handle in appended.handles {
             handle.sync()?;
         }
-        if names {
+        if appended.names {
             self.disk.sync_dir(&self.dir)?;
         }
-        Ok(grown)
+        Ok(appended.ends)
     }
+}
+
+/// Files that undo records were appended to, with the ends of the last ones.
+#[derive(Default)]
+pub(crate) struct AppendedUndo {
+    handles: Vec<StoreFile>,
+    ends: Vec<(u32, u64)>,
+    names: bool,
 }
 
 #[cfg(test)]

@@ -74,14 +74,14 @@ fn the_longest_block_is_stored_and_a_longer_one_refused() {
 fn sync_tells_each_file_that_grew_once() {
     let (fault, disk) = fresh();
     let (files, _) = open(&disk, None, 500);
-    assert_eq!(files.sync(), Ok(vec![]));
+    assert_eq!(files.sync(files.take_appended()), Ok(vec![]));
     for nonce in 0..5 {
         files.append(&block(nonce, 192)).unwrap();
     }
-    assert_eq!(files.sync(), Ok(vec![(0, 400), (1, 400), (2, 200)]));
-    assert_eq!(files.sync(), Ok(vec![]));
+    assert_eq!(files.sync(files.take_appended()), Ok(vec![(0, 400), (1, 400), (2, 200)]));
+    assert_eq!(files.sync(files.take_appended()), Ok(vec![]));
     files.append(&block(5, 100)).unwrap();
-    assert_eq!(files.sync(), Ok(vec![(2, 308)]));
+    assert_eq!(files.sync(files.take_appended()), Ok(vec![(2, 308)]));
     fault.crash(Survival::Nothing);
     assert_eq!(fault.contents(&path(2)).unwrap().len(), 308);
 }
@@ -100,7 +100,7 @@ fn uncommitted_records_are_handed_back_across_files() {
             .collect();
         assert_eq!(recovered, expected);
         assert_eq!(files.append(&block(9, 100)).unwrap().file, 3);
-        let tail = files.sync().unwrap();
+        let tail = files.sync(files.take_appended()).unwrap();
         assert_eq!(tail.last(), Some(&(3, 308)), "recovered bytes are synced too");
         // Back to what it was for the next round.
         fault.overwrite(&path(3), framed(&block(6, 192)));
@@ -185,7 +185,7 @@ fn blocks_are_read_while_others_are_appended_and_synced() {
             })
             .collect();
         for _ in 0..20 {
-            files.sync().unwrap();
+            files.sync(files.take_appended()).unwrap();
         }
         for (nonce, position) in appended.into_iter().flat_map(|thread| thread.join().unwrap()) {
             assert_eq!(read(&files, position), block(nonce, 500 + nonce as usize));

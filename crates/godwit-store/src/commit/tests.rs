@@ -82,7 +82,12 @@ fn work(store: &Store, first: u32, progress: &mut Progress) -> Result<(), StoreE
             UtxoCommit { tip, manifest, assumed: None }
         });
         progress.attempted = Some(next.clone());
-        store.commit(Commit { blocks, verified_tip: Some(tip), utxo })?;
+        store.commit(Commit {
+            appended: store.take_appended(),
+            blocks,
+            verified_tip: Some(tip),
+            utxo,
+        })?;
         progress.committed = next;
         progress.attempted = None;
         progress.appended.clear();
@@ -161,7 +166,13 @@ fn nothing_durable_is_lost_whichever_operation_fails() {
                     assert!(error.is_disk_full(), "{context}: {error}");
                     let later = store.append_block(&block_of(1)).unwrap_err();
                     assert!(matches!(later, StoreError::Closed(_)), "{context}: {later}");
-                    assert!(matches!(store.commit(Commit::default()), Err(StoreError::Closed(_))));
+                    assert!(matches!(
+                        store.commit(Commit {
+                            appended: store.take_appended(),
+                            ..Commit::default()
+                        }),
+                        Err(StoreError::Closed(_))
+                    ));
                 }
                 result
             }) {
@@ -219,18 +230,43 @@ fn a_block_appended_beside_a_commit_belongs_to_the_next() {
             (1..40).map(|height| append(&store, height, &mut progress).unwrap()).collect()
         });
         for _ in 0..10 {
-            store.commit(Commit::default()).unwrap();
+            store.commit(Commit { appended: store.take_appended(), ..Commit::default() }).unwrap();
         }
         records = appender.join().unwrap();
     });
     let entry = |record: &BlockRecord| (record.header.block_hash(), *record);
     let blocks = records.iter().map(entry).collect();
-    store.commit(Commit { blocks, ..Commit::default() }).unwrap();
+    store.commit(Commit { appended: store.take_appended(), blocks, ..Commit::default() }).unwrap();
     drop(store);
     fault.crash(Survival::Nothing);
     let (store, recovered) = open(&fault).unwrap();
     assert_eq!(recovered, []);
     assert!(found(&store).blocks.into_values().eq(records));
+}
+
+/// The connector appends a block after it has put a commit together and before that is written. The
+/// block has no entry in the index yet, so it must be found behind the committed end.
+#[test]
+fn a_block_appended_before_a_prepared_commit_is_written_is_found_again() {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    let mut progress = Progress::default();
+    let first = append(&store, 1, &mut progress).unwrap();
+    let commit = Commit {
+        appended: store.take_appended(),
+        blocks: vec![(first.header.block_hash(), first)],
+        ..Commit::default()
+    };
+    let second = append(&store, 2, &mut progress).unwrap();
+    store.commit(commit).unwrap();
+    drop(store);
+    fault.crash(Survival::All);
+    let (store, recovered) = open(&fault).unwrap();
+    assert_eq!(
+        recovered.iter().map(|block| Some(block.position)).collect::<Vec<_>>(),
+        [second.position]
+    );
+    assert!(found(&store).blocks.into_values().eq([first]));
 }
 
 /// Undo data may reach a file whose block's bytes the same commit has not yet counted.
@@ -256,7 +292,7 @@ fn the_tail_begins_in_the_last_file_with_committed_blocks() {
 fn an_empty_commit_is_a_commit() {
     let fault = FaultDisk::new();
     let (store, _) = open(&fault).unwrap();
-    store.commit(Commit::default()).unwrap();
+    store.commit(Commit { appended: store.take_appended(), ..Commit::default() }).unwrap();
     assert_eq!(store.state().unwrap(), CommittedState::default());
     assert!(fault.contents(Path::new("/node/blocks/blk00000.dat")).is_none());
 }

@@ -31,7 +31,14 @@ fn filled() -> FaultDisk {
         (record.header.block_hash(), record)
     });
     let blocks = blocks.to_vec();
-    store.commit(Commit { blocks, verified_tip: Some(point(2, 2)), utxo: None }).unwrap();
+    store
+        .commit(Commit {
+            appended: store.take_appended(),
+            blocks,
+            verified_tip: Some(point(2, 2)),
+            utxo: None,
+        })
+        .unwrap();
     fault
 }
 
@@ -63,11 +70,22 @@ fn what_was_committed_is_there_again_on_a_real_disk() {
     let manifest = SerializeData::from_iter([1, 2, 3]);
     let utxo = UtxoCommit { tip: point(1, 1), manifest: manifest.clone(), assumed: Some(assumed) };
     let blocks = vec![(hashes[1], second), (hashes[0], first)];
-    let commit = Commit { blocks, verified_tip: Some(point(2, 2)), utxo: Some(utxo) };
+    let commit = Commit {
+        appended: store.take_appended(),
+        blocks,
+        verified_tip: Some(point(2, 2)),
+        utxo: Some(utxo),
+    };
     store.commit(commit).unwrap();
     // Leaves everything but the entry it names.
     let second = BlockRecord { tx_count: 5, ..second };
-    store.commit(Commit { blocks: vec![(hashes[1], second)], ..Commit::default() }).unwrap();
+    store
+        .commit(Commit {
+            appended: store.take_appended(),
+            blocks: vec![(hashes[1], second)],
+            ..Commit::default()
+        })
+        .unwrap();
     drop(store);
 
     let (store, recovered) = Store::open(Arc::new(RealDisk), options(&dir)).unwrap();
@@ -99,7 +117,13 @@ fn the_block_index_is_visited_by_height() {
         let record = record(nonce, *height);
         (record.header.block_hash(), record)
     });
-    store.commit(Commit { blocks: blocks.collect(), ..Commit::default() }).unwrap();
+    store
+        .commit(Commit {
+            appended: store.take_appended(),
+            blocks: blocks.collect(),
+            ..Commit::default()
+        })
+        .unwrap();
     let mut found = Vec::new();
     store
         .for_each_block(|_, record| {
@@ -196,7 +220,7 @@ fn recovered_blocks_become_durable_with_the_commit_that_names_them() {
     assert_eq!(recovered, [RecoveredBlock { position, header: header(3) }]);
     let record = BlockRecord { position: Some(position), ..record(3, 3) };
     let blocks = vec![(record.header.block_hash(), record)];
-    store.commit(Commit { blocks, ..Commit::default() }).unwrap();
+    store.commit(Commit { appended: store.take_appended(), blocks, ..Commit::default() }).unwrap();
     drop(store);
     fault.crash(Survival::Nothing);
     let (store, recovered) = open(&fault).unwrap();

@@ -225,7 +225,7 @@ fn what_no_commit_has_named_is_cut_off_when_the_file_is_written_to() {
     let (fault, disk) = fresh();
     let before = files(&disk, &[]);
     before.append(0, &record_of(1)).unwrap();
-    let ends = before.sync().unwrap();
+    let ends = before.sync(before.take_appended()).unwrap();
     before.append(0, &encode(&[vec![coin(2); 50]])).unwrap();
     drop(before);
     fault.crash(Survival::All);
@@ -249,9 +249,9 @@ fn more_files_than_are_kept_open_are_all_durable_after_a_sync() {
     let count = 3 * MAX_OPEN_UNDO_FILES as u32;
     let positions: Vec<_> =
         (0..2 * count).map(|n| (n, written.append(n % count, &record_of(n)).unwrap())).collect();
-    let ends = written.sync().unwrap();
+    let ends = written.sync(written.take_appended()).unwrap();
     assert_eq!(ends.len() as u32, count);
-    assert_eq!(written.sync().unwrap(), []);
+    assert_eq!(written.sync(written.take_appended()).unwrap(), []);
     drop(written);
     fault.crash(Survival::Nothing);
 

@@ -157,7 +157,13 @@ fn a_stored_chain_is_what_other_readers_of_block_files_expect() {
         (*hash, record)
     });
     let records: Vec<_> = records.collect();
-    store.commit(Commit { blocks: records.clone(), ..Commit::default() }).unwrap();
+    store
+        .commit(Commit {
+            appended: store.take_appended(),
+            blocks: records.clone(),
+            ..Commit::default()
+        })
+        .unwrap();
     let late_positions: Vec<_> =
         late.iter().map(|(_, block)| store.append_block(block).unwrap()).collect();
     drop(store);

@@ -67,7 +67,13 @@ pub(crate) fn run(
         closing: flushing.elapsed(),
         total: started.elapsed(),
     };
-    report.log();
+    for line in report.lines() {
+        log::info!("{line}");
+        // On a terminal the log's lines give way to the progress bar; the result is for the user.
+        if !bars.is_hidden() {
+            println!("{line}");
+        }
+    }
     Ok(match (summary.stopped, reporter.bad) {
         (true, _) => Exit::Interrupted,
         (false, 0) => Exit::Success,
@@ -163,31 +169,33 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn log(&self) {
+    fn lines(&self) -> Vec<String> {
         let Self { summary, times, .. } = self;
         let ended = if summary.stopped { "stopped" } else { "done" };
-        let seconds = self.total.as_secs_f64();
-        log::info!(
-            "Import {ended}: height {}, {} blocks connected, {} of {} records stored, {} refused, \
-             in {seconds:.1} s.",
-            self.height,
-            self.blocks,
-            summary.stored,
-            summary.records,
-            summary.bad
-        );
-        log::info!(
-            "Connector: accept {:.1} s, apply {:.1} s, undo {:.1} s, flush {:.1} s, waiting {:.1} s, \
-             closing {:.1} s.",
-            times.accept.as_secs_f64(),
-            times.apply.as_secs_f64(),
-            times.undo.as_secs_f64(),
-            times.flush.as_secs_f64(),
-            times.wait.as_secs_f64(),
-            self.closing.as_secs_f64()
-        );
-        if let Some(peak) = peak_memory() {
-            log::info!("Peak memory {:.1} MiB.", peak as f64 / MIB);
-        }
+        let mut lines = vec![
+            format!(
+                "Import {ended}: height {}, {} blocks connected, {} of {} records stored, {} \
+                 refused, in {:.1} s.",
+                self.height,
+                self.blocks,
+                summary.stored,
+                summary.records,
+                summary.bad,
+                self.total.as_secs_f64()
+            ),
+            format!(
+                "Connector: accept {:.1} s, apply {:.1} s, undo {:.1} s, flush {:.1} s, waiting \
+                 {:.1} s, closing {:.1} s.",
+                times.accept.as_secs_f64(),
+                times.apply.as_secs_f64(),
+                times.undo.as_secs_f64(),
+                times.flush.as_secs_f64(),
+                times.wait.as_secs_f64(),
+                self.closing.as_secs_f64()
+            ),
+        ];
+        lines
+            .extend(peak_memory().map(|peak| format!("Peak memory {:.1} MiB.", peak as f64 / MIB)));
+        lines
     }
 }

@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Set by the first SIGINT or SIGTERM. The second ends the process at once: nothing that is durable
-/// depends on a clean end.
+/// A clean end saves the next start some work, but nothing that is durable depends on it: after this
+/// long the process ends as it is. A disk may be slow to sync, and a command may not look at the flag.
+const STOP_GRACE: Duration = Duration::from_secs(4);
+
+/// Set by the first SIGINT or SIGTERM. The second, or [`STOP_GRACE`] after the first, ends the process
+/// at once.
 #[derive(Clone)]
 pub(crate) struct StopFlag {
     flag: Arc<AtomicBool>,
@@ -20,7 +26,29 @@ pub(crate) struct StopFlag {
 
 impl StopFlag {
     pub(crate) fn install() -> Result<Self, Failure> {
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Self::caught(false)?;
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::Signals)?;
+        let end_late = move || {
+            if signals.forever().next().is_some() {
+                thread::sleep(STOP_GRACE);
+                log::warn!("Still not stopped after {} s; ending.", STOP_GRACE.as_secs());
+                low_level::exit(Exit::Interrupted.code().into());
+            }
+        };
+        let thread = thread::Builder::new().name("godwit-signals".into()).spawn(end_late);
+        thread.map_err(Failure::Signals)?;
+        Ok(stop)
+    }
+
+    /// For commands that only read, or whose work is lost when it is not complete: the first signal
+    /// ends the process.
+    pub(crate) fn end_at_once() -> Result<Self, Failure> {
+        Self::caught(true)
+    }
+
+    /// A flag that each signal sets, and that makes the next one end the process.
+    fn caught(initially: bool) -> Result<Self, Failure> {
+        let stop = Arc::new(AtomicBool::new(initially));
         for signal in [SIGINT, SIGTERM] {
             let code = i32::from(Exit::Interrupted.code());
             flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))

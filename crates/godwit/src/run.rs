@@ -49,11 +49,11 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         .mode(0o700)
         .create(&dir)
         .map_err(|error| Failure::Directory(dir.clone(), error))?;
-    let stop = StopFlag::install()?;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
     // A long job without a terminal logs to standard output; a command that prints a result keeps
     // that for itself.
     let long_job = matches!(&config.command, Command::Import(_));
+    let stop = if long_job { StopFlag::install()? } else { StopFlag::end_at_once()? };
     let console = match long_job && bars.is_hidden() {
         true => Console::Lines,
         false => Console::Warnings(bars.clone()),

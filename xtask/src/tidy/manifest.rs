@@ -40,6 +40,7 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN],
         tests_may_use: &[SIM, TESTDATA],
     },
+    Room { name: "godwit-bench", may_use: &[], tests_may_use: &[] },
     Room { name: "xtask", may_use: &[], tests_may_use: &[] },
 ];
 

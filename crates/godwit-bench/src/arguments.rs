@@ -1,0 +1,102 @@
+//! The command line of `import-vs-core`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use crate::case::Case;
+
+/// What a wrong command line gets to read.
+pub const USAGE: &str = "\
+usage: import-vs-core -chain=FILE -godwit=BIN -bitcoind=BIN -out=DIR [-rounds=N] [-cases=A,B,...]
+
+FILE is a generated chain with its summary beside it (FILE with the ending .json), as
+`godwit-sim generate --plan benchmark --out FILE` writes and prints them; a bitcoin-cli lies beside
+bitcoind. Data directories are made and removed beside FILE. Cases: scripts, scripts-small-cache,
+assumevalid, assumevalid-small-cache (default: all). Rounds: 5.";
+
+const DEFAULT_ROUNDS: usize = 5;
+
+/// See [`USAGE`].
+#[derive(Debug, PartialEq)]
+pub struct Arguments {
+    /// Block file in Bitcoin Core's framing.
+    pub chain: PathBuf,
+    /// The `godwit` program.
+    pub godwit: PathBuf,
+    /// The `bitcoind` program.
+    pub bitcoind: PathBuf,
+    /// Directory of the report.
+    pub out: PathBuf,
+    /// Measured imports by each program in each case.
+    pub rounds: usize,
+    /// Cases in the order in which they run.
+    pub cases: Vec<Case>,
+}
+
+impl Arguments {
+    /// Parses `-name=value` arguments; one or two dashes. `None` for anything that [`USAGE`] does
+    /// not say.
+    pub fn parse(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let (mut chain, mut godwit, mut bitcoind, mut out) = (None, None, None, None);
+        let (mut rounds, mut cases) = (DEFAULT_ROUNDS, Case::ALL.to_vec());
+        for argument in arguments {
+            let (name, value) = split(&argument)?;
+            let path = || (!value.is_empty()).then(|| PathBuf::from(value));
+            match name {
+                "chain" => chain = Some(path()?),
+                "godwit" => godwit = Some(path()?),
+                "bitcoind" => bitcoind = Some(path()?),
+                "out" => out = Some(path()?),
+                "rounds" => rounds = value.to_str()?.parse().ok().filter(|rounds| *rounds > 0)?,
+                "cases" => {
+                    cases = value.to_str()?.split(',').map(Case::by_name).collect::<Option<_>>()?;
+                }
+                _ => return None,
+            }
+        }
+        Some(Self { chain: chain?, godwit: godwit?, bitcoind: bitcoind?, out: out?, rounds, cases })
+    }
+}
+
+fn split(argument: &OsStr) -> Option<(&str, &OsStr)> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = argument.as_bytes();
+    let equals = bytes.iter().position(|byte| *byte == b'=')?;
+    let name = std::str::from_utf8(&bytes[..equals]).ok()?;
+    let name = name.strip_prefix("--").or_else(|| name.strip_prefix('-'))?;
+    Some((name, OsStr::from_bytes(&bytes[equals + 1..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATHS: [&str; 4] = ["-chain=a.dat", "--godwit=/b", "-bitcoind=c", "-out=d"];
+
+    fn parse(more: &[&str]) -> Option<Arguments> {
+        Arguments::parse(PATHS.iter().chain(more).map(OsString::from))
+    }
+
+    #[test]
+    fn what_is_needed_and_what_has_a_default() {
+        let arguments = parse(&[]).unwrap();
+        assert_eq!(arguments.godwit, PathBuf::from("/b"));
+        assert_eq!((arguments.rounds, arguments.cases.len()), (5, 4));
+        for missing in 0..PATHS.len() {
+            let rest = PATHS.iter().enumerate().filter(|(n, _)| *n != missing);
+            assert_eq!(Arguments::parse(rest.map(|(_, text)| OsString::from(text))), None);
+        }
+    }
+
+    #[test]
+    fn rounds_and_cases() {
+        let arguments = parse(&["-rounds=2", "-cases=assumevalid,scripts"]).unwrap();
+        assert_eq!(arguments.rounds, 2);
+        assert_eq!(arguments.cases, ["assumevalid", "scripts"].map(|n| Case::by_name(n).unwrap()));
+        for wrong in
+            ["-rounds=0", "-rounds=x", "-cases=scripts,", "-cases=", "-chain=", "rounds=1", "-x=1"]
+        {
+            assert_eq!(parse(&[wrong]), None, "{wrong}");
+        }
+    }
+}

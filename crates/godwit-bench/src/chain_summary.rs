@@ -1,0 +1,76 @@
+//! What the generator said about the chain.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// The parts of `godwit-sim`'s summary that a report needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChainSummary {
+    /// Name of the plan.
+    pub plan: String,
+    /// Seed it was generated from.
+    pub seed: u64,
+    /// Height of the last block.
+    pub height: u32,
+    /// Hash of the last block.
+    pub tip: String,
+    /// Hash of the last block before the empty ones at the end.
+    pub last_busy_block: String,
+    /// Its height.
+    pub last_busy_height: u32,
+    /// Bytes of all blocks.
+    pub bytes: u64,
+    /// Counts over all transactions but coinbases.
+    pub counts: Counts,
+    /// Spent coins at most so many blocks old, in percent.
+    pub spend_age_percent: Vec<(u32, f64)>,
+    /// Unspent outputs at the tip, by the generator's naive reference.
+    pub txouts: u64,
+    /// Their value in satoshi.
+    pub total_amount: u64,
+    /// Their `bogosize`.
+    pub bogosize: u64,
+}
+
+/// Counts over transactions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Transactions.
+    pub txs: u64,
+    /// Their inputs.
+    pub inputs: u64,
+    /// Their outputs.
+    pub outputs: u64,
+    /// Outputs that carry data.
+    pub op_returns: u64,
+    /// ECDSA signatures.
+    pub ecdsa_signatures: u64,
+    /// Schnorr signatures.
+    pub schnorr_signatures: u64,
+    /// Inputs by type of the spent output.
+    pub input_types: BTreeMap<String, u64>,
+}
+
+/// Blocks worth two weeks: with so many above it, a block is old enough for `-assumevalid`.
+const TWO_WEEKS: u32 = 2016;
+
+impl ChainSummary {
+    /// Reads the summary that lies beside the chain.
+    pub fn beside(chain: &Path) -> Result<Self, Failure> {
+        let path = chain.with_extension("json");
+        let file = File::open(&path).map_err(|error| Failure::File(path.clone(), error))?;
+        serde_json::from_reader(io::BufReader::new(file))
+            .map_err(|error| Failure::Json(path, error))
+    }
+
+    /// Whether `-assumevalid` with the last full block switches the scripts of all full blocks off.
+    pub fn allows_assumevalid(&self) -> bool {
+        self.height - self.last_busy_height > TWO_WEEKS
+    }
+}

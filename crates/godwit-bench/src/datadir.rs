@@ -1,0 +1,90 @@
+//! Data directories: fresh ones, and how large they have become.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::node::Node;
+
+/// Bytes on disk, as allocated: preallocated ends of files count, holes do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DiskUse {
+    /// The whole data directory.
+    pub total: u64,
+    /// The UTXO set alone.
+    pub utxo: u64,
+}
+
+impl DiskUse {
+    /// Adds up a data directory.
+    pub fn of(node: Node, datadir: &Path) -> Result<Self, Failure> {
+        let utxo = Node::network_dir(datadir).join(node.utxo_dir());
+        Ok(Self { total: allocated(datadir)?, utxo: allocated(&utxo)? })
+    }
+}
+
+fn allocated(path: &Path) -> Result<u64, Failure> {
+    let failed = |error| Failure::File(path.to_owned(), error);
+    let metadata = fs::symlink_metadata(path).map_err(failed)?;
+    let mut sum = metadata.blocks() * 512;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path).map_err(failed)? {
+            sum += allocated(&entry.map_err(failed)?.path())?;
+        }
+    }
+    Ok(sum)
+}
+
+/// A directory beside the chain, on its file system, for the data directories of both programs.
+#[derive(Debug)]
+pub struct WorkDir {
+    path: PathBuf,
+}
+
+impl WorkDir {
+    /// Makes it. It stays when something fails, with the logs that tell why.
+    pub fn beside(chain: &Path) -> Result<Self, Failure> {
+        let place = chain.parent().unwrap_or(Path::new("."));
+        let path = place.join(format!("import-vs-core-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| Failure::File(path.clone(), error))?;
+        Ok(Self { path })
+    }
+
+    /// A new data directory. Everything that was written before it is on disk.
+    pub fn fresh(&self, node: Node) -> Result<PathBuf, Failure> {
+        let datadir = self.path.join(node.to_string());
+        fs::create_dir(&datadir).map_err(|error| Failure::File(datadir.clone(), error))?;
+        self.sync()?;
+        Ok(datadir)
+    }
+
+    /// Waits until the file system has everything on disk; returns the seconds that it took.
+    pub fn sync(&self) -> Result<f64, Failure> {
+        let started = Instant::now();
+        let synced =
+            File::open(&self.path).and_then(|dir| Ok(rustix::fs::syncfs(dir).map(|()| started)?));
+        let started = synced.map_err(|error| Failure::File(self.path.clone(), error))?;
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    /// Removes it with all that is in it.
+    pub fn remove(self) -> Result<(), Failure> {
+        remove(&self.path)
+    }
+}
+
+/// Removes a directory with all that is in it.
+pub fn remove(path: &Path) -> Result<(), Failure> {
+    fs::remove_dir_all(path).map_err(|error| Failure::File(path.to_owned(), error))
+}
+
+/// Reads a file to its end, so that no round is the first to read it from the disk.
+pub fn read_through(path: &Path) -> Result<u64, Failure> {
+    let copied = File::open(path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+    copied.map_err(|error| Failure::File(path.to_owned(), error))
+}

@@ -1,0 +1,260 @@
+//! The two programs and their command lines.
+
+use std::fmt;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// Script threads, for both (`-par`): all cores of the machine that the bars were set on.
+pub const SCRIPT_THREADS: u32 = 2;
+
+/// What `bitcoind` gets besides what both get. The mempool limit is the lowest it takes: unused
+/// mempool memory is lent to its coins cache, 300 MB by default, so that no `-dbcache` would be
+/// small. No connection is made or taken.
+const BITCOIND_OPTIONS: &[&str] = &[
+    "-stopafterblockimport",
+    "-checkblockindex=0",
+    "-maxmempool=5",
+    "-connect=0",
+    "-listen=0",
+    "-dnsseed=0",
+    "-fixedseeds=0",
+    "-server=0",
+    "-printtoconsole=0",
+];
+
+/// Seconds that `bitcoind` gets until it answers.
+const RPC_WAIT: u32 = 300;
+
+/// Which program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Node {
+    /// `godwit import`.
+    Godwit,
+    /// `bitcoind -loadblock`.
+    Bitcoind,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Godwit => "godwit",
+            Self::Bitcoind => "bitcoind",
+        })
+    }
+}
+
+impl Node {
+    /// Where it keeps what it knows of regtest.
+    pub fn network_dir(datadir: &Path) -> PathBuf {
+        datadir.join("regtest")
+    }
+
+    /// Name of the directory of its UTXO set there.
+    pub fn utxo_dir(self) -> &'static str {
+        match self {
+            Self::Godwit => "utxo",
+            Self::Bitcoind => "chainstate",
+        }
+    }
+}
+
+/// One import.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportJob<'a> {
+    /// Block file.
+    pub chain: &'a Path,
+    /// An empty directory.
+    pub datadir: &'a Path,
+    /// `-dbcache` in MiB.
+    pub dbcache: u64,
+    /// `-assumevalid`: a block hash, or `0`.
+    pub assumevalid: &'a str,
+}
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `godwit`.
+    pub godwit: PathBuf,
+    /// `bitcoind`; `bitcoin-cli` lies beside it.
+    pub bitcoind: PathBuf,
+}
+
+/// The coins at the tip, as `gettxoutsetinfo` describes them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UtxoSet {
+    /// Height of the tip.
+    pub height: u32,
+    /// Its hash.
+    pub bestblock: String,
+    /// Number of coins.
+    pub txouts: u64,
+    /// Size that does not depend on a database.
+    pub bogosize: u64,
+    /// Their MuHash.
+    pub muhash: String,
+    /// Their value in bitcoin, with eight places.
+    pub total_amount: serde_json::Number,
+}
+
+impl fmt::Display for UtxoSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { height, bestblock, txouts, muhash, .. } = self;
+        write!(f, "height {height} ({bestblock}), {txouts} coins, muhash {muhash}")
+    }
+}
+
+impl Programs {
+    /// The program's file.
+    pub fn path(&self, node: Node) -> &Path {
+        match node {
+            Node::Godwit => &self.godwit,
+            Node::Bitcoind => &self.bitcoind,
+        }
+    }
+
+    /// The command that imports a chain and ends when its coins are durable.
+    pub fn import(&self, node: Node, job: &ImportJob<'_>) -> Command {
+        let mut command = Command::new(self.path(node));
+        if node == Node::Godwit {
+            command.arg("import");
+        }
+        command.arg("-chain=regtest").arg(option("datadir", job.datadir));
+        command.arg(format!("-par={SCRIPT_THREADS}"));
+        command.arg(format!("-dbcache={}", job.dbcache));
+        command.arg(format!("-assumevalid={}", job.assumevalid));
+        match node {
+            Node::Godwit => command.arg(job.chain),
+            Node::Bitcoind => command.args(BITCOIND_OPTIONS).arg(option("loadblock", job.chain)),
+        };
+        command
+    }
+
+    /// First line of what `-version` prints.
+    pub fn version(&self, node: Node) -> Result<String, Failure> {
+        let path = self.path(node);
+        let output = Command::new(path).arg("-version").output();
+        let output = output.map_err(|error| Failure::Start(path.to_owned(), error))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    /// The coins in a data directory. Not timed: `bitcoind` has to be started again for it.
+    pub fn utxo_set(&self, node: Node, datadir: &Path) -> Result<UtxoSet, Failure> {
+        match node {
+            Node::Godwit => {
+                let mut command = Command::new(&self.godwit);
+                command.args(["utxo", "stats", "-chain=regtest"]);
+                answer(command.arg(option("datadir", datadir)), datadir)
+            }
+            Node::Bitcoind => self.ask_bitcoind(datadir),
+        }
+    }
+
+    fn ask_bitcoind(&self, datadir: &Path) -> Result<UtxoSet, Failure> {
+        let port = free_port().map_err(|error| Failure::Start(self.bitcoind.clone(), error))?;
+        let cli = |words: &[&str]| {
+            let mut command = Command::new(self.bitcoind.with_file_name("bitcoin-cli"));
+            command.args(["-chain=regtest", "-rpcwait", "-rpcclienttimeout=0"]);
+            command.arg(format!("-rpcwaittimeout={RPC_WAIT}"));
+            command.arg(format!("-rpcport={port}")).arg(option("datadir", datadir)).args(words);
+            command
+        };
+        let mut command = Command::new(&self.bitcoind);
+        command.args(["-chain=regtest", "-connect=0", "-listen=0", "-printtoconsole=0"]);
+        command.args(["-server=1", "-checkblockindex=0"]);
+        command.arg(format!("-rpcport={port}")).arg(option("datadir", datadir));
+        let child = command.spawn();
+        let mut server =
+            Server(child.map_err(|error| Failure::Start(self.bitcoind.clone(), error))?);
+        let set = answer(&mut cli(&["gettxoutsetinfo", "muhash"]), datadir)?;
+        finish(&mut cli(&["stop"]), datadir)?;
+        server.0.wait().map_err(|error| Failure::Start(self.bitcoind.clone(), error))?;
+        Ok(set)
+    }
+}
+
+/// A `bitcoind` that does not outlive a failure to ask it.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait()
+            && let Err(error) = self.0.kill().and_then(|()| self.0.wait())
+        {
+            eprintln!("bitcoind could not be stopped: {error}");
+        }
+    }
+}
+
+fn option(name: &str, path: &Path) -> std::ffi::OsString {
+    let mut text = std::ffi::OsString::from(format!("-{name}="));
+    text.push(path);
+    text
+}
+
+/// A port that nobody listened on a moment ago.
+fn free_port() -> std::io::Result<u16> {
+    TcpListener::bind(("127.0.0.1", 0))?.local_addr().map(|address| address.port())
+}
+
+/// Runs a command to its end; what it says on standard error is kept beside the data directory.
+fn finish(command: &mut Command, datadir: &Path) -> Result<Vec<u8>, Failure> {
+    let program = PathBuf::from(command.get_program());
+    let words = last_words(datadir);
+    let file = File::create(&words).map_err(|error| Failure::File(words.clone(), error))?;
+    let output = command.stderr(Stdio::from(file)).output();
+    let output = output.map_err(|error| Failure::Start(program.clone(), error))?;
+    if !output.status.success() {
+        return Err(Failure::Exit(program, output.status, words));
+    }
+    Ok(output.stdout)
+}
+
+fn answer<T: DeserializeOwned>(command: &mut Command, datadir: &Path) -> Result<T, Failure> {
+    let stdout = finish(command, datadir)?;
+    serde_json::from_slice(&stdout)
+        .map_err(|error| Failure::Answer(command.get_program().into(), error))
+}
+
+/// The file beside a data directory that has what a program said on standard error.
+pub fn last_words(datadir: &Path) -> PathBuf {
+    datadir.with_extension("stderr")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_get_the_same_limits() {
+        let programs = Programs { godwit: "g".into(), bitcoind: "/b/bitcoind".into() };
+        let (chain, datadir) = (Path::new("c.dat"), Path::new("/tmp/d"));
+        let job = ImportJob { chain, datadir, dbcache: 7, assumevalid: "0" };
+        for node in [Node::Godwit, Node::Bitcoind] {
+            let command = programs.import(node, &job);
+            let arguments: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
+            for shared in ["-chain=regtest", "-datadir=/tmp/d", "-par=2", "-dbcache=7"] {
+                assert!(arguments.contains(&shared), "{node}: {shared}");
+            }
+            assert!(arguments.contains(&"-assumevalid=0"), "{node}");
+            assert!(arguments.iter().any(|word| word.ends_with("c.dat")), "{node}");
+        }
+    }
+
+    #[test]
+    fn amounts_keep_their_places() {
+        let text = r#"{"height":1,"bestblock":"aa","txouts":2,"bogosize":3,"muhash":"bb",
+            "total_amount":0.10000000,"transactions":4}"#;
+        let set: UtxoSet = serde_json::from_str(text).unwrap();
+        assert_eq!(set.total_amount.to_string(), "0.10000000");
+    }
+}

@@ -1,0 +1,337 @@
+//! What is written: everything as JSON, and a page to read.
+
+use std::fmt::{self, Write};
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::case::{COIN_BYTES, Cache, MIN_FLUSHES, MIN_MERGES, SMALL_PART};
+use crate::chain_summary::ChainSummary;
+use crate::contest::{CaseResult, Import};
+use crate::failure::Failure;
+use crate::machine::Machine;
+use crate::node::{ImportJob, Node, Programs};
+use crate::spread::Spread;
+
+const NAME: &str = "import-vs-core";
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where and when.
+    pub machine: Machine,
+    /// godwit's version and `bitcoind`'s.
+    pub versions: (String, String),
+    /// The chain.
+    pub chain: ChainSummary,
+    /// Bytes of its file.
+    pub file_bytes: u64,
+    /// Cases that are done.
+    pub results: Vec<CaseResult>,
+}
+
+impl Report {
+    /// Writes `import-vs-core.json` and `import-vs-core.md` into `dir`.
+    pub fn write(&self, dir: &Path) -> Result<(), Failure> {
+        fs::create_dir_all(dir).map_err(|error| Failure::File(dir.to_owned(), error))?;
+        let json = dir.join(NAME).with_extension("json");
+        let mut text = serde_json::to_string_pretty(self)
+            .map_err(|error| Failure::Json(json.clone(), error))?;
+        text.push('\n');
+        fs::write(&json, text).map_err(|error| Failure::File(json, error))?;
+        let page = dir.join(NAME).with_extension("md");
+        let text = self.markdown().expect("a String takes all that is written to it");
+        fs::write(&page, text).map_err(|error| Failure::File(page, error))
+    }
+
+    fn markdown(&self) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        writeln!(out, "# Import of a synthetic chain: godwit against Bitcoin Core\n")?;
+        self.write_times(&mut out)?;
+        self.write_costs(&mut out)?;
+        self.write_store(&mut out)?;
+        self.write_chain(&mut out)?;
+        self.write_method(&mut out)?;
+        Ok(out)
+    }
+
+    fn write_times(&self, out: &mut String) -> fmt::Result {
+        let Machine { processor, cores, memory, kernel, load, date, commit } = &self.machine;
+        let gib = *memory as f64 / (1u64 << 30) as f64;
+        writeln!(
+            out,
+            "{date}, commit {commit}; {processor}, {cores} cores, {gib:.1} GiB, Linux {kernel}, load \
+             before the start {load}.\n{} against {}.\n",
+            self.versions.0, self.versions.1
+        )?;
+        writeln!(out, "Seconds from start to exit; the coins are then in files.\n")?;
+        writeln!(out, "| case | -dbcache | rounds | godwit | bitcoind | speed | aim |")?;
+        writeln!(out, "| --- | --- | --- | --- | --- | --- | --- |")?;
+        for result in &self.results {
+            let seconds = |node| over(result, node, |import| import.measured.seconds);
+            let (godwit, bitcoind) = (seconds(Node::Godwit), seconds(Node::Bitcoind));
+            let Spread { median, min, max } = result.ratio;
+            writeln!(
+                out,
+                "| {} | {} MiB | {} | {godwit} | {bitcoind} | **{median:.2}x** ({min:.2}..{max:.2}) | \
+                 {:.1}x |",
+                result.case.name,
+                result.dbcache,
+                result.rounds.len(),
+                result.case.aim
+            )?;
+        }
+        writeln!(
+            out,
+            "\nSpeed is bitcoind's time over godwit's in the same round: median (least..most).\n"
+        )
+    }
+
+    fn write_costs(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "## Costs\n\nMedians over the rounds (least..most).\n")?;
+        writeln!(
+            out,
+            "| case | program | processor s | of it kernel s | peak memory MiB | written MiB | data \
+             directory MiB | UTXO set on disk MiB | sync afterwards s |"
+        )?;
+        writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
+        for (result, node) in self.rows() {
+            let row = |value: fn(&Import) -> f64| over(result, node, value);
+            let processor = row(|i| i.measured.user_seconds + i.measured.system_seconds);
+            let kernel = row(|i| i.measured.system_seconds);
+            let memory = row(|i| mib(i.measured.peak_memory));
+            let written = row(|i| mib(i.measured.written));
+            let (total, utxo) = (row(|i| mib(i.disk.total)), row(|i| mib(i.disk.utxo)));
+            let sync = row(|i| i.sync_seconds);
+            writeln!(
+                out,
+                "| {} | {node} | {processor} | {kernel} | {memory} | {written} | {total} | {utxo} | \
+                 {sync} |",
+                result.case.name
+            )?;
+        }
+        writeln!(
+            out,
+            "\nPeak memory is the resident set with mapped files, which bitcoind's LevelDB uses and \
+             godwit does not. *Sync afterwards* is what the file system still had to write after the \
+             exit.\n"
+        )
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&CaseResult, Node)> {
+        let nodes = [Node::Godwit, Node::Bitcoind];
+        self.results.iter().flat_map(move |result| nodes.map(|node| (result, node)))
+    }
+
+    fn write_store(&self, out: &mut String) -> fmt::Result {
+        writeln!(out, "## Coins\n")?;
+        for result in self.results.iter().filter(|r| r.case.cache == Cache::Comfortable) {
+            let bytes = |node| median(result, node, |import| import.log.bytes_per_coin());
+            writeln!(
+                out,
+                "- {}: bytes of cache per live coin, everything counted, at the most coins: godwit \
+                 {}, bitcoind {}.",
+                result.case.name,
+                bytes(Node::Godwit),
+                bytes(Node::Bitcoind)
+            )?;
+        }
+        for result in self.results.iter().filter(|r| r.case.cache == Cache::Small) {
+            write_small_cache(out, result)?;
+        }
+        for result in &self.results {
+            let seconds = median(result, Node::Godwit, |import| import.log.bip30_seconds);
+            let name = result.case.name;
+            writeln!(
+                out,
+                "- {name}: seconds of BIP30 probes of every output (godwit): {seconds}."
+            )?;
+        }
+        for result in &self.results {
+            let stages = result.rounds.last().and_then(|r| r.godwit.log.connector.clone());
+            let (name, stages) = (result.case.name, stages.unwrap_or_default());
+            writeln!(out, "- {name}: godwit's connector in the last round: {stages}")?;
+        }
+        out.write_char('\n')
+    }
+
+    fn write_chain(&self, out: &mut String) -> fmt::Result {
+        let ChainSummary { plan, seed, height, last_busy_height, counts, txouts, .. } = &self.chain;
+        writeln!(
+            out,
+            "## The chain\n\nSynthetic: `godwit-sim generate --plan {plan} --seed {seed}`, {height} \
+             blocks, the last {} of them empty; {:.1} MiB, {} transactions, {} inputs, {} outputs ({} \
+             of them data), {} ECDSA and {} Schnorr signatures, {txouts} coins at the end.",
+            height - last_busy_height,
+            mib(self.file_bytes),
+            counts.txs,
+            counts.inputs,
+            counts.outputs,
+            counts.op_returns,
+            counts.ecdsa_signatures,
+            counts.schnorr_signatures
+        )?;
+        let ages = self.chain.spend_age_percent.iter();
+        let ages: Vec<_> = ages.map(|(age, percent)| format!("{percent} % ≤ {age}")).collect();
+        writeln!(out, "Age of spent coins in blocks: {}.", ages.join(", "))?;
+        let mut types: Vec<_> = counts.input_types.iter().collect();
+        types.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let share = |count: u64| count as f64 * 100.0 / counts.inputs.max(1) as f64;
+        let types = types.iter().map(|(name, count)| format!("{name} {:.1} %", share(**count)));
+        writeln!(out, "Inputs: {}.", types.collect::<Vec<_>>().join(", "))?;
+        if let Some(result) = self.results.first() {
+            writeln!(
+                out,
+                "\nAfter the first round of each case both programs' UTXO sets were compared with \
+                 each other and with the generator's own count: {}.",
+                result.set
+            )?;
+        }
+        out.write_char('\n')
+    }
+
+    fn write_method(&self, out: &mut String) -> fmt::Result {
+        writeln!(
+            out,
+            "## How\n\nOne after the other on an otherwise idle machine, taking turns in going first, \
+             each into an empty data directory on the file system of the chain's file, with a sync \
+             before. The file was read once before, so both find it in memory. `-assumevalid` names \
+             the chain's last full block. bitcoind is built from the source that godwit's script \
+             engine comes from, with the same compiler and optimisation. Its mempool limit is the \
+             lowest it takes (5 MB), because unused mempool memory is added to its coins cache: \
+             300 MB by default, which would make every cache comfortable. bitcoind leaves the last \
+             writes of its UTXO set to the operating system; godwit ends with all of it on the disk \
+             (fsync).\n\n```"
+        )?;
+        let programs = Programs { godwit: "godwit".into(), bitcoind: "bitcoind".into() };
+        let job = ImportJob {
+            chain: Path::new("FILE"),
+            datadir: Path::new("DIR"),
+            dbcache: 0,
+            assumevalid: "HASH",
+        };
+        for node in [Node::Godwit, Node::Bitcoind] {
+            let command = programs.import(node, &job);
+            let words = command.get_args().map(|word| word.to_string_lossy());
+            let words: Vec<_> =
+                words.map(|word| word.replace("dbcache=0", "dbcache=MiB")).collect();
+            writeln!(out, "{node} {}", words.join(" "))?;
+        }
+        writeln!(out, "```")
+    }
+}
+
+fn write_small_cache(out: &mut String, result: &CaseResult) -> fmt::Result {
+    let set = result.set.txouts * COIN_BYTES;
+    let least = |value: fn(&Import) -> u64| {
+        result.rounds.iter().map(|round| value(&round.godwit)).min().unwrap_or_default()
+    };
+    let (flushes, merges) = (least(|i| i.log.flushes), least(|i| i.log.merges));
+    let part = set as f64 / (result.dbcache << 20) as f64;
+    let met = part >= SMALL_PART as f64 && flushes >= MIN_FLUSHES && merges >= MIN_MERGES;
+    let written = |value: fn(&Import) -> Option<f64>| median(result, Node::Godwit, value);
+    writeln!(
+        out,
+        "- {}: the final set ({:.1} MiB at {COIN_BYTES} bytes a coin) is {part:.1} times -dbcache; \
+         godwit flushed {flushes} times ({} MiB) and merged {merges} times ({} MiB) or more. Asked \
+         for: {SMALL_PART} times, {MIN_FLUSHES} flushes, {MIN_MERGES} merges: {}.",
+        result.case.name,
+        mib(set),
+        written(|i| Some(mib(i.log.flushed_bytes))),
+        written(|i| Some(mib(i.log.merged_bytes))),
+        if met { "met" } else { "**not met**" }
+    )
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / (1u64 << 20) as f64
+}
+
+/// Two digits behind the point for small numbers, fewer for larger ones.
+fn rounded(number: f64) -> String {
+    match number {
+        n if n < 10.0 => format!("{n:.2}"),
+        n if n < 1000.0 => format!("{n:.1}"),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// Median and range over the rounds.
+fn over(result: &CaseResult, node: Node, value: impl Fn(&Import) -> f64) -> String {
+    let spread = Spread::of(result.rounds.iter().map(|round| value(round.by(node))));
+    spread.map_or_else(String::new, |Spread { median, min, max }| {
+        format!("{} ({}..{})", rounded(median), rounded(min), rounded(max))
+    })
+}
+
+/// Median over the rounds of what a log may lack.
+fn median(result: &CaseResult, node: Node, value: impl Fn(&Import) -> Option<f64>) -> String {
+    let spread = Spread::of(result.rounds.iter().filter_map(|round| value(round.by(node))));
+    spread.map_or_else(|| "not logged".to_owned(), |spread| rounded(spread.median))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+    use crate::contest::Round;
+    use crate::datadir::DiskUse;
+    use crate::measured::Measured;
+    use crate::node::UtxoSet;
+    use crate::node_log::LogFacts;
+
+    fn import(seconds: f64, flushes: u64) -> Import {
+        let measured = Measured {
+            seconds,
+            user_seconds: seconds,
+            system_seconds: 0.5,
+            peak_memory: 100 << 20,
+            written: 2000 << 20,
+        };
+        let log = LogFacts { flushes, merges: 3, ..LogFacts::default() };
+        Import { measured, sync_seconds: 0.1, disk: DiskUse { total: 0, utxo: 0 }, log }
+    }
+
+    fn result(flushes: u64) -> CaseResult {
+        let round = |ours, theirs| Round {
+            first: Node::Godwit,
+            godwit: import(ours, flushes),
+            bitcoind: import(theirs, 0),
+        };
+        let rounds = vec![round(2.0, 5.0), round(1.0, 4.0), round(2.0, 4.0)];
+        CaseResult {
+            case: Case::by_name("assumevalid-small-cache").unwrap(),
+            dbcache: 7,
+            assumevalid: "aa".into(),
+            ratio: Spread::of(rounds.iter().map(Round::ratio)).unwrap(),
+            set: UtxoSet {
+                height: 9,
+                bestblock: "aa".into(),
+                txouts: 1_244_744,
+                bogosize: 1,
+                muhash: "bb".into(),
+                total_amount: 1.into(),
+            },
+            rounds,
+        }
+    }
+
+    #[test]
+    fn rounds_are_paired_and_spread() {
+        let result = result(10);
+        assert_eq!(result.ratio, Spread { median: 2.5, min: 2.0, max: 4.0 });
+        assert_eq!(over(&result, Node::Godwit, |i| i.measured.seconds), "2.00 (1.00..2.00)");
+        assert_eq!(median(&result, Node::Godwit, |i| i.log.bip30_seconds), "not logged");
+        assert_eq!(median(&result, Node::Bitcoind, |i| Some(mib(i.measured.written))), "2000");
+    }
+
+    #[test]
+    fn a_cache_that_is_not_small_is_named() {
+        for (flushes, verdict) in [(10, ": met."), (9, ": **not met**.")] {
+            let mut out = String::new();
+            write_small_cache(&mut out, &result(flushes)).unwrap();
+            assert!(out.trim_end().ends_with(verdict), "{out}");
+        }
+    }
+}

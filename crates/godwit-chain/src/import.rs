@@ -19,6 +19,7 @@ use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkippedBytes};
 use crate::chain::{AcceptError, Chain};
 use crate::connect::Step;
 use crate::error::ChainError;
+use crate::event::Event;
 use crate::message::Message;
 use crate::permits::Permits;
 use crate::structure::{Received, structure};
@@ -80,6 +81,7 @@ pub struct ImportPlan {
     sources: Vec<BlockFileScanner>,
     records: Vec<Planned>,
     scanned: u64,
+    refused: u64,
     bytes: u64,
 }
 
@@ -128,6 +130,7 @@ pub fn plan(
     }
     let scanned = records.len() as u64;
     let rejected = insert_headers(chain, &records);
+    let refused = rejected.len() as u64;
     let mut index = 0;
     records.retain(|planned| {
         let bad = rejected.get(&index);
@@ -144,7 +147,7 @@ pub fn plan(
         (!chain.tree().is_ancestor(id, best), node.height)
     });
     let bytes = records.iter().map(|planned| u64::from(planned.record.len)).sum();
-    Ok(ImportPlan { sources, records, scanned, bytes })
+    Ok(ImportPlan { sources, records, scanned, refused, bytes })
 }
 
 fn is_stored(chain: &Chain, hash: &BlockHash) -> bool {
@@ -203,8 +206,9 @@ pub fn import(
     observer: &mut dyn ImportObserver,
     stop: &Arc<AtomicBool>,
 ) -> Result<ImportSummary, ChainError> {
-    let ImportPlan { sources, records, scanned, bytes } = plan;
-    let mut summary = ImportSummary { records: scanned, bytes, ..ImportSummary::default() };
+    let ImportPlan { sources, records, scanned, refused, bytes } = plan;
+    let mut summary =
+        ImportSummary { records: scanned, bytes, bad: refused, ..ImportSummary::default() };
     let (sources, records) = (Arc::new(sources), Arc::new(records));
     let quit = Arc::new(AtomicBool::new(false));
     let reader = Reader {
@@ -274,7 +278,13 @@ fn drive(
                 }
             }
         }
-        match chain.step()? {
+        let events = chain.events.len();
+        let step = chain.step()?;
+        for bad in found_invalid(chain, events, sources, records) {
+            summary.bad += 1;
+            observer.bad_record(&bad);
+        }
+        match step {
             Step::Progress => observer.progress(chain, bytes_done, total),
             Step::Idle if next == records.len() as u64 || chain.reached_stop_height() => {
                 return Ok(());
@@ -282,6 +292,38 @@ fn drive(
             Step::Waiting | Step::Idle => chain.wait()?,
         }
     }
+}
+
+/// The blocks that were found invalid when they were connected, from the event `first` on.
+fn found_invalid(
+    chain: &Chain,
+    first: usize,
+    sources: &[BlockFileScanner],
+    records: &[Planned],
+) -> Vec<BadRecord> {
+    let mut found = Vec::new();
+    for event in chain.events.iter().skip(first) {
+        let Event::Invalid { hash, reject } = event else { continue };
+        let planned = records.iter().find(|planned| planned.hash == *hash);
+        found.extend(match planned {
+            Some(planned) => Some(bad_record(chain, sources, planned, Some(*reject))),
+            // An earlier import has stored it.
+            None => own_record(chain, hash, *reject),
+        });
+    }
+    found
+}
+
+fn own_record(chain: &Chain, hash: &BlockHash, reject: Reject) -> Option<BadRecord> {
+    let node = chain.tree().node(chain.tree().find(hash)?);
+    let position = node.position?;
+    Some(BadRecord {
+        path: chain.store.block_file(position.file),
+        offset: position.offset.into(),
+        height: Some(node.height),
+        hash: *hash,
+        reject: Some(reject),
+    })
 }
 
 /// Whether the block is new; the reason why it cannot be used, if so.

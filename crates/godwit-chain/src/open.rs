@@ -166,5 +166,7 @@ fn load(tree: &mut HeaderTree, records: Vec<BlockRecord>) -> Result<Vec<NodeId>,
             stored.push(id);
         }
     }
+    // Each header was inserted before its node was known to be invalid.
+    tree.find_best_header();
     Ok(stored)
 }

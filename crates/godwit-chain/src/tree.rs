@@ -275,19 +275,20 @@ impl HeaderTree {
             }
         }
         if self.node(self.best_header).failed {
-            self.best_header = self.find_best_header();
+            self.find_best_header();
         }
         marked
     }
 
-    fn find_best_header(&self) -> NodeId {
+    /// Finds the best header anew, after nodes were changed behind its back.
+    pub(crate) fn find_best_header(&mut self) {
         let mut best = NodeId(0);
         for (index, node) in self.nodes.iter().enumerate() {
             if !node.failed && node.chain_work > self.node(best).chain_work {
                 best = NodeId(index as u32);
             }
         }
-        best
+        self.best_header = best;
     }
 }
 

@@ -108,7 +108,7 @@ impl BlockFiles {
         Ok((BlockFiles { disk, dir, magic, max_file_size, tail, readers }, recovered))
     }
 
-    fn path(&self, file: u32) -> PathBuf {
+    pub(crate) fn path(&self, file: u32) -> PathBuf {
         self.dir.join(format!("blk{file:05}.dat"))
     }
 

@@ -203,6 +203,11 @@ impl Store {
         StoreError::damaged(&self.dir.join(DATABASE_FILE), 0, Damage::Decode(error))
     }
 
+    /// Path of a block file, to name it to the user.
+    pub fn block_file(&self, file: u32) -> PathBuf {
+        self.blocks.path(file)
+    }
+
     /// Directory of the UTXO store's runs.
     pub fn utxo_dir(&self) -> PathBuf {
         self.dir.join(UTXO_DIR)

@@ -1,0 +1,96 @@
+//! A small chain in memory, blocks that continue it, and block files with any content.
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use godwit_primitives::{
+    Amount, BlockHeader, COIN, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle,
+};
+use godwit_sim::chain::generate;
+use godwit_sim::miner::{self, REGTEST_BITS, REGTEST_MAGIC};
+use godwit_sim::plan::ChainPlan;
+use godwit_stream::{DataStream, SpanReader};
+
+/// Generated regtest blocks from height 1 on.
+pub(crate) fn small_chain() -> &'static [Vec<u8>] {
+    static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+        let mut blocks = Vec::new();
+        generate(&ChainPlan::small(1), |block| {
+            blocks.push(block.bytes.to_vec());
+            Ok(())
+        })
+        .expect("the plan is sound");
+        blocks
+    });
+    &BLOCKS
+}
+
+/// A block as a record of a regtest block file.
+pub(crate) fn record(block: &[u8]) -> Vec<u8> {
+    let mut record = Vec::new();
+    miner::write_record(&mut record, block).expect("a vector grows");
+    record
+}
+
+/// Writes a regtest block file.
+pub(crate) fn write_dat<'b>(path: &Path, blocks: impl IntoIterator<Item = &'b Vec<u8>>) {
+    let records: Vec<u8> = blocks.into_iter().flat_map(|block| record(block)).collect();
+    fs::write(path, records).expect("a temporary file");
+}
+
+/// The blocks of a file of whole records, whatever their magic.
+pub(crate) fn blocks_of(file: &[u8]) -> Vec<&[u8]> {
+    let mut blocks = Vec::new();
+    let mut rest = file;
+    while let Some((frame, behind)) = rest.split_at_checked(REGTEST_MAGIC.len() + 4) {
+        let length = u32::from_le_bytes(frame[4..].try_into().expect("four bytes"));
+        let (block, next) = behind.split_at(length as usize);
+        blocks.push(block);
+        rest = next;
+    }
+    blocks
+}
+
+/// The header of a block.
+pub(crate) fn header(block: &[u8]) -> BlockHeader {
+    SpanReader::new(block).get().expect("a block starts with a header")
+}
+
+/// A valid header and a coinbase that takes `satoshi`, on top of `parent` at `height`, which is
+/// between 128 and 32,767.
+pub(crate) fn child(parent: &[u8], height: u16, satoshi: Amount) -> Vec<u8> {
+    let [low, high] = height.to_le_bytes();
+    let input = TxIn {
+        prevout: OutPoint::NULL,
+        // BIP34's height as a script number of two bytes, and a push for the length.
+        script_sig: vec![2, low, high, 1, 7],
+        sequence: u32::MAX,
+        witness: Vec::new(),
+    };
+    let output = TxOut { value: satoshi, script_pubkey: vec![0x51] };
+    let coinbase =
+        Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
+    let parent = header(parent);
+    let (merkle_root, _) = merkle::merkle_root([coinbase.txid().to_bytes()]);
+    let mut header = BlockHeader {
+        version: miner::BLOCK_VERSION,
+        prev_blockhash: parent.block_hash(),
+        merkle_root: MerkleRoot::from_bytes(merkle_root),
+        time: parent.time + miner::BLOCK_SPACING,
+        bits: REGTEST_BITS,
+        nonce: 0,
+    };
+    // Regtest's target: the top bit of the hash is clear.
+    while header.block_hash().to_bytes()[31] > 0x7f {
+        header.nonce += 1;
+    }
+    let mut block: DataStream = DataStream::new();
+    block.put(&header);
+    block.write_compact_size(1);
+    block.put(&coinbase);
+    block.as_slice().to_vec()
+}
+
+/// The subsidy of the heights behind [`small_chain`].
+pub(crate) const SUBSIDY: Amount = 25 * COIN;

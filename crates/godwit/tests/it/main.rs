@@ -1,0 +1,13 @@
+//! The program as a user runs it: whole commands on whole chains, stopped at any moment.
+
+mod bad_input;
+mod blocks;
+mod import;
+mod kill;
+mod node;
+mod progress;
+mod records;
+mod refusals;
+mod running;
+mod snapshot;
+mod verdicts;

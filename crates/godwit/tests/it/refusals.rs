@@ -1,0 +1,108 @@
+//! Commands that cannot be followed: one line on standard error, an exit code that tells the kind, and
+//! nothing changed.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+
+use godwit::exit::Exit;
+
+use crate::blocks::{small_chain, write_dat};
+use crate::node::{Ended, Node};
+
+/// Expects the exit code and one line that contains every part.
+#[track_caller]
+fn refuses(ended: Ended, exit: Exit, parts: &[&str]) {
+    let ended = ended.expect(exit);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(ended.stderr.starts_with("godwit: "), "{ended:?}");
+    assert!(parts.iter().all(|part| ended.stderr.contains(part)), "{parts:?} in {ended:?}");
+}
+
+#[test]
+fn wrong_options_touch_nothing() {
+    let node = Node::new("regtest");
+    let word = |word: &str| node.run(&[&"import", &word, &"x.dat"]);
+    refuses(word("-dbcahce=5"), Exit::Configuration, &["-dbcahce", "did you mean -dbcache?"]);
+    refuses(word("-par=many"), Exit::Configuration, &["-par=many: expected"]);
+    refuses(word("-test=bip95"), Exit::Configuration, &["bip94"]);
+    refuses(node.run(&[&"imprt", &"x.dat"]), Exit::Configuration, &["did you mean import?"]);
+    refuses(node.run(&[&"import"]), Exit::Configuration, &["usage: godwit import"]);
+    refuses(node.run(&[&"utxo", &"stats", &"-par=2"]), Exit::Configuration, &["-par"]);
+    assert!(!node.datadir().exists());
+}
+
+#[test]
+fn a_wrong_configuration_file_is_named_with_its_line() {
+    let node = Node::new("regtest");
+    fs::create_dir(node.datadir()).expect("a directory");
+    fs::write(node.datadir().join("godwit.conf"), "# mine\ndbcache=5\n[regtest]\npar=x\n")
+        .expect("a file");
+    let ended = node.run(&[&"import", &"x.dat"]);
+    refuses(ended, Exit::Configuration, &["godwit.conf:4: par=x"]);
+}
+
+#[test]
+fn input_that_is_not_there_changes_nothing() {
+    let node = Node::new("regtest");
+    let (path, missing) = (node.beside("chain.dat"), node.beside("missing.dat"));
+    write_dat(&path, &small_chain()[..5]);
+    refuses(node.run(&[&"import", &path, &missing]), Exit::Failure, &["missing.dat"]);
+    let empty = node.beside("empty");
+    fs::create_dir(&empty).expect("a directory");
+    fs::write(empty.join("xor.dat"), [0; 8]).expect("a file");
+    let ended = node.run(&[&"import", &path, &empty]);
+    refuses(ended, Exit::Failure, &["empty contains no blk*.dat file"]);
+    assert_eq!(node.stats()["height"], 0);
+}
+
+#[test]
+fn one_process_at_a_time_uses_a_data_directory() {
+    let node = Node::new("regtest");
+    let path = node.beside("chain.dat");
+    write_dat(&path, &small_chain()[..5]);
+    node.import(&path);
+    let lock = File::open(node.network_dir().join(".lock")).expect("the lock file");
+    lock.lock().expect("nobody holds the lock");
+    for words in [["import", "x.dat"], ["utxo", "stats"]] {
+        let ended = node.run(&[&words[0], &words[1]]);
+        refuses(ended, Exit::DatadirUnusable, &[".lock is locked: another process"]);
+    }
+    drop(lock);
+    assert_eq!(node.stats()["height"], 5);
+}
+
+#[test]
+fn a_data_directory_keeps_to_its_network() {
+    let node = Node::new("signet");
+    node.stats();
+    let ended = node.run(&[&"utxo", &"stats", &"-signetchallenge=51"]);
+    refuses(ended, Exit::DatadirUnusable, &["belongs to another network"]);
+    assert_eq!(node.stats()["height"], 0);
+}
+
+#[test]
+fn bitcoin_cores_data_directory_is_left_alone() {
+    let node = Node::new("regtest");
+    fs::create_dir_all(node.network_dir().join("chainstate")).expect("a directory");
+    let ended = node.run(&[&"utxo", &"stats"]);
+    refuses(ended, Exit::DatadirUnusable, &["belongs to Bitcoin Core"]);
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_written_is_named() {
+    let node = Node::new("regtest");
+    fs::write(node.datadir(), "a file").expect("a file");
+    refuses(node.run(&[&"utxo", &"stats"]), Exit::Configuration, &["datadir"]);
+
+    let node = Node::new("regtest");
+    node.stats();
+    let network_dir = node.network_dir();
+    fs::set_permissions(&network_dir, fs::Permissions::from_mode(0o500)).expect("it is ours");
+    if File::create(network_dir.join("probe")).is_ok() {
+        eprintln!("SKIPPED: this user may write everywhere");
+        return;
+    }
+    fs::set_permissions(network_dir.join("debug.log"), fs::Permissions::from_mode(0o400))
+        .expect("it is ours");
+    refuses(node.run(&[&"utxo", &"stats"]), Exit::DatadirUnusable, &["debug.log"]);
+}

@@ -1,0 +1,149 @@
+//! A command under way, and the moments at which to interrupt it.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use godwit::log_format::LOG_FILE;
+use godwit_sim::rng::Rng;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::node::Node;
+use crate::progress::{Heights, Phase, RunLog};
+use crate::records;
+
+/// Between two looks at the log.
+const POLL: Duration = Duration::from_micros(100);
+
+/// A command under way.
+pub(crate) struct Running<'a> {
+    node: &'a Node,
+    child: Child,
+    log: Option<File>,
+    /// Length of the log when this run started.
+    log_start: u64,
+    written: Vec<u8>,
+    /// Bytes of undo files when they were seen to grow.
+    pub(crate) undo_growing: Option<u64>,
+}
+
+impl<'a> Running<'a> {
+    pub(crate) fn start(node: &'a Node, words: &[&dyn AsRef<OsStr>]) -> Self {
+        let log_start = fs::metadata(node.network_dir().join(LOG_FILE)).map_or(0, |log| log.len());
+        let mut command = node.command(words);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("the program starts");
+        Self { node, child, log: None, log_start, written: Vec::new(), undo_growing: None }
+    }
+
+    /// Reads what was added to the log.
+    pub(crate) fn log(&mut self) -> RunLog<'_> {
+        if self.log.is_none() {
+            self.log = File::open(self.node.network_dir().join(LOG_FILE)).ok();
+            if let Some(log) = &mut self.log {
+                log.seek(SeekFrom::Start(self.log_start)).expect("the log is a file");
+            }
+        }
+        if let Some(log) = &mut self.log {
+            log.read_to_end(&mut self.written).expect("the log is readable");
+        }
+        RunLog(std::str::from_utf8(&self.written).expect("the log is text"))
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_none()
+    }
+
+    /// Waits for a moment; `false` when the command ended before.
+    pub(crate) fn wait_for(&mut self, moment: Moment) -> bool {
+        let started = Instant::now();
+        while self.is_alive() {
+            let is_now = match moment {
+                Moment::After(delay) => started.elapsed() >= delay,
+                Moment::Start(phase, nth) => self.log().starts(phase) >= nth,
+                Moment::Replay => {
+                    let log = self.log();
+                    let Heights { verified, coins } = log.committed();
+                    log.starts(Phase::Replay) > 0 || verified > coins
+                }
+                Moment::UndoWrite { blocks } if self.log().connected() < blocks => false,
+                Moment::UndoWrite { .. } => return self.wait_for_undo_write(),
+            };
+            if is_now {
+                return true;
+            }
+            thread::sleep(POLL);
+        }
+        false
+    }
+
+    /// Without sleeping: an undo record is written in some hundred microseconds.
+    fn wait_for_undo_write(&mut self) -> bool {
+        let before = records::undo_bytes(self.node);
+        while self.is_alive() {
+            let now = records::undo_bytes(self.node);
+            if now > before {
+                self.undo_growing = Some(now);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Kills the process; `false` when it had ended before by itself.
+    pub(crate) fn kill(&mut self) -> bool {
+        self.child.kill().expect("it is this process's child");
+        self.wait().signal() == Some(Signal::KILL.as_raw())
+    }
+
+    /// Tells the process to stop; how long that took and how it ended.
+    pub(crate) fn terminate(&mut self) -> (Duration, ExitStatus) {
+        let started = Instant::now();
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("a child is signalled");
+        let status = self.wait();
+        (started.elapsed(), status)
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("a child can be waited for")
+    }
+}
+
+/// A test that fails leaves no process behind.
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.is_alive() {
+            self.kill();
+        }
+    }
+}
+
+/// When to interrupt an import.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Moment {
+    After(Duration),
+    /// As soon as the log says that a phase has started for the n-th time.
+    Start(Phase, usize),
+    /// As soon as a replay starts; without one, when a commit makes the next run start with one.
+    Replay,
+    /// As soon as an undo file grows, after so many blocks.
+    UndoWrite {
+        blocks: usize,
+    },
+}
+
+impl Moment {
+    /// A moment in a phase, or one that nothing chooses.
+    pub(crate) fn of(phase: Option<Phase>, rng: &mut Rng) -> Self {
+        match phase {
+            None => Self::After(Duration::from_millis(rng.between(10, 2_500))),
+            Some(Phase::Replay) => Self::Replay,
+            Some(Phase::Undo) => Self::UndoWrite { blocks: rng.between(1, 10) as usize },
+            Some(phase) => Self::Start(phase, rng.between(1, 4) as usize),
+        }
+    }
+}

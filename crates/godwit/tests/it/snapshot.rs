@@ -1,0 +1,146 @@
+//! `utxo dump` and `utxo load`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use godwit::exit::Exit;
+use godwit_testdata::{read, shared_data};
+use serde_json::Value;
+
+use crate::blocks::{small_chain, write_dat};
+use crate::import::{real_chain, small_chain_stats};
+use crate::node::Node;
+
+/// Dumps at a height and compares with the file that Core wrote there.
+fn dumps_as_core(chain: &'static str, blocks: &str, height: u32, snapshot: &str) {
+    let Some(dir) = shared_data() else { return };
+    let node = Node::new(chain);
+    let stop = format!("-stopatheight={height}");
+    let path = real_chain(&node, &dir, blocks);
+    node.run(&[&"import", &stop, &path]).expect(Exit::Success);
+    let dump = node.beside("dump.dat");
+    let said = node.run(&[&"utxo", &"dump", &dump]).expect(Exit::Success).json();
+    assert_eq!(said["base_height"], height);
+    assert_eq!(said["txoutset_hash"], node.stats()["hash_serialized_3"]);
+    let cores = read(dir.join("utxo").join(snapshot));
+    assert!(fs::read(dump).expect("the dump") == cores, "{snapshot} differs");
+}
+
+#[test]
+fn dumps_are_cores_byte_for_byte() {
+    dumps_as_core("test", "testnet3_1_2500.dat", 600, "snapshot_testnet3_600.dat.zst");
+    dumps_as_core("test", "testnet3_1_2500.dat", 2500, "snapshot_testnet3_2500.dat.zst");
+    dumps_as_core("main", "mainnet_0_299.dat", 299, "snapshot_mainnet_299.dat.zst");
+    dumps_as_core("signet", "signet_0_60.dat", 60, "snapshot_signet_60.dat.zst");
+}
+
+/// Height of the snapshot of the small chain.
+const BASE: u64 = 120;
+
+/// A dump of the small chain at [`BASE`] beside `node`, with its hash.
+fn small_snapshot(node: &Node) -> (PathBuf, String) {
+    let donor = Node::new("regtest");
+    let chain = donor.beside("chain.dat");
+    write_dat(&chain, small_chain());
+    let stop = format!("-stopatheight={BASE}");
+    donor.run(&[&"import", &stop, &chain]).expect(Exit::Success);
+    let path = node.beside("snapshot.dat");
+    let said = donor.run(&[&"utxo", &"dump", &path]).expect(Exit::Success).json();
+    let refused = donor.run(&[&"utxo", &"dump", &path]).expect(Exit::InputRefused);
+    assert!(refused.stderr.contains("exists already"), "{refused:?}");
+    (path, said["txoutset_hash"].as_str().expect("a hash").to_owned())
+}
+
+/// A node with all headers of the small chain and the first block alone connected.
+fn node_with_headers() -> (Node, PathBuf) {
+    let node = Node::new("regtest");
+    let chain = node.beside("chain.dat");
+    write_dat(&chain, small_chain());
+    node.run(&[&"import", &"-stopatheight=1", &chain]).expect(Exit::Success);
+    (node, chain)
+}
+
+fn load(node: &Node, path: &Path, hash: &str) -> crate::node::Ended {
+    node.run(&[&"utxo", &"load", &path, &format!("-utxohash={hash}")])
+}
+
+#[test]
+fn an_import_continues_from_a_loaded_snapshot_and_says_that_it_is_assumed() {
+    let (node, chain) = node_with_headers();
+    let (snapshot, hash) = small_snapshot(&node);
+    let said = load(&node, &snapshot, &hash).expect(Exit::Success).json();
+    assert_eq!((&said["assumed"], &said["base_height"]), (&Value::Bool(true), &BASE.into()));
+    let loaded = node.stats();
+    assert_eq!((&loaded["height"], &loaded["assumed_below"]), (&BASE.into(), &BASE.into()));
+    assert_eq!(loaded["hash_serialized_3"], hash);
+
+    let ended = node.import(&chain);
+    assert!(ended.stdout.contains("are assumed, not validated"), "{ended:?}");
+    assert!(!ended.stdout.contains(&format!(" height={BASE} ")), "the base is not connected");
+    assert!(ended.stdout.contains(&format!(" height={} ", BASE + 1)), "{ended:?}");
+    let mut expected = small_chain_stats();
+    expected["assumed_below"] = BASE.into();
+    assert_eq!(node.stats(), expected);
+    // It has more work than the snapshot by now.
+    let ended = load(&node, &snapshot, &hash).expect(Exit::InputRefused);
+    assert!(ended.stderr.contains("as much work already"), "{ended:?}");
+    assert_eq!(node.stats(), expected);
+}
+
+#[test]
+fn a_snapshot_loads_into_headers_whose_blocks_never_came() {
+    let (node, chain) = (Node::new("regtest"), small_chain());
+    let (snapshot, hash) = small_snapshot(&node);
+    // A file whose first blocks are damaged behind their headers.
+    let mut blocks = chain.to_vec();
+    blocks[..BASE as usize].iter_mut().for_each(|block| block.truncate(81));
+    let path = node.beside("headers.dat");
+    write_dat(&path, &blocks);
+    node.run(&[&"import", &path]).expect(Exit::InputRefused);
+    assert_eq!(node.stats()["height"], 0);
+    load(&node, &snapshot, &hash).expect(Exit::Success);
+    // The blocks above it are there already.
+    node.run(&[&"import", &path]).expect(Exit::InputRefused);
+    let mut expected = small_chain_stats();
+    expected["assumed_below"] = BASE.into();
+    assert_eq!(node.stats(), expected);
+}
+
+#[test]
+fn a_refused_snapshot_changes_nothing() {
+    let (node, chain) = node_with_headers();
+    let (snapshot, hash) = small_snapshot(&node);
+    let before = node.stats();
+    let good = fs::read(&snapshot).expect("the snapshot");
+    let refuses = |bytes: &[u8], hash: Option<&str>, part: &str| {
+        let path = node.beside("refused.dat");
+        fs::write(&path, bytes).expect("a file");
+        let ended = match hash {
+            Some(hash) => load(&node, &path, hash),
+            None => node.run(&[&"utxo", &"load", &path]),
+        };
+        let ended = ended.expect(Exit::InputRefused);
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        assert!(ended.stderr.contains(part), "{part} in {ended:?}");
+        assert_eq!(node.stats(), before, "{part}");
+    };
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let other_hash = format!("{:064x}", 7);
+    refuses(&good, None, "no hash is known for height 120");
+    refuses(&good, Some(&other_hash), &format!("hash to {hash}, not to {other_hash}"));
+    refuses(&good[..good.len() - 1], Some(&hash), "cut off at offset");
+    refuses(&good[..50], Some(&hash), "is not a UTXO snapshot");
+    refuses(&[&good[..], &[0]].concat(), Some(&hash), "goes on after its last coin");
+    refuses(&changed(0, b'x'), Some(&hash), "is not a UTXO snapshot");
+    refuses(&changed(5, 3), Some(&hash), "unknown version 3");
+    refuses(&changed(7, 0), Some(&hash), "is of another network");
+    refuses(&changed(11, !good[11]), Some(&hash), "is not known; import headers first");
+    // A coin's last byte: the bytes are a snapshot, of another set.
+    refuses(&changed(good.len() - 1, !good[good.len() - 1]), Some(&hash), "hash to");
+    node.import(&chain);
+    assert_eq!(node.stats(), small_chain_stats());
+}

@@ -33,12 +33,23 @@ pub struct Measured {
     pub peak_memory: u64,
     /// Bytes that it caused to be sent to the disk.
     pub written: u64,
+    /// Seconds of processor time that everything else took meanwhile, the kernel's own threads and
+    /// other virtual machines on the same processors included: what tells a quiet machine.
+    pub others_seconds: f64,
+}
+
+impl Measured {
+    /// Share of all processors' time that everything else took, from 0 to 1.
+    pub fn others_share(&self, cores: usize) -> f64 {
+        self.others_seconds / (self.seconds * cores as f64)
+    }
 }
 
 /// Runs `command` to its end.
 pub fn measure(command: &mut Command) -> Result<(ExitStatus, Measured), Failure> {
     let program = command.get_program().to_owned();
     let failed = |error| Failure::Start(program.clone().into(), error);
+    let busy_before = busy_seconds().map_err(failed)?;
     let started = Instant::now();
     let mut child = command.spawn().map_err(failed)?;
     let (ended, end) = channel();
@@ -46,13 +57,24 @@ pub fn measure(command: &mut Command) -> Result<(ExitStatus, Measured), Failure>
     let sampler = std::thread::spawn(move || sample_peak_memory(pid, &end));
     let waited = wait_for_end(&child);
     let seconds = started.elapsed().as_secs_f64();
+    let busy_after = busy_seconds().map_err(failed)?;
     drop(ended);
     let peak_memory = sampler.join().unwrap_or_default();
     waited.map_err(|errno| failed(errno.into()))?;
     let (user_seconds, system_seconds) = processor_time(pid).map_err(failed)?;
     let written = bytes_written(pid).map_err(failed)?;
     let status = child.wait().map_err(failed)?;
-    Ok((status, Measured { seconds, user_seconds, system_seconds, peak_memory, written }))
+    // Both counts are in ticks, so that the difference of an idle machine may lie below zero.
+    let others = busy_after - busy_before - user_seconds - system_seconds;
+    let measured = Measured {
+        seconds,
+        user_seconds,
+        system_seconds,
+        peak_memory,
+        written,
+        others_seconds: others.max(0.0),
+    };
+    Ok((status, measured))
 }
 
 /// Waits without collecting the process.
@@ -82,8 +104,26 @@ fn peak_memory_in(status: &str) -> Option<u64> {
 fn processor_time(pid: u32) -> io::Result<(f64, f64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (user, system) = processor_ticks_in(&stat).ok_or(ErrorKind::InvalidData)?;
-    let seconds = |ticks: u64| ticks as f64 / clock_ticks_per_second() as f64;
     Ok((seconds(user), seconds(system)))
+}
+
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / clock_ticks_per_second() as f64
+}
+
+/// Seconds that all processors together were busy since the system started.
+fn busy_seconds() -> io::Result<f64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    Ok(seconds(busy_ticks_in(&stat).ok_or(ErrorKind::InvalidData)?))
+}
+
+/// The first line sums up all processors: user, nice, system, idle, iowait, irq, softirq, steal.
+/// What follows is part of the first two.
+fn busy_ticks_in(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let ticks: Vec<u64> = fields.take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [user, nice, system, _, _, irq, softirq, steal] = ticks[..] else { return None };
+    Some(user + nice + system + irq + softirq + steal)
 }
 
 /// The name of the program, in parentheses, may hold anything: fields count from the last one.
@@ -108,6 +148,9 @@ mod tests {
         let stat = "7 (a) b (c)) Z 1 7 7 0 -1 4194304 90 0 1 0 12 34 0 0 20 0 1 0 5 0 0";
         assert_eq!(processor_ticks_in(stat), Some((12, 34)));
         assert_eq!(peak_memory_in("VmPeak:\t  9 kB\nVmHWM:\t  5124 kB\n"), Some(5124 * 1024));
+        let busy = "cpu  1 2 4 1000 2000 8 16 32 5000 6000\ncpu0 9 9 9 9 9 9 9 9 9 9\n";
+        assert_eq!(busy_ticks_in(busy), Some(63));
+        assert_eq!(busy_ticks_in("intr 1 2\n"), None);
         assert_eq!(peak_memory_in("State:\tZ (zombie)\n"), None);
     }
 

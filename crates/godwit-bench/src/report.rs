@@ -16,6 +16,10 @@ use crate::spread::Spread;
 
 const NAME: &str = "import-vs-core";
 
+/// Share of the processors' time that others may take in an import on a machine called quiet; the
+/// kernel's own threads, which write the pages back, take one or two percent.
+const QUIET_SHARE: f64 = 0.05;
+
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -85,7 +89,11 @@ impl Report {
         writeln!(
             out,
             "\nSpeed is bitcoind's time over godwit's in the same round: median (least..most).\n"
-        )
+        )?;
+        let rounds = self.results.iter().flat_map(|result| &result.rounds);
+        let imports = rounds.flat_map(|round| [&round.godwit, &round.bitcoind]);
+        let shares = imports.map(|import| import.measured.others_share(self.machine.cores));
+        Spread::of(shares).map_or(Ok(()), |shares| write_quiet(out, shares))
     }
 
     fn write_costs(&self, out: &mut String) -> fmt::Result {
@@ -194,8 +202,7 @@ impl Report {
     fn write_method(&self, out: &mut String) -> fmt::Result {
         writeln!(
             out,
-            "## How\n\nOne after the other on an otherwise idle machine, taking turns in going first, \
-             each into an empty data directory on the file system of the chain's file, with a sync \
+            "## How\n\nOne after the other, taking turns in going first, each into an empty data directory on the file system of the chain's file, with a sync \
              before. The file was read once before, so both find it in memory. `-assumevalid` names \
              the chain's last full block. bitcoind is built from the source that godwit's script \
              engine comes from, with the same compiler and optimisation. Its mempool limit is the \
@@ -220,6 +227,23 @@ impl Report {
         }
         writeln!(out, "```")
     }
+}
+
+/// What else ran: a busy machine slows both, but not by the same factor.
+fn write_quiet(out: &mut String, shares: Spread) -> fmt::Result {
+    let Spread { median, min, max } = shares;
+    let verdict = match max <= QUIET_SHARE {
+        true => "The machine was quiet.",
+        false => "**The machine was not quiet: the times are too long, the ratios uncertain.**",
+    };
+    writeln!(
+        out,
+        "Everything else took {:.1} % ({:.1}..{:.1}) of the processors' time during an import. \
+         {verdict}\n",
+        median * 100.0,
+        min * 100.0,
+        max * 100.0
+    )
 }
 
 fn write_small_cache(out: &mut String, result: &CaseResult) -> fmt::Result {
@@ -288,6 +312,7 @@ mod tests {
             system_seconds: 0.5,
             peak_memory: 100 << 20,
             written: 2000 << 20,
+            others_seconds: 0.1 * seconds,
         };
         let log = LogFacts { flushes, merges: 3, ..LogFacts::default() };
         Import { measured, sync_seconds: 0.1, disk: DiskUse { total: 0, utxo: 0 }, log }
@@ -324,6 +349,20 @@ mod tests {
         assert_eq!(over(&result, Node::Godwit, |i| i.measured.seconds), "2.00 (1.00..2.00)");
         assert_eq!(median(&result, Node::Godwit, |i| i.log.bip30_seconds), "not logged");
         assert_eq!(median(&result, Node::Bitcoind, |i| Some(mib(i.measured.written))), "2000");
+    }
+
+    #[test]
+    fn a_busy_machine_is_named() {
+        let share = import(10.0, 0).measured.others_share(2);
+        for (max, verdict) in [(share, " quiet."), (share + 0.01, " uncertain.**")] {
+            let mut out = String::new();
+            write_quiet(&mut out, Spread { median: 0.01, min: 0.0, max }).unwrap();
+            assert!(
+                out.starts_with("Everything else took 1.0 % (0.0..")
+                    && out.trim_end().ends_with(verdict),
+                "{out}"
+            );
+        }
     }
 
     #[test]

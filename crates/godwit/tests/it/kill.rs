@@ -299,8 +299,8 @@ fn a_snapshot_that_is_killed_while_it_loads_leaves_everything_as_it_was() {
     let (hash, cache) = (format!("-utxohash={hash}"), format!("-dbcache={CACHE_MIB}"));
     let load = || Running::start(&node, &[&"utxo", &"load", &cache, &hash, &reference.snapshot]);
     let random = Moment::After(Duration::from_millis(Rng::new(4).between(10, 2_000)));
-    let (late, merge) = (Moment::Start(Phase::Flush, 10), Moment::Start(Phase::Merge, 3));
-    for moment in [Moment::Start(Phase::Flush, 2), late, merge, random] {
+    let flush = |nth| Moment::Start(Phase::Flush, nth);
+    for moment in [flush(2), flush(9), flush(16), random] {
         let mut running = load();
         assert!(running.wait_for(moment) && running.kill(), "{moment:?} does not come");
         assert_eq!(node.stats(), before, "killed at {moment:?}");

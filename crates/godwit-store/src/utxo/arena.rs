@@ -1,14 +1,26 @@
 //! Memory of entries: chunks that never move, and lists of freed places by size.
 //!
 //! Chunks instead of one growing buffer: nothing is copied when the arena grows, and no moment needs
-//! twice the memory. Most coins die young, so a freed place is soon taken again by an entry of the
-//! same size; places are not merged or split, since a memtable lives only until its next freeze.
+//! twice the memory. Most coins die young, so a freed place is soon taken again by data of the same
+//! size. When places of a size lie idle because other scripts have come into fashion, slightly
+//! shorter data takes them. Places are not merged or split, since a memtable lives only until its
+//! next freeze.
+//!
+//! The top bit of the second byte of what is stored belongs to the arena: set when the place is
+//! larger than the data needs. The byte behind the data then says by how much.
 
 /// Granularity of places in bytes: 32-bit offsets in these units reach 16 GiB.
 const UNIT: usize = 4;
 /// Bytes of a chunk. Small against the smallest budget, large against the largest entry.
 pub(super) const CHUNK: usize = 128 << 10;
 const CHUNK_UNITS: u32 = (CHUNK / UNIT) as u32;
+/// Units by which a place may be too large for what takes it.
+const MAX_SLACK: u32 = 3;
+/// Places of one size are idle when they are more than this part of the arena. What is freed and
+/// taken again all the time stays far below, and should not be taken by shorter data.
+const IDLE_PART: u32 = 512;
+/// Marks, in the second byte of the data, a place with slack.
+const SLACK: u8 = 0x80;
 /// Longest place that can be asked for, in bytes.
 pub(super) const MAX_LEN: usize = 10_240;
 const CLASSES: usize = MAX_LEN / UNIT + 1;
@@ -21,9 +33,15 @@ pub(super) struct Arena {
     /// First unit never given out, and the end of its chunk.
     next: u32,
     end: u32,
-    /// Freed places by length in units; each holds the offset of the next one in its first bytes.
-    free: Box<[u32]>,
-    free_units: u64,
+    /// Freed places by length in units.
+    free: Box<[FreeList]>,
+}
+
+/// Places of one length. Each holds the offset of the next one in its first bytes.
+#[derive(Clone, Copy, Default)]
+struct FreeList {
+    first: u32,
+    count: u32,
 }
 
 fn units(len: usize) -> u32 {
@@ -33,19 +51,20 @@ fn units(len: usize) -> u32 {
 
 impl Arena {
     pub(super) fn new() -> Self {
-        let free = vec![0; CLASSES].into_boxed_slice();
-        Self { chunks: Vec::new(), next: 0, end: 0, free, free_units: 0 }
+        let free = vec![FreeList::default(); CLASSES].into_boxed_slice();
+        Self { chunks: Vec::new(), next: 0, end: 0, free }
     }
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        self.chunks.len() * CHUNK + CLASSES * size_of::<u32>()
+        self.chunks.len() * CHUNK + CLASSES * size_of::<FreeList>()
     }
 
     /// Bytes of places that were freed and not taken again.
     #[cfg(test)]
     pub(super) fn free_bytes(&self) -> u64 {
-        self.free_units * UNIT as u64
+        let units = (0..).zip(&self.free).map(|(units, list)| units * u64::from(list.count));
+        units.sum::<u64>() * UNIT as u64
     }
 
     pub(super) fn chunk_count(&self) -> usize {
@@ -65,23 +84,43 @@ impl Arena {
         &mut chunk[(offset % CHUNK_UNITS) as usize * UNIT..]
     }
 
-    /// Copies `data`, 1 to [`MAX_LEN`] bytes, to a free place.
+    /// Copies `data`, 2 to [`MAX_LEN`] bytes, to a free place. The arena's bit in it is clear.
     #[inline]
     pub(super) fn insert(&mut self, data: &[u8]) -> u32 {
-        let offset = self.place(units(data.len()));
-        self.bytes_mut(offset)[..data.len()].copy_from_slice(data);
+        debug_assert_eq!(data[1] & SLACK, 0);
+        let units = units(data.len());
+        let (offset, slack) = self.free_place(units).unwrap_or_else(|| (self.new_place(units), 0));
+        let place = self.bytes_mut(offset);
+        place[..data.len()].copy_from_slice(data);
+        if slack > 0 {
+            place[1] |= SLACK;
+            place[data.len()] = slack as u8;
+        }
         offset
     }
 
+    /// Takes a freed place of `units` units, or an idle one with slack.
     #[inline]
-    fn place(&mut self, units: u32) -> u32 {
-        let free = self.free[units as usize];
-        if free != 0 {
-            let next = self.bytes(free).first_chunk().expect("a place is at least one unit");
-            self.free[units as usize] = u32::from_le_bytes(*next);
-            self.free_units -= u64::from(units);
-            return free;
-        }
+    fn free_place(&mut self, units: u32) -> Option<(u32, u32)> {
+        let slack = if self.free[units as usize].first != 0 {
+            0
+        } else {
+            (1..=MAX_SLACK).find(|slack| self.is_idle(units + slack))?
+        };
+        let class = (units + slack) as usize;
+        let FreeList { first, count } = self.free[class];
+        let next = self.bytes(first).first_chunk().expect("a place is at least one unit");
+        self.free[class] = FreeList { first: u32::from_le_bytes(*next), count: count - 1 };
+        Some((first, slack))
+    }
+
+    #[inline]
+    fn is_idle(&self, units: u32) -> bool {
+        let list = self.free.get(units as usize).copied().unwrap_or_default();
+        u64::from(list.count) * u64::from(units) > u64::from(self.next / IDLE_PART)
+    }
+
+    fn new_place(&mut self, units: u32) -> u32 {
         if self.end - self.next < units {
             self.add_chunk();
         }
@@ -100,17 +139,19 @@ impl Arena {
         (self.next, self.end) = (first.max(1), first + CHUNK_UNITS);
     }
 
-    /// Gives back the place of `len` bytes at `offset`.
+    /// Gives back the place at `offset`, where `len` bytes are stored.
     #[inline]
     pub(super) fn release(&mut self, offset: u32, len: usize) {
-        self.release_units(offset, units(len));
+        let place = self.bytes(offset);
+        let slack = if place[1] & SLACK == 0 { 0 } else { u32::from(place[len]) };
+        self.release_units(offset, units(len) + slack);
     }
 
     #[inline]
     fn release_units(&mut self, offset: u32, units: u32) {
-        let next = std::mem::replace(&mut self.free[units as usize], offset);
-        self.bytes_mut(offset)[..UNIT].copy_from_slice(&next.to_le_bytes());
-        self.free_units += u64::from(units);
+        let FreeList { first, count } = self.free[units as usize];
+        self.free[units as usize] = FreeList { first: offset, count: count + 1 };
+        self.bytes_mut(offset)[..UNIT].copy_from_slice(&first.to_le_bytes());
     }
 }
 
@@ -124,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keeps_what_was_put(steps in prop::collection::vec((1usize..300, any::<u8>()), 1..400)) {
+        fn keeps_what_was_put(steps in prop::collection::vec((2usize..60, 0u8..0x80), 1..400)) {
             let mut arena = Arena::new();
             let mut model: HashMap<u32, Vec<u8>> = HashMap::new();
             for (len, fill) in steps {
@@ -138,7 +179,9 @@ mod tests {
                     arena.release(victim, data.len());
                 }
                 for (offset, data) in &model {
-                    prop_assert_eq!(&arena.bytes(*offset)[..data.len()], &data[..]);
+                    let mut stored = arena.bytes(*offset)[..data.len()].to_vec();
+                    stored[1] &= !SLACK;
+                    prop_assert_eq!(&stored, data);
                 }
             }
         }
@@ -153,6 +196,31 @@ mod tests {
             assert_eq!(arena.chunk_count(), 1, "round {round}");
         }
         assert_eq!(arena.free_bytes(), 100 * 68);
+    }
+
+    /// Idle places serve shorter data and are given back whole.
+    #[test]
+    fn idle_places_serve_slightly_shorter_data() {
+        for (len, served) in [(68, true), (65, true), (53, true), (52, false), (69, false)] {
+            let mut arena = Arena::new();
+            let idle = arena.insert(&[7; 68]);
+            arena.release(idle, 68);
+            let taken = arena.insert(&vec![7; len]);
+            assert_eq!(taken == idle, served, "{len}");
+            arena.release(taken, len);
+            assert_eq!(arena.insert(&[7; 68]), idle, "{len}");
+        }
+    }
+
+    #[test]
+    fn places_in_use_now_and_then_are_kept_for_their_size() {
+        let mut arena = Arena::new();
+        let places: Vec<u32> = (0..10_000).map(|_| arena.insert(&[7; 68])).collect();
+        let (few, many) = places.split_at(10);
+        few.iter().for_each(|place| arena.release(*place, 68));
+        assert!(!few.contains(&arena.insert(&[7; 64])));
+        many.iter().for_each(|place| arena.release(*place, 68));
+        assert!(many.contains(&arena.insert(&[7; 64])));
     }
 
     #[test]

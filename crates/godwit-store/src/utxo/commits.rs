@@ -117,6 +117,20 @@ mod tests {
         assert!(commits.take_obsolete(&ids(&[3, 4])).is_empty());
     }
 
+    /// A merge of merges while a commit is on its way to the disk.
+    #[test]
+    fn what_an_issued_manifest_names_stays() {
+        let mut commits = Commits::new(&manifest(2, &[1, 2]));
+        commits.written(RunId(4));
+        let first = commits.issue(&manifest(2, &[1, 2]));
+        let second = commits.issue(&manifest(2, &[4]));
+        commits.written(RunId(5));
+        commits.committed(first);
+        assert!(commits.take_obsolete(&ids(&[5])).is_empty(), "the second may be durable already");
+        commits.committed(second);
+        assert_eq!(commits.take_obsolete(&ids(&[5])), [RunId(1), RunId(2)]);
+    }
+
     #[test]
     fn a_run_that_was_never_named_goes_once_it_is_not_in_use() {
         let mut commits = Commits::new(&manifest(0, &[]));

@@ -3,7 +3,7 @@
 //!
 //! | bytes | content |
 //! | --- | --- |
-//! | 2 | little-endian: bits 0-13 length of what follows; bit 14 FRESH (memory only); bit 15 tombstone |
+//! | 2 | little-endian: length of what follows; in memory bit 14 is FRESH and bit 15 the arena's |
 //! | 32 | txid |
 //! | 1-5 | vout as a VarInt |
 //! | rest | the coin as Bitcoin Core serializes it (`coins.h`); nothing for a tombstone |
@@ -14,7 +14,6 @@ use godwit_stream::{DataStream, Decode, DecodeError, SpanReader};
 
 const LEN_MASK: u16 = (1 << 14) - 1;
 const FRESH: u16 = 1 << 14;
-const TOMBSTONE: u16 = 1 << 15;
 /// Bytes before the name.
 const HEADER: usize = 2;
 /// VarInt of a 32-bit number.
@@ -107,7 +106,9 @@ impl<'a> Entry<'a> {
 
     #[inline]
     pub(super) fn is_tombstone(&self) -> bool {
-        self.header() & TOMBSTONE != 0
+        let vout_and_coin = &self.body()[32..];
+        let vout_end = vout_and_coin.iter().position(|byte| byte & 0x80 == 0);
+        vout_end == Some(vout_and_coin.len() - 1)
     }
 
     /// Whether nothing below the active memtable needs to hear of this coin's end.
@@ -155,10 +156,10 @@ impl<'a> Entry<'a> {
         Coin::decode(&mut SpanReader::new(coin)).map(Some)
     }
 
-    /// The header as files hold it: without the FRESH bit.
+    /// The header as files hold it: the length alone.
     #[inline]
     pub(super) fn file_header(&self) -> [u8; HEADER] {
-        (self.header() & !FRESH).to_le_bytes()
+        (self.header() & LEN_MASK).to_le_bytes()
     }
 }
 
@@ -177,7 +178,7 @@ impl EntryBuilder {
 
     pub(super) fn tombstone(&mut self, outpoint: &OutPoint) -> &[u8] {
         self.begin(outpoint);
-        self.finish(TOMBSTONE)
+        self.finish(0)
     }
 
     fn begin(&mut self, outpoint: &OutPoint) {

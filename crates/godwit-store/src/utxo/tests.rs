@@ -1,5 +1,6 @@
 mod damage;
 mod faults;
+mod layout;
 mod limits;
 mod model;
 mod scans;

@@ -146,6 +146,46 @@ fn equal_keys_are_told_apart() {
     }
 }
 
+/// Slots order entries by 40 bits of the key; cursors do by all of it.
+#[test]
+fn keys_that_begin_alike_come_in_order() {
+    let at = |vout| hasher().hash(OutPoint { txid: Txid::from_bytes([5; 32]), vout });
+    let mut prefixes: Vec<(u64, u32)> = (0..4_000_000).map(|n| (at(n).key >> 24, n)).collect();
+    prefixes.sort_unstable();
+    let pairs: Vec<_> = prefixes.windows(2).filter(|pair| pair[0].0 == pair[1].0).collect();
+    assert!(!pairs.is_empty());
+    let keys = pairs.iter().flat_map(|pair| [at(pair[0].1), at(pair[1].1)]);
+    let mut sorted: Vec<_> = keys.map(|key| (key.key, key.outpoint)).collect();
+    sorted.sort_unstable();
+    for falling in [false, true] {
+        let mut table = Memtable::new();
+        let mut order = sorted.clone();
+        if falling {
+            order.reverse();
+        }
+        for (key, outpoint) in order {
+            table.add(&HashedOutPoint { key, outpoint }, parts(&coin(1)), false);
+        }
+        let mut cursor = table.cursor(hasher(), 0, 0);
+        for expected in &sorted {
+            assert_eq!(cursor.head().as_ref(), Some(expected));
+            table.advance(&mut cursor);
+        }
+    }
+}
+
+#[test]
+fn room_for_the_next_growth_is_counted() {
+    let mut table = Memtable::new();
+    for n in 0..50_000 {
+        let (before, counted) = (table.slot_bytes, table.growth_bytes);
+        add(&mut table, n, false);
+        // While a shard grows, its old and its new table are both there.
+        let largest = table.shards.iter().map(Slots::memory_grown).max().unwrap();
+        assert!(table.growth_bytes >= largest && table.slot_bytes <= before + counted, "{n}");
+    }
+}
+
 /// An attacker can grind txids; 10^6 outpoints with 28 equal bytes must not cluster.
 #[test]
 fn ground_outpoints_keep_probes_short() {
@@ -181,6 +221,27 @@ fn churn(table: &mut Memtable, created: u64, keep_one_in: u64) -> Vec<u64> {
     }
     kept.extend(young);
     kept
+}
+
+/// Places of scripts that nobody uses any more are taken by others.
+#[test]
+fn a_change_of_fashion_costs_little() {
+    let mut table = Memtable::new();
+    let script = |len: usize| vec![0x51; len];
+    let add = |table: &mut Memtable, n: u64, script: &[u8]| {
+        table.add(
+            &outpoint(n),
+            CoinParts { value: 1, script, height: 900, coinbase: false },
+            false,
+        );
+    };
+    (0..100_000).for_each(|n| add(&mut table, n, &script(26)));
+    let before = table.memory();
+    for n in 0..100_000 {
+        assert!(matches!(table.take(&outpoint(n)), Taken::Coin(_)));
+        add(&mut table, n + 100_000, &script(22));
+    }
+    assert!(table.memory() * 100 < before * 102, "{} after {before}", table.memory());
 }
 
 #[test]

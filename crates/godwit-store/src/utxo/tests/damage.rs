@@ -154,6 +154,11 @@ fn orphans_go_and_strangers_stay() {
     add(&mut store, &outpoint(COINS), &coin(1), false);
     commit(&mut store);
     assert!(disk.contents(&dir.join("0000000100.run")).is_some(), "ids are not used again");
+    let unused = Manifest { next_run: 200, ..commit(&mut store) };
+    let mut store = open(&disk, &unused).unwrap();
+    add(&mut store, &outpoint(COINS + 1), &coin(1), false);
+    commit(&mut store);
+    assert!(disk.contents(&dir.join("0000000200.run")).is_some());
 }
 
 #[test]

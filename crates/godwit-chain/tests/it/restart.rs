@@ -1,8 +1,9 @@
 //! A datadir that is closed and opened again.
 
-use godwit_chain::Verdict;
+use godwit_chain::{UtxoStats, Verdict};
 use godwit_primitives::network::Network;
 use godwit_sim::chain::generate;
+use godwit_sim::hostile::reorganisations;
 use godwit_sim::plan::ChainPlan;
 
 use crate::datadir::{open, submit};
@@ -58,4 +59,48 @@ fn a_chain_that_is_dropped_without_a_word_loses_no_block() {
     let mut chain = open(temp.path(), Network::Regtest);
     chain.settle().unwrap();
     assert_eq!(chain.tip_point(), tip, "what had arrived is connected from godwit's own files");
+}
+
+fn stats_of<'b>(blocks: impl IntoIterator<Item = &'b Vec<u8>>) -> UtxoStats {
+    let temp = tempfile::tempdir().unwrap();
+    let mut chain = open(temp.path(), Network::Regtest);
+    for block in blocks {
+        assert_eq!(submit(&mut chain, block), Verdict::Accepted);
+    }
+    chain.utxo_stats().unwrap()
+}
+
+#[test]
+fn coins_on_disk_that_describe_a_stale_branch_are_taken_back() {
+    for reorg in reorganisations() {
+        let (stale, winning) = reorg.blocks[..=reorg.turn].split_at(reorg.depth as usize);
+        let before = stats_of(reorg.base.iter().chain(stale));
+        let after = stats_of(reorg.base.iter().chain(&reorg.second));
+        for closed in [false, true] {
+            let temp = tempfile::tempdir().unwrap();
+            let mut chain = open(temp.path(), Network::Regtest);
+            for block in reorg.base.iter().chain(stale) {
+                submit(&mut chain, block);
+            }
+            chain.flush().unwrap();
+            for block in winning {
+                submit(&mut chain, block);
+            }
+            assert_eq!(chain.tip_point(), after.tip);
+            // Closing makes the index durable, and with it that the other branch was verified.
+            if closed {
+                chain.close().unwrap()
+            } else {
+                drop(chain)
+            }
+
+            let mut chain = open(temp.path(), Network::Regtest);
+            chain.connect_known_only();
+            let known = if closed { &after } else { &before };
+            assert_eq!(chain.utxo_stats().unwrap(), *known, "depth {}", reorg.depth);
+            chain.close().unwrap();
+            let mut chain = open(temp.path(), Network::Regtest);
+            assert_eq!(chain.utxo_stats().unwrap(), after, "depth {}", reorg.depth);
+        }
+    }
 }

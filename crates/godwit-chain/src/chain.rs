@@ -266,6 +266,19 @@ impl Chain {
         if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
+    /// Bytes of the stored blocks of the best header's chain that are not connected yet.
+    pub fn stored_ahead(&self) -> u64 {
+        let best = self.tree.best_header();
+        let (fork, mut walk) = (self.tree.fork(self.tip, best), best);
+        let mut bytes = 0;
+        while walk != fork {
+            let node = self.tree.node(walk);
+            bytes += node.position.map_or(0, |position| u64::from(position.len));
+            walk = node.parent().expect("the fork lies below");
+        }
+        bytes
+    }
+
     pub(crate) fn point(&self, id: NodeId) -> ChainPoint {
         let node = self.tree.node(id);
         ChainPoint { hash: node.hash, height: node.height }

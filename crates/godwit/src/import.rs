@@ -44,7 +44,7 @@ pub(crate) fn run(
         plan.len(),
         plan.bytes() as f64 / MIB
     );
-    reporter.progress = Some(Progress::start(plan.bytes(), bars));
+    reporter.progress = Some(Progress::start(plan.bytes() + chain.stored_ahead(), bars));
     let result = godwit_chain::import(&mut chain, plan, &mut reporter, stop.shared());
     if let Some(progress) = reporter.progress.take() {
         progress.finish();

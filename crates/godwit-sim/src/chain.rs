@@ -14,7 +14,7 @@ use crate::keys::KeyRing;
 use crate::lane::{Budget, Lane, LanePart};
 use crate::lock::{self, Coin, Lock, Locking};
 use crate::miner::{self, Tip};
-use crate::plan::{ChainPlan, Stretch};
+use crate::plan::{ChainPlan, START_TIME, Stretch};
 use crate::reference::{ReferenceError, ReferenceUtxo};
 use crate::rng::Rng;
 use crate::summary::{StretchSummary, Summary};
@@ -303,7 +303,11 @@ pub fn cached_dat(
     directory: &Path,
     progress: impl FnMut(u32),
 ) -> Result<CachedChain, GenerateError> {
-    let name = format!("{}-seed{}-v{GENERATOR_VERSION}", plan.name, plan.seed);
+    let moved = match plan.start_time {
+        START_TIME => String::new(),
+        start_time => format!("-from{start_time}"),
+    };
+    let name = format!("{}-seed{}{moved}-v{GENERATOR_VERSION}", plan.name, plan.seed);
     let path = directory.join(format!("{name}.dat"));
     let summary_path = directory.join(format!("{name}.json"));
     match fs::read(&summary_path) {

@@ -1,17 +1,20 @@
 //! `godwit-sim`: writes a generated regtest chain to a block file.
 //!
-//! `godwit-sim generate --plan small|demo|kill|benchmark [--seed N] --out FILE`
+//! `godwit-sim generate --plan small|demo|kill|benchmark [--seed N] [--end-time now|N] --out FILE`
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use godwit_sim::chain::write_dat;
 use godwit_sim::plan::ChainPlan;
 
-const USAGE: &str =
-    "usage: godwit-sim generate --plan small|demo|kill|benchmark [--seed N] --out FILE";
+const USAGE: &str = "\
+usage: godwit-sim generate --plan small|demo|kill|benchmark [--seed N] [--end-time now|N] --out FILE
+
+The end time is the last block's timestamp in seconds since 1970; without it, timestamps depend on
+the plan alone.";
 /// Blocks between two lines of progress.
 const PROGRESS_STEP: u32 = 50;
 
@@ -44,16 +47,29 @@ fn main() -> ExitCode {
 
 fn parse(arguments: &[String]) -> Option<(ChainPlan, PathBuf)> {
     let (command, options) = arguments.split_first()?;
-    let (mut plan, mut seed, mut out) = (None, 1, None);
+    let (mut plan, mut seed, mut end_time, mut out) = (None, 1, None, None);
     for pair in options.chunks(2) {
         let [name, value] = pair else { return None };
         match name.as_str() {
             "--plan" => plan = Some(value.as_str()),
             "--seed" => seed = value.parse().ok()?,
+            "--end-time" => end_time = Some(parse_time(value)?),
             "--out" => out = Some(PathBuf::from(value)),
             _ => return None,
         }
     }
     let plan = ChainPlan::by_name(plan?, seed)?;
+    let plan = match end_time {
+        Some(time) => plan.ending_at(time)?,
+        None => plan,
+    };
     (command == "generate").then_some((plan, out?))
+}
+
+fn parse_time(text: &str) -> Option<u32> {
+    if text != "now" {
+        return text.parse().ok();
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    now.as_secs().try_into().ok()
 }

@@ -5,6 +5,7 @@
 //! of the whole chain; rounded, since the point is the load, not the history.
 
 use crate::lock::Lock;
+use crate::miner::{self, BLOCK_SPACING};
 
 /// A part of a weighted list of ranges: weight, then lowest and highest number.
 pub type Spread = &'static [(u32, (u32, u32))];
@@ -86,7 +87,7 @@ pub struct ChainPlan {
 }
 
 /// Timestamps start in November 2023: past for every machine that runs this.
-const START_TIME: u32 = 1_700_000_000;
+pub(crate) const START_TIME: u32 = 1_700_000_000;
 
 impl ChainPlan {
     /// A chain for tests: small blocks, every script type, made in about a second.
@@ -187,6 +188,14 @@ impl ChainPlan {
             "benchmark" => Some(ChainPlan::benchmark(seed)),
             _ => None,
         }
+    }
+
+    /// The same plan with timestamps moved so that the last block's is `time`, seconds since 1970:
+    /// some nodes serve nothing while their tip is a day old. `None` when the first block would not
+    /// be later than regtest's genesis block.
+    pub fn ending_at(self, time: u32) -> Option<ChainPlan> {
+        let start_time = time.checked_sub(BLOCK_SPACING.checked_mul(self.height())?)?;
+        (start_time >= miner::genesis_tip().time).then_some(ChainPlan { start_time, ..self })
     }
 
     /// Height of the last block.

@@ -159,3 +159,21 @@ fn files_hold_framed_blocks_and_are_made_once() {
     let found = cached_dat(&plan, directory.path(), |_| panic!("generated again"));
     assert_eq!(found.expect("the cache is readable").summary, summary);
 }
+
+#[test]
+fn timestamps_can_end_at_any_time_after_genesis() {
+    let plan = |time| ChainPlan::small(1).ending_at(time);
+    let genesis = miner::genesis_tip().time;
+    let length = miner::BLOCK_SPACING * ChainPlan::small(1).height();
+    assert!(plan(genesis + length - 1).is_none());
+    assert!(plan(genesis + length).is_some());
+
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let moved = plan(1_800_000_000).expect("later than genesis");
+    let made = cached_dat(&moved, directory.path(), |_| {}).expect("disk is writable");
+    assert_eq!(made.summary.tip_time, 1_800_000_000);
+    assert_ne!(made.summary.tip, SMALL.1.tip);
+    // Its file has a name of its own.
+    let other = cached_dat(&ChainPlan::small(1), directory.path(), |_| {});
+    assert_eq!(other.expect("disk is writable").summary, SMALL.1);
+}

@@ -19,6 +19,7 @@ const CONSENSUS: &str = "godwit-consensus";
 const SCRIPT: &str = "godwit-script";
 const STORE: &str = "godwit-store";
 const CHAIN: &str = "godwit-chain";
+const P2P: &str = "godwit-p2p";
 const SIM: &str = "godwit-sim";
 const TESTDATA: &str = "godwit-testdata";
 
@@ -33,11 +34,12 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE],
         tests_may_use: &[SIM, TESTDATA],
     },
+    Room { name: P2P, may_use: &[STREAM, PRIMITIVES, CONSENSUS], tests_may_use: &[TESTDATA] },
     Room { name: SIM, may_use: &[STREAM, PRIMITIVES, CONSENSUS], tests_may_use: &[] },
     Room { name: TESTDATA, may_use: &[], tests_may_use: &[] },
     Room {
         name: "godwit",
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN, P2P],
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: "godwit-bench", may_use: &[], tests_may_use: &[] },

@@ -1,0 +1,88 @@
+//! Read access to the headers that the driver has accepted.
+
+use godwit_primitives::{BlockHash, BlockHeader, Work};
+
+/// A header of the driver's tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeaderId(pub u32);
+
+/// What is known of a header and its block.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderInfo {
+    /// Its name in the index.
+    pub id: HeaderId,
+    /// Its hash.
+    pub hash: BlockHash,
+    /// The header itself.
+    pub header: BlockHeader,
+    /// Distance from genesis.
+    pub height: u32,
+    /// Work of the chain that ends here.
+    pub chain_work: Work,
+    /// Median of the times of the eleven blocks that end here (BIP113).
+    pub median_time_past: u32,
+    /// The block is on disk.
+    pub stored: bool,
+    /// The block or one below it breaks a rule.
+    pub failed: bool,
+    /// It was connected once (Core `BLOCK_VALID_SCRIPTS`).
+    pub connected: bool,
+}
+
+/// The driver's header tree. Every header has its ancestors in it.
+pub trait HeaderIndex {
+    /// The header of a hash.
+    fn find(&self, hash: &BlockHash) -> Option<HeaderId>;
+    /// What is known of a header. The id must come from this index.
+    fn get(&self, id: HeaderId) -> HeaderInfo;
+    /// The ancestor at `height`, the header itself included; `None` above it. O(log n).
+    fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId>;
+    /// The header before; `None` for genesis.
+    fn parent(&self, id: HeaderId) -> Option<HeaderId>;
+    /// The last connected block.
+    fn tip(&self) -> HeaderId;
+    /// The header with the most work that is not known to be invalid.
+    fn best_header(&self) -> HeaderId;
+    /// Lowest height whose block can be served; zero when nothing was pruned.
+    fn prune_height(&self) -> u32;
+}
+
+/// Whether `ancestor` lies on the chain that ends in `id`.
+pub fn is_ancestor(index: &dyn HeaderIndex, ancestor: HeaderId, id: HeaderId) -> bool {
+    index.ancestor(id, index.get(ancestor).height) == Some(ancestor)
+}
+
+/// The last header that two chains share (Core `LastCommonAncestor`).
+pub fn last_common_ancestor(index: &dyn HeaderIndex, a: HeaderId, b: HeaderId) -> HeaderId {
+    let height = index.get(a).height.min(index.get(b).height);
+    let at = |id, height| index.ancestor(id, height).expect("not above the header");
+    // Chains part once, so the heights at which they agree can be halved.
+    let (mut agree, mut differ) = (0, height + 1);
+    while differ - agree > 1 {
+        let middle = agree + (differ - agree) / 2;
+        if at(a, middle) == at(b, middle) { agree = middle } else { differ = middle }
+    }
+    at(a, agree)
+}
+
+/// Dense hashes at which a locator starts (Core `LocatorEntries`).
+const DENSE: usize = 10;
+
+/// Hashes of the chain that ends in `from`, ten one by one, then at doubling distances, genesis last
+/// (Core `LocatorEntries`).
+pub fn locator(index: &dyn HeaderIndex, from: HeaderId) -> Vec<BlockHash> {
+    let mut hashes = Vec::with_capacity(32);
+    let mut height = index.get(from).height;
+    let mut step = 1;
+    loop {
+        let id = index.ancestor(from, height).expect("not above the header");
+        hashes.push(index.get(id).hash);
+        if height == 0 {
+            return hashes;
+        }
+        height = height.saturating_sub(step);
+        if hashes.len() > DENSE {
+            step *= 2;
+        }
+    }
+}

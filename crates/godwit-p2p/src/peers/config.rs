@@ -1,0 +1,89 @@
+//! What the engine is told when it starts.
+
+use std::sync::Arc;
+
+use godwit_primitives::{Params, Work};
+use godwit_stream::BufferPool;
+
+use crate::message::Services;
+use crate::net_address::NetAddress;
+
+/// Options of [`Peers`](super::Peers).
+#[derive(Clone)]
+pub struct PeersConfig {
+    /// The network.
+    pub params: Arc<Params>,
+    /// Services that the node offers: `WITNESS | NETWORK_LIMITED`, with `NETWORK` unless pruned.
+    pub services: Services,
+    /// User agent, as `/godwit:0.1.0/`; at most 256 bytes.
+    pub user_agent: String,
+    /// Headers of chains with less work are not stored (`-minimumchainwork`).
+    pub minimum_chain_work: Work,
+    /// Connections that others may open to this node.
+    pub max_inbound: usize,
+    /// Full connections that this node keeps open (Core: 8).
+    pub max_outbound_full: usize,
+    /// Connections kept open for headers and blocks only (Core: 2).
+    pub max_outbound_block_relay: usize,
+    /// Port to advertise; `None` when the node does not listen.
+    pub listen_port: Option<u16>,
+    /// Addresses under which others reach this node (`-externalip`, interfaces).
+    pub local_addresses: Vec<NetAddress>,
+    /// `-connect`: the only peers to connect to; `Some` and empty for `-connect=0`.
+    pub connect_only: Option<Vec<Target>>,
+    /// `-addnode`: peers to stay connected to.
+    pub add_nodes: Vec<Target>,
+    /// `-seednode`: peers asked for addresses and left.
+    pub seed_nodes: Vec<Target>,
+    /// Hosts of DNS seeds; empty for `-dnsseed=0` and with `-connect`.
+    pub dns_seeds: Vec<String>,
+    /// Addresses for when nothing else gives any; empty for `-fixedseeds=0`.
+    pub fixed_seeds: Vec<NetAddress>,
+    /// Host names go to a proxy unresolved (`-proxy`): no [`Action::Resolve`](super::Action::Resolve)
+    /// is issued, and [`Action::Connect`](super::Action::Connect) carries [`Target::Name`].
+    pub name_proxy: bool,
+    /// Reachable networks (`-onlynet`, proxies).
+    pub reachable: Reachable,
+    /// Bytes that may be uploaded in a day before historical blocks are refused
+    /// (`-maxuploadtarget`); `None` for no limit.
+    pub max_upload_target: Option<u64>,
+    /// Whence the buffers of outgoing payloads come.
+    pub pool: BufferPool,
+    /// All of the engine's randomness. The same seed and inputs give the same actions.
+    pub seed: [u8; 32],
+}
+
+/// Networks to which connections can be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reachable {
+    /// IPv4.
+    pub ipv4: bool,
+    /// IPv6.
+    pub ipv6: bool,
+    /// Tor, through a proxy.
+    pub onion: bool,
+    /// I2P. Not supported by the driver so far.
+    pub i2p: bool,
+    /// CJDNS.
+    pub cjdns: bool,
+}
+
+impl Reachable {
+    /// What needs no proxy: IPv4 and IPv6.
+    pub const CLEARNET: Self =
+        Self { ipv4: true, ipv6: true, onion: false, i2p: false, cjdns: false };
+}
+
+/// Where to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An address.
+    Address(NetAddress),
+    /// A host name: to be resolved (the engine asks for it) or to be passed to the proxy.
+    Name {
+        /// Host.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+}

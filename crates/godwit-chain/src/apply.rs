@@ -5,6 +5,8 @@
 //! is Core's (`ConnectBlock`), so that a block that breaks several gets Core's reason. A block that
 //! fails leaves the store as it was.
 
+use std::time::Duration;
+
 use godwit_consensus::{
     Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
     sigop_cost, sigop_cost_within_limit,
@@ -41,6 +43,8 @@ pub(crate) struct Prefetched {
     pub(crate) coins: Vec<Option<Coin>>,
     /// Whether an output exists below the memtable; empty where BIP30 does not ask.
     pub(crate) outputs_exist: Vec<bool>,
+    /// What the answers about outputs took.
+    pub(crate) probe_time: Duration,
     /// The layers that gave the answers.
     pub(crate) pin: EpochPin,
 }

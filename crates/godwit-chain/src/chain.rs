@@ -1,8 +1,8 @@
 //! The chain: header tree, stored blocks, coins and the tip that they describe.
 //!
 //! One thread, the connector, owns it. Blocks enter through [`Chain::submit`] (one at a time, to a
-//! verdict) or [`Chain::accept`] (many at once, judged as they come into line); [`Chain::advance`]
-//! moves the tip towards the best candidate. What may run beside connecting runs on workers and on
+//! verdict), [`import`](crate::import()) (from files) or [`Chain::receive_block`] (from peers, many
+//! at once); [`Chain::poll`] moves the tip towards the best candidate. What may run beside connecting runs on workers and on
 //! the commit thread and comes back through the inbox.
 //!
 //! Two ends. `applied` is the last block applied to the coins, `tip` the last whose scripts have
@@ -24,16 +24,19 @@ use godwit_primitives::network::Params;
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_store::utxo::{SealId, UtxoHasher, UtxoStore};
 use godwit_store::{BlockPosition, ChainPoint, Store, StoreError};
+use godwit_stream::BufferPool;
 
 use crate::candidates::Candidates;
 use crate::committer::Committer;
 use crate::connect::Ahead;
 use crate::error::ChainError;
 use crate::event::{Event, StageTimes};
+use crate::feed::Feed;
 use crate::message::{INBOX_LIMIT, Message};
 use crate::structure::{Received, Structured};
 use crate::tree::{HeaderTree, NodeId, Validity};
 use crate::verify::{Outcome, Resolved};
+use crate::waiting::{WAITING_MEMORY, Waiting};
 use crate::workers::Workers;
 
 /// How a chain is to be run.
@@ -74,6 +77,9 @@ pub(crate) struct Flush {
 
 /// See the module's documentation.
 pub struct Chain {
+    /// First, so that it is dropped first: jobs and commits that still run when the chain is dropped
+    /// then report to nobody instead of waiting for room, while the drop waits for them.
+    pub(crate) inbox: Receiver<Message>,
     pub(crate) params: Arc<Params>,
     pub(crate) options: ChainOptions,
     pub(crate) store: Arc<Store>,
@@ -91,9 +97,13 @@ pub struct Chain {
     pub(crate) known_only: bool,
     pub(crate) tip: NodeId,
     pub(crate) window: VecDeque<Applied>,
+    /// A block that could not be applied. It is judged when the window is empty: where an ancestor
+    /// turns out to be invalid, nothing is said of it.
+    pub(crate) refused: Option<(NodeId, Reject)>,
     pub(crate) ahead: VecDeque<Ahead>,
     /// Accepted blocks in memory that are next or nearly next in line.
-    pub(crate) cache: HashMap<NodeId, Arc<Structured>>,
+    pub(crate) cache: Waiting,
+    pub(crate) feed: Feed,
     pub(crate) workers: Arc<Workers>,
     pub(crate) committer: Committer,
     /// Records of an import that are decoded and wait for their turn, by sequence.
@@ -102,7 +112,6 @@ pub struct Chain {
     pub(crate) blocks_since_commit: u32,
     pub(crate) last_commit: Instant,
     pub(crate) cancelled: Arc<AtomicBool>,
-    pub(crate) inbox: Receiver<Message>,
     pub(crate) outbox: Sender<Message>,
     pub(crate) next_token: u64,
     pub(crate) events: VecDeque<Event>,
@@ -159,6 +168,7 @@ impl Chain {
     ) -> Result<Self, ChainError> {
         let (outbox, inbox) = bounded(INBOX_LIMIT);
         Ok(Self {
+            inbox,
             params: Arc::clone(&options.params),
             workers: Arc::new(Workers::start(options.workers).map_err(ChainError::Spawn)?),
             committer: Committer::start(Arc::clone(&store), outbox.clone())?,
@@ -175,14 +185,15 @@ impl Chain {
             known_only: false,
             tip,
             window: VecDeque::new(),
+            refused: None,
             ahead: VecDeque::new(),
-            cache: HashMap::new(),
+            cache: Waiting::new(WAITING_MEMORY),
+            feed: Feed::default(),
             arrivals: BTreeMap::new(),
             flush: None,
             blocks_since_commit: 0,
             last_commit: Instant::now(),
             cancelled: Arc::new(AtomicBool::new(false)),
-            inbox,
             outbox,
             next_token: 0,
             events: VecDeque::new(),
@@ -220,6 +231,11 @@ impl Chain {
     /// The disk that the chain lies on.
     pub fn disk(&self) -> &godwit_store::disk::StoreDisk {
         self.store.disk()
+    }
+
+    /// The buffers that blocks are read into, from wherever they come.
+    pub fn block_buffers(&self) -> &BufferPool {
+        self.store.block_buffers()
     }
 
     /// Time spent by stage since the chain was opened.
@@ -393,8 +409,11 @@ impl Chain {
             let sequence = self.next_sequence;
             self.next_sequence += 1;
             let node = self.tree.node_mut(id);
+            // The base of an assumed snapshot is a candidate before its block is there.
+            if !node.has_chain() {
+                node.sequence = sequence;
+            }
             node.chain_tx_count = before + u64::from(node.tx_count);
-            node.sequence = sequence;
             if !node.failed {
                 self.add_candidate(id);
             }
@@ -434,7 +453,7 @@ impl Chain {
         }
         for failed in self.tree.mark_failed(id) {
             self.candidates.remove(&self.tree, failed);
-            self.cache.remove(&failed);
+            self.cache.remove((self.tree.node(failed).height, failed));
         }
         self.ahead.clear();
         let ChainPoint { hash, height } = self.point(id);

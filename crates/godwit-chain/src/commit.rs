@@ -113,6 +113,13 @@ impl Chain {
         Ok(())
     }
 
+    /// Makes the block index and the verified height durable and waits for it.
+    pub(crate) fn checkpoint(&mut self) -> Result<(), ChainError> {
+        self.wait_commit()?;
+        self.commit_index();
+        self.wait_commit()
+    }
+
     /// Makes everything verified durable, coins included, and waits for it.
     pub fn flush(&mut self) -> Result<(), ChainError> {
         self.settle()?;
@@ -134,9 +141,7 @@ impl Chain {
     /// start.
     pub fn close(mut self) -> Result<(), ChainError> {
         self.cancel();
-        self.wait_commit()?;
-        self.commit_index();
-        self.wait_commit()
+        self.checkpoint()
     }
 }
 

@@ -41,6 +41,9 @@ const AHEAD_INPUTS: u64 = 64 << 10;
 /// 8 MiB, looking ten blocks ahead made nearly every answer come too early.
 const CACHE_BYTES_PER_INPUT: u64 = 1024;
 
+/// Bytes of a block for each of its inputs, to guess how many a block has that is still being read.
+const TYPICAL_INPUT_BYTES: usize = 128;
+
 /// Blocks applied whose scripts still run.
 const WINDOW_BLOCKS: usize = 32;
 
@@ -86,13 +89,21 @@ impl Chain {
         if self.retire()? || self.maintain()? {
             return Ok(Step::Progress);
         }
+        if let Some((id, reject)) = self.refused {
+            if !self.window.is_empty() {
+                return Ok(Step::Waiting);
+            }
+            self.reject(id, reject)?;
+            return Ok(Step::Progress);
+        }
         let stopped = self.reached_stop_height();
         let best = if self.known_only { self.replay } else { self.candidates.best() };
         let target = match best {
             Some(best) if best != self.applied && !stopped => best,
             _ if self.window.is_empty() => {
-                // What is connectable is connected; the rest is read back when its turn comes.
-                self.cache.clear();
+                // What is connectable is connected; the rest of an import is read back when its turn
+                // comes.
+                self.cache.release_permits();
                 return Ok(Step::Idle);
             }
             _ => return Ok(Step::Waiting),
@@ -141,7 +152,7 @@ impl Chain {
         }
     }
 
-    fn receive(&mut self, message: Message) -> Result<(), ChainError> {
+    pub(crate) fn receive(&mut self, message: Message) -> Result<(), ChainError> {
         match message {
             Message::Loaded { token, block } => self.loaded(token, block?)?,
             Message::Fetched { token, prefetched } => self.fetched(token, prefetched?),
@@ -155,6 +166,8 @@ impl Chain {
             Message::Received { sequence, received } => {
                 self.arrivals.insert(sequence, received);
             }
+            Message::Arrived(arrival) => self.note_arrival(arrival),
+            Message::Read { ticket, bytes } => self.note_read(ticket, bytes),
             Message::ReaderFailed(error) => return Err(error.into()),
             Message::Panicked => return Err(ChainError::WorkerPanicked),
         }
@@ -172,14 +185,22 @@ impl Chain {
         self.window.len() >= WINDOW_BLOCKS || bytes > WINDOW_COIN_BYTES
     }
 
-    /// Keeps a fresh block in memory if it is next in line or follows one that is kept.
+    /// Keeps a fresh block in memory if it may come into line. One of an import is kept only if it
+    /// is next or follows one that is kept: a block that waits for another one would hold the budget
+    /// that this one needs to be read.
     pub(crate) fn keep_if_near(&mut self, id: NodeId, block: &Arc<Structured>) {
-        let Some(parent) = self.tree.node(id).parent() else { return };
-        let in_line = parent == self.applied
-            || self.cache.contains_key(&parent)
-            || self.ahead.back().is_some_and(|last| last.id == parent);
-        if in_line && !self.tree.node(id).failed {
-            self.cache.insert(id, Arc::clone(block));
+        let node = self.tree.node(id);
+        let Some(parent) = node.parent() else { return };
+        let near = match block.holds_permit() {
+            true => {
+                parent == self.applied
+                    || self.cache.contains((node.height - 1, parent))
+                    || self.ahead.back().is_some_and(|last| last.id == parent)
+            }
+            false => self.tree.is_ancestor(self.applied, id),
+        };
+        if near && !node.failed {
+            self.cache.insert((node.height, id), Arc::clone(block));
         }
     }
 
@@ -198,7 +219,7 @@ impl Chain {
             }
             let id = self.tree.ancestor(target, height).expect("below the target");
             let token = self.token();
-            let stage = match self.cache.remove(&id) {
+            let stage = match self.cache.remove((height, id)) {
                 Some(block) => self.fetch(token, id, block),
                 None => self.load(token, id),
             };
@@ -209,7 +230,10 @@ impl Chain {
     fn inputs_ahead(&self) -> usize {
         let inputs = |ahead: &Ahead| match &ahead.stage {
             Stage::Fetching(block) | Stage::Ready(block, _) => block.spends().len(),
-            Stage::Loading => 0,
+            Stage::Loading => {
+                let position = self.tree.node(ahead.id).position;
+                position.map_or(0, |position| position.len as usize / TYPICAL_INPUT_BYTES)
+            }
         };
         self.ahead.iter().map(inputs).sum()
     }
@@ -218,11 +242,14 @@ impl Chain {
         let node = self.tree.node(id);
         let position = node.position.expect("candidates are stored back to genesis");
         let (hash, hasher) = (node.hash, self.hasher());
+        // What was verified before needs no second look at its witnesses: its scripts do not run.
+        let segwit = self.params.is_active(Deployment::Segwit, node.height);
+        let witnesses = (node.validity < Validity::Scripts).then_some(segwit);
         let (store, outbox) = (Arc::clone(&self.store), self.outbox.clone());
         self.workers.run(Urgency::Urgent, move || {
             let block = guarded(|| {
                 let bytes = store.read_block(position)?;
-                Ok(Structured::from_own_file(bytes, hash, &hasher).map(Arc::new))
+                Ok(Structured::from_own_file(bytes, hash, witnesses, &hasher).map(Arc::new))
             });
             let message = block.map_or(Message::Panicked, |block| Message::Loaded { token, block });
             send(&outbox, message);
@@ -235,9 +262,23 @@ impl Chain {
             return Ok(());
         };
         let id = self.ahead[at].id;
-        let block = block.ok_or(ChainError::DamagedBlock(self.tree.node(id).hash))?;
+        let Some(block) = block else { return Err(self.damaged(id)) };
         self.ahead[at].stage = self.fetch(token, id, block);
         Ok(())
+    }
+
+    /// A stored block is damaged. One that was never connected is forgotten, so that a good copy is
+    /// stored in its place after the next start.
+    fn damaged(&mut self, id: NodeId) -> ChainError {
+        let node = self.tree.node_mut(id);
+        let hash = node.hash;
+        if node.validity < Validity::Scripts {
+            (node.position, node.validity, node.tx_count) = (None, Validity::Header, 0);
+        }
+        match self.checkpoint() {
+            Ok(()) => ChainError::DamagedBlock(hash),
+            Err(error) => error,
+        }
     }
 
     fn fetch(&self, token: u64, id: NodeId, block: Arc<Structured>) -> Stage {
@@ -264,6 +305,7 @@ impl Chain {
             return;
         };
         if let Stage::Fetching(block) = &ahead.stage {
+            self.times.bip30 += prefetched.probe_time;
             ahead.stage = Stage::Ready(Arc::clone(block), Some(prefetched));
         }
     }
@@ -295,7 +337,7 @@ impl Chain {
         self.times.apply += start.elapsed();
         match result {
             Ok(spent) => self.start_verification(id, block, spent, flags, scripts),
-            Err(ApplyError::Rejected(reject)) => self.reject(id, reject)?,
+            Err(ApplyError::Rejected(reject)) => self.refused = Some((id, reject)),
             Err(ApplyError::Store(error)) => return Err(error.into()),
         }
         Ok(Step::Progress)
@@ -372,6 +414,7 @@ impl Chain {
         verify(&self.workers, Arc::clone(&resolved), needs, cancelled, report);
         self.window.push_back(Applied { id, token, resolved, coin_bytes, outcome: None });
         self.applied = id;
+        self.cache.forget_up_to(self.tree.node(id).height);
     }
 
     fn note_outcome(&mut self, token: u64, outcome: Outcome) {
@@ -387,7 +430,7 @@ impl Chain {
             any = true;
             let Some(Applied { id, resolved, .. }) = self.window.pop_front() else { break };
             match outcome {
-                Ok(undo) => self.connected(id, resolved, undo)?,
+                Ok(undo) => self.connected(id, &resolved, undo)?,
                 Err(VerifyError::Rejected(reject)) => {
                     while let Some(above) = self.window.pop_back() {
                         self.unapply(above.id, &above.resolved.block, &above.resolved.spent)?;
@@ -406,7 +449,7 @@ impl Chain {
     fn connected(
         &mut self,
         id: NodeId,
-        resolved: Arc<Resolved>,
+        resolved: &Resolved,
         undo: Option<UndoRecord>,
     ) -> Result<(), ChainError> {
         let node = self.tree.node(id);
@@ -424,8 +467,8 @@ impl Chain {
         self.tip = id;
         self.blocks_since_commit += 1;
         self.candidates.prune(&self.tree, id);
-        let point = self.point(id);
-        self.events.push_back(Event::Connected(Connected { point, resolved }));
+        let (point, bytes) = (self.point(id), resolved.block.view().total_size());
+        self.events.push_back(Event::Connected(Connected { point, bytes }));
         Ok(())
     }
 
@@ -456,7 +499,7 @@ impl Chain {
         };
         let prev = node.header.prev_blockhash;
         let bytes = self.store.read_block(position)?;
-        let block = Structured::from_own_file(bytes, hash, &self.hasher())
+        let block = Structured::from_own_file(bytes, hash, None, &self.hasher())
             .ok_or(ChainError::DamagedBlock(hash))?;
         let undo = self.store.read_undo(undo, &prev)?;
         let spent = spent_coins(&block, undo).ok_or(ChainError::DamagedUndo(hash))?;
@@ -467,7 +510,12 @@ impl Chain {
     }
 
     fn reject(&mut self, id: NodeId, reject: Reject) -> Result<(), ChainError> {
-        let hash: BlockHash = self.tree.node(id).hash;
+        self.refused = None;
+        let node = self.tree.node(id);
+        let hash: BlockHash = node.hash;
+        if node.validity == Validity::Scripts {
+            return Err(ChainError::Contradiction(hash, reject));
+        }
         log::warn!("ConnectBlock {hash} failed: {reject}");
         self.events.push_back(Event::Invalid { hash, reject });
         self.fail(id, reject);
@@ -481,7 +529,7 @@ impl Chain {
     }
 }
 
-fn send(outbox: &crossbeam_channel::Sender<Message>, message: Message) {
+pub(crate) fn send(outbox: &crossbeam_channel::Sender<Message>, message: Message) {
     if outbox.send(message).is_err() {
         log::debug!("the chain was closed before a worker reported");
     }
@@ -492,11 +540,17 @@ fn prefetch(
     layers: &Layers,
     no_overwrite: bool,
 ) -> Result<Prefetched, StoreError> {
-    let mut prefetched =
-        Prefetched { coins: Vec::new(), outputs_exist: Vec::new(), pin: layers.pin() };
+    let mut prefetched = Prefetched {
+        coins: Vec::new(),
+        outputs_exist: Vec::new(),
+        probe_time: Duration::ZERO,
+        pin: layers.pin(),
+    };
     layers.get_many(block.spends(), &mut prefetched.coins)?;
     if no_overwrite {
+        let start = Instant::now();
         layers.contains_many(block.creates(), &mut prefetched.outputs_exist)?;
+        prefetched.probe_time = start.elapsed();
     }
     Ok(prefetched)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, OutPoint};
 use godwit_script::ScriptError;
 use godwit_store::StoreError;
@@ -19,6 +20,9 @@ pub enum ChainError {
     WorkerPanicked,
     /// A stored block is not what was written.
     DamagedBlock(BlockHash),
+    /// A block that was verified before is refused now: a stored coin or block is damaged, or the
+    /// heights of the rules were changed.
+    Contradiction(BlockHash, Reject),
     /// A block could not be taken back: its undo record does not fit the coins.
     DamagedUndo(BlockHash),
     /// A stored coin is not what was written, though its block's checksum holds.
@@ -37,6 +41,11 @@ impl fmt::Display for ChainError {
             Self::DamagedBlock(hash) => {
                 write!(f, "block {hash} in the block files is not what was written")
             }
+            Self::Contradiction(hash, reject) => write!(
+                f,
+                "block {hash} was verified before and is refused now ({reject}): the data \
+                 directory is damaged, or the activation heights were changed"
+            ),
             Self::DamagedUndo(hash) => {
                 write!(f, "block {hash} cannot be disconnected: undo data and coins disagree")
             }

@@ -1,16 +1,13 @@
 //! What the chain tells those who watch it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_consensus::Reject;
 use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
+use godwit_stream::PooledStream;
 
-use crate::structure::Structured;
-use crate::verify::Resolved;
-
-/// Something that happened to the active chain.
+/// Something that happened to the active chain, or to a block that was handed in or asked for.
 pub enum Event {
     /// A block was connected: everything about it is verified, or was assumed valid.
     Connected(Connected),
@@ -23,28 +20,45 @@ pub enum Event {
         /// The rule.
         reject: Reject,
     },
+    /// A received block lies in the block files; it will be connected when its chain is complete and
+    /// the best.
+    Stored {
+        /// As given to [`Chain::receive_block`](crate::Chain::receive_block).
+        ticket: u64,
+        /// The block.
+        hash: BlockHash,
+        /// `false` when it was stored before.
+        new: bool,
+    },
+    /// A received block is not stored.
+    Refused {
+        /// As given to [`Chain::receive_block`](crate::Chain::receive_block).
+        ticket: u64,
+        /// The block; `None` for bytes that are no block.
+        hash: Option<BlockHash>,
+        /// The rule that it breaks; `None` for bytes that are no block.
+        reject: Option<Reject>,
+    },
+    /// A stored block was read.
+    Read {
+        /// As given to [`Chain::read_block`](crate::Chain::read_block).
+        ticket: u64,
+        /// Exactly the block; `None` where it is not stored or could not be read.
+        bytes: Option<PooledStream>,
+    },
 }
 
-/// A connected block and the coins that it spent.
+/// A connected block. The block itself is not part of it: events may wait for long, and blocks are
+/// large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connected {
     /// Hash and height.
     pub point: ChainPoint,
-    pub(crate) resolved: Arc<Resolved>,
+    /// Length of the block in bytes.
+    pub bytes: usize,
 }
 
-impl Connected {
-    /// The block.
-    pub fn block(&self) -> &Structured {
-        &self.resolved.block
-    }
-
-    /// The coins that it spent, in the order of its inputs.
-    pub fn spent_coins(&self) -> &[godwit_primitives::Coin] {
-        &self.resolved.spent.coins
-    }
-}
-
-/// Where the connector's time went. Workers' time is not in it.
+/// Where the connector's time went, and of the workers' time the BIP30 probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
     /// Contextual rules and appending to the block file.
@@ -57,4 +71,6 @@ pub struct StageTimes {
     pub wait: Duration,
     /// Sealing memtables and preparing commits.
     pub flush: Duration,
+    /// Looking below the memtable for outputs that exist already (BIP30); on workers.
+    pub bip30: Duration,
 }

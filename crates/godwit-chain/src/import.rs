@@ -15,12 +15,13 @@ use std::time::Instant;
 use godwit_consensus::{Reject, RejectReason};
 use godwit_primitives::BlockHash;
 use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkippedBytes};
+use godwit_stream::BufferPool;
 
 use crate::chain::{AcceptError, Chain};
 use crate::connect::Step;
 use crate::error::ChainError;
 use crate::event::Event;
-use crate::message::Message;
+use crate::message::{INBOX_LIMIT, Message};
 use crate::permits::Permits;
 use crate::structure::{Received, structure};
 use crate::workers::{Urgency, Workers, guarded};
@@ -60,7 +61,8 @@ pub struct ImportSummary {
 
 /// Who watches an import.
 pub trait ImportObserver {
-    /// A step was made: events may be taken from the chain. `bytes_done` of `bytes_total` are stored.
+    /// A step was made: events must be taken from the chain, or they
+    /// pile up. `bytes_done` of `bytes_total` are stored.
     fn progress(&mut self, chain: &mut Chain, bytes_done: u64, bytes_total: u64);
 
     /// A record cannot be used. The import goes on.
@@ -141,7 +143,7 @@ pub fn plan(
         bad.is_none() && !is_stored(chain, &planned.hash)
     });
     let best = chain.tree().best_header();
-    records.sort_by_key(|planned| {
+    records.sort_by_cached_key(|planned| {
         let id = chain.tree().find(&planned.hash).expect("every other record was dropped");
         let node = chain.tree().node(id);
         (!chain.tree().is_ancestor(id, best), node.height)
@@ -210,41 +212,52 @@ pub fn import(
     let mut summary =
         ImportSummary { records: scanned, bytes, bad: refused, ..ImportSummary::default() };
     let (sources, records) = (Arc::new(sources), Arc::new(records));
-    let quit = Arc::new(AtomicBool::new(false));
+    let permits = Permits::new(IMPORT_BYTES);
+    // A crash then loses no block for want of a header below it in the index.
+    chain.checkpoint()?;
     let reader = Reader {
         sources: Arc::clone(&sources),
         records: Arc::clone(&records),
         workers: Arc::clone(&chain.workers),
         outbox: chain.outbox.clone(),
+        permits: permits.clone(),
+        buffers: chain.store.block_buffers().clone(),
         params: Arc::clone(&chain.params),
         hasher: chain.hasher(),
-        quit: Arc::clone(&quit),
     };
     let thread = std::thread::Builder::new()
         .name("godwit-reader".into())
         .spawn(move || reader.run())
         .map_err(ChainError::Spawn)?;
     let result = drive(chain, &sources, &records, observer, stop, &mut summary);
-    quit.store(true, Ordering::Relaxed);
-    drain(chain, &thread);
+    permits.close();
+    let drained = drain(chain, &thread);
     if thread.join().is_err() {
         return Err(ChainError::WorkerPanicked);
     }
-    result.map(|()| summary)
+    result.and(drained).map(|()| summary)
 }
 
-/// Empties the inbox until the reader has ended: it may be waiting for memory that blocks in the
-/// inbox hold.
-fn drain(chain: &mut Chain, thread: &std::thread::JoinHandle<()>) {
-    chain.arrivals.clear();
-    chain.cache.clear();
-    chain.ahead.clear();
+/// Empties the inbox until the reader has ended: it may be waiting for a worker that waits for room
+/// in the inbox.
+fn drain(chain: &mut Chain, thread: &std::thread::JoinHandle<()>) -> Result<(), ChainError> {
+    let mut result = Ok(());
     while !thread.is_finished() {
-        if let Ok(Message::Committed(_)) = chain.inbox.recv_timeout(POLL) {
-            chain.committer.idle();
+        if let Ok(message) = chain.inbox.recv_timeout(POLL) {
+            result = result.and(chain.receive(message));
         }
+        chain.arrivals.clear();
     }
+    chain.cache.clear();
+    result
 }
+
+/// Bytes of the budget that the smallest record takes. It bounds how many records are on their way to
+/// half of what the inbox holds, so that workers never wait for room there while the connector waits
+/// for them.
+const SMALLEST_CHARGE: u64 = IMPORT_BYTES / (INBOX_LIMIT as u64 / 2);
+
+const _: () = assert!(IMPORT_BYTES / SMALLEST_CHARGE < INBOX_LIMIT as u64 * 3 / 4);
 
 const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
@@ -257,6 +270,8 @@ fn drive(
     summary: &mut ImportSummary,
 ) -> Result<(), ChainError> {
     let total = summary.bytes;
+    // Made when the first block is found invalid.
+    let mut by_hash = None;
     let (mut next, mut bytes_done) = (0, 0);
     loop {
         if stop.load(Ordering::Relaxed) {
@@ -280,7 +295,7 @@ fn drive(
         }
         let events = chain.events.len();
         let step = chain.step()?;
-        for bad in found_invalid(chain, events, sources, records) {
+        for bad in found_invalid(chain, events, sources, records, &mut by_hash) {
             summary.bad += 1;
             observer.bad_record(&bad);
         }
@@ -300,13 +315,17 @@ fn found_invalid(
     first: usize,
     sources: &[BlockFileScanner],
     records: &[Planned],
+    by_hash: &mut Option<HashMap<BlockHash, usize>>,
 ) -> Vec<BadRecord> {
     let mut found = Vec::new();
     for event in chain.events.iter().skip(first) {
         let Event::Invalid { hash, reject } = event else { continue };
-        let planned = records.iter().find(|planned| planned.hash == *hash);
-        found.extend(match planned {
-            Some(planned) => Some(bad_record(chain, sources, planned, Some(*reject))),
+        let by_hash = by_hash.get_or_insert_with(|| {
+            let hashes = records.iter().map(|planned| planned.hash);
+            hashes.zip(0..).collect()
+        });
+        found.extend(match by_hash.get(hash) {
+            Some(index) => Some(bad_record(chain, sources, &records[*index], Some(*reject))),
             // An earlier import has stored it.
             None => own_record(chain, hash, *reject),
         });
@@ -333,14 +352,8 @@ fn take_in(chain: &mut Chain, planned: &Planned, received: Received) -> Result<T
     match received {
         Received::Undecodable => Ok(Err(None)),
         Received::Unjudged(error) => Err(ChainError::Engine(error)),
-        Received::Malformed { header, hash, reject } => {
-            // As Core's block file import does, and unlike `submitblock`: the header is accepted
-            // first, so the block is known to be invalid from now on.
-            if let Ok(id) = chain.accept_header(&header, hash) {
-                chain.fail(id, reject);
-            }
-            Ok(Err(Some(reject)))
-        }
+        // The header may be good: other bytes of the block can keep the rule that these break.
+        Received::Malformed { reject, .. } => Ok(Err(Some(reject))),
         Received::Structured(block) => match chain.accept_structured(&block, None) {
             Ok(stored) => Ok(Ok(stored.new)),
             Err(AcceptError::Rejected(reject)) => {
@@ -357,20 +370,18 @@ struct Reader {
     records: Arc<Vec<Planned>>,
     workers: Arc<Workers>,
     outbox: crossbeam_channel::Sender<Message>,
+    permits: Permits,
+    buffers: BufferPool,
     params: Arc<godwit_primitives::network::Params>,
     hasher: godwit_store::utxo::UtxoHasher,
-    quit: Arc<AtomicBool>,
 }
 
 impl Reader {
     fn run(self) {
-        let permits = Permits::new(IMPORT_BYTES);
         for (sequence, planned) in (0u64..).zip(self.records.iter()) {
-            let permit = permits.acquire(u64::from(planned.record.len));
-            if self.quit.load(Ordering::Relaxed) {
-                return;
-            }
-            let bytes = match self.sources[planned.source].read(&planned.record) {
+            let bytes = u64::from(planned.record.len).max(SMALLEST_CHARGE);
+            let Some(permit) = self.permits.acquire(bytes) else { return };
+            let bytes = match self.sources[planned.source].read(&planned.record, &self.buffers) {
                 Ok(bytes) => bytes,
                 Err(error) => {
                     self.send(Message::ReaderFailed(error));

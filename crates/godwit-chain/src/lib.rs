@@ -19,6 +19,7 @@ mod committer;
 mod connect;
 mod error;
 mod event;
+mod feed;
 mod import;
 mod message;
 mod open;
@@ -30,11 +31,13 @@ mod structure;
 mod submit;
 mod tree;
 mod verify;
+mod waiting;
 mod workers;
 
 pub use chain::{Chain, ChainOptions, Verdict};
 pub use error::ChainError;
 pub use event::{Connected, Event, StageTimes};
+pub use feed::{Poll, RECEIVING_BYTES};
 pub use import::{
     BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
 };
@@ -43,3 +46,4 @@ pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
+pub use waiting::WAITING_MEMORY;

@@ -106,9 +106,11 @@ impl Chain {
         }
         for RecoveredBlock { position, .. } in recovered {
             let bytes = self.store.read_block(position)?;
-            let Received::Structured(block) = structure(bytes, &self.params, &hasher, None) else {
+            let block = match structure(bytes, &self.params, &hasher, None) {
+                Received::Structured(block) => block,
+                Received::Unjudged(error) => return Err(ChainError::Engine(error)),
                 // A torn record whose length happens to fit; its bytes are not a block.
-                continue;
+                Received::Undecodable | Received::Malformed { .. } => continue,
             };
             match self.accept_structured(&block, Some(position)) {
                 Ok(_) | Err(AcceptError::Rejected(_)) => {}

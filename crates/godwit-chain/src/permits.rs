@@ -1,12 +1,25 @@
 //! A byte budget for blocks in memory: who brings blocks in waits until earlier ones have left.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 struct Shared {
     limit: u64,
-    used: Mutex<u64>,
-    freed: Condvar,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: u64,
+    closed: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that is done under the lock panics half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The budget.
@@ -25,31 +38,38 @@ pub struct Permit {
 impl Permits {
     /// A budget of `limit` bytes.
     pub fn new(limit: u64) -> Self {
-        let shared = Shared { limit, used: Mutex::new(0), freed: Condvar::new() };
-        Self { shared: Arc::new(shared) }
+        let (state, changed) = (Mutex::new(State::default()), Condvar::new());
+        Self { shared: Arc::new(Shared { limit, state, changed }) }
     }
 
-    /// Waits for `bytes`. A request above the whole budget is granted when nothing else is out, so
-    /// that one large block never waits for ever.
-    pub fn acquire(&self, bytes: u64) -> Permit {
-        let fits = |used: u64| used == 0 || used.saturating_add(bytes) <= self.shared.limit;
-        let used = self.shared.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut used = self
-            .shared
-            .freed
-            .wait_while(used, |used| !fits(*used))
-            .unwrap_or_else(PoisonError::into_inner);
-        *used += bytes;
-        Permit { shared: Arc::clone(&self.shared), bytes }
+    /// Waits for `bytes`; `None` once the budget is closed. A request above the whole budget is
+    /// granted when nothing else is out, so that one large block never waits for ever.
+    pub fn acquire(&self, bytes: u64) -> Option<Permit> {
+        let waits = |state: &mut State| {
+            let fits = state.used == 0 || state.used.saturating_add(bytes) <= self.shared.limit;
+            !fits && !state.closed
+        };
+        let state = self.shared.changed.wait_while(self.shared.lock(), waits);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return None;
+        }
+        state.used += bytes;
+        drop(state);
+        Some(Permit { shared: Arc::clone(&self.shared), bytes })
+    }
+
+    /// Ends every wait, now and later: nobody will take what would be brought in.
+    pub fn close(&self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut used = self.shared.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used -= self.bytes;
-        drop(used);
-        self.shared.freed.notify_all();
+        self.shared.lock().used -= self.bytes;
+        self.shared.changed.notify_all();
     }
 }
 
@@ -64,6 +84,7 @@ mod tests {
         let permits = Permits::new(100);
         let first = permits.acquire(60);
         let second = permits.acquire(40);
+        assert!(first.is_some() && second.is_some());
         let (sender, receiver) = crossbeam_channel::bounded(1);
         let waiting = permits.clone();
         let thread = std::thread::spawn(move || {
@@ -79,9 +100,22 @@ mod tests {
     }
 
     #[test]
+    fn closing_ends_a_wait() {
+        let permits = Permits::new(100);
+        let all = permits.acquire(100);
+        let waiting = permits.clone();
+        let thread = std::thread::spawn(move || waiting.acquire(1).is_none());
+        std::thread::sleep(Duration::from_millis(20));
+        permits.close();
+        assert!(thread.join().unwrap());
+        drop(all);
+        assert!(permits.acquire(1).is_none());
+    }
+
+    #[test]
     fn more_than_the_whole_budget_is_granted_alone() {
         let permits = Permits::new(10);
-        drop(permits.acquire(11));
-        drop(permits.acquire(11));
+        assert!(permits.acquire(11).is_some());
+        assert!(permits.acquire(11).is_some());
     }
 }

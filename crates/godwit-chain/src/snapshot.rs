@@ -49,6 +49,8 @@ pub enum SnapshotError {
     UnknownBase(PathBuf, godwit_primitives::BlockHash),
     /// Its block or an ancestor is invalid.
     InvalidBase(PathBuf, godwit_primitives::BlockHash),
+    /// A chain of headers without its block has more work; that chain's best header.
+    NotInBestChain(PathBuf, ChainPoint),
     /// The datadir's chain has at least as much work as the snapshot's block.
     NotAhead(PathBuf, ChainPoint),
     /// Neither the user nor the compiled-in list says what its hash must be.
@@ -191,6 +193,10 @@ impl Chain {
         let (node, tip) = (self.tree.node(base), self.tree.node(self.tip));
         if node.failed {
             return Err(SnapshotError::InvalidBase(path, hash));
+        }
+        let best = self.tree.best_header();
+        if !self.tree.is_ancestor(base, best) {
+            return Err(SnapshotError::NotInBestChain(path, self.point(best)));
         }
         if node.chain_work <= tip.chain_work {
             return Err(SnapshotError::NotAhead(path, self.point(self.tip)));
@@ -395,6 +401,14 @@ impl fmt::Display for SnapshotError {
             Self::InvalidBase(path, hash) => {
                 write!(f, "{}: its block {hash} is invalid", path.display())
             }
+            Self::NotInBestChain(path, best) => write!(
+                f,
+                "{}: its block is not in the chain of headers with the most work, which ends in {} \
+                 at height {}",
+                path.display(),
+                best.hash,
+                best.height
+            ),
             Self::NotAhead(path, tip) => write!(
                 f,
                 "{}: the chain here has as much work already (height {})",

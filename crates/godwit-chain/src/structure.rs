@@ -7,12 +7,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use godwit_consensus::{Reject, SignetSpend, check_block};
+use godwit_consensus::{Reject, SignetSpend, check_block, check_witnesses};
 use godwit_primitives::network::Params;
 use godwit_primitives::{Block, BlockHash, BlockHeader, BlockView, OutPoint};
 use godwit_script::ScriptError;
 use godwit_store::utxo::{HashedOutPoint, UtxoHasher};
-use godwit_stream::DataStream;
+use godwit_stream::PooledStream;
 
 use crate::permits::Permit;
 use crate::signet::check_solution;
@@ -26,7 +26,7 @@ pub struct Structured {
     /// All outputs, in order, the coinbase's included.
     creates: Vec<HashedOutPoint>,
     /// Holds the reader's byte budget until the block leaves memory.
-    _permit: Option<Permit>,
+    permit: Option<Permit>,
 }
 
 impl Structured {
@@ -44,23 +44,26 @@ impl Structured {
             let outpoints = (0..tx.output_count() as u32).map(|vout| OutPoint { txid, vout });
             creates.extend(outpoints.map(|outpoint| hasher.hash(outpoint)));
         }
-        Self { block, spends, creates, _permit: permit }
+        Self { block, spends, creates, permit }
     }
 
     /// A block from godwit's own files. Returns `None` where the bytes are not those of `hash`
-    /// or the transactions not those of the header: the disk did not keep what was written.
+    /// or the transactions not those of the header: the disk did not keep what was written. With
+    /// `witnesses` the witnesses are checked as well, where BIP141 is active (`true`) or not.
     pub(crate) fn from_own_file(
-        bytes: DataStream,
+        bytes: PooledStream,
         hash: BlockHash,
+        witnesses: Option<bool>,
         hasher: &UtxoHasher,
     ) -> Option<Self> {
         let block = Block::decode(bytes).ok()?;
         let (root, mutated) = godwit_primitives::merkle::merkle_root(
             block.view().txids().iter().map(|txid| txid.to_bytes()),
         );
-        let intact =
-            block.hash() == hash && !mutated && root == block.header().merkle_root.to_bytes();
-        intact.then(|| Self::new(block, hasher, None))
+        let header = block.header();
+        let intact = block.hash() == hash && !mutated && root == header.merkle_root.to_bytes();
+        let witnesses = witnesses.map_or(Ok(()), |segwit| check_witnesses(block.view(), segwit));
+        (intact && witnesses.is_ok()).then(|| Self::new(block, hasher, None))
     }
 
     /// The block's parts.
@@ -81,6 +84,18 @@ impl Structured {
     /// Spent outpoints of all transactions but the coinbase, in order.
     pub(crate) fn spends(&self) -> &[HashedOutPoint] {
         &self.spends
+    }
+
+    /// Memory that the block takes: its bytes, 12 and a txid for each transaction, the keys.
+    pub(crate) fn memory(&self) -> usize {
+        const TRANSACTION: usize = 12 + 32;
+        let keys = (self.spends.len() + self.creates.len()) * size_of::<HashedOutPoint>();
+        self.view().total_size() + self.view().tx_count() * TRANSACTION + keys
+    }
+
+    /// Whether it counts against a reader's byte budget.
+    pub(crate) fn holds_permit(&self) -> bool {
+        self.permit.is_some()
     }
 
     /// Outpoints of all outputs, in order.
@@ -111,7 +126,7 @@ pub enum Received {
 /// Decodes `bytes` and applies the structural rules. Bytes after the block are ignored, as Core
 /// ignores them in its block files and in `submitblock`.
 pub fn structure(
-    bytes: DataStream,
+    bytes: impl Into<PooledStream>,
     params: &Params,
     hasher: &UtxoHasher,
     permit: Option<Permit>,

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded, select_biased};
 
-/// Most jobs that wait in one of the two queues; who submits more waits, and workers never wait for
-/// the submitter, so that is safe.
+/// Most jobs that wait in one of the two queues; who submits more waits. That is safe as long as the
+/// connector's inbox, where jobs report, cannot be full (`INBOX_LIMIT`).
 const QUEUE_LIMIT: usize = 1024;
 
 /// Which of the queues a job goes to.

@@ -50,4 +50,4 @@ pub use sequence_lock::{SequenceLock, sequence_lock, sequence_locks_met};
 pub use signet::{SOLUTION_FLAGS, SignetSpend, signet_spend};
 pub use sigops::{legacy_sigop_count, sigop_cost};
 pub use tx::{check_transaction, check_tx_inputs, is_final};
-pub use witness::commitment_output;
+pub use witness::{check_witnesses, commitment_output};

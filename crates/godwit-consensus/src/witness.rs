@@ -33,7 +33,7 @@ fn commitment(script: &[u8]) -> Option<&[u8]> {
 
 /// The rules about the witnesses of a block, in which `segwit` (BIP141) is active or not. The block
 /// has a transaction.
-pub(crate) fn check_witnesses(block: BlockView<'_>, segwit: bool) -> Result<(), Reject> {
+pub fn check_witnesses(block: BlockView<'_>, segwit: bool) -> Result<(), Reject> {
     let coinbase = block.tx(0);
     let committed = if segwit {
         coinbase.outputs().filter_map(|output| commitment(output.script_pubkey)).last()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use godwit_primitives::{BlockHeader, HEADER_SIZE};
-use godwit_stream::{DataStream, SpanReader};
+use godwit_stream::{BufferPool, PooledStream, SpanReader};
 
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
@@ -146,13 +146,18 @@ impl BlockFiles {
         Ok(BlockPosition { file, offset, len })
     }
 
-    /// The bytes of the block at `position`.
-    pub(crate) fn read(&self, position: BlockPosition) -> Result<DataStream, StoreError> {
+    /// The bytes of the block at `position`, in a buffer of `pool`.
+    pub(crate) fn read(
+        &self,
+        position: BlockPosition,
+        pool: &BufferPool,
+    ) -> Result<PooledStream, StoreError> {
         let file = self
             .readers
             .get(position.file, || self.disk.open(&self.path(position.file), OpenMode::Read))?;
         let expected = position.len.min(MAX_BLOCK_SERIALIZED_SIZE) as usize;
-        let mut block = DataStream::with_capacity(expected);
+        let mut block = pool.take();
+        block.reserve(expected);
         file.read_stream_at(u64::from(position.offset), position.len as usize, &mut block)?;
         Ok(block)
     }

@@ -26,5 +26,5 @@ pub use error::{NetworkId, StoreError};
 pub use record::{
     AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition,
 };
-pub use store::{CommittedState, SCHEMA_VERSION, Store, StoreOptions};
+pub use store::{BLOCK_BUFFERS, CommittedState, SCHEMA_VERSION, Store, StoreOptions};
 pub use undo::{BlockUndo, UndoRecord};

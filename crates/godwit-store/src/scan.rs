@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use godwit_primitives::{BlockHeader, HEADER_SIZE};
-use godwit_stream::{DataStream, Obfuscation, SpanReader};
+use godwit_stream::{BufferPool, DataStream, Obfuscation, PooledStream, SpanReader};
 
 use crate::block_files::{FRAME_SIZE, MAX_BLOCK_SERIALIZED_SIZE, block_file_number};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
@@ -139,9 +139,15 @@ impl BlockFileScanner {
         Scan { scanner: self, file: 0, offset: 0, passed_files: 0, skipped: None, window }
     }
 
-    /// The bytes of a record: the block, and what may follow it inside the record.
-    pub fn read(&self, block: &ScannedBlock) -> Result<DataStream, StoreError> {
-        let mut bytes = DataStream::with_capacity(block.len as usize);
+    /// The bytes of a record, in a buffer of `pool`: the block, and what may follow it inside the
+    /// record.
+    pub fn read(
+        &self,
+        block: &ScannedBlock,
+        pool: &BufferPool,
+    ) -> Result<PooledStream, StoreError> {
+        let mut bytes = pool.take();
+        bytes.reserve(block.len as usize);
         let file = self.file(block.file)?;
         file.read_stream_at(block.offset, block.len as usize, &mut bytes)?;
         self.obfuscation.apply(bytes.as_mut_slice(), block.offset);

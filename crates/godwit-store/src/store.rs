@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use godwit_primitives::BlockHash;
 use godwit_stream::{
-    Allocator, DataStream, Decode, DecodeError, Encode, Obfuscation, SerializeData, SpanReader,
+    Allocator, BufferPool, DataStream, Decode, DecodeError, Encode, Obfuscation, PoolLimits,
+    PooledStream, SerializeData, SpanReader,
 };
 
-use crate::block_files::{BlockFiles, MAX_BLOCK_FILE_SIZE, RecoveredBlock};
+use crate::block_files::{
+    BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock,
+};
 use crate::db::{Db, Table};
 use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
@@ -21,6 +24,14 @@ use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 
 /// Version of the database's tables and of every file that they name.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// Buffers of blocks that lie idle: enough for the blocks on their way to the tip, so that a sync
+/// takes memory from the system once and not for each block.
+pub const BLOCK_BUFFERS: PoolLimits = PoolLimits {
+    buffers: 32,
+    buffer_bytes: MAX_BLOCK_SERIALIZED_SIZE as usize,
+    total_bytes: 32 << 20,
+};
 
 const LOCK_FILE: &str = ".lock";
 const DATABASE_FILE: &str = "godwit.redb";
@@ -128,6 +139,7 @@ pub struct Store {
     dir: PathBuf,
     magic: [u8; 4],
     utxo_hash_key: [u8; 16],
+    block_buffers: BufferPool,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -179,7 +191,18 @@ impl Store {
         let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends);
         let utxo_hash_key = identity.utxo_hash_key;
         let ends = Mutex::new(ends);
-        let store = Store { disk, db, blocks, undo, ends, dir, magic, utxo_hash_key, _lock: lock };
+        let store = Store {
+            disk,
+            db,
+            blocks,
+            undo,
+            ends,
+            dir,
+            magic,
+            utxo_hash_key,
+            block_buffers: BufferPool::new(BLOCK_BUFFERS),
+            _lock: lock,
+        };
         Ok((store, recovered))
     }
 
@@ -249,8 +272,13 @@ impl Store {
     }
 
     /// The bytes of a stored block.
-    pub fn read_block(&self, position: BlockPosition) -> Result<DataStream, StoreError> {
-        self.blocks.read(position)
+    pub fn read_block(&self, position: BlockPosition) -> Result<PooledStream, StoreError> {
+        self.blocks.read(position, &self.block_buffers)
+    }
+
+    /// The buffers that blocks are read into, from wherever they come.
+    pub fn block_buffers(&self) -> &BufferPool {
+        &self.block_buffers
     }
 
     /// Message start of the network, for [`UndoRecord::encode`].

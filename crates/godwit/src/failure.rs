@@ -54,6 +54,7 @@ fn of_chain(error: &ChainError) -> Exit {
     match error {
         ChainError::Store(error) => of_store(error),
         ChainError::DamagedBlock(_)
+        | ChainError::Contradiction(..)
         | ChainError::DamagedUndo(_)
         | ChainError::DamagedCoin(_)
         | ChainError::DamagedIndex(_) => Exit::Damaged,

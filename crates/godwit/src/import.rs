@@ -94,7 +94,7 @@ impl ImportObserver for Reporter {
             match event {
                 Event::Connected(connected) => {
                     self.blocks += 1;
-                    self.bytes += connected.block().view().total_size() as u64;
+                    self.bytes += connected.bytes as u64;
                     log::info!("{}", update_tip(chain, connected.point.hash));
                 }
                 Event::Disconnected(tip) => {
@@ -102,6 +102,9 @@ impl ImportObserver for Reporter {
                 }
                 // The chain has logged it where it found it.
                 Event::Invalid { .. } => {}
+                Event::Stored { .. } | Event::Refused { .. } | Event::Read { .. } => {
+                    unreachable!("an import hands in and asks for no block")
+                }
             }
         }
         let height = chain.tip_point().height;
@@ -193,6 +196,7 @@ impl Report<'_> {
                 times.wait.as_secs_f64(),
                 self.closing.as_secs_f64()
             ),
+            format!("BIP30 probes: {:.2} s.", times.bip30.as_secs_f64()),
         ];
         lines
             .extend(peak_memory().map(|peak| format!("Peak memory {:.1} MiB.", peak as f64 / MIB)));

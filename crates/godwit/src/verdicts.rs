@@ -54,7 +54,7 @@ fn judge(
     source: &BlockFileScanner,
     record: &ScannedBlock,
 ) -> Result<Verdict, Failure> {
-    let bytes = source.read(record)?;
+    let bytes = source.read(record, chain.block_buffers())?;
     let params = Arc::clone(chain.params());
     let received = structure(bytes, &params, &chain.hasher(), None);
     let verdict = chain.submit(received)?;

@@ -1,40 +1,35 @@
 //! Real chains against what Bitcoin Core said of every height.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use godwit_chain::{Chain, Connected, Event, Totals, insert_coin, remove_coin};
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::network::Network;
-use godwit_primitives::{Coin, OutPoint, coin};
+use godwit_primitives::{Block, BlockView, Coin, OutPoint, coin};
 use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::datadir::{import_file, open, records, submit};
 
-/// The set's statistics kept by adding and removing what each block creates and spends: independent
-/// of the coins store.
+/// The coins and their statistics kept by adding and removing what each block creates and spends:
+/// independent of the coins store.
 #[derive(Clone)]
 struct Running {
+    coins: HashMap<OutPoint, Coin>,
     muhash: MuHash3072,
     totals: Totals,
 }
 
 impl Running {
     fn new() -> Self {
-        Self { muhash: MuHash3072::new(), totals: Totals::default() }
+        Self { coins: HashMap::new(), muhash: MuHash3072::new(), totals: Totals::default() }
     }
 
-    fn connect(&mut self, connected: &Connected) {
-        let view = connected.block().view();
-        let mut spent = connected.spent_coins().iter();
-        for (n, tx) in view.txs().enumerate() {
+    fn connect(&mut self, block: BlockView<'_>, height: u32) {
+        for (n, tx) in block.txs().enumerate() {
             if n > 0 {
-                for (input, coin) in tx.inputs().zip(&mut spent) {
-                    remove_coin(&mut self.muhash, &input.prevout, coin);
-                    self.totals.txouts -= 1;
-                    self.totals.bogosize -= coin::bogo_size(coin.script_pubkey.len());
-                    self.totals.total_amount -= coin.value;
-                }
+                tx.inputs().for_each(|input| self.spend(&input.prevout));
             }
             for (vout, output) in tx.outputs().enumerate() {
                 if coin::is_unspendable(output.script_pubkey) {
@@ -44,15 +39,28 @@ impl Running {
                 let coin = Coin {
                     value: output.value,
                     script_pubkey: output.script_pubkey.into(),
-                    height: connected.point.height,
+                    height,
                     coinbase: n == 0,
                 };
-                insert_coin(&mut self.muhash, &outpoint, &coin);
-                self.totals.txouts += 1;
-                self.totals.bogosize += coin::bogo_size(coin.script_pubkey.len());
-                self.totals.total_amount += coin.value;
+                self.create(outpoint, coin);
             }
         }
+    }
+
+    fn spend(&mut self, outpoint: &OutPoint) {
+        let coin = self.coins.remove(outpoint).expect("it was created before");
+        remove_coin(&mut self.muhash, outpoint, &coin);
+        self.totals.txouts -= 1;
+        self.totals.bogosize -= coin::bogo_size(coin.script_pubkey.len());
+        self.totals.total_amount -= coin.value;
+    }
+
+    fn create(&mut self, outpoint: OutPoint, coin: Coin) {
+        insert_coin(&mut self.muhash, &outpoint, &coin);
+        self.totals.txouts += 1;
+        self.totals.bogosize += coin::bogo_size(coin.script_pubkey.len());
+        self.totals.total_amount += coin.value;
+        self.coins.insert(outpoint, coin);
     }
 }
 
@@ -88,7 +96,10 @@ fn agrees_with_core(chain_file: &str, golden_file: &str, network: Network) {
     let golden = golden(&dir, golden_file);
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("chain.dat");
-    std::fs::write(&file, read(dir.join("chains").join(chain_file))).unwrap();
+    let bytes = read(dir.join("chains").join(chain_file));
+    std::fs::write(&file, &bytes).unwrap();
+    let blocks = records(&bytes).into_iter().map(|block| Block::from_bytes(block).unwrap());
+    let blocks: HashMap<_, _> = blocks.map(|block| (block.hash(), block)).collect();
     let mut chain = open(&temp.path().join("datadir"), network);
     let mut running = Running::new();
     let mut heights = 0;
@@ -96,7 +107,7 @@ fn agrees_with_core(chain_file: &str, golden_file: &str, network: Network) {
         let Event::Connected(connected) = event else { panic!("only connects") };
         heights += 1;
         assert_eq!(connected.point.height, heights);
-        running.connect(&connected);
+        running.connect(blocks[&connected.point.hash].view(), heights);
         check_height(chain, &connected, &running, &golden[heights as usize]);
     });
     assert_eq!(bad, []);

@@ -1,6 +1,7 @@
 //! Chains from genesis to tip, judged by Bitcoin Core's own answers or its engine.
 
 mod datadir;
+mod feed;
 mod golden;
 mod kernel;
 mod restart;

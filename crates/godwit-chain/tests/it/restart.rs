@@ -1,12 +1,13 @@
 //! A datadir that is closed and opened again.
 
-use godwit_chain::{UtxoStats, Verdict};
-use godwit_primitives::network::Network;
+use godwit_chain::{ChainError, UtxoStats, Verdict};
+use godwit_primitives::Block;
+use godwit_primitives::network::{Network, Params};
 use godwit_sim::chain::generate;
 use godwit_sim::hostile::reorganisations;
 use godwit_sim::plan::ChainPlan;
 
-use crate::datadir::{open, submit};
+use crate::datadir::{open, open_with, options, submit};
 
 fn small_chain() -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
@@ -103,4 +104,50 @@ fn coins_on_disk_that_describe_a_stale_branch_are_taken_back() {
             assert_eq!(chain.utxo_stats().unwrap(), after, "depth {}", reorg.depth);
         }
     }
+}
+
+/// A bit of a witness is in no txid, so only the commitment tells that the disk lost it.
+#[test]
+fn a_damaged_witness_of_a_stored_block_is_never_the_blocks_fault() {
+    let blocks = small_chain();
+    let temp = tempfile::tempdir().unwrap();
+    let with_witness = blocks.iter().rposition(|block| longest_witness_item(block).len() > 60);
+    let damaged = with_witness.expect("the plan spends every type of output");
+    let mut options = options(Params::new(Network::Regtest));
+    options.stop_at_height = Some(damaged as u32);
+    let mut chain = open_with(temp.path(), options);
+    for block in &blocks {
+        submit(&mut chain, block);
+    }
+    assert_eq!(chain.tip_point().height, damaged as u32);
+    chain.close().unwrap();
+
+    let file = temp.path().join("blocks/blk00000.dat");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let item = longest_witness_item(&blocks[damaged]);
+    let at = bytes.windows(item.len()).position(|window| window == item).unwrap();
+    bytes[at + 10] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+
+    let mut chain = open(temp.path(), Network::Regtest);
+    assert!(matches!(chain.settle(), Err(ChainError::DamagedBlock(_))));
+    drop(chain);
+    let mut chain = open(temp.path(), Network::Regtest);
+    chain.settle().unwrap();
+    assert_eq!(chain.tip_point().height, damaged as u32);
+    assert_eq!(submit(&mut chain, &blocks[damaged]), Verdict::Accepted);
+    assert_eq!(chain.tip_point().height as usize, blocks.len());
+}
+
+fn longest_witness_item(block: &[u8]) -> Vec<u8> {
+    let block = Block::from_bytes(block).unwrap();
+    let mut longest = Vec::new();
+    for tx in block.view().txs().skip(1) {
+        for item in tx.witnesses().flat_map(|witness| witness.items()) {
+            if item.len() > longest.len() {
+                longest = item.to_vec();
+            }
+        }
+    }
+    longest
 }

@@ -16,6 +16,7 @@ pub(super) fn suite(mut stage: Stage) -> Suite {
     failed_without_trace(&mut stage);
     side_branches(&mut stage);
     invalid_branches(&mut stage);
+    unverified_ancestor(&mut stage);
     deep_invalid_branch(&mut stage);
     stage.into_suite()
 }
@@ -172,6 +173,24 @@ fn invalid_branches(stage: &mut Stage) {
 
     stage.case("the old tip goes on");
     stage.mine_empty(2);
+}
+
+/// Nothing is said of a block whose coins are wrong when a script below it fails, though the coins
+/// may well be looked at first.
+fn unverified_ancestor(stage: &mut Stage) {
+    let mut tx = stage.any_witness_tx();
+    tx.input[0].witness.clear();
+    let fork = stage.tip();
+    let active = stage.sealed(vec![]);
+    let mut bad = stage.draft_on(&fork, vec![tx]);
+    miner::seal(&mut bad);
+    let child = greedy(stage, &fork.extended_by(&bad));
+    stage.case("a script fails below a block with wrong coins");
+    stage.submit(&active, None);
+    stage.submit_bytes(serialize(&bad), Some("inconclusive"));
+    stage.submit_bytes(serialize(&child), Some("inconclusive"));
+    stage.submit_bytes(serialize(&child), Some("duplicate-invalid"));
+    stage.submit_bytes(serialize(&bad), Some("duplicate-invalid"));
 }
 
 /// A longer branch whose fifth of nine blocks is invalid: the eight blocks of the active branch,

@@ -25,8 +25,12 @@ fn path(file: u32) -> PathBuf {
     Path::new(DIR).join(format!("blk{file:05}.dat"))
 }
 
+fn pool() -> BufferPool {
+    BufferPool::new(crate::BLOCK_BUFFERS)
+}
+
 fn read(files: &BlockFiles, position: BlockPosition) -> Vec<u8> {
-    files.read(position).unwrap().as_slice().to_vec()
+    files.read(position, &pool()).unwrap().as_slice().to_vec()
 }
 
 #[test]
@@ -159,9 +163,11 @@ fn reading_beyond_a_file_fails_without_closing_the_store() {
     let (_, disk) = fresh();
     let (files, _) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
     let position = files.append(&block(1, 100)).unwrap();
-    assert!(files.read(BlockPosition { len: 101, ..position }).is_err());
-    assert!(files.read(BlockPosition { len: u32::MAX, ..position }).is_err());
-    assert!(files.read(BlockPosition { file: 1, ..position }).is_err_and(|e| e.is_not_found()));
+    assert!(files.read(BlockPosition { len: 101, ..position }, &pool()).is_err());
+    assert!(files.read(BlockPosition { len: u32::MAX, ..position }, &pool()).is_err());
+    assert!(
+        files.read(BlockPosition { file: 1, ..position }, &pool()).is_err_and(|e| e.is_not_found())
+    );
     assert_eq!(read(&files, position), block(1, 100));
 }
 

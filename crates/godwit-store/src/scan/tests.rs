@@ -22,12 +22,13 @@ fn at(name: &str) -> PathBuf {
 /// What a scan finds, with the bytes of the records.
 fn scan(disk: &StoreDisk, path: &Path) -> (Vec<Vec<u8>>, Vec<SkippedBytes>) {
     let scanner = BlockFileScanner::open(disk, path, MAGIC).unwrap();
+    let pool = BufferPool::new(crate::BLOCK_BUFFERS);
     let (mut blocks, mut skipped) = (Vec::new(), Vec::new());
     let mut scan = scanner.scan();
     for found in &mut scan {
         match found.unwrap() {
             Scanned::Block(found) => {
-                let bytes = scanner.read(&found).unwrap().as_slice().to_vec();
+                let bytes = scanner.read(&found, &pool).unwrap().as_slice().to_vec();
                 assert_eq!(bytes[..HEADER_SIZE], found.header.to_bytes());
                 blocks.push(bytes);
             }

@@ -9,9 +9,9 @@ use godwit_primitives::{BlockHash, Network};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::scan::{BlockFileScanner, Scanned};
 use godwit_store::{
-    BlockRecord, BlockStatus, Commit, NetworkId, RecoveredBlock, Store, StoreOptions,
+    BLOCK_BUFFERS, BlockRecord, BlockStatus, Commit, NetworkId, RecoveredBlock, Store, StoreOptions,
 };
-use godwit_stream::Obfuscation;
+use godwit_stream::{BufferPool, Obfuscation};
 use godwit_testdata::{read, shared_data};
 
 struct SharedChain {
@@ -74,9 +74,10 @@ fn disk() -> StoreDisk {
 /// Hashes and bytes of all records; nothing may lie between them.
 fn scan(path: &Path, magic: [u8; 4]) -> Vec<(BlockHash, Vec<u8>)> {
     let scanner = BlockFileScanner::open(&disk(), path, magic).unwrap();
+    let pool = BufferPool::new(BLOCK_BUFFERS);
     let records = scanner.scan().map(|found| match found.unwrap() {
         Scanned::Block(block) => {
-            (block.header.block_hash(), scanner.read(&block).unwrap().as_slice().to_vec())
+            (block.header.block_hash(), scanner.read(&block, &pool).unwrap().as_slice().to_vec())
         }
         Scanned::Skipped(bytes) => panic!("{bytes:?}"),
     });

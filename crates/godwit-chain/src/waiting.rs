@@ -1,0 +1,171 @@
+//! Accepted blocks that wait in memory for their turn.
+//!
+//! A block that is not here is read back from its file and decoded once more, so what is kept is a
+//! matter of speed alone: the blocks nearest to the tip, as many as the limit holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::structure::Structured;
+use crate::tree::NodeId;
+
+/// Memory of the blocks that peers sent and that wait for their turn, indexes included: some forty
+/// full blocks, more than is ever fetched ahead of the tip (`AHEAD_BLOCKS`). An import's blocks are
+/// not counted, they have a budget of their own (`IMPORT_BYTES`).
+pub const WAITING_MEMORY: usize = 64 << 20;
+
+/// Height first, so that the farthest block is the last one.
+type Place = (u32, NodeId);
+
+/// The blocks, by place.
+pub(crate) struct Waiting {
+    blocks: BTreeMap<Place, Arc<Structured>>,
+    limit: usize,
+    memory: usize,
+    /// Blocks that hold a share of an import's budget.
+    permits: usize,
+}
+
+impl Waiting {
+    /// None yet; at most `limit` bytes of memory.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { blocks: BTreeMap::new(), limit, memory: 0, permits: 0 }
+    }
+
+    /// Keeps a block; above the limit the farthest ones go, which may be this one.
+    pub(crate) fn insert(&mut self, place: Place, block: Arc<Structured>) {
+        match block.holds_permit() {
+            true => self.permits += 1,
+            false => self.memory += block.memory(),
+        }
+        if let Some(before) = self.blocks.insert(place, block) {
+            self.uncount(&before);
+        }
+        while self.memory > self.limit
+            && let Some((_, farthest)) = self.blocks.pop_last()
+        {
+            self.uncount(&farthest);
+        }
+    }
+
+    pub(crate) fn contains(&self, place: Place) -> bool {
+        self.blocks.contains_key(&place)
+    }
+
+    pub(crate) fn remove(&mut self, place: Place) -> Option<Arc<Structured>> {
+        let block = self.blocks.remove(&place)?;
+        self.uncount(&block);
+        Some(block)
+    }
+
+    /// Forgets the blocks up to a height: they were not on the branch that was taken.
+    pub(crate) fn forget_up_to(&mut self, height: u32) {
+        while let Some(first) = self.blocks.first_entry()
+            && first.key().0 <= height
+        {
+            let block = first.remove();
+            self.uncount(&block);
+        }
+    }
+
+    /// Forgets the blocks of an import.
+    pub(crate) fn release_permits(&mut self) {
+        if self.permits > 0 {
+            self.blocks.retain(|_, block| !block.holds_permit());
+            self.permits = 0;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.limit);
+    }
+
+    /// Memory that counts towards the limit.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    fn uncount(&mut self, block: &Structured) {
+        match block.holds_permit() {
+            true => self.permits -= 1,
+            false => self.memory -= block.memory(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_primitives::{Network, Params};
+    use godwit_sim::chain::generate;
+    use godwit_sim::plan::ChainPlan;
+    use godwit_store::utxo::UtxoHasher;
+    use godwit_stream::DataStream;
+
+    use super::*;
+    use crate::permits::Permits;
+    use crate::structure::{Received, structure};
+    use crate::tree::HeaderTree;
+
+    /// The first blocks of a chain, all of one size.
+    fn blocks(permits: Option<&Permits>) -> Vec<Arc<Structured>> {
+        let (params, hasher) = (Params::new(Network::Regtest), UtxoHasher::new([1; 16]));
+        let mut blocks = Vec::new();
+        generate(&ChainPlan::small(1), |block| {
+            if blocks.len() < 8 {
+                let permit = permits.map(|permits| permits.acquire(1).expect("open"));
+                let bytes = DataStream::from(&block.bytes[..]);
+                let Received::Structured(block) = structure(bytes, &params, &hasher, permit) else {
+                    panic!("the generator's blocks are sound");
+                };
+                blocks.push(block);
+            }
+            Ok(())
+        })
+        .expect("the plan is sound");
+        blocks
+    }
+
+    fn any_id() -> NodeId {
+        HeaderTree::new(Params::new(Network::Regtest).genesis).genesis()
+    }
+
+    fn heights(waiting: &Waiting) -> Vec<u32> {
+        waiting.blocks.keys().map(|(height, _)| *height).collect()
+    }
+
+    #[test]
+    fn the_nearest_blocks_stay_whatever_their_order() {
+        let blocks = blocks(None);
+        let (id, size) = (any_id(), blocks[0].memory());
+        let mut waiting = Waiting::new(3 * size);
+        for height in [5, 7, 2, 6, 4, 1] {
+            waiting.insert((height, id), Arc::clone(&blocks[height as usize]));
+            assert!(waiting.memory() <= 3 * size);
+        }
+        assert_eq!(heights(&waiting), [1, 2, 4]);
+        // Again: nothing is counted twice.
+        waiting.insert((2, id), Arc::clone(&blocks[2]));
+        assert_eq!((heights(&waiting), waiting.memory()), (vec![1, 2, 4], 3 * size));
+        assert!(waiting.remove((2, id)).is_some() && waiting.remove((2, id)).is_none());
+        assert_eq!(waiting.memory(), 2 * size);
+        waiting.forget_up_to(1);
+        assert_eq!((heights(&waiting), waiting.memory()), (vec![4], size));
+        waiting.clear();
+        assert_eq!((heights(&waiting), waiting.memory(), waiting.limit), (vec![], 0, 3 * size));
+    }
+
+    #[test]
+    fn blocks_of_an_import_are_not_counted_and_go_first() {
+        let permits = Permits::new(100);
+        let (of_import, of_peers) = (blocks(Some(&permits)), blocks(None));
+        let (id, size) = (any_id(), of_peers[0].memory());
+        let mut waiting = Waiting::new(size);
+        for height in 1..=3 {
+            waiting.insert((height, id), Arc::clone(&of_import[height as usize]));
+        }
+        waiting.insert((4, id), Arc::clone(&of_peers[4]));
+        assert_eq!((heights(&waiting), waiting.memory()), (vec![1, 2, 3, 4], size));
+        waiting.release_permits();
+        assert_eq!((heights(&waiting), waiting.memory()), (vec![4], size));
+    }
+}

@@ -98,8 +98,8 @@ impl Command {
         self.0
     }
 
-    /// Whether it is printable ASCII followed by nothing but zeros (Core `IsMessageTypeValid`, which
-    /// takes twelve zeros for valid, too).
+    /// Whether it is printable ASCII followed by nothing but zeros (Core `IsMessageTypeValid`,
+    /// which takes twelve zeros for valid, too).
     pub fn is_valid(&self) -> bool {
         let (name, padding) = self.0.split_at(self.name_len());
         name.iter().copied().all(is_printable) && padding.iter().all(|&byte| byte == 0)

@@ -3,7 +3,7 @@
 mod class;
 mod codec;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 
 pub use class::{AddressNetwork, NetGroup, Reachability};
@@ -61,8 +61,8 @@ impl Host {
     /// The unspecified IPv6 address.
     pub const UNSPECIFIED: Self = Self::Ipv6([0; 16]);
 
-    /// From the sixteen bytes that stand for IPv4 and IPv6 alike (Core `SetLegacyIPv6`). An embedded
-    /// Tor v2 address becomes [`UNSPECIFIED`](Self::UNSPECIFIED).
+    /// From the sixteen bytes that stand for IPv4 and IPv6 alike (Core `SetLegacyIPv6`). An
+    /// embedded Tor v2 address becomes [`UNSPECIFIED`](Self::UNSPECIFIED).
     pub fn from_legacy(bytes: [u8; 16]) -> Self {
         if let Some(&[a, b, c, d]) = bytes.strip_prefix(&IPV4_IN_IPV6) {
             Self::Ipv4([a, b, c, d])

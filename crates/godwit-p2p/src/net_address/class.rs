@@ -151,8 +151,9 @@ impl Host {
     }
 
     /// What it shares with addresses that the same operator can easily have (Core
-    /// `NetGroupManager::GetGroup` without asmap): /16 of IPv4, /32 of IPv6 (he.net: /36), 4 bits of
-    /// onion and I2P, 4 bits of CJDNS behind its constant byte. What is not routable is one group.
+    /// `NetGroupManager::GetGroup` without asmap): /16 of IPv4, /32 of IPv6 (he.net: /36), 4 bits
+    /// of onion and I2P, 4 bits of CJDNS behind its constant byte. What is not routable is one
+    /// group.
     pub fn group(self) -> NetGroup {
         let network = self.network_class();
         if let Some(ipv4) = self.linked_ipv4() {
@@ -231,7 +232,8 @@ fn is_reserved_ipv4([a, b, c, _]: [u8; 4]) -> bool {
 fn is_reserved_ipv6(bytes: [u8; 16]) -> bool {
     let link_local = bytes.starts_with(&[0xfe, 0x80, 0, 0, 0, 0, 0, 0]); // RFC4862
     let unique_local = bytes[0] & 0xfe == 0xfc; // RFC4193
-    let orchid = bytes.starts_with(&[0x20, 0x01, 0]) && matches!(bytes[3] & 0xf0, 0x10 | 0x20); // RFC4843, RFC7343
+    // RFC4843, RFC7343
+    let orchid = bytes.starts_with(&[0x20, 0x01, 0]) && matches!(bytes[3] & 0xf0, 0x10 | 0x20);
     link_local || unique_local || orchid
 }
 

@@ -1,4 +1,4 @@
-//! Regtest miner and chain generator for godwit's tests, demo and benchmarks; never a dependency
+//! Regtest miner, chain generator and simulated network for godwit's tests, demo and benchmarks; never a dependency
 //! of shipped code.
 //!
 //! - [`miner`]: block assembly in separate steps, proof of work at regtest's difficulty.
@@ -6,12 +6,14 @@
 //!   shapes), written in Bitcoin Core's block file framing.
 //! - [`hostile`]: blocks on both sides of every rule.
 //! - [`mod@reference`]: a naive UTXO set to compare with.
+//! - [`network`]: a simulated network of scripted peers, honest and hostile.
 
 pub mod chain;
 pub mod hostile;
 pub mod keys;
 pub mod lock;
 pub mod miner;
+pub mod network;
 pub mod plan;
 pub mod reference;
 pub mod rng;

@@ -35,7 +35,7 @@ const ROOMS: &[Room] = &[
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: P2P, may_use: &[STREAM, PRIMITIVES, CONSENSUS], tests_may_use: &[TESTDATA] },
-    Room { name: SIM, may_use: &[STREAM, PRIMITIVES, CONSENSUS], tests_may_use: &[] },
+    Room { name: SIM, may_use: &[STREAM, PRIMITIVES, CONSENSUS, P2P], tests_may_use: &[] },
     Room { name: TESTDATA, may_use: &[], tests_may_use: &[] },
     Room {
         name: "godwit",

@@ -1,0 +1,184 @@
+//! What a peer does, and what it does wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_p2p::{AddressEntry, Services};
+
+use super::branch::{Branch, View};
+
+/// How a new tip is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announce {
+    /// `inv`.
+    Inventory,
+    /// `headers` (BIP130), once the node has asked for that.
+    Headers,
+}
+
+/// What comes back for `getheaders`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderConduct {
+    /// What it has.
+    Serve,
+    /// Nothing.
+    Silent,
+    /// Headers, the last of which does not meet its target.
+    WithoutWork,
+    /// Headers with one missing in the middle.
+    Gap,
+    /// More than 2,000 in a message.
+    TooMany,
+    /// Headers whose parents nobody knows, again and again.
+    Unconnected,
+    /// Short forks of the chain, again and again others; each keeps its own target.
+    LowWork,
+    /// Full messages without an end, of a chain that starts near genesis.
+    Endless,
+}
+
+/// What comes back for `getdata`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockConduct {
+    /// What it has; `notfound` for the rest.
+    Serve,
+    /// Nothing (B4).
+    Silent,
+    /// Blocks, at so many bytes a second (B4).
+    Dribble(u64),
+    /// All but the first that was asked for (B4).
+    WithholdFirst,
+    /// All but the tip.
+    WithholdLast,
+    /// `notfound` for everything (B6).
+    NotFound,
+    /// Another block than was asked for (B6).
+    Other,
+    /// What was asked for, between blocks that nobody asked for (B6).
+    Unrequested,
+    /// The block with transactions repeated: same hash, other contents (CVE-2012-2459, A2).
+    Mutated,
+    /// The block with one bit flipped behind its header (B20).
+    BitFlipped,
+    /// Half of the message, then silence (B9).
+    Truncated,
+}
+
+/// What a peer sends unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noise {
+    /// `inv` of 50,000 blocks that do not exist (B7).
+    Inventory,
+    /// `inv` of transactions (B12).
+    Transactions,
+    /// 1,000 addresses (B10).
+    Addresses,
+    /// `getdata` of 50,000 unknown blocks (B8).
+    GetData,
+    /// `getdata` of existing blocks, whose answers are never read (B7).
+    GetDataUnread,
+    /// `getheaders` from genesis, whose answers are never read (B7).
+    GetHeadersUnread,
+    /// Headers that the node has.
+    Headers,
+    /// A header of a frame that announces 4 MB, and a little of it (B9).
+    Announced,
+    /// A message above the limit of its kind.
+    Oversized,
+    /// Bytes of another network.
+    WrongMagic,
+    /// Random bytes.
+    Garbage,
+    /// A message that ends early.
+    Truncated,
+    /// A wrong checksum.
+    WrongChecksum,
+    /// `inv` with more entries than allowed.
+    TooManyEntries,
+    /// Pings.
+    Pings,
+    /// Messages of unknown kinds.
+    Unknown,
+}
+
+/// What a peer is.
+#[derive(Clone, Debug)]
+pub struct Conduct {
+    /// For the trace.
+    pub name: &'static str,
+    /// Keeps the protocol: the node must never punish it.
+    pub honest: bool,
+    /// Services that it claims.
+    pub services: Services,
+    /// User agent that it claims.
+    pub user_agent: String,
+    /// The chain that it has.
+    pub view: View,
+    /// How it announces a new tip.
+    pub announce: Announce,
+    /// Headers.
+    pub headers: HeaderConduct,
+    /// Blocks.
+    pub blocks: BlockConduct,
+    /// What it sends unasked, how many times in a row, and how long it waits between.
+    pub noise: Option<(Noise, u32, Duration)>,
+    /// Time before each answer.
+    pub think: Duration,
+    /// It leaves after a time between these.
+    pub leaves: Option<(Duration, Duration)>,
+    /// It completes no handshake.
+    pub mute: bool,
+    /// Addresses for `getaddr`.
+    pub gossip: Arc<Vec<AddressEntry>>,
+}
+
+impl Conduct {
+    /// A good peer with that chain.
+    pub fn honest(view: View) -> Self {
+        Self {
+            name: "honest",
+            honest: true,
+            services: Services::NETWORK | Services::WITNESS | Services::NETWORK_LIMITED,
+            user_agent: "/Satoshi:28.0.0/".to_owned(),
+            view,
+            announce: Announce::Headers,
+            headers: HeaderConduct::Serve,
+            blocks: BlockConduct::Serve,
+            noise: None,
+            think: Duration::from_millis(1),
+            leaves: None,
+            mute: false,
+            gossip: Arc::default(),
+        }
+    }
+
+    /// A good peer with always the same chain.
+    pub fn honest_with(branch: &Arc<Branch>) -> Self {
+        Self::honest(View::constant(Arc::clone(branch)))
+    }
+
+    /// A peer with that chain which is not good.
+    pub fn hostile(name: &'static str, view: View) -> Self {
+        Self { name, honest: false, ..Self::honest(view) }
+    }
+
+    /// The same with another way with headers.
+    pub fn with_headers(self, headers: HeaderConduct) -> Self {
+        Self { headers, ..self }
+    }
+
+    /// The same with another way with blocks.
+    pub fn with_blocks(self, blocks: BlockConduct) -> Self {
+        Self { blocks, ..self }
+    }
+
+    /// The same, and it sends `count` of those every `pause`.
+    pub fn with_noise(self, noise: Noise, count: u32, pause: Duration) -> Self {
+        Self { noise: Some((noise, count, pause)), ..self }
+    }
+
+    /// Whether what the node writes is read.
+    pub(super) fn reads(&self) -> bool {
+        !matches!(self.noise, Some((Noise::GetDataUnread | Noise::GetHeadersUnread, _, _)))
+    }
+}

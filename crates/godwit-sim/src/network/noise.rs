@@ -1,0 +1,134 @@
+//! What peers send unasked.
+
+use std::time::Duration;
+
+use godwit_p2p::{
+    AddressEntry, Command, Host, Inventory, InventoryKind, Locator, Message, NetAddress, Services,
+};
+use godwit_primitives::BlockHash;
+use godwit_stream::DataStream;
+
+use super::conduct::Noise;
+use super::session::{Out, Session};
+use crate::rng::Rng;
+
+/// Entries of a large `inv` or `getdata` (Core `MAX_INV_SZ`).
+const MAX_INVENTORY: usize = 50_000;
+/// Addresses in a message (Core `MAX_ADDR_TO_SEND`).
+const MAX_ADDRESSES: usize = 1_000;
+/// Length that a message announces at most (Core `MAX_PROTOCOL_MESSAGE_LENGTH`).
+const MAX_PAYLOAD: u32 = 4_000_000;
+
+impl Session {
+    pub(super) fn make_noise(&mut self, now: Duration) {
+        let Some((noise, count, pause)) = self.conduct.noise else { return };
+        if self.next_noise.is_none_or(|at| at > now) {
+            return;
+        }
+        self.next_noise = Some(now + pause);
+        // Whoever does not take the last lot gets no new one: memory of this test is bounded, too.
+        if self.is_backed_up() {
+            return;
+        }
+        for _ in 0..count {
+            let out = self.noise(now, noise);
+            self.answer(now, out);
+        }
+    }
+
+    fn noise(&mut self, now: Duration, noise: Noise) -> Out {
+        let chain = self.chain(now);
+        let rng = &mut self.rng;
+        let message = match noise {
+            Noise::Inventory => Message::Inv(unknown(InventoryKind::BLOCK, MAX_INVENTORY, rng)),
+            Noise::Transactions => Message::Inv(unknown(InventoryKind::WTX, 100, rng)),
+            Noise::Addresses => {
+                Message::Addr(addresses(rng, self.conduct.view.at(now).tip().header.time))
+            }
+            Noise::GetData => {
+                Message::GetData(unknown(InventoryKind::WITNESS_BLOCK, MAX_INVENTORY, rng))
+            }
+            Noise::GetDataUnread => {
+                let blocks = chain.blocks().iter();
+                let entry = |hash| Inventory::block(InventoryKind::WITNESS_BLOCK, hash);
+                Message::GetData(blocks.map(|block| entry(block.hash)).collect())
+            }
+            Noise::GetHeadersUnread => Message::GetHeaders(Locator {
+                hashes: vec![chain.at(0).expect("genesis").hash],
+                stop: BlockHash::ZERO,
+            }),
+            Noise::Headers => {
+                let all = chain.blocks().iter().skip(1).take(2_000);
+                Message::Headers(all.map(|block| block.header).collect())
+            }
+            Noise::TooManyEntries => {
+                Message::Inv(unknown(InventoryKind::BLOCK, MAX_INVENTORY + 1, rng))
+            }
+            Noise::Pings => Message::Ping(Some(rng.next_u64())),
+            other => return raw(other, rng),
+        };
+        Out::Message(message)
+    }
+}
+
+/// Noise that is no message.
+fn raw(noise: Noise, rng: &mut Rng) -> Out {
+    let random = |rng: &mut Rng, len| {
+        let mut bytes = vec![0; len];
+        rng.fill(&mut bytes);
+        bytes
+    };
+    match noise {
+        Noise::Announced => {
+            let payload = random(rng, 100);
+            Out::Forged { command: Command::CMPCTBLOCK, announced: MAX_PAYLOAD, payload }
+        }
+        Noise::Oversized => {
+            let payload = random(rng, 2_000);
+            Out::Forged { command: Command::PING, announced: 2_000, payload }
+        }
+        Noise::WrongMagic => {
+            let mut bytes = vec![0xf9, 0xbe, 0xb4, 0xd9];
+            bytes.extend(random(rng, 60));
+            Out::Raw(bytes)
+        }
+        Noise::Truncated => {
+            let mut payload = DataStream::new();
+            payload.write_compact_size(10);
+            payload.write(&random(rng, 50));
+            Out::Payload(Command::INV, payload.as_slice().to_vec())
+        }
+        Noise::WrongChecksum => {
+            let payload = random(rng, 200);
+            // The checksum is that of all 200 bytes, the length says 100.
+            Out::Forged { command: Command::new("ping"), announced: 100, payload }
+        }
+        Noise::Unknown => Out::Payload(Command::new("nonsense"), random(rng, 3_000)),
+        _ => {
+            let len = rng.between(1, 5_000) as usize;
+            Out::Raw(random(rng, len))
+        }
+    }
+}
+
+fn unknown(kind: InventoryKind, count: usize, rng: &mut Rng) -> Vec<Inventory> {
+    let entry = |_| {
+        let mut hash = [0; 32];
+        rng.fill(&mut hash);
+        Inventory { kind, hash }
+    };
+    (0..count).map(entry).collect()
+}
+
+/// Routable addresses at which nobody listens.
+fn addresses(rng: &mut Rng, time: u32) -> Vec<AddressEntry> {
+    let entry = |_| AddressEntry {
+        time,
+        services: Services::NETWORK | Services::WITNESS,
+        address: NetAddress::new(
+            Host::Ipv4([rng.between(60, 90) as u8, rng.next_u64() as u8, rng.next_u64() as u8, 1]),
+            18_444,
+        ),
+    };
+    (0..MAX_ADDRESSES).map(entry).collect()
+}

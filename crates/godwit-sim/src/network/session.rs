@@ -1,0 +1,320 @@
+//! One connection of a scripted peer: bytes in, bytes out, by its [`Conduct`].
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_p2p::{
+    Command, Frame, Host, Inventory, InventoryKind, Locator, Message, NetAddress, Receive,
+    ReceiveLimits, Services, Transport, Version, VersionAddress,
+};
+use godwit_primitives::BlockHash;
+use godwit_stream::DataStream;
+
+use super::branch::{Branch, StoredBlock};
+use super::conduct::{Announce, Conduct};
+use super::outbox::{Outbox, Written, small_pool};
+use crate::rng::Rng;
+
+/// Protocol version of the peers (Core `PROTOCOL_VERSION`).
+const PROTOCOL_VERSION: i32 = 70_016;
+/// Bytes read at once.
+const READ_BUDGET: usize = 1 << 20;
+/// Above so many bytes of unwritten answers a peer stops reading, as Core does.
+const ENOUGH_QUEUED: usize = 1 << 20;
+
+/// What will be written, when its time has come.
+#[derive(Debug)]
+pub(super) enum Out {
+    Message(Message),
+    Block(Arc<StoredBlock>),
+    /// A block's message with other bytes than the block's.
+    Payload(Command, Vec<u8>),
+    /// A frame that announces another length than it has.
+    Forged {
+        command: Command,
+        announced: u32,
+        payload: Vec<u8>,
+    },
+    Raw(Vec<u8>),
+    /// No more than so many bytes a second from here on.
+    Pace(u64),
+}
+
+/// A peer's side of one connection.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) conduct: Arc<Conduct>,
+    pub(super) rng: Rng,
+    transport: Transport,
+    outbox: Outbox,
+    /// Answers by the time at which they are written.
+    later: VecDeque<(Duration, Out)>,
+    opened_it: bool,
+    sent_version: bool,
+    pub(super) ready: bool,
+    wants_headers: bool,
+    announced: Option<BlockHash>,
+    /// The first block that was ever asked for.
+    pub(super) first_asked: Option<BlockHash>,
+    pub(super) next_noise: Option<Duration>,
+    leaves_at: Option<Duration>,
+    /// Since when nothing more may be written before that.
+    paced: Option<Duration>,
+    alive: bool,
+    /// Blocks that the node sent.
+    pub(super) blocks_received: Vec<BlockHash>,
+    /// Best chain that the node announced by `headers` or `inv`.
+    pub(super) node_announced: Option<BlockHash>,
+    pub(super) forged: u64,
+    unix_start: i64,
+}
+
+impl Session {
+    /// A session of a peer that behaves so. `opened_it`: the peer opened the connection.
+    pub fn new(
+        conduct: Arc<Conduct>,
+        magic: [u8; 4],
+        opened_it: bool,
+        now: Duration,
+        unix_start: i64,
+        seed: u64,
+    ) -> Self {
+        let mut rng = Rng::new(seed);
+        let leaves_at = conduct.leaves.map(|(low, high)| {
+            now + Duration::from_millis(
+                rng.between(low.as_millis() as u64, high.as_millis() as u64),
+            )
+        });
+        let mut session = Self {
+            conduct,
+            rng,
+            transport: Transport::new_v1(magic, small_pool()),
+            outbox: Outbox::new(magic),
+            later: VecDeque::new(),
+            opened_it,
+            sent_version: false,
+            ready: false,
+            wants_headers: false,
+            announced: None,
+            first_asked: None,
+            next_noise: None,
+            leaves_at,
+            paced: None,
+            alive: true,
+            blocks_received: Vec::new(),
+            node_announced: None,
+            forged: 0,
+            unix_start,
+        };
+        if session.opened_it {
+            session.greet(now);
+        }
+        session
+    }
+
+    /// Whether the connection is to be kept.
+    pub fn is_alive(&self) -> bool {
+        self.alive
+    }
+
+    /// Reads what has come, and prepares the answers. `false`: the connection is over.
+    pub fn readable(&mut self, now: Duration, source: &mut impl Read) -> bool {
+        let mut budget = READ_BUDGET;
+        while self.alive && budget > 0 && self.takes_more() {
+            let before = self.transport.total_received();
+            let limits = ReceiveLimits { expects_block: true };
+            match self.transport.receive(source, &limits, budget) {
+                Ok(Receive::Frame(frame)) => self.frame(now, frame),
+                Ok(Receive::Discarded(_)) => {}
+                Ok(Receive::Pending | Receive::BudgetUsed) => return self.alive,
+                Ok(Receive::Closed) | Err(_) => self.alive = false,
+            }
+            let read = self.transport.total_received() - before;
+            budget = budget.saturating_sub(read as usize);
+        }
+        self.alive
+    }
+
+    /// Whether it reads at the moment.
+    pub fn takes_more(&self) -> bool {
+        (self.conduct.reads() || !self.ready) && self.outbox.queued() < ENOUGH_QUEUED
+    }
+
+    /// Does what is due, and writes. `false`: the connection is over.
+    pub fn writable(&mut self, now: Duration, sink: &mut impl Write) -> bool {
+        self.act(now);
+        self.paced = None;
+        match self.outbox.write(now, sink) {
+            Written::All | Written::Blocked => {}
+            Written::Paced(until) => self.paced = Some(until),
+            Written::Broken => self.alive = false,
+        }
+        self.alive
+    }
+
+    /// When [`writable`](Self::writable) is due at the latest, whatever arrives.
+    pub fn wakeup(&self, now: Duration) -> Option<Duration> {
+        let answer = self.later.front().map(|(at, _)| *at);
+        let tip = self.conduct.view.next_change(now).filter(|_| self.ready);
+        [answer, tip, self.next_noise, self.leaves_at, self.paced].into_iter().flatten().min()
+    }
+
+    /// Hashes of the blocks that the node sent.
+    pub fn blocks_received(&self) -> &[BlockHash] {
+        &self.blocks_received
+    }
+
+    /// The last block that the node announced.
+    pub fn node_announced(&self) -> Option<BlockHash> {
+        self.node_announced
+    }
+
+    fn act(&mut self, now: Duration) {
+        if self.leaves_at.is_some_and(|at| at <= now) {
+            self.alive = false;
+            return;
+        }
+        if self.ready {
+            self.announce_tip(now);
+            self.make_noise(now);
+        }
+        while self.later.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, out) = self.later.pop_front().expect("just seen");
+            self.put_out(now, out);
+        }
+    }
+
+    fn put_out(&mut self, now: Duration, out: Out) {
+        match out {
+            Out::Message(message) => {
+                let mut payload = DataStream::new();
+                message.encode(&mut payload);
+                self.outbox.message(message.command(), payload);
+            }
+            Out::Block(block) => {
+                self.outbox.message(Command::BLOCK, DataStream::from(&block.bytes[..]));
+            }
+            Out::Payload(command, payload) => {
+                self.outbox.message(command, DataStream::from(&payload[..]));
+            }
+            Out::Forged { command, announced, payload } => {
+                self.outbox.forged_frame(command, announced, &payload);
+            }
+            Out::Raw(bytes) => self.outbox.raw(&bytes),
+            Out::Pace(rate) => self.outbox.slow_down(now, rate),
+        }
+    }
+
+    /// Queues an answer, after the time that this peer thinks.
+    pub(super) fn answer(&mut self, now: Duration, out: Out) {
+        let due = now + self.conduct.think;
+        self.later.push_back((due, out));
+    }
+
+    pub(super) fn say(&mut self, now: Duration, message: Message) {
+        self.answer(now, Out::Message(message));
+    }
+
+    pub(super) fn is_backed_up(&self) -> bool {
+        !self.outbox.is_empty() || self.later.len() > 1_000
+    }
+
+    pub(super) fn chain(&self, now: Duration) -> Arc<Branch> {
+        Arc::clone(self.conduct.view.at(now))
+    }
+
+    fn greet(&mut self, now: Duration) {
+        self.sent_version = true;
+        if self.conduct.mute {
+            return;
+        }
+        let nowhere = NetAddress::new(Host::Ipv4([0; 4]), 0);
+        let version = Version {
+            version: PROTOCOL_VERSION,
+            services: self.conduct.services,
+            timestamp: self.unix_start + now.as_secs() as i64,
+            receiver: VersionAddress { services: Services::NONE, address: nowhere },
+            sender: VersionAddress { services: self.conduct.services, address: nowhere },
+            nonce: self.rng.next_u64(),
+            user_agent: self.conduct.user_agent.clone(),
+            start_height: self.chain(now).height() as i32,
+            relay: true,
+        };
+        self.say(now, Message::Version(Box::new(version)));
+    }
+
+    fn frame(&mut self, now: Duration, frame: Frame) {
+        let payload = frame.payload.unread();
+        if frame.command == Command::BLOCK {
+            let header = godwit_p2p::block_header_of(payload).expect("the node sends whole blocks");
+            self.blocks_received.push(header.block_hash());
+            return;
+        }
+        let message =
+            Message::decode(frame.command, payload).expect("the node sends good messages");
+        let Some(message) = message else { return };
+        match message {
+            Message::Version(_) => self.version(now),
+            Message::Verack => self.verack(now),
+            Message::SendHeaders => self.wants_headers = true,
+            Message::Ping(Some(nonce)) => self.say(now, Message::Pong(nonce)),
+            Message::GetAddr if !self.conduct.gossip.is_empty() => {
+                self.say(now, Message::Addr(self.conduct.gossip.to_vec()));
+            }
+            Message::GetHeaders(locator) => self.serve_headers(now, &locator),
+            Message::GetData(wanted) => self.serve_data(now, &wanted),
+            Message::Headers(headers) => {
+                self.node_announced = headers.last().map(|header| header.block_hash());
+            }
+            Message::Inv(entries) => {
+                let block = entries.iter().rev().find(|entry| entry.kind.is_block());
+                self.node_announced = block.map(Inventory::block_hash).or(self.node_announced);
+            }
+            _ => {}
+        }
+    }
+
+    fn version(&mut self, now: Duration) {
+        if !self.sent_version {
+            self.greet(now);
+        }
+        if !self.conduct.mute {
+            self.say(now, Message::WtxidRelay);
+            self.say(now, Message::Verack);
+        }
+    }
+
+    fn verack(&mut self, now: Duration) {
+        self.ready = true;
+        self.say(now, Message::SendHeaders);
+        let chain = self.chain(now);
+        self.announced = Some(chain.tip().hash);
+        let locator = Locator { hashes: chain.locator(), stop: BlockHash::ZERO };
+        self.say(now, Message::GetHeaders(locator));
+        if let Some((_, _, pause)) = self.conduct.noise {
+            self.next_noise = Some(now + pause.min(Duration::from_millis(10)));
+        }
+    }
+
+    fn announce_tip(&mut self, now: Duration) {
+        let chain = self.chain(now);
+        let tip = chain.tip();
+        let Some(before) = self.announced.replace(tip.hash) else { return };
+        if before == tip.hash {
+            return;
+        }
+        // As Core: headers when there are few that the other side does not have.
+        let shared = chain.height_of(&before);
+        let new = shared.map_or(usize::MAX, |height| (chain.height() - height) as usize);
+        let by_headers = self.conduct.announce == Announce::Headers && self.wants_headers;
+        if by_headers && new <= 8 {
+            let headers = chain.headers_after(&[before], &BlockHash::ZERO, new);
+            self.say(now, Message::Headers(headers));
+        } else {
+            let inventory = Inventory::block(InventoryKind::BLOCK, tip.hash);
+            self.say(now, Message::Inv(vec![inventory]));
+        }
+    }
+}

@@ -110,6 +110,10 @@ pub struct Chain {
     pub(crate) arrivals: BTreeMap<u64, Received>,
     pub(crate) flush: Option<Flush>,
     pub(crate) blocks_since_commit: u32,
+    /// Headers that the block index on disk holds: those before this place in the tree.
+    pub(crate) durable_headers: u32,
+    /// Those that it will hold after the commit that is under way.
+    pub(crate) headers_in_commit: u32,
     pub(crate) last_commit: Instant,
     pub(crate) cancelled: Arc<AtomicBool>,
     pub(crate) outbox: Sender<Message>,
@@ -167,6 +171,7 @@ impl Chain {
         assumed: Option<godwit_store::AssumedSnapshot>,
     ) -> Result<Self, ChainError> {
         let (outbox, inbox) = bounded(INBOX_LIMIT);
+        let durable_headers = tree.len() as u32;
         Ok(Self {
             inbox,
             params: Arc::clone(&options.params),
@@ -192,6 +197,8 @@ impl Chain {
             arrivals: BTreeMap::new(),
             flush: None,
             blocks_since_commit: 0,
+            durable_headers,
+            headers_in_commit: durable_headers,
             last_commit: Instant::now(),
             cancelled: Arc::new(AtomicBool::new(false)),
             outbox,

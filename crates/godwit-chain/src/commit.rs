@@ -86,7 +86,7 @@ impl Chain {
         Ok(())
     }
 
-    fn commit_index(&mut self) {
+    pub(crate) fn commit_index(&mut self) {
         self.start_commit(None, None);
     }
 
@@ -102,6 +102,7 @@ impl Chain {
         let verified_tip = Some(self.point(self.replay.unwrap_or(self.tip)));
         self.committer
             .commit(Request { commit: Commit { appended, blocks, verified_tip, utxo }, manifest });
+        self.headers_in_commit = self.tree.len() as u32;
         self.blocks_since_commit = 0;
         self.last_commit = Instant::now();
     }

@@ -162,6 +162,7 @@ impl Chain {
                     self.utxo.committed(manifest)?;
                 }
                 self.committer.idle();
+                self.durable_headers = self.headers_in_commit;
             }
             Message::Received { sequence, received } => {
                 self.arrivals.insert(sequence, received);

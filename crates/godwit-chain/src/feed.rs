@@ -117,16 +117,16 @@ impl Chain {
     ///
     /// A fault of this node, after which the chain is to be dropped or closed.
     pub fn poll(&mut self) -> Result<Poll, ChainError> {
-        let arrival = self.feed.arrivals.pop_front();
-        let accepted = arrival.is_some();
-        if let Some(arrival) = arrival {
+        if self.next_is_acceptable()
+            && let Some(arrival) = self.feed.arrivals.pop_front()
+        {
             self.take_in(arrival)?;
         }
         let step = self.step()?;
         self.start_jobs();
         Ok(match step {
             Step::Progress => Poll::Progress,
-            _ if accepted || !self.feed.arrivals.is_empty() => Poll::Progress,
+            _ if self.next_is_acceptable() => Poll::Progress,
             Step::Idle if self.feed.is_idle() => Poll::Idle,
             Step::Waiting | Step::Idle => Poll::Waiting,
         })
@@ -187,6 +187,22 @@ impl Chain {
         self.feed.jobs -= 1;
         let bytes = bytes.map_err(|error| log::error!("A stored block is not served: {error}"));
         self.events.push_back(Event::Read { ticket, bytes: bytes.ok() });
+    }
+
+    /// Whether the first arrival may be stored now. One whose parent is not stored has to wait for the
+    /// commit of an index that holds the headers below: after a crash it would be a block without a
+    /// known parent, and be fetched again.
+    fn next_is_acceptable(&mut self) -> bool {
+        let Some(arrival) = self.feed.arrivals.front() else { return false };
+        let Received::Structured(block) = &arrival.received else { return true };
+        let parent = self.tree.find(&block.header().prev_blockhash);
+        let named = parent.is_none_or(|parent| {
+            parent.index() < self.durable_headers || self.tree.node(parent).position.is_some()
+        });
+        if !named && !self.committer.is_busy() {
+            self.commit_index();
+        }
+        named
     }
 
     fn take_in(&mut self, arrival: Arrival) -> Result<(), ChainError> {

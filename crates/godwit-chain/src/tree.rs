@@ -13,6 +13,13 @@ use godwit_store::{BlockPosition, UndoPosition};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
+impl NodeId {
+    /// Its place in the order in which headers came, from 0 for genesis.
+    pub fn index(self) -> u32 {
+        self.0
+    }
+}
+
 /// How far a block's own content has been checked; each level includes the ones before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Validity {
@@ -137,6 +144,16 @@ impl HeaderTree {
     /// The node of a hash.
     pub fn find(&self, hash: &BlockHash) -> Option<NodeId> {
         self.by_hash.get(hash).copied()
+    }
+
+    /// The node at a place in the order in which headers came.
+    ///
+    /// # Panics
+    ///
+    /// When there are not as many.
+    pub fn at(&self, index: u32) -> NodeId {
+        assert!((index as usize) < self.nodes.len(), "a place of this tree");
+        NodeId(index)
     }
 
     /// A node.

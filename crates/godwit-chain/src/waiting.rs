@@ -113,7 +113,7 @@ mod tests {
         generate(&ChainPlan::small(1), |block| {
             if blocks.len() < 8 {
                 let permit = permits.map(|permits| permits.acquire(1).expect("open"));
-                let bytes = DataStream::from(&block.bytes[..]);
+                let bytes = DataStream::from(block.bytes);
                 let Received::Structured(block) = structure(bytes, &params, &hasher, permit) else {
                     panic!("the generator's blocks are sound");
                 };

@@ -313,6 +313,25 @@ fn both_branches_of_a_reorganisation_in_any_order_end_on_the_better_one() {
 }
 
 #[test]
+fn blocks_that_came_before_their_parents_are_not_lost_in_a_crash() {
+    let blocks = small_chain();
+    let temp = tempfile::tempdir().unwrap();
+    let mut chain = open(temp.path(), Network::Regtest);
+    accept_headers(&mut chain, &blocks);
+    for (ticket, block) in blocks.iter().enumerate().skip(1).rev() {
+        give(&mut chain, block, ticket as u64);
+    }
+    settle(&mut chain);
+    // Neither closed nor flushed.
+    drop(chain);
+    let mut chain = open(temp.path(), Network::Regtest);
+    assert_eq!(chain.tree().stored(), blocks.len() - 1);
+    give(&mut chain, &blocks[0], 0);
+    settle(&mut chain);
+    assert_eq!(chain.utxo_stats().unwrap(), submitted(&blocks));
+}
+
+#[test]
 fn more_blocks_at_once_than_any_queue_holds_are_all_judged() {
     const COPIES: u64 = 6_000;
     let block = &small_chain()[0];

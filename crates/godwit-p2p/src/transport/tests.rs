@@ -151,6 +151,16 @@ fn messages_are_cut_out_of_the_stream() {
 }
 
 #[test]
+fn every_byte_of_checksum_and_payload_counts() {
+    let right = frame(b"ping", b"12345678");
+    for at in 20..right.len() {
+        let mut wrong = right.clone();
+        wrong[at] ^= 0x80;
+        assert_eq!(receive_all(&wrong, &BLOCK), ["ping 8 WrongChecksum"], "{at}");
+    }
+}
+
+#[test]
 fn byte_by_byte_is_as_good_as_at_once() {
     let bytes = mixed_stream();
     let at_once = receive_all(&bytes, &BLOCK);

@@ -20,7 +20,7 @@ const SECTOR: usize = 512;
 
 /// What survives of unsynced changes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Survival {
+pub enum Survival {
     /// Everything: the process died, the machine did not.
     All,
     /// Nothing: the power went before any write-back.
@@ -31,7 +31,7 @@ pub(crate) enum Survival {
 
 /// The disk; clones share the state.
 #[derive(Clone, Default)]
-pub(crate) struct FaultDisk(Arc<Mutex<State>>);
+pub struct FaultDisk(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -167,7 +167,8 @@ impl State {
 }
 
 impl FaultDisk {
-    pub(crate) fn new() -> Self {
+    /// An empty disk.
+    pub fn new() -> Self {
         Self::default()
     }
 
@@ -177,19 +178,19 @@ impl FaultDisk {
 
     /// The n-th operation from now on that changes the disk (1 = the next) fails, and every
     /// operation after it until [`FaultDisk::crash`]. A failing write is torn in half.
-    pub(crate) fn fail_change(&self, n: u64) {
+    pub fn fail_change(&self, n: u64) {
         let mut state = self.state();
         state.fail_at = Some(state.changes + n);
     }
 
     /// Whether the planned failure has happened.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.state().failure.is_some()
     }
 
     /// The machine or process dies and comes back: handles and locks are gone, no failure is
     /// planned any more.
-    pub(crate) fn crash(&self, survival: Survival) {
+    pub fn crash(&self, survival: Survival) {
         let mut state = self.state();
         let mut random = SplitMix(if let Survival::Part(seed) = survival { seed } else { 0 });
         for inode in &mut state.inodes {
@@ -219,13 +220,13 @@ impl FaultDisk {
     }
 
     /// The bytes of a file as a reader sees them now.
-    pub(crate) fn contents(&self, path: &Path) -> Option<Vec<u8>> {
+    pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         state.names.get(path).map(|inode| state.inodes[*inode].current.clone())
     }
 
     /// Replaces a file's bytes, durably: damage from outside.
-    pub(crate) fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
+    pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.state();
         let inode = Inode { current: bytes.clone(), durable: bytes, pending: Vec::new() };
         state.inodes.push(inode);

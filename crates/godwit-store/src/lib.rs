@@ -8,8 +8,7 @@ mod commit;
 mod db;
 pub mod disk;
 pub mod error;
-#[cfg(test)]
-mod fault;
+pub mod fault;
 #[cfg(test)]
 mod fixtures;
 mod read_handles;

@@ -3,15 +3,28 @@
 //! Nothing here opens a socket, reads a clock, asks for entropy or judges a block. The node and the
 //! simulator drive the same code, and one seed gives one run.
 
+mod address_book;
+mod compact;
+mod discourage;
 mod frame;
 mod index;
 mod inventory;
 mod message;
 mod net_address;
 mod peers;
+mod rate_limit;
+mod seeds;
+mod slots;
+mod socks5;
 mod time;
 mod transport;
 
+pub use address_book::{
+    AddressBook, AddressBookError, Candidate, MAX_ENTRIES, SAMPLE_ADDRESSES, SAMPLE_PERCENT, Source,
+    TIME_PENALTY,
+};
+pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
+pub use discourage::{DISCOURAGED_HOSTS, Discouraged};
 pub use frame::{Command, FRAME_HEADER_SIZE, Frame, MAX_PAYLOAD, sanitized};
 pub use index::{HeaderId, HeaderIndex, HeaderInfo, is_ancestor, last_common_ancestor, locator};
 pub use inventory::{Inventory, InventoryKind};
@@ -27,6 +40,20 @@ pub use peers::{
     Action, BlockJudgement, ConnectionKind, DisconnectReason, HeaderFault, Misbehaviour, PeersConfig,
     Reachable, ReadId, Target,
 };
+pub use rate_limit::{
+    ADDRESS_BURST, INVENTORY_BURST, LOG_BURST, PEER_LOG_BURST, TokenBucket, UPLOAD_CYCLE,
+    UploadTarget,
+};
+pub use seeds::{
+    FIXED_SEEDS, MAX_SEED_ADDRESSES, SEED_SERVICES, dns_seed_entries, dns_seeds, filtered_name,
+    fixed_seed_entries, fixed_seeds,
+};
+pub use slots::{
+    EvictionCandidate, MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL,
+    MINIMUM_CONNECT_TIME, Opening, OutboundPeer, Situation, SlotPeer, Slots, SlotsConfig,
+    extra_block_relay_peer, extra_full_peer, select_to_evict,
+};
+pub use socks5::{Credentials, Socks5, Socks5Error};
 pub use time::Now;
 pub use transport::{
     Discard, DiscardReason, MAX_SMALL_PAYLOAD, Receive, ReceiveLimits, Transport, TransportError,

@@ -1,0 +1,176 @@
+//! What is known of an address.
+
+use std::num::NonZeroU64;
+
+use godwit_primitives::sha256::sha256;
+
+use crate::Services;
+use crate::net_address::{AddressEntry, Host, NetAddress};
+
+/// Seconds in a day.
+const DAY: i64 = 24 * 60 * 60;
+/// An address that nobody has seen for so long, in seconds, may go (Core `ADDRMAN_HORIZON`).
+const HORIZON: i64 = 30 * DAY;
+/// An address that never answered may go after so many attempts (Core `ADDRMAN_RETRIES`).
+const RETRIES: u32 = 3;
+/// One that did answer may go after so many attempts (Core `ADDRMAN_MAX_FAILURES`) ...
+const MAX_FAILURES: u32 = 10;
+/// ... when its last answer is so old, in seconds (Core `ADDRMAN_MIN_FAIL`).
+const MIN_FAIL: i64 = 7 * DAY;
+/// Times further ahead than this, in seconds, are wrong.
+const MAX_AHEAD: i64 = 10 * 60;
+/// An address that was tried less than so many seconds ago is not judged.
+const JUST_TRIED: i64 = 60;
+/// An address that was tried less than so many seconds ago is hardly ever selected.
+const RECENTLY_TRIED: i64 = 10 * 60;
+/// Failures beyond these do not make an address less likely.
+const COUNTED_FAILURES: u32 = 8;
+
+/// Names an entry. 64 bits: Core's 32 overflowed under a flood of addresses (CVE-2024-52919).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntryId(NonZeroU64);
+
+impl EntryId {
+    pub(super) const FIRST: Self = Self(NonZeroU64::MIN);
+
+    pub(super) fn next(self) -> Self {
+        Self(self.0.checked_add(1).expect("2^64 addresses do not come in the life of a machine"))
+    }
+
+    #[cfg(test)]
+    pub(super) fn new(id: u64) -> Self {
+        Self(NonZeroU64::new(id).expect("not zero"))
+    }
+
+    #[cfg(test)]
+    pub(super) fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Who told an address. Decides, with the address, in which buckets it may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A node.
+    Host(Host),
+    /// A seed, by a hash of its name. Each one is a group of its own.
+    Seed([u8; Self::SEED_SIZE]),
+}
+
+impl Source {
+    /// Bytes of the hash (Core `CNetAddr::SetInternal`).
+    pub(super) const SEED_SIZE: usize = 10;
+
+    /// A seed: the name of a DNS seed, or one for the fixed seeds.
+    pub fn seed(name: &str) -> Self {
+        Self::Seed(*sha256(name.as_bytes()).first_chunk().expect("32 bytes"))
+    }
+
+    /// Its group: a number that no network has, and the hash, for a seed.
+    pub(super) fn group(&self) -> SourceGroup {
+        let mut bytes = [0; SourceGroup::MAX];
+        let len = match self {
+            Self::Host(host) => {
+                let group = host.group();
+                let group = group.as_bytes();
+                bytes[..group.len()].copy_from_slice(group);
+                group.len()
+            }
+            Self::Seed(hash) => {
+                bytes[0] = SourceGroup::SEED;
+                bytes[1..].copy_from_slice(hash);
+                bytes.len()
+            }
+        };
+        SourceGroup { bytes, len: len as u8 }
+    }
+}
+
+/// The group of a [`Source`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SourceGroup {
+    bytes: [u8; Self::MAX],
+    len: u8,
+}
+
+impl SourceGroup {
+    const MAX: usize = 1 + Source::SEED_SIZE;
+    /// Core's number of the network "internal".
+    const SEED: u8 = 6;
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+}
+
+/// An address and what is known of it. Times are unix seconds, 0 for never.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) address: NetAddress,
+    pub(super) services: Services,
+    /// When it was last seen, as others say.
+    pub(super) time: u32,
+    /// Who told it first.
+    pub(super) source: Source,
+    /// Last attempt. Not stored.
+    pub(super) last_try: i64,
+    /// Last attempt that counted. Not stored.
+    pub(super) last_counted_try: i64,
+    pub(super) last_success: i64,
+    /// Attempts since then.
+    pub(super) attempts: u32,
+    /// Places among the new ones.
+    pub(super) references: u8,
+    pub(super) tried: bool,
+    /// Place in the book's order.
+    pub(super) rank: usize,
+}
+
+impl Entry {
+    pub(super) fn new(told: &AddressEntry, source: Source, penalty: u32) -> Self {
+        Self {
+            address: told.address,
+            services: told.services,
+            time: told.time.saturating_sub(penalty),
+            source,
+            last_try: 0,
+            last_counted_try: 0,
+            last_success: 0,
+            attempts: 0,
+            references: 0,
+            tried: false,
+            rank: 0,
+        }
+    }
+
+    /// Takes over what is new in `told`: services always, the time when it moved by an hour (a day
+    /// for nodes that were not seen today).
+    pub(super) fn refresh(&mut self, now: i64, told: &AddressEntry, penalty: u32) {
+        let online = now.saturating_sub(told.time.into()) < DAY;
+        let interval = if online { 60 * 60 } else { DAY };
+        if i64::from(self.time) < i64::from(told.time) - interval - i64::from(penalty) {
+            self.time = told.time.saturating_sub(penalty);
+        }
+        self.services = self.services | told.services;
+    }
+
+    /// Bad enough to be overwritten, and not to be told to others (Core `IsTerrible`).
+    pub(super) fn is_terrible(&self, now: i64) -> bool {
+        if now.saturating_sub(self.last_try) <= JUST_TRIED {
+            return false;
+        }
+        let age = now.saturating_sub(self.time.into());
+        let never_answered = self.last_success == 0 && self.attempts >= RETRIES;
+        let stopped_answering =
+            now.saturating_sub(self.last_success) > MIN_FAIL && self.attempts >= MAX_FAILURES;
+        !(-MAX_AHEAD..=HORIZON).contains(&age) || never_answered || stopped_answering
+    }
+
+    /// How likely it is to be selected once it was drawn (Core `GetChance`): a hundredth of the
+    /// ordinary after a recent attempt, two thirds for each failure.
+    pub(super) fn chance(&self, now: i64) -> f64 {
+        let recent = now.saturating_sub(self.last_try) < RECENTLY_TRIED;
+        let failures = self.attempts.min(COUNTED_FAILURES);
+        (0..failures).fold(if recent { 0.01 } else { 1.0 }, |chance, _| chance * 0.66)
+    }
+}

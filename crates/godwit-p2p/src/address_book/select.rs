@@ -1,0 +1,149 @@
+//! Choosing addresses: one to connect to, or many to tell others.
+
+use rand::Rng;
+
+use super::entry::EntryId;
+use super::places::{BUCKET_SIZE, Place, Slot, Table};
+use super::{AddressBook, SAMPLE_ADDRESSES, SAMPLE_PERCENT};
+use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
+use crate::{Reachable, Services};
+
+/// An address to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where.
+    pub address: NetAddress,
+    /// What it is said to offer.
+    pub services: Services,
+    /// When it was last tried, in unix seconds; 0 for not in this run.
+    pub last_try: i64,
+}
+
+/// The networks that an address in the book can have.
+const NETWORKS: [AddressNetwork; 5] = [
+    AddressNetwork::Ipv4,
+    AddressNetwork::Ipv6,
+    AddressNetwork::Onion,
+    AddressNetwork::I2p,
+    AddressNetwork::Cjdns,
+];
+
+impl Reachable {
+    /// Whether the network is among these.
+    pub fn contains(self, network: AddressNetwork) -> bool {
+        match network {
+            AddressNetwork::Unroutable => false,
+            AddressNetwork::Ipv4 => self.ipv4,
+            AddressNetwork::Ipv6 => self.ipv6,
+            AddressNetwork::Onion => self.onion,
+            AddressNetwork::I2p => self.i2p,
+            AddressNetwork::Cjdns => self.cjdns,
+        }
+    }
+
+    /// The networks.
+    pub fn networks(self) -> impl Iterator<Item = AddressNetwork> {
+        NETWORKS.into_iter().filter(move |&network| self.contains(network))
+    }
+}
+
+impl FromIterator<AddressNetwork> for Reachable {
+    fn from_iter<I: IntoIterator<Item = AddressNetwork>>(networks: I) -> Self {
+        let networks: Vec<_> = networks.into_iter().collect();
+        let has = |network| networks.contains(&network);
+        Self {
+            ipv4: has(AddressNetwork::Ipv4),
+            ipv6: has(AddressNetwork::Ipv6),
+            onion: has(AddressNetwork::Onion),
+            i2p: has(AddressNetwork::I2p),
+            cjdns: has(AddressNetwork::Cjdns),
+        }
+    }
+}
+
+impl AddressBook {
+    /// A random address on one of `networks`, a new or a tried one with equal chance; `None` when
+    /// there is none. Addresses that failed or were tried lately come less often (Core `Select`).
+    pub fn select(&mut self, now: i64, new_only: bool, networks: Reachable) -> Option<Candidate> {
+        let has = |table: &Table| networks.networks().any(|network| table.count(network) > 0);
+        let search_tried = match (has(&self.new), has(&self.tried) && !new_only) {
+            (false, false) => return None,
+            (true, true) => self.rng.random(),
+            (_, tried) => tried,
+        };
+        let mut factor = 1.0;
+        loop {
+            let table = if search_tried { &self.tried } else { &self.new };
+            let bucket = self.rng.random_range(0..table.buckets());
+            let start = self.rng.random_range(0..BUCKET_SIZE);
+            let Some(slot) = first_in_bucket(table, bucket, start, networks) else { continue };
+            let chance = self.entries[&slot.id].chance(now);
+            if self.rng.random::<f64>() < factor * chance {
+                return Some(self.candidate(slot.id));
+            }
+            factor *= 1.2;
+        }
+    }
+
+    /// An address whose place another one claims: it is to be tested (Core `SelectTriedCollision`).
+    pub fn select_collision(&mut self) -> Option<Candidate> {
+        if self.collisions.is_empty() {
+            return None;
+        }
+        let at = self.rng.random_range(0..self.collisions.len());
+        let id = *self.collisions.iter().nth(at).expect("below their number");
+        let Some(newcomer) = self.entries.get(&id) else {
+            self.collisions.remove(&id);
+            return None;
+        };
+        let slot = self.tried.get(self.key.tried_place(&newcomer.address))?;
+        Some(self.candidate(slot.id))
+    }
+
+    /// Random addresses for an answer to `getaddr`, without terrible ones: at most
+    /// [`SAMPLE_PERCENT`] of the book and [`SAMPLE_ADDRESSES`]. The same answer is to be given to all
+    /// askers for about a day (Core caches it), or they would learn the whole book.
+    pub fn sample(&mut self, now: i64) -> Vec<AddressEntry> {
+        let most = (self.order.len() * SAMPLE_PERCENT / 100).min(SAMPLE_ADDRESSES);
+        let mut sample = Vec::with_capacity(most);
+        for at in 0..self.order.len() {
+            if sample.len() == most {
+                break;
+            }
+            let other = self.rng.random_range(at..self.order.len());
+            self.swap_order(at, other);
+            let entry = &self.entries[&self.order[at]];
+            if !entry.is_terrible(now) {
+                let (time, services, address) = (entry.time, entry.services, entry.address);
+                sample.push(AddressEntry { time, services, address });
+            }
+        }
+        sample
+    }
+
+    fn swap_order(&mut self, a: usize, b: usize) {
+        self.order.swap(a, b);
+        for at in [a, b] {
+            self.entries.get_mut(&self.order[at]).expect("it is in `order`").rank = at;
+        }
+    }
+
+    fn candidate(&self, id: EntryId) -> Candidate {
+        let entry = &self.entries[&id];
+        let (address, services, last_try) = (entry.address, entry.services, entry.last_try);
+        Candidate { address, services, last_try }
+    }
+}
+
+/// The first held place of a bucket from `start` on and around.
+fn first_in_bucket(
+    table: &Table,
+    bucket: usize,
+    start: usize,
+    networks: Reachable,
+) -> Option<Slot> {
+    (start..BUCKET_SIZE)
+        .chain(0..start)
+        .filter_map(|position| table.get(Place { bucket, position }))
+        .find(|slot| networks.contains(slot.network))
+}

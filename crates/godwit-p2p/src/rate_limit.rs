@@ -1,0 +1,185 @@
+//! Limits per time: token buckets, and the upload target of a day.
+
+use std::time::Duration;
+
+/// Addresses that a peer may tell us per ten seconds (Core `MAX_ADDR_RATE_PER_SECOND` 0.1).
+const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
+/// Addresses that a peer may tell us at once (Core `MAX_ADDR_PROCESSING_TOKEN_BUCKET`).
+pub const ADDRESS_BURST: u64 = 1000;
+/// Warning lines about one peer at once. Core has no such limit per peer.
+pub const PEER_LOG_BURST: u64 = 10;
+/// After the burst, one more warning line about the same peer is allowed each time this passes.
+const PEER_LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Warning lines about all peers together at once: peers that reconnect get a new bucket each time.
+pub const LOG_BURST: u64 = 100;
+/// After the burst, one more warning line about any peer each time this passes: 3600 lines, below
+/// 1 MB, an hour (Core limits each place in its source to 1 MiB an hour, CVE-2025-54605).
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// Inventory entries that a peer may announce at once: two full messages. Core has no limit.
+pub const INVENTORY_BURST: u64 = 100_000;
+/// Inventory entries that a peer may announce per second after that; a busy Core node announces at
+/// most 200 transactions a second (`INVENTORY_BROADCAST_MAX` per 5 s).
+const INVENTORY_PER_SECOND: u64 = 200;
+
+/// Tokens that come at a fixed rate and wait, up to a limit, to be spent.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    burst: u64,
+    amount: u64,
+    interval: Duration,
+    /// Tokens times nanoseconds of `interval`: no fraction of a token is lost.
+    level: u128,
+    refilled: Duration,
+}
+
+impl TokenBucket {
+    /// A full bucket: `burst` tokens now, and `amount` more each `interval` up to that.
+    ///
+    /// # Panics
+    ///
+    /// When `amount` or `interval` is zero.
+    pub fn new(now: Duration, burst: u64, amount: u64, interval: Duration) -> Self {
+        assert!(amount > 0 && !interval.is_zero(), "a bucket that is never refilled");
+        let empty = Self { burst, amount, interval, level: 0, refilled: now };
+        Self { level: empty.scaled(burst), ..empty }
+    }
+
+    /// For the addresses that one peer tells: a single one at first, as in Core; see
+    /// [`grant`](Self::grant) for those that we ask for.
+    pub fn addresses(now: Duration) -> Self {
+        let full = Self::new(now, ADDRESS_BURST, 1, ADDRESS_INTERVAL);
+        Self { level: full.scaled(1), ..full }
+    }
+
+    /// For warning lines about one peer.
+    pub fn peer_log(now: Duration) -> Self {
+        Self::new(now, PEER_LOG_BURST, 1, PEER_LOG_INTERVAL)
+    }
+
+    /// For warning lines about all peers.
+    pub fn log(now: Duration) -> Self {
+        Self::new(now, LOG_BURST, 1, LOG_INTERVAL)
+    }
+
+    /// For the inventory entries that one peer announces.
+    pub fn inventory(now: Duration) -> Self {
+        Self::new(now, INVENTORY_BURST, INVENTORY_PER_SECOND, Duration::from_secs(1))
+    }
+
+    /// Spends `n` tokens if they are there.
+    pub fn take(&mut self, now: Duration, n: u64) -> bool {
+        self.refill(now);
+        let cost = self.scaled(n);
+        let enough = self.level >= cost;
+        if enough {
+            self.level -= cost;
+        }
+        enough
+    }
+
+    /// Spends as many as there are, at most `n`; returns how many.
+    pub fn take_up_to(&mut self, now: Duration, n: u64) -> u64 {
+        self.refill(now);
+        let whole = self.level / self.interval.as_nanos();
+        let taken = u64::try_from(whole).map_or(n, |whole| whole.min(n));
+        self.level -= self.scaled(taken);
+        taken
+    }
+
+    /// Adds tokens beyond the rate, and beyond the limit (Core: as many addresses as the answer to a
+    /// `getaddr` of ours may have).
+    pub fn grant(&mut self, n: u64) {
+        self.level = self.level.saturating_add(self.scaled(n));
+    }
+
+    /// When `n` tokens will be there; `now` when they are; never when they are more than the limit.
+    pub fn ready_at(&mut self, now: Duration, n: u64) -> Option<Duration> {
+        self.refill(now);
+        let missing = self.scaled(n).saturating_sub(self.level);
+        if missing > 0 && n > self.burst {
+            return None;
+        }
+        Some(now.saturating_add(duration(missing.div_ceil(self.amount.into()))))
+    }
+
+    fn refill(&mut self, now: Duration) {
+        let elapsed = now.saturating_sub(self.refilled).as_nanos();
+        self.refilled = self.refilled.max(now);
+        let full = self.scaled(self.burst);
+        if self.level < full {
+            let due = elapsed.saturating_mul(self.amount.into());
+            self.level = self.level.saturating_add(due).min(full);
+        }
+    }
+
+    /// Tokens in units of `level`.
+    fn scaled(&self, tokens: u64) -> u128 {
+        self.interval.as_nanos().saturating_mul(tokens.into())
+    }
+}
+
+/// Nanoseconds as a duration; the longest one for more than that.
+fn duration(nanos: u128) -> Duration {
+    const SECOND: u128 = 1_000_000_000;
+    match u64::try_from(nanos / SECOND) {
+        Ok(seconds) => Duration::new(seconds, (nanos % SECOND) as u32),
+        Err(_) => Duration::MAX,
+    }
+}
+
+/// A cycle of the upload target (Core `MAX_UPLOAD_TIMEFRAME`).
+pub const UPLOAD_CYCLE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time between blocks.
+const BLOCK_SPACING: Duration = Duration::from_secs(10 * 60);
+/// Largest block in bytes (Core `MAX_BLOCK_SERIALIZED_SIZE`).
+const MAX_BLOCK_BYTES: u64 = 4_000_000;
+
+/// Bytes sent in cycles of a day against a target (`-maxuploadtarget`; Core `OutboundTargetReached`).
+#[derive(Clone, Debug)]
+pub struct UploadTarget {
+    limit: Option<u64>,
+    /// When the first byte of the cycle was sent.
+    start: Option<Duration>,
+    sent: u64,
+}
+
+impl UploadTarget {
+    /// No byte was sent so far. No limit allows everything.
+    pub fn new(limit: Option<u64>) -> Self {
+        Self { limit, start: None, sent: 0 }
+    }
+
+    /// So many bytes were sent.
+    pub fn record(&mut self, now: Duration, bytes: u64) {
+        if self.start.is_none_or(|start| now.saturating_sub(start) > UPLOAD_CYCLE) {
+            self.start = Some(now);
+            self.sent = 0;
+        }
+        self.sent = self.sent.saturating_add(bytes);
+    }
+
+    /// Bytes sent in the current cycle.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Nothing more is to be sent in this cycle that can wait.
+    pub fn is_reached(&self) -> bool {
+        self.limit.is_some_and(|limit| self.sent >= limit)
+    }
+
+    /// No old block (more than a week, Core `HISTORICAL_BLOCK_AGE`) is to be served in this cycle:
+    /// what is left of the target is for the new blocks to come, a full one each ten minutes.
+    pub fn is_reached_for_old_blocks(&self, now: Duration) -> bool {
+        let Some(limit) = self.limit else { return false };
+        let left = match self.start {
+            None => UPLOAD_CYCLE,
+            Some(start) => start.saturating_add(UPLOAD_CYCLE).saturating_sub(now),
+        };
+        let reserve = left.as_secs() / BLOCK_SPACING.as_secs() * MAX_BLOCK_BYTES;
+        self.sent >= limit.saturating_sub(reserve)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Which connections to open, and which to give up for others (Core `net.cpp`, `node/eviction.cpp`).
+//!
+//! Nothing here connects: [`Slots::next`] looks at what there is and says what is missing. Connections
+//! on the way count like those that stand, so that no slot is filled twice.
+
+mod choice;
+mod eviction;
+mod manual;
+mod ports;
+mod seeding;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+pub use eviction::{
+    EvictionCandidate, MINIMUM_CONNECT_TIME, OutboundPeer, extra_block_relay_peer, extra_full_peer,
+    select_to_evict,
+};
+pub use manual::MAX_ADD_NODE_CONNECTIONS;
+
+use crate::net_address::NetAddress;
+use crate::{AddressBook, ConnectionKind, Discouraged, Now, Reachable, Target};
+use choice::Occupied;
+use manual::Manual;
+use seeding::Seeding;
+
+/// Full connections that a node keeps open (Core `MAX_OUTBOUND_FULL_RELAY_CONNECTIONS`).
+pub const MAX_OUTBOUND_FULL: usize = 8;
+/// Connections kept open for headers and blocks only (Core `MAX_BLOCK_RELAY_ONLY_CONNECTIONS`).
+pub const MAX_OUTBOUND_BLOCK_RELAY: usize = 2;
+/// Connections at a time that test an address (Core `MAX_FEELER_CONNECTIONS`).
+const MAX_FEELERS: usize = 1;
+/// Time between two looks at the slots; each opens at most one automatic connection.
+const STEP: Duration = Duration::from_millis(500);
+/// Mean time between two tests of an address (Core `FEELER_INTERVAL`).
+const FEELER_INTERVAL: Duration = Duration::from_secs(2 * 60);
+/// Mean time between two connections to one more block relay peer, which shows whether the chain is
+/// longer than the others say (Core `EXTRA_BLOCK_RELAY_ONLY_PEER_INTERVAL`).
+const EXTRA_BLOCK_RELAY_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// Mean time between two tries to reach a network without a peer (Core
+/// `EXTRA_NETWORK_PEER_INTERVAL`).
+const EXTRA_NETWORK_INTERVAL: Duration = Duration::from_secs(5 * 60);
+
+/// How many connections of which kind, and where to.
+#[derive(Clone, Debug)]
+pub struct SlotsConfig {
+    /// Full connections to keep open.
+    pub max_full: usize,
+    /// Block relay connections to keep open.
+    pub max_block_relay: usize,
+    /// Networks to which connections can be opened.
+    pub reachable: Reachable,
+    /// `-connect`: the only peers. `Some`: no automatic connection, no seeds.
+    pub connect_only: Option<Vec<Target>>,
+    /// `-addnode`: peers to stay connected to.
+    pub add_nodes: Vec<Target>,
+    /// `-seednode`: peers asked for addresses.
+    pub seed_nodes: Vec<Target>,
+    /// Names of DNS seeds.
+    pub dns_seeds: Vec<String>,
+    /// Whether there are fixed seeds.
+    pub fixed_seeds: bool,
+}
+
+/// A connection, or one on the way.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotPeer<'a> {
+    /// What for.
+    pub kind: ConnectionKind,
+    /// The other side, if known.
+    pub address: Option<NetAddress>,
+    /// What it was opened for, when that was a target of [`SlotsConfig`].
+    pub target: Option<&'a Target>,
+    /// The handshake is done.
+    pub ready: bool,
+}
+
+/// What there is.
+#[derive(Clone, Copy)]
+pub struct Situation<'a> {
+    /// All connections, those on the way too.
+    pub peers: &'a [SlotPeer<'a>],
+    /// The tip is older than it should be: one more full connection is wanted (Core
+    /// `SetTryNewOutboundPeer`).
+    pub stale_tip: bool,
+    /// The initial download is over.
+    pub synced: bool,
+    /// The tip is not much older than a day (Core: 144 blocks), so that peers with the last blocks
+    /// only will do.
+    pub near_tip: bool,
+    /// This node's own addresses.
+    pub local: &'a [NetAddress],
+    /// Hosts to which no connection is opened.
+    pub discouraged: &'a Discouraged,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Open a connection.
+    Connect {
+        /// Where to. Never a name that is a DNS seed's.
+        target: Target,
+        /// What for.
+        kind: ConnectionKind,
+        /// To be passed to [`AddressBook::attempt`] when the connection is tried: whether this node
+        /// has shown to be online.
+        count_failure: bool,
+    },
+    /// Ask a DNS seed: resolve [`filtered_name`](crate::filtered_name), and add
+    /// [`dns_seed_entries`](crate::dns_seed_entries). Without an answer, or when names are for the
+    /// proxy to resolve: connect to the name itself and ask for addresses.
+    AskDnsSeed {
+        /// The seed's name.
+        host: String,
+    },
+    /// Add the [`fixed_seed_entries`](crate::fixed_seed_entries) of these networks.
+    AddFixedSeeds {
+        /// Reachable networks of which no address is known.
+        networks: Reachable,
+    },
+}
+
+/// Decides what to open next.
+pub struct Slots {
+    config: SlotsConfig,
+    rng: StdRng,
+    manual: Manual,
+    seeding: Seeding,
+    next_step: Duration,
+    next_feeler: Duration,
+    next_extra_block_relay: Duration,
+    next_extra_network: Duration,
+}
+
+/// An automatic connection that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    kind: ConnectionKind,
+    networks: Reachable,
+}
+
+impl Slots {
+    /// Nothing is open. All randomness comes from `seed`.
+    pub fn new(config: SlotsConfig, now: Now, seed: [u8; 32]) -> Self {
+        let mut rng = StdRng::from_seed(seed);
+        let start = now.monotonic;
+        Self {
+            manual: Manual::new(&config),
+            seeding: Seeding::new(&config, start, &mut rng),
+            next_step: start,
+            next_feeler: after(start, FEELER_INTERVAL, &mut rng),
+            next_extra_block_relay: after(start, EXTRA_BLOCK_RELAY_INTERVAL, &mut rng),
+            next_extra_network: after(start, EXTRA_NETWORK_INTERVAL, &mut rng),
+            config,
+            rng,
+        }
+    }
+
+    /// What to do now; nothing before [`next_wakeup`](Self::next_wakeup). At most one automatic
+    /// connection at a time. Everything that it returns has to be done, or to fail: it is not
+    /// returned again soon.
+    pub fn next(
+        &mut self,
+        now: Now,
+        situation: &Situation<'_>,
+        book: &mut AddressBook,
+    ) -> Vec<Opening> {
+        if now.monotonic < self.next_step {
+            return Vec::new();
+        }
+        self.next_step = now.monotonic.saturating_add(STEP);
+        let mut openings = self.manual.next(now.monotonic, situation.peers);
+        if self.config.connect_only.is_some() {
+            return openings;
+        }
+        openings.extend(self.seeding.next(&self.config, now.monotonic, situation.peers, book));
+        openings.extend(self.automatic(now, situation, book));
+        openings
+    }
+
+    /// When [`next`](Self::next) is due.
+    pub fn next_wakeup(&self) -> Duration {
+        self.next_step
+    }
+
+    fn automatic(
+        &mut self,
+        now: Now,
+        situation: &Situation<'_>,
+        book: &mut AddressBook,
+    ) -> Option<Opening> {
+        let occupied = Occupied::new(situation.peers);
+        let wanted = self.wanted(now.monotonic, situation, &occupied, book)?;
+        book.resolve_collisions(now.unix);
+        let address = choice::choose(&self.config, now.unix, wanted, situation, &occupied, book)?;
+        Some(Opening::Connect {
+            target: Target::Address(address),
+            kind: wanted.kind,
+            count_failure: occupied.is_online(),
+        })
+    }
+
+    /// The kind of connection that is missing most (Core `ThreadOpenConnections`).
+    fn wanted(
+        &mut self,
+        now: Duration,
+        situation: &Situation<'_>,
+        occupied: &Occupied,
+        book: &AddressBook,
+    ) -> Option<Wanted> {
+        let (max_full, max_block_relay) = (self.config.max_full, self.config.max_block_relay);
+        // Everything above the limits shares the one place of the feeler, as in Core.
+        if occupied.automatic >= max_full + max_block_relay + MAX_FEELERS {
+            return None;
+        }
+        let wanted = |kind| Some(Wanted { kind, networks: self.config.reachable });
+        if occupied.full < max_full {
+            wanted(ConnectionKind::OutboundFull)
+        } else if occupied.block_relay < max_block_relay {
+            wanted(ConnectionKind::BlockRelay)
+        } else if situation.stale_tip {
+            wanted(ConnectionKind::OutboundFull)
+        } else if now > self.next_extra_block_relay && situation.synced {
+            self.next_extra_block_relay = after(now, EXTRA_BLOCK_RELAY_INTERVAL, &mut self.rng);
+            wanted(ConnectionKind::BlockRelay)
+        } else if now > self.next_feeler {
+            self.next_feeler = after(now, FEELER_INTERVAL, &mut self.rng);
+            wanted(ConnectionKind::Feeler)
+        } else if max_full == MAX_OUTBOUND_FULL && now > self.next_extra_network {
+            let network = self.lonely_network(situation.peers, book)?;
+            self.next_extra_network = after(now, EXTRA_NETWORK_INTERVAL, &mut self.rng);
+            Some(Wanted { kind: ConnectionKind::OutboundFull, networks: network })
+        } else {
+            None
+        }
+    }
+
+    /// A reachable network with known addresses and without a full or manual peer (Core
+    /// `MaybePickPreferredNetwork`).
+    fn lonely_network(&mut self, peers: &[SlotPeer<'_>], book: &AddressBook) -> Option<Reachable> {
+        let served = |network| {
+            peers.iter().any(|peer| {
+                matches!(peer.kind, ConnectionKind::OutboundFull | ConnectionKind::Manual)
+                    && peer.address.is_some_and(|address| address.network() == network)
+            })
+        };
+        let lonely: Vec<_> = self
+            .config
+            .reachable
+            .networks()
+            .filter(|&network| book.knows(network) && !served(network))
+            .collect();
+        if lonely.is_empty() {
+            return None;
+        }
+        let chosen = lonely[self.rng.random_range(0..lonely.len())];
+        Some([chosen].into_iter().collect())
+    }
+}
+
+/// A moment after `now`, exponentially distributed: nobody can tell when it comes.
+fn after(now: Duration, mean: Duration, rng: &mut StdRng) -> Duration {
+    let uniform: f64 = rng.random();
+    now.saturating_add(mean.mul_f64(-(1.0 - uniform).ln()))
+}

@@ -1,0 +1,256 @@
+//! Which connection to give up.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::time::Duration;
+
+use siphasher::sip::SipHasher24;
+
+use crate::net_address::{AddressNetwork, NetAddress};
+use crate::{ConnectionKind, PeerId};
+
+/// Peers kept for the keyed hash of their group: an attacker can not tell which groups those are.
+const KEPT_BY_GROUP: usize = 4;
+/// Peers kept for the shortest round trip: it takes machines nearby to have that.
+const KEPT_BY_PING: usize = 8;
+/// Block relay peers kept for the latest new block.
+const KEPT_BY_BLOCK_RELAY: usize = 8;
+/// Peers kept for the latest new block: it takes work to be first.
+const KEPT_BY_BLOCK: usize = 4;
+/// An outbound peer above the limits has at least that time to prove itself (Core
+/// `MINIMUM_CONNECT_TIME`).
+pub const MINIMUM_CONNECT_TIME: Duration = Duration::from_secs(30);
+
+/// A peer that may have to make room. Times are monotonic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvictionCandidate {
+    /// Its name.
+    pub peer: PeerId,
+    /// Only inbound ones are given up.
+    pub kind: ConnectionKind,
+    /// Its address.
+    pub address: NetAddress,
+    /// When it connected.
+    pub connected: Duration,
+    /// Shortest round trip so far; [`Duration::MAX`] for none.
+    pub min_ping: Duration,
+    /// When it last sent a block that was new and not yet known to be invalid; zero for never.
+    pub last_block: Duration,
+    /// It offers all services that a node wants.
+    pub relevant_services: bool,
+    /// It wants transactions announced: it is no block relay peer.
+    pub relays_transactions: bool,
+    /// It is discouraged.
+    pub prefer_evict: bool,
+    /// The operator trusts it.
+    pub protected: bool,
+}
+
+/// Which inbound peer to give up for a new one; `None` when each has something in its favour.
+///
+/// Core `SelectNodeToEvict`, without what it grants for transactions: godwit has no memory pool. `key`
+/// is secret and stays the same during a run.
+pub fn select_to_evict(candidates: &[EvictionCandidate], key: [u8; 16]) -> Option<PeerId> {
+    let group = |candidate: &EvictionCandidate| {
+        let mut hasher = SipHasher24::new_with_key(&key);
+        hasher.write(candidate.address.group().as_bytes());
+        hasher.finish()
+    };
+    let mut left: Vec<_> = candidates
+        .iter()
+        .copied()
+        .filter(|one| !one.protected && one.kind == ConnectionKind::Inbound)
+        .collect();
+    keep_last(&mut left, KEPT_BY_GROUP, |a, b| group(a).cmp(&group(b)), |_| true);
+    keep_last(&mut left, KEPT_BY_PING, |a, b| b.min_ping.cmp(&a.min_ping), |_| true);
+    let block_relay = |one: &EvictionCandidate| !one.relays_transactions && one.relevant_services;
+    keep_last(&mut left, KEPT_BY_BLOCK_RELAY, by_block_relay, block_relay);
+    keep_last(&mut left, KEPT_BY_BLOCK, by_block, |_| true);
+    keep_by_ratio(&mut left);
+    if left.iter().any(|one| one.prefer_evict) {
+        left.retain(|one| one.prefer_evict);
+    }
+    youngest_of_largest_group(&left, group)
+}
+
+/// Sorts, and takes those of the last `count` out that fulfil a condition.
+fn keep_last(
+    left: &mut Vec<EvictionCandidate>,
+    count: usize,
+    order: impl Fn(&EvictionCandidate, &EvictionCandidate) -> Ordering,
+    condition: impl Fn(&EvictionCandidate) -> bool,
+) {
+    left.sort_by(order);
+    let first = left.len().saturating_sub(count);
+    let kept = left.split_off(first);
+    left.extend(kept.into_iter().filter(|one| !condition(one)));
+}
+
+/// Longer connected is greater.
+fn by_age(a: &EvictionCandidate, b: &EvictionCandidate) -> Ordering {
+    b.connected.cmp(&a.connected)
+}
+
+fn by_block(a: &EvictionCandidate, b: &EvictionCandidate) -> Ordering {
+    let key = |one: &EvictionCandidate| (one.last_block, one.relevant_services);
+    key(a).cmp(&key(b)).then_with(|| by_age(a, b))
+}
+
+fn by_block_relay(a: &EvictionCandidate, b: &EvictionCandidate) -> Ordering {
+    b.relays_transactions.cmp(&a.relays_transactions).then_with(|| by_block(a, b))
+}
+
+/// A kind of peer that has long round trips for reasons of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Disadvantaged {
+    Network(AddressNetwork),
+    /// A hidden service of this machine forwards its peers from here.
+    Localhost,
+}
+
+impl Disadvantaged {
+    /// In order of their chance at places that others leave.
+    const ALL: [Self; 4] = [
+        Self::Network(AddressNetwork::Cjdns),
+        Self::Network(AddressNetwork::I2p),
+        Self::Localhost,
+        Self::Network(AddressNetwork::Onion),
+    ];
+
+    fn includes(self, one: &EvictionCandidate) -> bool {
+        match self {
+            Self::Network(network) => one.address.host.network_class() == network,
+            Self::Localhost => one.address.is_local(),
+        }
+    }
+}
+
+/// Keeps half of the peers: those connected longest, and for up to half of the places the
+/// disadvantaged ones connected longest (Core `ProtectEvictionCandidatesByRatio`).
+pub(super) fn keep_by_ratio(left: &mut Vec<EvictionCandidate>) {
+    let before = left.len();
+    let keep = before / 2;
+    keep_disadvantaged(left, keep / 2);
+    let kept = before - left.len();
+    keep_last(left, keep - kept, by_age, |_| true);
+}
+
+fn keep_disadvantaged(left: &mut Vec<EvictionCandidate>, most: usize) {
+    let present =
+        |left: &[_], kind: Disadvantaged| left.iter().filter(|one| kind.includes(one)).count();
+    let mut kinds = Disadvantaged::ALL.map(|kind| (kind, present(left, kind)));
+    kinds.sort_by_key(|&(_, count)| count);
+    let mut kept = 0;
+    while kept < most {
+        let with_peers = kinds.iter().filter(|(_, count)| *count > 0).count();
+        if with_peers == 0 {
+            return;
+        }
+        let each = ((most - kept) / with_peers).max(1);
+        let kept_before = kept;
+        for (kind, count) in kinds.iter_mut().filter(|(_, count)| *count > 0) {
+            let before = left.len();
+            let last = |a: &EvictionCandidate, b: &EvictionCandidate| {
+                kind.includes(a).cmp(&kind.includes(b)).then_with(|| by_age(a, b))
+            };
+            keep_last(left, each, last, |one| kind.includes(one));
+            let taken = before - left.len();
+            kept += taken;
+            *count -= taken;
+            if kept >= most {
+                return;
+            }
+        }
+        if kept == kept_before {
+            return;
+        }
+    }
+}
+
+/// Of the group with most peers the one that came last; of groups of equal size the one with the
+/// youngest peer. `left` is sorted by age, youngest first.
+fn youngest_of_largest_group(
+    left: &[EvictionCandidate],
+    group: impl Fn(&EvictionCandidate) -> u64,
+) -> Option<PeerId> {
+    let mut groups: BTreeMap<u64, (usize, &EvictionCandidate)> = BTreeMap::new();
+    for one in left {
+        groups.entry(group(one)).or_insert((0, one)).0 += 1;
+    }
+    let largest = groups.values().max_by_key(|(count, youngest)| (*count, youngest.connected));
+    largest.map(|(_, youngest)| youngest.peer)
+}
+
+/// A peer to which this node connected. Times are monotonic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutboundPeer {
+    /// Its name; a higher one connected later.
+    pub peer: PeerId,
+    /// What for.
+    pub kind: ConnectionKind,
+    /// Its address, if known.
+    pub address: Option<NetAddress>,
+    /// When it connected.
+    pub connected: Duration,
+    /// When it last sent a block that was new and not yet known to be invalid; zero for never.
+    pub last_block: Duration,
+    /// When it last announced a block that was new; zero for never.
+    pub last_announcement: Duration,
+    /// One of the few that are never given up for others (Core `m_chain_sync.m_protect`).
+    pub protected: bool,
+    /// Blocks that it was asked for and has not sent.
+    pub in_flight: usize,
+}
+
+impl OutboundPeer {
+    /// It had its time, and no block is expected from it.
+    fn may_go(&self, now: Duration) -> bool {
+        now.saturating_sub(self.connected) >= MINIMUM_CONNECT_TIME && self.in_flight == 0
+    }
+}
+
+/// The block relay peer to give up when there are more than `limit`: the youngest, or the one before
+/// it if the youngest sent a block later (Core `EvictExtraOutboundPeers`).
+pub fn extra_block_relay_peer(
+    now: Duration,
+    peers: &[OutboundPeer],
+    limit: usize,
+) -> Option<PeerId> {
+    let mut relays: Vec<_> =
+        peers.iter().filter(|peer| peer.kind == ConnectionKind::BlockRelay).collect();
+    if relays.len() <= limit {
+        return None;
+    }
+    relays.sort_by_key(|peer| Reverse(peer.peer));
+    let loser = match relays[..] {
+        [youngest, next, ..] if youngest.last_block > next.last_block => next,
+        [youngest, ..] => youngest,
+        [] => return None,
+    };
+    loser.may_go(now).then_some(loser.peer)
+}
+
+/// The full peer to give up when there are more than `limit`: the one whose last announcement of a
+/// block is oldest. Not a protected one, nor the only full or manual one of its network (Core
+/// `EvictExtraOutboundPeers`).
+pub fn extra_full_peer(now: Duration, peers: &[OutboundPeer], limit: usize) -> Option<PeerId> {
+    let full = |peer: &&OutboundPeer| peer.kind == ConnectionKind::OutboundFull;
+    if peers.iter().filter(full).count() <= limit {
+        return None;
+    }
+    let network = |peer: &OutboundPeer| peer.address.map(|address| address.network());
+    let alone = |one: &OutboundPeer| {
+        let others = peers.iter().filter(|peer| {
+            matches!(peer.kind, ConnectionKind::OutboundFull | ConnectionKind::Manual)
+                && network(peer) == network(one)
+        });
+        others.count() <= 1
+    };
+    let loser = peers
+        .iter()
+        .filter(full)
+        .filter(|peer| !peer.protected && !alone(peer))
+        .min_by_key(|peer| (peer.last_announcement, Reverse(peer.peer)))?;
+    loser.may_go(now).then_some(loser.peer)
+}

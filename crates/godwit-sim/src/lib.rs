@@ -4,6 +4,7 @@
 //! - [`miner`]: block assembly in separate steps, proof of work at regtest's difficulty.
 //! - [`chain`]: whole chains with real signatures, deterministic from a seed ([`plan`] has their
 //!   shapes), written in Bitcoin Core's block file framing.
+//! - [`mod@restamp`]: the same chains at another time.
 //! - [`hostile`]: blocks on both sides of every rule.
 //! - [`mod@reference`]: a naive UTXO set to compare with.
 //! - [`network`]: a simulated network of scripted peers, honest and hostile.
@@ -16,6 +17,7 @@ pub mod miner;
 pub mod network;
 pub mod plan;
 pub mod reference;
+pub mod restamp;
 pub mod rng;
 pub mod spend;
 pub mod summary;

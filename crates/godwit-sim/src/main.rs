@@ -1,40 +1,59 @@
-//! `godwit-sim`: writes a generated regtest chain to a block file.
-//!
-//! `godwit-sim generate --plan small|demo|kill|benchmark [--seed N] [--end-time now|N] --out FILE`
+//! `godwit-sim`: writes a generated regtest chain to a block file, and its summary to standard
+//! output.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
-use godwit_sim::chain::write_dat;
+use godwit_sim::chain::{GenerateError, write_dat};
 use godwit_sim::plan::ChainPlan;
+use godwit_sim::restamp::restamp;
+use godwit_sim::summary::Summary;
 
 const USAGE: &str = "\
 usage: godwit-sim generate --plan small|demo|kill|benchmark [--seed N] [--end-time now|N] --out FILE
+       godwit-sim restamp --chain FILE --end-time now|N --out FILE
 
 The end time is the last block's timestamp in seconds since 1970; without it, timestamps depend on
-the plan alone.";
+the plan alone. restamp moves a generated chain in time; its summary lies beside it (FILE with the
+ending .json).";
 /// Blocks between two lines of progress.
 const PROGRESS_STEP: u32 = 50;
 
+/// What the command line asks for.
+enum Job {
+    Generate(ChainPlan),
+    Restamp { chain: PathBuf, end_time: u32 },
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((plan, out)) = parse(&arguments) else {
+    let Some((job, out)) = parse(&arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let started = Instant::now();
-    let total = plan.height();
-    let result = write_dat(&plan, &out, |height| {
-        if height % PROGRESS_STEP == 0 || height == total {
-            eprint!("\rblock {height} of {total}, {:.1} s ", started.elapsed().as_secs_f64());
+    let result = match &job {
+        Job::Generate(plan) => {
+            let started = Instant::now();
+            let total = plan.height();
+            let result = write_dat(plan, &out, |height| {
+                if height % PROGRESS_STEP == 0 || height == total {
+                    let seconds = started.elapsed().as_secs_f64();
+                    eprint!("\rblock {height} of {total}, {seconds:.1} s ");
+                }
+            });
+            eprintln!();
+            result
         }
-    });
-    eprintln!();
+        Job::Restamp { chain, end_time } => {
+            summary_beside(chain).and_then(|summary| restamp(chain, &out, &summary, *end_time))
+        }
+    };
     let printed = result.map_err(|error| error.to_string()).and_then(|summary| {
         let json = serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())?;
-        writeln!(std::io::stdout(), "{json}").map_err(|error| error.to_string())
+        writeln!(io::stdout(), "{json}").map_err(|error| error.to_string())
     });
     match printed {
         Ok(()) => ExitCode::SUCCESS,
@@ -45,25 +64,39 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(arguments: &[String]) -> Option<(ChainPlan, PathBuf)> {
+fn summary_beside(chain: &Path) -> Result<Summary, GenerateError> {
+    let json = BufReader::new(File::open(chain.with_extension("json"))?);
+    serde_json::from_reader(json).map_err(GenerateError::Summary)
+}
+
+fn parse(arguments: &[String]) -> Option<(Job, PathBuf)> {
     let (command, options) = arguments.split_first()?;
-    let (mut plan, mut seed, mut end_time, mut out) = (None, 1, None, None);
+    let (mut plan, mut seed, mut end_time, mut chain, mut out) = (None, None, None, None, None);
     for pair in options.chunks(2) {
         let [name, value] = pair else { return None };
         match name.as_str() {
             "--plan" => plan = Some(value.as_str()),
-            "--seed" => seed = value.parse().ok()?,
+            "--seed" => seed = Some(value.parse().ok()?),
             "--end-time" => end_time = Some(parse_time(value)?),
+            "--chain" => chain = Some(PathBuf::from(value)),
             "--out" => out = Some(PathBuf::from(value)),
             _ => return None,
         }
     }
-    let plan = ChainPlan::by_name(plan?, seed)?;
-    let plan = match end_time {
-        Some(time) => plan.ending_at(time)?,
-        None => plan,
+    let job = match (command.as_str(), plan, chain, end_time) {
+        ("generate", Some(plan), None, end_time) => {
+            let plan = ChainPlan::by_name(plan, seed.unwrap_or(1))?;
+            Job::Generate(match end_time {
+                Some(time) => plan.ending_at(time)?,
+                None => plan,
+            })
+        }
+        ("restamp", None, Some(chain), Some(end_time)) if seed.is_none() => {
+            Job::Restamp { chain, end_time }
+        }
+        _ => return None,
     };
-    (command == "generate").then_some((plan, out?))
+    Some((job, out?))
 }
 
 fn parse_time(text: &str) -> Option<u32> {

@@ -9,6 +9,7 @@ use godwit_sim::chain::{GeneratedBlock, cached_dat, generate, write_dat};
 use godwit_sim::miner::{self, REGTEST_MAGIC};
 use godwit_sim::plan::ChainPlan;
 use godwit_sim::reference::ReferenceUtxo;
+use godwit_sim::restamp::restamp;
 use godwit_sim::summary::Summary;
 
 const LOCK_NAMES: [&str; 14] = [
@@ -176,4 +177,25 @@ fn timestamps_can_end_at_any_time_after_genesis() {
     // Its file has a name of its own.
     let other = cached_dat(&ChainPlan::small(1), directory.path(), |_| {});
     assert_eq!(other.expect("disk is writable").summary, SMALL.1);
+}
+
+#[test]
+fn a_restamped_chain_is_the_one_that_ends_then() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = |name: &str| directory.path().join(name);
+    let (old, new, moved) = (path("old.dat"), path("new.dat"), path("moved.dat"));
+    let end_time = 1_800_000_000;
+    let summary = write_dat(&ChainPlan::small(1), &old, |_| {}).expect("disk is writable");
+    let plan = ChainPlan::small(1).ending_at(end_time).expect("later than genesis");
+    let expected = write_dat(&plan, &new, |_| {}).expect("disk is writable");
+    let made = restamp(&old, &moved, &summary, end_time).expect("it is the summary's chain");
+    assert_eq!(made, expected);
+    assert!(fs::read(&moved).expect("the file was written") == fs::read(&new).expect("it too"));
+
+    let genesis = miner::genesis_tip().time;
+    assert!(restamp(&old, &moved, &summary, genesis).is_err(), "too early");
+    let shorter = Summary { height: summary.height - 1, ..summary.clone() };
+    assert!(restamp(&old, &moved, &shorter, end_time).is_err(), "another chain");
+    fs::write(&old, b"something else").expect("disk is writable");
+    assert!(restamp(&old, &moved, &summary, end_time).is_err(), "no block file");
 }

@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak bench-import setup
+.PHONY: demo test soak interop bench-import bench-sync setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -18,11 +18,24 @@ test: setup
 soak: setup
 	cargo test --release --locked --workspace -- --ignored --nocapture --test-threads=1
 
+# godwit beside bitcoind and btcd, which are built first; once both are in the cache, `make test` runs
+# these tests too.
+interop: setup
+	@tools/build-bitcoind
+	@tools/build-btcd
+	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
+
 # Import against Bitcoin Core's bitcoind; wants a quiet machine for three quarters of an hour. Options
 # of import-vs-core go in OPTIONS.
 bench-import: setup
 	cargo build --release --locked --workspace --bins
 	@tools/bench-import $(CARGO_TARGET_DIR)/release $(OPTIONS)
+
+# Download from bitcoinds, against a bitcoind; likewise, for an hour. Options of sync-vs-core go in
+# OPTIONS.
+bench-sync: setup
+	cargo build --release --locked --workspace --bins
+	@tools/bench-sync $(CARGO_TARGET_DIR)/release $(OPTIONS)
 
 setup:
 	@tools/setup

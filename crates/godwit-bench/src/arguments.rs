@@ -1,18 +1,18 @@
-//! The command line of `import-vs-core`.
+//! The command lines of the programs.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use crate::case::Case;
 
-/// What a wrong command line gets to read.
+/// What a wrong command line gets to read, behind the program's name and before the names of its
+/// cases.
 pub const USAGE: &str = "\
-usage: import-vs-core -chain=FILE -godwit=BIN -bitcoind=BIN -out=DIR [-rounds=N] [-cases=A,B,...]
+-chain=FILE -godwit=BIN -bitcoind=BIN -out=DIR [-rounds=N] [-cases=A,B,...]
 
 FILE is a generated chain with its summary beside it (FILE with the ending .json), as
 `godwit-sim generate --plan benchmark --out FILE` writes and prints them; a bitcoin-cli lies beside
-bitcoind. Data directories are made and removed beside FILE. Cases: scripts, scripts-small-cache,
-assumevalid, assumevalid-small-cache (default: all). Rounds: 5.";
+bitcoind. Data directories are made and removed beside FILE. Rounds: 5. Cases, all by default:";
 
 const DEFAULT_ROUNDS: usize = 5;
 
@@ -34,11 +34,11 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Parses `-name=value` arguments; one or two dashes. `None` for anything that [`USAGE`] does
-    /// not say.
-    pub fn parse(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+    /// Parses `-name=value` arguments; one or two dashes. `all` are the program's cases. `None` for
+    /// anything that [`USAGE`] does not say.
+    pub fn parse(all: &[Case], arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let (mut chain, mut godwit, mut bitcoind, mut out) = (None, None, None, None);
-        let (mut rounds, mut cases) = (DEFAULT_ROUNDS, Case::ALL.to_vec());
+        let (mut rounds, mut cases) = (DEFAULT_ROUNDS, all.to_vec());
         for argument in arguments {
             let (name, value) = split(&argument)?;
             let path = || (!value.is_empty()).then(|| PathBuf::from(value));
@@ -49,7 +49,8 @@ impl Arguments {
                 "out" => out = Some(path()?),
                 "rounds" => rounds = value.to_str()?.parse().ok().filter(|rounds| *rounds > 0)?,
                 "cases" => {
-                    cases = value.to_str()?.split(',').map(Case::by_name).collect::<Option<_>>()?;
+                    let by_name = |name| all.iter().find(|case| case.name == name).copied();
+                    cases = value.to_str()?.split(',').map(by_name).collect::<Option<_>>()?;
                 }
                 _ => return None,
             }
@@ -74,7 +75,7 @@ mod tests {
     const PATHS: [&str; 4] = ["-chain=a.dat", "--godwit=/b", "-bitcoind=c", "-out=d"];
 
     fn parse(more: &[&str]) -> Option<Arguments> {
-        Arguments::parse(PATHS.iter().chain(more).map(OsString::from))
+        Arguments::parse(&Case::IMPORT, PATHS.iter().chain(more).map(OsString::from))
     }
 
     #[test]
@@ -84,7 +85,10 @@ mod tests {
         assert_eq!((arguments.rounds, arguments.cases.len()), (5, 4));
         for missing in 0..PATHS.len() {
             let rest = PATHS.iter().enumerate().filter(|(n, _)| *n != missing);
-            assert_eq!(Arguments::parse(rest.map(|(_, text)| OsString::from(text))), None);
+            assert_eq!(
+                Arguments::parse(&Case::IMPORT, rest.map(|(_, text)| OsString::from(text))),
+                None
+            );
         }
     }
 
@@ -92,7 +96,7 @@ mod tests {
     fn rounds_and_cases() {
         let arguments = parse(&["-rounds=2", "-cases=assumevalid,scripts"]).unwrap();
         assert_eq!(arguments.rounds, 2);
-        assert_eq!(arguments.cases, ["assumevalid", "scripts"].map(|n| Case::by_name(n).unwrap()));
+        assert_eq!(arguments.cases, [Case::IMPORT[2], Case::IMPORT[0]]);
         for wrong in
             ["-rounds=0", "-rounds=x", "-cases=scripts,", "-cases=", "-chain=", "rounds=1", "-x=1"]
         {

@@ -1,5 +1,5 @@
-//! What is compared: scripts run or assumed valid, with a cache that holds everything or one that
-//! does not.
+//! What is compared: blocks from a file or from peers, scripts run or assumed valid, with a cache that
+//! holds everything or one that does not.
 
 use serde::Serialize;
 
@@ -32,6 +32,16 @@ pub enum Cache {
     Small,
 }
 
+/// Where the blocks come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A block file.
+    File,
+    /// That many peers on this machine.
+    Peers(usize),
+}
+
 /// One comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Case {
@@ -41,22 +51,32 @@ pub struct Case {
     pub scripts: bool,
     /// `-dbcache`.
     pub cache: Cache,
+    /// What is read or downloaded.
+    pub source: Source,
     /// Bitcoin Core's time over godwit's that the project set out to reach.
     pub aim: f64,
 }
 
 impl Case {
-    /// All, in the order of reports.
-    pub const ALL: [Self; 4] = [
-        Self { name: "scripts", scripts: true, cache: Cache::Comfortable, aim: 1.2 },
-        Self { name: "scripts-small-cache", scripts: true, cache: Cache::Small, aim: 1.2 },
-        Self { name: "assumevalid", scripts: false, cache: Cache::Comfortable, aim: 2.0 },
-        Self { name: "assumevalid-small-cache", scripts: false, cache: Cache::Small, aim: 2.0 },
+    /// Those of `import-vs-core`, in the order of reports.
+    pub const IMPORT: [Self; 4] = [
+        Self::new("scripts", true, Cache::Comfortable, Source::File),
+        Self::new("scripts-small-cache", true, Cache::Small, Source::File),
+        Self::new("assumevalid", false, Cache::Comfortable, Source::File),
+        Self::new("assumevalid-small-cache", false, Cache::Small, Source::File),
     ];
 
-    /// The case of that name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|case| case.name == name)
+    /// Those of `sync-vs-core`.
+    pub const SYNC: [Self; 4] = [
+        Self::new("scripts-1-peer", true, Cache::Comfortable, Source::Peers(1)),
+        Self::new("scripts-8-peers", true, Cache::Comfortable, Source::Peers(8)),
+        Self::new("assumevalid-1-peer", false, Cache::Comfortable, Source::Peers(1)),
+        Self::new("assumevalid-8-peers", false, Cache::Comfortable, Source::Peers(8)),
+    ];
+
+    const fn new(name: &'static str, scripts: bool, cache: Cache, source: Source) -> Self {
+        let aim = if scripts { 1.2 } else { 2.0 };
+        Self { name, scripts, cache, source, aim }
     }
 
     /// `-dbcache` in MiB for a chain that ends with `txouts` coins.
@@ -74,10 +94,9 @@ mod tests {
 
     #[test]
     fn the_small_cache_follows_the_set_down_to_the_least() {
-        let small = Case::by_name("assumevalid-small-cache").unwrap();
+        let [comfortable, small, ..] = Case::IMPORT;
         assert_eq!(small.dbcache(1_244_744), 7);
         assert_eq!(small.dbcache(53_896), MIN_MIB);
-        let comfortable = Case::by_name("scripts").unwrap();
         assert_eq!(comfortable.dbcache(1_244_744), COMFORTABLE_MIB);
     }
 }

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::node::UtxoSet;
+use crate::node_log::LogFacts;
 
 /// The parts of `godwit-sim`'s summary that a report needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +27,10 @@ pub struct ChainSummary {
     pub last_busy_block: String,
     /// Its height.
     pub last_busy_height: u32,
+    /// Stretches of blocks with transactions.
+    pub stretches: Vec<Stretch>,
+    /// Timestamp of the last block.
+    pub tip_time: u32,
     /// Bytes of all blocks.
     pub bytes: u64,
     /// Counts over all transactions but coinbases.
@@ -36,6 +43,13 @@ pub struct ChainSummary {
     pub total_amount: u64,
     /// Their `bogosize`.
     pub bogosize: u64,
+}
+
+/// Blocks of the same kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Height of the first one.
+    pub first_height: u32,
 }
 
 /// Counts over transactions.
@@ -67,6 +81,30 @@ impl ChainSummary {
         let file = File::open(&path).map_err(|error| Failure::File(path.clone(), error))?;
         serde_json::from_reader(io::BufReader::new(file))
             .map_err(|error| Failure::Json(path, error))
+    }
+
+    /// Whether these are the chain's coins at its tip.
+    pub fn describes(&self, set: &UtxoSet) -> bool {
+        let Self { height, tip, txouts, bogosize, total_amount, .. } = self;
+        let amount = format!("{}.{:08}", total_amount / 100_000_000, total_amount % 100_000_000);
+        (set.height, &set.bestblock, set.txouts, set.bogosize) == (*height, tip, *txouts, *bogosize)
+            && set.total_amount.to_string() == amount
+    }
+
+    /// Whether a log shows that the scripts of all blocks with transactions were run, or of none of
+    /// them (`-assumevalid`), and afterwards again.
+    pub fn ran_scripts(&self, scripts: bool, log: &LogFacts) -> bool {
+        let first = self.stretches.first().map_or(1, |stretch| stretch.first_height);
+        let busy = first..=self.last_busy_height;
+        busy.into_iter().all(|height| log.ran_scripts_of(height) == scripts)
+            && log.ran_scripts_of(self.last_busy_height + 1)
+    }
+
+    /// Whether nodes take the tip for recent (within 24 hours), now and for the next six hours.
+    pub fn is_recent(&self) -> bool {
+        const MAX_AGE: Duration = Duration::from_secs(18 * 60 * 60);
+        let tip = SystemTime::UNIX_EPOCH + Duration::from_secs(self.tip_time.into());
+        tip.elapsed().is_ok_and(|age| age < MAX_AGE)
     }
 
     /// Whether `-assumevalid` with the last full block switches the scripts of all full blocks off.

@@ -1,46 +1,55 @@
-//! The rounds: each program imports the same file into an empty data directory, in turns.
+//! The rounds: each program imports or downloads the same blocks into an empty data directory, in
+//! turns.
 
 use std::fs::File;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::case::Case;
+use crate::case::{Case, Source};
 use crate::chain_summary::ChainSummary;
 use crate::datadir::{self, DiskUse, WorkDir};
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::machine::Machine;
 use crate::measured::{Measured, measure};
-use crate::node::{ImportJob, Node, Programs, UtxoSet, last_words};
+use crate::node::{Job, Node, Programs, UtxoSet, last_words};
 use crate::node_log::LogFacts;
 use crate::report::Report;
+use crate::servers::Servers;
 use crate::spread::Spread;
 
-/// One import by one program.
+/// `-dbcache` in MiB for making the servers' chain, which is not measured.
+const SERVER_IMPORT_MIB: u64 = 450;
+
+/// One import or sync by one program.
 #[derive(Clone, Debug, Serialize)]
-pub struct Import {
+pub struct Run {
     /// What the process took.
     #[serde(flatten)]
     pub measured: Measured,
     /// Seconds that the file system needed afterwards to have everything on disk.
     pub sync_seconds: f64,
+    /// Seconds of processor time of the servers meanwhile, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_seconds: Option<f64>,
     /// What it left on disk.
     pub disk: DiskUse,
     /// What its log says.
     pub log: LogFacts,
 }
 
-/// One import by each program, one right after the other.
+/// One run by each program, one right after the other.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
     /// Who went first.
     pub first: Node,
     /// godwit's.
-    pub godwit: Import,
+    pub godwit: Run,
     /// `bitcoind`'s.
-    pub bitcoind: Import,
+    pub bitcoind: Run,
 }
 
 impl Round {
@@ -49,8 +58,8 @@ impl Round {
         self.bitcoind.measured.seconds / self.godwit.measured.seconds
     }
 
-    /// The import by one of the programs.
-    pub fn by(&self, node: Node) -> &Import {
+    /// The run of one of the programs.
+    pub fn by(&self, node: Node) -> &Run {
         match node {
             Node::Godwit => &self.godwit,
             Node::Bitcoind => &self.bitcoind,
@@ -76,25 +85,36 @@ pub struct CaseResult {
 }
 
 /// Runs all cases and writes the report after each.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(kind: Kind, arguments: &Arguments) -> Result<(), Failure> {
     let file = arguments.chain.canonicalize();
     let file = file.map_err(|error| Failure::File(arguments.chain.clone(), error))?;
     let chain = ChainSummary::beside(&file)?;
     if arguments.cases.iter().any(|case| !case.scripts) && !chain.allows_assumevalid() {
         return Err(Failure::TooShort);
     }
+    if kind == Kind::Sync && !chain.is_recent() {
+        return Err(Failure::TooOld);
+    }
     let programs =
         Programs { godwit: arguments.godwit.clone(), bitcoind: arguments.bitcoind.clone() };
     let versions = (programs.version(Node::Godwit)?, programs.version(Node::Bitcoind)?);
     let machine = Machine::here();
     let file_bytes = datadir::read_through(&file)?;
-    let work = WorkDir::beside(&file)?;
+    let work = WorkDir::beside(&file, kind.program())?;
     let contest = Contest { rounds: arguments.rounds, file, programs, chain: &chain, work: &work };
+    let template = if kind == Kind::Sync { Some(contest.make_server()?) } else { None };
     let mut report =
-        Report { machine, versions, chain: chain.clone(), file_bytes, results: vec![] };
+        Report { kind, machine, versions, chain: chain.clone(), file_bytes, results: vec![] };
     for case in &arguments.cases {
-        report.results.push(contest.run_case(case)?);
+        let servers = match (&template, case.source) {
+            (Some(template), Source::Peers(count)) => {
+                Some(Servers::start(&contest.programs, template, count)?)
+            }
+            _ => None,
+        };
+        report.results.push(contest.run_case(case, servers.as_ref())?);
         report.write(&arguments.out)?;
+        servers.map_or(Ok(()), Servers::stop)?;
     }
     work.remove()
 }
@@ -107,14 +127,40 @@ struct Contest<'a> {
     work: &'a WorkDir,
 }
 
+/// What the runs of a case share.
+#[derive(Clone, Copy)]
+struct Terms<'a> {
+    case: &'a Case,
+    dbcache: u64,
+    assumevalid: &'a str,
+    servers: Option<&'a Servers>,
+}
+
 impl Contest<'_> {
-    fn run_case(&self, case: &Case) -> Result<CaseResult, Failure> {
+    /// Makes the data directory that servers get copies of.
+    fn make_server(&self) -> Result<PathBuf, Failure> {
+        let datadir = self.work.fresh("server")?;
+        let assumevalid = match self.chain.allows_assumevalid() {
+            true => &self.chain.last_busy_block,
+            false => "0",
+        };
+        let job = Job { datadir: &datadir, dbcache: SERVER_IMPORT_MIB, assumevalid };
+        self.finish(
+            Node::Bitcoind,
+            &datadir,
+            self.programs.import(Node::Bitcoind, &job, &self.file),
+        )?;
+        Ok(datadir)
+    }
+
+    fn run_case(&self, case: &Case, servers: Option<&Servers>) -> Result<CaseResult, Failure> {
         let dbcache = case.dbcache(self.chain.txouts);
         let assumevalid = if case.scripts { "0" } else { &self.chain.last_busy_block };
+        let terms = Terms { case, dbcache, assumevalid, servers };
         let mut rounds = Vec::new();
         let mut set = None;
         for n in 0..self.rounds {
-            let (round, sets) = self.run_round(n, case, dbcache, assumevalid)?;
+            let (round, sets) = self.run_round(n, terms)?;
             println!(
                 "{} {}/{}: godwit {:.2} s, bitcoind {:.2} s, {:.2}x",
                 case.name,
@@ -135,15 +181,9 @@ impl Contest<'_> {
 
     /// The programs take turns in going first: what the first leaves behind for the second, in the
     /// processor or on the disk, then cancels out.
-    fn run_round(
-        &self,
-        n: usize,
-        case: &Case,
-        dbcache: u64,
-        assumevalid: &str,
-    ) -> Result<(Round, Option<UtxoSet>), Failure> {
+    fn run_round(&self, n: usize, terms: Terms<'_>) -> Result<(Round, Option<UtxoSet>), Failure> {
         let look = n == 0;
-        let run = |node| self.import(node, case, dbcache, assumevalid, look);
+        let run = |node| self.run_one(node, terms, look);
         let first = if n.is_multiple_of(2) { Node::Godwit } else { Node::Bitcoind };
         let (godwit, bitcoind) = match first {
             Node::Godwit => {
@@ -159,7 +199,7 @@ impl Contest<'_> {
             (Some(ours), Some(theirs)) if ours != theirs => {
                 return Err(Failure::Disagree(Box::new((ours, theirs))));
             }
-            (Some(set), _) if !self.is_the_chains(&set) => {
+            (Some(set), _) if !self.chain.describes(&set) => {
                 return Err(Failure::NotTheChain(Box::new(set)));
             }
             (set, _) => set,
@@ -167,49 +207,51 @@ impl Contest<'_> {
         Ok((Round { first, godwit: godwit.0, bitcoind: bitcoind.0 }, set))
     }
 
-    fn is_the_chains(&self, set: &UtxoSet) -> bool {
-        let ChainSummary { height, tip, txouts, bogosize, total_amount, .. } = self.chain;
-        let amount = format!("{}.{:08}", total_amount / 100_000_000, total_amount % 100_000_000);
-        (set.height, &set.bestblock, set.txouts, set.bogosize) == (*height, tip, *txouts, *bogosize)
-            && set.total_amount.to_string() == amount
-    }
-
-    fn import(
+    fn run_one(
         &self,
         node: Node,
-        case: &Case,
-        dbcache: u64,
-        assumevalid: &str,
+        terms: Terms<'_>,
         look: bool,
-    ) -> Result<(Import, Option<UtxoSet>), Failure> {
-        let datadir = self.work.fresh(node)?;
-        let words = last_words(&datadir);
-        let stderr = File::create(&words).map_err(|error| Failure::File(words.clone(), error))?;
-        let chain = &self.file;
-        let job = ImportJob { chain, datadir: &datadir, dbcache, assumevalid };
-        let mut command = self.programs.import(node, &job);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        let (status, measured) = measure(&mut command)?;
-        if !status.success() {
-            return Err(Failure::Exit(self.programs.path(node).to_owned(), status, words));
-        }
+    ) -> Result<(Run, Option<UtxoSet>), Failure> {
+        let Terms { case, dbcache, assumevalid, servers } = terms;
+        let datadir = self.work.fresh(&node.to_string())?;
+        let job = Job { datadir: &datadir, dbcache, assumevalid };
+        let command = match servers {
+            None => self.programs.import(node, &job, &self.file),
+            Some(servers) => self.programs.sync(node, &job, &servers.ports(), self.chain.height),
+        };
+        let before = servers.map(Servers::processor_seconds).transpose()?;
+        let mut measured = self.finish(node, &datadir, command)?;
+        let after = servers.map(Servers::processor_seconds).transpose()?;
+        let server_seconds = after.zip(before).map(|(after, before)| after - before);
+        measured.others_seconds =
+            (measured.others_seconds - server_seconds.unwrap_or_default()).max(0.0);
         let sync_seconds = self.work.sync()?;
         let path = Node::network_dir(&datadir).join("debug.log");
         let log = LogFacts::read(&path)?;
-        if !self.ran_scripts_as(case, &log) {
+        if !self.chain.ran_scripts(case.scripts, &log) {
             return Err(Failure::Scripts(node, path));
         }
         let disk = DiskUse::of(node, &datadir)?;
         let set = if look { Some(self.programs.utxo_set(node, &datadir)?) } else { None };
         datadir::remove(&datadir)?;
-        Ok((Import { measured, sync_seconds, disk, log }, set))
+        Ok((Run { measured, sync_seconds, server_seconds, disk, log }, set))
     }
 
-    fn ran_scripts_as(&self, case: &Case, log: &LogFacts) -> bool {
-        let expected = match case.scripts {
-            true => (None, Some(1)),
-            false => (Some(1), Some(self.chain.last_busy_height + 1)),
-        };
-        (log.scripts_off, log.scripts_on) == expected
+    /// Measures a command that has to succeed.
+    fn finish(
+        &self,
+        node: Node,
+        datadir: &Path,
+        mut command: Command,
+    ) -> Result<Measured, Failure> {
+        let words = last_words(datadir);
+        let stderr = File::create(&words).map_err(|error| Failure::File(words.clone(), error))?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        let (status, measured) = measure(&mut command)?;
+        match status.success() {
+            true => Ok(measured),
+            false => Err(Failure::Exit(self.programs.path(node).to_owned(), status, words)),
+        }
     }
 }

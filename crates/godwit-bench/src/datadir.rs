@@ -48,16 +48,16 @@ pub struct WorkDir {
 
 impl WorkDir {
     /// Makes it. It stays when something fails, with the logs that tell why.
-    pub fn beside(chain: &Path) -> Result<Self, Failure> {
+    pub fn beside(chain: &Path, program: &str) -> Result<Self, Failure> {
         let place = chain.parent().unwrap_or(Path::new("."));
-        let path = place.join(format!("import-vs-core-{}", std::process::id()));
+        let path = place.join(format!("{program}-{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| Failure::File(path.clone(), error))?;
         Ok(Self { path })
     }
 
     /// A new data directory. Everything that was written before it is on disk.
-    pub fn fresh(&self, node: Node) -> Result<PathBuf, Failure> {
-        let datadir = self.path.join(node.to_string());
+    pub fn fresh(&self, name: &str) -> Result<PathBuf, Failure> {
+        let datadir = self.path.join(name);
         fs::create_dir(&datadir).map_err(|error| Failure::File(datadir.clone(), error))?;
         self.sync()?;
         Ok(datadir)

@@ -22,6 +22,11 @@ pub enum Failure {
     Answer(PathBuf, serde_json::Error),
     /// The chain is too short above its last full block for `-assumevalid`.
     TooShort,
+    /// The chain's last block is so old that bitcoind would take itself for far behind, and ask one
+    /// peer alone.
+    TooOld,
+    /// A server that does not listen.
+    NotListening(PathBuf),
     /// A log does not say that scripts were switched as the case wants it.
     Scripts(Node, PathBuf),
     /// The programs ended with different coins.
@@ -45,6 +50,12 @@ impl fmt::Display for Failure {
             Self::TooShort => f.write_str(
                 "too few blocks lie above the chain's last full one for -assumevalid to apply",
             ),
+            Self::TooOld => f.write_str(
+                "the chain's last block is more than 18 hours old; `godwit-sim restamp` moves it",
+            ),
+            Self::NotListening(datadir) => {
+                write!(f, "the server in {} does not listen", datadir.display())
+            }
             Self::Scripts(node, log) => {
                 let log = log.display();
                 write!(f, "{node} did not run scripts where the case wants it; see {log}")

@@ -34,7 +34,8 @@ pub struct Measured {
     /// Bytes that it caused to be sent to the disk.
     pub written: u64,
     /// Seconds of processor time that everything else took meanwhile, the kernel's own threads and
-    /// other virtual machines on the same processors included: what tells a quiet machine.
+    /// other virtual machines on the same processors included, the benchmark's servers not: what
+    /// tells a quiet machine.
     pub others_seconds: f64,
 }
 
@@ -75,6 +76,11 @@ pub fn measure(command: &mut Command) -> Result<(ExitStatus, Measured), Failure>
         others_seconds: others.max(0.0),
     };
     Ok((status, measured))
+}
+
+/// Seconds of processor time that a running process has taken, all threads.
+pub fn processor_seconds(pid: u32) -> io::Result<f64> {
+    processor_time(pid).map(|(user, system)| user + system)
 }
 
 /// Waits without collecting the process.

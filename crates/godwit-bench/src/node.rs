@@ -16,18 +16,20 @@ pub const SCRIPT_THREADS: u32 = 2;
 
 /// What `bitcoind` gets besides what both get. The mempool limit is the lowest it takes: unused
 /// mempool memory is lent to its coins cache, 300 MB by default, so that no `-dbcache` would be
-/// small. No connection is made or taken.
-const BITCOIND_OPTIONS: &[&str] = &[
-    "-stopafterblockimport",
-    "-checkblockindex=0",
-    "-maxmempool=5",
-    "-connect=0",
-    "-listen=0",
-    "-dnsseed=0",
-    "-fixedseeds=0",
-    "-server=0",
-    "-printtoconsole=0",
-];
+/// small.
+const BITCOIND_OPTIONS: &[&str] =
+    &["-checkblockindex=0", "-maxmempool=5", "-fixedseeds=0", "-server=0", "-printtoconsole=0"];
+
+/// What it gets for an import: no connection is made or taken.
+const BITCOIND_IMPORT: &[&str] =
+    &["-stopafterblockimport", "-connect=0", "-listen=0", "-dnsseed=0"];
+
+/// What it gets as a peer of this benchmark, on both sides: godwit speaks the unencrypted transport
+/// alone, so that it has to.
+const BITCOIND_PEER: &[&str] = &["-v2transport=0", "-natpmp=0", "-listenonion=0"];
+
+/// `-dbcache` in MiB of a server. It reads blocks, not coins.
+const SERVER_MIB: u64 = 4;
 
 /// Seconds that `bitcoind` gets until it answers.
 const RPC_WAIT: u32 = 300;
@@ -36,9 +38,9 @@ const RPC_WAIT: u32 = 300;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Node {
-    /// `godwit import`.
+    /// `godwit`.
     Godwit,
-    /// `bitcoind -loadblock`.
+    /// Bitcoin Core's `bitcoind`.
     Bitcoind,
 }
 
@@ -66,11 +68,9 @@ impl Node {
     }
 }
 
-/// One import.
+/// What a program works with, whatever the blocks come from.
 #[derive(Clone, Copy, Debug)]
-pub struct ImportJob<'a> {
-    /// Block file.
-    pub chain: &'a Path,
+pub struct Job<'a> {
     /// An empty directory.
     pub datadir: &'a Path,
     /// `-dbcache` in MiB.
@@ -121,20 +121,51 @@ impl Programs {
         }
     }
 
-    /// The command that imports a chain and ends when its coins are durable.
-    pub fn import(&self, node: Node, job: &ImportJob<'_>) -> Command {
+    fn job(&self, node: Node, word: Option<&str>, job: &Job<'_>) -> Command {
         let mut command = Command::new(self.path(node));
-        if node == Node::Godwit {
-            command.arg("import");
-        }
-        command.arg("-chain=regtest").arg(option("datadir", job.datadir));
+        command.args(word).arg("-chain=regtest").arg(option("datadir", job.datadir));
         command.arg(format!("-par={SCRIPT_THREADS}"));
         command.arg(format!("-dbcache={}", job.dbcache));
         command.arg(format!("-assumevalid={}", job.assumevalid));
+        command
+    }
+
+    /// The command that imports a block file and ends when its coins are durable.
+    pub fn import(&self, node: Node, job: &Job<'_>, chain: &Path) -> Command {
         match node {
-            Node::Godwit => command.arg(job.chain),
-            Node::Bitcoind => command.args(BITCOIND_OPTIONS).arg(option("loadblock", job.chain)),
-        };
+            Node::Godwit => {
+                let mut command = self.job(node, Some("import"), job);
+                command.arg(chain);
+                command
+            }
+            Node::Bitcoind => {
+                let mut command = self.job(node, None, job);
+                command.args(BITCOIND_OPTIONS).args(BITCOIND_IMPORT);
+                command.arg(option("loadblock", chain));
+                command
+            }
+        }
+    }
+
+    /// The command that downloads a chain of `height` blocks from peers on these ports and ends when
+    /// its coins are durable.
+    pub fn sync(&self, node: Node, job: &Job<'_>, ports: &[u16], height: u32) -> Command {
+        let mut command = self.job(node, None, job);
+        if node == Node::Bitcoind {
+            command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
+        }
+        command.args(["-listen=0", "-dnsseed=0"]);
+        command.args(ports.iter().map(|port| format!("-connect=127.0.0.1:{port}")));
+        command.arg(format!("-stopatheight={height}"));
+        command
+    }
+
+    /// The command of a server of the chain in a data directory; it runs until it is told to stop.
+    pub fn serve(&self, datadir: &Path, port: u16) -> Command {
+        let job = Job { datadir, dbcache: SERVER_MIB, assumevalid: "0" };
+        let mut command = self.job(Node::Bitcoind, None, &job);
+        command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER).args(["-connect=0", "-dnsseed=0"]);
+        command.arg("-listen=1").arg(format!("-bind=127.0.0.1:{port}"));
         command
     }
 
@@ -202,7 +233,7 @@ fn option(name: &str, path: &Path) -> std::ffi::OsString {
 }
 
 /// A port that nobody listened on a moment ago.
-fn free_port() -> std::io::Result<u16> {
+pub(crate) fn free_port() -> std::io::Result<u16> {
     TcpListener::bind(("127.0.0.1", 0))?.local_addr().map(|address| address.port())
 }
 
@@ -237,16 +268,24 @@ mod tests {
     #[test]
     fn both_get_the_same_limits() {
         let programs = Programs { godwit: "g".into(), bitcoind: "/b/bitcoind".into() };
-        let (chain, datadir) = (Path::new("c.dat"), Path::new("/tmp/d"));
-        let job = ImportJob { chain, datadir, dbcache: 7, assumevalid: "0" };
+        let job = Job { datadir: Path::new("/tmp/d"), dbcache: 7, assumevalid: "0" };
         for node in [Node::Godwit, Node::Bitcoind] {
-            let command = programs.import(node, &job);
-            let arguments: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
-            for shared in ["-chain=regtest", "-datadir=/tmp/d", "-par=2", "-dbcache=7"] {
-                assert!(arguments.contains(&shared), "{node}: {shared}");
+            let import = programs.import(node, &job, Path::new("c.dat"));
+            let sync = programs.sync(node, &job, &[5, 6], 9);
+            let words = |command: &Command| -> Vec<String> {
+                command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+            };
+            let (import, sync) = (words(&import), words(&sync));
+            let shared =
+                ["-chain=regtest", "-datadir=/tmp/d", "-par=2", "-dbcache=7", "-assumevalid=0"];
+            for word in shared {
+                assert!(import.iter().any(|found| found == word), "{node}: {word}");
+                assert!(sync.iter().any(|found| found == word), "{node}: {word}");
             }
-            assert!(arguments.contains(&"-assumevalid=0"), "{node}");
-            assert!(arguments.iter().any(|word| word.ends_with("c.dat")), "{node}");
+            assert!(import.iter().any(|word| word.ends_with("c.dat")), "{node}");
+            let peers = sync.iter().filter(|word| word.starts_with("-connect="));
+            assert_eq!(peers.count(), 2, "{node}");
+            assert_eq!(sync.last().unwrap(), "-stopatheight=9");
         }
     }
 

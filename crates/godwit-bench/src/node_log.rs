@@ -9,13 +9,20 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+/// A block from which on scripts were run, or were not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ScriptSwitch {
+    /// Its height.
+    pub height: u32,
+    /// Whether they were.
+    pub on: bool,
+}
+
 /// Facts from one log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LogFacts {
-    /// The block from which scripts were not run, if any.
-    pub scripts_off: Option<u32>,
-    /// The block from which they were run (again).
-    pub scripts_on: Option<u32>,
+    /// Blocks from which scripts were run, or not run any more.
+    pub script_switches: Vec<ScriptSwitch>,
     /// Cache use in bytes and coins in it, where most coins were in it.
     pub cache: Option<(u64, u64)>,
     /// godwit only: memtables written.
@@ -49,9 +56,9 @@ impl LogFacts {
             let most = self.cache.map_or(0, |(_, coins)| coins);
             self.cache = cache_use(rest).filter(|(_, coins)| *coins > most).or(self.cache);
         } else if let Some(rest) = after("Disabling script verification at block #") {
-            self.scripts_off = self.scripts_off.or(leading_number(rest));
+            self.note_switch(leading_number(rest), false);
         } else if let Some(rest) = after("Enabling script verification at block #") {
-            self.scripts_on = self.scripts_on.or(leading_number(rest));
+            self.note_switch(leading_number(rest), true);
         } else if let Some(bytes) = done_bytes(after("Flush to run ")) {
             self.flushes += 1;
             self.flushed_bytes += bytes;
@@ -63,6 +70,16 @@ impl LogFacts {
         } else if let Some(rest) = after("Connector: ") {
             self.connector = Some(rest.trim_end().to_owned());
         }
+    }
+
+    fn note_switch(&mut self, height: Option<u32>, on: bool) {
+        self.script_switches.extend(height.map(|height| ScriptSwitch { height, on }));
+    }
+
+    /// Whether the scripts of a block were run: the last switch at its height or below decides.
+    pub fn ran_scripts_of(&self, height: u32) -> bool {
+        let mut before = self.script_switches.iter().filter(|switch| switch.height <= height);
+        before.next_back().is_some_and(|switch| switch.on)
     }
 
     /// Bytes of cache for each coin in it, where most coins were in it.
@@ -112,7 +129,8 @@ mod tests {
         ] {
             facts.note(line);
         }
-        assert_eq!((facts.scripts_off, facts.scripts_on), (Some(1), Some(852)));
+        let ran = [0, 1, 851, 852, 900].map(|height| facts.ran_scripts_of(height));
+        assert_eq!(ran, [false, false, false, true, true]);
         assert_eq!(facts.cache, Some((2 << 20, 20)));
         assert_eq!((facts.flushes, facts.flushed_bytes), (1, 4096));
         assert_eq!((facts.merges, facts.merged_bytes), (2, 8193));

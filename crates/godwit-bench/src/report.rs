@@ -3,18 +3,18 @@
 use std::fmt::{self, Write};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde::Serialize;
 
 use crate::case::{COIN_BYTES, Cache, MIN_FLUSHES, MIN_MERGES, SMALL_PART};
 use crate::chain_summary::ChainSummary;
-use crate::contest::{CaseResult, Import};
+use crate::contest::{CaseResult, Run};
 use crate::failure::Failure;
+use crate::kind::Kind;
 use crate::machine::Machine;
-use crate::node::{ImportJob, Node, Programs};
+use crate::node::{Job, Node, Programs};
 use crate::spread::Spread;
-
-const NAME: &str = "import-vs-core";
 
 /// Share of the processors' time that others may take in an import on a machine called quiet; the
 /// kernel's own threads, which write the pages back, take one or two percent.
@@ -23,6 +23,8 @@ const QUIET_SHARE: f64 = 0.05;
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// Which benchmark.
+    pub kind: Kind,
     /// Where and when.
     pub machine: Machine,
     /// godwit's version and `bitcoind`'s.
@@ -36,22 +38,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes `import-vs-core.json` and `import-vs-core.md` into `dir`.
+    /// Writes the benchmark's `.json` and `.md` into `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         fs::create_dir_all(dir).map_err(|error| Failure::File(dir.to_owned(), error))?;
-        let json = dir.join(NAME).with_extension("json");
+        let json = dir.join(self.kind.program()).with_extension("json");
         let mut text = serde_json::to_string_pretty(self)
             .map_err(|error| Failure::Json(json.clone(), error))?;
         text.push('\n');
         fs::write(&json, text).map_err(|error| Failure::File(json, error))?;
-        let page = dir.join(NAME).with_extension("md");
+        let page = dir.join(self.kind.program()).with_extension("md");
         let text = self.markdown().expect("a String takes all that is written to it");
         fs::write(&page, text).map_err(|error| Failure::File(page, error))
     }
 
     fn markdown(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
-        writeln!(out, "# Import of a synthetic chain: godwit against Bitcoin Core\n")?;
+        writeln!(out, "# {}\n", self.kind.title())?;
         self.write_times(&mut out)?;
         self.write_costs(&mut out)?;
         self.write_store(&mut out)?;
@@ -73,7 +75,7 @@ impl Report {
         writeln!(out, "| case | -dbcache | rounds | godwit | bitcoind | speed | aim |")?;
         writeln!(out, "| --- | --- | --- | --- | --- | --- | --- |")?;
         for result in &self.results {
-            let seconds = |node| over(result, node, |import| import.measured.seconds);
+            let seconds = |node| over(result, node, |run| run.measured.seconds);
             let (godwit, bitcoind) = (seconds(Node::Godwit), seconds(Node::Bitcoind));
             let Spread { median, min, max } = result.ratio;
             writeln!(
@@ -91,9 +93,9 @@ impl Report {
             "\nSpeed is bitcoind's time over godwit's in the same round: median (least..most).\n"
         )?;
         let rounds = self.results.iter().flat_map(|result| &result.rounds);
-        let imports = rounds.flat_map(|round| [&round.godwit, &round.bitcoind]);
-        let shares = imports.map(|import| import.measured.others_share(self.machine.cores));
-        Spread::of(shares).map_or(Ok(()), |shares| write_quiet(out, shares))
+        let runs = rounds.flat_map(|round| [&round.godwit, &round.bitcoind]);
+        let shares = runs.map(|run| run.measured.others_share(self.machine.cores));
+        Spread::of(shares).map_or(Ok(()), |shares| write_quiet(out, self.kind, shares))
     }
 
     fn write_costs(&self, out: &mut String) -> fmt::Result {
@@ -101,11 +103,13 @@ impl Report {
         writeln!(
             out,
             "| case | program | processor s | of it kernel s | peak memory MiB | written MiB | data \
-             directory MiB | UTXO set on disk MiB | sync afterwards s |"
+             directory MiB | UTXO set on disk MiB | sync afterwards s |{}",
+            if self.kind == Kind::Sync { " servers' processor s |" } else { "" }
         )?;
-        writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
+        let column = if self.kind == Kind::Sync { " --- |" } else { "" };
+        writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |{column}")?;
         for (result, node) in self.rows() {
-            let row = |value: fn(&Import) -> f64| over(result, node, value);
+            let row = |value: fn(&Run) -> f64| over(result, node, value);
             let processor = row(|i| i.measured.user_seconds + i.measured.system_seconds);
             let kernel = row(|i| i.measured.system_seconds);
             let memory = row(|i| mib(i.measured.peak_memory));
@@ -115,8 +119,12 @@ impl Report {
             writeln!(
                 out,
                 "| {} | {node} | {processor} | {kernel} | {memory} | {written} | {total} | {utxo} | \
-                 {sync} |",
-                result.case.name
+                 {sync} |{}",
+                result.case.name,
+                match self.kind {
+                    Kind::Import => String::new(),
+                    Kind::Sync => format!(" {} |", row(|i| i.server_seconds.unwrap_or_default())),
+                }
             )?;
         }
         writeln!(
@@ -135,7 +143,7 @@ impl Report {
     fn write_store(&self, out: &mut String) -> fmt::Result {
         writeln!(out, "## Coins\n")?;
         for result in self.results.iter().filter(|r| r.case.cache == Cache::Comfortable) {
-            let bytes = |node| median(result, node, |import| import.log.bytes_per_coin());
+            let bytes = |node| median(result, node, |run| run.log.bytes_per_coin());
             writeln!(
                 out,
                 "- {}: bytes of cache per live coin, everything counted, at the most coins: godwit \
@@ -149,7 +157,7 @@ impl Report {
             write_small_cache(out, result)?;
         }
         for result in &self.results {
-            let seconds = median(result, Node::Godwit, |import| import.log.bip30_seconds);
+            let seconds = median(result, Node::Godwit, |run| run.log.bip30_seconds);
             let name = result.case.name;
             writeln!(
                 out,
@@ -203,34 +211,42 @@ impl Report {
         writeln!(
             out,
             "## How\n\nOne after the other, taking turns in going first, each into an empty data directory on the file system of the chain's file, with a sync \
-             before. The file was read once before, so both find it in memory. `-assumevalid` names \
-             the chain's last full block. bitcoind is built from the source that godwit's script \
+             before. {} `-assumevalid` names the chain's last full block. bitcoind is built from the source that godwit's script \
              engine comes from, with the same compiler and optimisation. Its mempool limit is the \
              lowest it takes (5 MB), because unused mempool memory is added to its coins cache: \
              300 MB by default, which would make every cache comfortable. bitcoind leaves the last \
              writes of its UTXO set to the operating system; godwit ends with all of it on the disk \
-             (fsync).\n\n```"
+             (fsync).\n\n```",
+            self.kind.method()
         )?;
         let programs = Programs { godwit: "godwit".into(), bitcoind: "bitcoind".into() };
-        let job = ImportJob {
-            chain: Path::new("FILE"),
-            datadir: Path::new("DIR"),
-            dbcache: 0,
-            assumevalid: "HASH",
-        };
+        let job = Job { datadir: Path::new("DIR"), dbcache: 0, assumevalid: "HASH" };
         for node in [Node::Godwit, Node::Bitcoind] {
-            let command = programs.import(node, &job);
-            let words = command.get_args().map(|word| word.to_string_lossy());
-            let words: Vec<_> =
-                words.map(|word| word.replace("dbcache=0", "dbcache=MiB")).collect();
-            writeln!(out, "{node} {}", words.join(" "))?;
+            let command = match self.kind {
+                Kind::Import => programs.import(node, &job, Path::new("FILE")),
+                Kind::Sync => programs.sync(node, &job, &[0], self.chain.height),
+            };
+            write_command(out, &format!("{node}"), &command)?;
+        }
+        if self.kind == Kind::Sync {
+            let command = programs.serve(Path::new("DIR"), 0);
+            write_command(out, "Each server: bitcoind", &command)?;
         }
         writeln!(out, "```")
     }
 }
 
+fn write_command(out: &mut String, name: &str, command: &Command) -> fmt::Result {
+    let words = command.get_args().map(|word| word.to_string_lossy());
+    let named = words.map(|word| match word.split_once("127.0.0.1:0") {
+        Some((option, _)) => format!("{option}127.0.0.1:PORT"),
+        None => word.replace("dbcache=0", "dbcache=MiB"),
+    });
+    writeln!(out, "{name} {}", named.collect::<Vec<_>>().join(" "))
+}
+
 /// What else ran: a busy machine slows both, but not by the same factor.
-fn write_quiet(out: &mut String, shares: Spread) -> fmt::Result {
+fn write_quiet(out: &mut String, kind: Kind, shares: Spread) -> fmt::Result {
     let Spread { median, min, max } = shares;
     let verdict = match max <= QUIET_SHARE {
         true => "The machine was quiet.",
@@ -238,23 +254,23 @@ fn write_quiet(out: &mut String, shares: Spread) -> fmt::Result {
     };
     writeln!(
         out,
-        "Everything else took {:.1} % ({:.1}..{:.1}) of the processors' time during an import. \
-         {verdict}\n",
+        "Everything else took {:.1} % ({:.1}..{:.1}) of the processors' time during {}. {verdict}\n",
         median * 100.0,
         min * 100.0,
-        max * 100.0
+        max * 100.0,
+        kind.one()
     )
 }
 
 fn write_small_cache(out: &mut String, result: &CaseResult) -> fmt::Result {
     let set = result.set.txouts * COIN_BYTES;
-    let least = |value: fn(&Import) -> u64| {
+    let least = |value: fn(&Run) -> u64| {
         result.rounds.iter().map(|round| value(&round.godwit)).min().unwrap_or_default()
     };
     let (flushes, merges) = (least(|i| i.log.flushes), least(|i| i.log.merges));
     let part = set as f64 / (result.dbcache << 20) as f64;
     let met = part >= SMALL_PART as f64 && flushes >= MIN_FLUSHES && merges >= MIN_MERGES;
-    let written = |value: fn(&Import) -> Option<f64>| median(result, Node::Godwit, value);
+    let written = |value: fn(&Run) -> Option<f64>| median(result, Node::Godwit, value);
     writeln!(
         out,
         "- {}: the final set ({:.1} MiB at {COIN_BYTES} bytes a coin) is {part:.1} times -dbcache; \
@@ -282,7 +298,7 @@ fn rounded(number: f64) -> String {
 }
 
 /// Median and range over the rounds.
-fn over(result: &CaseResult, node: Node, value: impl Fn(&Import) -> f64) -> String {
+fn over(result: &CaseResult, node: Node, value: impl Fn(&Run) -> f64) -> String {
     let spread = Spread::of(result.rounds.iter().map(|round| value(round.by(node))));
     spread.map_or_else(String::new, |Spread { median, min, max }| {
         format!("{} ({}..{})", rounded(median), rounded(min), rounded(max))
@@ -290,7 +306,7 @@ fn over(result: &CaseResult, node: Node, value: impl Fn(&Import) -> f64) -> Stri
 }
 
 /// Median over the rounds of what a log may lack.
-fn median(result: &CaseResult, node: Node, value: impl Fn(&Import) -> Option<f64>) -> String {
+fn median(result: &CaseResult, node: Node, value: impl Fn(&Run) -> Option<f64>) -> String {
     let spread = Spread::of(result.rounds.iter().filter_map(|round| value(round.by(node))));
     spread.map_or_else(|| "not logged".to_owned(), |spread| rounded(spread.median))
 }
@@ -305,7 +321,7 @@ mod tests {
     use crate::node::UtxoSet;
     use crate::node_log::LogFacts;
 
-    fn import(seconds: f64, flushes: u64) -> Import {
+    fn run(seconds: f64, flushes: u64) -> Run {
         let measured = Measured {
             seconds,
             user_seconds: seconds,
@@ -315,18 +331,24 @@ mod tests {
             others_seconds: 0.1 * seconds,
         };
         let log = LogFacts { flushes, merges: 3, ..LogFacts::default() };
-        Import { measured, sync_seconds: 0.1, disk: DiskUse { total: 0, utxo: 0 }, log }
+        Run {
+            measured,
+            sync_seconds: 0.1,
+            server_seconds: None,
+            disk: DiskUse { total: 0, utxo: 0 },
+            log,
+        }
     }
 
     fn result(flushes: u64) -> CaseResult {
         let round = |ours, theirs| Round {
             first: Node::Godwit,
-            godwit: import(ours, flushes),
-            bitcoind: import(theirs, 0),
+            godwit: run(ours, flushes),
+            bitcoind: run(theirs, 0),
         };
         let rounds = vec![round(2.0, 5.0), round(1.0, 4.0), round(2.0, 4.0)];
         CaseResult {
-            case: Case::by_name("assumevalid-small-cache").unwrap(),
+            case: Case::IMPORT[3],
             dbcache: 7,
             assumevalid: "aa".into(),
             ratio: Spread::of(rounds.iter().map(Round::ratio)).unwrap(),
@@ -353,10 +375,10 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_named() {
-        let share = import(10.0, 0).measured.others_share(2);
+        let share = run(10.0, 0).measured.others_share(2);
         for (max, verdict) in [(share, " quiet."), (share + 0.01, " uncertain.**")] {
             let mut out = String::new();
-            write_quiet(&mut out, Spread { median: 0.01, min: 0.0, max }).unwrap();
+            write_quiet(&mut out, Kind::Import, Spread { median: 0.01, min: 0.0, max }).unwrap();
             assert!(
                 out.starts_with("Everything else took 1.0 % (0.0..")
                     && out.trim_end().ends_with(verdict),

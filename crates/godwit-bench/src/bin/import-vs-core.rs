@@ -2,19 +2,8 @@
 
 use std::process::ExitCode;
 
-use godwit_bench::arguments::{Arguments, USAGE};
-use godwit_bench::contest;
+use godwit_bench::kind::Kind;
 
 fn main() -> ExitCode {
-    let Some(arguments) = Arguments::parse(std::env::args_os().skip(1)) else {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
-    };
-    match contest::run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("import-vs-core: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    godwit_bench::main(Kind::Import)
 }

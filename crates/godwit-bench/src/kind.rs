@@ -1,0 +1,65 @@
+//! The two benchmarks: what they are called, and what their reports say about themselves.
+
+use serde::Serialize;
+
+use crate::case::Case;
+
+/// Which benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// `godwit import` against `bitcoind -loadblock`.
+    Import,
+    /// A chain from peers.
+    Sync,
+}
+
+impl Kind {
+    /// Name of the program and of its reports.
+    pub fn program(self) -> &'static str {
+        match self {
+            Kind::Import => "import-vs-core",
+            Kind::Sync => "sync-vs-core",
+        }
+    }
+
+    /// What it compares.
+    pub fn cases(self) -> &'static [Case] {
+        match self {
+            Kind::Import => &Case::IMPORT,
+            Kind::Sync => &Case::SYNC,
+        }
+    }
+
+    /// Headline of the page.
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Import => "Import of a synthetic chain: godwit against Bitcoin Core",
+            Kind::Sync => "Sync of a synthetic chain from peers: godwit against Bitcoin Core",
+        }
+    }
+
+    /// One go of one program, in a sentence.
+    pub fn one(self) -> &'static str {
+        match self {
+            Kind::Import => "an import",
+            Kind::Sync => "a sync, the servers aside",
+        }
+    }
+
+    /// How it was measured, as far as the two differ.
+    pub fn method(self) -> &'static str {
+        match self {
+            Kind::Import => "The file was read once before, so both find it in memory.",
+            Kind::Sync => {
+                "The servers are bitcoinds on the same machine and the same two processors, the same \
+                 processes for both programs throughout a case; each has a data directory of its own \
+                 (the block files are hard links, so that they are in memory once) and a cache of 4 \
+                 MiB. Transport is unencrypted (v1) on all sides, since godwit has no other yet. The \
+                 chain's blocks are stamped up to the time of the benchmark: bitcoind would ask one \
+                 peer alone for headers, and so for blocks, as long as its best header is a day old. \
+                 Time counts from the client's start, with no header yet, to its exit."
+            }
+        }
+    }
+}

@@ -43,7 +43,8 @@ pub use limits::{
     MAX_BLOCK_WEIGHT, MAX_FUTURE_BLOCK_TIME, MAX_TIMEWARP, MEDIAN_TIME_SPAN, WITNESS_SCALE_FACTOR,
 };
 pub use pow::{
-    check_proof_of_work, derive_target, next_work_required, proof_equivalent_time, retarget,
+    check_proof_of_work, derive_target, next_work_required, permitted_difficulty_transition,
+    proof_equivalent_time, retarget,
 };
 pub use reject::{Reject, RejectReason, ResultClass};
 pub use sequence_lock::{SequenceLock, sequence_lock, sequence_locks_met};

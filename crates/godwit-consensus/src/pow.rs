@@ -79,6 +79,29 @@ pub fn retarget(bits: u32, actual_timespan: i64, params: &Params) -> u32 {
     compact_target(target.min(params.pow_limit))
 }
 
+/// Whether a block at `height` may claim `new_bits` after one that claimed `old_bits`, whatever their
+/// times: within a period nothing changes, and a retarget is at most by a factor of four.
+///
+/// Necessary, not sufficient: for headers whose ancestors are not kept. Networks with the 20-minute
+/// rule permit everything (Core `PermittedDifficultyTransition`).
+pub fn permitted_difficulty_transition(
+    height: u32,
+    old_bits: u32,
+    new_bits: u32,
+    params: &Params,
+) -> bool {
+    if params.allow_min_difficulty {
+        return true;
+    }
+    if !height.is_multiple_of(params.difficulty_adjustment_interval()) {
+        return old_bits == new_bits;
+    }
+    let extreme = |timespan| expand_target(retarget(old_bits, timespan, params)).target;
+    let new = expand_target(new_bits).target;
+    // The timespan is clamped to the extremes.
+    (extreme(i64::MIN)..=extreme(i64::MAX)).contains(&new)
+}
+
 /// Seconds that the network takes, at the difficulty of `tip_bits`, for the work between two blocks;
 /// negative where `to` has less work than `from`. Saturates at ±`i64::MAX`.
 pub fn proof_equivalent_time(to: Work, from: Work, tip_bits: u32, params: &Params) -> i64 {

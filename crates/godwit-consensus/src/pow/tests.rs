@@ -166,6 +166,45 @@ fn regtest_never_retargets() {
     }
 }
 
+/// Core's `pow_tests.cpp`, get_next_work*: what a retarget gives is permitted, and at its lower and
+/// upper limit the next easier or harder target is not.
+#[test]
+fn permitted_transitions_of_core() {
+    let permitted = |height, old, new| permitted_difficulty_transition(height, old, new, &main());
+    assert!(permitted(32_256, 0x1d00_ffff, 0x1d00_d86a));
+    assert!(permitted(2016, 0x1d00_ffff, 0x1d00_ffff));
+    assert!(permitted(68_544, 0x1c05_a3f4, 0x1c01_68fd));
+    assert!(!permitted(68_544, 0x1c05_a3f4, 0x1c01_68fc));
+    assert!(permitted(46_368, 0x1c38_7f6f, 0x1d00_e1fd));
+    assert!(!permitted(46_368, 0x1c38_7f6f, 0x1d00_e1fe));
+}
+
+#[test]
+fn within_a_period_no_transition_is_permitted() {
+    let params = main();
+    let same = |height, bits| permitted_difficulty_transition(height, 0x1b04_864c, bits, &params);
+    for height in [1, 2015, 2017, 4031] {
+        assert!(same(height, 0x1b04_864c));
+        assert!(!same(height, 0x1b04_864b) && !same(height, 0x1b04_864d), "height {height}");
+    }
+    assert!(same(0, 0x1b04_864d) && same(2016, 0x1b04_864d) && same(4032, 0x1b04_864d));
+    // No target is easier than the limit, however far the time stretches.
+    let easiest = |bits| permitted_difficulty_transition(2016, 0x1d00_8000, bits, &params);
+    assert!(easiest(0x1d00_ffff) && !easiest(0x1d01_0000));
+    // Zero is below every target.
+    assert!(!easiest(0));
+}
+
+#[test]
+fn with_the_twenty_minute_rule_every_transition_is_permitted() {
+    for network in [Network::Testnet3, Network::Testnet4, Network::Regtest] {
+        let params = Params::new(network);
+        assert!(permitted_difficulty_transition(1, 0x1b04_864c, 0x207f_ffff, &params));
+    }
+    let signet = Params::new(Network::Signet);
+    assert!(!permitted_difficulty_transition(1, 0x1b04_864c, 0x207f_ffff, &signet));
+}
+
 /// Core's `pow_tests.cpp`, GetBlockProofEquivalentTime_test, and its edges.
 #[test]
 fn work_as_time() {
@@ -234,6 +273,26 @@ proptest! {
             retarget(bits, timespan, &params),
             naive_retarget(bits, timespan, &params)
         );
+    }
+
+    #[test]
+    fn what_a_retarget_gives_is_permitted(
+        size in 3u32..=29, mantissa in 0x8000u32..0x80_0000, timespan in any::<i32>(),
+        signet in any::<bool>(), other in any::<u32>(),
+    ) {
+        let params = Params::new(if signet { Network::Signet } else { Network::Main });
+        let bits = size << 24 | mantissa;
+        prop_assume!(derive_target(bits, params.pow_limit).is_some());
+        let permitted = |new| permitted_difficulty_transition(2016 * 7, bits, new, &params);
+        prop_assert!(permitted(retarget(bits, i64::from(timespan), &params)));
+        // As far from it as the schoolbook says, whatever the compact form.
+        let target = |bits| expand_target(bits).target;
+        let least = target(naive_retarget(bits, i64::MIN, &params));
+        let most = target(naive_retarget(bits, i64::MAX, &params));
+        for new in [other, (bits & 0xff00_0000) | (other & 0x00ff_ffff), bits + 1, bits - 1] {
+            let expected = target(new) >= least && target(new) <= most;
+            prop_assert_eq!(permitted(new), expected, "{:x}", new);
+        }
     }
 
     #[test]

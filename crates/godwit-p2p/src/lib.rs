@@ -6,12 +6,14 @@
 mod address_book;
 mod compact;
 mod discourage;
+mod download;
 mod frame;
 mod index;
 mod inventory;
 mod message;
 mod net_address;
 mod peers;
+mod presync;
 mod rate_limit;
 mod seeds;
 mod slots;
@@ -25,6 +27,7 @@ pub use address_book::{
 };
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use discourage::{DISCOURAGED_HOSTS, Discouraged};
+pub use download::{Downloads, Overdue, OverdueReason, PeerTraits, Receipt};
 pub use frame::{Command, FRAME_HEADER_SIZE, Frame, MAX_PAYLOAD, sanitized};
 pub use index::{HeaderId, HeaderIndex, HeaderInfo, is_ancestor, last_common_ancestor, locator};
 pub use inventory::{Inventory, InventoryKind};
@@ -39,6 +42,9 @@ pub use net_address::{
 pub use peers::{
     Action, BlockJudgement, ConnectionKind, DisconnectReason, HeaderFault, Misbehaviour, PeersConfig,
     Reachable, ReadId, Target,
+};
+pub use presync::{
+    Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound,
 };
 pub use rate_limit::{
     ADDRESS_BURST, INVENTORY_BURST, LOG_BURST, PEER_LOG_BURST, TokenBucket, UPLOAD_CYCLE,

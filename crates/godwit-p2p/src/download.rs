@@ -1,0 +1,339 @@
+//! Which peer is asked for which block, and which peer holds the download up.
+//!
+//! Knows nothing of messages. Compare Core `net_processing.cpp` (`FindNextBlocksToDownload`, the
+//! stalling and timeout logic of `SendMessages`). What differs:
+//! - A peer's share follows its measured rate, up to 128 small blocks; Core asks everybody for 16.
+//! - A block that holds up the window is asked of another peer as soon as that is expected to be
+//!   faster. Core first disconnects the peer that it waits for, after 2 to 64 seconds.
+//! - A peer is disconnected for what another peer delivered and it did not, or for long silence while
+//!   others deliver; the time it gets grows with the time that the others need for a block. So a slow
+//!   line punishes nobody.
+//!
+//! Deadlines count on a clock of our own that stands still while the chain can take no blocks.
+
+mod assign;
+mod branch;
+mod clock;
+mod overdue;
+mod peer;
+mod rate;
+mod targets;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use godwit_primitives::network::Params;
+use godwit_primitives::{BlockHash, Work};
+
+use self::branch::Branch;
+use self::clock::Clock;
+use self::peer::{MIN_IN_FLIGHT, Peer};
+use crate::{HeaderId, HeaderIndex, Now, PeerId};
+
+pub use self::overdue::{Overdue, OverdueReason};
+
+/// How long requests may stay unattended: the longest wait until [`Downloads::next_wakeup`] while
+/// something is in flight.
+const WAKEUP: Duration = Duration::from_millis(250);
+
+/// Bytes that a block is taken for before one arrived; until then nobody is asked for more than two.
+const FIRST_SIZE: f64 = 1_000_000.0;
+
+/// The least that a block is taken for, in bytes: blocks with a coinbase only.
+const LEAST_SIZE: f64 = 200.0;
+
+/// Part of the newest block in the expected size of a block.
+const SIZE_WEIGHT: f64 = 0.125;
+
+/// What a peer can be asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerTraits {
+    /// Chosen by us, so that hardly all such are of one attacker (Core `fPreferredDownload`). Others
+    /// are asked only for what no preferred peer has, or what none delivers in time.
+    pub preferred: bool,
+    /// Sends witnesses; others are not asked for blocks from the activation of segwit on.
+    pub witness: bool,
+    /// Has the last 288 blocks only (BIP159).
+    pub limited: bool,
+}
+
+/// What a block that arrived is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// Asked of this peer, and to be judged by the chain.
+    Requested,
+    /// Asked of this peer, but another one was faster: to be dropped.
+    Duplicate,
+    /// Not asked of this peer, or no longer.
+    Unrequested,
+}
+
+/// A block that was asked for and is not stored, or whose stored bytes are still on their way from
+/// somebody, or that somebody is not to be asked for.
+#[derive(Debug)]
+struct Block {
+    id: HeaderId,
+    height: u32,
+    /// Who was asked and did not answer so far.
+    copies: Vec<PeerId>,
+    /// When it was last asked for.
+    asked: Duration,
+    /// Who sent the bytes that the chain is judging.
+    sender: Option<PeerId>,
+    stored: bool,
+    /// Who is not to be asked again.
+    excluded: Vec<PeerId>,
+}
+
+impl Block {
+    fn new(id: HeaderId, height: u32) -> Self {
+        let (copies, excluded) = (Vec::new(), Vec::new());
+        let (asked, sender, stored) = (Duration::ZERO, None, false);
+        Self { id, height, copies, asked, sender, stored, excluded }
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.stored || self.sender.is_some()
+    }
+
+    /// Its bytes are expected, and will need room.
+    fn is_pending(&self) -> bool {
+        !self.has_arrived() && !self.copies.is_empty()
+    }
+
+    fn is_missing(&self) -> bool {
+        !self.has_arrived() && self.copies.is_empty()
+    }
+
+    fn may_be_asked_of(&self, peer: PeerId) -> bool {
+        !self.copies.contains(&peer) && !self.excluded.contains(&peer)
+    }
+}
+
+/// The download scheduler.
+#[derive(Debug)]
+pub struct Downloads {
+    minimum_work: Work,
+    segwit_height: u32,
+    clock: Clock,
+    peers: BTreeMap<PeerId, Peer>,
+    blocks: BTreeMap<BlockHash, Block>,
+    /// Blocks that are pending.
+    pending: usize,
+    /// The best header's chain and then others that peers have, by work.
+    branches: Vec<Branch>,
+    /// Best header when the branches were chosen; `None` when they must be chosen anew.
+    chosen_for: Option<HeaderId>,
+    /// Expected bytes of a block.
+    size: f64,
+    size_known: bool,
+    /// Some of what is in flight is of chains that are not wanted any more.
+    some_unwanted: bool,
+}
+
+impl Downloads {
+    /// No peers yet. Only chains with at least `minimum_work` are downloaded.
+    pub fn new(params: &Params, minimum_work: Work) -> Self {
+        Self {
+            minimum_work,
+            segwit_height: params.segwit_height,
+            clock: Clock::default(),
+            peers: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            pending: 0,
+            branches: Vec::new(),
+            chosen_for: None,
+            size: FIRST_SIZE,
+            size_known: false,
+            some_unwanted: false,
+        }
+    }
+
+    /// The peer may be asked for blocks from now on.
+    pub fn add_peer(&mut self, peer: PeerId, traits: PeerTraits, now: Now) {
+        let now = self.clock.advance(now);
+        self.peers.insert(peer, Peer::new(traits, now));
+        self.chosen_for = None;
+    }
+
+    /// The peer is gone; what it was asked for is asked of others.
+    pub fn remove_peer(&mut self, peer: PeerId, now: Now) {
+        self.clock.advance(now);
+        let Some(removed) = self.peers.remove(&peer) else { return };
+        for flight in removed.queue {
+            self.update(flight.hash, |block| block.copies.retain(|copy| *copy != peer));
+        }
+        for block in self.blocks.values_mut() {
+            block.excluded.retain(|excluded| *excluded != peer);
+        }
+        self.blocks.retain(|_, block| !block.is_missing() || !block.excluded.is_empty());
+        self.chosen_for = None;
+    }
+
+    /// The best header that the peer is known to have (Core `pindexBestKnownBlock`).
+    pub fn set_best_known(&mut self, peer: PeerId, header: HeaderId) {
+        let Some(peer) = self.peers.get_mut(&peer) else { return };
+        if peer.best_known != Some(header) {
+            peer.best_known = Some(header);
+            self.chosen_for = None;
+        }
+    }
+
+    /// Payload bytes of a block came from the peer, of a whole block or of a part. Every byte is told
+    /// here once: [`Self::received`] does not count them again.
+    pub fn bytes_received(&mut self, peer: PeerId, now: Now, bytes: u64) {
+        let now = self.clock.advance(now);
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.arrive(bytes, now);
+        }
+    }
+
+    /// A whole block of `length` bytes came from the peer. [`Receipt::Requested`] is answered with
+    /// [`Self::judged`] or [`Self::lost`] later.
+    pub fn received(&mut self, peer: PeerId, hash: BlockHash, length: u64, now: Now) -> Receipt {
+        let now = self.clock.advance(now);
+        let requested = self.peers.get_mut(&peer).is_some_and(|peer| peer.complete(&hash, now));
+        if !requested {
+            return Receipt::Unrequested;
+        }
+        let mut first = false;
+        self.update(hash, |block| {
+            block.copies.retain(|copy| *copy != peer);
+            if !block.has_arrived() {
+                block.sender = Some(peer);
+                first = true;
+            }
+        });
+        if !first {
+            return Receipt::Duplicate;
+        }
+        let length = (length as f64).max(LEAST_SIZE);
+        let weight = if self.size_known { SIZE_WEIGHT } else { 1.0 };
+        self.size += (length - self.size) * weight;
+        self.size_known = true;
+        Receipt::Requested
+    }
+
+    /// The chain is done with a block. One that was not stored is asked for again, but never of who
+    /// sent it, who is asked for nothing at all for a while; and not when the index calls it failed.
+    pub fn judged(&mut self, hash: BlockHash, stored: bool) {
+        let time = self.clock.time();
+        let mut sender = None;
+        self.update(hash, |block| {
+            sender = block.sender.take();
+            block.stored |= stored;
+            if !stored {
+                block.excluded.extend(sender);
+            }
+        });
+        if let Some(peer) = sender.and_then(|sender| self.peers.get_mut(&sender)) {
+            if stored { peer.stop_resting() } else { peer.rest(time) }
+        }
+        if !stored {
+            return;
+        }
+        // Only now: what a liar delivers proves nothing against who was asked before.
+        for peer in self.peers.values_mut() {
+            if let Some(position) = peer.position(&hash) {
+                peer.queue[position].overtaken.get_or_insert(time);
+            }
+        }
+    }
+
+    /// A block was lost before it was stored, by no fault of its sender: it is asked for again, of
+    /// anybody.
+    pub fn lost(&mut self, hash: BlockHash) {
+        self.update(hash, |block| block.sender = None);
+    }
+
+    /// The peer does not have the block, or is not to be asked for it again for another reason.
+    pub fn not_found(&mut self, peer: PeerId, hash: BlockHash, now: Now) {
+        let now = self.clock.advance(now);
+        if let Some(state) = self.peers.get_mut(&peer) {
+            if state.forget(&hash, now) {
+                state.rest(now);
+            }
+            self.update(hash, |block| {
+                block.copies.retain(|copy| *copy != peer);
+                if !block.excluded.contains(&peer) {
+                    block.excluded.push(peer);
+                }
+            });
+        }
+    }
+
+    /// New requests, in the order in which to send them.
+    ///
+    /// `room`: bytes of blocks that the chain can take beyond those that were handed to it; what is
+    /// still in flight is subtracted here. Zero pauses everything, deadlines included. With any other
+    /// value the first missing block is asked for, so that a chain that is full of blocks that wait
+    /// for it cannot lock up.
+    ///
+    /// Costs the window (at most 4096 blocks) when everything changed, and else what there is to ask
+    /// for; nothing depends on the size of the tree.
+    pub fn schedule(
+        &mut self,
+        now: Now,
+        index: &dyn HeaderIndex,
+        room: u64,
+    ) -> Vec<(PeerId, HeaderId, BlockHash)> {
+        let now = self.clock.advance(now);
+        self.clock.pause(room == 0);
+        self.choose_targets(index, now);
+        if room == 0 {
+            return Vec::new();
+        }
+        self.assign(now, index, room)
+    }
+
+    /// Blocks asked of the peer that did not come so far.
+    pub fn in_flight(&self, peer: PeerId) -> usize {
+        self.peers.get(&peer).map_or(0, |peer| peer.queue.len())
+    }
+
+    /// Whether the block was asked of the peer and did not come so far.
+    pub fn is_requested(&self, peer: PeerId, hash: &BlockHash) -> bool {
+        self.blocks.get(hash).is_some_and(|block| block.copies.contains(&peer))
+    }
+
+    /// When [`Self::schedule`] and [`Self::overdue`] are due at the latest, on the monotonic clock.
+    /// They are due at once when a block arrived or was judged, and when the headers or `room`
+    /// changed.
+    pub fn next_wakeup(&self, now: Now) -> Option<Duration> {
+        let waiting = |peer: &Peer| !peer.queue.is_empty() || peer.is_resting(self.clock.time());
+        self.peers.values().any(waiting).then(|| now.monotonic + WAKEUP)
+    }
+
+    /// How many blocks the peer may be asked for at once.
+    fn share(&self, peer: &Peer) -> usize {
+        if self.size_known { peer.share(self.size) } else { MIN_IN_FLIGHT }
+    }
+
+    /// Changes what is known of a block, and keeps the count and the windows in step.
+    fn update(&mut self, hash: BlockHash, change: impl FnOnce(&mut Block)) {
+        let Some(block) = self.blocks.get_mut(&hash) else { return };
+        let was_pending = block.is_pending();
+        change(block);
+        self.pending = self.pending - usize::from(was_pending) + usize::from(block.is_pending());
+        let (height, stored, missing) = (block.height, block.stored, block.is_missing());
+        for branch in &mut self.branches {
+            if stored {
+                branch.mark_stored(&hash, height);
+            } else if missing {
+                branch.mark_missing(&hash, height);
+            } else if !block.has_arrived() {
+                branch.mark_expected(&hash, height);
+            }
+        }
+        let forgotten = match stored {
+            true => block.copies.is_empty(),
+            false => missing && block.excluded.is_empty(),
+        };
+        if forgotten {
+            self.blocks.remove(&hash);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,358 @@
+//! Who is asked for what.
+
+use std::time::Duration;
+
+use godwit_primitives::BlockHash;
+
+use super::peer::Peer;
+use super::{Block, Downloads};
+use crate::{HeaderId, HeaderIndex, PeerId};
+
+/// Blocks above the tip that may be asked for. Core: 1024, which at 200 bytes each is 0.2 MB, less
+/// than a round trip of a fast line.
+pub(super) const MAX_WINDOW_BLOCKS: usize = 4_096;
+
+/// Bytes that the blocks of the window are expected to have: they are on disk until the blocks before
+/// them are connected, and should still be in the page cache then.
+const MAX_WINDOW_BYTES: f64 = 256.0 * 1024.0 * 1024.0;
+
+/// The least blocks of a window, whatever their size.
+const MIN_WINDOW_BLOCKS: usize = 32;
+
+/// How deep a limited peer's blocks go: the 288 of BIP159, less two for races (Core: the same).
+pub(super) const LIMITED_BLOCKS: u32 = 286;
+
+/// First missing blocks that are watched.
+const HEDGE_DEPTH: usize = 16;
+
+/// Slots in which they are looked for.
+const HEDGE_SCAN: usize = 256;
+
+/// The expected time at another peer must be this many times shorter for a block to be asked for
+/// twice, its square for three times and so on: estimates are rough, and copies cost bandwidth.
+const HEDGE_FACTOR: f64 = 2.0;
+
+/// Seconds that nobody needs to be faster than, and between two requests of the same block.
+const HEDGE_PAUSE: f64 = 1.0;
+
+/// Requests above its share that a peer may get of blocks that hold up the window.
+const HEDGE_EXTRA: usize = 2;
+
+/// A peer that needs this many times longer than the fastest, and [`SLOW_SECONDS`] more, is asked for
+/// blocks further ahead: nearer ones would hold up the window.
+const SLOW_FACTOR: f64 = 3.0;
+
+/// See [`SLOW_FACTOR`].
+const SLOW_SECONDS: f64 = 2.0;
+
+/// Slots of the window for blocks of `size` bytes.
+pub(super) fn window_blocks(size: f64) -> usize {
+    ((MAX_WINDOW_BYTES / size) as usize).clamp(MIN_WINDOW_BLOCKS, MAX_WINDOW_BLOCKS)
+}
+
+pub(super) type Requests = Vec<(PeerId, HeaderId, BlockHash)>;
+
+/// What one call of `schedule` goes by.
+#[derive(Clone, Copy)]
+struct Plan {
+    now: Duration,
+    /// Blocks that may be pending at once.
+    budget: usize,
+    window: usize,
+    /// Bytes a second of a peer of which nothing is known.
+    usual: Option<f64>,
+    /// Bytes a second of all peers.
+    line: f64,
+}
+
+/// A peer with a free share.
+struct Candidate {
+    peer: PeerId,
+    free: usize,
+    /// Seconds until another block would be here.
+    seconds: f64,
+    /// The first position that it should be asked for.
+    from: usize,
+}
+
+impl Downloads {
+    pub(super) fn assign(&mut self, now: Duration, index: &dyn HeaderIndex, room: u64) -> Requests {
+        for peer in self.peers.values_mut() {
+            peer.advance(now);
+            peer.rate.remember_blocks(self.size);
+        }
+        let rates: Vec<f64> = self.peers.values().filter_map(|peer| peer.rate.get()).collect();
+        let line: f64 = rates.iter().sum();
+        let usual = (!rates.is_empty()).then(|| line / rates.len() as f64);
+        let budget = (room as f64 / self.size) as usize;
+        let plan = Plan { now, budget, window: self.window(), usual, line };
+        let mut requests = Vec::new();
+        for branch in 0..self.branches.len() {
+            self.settle(branch);
+            self.fill(branch, &plan, index, true, &mut requests);
+            self.fill(branch, &plan, index, false, &mut requests);
+            self.hedge(branch, &plan, index, &mut requests);
+        }
+        requests
+    }
+
+    /// Moves the cursors over what needs no attention any more.
+    fn settle(&mut self, branch: usize) {
+        let branch = &mut self.branches[branch];
+        let blocks = &self.blocks;
+        let get = |position: usize| {
+            let slot = branch.slot(position);
+            (slot.stored, blocks.get(&slot.hash))
+        };
+        let (mut head, mut next) = (branch.head, branch.next);
+        while head < branch.len() {
+            let (stored, block) = get(head);
+            if !stored && !block.is_some_and(Block::has_arrived) {
+                break;
+            }
+            head += 1;
+        }
+        next = next.max(head);
+        while next < branch.len() {
+            let (stored, block) = get(next);
+            if !stored && block.is_none_or(Block::is_missing) {
+                break;
+            }
+            next += 1;
+        }
+        (branch.head, branch.next) = (head, next);
+    }
+
+    /// Whether the peer has the block at `height` of a branch.
+    fn has(&self, peer: &Peer, branch: usize, height: u32) -> bool {
+        let deepest = peer.best_height.map_or(0, |best| best.saturating_sub(LIMITED_BLOCKS - 1));
+        peer.reach.get(branch).is_some_and(|reach| height <= *reach)
+            && (peer.traits.witness || height < self.segwit_height)
+            && (!peer.traits.limited || height >= deepest)
+    }
+
+    /// Hands out missing blocks in height order: each to the peer that should deliver it first.
+    fn fill(
+        &mut self,
+        branch: usize,
+        plan: &Plan,
+        index: &dyn HeaderIndex,
+        preferred: bool,
+        requests: &mut Requests,
+    ) {
+        let limit = plan.window.min(self.branches[branch].len());
+        let mut position = self.branches[branch].next;
+        if !preferred {
+            position = position.max(self.beyond_preferred(branch));
+        }
+        if position >= limit {
+            return;
+        }
+        let mut candidates = self.candidates(branch, plan, preferred);
+        while position < limit && !candidates.is_empty() && self.pending < plan.budget {
+            let slot = self.branches[branch].slot(position);
+            let height = self.branches[branch].height(position);
+            let block = self.blocks.get(&slot.hash);
+            if !slot.stored && block.is_none_or(Block::is_missing) {
+                let info = index.get(slot.id);
+                if info.failed {
+                    return;
+                }
+                if info.stored {
+                    self.note_stored(branch, position);
+                } else {
+                    candidates.retain(|one| self.peers[&one.peer].reach[branch] >= height);
+                    if let Some(chosen) = self.choose(&candidates, branch, position) {
+                        let peer = candidates[chosen].peer;
+                        self.ask(peer, slot.id, slot.hash, height, plan.now);
+                        requests.push((peer, slot.id, slot.hash));
+                        self.used(&mut candidates, chosen, branch, plan);
+                    }
+                }
+            }
+            position += 1;
+        }
+    }
+
+    /// The first position that no preferred peer has.
+    fn beyond_preferred(&self, branch: usize) -> usize {
+        let reach = |peer: &Peer| peer.reach.get(branch).copied();
+        let preferred = self.peers.values().filter(|peer| peer.traits.preferred);
+        let height = preferred.filter_map(reach).max().unwrap_or(0);
+        (height + 1).saturating_sub(self.branches[branch].height(0)) as usize
+    }
+
+    fn candidates(&self, branch: usize, plan: &Plan, preferred: bool) -> Vec<Candidate> {
+        let next = self.branches[branch].height(self.branches[branch].next);
+        let mut candidates = Vec::new();
+        for (id, peer) in &self.peers {
+            let free = self.share(peer).saturating_sub(peer.queue.len());
+            let useful = peer.traits.preferred == preferred
+                && free > 0
+                && !peer.reported
+                && !peer.is_resting(plan.now)
+                && peer.reach.get(branch).is_some_and(|reach| *reach >= next)
+                && (peer.traits.witness || next < self.segwit_height)
+                && (branch == 0 || self.is_done_with_first(peer));
+            if useful {
+                let mut one = Candidate { peer: *id, free, seconds: 0.0, from: 0 };
+                self.estimate(&mut one, branch, plan);
+                candidates.push(one);
+            }
+        }
+        candidates
+    }
+
+    /// The best header's chain comes first: nothing of it is left to ask of this peer.
+    fn is_done_with_first(&self, peer: &Peer) -> bool {
+        let first = &self.branches[0];
+        peer.reach.first().is_none_or(|reach| first.height(first.next) > *reach)
+    }
+
+    fn estimate(&self, one: &mut Candidate, branch: usize, plan: &Plan) {
+        let next = |peer: &Peer| peer.seconds_until(peer.queue.len(), self.size, plan.usual);
+        let fastest = self.peers.values().map(next).fold(f64::INFINITY, f64::min);
+        one.seconds = next(&self.peers[&one.peer]);
+        one.from = 0;
+        if one.seconds > SLOW_FACTOR * fastest + SLOW_SECONDS {
+            let ahead = (one.seconds * plan.line / self.size) as usize;
+            let last = plan.window.min(self.branches[branch].len()).saturating_sub(1);
+            one.from = self.branches[branch].head.saturating_add(ahead).min(last);
+        }
+    }
+
+    fn choose(&self, candidates: &[Candidate], branch: usize, position: usize) -> Option<usize> {
+        let hash = self.branches[branch].slot(position).hash;
+        let height = self.branches[branch].height(position);
+        let block = self.blocks.get(&hash);
+        let suits = |one: &Candidate| {
+            position >= one.from
+                && block.is_none_or(|block| block.may_be_asked_of(one.peer))
+                && self.has(&self.peers[&one.peer], branch, height)
+        };
+        let suitable = candidates.iter().enumerate().filter(|(_, one)| suits(one));
+        let first = suitable.min_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds));
+        first.map(|(chosen, _)| chosen)
+    }
+
+    fn used(&self, candidates: &mut Vec<Candidate>, chosen: usize, branch: usize, plan: &Plan) {
+        candidates[chosen].free -= 1;
+        if candidates[chosen].free == 0 {
+            candidates.remove(chosen);
+        } else {
+            self.estimate(&mut candidates[chosen], branch, plan);
+        }
+    }
+
+    /// Asks another peer for the blocks that hold up the window, where that is expected to help.
+    fn hedge(
+        &mut self,
+        branch: usize,
+        plan: &Plan,
+        index: &dyn HeaderIndex,
+        requests: &mut Requests,
+    ) {
+        let head = self.branches[branch].head;
+        let limit = plan.window.min(self.branches[branch].len()).min(head + HEDGE_SCAN);
+        let mut missing = 0;
+        for position in head..limit {
+            let slot = self.branches[branch].slot(position);
+            let block = self.blocks.get(&slot.hash);
+            if slot.stored || block.is_some_and(Block::has_arrived) {
+                continue;
+            }
+            if missing == HEDGE_DEPTH {
+                return;
+            }
+            let info = index.get(slot.id);
+            if info.failed {
+                return;
+            }
+            if info.stored {
+                self.note_stored(branch, position);
+                continue;
+            }
+            let due = missing as f64 * self.size / plan.line.max(1.0);
+            missing += 1;
+            let expected = match block {
+                Some(block) if !block.copies.is_empty() => {
+                    self.seconds_left(slot.hash, block, plan)
+                }
+                // `fill` found nobody with a free share.
+                _ if missing == 1 => f64::INFINITY,
+                _ => continue,
+            };
+            let recent = block.is_some_and(|block| {
+                !block.copies.is_empty()
+                    && plan.now.saturating_sub(block.asked).as_secs_f64() < HEDGE_PAUSE
+            });
+            if recent {
+                continue;
+            }
+            let Some((peer, seconds)) = self.alternative(branch, position, plan) else { continue };
+            // The second copy must promise more than the first, and one of a block further on too.
+            let copies = block.map_or(0, |block| block.copies.len()) + usize::from(missing > 1);
+            let factor = HEDGE_FACTOR.powi(copies as i32);
+            if expected > due + factor * seconds + HEDGE_PAUSE {
+                self.ask(peer, slot.id, slot.hash, info.height, plan.now);
+                requests.push((peer, slot.id, slot.hash));
+            }
+        }
+    }
+
+    /// Seconds until the first of those who were asked should deliver the block. A peer that has been
+    /// silent for some time is expected to be so for as long again.
+    fn seconds_left(&self, hash: BlockHash, block: &Block, plan: &Plan) -> f64 {
+        let left = |id: &PeerId| {
+            let peer = &self.peers[id];
+            let position = peer.position(&hash).expect("a copy is in its peer's queue");
+            if peer.queue[position].skipped {
+                return f64::INFINITY;
+            }
+            peer.seconds_until(position, self.size, plan.usual).max(peer.silence(plan.now))
+        };
+        block.copies.iter().map(left).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Who else should deliver the block first, and in how many seconds.
+    fn alternative(&self, branch: usize, position: usize, plan: &Plan) -> Option<(PeerId, f64)> {
+        let hash = self.branches[branch].slot(position).hash;
+        let height = self.branches[branch].height(position);
+        let block = self.blocks.get(&hash);
+        let mut best: Option<(PeerId, f64)> = None;
+        for (id, peer) in &self.peers {
+            let useful = !peer.reported
+                && !peer.is_resting(plan.now)
+                && peer.queue.len() < self.share(peer) + HEDGE_EXTRA
+                && block.is_none_or(|block| block.may_be_asked_of(*id))
+                && self.has(peer, branch, height);
+            if !useful {
+                continue;
+            }
+            let mut seconds = peer.seconds_until(peer.queue.len(), self.size, plan.usual);
+            if !peer.queue.is_empty() {
+                seconds = seconds.max(peer.silence(plan.now));
+            }
+            if best.is_none_or(|(_, least)| seconds < least) {
+                best = Some((*id, seconds));
+            }
+        }
+        best
+    }
+
+    fn ask(&mut self, peer: PeerId, id: HeaderId, hash: BlockHash, height: u32, now: Duration) {
+        self.peers.get_mut(&peer).expect("it was chosen").ask(hash, now);
+        self.blocks.entry(hash).or_insert_with(|| Block::new(id, height));
+        self.update(hash, |block| {
+            block.copies.push(peer);
+            block.asked = now;
+        });
+    }
+
+    /// The block came in another way.
+    fn note_stored(&mut self, branch: usize, position: usize) {
+        let slot = self.branches[branch].slot(position);
+        self.branches[branch].mark_position_stored(position);
+        self.update(slot.hash, |block| block.stored = true);
+    }
+}

@@ -1,0 +1,106 @@
+//! Which peers are let go.
+
+use std::time::Duration;
+
+use super::Downloads;
+use super::peer::Peer;
+use crate::{Now, PeerId};
+
+/// The least time that a peer gets to deliver what another one has delivered (Core: 2 to 64 seconds,
+/// when the window cannot move, and without asking anybody else).
+const STALL: Duration = Duration::from_secs(30);
+
+/// The least silence, while others deliver, after which a peer is let go.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Silence after which a peer is let go though nobody else delivers (Core: ten minutes, and five
+/// more for each other peer).
+const LONG_SILENCE: Duration = Duration::from_secs(600);
+
+/// Both are at least this many times what the other peers need for a block on average.
+const BLOCKS_PER_DEADLINE: f64 = 8.0;
+
+/// A peer this many times slower than the others' average dribbles.
+const DRIBBLE: f64 = 16.0;
+
+/// A peer to be disconnected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overdue {
+    /// The peer.
+    pub peer: PeerId,
+    /// What it did, or did not.
+    pub why: OverdueReason,
+}
+
+/// Why a peer is to be disconnected. Neither is a reason to discourage its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverdueReason {
+    /// Another peer delivered what this one was asked for earlier and withholds.
+    Stalled,
+    /// Nothing came from it for long.
+    Silent,
+}
+
+/// What the others do.
+#[derive(Clone, Copy)]
+struct Others {
+    /// Bytes a second of one of them, on average.
+    rate: Option<f64>,
+    /// When one of them delivered last.
+    last_bytes: Option<Duration>,
+}
+
+impl Downloads {
+    /// Peers to be disconnected now. Each is told once, and is asked for nothing more.
+    pub fn overdue(&mut self, now: Now) -> Vec<Overdue> {
+        let now = self.clock.advance(now);
+        for peer in self.peers.values_mut() {
+            peer.advance(now);
+        }
+        let mut overdue = Vec::new();
+        for (id, peer) in &self.peers {
+            let waited_for = peer.queue.iter().any(|flight| flight.wanted);
+            if waited_for && !peer.reported {
+                let why = self.judge(peer, self.others(*id), now);
+                overdue.extend(why.map(|why| Overdue { peer: *id, why }));
+            }
+        }
+        for one in &overdue {
+            self.peers.get_mut(&one.peer).expect("just seen").reported = true;
+        }
+        overdue
+    }
+
+    fn others(&self, id: PeerId) -> Others {
+        let others = || self.peers.iter().filter(|(other, _)| **other != id).map(|(_, peer)| peer);
+        let rates = others().filter_map(|peer| peer.rate.get());
+        let (sum, count) = rates.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
+        let rate = (count > 0).then(|| sum / f64::from(count));
+        let delivered = others().filter(|peer| peer.rate.get().is_some());
+        Others { rate, last_bytes: delivered.map(|peer| peer.last_bytes).max() }
+    }
+
+    fn judge(&self, peer: &Peer, others: Others, now: Duration) -> Option<OverdueReason> {
+        let block = others.rate.map_or(0.0, |rate| self.size / rate.max(0.001));
+        let patience = |least: Duration| least.as_secs_f64().max(BLOCKS_PER_DEADLINE * block);
+        let silence = peer.silence(now);
+        let dribbles = match (peer.rate.get(), others.rate) {
+            (Some(rate), Some(usual)) => rate * DRIBBLE < usual,
+            _ => false,
+        };
+        let stalled = peer.queue.iter().filter(|flight| flight.wanted).any(|flight| {
+            let since = flight.overtaken.map(|then| now.saturating_sub(then).as_secs_f64());
+            since.is_some_and(|since| since >= patience(STALL))
+                && (flight.skipped || dribbles || silence >= patience(STALL))
+        });
+        if stalled {
+            return Some(OverdueReason::Stalled);
+        }
+        let others_deliver = others.last_bytes.is_some_and(|last| {
+            last > peer.last_bytes && now.saturating_sub(last).as_secs_f64() < patience(STALL)
+        });
+        let silent = (others_deliver && silence >= patience(SILENCE))
+            || silence >= LONG_SILENCE.as_secs_f64();
+        silent.then_some(OverdueReason::Silent)
+    }
+}

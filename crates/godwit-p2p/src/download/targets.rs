@@ -1,0 +1,154 @@
+//! Which chains are downloaded, and how much of each a peer has.
+
+use std::time::Duration;
+
+use godwit_primitives::Work;
+
+use super::branch::Branch;
+use super::{Downloads, assign};
+use crate::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
+
+/// Chains besides the best header's that are downloaded at once: those of peers that have another
+/// chain with no less work than ours, which nobody can make up without hash power.
+const MAX_SIDE_BRANCHES: usize = 4;
+
+/// Window of such a chain, in blocks.
+const SIDE_WINDOW: usize = 128;
+
+/// Seconds until a request for a block of a chain that was given up stops counting as in flight.
+const UNWANTED_EXPIRY: Duration = Duration::from_secs(60);
+
+impl Downloads {
+    /// Follows the index: targets, windows, and what of them each peer has.
+    pub(super) fn choose_targets(&mut self, index: &dyn HeaderIndex, now: Duration) {
+        let best = index.best_header();
+        let tip_work = index.get(index.tip()).chain_work;
+        let least = tip_work.max(self.minimum_work);
+        let outdone = |branch: &Branch| {
+            index.get(branch.target).chain_work < least || index.get(branch.target).failed
+        };
+        if self.chosen_for != Some(best) || self.branches.iter().any(outdone) {
+            let targets = self.targets(index, best, least);
+            self.branches.truncate(targets.len());
+            for (position, target) in targets.iter().enumerate() {
+                if position == self.branches.len() {
+                    self.branches.push(Branch::new(*target));
+                }
+            }
+            self.chosen_for = Some(best);
+            self.follow(index, &targets);
+            self.measure_reach(index, &targets);
+            self.sort_out(index, &targets);
+        } else {
+            let targets: Vec<HeaderId> = self.branches.iter().map(|branch| branch.target).collect();
+            self.follow(index, &targets);
+        }
+        if self.some_unwanted {
+            self.expire(now);
+        }
+    }
+
+    /// The best header first, then what peers have besides it, by work. Only chains with at least the
+    /// work of ours, as in Core: an equal one may win when ours turns out invalid.
+    fn targets(&self, index: &dyn HeaderIndex, best: HeaderId, least: Work) -> Vec<HeaderId> {
+        let tip = index.tip();
+        let useful = |id: HeaderId| {
+            let info = index.get(id);
+            !info.failed && info.chain_work >= least && !is_ancestor(index, id, tip)
+        };
+        let mut known: Vec<HeaderId> =
+            self.peers.values().filter_map(|peer| peer.best_known).collect();
+        known.sort_unstable();
+        known.dedup();
+        known.retain(|id| useful(*id));
+        known.sort_by_key(|id| std::cmp::Reverse(index.get(*id).chain_work));
+        let mut targets: Vec<HeaderId> = Vec::new();
+        targets.extend(useful(best).then_some(best));
+        for id in known {
+            if targets.len() > MAX_SIDE_BRANCHES {
+                break;
+            }
+            if !targets.iter().any(|target| is_ancestor(index, id, *target)) {
+                targets.push(id);
+            }
+        }
+        targets
+    }
+
+    fn follow(&mut self, index: &dyn HeaderIndex, targets: &[HeaderId]) {
+        let limit = self.window();
+        for (position, (branch, target)) in self.branches.iter_mut().zip(targets).enumerate() {
+            let limit = if position == 0 { limit } else { limit.min(SIDE_WINDOW) };
+            branch.follow(index, *target, limit);
+        }
+    }
+
+    /// Slots of the main window.
+    pub(super) fn window(&self) -> usize {
+        assign::window_blocks(self.size)
+    }
+
+    fn measure_reach(&mut self, index: &dyn HeaderIndex, targets: &[HeaderId]) {
+        for peer in self.peers.values_mut() {
+            peer.best_height = peer.best_known.map(|best| index.get(best).height);
+            peer.reach.clear();
+            let Some(best) = peer.best_known else { continue };
+            peer.reach.extend(targets.iter().map(|target| common_height(index, best, *target)));
+        }
+    }
+
+    /// What is in flight of chains that are not wanted any more is not held against anybody, and
+    /// windows that were filled anew learn what is on its way.
+    fn sort_out(&mut self, index: &dyn HeaderIndex, targets: &[HeaderId]) {
+        let tip_height = index.get(index.tip()).height;
+        let wanted = |id: HeaderId| {
+            let info = index.get(id);
+            let on_target = || targets.iter().any(|target| is_ancestor(index, id, *target));
+            !info.failed && (info.stored || on_target())
+        };
+        self.some_unwanted = false;
+        for (hash, block) in &self.blocks {
+            if block.copies.is_empty() {
+                continue;
+            }
+            let wanted = wanted(block.id);
+            self.some_unwanted |= !wanted;
+            for peer in &block.copies {
+                let peer = self.peers.get_mut(peer).expect("copies are of present peers");
+                let position = peer.position(hash).expect("a copy is in its peer's queue");
+                peer.queue[position].wanted = wanted;
+            }
+        }
+        let passed = |id: HeaderId, height: u32| {
+            index.get(id).stored
+                || index.get(id).failed
+                || height + assign::LIMITED_BLOCKS < tip_height
+        };
+        self.blocks.retain(|_, block| !block.is_missing() || !passed(block.id, block.height));
+    }
+
+    fn expire(&mut self, now: Duration) {
+        let mut expired = Vec::new();
+        for (id, peer) in &self.peers {
+            let old = |asked| now.saturating_sub(asked) >= UNWANTED_EXPIRY;
+            let gone = peer.queue.iter().filter(|flight| !flight.wanted && old(flight.asked));
+            expired.extend(gone.map(|flight| (*id, flight.hash)));
+        }
+        for (peer, hash) in expired {
+            self.peers.get_mut(&peer).expect("just seen").forget(&hash, now);
+            self.update(hash, |block| block.copies.retain(|copy| *copy != peer));
+        }
+    }
+}
+
+/// Height of the last block that two chains share.
+fn common_height(index: &dyn HeaderIndex, best: HeaderId, target: HeaderId) -> u32 {
+    let (best_height, target_height) = (index.get(best).height, index.get(target).height);
+    if index.ancestor(target, best_height) == Some(best) {
+        return best_height;
+    }
+    if index.ancestor(best, target_height) == Some(target) {
+        return target_height;
+    }
+    index.get(last_common_ancestor(index, best, target)).height
+}

@@ -1,0 +1,7 @@
+mod chains;
+mod conduct;
+mod requests;
+mod simulation;
+mod tree;
+
+const MB: f64 = 1e6;

@@ -1,0 +1,257 @@
+//! Single requests, driven by hand.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use godwit_primitives::network::{Network, Params};
+use godwit_primitives::{BlockHash, Work};
+
+use super::super::{Downloads, Receipt};
+use super::simulation::HONEST;
+use super::tree::{GENESIS, Tree, hash_of};
+use crate::{HeaderId, HeaderIndex, HeaderInfo, Now, PeerId};
+
+const ROOM: u64 = 100_000_000;
+const A: PeerId = PeerId(1);
+const B: PeerId = PeerId(2);
+
+fn at(milliseconds: u64) -> Now {
+    Now { monotonic: Duration::from_millis(milliseconds), unix: 0 }
+}
+
+/// A chain of `blocks` and peers that have all of it.
+fn desk(blocks: u32, peers: &[PeerId]) -> (Tree, Downloads) {
+    let mut tree = Tree::new();
+    let best = tree.grow(GENESIS, blocks, 1_000);
+    let mut downloads = Downloads::new(&Params::new(Network::Regtest), Work::ZERO);
+    for peer in peers {
+        downloads.add_peer(*peer, HONEST, at(0));
+        downloads.set_best_known(*peer, best);
+    }
+    (tree, downloads)
+}
+
+fn block(n: u32) -> BlockHash {
+    hash_of(HeaderId(n))
+}
+
+fn asked(downloads: &mut Downloads, tree: &Tree, time: u64) -> Vec<(PeerId, u32)> {
+    let requests = downloads.schedule(at(time), tree, ROOM);
+    requests.into_iter().map(|(peer, id, _)| (peer, id.0)).collect()
+}
+
+#[test]
+fn blocks_are_asked_for_in_height_order_two_of_a_new_peer() {
+    let (tree, mut downloads) = desk(10, &[A, B]);
+    let requests = asked(&mut downloads, &tree, 0);
+    assert_eq!(requests, [(A, 1), (B, 2), (A, 3), (B, 4)]);
+    assert_eq!(asked(&mut downloads, &tree, 1), []);
+    assert_eq!((downloads.in_flight(A), downloads.in_flight(B)), (2, 2));
+    assert!(downloads.is_requested(A, &block(1)) && !downloads.is_requested(B, &block(1)));
+    assert_eq!(downloads.in_flight(PeerId(9)), 0);
+    assert!(!downloads.is_requested(PeerId(9), &block(1)));
+    assert!(!downloads.is_requested(A, &block(10)));
+}
+
+#[test]
+fn what_arrives_is_told_apart() {
+    let (mut tree, mut downloads) = desk(4, &[A, B]);
+    asked(&mut downloads, &tree, 0);
+    assert_eq!(downloads.received(B, block(1), 9, at(10)), Receipt::Unrequested);
+    assert_eq!(downloads.received(A, block(99), 9, at(10)), Receipt::Unrequested);
+    assert_eq!(downloads.received(PeerId(9), block(1), 9, at(10)), Receipt::Unrequested);
+    assert!(downloads.is_requested(A, &block(1)), "others do not end a request");
+    // A is silent, B is asked too.
+    for n in [2, 4] {
+        downloads.bytes_received(B, at(20), 1_000);
+        assert_eq!(downloads.received(B, block(n), 1_000, at(20)), Receipt::Requested);
+    }
+    let late = asked(&mut downloads, &tree, 1_990);
+    let later = asked(&mut downloads, &tree, 3_900);
+    assert_eq!([late, later].concat(), [(B, 1), (B, 3)]);
+    assert_eq!(downloads.received(A, block(1), 1_000, at(4_000)), Receipt::Requested);
+    assert_eq!(downloads.received(B, block(1), 1_000, at(4_100)), Receipt::Duplicate);
+    assert_eq!(downloads.received(A, block(1), 1_000, at(4_200)), Receipt::Unrequested);
+    // Stored, and the copy comes after that.
+    assert_eq!(downloads.received(B, block(3), 1_000, at(4_300)), Receipt::Requested);
+    tree.nodes[3].stored = true;
+    downloads.judged(block(3), true);
+    assert_eq!(downloads.received(A, block(3), 1_000, at(4_400)), Receipt::Duplicate);
+    assert_eq!((downloads.in_flight(A), downloads.in_flight(B)), (0, 0));
+    for n in [1, 2, 4] {
+        tree.nodes[n].stored = true;
+        downloads.judged(block(n as u32), true);
+    }
+    assert_eq!(downloads.blocks.len(), 0, "nothing is kept of what is done");
+    assert_eq!(downloads.pending, 0);
+    assert_eq!(downloads.next_wakeup(at(4_500)), None);
+}
+
+#[test]
+fn a_removed_peers_blocks_are_asked_of_others() {
+    let (tree, mut downloads) = desk(3, &[A]);
+    assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1), (A, 2)]);
+    downloads.remove_peer(A, at(10));
+    downloads.remove_peer(A, at(10));
+    assert_eq!(downloads.in_flight(A), 0);
+    assert!(downloads.blocks.is_empty() && downloads.pending == 0);
+    assert_eq!(asked(&mut downloads, &tree, 20), []);
+    downloads.add_peer(B, HONEST, at(30));
+    assert_eq!(asked(&mut downloads, &tree, 30), [], "nothing is known of it");
+    downloads.set_best_known(B, HeaderId(3));
+    assert_eq!(asked(&mut downloads, &tree, 40), [(B, 1), (B, 2)]);
+}
+
+/// B20 and CVE-2012-2459: bad bytes do not make a bad block.
+#[test]
+fn b20_bad_bytes_are_asked_of_others_and_never_of_the_same_peer() {
+    let (mut tree, mut downloads) = desk(1, &[A]);
+    assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1)]);
+    assert_eq!(downloads.received(A, block(1), 1_000, at(100)), Receipt::Requested);
+    assert_eq!(asked(&mut downloads, &tree, 200), [], "being judged");
+    downloads.judged(block(1), false);
+    for second in 1..1_000 {
+        assert_eq!(asked(&mut downloads, &tree, second * 1_000), []);
+    }
+    downloads.add_peer(B, HONEST, at(1_000_000));
+    downloads.set_best_known(B, HeaderId(1));
+    assert_eq!(asked(&mut downloads, &tree, 1_000_001), [(B, 1)]);
+    assert_eq!(downloads.received(B, block(1), 1_000, at(1_000_100)), Receipt::Requested);
+    tree.nodes[1].stored = true;
+    downloads.judged(block(1), true);
+    assert!(downloads.blocks.is_empty());
+}
+
+/// While one copy is judged and found bad, another is on its way: it is still waited for.
+#[test]
+fn a_copy_on_its_way_replaces_bad_bytes() {
+    let (tree, mut downloads) = desk(1, &[A, B]);
+    assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1)]);
+    let mut late = Vec::new();
+    for time in (500..2_500).step_by(500) {
+        assert_eq!(asked(&mut downloads, &tree, time), []);
+    }
+    for time in (2_500..20_000).step_by(500) {
+        late.extend(asked(&mut downloads, &tree, time));
+    }
+    assert_eq!(late, [(B, 1)]);
+    downloads.received(B, block(1), 1_000, at(20_000));
+    downloads.judged(block(1), false);
+    assert!(downloads.is_requested(A, &block(1)));
+    assert_eq!(downloads.received(A, block(1), 1_000, at(20_100)), Receipt::Requested);
+    assert!(downloads.overdue(at(20_200)).is_empty());
+    // What B delivered was no good: A withheld nothing.
+    downloads.judged(block(1), true);
+    assert!(downloads.blocks.is_empty() && downloads.pending == 0);
+}
+
+#[test]
+fn a_lost_block_may_come_from_the_same_peer() {
+    let (tree, mut downloads) = desk(1, &[A]);
+    asked(&mut downloads, &tree, 0);
+    downloads.received(A, block(1), 1_000, at(100));
+    downloads.lost(block(1));
+    assert_eq!(asked(&mut downloads, &tree, 200), [(A, 1)]);
+}
+
+#[test]
+fn a_peer_that_has_not_what_it_announced_is_left_alone_for_a_while() {
+    let (tree, mut downloads) = desk(100, &[A]);
+    let mut requests = 0;
+    let mut time = 0;
+    while time < 60_000 {
+        for (peer, n) in asked(&mut downloads, &tree, time) {
+            requests += 1;
+            downloads.not_found(peer, block(n), at(time));
+            downloads.not_found(peer, block(n), at(time));
+        }
+        time = downloads.next_wakeup(at(time)).map_or(time + 1_000, |t| t.as_millis() as u64);
+    }
+    assert!(requests <= 18, "{requests} in a minute");
+    // Nothing that it was not asked for is remembered.
+    let before = downloads.blocks.len();
+    for n in 0..1_000 {
+        downloads.not_found(A, block(10_000 + n), at(time));
+        downloads.not_found(B, block(n), at(time));
+    }
+    assert_eq!(downloads.blocks.len(), before);
+    downloads.remove_peer(A, at(time));
+    assert!(downloads.blocks.is_empty());
+}
+
+#[test]
+fn zero_room_asks_for_nothing_and_a_byte_for_the_first_block() {
+    let (tree, mut downloads) = desk(10, &[A, B]);
+    assert!(downloads.schedule(at(0), &tree, 0).is_empty());
+    let requests = downloads.schedule(at(1), &tree, 1);
+    assert_eq!(requests, [(A, HeaderId(1), block(1))]);
+    assert!(downloads.schedule(at(2), &tree, 1).is_empty());
+}
+
+/// Counts what is asked of the index.
+struct Counting {
+    tree: Tree,
+    calls: Cell<usize>,
+}
+
+impl HeaderIndex for Counting {
+    fn find(&self, hash: &BlockHash) -> Option<HeaderId> {
+        self.tree.find(hash)
+    }
+    fn get(&self, id: HeaderId) -> HeaderInfo {
+        self.calls.set(self.calls.get() + 1);
+        self.tree.get(id)
+    }
+    fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {
+        self.calls.set(self.calls.get() + 1);
+        self.tree.ancestor(id, height)
+    }
+    fn parent(&self, id: HeaderId) -> Option<HeaderId> {
+        self.calls.set(self.calls.get() + 1);
+        self.tree.parent(id)
+    }
+    fn tip(&self) -> HeaderId {
+        self.tree.tip()
+    }
+    fn best_header(&self) -> HeaderId {
+        self.tree.best_header()
+    }
+    fn prune_height(&self) -> u32 {
+        0
+    }
+}
+
+/// A call costs what changed, at worst the window, and nothing that depends on the tree.
+#[test]
+fn a_call_costs_no_more_than_the_window() {
+    for blocks in [10_000, 100_000] {
+        let (tree, mut downloads) = desk(blocks, &[A, B]);
+        let index = Counting { tree, calls: Cell::new(0) };
+        let mut index = index;
+        let mut requests = downloads.schedule(at(0), &index, ROOM);
+        assert!(index.calls.take() < 3 * 4_096);
+        for round in 1..3_000u32 {
+            let mut arrived = Vec::new();
+            for (peer, id, hash) in requests {
+                let time = at(u64::from(round) * 10);
+                downloads.bytes_received(peer, time, 300);
+                assert_eq!(downloads.received(peer, hash, 300, time), Receipt::Requested);
+                index.tree.nodes[id.0 as usize].stored = true;
+                downloads.judged(hash, true);
+                arrived.push(id);
+            }
+            index.tree.connect_some(arrived.len() as u32);
+            requests = downloads.schedule(at(u64::from(round) * 10), &index, ROOM);
+            // The first blocks tell how small they are, and the window grows to its full size.
+            let changed = arrived.len() + requests.len();
+            let calls = index.calls.take();
+            assert!(calls < 60 + 8 * changed || round < 40, "{calls} for {changed} blocks");
+            assert!(calls < 3 * 4_096);
+            if index.tree.tip().0 == blocks {
+                break;
+            }
+        }
+        assert!(index.tree.get(index.tree.tip()).height > 9_000);
+        assert!(downloads.blocks.len() < 600);
+    }
+}

@@ -33,6 +33,7 @@ use crate::error::ChainError;
 use crate::event::{Event, StageTimes};
 use crate::feed::Feed;
 use crate::message::{INBOX_LIMIT, Message};
+use crate::pruning::Pruning;
 use crate::structure::{Received, Structured};
 use crate::tree::{HeaderTree, NodeId, Validity};
 use crate::verify::{Outcome, Resolved};
@@ -51,6 +52,8 @@ pub struct ChainOptions {
     pub cache_bytes: u64,
     /// Stop connecting at this height (`-stopatheight`).
     pub stop_at_height: Option<u32>,
+    /// Bytes that block and undo files together should not exceed (`-prune`); `None` keeps all.
+    pub prune_bytes: Option<u64>,
     /// Seconds since 1970.
     pub clock: fn() -> i64,
 }
@@ -109,6 +112,7 @@ pub struct Chain {
     /// Records of an import that are decoded and wait for their turn, by sequence.
     pub(crate) arrivals: BTreeMap<u64, Received>,
     pub(crate) flush: Option<Flush>,
+    pub(crate) pruning: Pruning,
     pub(crate) blocks_since_commit: u32,
     /// Headers that the block index on disk holds: those before this place in the tree.
     pub(crate) durable_headers: u32,
@@ -177,6 +181,7 @@ impl Chain {
             params: Arc::clone(&options.params),
             workers: Arc::new(Workers::start(options.workers).map_err(ChainError::Spawn)?),
             committer: Committer::start(Arc::clone(&store), outbox.clone())?,
+            pruning: Pruning::new(options.prune_bytes, tip),
             options,
             store,
             hasher,
@@ -373,7 +378,7 @@ impl Chain {
         let Some(parent) = node.parent() else {
             return Ok(Stored { id, new: false });
         };
-        if node.position.is_some() {
+        if self.has_block(id) {
             return Ok(Stored { id, new: false });
         }
         let checked = self.with_prev_context(parent, |context, params| {
@@ -398,6 +403,7 @@ impl Chain {
         node.tx_count = tx_count as u32;
         node.position = Some(position);
         node.validity = node.validity.max(Validity::Structured);
+        self.pruning.note_stored(id, node.height, position.file);
         self.link(id);
     }
 

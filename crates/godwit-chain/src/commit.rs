@@ -51,7 +51,7 @@ impl Chain {
             if flushed {
                 self.commit_flush()?;
                 any = true;
-            } else if self.checkpoint_is_due() {
+            } else if self.checkpoint_is_due() || self.prune_is_due() {
                 self.commit_index();
                 any = true;
             }
@@ -82,6 +82,7 @@ impl Chain {
             tip: self.point(tip),
             assumed: self.assumed,
         };
+        self.pruning.note_coins(tip);
         self.start_commit(Some(utxo), Some(id));
         Ok(())
     }
@@ -92,6 +93,7 @@ impl Chain {
 
     fn start_commit(&mut self, utxo: Option<UtxoCommit>, manifest: Option<ManifestId>) {
         let appended = self.store.take_appended();
+        let pruned = self.prune();
         let blocks = self.tree.take_dirty();
         let blocks = blocks.iter().map(|id| {
             let node = self.tree.node(*id);
@@ -100,8 +102,8 @@ impl Chain {
         let blocks = blocks.collect();
         // A replay that is interrupted takes nothing back.
         let verified_tip = Some(self.point(self.replay.unwrap_or(self.tip)));
-        self.committer
-            .commit(Request { commit: Commit { appended, blocks, verified_tip, utxo }, manifest });
+        let commit = Commit { appended, blocks, pruned, verified_tip, utxo };
+        self.committer.commit(Request { commit, manifest });
         self.headers_in_commit = self.tree.len() as u32;
         self.blocks_since_commit = 0;
         self.last_commit = Instant::now();

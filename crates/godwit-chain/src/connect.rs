@@ -113,7 +113,9 @@ impl Chain {
                 return Ok(Step::Waiting);
             }
             self.ahead.clear();
-            self.disconnect_tip()?;
+            if self.can_switch_to(target)? {
+                self.disconnect_tip()?;
+            }
             return Ok(Step::Progress);
         }
         self.look_ahead(target);

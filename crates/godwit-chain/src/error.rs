@@ -27,6 +27,14 @@ pub enum ChainError {
     DamagedUndo(BlockHash),
     /// A stored coin is not what was written, though its block's checksum holds.
     DamagedCoin(OutPoint),
+    /// The chain with the most work leaves the active one below the blocks that pruning kept, which
+    /// therefore cannot be taken back.
+    ForkBelowPruned {
+        /// Height of the last block that the two chains share.
+        fork: u32,
+        /// Height of the lowest block that is kept.
+        lowest: u32,
+    },
     /// The block index names a tip or a parent that it does not hold.
     DamagedIndex(BlockHash),
 }
@@ -52,6 +60,12 @@ impl fmt::Display for ChainError {
             Self::DamagedCoin(OutPoint { txid, vout }) => {
                 write!(f, "the coin {txid}:{vout} in the coins store is not what was written")
             }
+            Self::ForkBelowPruned { fork, lowest } => write!(
+                f,
+                "the chain with the most work forks off at height {fork}, but blocks below height \
+                 {lowest} were pruned and cannot be disconnected: synchronise again into an empty \
+                 data directory"
+            ),
             Self::DamagedIndex(hash) => {
                 write!(f, "the block index refers to block {hash} but does not hold it")
             }

@@ -185,7 +185,10 @@ impl Chain {
     /// A block that cannot be read is not served; if the chain needs it, it will say so itself.
     pub(crate) fn note_read(&mut self, ticket: u64, bytes: Result<PooledStream, StoreError>) {
         self.feed.jobs -= 1;
-        let bytes = bytes.map_err(|error| log::error!("A stored block is not served: {error}"));
+        let bytes = bytes.map_err(|error| match error.is_not_found() {
+            true => log::debug!("A block was pruned before it was read: {error}"),
+            false => log::error!("A stored block is not served: {error}"),
+        });
         self.events.push_back(Event::Read { ticket, bytes: bytes.ok() });
     }
 

@@ -154,7 +154,7 @@ pub fn plan(
 
 fn is_stored(chain: &Chain, hash: &BlockHash) -> bool {
     let id = chain.tree().find(hash);
-    id.is_some_and(|id| id == chain.tree().genesis() || chain.tree().node(id).position.is_some())
+    id.is_some_and(|id| id == chain.tree().genesis() || chain.has_block(id))
 }
 
 /// Inserts every header whose chain reaches one that is known, parents first; the records whose

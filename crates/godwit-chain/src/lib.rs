@@ -24,6 +24,7 @@ mod import;
 mod message;
 mod open;
 mod permits;
+mod pruning;
 mod signet;
 mod snapshot;
 mod stats;
@@ -42,6 +43,7 @@ pub use import::{
     BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
 };
 pub use permits::{Permit, Permits};
+pub use pruning::MIN_BLOCKS_TO_KEEP;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
 pub use structure::{Received, Structured, structure};

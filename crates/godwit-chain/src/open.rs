@@ -7,7 +7,9 @@ use std::sync::Arc;
 use godwit_primitives::BlockHash;
 use godwit_store::disk::Disk;
 use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher, UtxoStore};
-use godwit_store::{BlockRecord, NetworkId, RecoveredBlock, Store, StoreOptions};
+use godwit_store::{
+    BlockRecord, MAX_BLOCK_FILE_SIZE, NetworkId, RecoveredBlock, Store, StoreOptions,
+};
 use godwit_stream::SpanReader;
 
 use crate::chain::{AcceptError, Chain, ChainOptions};
@@ -29,13 +31,25 @@ impl Chain {
         options: ChainOptions,
         new_hash_key: [u8; 16],
     ) -> Result<Self, ChainError> {
+        Self::open_with_file_size(disk, dir, options, new_hash_key, MAX_BLOCK_FILE_SIZE)
+    }
+
+    /// As [`open`](Self::open), with block files of another size: see
+    /// [`Store::open_with_file_size`].
+    pub fn open_with_file_size(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        options: ChainOptions,
+        new_hash_key: [u8; 16],
+        file_size: u32,
+    ) -> Result<Self, ChainError> {
         let genesis = options.params.genesis;
         let network = NetworkId {
             magic: options.params.magic,
             genesis: options.params.genesis_hash.to_bytes(),
         };
-        let (store, recovered) =
-            Store::open(Arc::clone(&disk), StoreOptions { dir, network, new_hash_key })?;
+        let store_options = StoreOptions { dir, network, new_hash_key };
+        let (store, recovered) = Store::open_with_file_size(disk, store_options, file_size)?;
         let state = store.state()?;
         let mut records = Vec::new();
         store.for_each_block(|_, record| {
@@ -43,7 +57,7 @@ impl Chain {
             Ok(())
         })?;
         let mut tree = HeaderTree::new(genesis);
-        let stored = load(&mut tree, records)?;
+        let received = load(&mut tree, records)?;
         let hasher = UtxoHasher::new(store.utxo_hash_key());
         let manifest = match &state.utxo_manifest {
             Some(bytes) => SpanReader::new(bytes)
@@ -59,8 +73,9 @@ impl Chain {
         };
         let mut chain =
             Self::assemble(options, Arc::new(store), hasher, utxo, tree, tip, state.assumed)?;
-        chain.relink(&stored)?;
+        chain.relink(&received)?;
         chain.recover(recovered)?;
+        chain.find_prune_height();
         let last = match &state.verified_tip {
             None => tip,
             Some(point) => find(&chain.tree, &point.hash)?,
@@ -69,22 +84,27 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Gives the stored blocks their places among the candidates again.
-    fn relink(&mut self, stored: &[NodeId]) -> Result<(), ChainError> {
-        for id in stored {
-            let sequence = self.tree.node(*id).sequence;
-            self.next_sequence = self.next_sequence.max(sequence + 1);
+    /// Gives the blocks that are or were stored their places among the candidates again.
+    fn relink(&mut self, received: &[NodeId]) -> Result<(), ChainError> {
+        for id in received {
+            let node = self.tree.node(*id);
+            self.next_sequence = self.next_sequence.max(node.sequence + 1);
+            if let Some(position) = node.position {
+                self.pruning.note_stored(*id, node.height, position.file);
+            }
         }
         self.add_candidate(self.tip);
         if let Some(assumed) = &self.assumed {
             let base = find(&self.tree, &assumed.base.hash)?;
             self.adopt_assumed_base(base);
         }
-        for id in stored {
+        for id in received {
             let parent = self.tree.node(*id).parent().expect("genesis is not stored");
             let before = self.tree.node(parent).chain_tx_count;
             if before == 0 {
-                self.unlinked.entry(parent).or_default().push(*id);
+                if self.tree.node(*id).position.is_some() {
+                    self.unlinked.entry(parent).or_default().push(*id);
+                }
                 continue;
             }
             let node = self.tree.node_mut(*id);
@@ -156,19 +176,20 @@ fn find(tree: &HeaderTree, hash: &BlockHash) -> Result<NodeId, ChainError> {
     tree.find(hash).ok_or(ChainError::DamagedIndex(*hash))
 }
 
-/// Puts the records into the tree; the nodes whose blocks are stored, parents first.
+/// Puts the records into the tree; the nodes whose blocks are or were stored, parents first.
 fn load(tree: &mut HeaderTree, records: Vec<BlockRecord>) -> Result<Vec<NodeId>, ChainError> {
-    let mut stored = Vec::new();
+    let mut received = Vec::new();
     for record in by_height(records) {
         let hash = record.header.block_hash();
         let parent = find(tree, &record.header.prev_blockhash)?;
         let id = tree.insert(record.header, hash, parent);
         restore(tree.node_mut(id), &record);
-        if record.position.is_some() {
-            stored.push(id);
+        // A pruned block has no position any more, but its number of transactions.
+        if record.tx_count > 0 {
+            received.push(id);
         }
     }
     // Each header was inserted before its node was known to be invalid.
     tree.find_best_header();
-    Ok(stored)
+    Ok(received)
 }

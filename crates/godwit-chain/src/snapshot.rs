@@ -267,6 +267,7 @@ impl Chain {
         self.assumed = Some(AssumedSnapshot { base: base_point, utxo_hash });
         (self.applied, self.tip, self.replay) = (base, base, None);
         self.adopt_assumed_base(base);
+        self.find_prune_height();
     }
 }
 

@@ -46,15 +46,15 @@ pub struct Node {
     pub validity: Validity,
     /// The block or one of its ancestors breaks a rule.
     pub failed: bool,
-    /// Number of transactions; zero until the block is stored.
+    /// Number of transactions; zero until the block is stored, and kept when it is pruned.
     pub tx_count: u32,
-    /// Transactions of the chain up to here; zero until every block of it is stored.
+    /// Transactions of the chain up to here; zero until every block of it was stored once.
     pub chain_tx_count: u64,
     /// Order in which blocks became connectable: among tips of equal work the earlier one wins.
     pub sequence: u64,
-    /// Where the block is stored.
+    /// Where the block is stored, until it is pruned.
     pub position: Option<BlockPosition>,
-    /// Where its undo record is stored.
+    /// Where its undo record is stored, until it is pruned.
     pub undo: Option<UndoPosition>,
     parent: Option<NodeId>,
     skip: Option<NodeId>,
@@ -66,7 +66,7 @@ impl Node {
         self.parent
     }
 
-    /// Whether every block from genesis to here is stored.
+    /// Whether every block from genesis to here was stored once; some may be pruned.
     pub fn has_chain(&self) -> bool {
         self.chain_tx_count != 0
     }

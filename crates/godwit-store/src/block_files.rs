@@ -15,7 +15,7 @@ use godwit_stream::{BufferPool, PooledStream, SpanReader};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 use crate::read_handles::ReadHandles;
-use crate::record::BlockPosition;
+use crate::record::{BlockPosition, FileEnds};
 
 /// A block file is left for the next one before it grows to this size (Core:
 /// `MAX_BLOCKFILE_SIZE`).
@@ -52,6 +52,8 @@ pub(crate) struct BlockFiles {
 struct Tail {
     file: u32,
     end: u32,
+    /// Lengths of the files before it.
+    full: BTreeMap<u32, u32>,
     handle: Option<StoreFile>,
     unsynced: BTreeMap<u32, (StoreFile, u32)>,
     unsynced_names: bool,
@@ -67,22 +69,33 @@ pub(crate) fn frame(magic: [u8; 4], len: u32) -> [u8; FRAME_SIZE as usize] {
 
 /// Number of a `blkNNNNN.dat`, at least five digits.
 pub(crate) fn block_file_number(path: &Path) -> Option<u32> {
-    let digits = path.file_name()?.to_str()?.strip_prefix("blk")?.strip_suffix(".dat")?;
+    file_number(path, "blk")
+}
+
+/// Number of a file `prefixNNNNN.dat`, at least five digits.
+pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
+    let digits = path.file_name()?.to_str()?.strip_prefix(prefix)?.strip_suffix(".dat")?;
     let decimal = digits.len() >= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
     decimal.then(|| digits.parse().ok())?
 }
 
 impl BlockFiles {
-    /// Opens the files of `dir`. `committed` is the last file and its length that a commit has
-    /// named. Records behind it are handed back, a torn tail is cut off.
+    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the
+    /// lengths that commits have named. Records behind the last one are handed back, a torn tail is
+    /// cut off.
     pub(crate) fn open(
         disk: &StoreDisk,
         dir: &Path,
         magic: [u8; 4],
-        committed: Option<(u32, u32)>,
+        committed: &BTreeMap<u32, FileEnds>,
         max_file_size: u32,
     ) -> Result<(Self, Vec<RecoveredBlock>), StoreError> {
-        let (mut file, mut end) = committed.unwrap_or((0, 0));
+        let (mut file, mut end) = committed_tail(committed);
+        let mut full: BTreeMap<u32, u32> = committed
+            .iter()
+            .filter(|(_, ends)| ends.blocks > 0)
+            .map(|(file, ends)| (*file, ends.blocks))
+            .collect();
         let mut present: Vec<u32> =
             disk.list(dir)?.iter().filter_map(|path| block_file_number(path)).collect();
         present.retain(|number| *number >= file);
@@ -98,11 +111,13 @@ impl BlockFiles {
             let path = dir.join(format!("blk{number:05}.dat"));
             let handle = disk.open(&path, OpenMode::ReadWrite)?;
             (file, end) = (number, recover(&handle, magic, number, start, &mut recovered)?);
+            full.insert(number, end);
             unsynced.insert(number, (handle, end));
         }
+        full.remove(&file);
         let handle = unsynced.get(&file).map(|(handle, _)| handle.clone());
         let unsynced_names = !unsynced.is_empty();
-        let tail = Mutex::new(Tail { file, end, handle, unsynced, unsynced_names });
+        let tail = Mutex::new(Tail { file, end, full, handle, unsynced, unsynced_names });
         let readers = ReadHandles::default();
         let (disk, dir) = (disk.clone(), dir.to_owned());
         Ok((BlockFiles { disk, dir, magic, max_file_size, tail, readers }, recovered))
@@ -127,7 +142,9 @@ impl BlockFiles {
         }
         let mut tail = self.tail();
         if tail.end > 0 && tail.end + FRAME_SIZE + len >= self.max_file_size {
-            (tail.file, tail.end, tail.handle) = (tail.file + 1, 0, None);
+            let (full, len) = (tail.file, tail.end);
+            tail.full.insert(full, len);
+            (tail.file, tail.end, tail.handle) = (full + 1, 0, None);
         }
         let handle = match &tail.handle {
             Some(handle) => handle.clone(),
@@ -144,6 +161,25 @@ impl BlockFiles {
         tail.end = end;
         tail.unsynced.insert(file, (handle, end));
         Ok(BlockPosition { file, offset, len })
+    }
+
+    /// The files that are complete and not removed, with their lengths.
+    pub(crate) fn full_files(&self) -> BTreeMap<u32, u32> {
+        self.tail().full.clone()
+    }
+
+    /// The file that the next block may go to, and its length.
+    pub(crate) fn last_file(&self) -> (u32, u32) {
+        let tail = self.tail();
+        (tail.file, tail.end)
+    }
+
+    /// Removes a file that no commit names any more and that blocks are not appended to.
+    pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
+        self.disk.remove(&self.path(file))?;
+        self.readers.forget(file);
+        self.tail().full.remove(&file);
+        Ok(())
     }
 
     /// The bytes of the block at `position`, in a buffer of `pool`.
@@ -177,8 +213,20 @@ impl BlockFiles {
         if appended.names {
             self.disk.sync_dir(&self.dir)?;
         }
-        Ok(appended.files.into_iter().map(|(file, (_, end))| (file, end)).collect())
+        // Of a file whose only record was torn nothing is left, and nothing to be told.
+        let ends = appended.files.into_iter().map(|(file, (_, end))| (file, end));
+        Ok(ends.filter(|(_, end)| *end > 0).collect())
     }
+}
+
+/// Where appending goes on: the last file with blocks and its length, or the file behind the pruned
+/// ones. Undo data of a block may be committed before the block's own file end is, so a file with
+/// undo data alone is not the last one.
+fn committed_tail(committed: &BTreeMap<u32, FileEnds>) -> (u32, u32) {
+    let tail = committed.iter().rev().find(|(_, ends)| ends.blocks > 0);
+    let tail = tail.map_or((0, 0), |(file, ends)| (*file, ends.blocks));
+    let pruned = committed.iter().rev().find(|(_, ends)| **ends == FileEnds::PRUNED);
+    tail.max(pruned.map_or((0, 0), |(file, _)| (file + 1, 0)))
 }
 
 /// Files that blocks were appended to, with the ends of the last ones.

@@ -19,6 +19,9 @@
 //!    the commit has returned: until the transaction is durable a restart may still need them. A
 //!    crash leaves some of them; they go at open, as in 2.
 //!
+//! 5. *Pruned block and undo files are removed.* The transaction has taken their ends and the
+//!    positions of their blocks out of the index. A crash leaves some of them; they go at open.
+//!
 //! There are two kinds. A commit with a UTXO state follows a flush or a merge of the memtable. One
 //! without is cheap and comes often: it bounds what is re-downloaded (block index) and
 //! re-verified (verified tip), and leaves the UTXO set where it was; a restart re-applies the blocks
@@ -32,7 +35,7 @@ use godwit_stream::SerializeData;
 
 use crate::block_files::AppendedBlocks;
 use crate::error::StoreError;
-use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, UtxoState};
+use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, FileEnds, UtxoState};
 use crate::store::{
     ASSUMED, BLOCK_INDEX, BlockKey, DurableEnds, FILE_ENDS, ONLY, Store, UTXO, VERIFIED_TIP,
 };
@@ -68,6 +71,9 @@ pub struct Commit {
     pub appended: Appended,
     /// Entries of the block index, new or changed.
     pub blocks: Vec<(BlockHash, BlockRecord)>,
+    /// Numbers of block and undo files to be deleted: no entry of the index has a position in them
+    /// behind this commit, and blocks are not appended to them any more.
+    pub pruned: Vec<u32>,
     /// The highest block of the active chain that was fully connected; `None` leaves it.
     pub verified_tip: Option<ChainPoint>,
     /// The UTXO set; `None` leaves it.
@@ -81,7 +87,8 @@ impl Store {
         Appended { blocks: self.blocks.take_appended(), undo: self.undo.take_appended() }
     }
 
-    /// Makes `commit` durable, in the order that the module describes. Commits follow one another.
+    /// Makes `commit` durable, in the order that the module describes, and deletes the files that it
+    /// prunes. Commits follow one another.
     ///
     /// # Errors
     ///
@@ -97,6 +104,10 @@ impl Store {
         for (file, end) in self.undo.sync(commit.appended.undo)? {
             files.entry(file).or_default().undo = end;
             uncommitted.insert(file);
+        }
+        for file in &commit.pruned {
+            files.insert(*file, FileEnds::PRUNED);
+            uncommitted.insert(*file);
         }
         let mut batch = self.db.batch()?;
         batch.put_all(&FILE_ENDS, uncommitted.iter().map(|file| (*file, &files[file])))?;
@@ -117,6 +128,10 @@ impl Store {
         }
         batch.commit()?;
         uncommitted.clear();
+        for file in commit.pruned {
+            self.blocks.remove(file)?;
+            self.undo.remove(file)?;
+        }
         Ok(())
     }
 }

@@ -31,4 +31,11 @@ impl ReadHandles {
         handles.push_front((number, handle.clone()));
         Ok(handle)
     }
+
+    /// Lets go of a file that was removed, so that its space is free. To be called behind the
+    /// removal: until then the file may be opened anew.
+    pub(crate) fn forget(&self, number: u32) {
+        let mut handles = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        handles.retain(|(kept, _)| *kept != number);
+    }
 }

@@ -79,14 +79,15 @@ pub struct BlockRecord {
     pub height: u32,
     /// Validity so far.
     pub status: BlockStatus,
-    /// Number of transactions, 0 while the block has not been received.
+    /// Number of transactions, 0 while the block has not been received. Stays when the block's
+    /// file is deleted.
     pub tx_count: u32,
     /// Order in which blocks became candidates for the tip: of two tips with equal work the lower
     /// one wins.
     pub sequence: u64,
-    /// Where the block lies, once received.
+    /// Where the block lies, once received and until its file is deleted.
     pub position: Option<BlockPosition>,
-    /// Where its undo data lie, once connected.
+    /// Where its undo data lie, once connected and until their file is deleted.
     pub undo: Option<UndoPosition>,
 }
 
@@ -107,11 +108,17 @@ pub(crate) struct UtxoState {
 }
 
 /// Committed lengths of a pair of block and undo file: all before is durable, all behind is not
-/// referenced (Core: `CBlockFileInfo`).
+/// referenced (Core: `CBlockFileInfo`). Both are 0 for a pair that was pruned: it may still be there
+/// after a crash, and its number is not used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileEnds {
     pub(crate) blocks: u32,
     pub(crate) undo: u64,
+}
+
+impl FileEnds {
+    /// What a commit says of files that are to be deleted behind it.
+    pub(crate) const PRUNED: Self = Self { blocks: 0, undo: 0 };
 }
 
 impl Encode for ChainPoint {

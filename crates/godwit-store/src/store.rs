@@ -11,7 +11,7 @@ use godwit_stream::{
 };
 
 use crate::block_files::{
-    BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock,
+    BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock, file_number,
 };
 use crate::db::{Db, Table};
 use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk};
@@ -158,7 +158,10 @@ impl Store {
         Self::open_with_file_size(disk, options, MAX_BLOCK_FILE_SIZE)
     }
 
-    pub(crate) fn open_with_file_size(
+    /// As [`Store::open`]; a block file is left for the next one before it grows to
+    /// `max_file_size` bytes instead of [`MAX_BLOCK_FILE_SIZE`]. For tests, which then need few
+    /// blocks to fill files (Core's `-fastprune`).
+    pub fn open_with_file_size(
         disk: Arc<dyn Disk>,
         options: StoreOptions,
         max_file_size: u32,
@@ -181,12 +184,10 @@ impl Store {
             ends.files.insert(file, end);
             Ok(())
         })?;
+        remove_dead(&disk, &blocks_dir, &ends.files)?;
         let magic = network.magic;
-        // Undo data of a block may be committed before the block's own file end is: such a file
-        // has no committed blocks yet, and the tail begins in an earlier one.
-        let tail = ends.files.iter().rev().find(|(_, end)| end.blocks > 0);
-        let last = tail.map(|(file, end)| (*file, end.blocks));
-        let (blocks, recovered) = BlockFiles::open(&disk, &blocks_dir, magic, last, max_file_size)?;
+        let (blocks, recovered) =
+            BlockFiles::open(&disk, &blocks_dir, magic, &ends.files, max_file_size)?;
         let undo_ends = ends.files.iter().map(|(file, end)| (*file, end.undo)).collect();
         let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends);
         let utxo_hash_key = identity.utxo_hash_key;
@@ -224,6 +225,22 @@ impl Store {
     /// The error that says that the committed manifest of the runs does not decode.
     pub fn damaged_manifest(&self, error: DecodeError) -> StoreError {
         StoreError::damaged(&self.dir.join(DATABASE_FILE), 0, Damage::Decode(error))
+    }
+
+    /// Bytes of each pair of block and undo file, those being appended to included.
+    pub fn file_bytes(&self) -> BTreeMap<u32, u64> {
+        let (last, last_len) = self.blocks.last_file();
+        let mut bytes = self.undo.lengths();
+        for (file, len) in self.blocks.full_files().into_iter().chain([(last, last_len)]) {
+            *bytes.entry(file).or_default() += u64::from(len);
+        }
+        bytes.retain(|_, bytes| *bytes > 0);
+        bytes
+    }
+
+    /// Number of the block file that blocks are appended to.
+    pub fn last_file(&self) -> u32 {
+        self.blocks.last_file().0
     }
 
     /// Path of a block file, to name it to the user.
@@ -341,6 +358,28 @@ fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError>
             Ok(_) => return Err(StoreError::CoreDirectory { path }),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a crash has left of pruned files, and of files that it emptied: where a commit has
+/// named a later one, it has named all that there was before it.
+fn remove_dead(
+    disk: &StoreDisk,
+    dir: &Path,
+    ends: &BTreeMap<u32, FileEnds>,
+) -> Result<(), StoreError> {
+    let last = ends.iter().rev().find(|(_, ends)| ends.blocks > 0).map_or(0, |(file, _)| *file);
+    let is_dead = |number: u32| match ends.get(&number) {
+        Some(ends) => *ends == FileEnds::PRUNED,
+        None => number < last,
+    };
+    for path in disk.list(dir)? {
+        let number = file_number(&path, "blk").or_else(|| file_number(&path, "rev"));
+        if number.is_some_and(is_dead) {
+            log::info!("{} is of no use any more: removing it", path.display());
+            disk.remove(&path)?;
         }
     }
     Ok(())

@@ -150,6 +150,21 @@ impl UndoFiles {
         self.tails.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Lengths of the files, by number.
+    pub(crate) fn lengths(&self) -> BTreeMap<u32, u64> {
+        self.tails().ends.clone()
+    }
+
+    /// Removes a file that no commit names any more, if there is one.
+    pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
+        self.disk.remove(&self.path(file))?;
+        self.readers.forget(file);
+        let mut tails = self.tails();
+        tails.ends.remove(&file);
+        tails.unsynced.remove(&file);
+        Ok(())
+    }
+
     /// Appends a record to file `file`. Not durable before [`UndoFiles::sync`].
     pub(crate) fn append(
         &self,

@@ -58,7 +58,9 @@ fn of_chain(error: &ChainError) -> Exit {
         | ChainError::DamagedUndo(_)
         | ChainError::DamagedCoin(_)
         | ChainError::DamagedIndex(_) => Exit::Damaged,
-        ChainError::Engine(_) | ChainError::Spawn(_) => Exit::Failure,
+        ChainError::Engine(_) | ChainError::Spawn(_) | ChainError::ForkBelowPruned { .. } => {
+            Exit::Failure
+        }
         ChainError::WorkerPanicked => Exit::Bug,
     }
 }

@@ -83,6 +83,7 @@ pub(crate) fn open_chain(
         workers,
         cache_bytes: config.dbcache_bytes,
         stop_at_height,
+        prune_bytes: None,
         clock: process::seconds_since_1970,
     };
     let key = process::random_bytes()?;

@@ -25,6 +25,7 @@ pub(crate) fn options(params: Params) -> ChainOptions {
         workers: 2,
         cache_bytes: 16 << 20,
         stop_at_height: None,
+        prune_bytes: None,
         clock,
     }
 }

@@ -4,4 +4,5 @@ mod datadir;
 mod feed;
 mod golden;
 mod kernel;
+mod pruning;
 mod restart;

@@ -18,7 +18,8 @@ fn open(
     committed: Option<(u32, u32)>,
     max: u32,
 ) -> (BlockFiles, Vec<RecoveredBlock>) {
-    BlockFiles::open(disk, Path::new(DIR), MAGIC, committed, max).unwrap()
+    let ends = committed.into_iter().map(|(file, blocks)| (file, FileEnds { blocks, undo: 0 }));
+    BlockFiles::open(disk, Path::new(DIR), MAGIC, &ends.collect(), max).unwrap()
 }
 
 fn path(file: u32) -> PathBuf {
@@ -151,7 +152,10 @@ fn garbage_behind_the_committed_end_is_cut_off() {
 fn files_shorter_than_committed_are_damage() {
     let (fault, disk) = fresh();
     fault.overwrite(&path(3), framed(&block(1, 100)));
-    let open = |end| BlockFiles::open(&disk, Path::new(DIR), MAGIC, Some(end), 1000).err();
+    let open = |(file, blocks)| {
+        let ends = [(file, FileEnds { blocks, undo: 0 })].into();
+        BlockFiles::open(&disk, Path::new(DIR), MAGIC, &ends, 1000).err()
+    };
     let short = |file, at| StoreError::damaged(&path(file), at, Damage::Short);
     assert_eq!(open((3, 108)), None);
     assert_eq!(open((3, 109)), Some(short(3, 109)));
@@ -214,4 +218,51 @@ fn only_core_names_are_block_files() {
     ] {
         assert_eq!(block_file_number(Path::new(name)), number, "{name}");
     }
+}
+
+#[test]
+fn files_before_the_last_one_may_be_gone() {
+    let (fault, disk) = fresh();
+    fault.overwrite(&path(7), framed(&block(1, 100)));
+    let end = |blocks| FileEnds { blocks, undo: 0 };
+    let open = |ends: &BTreeMap<u32, FileEnds>| {
+        BlockFiles::open(&disk, Path::new(DIR), MAGIC, ends, 150).unwrap().0
+    };
+    let mut ends = BTreeMap::from([(0, FileEnds::PRUNED), (6, FileEnds::PRUNED), (7, end(108))]);
+    let files = open(&ends);
+    assert_eq!((files.last_file(), files.full_files()), ((7, 108), BTreeMap::new()));
+    let position = files.append(&block(2, 100)).unwrap();
+    assert_eq!((position.file, files.full_files()), (8, [(7, 108)].into()));
+    // Undo data alone do not make a file the last one, and the number of a pruned one is not used.
+    ends.insert(9, FileEnds { blocks: 0, undo: 5 });
+    fault.overwrite(&path(8), Vec::new());
+    assert_eq!(open(&ends).last_file(), (8, 0));
+    ends.extend([(7, FileEnds::PRUNED), (8, FileEnds::PRUNED)]);
+    disk.remove(&path(7)).unwrap();
+    disk.remove(&path(8)).unwrap();
+    assert_eq!(open(&ends).append(&block(3, 100)).unwrap().file, 9);
+}
+
+#[test]
+fn a_removed_file_is_neither_counted_nor_read() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, 150);
+    let positions = [1, 2, 3].map(|n| files.append(&block(n, 100)).unwrap());
+    assert_eq!(read(&files, positions[0]), block(1, 100));
+    files.sync(files.take_appended()).unwrap();
+    files.remove(0).unwrap();
+    assert!(fault.contents(&path(0)).is_none());
+    assert!(files.read(positions[0], &pool()).is_err_and(|error| error.is_not_found()));
+    assert_eq!(read(&files, positions[1]), block(2, 100));
+    assert_eq!((files.full_files(), files.last_file()), ([(1, 108)].into(), (2, 108)));
+}
+
+/// Its end would say that it was pruned.
+#[test]
+fn a_file_whose_only_record_was_torn_is_not_told_of() {
+    let (fault, disk) = fresh();
+    fault.overwrite(&path(0), vec![1; 50]);
+    let (files, recovered) = open(&disk, None, 150);
+    assert_eq!((recovered, files.last_file()), (vec![], (0, 0)));
+    assert_eq!(files.sync(files.take_appended()), Ok(vec![]));
 }

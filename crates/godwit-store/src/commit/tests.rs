@@ -1,13 +1,15 @@
 //! Each operation that changes the disk fails once, the machine goes down in every way that the
 //! fault disk knows, and nothing that a commit has promised may be missing afterwards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use godwit_primitives::Coin;
 
 use super::*;
+use crate::block_files::file_number;
+use crate::disk::Disk;
 use crate::error::NetworkId;
 use crate::fault::{FaultDisk, Survival};
 use crate::fixtures::{MAGIC, block, coin, header, point, record};
@@ -19,6 +21,8 @@ use crate::{RecoveredBlock, UndoRecord};
 const MAX_FILE_SIZE: u32 = 2000;
 const COMMITS: u32 = 5;
 const BLOCKS_PER_COMMIT: u32 = 3;
+/// Blocks below the highest one whose files a workload with pruning does not delete.
+const KEPT: u32 = 4;
 
 fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
     let network = NetworkId { magic: MAGIC, genesis: [9; 32] };
@@ -39,11 +43,36 @@ fn spent_by(height: u32) -> Vec<Vec<Coin>> {
 struct Model {
     state: CommittedState,
     blocks: BTreeMap<u32, BlockRecord>,
+    pruned: BTreeSet<u32>,
+}
+
+impl Model {
+    /// Takes the blocks out of the files before `last` that hold none of the highest ones; those
+    /// files, and the heights of their blocks.
+    fn prune(&mut self, last: u32) -> (Vec<u32>, Vec<u32>) {
+        let newest = self.blocks.last_key_value().map_or(0, |(height, _)| *height);
+        let mut highest = BTreeMap::new();
+        for (height, record) in &self.blocks {
+            highest.extend(record.position.map(|position| (position.file, *height)));
+        }
+        highest.retain(|file, height| *file < last && *height + KEPT <= newest);
+        let mut heights = Vec::new();
+        for (height, record) in &mut self.blocks {
+            if record.position.is_some_and(|position| highest.contains_key(&position.file)) {
+                (record.position, record.undo) = (None, None);
+                heights.push(*height);
+            }
+        }
+        self.pruned.extend(highest.keys());
+        (highest.into_keys().collect(), heights)
+    }
 }
 
 /// What the workload has come to.
 #[derive(Default)]
 struct Progress {
+    /// Whether the workload deletes old files.
+    pruning: bool,
     committed: Model,
     /// The commit that failed, if one did: it may or may not be in force.
     attempted: Option<Model>,
@@ -68,12 +97,19 @@ fn work(store: &Store, first: u32, progress: &mut Progress) -> Result<(), StoreE
     for round in 0..COMMITS {
         let mut next = progress.committed.clone();
         let start = first + round * BLOCKS_PER_COMMIT;
-        let mut blocks = Vec::new();
+        let mut changed = BTreeSet::new();
         for height in start..start + BLOCKS_PER_COMMIT {
-            let record = append(store, height, progress)?;
-            next.blocks.insert(height, record);
-            blocks.push((record.header.block_hash(), record));
+            next.blocks.insert(height, append(store, height, progress)?);
+            changed.insert(height);
         }
+        let mut pruned = Vec::new();
+        if progress.pruning {
+            let (files, heights) = next.prune(store.last_file());
+            pruned = files;
+            changed.extend(heights);
+        }
+        let entry = |height: &u32| (next.blocks[height].header.block_hash(), next.blocks[height]);
+        let blocks = changed.iter().map(entry).collect();
         let tip = point(start, start);
         next.state.verified_tip = Some(tip);
         let utxo = (round % 2 == 1).then(|| {
@@ -85,6 +121,7 @@ fn work(store: &Store, first: u32, progress: &mut Progress) -> Result<(), StoreE
         store.commit(Commit {
             appended: store.take_appended(),
             blocks,
+            pruned,
             verified_tip: Some(tip),
             utxo,
         })?;
@@ -105,12 +142,25 @@ fn found(store: &Store) -> Model {
         })
         .unwrap();
     for (height, record) in &model.blocks {
-        let bytes = store.read_block(record.position.unwrap()).unwrap();
+        let (Some(position), Some(undo)) = (record.position, record.undo) else {
+            assert_eq!((record.position, record.undo), (None, None));
+            continue;
+        };
+        let bytes = store.read_block(position).unwrap();
         assert_eq!(bytes.as_slice(), block_of(*height));
-        let undo = store.read_undo(record.undo.unwrap(), &record.header.prev_blockhash).unwrap();
+        let undo = store.read_undo(undo, &record.header.prev_blockhash).unwrap();
         assert!(undo.transactions().eq(spent_by(*height).iter().map(Vec::as_slice)));
     }
+    let ends = store.ends.lock().unwrap();
+    let pruned = ends.files.iter().filter(|(_, ends)| **ends == FileEnds::PRUNED);
+    model.pruned = pruned.map(|(file, _)| *file).collect();
     model
+}
+
+/// Numbers of the files that the disk has.
+fn on_disk(fault: &FaultDisk, prefix: &str) -> BTreeSet<u32> {
+    let names = fault.list(Path::new("/node/blocks")).unwrap();
+    names.iter().filter_map(|name| file_number(Path::new(name), prefix)).collect()
 }
 
 fn survivals(n: u64) -> [Survival; 4] {
@@ -128,6 +178,10 @@ fn check_after_crash(
     let model = found(&store);
     let attempted = progress.attempted.as_ref() == Some(&model);
     assert!(attempted || model == progress.committed, "{context}: {model:?}");
+    for prefix in ["blk", "rev"] {
+        let left = on_disk(fault, prefix);
+        assert!(left.is_disjoint(&model.pruned), "{context}: {prefix} {left:?} of {model:?}");
+    }
     if !attempted && matches!(survival, Survival::All) {
         // The process died alone: what was appended completely need not be downloaded again.
         let expected = progress.appended.iter().map(|(height, position)| RecoveredBlock {
@@ -140,7 +194,8 @@ fn check_after_crash(
             assert_eq!(store.read_block(*position).unwrap().as_slice(), block_of(*height));
         }
     }
-    *progress = Progress { committed: model, ..Progress::default() };
+    let pruning = progress.pruning;
+    *progress = Progress { pruning, committed: model, ..Progress::default() };
     let next = progress.committed.blocks.last_key_value().map_or(1, |(height, _)| height + 1);
     work(&store, next, progress).unwrap();
     assert_eq!(found(&store), progress.committed, "{context}");
@@ -153,12 +208,21 @@ fn check_after_crash(
 
 #[test]
 fn nothing_durable_is_lost_whichever_operation_fails() {
+    any_operation_may_fail(false);
+}
+
+#[test]
+fn nothing_that_is_needed_is_lost_whichever_operation_of_pruning_fails() {
+    any_operation_may_fail(true);
+}
+
+fn any_operation_may_fail(pruning: bool) {
     for n in 1.. {
         let mut finished = false;
         for survival in survivals(n) {
             let context = format!("operation {n}, {survival:?}");
             let fault = FaultDisk::new();
-            let mut progress = Progress::default();
+            let mut progress = Progress { pruning, ..Progress::default() };
             fault.fail_change(n);
             match open(&fault).and_then(|(store, _)| {
                 let result = work(&store, 1, &mut progress);
@@ -183,7 +247,8 @@ fn nothing_durable_is_lost_whichever_operation_fails() {
             check_after_crash(&fault, &mut progress, survival, &context);
         }
         if finished {
-            assert!(n > 60, "the workload has only {n} operations");
+            let least = if pruning { 70 } else { 60 };
+            assert!(n > least, "the workload has only {n} operations");
             return;
         }
     }
@@ -191,12 +256,21 @@ fn nothing_durable_is_lost_whichever_operation_fails() {
 
 #[test]
 fn a_crash_while_recovering_from_a_crash_loses_nothing() {
+    recovering_may_fail(false);
+}
+
+#[test]
+fn a_crash_while_removing_what_a_crash_has_left_of_pruned_files_loses_nothing() {
+    recovering_may_fail(true);
+}
+
+fn recovering_may_fail(pruning: bool) {
     for n in 1.. {
         let mut finished = false;
         for survival in survivals(n) {
             let context = format!("recovery operation {n}, {survival:?}");
             let fault = FaultDisk::new();
-            let mut progress = Progress::default();
+            let mut progress = Progress { pruning, ..Progress::default() };
             let (store, _) = open(&fault).unwrap();
             work(&store, 1, &mut progress).unwrap();
             for height in 16..20 {
@@ -295,4 +369,24 @@ fn an_empty_commit_is_a_commit() {
     store.commit(Commit { appended: store.take_appended(), ..Commit::default() }).unwrap();
     assert_eq!(store.state().unwrap(), CommittedState::default());
     assert!(fault.contents(Path::new("/node/blocks/blk00000.dat")).is_none());
+}
+
+#[test]
+fn pruned_files_are_gone_when_the_commit_returns_and_the_rest_is_counted() {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    let mut progress = Progress { pruning: true, ..Progress::default() };
+    work(&store, 1, &mut progress).unwrap();
+    let pruned = &progress.committed.pruned;
+    assert!(pruned.len() >= 3, "{pruned:?}");
+    assert_eq!(found(&store), progress.committed);
+    let len = |prefix: &str, file: u32| {
+        let path = format!("/node/blocks/{prefix}{file:05}.dat");
+        fault.contents(Path::new(&path)).map_or(0, |bytes| bytes.len() as u64)
+    };
+    let left = on_disk(&fault, "blk");
+    assert!(left.is_disjoint(pruned) && on_disk(&fault, "rev").is_subset(&left));
+    let bytes = left.iter().map(|file| (*file, len("blk", *file) + len("rev", *file)));
+    assert_eq!(store.file_bytes(), bytes.collect());
+    assert_eq!(left.last(), Some(&store.last_file()));
 }

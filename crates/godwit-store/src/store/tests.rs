@@ -35,6 +35,7 @@ fn filled() -> FaultDisk {
         .commit(Commit {
             appended: store.take_appended(),
             blocks,
+            pruned: Vec::new(),
             verified_tip: Some(point(2, 2)),
             utxo: None,
         })
@@ -73,6 +74,7 @@ fn what_was_committed_is_there_again_on_a_real_disk() {
     let commit = Commit {
         appended: store.take_appended(),
         blocks,
+        pruned: Vec::new(),
         verified_tip: Some(point(2, 2)),
         utxo: Some(utxo),
     };

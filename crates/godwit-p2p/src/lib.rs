@@ -22,8 +22,8 @@ mod time;
 mod transport;
 
 pub use address_book::{
-    AddressBook, AddressBookError, Candidate, MAX_ENTRIES, SAMPLE_ADDRESSES, SAMPLE_PERCENT, Source,
-    TIME_PENALTY,
+    AddressBook, AddressBookError, Candidate, MAX_ENTRIES, SAMPLE_ADDRESSES, SAMPLE_PERCENT,
+    Source, TIME_PENALTY,
 };
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use discourage::{DISCOURAGED_HOSTS, Discouraged};
@@ -40,12 +40,10 @@ pub use net_address::{
     AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress, NetGroup, Reachability,
 };
 pub use peers::{
-    Action, BlockJudgement, ConnectionKind, DisconnectReason, HeaderFault, Misbehaviour, PeersConfig,
-    Reachable, ReadId, Target,
+    Action, BlockJudgement, ConnectionKind, DisconnectReason, HeaderFault, Misbehaviour, PeerInfo,
+    Peers, PeersConfig, Reachable, ReadId, SEND_PAUSE, SEND_QUEUE_MAX, Summary, Target,
 };
-pub use presync::{
-    Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound,
-};
+pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::{
     ADDRESS_BURST, INVENTORY_BURST, LOG_BURST, PEER_LOG_BURST, TokenBucket, UPLOAD_CYCLE,
     UploadTarget,

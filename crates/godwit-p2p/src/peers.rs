@@ -5,86 +5,429 @@
 //! time; after each the driver takes the actions and does them in order.
 
 mod action;
+mod addresses;
+mod announcements;
+mod blocks;
+mod compact_relay;
 mod config;
+mod connection;
+mod connections;
+mod eviction;
 mod fault;
+mod handshake;
+mod header_sync;
+mod headers;
+mod input;
+mod known;
+mod ping;
+mod serving;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use godwit_consensus::Reject;
+use godwit_primitives::BlockHash;
+use godwit_stream::PooledStream;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 pub use action::{Action, BlockJudgement, ConnectionKind, HeaderFault, ReadId};
 pub use config::{PeersConfig, Reachable, Target};
 pub use fault::{DisconnectReason, Misbehaviour};
+pub use serving::{SEND_PAUSE, SEND_QUEUE_MAX};
+pub use status::{PeerInfo, Summary};
 
-// // ---------------------------------------------------------------------------------------------
-// // PUBLIC API of helper E, for helper N. Bodies follow. Signatures are meant to stay.
-// // ---------------------------------------------------------------------------------------------
-// impl Peers {
-//     /// An engine without peers. `book` holds the addresses of earlier runs (or is new), `index` the
-//     /// chain as it is.
-//     pub fn new(config: PeersConfig, book: AddressBook, now: Now, index: &dyn HeaderIndex) -> Self;
-//
-//     // ---- connections
-//
-//     /// Somebody connected. `None`: refuse, close the socket at once (slots full, discouraged).
-//     /// An eviction that makes room comes as [`Action::Disconnect`].
-//     pub fn accept_inbound(&mut self, now: Now, index: &dyn HeaderIndex, address: NetAddress) -> Option<PeerId>;
-//     /// An [`Action::Connect`] succeeded (through a proxy: the proxy's answer was good).
-//     /// `address`: to whom, when known (not for a name behind a proxy).
-//     pub fn connected(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, address: Option<NetAddress>);
-//     /// An [`Action::Connect`] failed. `local`: our own network or proxy failed, not the peer; then
-//     /// its address gets no bad mark.
-//     pub fn connect_failed(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, local: bool);
-//     /// The connection ended without our doing.
-//     pub fn closed(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId);
-//     /// The transport failed: bad magic, oversized message. Not for `TransportError::Io` (`closed`).
-//     /// The engine answers with [`Action::Disconnect`].
-//     pub fn transport_failed(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, why: &TransportError);
-//
-//     // ---- from the wire
-//
-//     /// A message arrived.
-//     pub fn frame(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, frame: Frame);
-//     /// Bytes of a `block` payload arrived, the message need not be complete: rates are measured.
-//     /// The sum over a message is its payload length (the driver reports the rest before `frame`).
-//     pub fn block_bytes(&mut self, now: Now, peer: PeerId, bytes: usize);
-//     /// A message was skimmed off by the transport.
-//     pub fn discarded(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, discard: &Discard);
-//     /// Bytes now queued for sending to the peer: back-pressure for serving. To be told after every
-//     /// write and after every `Action::Send` batch.
-//     pub fn send_queue(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, bytes: usize);
-//     /// Bytes written to the peer's socket since the last call (upload target).
-//     pub fn bytes_sent(&mut self, now: Now, peer: PeerId, bytes: usize);
-//
-//     // ---- answers of the chain
-//
-//     /// Answer to [`Action::SubmitHeaders`]: the last header taken (or known before), or the fault.
-//     pub fn headers_judged(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, result: Result<HeaderId, HeaderFault>);
-//     /// Answer to [`Action::SubmitBlock`].
-//     pub fn block_judged(&mut self, now: Now, index: &dyn HeaderIndex, hash: BlockHash, judgement: BlockJudgement);
-//     /// A stored block turned out invalid when it was connected.
-//     pub fn block_invalid(&mut self, now: Now, index: &dyn HeaderIndex, hash: BlockHash, reject: Reject);
-//     /// The tip moved (once per batch of connected blocks is enough), or the initial download ended.
-//     pub fn tip_changed(&mut self, now: Now, index: &dyn HeaderIndex, initial_block_download: bool);
-//     /// Answer to [`Action::ReadBlock`]: the block's bytes; `None` when it is gone (pruned) or unreadable.
-//     pub fn block_read(&mut self, now: Now, index: &dyn HeaderIndex, request: ReadId, bytes: Option<PooledStream>);
-//     /// Answer to [`Action::Resolve`].
-//     pub fn resolved(&mut self, now: Now, host: &str, addresses: Vec<NetAddress>); // port of the addresses is ignored (default port / that of the target)
-//
-//     // ---- time
-//
-//     /// To be called at `next_wakeup`, and after each batch of other events. `room`: bytes of blocks
-//     /// that the chain can take beyond what was requested so far (see Downloads::schedule).
-//     pub fn tick(&mut self, now: Now, index: &dyn HeaderIndex, room: u64);
-//     /// When `tick` is due at the latest, on the monotonic clock.
-//     pub fn next_wakeup(&self) -> Duration;
-//     /// The actions since the last call, in the order in which to do them.
-//     pub fn take_actions(&mut self) -> VecDeque<Action>;
-//
-//     // ---- for the driver's own use
-//
-//     /// `-networkactive`: false disconnects everybody and opens nothing.
-//     pub fn set_network_active(&mut self, now: Now, index: &dyn HeaderIndex, active: bool);
-//     /// The address book, to be written to disk now and then (Core: every 15 minutes) and at the end.
-//     pub fn address_book(&self) -> &AddressBook;
-//     /// Numbers for progress lines.
-//     pub fn summary(&self) -> Summary; // { inbound, outbound (handshake done), connecting, headers_presync: Option<height>, best_known_height, blocks_in_flight }
-//     /// Peers, for status output.
-//     pub fn peers(&self) -> impl Iterator<Item = PeerInfo>;
-// }
+use addresses::AddressAnswers;
+use blocks::BlockSources;
+use compact_relay::{PendingAnnouncement, RecentBlock};
+use connection::{Attempt, Peer};
+use connections::AskedSeeds;
+use eviction::TipWatch;
+
+use crate::address_book::AddressBook;
+use crate::discourage::Discouraged;
+use crate::download::Downloads;
+use crate::frame::{Command, Frame};
+use crate::message::Message;
+use crate::rate_limit::{TokenBucket, UploadTarget};
+use crate::slots::{Slots, SlotsConfig};
+use crate::transport::{Discard, TransportError};
+use crate::{HeaderId, HeaderIndex, NetAddress, Now, PeerId};
+
+/// The longest time without a look at all peers (Core's message handler: 100 ms).
+const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The state of all connections. See the [module](self).
+///
+/// What one peer can make it keep is bounded: `docs/limits.md` lists each queue.
+pub struct Peers {
+    config: PeersConfig,
+    rng: StdRng,
+    actions: VecDeque<Action>,
+    peers: BTreeMap<PeerId, Peer>,
+    /// On their way; no more than there are slots.
+    connecting: BTreeMap<PeerId, Attempt>,
+    downloads: Downloads,
+    book: AddressBook,
+    discouraged: Discouraged,
+    slots: Slots,
+    upload: UploadTarget,
+    sources: BlockSources,
+    /// Peers asked to announce by compact blocks, the longest unused first.
+    high_bandwidth: VecDeque<PeerId>,
+    recent_block: Option<Box<RecentBlock>>,
+    pending_announcement: Option<PendingAnnouncement>,
+    address_answers: AddressAnswers,
+    asked_seeds: AskedSeeds,
+    tip_watch: TipWatch,
+    /// The block for which an `inv` made us ask a peer with which no sync had begun.
+    last_inv_follow_up: Option<BlockHash>,
+    tip: HeaderId,
+    initial_download: bool,
+    network_active: bool,
+    log_lines: TokenBucket,
+    address_key: [u8; 16],
+    group_key: [u8; 16],
+    last_peer: u64,
+    last_read: u64,
+    next_maintenance: Duration,
+    now: Now,
+}
+
+/// The moment and the chain that an event is seen with.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    now: Now,
+    index: &'a dyn HeaderIndex,
+}
+
+impl Peers {
+    /// An engine without peers. `book`: the addresses of earlier runs, or an empty one. Until
+    /// [`tip_changed`](Self::tip_changed) says otherwise the initial download is under way.
+    pub fn new(config: PeersConfig, book: AddressBook, now: Now, index: &dyn HeaderIndex) -> Self {
+        let mut rng = StdRng::from_seed(config.seed);
+        let slots = SlotsConfig {
+            max_full: config.max_outbound_full,
+            max_block_relay: config.max_outbound_block_relay,
+            reachable: config.reachable,
+            connect_only: config.connect_only.clone(),
+            add_nodes: config.add_nodes.clone(),
+            seed_nodes: config.seed_nodes.clone(),
+            dns_seeds: config.dns_seeds.clone(),
+            fixed_seeds: !config.fixed_seeds.is_empty(),
+        };
+        Self {
+            slots: Slots::new(slots, now, rng.random()),
+            discouraged: Discouraged::new(rng.random()),
+            address_key: rng.random(),
+            group_key: rng.random(),
+            downloads: Downloads::new(&config.params, config.minimum_chain_work),
+            upload: UploadTarget::new(config.max_upload_target),
+            rng,
+            book,
+            actions: VecDeque::new(),
+            peers: BTreeMap::new(),
+            connecting: BTreeMap::new(),
+            sources: BlockSources::default(),
+            high_bandwidth: VecDeque::new(),
+            recent_block: None,
+            pending_announcement: None,
+            address_answers: AddressAnswers::new(),
+            asked_seeds: AskedSeeds::new(),
+            tip_watch: TipWatch::new(now),
+            last_inv_follow_up: None,
+            tip: index.tip(),
+            initial_download: true,
+            network_active: true,
+            log_lines: TokenBucket::log(now.monotonic),
+            last_peer: 0,
+            last_read: 0,
+            next_maintenance: now.monotonic,
+            now,
+            config,
+        }
+    }
+
+    // ---- connections
+
+    /// Somebody connected. `None`: close the socket at once; there is no place, or the address is
+    /// discouraged. Room may be made for it by an [`Action::Disconnect`] of another.
+    pub fn accept_inbound(
+        &mut self,
+        now: Now,
+        index: &dyn HeaderIndex,
+        address: NetAddress,
+    ) -> Option<PeerId> {
+        let view = self.view(now, index);
+        self.accept(view, address)
+    }
+
+    /// An [`Action::Connect`] succeeded; through a proxy: the proxy said so. `address`: to whom,
+    /// when it is known; not for a name that a proxy resolved.
+    pub fn connected(
+        &mut self,
+        now: Now,
+        index: &dyn HeaderIndex,
+        peer: PeerId,
+        address: Option<NetAddress>,
+    ) {
+        let view = self.view(now, index);
+        self.open(view, peer, address);
+    }
+
+    /// An [`Action::Connect`] failed.
+    pub fn connect_failed(&mut self, now: Now, peer: PeerId) {
+        self.attempt_failed(now, peer);
+    }
+
+    /// The connection ended, by the other side or by a failure.
+    pub fn closed(&mut self, now: Now, peer: PeerId) {
+        if self.forget(now, peer).is_some() {
+            log::debug!("peer={}: connection closed", peer.0);
+        }
+    }
+
+    /// The bytes of a peer can not be read as messages; it is disconnected.
+    pub fn transport_failed(&mut self, now: Now, peer: PeerId, error: &TransportError) {
+        let why = match error {
+            TransportError::Io(_) => DisconnectReason::Io,
+            TransportError::WrongMagic(_) => DisconnectReason::WrongMagic,
+            TransportError::TooLarge { command, .. } => DisconnectReason::Oversized(*command),
+        };
+        self.disconnect(now, peer, why);
+    }
+
+    // ---- from the wire
+
+    /// A message arrived.
+    pub fn frame(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, frame: Frame) {
+        let view = self.view(now, index);
+        self.receive(view, peer, frame);
+    }
+
+    /// Bytes of a `block` payload arrived, before the message is complete or with it. Told before
+    /// [`frame`](Self::frame) and altogether the payload's length: rates are measured by it.
+    pub fn block_bytes(&mut self, now: Now, peer: PeerId, bytes: usize) {
+        if let Some(state) = self.peers.get_mut(&peer) {
+            state.last_received = now.monotonic;
+            self.downloads.bytes_received(peer, now, bytes as u64);
+        }
+    }
+
+    /// The transport dropped a message.
+    pub fn discarded(
+        &mut self,
+        now: Now,
+        index: &dyn HeaderIndex,
+        peer: PeerId,
+        discard: &Discard,
+    ) {
+        let view = self.view(now, index);
+        self.receive_discard(view, peer, discard);
+    }
+
+    /// Bytes that are queued for sending to the peer by now ([`Transport::queued_bytes`]). To be told
+    /// when something was written. Above [`SEND_PAUSE`] the driver should not read from the peer.
+    ///
+    /// [`Transport::queued_bytes`]: crate::Transport::queued_bytes
+    pub fn send_queue(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, bytes: usize) {
+        let view = self.view(now, index);
+        self.set_queued(view, peer, bytes);
+    }
+
+    /// Bytes that were written to any peer, for the upload target.
+    pub fn bytes_sent(&mut self, now: Now, bytes: u64) {
+        self.upload.record(now.monotonic, bytes);
+    }
+
+    // ---- answers of the chain
+
+    /// Answer to [`Action::SubmitHeaders`]: the last of them, taken now or before; or why one was
+    /// refused.
+    pub fn headers_judged(
+        &mut self,
+        now: Now,
+        index: &dyn HeaderIndex,
+        peer: PeerId,
+        result: Result<HeaderId, HeaderFault>,
+    ) {
+        let view = self.view(now, index);
+        self.judge_headers(view, peer, result);
+    }
+
+    /// Answer to [`Action::SubmitBlock`].
+    pub fn block_judged(
+        &mut self,
+        now: Now,
+        index: &dyn HeaderIndex,
+        hash: BlockHash,
+        judgement: BlockJudgement,
+    ) {
+        let view = self.view(now, index);
+        self.judge_block(view, hash, judgement);
+    }
+
+    /// A stored block turned out invalid when it was connected.
+    pub fn block_invalid(
+        &mut self,
+        now: Now,
+        index: &dyn HeaderIndex,
+        hash: BlockHash,
+        reject: Reject,
+    ) {
+        let view = self.view(now, index);
+        self.block_refused(view, hash, reject);
+    }
+
+    /// The index has another tip, or the initial download ended (or, in theory, began again). Once
+    /// for several blocks is enough.
+    pub fn tip_changed(&mut self, now: Now, index: &dyn HeaderIndex, initial_block_download: bool) {
+        let view = self.view(now, index);
+        self.initial_download = initial_block_download;
+        let old = std::mem::replace(&mut self.tip, index.tip());
+        if old == self.tip {
+            return;
+        }
+        self.tip_watch.tip_changed(now);
+        let tip = index.get(self.tip);
+        let sender = self.sources.get(&tip.hash);
+        self.sources.forget_below(tip.height);
+        if initial_block_download {
+            return;
+        }
+        if let Some(sender) = sender
+            && self.blocks_in_flight() == 0
+        {
+            self.select_high_bandwidth(now, sender.peer);
+        }
+        self.announce_tip(view, old, self.tip);
+    }
+
+    /// Answer to [`Action::ReadBlock`]: the bytes of the block; `None` when they can not be had.
+    pub fn block_read(
+        &mut self,
+        now: Now,
+        index: &dyn HeaderIndex,
+        request: ReadId,
+        bytes: Option<PooledStream>,
+    ) {
+        let view = self.view(now, index);
+        if self.pending_announcement.as_ref().is_some_and(|pending| pending.read == request) {
+            self.announcement_read(view, bytes);
+        } else {
+            self.block_served(view, request, bytes);
+        }
+    }
+
+    /// Answer to [`Action::Resolve`]; no addresses when it failed. Their ports do not matter.
+    pub fn resolved(&mut self, now: Now, host: &str, addresses: &[NetAddress]) {
+        self.on_resolved(now, host, addresses);
+    }
+
+    // ---- time
+
+    /// Everything that is due. To be called at [`next_wakeup`](Self::next_wakeup) and after other
+    /// events. `room`: bytes of blocks that the chain can take beyond those that were handed to it;
+    /// what was requested is counted here.
+    pub fn tick(&mut self, now: Now, index: &dyn HeaderIndex, room: u64) {
+        let view = self.view(now, index);
+        if now.monotonic >= self.next_maintenance {
+            self.next_maintenance = now.monotonic + MAINTENANCE_INTERVAL;
+            for id in self.peers.keys().copied().collect::<Vec<_>>() {
+                self.attend(view, id);
+            }
+            self.watch_tip(view);
+            self.open_connections(view);
+        }
+        self.download_blocks(view, room);
+    }
+
+    /// When [`tick`](Self::tick) is due at the latest, on the monotonic clock.
+    pub fn next_wakeup(&self) -> Duration {
+        let downloads = self.downloads.next_wakeup(self.now).unwrap_or(Duration::MAX);
+        self.next_maintenance.min(downloads)
+    }
+
+    /// What is to be done, in this order. Empty afterwards.
+    pub fn take_actions(&mut self) -> VecDeque<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// False disconnects everybody and opens nothing any more (`-networkactive`). Connections on
+    /// their way are ended by [`Action::Disconnect`], too.
+    pub fn set_network_active(&mut self, now: Now, index: &dyn HeaderIndex, active: bool) {
+        let view = self.view(now, index);
+        self.set_active(view, active);
+    }
+
+    /// The known addresses, to be written to disk now and then (Core: every 15 minutes) and at the
+    /// end.
+    pub fn address_book(&self) -> &AddressBook {
+        &self.book
+    }
+
+    // ---- for all parts
+
+    fn view<'a>(&mut self, now: Now, index: &'a dyn HeaderIndex) -> View<'a> {
+        self.now = now;
+        View { now, index }
+    }
+
+    /// Everything that is due for one peer (Core `SendMessages`).
+    fn attend(&mut self, view: View<'_>, id: PeerId) {
+        if self.attend_lifetime(view, id)
+            && self.attend_ping(view.now, id)
+            && self.attend_header_timeouts(view, id)
+            && self.attend_chain_sync(view, id)
+        {
+            self.attend_addresses(view, id);
+            self.attend_sendheaders(view, id);
+            self.attend_header_sync(view, id);
+        }
+    }
+
+    /// Peers that said hello, in the order of their names.
+    fn established(&self) -> Vec<PeerId> {
+        self.peers.values().filter(|peer| peer.established()).map(|peer| peer.id).collect()
+    }
+
+    fn send(&mut self, now: Now, id: PeerId, message: &Message) {
+        let mut payload = self.config.pool.take();
+        message.encode(&mut payload);
+        self.send_payload(now, id, message.command(), payload);
+    }
+
+    /// Queues a message, or lets the peer go when it does not read.
+    fn send_payload(&mut self, now: Now, id: PeerId, command: Command, payload: PooledStream) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let queued = peer.serving.queued.saturating_add(payload.len());
+        if queued > SEND_QUEUE_MAX {
+            return self.disconnect(now, id, DisconnectReason::SendQueueFull);
+        }
+        peer.serving.queued = queued;
+        self.actions.push_back(Action::Send { peer: id, command, payload });
+    }
+
+    /// Whether a line at the expense of this peer may be logged.
+    fn may_log(&mut self, view: View<'_>, id: PeerId) -> bool {
+        self.may_log_at(view.now, id)
+    }
+
+    fn may_log_at(&mut self, now: Now, id: PeerId) -> bool {
+        let Some(peer) = self.peers.get_mut(&id) else { return false };
+        peer.log_lines.take(now.monotonic, 1) && self.log_lines.take(now.monotonic, 1)
+    }
+
+    fn next_peer_id(&mut self) -> PeerId {
+        self.last_peer += 1;
+        PeerId(self.last_peer)
+    }
+
+    fn next_read_id(&mut self) -> ReadId {
+        self.last_read += 1;
+        ReadId(self.last_read)
+    }
+}

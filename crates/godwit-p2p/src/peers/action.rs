@@ -1,5 +1,7 @@
 //! What the engine asks of its driver.
 
+use std::fmt;
+
 use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
@@ -28,6 +30,20 @@ pub enum ConnectionKind {
     Feeler,
     /// Asks for addresses, and leaves.
     AddrFetch,
+}
+
+/// As Core's `getpeerinfo` and log lines call it.
+impl fmt::Display for ConnectionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inbound => "inbound",
+            Self::OutboundFull => "outbound-full-relay",
+            Self::BlockRelay => "block-relay-only",
+            Self::Manual => "manual",
+            Self::Feeler => "feeler",
+            Self::AddrFetch => "addr-fetch",
+        })
+    }
 }
 
 /// What the driver has to do, in order.
@@ -73,7 +89,7 @@ pub enum Action {
     SubmitHeaders {
         /// Who sent them.
         peer: PeerId,
-        /// At most 2000, never empty.
+        /// Never empty; at most 2000, or after a pre-sync what that held back as well (below 20,000).
         headers: Vec<BlockHeader>,
     },
     /// Check and store a block; answer with [`Peers::block_judged`](super::Peers::block_judged), at

@@ -127,7 +127,7 @@ impl Peers {
             return Form::Nothing;
         }
         let compact = peer.compact.wants_announcements;
-        if !peer.handshake.prefers_headers && !(compact && fresh.len() == 1) {
+        if !peer.handshake.prefers_headers && (!compact || fresh.len() > 1) {
             return Form::Inv;
         }
         let unknown = fresh.iter().position(|&block| !self.has_header(view, id, block));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use godwit_consensus::{Reject, ResultClass};
+use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, HEADER_SIZE};
 use godwit_stream::PooledStream;
 use log::{debug, info, warn};
@@ -12,7 +12,7 @@ use super::{Action, BlockJudgement, ConnectionKind, DisconnectReason, Peers, Vie
 use crate::download::{OverdueReason, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{Message, Services, block_header_of};
-use crate::{HeaderId, Now, PeerId};
+use crate::{Now, PeerId};
 
 /// Blocks whose sender is remembered. More can not be on their way, stored and not connected, since
 /// the download window is smaller; side branches that are never connected are what is left.
@@ -44,10 +44,10 @@ impl BlockSources {
         }
         self.by_hash.insert(hash, sender);
         self.by_height.insert((sender.height, hash));
-        if self.by_hash.len() > MAX_SOURCES {
-            if let Some((_, lowest)) = self.by_height.pop_first() {
-                self.by_hash.remove(&lowest);
-            }
+        if self.by_hash.len() > MAX_SOURCES
+            && let Some((_, lowest)) = self.by_height.pop_first()
+        {
+            self.by_hash.remove(&lowest);
         }
     }
 
@@ -107,28 +107,28 @@ impl Peers {
             };
             self.disconnect(view.now, overdue.peer, why);
         }
-        let mut requests: BTreeMap<PeerId, Vec<(HeaderId, BlockHash)>> = BTreeMap::new();
-        for (peer, id, hash) in self.downloads.schedule(view.now, view.index, room) {
-            requests.entry(peer).or_default().push((id, hash));
+        let mut requests: BTreeMap<PeerId, Vec<BlockHash>> = BTreeMap::new();
+        for (peer, _, hash) in self.downloads.schedule(view.now, view.index, room) {
+            requests.entry(peer).or_default().push(hash);
         }
         for (peer, blocks) in requests {
-            self.request_blocks(view.now, peer, &blocks);
+            self.request_blocks(view, peer, &blocks);
         }
     }
 
-    fn request_blocks(&mut self, now: Now, id: PeerId, blocks: &[(HeaderId, BlockHash)]) {
+    fn request_blocks(&mut self, view: View<'_>, id: PeerId, blocks: &[BlockHash]) {
         let Some(peer) = self.peers.get(&id) else { return };
         let witness = peer.handshake.services.contains(Services::WITNESS);
         let kind = if witness { InventoryKind::WITNESS_BLOCK } else { InventoryKind::BLOCK };
         let mut entries = Vec::with_capacity(blocks.len());
-        for (_, hash) in blocks {
-            if !self.request_transactions(now, id, hash) {
+        for hash in blocks {
+            if !self.request_transactions(view, id, hash) {
                 entries.push(Inventory::block(kind, *hash));
             }
         }
         if !entries.is_empty() {
             self.expect_block(id, true);
-            self.send(now, id, &Message::GetData(entries));
+            self.send(view.now, id, &Message::GetData(entries));
         }
     }
 
@@ -190,24 +190,27 @@ impl Peers {
         hash: BlockHash,
         judgement: BlockJudgement,
     ) {
-        let stored = matches!(judgement, BlockJudgement::Stored | BlockJudgement::Duplicate);
-        self.downloads.judged(hash, stored);
         match judgement {
             BlockJudgement::Stored => {
+                self.downloads.judged(hash, true);
                 let sender = self.sources.get(&hash).map(|sender| sender.peer);
                 if let Some(peer) = sender.and_then(|id| self.peers.get_mut(&id)) {
                     peer.last_block = view.now.monotonic;
                 }
             }
-            BlockJudgement::Duplicate => {}
-            BlockJudgement::Refused(reject) => self.block_refused(view, hash, reject),
+            BlockJudgement::Duplicate => self.downloads.judged(hash, true),
+            BlockJudgement::Refused(reject) => {
+                self.downloads.judged(hash, false);
+                self.block_refused(view, hash, reject);
+            }
             BlockJudgement::Undecodable => {
+                self.downloads.judged(hash, false);
                 if let Some(sender) = self.sources.remove(&hash) {
-                    self.downloads.not_found(sender.peer, hash, view.now);
                     self.misbehave(view.now, sender.peer, Misbehaviour::UndecodableBlock);
                 }
             }
             BlockJudgement::LocalFault => {
+                self.downloads.lost(hash);
                 self.sources.remove(&hash);
             }
         }
@@ -222,10 +225,6 @@ impl Peers {
         let source = Source { via_compact_block, inbound: peer.inbound() };
         if self.may_log(view, sender.peer) {
             info!("peer={}: block {hash} is refused: {reject}", sender.peer.0);
-        }
-        if reject.class == ResultClass::Mutated {
-            // It stays a peer when it is protected: these bytes are not asked of it again.
-            self.downloads.not_found(sender.peer, hash, view.now);
         }
         match blame(reject.class, source) {
             Blame::None => {}

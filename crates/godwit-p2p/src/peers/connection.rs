@@ -19,8 +19,12 @@ use crate::{HeaderId, NetAddress, Now, PeerId};
 pub(super) struct Attempt {
     pub(super) target: Target,
     pub(super) kind: ConnectionKind,
-    /// The address came from the address book, and a failure says something about it.
-    pub(super) counts: bool,
+    /// Where to, once it is known.
+    pub(super) address: Option<NetAddress>,
+    /// For our `version`.
+    pub(super) nonce: u64,
+    /// The name is being looked up.
+    pub(super) resolving: bool,
 }
 
 /// A connected peer.
@@ -64,6 +68,8 @@ pub(super) struct Handshake {
     /// Sanitised.
     pub(super) user_agent: String,
     pub(super) start_height: i32,
+    /// It wants transactions announced. It never gets any.
+    pub(super) relay: bool,
     /// `verack` came: both sides are ready.
     pub(super) established: bool,
     /// It announces transactions by wtxid.
@@ -211,6 +217,7 @@ impl Handshake {
             services: Services::NONE,
             user_agent: String::new(),
             start_height: -1,
+            relay: true,
             established: false,
             wtxid_relay: false,
             wants_addrv2: false,

@@ -173,12 +173,20 @@ pub(super) struct Source {
 pub(super) fn blame(class: ResultClass, source: Source) -> Blame {
     match class {
         ResultClass::Consensus | ResultClass::Mutated => {
-            if source.via_compact_block { Blame::None } else { Blame::Discourage }
+            if source.via_compact_block {
+                Blame::None
+            } else {
+                Blame::Discourage
+            }
         }
         // Outbound peers were chosen by us: one on a chain known to be invalid has to go. An inbound
         // peer may follow other rules.
         ResultClass::CachedInvalid => {
-            if source.via_compact_block || source.inbound { Blame::None } else { Blame::Discourage }
+            if source.via_compact_block || source.inbound {
+                Blame::None
+            } else {
+                Blame::Discourage
+            }
         }
         ResultClass::InvalidHeader | ResultClass::InvalidPrev | ResultClass::MissingPrev => {
             Blame::Discourage

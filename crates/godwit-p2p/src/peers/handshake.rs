@@ -73,6 +73,7 @@ impl Peers {
         handshake.services = version.services;
         handshake.user_agent.clone_from(&version.user_agent);
         handshake.start_height = version.start_height;
+        handshake.relay = version.relay;
         handshake.local = Some(version.receiver.address);
         let (inbound, kind, address) = (peer.inbound(), peer.kind, peer.address);
         debug!(
@@ -101,12 +102,7 @@ impl Peers {
     }
 
     /// Why a peer that says this of itself is of no use.
-    fn unfit(
-        &mut self,
-        view: View<'_>,
-        id: PeerId,
-        version: &Version,
-    ) -> Option<DisconnectReason> {
+    fn unfit(&mut self, view: View<'_>, id: PeerId, version: &Version) -> Option<DisconnectReason> {
         let peer = self.peers.get(&id)?;
         if let (false, Some(address)) = (peer.inbound(), peer.address) {
             self.book.set_services(&address, version.services);
@@ -162,7 +158,11 @@ impl Peers {
             id.0
         );
         // Inbound connections can be made by anybody, at any rate.
-        if kind == ConnectionKind::Inbound { debug!("{line}") } else { info!("{line}") }
+        if kind == ConnectionKind::Inbound {
+            debug!("{line}")
+        } else {
+            info!("{line}")
+        }
         if common >= COMPACT_BLOCKS_VERSION {
             let message = Message::SendCmpct { announce: false, version: COMPACT_BLOCKS };
             self.send(view.now, id, &message);

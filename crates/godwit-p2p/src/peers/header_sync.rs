@@ -76,10 +76,10 @@ impl Peers {
     /// Notices a sync that takes too long; false when the peer was disconnected.
     pub(super) fn attend_header_timeouts(&mut self, view: View<'_>, id: PeerId) -> bool {
         let slow = self.peers.values().filter(|peer| peer.chain.sync == HeaderSync::Slow).count();
-        let allowed = SLOW_ANSWER
-            .saturating_mul(1 << slow.min(8))
-            .min(SLOWEST_ANSWER);
+        let allowed = SLOW_ANSWER.saturating_mul(1 << slow.min(8)).min(SLOWEST_ANSWER);
         let now = view.now.monotonic;
+        let asked = |peer: &&Peer| peer.chain.getheaders_sent.is_some();
+        let questions = self.peers.values().filter(asked).count();
         let Some(peer) = self.peers.get_mut(&id) else { return false };
         let unanswered = peer.chain.getheaders_sent.map(|sent| now.saturating_sub(sent));
         match peer.chain.sync {
@@ -91,9 +91,11 @@ impl Peers {
                 true
             }
             HeaderSync::Slow => {
-                // What else it sends may be what the answer waits behind.
-                let silent = unanswered.is_some_and(|waited| waited > HEADERS_RESPONSE_TIME)
-                    && now.saturating_sub(peer.last_received) > HEADERS_RESPONSE_TIME;
+                // All answers share our line, and what else the peer sends may be what its answer waits
+                // behind.
+                let time = HEADERS_RESPONSE_TIME.saturating_mul(questions.min(32) as u32);
+                let silent = unanswered.is_some_and(|waited| waited > time)
+                    && now.saturating_sub(peer.last_received) > time;
                 if !silent || !self.headers_are_missing(view, id) {
                     return true;
                 }

@@ -75,17 +75,17 @@ impl Peers {
         if self.peers.get(&id).is_some_and(|peer| peer.chain.presync.is_none()) {
             self.headers_answered(id, !full);
         }
-        let last_hash = if work_known {
-            headers.last().expect("not empty").block_hash()
-        } else {
-            last_hash
-        };
+        let last_hash =
+            if work_known { headers.last().expect("not empty").block_hash() } else { last_hash };
         let last = view.index.find(&last_hash);
         work_known |= last.is_some_and(|last| on_best_chain(view, last));
         if !work_known && self.low_work(view, id, &view.index.get(start), &headers) {
             return;
         }
-        self.submit_headers(id, headers, Submission { full, new: last.is_none(), .. });
+        let presyncing = self.peers.get(&id).is_some_and(|peer| peer.chain.presync.is_some());
+        let new = last.is_none();
+        let submission = Submission { full, new, presyncing, via_compact_block: false };
+        self.submit_headers(id, headers, submission);
     }
 
     /// Hands headers to the driver, which answers before anything else happens.
@@ -93,13 +93,9 @@ impl Peers {
         &mut self,
         id: PeerId,
         headers: Vec<BlockHeader>,
-        full: bool,
-        new: bool,
-        via_compact_block: bool,
+        submission: Submission,
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let presyncing = peer.chain.presync.is_some();
-        let submission = Submission { full, new, presyncing, via_compact_block };
         peer.chain.submissions.push_back(submission);
         self.actions.push_back(Action::SubmitHeaders { peer: id, headers });
     }
@@ -186,9 +182,9 @@ impl Peers {
         start: &HeaderInfo,
         headers: &[BlockHeader],
     ) -> bool {
-        let claimed = headers.iter().fold(start.chain_work, |work, header| {
-            work.saturating_add(block_proof(header.bits))
-        });
+        let claimed = headers
+            .iter()
+            .fold(start.chain_work, |work, header| work.saturating_add(block_proof(header.bits)));
         let threshold = self.work_threshold(view);
         if claimed >= threshold {
             return false;

@@ -1,0 +1,351 @@
+//! Addresses: taking them, passing few of them on, answering `getaddr`, telling our own.
+//!
+//! Source: Core `net_processing.cpp`, `ProcessAddrs`, `RelayAddress`, `MaybeSendAddr`; `net.cpp`,
+//! `GetAddresses`, `GetLocalAddrForPeer`.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use rand::Rng;
+use rand::seq::SliceRandom;
+use siphasher::sip::SipHasher24;
+
+use super::known::KnownAddresses;
+use super::{ConnectionKind, DisconnectReason, Peers, View};
+use crate::address_book::{Source, TIME_PENALTY};
+use crate::message::{MAX_ADDRESSES, Message, Services};
+use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
+use crate::rate_limit::TokenBucket;
+use crate::{Now, PeerId};
+
+/// Mean time between messages with addresses to a peer (Core `AVG_ADDRESS_BROADCAST_INTERVAL`).
+const BROADCAST_INTERVAL: Duration = Duration::from_secs(30);
+/// Mean time between our own address to a peer (Core `AVG_LOCAL_ADDRESS_BROADCAST_INTERVAL`).
+const OWN_ADDRESS_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// An address is passed on to the same peers for so long (Core `ROTATE_ADDR_RELAY_DEST_INTERVAL`), in
+/// seconds.
+const ROTATE_INTERVAL: u64 = 24 * 60 * 60;
+/// Peers to which a fresh address is passed on (Core: 2).
+const RELAY_PEERS: usize = 2;
+/// Messages with more addresses are answers and not news (Core: 10).
+const MAX_NEWS: usize = 10;
+/// An address seen within so many seconds is fresh (Core: ten minutes).
+const FRESH: i64 = 10 * 60;
+/// An address with a time that can not be right counts as seen five days ago (Core).
+const UNKNOWN_AGE: i64 = 5 * 24 * 60 * 60;
+/// Times before 1973 can not be right (Core).
+const EARLIEST_TIME: i64 = 100_000_000;
+/// The answer to `getaddr` stays the same for so long, and up to six hours more: who asks often learns
+/// no more (Core: 21 hours).
+const ANSWER_LIFETIME: Duration = Duration::from_secs(21 * 60 * 60);
+/// What is added to [`ANSWER_LIFETIME`] at most, in seconds.
+const ANSWER_LIFETIME_SPREAD: u64 = 6 * 60 * 60;
+/// An address fetch that gave nothing is given up (Core: ten times the broadcast interval).
+pub(super) const ADDR_FETCH_TIMEOUT: Duration = Duration::from_secs(10 * 30);
+
+/// What concerns addresses in one peer.
+pub(super) struct AddressRelay {
+    /// Addresses are exchanged with it (Core `m_addr_relay_enabled`).
+    enabled: bool,
+    known: KnownAddresses,
+    /// At most [`MAX_ADDRESSES`].
+    to_send: Vec<AddressEntry>,
+    next_send: Duration,
+    next_own: Option<Duration>,
+    allowance: TokenBucket,
+    /// We asked, and it has not answered so far.
+    asked: bool,
+    /// It asked; it is answered once.
+    answered: bool,
+}
+
+/// Answers to `getaddr`, one for each network that asks.
+pub(super) type AddressAnswers = BTreeMap<AddressNetwork, (Duration, Vec<AddressEntry>)>;
+
+impl AddressRelay {
+    pub(super) fn new(now: Now) -> Self {
+        Self {
+            enabled: false,
+            known: KnownAddresses::default(),
+            to_send: Vec::new(),
+            next_send: Duration::ZERO,
+            next_own: None,
+            allowance: TokenBucket::addresses(now.monotonic),
+            asked: false,
+            answered: false,
+        }
+    }
+}
+
+impl Peers {
+    /// Whether addresses are exchanged with the peer: not with one that is there for blocks only, so
+    /// that nobody can tell the link by them.
+    pub(super) fn set_up_address_relay(&mut self, id: PeerId) -> bool {
+        let Some(peer) = self.peers.get_mut(&id) else { return false };
+        let excluded = matches!(peer.kind, ConnectionKind::BlockRelay | ConnectionKind::Feeler);
+        peer.addresses.enabled |= !excluded;
+        !excluded
+    }
+
+    pub(super) fn ask_for_addresses(&mut self, now: Now, id: PeerId) {
+        self.send(now, id, &Message::GetAddr);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.addresses.asked = true;
+            peer.addresses.allowance.grant(MAX_ADDRESSES as u64);
+        }
+    }
+
+    /// An `addr` or `addrv2`.
+    pub(super) fn on_addresses(
+        &mut self,
+        view: View<'_>,
+        id: PeerId,
+        mut entries: Vec<AddressEntry>,
+    ) {
+        if !self.set_up_address_relay(id) {
+            return;
+        }
+        let now = view.now;
+        let number = entries.len();
+        // Which of too many are taken is not for the sender to choose.
+        entries.shuffle(&mut self.rng);
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let relay = &mut peer.addresses;
+        let allowed = relay.allowance.take_up_to(now.monotonic, number as u64);
+        entries.truncate(usize::try_from(allowed).unwrap_or(number));
+        let news = !relay.asked && number <= MAX_NEWS;
+        if number < MAX_ADDRESSES {
+            relay.asked = false;
+        }
+        let (source, kind) = (peer.address, peer.kind);
+        let mut kept = Vec::with_capacity(entries.len());
+        for mut entry in entries {
+            if !self.is_useful(view, entry.services) {
+                continue;
+            }
+            entry.time = plausible_time(entry.time, now.unix);
+            self.mark_known(id, &entry.address);
+            if self.discouraged.contains(&entry.address.host) {
+                continue;
+            }
+            let fresh = i64::from(entry.time) > now.unix - FRESH;
+            if fresh && news && entry.address.is_routable() {
+                self.relay_address(now, id, &entry);
+            }
+            if self.config.reachable.contains(entry.address.network()) {
+                kept.push(entry);
+            }
+        }
+        if let Some(source) = source {
+            self.book.add(now.unix, &kept, Source::Host(source.host), TIME_PENALTY);
+        }
+        // A single one is the peer's own: the answer is still to come.
+        if kind == ConnectionKind::AddrFetch && number > 1 {
+            self.disconnect(now, id, DisconnectReason::AddrFetchDone);
+        }
+    }
+
+    /// Worth storing: it may be connected to, or tried by a feeler.
+    fn is_useful(&self, view: View<'_>, services: Services) -> bool {
+        services.contains(Services::NETWORK)
+            || services.contains(Services::NETWORK_LIMITED)
+            || self.has_desirable_services(view, services)
+    }
+
+    fn address_hash(&self, address: &NetAddress) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.address_key);
+        address.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn mark_known(&mut self, id: PeerId, address: &NetAddress) {
+        let hash = self.address_hash(address);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.addresses.known.insert(hash);
+        }
+    }
+
+    /// Passes a fresh address on to one or two peers, the same ones for a day, so that telling it
+    /// again does not spread it further.
+    fn relay_address(&mut self, now: Now, from: PeerId, entry: &AddressEntry) {
+        let reachable = self.config.reachable.contains(entry.address.network());
+        let hash = self.address_hash(&entry.address);
+        let time = u64::try_from(now.unix).unwrap_or(0).wrapping_add(hash) / ROTATE_INTERVAL;
+        let rank = |id: u64| {
+            let mut hasher = SipHasher24::new_with_key(&self.address_key);
+            (hash, time, id).hash(&mut hasher);
+            hasher.finish()
+        };
+        // Addresses that we can not check ourselves go to one or two.
+        let number = if reachable || rank(0) & 1 == 1 { RELAY_PEERS } else { 1 };
+        let mut targets: Vec<(u64, PeerId)> = self
+            .peers
+            .values()
+            .filter(|peer| peer.addresses.enabled && peer.id != from && peer.established())
+            .filter(|peer| understands(peer, &entry.address))
+            .map(|peer| (rank(peer.id.0), peer.id))
+            .collect();
+        targets.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, id) in targets.into_iter().take(number) {
+            self.queue_address(id, *entry);
+        }
+    }
+
+    /// Beyond the limit, a new address replaces a random one.
+    fn queue_address(&mut self, id: PeerId, entry: AddressEntry) {
+        let hash = self.address_hash(&entry.address);
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let fits = entry.address.is_valid() && understands(peer, &entry.address);
+        let relay = &mut peer.addresses;
+        if !fits || relay.known.contains(hash) {
+            return;
+        }
+        if relay.to_send.len() < MAX_ADDRESSES {
+            relay.to_send.push(entry);
+        } else {
+            let place = self.rng.random_range(0..MAX_ADDRESSES);
+            relay.to_send[place] = entry;
+        }
+    }
+
+    /// Answered once, and only to those who connected to us: whom we connected to could tell by what
+    /// it told us before who we are.
+    pub(super) fn on_getaddr(&mut self, view: View<'_>, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if !peer.inbound() || peer.addresses.answered {
+            return;
+        }
+        peer.addresses.enabled = true;
+        peer.addresses.answered = true;
+        peer.addresses.to_send.clear();
+        let network = peer.address.map_or(AddressNetwork::Unroutable, |to| to.network());
+        for entry in self.address_answer(view.now, network) {
+            self.queue_address(id, entry);
+        }
+    }
+
+    fn address_answer(&mut self, now: Now, network: AddressNetwork) -> Vec<AddressEntry> {
+        if let Some((expires, answer)) = self.address_answers.get(&network)
+            && *expires > now.monotonic
+        {
+            return answer.clone();
+        }
+        let answer = self.book.sample(now.unix);
+        let spread = self.rng.random_range(0..ANSWER_LIFETIME_SPREAD);
+        let expires = now.monotonic + ANSWER_LIFETIME + Duration::from_secs(spread);
+        self.address_answers.insert(network, (expires, answer.clone()));
+        answer
+    }
+
+    /// Sends what is queued, when it is time to, and our own address about once a day (Core
+    /// `MaybeSendAddr`).
+    pub(super) fn attend_addresses(&mut self, view: View<'_>, id: PeerId) {
+        let now = view.now;
+        let enabled = |peer: &super::Peer| peer.addresses.enabled;
+        if !self.peers.get(&id).is_some_and(enabled) {
+            return;
+        }
+        self.tell_own_address(now, id);
+        let pause = self.exponential(BROADCAST_INTERVAL);
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if now.monotonic <= peer.addresses.next_send {
+            return;
+        }
+        peer.addresses.next_send = now.monotonic + pause;
+        let queued = std::mem::take(&mut peer.addresses.to_send);
+        let hashes: Vec<u64> =
+            queued.iter().map(|entry| self.address_hash(&entry.address)).collect();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let mut entries = queued;
+        let mut hashes = hashes.into_iter();
+        entries.retain(|_| !peer.addresses.known.insert(hashes.next().expect("one for each")));
+        if !entries.is_empty() {
+            self.send_addresses(now, id, entries);
+        }
+    }
+
+    fn send_addresses(&mut self, now: Now, id: PeerId, entries: Vec<AddressEntry>) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let v2 = peer.handshake.wants_addrv2;
+        let message = if v2 { Message::AddrV2(entries) } else { Message::Addr(entries) };
+        self.send(now, id, &message);
+    }
+
+    fn tell_own_address(&mut self, now: Now, id: PeerId) {
+        if self.config.listen_port.is_none() || self.initial_download {
+            return;
+        }
+        let pause = self.exponential(OWN_ADDRESS_INTERVAL);
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.addresses.next_own.is_some_and(|due| due >= now.monotonic) {
+            return;
+        }
+        let first = peer.addresses.next_own.replace(now.monotonic + pause).is_none();
+        if !first {
+            // Else it would be held back as known.
+            peer.addresses.known.clear();
+        }
+        let Some(address) = self.own_address(id) else { return };
+        let time = u32::try_from(now.unix).unwrap_or(0);
+        let entry = AddressEntry { time, services: self.config.services, address };
+        let Some(peer) = self.peers.get(&id) else { return };
+        if !first {
+            self.queue_address(id, entry);
+        } else if understands(peer, &address) {
+            // Alone: what comes with it could use up the peer's allowance.
+            self.send_addresses(now, id, vec![entry]);
+        }
+    }
+
+    /// Under which address the peer's friends could reach us; sometimes, and when we know none, the
+    /// one under which the peer says it sees us.
+    fn own_address(&mut self, id: PeerId) -> Option<NetAddress> {
+        let port = self.config.listen_port?;
+        let peer = self.peers.get(&id)?;
+        let best = match peer.address {
+            Some(partner) => self
+                .config
+                .local_addresses
+                .iter()
+                .copied()
+                .max_by_key(|local| local.host.reachability_from(partner.host)),
+            None => self.config.local_addresses.first().copied(),
+        };
+        let known = best.filter(NetAddress::is_routable);
+        let seen = peer
+            .handshake
+            .local
+            .filter(NetAddress::is_routable)
+            .filter(|seen| self.config.reachable.contains(seen.network()));
+        let seen = seen.map(|seen| if peer.inbound() { seen } else { NetAddress { port, ..seen } });
+        // Core: one in two when the known one was only guessed, one in eight when it was configured.
+        match (known, seen) {
+            (Some(known), Some(seen)) if self.rng.random_range(0..8) == 0 => {
+                Some(seen).or(Some(known))
+            }
+            (Some(known), _) => Some(known),
+            (None, seen) => seen,
+        }
+    }
+
+    /// A time around `mean`, as between events of a Poisson process.
+    pub(super) fn exponential(&mut self, mean: Duration) -> Duration {
+        let uniform: f64 = self.rng.random();
+        mean.mul_f64(-(1.0 - uniform).ln())
+    }
+}
+
+/// The peer can decode the address.
+fn understands(peer: &super::Peer, address: &NetAddress) -> bool {
+    peer.handshake.wants_addrv2 || address.host.is_v1_compatible()
+}
+
+/// Seconds since 1970 as told, when they can be right.
+fn plausible_time(time: u32, now: i64) -> u32 {
+    let told = i64::from(time);
+    if told > EARLIEST_TIME && told <= now + FRESH {
+        return time;
+    }
+    u32::try_from(now - UNKNOWN_AGE).unwrap_or(0)
+}

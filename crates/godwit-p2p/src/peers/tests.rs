@@ -1,0 +1,17 @@
+//! Scripted peers at the level of messages. `Bn` in a name is the scenario's number in the list of
+//! attacks and faults that the project works with.
+
+mod addresses;
+mod announcing;
+mod blocks;
+mod compact;
+mod connections;
+mod handshake;
+mod harness;
+mod headers;
+mod hostile;
+mod index;
+mod serving;
+mod two_nodes;
+
+use super::BlockJudgement;

@@ -1,0 +1,249 @@
+use std::time::Duration;
+
+use super::harness::{FULL, Harness, chain, config};
+use crate::{
+    AddressBook, AddressEntry, Command, ConnectionKind, DisconnectReason, Host, Message,
+    Misbehaviour, NetAddress, PeerId, PeersConfig, Services, Source, Version, VersionAddress,
+};
+
+fn entry(node: &Harness, n: u32) -> AddressEntry {
+    let [_, b, c, d] = n.to_be_bytes();
+    let address = NetAddress::new(Host::Ipv4([60 + b, d, c, 1]), 8333);
+    AddressEntry { time: node.now.unix as u32, services: FULL, address }
+}
+
+fn entries(node: &Harness, numbers: std::ops::Range<u32>) -> Vec<AddressEntry> {
+    numbers.map(|n| entry(node, n)).collect()
+}
+
+fn told(node: &mut Harness, id: PeerId) -> Vec<AddressEntry> {
+    let messages = node.take(id).into_iter();
+    messages
+        .flat_map(|sent| match sent {
+            super::harness::Sent::Message(Message::Addr(entries) | Message::AddrV2(entries)) => {
+                entries
+            }
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+#[test]
+fn b10_a_flood_of_addresses_is_cut_to_the_rate() {
+    let mut node = Harness::new(config());
+    let id = node.inbound_peer();
+    for round in 0..100 {
+        let flood = entries(&node, round * 1_000..(round + 1) * 1_000);
+        node.says(id, Message::AddrV2(flood));
+    }
+    assert!(node.peers.address_book().len() <= 1, "one at first");
+    node.advance_in(Duration::from_secs(1_000), Duration::from_secs(100));
+    node.says(id, Message::AddrV2(entries(&node, 200_000..201_000)));
+    assert!(node.peers.address_book().len() <= 101, "and one in ten seconds");
+    assert_eq!(node.is_gone(id), None);
+}
+
+#[test]
+fn b10_an_answer_to_our_question_is_taken_whole() {
+    let mut node = Harness::new(config());
+    let id = node.full_peer();
+    node.says(id, Message::AddrV2(entries(&node, 0..1_000)));
+    let len = node.peers.address_book().len();
+    assert!(len > 300, "as far as one source gets buckets: {len}");
+    node.says(id, Message::AddrV2(entries(&node, 1_000..2_000)));
+    assert!(node.peers.address_book().len() <= len + 2);
+}
+
+#[test]
+fn b10_more_than_1000_addresses_are_misbehaving() {
+    for command in [Command::ADDR, Command::ADDRV2] {
+        let mut node = Harness::new(config());
+        let id = node.inbound_peer();
+        let too_many = entries(&node, 0..1_001);
+        let v2 = command == Command::ADDRV2;
+        node.says(id, if v2 { Message::AddrV2(too_many) } else { Message::Addr(too_many) });
+        let what = Misbehaviour::TooManyEntries(command);
+        assert_eq!(node.is_gone(id), Some(DisconnectReason::Misbehaved(what)));
+    }
+}
+
+#[test]
+fn b10_peer_ids_are_never_used_twice() {
+    let mut node = Harness::new(config());
+    let mut last = node.inbound();
+    for _ in 0..1_000 {
+        node.peers.closed(node.now, last);
+        let next = node.peers.accept_inbound(node.now, &node.index, super::harness::address(1));
+        let next = next.expect("there is a place");
+        assert!(next > last);
+        last = next;
+    }
+}
+
+#[test]
+fn addresses_of_block_relay_peers_are_ignored() {
+    let mut node = Harness::new(config());
+    let id = node.peer(ConnectionKind::BlockRelay);
+    assert_eq!(node.take_only(id, Command::GETADDR), []);
+    node.says(id, Message::AddrV2(entries(&node, 0..1)));
+    assert_eq!((node.peers.address_book().len(), node.is_gone(id)), (0, None));
+}
+
+#[test]
+fn useless_and_discouraged_addresses_are_not_kept() {
+    let mut node = Harness::new(config());
+    let hostile = node.inbound_peer();
+    let bad = node.peers.peers().find(|info| info.peer == hostile).and_then(|info| info.address);
+    node.raw(hostile, Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(node.peers.summary().discouraged, 1);
+    let id = node.full_peer();
+    let (mut spv, mut discouraged) = (entry(&node, 1), entry(&node, 2));
+    spv.services = Services::NONE;
+    discouraged.address = bad.expect("it has one");
+    let mut private = entry(&node, 3);
+    private.address.host = Host::Ipv4([192, 168, 0, 1]);
+    let mut onion = entry(&node, 4);
+    onion.address.host = Host::OnionV3([7; 32]);
+    node.says(id, Message::AddrV2(vec![spv, discouraged, private, onion]));
+    assert_eq!(node.peers.address_book().len(), 0);
+    node.says(id, Message::AddrV2(entries(&node, 5..6)));
+    assert_eq!(node.peers.address_book().len(), 1);
+}
+
+#[test]
+fn a_fresh_address_is_passed_on_to_two_peers() {
+    let mut node = Harness::new(config());
+    let ids: Vec<PeerId> = (0..10).map(|_| node.full_peer()).collect();
+    for &id in &ids {
+        node.says(id, Message::AddrV2(entries(&node, 900..920)));
+        told(&mut node, id);
+    }
+    let source = node.full_peer();
+    node.says(source, Message::AddrV2(entries(&node, 900..920)));
+    let fresh = entry(&node, 1);
+    node.says(source, Message::AddrV2(vec![fresh]));
+    node.says(source, Message::AddrV2(vec![fresh]));
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    let told: Vec<usize> = ids
+        .iter()
+        .map(|&id| told(&mut node, id).iter().filter(|one| one.address == fresh.address).count())
+        .collect();
+    assert_eq!(told.iter().sum::<usize>(), 2, "{told:?}");
+    assert!(told.iter().all(|&count| count <= 1));
+}
+
+#[test]
+fn old_addresses_and_long_lists_are_not_passed_on() {
+    let mut node = Harness::new(config());
+    let (listener, source) = (node.full_peer(), node.inbound_peer());
+    node.says(listener, Message::AddrV2(entries(&node, 900..920)));
+    node.advance_in(Duration::from_secs(3_000), Duration::from_secs(10));
+    told(&mut node, listener);
+    let mut old = entry(&node, 1);
+    old.time -= 700;
+    let mut future = entry(&node, 2);
+    future.time += 3_600;
+    node.says(source, Message::AddrV2(vec![old, future]));
+    node.says(source, Message::AddrV2(entries(&node, 10..21)));
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    assert_eq!(told(&mut node, listener), []);
+}
+
+fn book() -> AddressBook {
+    let mut book = AddressBook::new([9; 32]);
+    let mut node = Harness::new(config());
+    node.now.unix -= 3_600;
+    for source in 0..50u8 {
+        let entries = entries(&node, u32::from(source) * 100..u32::from(source) * 100 + 100);
+        book.add(node.now.unix, &entries, Source::Host(Host::Ipv4([90, source, 1, 1])), 0);
+    }
+    book
+}
+
+#[test]
+fn getaddr_is_answered_once_to_inbound_peers_and_the_same_to_all() {
+    let mut node = Harness::new(config());
+    node.peers = crate::Peers::new(config(), book(), node.now, &node.index);
+    let (a, b, outbound) = (node.inbound_peer(), node.inbound_peer(), node.full_peer());
+    for id in [a, b, outbound] {
+        node.says(id, Message::GetAddr);
+    }
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    let (first, second) = (told(&mut node, a), told(&mut node, b));
+    assert!((100..=1_000).contains(&first.len()), "{}", first.len());
+    assert_eq!(first, second, "who asks twice learns nothing");
+    assert_eq!(told(&mut node, outbound), []);
+    node.says(a, Message::GetAddr);
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    assert_eq!(told(&mut node, a), []);
+    // A day later others get another answer.
+    node.advance_in(Duration::from_secs(28 * 3_600), Duration::from_secs(60));
+    let c = node.inbound_peer();
+    node.says(c, Message::GetAddr);
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    assert_ne!(told(&mut node, c), first);
+}
+
+#[test]
+fn an_address_fetch_ends_with_its_answer_or_after_five_minutes() {
+    let mut node = Harness::new(config());
+    let (gives, own, silent) = (
+        node.peer(ConnectionKind::AddrFetch),
+        node.peer(ConnectionKind::AddrFetch),
+        node.peer(ConnectionKind::AddrFetch),
+    );
+    node.says(gives, Message::AddrV2(entries(&node, 0..20)));
+    assert_eq!(node.is_gone(gives), Some(DisconnectReason::AddrFetchDone));
+    node.says(own, Message::AddrV2(entries(&node, 50..51)));
+    assert_eq!(node.is_gone(own), None, "its own address is not the answer");
+    node.advance(Duration::from_secs(301));
+    for id in [own, silent] {
+        assert_eq!(node.is_gone(id), Some(DisconnectReason::AddrFetchDone));
+    }
+}
+
+#[test]
+fn our_address_is_told_first_alone_and_only_when_others_can_reach_us() {
+    let ours = NetAddress::new(Host::Ipv4([88, 1, 2, 3]), 8333);
+    let listening =
+        PeersConfig { listen_port: Some(8333), local_addresses: vec![ours], ..config() };
+    for (config, tells) in [(config(), false), (listening, true)] {
+        let mut node = Harness::with_chain(config, &chain(3, 60));
+        let (peer, relay) = (node.full_peer(), node.peer(ConnectionKind::BlockRelay));
+        node.advance(Duration::from_secs(5));
+        let told_to_peer = told(&mut node, peer);
+        assert_eq!(told_to_peer.len(), usize::from(tells));
+        assert!(told_to_peer.iter().all(|one| one.address == ours && one.services == FULL));
+        assert_eq!(told(&mut node, relay), [], "never to a block relay peer");
+    }
+}
+
+#[test]
+fn without_an_address_of_our_own_the_one_that_the_peer_sees_is_told() {
+    let config = PeersConfig { listen_port: Some(9_999), ..config() };
+    let mut node = Harness::with_chain(config, &chain(3, 60));
+    let seen = NetAddress::new(Host::Ipv4([77, 1, 2, 3]), 40_000);
+    let id = node.outbound(ConnectionKind::OutboundFull);
+    let receiver = VersionAddress { services: Services::NONE, address: seen };
+    let hello = Version { receiver, ..node.version() };
+    node.greet_as(id, hello);
+    node.advance(Duration::from_secs(5));
+    let told = told(&mut node, id);
+    let expected = NetAddress { port: 9_999, ..seen };
+    assert_eq!(told.iter().map(|one| one.address).collect::<Vec<_>>(), [expected]);
+}
+
+#[test]
+fn addresses_are_told_in_the_form_that_the_peer_understands() {
+    let onion = NetAddress::new(Host::OnionV3([7; 32]), 8333);
+    let config = PeersConfig { listen_port: Some(8333), local_addresses: vec![onion], ..config() };
+    let mut node = Harness::with_chain(config, &chain(3, 60));
+    let old = node.outbound(ConnectionKind::OutboundFull);
+    let hello = node.version();
+    node.says(old, Message::Version(Box::new(hello)));
+    node.says(old, Message::Verack);
+    let new = node.full_peer();
+    node.advance(Duration::from_secs(5));
+    assert_eq!(told(&mut node, old), [], "it could not read it");
+    assert_eq!(node.take_only(new, Command::ADDR), []);
+}

@@ -1,0 +1,219 @@
+use std::time::Duration;
+
+use godwit_primitives::Block;
+
+use super::harness::{Harness, START, Sent, chain, config};
+use super::index::TestBlock;
+use crate::{
+    BlockTransactions, Command, CompactBlock, ConnectionKind, DisconnectReason, Message,
+    Misbehaviour, PeerId, RawTransactions, block_transactions, compact_block,
+};
+
+/// A node near the tip, and a peer that it asked to announce by compact blocks.
+fn with_high_bandwidth_peer() -> (Harness, PeerId, TestBlock) {
+    let blocks = chain(5, 1_200);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let id = node.full_peer();
+    node.says(id, Message::SendCmpct { announce: false, version: 2 });
+    let next = TestBlock::on(&blocks[4], START as u32 - 600, 1, 0);
+    give_first(&mut node, id, &next);
+    let selected = Sent::Message(Message::SendCmpct { announce: true, version: 2 });
+    assert!(node.take(id).contains(&selected), "who gave the tip first shall announce");
+    (node, id, next)
+}
+
+/// Lets a peer announce and give a block.
+fn give_first(node: &mut Harness, id: PeerId, block: &TestBlock) {
+    node.headers(id, std::slice::from_ref(block));
+    node.tick();
+    node.gives(id, block);
+    assert_eq!(node.tip(), block.hash);
+}
+
+fn compact(block: &TestBlock) -> CompactBlock {
+    compact_block(Block::from_bytes(&block.bytes).expect("a block").view(), 99)
+}
+
+fn asked_transactions(node: &mut Harness, id: PeerId) -> Vec<Message> {
+    node.take_only(id, Command::GETBLOCKTXN)
+}
+
+fn answer(block: &TestBlock, request: &Message) -> Message {
+    let Message::GetBlockTxn(request) = request else { panic!("{request:?}") };
+    let block = Block::from_bytes(&block.bytes).expect("a block");
+    Message::BlockTxn(block_transactions(block.view(), request).expect("in range"))
+}
+
+#[test]
+fn a_block_is_put_together_from_its_compact_form() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    let request = asked_transactions(&mut node, id);
+    assert_eq!(request.len(), 1);
+    node.says(id, answer(&block, &request[0]));
+    assert_eq!((node.tip(), node.is_gone(id)), (block.hash, None));
+}
+
+#[test]
+fn a_block_with_nothing_missing_needs_no_question() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 0);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    assert_eq!(node.take_only(id, Command::GETDATA), []);
+    assert_eq!(node.tip(), block.hash);
+}
+
+#[test]
+fn b15_transactions_sent_twice_have_no_effect() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    let request = asked_transactions(&mut node, id);
+    node.says(id, answer(&block, &request[0]));
+    let submitted = node.submitted_blocks.len();
+    for _ in 0..3 {
+        node.says(id, answer(&block, &request[0]));
+        node.says(id, Message::CmpctBlock(compact(&block)));
+    }
+    assert_eq!((node.submitted_blocks.len(), node.is_gone(id)), (submitted, None));
+}
+
+/// CVE-2024-35202: the first answer fails, the second one must not find what is left of the block.
+#[test]
+fn b15_colliding_transactions_make_the_whole_block_be_asked_for() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    let other = TestBlock::on(&tip, START as u32, 3, 3);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    let request = asked_transactions(&mut node, id);
+    let Message::BlockTxn(wrong) = answer(&other, &request[0]) else { panic!("transactions") };
+    let wrong = BlockTransactions { block_hash: block.hash, ..wrong };
+    node.says(id, Message::BlockTxn(wrong.clone()));
+    assert_eq!(node.requested(id), [block.hash]);
+    node.says(id, Message::BlockTxn(wrong));
+    node.says(id, answer(&block, &request[0]));
+    assert_ne!(node.tip(), block.hash, "the answer is not waited for any more");
+    node.gives(id, &block);
+    assert_eq!((node.tip(), node.is_gone(id)), (block.hash, None));
+}
+
+#[test]
+fn b15_the_wrong_number_of_transactions_is_misbehaving() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    asked_transactions(&mut node, id);
+    let none = BlockTransactions { block_hash: block.hash, transactions: RawTransactions::new() };
+    node.says(id, Message::BlockTxn(none));
+    let what = Misbehaviour::InvalidCompactBlock;
+    assert_eq!(node.is_gone(id), Some(DisconnectReason::Misbehaved(what)));
+}
+
+#[test]
+fn b15_equal_short_ids_punish_nobody() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    let mut collided = compact(&block);
+    collided.short_ids[1] = collided.short_ids[0];
+    node.says(id, Message::CmpctBlock(collided));
+    node.tick();
+    node.advance(Duration::from_secs(1));
+    let asked = node.take(id).len();
+    assert!(asked > 0, "in one form or the other");
+    node.gives(id, &block);
+    assert_eq!(node.is_gone(id), None);
+}
+
+#[test]
+fn b15_a_compact_block_of_a_peer_that_was_not_asked_is_a_header() {
+    let (mut node, _, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    let other = node.inbound_peer();
+    node.says(other, Message::CmpctBlock(compact(&block)));
+    assert_eq!(node.index.headers(), 7, "without sendcmpct it is nothing at all");
+    node.says(other, Message::SendCmpct { announce: false, version: 2 });
+    node.says(other, Message::CmpctBlock(compact(&block)));
+    assert_eq!(node.index.headers(), 8);
+    node.tick();
+    assert_eq!(asked_transactions(&mut node, other), []);
+    assert_eq!(node.is_gone(other), None);
+}
+
+#[test]
+fn an_invalid_block_in_compact_form_punishes_nobody() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    node.index.bad_blocks.insert(block.hash);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    let request = asked_transactions(&mut node, id);
+    node.says(id, answer(&block, &request[0]));
+    assert_eq!((node.tip(), node.is_gone(id)), (tip.hash, None), "BIP152 allows it");
+    // Building on it does not.
+    let child = TestBlock::on(&block, START as u32, 2, 0);
+    node.headers(id, &[child]);
+    let reason = godwit_consensus::RejectReason::BadPrevblk;
+    let what = Misbehaviour::InvalidHeader(reason);
+    assert_eq!(node.is_gone(id), Some(DisconnectReason::Misbehaved(what)));
+}
+
+#[test]
+fn a_compact_header_without_work_is_misbehaving_and_one_on_an_old_block_is_ignored() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let orphan = TestBlock::on(&TestBlock::on(&tip, 9, 9, 0), START as u32, 2, 0);
+    node.take(id);
+    node.advance(Duration::from_secs(130));
+    node.take(id);
+    node.says(id, Message::CmpctBlock(compact(&orphan)));
+    assert_eq!(node.take_only(id, Command::GETHEADERS).len(), 1, "its parent is unknown");
+    let mut bad = compact(&TestBlock::on(&tip, START as u32, 2, 0));
+    bad.header = super::index::spoil(bad.header);
+    node.says(id, Message::CmpctBlock(bad));
+    let what = Misbehaviour::HeaderWithoutWork;
+    assert_eq!(node.is_gone(id), Some(DisconnectReason::Misbehaved(what)));
+}
+
+#[test]
+fn three_peers_announce_by_compact_blocks_and_one_of_them_is_outbound() {
+    let blocks = chain(5, 6_000);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let outbound = node.full_peer();
+    let inbound: Vec<PeerId> = (0..4).map(|_| node.inbound_peer()).collect();
+    let mut parent = blocks[4].clone();
+    for (n, id) in [outbound].into_iter().chain(inbound.iter().copied()).enumerate() {
+        node.says(id, Message::SendCmpct { announce: false, version: 2 });
+        node.take(id);
+        parent = TestBlock::on(&parent, START as u32 - 3_000 + n as u32, 1, 0);
+        give_first(&mut node, id, &parent);
+    }
+    let mut state = |id| match node.take_only(id, Command::SENDCMPCT).last() {
+        Some(Message::SendCmpct { announce, .. }) => *announce,
+        _ => false,
+    };
+    let selected: Vec<bool> = [outbound].iter().chain(&inbound).map(|&id| state(id)).collect();
+    assert_eq!(selected, [true, false, false, true, true]);
+}
+
+#[test]
+fn nobody_is_selected_in_the_initial_download_or_without_sendcmpct() {
+    let blocks = chain(5, 6_000);
+    let next = TestBlock::on(&blocks[4], START as u32, 1, 0);
+    for (initial_download, provides) in [(true, true), (false, false)] {
+        let mut node = Harness::with_chain(config(), &blocks);
+        node.initial_download = initial_download;
+        node.connect();
+        let id = node.peer(ConnectionKind::OutboundFull);
+        if provides {
+            node.says(id, Message::SendCmpct { announce: false, version: 2 });
+        }
+        node.take(id);
+        give_first(&mut node, id, &next);
+        assert_eq!(node.take_only(id, Command::SENDCMPCT), []);
+    }
+}

@@ -1,0 +1,334 @@
+use std::time::Duration;
+
+use super::harness::{FULL, Harness, START, address, chain, config};
+use crate::{
+    AddressBook, AddressEntry, Command, ConnectionKind, DisconnectReason, Host, Message,
+    NetAddress, PeerId, Peers, PeersConfig, Source, Target, TransportError,
+};
+
+fn misbehave(node: &mut Harness, id: PeerId) {
+    node.raw(id, Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+/// A node that knows `count` addresses in as many groups.
+fn with_addresses(config: PeersConfig, count: u8, age: u32) -> Harness {
+    let mut node = Harness::with_chain(config.clone(), &chain(3, age));
+    let mut book = AddressBook::new([9; 32]);
+    for n in 0..count {
+        let address = NetAddress::new(Host::Ipv4([100 + n, 1, 1, 1]), 8333);
+        let entry = AddressEntry { time: START as u32, services: FULL, address };
+        book.add(START, &[entry], Source::Host(Host::Ipv4([30 + n, 1, 1, 1])), 0);
+    }
+    node.peers = Peers::new(config, book, node.now, &node.index);
+    node.peers.tip_changed(node.now, &node.index, false);
+    node
+}
+
+/// Lets time pass and connects everything that is asked for; who is connected then.
+fn connect_all(node: &mut Harness, seconds: u64) -> Vec<(PeerId, ConnectionKind)> {
+    let mut connected = Vec::new();
+    for _ in 0..seconds {
+        node.advance(Duration::from_secs(1));
+        for (id, target, kind) in std::mem::take(&mut node.connects) {
+            let Target::Address(address) = target else { panic!("no names here") };
+            node.peers.connected(node.now, &node.index, id, Some(address));
+            node.pump();
+            node.greet(id);
+            if node.is_gone(id).is_none() {
+                connected.push((id, kind));
+            }
+        }
+    }
+    connected
+}
+
+fn count(connected: &[(PeerId, ConnectionKind)], wanted: ConnectionKind) -> usize {
+    connected.iter().filter(|(_, kind)| *kind == wanted).count()
+}
+
+#[test]
+fn the_slots_are_filled_from_the_address_book() {
+    let mut node = with_addresses(config(), 40, 60);
+    let connected = connect_all(&mut node, 20);
+    assert_eq!(count(&connected, ConnectionKind::OutboundFull), 8);
+    assert_eq!(count(&connected, ConnectionKind::BlockRelay), 2);
+    assert_eq!(node.peers.address_book().tried_len(), 10, "they answered");
+    node.peers.closed(node.now, connected[0].0);
+    assert_eq!(connect_all(&mut node, 5).len(), 1, "a place became free");
+}
+
+#[test]
+fn a_failed_attempt_frees_the_place() {
+    let mut node = with_addresses(config(), 40, 60);
+    let mut attempts = 0;
+    for _ in 0..30 {
+        node.advance(Duration::from_secs(1));
+        for (id, ..) in std::mem::take(&mut node.connects) {
+            node.peers.connect_failed(node.now, id);
+            attempts += 1;
+        }
+    }
+    assert!(attempts > 20 && node.peers.summary().connecting == 0, "{attempts}");
+}
+
+#[test]
+fn b18_a_stale_tip_opens_one_extra_connection_and_gives_one_up() {
+    let mut node = with_addresses(config(), 60, 60);
+    let connected = connect_all(&mut node, 20);
+    let blocks = chain(3, 60);
+    for &(id, kind) in &connected {
+        if kind == ConnectionKind::OutboundFull {
+            node.headers(id, &blocks[2..]);
+        }
+    }
+    let full = |node: &Harness| {
+        let kind = |info: &crate::PeerInfo<'_>| info.kind == ConnectionKind::OutboundFull;
+        node.peers.peers().filter(kind).count()
+    };
+    assert_eq!(full(&node), 8);
+    connect_all(&mut node, 29 * 60);
+    assert_eq!(full(&node), 8, "not stale before half an hour");
+    let mut most = 0;
+    let mut new = Vec::new();
+    for _ in 0..12 * 60 {
+        new.extend(connect_all(&mut node, 1));
+        most = most.max(full(&node));
+    }
+    assert!(count(&new, ConnectionKind::OutboundFull) >= 1 && most == 9, "{most}: {new:?}");
+    connect_all(&mut node, 120);
+    assert_eq!(full(&node), 8);
+    let given_up = node.gone.values().filter(|why| **why == DisconnectReason::Extra).count();
+    assert!(given_up >= 1);
+    assert_eq!(node.peers.summary().discouraged, 0);
+}
+
+#[test]
+fn b18_extra_block_relay_peers_come_and_go() {
+    let mut node = with_addresses(config(), 100, 60);
+    connect_all(&mut node, 20);
+    let mut tip = chain(3, 60).pop().expect("three");
+    let mut seen = 0;
+    for minute in 0..60 {
+        let new = connect_all(&mut node, 60);
+        seen += count(&new, ConnectionKind::BlockRelay);
+        if minute % 10 == 0 {
+            tip = super::index::TestBlock::on(&tip, node.now.unix as u32, 1, 0);
+            node.mined(std::slice::from_ref(&tip));
+        }
+        let kind = |info: &crate::PeerInfo<'_>| info.kind == ConnectionKind::BlockRelay;
+        assert!(node.peers.peers().filter(kind).count() <= 3);
+    }
+    assert!(seen >= 4, "about one in five minutes: {seen}");
+}
+
+#[test]
+fn b18_an_outbound_peer_that_knows_a_better_chain_wins() {
+    let blocks = chain(20, 60);
+    let mut node = Harness::with_chain(config(), &blocks[..10]);
+    let attackers: Vec<PeerId> = (0..8).map(|_| node.full_peer()).collect();
+    for &id in &attackers {
+        node.headers(id, &blocks[9..10]);
+    }
+    let honest = node.peer(ConnectionKind::BlockRelay);
+    node.headers(honest, &blocks[9..]);
+    node.serve(&[honest], &blocks, 10, |_, block| Some(block.clone()));
+    assert_eq!(node.tip(), blocks[19].hash);
+    // Those who keep to the old chain go, but for the four protected ones.
+    node.advance(Duration::from_secs(23 * 60));
+    let stale = attackers.iter().filter(|id| node.is_gone(**id).is_some()).count();
+    assert_eq!((stale, node.is_gone(honest)), (4, None));
+}
+
+#[test]
+fn misbehaving_hosts_are_discouraged_and_refused_when_places_are_scarce() {
+    let mut node = Harness::new(PeersConfig { max_inbound: 3, ..config() });
+    let bad = node.inbound_peer();
+    let host = node.peers.peers().find(|info| info.peer == bad).and_then(|info| info.address);
+    let host = host.expect("it has one");
+    misbehave(&mut node, bad);
+    assert_eq!(node.peers.summary().discouraged, 1);
+    let again = node.peers.accept_inbound(node.now, &node.index, host);
+    assert!(again.is_some(), "there is place enough");
+    node.inbound();
+    let refused = node.peers.accept_inbound(node.now, &node.index, host);
+    assert_eq!(refused, None, "the last place is not for it");
+    node.inbound();
+}
+
+#[test]
+fn others_of_the_same_host_go_with_a_misbehaving_peer() {
+    let mut node = Harness::new(config());
+    let host = address(200);
+    let mut connect = |port| {
+        let address = NetAddress { port, ..host };
+        node.peers.accept_inbound(node.now, &node.index, address).expect("there is a place")
+    };
+    let (a, b) = (connect(1), connect(2));
+    let other = node.inbound_peer();
+    node.greet(a);
+    misbehave(&mut node, a);
+    assert_eq!(node.is_gone(b), Some(DisconnectReason::SharesDiscouragedAddress));
+    assert_eq!(node.is_gone(other), None);
+}
+
+#[test]
+fn local_peers_are_left_but_not_discouraged_and_manual_ones_are_kept() {
+    let mut node = Harness::new(config());
+    let local = NetAddress::new(Host::Ipv4([127, 0, 0, 1]), 5_000);
+    let id = node.peers.accept_inbound(node.now, &node.index, local).expect("there is a place");
+    let other = node.peers.accept_inbound(node.now, &node.index, local).expect("there is a place");
+    let manual = node.peer(ConnectionKind::Manual);
+    node.greet(id);
+    misbehave(&mut node, id);
+    misbehave(&mut node, manual);
+    assert!(matches!(node.is_gone(id), Some(DisconnectReason::Misbehaved(_))));
+    assert_eq!((node.is_gone(other), node.is_gone(manual)), (None, None));
+    assert_eq!(node.peers.summary().discouraged, 0);
+}
+
+#[test]
+fn a_full_house_makes_room_by_eviction() {
+    let mut node = Harness::new(PeersConfig { max_inbound: 40, ..config() });
+    let ids: Vec<PeerId> = (0..40).map(|_| node.inbound_peer()).collect();
+    node.advance(Duration::from_secs(1));
+    let host = NetAddress::new(Host::Ipv4([99, 1, 1, 1]), 1);
+    let new = node.peers.accept_inbound(node.now, &node.index, host);
+    node.pump();
+    assert!(new.is_some());
+    let evicted: Vec<_> = ids.iter().filter(|id| node.is_gone(**id).is_some()).collect();
+    assert_eq!(evicted.len(), 1);
+    assert_eq!(node.is_gone(*evicted[0]), Some(DisconnectReason::Evicted));
+    let few = PeersConfig { max_inbound: 10, ..config() };
+    let mut node = Harness::new(few);
+    for _ in 0..10 {
+        node.inbound_peer();
+    }
+    let host = NetAddress::new(Host::Ipv4([99, 1, 1, 1]), 1);
+    let refused = node.peers.accept_inbound(node.now, &node.index, host);
+    assert_eq!((refused, node.gone.len()), (None, 0), "each of few has something in its favour");
+}
+
+#[test]
+fn names_are_resolved_first_or_left_to_the_proxy() {
+    let target = Target::Name { host: "node.example".into(), port: 8_333 };
+    let named = PeersConfig { connect_only: Some(vec![target.clone()]), ..config() };
+    let mut node = Harness::new(named.clone());
+    node.advance(Duration::from_secs(1));
+    assert_eq!((node.resolves.len(), node.connects.len()), (1, 0));
+    let found = NetAddress::new(Host::Ipv4([50, 1, 1, 1]), 0);
+    node.peers.resolved(node.now, "node.example", &[found]);
+    node.pump();
+    let expected = Target::Address(NetAddress { port: 8_333, ..found });
+    let (id, at, kind) = node.connects.pop().expect("one");
+    assert_eq!((at, kind), (expected, ConnectionKind::Manual));
+    node.peers.connected(node.now, &node.index, id, None);
+    node.pump();
+    node.greet(id);
+    node.advance(Duration::from_secs(120));
+    assert_eq!((node.resolves.len(), node.connects.len()), (1, 0), "it is connected");
+
+    let mut node = Harness::new(PeersConfig { name_proxy: true, ..named });
+    node.advance(Duration::from_secs(1));
+    assert!(node.resolves.is_empty());
+    assert_eq!(node.connects.pop().map(|(_, at, _)| at), Some(target));
+}
+
+#[test]
+fn a_name_without_addresses_is_tried_again_later() {
+    let target = Target::Name { host: "node.example".into(), port: 8_333 };
+    let mut node = Harness::new(PeersConfig { connect_only: Some(vec![target]), ..config() });
+    node.advance(Duration::from_secs(1));
+    node.peers.resolved(node.now, "node.example", &[]);
+    node.pump();
+    assert_eq!(node.peers.summary().connecting, 0);
+    node.advance(Duration::from_secs(120));
+    assert!(node.resolves.len() > 1 && node.connects.is_empty());
+}
+
+#[test]
+fn dns_seeds_fill_an_empty_address_book() {
+    let seeds = vec!["seed.example.".to_string()];
+    let mut node = Harness::new(PeersConfig { dns_seeds: seeds.clone(), ..config() });
+    node.advance(Duration::from_secs(30));
+    assert_eq!(node.resolves, ["x9.seed.example."]);
+    let found: Vec<NetAddress> =
+        (0..10).map(|n| NetAddress::new(Host::Ipv4([50 + n, 1, 1, 1]), 0)).collect();
+    node.peers.resolved(node.now, "x9.seed.example.", &found);
+    assert_eq!(node.peers.address_book().len(), 10);
+
+    let mut node = Harness::new(PeersConfig { dns_seeds: seeds.clone(), ..config() });
+    node.advance(Duration::from_secs(30));
+    node.peers.resolved(node.now, "x9.seed.example.", &[]);
+    node.pump();
+    assert_eq!(node.resolves.last().map(String::as_str), Some("seed.example."));
+
+    let proxied = PeersConfig { dns_seeds: seeds, name_proxy: true, ..config() };
+    let mut node = Harness::new(proxied);
+    node.advance(Duration::from_secs(30));
+    let host = "seed.example.".into();
+    let port = node.peers.config.params.default_port;
+    let expected = (Target::Name { host, port }, ConnectionKind::AddrFetch);
+    let connects = node.connects.iter().map(|(_, target, kind)| (target.clone(), *kind));
+    assert_eq!(connects.collect::<Vec<_>>(), [expected]);
+}
+
+#[test]
+fn fixed_seeds_are_the_last_resort() {
+    let fixed = (0..5).map(|n| NetAddress::new(Host::Ipv4([50 + n, 1, 1, 1]), 8333)).collect();
+    let mut node = Harness::new(PeersConfig { fixed_seeds: fixed, ..config() });
+    node.advance(Duration::from_secs(70));
+    assert_eq!(node.peers.address_book().len(), 5);
+}
+
+#[test]
+fn without_network_nothing_is_open() {
+    let mut node = with_addresses(config(), 20, 60);
+    connect_all(&mut node, 3);
+    node.advance(Duration::from_millis(500));
+    let inbound = node.inbound_peer();
+    node.peers.set_network_active(node.now, &node.index, false);
+    node.pump();
+    assert_eq!(node.is_gone(inbound), Some(DisconnectReason::NetworkInactive));
+    assert_eq!((node.peers.peers().count(), node.peers.summary().connecting), (0, 0));
+    node.connects.clear();
+    node.advance(Duration::from_secs(60));
+    assert!(node.connects.is_empty());
+    let refused = node.peers.accept_inbound(node.now, &node.index, address(9));
+    assert_eq!(refused, None);
+    node.peers.set_network_active(node.now, &node.index, true);
+    assert!(!connect_all(&mut node, 5).is_empty());
+}
+
+#[test]
+fn transport_errors_end_the_connection_without_punishment() {
+    let too_large = TransportError::TooLarge { command: Command::HEADERS, bytes: 1 << 30 };
+    let cases = [
+        (TransportError::WrongMagic([1; 4]), DisconnectReason::WrongMagic),
+        (too_large, DisconnectReason::Oversized(Command::HEADERS)),
+    ];
+    for (error, expected) in cases {
+        let mut node = Harness::new(config());
+        let id = node.inbound_peer();
+        node.peers.transport_failed(node.now, id, &error);
+        node.pump();
+        assert_eq!(node.is_gone(id), Some(expected));
+        assert_eq!(node.peers.summary().discouraged, 0);
+        // What still arrives is ignored.
+        node.says(id, Message::Ping(Some(1)));
+        node.take(id);
+    }
+}
+
+#[test]
+fn silence_ends_a_connection_after_twenty_minutes() {
+    let mut node = Harness::new(config());
+    node.answers_pings = false;
+    let id = node.inbound_peer();
+    node.advance(Duration::from_secs(20 * 60 - 1));
+    assert_eq!(node.is_gone(id), None);
+    node.advance(Duration::from_secs(3));
+    assert!(matches!(
+        node.is_gone(id),
+        Some(DisconnectReason::Idle | DisconnectReason::PingTimeout)
+    ));
+}

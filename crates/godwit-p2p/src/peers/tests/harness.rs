@@ -1,0 +1,445 @@
+//! A driver for one engine, with scripted peers at the level of messages.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_primitives::{BlockHash, BlockHeader, Network, Params, Work};
+use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
+
+use super::index::{TestBlock, TestIndex};
+use crate::peers::connection::Attempt;
+use crate::{
+    Action, AddressBook, BlockJudgement, Command, ConnectionKind, Discard, DiscardReason,
+    DisconnectReason, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message, NetAddress, Now,
+    PeerId, Peers, PeersConfig, Reachable, ReadId, Services, Target, Version, VersionAddress,
+};
+
+/// When the tests begin, in seconds since 1970.
+pub(super) const START: i64 = 1_700_000_000;
+
+/// What full nodes offer.
+pub(super) const FULL: Services = Services(1 | 8 | 1024);
+
+/// A message that the engine sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Sent {
+    Message(Message),
+    Block(Vec<u8>),
+}
+
+pub(super) struct Harness {
+    pub(super) peers: Peers,
+    pub(super) index: TestIndex,
+    pub(super) now: Now,
+    pub(super) room: u64,
+    pub(super) initial_download: bool,
+    pub(super) sent: BTreeMap<PeerId, VecDeque<Sent>>,
+    pub(super) gone: BTreeMap<PeerId, DisconnectReason>,
+    pub(super) connects: Vec<(PeerId, Target, ConnectionKind)>,
+    pub(super) resolves: Vec<String>,
+    pub(super) expects: BTreeMap<PeerId, bool>,
+    /// Reads are answered at once, or by the test.
+    pub(super) hold_reads: bool,
+    pub(super) reads: VecDeque<(ReadId, PeerId, crate::HeaderId)>,
+    /// The driver's queues count as written as soon as they are filled.
+    pub(super) reads_everything: bool,
+    /// Pings are answered at once, by everybody.
+    pub(super) answers_pings: bool,
+    pongs: Vec<(PeerId, u64)>,
+    pub(super) submitted_blocks: Vec<(PeerId, BlockHash)>,
+    pub(super) submitted_headers: Vec<(PeerId, usize)>,
+    next_host: u32,
+}
+
+pub(super) fn config() -> PeersConfig {
+    let limits = PoolLimits { buffers: 0, buffer_bytes: 0, total_bytes: 0 };
+    PeersConfig {
+        params: Arc::new(Params::new(Network::Regtest)),
+        services: FULL,
+        user_agent: "/godwit:0.0.0/".into(),
+        minimum_chain_work: Work::ZERO,
+        max_inbound: 100,
+        max_outbound_full: 8,
+        max_outbound_block_relay: 2,
+        listen_port: None,
+        local_addresses: Vec::new(),
+        connect_only: None,
+        add_nodes: Vec::new(),
+        seed_nodes: Vec::new(),
+        dns_seeds: Vec::new(),
+        fixed_seeds: Vec::new(),
+        name_proxy: false,
+        reachable: Reachable::CLEARNET,
+        max_upload_target: None,
+        pool: BufferPool::new(limits),
+        seed: [7; 32],
+    }
+}
+
+pub(super) fn address(n: u8) -> NetAddress {
+    NetAddress::new(Host::Ipv4([99, n, 3, 4]), 8333)
+}
+
+impl Harness {
+    pub(super) fn new(config: PeersConfig) -> Self {
+        Self::with_chain(config, &[])
+    }
+
+    pub(super) fn with_chain(config: PeersConfig, blocks: &[TestBlock]) -> Self {
+        let mut index = TestIndex::new();
+        index.extend(blocks);
+        let now = Now { monotonic: Duration::from_secs(1_000), unix: START };
+        let peers = Peers::new(config, AddressBook::new([3; 32]), now, &index);
+        Self {
+            peers,
+            index,
+            now,
+            room: 100_000_000,
+            initial_download: blocks.is_empty(),
+            sent: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            connects: Vec::new(),
+            resolves: Vec::new(),
+            expects: BTreeMap::new(),
+            hold_reads: false,
+            reads: VecDeque::new(),
+            reads_everything: true,
+            answers_pings: true,
+            pongs: Vec::new(),
+            submitted_blocks: Vec::new(),
+            submitted_headers: Vec::new(),
+            next_host: 0,
+        }
+        .started()
+    }
+
+    fn started(mut self) -> Self {
+        self.peers.tip_changed(self.now, &self.index, self.initial_download);
+        self
+    }
+
+    // ---- connections
+
+    /// Each is of another group, as far as there are as many.
+    pub(super) fn fresh_address(&mut self) -> NetAddress {
+        self.next_host += 1;
+        let [_, b, c, d] = self.next_host.to_be_bytes();
+        NetAddress::new(Host::Ipv4([20 + b, d, c, 1]), 8333)
+    }
+
+    /// A peer that connected to us and said nothing so far.
+    pub(super) fn inbound(&mut self) -> PeerId {
+        let address = self.fresh_address();
+        self.peers.accept_inbound(self.now, &self.index, address).expect("there is a place")
+    }
+
+    /// A peer that we connected to; our `version` is on its way.
+    pub(super) fn outbound(&mut self, kind: ConnectionKind) -> PeerId {
+        let address = self.fresh_address();
+        let id = self.peers.next_peer_id();
+        let attempt = Attempt {
+            target: Target::Address(address),
+            kind,
+            address: Some(address),
+            nonce: 77 + id.0,
+            resolving: false,
+        };
+        self.peers.connecting.insert(id, attempt);
+        self.peers.connected(self.now, &self.index, id, Some(address));
+        self.pump();
+        id
+    }
+
+    pub(super) fn version(&self) -> Version {
+        let nobody = NetAddress::new(Host::UNSPECIFIED, 0);
+        Version {
+            version: 70_016,
+            services: FULL,
+            timestamp: self.now.unix,
+            receiver: VersionAddress { services: Services::NONE, address: nobody },
+            sender: VersionAddress { services: FULL, address: nobody },
+            nonce: 12_345,
+            user_agent: "/test/".into(),
+            start_height: 0,
+            relay: true,
+        }
+    }
+
+    /// A peer that has said hello; what the engine sent it so far is forgotten.
+    pub(super) fn full_peer(&mut self) -> PeerId {
+        let id = self.outbound(ConnectionKind::OutboundFull);
+        self.greet(id);
+        id
+    }
+
+    pub(super) fn inbound_peer(&mut self) -> PeerId {
+        let id = self.inbound();
+        self.greet(id);
+        id
+    }
+
+    pub(super) fn peer(&mut self, kind: ConnectionKind) -> PeerId {
+        let id = self.outbound(kind);
+        self.greet(id);
+        id
+    }
+
+    pub(super) fn greet(&mut self, id: PeerId) {
+        let version = self.version();
+        self.greet_as(id, version);
+    }
+
+    pub(super) fn greet_as(&mut self, id: PeerId, version: Version) {
+        self.says(id, Message::Version(Box::new(version)));
+        self.says(id, Message::WtxidRelay);
+        self.says(id, Message::SendAddrV2);
+        self.says(id, Message::Verack);
+    }
+
+    // ---- the wire
+
+    pub(super) fn says(&mut self, id: PeerId, message: Message) {
+        let mut payload: DataStream = DataStream::new();
+        message.encode(&mut payload);
+        self.raw(id, message.command(), payload.as_slice());
+    }
+
+    pub(super) fn raw(&mut self, id: PeerId, command: Command, payload: &[u8]) {
+        if command == Command::BLOCK {
+            self.peers.block_bytes(self.now, id, payload.len());
+        }
+        let payload = PooledStream::from(DataStream::from(payload));
+        self.peers.frame(self.now, &self.index, id, Frame { command, payload });
+        self.pump();
+    }
+
+    pub(super) fn gives(&mut self, id: PeerId, block: &TestBlock) {
+        self.raw(id, Command::BLOCK, &block.bytes);
+    }
+
+    pub(super) fn headers(&mut self, id: PeerId, blocks: &[TestBlock]) {
+        let headers: Vec<BlockHeader> = blocks.iter().map(|block| block.header).collect();
+        self.says(id, Message::Headers(headers));
+    }
+
+    pub(super) fn discard(&mut self, id: PeerId, command: Command, bytes: usize) {
+        let discard = Discard { command, bytes, why: DiscardReason::Unknown };
+        self.peers.discarded(self.now, &self.index, id, &discard);
+        self.pump();
+    }
+
+    /// Takes what was sent to a peer.
+    pub(super) fn take(&mut self, id: PeerId) -> Vec<Sent> {
+        self.sent.remove(&id).unwrap_or_default().into()
+    }
+
+    /// Takes what was sent to a peer, decoded messages of one command.
+    pub(super) fn take_only(&mut self, id: PeerId, command: Command) -> Vec<Message> {
+        let messages = self.take(id).into_iter().filter_map(|sent| match sent {
+            Sent::Message(message) => Some(message),
+            Sent::Block(_) => None,
+        });
+        messages.filter(|message| message.command() == command).collect()
+    }
+
+    /// Blocks that the peer was asked for.
+    pub(super) fn requested(&mut self, id: PeerId) -> Vec<BlockHash> {
+        let getdata = self.take_only(id, Command::GETDATA).into_iter();
+        getdata
+            .flat_map(|message| match message {
+                Message::GetData(entries) => entries,
+                _ => Vec::new(),
+            })
+            .map(|entry| entry.block_hash())
+            .collect()
+    }
+
+    // ---- the driver
+
+    /// Does what the engine wants until it wants nothing more.
+    pub(super) fn pump(&mut self) {
+        loop {
+            let actions = self.peers.take_actions();
+            if actions.is_empty() {
+                let Some((id, nonce)) = self.pongs.pop() else { return };
+                let payload = PooledStream::from(DataStream::from(&nonce.to_le_bytes()[..]));
+                let frame = Frame { command: Command::PONG, payload };
+                self.peers.frame(self.now, &self.index, id, frame);
+            }
+            for action in actions {
+                self.act(action);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Send { peer, command, payload } => self.sent(peer, command, payload),
+            Action::Disconnect { peer, why } => {
+                assert!(self.gone.insert(peer, why).is_none(), "once");
+            }
+            Action::Connect { peer, target, kind } => self.connects.push((peer, target, kind)),
+            Action::Resolve { host } => self.resolves.push(host),
+            Action::SubmitHeaders { peer, headers } => {
+                assert!(!headers.is_empty());
+                self.submitted_headers.push((peer, headers.len()));
+                let result = self.index.accept(&headers);
+                self.peers.headers_judged(self.now, &self.index, peer, result);
+            }
+            Action::SubmitBlock { peer, hash, bytes } => {
+                self.submitted_blocks.push((peer, hash));
+                let judgement = self.index.judge(hash, bytes.unread());
+                self.peers.block_judged(self.now, &self.index, hash, judgement);
+                if judgement == BlockJudgement::Stored {
+                    self.connect();
+                }
+            }
+            Action::ReadBlock { request, peer, id, .. } => {
+                if self.hold_reads {
+                    self.reads.push_back((request, peer, id));
+                } else {
+                    self.answer_read(request, id);
+                }
+            }
+            Action::ExpectBlock { peer, expected } => {
+                assert_ne!(self.expects.insert(peer, expected), Some(expected));
+            }
+        }
+    }
+
+    pub(super) fn answer_read(&mut self, request: ReadId, id: crate::HeaderId) {
+        let bytes = PooledStream::from(DataStream::from(self.index.bytes(id)));
+        self.peers.block_read(self.now, &self.index, request, Some(bytes));
+    }
+
+    fn sent(&mut self, peer: PeerId, command: Command, payload: PooledStream) {
+        let bytes = payload.unread();
+        let sent = if command == Command::BLOCK {
+            Sent::Block(bytes.to_vec())
+        } else {
+            let message = Message::decode(command, bytes).expect("it decodes").expect("it means");
+            if matches!(message, Message::GetData(_)) {
+                assert_eq!(self.expects.get(&peer), Some(&true), "told before it is asked for");
+            }
+            if let (true, Message::Ping(Some(nonce))) = (self.answers_pings, &message) {
+                self.pongs.push((peer, *nonce));
+            }
+            Sent::Message(message)
+        };
+        self.sent.entry(peer).or_default().push_back(sent);
+        if self.reads_everything {
+            self.peers.send_queue(self.now, &self.index, peer, 0);
+        }
+    }
+
+    pub(super) fn connect(&mut self) {
+        for hash in self.index.connect() {
+            let reject = godwit_consensus::Reject::new(godwit_consensus::RejectReason::BadCbAmount);
+            self.peers.block_invalid(self.now, &self.index, hash, reject);
+        }
+        self.peers.tip_changed(self.now, &self.index, self.initial_download);
+    }
+
+    /// Blocks that appear here by no peer's doing, as if mined.
+    pub(super) fn mined(&mut self, blocks: &[TestBlock]) {
+        self.index.extend(blocks);
+        self.connect();
+        self.pump();
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.peers.tick(self.now, &self.index, self.room);
+        self.pump();
+    }
+
+    /// Lets time pass, ticking every half second.
+    pub(super) fn advance(&mut self, time: Duration) {
+        self.advance_in(time, Duration::from_millis(500));
+    }
+
+    pub(super) fn advance_in(&mut self, time: Duration, step: Duration) {
+        let end = self.now.monotonic + time;
+        while self.now.monotonic < end {
+            let before = self.now.monotonic;
+            self.now.monotonic = (before + step).min(end);
+            self.now.unix =
+                START + (self.now.monotonic - Duration::from_secs(1_000)).as_secs() as i64;
+            self.tick();
+        }
+    }
+
+    /// Lets time pass while peers answer what they are asked out of `blocks`; `answer` may hold back or
+    /// change blocks.
+    pub(super) fn serve(
+        &mut self,
+        ids: &[PeerId],
+        blocks: &[TestBlock],
+        seconds: u64,
+        mut answer: impl FnMut(PeerId, &TestBlock) -> Option<TestBlock>,
+    ) {
+        for _ in 0..seconds * 2 {
+            self.advance(Duration::from_millis(500));
+            for &id in ids {
+                self.answer_questions(id, blocks, |block| answer(id, block));
+            }
+        }
+    }
+
+    pub(super) fn answer_questions(
+        &mut self,
+        id: PeerId,
+        blocks: &[TestBlock],
+        mut answer: impl FnMut(&TestBlock) -> Option<TestBlock>,
+    ) {
+        let place = |hash: BlockHash| blocks.iter().position(|block| block.hash == hash);
+        for sent in self.take(id) {
+            if self.is_gone(id).is_some() {
+                return;
+            }
+            match sent {
+                Sent::Message(Message::GetData(entries)) => {
+                    for entry in entries {
+                        match place(entry.block_hash()).map(|place| answer(&blocks[place])) {
+                            Some(Some(block)) => self.gives(id, &block),
+                            Some(None) => {}
+                            None => self.says(id, Message::NotFound(vec![entry])),
+                        }
+                    }
+                }
+                Sent::Message(Message::GetHeaders(locator)) => {
+                    let next = locator.hashes.iter().find_map(|&hash| place(hash));
+                    let next = next.map_or(0, |place| place + 1);
+                    let end = blocks.len().min(next + crate::MAX_HEADERS);
+                    self.headers(id, &blocks[next..end]);
+                }
+                Sent::Message(_) | Sent::Block(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn is_gone(&self, id: PeerId) -> Option<DisconnectReason> {
+        self.gone.get(&id).copied()
+    }
+
+    pub(super) fn tip(&self) -> BlockHash {
+        self.index.get(self.index.tip()).hash
+    }
+}
+
+pub(super) fn block_entry(hash: BlockHash) -> Inventory {
+    Inventory::block(InventoryKind::WITNESS_BLOCK, hash)
+}
+
+pub(super) fn block_inv(hash: BlockHash) -> Inventory {
+    Inventory::block(InventoryKind::BLOCK, hash)
+}
+
+pub(super) fn recent() -> u32 {
+    START as u32
+}
+
+/// A chain of `count` blocks whose end is as old as it is said, in seconds.
+pub(super) fn chain(count: u32, age: u32) -> Vec<TestBlock> {
+    TestBlock::chain(&TestBlock::genesis(), count, recent() - age, 1)
+}

@@ -19,15 +19,18 @@ pub enum Exit {
     Damaged,
     /// Another process uses the data directory, or it belongs to another network.
     DatadirUnusable,
-    /// A signal stopped the work before its end. What was stored stays; the same command goes on.
+    /// A signal stopped the work before its end. What was stored stays; the same command goes on. A
+    /// node has no end of its own: a signal ends it with success.
     Interrupted,
+    /// An address or port to listen on is taken, or is not this machine's.
+    CannotListen,
     /// A bug in godwit.
     Bug,
 }
 
 impl Exit {
     /// All of them, by code.
-    pub const ALL: [Exit; 9] = [
+    pub const ALL: [Exit; 10] = [
         Exit::Success,
         Exit::Failure,
         Exit::InputRefused,
@@ -36,6 +39,7 @@ impl Exit {
         Exit::Damaged,
         Exit::DatadirUnusable,
         Exit::Interrupted,
+        Exit::CannotListen,
         Exit::Bug,
     ];
 
@@ -50,6 +54,7 @@ impl Exit {
             Exit::Damaged => 5,
             Exit::DatadirUnusable => 6,
             Exit::Interrupted => 7,
+            Exit::CannotListen => 8,
             // EX_SOFTWARE of sysexits.h.
             Exit::Bug => 70,
         }
@@ -66,6 +71,7 @@ impl Exit {
             Exit::Damaged => "stored data is damaged beyond what godwit can repair",
             Exit::DatadirUnusable => "the data directory is in use or of another network",
             Exit::Interrupted => "stopped by a signal; the same command goes on",
+            Exit::CannotListen => "the address or port to listen on is taken or not ours",
             Exit::Bug => "a bug in godwit",
         }
     }

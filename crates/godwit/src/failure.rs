@@ -8,6 +8,7 @@ use godwit_chain::ChainError;
 use godwit_store::StoreError;
 
 use crate::exit::Exit;
+use crate::node::sockets::BindError;
 
 /// A failure of the run.
 #[derive(Debug)]
@@ -28,6 +29,10 @@ pub(crate) enum Failure {
     Signals(io::Error),
     /// The system gave no random bytes.
     Entropy(io::Error),
+    /// An address can not be listened on.
+    Bind(BindError),
+    /// Sockets can not be used at all.
+    Sockets(io::Error),
 }
 
 impl Failure {
@@ -45,7 +50,8 @@ impl Failure {
                 io::ErrorKind::StorageFull => Exit::DiskFull,
                 _ => Exit::Failure,
             },
-            Self::Signals(_) | Self::Entropy(_) => Exit::Failure,
+            Self::Signals(_) | Self::Entropy(_) | Self::Sockets(_) => Exit::Failure,
+            Self::Bind(_) => Exit::CannotListen,
         }
     }
 }
@@ -94,6 +100,8 @@ impl fmt::Display for Failure {
             Self::Output(error) => write!(f, "standard output cannot be written: {error}"),
             Self::Signals(error) => write!(f, "signals cannot be caught: {error}"),
             Self::Entropy(error) => write!(f, "the system gives no random bytes: {error}"),
+            Self::Bind(error) => error.fmt(f),
+            Self::Sockets(error) => write!(f, "sockets can not be used: {error}"),
         }
     }
 }

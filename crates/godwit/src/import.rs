@@ -7,11 +7,11 @@ use godwit_chain::{BadRecord, Chain, Event, ImportObserver, ImportSummary, Stage
 use godwit_store::scan::{BlockFileScanner, SkipReason, SkippedBytes};
 use indicatif::MultiProgress;
 
+use crate::chain_log::{cost_lines, log_disconnected, update_tip};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::log_format::UpdateTip;
 use crate::options::{Config, ImportOptions};
-use crate::process::{StopFlag, peak_memory, seconds_since_1970};
+use crate::process::{StopFlag, seconds_since_1970};
 use crate::progress::{Position, Progress};
 use crate::run::open_chain;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(
     for path in &options.paths {
         sources.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);
     }
-    let mut reporter = Reporter { blocks: 0, bytes: 0, bad: 0, progress: None };
+    let mut reporter = Reporter { blocks: 0, bytes: 0, total_bytes: 0, bad: 0, progress: None };
     let plan = godwit_chain::plan(&mut chain, sources, &mut reporter, stop.shared())?;
     let best = chain.tree().node(chain.tree().best_header());
     log::info!(
@@ -44,7 +44,8 @@ pub(crate) fn run(
         plan.len(),
         plan.bytes() as f64 / MIB
     );
-    reporter.progress = Some(Progress::start(plan.bytes() + chain.stored_ahead(), bars));
+    reporter.total_bytes = plan.bytes() + chain.stored_ahead();
+    reporter.progress = Some(Progress::start(bars));
     let result = godwit_chain::import(&mut chain, plan, &mut reporter, stop.shared());
     if let Some(progress) = reporter.progress.take() {
         progress.finish();
@@ -84,6 +85,7 @@ pub(crate) fn run(
 struct Reporter {
     blocks: u64,
     bytes: u64,
+    total_bytes: u64,
     bad: u64,
     progress: Option<Progress>,
 }
@@ -95,11 +97,9 @@ impl ImportObserver for Reporter {
                 Event::Connected(connected) => {
                     self.blocks += 1;
                     self.bytes += connected.bytes as u64;
-                    log::info!("{}", update_tip(chain, connected.point.hash));
+                    log::info!("{}", update_tip(chain, connected.point.hash, seconds_since_1970()));
                 }
-                Event::Disconnected(tip) => {
-                    log::info!("Disconnected a block; the tip is {} at {}.", tip.hash, tip.height);
-                }
+                Event::Disconnected(tip) => log_disconnected(&tip),
                 // The chain has logged it where it found it.
                 Event::Invalid { .. } => {}
                 Event::Stored { .. } | Event::Refused { .. } | Event::Read { .. } => {
@@ -109,7 +109,14 @@ impl ImportObserver for Reporter {
         }
         let height = chain.tip_point().height;
         if let Some(progress) = &mut self.progress {
-            progress.update(Position { height, blocks: self.blocks, bytes: self.bytes });
+            progress.update(Position {
+                height,
+                blocks: self.blocks,
+                bytes: self.bytes,
+                done: self.bytes,
+                total: self.total_bytes,
+                peers: None,
+            });
         }
     }
 
@@ -145,23 +152,6 @@ impl ImportObserver for Reporter {
     }
 }
 
-/// Core's line for a new best block.
-fn update_tip(chain: &Chain, hash: godwit_primitives::BlockHash) -> UpdateTip {
-    let id = chain.tree().find(&hash).expect("a connected block is in the tree");
-    let node = chain.tree().node(id);
-    UpdateTip {
-        hash,
-        height: node.height,
-        version: node.header.version,
-        log2_work: node.chain_work.as_f64().log2(),
-        tx_count: node.chain_tx_count,
-        time: node.header.time,
-        progress: chain.verification_progress(id, seconds_since_1970()),
-        cache_bytes: chain.utxo().memory_used().total() as u64,
-        cache_coins: chain.utxo().active_entries().0 as u64,
-    }
-}
-
 struct Report<'a> {
     summary: &'a ImportSummary,
     blocks: u64,
@@ -175,31 +165,17 @@ impl Report<'_> {
     fn lines(&self) -> Vec<String> {
         let Self { summary, times, .. } = self;
         let ended = if summary.stopped { "stopped" } else { "done" };
-        let mut lines = vec![
-            format!(
-                "Import {ended}: height {}, {} blocks connected, {} of {} records stored, {} \
+        let mut lines = vec![format!(
+            "Import {ended}: height {}, {} blocks connected, {} of {} records stored, {} \
                  refused, in {:.1} s.",
-                self.height,
-                self.blocks,
-                summary.stored,
-                summary.records,
-                summary.bad,
-                self.total.as_secs_f64()
-            ),
-            format!(
-                "Connector: accept {:.1} s, apply {:.1} s, undo {:.1} s, flush {:.1} s, waiting \
-                 {:.1} s, closing {:.1} s.",
-                times.accept.as_secs_f64(),
-                times.apply.as_secs_f64(),
-                times.undo.as_secs_f64(),
-                times.flush.as_secs_f64(),
-                times.wait.as_secs_f64(),
-                self.closing.as_secs_f64()
-            ),
-            format!("BIP30 probes: {:.2} s.", times.bip30.as_secs_f64()),
-        ];
-        lines
-            .extend(peak_memory().map(|peak| format!("Peak memory {:.1} MiB.", peak as f64 / MIB)));
+            self.height,
+            self.blocks,
+            summary.stored,
+            summary.records,
+            summary.bad,
+            self.total.as_secs_f64()
+        )];
+        lines.extend(cost_lines(times, self.closing));
         lines
     }
 }

@@ -1,10 +1,12 @@
 //! The godwit node: everything that touches the world outside — arguments, files, clock, entropy,
 //! log, signals — around the crates that do the work.
 
+mod chain_log;
 pub mod exit;
 mod failure;
 mod import;
 pub mod log_format;
+pub mod node;
 pub mod options;
 mod process;
 pub mod progress;

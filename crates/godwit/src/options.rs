@@ -21,13 +21,14 @@ mod values;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use godwit_primitives::Params;
 
 pub use error::{OptionsError, Origin, Problem};
-pub use values::UtxoHash;
+pub use values::{HostPort, UtxoHash};
 
 use command_line::CommandLine;
 use config_file::ConfigFile;
@@ -49,8 +50,9 @@ pub enum Invocation {
 /// Options of a run, complete and in range.
 #[derive(Debug, PartialEq)]
 pub struct Config {
-    /// Constants of the chosen network, with `-signetchallenge`, `-testactivationheight`, `-test`
-    /// and `-assumevalid` applied (`assume_valid` is `None` for `-assumevalid=0`).
+    /// Constants of the chosen network, with `-signetchallenge`, `-testactivationheight`, `-test`,
+    /// `-minimumchainwork` and `-assumevalid` applied (`assume_valid` is `None` for
+    /// `-assumevalid=0`).
     pub params: Params,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,
@@ -58,6 +60,8 @@ pub struct Config {
     pub config_file: Option<PathBuf>,
     /// `-dbcache` in bytes, at least 4 MiB.
     pub dbcache_bytes: u64,
+    /// `-prune` in bytes; `None` keeps every block.
+    pub prune_bytes: Option<u64>,
     /// What to do.
     pub command: Command,
 }
@@ -75,6 +79,8 @@ impl Config {
 /// The command and its own options.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
+    /// No word: run the node.
+    Node(NodeOptions),
     /// `import PATH…`
     Import(ImportOptions),
     /// `utxo stats`
@@ -91,6 +97,41 @@ pub enum Command {
         /// `-utxohash`: the expected hash; without it the compiled-in one decides.
         expected: Option<UtxoHash>,
     },
+}
+
+/// Options of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// Threads that run scripts, from `-par`.
+    pub script_threads: NonZeroUsize,
+    /// `-stopatheight`.
+    pub stop_at_height: Option<u32>,
+    /// `-networkactive`.
+    pub network_active: bool,
+    /// Whether to accept connections.
+    pub listen: bool,
+    /// `-bind`; empty: every address.
+    pub bind: Vec<SocketAddr>,
+    /// Port to listen on where `bind` is empty.
+    pub port: u16,
+    /// `-maxconnections`.
+    pub max_connections: u32,
+    /// `-connect`: the only peers; `Some` and empty for none.
+    pub connect: Option<Vec<HostPort>>,
+    /// `-addnode`.
+    pub add_nodes: Vec<HostPort>,
+    /// `-seednode`.
+    pub seed_nodes: Vec<HostPort>,
+    /// `-dnsseed`.
+    pub dns_seed: bool,
+    /// `-proxy`.
+    pub proxy: Option<SocketAddr>,
+    /// The proxy to onion addresses.
+    pub onion: Option<SocketAddr>,
+    /// `-maxuploadtarget`, bytes in 24 hours.
+    pub max_upload_target: Option<u64>,
+    /// `-maxdownloadrate`, bytes a second.
+    pub max_download_rate: Option<u64>,
 }
 
 /// Options of `import`.

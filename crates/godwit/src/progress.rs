@@ -1,8 +1,9 @@
-//! How far an import is: a bar on a terminal, a line in the log now and then elsewhere.
+//! How far an import or a download of the chain is: a bar on a terminal, a line in the log now and
+//! then elsewhere.
 //!
-//! The time left is the bytes left over the recent speed in bytes, because bytes are known in
-//! advance and cost about the same, while blocks grew a thousandfold over the years. Where there is
-//! no speed yet, no time is shown.
+//! The time left is the work left over the recent speed. Work is what is known in advance and costs
+//! about the same from beginning to end: bytes of an import, estimated transactions of a download;
+//! blocks grew a thousandfold over the years. Where there is no speed yet, no time is shown.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +23,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 const BYTES_PER_MB: f64 = 1e6;
 
-/// How far an import is. All fields only grow.
+/// How far it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Height of the best block.
@@ -31,39 +32,43 @@ pub struct Position {
     pub blocks: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Work done, in any unit.
+    pub done: u64,
+    /// All work, as far as it is known by now.
+    pub total: u64,
+    /// Peers, where there can be any.
+    pub peers: Option<usize>,
 }
 
-/// The display of one import.
+/// The display of one job.
 pub struct Progress {
     started: Instant,
     next_refresh: Duration,
-    total_bytes: u64,
     speed: Speed,
     /// `None` logs lines.
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// `total_bytes` are those of the blocks to connect; `bars` is the terminal, or hidden where
-    /// there is none.
-    pub fn start(total_bytes: u64, bars: &MultiProgress) -> Self {
-        let bar = (!bars.is_hidden()).then(|| bars.add(new_bar(total_bytes)));
+    /// `bars` is the terminal, or hidden where there is none.
+    pub fn start(bars: &MultiProgress) -> Self {
+        let bar = (!bars.is_hidden()).then(|| bars.add(new_bar()));
         let started = Instant::now();
-        let next_refresh = Duration::ZERO;
-        Progress { started, next_refresh, total_bytes, speed: Speed::default(), bar }
+        Progress { started, next_refresh: Duration::ZERO, speed: Speed::default(), bar }
     }
 
-    /// Tells where the import is; cheap, so call it as often as it changes.
+    /// Tells where the job is; cheap, so call it as often as it changes.
     pub fn update(&mut self, position: Position) {
         let now = self.started.elapsed();
         self.speed.sample(now, position);
         if now < self.next_refresh {
             return;
         }
-        let status = Status::new(position, self.total_bytes, self.speed.rates());
+        let status = Status::new(position, self.speed.rates());
         match &self.bar {
             Some(bar) => {
-                bar.set_position(position.bytes.min(self.total_bytes));
+                bar.set_length(position.total);
+                bar.set_position(position.done.min(position.total));
                 bar.set_message(status.to_string());
                 self.next_refresh = now + BAR_INTERVAL;
             }
@@ -85,9 +90,9 @@ impl Progress {
     }
 }
 
-fn new_bar(total_bytes: u64) -> ProgressBar {
+fn new_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {wide_bar}").expect("the template is valid");
-    ProgressBar::new(total_bytes).with_style(style)
+    ProgressBar::new(0).with_style(style)
 }
 
 /// Positions of the last [`WINDOW`].
@@ -101,6 +106,7 @@ struct Speed {
 struct Rates {
     blocks_per_second: f64,
     bytes_per_second: f64,
+    done_per_second: f64,
 }
 
 impl Speed {
@@ -127,6 +133,7 @@ impl Speed {
         (seconds > 0.0).then(|| Rates {
             blocks_per_second: per_second(from.blocks, to.blocks),
             bytes_per_second: per_second(from.bytes, to.bytes),
+            done_per_second: per_second(from.done, to.done),
         })
     }
 }
@@ -138,23 +145,26 @@ struct Status {
     percent: f64,
     rates: Option<Rates>,
     left: Option<Duration>,
+    peers: Option<usize>,
 }
 
 impl Status {
-    fn new(position: Position, total_bytes: u64, rates: Option<Rates>) -> Self {
-        let left_bytes = total_bytes.saturating_sub(position.bytes);
+    fn new(position: Position, rates: Option<Rates>) -> Self {
+        let Position { height, done, total, peers, .. } = position;
+        let left_to_do = total.saturating_sub(done);
         let left = match rates {
-            Some(Rates { bytes_per_second, .. }) if bytes_per_second > 0.0 => {
-                Duration::try_from_secs_f64(left_bytes as f64 / bytes_per_second).ok()
+            _ if left_to_do == 0 => Some(Duration::ZERO),
+            Some(Rates { done_per_second, .. }) if done_per_second > 0.0 => {
+                Duration::try_from_secs_f64(left_to_do as f64 / done_per_second).ok()
             }
             _ => None,
         };
-        let percent = match (left_bytes, total_bytes) {
-            (0, _) => 100.0,
+        let percent = match left_to_do {
+            0 => 100.0,
             // Rounding must not say that it is done.
-            (_, total) => (position.bytes as f64 / total as f64 * 100.0).min(99.99),
+            _ => (done as f64 / total as f64 * 100.0).min(99.99),
         };
-        Status { height: position.height, percent, rates, left }
+        Status { height, percent, rates, left, peers }
     }
 }
 
@@ -164,6 +174,11 @@ impl fmt::Display for Status {
         if let Some(rates) = self.rates {
             let megabytes = rates.bytes_per_second / BYTES_PER_MB;
             write!(f, " {:.1} blocks/s {megabytes:.2} MB/s", rates.blocks_per_second)?;
+        }
+        match self.peers {
+            Some(1) => f.write_str(" 1 peer")?,
+            Some(peers) => write!(f, " {peers} peers")?,
+            None => {}
         }
         match self.left {
             Some(left) => write!(f, " ETA {}", Left(left.as_secs())),
@@ -196,7 +211,8 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn at(blocks: u64) -> Position {
-        Position { height: 7, blocks, bytes: blocks * 2_000_000 }
+        let bytes = blocks * 2_000_000;
+        Position { height: 7, blocks, bytes, done: bytes, total: 0, peers: None }
     }
 
     fn rates_after(samples: &[(Duration, u64)]) -> Option<(f64, f64)> {
@@ -240,21 +256,29 @@ mod tests {
 
     #[test]
     fn time_left() {
-        let rates = |bytes_per_second| Some(Rates { blocks_per_second: 1.5, bytes_per_second });
-        let shown = |total, rates| Status::new(at(1), total, rates).to_string();
+        let rates = |bytes_per_second| {
+            let done_per_second = bytes_per_second;
+            Some(Rates { blocks_per_second: 1.5, bytes_per_second, done_per_second })
+        };
+        let status = |total, rates| Status::new(Position { total, ..at(1) }, rates);
+        let shown = |total, rates| status(total, rates).to_string();
         assert_eq!(shown(8_000_000, None), "height=7 25.00 % ETA unknown");
         assert_eq!(
             shown(8_000_000, rates(0.0)),
             "height=7 25.00 % 1.5 blocks/s 0.00 MB/s ETA unknown"
         );
         assert_eq!(shown(8_000_000, rates(1e6)), "height=7 25.00 % 1.5 blocks/s 1.00 MB/s ETA 6 s");
-        assert_eq!(Status::new(at(1), 2_000_000, rates(1.0)).left, Some(Duration::ZERO));
-        assert_eq!(Status::new(at(1), u64::MAX, rates(1e-300)).left, None);
+        assert_eq!(status(2_000_000, rates(1.0)).left, Some(Duration::ZERO));
+        assert_eq!(status(2_000_000, None).left, Some(Duration::ZERO));
+        assert_eq!(status(u64::MAX, rates(1e-300)).left, None);
+        let with_peers = |peers| Status::new(Position { peers: Some(peers), ..at(0) }, None);
+        assert_eq!(with_peers(1).to_string(), "height=7 100.00 % 1 peer ETA 0 s");
+        assert_eq!(with_peers(0).to_string(), "height=7 100.00 % 0 peers ETA 0 s");
     }
 
     #[test]
     fn percent_is_honest() {
-        let percent = |blocks, total| Status::new(at(blocks), total, None).percent;
+        let percent = |blocks, total| Status::new(Position { total, ..at(blocks) }, None).percent;
         assert_eq!([percent(0, 0), percent(0, 1), percent(1, 2_000_000)], [100.0, 0.0, 100.0]);
         assert_eq!([percent(1, 2_000_001), percent(2, 2_000_000)], [99.99, 100.0]);
     }
@@ -270,7 +294,7 @@ mod tests {
     #[test]
     fn without_a_terminal_there_is_no_bar() {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-        let mut progress = Progress::start(10, &bars);
+        let mut progress = Progress::start(&bars);
         assert!(progress.bar.is_none());
         progress.update(at(1));
         assert_eq!(progress.next_refresh.as_secs(), LOG_INTERVAL.as_secs());

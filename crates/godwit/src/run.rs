@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::log_format::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::{self, StopFlag};
-use crate::{import, utxo, verdicts};
+use crate::{import, node, utxo, verdicts};
 
 /// Runs the program on the process's arguments. Failures are one line on standard error.
 pub fn main() -> Exit {
@@ -52,7 +52,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
     // A long job without a terminal logs to standard output; a command that prints a result keeps
     // that for itself.
-    let long_job = matches!(&config.command, Command::Import(_));
+    let long_job = validates(&config.command);
     let stop = if long_job { StopFlag::install()? } else { StopFlag::end_at_once()? };
     let console = match long_job && bars.is_hidden() {
         true => Console::Lines,
@@ -61,6 +61,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
     log_format::start(&dir, console).map_err(|error| Failure::Log(dir.clone(), error))?;
     log::info!("godwit version {}", env!("CARGO_PKG_VERSION"));
     match &config.command {
+        Command::Node(options) => node::run(config, options, &bars, &stop),
         Command::Import(options) => match &options.verdicts {
             Some(file) => verdicts::run(config, options, file, &stop),
             None => import::run(config, options, &bars, &stop),
@@ -69,6 +70,11 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         Command::UtxoDump { file } => utxo::dump(config, file),
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),
     }
+}
+
+/// Whether a command takes in blocks.
+fn validates(command: &Command) -> bool {
+    matches!(command, Command::Import(_) | Command::Node(_))
 }
 
 /// Opens the chain of the configured network.
@@ -83,7 +89,8 @@ pub(crate) fn open_chain(
         workers,
         cache_bytes: config.dbcache_bytes,
         stop_at_height,
-        prune_bytes: None,
+        // What only looks at the coins deletes no blocks, whatever the file says.
+        prune_bytes: config.prune_bytes.filter(|_| validates(&config.command)),
         clock: process::seconds_since_1970,
     };
     let key = process::random_bytes()?;

@@ -74,6 +74,7 @@ pub(super) fn find_option(
 /// A command with its operands.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Operands {
+    Node,
     Import { paths: Vec<PathBuf> },
     UtxoStats,
     UtxoDump { file: PathBuf },
@@ -123,7 +124,7 @@ impl CommandLine {
     /// The command and its operands.
     pub(super) fn command(&self) -> Result<(&'static CommandSpec, Operands), OptionsError> {
         if self.words.is_empty() {
-            return Err(Problem::NoCommand.on_command_line());
+            return Ok((&table::NODE, Operands::Node));
         }
         let found = table::COMMANDS.iter().find_map(|spec| {
             let length = spec.words.split(' ').count();
@@ -150,7 +151,7 @@ impl CommandLine {
         match self.given.iter().find(|given| !given.spec.commands.contains(&command.command)) {
             Some(given) => {
                 let option = given.spec.name;
-                Err(Problem::NotOfCommand { option, command: command.words }.on_command_line())
+                Err(Problem::NotOfCommand { option, command: command.name() }.on_command_line())
             }
             None => Ok(()),
         }

@@ -39,8 +39,6 @@ pub enum Problem {
         /// The most similar option.
         suggestion: Option<String>,
     },
-    /// No command word on the command line.
-    NoCommand,
     /// No command has this name.
     UnknownCommand {
         /// As written.
@@ -133,6 +131,15 @@ pub enum Problem {
         /// Line of the first one.
         first_line: usize,
     },
+    /// `-bind` together with `-listen=0`.
+    BindWithoutListen,
+    /// `-prune` with less than the blocks that are always kept may take.
+    PruneTooSmall {
+        /// As given.
+        mib: u64,
+        /// The least.
+        least: u64,
+    },
     /// `datadir` in the file leads to a directory with a configuration file of its own.
     ConfigIgnored {
         /// The file that would not be read.
@@ -172,7 +179,6 @@ impl fmt::Display for OptionsError {
             Problem::UnknownOption { name, suggestion } => {
                 write!(f, "unknown option {dash}{name}{}", did_you_mean(suggestion, dash))
             }
-            Problem::NoCommand => f.write_str("no command; -help lists them"),
             Problem::UnknownCommand { words, suggestion } => {
                 write!(f, "unknown command '{words}'{}", did_you_mean(suggestion, ""))
             }
@@ -211,6 +217,18 @@ impl fmt::Display for OptionsError {
             }
             Problem::Repeated { option, first_line } => {
                 write!(f, "{option} is given twice, first in line {first_line}")
+            }
+            Problem::BindWithoutListen => f.write_str("-bind is of no use with -listen=0"),
+            Problem::PruneTooSmall { mib: 1, least } => write!(
+                f,
+                "{dash}prune=1: pruning on request, as Bitcoin Core calls it, is not there; say at \
+                 least {least} MiB"
+            ),
+            Problem::PruneTooSmall { mib, least } => {
+                write!(
+                    f,
+                    "{dash}prune={mib}: expected at least {least} MiB, or 0 to keep everything"
+                )
             }
             Problem::ConfigIgnored { ignored } => {
                 write!(f, "in this datadir, {} would be ignored; merge the two", ignored.display())

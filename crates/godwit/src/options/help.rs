@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 
 use super::spec::{Form, Group, OptionSpec};
-use super::table::{COMMANDS, OPTIONS};
+use super::table::{COMMANDS, NODE, OPTIONS};
 
 /// Columns of the help (bitcoind's width).
 const WIDTH: usize = 79;
@@ -25,13 +25,16 @@ pub(super) fn version_text() -> String {
 pub(super) fn help_text() -> String {
     let mut text = version_text();
     text.push_str("\nUsage:\n\n");
-    for command in COMMANDS {
-        text.push_str(&format!("  godwit {} [options]{}\n", command.words, command.operands));
+    for command in std::iter::once(&NODE).chain(COMMANDS) {
+        let words = [command.words, "[options]"].join(" ");
+        text.push_str(&format!("  godwit {}{}\n", words.trim_start(), command.operands));
         push_paragraph(&mut text, command.help);
     }
     for (group, title) in [
         (Group::General, "Options"),
         (Group::Network, "Choice of network"),
+        (Group::Validation, "Options of the node and of import"),
+        (Group::Connections, "Options of the node"),
         (Group::Import, "Options of import"),
         (Group::Utxo, "Options of utxo load"),
         (Group::Testing, "Options for tests"),

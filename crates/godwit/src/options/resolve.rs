@@ -8,9 +8,18 @@ use godwit_primitives::{Network, Params};
 use super::command_line::{CommandLine, Given, Operands};
 use super::config_file::ConfigFile;
 use super::error::{OptionsError, Problem};
-use super::spec::Draft;
-use super::table::{DEFAULT_DBCACHE_MIB, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB};
-use super::{CONFIG_FILE, Command, Config, DEFAULT_DATADIR, Environment, ImportOptions};
+use super::spec::{ConnectionDraft, Draft};
+use super::table::{
+    DEFAULT_DBCACHE_MIB, DEFAULT_MAX_CONNECTIONS, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
+    MIN_PRUNE_MIB,
+};
+use super::values::HostPort;
+use super::{
+    CONFIG_FILE, Command, Config, DEFAULT_DATADIR, Environment, ImportOptions, NodeOptions,
+};
+
+/// Tor's (Core `DEFAULT_TOR_SOCKS_PORT`).
+const DEFAULT_PROXY_PORT: u16 = 9050;
 
 /// Where `godwit.conf` is looked for: `-datadir`, else the default.
 pub(super) fn first_datadir(
@@ -51,12 +60,16 @@ pub(super) fn resolve(
         check_config_is_read(&datadir, &file.path, &given)?;
     }
     let dbcache_mib = draft.dbcache_mib.unwrap_or(DEFAULT_DBCACHE_MIB).max(MIN_DBCACHE_MIB);
+    let prune_bytes = prune_bytes(network, draft.prune_mib, &given)?;
+    let params = params(network, &draft);
+    let command = command(operands, draft, &params, environment.cores)?;
     Ok(Config {
-        params: params(network, &draft),
+        params,
         datadir,
         config_file: file.map(|file| file.path),
         dbcache_bytes: dbcache_mib << 20,
-        command: command(operands, draft, environment.cores),
+        prune_bytes,
+        command,
     })
 }
 
@@ -117,6 +130,25 @@ fn check_config_is_read(datadir: &Path, read: &Path, given: &[&Given]) -> Result
     }
 }
 
+/// Real networks need room for the blocks that are kept in any case (Core
+/// `node/blockmanager_args.cpp`, where 1 means pruning on request).
+fn prune_bytes(
+    network: Network,
+    mib: Option<u64>,
+    given: &[&Given],
+) -> Result<Option<u64>, OptionsError> {
+    let least = if network == Network::Regtest { 1 } else { MIN_PRUNE_MIB };
+    match mib {
+        None | Some(0) => Ok(None),
+        Some(mib) if mib >= least => Ok(Some(mib << 20)),
+        Some(mib) => {
+            let last = given.iter().rfind(|given| given.spec.name == "prune");
+            let origin = &last.expect("its value was given").origin;
+            Err(Problem::PruneTooSmall { mib, least }.at(origin))
+        }
+    }
+}
+
 fn params(network: Network, draft: &Draft) -> Params {
     let mut params = match &draft.signet_challenge {
         Some(challenge) => Params::with_signet_challenge(challenge.clone()),
@@ -129,11 +161,25 @@ fn params(network: Network, draft: &Draft) -> Params {
     if let Some(assume_valid) = draft.assume_valid {
         params.assume_valid = assume_valid;
     }
+    if let Some(work) = draft.minimum_chain_work {
+        params.minimum_chain_work = work;
+    }
     params
 }
 
-fn command(operands: Operands, draft: Draft, cores: NonZeroUsize) -> Command {
-    match operands {
+fn command(
+    operands: Operands,
+    draft: Draft,
+    params: &Params,
+    cores: NonZeroUsize,
+) -> Result<Command, OptionsError> {
+    Ok(match operands {
+        Operands::Node => {
+            let script_threads = script_threads(draft.par.unwrap_or(0), cores);
+            let stop_at_height = draft.stop_at_height.filter(|height| *height > 0);
+            let connections = draft.connections;
+            Command::Node(node(connections, script_threads, stop_at_height, params)?)
+        }
         Operands::Import { paths } => Command::Import(ImportOptions {
             paths,
             script_threads: script_threads(draft.par.unwrap_or(0), cores),
@@ -143,7 +189,48 @@ fn command(operands: Operands, draft: Draft, cores: NonZeroUsize) -> Command {
         Operands::UtxoStats => Command::UtxoStats,
         Operands::UtxoDump { file } => Command::UtxoDump { file },
         Operands::UtxoLoad { file } => Command::UtxoLoad { file, expected: draft.utxo_hash },
+    })
+}
+
+/// Options that imply others do so as in Core (`init.cpp`, `InitParameterInteraction`).
+fn node(
+    draft: ConnectionDraft,
+    script_threads: NonZeroUsize,
+    stop_at_height: Option<u32>,
+    params: &Params,
+) -> Result<NodeOptions, OptionsError> {
+    let max_connections = draft.max_connections.unwrap_or(DEFAULT_MAX_CONNECTIONS);
+    let (proxy, onion) = (draft.proxy.flatten(), draft.onion);
+    let alone = draft.connect.is_some() || max_connections == 0;
+    let listen = draft.listen.unwrap_or(!draft.bind.is_empty() || !(alone || proxy.is_some()));
+    if !listen && !draft.bind.is_empty() {
+        return Err(Problem::BindWithoutListen.on_command_line());
     }
+    let port = draft.port.unwrap_or(params.default_port);
+    let numeric = |host_port: HostPort, port| {
+        host_port.socket_address(port).expect("the table takes nothing else here")
+    };
+    let proxy = proxy.map(|proxy| numeric(proxy, DEFAULT_PROXY_PORT));
+    Ok(NodeOptions {
+        script_threads,
+        stop_at_height,
+        network_active: draft.network_active.unwrap_or(true),
+        listen,
+        bind: draft.bind.into_iter().map(|address| numeric(address, port)).collect(),
+        port,
+        max_connections,
+        dns_seed: draft.dns_seed.unwrap_or(!alone),
+        connect: draft.connect,
+        add_nodes: draft.add_nodes,
+        seed_nodes: draft.seed_nodes,
+        proxy,
+        onion: match onion {
+            None => proxy,
+            Some(onion) => onion.map(|onion| numeric(onion, DEFAULT_PROXY_PORT)),
+        },
+        max_upload_target: draft.max_upload_target.filter(|bytes| *bytes > 0),
+        max_download_rate: draft.max_download_rate.filter(|bytes| *bytes > 0),
+    })
 }
 
 /// Core's `-par`: 0 is all cores, a negative number leaves that many free.

@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use godwit_primitives::network::Deployment;
-use godwit_primitives::{BlockHash, Network};
+use godwit_primitives::{BlockHash, Network, Work};
 
-use super::values::UtxoHash;
+use super::values::{HostPort, UtxoHash};
 
 /// Values of options before they are brought together; `None` is "not given".
 #[derive(Default)]
@@ -22,13 +22,36 @@ pub(super) struct Draft {
     pub(super) par: Option<i32>,
     pub(super) assume_valid: Option<Option<BlockHash>>,
     pub(super) stop_at_height: Option<u32>,
+    pub(super) prune_mib: Option<u64>,
     pub(super) verdicts: Option<PathBuf>,
     pub(super) utxo_hash: Option<UtxoHash>,
+    pub(super) connections: ConnectionDraft,
+    pub(super) minimum_chain_work: Option<Work>,
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
     pub(super) bip94: bool,
     pub(super) help: bool,
     pub(super) version: bool,
+}
+
+/// The part of the draft that concerns peers.
+#[derive(Default)]
+pub(super) struct ConnectionDraft {
+    pub(super) listen: Option<bool>,
+    pub(super) bind: Vec<HostPort>,
+    pub(super) port: Option<u16>,
+    pub(super) max_connections: Option<u32>,
+    pub(super) network_active: Option<bool>,
+    /// `Some` and empty: connect to nobody.
+    pub(super) connect: Option<Vec<HostPort>>,
+    pub(super) add_nodes: Vec<HostPort>,
+    pub(super) seed_nodes: Vec<HostPort>,
+    pub(super) dns_seed: Option<bool>,
+    /// `Some(None)`: switched off.
+    pub(super) proxy: Option<Option<HostPort>>,
+    pub(super) onion: Option<Option<HostPort>>,
+    pub(super) max_upload_target: Option<u64>,
+    pub(super) max_download_rate: Option<u64>,
 }
 
 impl Draft {
@@ -45,18 +68,26 @@ impl Draft {
 /// A command of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandName {
+    Node,
     Import,
     UtxoStats,
     UtxoDump,
     UtxoLoad,
 }
 
-/// Words, operands and purpose of a command.
+/// Words, operands and purpose of a command. The node has no words.
 pub(super) struct CommandSpec {
     pub(super) command: CommandName,
     pub(super) words: &'static str,
     pub(super) operands: &'static str,
     pub(super) help: &'static str,
+}
+
+impl CommandSpec {
+    /// How messages call it.
+    pub(super) fn name(&self) -> &'static str {
+        if self.words.is_empty() { "the node" } else { self.words }
+    }
 }
 
 /// What may follow an option's name.
@@ -85,6 +116,8 @@ pub(super) enum Group {
     General,
     Network,
     Testing,
+    Validation,
+    Connections,
     Import,
     Utxo,
 }

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use godwit_primitives::Network;
 
 use super::spec::{CommandName, CommandSpec, Draft, FilePlace, Form, Group, OptionSpec};
-use super::values;
+use super::values::{self, HostPort};
 
 /// Smallest `-dbcache` in MiB; smaller values mean this one (Core `node/caches.h`, `MIN_DB_CACHE`).
 pub(super) const MIN_DBCACHE_MIB: u64 = 4;
@@ -17,9 +17,25 @@ const MAX_DBCACHE_MIB: u64 = 1 << 24;
 /// Largest `-par`. Core stops at 16, because one block's scripts seldom keep more busy; here the
 /// scripts of several blocks run at once.
 pub(super) const MAX_SCRIPT_THREADS: i32 = 256;
+/// Smallest `-prune` in MiB (Core `validation.h`, `MIN_DISK_SPACE_FOR_BLOCK_FILES`).
+pub(super) const MIN_PRUNE_MIB: u64 = 550;
+/// Largest `-prune`, as for `-dbcache`.
+const MAX_PRUNE_MIB: u64 = 1 << 24;
 /// How many letters may differ for a suggestion, in a name of eight letters or more; shorter names
 /// are suggested for a quarter of their letters, and at least one.
 const MAX_TYPOS: usize = 2;
+
+/// Default of `-maxconnections` (Core `net.h`, `DEFAULT_MAX_PEER_CONNECTIONS`).
+pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 125;
+
+/// What runs when no command is named.
+pub(super) static NODE: CommandSpec = CommandSpec {
+    command: CommandName::Node,
+    words: "",
+    operands: "",
+    help: "Run a node: find peers, download and validate the chain, follow it and serve it, until a \
+           signal or -stopatheight ends it.",
+};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -51,9 +67,14 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-const EVERY_COMMAND: &[CommandName] =
-    &[CommandName::Import, CommandName::UtxoStats, CommandName::UtxoDump, CommandName::UtxoLoad];
-const IMPORT: &[CommandName] = &[CommandName::Import];
+const EVERY_COMMAND: &[CommandName] = &[
+    CommandName::Node,
+    CommandName::Import,
+    CommandName::UtxoStats,
+    CommandName::UtxoDump,
+    CommandName::UtxoLoad,
+];
+const VALIDATING: &[CommandName] = &[CommandName::Node, CommandName::Import];
 
 /// In the order in which the help lists them.
 pub(super) const OPTIONS: &[OptionSpec] = &[
@@ -178,7 +199,22 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
             },
         )
     },
-    import_setting(
+    OptionSpec {
+        group: Group::Testing,
+        commands: &[CommandName::Node],
+        ..setting(
+            "minimumchainwork",
+            "HEX",
+            "a number in up to 64 hexadecimal digits",
+            "Do not store the headers of a chain with less work (default: known when this version \
+             was made).",
+            |draft, text| {
+                draft.minimum_chain_work = Some(values::work(text)?);
+                Some(())
+            },
+        )
+    },
+    validation_setting(
         "par",
         "N",
         "a number of threads from -256 to 256",
@@ -196,7 +232,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
             expected: "the hash of a block in 64 hexadecimal digits, or 0",
             off: Some("0"),
         },
-        ..import_setting(
+        ..validation_setting(
             "assumevalid",
             "HASH",
             "",
@@ -209,7 +245,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
             },
         )
     },
-    import_setting(
+    validation_setting(
         "stopatheight",
         "HEIGHT",
         "a height, or 0 for no limit",
@@ -220,8 +256,192 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         },
     ),
     OptionSpec {
+        form: Form::Value {
+            placeholder: "MiB",
+            expected: "a number of MiB, up to 16777216, or 0 to keep everything",
+            off: Some("0"),
+        },
+        ..validation_setting(
+            "prune",
+            "",
+            "",
+            "Delete old block and undo files once all of them together exceed this size (default: 0, \
+             keep everything). At least 550, on regtest at least 1. The last 288 blocks and those \
+             above the last flush of the UTXO set are kept even where that is more.",
+            |draft, text| {
+                draft.prune_mib = Some(values::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);
+                Some(())
+            },
+        )
+    },
+    connection_flag(
+        "networkactive",
+        "Connect and accept connections (default: 1).",
+        |draft, text| {
+            draft.connections.network_active = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    connection_flag(
+        "listen",
+        "Accept connections from others (default: 1, but 0 with -connect, -proxy or \
+         -maxconnections=0, unless -bind is given).",
+        |draft, text| {
+            draft.connections.listen = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    OptionSpec {
+        repeats: true,
+        ..connection_setting(
+            "bind",
+            "ADDRESS[:PORT]",
+            "an IP address and perhaps a port; [ADDRESS]:PORT for IPv6",
+            "Listen on this address (default: all of them). May be given several times.",
+            |draft, text| {
+                draft.connections.bind.push(values::ip_port(text)?);
+                Some(())
+            },
+        )
+    },
+    connection_setting(
+        "port",
+        "PORT",
+        "a port from 1 to 65535",
+        "Listen on this port (default: 8333, test 18333, testnet4 48333, signet 38333, regtest \
+         18444).",
+        |draft, text| {
+            draft.connections.port = Some(values::number(text).filter(|port| *port != 0)?);
+            Some(())
+        },
+    ),
+    connection_setting(
+        "maxconnections",
+        "N",
+        "a number of connections",
+        "Keep at most N connections (default: 125), those of -addnode and -connect aside.",
+        |draft, text| {
+            draft.connections.max_connections = Some(values::number(text)?);
+            Some(())
+        },
+    ),
+    OptionSpec {
+        form: Form::Value { placeholder: "HOST[:PORT]", expected: HOST_EXPECTED, off: Some("0") },
+        repeats: true,
+        ..connection_setting(
+            "connect",
+            "",
+            "",
+            "Connect to this peer and to no other one; -noconnect connects to nobody. May be given \
+             several times.",
+            |draft, text| {
+                if text == "0" {
+                    draft.connections.connect = Some(Vec::new());
+                } else {
+                    let peer = values::host_port(text)?;
+                    draft.connections.connect.get_or_insert_default().push(peer);
+                }
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        repeats: true,
+        ..connection_setting(
+            "addnode",
+            "HOST[:PORT]",
+            HOST_EXPECTED,
+            "Stay connected to this peer, besides others. May be given several times.",
+            |draft, text| {
+                draft.connections.add_nodes.push(values::host_port(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        repeats: true,
+        ..connection_setting(
+            "seednode",
+            "HOST[:PORT]",
+            HOST_EXPECTED,
+            "Ask this peer for addresses of other ones. May be given several times.",
+            |draft, text| {
+                draft.connections.seed_nodes.push(values::host_port(text)?);
+                Some(())
+            },
+        )
+    },
+    connection_flag(
+        "dnsseed",
+        "Look up addresses of peers by name when too few are known (default: 1, but 0 with -connect \
+         or -maxconnections=0).",
+        |draft, text| {
+            draft.connections.dns_seed = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    OptionSpec {
+        form: Form::Value {
+            placeholder: "ADDRESS[:PORT]",
+            expected: PROXY_EXPECTED,
+            off: Some("0"),
+        },
+        ..connection_setting(
+            "proxy",
+            "",
+            "",
+            "Connect through this SOCKS5 proxy (default port: 9050), which resolves names too.",
+            |draft, text| {
+                draft.connections.proxy = Some(proxy(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value {
+            placeholder: "ADDRESS[:PORT]",
+            expected: PROXY_EXPECTED,
+            off: Some("0"),
+        },
+        ..connection_setting(
+            "onion",
+            "",
+            "",
+            "Reach onion addresses through this SOCKS5 proxy (default: that of -proxy); -noonion \
+             does not reach them.",
+            |draft, text| {
+                draft.connections.onion = Some(proxy(text)?);
+                Some(())
+            },
+        )
+    },
+    connection_setting(
+        "maxuploadtarget",
+        "N[UNIT]",
+        BYTES_EXPECTED,
+        "Try to send no more than this in 24 hours, blocks of the last week aside; 0 for no limit \
+         (default: 0). Without a unit in MiB; k, m, g, t are powers of 1000, K, M, G, T of 1024.",
+        |draft, text| {
+            draft.connections.max_upload_target = Some(values::bytes(text, 1 << 20)?);
+            Some(())
+        },
+    ),
+    connection_setting(
+        "maxdownloadrate",
+        "N[UNIT]",
+        BYTES_EXPECTED,
+        "Receive no more than this in a second; 0 for no limit (default: 0). Without a unit in KiB, \
+         else as -maxuploadtarget.",
+        |draft, text| {
+            draft.connections.max_download_rate = Some(values::bytes(text, 1 << 10)?);
+            Some(())
+        },
+    ),
+    OptionSpec {
         file: FilePlace::Nowhere,
-        ..import_setting(
+        commands: &[CommandName::Import],
+        group: Group::Import,
+        ..setting(
             "verdicts",
             "FILE",
             "the path of a file",
@@ -329,8 +549,8 @@ const fn setting(
     }
 }
 
-/// A setting of `import` alone.
-const fn import_setting(
+/// A setting of what validates blocks.
+const fn validation_setting(
     name: &'static str,
     placeholder: &'static str,
     expected: &'static str,
@@ -338,5 +558,34 @@ const fn import_setting(
     set: fn(&mut Draft, &OsStr) -> Option<()>,
 ) -> OptionSpec {
     let every = setting(name, placeholder, expected, help, set);
-    OptionSpec { commands: IMPORT, group: Group::Import, ..every }
+    OptionSpec { commands: VALIDATING, group: Group::Validation, ..every }
+}
+
+const HOST_EXPECTED: &str = "a name or an IP address and perhaps a port; [ADDRESS]:PORT for IPv6";
+const PROXY_EXPECTED: &str = "the IP address of a proxy and perhaps its port, or 0 for none";
+const BYTES_EXPECTED: &str = "a number, perhaps with a unit k, K, m, M, g, G, t or T";
+
+/// A setting of the node that concerns its peers.
+const fn connection_setting(
+    name: &'static str,
+    placeholder: &'static str,
+    expected: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec {
+    let every = setting(name, placeholder, expected, help, set);
+    OptionSpec { commands: &[CommandName::Node], group: Group::Connections, ..every }
+}
+
+const fn connection_flag(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec {
+    OptionSpec { form: Form::Flag, ..connection_setting(name, "", "", help, set) }
+}
+
+/// A proxy's address, or `0` for none.
+fn proxy(text: &OsStr) -> Option<Option<HostPort>> {
+    if text == "0" { Some(None) } else { values::ip_port(text).map(Some) }
 }

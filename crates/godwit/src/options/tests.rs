@@ -180,11 +180,33 @@ fn ranges() {
     let stop = |text: &str| import(config(&["import", "a", text])).stop_at_height;
     assert_eq!([stop("-stopatheight=0"), stop("-stopatheight=1")], [None, Some(1)]);
 
+    let prune = |arguments: &[&str]| config(arguments).prune_bytes;
+    assert_eq!(prune(&["import", "a"]), None);
+    for off in ["-prune=0", "-noprune"] {
+        assert_eq!(prune(&["import", "a", "-prune=600", off]), None, "{off}");
+    }
+    assert_eq!(prune(&["-prune=550"]), Some(550 << 20));
+    assert_eq!(prune(&["import", "a", "-regtest", "-prune=1"]), Some(1 << 20));
+    assert_eq!(prune(&["import", "a", "-prune=16777216"]), Some(1 << 44));
+    assert_eq!(
+        error(&["import", "a", "-prune=549"]),
+        "-prune=549: expected at least 550 MiB, or 0 to keep everything"
+    );
+    assert_eq!(
+        error(&["-testnet4", "-prune=1"]),
+        "-prune=1: pruning on request, as Bitcoin Core calls it, is not there; say at least 550 MiB"
+    );
+    assert_eq!(
+        error(&["utxo", "stats", "-prune=600"]),
+        "-prune is not an option of utxo stats; -help lists them"
+    );
+
     let expected_mib = "expected a number of MiB, up to 16777216";
     for (option, expected) in [
         ("-dbcache=16777217", expected_mib),
         ("-dbcache=-1", expected_mib),
         ("-dbcache=", expected_mib),
+        ("-prune=16777217", "expected a number of MiB, up to 16777216, or 0 to keep everything"),
         ("-par=257", "expected a number of threads from -256 to 256"),
         ("-par=-257", "expected a number of threads from -256 to 256"),
         ("-stopatheight=4294967296", "expected a height, or 0 for no limit"),
@@ -197,6 +219,129 @@ fn ranges() {
     ] {
         assert_eq!(error(&["import", "a", option]), format!("{option}: {expected}"));
     }
+    let host = "expected a name or an IP address and perhaps a port; [ADDRESS]:PORT for IPv6";
+    let proxy = "expected the IP address of a proxy and perhaps its port, or 0 for none";
+    for (option, expected) in [
+        ("-port=0", "expected a port from 1 to 65535"),
+        ("-port=65536", "expected a port from 1 to 65535"),
+        ("-maxconnections=-1", "expected a number of connections"),
+        ("-bind=a", "expected an IP address and perhaps a port; [ADDRESS]:PORT for IPv6"),
+        ("-connect=a:", host),
+        ("-addnode=a b", host),
+        ("-seednode=[a]", host),
+        ("-proxy=a:1", proxy),
+        ("-onion=", proxy),
+        ("-maxuploadtarget=1x", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
+        ("-maxdownloadrate=", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
+        ("-minimumchainwork=x", "expected a number in up to 64 hexadecimal digits"),
+    ] {
+        assert_eq!(error(&[option]), format!("{option}: {expected}"));
+    }
+}
+
+fn node(arguments: &[&str]) -> NodeOptions {
+    match config(arguments).command {
+        Command::Node(options) => options,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn peer(host: &str, port: Option<u16>) -> HostPort {
+    HostPort { host: host.to_owned(), port }
+}
+
+#[test]
+fn without_a_command_the_node_runs_and_listens() {
+    let expected = NodeOptions {
+        script_threads: NonZeroUsize::new(4).expect("not zero"),
+        stop_at_height: None,
+        network_active: true,
+        listen: true,
+        bind: Vec::new(),
+        port: 8333,
+        max_connections: 125,
+        connect: None,
+        add_nodes: Vec::new(),
+        seed_nodes: Vec::new(),
+        dns_seed: true,
+        proxy: None,
+        onion: None,
+        max_upload_target: None,
+        max_download_rate: None,
+    };
+    assert_eq!(node(&[]), expected);
+    assert_eq!(node(&["-regtest"]), NodeOptions { port: 18444, ..expected.clone() });
+    let zeros = ["-stopatheight=0", "-maxuploadtarget=0", "-maxdownloadrate=0", "-noproxy"];
+    assert_eq!(node(&zeros), expected);
+}
+
+#[test]
+fn every_option_of_the_node() {
+    let config = config(&[
+        "-regtest",
+        "-par=2",
+        "-dbcache=100",
+        "-assumevalid=0",
+        "-stopatheight=9",
+        "-minimumchainwork=0x10",
+        "-networkactive=0",
+        "-listen=1",
+        "-bind=127.0.0.1",
+        "-bind=[::1]:99",
+        "-port=77",
+        "-maxconnections=3",
+        "-connect=a.example",
+        "-connect=1.2.3.4:5",
+        "-addnode=::1",
+        "-seednode=b.example:6",
+        "-dnsseed",
+        "-proxy=127.0.0.1",
+        "-onion=127.0.0.2:1",
+        "-maxuploadtarget=1",
+        "-maxdownloadrate=2k",
+    ]);
+    assert_eq!(config.params.minimum_chain_work, godwit_primitives::Work::new(16));
+    let expected = NodeOptions {
+        script_threads: NonZeroUsize::new(2).expect("not zero"),
+        stop_at_height: Some(9),
+        network_active: false,
+        listen: true,
+        bind: vec!["127.0.0.1:77".parse().unwrap(), "[::1]:99".parse().unwrap()],
+        port: 77,
+        max_connections: 3,
+        connect: Some(vec![peer("a.example", None), peer("1.2.3.4", Some(5))]),
+        add_nodes: vec![peer("::1", None)],
+        seed_nodes: vec![peer("b.example", Some(6))],
+        dns_seed: true,
+        proxy: Some("127.0.0.1:9050".parse().unwrap()),
+        onion: Some("127.0.0.2:1".parse().unwrap()),
+        max_upload_target: Some(1 << 20),
+        max_download_rate: Some(2000),
+    };
+    assert_eq!(config.command, Command::Node(expected));
+}
+
+#[test]
+fn options_of_the_node_imply_others_as_in_core() {
+    let listens = |arguments: &[&str]| node(arguments).listen;
+    assert!(!listens(&["-connect=a"]) && !listens(&["-noconnect"]) && !listens(&["-proxy=::1"]));
+    assert!(!listens(&["-maxconnections=0"]) && listens(&["-maxconnections=1"]));
+    assert!(listens(&["-connect=a", "-listen"]) && listens(&["-connect=a", "-bind=::1"]));
+    assert!(listens(&["-proxy=0"]) && listens(&["-onion=::1"]));
+    let seeds = |arguments: &[&str]| node(arguments).dns_seed;
+    assert!(!seeds(&["-connect=a"]) && !seeds(&["-maxconnections=0"]) && seeds(&["-proxy=::1"]));
+    let onion = |arguments: &[&str]| node(arguments).onion.map(|address| address.to_string());
+    assert_eq!(onion(&["-proxy=::1"]).as_deref(), Some("[::1]:9050"));
+    assert_eq!(onion(&["-proxy=::1", "-noonion"]), None);
+    assert_eq!(node(&["-noconnect"]).connect, Some(Vec::new()));
+    let home = Home::with_config("connect=a\nconnect=b\n");
+    let connect = |arguments: &[&str]| match home.config(arguments).command {
+        Command::Node(options) => options.connect,
+        other => panic!("{other:?}"),
+    };
+    let (a, b, c) = (peer("a", None), peer("b", None), peer("c", None));
+    assert_eq!(connect(&["-connect=c"]), Some(vec![a, b, c.clone()]));
+    assert_eq!(connect(&["-noconnect", "-connect=c"]), Some(vec![c]));
 }
 
 #[test]
@@ -243,7 +388,10 @@ fn help_and_version_need_no_command() {
 #[test]
 fn mistakes_on_the_command_line() {
     for (arguments, message) in [
-        (&[][..], "no command; -help lists them"),
+        (&["-verdicts=f"][..], "-verdicts is not an option of the node; -help lists them"),
+        (&["-bind=::1", "-listen=0"], "-bind is of no use with -listen=0"),
+        (&["import", "a", "-listen"], "-listen is not an option of import; -help lists them"),
+        (&["-maxconections=1"], "unknown option -maxconections; did you mean -maxconnections?"),
         (&["imprt", "a"], "unknown command 'imprt'; did you mean import?"),
         (&["utxo", "stat"], "unknown command 'utxo stat'; did you mean utxo stats?"),
         (&["utxo"], "unknown command 'utxo'; -help lists what there is"),

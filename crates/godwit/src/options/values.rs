@@ -3,14 +3,18 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use godwit_primitives::BlockHash;
 use godwit_primitives::network::Deployment;
+use godwit_primitives::{BlockHash, Work};
 
 /// Core keeps activation heights in an `int` and reserves its largest value.
 const MAX_ACTIVATION_HEIGHT: u32 = i32::MAX as u32 - 1;
+
+/// Longest host name (RFC 1035).
+const MAX_HOST_NAME: usize = 253;
 
 /// A `hash_serialized_3` of a UTXO set: 32 bytes in the order in which they were hashed; text is
 /// reversed, as Core prints it.
@@ -26,6 +30,23 @@ impl fmt::Display for UtxoHash {
 impl fmt::Debug for UtxoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A host, by name or number, and its port where one is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// An IP address, an onion address or a name; without brackets.
+    pub host: String,
+    /// From 1.
+    pub port: Option<u16>,
+}
+
+impl HostPort {
+    /// As a socket address; `None` where the host is no IP address.
+    pub(super) fn socket_address(&self, default_port: u16) -> Option<SocketAddr> {
+        let address: IpAddr = self.host.parse().ok()?;
+        Some(SocketAddr::new(address, self.port.unwrap_or(default_port)))
     }
 }
 
@@ -68,6 +89,66 @@ pub(super) fn activation(text: &OsStr) -> Option<(Deployment, u32)> {
     Some((name.parse().ok()?, height))
 }
 
+/// `host`, `host:port`, `[address]:port` or an IPv6 address alone.
+pub(super) fn host_port(text: &OsStr) -> Option<HostPort> {
+    let text = text.to_str()?;
+    let (host, port) = match text.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, rest) = bracketed.split_once(']')?;
+            let port = if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) };
+            (host.parse::<std::net::Ipv6Addr>().is_ok().then_some(host)?, port)
+        }
+        None => match text.split_once(':') {
+            Some((_, rest)) if rest.contains(':') => {
+                (text.parse::<std::net::Ipv6Addr>().is_ok().then_some(text)?, None)
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
+    if host.is_empty() || host.len() > MAX_HOST_NAME || !host.chars().all(in_name) {
+        return None;
+    }
+    let port = match port {
+        Some(port) => Some(port.parse().ok().filter(|port| *port != 0)?),
+        None => None,
+    };
+    Some(HostPort { host: host.to_owned(), port })
+}
+
+/// As [`host_port`], but the host is an IP address.
+pub(super) fn ip_port(text: &OsStr) -> Option<HostPort> {
+    host_port(text).filter(|host_port| host_port.host.parse::<IpAddr>().is_ok())
+}
+
+/// A number of bytes with an optional unit: k, m, g, t are powers of 1000, K, M, G, T of 1024 (Core
+/// `ParseByteUnits`). Without a unit `default` is meant.
+pub(super) fn bytes(text: &OsStr, default: u64) -> Option<u64> {
+    let text = text.to_str()?;
+    let unit = match text.chars().next_back()? {
+        'k' => Some(1000),
+        'K' => Some(1 << 10),
+        'm' => Some(1_000_000),
+        'M' => Some(1 << 20),
+        'g' => Some(1_000_000_000),
+        'G' => Some(1 << 30),
+        't' => Some(1_000_000_000_000),
+        'T' => Some(1 << 40),
+        _ => None,
+    };
+    let digits = if unit.is_some() { &text[..text.len() - 1] } else { text };
+    digits.parse::<u64>().ok()?.checked_mul(unit.unwrap_or(default))
+}
+
+/// An amount of chain work in up to 64 hexadecimal digits.
+pub(super) fn work(text: &OsStr) -> Option<Work> {
+    let text = text.to_str()?;
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if plain { Work::from_str_radix(digits, 16).ok() } else { None }
+}
+
 /// At least one byte, two hexadecimal digits each.
 pub(super) fn hex(text: &OsStr) -> Option<Vec<u8>> {
     let digits = text.to_str()?.as_bytes();
@@ -102,6 +183,59 @@ mod tests {
         assert_eq!(number::<i32>(os("-1")), Some(-1));
         for text in ["4294967296", "-1", "", " 1", "1.5", "0x10"] {
             assert_eq!(number::<u32>(os(text)), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_ports() {
+        let parsed = |text| host_port(os(text)).map(|HostPort { host, port }| (host, port));
+        for (text, host, port) in [
+            ("seed.example", "seed.example", None),
+            ("seed.example:1", "seed.example", Some(1)),
+            ("1.2.3.4:65535", "1.2.3.4", Some(65535)),
+            ("::1", "::1", None),
+            ("[::1]", "::1", None),
+            ("[::1]:18444", "::1", Some(18444)),
+        ] {
+            assert_eq!(parsed(text), Some((host.to_owned(), port)), "{text}");
+        }
+        let long = "a".repeat(MAX_HOST_NAME + 1);
+        for text in [
+            "", ":1", "a:", "a:0", "a:65536", "a:b", "[::1", "[::1]1", "[a]:1", "::g", "a b",
+            "a/b", &long,
+        ] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+        assert!(ip_port(os("a:1")).is_none() && ip_port(os("[::]:1")).is_some());
+        let address = |text| ip_port(os(text)).and_then(|ip| ip.socket_address(7));
+        assert_eq!(address("0.0.0.0").map(|address| address.to_string()), Some("0.0.0.0:7".into()));
+        assert_eq!(address("[::1]:8").map(|address| address.to_string()), Some("[::1]:8".into()));
+    }
+
+    #[test]
+    fn byte_units() {
+        let parsed = |text| bytes(os(text), 1 << 20);
+        assert_eq!([parsed("0"), parsed("2"), parsed("3k")], [Some(0), Some(2 << 20), Some(3000)]);
+        assert_eq!(
+            [parsed("1K"), parsed("1g"), parsed("1T")].map(Option::unwrap),
+            [1 << 10, 1_000_000_000, 1 << 40]
+        );
+        for text in ["", "k", "1kk", "-1", "1.5M", "1b", "16777216T", "é"] {
+            assert_eq!(parsed(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn chain_work() {
+        let parsed = |text: &str| work(os(text));
+        assert_eq!(
+            [parsed("0"), parsed("0x1f"), parsed("FF")].map(Option::unwrap),
+            [Work::new(0), Work::new(31), Work::new(255)]
+        );
+        assert_eq!(parsed(&"f".repeat(64)), Some(Work::MAX));
+        let too_long = "f".repeat(65);
+        for text in ["", "0x", "-1", "+1", "g", &too_long] {
+            assert_eq!(parsed(text), None, "{text:?}");
         }
     }
 

@@ -10,4 +10,6 @@ mod records;
 mod refusals;
 mod running;
 mod snapshot;
+mod sockets;
+mod sync;
 mod verdicts;

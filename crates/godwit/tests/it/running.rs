@@ -54,6 +54,10 @@ impl<'a> Running<'a> {
         RunLog(std::str::from_utf8(&self.written).expect("the log is text"))
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
@@ -103,7 +107,7 @@ impl<'a> Running<'a> {
     /// Tells the process to stop; how long that took and how it ended.
     pub(crate) fn terminate(&mut self) -> (Duration, ExitStatus) {
         let started = Instant::now();
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("a child is signalled");
+        kill_process(self.pid(), Signal::TERM).expect("a child is signalled");
         let status = self.wait();
         (started.elapsed(), status)
     }

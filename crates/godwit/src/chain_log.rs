@@ -1,0 +1,52 @@
+//! What an import and the node say of the chain in the same words.
+
+use std::time::Duration;
+
+use godwit_chain::{Chain, StageTimes};
+use godwit_primitives::BlockHash;
+use godwit_store::ChainPoint;
+
+use crate::log_format::UpdateTip;
+use crate::process::peak_memory;
+
+const MIB: f64 = 1_048_576.0;
+
+/// Core's line for a new best block. `now` is in seconds since 1970.
+pub(crate) fn update_tip(chain: &Chain, hash: BlockHash, now: i64) -> UpdateTip {
+    let id = chain.tree().find(&hash).expect("a connected block is in the tree");
+    let node = chain.tree().node(id);
+    UpdateTip {
+        hash,
+        height: node.height,
+        version: node.header.version,
+        log2_work: node.chain_work.as_f64().log2(),
+        tx_count: node.chain_tx_count,
+        time: node.header.time,
+        progress: chain.verification_progress(id, now),
+        cache_bytes: chain.utxo().memory_used().total() as u64,
+        cache_coins: chain.utxo().active_entries().0 as u64,
+    }
+}
+
+pub(crate) fn log_disconnected(tip: &ChainPoint) {
+    log::info!("Disconnected a block; the tip is {} at {}.", tip.hash, tip.height);
+}
+
+/// What a run cost, for its report.
+pub(crate) fn cost_lines(times: &StageTimes, closing: Duration) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "Connector: accept {:.1} s, apply {:.1} s, undo {:.1} s, flush {:.1} s, waiting {:.1} s, \
+             closing {:.1} s.",
+            times.accept.as_secs_f64(),
+            times.apply.as_secs_f64(),
+            times.undo.as_secs_f64(),
+            times.flush.as_secs_f64(),
+            times.wait.as_secs_f64(),
+            closing.as_secs_f64()
+        ),
+        format!("BIP30 probes: {:.2} s.", times.bip30.as_secs_f64()),
+    ];
+    lines.extend(peak_memory().map(|peak| format!("Peak memory {:.1} MiB.", peak as f64 / MIB)));
+    lines
+}

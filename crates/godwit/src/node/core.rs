@@ -1,0 +1,300 @@
+//! The node's logic: what the network says goes to the engine, what the engine wants goes to the chain
+//! and to the network, what the chain says goes back.
+//!
+//! No socket, no clock, no thread of its own: the program drives it with real ones, tests with
+//! simulated ones.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use godwit_chain::{Chain, Event, Poll};
+use godwit_p2p::{Action, BlockJudgement, HeaderFault, HeaderIndex, Now, PeerId, Peers, ReadId};
+use godwit_primitives::{BlockHash, BlockHeader};
+use godwit_stream::PooledStream;
+
+use super::index::ChainIndex;
+use super::net::{NetCommand, NetEvent};
+use crate::chain_log::{log_disconnected, update_tip};
+
+/// Steps of the chain between two looks at the network: some 20 ms at worst.
+const CHAIN_STEPS: usize = 8;
+
+/// A node whose tip is older than this is still downloading the chain (Core `DEFAULT_MAX_TIP_AGE`).
+const MAX_TIP_AGE: i64 = 24 * 60 * 60;
+
+/// Time between two lines about headers.
+const HEADER_LINES: Duration = Duration::from_secs(5);
+
+/// What was connected since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connected {
+    /// Blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Chain and engine.
+pub struct NodeCore {
+    chain: Chain,
+    peers: Peers,
+    commands: VecDeque<NetCommand>,
+    /// Blocks without a verdict, by ticket.
+    submitted: HashMap<u64, BlockHash>,
+    next_ticket: u64,
+    connected: Connected,
+    /// The chain was never up to date since the start (Core `IsInitialBlockDownload`).
+    initial_download: bool,
+    /// The engine does not know yet where the tip is.
+    tip_moved: bool,
+    next_header_line: Duration,
+}
+
+impl NodeCore {
+    /// A node without connections.
+    pub fn new(chain: Chain, peers: Peers) -> Self {
+        Self {
+            chain,
+            peers,
+            commands: VecDeque::new(),
+            submitted: HashMap::new(),
+            next_ticket: 0,
+            connected: Connected::default(),
+            initial_download: true,
+            tip_moved: true,
+            next_header_line: Duration::ZERO,
+        }
+    }
+
+    /// The chain.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// The chain, to wait for it or to look at its coins.
+    pub fn chain_mut(&mut self) -> &mut Chain {
+        &mut self.chain
+    }
+
+    /// The engine.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// The chain, to be closed.
+    pub fn into_chain(self) -> Chain {
+        self.chain
+    }
+
+    /// What was connected since the start.
+    pub fn connected(&self) -> Connected {
+        self.connected
+    }
+
+    /// Whether the chain was never up to date since the start.
+    pub fn is_initial_download(&self) -> bool {
+        self.initial_download
+    }
+
+    /// What the network is to do, oldest first.
+    pub fn take_commands(&mut self) -> VecDeque<NetCommand> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// When [`advance`](Self::advance) is due at the latest.
+    pub fn next_wakeup(&self) -> Duration {
+        self.peers.next_wakeup()
+    }
+
+    /// `-networkactive`.
+    pub fn set_network_active(&mut self, now: Now, active: bool) {
+        self.peers.set_network_active(now, &ChainIndex(&self.chain), active);
+        self.obey(now);
+    }
+
+    /// Something happened on the network.
+    pub fn handle(&mut self, now: Now, event: NetEvent) {
+        let (peers, index) = (&mut self.peers, &ChainIndex(&self.chain));
+        match event {
+            NetEvent::Inbound { socket, address } => {
+                let command = match peers.accept_inbound(now, index, address) {
+                    Some(peer) => NetCommand::Adopt { socket, peer },
+                    None => NetCommand::Refuse { socket },
+                };
+                self.commands.push_back(command);
+            }
+            NetEvent::Connected { peer, address } => peers.connected(now, index, peer, address),
+            NetEvent::ConnectFailed { peer, local } => {
+                let whose = if local { "our own network or proxy" } else { "the other side" };
+                log::debug!("connecting to peer={} failed because of {whose}", peer.0);
+                peers.connect_failed(now, peer);
+            }
+            NetEvent::Frame { peer, frame } => peers.frame(now, index, peer, frame),
+            NetEvent::BlockBytes { peer, bytes } => peers.block_bytes(now, peer, bytes),
+            NetEvent::Discarded { peer, discard } => peers.discarded(now, index, peer, &discard),
+            NetEvent::TransportFailed { peer, error } => {
+                peers.transport_failed(now, peer, &error);
+            }
+            NetEvent::Closed { peer } => peers.closed(now, peer),
+            NetEvent::Sent { peer, bytes, queued } => {
+                peers.bytes_sent(now, bytes as u64);
+                peers.send_queue(now, index, peer, queued);
+            }
+            NetEvent::Resolved { host, addresses } => peers.resolved(now, &host, &addresses),
+        }
+        self.obey(now);
+    }
+
+    /// Moves the chain on, a little at a time, and lets the engine do what is due.
+    ///
+    /// # Errors
+    ///
+    /// A fault of this node; nothing can be done but to end.
+    pub fn advance(&mut self, now: Now) -> Result<Poll, godwit_chain::ChainError> {
+        let mut poll = Poll::Progress;
+        for _ in 0..CHAIN_STEPS {
+            poll = self.chain.poll()?;
+            for event in self.chain.take_events() {
+                self.note(now, event);
+            }
+            if poll != Poll::Progress {
+                break;
+            }
+        }
+        self.note_tip(now);
+        self.peers.tick(now, &ChainIndex(&self.chain), self.chain.room());
+        self.obey(now);
+        Ok(poll)
+    }
+
+    /// Something happened to the chain.
+    fn note(&mut self, now: Now, event: Event) {
+        match event {
+            Event::Connected(connected) => {
+                self.connected.blocks += 1;
+                self.connected.bytes += connected.bytes as u64;
+                self.tip_moved = true;
+                log::info!("{}", update_tip(&self.chain, connected.point.hash, now.unix));
+            }
+            Event::Disconnected(tip) => {
+                self.tip_moved = true;
+                log_disconnected(&tip);
+            }
+            // The chain has logged it where it found it.
+            Event::Invalid { hash, reject } => {
+                self.peers.block_invalid(now, &ChainIndex(&self.chain), hash, reject);
+            }
+            Event::Stored { ticket, new, .. } => {
+                let judgement =
+                    if new { BlockJudgement::Stored } else { BlockJudgement::Duplicate };
+                self.judged(now, ticket, judgement);
+            }
+            Event::Refused { ticket, reject, .. } => {
+                let judgement = reject.map_or(BlockJudgement::Undecodable, BlockJudgement::Refused);
+                self.judged(now, ticket, judgement);
+            }
+            Event::Read { ticket, bytes } => {
+                self.peers.block_read(now, &ChainIndex(&self.chain), ReadId(ticket), bytes);
+            }
+        }
+        self.obey(now);
+    }
+
+    fn judged(&mut self, now: Now, ticket: u64, judgement: BlockJudgement) {
+        let hash = self.submitted.remove(&ticket).expect("each ticket is answered once");
+        self.peers.block_judged(now, &ChainIndex(&self.chain), hash, judgement);
+    }
+
+    fn note_tip(&mut self, now: Now) {
+        if !self.tip_moved {
+            return;
+        }
+        self.tip_moved = false;
+        if self.initial_download && self.is_up_to_date(now) {
+            self.initial_download = false;
+            log::info!("Leaving InitialBlockDownload (latching to false)");
+        }
+        self.peers.tip_changed(now, &ChainIndex(&self.chain), self.initial_download);
+        self.obey(now);
+    }
+
+    fn is_up_to_date(&self, now: Now) -> bool {
+        let tip = self.chain.tree().node(self.chain.tip());
+        tip.chain_work >= self.chain.params().minimum_chain_work
+            && i64::from(tip.header.time) >= now.unix - MAX_TIP_AGE
+    }
+
+    /// Does what the engine wants, in order.
+    fn obey(&mut self, now: Now) {
+        loop {
+            let actions = self.peers.take_actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                self.obey_one(now, action);
+            }
+        }
+    }
+
+    fn obey_one(&mut self, now: Now, action: Action) {
+        match action {
+            Action::Send { peer, command, payload } => {
+                self.commands.push_back(NetCommand::Send { peer, command, payload });
+            }
+            Action::Disconnect { peer, why } => {
+                log::debug!("disconnecting peer={}: {why}", peer.0);
+                self.commands.push_back(NetCommand::Disconnect { peer });
+            }
+            Action::Connect { peer, target, .. } => {
+                self.commands.push_back(NetCommand::Connect { peer, target });
+            }
+            Action::Resolve { host } => self.commands.push_back(NetCommand::Resolve { host }),
+            Action::ExpectBlock { peer, expected } => {
+                self.commands.push_back(NetCommand::ExpectBlock { peer, expected });
+            }
+            Action::SubmitHeaders { peer, headers } => self.submit_headers(now, peer, &headers),
+            Action::SubmitBlock { hash, bytes, .. } => self.submit_block(hash, bytes),
+            Action::ReadBlock { request, id, .. } => {
+                let node = ChainIndex(&self.chain).node_id(id);
+                self.chain.read_block(node, request.0);
+            }
+        }
+    }
+
+    fn submit_headers(&mut self, now: Now, peer: PeerId, headers: &[BlockHeader]) {
+        let mut result = Ok(ChainIndex(&self.chain).tip());
+        for (n, header) in headers.iter().enumerate() {
+            match self.chain.accept_header(header, header.block_hash()) {
+                Ok(id) => result = Ok(ChainIndex::header_id(id)),
+                Err(reject) => {
+                    result = Err(HeaderFault { reject, index_of_bad: n });
+                    break;
+                }
+            }
+        }
+        self.log_headers(now);
+        self.peers.headers_judged(now, &ChainIndex(&self.chain), peer, result);
+    }
+
+    /// Core's line about the progress of headers, while the chain is being downloaded.
+    fn log_headers(&mut self, now: Now) {
+        if !self.initial_download || now.monotonic < self.next_header_line {
+            return;
+        }
+        self.next_header_line = now.monotonic + HEADER_LINES;
+        let best = self.chain.tree().node(self.chain.tree().best_header());
+        let spacing = i64::from(self.chain.params().pow_target_spacing);
+        let missing = (now.unix - i64::from(best.header.time)).max(0) / spacing;
+        let height = f64::from(best.height);
+        let percent = 100.0 * height / (height + missing as f64).max(1.0);
+        log::info!("Synchronizing blockheaders, height: {} (~{percent:.2}%)", best.height);
+    }
+
+    fn submit_block(&mut self, hash: BlockHash, bytes: PooledStream) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.submitted.insert(ticket, hash);
+        self.chain.receive_block(bytes, ticket);
+    }
+}

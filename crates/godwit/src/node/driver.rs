@@ -1,0 +1,314 @@
+//! The node's loop: events in, commands out, with the real clock.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use godwit_chain::{Chain, Poll};
+use godwit_p2p::{Now, Peers, Services};
+use indicatif::MultiProgress;
+
+use super::core::NodeCore;
+use super::dns::Resolver;
+use super::index::ChainIndex;
+use super::net::NetCommand;
+use super::peers_file::PeersFile;
+use super::setup::{connections_within_descriptors, peers_config, proxies, user_agent};
+use super::sockets::{Inbox, Sockets, SocketsConfig, bind};
+use crate::chain_log::cost_lines;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::options::{Config, NodeOptions};
+use crate::process::{StopFlag, random_bytes, seconds_since_1970};
+use crate::progress::{Position, Progress};
+use crate::run::open_chain;
+
+/// Events of the network that are handled before the chain has its turn.
+const EVENTS_AT_ONCE: usize = 64;
+
+/// Longest time without a look at the stop flag.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// The address book is written this often (Core `DUMP_PEERS_INTERVAL`).
+const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
+
+/// Without any peer for this long the user is told what to try.
+const LONELY_AFTER: Duration = Duration::from_secs(60);
+
+/// Without all blocks a node offers the last 288 only (BIP159).
+const SERVICES_WHEN_PRUNED: Services = Services(Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
+
+/// Runs the node until a signal or `-stopatheight`.
+pub(crate) fn run(
+    config: &Config,
+    options: &NodeOptions,
+    bars: &MultiProgress,
+    stop: &StopFlag,
+) -> Result<Exit, Failure> {
+    let started = Instant::now();
+    let chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
+    let mut node = Node::start(config, options, bars, chain, started)?;
+    let result = node.run(stop);
+    node.end(result?)?;
+    Ok(Exit::Success)
+}
+
+/// Why the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Signal,
+    StopHeight,
+}
+
+struct Node<'a> {
+    options: &'a NodeOptions,
+    core: NodeCore,
+    sockets: Sockets,
+    inbox: Inbox,
+    resolver: Resolver,
+    peers_file: PeersFile,
+    started: Instant,
+    next_save: Duration,
+    lonely: Lonely,
+    progress: Option<Progress>,
+    /// The bar is for users that watch; lines are for the time of the download.
+    on_terminal: bool,
+}
+
+impl<'a> Node<'a> {
+    fn start(
+        config: &Config,
+        options: &'a NodeOptions,
+        bars: &MultiProgress,
+        chain: Chain,
+        started: Instant,
+    ) -> Result<Self, Failure> {
+        let max_connections = connections_within_descriptors(options.max_connections);
+        log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
+        let listeners = match options.listen && options.network_active {
+            true => bind(&options.bind, options.port).map_err(Failure::Bind)?,
+            false => Vec::new(),
+        };
+        let pool = chain.block_buffers().clone();
+        let [first, second, third] = [random_bytes()?, random_bytes()?, random_bytes()?];
+        let mut seed = [0; 32];
+        seed[..16].copy_from_slice(&first);
+        seed[16..].copy_from_slice(&second);
+        let (sockets, inbox) = Sockets::start(
+            SocketsConfig {
+                magic: config.params.magic,
+                pool: pool.clone(),
+                proxies: proxies(options),
+                session: *third.first_chunk().expect("sixteen bytes"),
+                max_download_rate: options.max_download_rate,
+            },
+            listeners,
+        )
+        .map_err(Failure::Sockets)?;
+        let peers_file = PeersFile::new(&config.network_dir(), config.params.magic);
+        let book = peers_file.load(seed);
+        let params = Arc::clone(chain.params());
+        let now = now(started);
+        let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
+        if config.prune_bytes.is_some() || chain.prune_height() > 0 {
+            peers_config.services = SERVICES_WHEN_PRUNED;
+        }
+        let peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
+        let mut core = NodeCore::new(chain, peers);
+        core.set_network_active(now, options.network_active);
+        Ok(Self {
+            options,
+            core,
+            sockets,
+            inbox,
+            resolver: Resolver::new(),
+            peers_file,
+            started,
+            next_save: SAVE_INTERVAL,
+            lonely: Lonely::default(),
+            progress: Some(Progress::start(bars)),
+            on_terminal: !bars.is_hidden(),
+        })
+    }
+
+    fn run(&mut self, stop: &StopFlag) -> Result<Ended, Failure> {
+        loop {
+            if stop.is_set() {
+                return Ok(Ended::Signal);
+            }
+            let now = now(self.started);
+            let mut busy = self.take_events(now);
+            busy |= self.core.advance(now)? == Poll::Progress;
+            self.send_commands();
+            let tip = self.core.chain().tip_point();
+            if self.options.stop_at_height.is_some_and(|stop| tip.height >= stop) {
+                log::info!("Reached -stopatheight={}.", tip.height);
+                return Ok(Ended::StopHeight);
+            }
+            self.housekeeping(now);
+            if !busy {
+                let until_due = self.core.next_wakeup().saturating_sub(now.monotonic);
+                let timeout = until_due.min(LONGEST_WAIT);
+                self.core.chain_mut().wait_with(self.inbox.receiver(), timeout);
+            }
+        }
+    }
+
+    /// Whether there may be more.
+    fn take_events(&mut self, now: Now) -> bool {
+        for event in self.resolver.poll(Instant::now()) {
+            self.core.handle(now, event);
+        }
+        for _ in 0..EVENTS_AT_ONCE {
+            let Some(event) = self.inbox.take() else { return false };
+            self.core.handle(now, event);
+        }
+        true
+    }
+
+    fn send_commands(&mut self) {
+        let resolver = &mut self.resolver;
+        let commands = self.core.take_commands().into_iter();
+        self.sockets.send(commands.filter_map(|command| match command {
+            NetCommand::Resolve { host } => {
+                resolver.resolve(host);
+                None
+            }
+            other => Some(other),
+        }));
+    }
+
+    fn housekeeping(&mut self, now: Now) {
+        if now.monotonic >= self.next_save {
+            self.next_save = now.monotonic + SAVE_INTERVAL;
+            self.peers_file.save(self.core.peers().address_book());
+        }
+        let summary = self.core.peers().summary();
+        let connections = summary.inbound + summary.outbound;
+        if self.lonely.is_due(now.monotonic, connections)
+            && let Some(line) = what_to_try(self.options)
+        {
+            log::warn!("{line}");
+        }
+        self.show_progress(now, connections);
+    }
+
+    fn show_progress(&mut self, now: Now, peers: usize) {
+        let (connected, chain) = (self.core.connected(), self.core.chain());
+        let (done, total) = work(chain, now.unix);
+        let downloading = self.core.is_initial_download() && done < total;
+        if !downloading && !self.on_terminal {
+            return;
+        }
+        let height = chain.tip_point().height;
+        if let Some(progress) = &mut self.progress {
+            progress.update(Position {
+                height,
+                blocks: connected.blocks,
+                bytes: connected.bytes,
+                done,
+                total,
+                peers: Some(peers),
+            });
+        }
+    }
+
+    /// Ends in order: what is on its way from peers is dropped, what the chain has verified is kept.
+    fn end(mut self, ended: Ended) -> Result<(), Failure> {
+        if let Some(progress) = self.progress.take() {
+            progress.finish();
+        }
+        drop(self.sockets);
+        self.peers_file.save(self.core.peers().address_book());
+        let (connected, times) = (self.core.connected(), self.core.chain().stage_times());
+        let tip = self.core.chain().tip_point();
+        let closing = Instant::now();
+        let mut chain = self.core.into_chain();
+        if ended == Ended::StopHeight {
+            chain.flush()?;
+        }
+        chain.close()?;
+        let mut lines = vec![format!(
+            "Node stopped: height {}, {} blocks connected in {:.1} s.",
+            tip.height,
+            connected.blocks,
+            self.started.elapsed().as_secs_f64()
+        )];
+        lines.extend(cost_lines(&times, closing.elapsed()));
+        for line in lines {
+            log::info!("{line}");
+            // On a terminal the log's lines give way to the bar; the result is for the user.
+            if self.on_terminal {
+                println!("{line}");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn now(started: Instant) -> Now {
+    Now { monotonic: started.elapsed(), unix: seconds_since_1970() }
+}
+
+/// Work done and all of it: transactions, where there is an estimate of how many exist, else blocks
+/// up to the best header.
+fn work(chain: &Chain, now: i64) -> (u64, u64) {
+    let tree = chain.tree();
+    let tip = tree.node(chain.tip());
+    if chain.params().chain_tx_data.tx_count == 0 {
+        return (tip.height.into(), tree.node(tree.best_header()).height.into());
+    }
+    let share = chain.verification_progress(chain.tip(), now);
+    let total = if share > 0.0 { tip.chain_tx_count as f64 / share } else { 0.0 };
+    (tip.chain_tx_count, (total as u64).max(tip.chain_tx_count))
+}
+
+/// How long there has been no peer.
+#[derive(Debug, Default)]
+struct Lonely {
+    since: Duration,
+    told: bool,
+}
+
+impl Lonely {
+    /// Once for each time that there is nobody for [`LONELY_AFTER`].
+    fn is_due(&mut self, now: Duration, connections: usize) -> bool {
+        if connections > 0 {
+            *self = Self { since: now, told: false };
+        }
+        let due = !self.told && now >= self.since + LONELY_AFTER;
+        self.told |= due;
+        due
+    }
+}
+
+/// `None` where nobody is to be expected.
+fn what_to_try(options: &NodeOptions) -> Option<String> {
+    let NodeOptions { connect, add_nodes, proxy, listen, network_active, .. } = options;
+    let nobody = connect.as_ref().is_some_and(Vec::is_empty) && add_nodes.is_empty();
+    let try_this = match (nobody, connect, proxy) {
+        _ if !network_active || (nobody && *listen) => return None,
+        (true, ..) => {
+            "-noconnect connects to nobody; name a peer with -connect=HOST or -addnode=HOST"
+        }
+        (_, Some(_), _) => "check the host and port of -connect, and that a node runs there",
+        (_, None, Some(_)) => "check that the proxy of -proxy runs and is connected",
+        (_, None, None) => {
+            "check the internet connection and the firewall, or name a peer with -addnode=HOST"
+        }
+    };
+    Some(format!("No peer for {} s: {try_this}.", LONELY_AFTER.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lonely_node_says_so_once_for_each_time() {
+        let mut lonely = Lonely::default();
+        let mut due =
+            |seconds, connections| lonely.is_due(Duration::from_secs(seconds), connections);
+        assert!(!due(59, 0) && due(60, 0) && !due(61, 0) && !due(1000, 0));
+        assert!(!due(1001, 1) && !due(1060, 0) && due(1061, 0) && !due(2000, 0));
+    }
+}

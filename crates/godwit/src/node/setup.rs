@@ -1,0 +1,139 @@
+//! From options to what the engine and the sockets are told.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use godwit_p2p::{
+    MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, NetAddress, PeersConfig,
+    Reachable, Services, Target, dns_seeds, fixed_seeds,
+};
+use godwit_primitives::{Network, Params};
+use godwit_stream::BufferPool;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::sockets::Proxies;
+use crate::options::{HostPort, NodeOptions};
+
+/// Descriptors that files, threads and listening sockets need beside connections (Core
+/// `MIN_CORE_FDS` is 151; the coins store keeps one a partition and run).
+const OTHER_DESCRIPTORS: u64 = 256;
+
+/// How this program calls itself to peers (BIP14).
+pub(crate) fn user_agent() -> String {
+    format!("/godwit:{}/", env!("CARGO_PKG_VERSION"))
+}
+
+/// The engine's options.
+pub(crate) fn peers_config(
+    options: &NodeOptions,
+    params: &Arc<Params>,
+    max_connections: usize,
+    pool: BufferPool,
+    seed: [u8; 32],
+) -> PeersConfig {
+    let targets = |hosts: &[HostPort]| hosts.iter().map(|host| target(host, params)).collect();
+    let full = MAX_OUTBOUND_FULL.min(max_connections);
+    let block_relay = MAX_OUTBOUND_BLOCK_RELAY.min(max_connections - full);
+    // One more for feelers.
+    let outbound = full + block_relay + 1;
+    let public = is_public(params);
+    let seeds = if public && options.dns_seed { dns_seeds(params.network) } else { &[] };
+    let fixed = public && options.connect.is_none();
+    PeersConfig {
+        params: Arc::clone(params),
+        services: Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0),
+        user_agent: user_agent(),
+        minimum_chain_work: params.minimum_chain_work,
+        max_inbound: if options.listen { max_connections.saturating_sub(outbound) } else { 0 },
+        max_outbound_full: full,
+        max_outbound_block_relay: block_relay,
+        listen_port: options.listen.then_some(options.port),
+        local_addresses: Vec::new(),
+        connect_only: options.connect.as_deref().map(targets),
+        add_nodes: targets(&options.add_nodes),
+        seed_nodes: targets(&options.seed_nodes),
+        dns_seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
+        fixed_seeds: if fixed { fixed_seeds(params.network) } else { Vec::new() },
+        name_proxy: options.proxy.is_some(),
+        reachable: Reachable { onion: options.onion.is_some(), ..Reachable::CLEARNET },
+        max_upload_target: options.max_upload_target,
+        pool,
+        seed,
+    }
+}
+
+/// Whether the network is one that others run too: a signet of one's own has no seeds.
+fn is_public(params: &Params) -> bool {
+    params.network != Network::Signet
+        || params.signet_challenge == Params::new(Network::Signet).signet_challenge
+}
+
+fn target(host_port: &HostPort, params: &Params) -> Target {
+    let HostPort { host, port } = host_port;
+    let port = port.unwrap_or(params.default_port);
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Target::Address(NetAddress::new(address.into(), port));
+    }
+    // Onion addresses.
+    match format!("{host}:{port}").parse::<NetAddress>() {
+        Ok(address) => Target::Address(address),
+        Err(_) => Target::Name { host: host.clone(), port },
+    }
+}
+
+pub(crate) fn proxies(options: &NodeOptions) -> Proxies {
+    Proxies { clearnet: options.proxy, onion: options.onion }
+}
+
+/// Connections for which the system has descriptors, after asking it for more where it gives less
+/// than `wanted` needs.
+pub(crate) fn connections_within_descriptors(wanted: u32) -> usize {
+    let reserved = OTHER_DESCRIPTORS + MAX_ADD_NODE_CONNECTIONS as u64;
+    let needed = u64::from(wanted) + reserved;
+    let limit = getrlimit(Resource::Nofile);
+    let mut current = limit.current.unwrap_or(u64::MAX);
+    if current < needed {
+        let raised = limit.maximum.unwrap_or(u64::MAX).min(needed);
+        match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit }) {
+            Ok(()) => current = raised,
+            Err(errno) => {
+                let error = io::Error::from(errno);
+                log::warn!("The limit of open files can not be raised: {error}");
+            }
+        }
+    }
+    let possible = current.saturating_sub(reserved).min(u64::from(wanted));
+    if possible < u64::from(wanted) {
+        log::warn!(
+            "Reducing -maxconnections from {wanted} to {possible}, because of system limitations."
+        );
+    }
+    possible as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_addresses_where_they_can_be() {
+        let params = Params::new(Network::Regtest);
+        let shown =
+            |host: &str, port| match target(&HostPort { host: host.to_owned(), port }, &params) {
+                Target::Address(address) => format!("address {address}"),
+                Target::Name { host, port } => format!("name {host} {port}"),
+            };
+        assert_eq!(shown("1.2.3.4", None), "address 1.2.3.4:18444");
+        assert_eq!(shown("::1", Some(5)), "address [::1]:5");
+        assert_eq!(shown("a.example", Some(5)), "name a.example 5");
+        let onion = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";
+        assert_eq!(shown(onion, None), format!("address {onion}:18444"));
+    }
+
+    #[test]
+    fn connections_leave_descriptors_for_files() {
+        assert_eq!(connections_within_descriptors(0), 0);
+        assert!(connections_within_descriptors(u32::MAX) < u32::MAX as usize);
+    }
+}

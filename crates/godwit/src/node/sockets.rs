@@ -1,0 +1,469 @@
+//! The thread that owns all sockets.
+//!
+//! It turns bytes into messages and back ([`Transport`]), and knows nothing of what they mean. One
+//! connection after the other has a turn of bounded length; reading stops while the node has not
+//! taken the last [`INBOX_BYTES`] of events, so that a slow disk slows peers down instead of filling
+//! memory.
+
+mod connection;
+mod inbox;
+mod listen;
+mod route;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use godwit_p2p::{Command, NetAddress, PeerId, Target, TokenBucket, Transport};
+use godwit_stream::{BufferPool, PooledStream};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::net::{NetCommand, NetEvent, SocketId};
+use connection::{Connection, Left, Phase, is_local};
+use inbox::Outbox;
+use listen::{Accepted, accept};
+use route::{Route, route};
+
+pub use inbox::{INBOX_BYTES, Inbox};
+pub use listen::{BindError, bind};
+pub use route::Proxies;
+
+/// How long a connection may take to come about (Core `DEFAULT_CONNECT_TIMEOUT`).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a proxy may take to connect (Core `SOCKS5_RECV_TIMEOUT`).
+const PROXY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long nothing is accepted after the system had no descriptor or memory for it.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Shortest time between two lines that say so.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Accepted connections that the node has not taken or refused yet. More wait in the system.
+const MAX_UNDECIDED: usize = 32;
+
+/// Events that the system reports at once.
+const SYSTEM_EVENTS: usize = 256;
+
+const WAKER: Token = Token(0);
+/// Tokens of connections start here; those below are listeners'.
+const FIRST_CONNECTION: usize = 1 << 16;
+
+/// How to run the sockets.
+pub struct SocketsConfig {
+    /// The network's message start.
+    pub magic: [u8; 4],
+    /// Buffers of received blocks.
+    pub pool: BufferPool,
+    /// Ways to other networks.
+    pub proxies: Proxies,
+    /// Names this run's circuits; random.
+    pub session: [u8; 8],
+    /// Bytes that may be received in a second.
+    pub max_download_rate: Option<u64>,
+}
+
+/// The running thread. Dropping it closes all connections and waits for it.
+pub struct Sockets {
+    commands: Option<Sender<NetCommand>>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sockets {
+    /// Starts the thread `godwit-net`. The events of this network arrive in the inbox.
+    pub fn start(config: SocketsConfig, listeners: Vec<TcpListener>) -> io::Result<(Self, Inbox)> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let (outbox, inbox) = inbox::channel(Arc::clone(&waker));
+        // Bounded by the engine, which asks no peer for more than it can answer and answers nobody
+        // whose queue is long.
+        let (sender, commands) = unbounded();
+        let mut network = Network::new(poll, config, commands, outbox);
+        network.listen(listeners)?;
+        let thread =
+            std::thread::Builder::new().name("godwit-net".into()).spawn(move || network.run())?;
+        Ok((Self { commands: Some(sender), waker, thread: Some(thread) }, inbox))
+    }
+
+    /// Hands commands over, in order.
+    pub fn send(&self, commands: impl IntoIterator<Item = NetCommand>) {
+        let Some(sender) = &self.commands else { return };
+        let mut any = false;
+        for command in commands {
+            any = true;
+            // The thread ends only when this sender is dropped, or by a panic that its join reports.
+            if sender.send(command).is_err() {
+                return;
+            }
+        }
+        if any {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            log::error!("The sockets' thread can not be woken: {error}");
+        }
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.commands = None;
+        self.wake();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the sockets' thread panicked");
+        }
+    }
+}
+
+struct Listener {
+    socket: TcpListener,
+    /// Somebody may be waiting.
+    ready: bool,
+}
+
+/// What the thread owns.
+struct Network {
+    poll: Poll,
+    config: SocketsConfig,
+    commands: Receiver<NetCommand>,
+    out: Outbox,
+    started: Instant,
+    listeners: Vec<Listener>,
+    accept_after: Instant,
+    next_warning: Option<Instant>,
+    connections: HashMap<Token, Connection>,
+    by_peer: HashMap<PeerId, Token>,
+    next_token: usize,
+    undecided: usize,
+    /// Connections that have something to do.
+    line: VecDeque<Token>,
+    /// Connections that may not read at the moment.
+    held: Vec<Token>,
+    /// Of connections that are not open yet.
+    deadlines: BTreeSet<(Instant, Token)>,
+    download: Option<TokenBucket>,
+}
+
+impl Network {
+    fn new(poll: Poll, config: SocketsConfig, commands: Receiver<NetCommand>, out: Outbox) -> Self {
+        let rate = config.max_download_rate;
+        let second = Duration::from_secs(1);
+        Self {
+            poll,
+            config,
+            commands,
+            out,
+            started: Instant::now(),
+            listeners: Vec::new(),
+            accept_after: Instant::now(),
+            next_warning: None,
+            connections: HashMap::new(),
+            by_peer: HashMap::new(),
+            next_token: FIRST_CONNECTION,
+            undecided: 0,
+            line: VecDeque::new(),
+            held: Vec::new(),
+            deadlines: BTreeSet::new(),
+            download: rate.map(|rate| TokenBucket::new(Duration::ZERO, rate, rate, second)),
+        }
+    }
+
+    fn listen(&mut self, listeners: Vec<TcpListener>) -> io::Result<()> {
+        for (n, mut socket) in listeners.into_iter().enumerate() {
+            self.poll.registry().register(&mut socket, Token(n + 1), Interest::READABLE)?;
+            self.listeners.push(Listener { socket, ready: true });
+        }
+        Ok(())
+    }
+
+    fn run(mut self) {
+        let mut events = Events::with_capacity(SYSTEM_EVENTS);
+        loop {
+            let timeout = self.timeout();
+            match self.poll.poll(&mut events, timeout) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    log::error!("Waiting for sockets failed: {error}");
+                    std::thread::sleep(ACCEPT_PAUSE);
+                }
+            }
+            for event in &events {
+                self.note(event);
+            }
+            if !self.obey() {
+                return;
+            }
+            self.accept();
+            self.end_late();
+            self.line.extend(self.held.drain(..));
+            for _ in 0..self.line.len() {
+                let Some(token) = self.line.pop_front() else { break };
+                self.turn(token);
+            }
+        }
+    }
+
+    fn timeout(&mut self) -> Option<Duration> {
+        if !self.line.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        let mut next = self.deadlines.first().map(|(deadline, _)| *deadline);
+        let mut at = |moment: Instant| next = Some(next.map_or(moment, |next| next.min(moment)));
+        if self.listeners.iter().any(|listener| listener.ready) && self.undecided < MAX_UNDECIDED {
+            at(self.accept_after);
+        }
+        if !self.held.is_empty()
+            && self.out.has_room()
+            && let (Some(bucket), Some(rate)) = (&mut self.download, self.config.max_download_rate)
+            && let Some(ready) = bucket.ready_at(now - self.started, READ_AT_LEAST.min(rate))
+        {
+            at(self.started + ready);
+        }
+        next.map(|next| next.saturating_duration_since(now))
+    }
+
+    fn note(&mut self, event: &mio::event::Event) {
+        let token = event.token();
+        if let Some(connection) = self.connections.get_mut(&token) {
+            // Errors and hang-ups show when the socket is used.
+            let ended = event.is_error() || event.is_read_closed() || event.is_write_closed();
+            connection.readable |= event.is_readable() || ended;
+            connection.writable |= event.is_writable() || ended;
+            enqueue(&mut self.line, token, connection);
+        } else if let Some(n) = token.0.checked_sub(1)
+            && let Some(listener) = self.listeners.get_mut(n)
+        {
+            listener.ready = true;
+        }
+    }
+
+    /// Obeys the commands that are there; `false` when the node is gone.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.commands.try_recv() {
+                Ok(command) => self.obey_one(command),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn obey_one(&mut self, command: NetCommand) {
+        match command {
+            NetCommand::Adopt { socket, peer } => self.adopt(socket, peer),
+            NetCommand::Refuse { socket } => self.close(token_of(socket)),
+            NetCommand::Connect { peer, target } => self.connect(peer, &target),
+            NetCommand::Send { peer, command, payload } => self.queue(peer, command, payload),
+            NetCommand::ExpectBlock { peer, expected } => {
+                if let Some((_, connection)) = self.of_peer(peer) {
+                    connection.expects_block = expected;
+                }
+            }
+            NetCommand::Disconnect { peer } => {
+                if let Some(token) = self.by_peer.get(&peer) {
+                    self.close(*token);
+                }
+            }
+            // Names are looked up elsewhere.
+            NetCommand::Resolve { .. } => {}
+        }
+    }
+
+    fn of_peer(&mut self, peer: PeerId) -> Option<(Token, &mut Connection)> {
+        let token = *self.by_peer.get(&peer)?;
+        Some((token, self.connections.get_mut(&token)?))
+    }
+
+    fn queue(&mut self, peer: PeerId, command: Command, payload: PooledStream) {
+        // Without a connection there is an event under way that says so.
+        let Some(token) = self.by_peer.get(&peer).copied() else { return };
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        connection.transport.send(command, payload);
+        enqueue(&mut self.line, token, connection);
+    }
+
+    fn adopt(&mut self, socket: SocketId, peer: PeerId) {
+        let token = token_of(socket);
+        let Some(connection) = self.connections.get_mut(&token) else {
+            self.out.send(NetEvent::Closed { peer });
+            return;
+        };
+        connection.peer = Some(peer);
+        self.undecided -= 1;
+        self.by_peer.insert(peer, token);
+        enqueue(&mut self.line, token, connection);
+    }
+
+    fn connect(&mut self, peer: PeerId, target: &Target) {
+        let counter = self.next_token as u64;
+        let failed = |out: &Outbox, local| {
+            out.send(NetEvent::ConnectFailed { peer, local });
+        };
+        let Some(way) = route(target, &self.config.proxies, self.config.session, counter) else {
+            return failed(&self.out, true);
+        };
+        let Route { first_hop, proxy, address } = way;
+        let stream = match TcpStream::connect(first_hop) {
+            Ok(stream) => stream,
+            Err(error) => return failed(&self.out, proxy.is_some() || is_local(&error)),
+        };
+        let phase = Phase::Connecting { proxy, deadline: Instant::now() + CONNECT_TIMEOUT };
+        match self.register(stream, phase, Some(peer), address) {
+            Ok(token) => {
+                self.by_peer.insert(peer, token);
+            }
+            Err(error) => {
+                log::warn!("A connection can not be watched: {error}");
+                failed(&self.out, true);
+            }
+        }
+    }
+
+    fn register(
+        &mut self,
+        mut stream: TcpStream,
+        phase: Phase,
+        peer: Option<PeerId>,
+        address: Option<NetAddress>,
+    ) -> io::Result<Token> {
+        let token = Token(self.next_token);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(&mut stream, token, interest)?;
+        self.next_token += 1;
+        let transport = Transport::new_v1(self.config.magic, self.config.pool.clone());
+        let connection = Connection::new(stream, phase, peer, address, transport);
+        if let Some(deadline) = connection.deadline() {
+            self.deadlines.insert((deadline, token));
+        }
+        self.connections.insert(token, connection);
+        Ok(token)
+    }
+
+    fn accept(&mut self) {
+        for n in 0..self.listeners.len() {
+            while self.listeners[n].ready
+                && self.undecided < MAX_UNDECIDED
+                && Instant::now() >= self.accept_after
+            {
+                match accept(&self.listeners[n].socket) {
+                    Accepted::Connection(stream, address) => self.accepted(stream, address.into()),
+                    Accepted::Nobody => self.listeners[n].ready = false,
+                    Accepted::Gone => {}
+                    Accepted::Exhausted(error) => self.pause_accepting(&error),
+                }
+            }
+        }
+    }
+
+    fn accepted(&mut self, stream: TcpStream, address: NetAddress) {
+        if let Err(error) = stream.set_nodelay(true) {
+            log::debug!("no delay can not be set: {error}");
+        }
+        match self.register(stream, Phase::Open, None, Some(address)) {
+            Ok(Token(socket)) => {
+                self.undecided += 1;
+                self.out.send(NetEvent::Inbound { socket: SocketId(socket as u64), address });
+            }
+            Err(error) => self.pause_accepting(&error),
+        }
+    }
+
+    fn pause_accepting(&mut self, error: &io::Error) {
+        let now = Instant::now();
+        self.accept_after = now + ACCEPT_PAUSE;
+        if self.next_warning.is_none_or(|next| next <= now) {
+            self.next_warning = Some(now + WARNING_INTERVAL);
+            log::warn!("Connections can not be accepted at the moment: {error}");
+        }
+    }
+
+    /// Gives up connections that did not come about in time.
+    fn end_late(&mut self) {
+        let now = Instant::now();
+        while let Some((deadline, token)) = self.deadlines.first().copied()
+            && deadline <= now
+        {
+            self.deadlines.pop_first();
+            let Some(connection) = self.connections.get(&token) else { continue };
+            if connection.deadline() == Some(deadline) {
+                connection.tell_connect_failed(connection.awaits_proxy(), &self.out);
+                self.close(token);
+            }
+        }
+    }
+
+    fn turn(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        connection.in_line = false;
+        let now = self.started.elapsed();
+        let most = if self.out.has_room() { usize::MAX } else { 0 };
+        let allowed = match &mut self.download {
+            Some(bucket) => bucket.take_up_to(now, READ_AT_MOST.min(most as u64)) as usize,
+            None => most,
+        };
+        let mut left_over = allowed;
+        let deadline_before = connection.deadline();
+        let proxy_deadline = Instant::now() + PROXY_TIMEOUT;
+        let left = connection.turn(&mut left_over, proxy_deadline, &self.out);
+        if let Some(bucket) = &mut self.download {
+            bucket.grant(left_over as u64);
+        }
+        if connection.deadline() != deadline_before
+            && let Some(deadline) = connection.deadline()
+        {
+            self.deadlines.insert((deadline, token));
+        }
+        match left {
+            Left::Idle => {}
+            Left::More => enqueue(&mut self.line, token, connection),
+            Left::Held => {
+                connection.in_line = true;
+                self.held.push(token);
+            }
+            Left::Over => self.close(token),
+        }
+    }
+
+    /// Drops a connection; without a word to the node.
+    fn close(&mut self, token: Token) {
+        let Some(mut connection) = self.connections.remove(&token) else { return };
+        match connection.peer {
+            Some(peer) => drop(self.by_peer.remove(&peer)),
+            None => self.undecided -= 1,
+        }
+        if let Err(error) = self.poll.registry().deregister(&mut connection.stream) {
+            log::debug!("a socket could not be deregistered: {error}");
+        }
+    }
+}
+
+/// Bytes that must be allowed before a held connection reads again, so that a low `-maxdownloadrate`
+/// is not used up in reads of a few bytes.
+const READ_AT_LEAST: u64 = 1 << 10;
+
+/// Bytes that are reserved for a turn under `-maxdownloadrate`.
+const READ_AT_MOST: u64 = 64 << 10;
+
+fn enqueue(line: &mut VecDeque<Token>, token: Token, connection: &mut Connection) {
+    if !connection.in_line {
+        connection.in_line = true;
+        line.push_back(token);
+    }
+}
+
+fn token_of(socket: SocketId) -> Token {
+    Token(socket.0 as usize)
+}

@@ -1,0 +1,334 @@
+//! One connection: being opened, at a proxy, open.
+
+use std::io::{self, Read, Write as _};
+use std::time::Instant;
+
+use godwit_p2p::{
+    Command, NetAddress, PeerId, Receive, ReceiveLimits, SEND_PAUSE, Socks5, Transport,
+    TransportError, Write,
+};
+use mio::net::TcpStream;
+
+use super::inbox::Outbox;
+use super::listen::is_exhausted;
+use crate::node::net::NetEvent;
+
+/// Bytes read from one connection before the next one has its turn.
+const READ_TURN: usize = 256 << 10;
+
+/// Bytes written to one connection before the next one has its turn.
+const WRITE_TURN: usize = 256 << 10;
+
+/// Where a connection stands.
+pub(super) enum Phase {
+    /// The system is connecting; to a proxy when there is a `proxy` handshake to be done then.
+    Connecting { proxy: Option<Socks5>, deadline: Instant },
+    /// Talking to the proxy.
+    Proxy { handshake: Socks5, deadline: Instant },
+    /// Messages can flow, once there is a peer.
+    Open,
+    /// The peer does not speak the protocol; nothing more is read.
+    Failed,
+}
+
+/// What a turn left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing to do before the system reports something.
+    Idle,
+    /// There is more to do at once.
+    More,
+    /// There is more to read, but the caller allowed no more bytes.
+    Held,
+    /// The connection is over; the node was told.
+    Over,
+}
+
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    pub(super) phase: Phase,
+    /// `None` until the node has taken an inbound connection.
+    pub(super) peer: Option<PeerId>,
+    /// To whom, for the node.
+    pub(super) address: Option<NetAddress>,
+    pub(super) transport: Transport,
+    pub(super) expects_block: bool,
+    /// The system said so and has not taken it back.
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// Waits for its turn already.
+    pub(super) in_line: bool,
+    /// Bytes of the block under way that the node knows of.
+    block_reported: usize,
+    sent_reported: u64,
+    queue_reported: usize,
+}
+
+impl Connection {
+    pub(super) fn new(
+        stream: TcpStream,
+        phase: Phase,
+        peer: Option<PeerId>,
+        address: Option<NetAddress>,
+        transport: Transport,
+    ) -> Self {
+        // Open from the start: it was accepted, and the system reports changes only.
+        let ready = matches!(phase, Phase::Open);
+        Self {
+            stream,
+            phase,
+            peer,
+            address,
+            transport,
+            expects_block: false,
+            readable: ready,
+            writable: ready,
+            in_line: false,
+            block_reported: 0,
+            sent_reported: 0,
+            queue_reported: 0,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Connecting { deadline, .. } | Phase::Proxy { deadline, .. } => Some(deadline),
+            Phase::Open | Phase::Failed => None,
+        }
+    }
+
+    /// Whether the other end of an unfinished connection is the proxy.
+    pub(super) fn awaits_proxy(&self) -> bool {
+        matches!(self.phase, Phase::Connecting { proxy: Some(_), .. } | Phase::Proxy { .. })
+    }
+
+    /// Does what can be done without waiting. `allowance` is what may be read; what was read is
+    /// taken off it.
+    pub(super) fn turn(
+        &mut self,
+        allowance: &mut usize,
+        proxy_deadline: Instant,
+        out: &Outbox,
+    ) -> Left {
+        if let Phase::Connecting { .. } = self.phase
+            && let Some(left) = self.finish_connecting(proxy_deadline, out)
+        {
+            return left;
+        }
+        if let Phase::Proxy { .. } = self.phase
+            && let Some(left) = self.proxy_turn(out)
+        {
+            return left;
+        }
+        let Some(peer) = self.peer else { return Left::Idle };
+        let wrote = self.write_turn();
+        self.report_sent(peer, out);
+        if wrote == Left::Over {
+            return closed(peer, out);
+        }
+        let read = match self.phase {
+            Phase::Failed => Left::Idle,
+            _ => self.read_turn(peer, allowance, out),
+        };
+        match (read, wrote) {
+            (Left::Idle, Left::More) => Left::More,
+            (read, _) => read,
+        }
+    }
+
+    /// `None`: connected, go on.
+    fn finish_connecting(&mut self, proxy_deadline: Instant, out: &Outbox) -> Option<Left> {
+        if !self.writable {
+            return Some(Left::Idle);
+        }
+        let result = match self.stream.take_error() {
+            Ok(None) => self.stream.peer_addr().map(|_| ()),
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                self.writable = false;
+                return Some(Left::Idle);
+            }
+            Err(error) => return Some(self.connect_failed(&error, out)),
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Open);
+        match phase {
+            Phase::Connecting { proxy: Some(handshake), .. } => {
+                self.phase = Phase::Proxy { handshake, deadline: proxy_deadline };
+            }
+            _ => self.connected(out),
+        }
+        None
+    }
+
+    fn connected(&mut self, out: &Outbox) {
+        // Messages are written whole; waiting for more to send would only add latency.
+        if let Err(error) = self.stream.set_nodelay(true) {
+            log::debug!("no delay can not be set: {error}");
+        }
+        // Tried rather than waited for: the system reports changes only.
+        (self.readable, self.writable) = (true, true);
+        if let Some(peer) = self.peer {
+            out.send(NetEvent::Connected { peer, address: self.address });
+        }
+    }
+
+    fn connect_failed(&mut self, error: &io::Error, out: &Outbox) -> Left {
+        let local = self.awaits_proxy() || is_local(error);
+        self.tell_connect_failed(local, out);
+        Left::Over
+    }
+
+    pub(super) fn tell_connect_failed(&self, local: bool, out: &Outbox) {
+        if let Some(peer) = self.peer {
+            out.send(NetEvent::ConnectFailed { peer, local });
+        }
+    }
+
+    /// `None`: the proxy has connected us, go on.
+    fn proxy_turn(&mut self, out: &Outbox) -> Option<Left> {
+        let Phase::Proxy { handshake, .. } = &mut self.phase else { return None };
+        let local = match talk_to_proxy(handshake, &mut self.stream) {
+            Ok(true) => {
+                self.phase = Phase::Open;
+                self.connected(out);
+                return None;
+            }
+            Ok(false) => {
+                (self.readable, self.writable) = (false, false);
+                return Some(Left::Idle);
+            }
+            Err(local) => local,
+        };
+        self.tell_connect_failed(local, out);
+        Some(Left::Over)
+    }
+
+    fn write_turn(&mut self) -> Left {
+        if !self.writable || self.transport.queued_bytes() == 0 {
+            return Left::Idle;
+        }
+        match self.transport.write(&mut self.stream, WRITE_TURN) {
+            Ok(Write::Done) => Left::Idle,
+            Ok(Write::Pending) => {
+                self.writable = false;
+                Left::Idle
+            }
+            Ok(Write::BudgetUsed) => Left::More,
+            Ok(Write::Closed) | Err(_) => Left::Over,
+        }
+    }
+
+    fn report_sent(&mut self, peer: PeerId, out: &Outbox) {
+        let (sent, queued) = (self.transport.total_sent(), self.transport.queued_bytes());
+        if sent != self.sent_reported || queued != self.queue_reported {
+            let bytes = (sent - self.sent_reported) as usize;
+            (self.sent_reported, self.queue_reported) = (sent, queued);
+            out.send(NetEvent::Sent { peer, bytes, queued });
+        }
+    }
+
+    fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
+        let left = self.read_messages(peer, allowance, out);
+        if let Some((Command::BLOCK, received, _)) = self.transport.incoming()
+            && self.expects_block
+        {
+            self.report_block(peer, received, out);
+        }
+        left
+    }
+
+    fn read_messages(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
+        let mut turn = READ_TURN;
+        // Who does not take answers gets to ask no more.
+        while self.readable && self.transport.queued_bytes() <= SEND_PAUSE {
+            if *allowance == 0 {
+                return Left::Held;
+            }
+            if turn == 0 {
+                return Left::More;
+            }
+            let limits = ReceiveLimits { expects_block: self.expects_block };
+            let before = self.transport.total_received();
+            let received = self.transport.receive(&mut self.stream, &limits, turn.min(*allowance));
+            let bytes = (self.transport.total_received() - before) as usize;
+            turn = turn.saturating_sub(bytes);
+            *allowance = allowance.saturating_sub(bytes);
+            match received {
+                Ok(Receive::Frame(frame)) => {
+                    if frame.command == Command::BLOCK {
+                        self.report_block(peer, frame.payload.len(), out);
+                        self.block_reported = 0;
+                    }
+                    out.send(NetEvent::Frame { peer, frame });
+                }
+                Ok(Receive::Discarded(discard)) => {
+                    self.block_reported = 0;
+                    out.send(NetEvent::Discarded { peer, discard });
+                }
+                Ok(Receive::BudgetUsed) => {}
+                Ok(Receive::Pending) => self.readable = false,
+                Ok(Receive::Closed) | Err(TransportError::Io(_)) => return closed(peer, out),
+                Err(error) => {
+                    self.phase = Phase::Failed;
+                    out.send(NetEvent::TransportFailed { peer, error });
+                    return Left::Idle;
+                }
+            }
+        }
+        Left::Idle
+    }
+
+    fn report_block(&mut self, peer: PeerId, received: usize, out: &Outbox) {
+        let bytes = received.saturating_sub(self.block_reported);
+        if bytes > 0 {
+            self.block_reported = received;
+            out.send(NetEvent::BlockBytes { peer, bytes });
+        }
+    }
+}
+
+fn closed(peer: PeerId, out: &Outbox) -> Left {
+    out.send(NetEvent::Closed { peer });
+    Left::Over
+}
+
+/// Whether a failed connect says nothing about the other side.
+pub(super) fn is_local(error: &io::Error) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
+    let kinds = [AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied];
+    kinds.contains(&error.kind()) || is_exhausted(error)
+}
+
+/// Moves the handshake on as far as the proxy answers; whether it is done. The error says whether
+/// the proxy, not the destination, is at fault.
+fn talk_to_proxy(handshake: &mut Socks5, stream: &mut TcpStream) -> Result<bool, bool> {
+    loop {
+        if !handshake.outgoing().is_empty() {
+            match stream.write(handshake.outgoing()) {
+                Ok(sent) => handshake.sent(sent),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(true),
+            }
+            continue;
+        }
+        if handshake.is_connected() {
+            return Ok(true);
+        }
+        let mut answer = [0; 512];
+        // What follows the handshake is the peer's and stays in the socket.
+        let wanted = handshake.wanted().min(answer.len());
+        match stream.read(&mut answer[..wanted]) {
+            Ok(0) => return Err(true),
+            Ok(count) => {
+                handshake.receive(&answer[..count]).map_err(|error| !error.is_destination())?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(true),
+        }
+    }
+}

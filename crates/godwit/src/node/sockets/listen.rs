@@ -1,0 +1,103 @@
+//! Listening sockets.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use mio::net::{TcpListener, TcpStream};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that the system keeps until they are accepted (Core `SOMAXCONN`, 128 for long).
+const BACKLOG: i32 = 128;
+
+/// An address that could not be listened on.
+#[derive(Debug)]
+pub struct BindError {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BindError { address, error } = self;
+        match error.kind() {
+            io::ErrorKind::AddrInUse => write!(
+                f,
+                "cannot listen on {address}: the port is in use, perhaps by another node; choose \
+                 one with -port or -bind, or say -listen=0"
+            ),
+            _ => write!(f, "cannot listen on {address}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+/// Listens on `addresses`, or, where there are none, on `port` of every IPv4 and IPv6 address. A
+/// system without IPv6 is no error then.
+pub fn bind(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListener>, BindError> {
+    if !addresses.is_empty() {
+        return addresses.iter().map(|address| bind_one(*address)).collect();
+    }
+    let any_v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+    let any_v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
+    let mut listeners = vec![bind_one(any_v4)?];
+    match bind_one(any_v6) {
+        Ok(listener) => listeners.push(listener),
+        Err(error) if error.error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+        Err(error) => log::info!("Not listening on IPv6: {}", error.error),
+    }
+    Ok(listeners)
+}
+
+fn bind_one(address: SocketAddr) -> Result<TcpListener, BindError> {
+    let bound = || -> io::Result<TcpListener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // Else the port stays taken for minutes after a stop.
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from_std(socket.into()))
+    };
+    let listener = bound().map_err(|error| BindError { address, error })?;
+    let local = listener.local_addr().unwrap_or(address);
+    log::info!("Bound to {local}");
+    Ok(listener)
+}
+
+/// What came of an attempt to accept.
+pub(super) enum Accepted {
+    Connection(TcpStream, SocketAddr),
+    /// Nobody waits.
+    Nobody,
+    /// Somebody was there and is gone; the next one may be accepted at once.
+    Gone,
+    /// The system lacks descriptors or memory; accepting again at once would fail again, so it has to
+    /// wait (else this loop would never end: the connection that cannot be accepted stays).
+    Exhausted(io::Error),
+}
+
+pub(super) fn accept(listener: &TcpListener) -> Accepted {
+    match listener.accept() {
+        Ok((stream, address)) => Accepted::Connection(stream, address),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,
+        Err(error) if is_exhausted(&error) => Accepted::Exhausted(error),
+        Err(error) => {
+            log::debug!("a connection could not be accepted: {error}");
+            Accepted::Gone
+        }
+    }
+}
+
+/// Whether the system, not the other side, made a socket call fail.
+pub(super) fn is_exhausted(error: &io::Error) -> bool {
+    let of = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].into_iter().any(of)
+}

@@ -2,8 +2,8 @@
 //!
 //! One thread, the connector, owns it. Blocks enter through [`Chain::submit`] (one at a time, to a
 //! verdict), [`import`](crate::import()) (from files) or [`Chain::receive_block`] (from peers, many
-//! at once); [`Chain::poll`] moves the tip towards the best candidate. What may run beside connecting runs on workers and on
-//! the commit thread and comes back through the inbox.
+//! at once); [`Chain::poll`] moves the tip towards the best candidate. What may run beside
+//! connecting runs on workers and on the commit thread and comes back through the inbox.
 //!
 //! Two ends. `applied` is the last block applied to the coins, `tip` the last whose scripts have
 //! passed too. They differ by the window, whose blocks are taken back when one of them fails; only

@@ -113,17 +113,27 @@ pub(super) struct Table {
     slots: Vec<Option<Slot>>,
     /// Held places by network.
     counts: [usize; Self::NETWORKS],
+    /// Held places by bucket.
+    held: Vec<usize>,
+    /// Buckets with a held place, in no order: a book has few addresses at first.
+    occupied: Vec<usize>,
 }
 
 impl Table {
     const NETWORKS: usize = AddressNetwork::Cjdns as usize + 1;
 
     pub(super) fn new(buckets: usize) -> Self {
-        Self { slots: vec![None; buckets * BUCKET_SIZE], counts: [0; Self::NETWORKS] }
+        Self {
+            slots: vec![None; buckets * BUCKET_SIZE],
+            counts: [0; Self::NETWORKS],
+            held: vec![0; buckets],
+            occupied: Vec::new(),
+        }
     }
 
-    pub(super) fn buckets(&self) -> usize {
-        self.slots.len() / BUCKET_SIZE
+    /// The buckets with a held place.
+    pub(super) fn occupied(&self) -> &[usize] {
+        &self.occupied
     }
 
     pub(super) fn get(&self, place: Place) -> Option<Slot> {
@@ -133,12 +143,20 @@ impl Table {
     pub(super) fn put(&mut self, place: Place, id: EntryId, network: AddressNetwork) {
         self.take(place);
         self.counts[network as usize] += 1;
+        self.held[place.bucket] += 1;
+        if self.held[place.bucket] == 1 {
+            self.occupied.push(place.bucket);
+        }
         self.slots[place.bucket * BUCKET_SIZE + place.position] = Some(Slot { id, network });
     }
 
     pub(super) fn take(&mut self, place: Place) -> Option<Slot> {
         let slot = self.slots[place.bucket * BUCKET_SIZE + place.position].take()?;
         self.counts[slot.network as usize] -= 1;
+        self.held[place.bucket] -= 1;
+        if self.held[place.bucket] == 0 {
+            self.occupied.retain(|bucket| *bucket != place.bucket);
+        }
         Some(slot)
     }
 

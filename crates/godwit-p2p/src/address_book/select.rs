@@ -74,7 +74,8 @@ impl AddressBook {
         let mut factor = 1.0;
         loop {
             let table = if search_tried { &self.tried } else { &self.new };
-            let bucket = self.rng.random_range(0..table.buckets());
+            // Core draws among all buckets, which takes long in a book with few addresses.
+            let bucket = table.occupied()[self.rng.random_range(0..table.occupied().len())];
             let start = self.rng.random_range(0..BUCKET_SIZE);
             let Some(slot) = first_in_bucket(table, bucket, start, networks) else { continue };
             let chance = self.entries[&slot.id].chance(now);

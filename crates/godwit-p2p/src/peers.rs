@@ -378,6 +378,7 @@ impl Peers {
 
     /// Everything that is due for one peer (Core `SendMessages`).
     fn attend(&mut self, view: View<'_>, id: PeerId) {
+        self.update_availability(view, id);
         if self.attend_lifetime(view, id)
             && self.attend_ping(view.now, id)
             && self.attend_header_timeouts(view, id)

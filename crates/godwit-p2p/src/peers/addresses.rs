@@ -319,7 +319,8 @@ impl Peers {
             .filter(NetAddress::is_routable)
             .filter(|seen| self.config.reachable.contains(seen.network()));
         let seen = seen.map(|seen| if peer.inbound() { seen } else { NetAddress { port, ..seen } });
-        // Core: one in two when the known one was only guessed, one in eight when it was configured.
+        // Core: one in eight when the known one was configured (and one in two when it was guessed,
+        // which is never done here).
         match (known, seen) {
             (Some(known), Some(seen)) if self.rng.random_range(0..8) == 0 => {
                 Some(seen).or(Some(known))

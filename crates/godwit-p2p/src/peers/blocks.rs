@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use godwit_consensus::Reject;
-use godwit_primitives::{BlockHash, HEADER_SIZE};
+use godwit_primitives::BlockHash;
 use godwit_stream::PooledStream;
 use log::{debug, info, warn};
 
@@ -159,7 +159,6 @@ impl Peers {
         bytes: PooledStream,
         via_compact_block: bool,
     ) {
-        debug_assert!(bytes.len() > HEADER_SIZE, "at least a header was seen");
         let receipt = self.downloads.received(id, hash, bytes.len() as u64, view.now);
         let more = self.downloads.in_flight(id) > 0;
         self.expect_block(id, more);
@@ -177,8 +176,11 @@ impl Peers {
     }
 
     pub(super) fn on_notfound(&mut self, view: View<'_>, id: PeerId, entries: &[Inventory]) {
-        for entry in entries.iter().filter(|entry| entry.kind.is_block()) {
-            self.downloads.not_found(id, entry.block_hash(), view.now);
+        let blocks = entries.iter().filter(|entry| entry.kind.is_block());
+        for hash in blocks.map(Inventory::block_hash) {
+            if self.downloads.is_requested(id, &hash) {
+                self.downloads.not_found(id, hash, view.now);
+            }
         }
         let more = self.downloads.in_flight(id) > 0;
         self.expect_block(id, more);

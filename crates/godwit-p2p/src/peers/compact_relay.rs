@@ -159,8 +159,11 @@ impl Peers {
     fn hold_partial(&mut self, view: View<'_>, id: PeerId, block: CompactBlock) -> bool {
         let hash = block.header.block_hash();
         let Some(peer) = self.peers.get_mut(&id) else { return false };
-        // What was asked for is waited for: the same block again changes nothing (CVE-2024-35202).
-        if matches!(&peer.compact.partial, Partial::Requested(partial) if partial.hash() == hash) {
+        // What was asked for is waited for: neither the same block again (CVE-2024-35202) nor its
+        // child changes that. Once the block is here, from whomever, nothing is waited for.
+        if let Partial::Requested(partial) = &peer.compact.partial
+            && (partial.hash() == hash || self.downloads.is_requested(id, &partial.hash()))
+        {
             return true;
         }
         match PartialBlock::new(block) {

@@ -129,6 +129,15 @@ impl Peers {
         }
     }
 
+    /// What the peer told leads nowhere, as far as can be seen: another one is asked beside it.
+    fn no_progress(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id)
+            && matches!(peer.chain.sync, HeaderSync::Running { .. })
+        {
+            peer.chain.sync = HeaderSync::Slow;
+        }
+    }
+
     /// Headers that do not connect may be an announcement whose parent is unknown here, or too far
     /// ahead of our clock (Core `HandleUnconnectingHeaders`). `getheaders` is sent at most every two
     /// minutes, so a flood costs nothing more.
@@ -159,6 +168,7 @@ impl Peers {
         let outcome = presync.process(headers, full);
         if !outcome.success {
             peer.chain.presync = None;
+            self.no_progress(id);
             return false;
         }
         let next = outcome.request_more.then(|| presync.next_locator());
@@ -262,6 +272,9 @@ impl Peers {
         if submission.new && !self.initial_download && self.may_log(view, id) {
             let via = if submission.via_compact_block { "cmpctblock " } else { "" };
             info!("Saw new {via}header hash={} height={} peer={}", last.hash, last.height, id.0);
+        }
+        if submission.full && !submission.new {
+            self.no_progress(id);
         }
         if submission.full && !submission.presyncing {
             self.ask_for_headers(view, id, locator(view.index, last.id));

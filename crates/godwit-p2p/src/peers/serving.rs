@@ -237,7 +237,9 @@ impl Peers {
         let id = peer.id;
         let Some((_, wanted)) = peer.serving.reading.take() else { return };
         let Some(bytes) = bytes else {
-            error!("peer={}: cannot load block {} from disk", id.0, wanted.hash);
+            if self.may_log(view, id) {
+                error!("peer={}: cannot load block {} from disk", id.0, wanted.hash);
+            }
             return self.disconnect(view.now, id, DisconnectReason::BlockUnreadable);
         };
         let hash = wanted.hash;
@@ -261,7 +263,9 @@ impl Peers {
             return self.peers.contains_key(&id);
         }
         let Ok(block) = Block::decode(bytes) else {
-            error!("Block {} on disk does not decode", wanted.hash);
+            if self.may_log(view, id) {
+                error!("Block {} on disk does not decode", wanted.hash);
+            }
             self.disconnect(view.now, id, DisconnectReason::BlockUnreadable);
             return false;
         };

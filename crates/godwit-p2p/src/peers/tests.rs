@@ -4,6 +4,7 @@
 mod addresses;
 mod announcing;
 mod blocks;
+mod chains;
 mod compact;
 mod connections;
 mod handshake;

@@ -82,6 +82,21 @@ fn b15_transactions_sent_twice_have_no_effect() {
     assert_eq!((node.submitted_blocks.len(), node.is_gone(id)), (submitted, None));
 }
 
+#[test]
+fn b15_a_child_in_compact_form_does_not_end_the_wait_for_its_parent() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    let child = TestBlock::on(&block, START as u32, 2, 2);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    let request = asked_transactions(&mut node, id);
+    node.says(id, Message::CmpctBlock(compact(&child)));
+    node.says(id, answer(&block, &request[0]));
+    assert_eq!(node.tip(), block.hash);
+    node.serve(&[id], &[block.clone(), child.clone()], 5, |_, block| Some(block.clone()));
+    assert_eq!((node.tip(), node.is_gone(id)), (child.hash, None));
+}
+
 /// CVE-2024-35202: the first answer fails, the second one must not find what is left of the block.
 #[test]
 fn b15_colliding_transactions_make_the_whole_block_be_asked_for() {

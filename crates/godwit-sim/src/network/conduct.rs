@@ -14,6 +14,8 @@ pub enum Announce {
     Inventory,
     /// `headers` (BIP130), once the node has asked for that.
     Headers,
+    /// `cmpctblock` (BIP152), where the node has asked for that; else `headers`.
+    Compact,
 }
 
 /// What comes back for `getheaders`.
@@ -112,6 +114,8 @@ pub struct Conduct {
     pub services: Services,
     /// User agent that it claims.
     pub user_agent: String,
+    /// Seconds by which its clock is wrong.
+    pub clock_error: i64,
     /// The chain that it has.
     pub view: View,
     /// How it announces a new tip.
@@ -140,6 +144,7 @@ impl Conduct {
             honest: true,
             services: Services::NETWORK | Services::WITNESS | Services::NETWORK_LIMITED,
             user_agent: "/Satoshi:28.0.0/".to_owned(),
+            clock_error: 0,
             view,
             announce: Announce::Headers,
             headers: HeaderConduct::Serve,

@@ -183,7 +183,9 @@ impl Crowd {
     fn timer(&mut self, token: u64) -> Option<NodeEvent> {
         if token & SESSION != 0 {
             let id = ConnectionId(token & !SESSION);
-            if let Some(open) = self.open.get_mut(&id) {
+            let now = self.network.now();
+            // An earlier timer may have been set since; this one is then forgotten.
+            if let Some(open) = self.open.get_mut(&id).filter(|open| open.wake == Some(now)) {
                 open.wake = None;
                 self.serve(id);
             }
@@ -223,8 +225,9 @@ impl Crowd {
             return;
         }
         if let Some(at) = session.wakeup(now)
-            && open.wake.is_none_or(|set| at < set)
+            && open.wake.is_none_or(|set| at < set || set < now)
         {
+            let at = at.max(now);
             open.wake = Some(at);
             self.network.wake(at, SESSION | id.0);
         }

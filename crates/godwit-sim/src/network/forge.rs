@@ -55,7 +55,7 @@ pub fn has_signature(block: &[u8]) -> bool {
 
 fn signed_inputs(txs: &mut [Transaction]) -> impl Iterator<Item = &mut TxIn> {
     let inputs = txs.iter_mut().skip(1).flat_map(|tx| &mut tx.input);
-    inputs.filter(|input| input.witness.len() > 0 && input.witness.iter().any(is_signature))
+    inputs.filter(|input| input.witness.iter().any(is_signature))
 }
 
 fn is_signature(item: &[u8]) -> bool {

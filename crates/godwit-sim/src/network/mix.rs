@@ -87,10 +87,18 @@ fn good(rng: &mut Rng, world: &World, settled: Duration, number: u64) -> Conduct
         1 => Arc::new(best.truncated(rng.below(u64::from(best.height())) as u32)),
         _ => any(rng, &world.stale),
     };
-    let for_ever = number > 0 && rng.chance(250);
     let view = View::constant(before);
-    let view = if for_ever { view } else { view.then(settled, Arc::clone(best)) };
-    let announce = if rng.chance(700) { Announce::Headers } else { Announce::Inventory };
+    let below = |down| Arc::new(best.truncated(best.height() - down));
+    let view = match number > 0 && rng.chance(250) {
+        true => view,
+        // The last blocks come one by one.
+        false => view
+            .then(settled * 6 / 10, below(2))
+            .then(settled * 8 / 10, below(1))
+            .then(settled, Arc::clone(best)),
+    };
+    let announce = [Announce::Headers, Announce::Compact, Announce::Inventory];
+    let announce = *pick(rng, &announce);
     let leaves = (number > 0 && rng.chance(300))
         .then(|| (Duration::from_secs(1), Duration::from_secs(rng.log_between(2, 300))));
     let think = Duration::from_micros(rng.log_between(10, 200_000));

@@ -19,6 +19,7 @@ mod noise;
 mod outbox;
 mod serve;
 mod session;
+mod tcp;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -32,5 +33,6 @@ pub use mix::{Mix, mix};
 pub use net::{ConnectionId, End, Happening, Network, Socket};
 pub use outbox::Written;
 pub use session::Session;
+pub use tcp::TcpPeer;
 pub use trace::Trace;
 pub use world::World;

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_p2p::{Command, Inventory, InventoryKind, Locator, Message};
-use godwit_primitives::{BlockHash, BlockHeader};
+use godwit_p2p::{
+    BlockTransactionsRequest, Command, CompactBlock, Inventory, InventoryKind, Locator, Message,
+    block_transactions, compact_block,
+};
+use godwit_primitives::{Block, BlockHash, BlockHeader};
 
 use super::branch::{Branch, StoredBlock};
 use super::conduct::{BlockConduct, HeaderConduct};
@@ -15,6 +18,8 @@ use super::session::{Out, Session};
 const MAX_HEADERS: usize = 2_000;
 /// Headers of a short fork of [`HeaderConduct::LowWork`].
 const SHORT_FORK: usize = 60;
+/// Full messages of [`HeaderConduct::Endless`] on one connection: each has to be mined.
+const ENDLESS: u64 = 30;
 /// Short forks in answer to one question.
 const SHORT_FORKS: usize = 5;
 
@@ -53,6 +58,9 @@ impl Session {
 
     /// Continues whatever was sent before: the node asks from the last header on.
     fn send_endless(&mut self, now: Duration, locator: &Locator, chain: &Branch) {
+        if self.forged == ENDLESS {
+            return;
+        }
         let start = locator.hashes.first().copied();
         let known = start.and_then(|hash| chain.height_of(&hash));
         let (hash, time) = match (start, known) {
@@ -81,6 +89,10 @@ impl Session {
             let hash = entry.block_hash();
             let first = *self.first_asked.get_or_insert(hash);
             match self.conduct.view.find(now, &hash).cloned() {
+                Some(block) if entry.kind == InventoryKind::CMPCT_BLOCK => {
+                    let compact = self.compact(&block);
+                    self.say(now, Message::CmpctBlock(compact));
+                }
                 Some(block) => self.serve_block(now, &block, first, &mut missing),
                 None => missing.push(*entry),
             }
@@ -132,6 +144,19 @@ impl Session {
             },
         };
         self.answer(now, out);
+    }
+
+    pub(super) fn compact(&mut self, block: &StoredBlock) -> CompactBlock {
+        let parsed = Block::from_bytes(&block.bytes).expect("peers have whole blocks");
+        compact_block(parsed.view(), self.rng.next_u64())
+    }
+
+    /// The transactions that the node lacks of a compact block: all, as it has no mempool.
+    pub(super) fn serve_transactions(&mut self, now: Duration, request: &BlockTransactionsRequest) {
+        let Some(block) = self.conduct.view.find(now, &request.block_hash) else { return };
+        let parsed = Block::from_bytes(&block.bytes).expect("peers have whole blocks");
+        let answer = block_transactions(parsed.view(), request);
+        self.say(now, Message::BlockTxn(answer.expect("the node asks for what is there")));
     }
 
     fn other_block(&mut self, now: Duration) -> Arc<StoredBlock> {

@@ -19,6 +19,8 @@ use crate::rng::Rng;
 
 /// Protocol version of the peers (Core `PROTOCOL_VERSION`).
 const PROTOCOL_VERSION: i32 = 70_016;
+/// Version of compact blocks with witnesses (BIP152).
+const COMPACT_VERSION: u64 = 2;
 /// Bytes read at once.
 const READ_BUDGET: usize = 1 << 20;
 /// Above so many bytes of unwritten answers a peer stops reading, as Core does.
@@ -55,6 +57,7 @@ pub struct Session {
     sent_version: bool,
     pub(super) ready: bool,
     wants_headers: bool,
+    wants_compact: bool,
     announced: Option<BlockHash>,
     /// The first block that was ever asked for.
     pub(super) first_asked: Option<BlockHash>,
@@ -97,6 +100,7 @@ impl Session {
             sent_version: false,
             ready: false,
             wants_headers: false,
+            wants_compact: false,
             announced: None,
             first_asked: None,
             next_noise: None,
@@ -234,7 +238,8 @@ impl Session {
         let version = Version {
             version: PROTOCOL_VERSION,
             services: self.conduct.services,
-            timestamp: self.unix_start + now.as_secs() as i64,
+            timestamp: (self.unix_start + now.as_secs() as i64)
+                .saturating_add(self.conduct.clock_error),
             receiver: VersionAddress { services: Services::NONE, address: nowhere },
             sender: VersionAddress { services: self.conduct.services, address: nowhere },
             nonce: self.rng.next_u64(),
@@ -259,6 +264,10 @@ impl Session {
             Message::Version(_) => self.version(now),
             Message::Verack => self.verack(now),
             Message::SendHeaders => self.wants_headers = true,
+            Message::SendCmpct { announce, version: COMPACT_VERSION } => {
+                self.wants_compact = announce;
+            }
+            Message::GetBlockTxn(request) => self.serve_transactions(now, &request),
             Message::Ping(Some(nonce)) => self.say(now, Message::Pong(nonce)),
             Message::GetAddr if !self.conduct.gossip.is_empty() => {
                 self.say(now, Message::Addr(self.conduct.gossip.to_vec()));
@@ -289,6 +298,7 @@ impl Session {
     fn verack(&mut self, now: Duration) {
         self.ready = true;
         self.say(now, Message::SendHeaders);
+        self.say(now, Message::SendCmpct { announce: false, version: COMPACT_VERSION });
         let chain = self.chain(now);
         self.announced = Some(chain.tip().hash);
         let locator = Locator { hashes: chain.locator(), stop: BlockHash::ZERO };
@@ -308,8 +318,11 @@ impl Session {
         // As Core: headers when there are few that the other side does not have.
         let shared = chain.height_of(&before);
         let new = shared.map_or(usize::MAX, |height| (chain.height() - height) as usize);
-        let by_headers = self.conduct.announce == Announce::Headers && self.wants_headers;
-        if by_headers && new <= 8 {
+        let by_headers = self.conduct.announce != Announce::Inventory && self.wants_headers;
+        if self.conduct.announce == Announce::Compact && self.wants_compact && new == 1 {
+            let compact = self.compact(tip);
+            self.say(now, Message::CmpctBlock(compact));
+        } else if by_headers && new <= 8 {
             let headers = chain.headers_after(&[before], &BlockHash::ZERO, new);
             self.say(now, Message::Headers(headers));
         } else {

@@ -3,6 +3,7 @@
 mod bad_input;
 mod blocks;
 mod import;
+mod interop;
 mod kill;
 mod node;
 mod progress;

@@ -1,0 +1,81 @@
+//! Blocks on any parent, put together from godwit's own types.
+
+use godwit_primitives::sha256::sha256d;
+use godwit_primitives::{
+    BlockHeader, COIN, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle,
+};
+use godwit_sim::miner::{self, REGTEST_BITS};
+use godwit_stream::DataStream;
+
+use crate::blocks::header;
+
+/// Seconds between blocks on top of a chain, so that a few of them stay below the two hours that a
+/// block may lie in the future.
+const SPACING: u32 = 1;
+
+/// `OP_TRUE`.
+const ANYONE: u8 = 0x51;
+
+/// The coin that is spent, its satoshi, and what is shown for it.
+pub(super) fn spend(outpoint: OutPoint, satoshi: i64, witness: Vec<Vec<u8>>) -> Transaction {
+    let input = TxIn { prevout: outpoint, script_sig: Vec::new(), sequence: u32::MAX, witness };
+    let output = TxOut { value: satoshi, script_pubkey: vec![ANYONE] };
+    Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 }
+}
+
+/// A transaction as RPC methods take it.
+pub(super) fn hex_of(transaction: &Transaction) -> String {
+    let mut bytes: DataStream = DataStream::new();
+    bytes.put(transaction);
+    hex::encode(bytes.as_slice())
+}
+
+/// A mined block with these transactions, which pay no fee; `height` is between 150 and 299.
+/// `nonce` makes blocks at the same height differ.
+pub(super) fn on(parent: &[u8], height: u32, nonce: u8, transactions: &[Transaction]) -> Vec<u8> {
+    let coinbase = coinbase(height, nonce, transactions);
+    let all = || std::iter::once(&coinbase).chain(transactions);
+    let (root, _) = merkle::merkle_root(all().map(|tx| tx.txid().to_bytes()));
+    let parent = header(parent);
+    let mut header = BlockHeader {
+        version: miner::BLOCK_VERSION,
+        prev_blockhash: parent.block_hash(),
+        merkle_root: MerkleRoot::from_bytes(root),
+        time: parent.time + SPACING,
+        bits: REGTEST_BITS,
+        nonce: 0,
+    };
+    // Regtest's target: the top bit of the hash is clear.
+    while header.block_hash().to_bytes()[31] > 0x7f {
+        header.nonce += 1;
+    }
+    let mut block: DataStream = DataStream::new();
+    block.put(&header);
+    block.write_compact_size(1 + transactions.len() as u64);
+    all().for_each(|tx| block.put(tx));
+    block.as_slice().to_vec()
+}
+
+/// With BIP34's height and BIP141's commitment.
+fn coinbase(height: u32, nonce: u8, transactions: &[Transaction]) -> Transaction {
+    let reserved = [0; 32];
+    let wtxids = transactions.iter().map(|tx| tx.wtxid().to_bytes());
+    let (witness_root, _) = merkle::merkle_root(std::iter::once([0; 32]).chain(wtxids));
+    let mut commitment = vec![0x6a, 36, 0xaa, 0x21, 0xa9, 0xed];
+    commitment.extend(sha256d(&[witness_root, reserved].concat()));
+    let [low, high, ..] = height.to_le_bytes();
+    let input = TxIn {
+        prevout: OutPoint::NULL,
+        script_sig: vec![2, low, high, 1, nonce],
+        sequence: u32::MAX,
+        witness: vec![reserved.to_vec()],
+    };
+    let subsidy = TxOut { value: 25 * COIN, script_pubkey: vec![ANYONE] };
+    let committing = TxOut { value: 0, script_pubkey: commitment };
+    Transaction {
+        version: 2,
+        inputs: vec![input],
+        outputs: vec![subsidy, committing],
+        lock_time: 0,
+    }
+}

@@ -1,0 +1,108 @@
+//! godwit as a node beside others.
+
+use std::ffi::{OsStr, OsString};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use godwit::exit::Exit;
+use serde_json::Value;
+
+use super::{LIMIT, POLL, wait_until};
+use crate::node::Node;
+use crate::running::{Moment, Running};
+
+/// What a node of a test is told. It talks to nobody else.
+pub(super) fn options(connect: &[u16], listen: Option<u16>) -> Vec<OsString> {
+    let mut words = vec!["-dnsseed=0".to_owned(), "-par=1".to_owned(), "-assumevalid=0".to_owned()];
+    words.extend(connect.iter().map(|port| format!("-connect=127.0.0.1:{port}")));
+    if connect.is_empty() {
+        words.push("-connect=0".to_owned());
+    }
+    match listen {
+        Some(port) => words.push(format!("-bind=127.0.0.1:{port}")),
+        None => words.push("-listen=0".to_owned()),
+    }
+    words.into_iter().map(OsString::from).collect()
+}
+
+/// A node that runs until it is told to stop.
+pub(super) struct Follower<'a> {
+    node: &'a Node,
+    running: Running<'a>,
+}
+
+impl<'a> Follower<'a> {
+    /// Connects to these ports and listens on one, perhaps.
+    pub(super) fn start(node: &'a Node, connect: &[u16], listen: Option<u16>) -> Self {
+        let options = options(connect, listen);
+        let words: Vec<&dyn AsRef<OsStr>> =
+            options.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+        Self { node, running: Running::start(node, &words) }
+    }
+
+    fn logged(&mut self, text: &str) -> bool {
+        self.running.log().0.contains(text)
+    }
+
+    /// Whether it refused a block because of a script.
+    pub(super) fn refused_a_script_of(&mut self, hash: &str) -> bool {
+        self.logged(&format!("ConnectBlock {hash} failed: block-script-verify-flag-failed"))
+    }
+
+    /// Waits until it accepts connections.
+    #[track_caller]
+    pub(super) fn wait_for_listening(&mut self, port: u16) {
+        wait_until("godwit listens", || {
+            assert!(!self.ended_within(POLL), "godwit ended: {}", self.node.log());
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+    }
+
+    /// Hash of the last block that was connected while it runs.
+    fn tip(&mut self) -> Option<String> {
+        let log = self.running.log();
+        let (_, rest) = log.0.rsplit_once("UpdateTip: new best=")?;
+        Some(rest.get(..64)?.to_owned())
+    }
+
+    /// Waits until a block is its tip; how long that took.
+    #[track_caller]
+    pub(super) fn wait_for_tip(&mut self, hash: &str) -> Duration {
+        wait_until(&format!("godwit's tip is {hash}"), || {
+            assert!(!self.ended_within(POLL), "godwit ended: {}", self.node.log());
+            self.tip().as_deref() == Some(hash)
+        })
+    }
+
+    fn ended_within(&mut self, time: Duration) -> bool {
+        !self.running.wait_for(Moment::After(time))
+    }
+
+    /// Waits for its end, which `-stopatheight` or a fault brings; expects success.
+    #[track_caller]
+    fn expect_success(mut self) {
+        assert!(self.ended_within(LIMIT), "godwit does not end: {}", self.node.log());
+        let code = self.running.wait().code();
+        assert_eq!(code, Some(Exit::Success.code().into()), "{}", self.node.log());
+    }
+
+    /// Tells it to stop, and returns what `utxo stats` says afterwards.
+    #[track_caller]
+    pub(super) fn stop(mut self) -> Value {
+        let (_, status) = self.running.terminate();
+        let allowed = [Exit::Success, Exit::Interrupted].map(|exit| Some(exit.code().into()));
+        assert!(allowed.contains(&status.code()), "{status}: {}", self.node.log());
+        self.node.stats()
+    }
+}
+
+/// Syncs up to a height from a port; what `utxo stats` says afterwards.
+#[track_caller]
+pub(super) fn sync(node: &Node, port: u16, height: u64) -> Value {
+    let mut options = options(&[port], None);
+    options.push(format!("-stopatheight={height}").into());
+    let words: Vec<&dyn AsRef<OsStr>> =
+        options.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+    Follower { node, running: Running::start(node, &words) }.expect_success();
+    node.stats()
+}

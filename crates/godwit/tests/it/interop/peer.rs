@@ -1,0 +1,151 @@
+//! A peer that offers one block, whatever is in it. It shares no code with godwit's own protocol.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use godwit_primitives::sha256::sha256d;
+use godwit_sim::miner::REGTEST_MAGIC;
+
+use super::LIMIT;
+
+/// The protocol version of Bitcoin Core since wtxidrelay (BIP339).
+const VERSION: i32 = 70_016;
+/// NODE_NETWORK and NODE_WITNESS: blocks are only taken from peers that have them whole.
+const SERVICES: u64 = 1 | 8;
+/// MSG_BLOCK of an inventory.
+const BLOCK: u32 = 2;
+/// MSG_WITNESS_FLAG of an inventory (BIP144).
+const WITNESS: u32 = 1 << 30;
+/// Largest payload of any message.
+const MAX_PAYLOAD: usize = 4_000_000;
+
+/// A connection to a node, behind the handshake.
+pub(super) struct Peer {
+    stream: TcpStream,
+}
+
+impl Peer {
+    /// Connects to a node; `height` is what this peer claims to have.
+    pub(super) fn connect(port: u16, height: u32) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the node listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time is not zero");
+        stream.set_write_timeout(Some(LIMIT)).expect("a time is not zero");
+        let mut peer = Self { stream };
+        peer.send("version", &version(height));
+        let (mut has_version, mut has_verack) = (false, false);
+        while !(has_version && has_verack) {
+            let (command, _) = peer.receive().expect("the node greets");
+            match command.as_str() {
+                "version" => {
+                    has_version = true;
+                    peer.send("verack", &[]);
+                }
+                "verack" => has_verack = true,
+                _ => {}
+            }
+        }
+        peer
+    }
+
+    /// Announces a block, and sends header and block when it is asked for them.
+    pub(super) fn deliver(&mut self, block: &[u8]) {
+        let hash = sha256d(&block[..80]);
+        let mut inventory = vec![1];
+        inventory.extend(BLOCK.to_le_bytes());
+        inventory.extend(hash);
+        self.send("inv", &inventory);
+        loop {
+            let (command, payload) = self.receive().expect("the node asks for the block");
+            match command.as_str() {
+                "getheaders" => {
+                    let mut headers = vec![1];
+                    headers.extend(&block[..80]);
+                    headers.push(0);
+                    self.send("headers", &headers);
+                }
+                "getdata" if asks_for(&payload, &hash) => {
+                    self.send("block", block);
+                    return;
+                }
+                "ping" => self.send("pong", &payload),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until the node closes the connection.
+    #[track_caller]
+    pub(super) fn expect_disconnect(mut self) {
+        while let Some((command, payload)) = self.receive() {
+            if command == "ping" {
+                self.send("pong", &payload);
+            }
+        }
+    }
+
+    fn send(&mut self, command: &str, payload: &[u8]) {
+        let mut message = REGTEST_MAGIC.to_vec();
+        message.extend(command.as_bytes());
+        message.resize(16, 0);
+        let length = u32::try_from(payload.len()).expect("a message is small");
+        message.extend(length.to_le_bytes());
+        message.extend(&sha256d(payload)[..4]);
+        message.extend(payload);
+        match self.stream.write_all(&message) {
+            // The node may have left; the next receive notices.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
+            result => result.expect("the node reads"),
+        }
+    }
+
+    /// The next message; `None` when the node has closed the connection.
+    #[track_caller]
+    fn receive(&mut self) -> Option<(String, Vec<u8>)> {
+        let mut header = [0; 24];
+        match self.stream.read_exact(&mut header) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                ) =>
+            {
+                return None;
+            }
+            result => result.expect("the node says something or leaves"),
+        }
+        assert_eq!(header[..4], REGTEST_MAGIC);
+        let command = String::from_utf8_lossy(&header[4..16]).trim_end_matches('\0').to_owned();
+        let length = u32::from_le_bytes(header[16..20].try_into().expect("four bytes")) as usize;
+        assert!(length <= MAX_PAYLOAD, "{command} of {length} bytes");
+        let mut payload = vec![0; length];
+        self.stream.read_exact(&mut payload).expect("the node sends whole messages");
+        assert_eq!(header[20..], sha256d(&payload)[..4], "checksum of {command}");
+        Some((command, payload))
+    }
+}
+
+/// Whether a `getdata` of less than 253 entries names the whole block.
+fn asks_for(payload: &[u8], hash: &[u8; 32]) -> bool {
+    payload[1..].chunks_exact(36).any(|entry| {
+        let kind = u32::from_le_bytes(entry[..4].try_into().expect("four bytes"));
+        kind & !WITNESS == BLOCK && entry[4..] == hash[..]
+    })
+}
+
+fn version(height: u32) -> Vec<u8> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is not 1970").as_secs();
+    let mut payload = VERSION.to_le_bytes().to_vec();
+    payload.extend(SERVICES.to_le_bytes());
+    payload.extend(now.to_le_bytes());
+    // Receiver and sender: services, address, port; nobody looks at them.
+    payload.extend([0; 2 * 26]);
+    // A nonce other than the node's own.
+    payload.extend(now.to_be_bytes());
+    payload.extend(b"\x06/liar/");
+    payload.extend(height.to_le_bytes());
+    // No transactions, please.
+    payload.push(0);
+    payload
+}

@@ -1,5 +1,5 @@
-//! Regtest miner, chain generator and simulated network for godwit's tests, demo and benchmarks; never a dependency
-//! of shipped code.
+//! Regtest miner, chain generator and simulated network for tests, demo and benchmarks; never a
+//! dependency of shipped code.
 //!
 //! - [`miner`]: block assembly in separate steps, proof of work at regtest's difficulty.
 //! - [`chain`]: whole chains with real signatures, deterministic from a seed ([`plan`] has their

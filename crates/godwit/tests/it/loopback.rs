@@ -1,0 +1,104 @@
+//! The program against scripted peers on real sockets: eight at once, of which four are not what they
+//! seem.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use godwit::exit::Exit;
+use godwit_sim::chain::generate;
+use godwit_sim::miner::REGTEST_MAGIC;
+use godwit_sim::network::{BlockConduct, Branch, Conduct, HeaderConduct, TcpPeer, View, forge};
+use godwit_sim::plan::ChainPlan;
+
+use crate::node::Node;
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
+/// The chain of a plan, its last block stamped now: a node asks only one peer for headers while the
+/// best that it knows are old.
+fn chain(plan: ChainPlan) -> Branch {
+    let plan = plan.ending_at(unix_now() as u32).expect("long after genesis");
+    let mut blocks = Vec::new();
+    generate(&plan, |block| {
+        blocks.push(block.bytes.to_vec());
+        Ok(())
+    })
+    .expect("the plan is sound");
+    Branch::genesis().extended(blocks)
+}
+
+/// Four good peers, and one each that stalls, dribbles, lies about headers, and has an invalid chain.
+fn mixed_company(best: &Arc<Branch>) -> Vec<Conduct> {
+    let view = || View::constant(Arc::clone(best));
+    let height = best.height();
+    let invalid = forge::invalid_branch(best, height - 3, forge::Flaw::Overpaid, 5);
+    let mut company = vec![
+        Conduct::hostile("stalls", view()).with_blocks(BlockConduct::Silent),
+        Conduct::hostile("dribbles", view()).with_blocks(BlockConduct::Dribble(1)),
+        Conduct::hostile("lies", view()).with_headers(HeaderConduct::WithoutWork),
+        Conduct::hostile("invalid", View::constant(Arc::new(invalid))),
+    ];
+    company.extend((0..4).map(|_| Conduct::honest(view())));
+    company
+}
+
+fn honest_company(best: &Arc<Branch>) -> Vec<Conduct> {
+    (0..8).map(|_| Conduct::honest_with(best)).collect()
+}
+
+/// What a synchronisation gave.
+struct Synchronised {
+    took: Duration,
+    muhash: String,
+    log: String,
+}
+
+/// Synchronises a new node from the company to the height of `best`.
+fn synchronise(best: &Branch, company: Vec<Conduct>) -> Synchronised {
+    let listen = |conduct| TcpPeer::listen(conduct, REGTEST_MAGIC, unix_now() as i64);
+    let peers: Vec<TcpPeer> =
+        company.into_iter().map(|conduct| listen(conduct).expect("a free port")).collect();
+    let node = Node::new("regtest");
+    let mut words = vec!["-listen=0".to_owned(), format!("-stopatheight={}", best.height())];
+    words.extend(peers.iter().map(|peer| format!("-connect={}", peer.address())));
+    let words: Vec<&dyn AsRef<std::ffi::OsStr>> =
+        words.iter().map(|word| word as &dyn AsRef<std::ffi::OsStr>).collect();
+    let start = Instant::now();
+    node.run(&words).expect(Exit::Success);
+    let took = start.elapsed();
+    assert!(peers.iter().all(|peer| peer.connections() > 0), "each was connected to");
+    let stats = node.stats();
+    assert_eq!(stats["bestblock"], best.tip().hash.to_string());
+    let muhash = stats["muhash"].as_str().expect("a string").to_owned();
+    Synchronised { took, muhash, log: node.log() }
+}
+
+#[test]
+fn eight_peers_of_which_four_are_hostile_give_the_chain_of_eight_honest_ones() {
+    let best = Arc::new(chain(ChainPlan::small(11)));
+    let honest = synchronise(&best, honest_company(&best));
+    let mixed = synchronise(&best, mixed_company(&best));
+    assert_eq!(mixed.muhash, honest.muhash);
+    eprintln!("eight honest: {:?}, four of eight: {:?}", honest.took, mixed.took);
+    assert!(!honest.log.contains("misbehaving"), "{}", honest.log);
+}
+
+/// Must-show 3 of the issue, as a measurement; `docs/benchmarks` has the recorded ratio.
+#[test]
+#[ignore = "soak"]
+fn eight_peers_of_which_four_are_hostile_take_hardly_longer_than_eight_honest_ones() {
+    let best = Arc::new(chain(ChainPlan { block_weight: 2_400_000, ..ChainPlan::demo(12) }));
+    for round in 1..=3 {
+        let honest = synchronise(&best, honest_company(&best));
+        let mixed = synchronise(&best, mixed_company(&best));
+        assert_eq!(mixed.muhash, honest.muhash);
+        let ratio = mixed.took.as_secs_f64() / honest.took.as_secs_f64();
+        eprintln!(
+            "round {round}: eight honest {:.1} s, four of eight hostile {:.1} s, ratio {ratio:.3}",
+            honest.took.as_secs_f64(),
+            mixed.took.as_secs_f64()
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! One run: a company, a node, and what must be true at the end.
+
+use std::time::Duration;
+
+use godwit_primitives::BlockHash;
+use godwit_sim::network::{Mix, PeerPlan, mix};
+use godwit_sim::rng::Rng;
+use godwit_store::fault::Survival;
+
+use super::driver::{Discovery, Driver, NodePlan, Peak};
+use super::worlds::Stage;
+
+/// Longest that a synchronisation may take, in simulated time.
+const LIMIT: Duration = Duration::from_secs(12 * 3_600);
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outcome {
+    /// Simulated time until the tip was the best.
+    pub(super) took: Duration,
+    pub(super) peak: Peak,
+    pub(super) disconnected: usize,
+    pub(super) log_bytes: usize,
+}
+
+/// The run of a seed.
+pub(super) fn run_seed(seed: u64) -> Outcome {
+    let stage = Stage::of_seed(seed);
+    let company = mix(seed, &stage.world);
+    let rng = &mut Rng::new(seed ^ 0x6e6f_6465);
+    let discoveries = [Discovery::Seed, Discovery::Fixed, Discovery::AddNode, Discovery::Connect];
+    let discovery = discoveries[rng.below(4) as usize];
+    let plan = NodePlan { seed, discovery, workers: 1, max_inbound: 20 };
+    run_mix(stage, plan, company, rng)
+}
+
+fn run_mix(stage: &'static Stage, plan: NodePlan, company: Mix, rng: &mut Rng) -> Outcome {
+    let mut driver = Driver::new(stage, plan, company.line, company.peers);
+    let best = stage.world.best.tip().hash;
+    for at in company.kills {
+        if driver.run(at, |driver| tip(driver) == best) {
+            break;
+        }
+        driver.kill(survival(rng));
+    }
+    if !driver.run(LIMIT, |driver| tip(driver) == best) {
+        driver.fail("the best chain was not reached");
+    }
+    let took = driver.crowd.now();
+    // What follows the last block: announcements, late answers, punishments.
+    let end = took.max(company.settled) + Duration::from_secs(60);
+    driver.run(end, |_| false);
+    check(&mut driver, stage);
+    Outcome {
+        took,
+        peak: driver.peak,
+        disconnected: driver.disconnected.len(),
+        log_bytes: driver.log_bytes,
+    }
+}
+
+fn survival(rng: &mut Rng) -> Survival {
+    match rng.below(4) {
+        0 => Survival::All,
+        1 => Survival::Nothing,
+        _ => Survival::Part(rng.next_u64()),
+    }
+}
+
+/// The node's tip.
+pub(super) fn tip(driver: &mut Driver) -> BlockHash {
+    driver.core().chain().tip_point().hash
+}
+
+/// The right tip and coins, and no honest peer was punished.
+pub(super) fn check(driver: &mut Driver, stage: &Stage) {
+    if tip(driver) != stage.world.best.tip().hash {
+        driver.fail("the tip was left again");
+    }
+    let stats = driver.core().chain_mut().utxo_stats();
+    let stats = stats.unwrap_or_else(|error| driver.fail(&format!("statistics: {error}")));
+    if stats.muhash != stage.muhash {
+        driver.fail("the coins are wrong");
+    }
+    let punished = driver.disconnected.iter().find(|gone| {
+        let why = &gone.why;
+        gone.peer.conduct.honest
+            && (why.is_empty() || why.starts_with("misbehaving") || why.starts_with("shares"))
+    });
+    if let Some(gone) = punished {
+        driver.fail(&format!("honest {} was punished: {:?}", gone.peer.address, gone.why));
+    }
+    let honest = |plan: &&PeerPlan| plan.conduct.honest;
+    if let Some(plan) = driver.refused.iter().find(honest) {
+        driver.fail(&format!("honest {} was turned away", plan.address));
+    }
+}

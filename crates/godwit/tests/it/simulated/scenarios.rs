@@ -1,0 +1,294 @@
+//! Single scenarios, named after `ecosystem.md` §6.3.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_p2p::{Host, NetAddress};
+use godwit_sim::network::{
+    BlockConduct, Branch, Conduct, HeaderConduct, LinkSpec, Noise, PeerPlan, View,
+};
+use godwit_store::fault::Survival;
+
+use super::driver::{Discovery, Driver, NodePlan};
+use super::run::{check, tip};
+use super::worlds::Stage;
+
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
+
+fn link(rate: u64) -> LinkSpec {
+    LinkSpec {
+        latency: Duration::from_millis(40),
+        jitter: Duration::from_millis(5),
+        rate,
+        window: 64 << 10,
+    }
+}
+
+/// Peers of different networks that listen.
+pub(super) fn company(conducts: impl IntoIterator<Item = Conduct>, rate: u64) -> Vec<PeerPlan> {
+    let plan = |(n, conduct): (usize, Conduct)| PeerPlan {
+        address: NetAddress::new(
+            Host::Ipv4([20 + (n % 60) as u8, 7 + (n / 60) as u8, 7, 7]),
+            18_444,
+        ),
+        conduct: Arc::new(conduct),
+        link: link(rate),
+        listens: true,
+        dials: None,
+    };
+    conducts.into_iter().enumerate().map(plan).collect()
+}
+
+/// The same peers, but they come by themselves.
+pub(super) fn inbound(mut plans: Vec<PeerPlan>) -> Vec<PeerPlan> {
+    for plan in &mut plans {
+        plan.listens = false;
+        plan.dials = Some((Duration::from_millis(10), Duration::from_secs(5)));
+    }
+    plans
+}
+
+pub(super) fn honest(stage: &Stage) -> Conduct {
+    Conduct::honest_with(&stage.world.best)
+}
+
+pub(super) fn hostile(stage: &Stage) -> Conduct {
+    Conduct::hostile("hostile", View::constant(Arc::clone(&stage.world.best)))
+}
+
+pub(super) fn several(count: usize, conduct: &Conduct) -> Vec<Conduct> {
+    vec![conduct.clone(); count]
+}
+
+fn node(seed: u64, discovery: Discovery) -> NodePlan {
+    NodePlan { seed, discovery, workers: 1, max_inbound: 125 }
+}
+
+pub(super) fn driver(stage: &'static Stage, line: Option<u64>, peers: Vec<PeerPlan>) -> Driver {
+    Driver::new(stage, node(1, Discovery::Connect), line, peers)
+}
+
+/// A node that may leave its peers: those that its user named it keeps, whatever they do.
+fn choosing(stage: &'static Stage, peers: Vec<PeerPlan>) -> Driver {
+    Driver::new(stage, node(1, Discovery::Seed), None, peers)
+}
+
+/// Runs until the best chain is the node's: the time that took.
+pub(super) fn synchronise(driver: &mut Driver, stage: &Stage, limit: Duration) -> Duration {
+    let best = stage.world.best.tip().hash;
+    if !driver.run(limit, |driver| tip(driver) == best) {
+        driver.fail("the best chain was not reached");
+    }
+    let took = driver.crowd.now();
+    driver.run(took + Duration::from_secs(60), |_| false);
+    check(driver, stage);
+    took
+}
+
+fn bytes(branch: &Branch) -> u64 {
+    branch.blocks().iter().map(|block| block.bytes.len() as u64).sum()
+}
+
+/// One of eight peers keeps blocks back in some way; the others are not faster than a slow line.
+fn delay_by_one_of_eight(blocks: BlockConduct) -> f64 {
+    const RATE: u64 = 5_000;
+    let stage = Stage::mixed();
+    let alone = company(several(7, &honest(stage)), RATE);
+    let undisturbed = synchronise(&mut driver(stage, None, alone), stage, 5 * HOUR);
+    let bad = hostile(stage).with_blocks(blocks);
+    let peers = company([bad].into_iter().chain(several(7, &honest(stage))), RATE);
+    let disturbed = synchronise(&mut driver(stage, None, peers), stage, 5 * HOUR);
+    let ratio = disturbed.as_secs_f64() / undisturbed.as_secs_f64();
+    eprintln!("{blocks:?}: {disturbed:?} instead of {undisturbed:?}, {ratio:.3}");
+    ratio
+}
+
+#[test]
+fn b4_one_of_eight_that_stalls_costs_a_fifth_at_most() {
+    assert!(delay_by_one_of_eight(BlockConduct::Silent) <= 1.2);
+}
+
+#[test]
+fn b4_one_of_eight_that_dribbles_costs_a_fifth_at_most() {
+    assert!(delay_by_one_of_eight(BlockConduct::Dribble(1)) <= 1.2);
+}
+
+#[test]
+fn b4_one_of_eight_that_withholds_what_holds_up_the_window_costs_a_fifth_at_most() {
+    assert!(delay_by_one_of_eight(BlockConduct::WithholdFirst) <= 1.2);
+}
+
+#[test]
+fn b4_one_of_eight_that_withholds_the_last_block_costs_a_fifth_at_most() {
+    assert!(delay_by_one_of_eight(BlockConduct::WithholdLast) <= 1.2);
+}
+
+#[test]
+fn b4_with_slow_peers_only_the_node_still_progresses_and_disconnects_nobody() {
+    const RATE: u64 = 400;
+    let stage = Stage::mixed();
+    let mut driver = driver(stage, None, company(several(4, &honest(stage)), RATE));
+    let took = synchronise(&mut driver, stage, 24 * HOUR);
+    let ideal = bytes(&stage.world.best) as f64 / (4 * RATE) as f64;
+    eprintln!("{took:?}, at full rate {ideal:.0} s; {:?}", driver.disconnected);
+    assert!(took.as_secs_f64() < 2.0 * ideal);
+    assert!(driver.disconnected.is_empty(), "{:?}", driver.disconnected);
+}
+
+#[test]
+fn b5_nobody_is_disconnected_because_the_whole_line_is_slow() {
+    // 256 kbit/s.
+    const LINE: u64 = 32_000;
+    let stage = Stage::mixed();
+    let peers = company(several(8, &honest(stage)), 1_000_000);
+    let mut driver = driver(stage, Some(LINE), peers);
+    let took = synchronise(&mut driver, stage, 24 * HOUR);
+    let ideal = bytes(&stage.world.best) as f64 / LINE as f64;
+    eprintln!("{took:?}, the line takes {ideal:.0} s");
+    assert!(took.as_secs_f64() < 1.5 * ideal);
+    assert!(driver.disconnected.is_empty(), "{:?}", driver.disconnected);
+}
+
+#[test]
+fn b6_notfound_wrong_unrequested_and_stale_blocks_do_no_harm() {
+    let stage = Stage::mixed();
+    let kinds = [BlockConduct::NotFound, BlockConduct::Other, BlockConduct::Unrequested];
+    let bad = kinds.map(|blocks| hostile(stage).with_blocks(blocks));
+    let stale = Conduct::honest_with(&stage.world.stale[2]);
+    let peers = company(bad.into_iter().chain([stale, honest(stage)]), 100_000);
+    let mut driver = driver(stage, None, peers);
+    synchronise(&mut driver, stage, HOUR);
+    // What nobody asked for was not kept, and nothing was fetched more than twice.
+    assert!(driver.block_bytes < 3 * bytes(&stage.world.best), "{}", driver.block_bytes);
+}
+
+#[test]
+fn b9_memory_grows_with_received_bytes_not_with_announced_ones() {
+    let stage = Stage::reorganising();
+    let noise = |noise| hostile(stage).with_noise(noise, 1, Duration::from_secs(600));
+    let mut bad = several(60, &noise(Noise::Announced));
+    bad.extend(several(60, &hostile(stage).with_blocks(BlockConduct::Truncated)));
+    let mut peers = inbound(company(bad, 100_000));
+    peers.push(PeerPlan {
+        address: NetAddress::new(Host::Ipv4([9, 9, 9, 9]), 18_444),
+        listens: true,
+        dials: None,
+        ..company([honest(stage)], 100_000).remove(0)
+    });
+    let mut driver = driver(stage, None, peers);
+    synchronise(&mut driver, stage, HOUR);
+    eprintln!("{:?}", driver.peak);
+    assert!(driver.peak.connections > 100, "{:?}", driver.peak);
+    // Each claims at most 64 KiB; what 120 of them announced is 240 MB.
+    assert!(driver.peak.receiving <= driver.peak.connections * (64 << 10), "{:?}", driver.peak);
+}
+
+#[test]
+fn b18_a_node_that_knows_attackers_first_finds_the_honest_peer() {
+    let stage = Stage::reorganising();
+    let best = &stage.world.best;
+    let behind = Arc::new(best.truncated(best.height() - 6));
+    for seed in 0..3 {
+        let bad = Conduct::hostile("stale", View::constant(Arc::clone(&behind)));
+        let peers = company(several(24, &bad).into_iter().chain([honest(stage)]), 100_000);
+        let mut driver = Driver::new(stage, node(seed, Discovery::Fixed), None, peers);
+        let took = synchronise(&mut driver, stage, 72 * HOUR);
+        eprintln!("seed {seed}: {took:?}");
+    }
+}
+
+#[test]
+fn b20_flipped_bits_are_their_sender_s_and_the_block_is_fetched_elsewhere() {
+    let stage = Stage::mixed();
+    let bad = hostile(stage).with_blocks(BlockConduct::BitFlipped);
+    let peers = company(several(3, &bad).into_iter().chain([honest(stage)]), 100_000);
+    let mut driver = choosing(stage, peers);
+    synchronise(&mut driver, stage, HOUR);
+    let gone = &driver.disconnected;
+    assert_eq!(gone.len(), 3, "{gone:?}");
+    assert!(gone.iter().all(|gone| gone.why.starts_with("misbehaving")), "{gone:?}");
+}
+
+#[test]
+fn mutated_blocks_are_their_sender_s_and_the_block_is_fetched_elsewhere() {
+    let stage = Stage::mixed();
+    let bad = hostile(stage).with_blocks(BlockConduct::Mutated);
+    let peers = company(several(3, &bad).into_iter().chain([honest(stage)]), 100_000);
+    let mut driver = choosing(stage, peers);
+    synchronise(&mut driver, stage, HOUR);
+    let gone = &driver.disconnected;
+    assert!(!gone.is_empty() && gone.iter().all(|gone| gone.why.starts_with("misbehaving")));
+}
+
+#[test]
+fn invalid_chains_with_more_work_are_left_again_and_their_senders_go() {
+    for stage in [Stage::reorganising(), Stage::mixed()] {
+        let bad = stage.world.invalid.iter();
+        let bad = bad.map(|chain| Conduct::hostile("invalid", View::constant(Arc::clone(chain))));
+        let peers = company(bad.chain([honest(stage)]), 100_000);
+        let mut driver = choosing(stage, peers);
+        synchronise(&mut driver, stage, HOUR);
+        let why: Vec<&str> = driver.disconnected.iter().map(|gone| gone.why.as_str()).collect();
+        assert!(why.iter().any(|why| why.starts_with("misbehaving: invalid")), "{why:?}");
+    }
+}
+
+#[test]
+fn the_tip_follows_the_network_through_reorganisations_and_back() {
+    let stage = Stage::reorganising();
+    let (best, second) = (&stage.world.best, &stage.world.stale[0]);
+    let at = Duration::from_secs;
+    let shorter = Arc::new(best.truncated(best.height() - 3));
+    // Ninety-nine blocks deep there, and a hundred and one back.
+    let view = View::constant(Arc::clone(&shorter)).then(at(400), Arc::clone(second));
+    let view = view.then(at(800), Arc::clone(best));
+    let peers = company(several(3, &Conduct::honest(view)), 100_000);
+    let mut driver = driver(stage, None, peers);
+    for (until, expected) in [(399, &shorter), (799, second)] {
+        driver.run(at(until), |_| false);
+        assert_eq!(tip(&mut driver), expected.tip().hash, "after {until} s");
+    }
+    synchronise(&mut driver, stage, HOUR);
+    assert!(driver.disconnected.is_empty(), "{:?}", driver.disconnected);
+}
+
+#[test]
+fn killed_again_and_again_the_node_fetches_only_what_had_not_arrived() {
+    let stage = Stage::mixed();
+    let total = bytes(&stage.world.best);
+    let rate = total / 30;
+    for survival in [Survival::All, Survival::Nothing, Survival::Part(7)] {
+        let peers = company(several(2, &honest(stage)), rate / 2);
+        let mut driver = driver(stage, None, peers);
+        for n in 1..8 {
+            driver.run(n * Duration::from_secs(4), |_| false);
+            driver.kill(survival);
+        }
+        synchronise(&mut driver, stage, HOUR);
+        eprintln!("{survival:?}: {} blocks fetched again", driver.fetched_again);
+        // The process alone has died: what was written is there.
+        if matches!(survival, Survival::All) {
+            assert_eq!(driver.fetched_again, 0);
+        }
+    }
+}
+
+/// The company of the third must-show of issue 3, on fast links: four of eight are hostile.
+#[test]
+fn four_of_eight_that_stall_dribble_lie_and_have_an_invalid_chain_cost_seconds() {
+    let stage = Stage::mixed();
+    let alone = company(several(8, &honest(stage)), 2_000_000);
+    let undisturbed = synchronise(&mut driver(stage, None, alone), stage, HOUR);
+    let invalid = View::constant(Arc::clone(&stage.world.invalid[0]));
+    let mut peers = vec![
+        hostile(stage).with_blocks(BlockConduct::Silent),
+        hostile(stage).with_blocks(BlockConduct::Dribble(1)),
+        hostile(stage).with_headers(HeaderConduct::WithoutWork),
+        Conduct::hostile("invalid", invalid),
+    ];
+    peers.extend(several(4, &honest(stage)));
+    let mut driver = driver(stage, None, company(peers, 2_000_000));
+    let disturbed = synchronise(&mut driver, stage, HOUR);
+    eprintln!("{disturbed:?} instead of {undisturbed:?}");
+    assert!(disturbed < undisturbed + Duration::from_secs(10));
+}

@@ -1,0 +1,81 @@
+//! Random companies of peers: whatever they do, the node synchronises while one honest peer can be
+//! reached.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::run::{Outcome, run_seed};
+
+/// Memory that all peers of a run together can make the node hold in receive buffers: each the
+/// longest message, and what its buffer grows beyond it.
+const RECEIVING_BOUND: usize = 2 * 4_000_000;
+
+fn check(seed: u64, outcome: &Outcome) {
+    let peak = outcome.peak;
+    assert!(
+        peak.receiving <= peak.connections * RECEIVING_BOUND,
+        "seed {seed}: {} bytes in receive buffers",
+        peak.receiving
+    );
+    // 0.1 addresses a second and peer, 1,000 for a getaddr, and the peers' own.
+    let hours = outcome.took.as_secs() / 3_600 + 1;
+    assert!(peak.addresses as u64 <= 20 * (1_000 + 360 * hours), "seed {seed}: {peak:?}");
+}
+
+/// Runs the seeds on all processors and says what they took.
+fn run_all(seeds: std::ops::Range<u64>) {
+    if let Ok(seed) = std::env::var("GODWIT_SIM_SEED") {
+        let seed = seed.parse().expect("GODWIT_SIM_SEED is a number");
+        eprintln!("{:?}", run_seed(seed));
+        return;
+    }
+    let next = AtomicU64::new(seeds.start);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let outcomes: Vec<Outcome> = thread::scope(|scope| {
+        let work = || {
+            let mut outcomes = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    return outcomes;
+                }
+                let outcome = run_seed(seed);
+                check(seed, &outcome);
+                outcomes.push(outcome);
+            }
+        };
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("see above")).collect()
+    });
+    say(&outcomes);
+}
+
+fn say(outcomes: &[Outcome]) {
+    let most = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).max().unwrap_or(0);
+    let took: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
+    eprintln!(
+        "{} runs, {} s of simulated time (longest {} s), at most {} bytes received, {} queued, {} \
+         with the chain, {} addresses, {} bytes of log, {} disconnections",
+        outcomes.len(),
+        took.as_secs(),
+        most(|outcome| outcome.took.as_secs()),
+        most(|outcome| outcome.peak.receiving as u64),
+        most(|outcome| outcome.peak.sending as u64),
+        most(|outcome| outcome.peak.chain),
+        most(|outcome| outcome.peak.addresses as u64),
+        most(|outcome| outcome.log_bytes as u64),
+        outcomes.iter().map(|outcome| outcome.disconnected).sum::<usize>(),
+    );
+}
+
+#[test]
+fn a_hundred_companies_of_honest_and_hostile_peers() {
+    run_all(0..100);
+}
+
+#[test]
+#[ignore = "soak"]
+fn a_thousand_companies_of_honest_and_hostile_peers() {
+    run_all(100..1_100);
+}

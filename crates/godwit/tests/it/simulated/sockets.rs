@@ -1,0 +1,248 @@
+//! The node's side of its connections: what its sockets do in the program, on the simulated network.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use godwit::node::net::{NetCommand, NetEvent};
+use godwit_p2p::{
+    Command, NetAddress, PeerId, Receive, ReceiveLimits, SEND_PAUSE, Target, Transport,
+    TransportError, Write, block_header_of,
+};
+use godwit_sim::network::ConnectionId;
+
+use super::driver::{Disconnected, Driver, Timer};
+
+/// Bytes read from one connection before the next one has its turn.
+const READ_TURN: usize = 256 << 10;
+/// What a payload may claim before twice of it has arrived.
+const FIRST_CAPACITY: usize = 64 << 10;
+
+/// A connection as the node's sockets have it.
+pub(super) struct Link {
+    pub(super) peer: Option<PeerId>,
+    pub(super) address: NetAddress,
+    pub(super) transport: Transport,
+    expects_block: bool,
+    failed: bool,
+    block_reported: usize,
+    sent_reported: u64,
+    queue_reported: usize,
+    pub(super) established: bool,
+}
+
+impl Driver {
+    pub(super) fn add_link(&mut self, id: ConnectionId, peer: Option<PeerId>, address: NetAddress) {
+        let transport = Transport::new_v1(self.stage.params.magic, self.pool.clone());
+        let link = Link {
+            peer,
+            address,
+            transport,
+            expects_block: false,
+            failed: false,
+            block_reported: 0,
+            sent_reported: 0,
+            queue_reported: 0,
+            established: peer.is_none(),
+        };
+        self.links.insert(id, link);
+        if let Some(peer) = peer {
+            self.by_peer.insert(peer, id);
+        }
+    }
+
+    pub(super) fn read(&mut self, id: ConnectionId) {
+        loop {
+            let Some(link) = self.links.get_mut(&id) else { return };
+            let Some(peer) = link.peer else { return };
+            if link.failed || link.transport.queued_bytes() > SEND_PAUSE {
+                return;
+            }
+            let limits = ReceiveLimits { expects_block: link.expects_block };
+            let received = link.transport.receive(&mut self.crowd.socket(id), &limits, READ_TURN);
+            self.check_receiving(id);
+            match received {
+                Ok(Receive::Frame(frame)) => {
+                    if frame.command == Command::BLOCK {
+                        self.report_block(id, frame.payload.len());
+                        self.count_block(frame.payload.unread());
+                    }
+                    self.end_of_message(id);
+                    self.note(format!(
+                        "peer={} > {} {}",
+                        peer.0,
+                        frame.command,
+                        frame.payload.len()
+                    ));
+                    self.tell(NetEvent::Frame { peer, frame });
+                }
+                Ok(Receive::Discarded(discard)) => {
+                    self.end_of_message(id);
+                    self.note(format!("peer={} > dropped {discard:?}", peer.0));
+                    self.tell(NetEvent::Discarded { peer, discard });
+                }
+                Ok(Receive::BudgetUsed) => {}
+                Ok(Receive::Pending) => break,
+                Ok(Receive::Closed) | Err(TransportError::Io(_)) => {
+                    self.note(format!("peer={} has left", peer.0));
+                    self.drop_link(id);
+                    self.tell(NetEvent::Closed { peer });
+                    return;
+                }
+                Err(error) => {
+                    link_mut(&mut self.links, id).failed = true;
+                    self.tell(NetEvent::TransportFailed { peer, error });
+                    return;
+                }
+            }
+            // A later message is received under what this one has changed.
+            self.obey();
+        }
+        let link = link_mut(&mut self.links, id);
+        if let Some((Command::BLOCK, received, _)) = link.transport.incoming()
+            && link.expects_block
+        {
+            self.report_block(id, received);
+        }
+    }
+
+    fn count_block(&mut self, payload: &[u8]) {
+        self.block_bytes += payload.len() as u64;
+        if let Some(header) = block_header_of(payload) {
+            let hash = header.block_hash();
+            self.fetched_again += usize::from(self.arrived_before.contains(&hash));
+            self.arrived.insert(hash);
+        }
+    }
+
+    fn end_of_message(&mut self, id: ConnectionId) {
+        link_mut(&mut self.links, id).block_reported = 0;
+    }
+
+    fn report_block(&mut self, id: ConnectionId, received: usize) {
+        let link = link_mut(&mut self.links, id);
+        let bytes = received.saturating_sub(link.block_reported);
+        let peer = link.peer.expect("messages are read of peers");
+        if bytes > 0 {
+            link.block_reported = received;
+            self.tell(NetEvent::BlockBytes { peer, bytes });
+        }
+    }
+
+    pub(super) fn write(&mut self, id: ConnectionId) {
+        let Some(link) = self.links.get_mut(&id).filter(|link| link.established) else { return };
+        let paused = link.transport.queued_bytes() > SEND_PAUSE;
+        let written = link.transport.write(&mut self.crowd.socket(id), usize::MAX);
+        let Some(peer) = link.peer else { return };
+        let (sent, queued) = (link.transport.total_sent(), link.transport.queued_bytes());
+        if sent != link.sent_reported || queued != link.queue_reported {
+            let bytes = (sent - link.sent_reported) as usize;
+            (link.sent_reported, link.queue_reported) = (sent, queued);
+            self.tell(NetEvent::Sent { peer, bytes, queued });
+        }
+        match written {
+            Ok(Write::Done | Write::Pending | Write::BudgetUsed) => {
+                if paused && queued <= SEND_PAUSE {
+                    self.read(id);
+                }
+            }
+            Ok(Write::Closed) | Err(_) => {
+                self.drop_link(id);
+                self.tell(NetEvent::Closed { peer });
+            }
+        }
+    }
+
+    fn drop_link(&mut self, id: ConnectionId) {
+        if let Some(link) = self.links.remove(&id)
+            && let Some(peer) = link.peer
+        {
+            self.by_peer.remove(&peer);
+        }
+        self.crowd.close(id);
+    }
+
+    pub(super) fn obey(&mut self) {
+        loop {
+            let commands = self.core().take_commands();
+            if commands.is_empty() {
+                return;
+            }
+            for command in commands {
+                self.obey_one(command);
+            }
+        }
+    }
+
+    fn obey_one(&mut self, command: NetCommand) {
+        match command {
+            NetCommand::Adopt { socket, peer } => {
+                let id = ConnectionId(socket.0);
+                match self.links.get_mut(&id) {
+                    Some(link) => {
+                        link.peer = Some(peer);
+                        self.by_peer.insert(peer, id);
+                        self.read(id);
+                    }
+                    None => self.tell(NetEvent::Closed { peer }),
+                }
+            }
+            NetCommand::Refuse { socket } => {
+                let id = ConnectionId(socket.0);
+                if let Some(peer) = self.crowd.peer(id) {
+                    self.refused.push(peer.clone());
+                }
+                self.drop_link(id);
+            }
+            NetCommand::Connect { peer, target } => self.connect(peer, &target),
+            NetCommand::Send { peer, command, payload } => {
+                let Some(id) = self.by_peer.get(&peer).copied() else { return };
+                self.note(format!("peer={} < {command} {}", peer.0, payload.len()));
+                link_mut(&mut self.links, id).transport.send(command, payload);
+                self.write(id);
+            }
+            NetCommand::ExpectBlock { peer, expected } => {
+                if let Some(id) = self.by_peer.get(&peer) {
+                    link_mut(&mut self.links, *id).expects_block = expected;
+                }
+            }
+            NetCommand::Disconnect { peer } => {
+                let Some(id) = self.by_peer.get(&peer).copied() else { return };
+                let why = self.reasons.remove(&peer).unwrap_or_default();
+                if let Some(plan) = self.crowd.peer(id) {
+                    self.disconnected.push(Disconnected { peer: plan.clone(), why });
+                }
+                self.drop_link(id);
+            }
+            NetCommand::Resolve { host } => {
+                self.set_timer(Duration::from_millis(60), Timer::Resolved(host));
+            }
+        }
+    }
+
+    fn connect(&mut self, peer: PeerId, target: &Target) {
+        let connected = match target {
+            Target::Address(address) => self.crowd.connect(address).map(|id| (id, *address)),
+            Target::Name { .. } => None,
+        };
+        match connected {
+            Some((id, address)) => self.add_link(id, Some(peer), address),
+            None => self.set_timer(Duration::from_millis(100), Timer::ConnectFailed(peer)),
+        }
+    }
+
+    /// Nothing is claimed on account of what was only announced.
+    fn check_receiving(&mut self, id: ConnectionId) {
+        let link = link_mut(&mut self.links, id);
+        let held = link.transport.buffered_bytes();
+        if let Some((command, received, announced)) = link.transport.incoming()
+            && command != Command::BLOCK
+            && held > FIRST_CAPACITY.max(2 * received)
+        {
+            self.fail(&format!("{held} bytes for {received} of {announced} of a {command}"));
+        }
+    }
+}
+
+fn link_mut(links: &mut BTreeMap<ConnectionId, Link>, id: ConnectionId) -> &mut Link {
+    links.get_mut(&id).expect("the connection is open")
+}

@@ -1,0 +1,82 @@
+//! The chains of the runs, made once, and what is unspent at the end of the best.
+
+use std::sync::{Arc, OnceLock};
+
+use godwit_chain::insert_coin;
+use godwit_primitives::muhash::MuHash3072;
+use godwit_primitives::network::{Network, Params};
+use godwit_primitives::{Amount, Coin, OutPoint, ScriptBytes, Txid, Work};
+use godwit_sim::network::{Branch, World};
+use godwit_sim::reference::ReferenceUtxo;
+
+/// Work of a block of regtest.
+const BLOCK_WORK: u32 = 2;
+
+/// A world with the network parameters and the result that go with it.
+pub(super) struct Stage {
+    pub(super) world: World,
+    pub(super) params: Arc<Params>,
+    /// MuHash of the coins after the best chain, by the naive reference.
+    pub(super) muhash: [u8; 32],
+}
+
+impl Stage {
+    fn new(world: World) -> Self {
+        let mut params = Params::new(Network::Regtest);
+        params.minimum_chain_work = Work::from(BLOCK_WORK * world.minimum_height);
+        let muhash = muhash(&world.best);
+        Self { world, params: Arc::new(params), muhash }
+    }
+
+    /// The world whose best chain is a reorganisation away.
+    pub(super) fn reorganising() -> &'static Self {
+        static STAGE: OnceLock<Stage> = OnceLock::new();
+        STAGE.get_or_init(|| Self::new(World::reorganising()))
+    }
+
+    /// The world of all script types.
+    pub(super) fn mixed() -> &'static Self {
+        static STAGE: OnceLock<Stage> = OnceLock::new();
+        STAGE.get_or_init(|| Self::new(World::mixed()))
+    }
+
+    /// The world of more than 2,000 headers.
+    pub(super) fn long() -> &'static Self {
+        static STAGE: OnceLock<Stage> = OnceLock::new();
+        STAGE.get_or_init(|| Self::new(World::long()))
+    }
+
+    /// The world of a seed.
+    pub(super) fn of_seed(seed: u64) -> &'static Self {
+        match seed % 10 {
+            0..5 => Self::reorganising(),
+            5..9 => Self::mixed(),
+            _ => Self::long(),
+        }
+    }
+
+    /// The nodes' clock at the start: an hour after the last block.
+    pub(super) fn unix_start(&self) -> i64 {
+        i64::from(self.world.best.tip().header.time) + 3_600
+    }
+}
+
+/// MuHash of the coins after a chain.
+pub(super) fn muhash(branch: &Branch) -> [u8; 32] {
+    let mut utxo = ReferenceUtxo::new();
+    for (height, block) in (0u32..).zip(branch.blocks()).skip(1) {
+        utxo.connect(&block.bytes, height).expect("a valid chain");
+    }
+    let mut muhash = MuHash3072::new();
+    for ((txid, vout), coin) in utxo.iter() {
+        let outpoint = OutPoint { txid: Txid::from_bytes(*txid), vout: *vout };
+        let coin = Coin {
+            value: coin.value as Amount,
+            script_pubkey: ScriptBytes::from_slice(&coin.script_pubkey),
+            height: coin.height,
+            coinbase: coin.coinbase,
+        };
+        insert_coin(&mut muhash, &outpoint, &coin);
+    }
+    muhash.finalize()
+}

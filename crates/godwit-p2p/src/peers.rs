@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use godwit_consensus::Reject;
 use godwit_primitives::BlockHash;
-use godwit_stream::PooledStream;
+use godwit_stream::{DataStream, PooledStream};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -50,7 +50,7 @@ use eviction::TipWatch;
 use crate::address_book::AddressBook;
 use crate::discourage::Discouraged;
 use crate::download::Downloads;
-use crate::frame::{Command, Frame};
+use crate::frame::{Command, FRAME_HEADER_SIZE, Frame};
 use crate::message::Message;
 use crate::rate_limit::{TokenBucket, UploadTarget};
 use crate::slots::{Slots, SlotsConfig};
@@ -229,18 +229,13 @@ impl Peers {
         self.receive_discard(view, peer, discard);
     }
 
-    /// Bytes that are queued for sending to the peer by now ([`Transport::queued_bytes`]). To be told
-    /// when something was written. Above [`SEND_PAUSE`] the driver should not read from the peer.
-    ///
-    /// [`Transport::queued_bytes`]: crate::Transport::queued_bytes
-    pub fn send_queue(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, bytes: usize) {
+    /// Bytes that were written to the peer since the last such report, message headers included. How
+    /// much is still queued is reckoned from that and from what was sent, so that a report that is
+    /// late takes nothing off that was queued after it.
+    pub fn sent(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, bytes: usize) {
         let view = self.view(now, index);
-        self.set_queued(view, peer, bytes);
-    }
-
-    /// Bytes that were written to any peer, for the upload target.
-    pub fn bytes_sent(&mut self, now: Now, bytes: u64) {
-        self.upload.record(now.monotonic, bytes);
+        self.upload.record(now.monotonic, bytes as u64);
+        self.note_sent(view, peer, bytes);
     }
 
     // ---- answers of the chain
@@ -396,15 +391,16 @@ impl Peers {
     }
 
     fn send(&mut self, now: Now, id: PeerId, message: &Message) {
-        let mut payload = self.config.pool.take();
+        // Not a pooled buffer: those have the size of a block, and this may wait for long.
+        let mut payload = DataStream::new();
         message.encode(&mut payload);
-        self.send_payload(now, id, message.command(), payload);
+        self.send_payload(now, id, message.command(), payload.into());
     }
 
     /// Queues a message, or lets the peer go when it does not read.
     fn send_payload(&mut self, now: Now, id: PeerId, command: Command, payload: PooledStream) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let queued = peer.serving.queued.saturating_add(payload.len());
+        let queued = peer.serving.queued.saturating_add(FRAME_HEADER_SIZE + payload.len());
         if queued > SEND_QUEUE_MAX {
             return self.disconnect(now, id, DisconnectReason::SendQueueFull);
         }

@@ -12,7 +12,7 @@ use log::{debug, error};
 use super::fault::Misbehaviour;
 use super::{Action, DisconnectReason, Peers, ReadId, View};
 use crate::compact::{block_transactions, compact_block};
-use crate::frame::{Command, MAX_PAYLOAD};
+use crate::frame::{Command, FRAME_HEADER_SIZE, MAX_PAYLOAD};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{
     BlockTransactionsRequest, Locator, MAX_HEADERS, MAX_INVENTORY, Message, Services,
@@ -30,7 +30,12 @@ pub const SEND_QUEUE_MAX: usize = 8_000_000;
 
 // A pause, the longest message, and the answer to a full `getdata` of what can not be found.
 const _: () = assert!(
-    SEND_QUEUE_MAX >= SEND_PAUSE + MAX_PAYLOAD as usize + 3 + MAX_INVENTORY * Inventory::SIZE
+    SEND_QUEUE_MAX
+        >= SEND_PAUSE
+            + MAX_PAYLOAD as usize
+            + 3
+            + MAX_INVENTORY * Inventory::SIZE
+            + 2 * FRAME_HEADER_SIZE
 );
 
 /// Blocks that a peer may have asked for and not got so far; `notfound` for more. Core takes 50,000
@@ -72,7 +77,7 @@ pub(super) struct Serving {
     wanted: VecDeque<Wanted>,
     /// What is being read for it.
     reading: Option<(ReadId, Wanted)>,
-    /// Bytes queued at the driver when it told last, and those sent since.
+    /// Bytes handed to the driver that it has not reported as written, message headers included.
     pub(super) queued: usize,
     /// Asking for this block is the sign to announce what follows (Core `m_continuation_block`).
     continuation: Option<BlockHash>,
@@ -391,10 +396,10 @@ impl Peers {
         self.send(view.now, id, &Message::Inv(hashes.iter().map(entry).collect()));
     }
 
-    /// What the driver has queued for the peer.
-    pub(super) fn set_queued(&mut self, view: View<'_>, id: PeerId, bytes: usize) {
+    /// The driver has written so much to the peer.
+    pub(super) fn note_sent(&mut self, view: View<'_>, id: PeerId, bytes: usize) {
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.serving.queued = bytes;
+            peer.serving.queued = peer.serving.queued.saturating_sub(bytes);
             self.serve(view, id);
         }
     }

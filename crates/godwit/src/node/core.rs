@@ -136,10 +136,7 @@ impl NodeCore {
                 peers.transport_failed(now, peer, &error);
             }
             NetEvent::Closed { peer } => peers.closed(now, peer),
-            NetEvent::Sent { peer, bytes, queued } => {
-                peers.bytes_sent(now, bytes as u64);
-                peers.send_queue(now, index, peer, queued);
-            }
+            NetEvent::Sent { peer, bytes, .. } => peers.sent(now, index, peer, bytes),
             NetEvent::Resolved { host, addresses } => peers.resolved(now, &host, &addresses),
         }
         self.obey(now);

@@ -8,6 +8,7 @@ use godwit_primitives::{BlockHash, BlockHeader, Network, Params, Work};
 use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
 
 use super::index::{TestBlock, TestIndex};
+use crate::frame::FRAME_HEADER_SIZE;
 use crate::peers::connection::Attempt;
 use crate::{
     Action, AddressBook, BlockJudgement, Command, ConnectionKind, Discard, DiscardReason,
@@ -315,6 +316,7 @@ impl Harness {
 
     fn sent(&mut self, peer: PeerId, command: Command, payload: PooledStream) {
         let bytes = payload.unread();
+        let size = bytes.len();
         let sent = if command == Command::BLOCK {
             Sent::Block(bytes.to_vec())
         } else {
@@ -329,7 +331,7 @@ impl Harness {
         };
         self.sent.entry(peer).or_default().push_back(sent);
         if self.reads_everything {
-            self.peers.send_queue(self.now, &self.index, peer, 0);
+            self.peers.sent(self.now, &self.index, peer, FRAME_HEADER_SIZE + size);
         }
     }
 

@@ -1,12 +1,13 @@
 use godwit_primitives::{Block, BlockHash, Work};
-use godwit_stream::DataStream;
+use godwit_stream::{BufferPool, DataStream, PoolLimits};
 
 use super::harness::{FULL, Harness, START, Sent, block_entry, block_inv, chain, config};
 use super::index::TestBlock;
+use crate::frame::FRAME_HEADER_SIZE;
 use crate::{
-    BlockTransactionsRequest, Command, DisconnectReason, HeaderIndex, Inventory, InventoryKind,
-    Locator, MAX_HEADERS, Message, Misbehaviour, PeerId, PeersConfig, SEND_PAUSE, SEND_QUEUE_MAX,
-    Services, locator,
+    Action, BlockTransactionsRequest, Command, DisconnectReason, Frame, HeaderIndex, Inventory,
+    InventoryKind, Locator, MAX_HEADERS, Message, Misbehaviour, PeerId, PeersConfig, SEND_PAUSE,
+    SEND_QUEUE_MAX, Services, locator,
 };
 
 fn getheaders(hashes: Vec<BlockHash>) -> Message {
@@ -100,21 +101,69 @@ fn b8_getdata_of_50000_entries_is_answered_in_one_go_and_bounded() {
     assert_eq!(node.is_gone(id), None);
 }
 
+/// Has the peer ask for so much that nothing more is read for it; the bytes that are queued.
+fn fill_queue(node: &mut Harness, id: PeerId) -> usize {
+    node.take(id);
+    let transactions = vec![Inventory { kind: InventoryKind::TX, hash: [6; 32] }; 50_000];
+    let size = FRAME_HEADER_SIZE + 3 + transactions.len() * Inventory::SIZE;
+    node.says(id, Message::GetData(transactions));
+    assert!(size > SEND_PAUSE && node.take_only(id, Command::NOTFOUND).len() == 1);
+    size
+}
+
+#[test]
+fn b7_a_late_report_takes_nothing_off_that_was_queued_after_it() {
+    let blocks = chain(2, 60);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let id = node.inbound_peer();
+    node.reads_everything = false;
+    let queued = fill_queue(&mut node, id);
+    // What the driver wrote before it came to know of the long answer.
+    node.peers.sent(node.now, &node.index, id, 0);
+    node.says(id, Message::GetData(vec![block_entry(blocks[0].hash)]));
+    assert_eq!(node.take(id), []);
+    node.peers.sent(node.now, &node.index, id, queued);
+    node.pump();
+    assert_eq!(node.take(id), [Sent::Block(blocks[0].bytes.clone())]);
+}
+
+#[test]
+fn b7_small_answers_hold_no_buffer_of_a_block() {
+    let pool =
+        BufferPool::new(PoolLimits { buffers: 1, buffer_bytes: 4_000_000, total_bytes: 4_000_000 });
+    let mut buffer = pool.take();
+    buffer.reserve(4_000_000);
+    drop(buffer);
+    let mut node = Harness::new(PeersConfig { pool, ..config() });
+    let id = node.inbound_peer();
+    let payload = DataStream::from(&[7; 8][..]).into();
+    node.peers.frame(node.now, &node.index, id, Frame { command: Command::PING, payload });
+    let actions = node.peers.take_actions();
+    let sizes = actions.iter().map(|action| match action {
+        Action::Send { command: Command::PONG, payload, .. } => payload.capacity(),
+        other => panic!("{other:?}"),
+    });
+    assert!(sizes.max().is_some_and(|capacity| capacity < 100));
+}
+
 #[test]
 fn b7_blocks_are_read_only_as_fast_as_the_peer_takes_them() {
     let blocks = chain(20, 60);
     let mut node = Harness::with_chain(config(), &blocks);
-    node.reads_everything = false;
     let id = node.inbound_peer();
-    node.take(id);
-    node.peers.send_queue(node.now, &node.index, id, SEND_PAUSE + 1);
+    node.reads_everything = false;
+    let mut excess = fill_queue(&mut node, id) - SEND_PAUSE;
     let entries: Vec<Inventory> = blocks.iter().map(|block| block_entry(block.hash)).collect();
     node.says(id, Message::GetData(entries));
     assert_eq!(node.take(id), [], "nothing is read while so much is queued");
     for (place, block) in blocks.iter().enumerate() {
         node.hold_reads = true;
-        node.peers.send_queue(node.now, &node.index, id, SEND_PAUSE);
+        node.peers.sent(node.now, &node.index, id, excess - 1);
         node.pump();
+        assert!(node.reads.is_empty(), "one byte too many is left");
+        node.peers.sent(node.now, &node.index, id, 1);
+        node.pump();
+        excess = FRAME_HEADER_SIZE + block.bytes.len();
         let (request, peer, header) = node.reads.pop_front().expect("one read");
         assert!(peer == id && node.reads.is_empty(), "one at a time");
         node.answer_read(request, header);
@@ -292,7 +341,7 @@ fn above_the_upload_target_old_blocks_end_the_connection() {
     let (a, b, c) = (node.inbound_peer(), node.inbound_peer(), node.inbound_peer());
     let (old, young) = (blocks[0].hash, blocks[1_999].hash);
     assert_eq!(ask(&mut node, a, InventoryKind::WITNESS_BLOCK, old).len(), 1);
-    node.peers.bytes_sent(node.now, 1_000_000);
+    node.peers.sent(node.now, &node.index, a, 1_000_000);
     assert_eq!(ask(&mut node, b, InventoryKind::WITNESS_BLOCK, young).len(), 1);
     assert_eq!(ask(&mut node, c, InventoryKind::WITNESS_BLOCK, old).len(), 0);
     assert_eq!(node.is_gone(c), Some(DisconnectReason::UploadTarget));

@@ -29,6 +29,18 @@ use crate::workers::{Urgency, guarded};
 /// gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
 
+/// A block may lie in a buffer this many times its size. Larger ones go back to the pool at once:
+/// thousands of small blocks would otherwise hold thousands of large buffers.
+const MAX_SPARE: usize = 4;
+
+/// The same bytes, in a buffer of their own where this one is too large for them.
+fn in_proportion(bytes: PooledStream) -> PooledStream {
+    if bytes.capacity() / MAX_SPARE <= bytes.len() {
+        return bytes;
+    }
+    DataStream::from(bytes.unread()).into()
+}
+
 /// What [`Chain::poll`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
@@ -47,7 +59,7 @@ const MAX_JOBS: usize = 256;
 /// A received block with its worker's answer.
 pub(crate) struct Arrival {
     ticket: u64,
-    bytes: u64,
+    memory: u64,
     received: Received,
 }
 
@@ -60,7 +72,7 @@ enum Job {
 /// Blocks that are under way to their verdict, or to whoever asked for them.
 #[derive(Default)]
 pub(crate) struct Feed {
-    /// Bytes of received blocks without a verdict.
+    /// Memory of received blocks without a verdict.
     receiving: u64,
     /// Jobs that no worker has yet.
     queue: VecDeque<Job>,
@@ -80,7 +92,8 @@ impl Chain {
     /// [`Event::Stored`] or [`Event::Refused`] with this ticket. Never waits; the caller heeds
     /// [`room`](Self::room), or memory grows.
     pub fn receive_block(&mut self, bytes: PooledStream, ticket: u64) {
-        self.feed.receiving += bytes.len() as u64;
+        let bytes = in_proportion(bytes);
+        self.feed.receiving += bytes.capacity() as u64;
         self.feed.queue.push_back(Job::Decode { ticket, bytes });
         self.start_jobs();
     }
@@ -157,11 +170,11 @@ impl Chain {
     }
 
     fn start_decoding(&self, ticket: u64, bytes: PooledStream) {
-        let len = bytes.len() as u64;
+        let memory = bytes.capacity() as u64;
         let (params, hasher, outbox) = (Arc::clone(&self.params), self.hasher, self.outbox.clone());
         self.workers.run(Urgency::Urgent, move || {
             let message = match guarded(|| structure(bytes, &params, &hasher, None)) {
-                Some(received) => Message::Arrived(Arrival { ticket, bytes: len, received }),
+                Some(received) => Message::Arrived(Arrival { ticket, memory, received }),
                 None => Message::Panicked,
             };
             send(&outbox, message);
@@ -209,8 +222,8 @@ impl Chain {
     }
 
     fn take_in(&mut self, arrival: Arrival) -> Result<(), ChainError> {
-        let Arrival { ticket, bytes, received } = arrival;
-        self.feed.receiving -= bytes;
+        let Arrival { ticket, memory, received } = arrival;
+        self.feed.receiving -= memory;
         let refused = |hash, reject| Event::Refused { ticket, hash, reject };
         let event = match received {
             Received::Undecodable => refused(None, None),
@@ -230,5 +243,22 @@ impl Chain {
         };
         self.events.push_back(event);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_block_leaves_a_large_buffer() {
+        for (len, moves) in [(200, true), (249_999, true), (250_000, false), (900_000, false)] {
+            let mut large = DataStream::with_capacity(1_000_000);
+            large.write(&vec![7; len]);
+            let capacity = large.capacity();
+            let kept = in_proportion(large.into());
+            assert_eq!(kept.capacity() < capacity, moves, "{len}");
+            assert_eq!(kept.unread(), vec![7; len]);
+        }
     }
 }

@@ -86,11 +86,11 @@ impl Structured {
         &self.spends
     }
 
-    /// Memory that the block takes: its bytes, 12 and a txid for each transaction, the keys.
+    /// Memory that the block takes: the buffer of its bytes, 12 and a txid for each transaction, the keys.
     pub(crate) fn memory(&self) -> usize {
         const TRANSACTION: usize = 12 + 32;
         let keys = (self.spends.len() + self.creates.len()) * size_of::<HashedOutPoint>();
-        self.view().total_size() + self.view().tx_count() * TRANSACTION + keys
+        self.block.buffer_capacity() + self.view().tx_count() * TRANSACTION + keys
     }
 
     /// Whether it counts against a reader's byte budget.

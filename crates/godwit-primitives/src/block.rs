@@ -119,6 +119,11 @@ impl Block {
         self.index.hash
     }
 
+    /// Size of the buffer that holds the block, in bytes.
+    pub fn buffer_capacity(&self) -> usize {
+        self.stream.capacity()
+    }
+
     /// Size of the block in bytes, without what followed it in the stream.
     #[inline]
     pub fn block_len(&self) -> usize {

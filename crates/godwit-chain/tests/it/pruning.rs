@@ -255,7 +255,7 @@ fn without_a_flush_nothing_is_deleted() {
     let mut chain = open(&disk, Some(1), ONE_BLOCK);
     assert_eq!(chain.prune_height(), 0);
     chain.settle().unwrap();
-    assert_eq!((chain.prune_height(), chain.utxo_stats().unwrap()), (0, STATS.clone()));
+    assert_eq!((chain.prune_height(), chain.utxo_stats().unwrap()), (0, *STATS));
     chain.flush().unwrap();
     assert_eq!(chain.prune_height(), BLOCKS.len() as u32 + 1 - MIN_BLOCKS_TO_KEEP);
     check_kept(&mut chain, &disk, Path::new(DIR));

@@ -19,8 +19,6 @@ pub struct HeaderInfo {
     pub height: u32,
     /// Work of the chain that ends here.
     pub chain_work: Work,
-    /// Median of the times of the eleven blocks that end here (BIP113).
-    pub median_time_past: u32,
     /// The block is on disk.
     pub stored: bool,
     /// The block or one below it breaks a rule.
@@ -33,8 +31,10 @@ pub struct HeaderInfo {
 pub trait HeaderIndex {
     /// The header of a hash.
     fn find(&self, hash: &BlockHash) -> Option<HeaderId>;
-    /// What is known of a header. The id must come from this index.
+    /// What is known of a header. The id must come from this index. O(1): it is asked for a lot.
     fn get(&self, id: HeaderId) -> HeaderInfo;
+    /// Median of the times of the eleven blocks that end here (BIP113).
+    fn median_time_past(&self, id: HeaderId) -> u32;
     /// The ancestor at `height`, the header itself included; `None` above it. O(log n).
     fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId>;
     /// The header before; `None` for genesis.

@@ -178,9 +178,10 @@ impl Peers {
         self.open(view, peer, address);
     }
 
-    /// An [`Action::Connect`] failed.
-    pub fn connect_failed(&mut self, now: Now, peer: PeerId) {
-        self.attempt_failed(now, peer);
+    /// An [`Action::Connect`] failed. `local`: through our own network or proxy, so that it tells
+    /// nothing about the address.
+    pub fn connect_failed(&mut self, now: Now, peer: PeerId, local: bool) {
+        self.attempt_failed(now, peer, local);
     }
 
     /// The connection ended, by the other side or by a failure.
@@ -290,6 +291,7 @@ impl Peers {
         let tip = index.get(self.tip);
         let sender = self.sources.get(&tip.hash);
         self.sources.forget_below(tip.height);
+        self.drop_old_partials(view);
         if initial_block_download {
             return;
         }

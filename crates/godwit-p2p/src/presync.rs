@@ -108,10 +108,11 @@ pub struct Presync {
 
 impl Presync {
     /// A pre-sync of a chain that builds on `start`, to be stored from `minimum_work` on (work from
-    /// genesis). `commit_offset` is random below the commitment period, `now_unix` in seconds.
+    /// genesis). `median_time_past` is that of `start`, `commit_offset` is random below the commitment period, `now_unix` in seconds.
     pub fn new(
         params: &Params,
         start: &HeaderInfo,
+        median_time_past: u32,
         minimum_work: Work,
         salt: [u8; 16],
         commit_offset: u32,
@@ -129,7 +130,7 @@ impl Presync {
             minimum_work,
             salt: (key(key0), key(key1)),
             commit_offset: commit_offset % params.headers_sync.commitment_period,
-            max_commitments: max_commitments(params, start.median_time_past, now_unix),
+            max_commitments: max_commitments(params, median_time_past, now_unix),
             state: PresyncState::Measuring,
             start: start_position,
             measured: start_position,

@@ -120,6 +120,8 @@ impl Peers {
         let Some(peer) = self.peers.get(&id) else { return };
         let witness = peer.handshake.services.contains(Services::WITNESS);
         let kind = if witness { InventoryKind::WITNESS_BLOCK } else { InventoryKind::BLOCK };
+        // Whoever is asked for transactions may send the whole block instead.
+        self.expect_block(id, true);
         let mut entries = Vec::with_capacity(blocks.len());
         for hash in blocks {
             if !self.request_transactions(view, id, hash) {
@@ -127,7 +129,6 @@ impl Peers {
             }
         }
         if !entries.is_empty() {
-            self.expect_block(id, true);
             self.send(view.now, id, &Message::GetData(entries));
         }
     }

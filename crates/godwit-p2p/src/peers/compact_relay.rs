@@ -53,6 +53,15 @@ enum Partial {
     Requested(Box<PartialBlock>),
 }
 
+impl Partial {
+    fn block(&self) -> Option<&PartialBlock> {
+        match self {
+            Self::None => None,
+            Self::Held(block) | Self::Requested(block) => Some(block),
+        }
+    }
+}
+
 /// The last block that was announced, for those who ask for parts of it.
 pub(super) struct RecentBlock {
     pub(super) id: HeaderId,
@@ -115,7 +124,38 @@ impl Peers {
     fn ask_for_compact_announcements(&mut self, now: Now, id: PeerId, announce: bool) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.compact.selected = announce;
+        if !announce {
+            self.drop_partials(|peer, _| peer == id);
+        }
         self.send(now, id, &Message::SendCmpct { announce, version: COMPACT_BLOCKS });
+    }
+
+    /// Partial blocks at the tip's height or below are of no use any more.
+    pub(super) fn drop_old_partials(&mut self, view: View<'_>) {
+        let tip = view.index.get(view.index.tip()).height;
+        self.drop_partials(|_, partial| {
+            let parent = view.index.find(&partial.header().prev_blockhash);
+            parent.is_some_and(|parent| view.index.get(parent).height < tip)
+        });
+    }
+
+    /// Lets go of partial blocks, but for those whose transactions are waited for.
+    fn drop_partials(&mut self, useless: impl Fn(PeerId, &PartialBlock) -> bool) {
+        for (&id, peer) in &mut self.peers {
+            let partial = &mut peer.compact.partial;
+            let waits = matches!(partial, Partial::Requested(_));
+            let drop = partial.block().is_some_and(|block| {
+                useless(id, block) && !(waits && self.downloads.is_requested(id, &block.hash()))
+            });
+            if drop {
+                *partial = Partial::None;
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn holds_partial(&self, id: PeerId) -> bool {
+        self.peers.get(&id).is_some_and(|peer| peer.compact.partial.block().is_some())
     }
 
     /// Takes the header in any case; keeps the rest when it may be of use.

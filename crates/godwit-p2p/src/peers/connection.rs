@@ -23,6 +23,8 @@ pub(super) struct Attempt {
     pub(super) address: Option<NetAddress>,
     /// For our `version`.
     pub(super) nonce: u64,
+    /// A failure counts against the address.
+    pub(super) count_failure: bool,
     /// The name is being looked up.
     pub(super) resolving: bool,
 }
@@ -105,6 +107,8 @@ pub(super) struct ChainState {
     pub(super) sync: HeaderSync,
     /// When `getheaders` was sent that has no answer so far.
     pub(super) getheaders_sent: Option<Duration>,
+    /// When `getheaders` was sent last, answered or not.
+    pub(super) last_getheaders: Duration,
     pub(super) presync: Option<Box<Presync>>,
     /// An `inv` made us ask it for headers before the sync with it began.
     pub(super) inv_triggered: bool,
@@ -151,6 +155,9 @@ pub(super) struct ChainSync {
     /// A header with the work that the peer has to show.
     pub(super) work_header: Option<HeaderId>,
     pub(super) sent_getheaders: bool,
+    /// How far a pre-sync had come when the deadline was moved last, and how often it was moved.
+    pub(super) presync_height: u32,
+    pub(super) extensions: u32,
     /// Never evicted for its chain.
     pub(super) protected: bool,
 }
@@ -236,6 +243,7 @@ impl ChainState {
             best_sent: None,
             sync: HeaderSync::Idle,
             getheaders_sent: None,
+            last_getheaders: Duration::ZERO,
             presync: None,
             inv_triggered: false,
             submissions: VecDeque::new(),

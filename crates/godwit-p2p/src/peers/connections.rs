@@ -65,6 +65,7 @@ impl Peers {
 
     pub(super) fn open(&mut self, view: View<'_>, id: PeerId, address: Option<NetAddress>) {
         let Some(attempt) = self.connecting.remove(&id) else { return };
+        self.note_attempt(view.now, &attempt);
         let mut peer = Peer::new(id, attempt.kind, attempt.nonce, view.now);
         peer.address = address.or(attempt.address);
         peer.target = Some(attempt.target);
@@ -72,9 +73,24 @@ impl Peers {
         self.send_version(view, id);
     }
 
-    pub(super) fn attempt_failed(&mut self, now: Now, id: PeerId) {
+    pub(super) fn attempt_failed(&mut self, now: Now, id: PeerId, local: bool) {
         if let Some(attempt) = self.connecting.remove(&id) {
+            if !local {
+                self.note_attempt(now, &attempt);
+            }
             debug!("peer={}: connecting failed ({} at {:?})", id.0, attempt.kind, now.monotonic);
+        }
+    }
+
+    /// Only once it is known that our own side was not at fault: a dead proxy must not wear the
+    /// addresses out.
+    fn note_attempt(&mut self, now: Now, attempt: &Attempt) {
+        let from_book = matches!(
+            attempt.kind,
+            ConnectionKind::OutboundFull | ConnectionKind::BlockRelay | ConnectionKind::Feeler
+        );
+        if let Some(address) = attempt.address.filter(|_| from_book) {
+            self.book.attempt(now.unix, &address, attempt.count_failure);
         }
     }
 
@@ -140,9 +156,9 @@ impl Peers {
         for opening in self.openings(view) {
             match opening {
                 Opening::Connect { target, kind, count_failure } => {
-                    self.dial(view.now, target, kind, count_failure);
+                    self.dial(target, kind, count_failure);
                 }
-                Opening::AskDnsSeed { host } => self.ask_seed(view.now, host),
+                Opening::AskDnsSeed { host } => self.ask_seed(host),
                 Opening::AddFixedSeeds { networks } => {
                     let fixed = self.config.fixed_seeds.iter().copied();
                     let wanted: Vec<NetAddress> =
@@ -182,26 +198,25 @@ impl Peers {
         self.slots.next(view.now, &situation, &mut self.book)
     }
 
-    fn dial(&mut self, now: Now, target: Target, kind: ConnectionKind, count_failure: bool) {
+    fn dial(&mut self, target: Target, kind: ConnectionKind, count_failure: bool) {
         let id = self.next_peer_id();
         let address = match &target {
             Target::Address(address) => Some(*address),
             Target::Name { .. } => None,
         };
-        let from_book = matches!(
-            kind,
-            ConnectionKind::OutboundFull | ConnectionKind::BlockRelay | ConnectionKind::Feeler
-        );
-        if let Some(address) = address.filter(|_| from_book) {
-            self.book.attempt(now.unix, &address, count_failure);
-        }
         let nonce = self.rng.random();
         let resolve = match &target {
             Target::Name { host, .. } if !self.config.name_proxy => Some(host.clone()),
             _ => None,
         };
-        let attempt =
-            Attempt { target: target.clone(), kind, address, nonce, resolving: resolve.is_some() };
+        let attempt = Attempt {
+            target: target.clone(),
+            kind,
+            address,
+            nonce,
+            count_failure,
+            resolving: resolve.is_some(),
+        };
         self.connecting.insert(id, attempt);
         self.actions.push_back(match resolve {
             Some(host) => Action::Resolve { host },
@@ -210,18 +225,18 @@ impl Peers {
     }
 
     /// A DNS seed is asked by the node; where names go to a proxy, it is itself asked for addresses.
-    fn ask_seed(&mut self, now: Now, seed: String) {
+    fn ask_seed(&mut self, seed: String) {
         if self.config.name_proxy {
-            return self.fetch_from_seed(now, seed);
+            return self.fetch_from_seed(seed);
         }
         let host = filtered_name(&seed);
         self.asked_seeds.insert(host.clone(), seed);
         self.actions.push_back(Action::Resolve { host });
     }
 
-    fn fetch_from_seed(&mut self, now: Now, seed: String) {
+    fn fetch_from_seed(&mut self, seed: String) {
         let target = Target::Name { host: seed, port: self.config.params.default_port };
-        self.dial(now, target, ConnectionKind::AddrFetch, false);
+        self.dial(target, ConnectionKind::AddrFetch, false);
     }
 
     pub(super) fn on_resolved(&mut self, now: Now, host: &str, addresses: &[NetAddress]) {
@@ -239,7 +254,7 @@ impl Peers {
             let Some(attempt) = self.connecting.get_mut(&id) else { continue };
             let (Some(found), Target::Name { port, .. }) = (addresses.get(chosen), &attempt.target)
             else {
-                self.attempt_failed(now, id);
+                self.attempt_failed(now, id, true);
                 continue;
             };
             let address = NetAddress::new(found.host, *port);
@@ -254,7 +269,7 @@ impl Peers {
     fn seed_answered(&mut self, now: Now, seed: String, addresses: &[NetAddress]) {
         if addresses.is_empty() {
             // Some seeds do not know the name with the services in it; they are nodes themselves.
-            return self.fetch_from_seed(now, seed);
+            return self.fetch_from_seed(seed);
         }
         let port = self.config.params.default_port;
         let entries = dns_seed_entries(now.unix, addresses, port, &mut self.rng);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use log::info;
 
-use super::connection::{HeaderSync, Peer};
+use super::connection::{ChainSync, HeaderSync, Peer};
 use super::headers::HEADERS_RESPONSE_TIME;
 use super::{DisconnectReason, Peers, View};
 use crate::slots::{OutboundPeer, extra_block_relay_peer, extra_full_peer};
@@ -14,6 +14,9 @@ use crate::{HeaderId, Now, PeerId, locator};
 
 /// An outbound peer must catch up with our tip within (Core `CHAIN_SYNC_TIMEOUT`).
 const CHAIN_SYNC_TIMEOUT: Duration = Duration::from_secs(20 * 60);
+/// How often that time begins anew because a pre-sync goes on: for the 900,000 headers of its first
+/// pass that is enough at 5 kB/s.
+const MAX_EXTENSIONS: u32 = 12;
 /// Between checks for extra outbound peers (Core `EXTRA_PEER_CHECK_INTERVAL`).
 const EXTRA_PEER_INTERVAL: Duration = Duration::from_secs(45);
 /// Between checks for a stale tip (Core `STALE_CHECK_INTERVAL`).
@@ -49,6 +52,18 @@ impl TipWatch {
     }
 }
 
+impl ChainSync {
+    /// Headers came that are not stored before their work is known: the peer is slow at worst.
+    fn presync_goes_on(&mut self, height: Option<u32>) -> bool {
+        let Some(height) = height.filter(|&height| height > self.presync_height) else {
+            return false;
+        };
+        self.presync_height = height;
+        self.extensions += 1;
+        self.extensions <= MAX_EXTENSIONS
+    }
+}
+
 impl Peers {
     /// An outbound peer whose chain stays behind ours is asked once more, then let go of. False when
     /// it was.
@@ -65,6 +80,7 @@ impl Peers {
         // An invalid chain counts for nothing, however much work is in it.
         let best = peer.chain.best_known.filter(|&best| !view.index.get(best).failed).map(work);
         let tip = view.index.get(view.index.tip());
+        let presync_height = peer.chain.presync.as_ref().map(|presync| presync.height());
         let sync = &mut peer.chain.chain_sync;
         if best.is_some_and(|best| best >= tip.chain_work) {
             sync.deadline = None;
@@ -76,6 +92,10 @@ impl Peers {
         match sync.deadline {
             Some(deadline) if !reached => {
                 if now <= deadline {
+                    return true;
+                }
+                if sync.presync_goes_on(presync_height) {
+                    sync.deadline = Some(now + CHAIN_SYNC_TIMEOUT);
                     return true;
                 }
                 if sync.sent_getheaders {

@@ -97,12 +97,31 @@ impl Peers {
                 let silent = unanswered.is_some_and(|waited| waited > time)
                     && now.saturating_sub(peer.last_received) > time;
                 if !silent || !self.headers_are_missing(view, id) {
+                    self.ask_again(view, id, time);
                     return true;
                 }
                 self.disconnect(view.now, id, DisconnectReason::HeadersTimeout);
                 false
             }
         }
+    }
+
+    /// An answer can get lost, and this peer may be the only one. `time`: for all answers that are
+    /// waited for.
+    fn ask_again(&mut self, view: View<'_>, id: PeerId, time: Duration) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let waited = view.now.monotonic.saturating_sub(peer.chain.last_getheaders);
+        if waited <= time {
+            return;
+        }
+        let hashes = match &peer.chain.presync {
+            Some(presync) => presync.next_locator(),
+            None => {
+                let best = view.index.best_header();
+                locator(view.index, view.index.parent(best).unwrap_or(best))
+            }
+        };
+        self.ask_for_headers(view, id, hashes);
     }
 
     /// Our headers are old, and another peer can be asked.

@@ -43,6 +43,7 @@ impl Peers {
             return false;
         }
         peer.chain.getheaders_sent = Some(now.monotonic);
+        peer.chain.last_getheaders = now.monotonic;
         self.send(now, id, &Message::GetHeaders(Locator { hashes, stop: BlockHash::ZERO }));
         true
     }
@@ -205,8 +206,8 @@ impl Peers {
         }
         let params = &self.config.params;
         let offset = self.rng.random_range(0..params.headers_sync.commitment_period);
-        let presync =
-            Presync::new(params, start, threshold, self.rng.random(), offset, view.now.unix);
+        let (median, salt) = (view.index.median_time_past(start.id), self.rng.random());
+        let presync = Presync::new(params, start, median, threshold, salt, offset, view.now.unix);
         let Some(peer) = self.peers.get_mut(&id) else { return true };
         peer.chain.presync = Some(Box::new(presync));
         let mut headers = headers.to_vec();

@@ -21,7 +21,7 @@ use crate::{HeaderId, PeerId, is_ancestor};
 use rand::Rng;
 
 /// While more bytes than this are queued for a peer, nothing is read for it, and the driver should
-/// not read from it (Core `-maxsendbuffer`: 1000 kB).
+/// not read from it unless a block is expected of it (Core `-maxsendbuffer`: 1000 kB).
 pub const SEND_PAUSE: usize = 1_000_000;
 
 /// A peer for which more would be queued is left: it does not read what it asks for. A pause, the
@@ -441,7 +441,13 @@ fn fork_with(view: View<'_>, hashes: &[BlockHash]) -> u32 {
 /// Up to `most` blocks of our chain from height `first`, up to `stop`.
 fn chain_part(view: View<'_>, first: u32, most: usize, stop: BlockHash) -> Vec<HeaderId> {
     let tip = view.index.get(view.index.tip());
-    let last = tip.height.min(first.saturating_add(most as u32 - 1));
+    let mut last = tip.height.min(first.saturating_add(most as u32 - 1));
+    // Found before the walk, which then costs no more than the answer.
+    if let Some(stop) = view.index.find(&stop).filter(|&stop| is_ancestor(view.index, stop, tip.id))
+    {
+        let height = view.index.get(stop).height;
+        last = if height >= first { last.min(height) } else { last };
+    }
     if first > last {
         return Vec::new();
     }
@@ -455,9 +461,6 @@ fn chain_part(view: View<'_>, first: u32, most: usize, stop: BlockHash) -> Vec<H
         next = view.index.parent(id);
     }
     ids.reverse();
-    if let Some(end) = ids.iter().position(|&id| view.index.get(id).hash == stop) {
-        ids.truncate(end + 1);
-    }
     ids
 }
 

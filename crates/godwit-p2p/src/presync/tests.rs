@@ -27,7 +27,6 @@ fn genesis(params: &Params) -> HeaderInfo {
         header: params.genesis,
         height: 0,
         chain_work: block_proof(params.genesis.bits),
-        median_time_past: params.genesis.time,
         stored: true,
         failed: false,
         connected: true,
@@ -53,7 +52,15 @@ fn extend(from: BlockHash, bits: u32, blocks: usize, seed: u8) -> Vec<BlockHeade
 }
 
 fn presync(params: &Params, minimum_work: Work, salt: u8, offset: u32) -> Presync {
-    Presync::new(params, &genesis(params), minimum_work, [salt; 16], offset, 1_790_000_000)
+    Presync::new(
+        params,
+        &genesis(params),
+        params.genesis.time,
+        minimum_work,
+        [salt; 16],
+        offset,
+        1_790_000_000,
+    )
 }
 
 /// Serves a chain as a node does that has nothing else, up to `messages` messages; all that was let
@@ -254,7 +261,8 @@ fn b1_a_flood_of_low_work_headers_costs_bounded_memory() {
     let bound = memory_bound(&params, now);
     let longest = 6 * (3_000 + MAX_FUTURE_BLOCK_TIME) as usize;
     let flood = chain(&params, longest + 2 * MAX_HEADERS, 0);
-    let mut presync = Presync::new(&params, &genesis(&params), Work::MAX, [0; 16], 2, now);
+    let mut presync =
+        Presync::new(&params, &genesis(&params), params.genesis.time, Work::MAX, [0; 16], 2, now);
     let mut taken = 0;
     for message in flood.chunks(MAX_HEADERS) {
         let outcome = presync.process(message, true);
@@ -317,7 +325,15 @@ fn a_pre_sync_starts_anywhere() {
     let mut start = genesis(&params);
     (start.height, start.hash, start.header) = (9_000, headers[8_999].block_hash(), headers[8_999]);
     start.chain_work = work(9_001);
-    let mut presync = Presync::new(&params, &start, work(29_001), [3; 16], 77, 1_790_000_000);
+    let mut presync = Presync::new(
+        &params,
+        &start,
+        params.genesis.time,
+        work(29_001),
+        [3; 16],
+        77,
+        1_790_000_000,
+    );
     assert_eq!(presync.next_locator(), [start.hash]);
     let (accepted, success) = serve(&mut presync, [&headers, &headers]);
     assert!(success);

@@ -4,7 +4,7 @@
 //! No socket, no clock, no thread of its own: the program drives it with real ones, tests with
 //! simulated ones.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use godwit_chain::{Chain, Event, Poll};
@@ -42,6 +42,10 @@ pub struct NodeCore {
     /// Blocks without a verdict, by ticket.
     submitted: HashMap<u64, BlockHash>,
     next_ticket: u64,
+    /// Blocks being read that the engine takes apart, which is work, and does not just pass on.
+    to_take_apart: HashSet<ReadId>,
+    /// Those that were read; at most one for each peer and one to be announced.
+    waiting_reads: VecDeque<(ReadId, Option<PooledStream>)>,
     connected: Connected,
     /// The chain was never up to date since the start (Core `IsInitialBlockDownload`).
     initial_download: bool,
@@ -59,6 +63,8 @@ impl NodeCore {
             commands: VecDeque::new(),
             submitted: HashMap::new(),
             next_ticket: 0,
+            to_take_apart: HashSet::new(),
+            waiting_reads: VecDeque::new(),
             connected: Connected::default(),
             initial_download: true,
             tip_moved: true,
@@ -103,7 +109,7 @@ impl NodeCore {
 
     /// When [`advance`](Self::advance) is due at the latest.
     pub fn next_wakeup(&self) -> Duration {
-        self.peers.next_wakeup()
+        if self.waiting_reads.is_empty() { self.peers.next_wakeup() } else { Duration::ZERO }
     }
 
     /// `-networkactive`.
@@ -127,7 +133,7 @@ impl NodeCore {
             NetEvent::ConnectFailed { peer, local } => {
                 let whose = if local { "our own network or proxy" } else { "the other side" };
                 log::debug!("connecting to peer={} failed because of {whose}", peer.0);
-                peers.connect_failed(now, peer);
+                peers.connect_failed(now, peer, local);
             }
             NetEvent::Frame { peer, frame } => peers.frame(now, index, peer, frame),
             NetEvent::BlockBytes { peer, bytes } => peers.block_bytes(now, peer, bytes),
@@ -159,9 +165,13 @@ impl NodeCore {
             }
         }
         self.note_tip(now);
+        // One at a time, so that what many peers ask for does not keep the chain waiting.
+        if let Some((request, bytes)) = self.waiting_reads.pop_front() {
+            self.peers.block_read(now, &ChainIndex(&self.chain), request, bytes);
+        }
         self.peers.tick(now, &ChainIndex(&self.chain), self.chain.room());
         self.obey(now);
-        Ok(poll)
+        Ok(if self.waiting_reads.is_empty() { poll } else { Poll::Progress })
     }
 
     /// Something happened to the chain.
@@ -191,7 +201,12 @@ impl NodeCore {
                 self.judged(now, ticket, judgement);
             }
             Event::Read { ticket, bytes } => {
-                self.peers.block_read(now, &ChainIndex(&self.chain), ReadId(ticket), bytes);
+                let request = ReadId(ticket);
+                if self.to_take_apart.remove(&request) {
+                    self.waiting_reads.push_back((request, bytes));
+                } else {
+                    self.peers.block_read(now, &ChainIndex(&self.chain), request, bytes);
+                }
             }
         }
         self.obey(now);
@@ -252,8 +267,11 @@ impl NodeCore {
             }
             Action::SubmitHeaders { peer, headers } => self.submit_headers(now, peer, &headers),
             Action::SubmitBlock { hash, bytes, .. } => self.submit_block(hash, bytes),
-            Action::ReadBlock { request, id, .. } => {
+            Action::ReadBlock { request, id, raw, .. } => {
                 let node = ChainIndex(&self.chain).node_id(id);
+                if !raw {
+                    self.to_take_apart.insert(request);
+                }
                 self.chain.read_block(node, request.0);
             }
         }

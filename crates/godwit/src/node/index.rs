@@ -35,12 +35,15 @@ impl HeaderIndex for ChainIndex<'_> {
             header: node.header,
             height: node.height,
             chain_work: node.chain_work,
-            median_time_past: tree.median_time_past(node_id),
             // Genesis is in no file, and everybody has it.
             stored: node.position.is_some() || node_id == tree.genesis(),
             failed: node.failed,
             connected: node.validity == Validity::Scripts,
         }
+    }
+
+    fn median_time_past(&self, id: HeaderId) -> u32 {
+        self.0.tree().median_time_past(self.node_id(id))
     }
 
     fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {

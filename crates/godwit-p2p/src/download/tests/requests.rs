@@ -202,6 +202,9 @@ impl HeaderIndex for Counting {
         self.calls.set(self.calls.get() + 1);
         self.tree.get(id)
     }
+    fn median_time_past(&self, id: HeaderId) -> u32 {
+        self.tree.median_time_past(id)
+    }
     fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {
         self.calls.set(self.calls.get() + 1);
         self.tree.ancestor(id, height)

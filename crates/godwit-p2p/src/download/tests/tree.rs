@@ -133,11 +133,14 @@ impl HeaderIndex for Tree {
             header: BlockHeader { version, prev_blockhash, merkle_root, time, bits, nonce },
             height: node.height,
             chain_work: Work::from(node.work),
-            median_time_past: 0,
             stored: node.stored,
             failed: node.failed,
             connected: false,
         }
+    }
+
+    fn median_time_past(&self, id: HeaderId) -> u32 {
+        self.node(id).height
     }
 
     fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {

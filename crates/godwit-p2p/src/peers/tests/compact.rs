@@ -52,8 +52,24 @@ fn a_block_is_put_together_from_its_compact_form() {
     node.tick();
     let request = asked_transactions(&mut node, id);
     assert_eq!(request.len(), 1);
+    assert_eq!(node.expects.get(&id), Some(&true), "it may send the whole block instead");
     node.says(id, answer(&block, &request[0]));
     assert_eq!((node.tip(), node.is_gone(id)), (block.hash, None));
+    assert_eq!(node.expects.get(&id), Some(&false));
+}
+
+#[test]
+fn b15_a_partial_block_is_dropped_when_its_height_is_connected() {
+    let (mut node, id, tip) = with_high_bandwidth_peer();
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    let child = TestBlock::on(&block, START as u32, 2, 3);
+    node.headers(id, std::slice::from_ref(&block));
+    node.says(id, Message::CmpctBlock(compact(&child)));
+    assert!(node.peers.holds_partial(id));
+    node.mined(std::slice::from_ref(&block));
+    assert!(node.peers.holds_partial(id), "it may still be of use");
+    node.mined(&[TestBlock::on(&block, START as u32, 7, 0)]);
+    assert!(!node.peers.holds_partial(id));
 }
 
 #[test]

@@ -64,11 +64,36 @@ fn a_failed_attempt_frees_the_place() {
     for _ in 0..30 {
         node.advance(Duration::from_secs(1));
         for (id, ..) in std::mem::take(&mut node.connects) {
-            node.peers.connect_failed(node.now, id);
+            node.peers.connect_failed(node.now, id, false);
             attempts += 1;
         }
     }
     assert!(attempts > 20 && node.peers.summary().connecting == 0, "{attempts}");
+}
+
+#[test]
+fn a_dead_proxy_wears_no_address_out() {
+    for (local, counted) in [(true, false), (false, true)] {
+        let mut node = with_addresses(config(), 40, 60);
+        let saved = |node: &Harness| node.peers.address_book().to_bytes([0; 4]);
+        // Without any connection failures never count: our line may be down.
+        while node.peers.summary().outbound < 3 {
+            node.advance(Duration::from_secs(1));
+            let (id, target, _) = node.connects.remove(0);
+            let Target::Address(address) = target else { panic!("no names here") };
+            node.peers.connected(node.now, &node.index, id, Some(address));
+            node.pump();
+            node.greet(id);
+        }
+        let before = saved(&node);
+        for _ in 0..30 {
+            for (id, ..) in std::mem::take(&mut node.connects) {
+                node.peers.connect_failed(node.now, id, local);
+            }
+            node.advance(Duration::from_secs(1));
+        }
+        assert_eq!(saved(&node) != before, counted);
+    }
 }
 
 #[test]

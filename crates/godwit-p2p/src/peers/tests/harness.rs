@@ -144,6 +144,7 @@ impl Harness {
             kind,
             address: Some(address),
             nonce: 77 + id.0,
+            count_failure: true,
             resolving: false,
         };
         self.peers.connecting.insert(id, attempt);

@@ -87,6 +87,37 @@ fn b4_a_peer_that_does_not_answer_delays_headers_by_seconds() {
 }
 
 #[test]
+fn b4_a_lost_answer_of_the_only_peer_is_asked_for_again() {
+    let mut node = Harness::new(config());
+    let id = node.full_peer();
+    assert_eq!(locators(&mut node, id).len(), 1);
+    node.advance(Duration::from_secs(119));
+    assert_eq!(locators(&mut node, id).len(), 0);
+    node.advance(Duration::from_secs(2));
+    assert_eq!(locators(&mut node, id).len(), 1);
+    node.headers(id, &chain(5, 400_000));
+    node.advance(Duration::from_secs(500));
+    assert_eq!((node.index.headers(), locators(&mut node, id).len()), (6, 0));
+}
+
+#[test]
+fn b5_a_presync_on_a_slow_line_has_time_as_long_as_it_goes_on() {
+    let minimum_chain_work = Work::from(2 * 9_000u32);
+    let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
+    let id = node.full_peer();
+    let blocks = chain(4 * MAX_HEADERS as u32, 10_000_000);
+    for part in blocks.chunks(MAX_HEADERS) {
+        node.advance(Duration::from_secs(15 * 60));
+        node.headers(id, part);
+    }
+    assert_eq!(node.peers.summary().presync_height, Some(4 * MAX_HEADERS as u32));
+    node.advance(Duration::from_secs(19 * 60));
+    assert_eq!(node.is_gone(id), None);
+    node.advance(Duration::from_secs(25 * 60));
+    assert_eq!(node.is_gone(id), Some(DisconnectReason::StaleChain), "it stopped");
+}
+
+#[test]
 fn b5_slow_headers_on_a_slow_line_punish_nobody() {
     let mut node = Harness::new(config());
     let (slow, other) = (node.full_peer(), node.full_peer());

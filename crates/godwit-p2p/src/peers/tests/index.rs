@@ -1,5 +1,6 @@
 //! A small chain: real headers and blocks of the easiest difficulty, and an index over them.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use godwit_consensus::{Reject, RejectReason, ResultClass};
@@ -110,6 +111,8 @@ pub(super) struct TestIndex {
     /// Headers that are not connected and may be, parents first.
     waiting: Vec<HeaderId>,
     pub(super) prune_height: u32,
+    /// Steps from a header to its parent so far.
+    pub(super) steps: Cell<usize>,
     /// Headers that break a rule.
     pub(super) bad_headers: HashSet<BlockHash>,
     /// Blocks that turn out invalid when they are connected.
@@ -126,7 +129,6 @@ impl TestIndex {
             header: genesis.header,
             height: 0,
             chain_work: block_proof(genesis.header.bits),
-            median_time_past: genesis.header.time,
             stored: true,
             failed: false,
             connected: true,
@@ -143,6 +145,7 @@ impl TestIndex {
             best: id,
             waiting: Vec::new(),
             prune_height: 0,
+            steps: Cell::new(0),
             bad_headers: HashSet::new(),
             bad_blocks: HashSet::new(),
         }
@@ -202,7 +205,6 @@ impl TestIndex {
             header: *header,
             height: parent.height + 1,
             chain_work,
-            median_time_past: header.time,
             stored: false,
             failed: false,
             connected: false,
@@ -297,6 +299,10 @@ impl HeaderIndex for TestIndex {
         self.nodes[id.0 as usize].info
     }
 
+    fn median_time_past(&self, id: HeaderId) -> u32 {
+        self.get(id).header.time
+    }
+
     fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {
         let mut at = id;
         if self.get(at).height < height {
@@ -313,6 +319,7 @@ impl HeaderIndex for TestIndex {
     }
 
     fn parent(&self, id: HeaderId) -> Option<HeaderId> {
+        self.steps.set(self.steps.get() + 1);
         self.nodes[id.0 as usize].parent
     }
 

@@ -221,6 +221,22 @@ fn headers_are_served_from_where_the_chains_part() {
 }
 
 #[test]
+fn b8_a_question_costs_no_more_than_its_answer() {
+    let blocks = chain(MAX_HEADERS as u32 + 50, 60);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let id = node.inbound_peer();
+    let hashes = vec![TestBlock::genesis().hash];
+    let locator = Locator { hashes, stop: blocks[4].hash };
+    for message in [Message::GetHeaders(locator.clone()), Message::GetBlocks(locator.clone())] {
+        node.take(id);
+        node.index.steps.set(0);
+        node.says(id, message);
+        let steps = node.index.steps.take();
+        assert!(node.take(id).len() == 1 && steps < 200, "{steps} steps for five headers");
+    }
+}
+
+#[test]
 fn a_locator_above_101_hashes_ends_the_connection() {
     let mut node = Harness::with_chain(config(), &chain(3, 60));
     let (ok, headers, blocks) = (node.inbound_peer(), node.inbound_peer(), node.inbound_peer());

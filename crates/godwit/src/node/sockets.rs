@@ -268,9 +268,11 @@ impl Network {
             NetCommand::Connect { peer, target } => self.connect(peer, &target),
             NetCommand::Send { peer, command, payload } => self.queue(peer, command, payload),
             NetCommand::ExpectBlock { peer, expected } => {
-                if let Some((_, connection)) = self.of_peer(peer) {
-                    connection.expects_block = expected;
-                }
+                let Some(token) = self.by_peer.get(&peer).copied() else { return };
+                let Some(connection) = self.connections.get_mut(&token) else { return };
+                connection.expects_block = expected;
+                // It may have been paused.
+                enqueue(&mut self.line, token, connection);
             }
             NetCommand::Disconnect { peer } => {
                 if let Some(token) = self.by_peer.get(&peer) {
@@ -280,11 +282,6 @@ impl Network {
             // Names are looked up elsewhere.
             NetCommand::Resolve { .. } => {}
         }
-    }
-
-    fn of_peer(&mut self, peer: PeerId) -> Option<(Token, &mut Connection)> {
-        let token = *self.by_peer.get(&peer)?;
-        Some((token, self.connections.get_mut(&token)?))
     }
 
     fn queue(&mut self, peer: PeerId, command: Command, payload: PooledStream) {

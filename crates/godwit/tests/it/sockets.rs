@@ -325,6 +325,20 @@ fn who_does_not_take_answers_gets_to_ask_no_more() {
     assert!(matches!(net.event_but_sent(), NetEvent::Frame { .. }), "now it is heard");
 }
 
+/// Two nodes that send blocks to each other would otherwise both wait for the other to read.
+#[test]
+fn who_waits_for_a_block_reads_on() {
+    let net = start();
+    let mut stream = net.adopted();
+    let payload = payload(&vec![1; 40_000_000]);
+    let send = NetCommand::Send { peer: PEER, command: Command::BLOCK, payload };
+    net.sockets.send([send]);
+    let NetEvent::Sent { .. } = net.event() else { panic!("some is written") };
+    stream.write_all(&frame("ping", &[5; 8])).expect("the buffer takes it");
+    net.sockets.send([NetCommand::ExpectBlock { peer: PEER, expected: true }]);
+    assert!(matches!(net.event_but_sent(), NetEvent::Frame { .. }));
+}
+
 #[test]
 fn a_limited_rate_is_kept_over_all_connections() {
     const RATE: u64 = 400_000;

@@ -242,8 +242,9 @@ impl Connection {
 
     fn read_messages(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
         let mut turn = READ_TURN;
-        // Who does not take answers gets to ask no more.
-        while self.readable && self.transport.queued_bytes() <= SEND_PAUSE {
+        // Who does not take answers gets to ask no more. But two that send blocks to each other must
+        // not both wait: whoever waits for a block reads on, within `SEND_QUEUE_MAX`.
+        while self.readable && (self.expects_block || self.transport.queued_bytes() <= SEND_PAUSE) {
             if *allowance == 0 {
                 return Left::Held;
             }

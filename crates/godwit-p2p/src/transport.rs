@@ -32,9 +32,11 @@ pub struct Transport {
 /// What is acceptable from the peer at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveLimits {
-    /// The peer was asked for a block that it has not sent. Without that a `block` is dropped as it
-    /// comes. Looked at when the message's header is complete.
+    /// The peer was asked for a block that it has not sent. Without that a `block` or `blocktxn` is
+    /// dropped as it comes. Looked at when the message's header is complete.
     pub expects_block: bool,
+    /// The peer was asked to announce by compact blocks. Without that a `cmpctblock` is dropped.
+    pub expects_compact: bool,
 }
 
 /// What came of reading.
@@ -71,7 +73,8 @@ pub enum DiscardReason {
     Unknown,
     /// The command is not printable ASCII padded with zeros; the payload was never kept.
     InvalidCommand,
-    /// A block from a peer that was not asked for one; the payload was never kept.
+    /// A block, whole, in parts or in compact form, from a peer that was not asked for it; the
+    /// payload was never kept.
     UnexpectedBlock,
     /// The payload does not have the checksum that its header says.
     WrongChecksum,

@@ -114,8 +114,16 @@ pub enum Action {
         /// The bytes go out as they are, without being decoded here.
         raw: bool,
     },
-    /// Block payloads of this peer are to be kept (true) or skimmed off (false, as at the beginning).
+    /// Payloads of `block` and `blocktxn` of this peer are to be kept (true) or skimmed off (false, as
+    /// at the beginning).
     ExpectBlock {
+        /// Whose.
+        peer: PeerId,
+        /// Whether.
+        expected: bool,
+    },
+    /// The same for `cmpctblock`.
+    ExpectCompact {
         /// Whose.
         peer: PeerId,
         /// Whether.

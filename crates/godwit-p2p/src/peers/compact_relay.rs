@@ -124,6 +124,7 @@ impl Peers {
     fn ask_for_compact_announcements(&mut self, now: Now, id: PeerId, announce: bool) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.compact.selected = announce;
+        self.actions.push_back(Action::ExpectCompact { peer: id, expected: announce });
         if !announce {
             self.drop_partials(|peer, _| peer == id);
         }

@@ -113,6 +113,10 @@ impl Peers {
         match (discard.command, discard.why) {
             (Command::BLOCK, DiscardReason::WrongChecksum) => self.on_corrupt_block(view, id),
             (_, DiscardReason::WrongChecksum | DiscardReason::InvalidCommand) => {}
+            // It may have been sent before the peer knew that it shall not.
+            (Command::CMPCTBLOCK, _) if !self.initial_download => {
+                self.ask_for_newer_headers(view, id);
+            }
             (Command::TX, _) => self.on_discarded_transaction(view, id, discard),
             (
                 command @ (Command::MEMPOOL

@@ -167,13 +167,22 @@ fn begin(
         DiscardReason::InvalidCommand
     } else if limit.is_none() {
         DiscardReason::Unknown
-    } else if command == Command::BLOCK && !limits.expects_block {
+    } else if is_unexpected(command, limits) {
         DiscardReason::UnexpectedBlock
     } else {
         return Ok(State::Payload(Payload { header, stream: None, hasher: Sha256::new() }));
     };
     let bytes = length as usize;
     Ok(State::Skim { discard: Discard { command, bytes, why }, left: bytes })
+}
+
+/// These can have the size of a block; from everybody at once that would be too much.
+fn is_unexpected(command: Command, limits: &ReceiveLimits) -> bool {
+    match command {
+        Command::BLOCK | Command::BLOCKTXN => !limits.expects_block,
+        Command::CMPCTBLOCK => !limits.expects_compact,
+        _ => false,
+    }
 }
 
 impl Payload {

@@ -9,8 +9,8 @@ use super::*;
 use crate::MAX_PAYLOAD;
 
 const MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
-const NO_BLOCK: ReceiveLimits = ReceiveLimits { expects_block: false };
-const BLOCK: ReceiveLimits = ReceiveLimits { expects_block: true };
+const NO_BLOCK: ReceiveLimits = ReceiveLimits { expects_block: false, expects_compact: false };
+const BLOCK: ReceiveLimits = ReceiveLimits { expects_block: true, expects_compact: true };
 const ALL: usize = usize::MAX;
 
 fn pool() -> BufferPool {
@@ -444,6 +444,20 @@ fn queue_one_by_one(transport: &mut Transport) -> Vec<u8> {
 }
 
 #[test]
+fn b9_parts_of_blocks_are_kept_only_from_whom_they_are_expected() {
+    let messages = [&b"block"[..], b"blocktxn", b"cmpctblock"].map(|name| frame(name, &payload(9)));
+    let bytes = messages.concat();
+    let kept = |expects_block, expects_compact| {
+        let seen = receive_all(&bytes, &ReceiveLimits { expects_block, expects_compact });
+        assert_eq!(seen.len(), 3);
+        [0, 1, 2].map(|place: usize| !seen[place].ends_with("UnexpectedBlock"))
+    };
+    assert_eq!(kept(false, false), [false, false, false]);
+    assert_eq!(kept(true, false), [true, true, false]);
+    assert_eq!(kept(false, true), [false, false, true]);
+}
+
+#[test]
 fn a_full_sink_and_a_used_budget_are_told_apart() {
     let mut transport = transport();
     let expected = queue(&mut transport);
@@ -467,9 +481,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_bytes_are_survived(bytes: Vec<u8>, magic: bool, expects_block: bool) {
+    fn any_bytes_are_survived(bytes: Vec<u8>, magic: bool, expected: bool) {
         let bytes = if magic { [&MAGIC[..], &bytes].concat() } else { bytes };
-        receive_all(&bytes, &ReceiveLimits { expects_block });
+        receive_all(&bytes, if expected { &BLOCK } else { &NO_BLOCK });
     }
 
     #[test]

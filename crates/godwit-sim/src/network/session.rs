@@ -128,7 +128,7 @@ impl Session {
         let mut budget = READ_BUDGET;
         while self.alive && budget > 0 && self.takes_more() {
             let before = self.transport.total_received();
-            let limits = ReceiveLimits { expects_block: true };
+            let limits = ReceiveLimits { expects_block: true, expects_compact: true };
             match self.transport.receive(source, &limits, budget) {
                 Ok(Receive::Frame(frame)) => self.frame(now, frame),
                 Ok(Receive::Discarded(_)) => {}

@@ -203,7 +203,7 @@ fn download(conduct: Conduct) -> Client {
         match event {
             NodeEvent::Connected(_) => client.send(&Client::version()),
             NodeEvent::Readable(_) => loop {
-                let limits = ReceiveLimits { expects_block: true };
+                let limits = ReceiveLimits { expects_block: true, expects_compact: true };
                 match client.transport.receive(&mut crowd.socket(id), &limits, 1 << 20) {
                     Ok(Receive::Frame(frame)) => {
                         client.hear(frame.command, frame.payload.unread(), genesis);

@@ -265,6 +265,9 @@ impl NodeCore {
             Action::ExpectBlock { peer, expected } => {
                 self.commands.push_back(NetCommand::ExpectBlock { peer, expected });
             }
+            Action::ExpectCompact { peer, expected } => {
+                self.commands.push_back(NetCommand::ExpectCompact { peer, expected });
+            }
             Action::SubmitHeaders { peer, headers } => self.submit_headers(now, peer, &headers),
             Action::SubmitBlock { hash, bytes, .. } => self.submit_block(hash, bytes),
             Action::ReadBlock { request, id, raw, .. } => {

@@ -121,6 +121,13 @@ pub enum NetCommand {
         /// Whether to keep them.
         expected: bool,
     },
+    /// The same for compact blocks.
+    ExpectCompact {
+        /// Whose.
+        peer: PeerId,
+        /// Whether to keep them.
+        expected: bool,
+    },
     /// Close the connection; what is queued need not be sent. No event follows.
     Disconnect {
         /// Whose.

@@ -274,6 +274,11 @@ impl Network {
                 // It may have been paused.
                 enqueue(&mut self.line, token, connection);
             }
+            NetCommand::ExpectCompact { peer, expected } => {
+                let Some(token) = self.by_peer.get(&peer) else { return };
+                let Some(connection) = self.connections.get_mut(token) else { return };
+                connection.expects_compact = expected;
+            }
             NetCommand::Disconnect { peer } => {
                 if let Some(token) = self.by_peer.get(&peer) {
                     self.close(*token);

@@ -47,7 +47,7 @@ fn ours(message: NetworkMessage) -> Message {
         total_bytes: 0,
     });
     let mut transport = Transport::new_v1(MAGIC, pool);
-    let limits = ReceiveLimits { expects_block: false };
+    let limits = ReceiveLimits { expects_block: true, expects_compact: true };
     match transport.receive(&mut &bytes[..], &limits, usize::MAX) {
         Ok(Receive::Frame(Frame { command, payload })) => {
             decoded(command, payload.unread()).expect("what another implementation writes")

@@ -229,6 +229,9 @@ fn three_peers_announce_by_compact_blocks_and_one_of_them_is_outbound() {
     };
     let selected: Vec<bool> = [outbound].iter().chain(&inbound).map(|&id| state(id)).collect();
     assert_eq!(selected, [true, false, false, true, true]);
+    for (id, selected) in [outbound].iter().chain(&inbound).zip(selected) {
+        assert_eq!(node.expects_compact.get(id), Some(&selected));
+    }
 }
 
 #[test]

@@ -40,6 +40,7 @@ pub(super) struct Harness {
     pub(super) connects: Vec<(PeerId, Target, ConnectionKind)>,
     pub(super) resolves: Vec<String>,
     pub(super) expects: BTreeMap<PeerId, bool>,
+    pub(super) expects_compact: BTreeMap<PeerId, bool>,
     /// Reads are answered at once, or by the test.
     pub(super) hold_reads: bool,
     pub(super) reads: VecDeque<(ReadId, PeerId, crate::HeaderId)>,
@@ -103,6 +104,7 @@ impl Harness {
             connects: Vec::new(),
             resolves: Vec::new(),
             expects: BTreeMap::new(),
+            expects_compact: BTreeMap::new(),
             hold_reads: false,
             reads: VecDeque::new(),
             reads_everything: true,
@@ -303,6 +305,9 @@ impl Harness {
                 } else {
                     self.answer_read(request, id);
                 }
+            }
+            Action::ExpectCompact { peer, expected } => {
+                self.expects_compact.insert(peer, expected);
             }
             Action::ExpectBlock { peer, expected } => {
                 assert_ne!(self.expects.insert(peer, expected), Some(expected));

@@ -53,6 +53,7 @@ pub(super) struct Connection {
     pub(super) address: Option<NetAddress>,
     pub(super) transport: Transport,
     pub(super) expects_block: bool,
+    pub(super) expects_compact: bool,
     /// The system said so and has not taken it back.
     pub(super) readable: bool,
     pub(super) writable: bool,
@@ -81,6 +82,7 @@ impl Connection {
             address,
             transport,
             expects_block: false,
+            expects_compact: false,
             readable: ready,
             writable: ready,
             in_line: false,
@@ -251,7 +253,10 @@ impl Connection {
             if turn == 0 {
                 return Left::More;
             }
-            let limits = ReceiveLimits { expects_block: self.expects_block };
+            let limits = ReceiveLimits {
+                expects_block: self.expects_block,
+                expects_compact: self.expects_compact,
+            };
             let before = self.transport.total_received();
             let received = self.transport.receive(&mut self.stream, &limits, turn.min(*allowance));
             let bytes = (self.transport.total_received() - before) as usize;

@@ -23,6 +23,7 @@ pub(super) struct Link {
     pub(super) address: NetAddress,
     pub(super) transport: Transport,
     expects_block: bool,
+    expects_compact: bool,
     failed: bool,
     block_reported: usize,
     sent_reported: u64,
@@ -38,6 +39,7 @@ impl Driver {
             address,
             transport,
             expects_block: false,
+            expects_compact: false,
             failed: false,
             block_reported: 0,
             sent_reported: 0,
@@ -57,7 +59,10 @@ impl Driver {
             if link.failed || link.transport.queued_bytes() > SEND_PAUSE {
                 return;
             }
-            let limits = ReceiveLimits { expects_block: link.expects_block };
+            let limits = ReceiveLimits {
+                expects_block: link.expects_block,
+                expects_compact: link.expects_compact,
+            };
             let received = link.transport.receive(&mut self.crowd.socket(id), &limits, READ_TURN);
             self.check_receiving(id);
             match received {
@@ -203,6 +208,11 @@ impl Driver {
             NetCommand::ExpectBlock { peer, expected } => {
                 if let Some(id) = self.by_peer.get(&peer) {
                     link_mut(&mut self.links, *id).expects_block = expected;
+                }
+            }
+            NetCommand::ExpectCompact { peer, expected } => {
+                if let Some(id) = self.by_peer.get(&peer) {
+                    link_mut(&mut self.links, *id).expects_compact = expected;
                 }
             }
             NetCommand::Disconnect { peer } => {

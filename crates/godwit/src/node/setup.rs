@@ -19,6 +19,13 @@ use crate::options::{HostPort, NodeOptions};
 /// `MIN_CORE_FDS` is 151; the coins store keeps one a partition and run).
 const OTHER_DESCRIPTORS: u64 = 256;
 
+/// Connections that are tried however few descriptors there are: a node without any would wait for
+/// ever, and files rarely take all of what is reserved for them.
+const LEAST_CONNECTIONS: u64 = (MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY) as u64;
+
+/// Descriptors that connections leave to everything else.
+const RESERVED_DESCRIPTORS: u64 = OTHER_DESCRIPTORS + MAX_ADD_NODE_CONNECTIONS as u64;
+
 /// How this program calls itself to peers (BIP14).
 pub(crate) fn user_agent() -> String {
     format!("/godwit:{}/", env!("CARGO_PKG_VERSION"))
@@ -89,8 +96,7 @@ pub(crate) fn proxies(options: &NodeOptions) -> Proxies {
 /// Connections for which the system has descriptors, after asking it for more where it gives less
 /// than `wanted` needs.
 pub(crate) fn connections_within_descriptors(wanted: u32) -> usize {
-    let reserved = OTHER_DESCRIPTORS + MAX_ADD_NODE_CONNECTIONS as u64;
-    let needed = u64::from(wanted) + reserved;
+    let needed = u64::from(wanted) + RESERVED_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     let mut current = limit.current.unwrap_or(u64::MAX);
     if current < needed {
@@ -103,13 +109,18 @@ pub(crate) fn connections_within_descriptors(wanted: u32) -> usize {
             }
         }
     }
-    let possible = current.saturating_sub(reserved).min(u64::from(wanted));
-    if possible < u64::from(wanted) {
+    let possible = connections_within(current, wanted);
+    if possible < wanted {
         log::warn!(
             "Reducing -maxconnections from {wanted} to {possible}, because of system limitations."
         );
     }
     possible as usize
+}
+
+fn connections_within(descriptors: u64, wanted: u32) -> u32 {
+    let possible = descriptors.saturating_sub(RESERVED_DESCRIPTORS).max(LEAST_CONNECTIONS);
+    u32::try_from(possible).unwrap_or(u32::MAX).min(wanted)
 }
 
 #[cfg(test)]
@@ -135,5 +146,17 @@ mod tests {
     fn connections_leave_descriptors_for_files() {
         assert_eq!(connections_within_descriptors(0), 0);
         assert!(connections_within_descriptors(u32::MAX) < u32::MAX as usize);
+        assert_eq!(connections_within(264 + 125, 125), 125);
+        assert_eq!(connections_within(264 + 124, 125), 124);
+        assert_eq!(connections_within(u64::MAX, u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn few_descriptors_leave_the_outbound_connections() {
+        for descriptors in [0, 63, 264, 274] {
+            assert_eq!(connections_within(descriptors, 125), 10, "{descriptors}");
+        }
+        assert_eq!(connections_within(275, 125), 11);
+        assert_eq!(connections_within(0, 3), 3, "no more than asked for");
     }
 }

@@ -14,6 +14,7 @@
 mod assign;
 mod branch;
 mod clock;
+mod exclusions;
 mod overdue;
 mod peer;
 mod rate;
@@ -27,6 +28,7 @@ use godwit_primitives::{BlockHash, Work};
 
 use self::branch::Branch;
 use self::clock::Clock;
+use self::exclusions::Exclusions;
 use self::peer::{MIN_IN_FLIGHT, Peer};
 use crate::{HeaderId, HeaderIndex, Now, PeerId};
 
@@ -81,13 +83,13 @@ struct Block {
     /// Who sent the bytes that the chain is judging.
     sender: Option<PeerId>,
     stored: bool,
-    /// Who is not to be asked again.
-    excluded: Vec<PeerId>,
+    /// Who failed to deliver it.
+    excluded: Exclusions,
 }
 
 impl Block {
     fn new(id: HeaderId, height: u32) -> Self {
-        let (copies, excluded) = (Vec::new(), Vec::new());
+        let (copies, excluded) = (Vec::new(), Exclusions::default());
         let (asked, sender, stored) = (Duration::ZERO, None, false);
         Self { id, height, copies, asked, sender, stored, excluded }
     }
@@ -105,8 +107,8 @@ impl Block {
         !self.has_arrived() && self.copies.is_empty()
     }
 
-    fn may_be_asked_of(&self, peer: PeerId) -> bool {
-        !self.copies.contains(&peer) && !self.excluded.contains(&peer)
+    fn may_be_asked_of(&self, peer: PeerId, now: Duration) -> bool {
+        !self.copies.contains(&peer) && self.excluded.since(peer, now).is_none()
     }
 }
 
@@ -164,7 +166,7 @@ impl Downloads {
             self.update(flight.hash, |block| block.copies.retain(|copy| *copy != peer));
         }
         for block in self.blocks.values_mut() {
-            block.excluded.retain(|excluded| *excluded != peer);
+            block.excluded.remove(peer);
         }
         self.blocks.retain(|_, block| !block.is_missing() || !block.excluded.is_empty());
         self.chosen_for = None;
@@ -192,8 +194,9 @@ impl Downloads {
     /// [`Self::judged`] or [`Self::lost`] later.
     pub fn received(&mut self, peer: PeerId, hash: BlockHash, length: u64, now: Now) -> Receipt {
         let now = self.clock.advance(now);
-        let requested = self.peers.get_mut(&peer).is_some_and(|peer| peer.complete(&hash, now));
-        if !requested {
+        let Some(state) = self.peers.get_mut(&peer) else { return Receipt::Unrequested };
+        if !state.complete(&hash, now) {
+            state.take_back(now);
             return Receipt::Unrequested;
         }
         let mut first = false;
@@ -214,16 +217,17 @@ impl Downloads {
         Receipt::Requested
     }
 
-    /// The chain is done with a block. One that was not stored is asked for again, but never of who
-    /// sent it, who is asked for nothing at all for a while; and not when the index calls it failed.
+    /// The chain is done with a block. One that was not stored is asked for again, but not of who
+    /// sent it while others have it, and who is asked for nothing at all for a while; and not when
+    /// the index calls it failed.
     pub fn judged(&mut self, hash: BlockHash, stored: bool) {
         let time = self.clock.time();
         let mut sender = None;
         self.update(hash, |block| {
             sender = block.sender.take();
             block.stored |= stored;
-            if !stored {
-                block.excluded.extend(sender);
+            if let (false, Some(sender)) = (stored, sender) {
+                block.excluded.add(sender, time);
             }
         });
         if let Some(peer) = sender.and_then(|sender| self.peers.get_mut(&sender)) {
@@ -246,18 +250,17 @@ impl Downloads {
         self.update(hash, |block| block.sender = None);
     }
 
-    /// The peer does not have the block, or is not to be asked for it again for another reason.
+    /// The peer does not have the block that it was asked for: others are asked first for a while.
     pub fn not_found(&mut self, peer: PeerId, hash: BlockHash, now: Now) {
         let now = self.clock.advance(now);
         if let Some(state) = self.peers.get_mut(&peer) {
-            if state.forget(&hash, now) {
-                state.rest(now);
+            if !state.forget(&hash, now) {
+                return;
             }
+            state.rest(now);
             self.update(hash, |block| {
                 block.copies.retain(|copy| *copy != peer);
-                if !block.excluded.contains(&peer) {
-                    block.excluded.push(peer);
-                }
+                block.excluded.add(peer, now);
             });
         }
     }

@@ -143,7 +143,7 @@ impl Downloads {
         let limit = plan.window.min(self.branches[branch].len());
         let mut position = self.branches[branch].next;
         if !preferred {
-            position = position.max(self.beyond_preferred(branch));
+            position = position.max(self.beyond_preferred(branch, plan.now));
         }
         if position >= limit {
             return;
@@ -162,7 +162,7 @@ impl Downloads {
                     self.note_stored(branch, position);
                 } else {
                     candidates.retain(|one| self.peers[&one.peer].reach[branch] >= height);
-                    if let Some(chosen) = self.choose(&candidates, branch, position) {
+                    if let Some(chosen) = self.choose(&candidates, branch, position, plan.now) {
                         let peer = candidates[chosen].peer;
                         self.ask(peer, slot.id, slot.hash, height, plan.now);
                         requests.push((peer, slot.id, slot.hash));
@@ -174,11 +174,17 @@ impl Downloads {
         }
     }
 
-    /// The first position that no preferred peer has.
-    fn beyond_preferred(&self, branch: usize) -> usize {
+    /// The first position that no preferred peer has that can be asked now, or is only busy.
+    fn beyond_preferred(&self, branch: usize, now: Duration) -> usize {
+        let next = self.branches[branch].height(self.branches[branch].next);
+        let serves = |peer: &&Peer| {
+            peer.traits.preferred
+                && !peer.reported
+                && !peer.is_resting(now)
+                && self.has(peer, branch, next)
+        };
         let reach = |peer: &Peer| peer.reach.get(branch).copied();
-        let preferred = self.peers.values().filter(|peer| peer.traits.preferred);
-        let height = preferred.filter_map(reach).max().unwrap_or(0);
+        let height = self.peers.values().filter(serves).filter_map(reach).max().unwrap_or(0);
         (height + 1).saturating_sub(self.branches[branch].height(0)) as usize
     }
 
@@ -210,7 +216,10 @@ impl Downloads {
     }
 
     fn estimate(&self, one: &mut Candidate, branch: usize, plan: &Plan) {
-        let next = |peer: &Peer| peer.seconds_until(peer.queue.len(), self.size, plan.usual);
+        let next = |peer: &Peer| {
+            let seconds = peer.seconds_until(peer.queue.len(), self.size, plan.usual);
+            seconds.max(peer.held_up(plan.now, self.size, plan.usual))
+        };
         let fastest = self.peers.values().map(next).fold(f64::INFINITY, f64::min);
         one.seconds = next(&self.peers[&one.peer]);
         one.from = 0;
@@ -221,13 +230,19 @@ impl Downloads {
         }
     }
 
-    fn choose(&self, candidates: &[Candidate], branch: usize, position: usize) -> Option<usize> {
+    fn choose(
+        &self,
+        candidates: &[Candidate],
+        branch: usize,
+        position: usize,
+        now: Duration,
+    ) -> Option<usize> {
         let hash = self.branches[branch].slot(position).hash;
         let height = self.branches[branch].height(position);
         let block = self.blocks.get(&hash);
         let suits = |one: &Candidate| {
             position >= one.from
-                && block.is_none_or(|block| block.may_be_asked_of(one.peer))
+                && block.is_none_or(|block| block.may_be_asked_of(one.peer, now))
                 && self.has(&self.peers[&one.peer], branch, height)
         };
         let suitable = candidates.iter().enumerate().filter(|(_, one)| suits(one));
@@ -289,7 +304,9 @@ impl Downloads {
             if recent {
                 continue;
             }
-            let Some((peer, seconds)) = self.alternative(branch, position, plan) else { continue };
+            let last_resort = || Some((self.last_resort(branch, position, plan)?, 0.0));
+            let chosen = self.alternative(branch, position, plan).or_else(last_resort);
+            let Some((peer, seconds)) = chosen else { continue };
             // The second copy must promise more than the first, and one of a block further on too.
             let copies = block.map_or(0, |block| block.copies.len()) + usize::from(missing > 1);
             let factor = HEDGE_FACTOR.powi(copies as i32);
@@ -301,7 +318,8 @@ impl Downloads {
     }
 
     /// Seconds until the first of those who were asked should deliver the block. A peer that has been
-    /// silent for some time is expected to be so for as long again.
+    /// silent for some time is expected to be so for as long again, and so is one that answers no
+    /// request.
     fn seconds_left(&self, hash: BlockHash, block: &Block, plan: &Plan) -> f64 {
         let left = |id: &PeerId| {
             let peer = &self.peers[id];
@@ -309,7 +327,9 @@ impl Downloads {
             if peer.queue[position].skipped {
                 return f64::INFINITY;
             }
-            peer.seconds_until(position, self.size, plan.usual).max(peer.silence(plan.now))
+            let seconds = peer.seconds_until(position, self.size, plan.usual);
+            let held_up = peer.held_up(plan.now, self.size, plan.usual);
+            seconds.max(held_up).max(peer.silence(plan.now))
         };
         block.copies.iter().map(left).fold(f64::INFINITY, f64::min)
     }
@@ -324,20 +344,42 @@ impl Downloads {
             let useful = !peer.reported
                 && !peer.is_resting(plan.now)
                 && peer.queue.len() < self.share(peer) + HEDGE_EXTRA
-                && block.is_none_or(|block| block.may_be_asked_of(*id))
+                && block.is_none_or(|block| block.may_be_asked_of(*id, plan.now))
                 && self.has(peer, branch, height);
             if !useful {
                 continue;
             }
             let mut seconds = peer.seconds_until(peer.queue.len(), self.size, plan.usual);
             if !peer.queue.is_empty() {
-                seconds = seconds.max(peer.silence(plan.now));
+                let held_up = peer.held_up(plan.now, self.size, plan.usual);
+                seconds = seconds.max(held_up).max(peer.silence(plan.now));
             }
             if best.is_none_or(|(_, least)| seconds < least) {
                 best = Some((*id, seconds));
             }
         }
         best
+    }
+
+    /// Who is asked once more for a block that everybody who has it failed to deliver: the one that
+    /// did so the longest time ago.
+    fn last_resort(&self, branch: usize, position: usize, plan: &Plan) -> Option<PeerId> {
+        let block = self.blocks.get(&self.branches[branch].slot(position).hash)?;
+        if !block.is_missing() {
+            return None;
+        }
+        let mut oldest: Option<(Duration, PeerId)> = None;
+        for (id, peer) in &self.peers {
+            if peer.reported || !self.has(peer, branch, block.height) {
+                continue;
+            }
+            let since = block.excluded.since(*id, plan.now)?;
+            let free = peer.queue.len() < self.share(peer) + HEDGE_EXTRA;
+            if free && !peer.is_resting(plan.now) && oldest.is_none_or(|(least, _)| since < least) {
+                oldest = Some((since, *id));
+            }
+        }
+        oldest.map(|(_, peer)| peer)
     }
 
     fn ask(&mut self, peer: PeerId, id: HeaderId, hash: BlockHash, height: u32, now: Duration) {

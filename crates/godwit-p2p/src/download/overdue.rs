@@ -20,6 +20,9 @@ const LONG_SILENCE: Duration = Duration::from_secs(600);
 /// Both are at least this many times what the other peers need for a block on average.
 const BLOCKS_PER_DEADLINE: f64 = 8.0;
 
+/// Withheld for this many times as long as [`STALL`] asks for, nothing else that the peer sends counts.
+const STALLS: f64 = 4.0;
+
 /// A peer this many times slower than the others' average dribbles.
 const DRIBBLE: f64 = 16.0;
 
@@ -35,7 +38,8 @@ pub struct Overdue {
 /// Why a peer is to be disconnected. Neither is a reason to discourage its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverdueReason {
-    /// Another peer delivered what this one was asked for earlier and withholds.
+    /// Another peer delivered what this one was asked for earlier and withholds, or it sends blocks
+    /// that it was not asked for instead.
     Stalled,
     /// Nothing came from it for long.
     Silent,
@@ -90,10 +94,13 @@ impl Downloads {
         };
         let stalled = peer.queue.iter().filter(|flight| flight.wanted).any(|flight| {
             let since = flight.overtaken.map(|then| now.saturating_sub(then).as_secs_f64());
-            since.is_some_and(|since| since >= patience(STALL))
-                && (flight.skipped || dribbles || silence >= patience(STALL))
+            let silent = silence >= patience(STALL);
+            since.is_some_and(|since| {
+                since >= STALLS * patience(STALL)
+                    || since >= patience(STALL) && (flight.skipped || dribbles || silent)
+            })
         });
-        if stalled {
+        if stalled || peer.floods() {
             return Some(OverdueReason::Stalled);
         }
         let others_deliver = others.last_bytes.is_some_and(|last| {

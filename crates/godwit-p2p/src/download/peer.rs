@@ -34,6 +34,16 @@ const FIRST_REST: Duration = Duration::from_millis(250);
 /// Doublings of [`FIRST_REST`]: 128 seconds.
 const MAX_RESTS: u32 = 9;
 
+/// Requests count as lost when none was answered for this many times what a block should take, and
+/// [`LOST_SECONDS`] more, whatever else the peer sends.
+const LOST_FACTOR: f64 = 4.0;
+
+/// See [`LOST_FACTOR`].
+const LOST_SECONDS: f64 = 5.0;
+
+/// Blocks that nobody asked for and that a peer may send between two that it was asked for.
+const MAX_UNREQUESTED: u32 = 8;
+
 /// Part of the newest answer time in the average.
 const LATENCY_WEIGHT: f64 = 0.25;
 
@@ -67,6 +77,11 @@ pub(super) struct Peer {
     probe: Option<Duration>,
     /// When something came last, or was first asked for after there was nothing to wait for.
     pub(super) last_bytes: Duration,
+    /// When a request ended last, or was first made after there was nothing to wait for.
+    last_end: Duration,
+    /// Blocks that it may still send unasked. A request that was given up adds one: its answer may
+    /// be on its way.
+    tolerated: u32,
     /// Bytes of the message that is arriving.
     partial: u64,
     rests: u32,
@@ -86,6 +101,8 @@ impl Peer {
             latency: None,
             probe: None,
             last_bytes: now,
+            last_end: now,
+            tolerated: MAX_UNREQUESTED,
             partial: 0,
             rests: 0,
             resting_until: Duration::ZERO,
@@ -102,7 +119,7 @@ impl Peer {
         self.advance(now);
         if self.queue.is_empty() {
             self.probe = Some(now);
-            self.last_bytes = now;
+            (self.last_bytes, self.last_end) = (now, now);
             self.partial = 0;
         }
         let (skipped, overtaken, wanted) = (false, None, true);
@@ -120,7 +137,7 @@ impl Peer {
             *latency += (sample - *latency) * LATENCY_WEIGHT;
         }
         self.rate.add(bytes);
-        self.partial += bytes;
+        self.partial = self.partial.saturating_add(bytes);
         self.last_bytes = now;
     }
 
@@ -133,8 +150,27 @@ impl Peer {
         }
         self.queue.remove(position);
         self.partial = 0;
-        self.last_bytes = now;
+        (self.last_bytes, self.last_end) = (now, now);
+        self.tolerated = self.tolerated.max(MAX_UNREQUESTED);
         true
+    }
+
+    /// What arrived was not asked for: its bytes prove neither a rate nor that anything else is on
+    /// its way.
+    pub(super) fn take_back(&mut self, now: Duration) {
+        self.advance(now);
+        if self.queue.is_empty() {
+            return;
+        }
+        self.rate.take_back(self.partial);
+        self.partial = 0;
+        self.last_bytes = self.last_end;
+        self.tolerated = self.tolerated.saturating_sub(1);
+    }
+
+    /// It sends other blocks instead of those that it was asked for.
+    pub(super) fn floods(&self) -> bool {
+        self.tolerated == 0
     }
 
     /// Ends a request without an answer.
@@ -142,6 +178,8 @@ impl Peer {
         self.advance(now);
         let Some(position) = self.position(hash) else { return false };
         self.queue.remove(position);
+        self.last_end = now;
+        self.tolerated = self.tolerated.saturating_add(1);
         true
     }
 
@@ -149,7 +187,7 @@ impl Peer {
     pub(super) fn rest(&mut self, now: Duration) {
         self.resting_until = now + FIRST_REST * 2u32.pow(self.rests);
         self.rests = (self.rests + 1).min(MAX_RESTS);
-        self.last_bytes = now;
+        (self.last_bytes, self.last_end) = (now, now);
     }
 
     pub(super) fn stop_resting(&mut self) {
@@ -169,6 +207,19 @@ impl Peer {
         now.saturating_sub(self.last_bytes).as_secs_f64()
     }
 
+    /// Seconds since a request was answered, once they are so many that what is open counts as lost.
+    /// Bytes that arrive need not be those that were asked for, and may belong to one message for
+    /// ever.
+    pub(super) fn held_up(&self, now: Duration, size: f64, usual: Option<f64>) -> f64 {
+        let since = now.saturating_sub(self.last_end).as_secs_f64();
+        let due = LOST_FACTOR * size / self.rate_or(usual) + LOST_SECONDS;
+        if self.queue.is_empty() || since < due { 0.0 } else { since }
+    }
+
+    fn rate_or(&self, usual: Option<f64>) -> f64 {
+        self.rate.get().or(usual).unwrap_or(UNKNOWN_RATE).max(0.001)
+    }
+
     /// How many blocks of `size` bytes may be asked of it at once.
     pub(super) fn share(&self, size: f64) -> usize {
         let Some(rate) = self.rate.get() else { return MIN_IN_FLIGHT };
@@ -179,9 +230,8 @@ impl Peer {
     /// Seconds until the request at `position` should be answered; a `position` behind the queue
     /// stands for another request. `usual` is the rate of a peer of which none is known.
     pub(super) fn seconds_until(&self, position: usize, size: f64, usual: Option<f64>) -> f64 {
-        let rate = self.rate.get().or(usual).unwrap_or(UNKNOWN_RATE);
         let ahead = (position + 1) as f64 * size - (self.partial as f64).min(size * 0.9);
         let wait = if self.queue.is_empty() { self.latency.unwrap_or(0.0) } else { 0.0 };
-        wait + ahead / rate.max(0.001)
+        wait + ahead / self.rate_or(usual)
     }
 }

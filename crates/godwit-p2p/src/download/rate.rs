@@ -48,6 +48,11 @@ impl Rate {
         self.bytes += bytes as f64;
     }
 
+    /// Bytes that were added do not count after all.
+    pub(super) fn take_back(&mut self, bytes: u64) {
+        self.bytes = (self.bytes - bytes as f64).max(0.0);
+    }
+
     /// `None` before any byte came, and while the time is too short to tell.
     pub(super) fn get(&self) -> Option<f64> {
         (self.bytes > 0.0 && self.seconds > 0.0).then(|| self.bytes / self.seconds.max(0.001))

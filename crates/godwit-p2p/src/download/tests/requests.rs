@@ -6,7 +6,7 @@ use std::time::Duration;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, Work};
 
-use super::super::{Downloads, Receipt};
+use super::super::{Downloads, PeerTraits, Receipt};
 use super::simulation::HONEST;
 use super::tree::{GENESIS, Tree, hash_of};
 use crate::{HeaderId, HeaderIndex, HeaderInfo, Now, PeerId};
@@ -104,19 +104,20 @@ fn a_removed_peers_blocks_are_asked_of_others() {
 
 /// B20 and CVE-2012-2459: bad bytes do not make a bad block.
 #[test]
-fn b20_bad_bytes_are_asked_of_others_and_never_of_the_same_peer() {
+fn b20_bad_bytes_are_asked_of_others_before_the_same_peer() {
     let (mut tree, mut downloads) = desk(1, &[A]);
     assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1)]);
     assert_eq!(downloads.received(A, block(1), 1_000, at(100)), Receipt::Requested);
     assert_eq!(asked(&mut downloads, &tree, 200), [], "being judged");
     downloads.judged(block(1), false);
-    for second in 1..1_000 {
-        assert_eq!(asked(&mut downloads, &tree, second * 1_000), []);
-    }
-    downloads.add_peer(B, HONEST, at(1_000_000));
+    assert_eq!(asked(&mut downloads, &tree, 449), [], "it rests");
+    assert_eq!(asked(&mut downloads, &tree, 450), [(A, 1)], "nobody else has it");
+    assert_eq!(downloads.received(A, block(1), 1_000, at(500)), Receipt::Requested);
+    downloads.judged(block(1), false);
+    downloads.add_peer(B, HONEST, at(20_000));
     downloads.set_best_known(B, HeaderId(1));
-    assert_eq!(asked(&mut downloads, &tree, 1_000_001), [(B, 1)]);
-    assert_eq!(downloads.received(B, block(1), 1_000, at(1_000_100)), Receipt::Requested);
+    assert_eq!(asked(&mut downloads, &tree, 20_001), [(B, 1)]);
+    assert_eq!(downloads.received(B, block(1), 1_000, at(20_100)), Receipt::Requested);
     tree.nodes[1].stored = true;
     downloads.judged(block(1), true);
     assert!(downloads.blocks.is_empty());
@@ -152,6 +153,45 @@ fn a_lost_block_may_come_from_the_same_peer() {
     downloads.received(A, block(1), 1_000, at(100));
     downloads.lost(block(1));
     assert_eq!(asked(&mut downloads, &tree, 200), [(A, 1)]);
+}
+
+#[test]
+fn the_first_block_is_asked_of_who_has_missed_it_longest() {
+    let (tree, mut downloads) = desk(1, &[A, B]);
+    let mut order = Vec::new();
+    for time in (0..20_000).step_by(50) {
+        for (peer, n) in asked(&mut downloads, &tree, time) {
+            assert!(downloads.next_wakeup(at(time)).is_some());
+            downloads.not_found(peer, block(n), at(time));
+            order.push(peer);
+        }
+    }
+    assert_eq!(order[..6], [A, B, A, B, A, B]);
+    assert!(order.len() < 16, "{order:?}");
+}
+
+/// Who cannot be asked does not keep those who chose us from being asked.
+#[test]
+fn preferred_peers_that_cannot_be_asked_leave_room_for_others() {
+    let inbound = PeerTraits { preferred: false, ..HONEST };
+    let (tree, mut downloads) = desk(10, &[A]);
+    downloads.add_peer(B, inbound, at(0));
+    downloads.set_best_known(B, HeaderId(10));
+    assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1), (A, 2)], "a preferred peer is only busy");
+    for n in [1, 2] {
+        downloads.not_found(A, block(n), at(10));
+    }
+    assert_eq!(asked(&mut downloads, &tree, 20), [(B, 1), (B, 2)], "it rests");
+
+    let (tree, mut downloads) = desk(400, &[]);
+    downloads.add_peer(A, PeerTraits { limited: true, ..HONEST }, at(0));
+    downloads.add_peer(B, inbound, at(0));
+    for peer in [A, B] {
+        downloads.set_best_known(peer, HeaderId(400));
+    }
+    let of_inbound = [(B, 1), (B, 2)];
+    let requests = asked(&mut downloads, &tree, 0);
+    assert!(of_inbound.iter().all(|one| requests.contains(one)), "{requests:?}");
 }
 
 #[test]

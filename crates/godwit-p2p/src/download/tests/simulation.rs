@@ -23,6 +23,11 @@ pub(super) enum Conduct {
     NotFound,
     /// Honest for so many blocks.
     DiesAfter(u32),
+    /// Honest for so many blocks, then only blocks of `message` bytes that nobody asked for.
+    Floods {
+        after: u32,
+        message: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +58,12 @@ pub(super) struct Simulation {
     pub(super) overdue: Vec<Overdue>,
     pub(super) duplicates: u64,
     pub(super) asked: BTreeSet<(PeerId, HeaderId)>,
+    /// Copies that were dropped because another one was with the chain.
+    dropped: BTreeSet<(PeerId, HeaderId)>,
+    /// What was dropped for bytes that proved bad.
+    needed_again: BTreeSet<(PeerId, HeaderId)>,
+    /// Until when a peer that failed to deliver a block is not asked for it, and for how long.
+    excluded: BTreeMap<(PeerId, HeaderId), (f64, f64)>,
     pub(super) requests: u64,
     pub(super) most_in_flight: u64,
     pub(super) reconnect: bool,
@@ -60,6 +71,9 @@ pub(super) struct Simulation {
 
 /// Seconds of a step.
 const STEP: f64 = 0.01;
+
+/// A block that no tree here has.
+const UNKNOWN: HeaderId = HeaderId(u32::MAX);
 
 pub(super) const HONEST: PeerTraits = PeerTraits { preferred: true, witness: true, limited: false };
 
@@ -80,6 +94,9 @@ impl Simulation {
             overdue: Vec::new(),
             duplicates: 0,
             asked: BTreeSet::new(),
+            dropped: BTreeSet::new(),
+            needed_again: BTreeSet::new(),
+            excluded: BTreeMap::new(),
             requests: 0,
             most_in_flight: 0,
             reconnect: false,
@@ -168,6 +185,9 @@ impl Simulation {
     fn send(&mut self, id: PeerId, bytes: f64) {
         let now = self.now();
         let peer = self.peers.get_mut(&id).unwrap();
+        if let Some(message) = peer.flood() {
+            return self.flood(id, message, bytes);
+        }
         let before = peer.sent as u64;
         peer.sent += bytes;
         let mut told = peer.sent as u64 - before;
@@ -192,6 +212,19 @@ impl Simulation {
         }
     }
 
+    fn flood(&mut self, id: PeerId, message: u64, bytes: f64) {
+        let now = self.now();
+        let peer = self.peers.get_mut(&id).unwrap();
+        let before = peer.sent as u64;
+        peer.sent += bytes;
+        self.downloads.bytes_received(id, now, peer.sent as u64 - before);
+        if peer.sent >= message as f64 {
+            peer.sent = 0.0;
+            let receipt = self.downloads.received(id, hash_of(UNKNOWN), message, now);
+            assert_eq!(receipt, Receipt::Unrequested);
+        }
+    }
+
     fn arrived(&mut self, id: PeerId, block: HeaderId) {
         let size = self.tree.node(block).size;
         match self.downloads.received(id, hash_of(block), size, self.now()) {
@@ -200,7 +233,12 @@ impl Simulation {
                 peer.delivered += size;
                 self.judging.push_back((block, id, peer.conduct != Conduct::Junk));
             }
-            Receipt::Duplicate => self.duplicates += size,
+            Receipt::Duplicate => {
+                self.duplicates += size;
+                if !self.tree.node(block).stored {
+                    self.dropped.insert((id, block));
+                }
+            }
             Receipt::Unrequested => panic!("{block:?} of {id:?} was requested"),
         }
     }
@@ -208,29 +246,47 @@ impl Simulation {
     /// Requests that a peer answers with `notfound`, or passes over.
     fn answer_without_bytes(&mut self, id: PeerId) {
         let (time, now) = (self.time, self.now());
-        let peer = self.peers.get_mut(&id).unwrap();
-        while let Some((block, from)) = peer.queue.front().copied() {
+        while let Some(peer) = self.peers.get_mut(&id)
+            && let Some((block, from)) = peer.queue.front().copied()
+        {
             if from > time {
                 return;
             }
             let withheld = match peer.conduct {
                 Conduct::Withholds(every) => block.0 % every == 0,
-                Conduct::NotFound => {
-                    self.downloads.not_found(id, hash_of(block), now);
-                    true
-                }
+                Conduct::NotFound => true,
                 _ => false,
             };
             if !withheld {
                 return;
             }
             peer.queue.pop_front();
+            if peer.conduct == Conduct::NotFound {
+                self.downloads.not_found(id, hash_of(block), now);
+                self.exclude(id, block);
+            }
         }
+    }
+
+    fn exclude(&mut self, peer: PeerId, block: HeaderId) {
+        let rest = self.excluded.get(&(peer, block)).map_or(60.0, |(_, rest)| rest * 2.0);
+        self.excluded.insert((peer, block), (self.time + rest, rest));
+    }
+
+    /// Whether a request that was made before may be made once more: the peer's copy was dropped for
+    /// one that proved bad, or its exclusion is over, or nobody is left who is not excluded.
+    fn may_be_repeated(&mut self, peer: PeerId, block: HeaderId) -> bool {
+        let excluded = |peer: PeerId| {
+            self.excluded.get(&(peer, block)).is_some_and(|(until, _)| self.time < until - STEP)
+        };
+        let failed = self.excluded.contains_key(&(peer, block));
+        let rested = failed && (!excluded(peer) || self.peers.keys().all(|peer| excluded(*peer)));
+        self.needed_again.remove(&(peer, block)) || rested
     }
 
     fn judge(&mut self) {
         self.judged_bytes += self.judging_rate * STEP;
-        while let Some((block, _, good)) = self.judging.front().copied() {
+        while let Some((block, sender, good)) = self.judging.front().copied() {
             let size = self.tree.node(block).size as f64;
             if self.judged_bytes < size {
                 return;
@@ -239,6 +295,12 @@ impl Simulation {
             self.judging.pop_front();
             self.tree.nodes[block.0 as usize].stored |= good;
             self.downloads.judged(hash_of(block), good);
+            let dropped: Vec<_> =
+                self.dropped.extract_if(.., |(_, dropped)| *dropped == block).collect();
+            if !good {
+                self.exclude(sender, block);
+                self.needed_again.extend(dropped);
+            }
             self.tree.connect();
         }
         self.judged_bytes = 0.0;
@@ -256,7 +318,8 @@ impl Simulation {
         for (peer, id, hash) in self.downloads.schedule(now, &self.tree, room) {
             assert_eq!(hash, hash_of(id));
             assert!(!self.tree.node(id).stored, "{id:?} is stored");
-            assert!(self.asked.insert((peer, id)), "{id:?} is asked twice of {peer:?}");
+            let new = self.asked.insert((peer, id));
+            assert!(new || self.may_be_repeated(peer, id), "{id:?} is asked twice of {peer:?}");
             self.requests += 1;
             let peer = self.peers.get_mut(&peer).expect("a present peer is asked");
             peer.queue.push_back((id, self.time + peer.latency));
@@ -278,6 +341,14 @@ impl SimPeer {
     /// Never answers these.
     pub(super) fn forget(&mut self, blocks: &[HeaderId]) {
         self.queue.retain(|(block, _)| !blocks.contains(block));
+    }
+
+    /// Size of the blocks that it sends instead of what was asked for.
+    fn flood(&self) -> Option<u64> {
+        match self.conduct {
+            Conduct::Floods { after, message } if self.answered >= after => Some(message),
+            _ => None,
+        }
     }
 
     fn sending_rate(&self) -> f64 {

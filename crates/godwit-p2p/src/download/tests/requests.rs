@@ -170,6 +170,27 @@ fn the_first_block_is_asked_of_who_has_missed_it_longest() {
     assert!(order.len() < 16, "{order:?}");
 }
 
+#[test]
+fn a_block_that_was_not_found_is_asked_for_again_after_a_rest() {
+    let (mut tree, mut downloads) = desk(3, &[A]);
+    assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1), (A, 2)]);
+    downloads.not_found(A, block(2), at(10));
+    let mut again = Vec::new();
+    for time in (10..70_000).step_by(50) {
+        // Its first block stays on its way.
+        downloads.bytes_received(A, at(time), 1);
+        for (peer, n) in asked(&mut downloads, &tree, time) {
+            again.push((n, time));
+            if n == 3 {
+                assert_eq!(downloads.received(peer, block(3), 9, at(time)), Receipt::Requested);
+                tree.nodes[3].stored = true;
+                downloads.judged(block(3), true);
+            }
+        }
+    }
+    assert_eq!(again, [(3, 260), (2, 60_010)]);
+}
+
 /// Who cannot be asked does not keep those who chose us from being asked.
 #[test]
 fn preferred_peers_that_cannot_be_asked_leave_room_for_others() {

@@ -17,7 +17,6 @@ use godwit_sim::chain::cached_dat;
 use godwit_sim::plan::ChainPlan;
 use godwit_sim::rng::Rng;
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::node::Node;
 use crate::progress::{Heights, Phase, RunLog};
@@ -25,7 +24,7 @@ use crate::records::{self, Records};
 use crate::running::{Moment, Running};
 
 /// The smallest cache, so that the final UTXO set is many times as large.
-const CACHE_MIB: u64 = 4;
+pub(crate) const CACHE_MIB: u64 = 4;
 
 /// The final UTXO set is at least this many times the cache.
 const SET_PER_CACHE: u64 = 10;
@@ -34,21 +33,22 @@ const SET_PER_CACHE: u64 = 10;
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// The chain, and what an import that nobody disturbs makes of it.
-struct Reference {
-    path: PathBuf,
+pub(crate) struct Reference {
+    pub(crate) path: PathBuf,
     blocks: u64,
-    stats: Value,
+    pub(crate) stats: Value,
+    /// The node that made it.
+    pub(crate) node: Node,
     /// How long that import took.
     time: Duration,
     /// Size of its UTXO set on disk.
     set_bytes: u64,
-    /// Its UTXO set as a snapshot, in a directory of its own.
+    /// Its UTXO set as a snapshot.
     snapshot: PathBuf,
-    _temp: TempDir,
 }
 
 /// One user at a time: each of these tests wants the machine for itself.
-fn reference() -> MutexGuard<'static, Reference> {
+pub(crate) fn reference() -> MutexGuard<'static, Reference> {
     static REFERENCE: LazyLock<Mutex<Reference>> = LazyLock::new(|| Mutex::new(Reference::make()));
     REFERENCE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -59,7 +59,7 @@ fn import<'a>(node: &'a Node, chain: &Path) -> Running<'a> {
 
 /// Expects success, and shows the log where there is none.
 #[track_caller]
-fn succeeds(node: &Node, mut running: Running<'_>) {
+pub(crate) fn succeeds(node: &Node, mut running: Running<'_>) {
     let code = running.wait().code();
     assert_eq!(code, Some(Exit::Success.code().into()), "{}", node.log());
 }
@@ -78,11 +78,10 @@ impl Reference {
         let runs = fs::read_dir(node.network_dir().join("utxo")).expect("the runs");
         let set_bytes = runs.map(|run| run.expect("a run").metadata().expect("a run").len()).sum();
         assert!(set_bytes >= (SET_PER_CACHE * CACHE_MIB) << 20, "{set_bytes} bytes");
-        let temp = tempfile::tempdir().expect("a temporary directory");
-        let snapshot = temp.path().join("snapshot.dat");
+        let snapshot = node.beside("snapshot.dat");
         node.run(&[&"utxo", &"dump", &snapshot]).expect(Exit::Success);
         let blocks = u64::from(chain.summary.height);
-        Self { path: chain.path, blocks, stats, time, set_bytes, snapshot, _temp: temp }
+        Self { path: chain.path, blocks, stats, node, time, set_bytes, snapshot }
     }
 
     fn headline(&self) -> String {
@@ -96,14 +95,14 @@ impl Reference {
 }
 
 /// To the handle itself: libtest drops what a passing test printed.
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     io::stderr().write_all(text.as_bytes()).expect("stderr is open");
 }
 
 /// What must be there after a restart: each block that had arrived completely, and what commits
 /// have named.
 #[derive(Default)]
-struct Kept {
+pub(crate) struct Kept {
     blocks: Records,
     undo: Records,
     heights: Heights,
@@ -111,7 +110,7 @@ struct Kept {
 
 impl Kept {
     /// Compares with what a run found, if it came so far, and takes in what it left.
-    fn check(&mut self, log: RunLog<'_>, blocks: Records, undo: Records) {
+    pub(crate) fn check(&mut self, log: RunLog<'_>, blocks: Records, undo: Records) {
         if let Some(loaded) = log.loaded() {
             assert_eq!(loaded.blocks, self.blocks.complete, "every complete block is found again");
             let (found, kept) = (loaded.heights, self.heights);

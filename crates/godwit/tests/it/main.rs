@@ -6,6 +6,7 @@ mod import;
 mod interop;
 mod kill;
 mod loopback;
+mod network_kill;
 mod node;
 mod progress;
 mod records;

@@ -1,8 +1,11 @@
 //! What lies in the files of a data directory whose process was killed.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use godwit_primitives::BlockHash;
+
+use crate::blocks::header;
 use crate::node::Node;
 
 /// Magic and length in front of each record.
@@ -39,17 +42,37 @@ pub(crate) fn undo_bytes(node: &Node) -> u64 {
     files.map_while(|path| Some(fs::metadata(path).ok()?.len())).sum()
 }
 
-fn records(node: &Node, prefix: &str, behind: usize) -> Records {
-    let mut all = Records::default();
-    let Ok(entries) = fs::read_dir(node.network_dir().join("blocks")) else { return all };
-    for entry in entries {
-        let path = entry.expect("an entry of the directory").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if name.starts_with(prefix) && name.ends_with(".dat") {
-            add_file(&path, behind, &mut all);
+/// The hash of each whole block, in no order.
+pub(crate) fn block_hashes(node: &Node) -> Vec<BlockHash> {
+    let mut hashes = Vec::new();
+    for path in files(node, "blk") {
+        let bytes = fs::read(path).expect("a block file");
+        let mut rest = &bytes[..];
+        while let Some(after) = behind_record(rest, 0) {
+            hashes.push(header(&rest[FRAME..]).block_hash());
+            rest = after;
         }
     }
+    hashes
+}
+
+fn records(node: &Node, prefix: &str, behind: usize) -> Records {
+    let mut all = Records::default();
+    for path in files(node, prefix) {
+        add_file(&path, behind, &mut all);
+    }
     all
+}
+
+/// The files of one kind; none before the first start.
+fn files(node: &Node, prefix: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(node.network_dir().join("blocks")) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.expect("an entry of the directory").path());
+    let is_kind = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(prefix) && name.ends_with(".dat")
+    };
+    paths.filter(is_kind).collect()
 }
 
 fn add_file(path: &Path, behind: usize, all: &mut Records) {

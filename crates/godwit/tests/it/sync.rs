@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// A port of the loopback interface that nobody listens on, below those that Linux takes for outgoing
 /// connections.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     const FIRST: u16 = 30_000;
     const RANGE: u16 = 2_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -54,7 +54,7 @@ fn with_small_chain() -> Node {
 }
 
 /// A node that listens on a port and connects to nobody.
-fn serve(node: &Node, port: u16) -> Running<'_> {
+pub(crate) fn serve(node: &Node, port: u16) -> Running<'_> {
     let bind = format!("-bind=127.0.0.1:{port}");
     let mut running = Running::start(node, &[&"-noconnect", &bind]);
     wait_until("it listens", || running.log().0.contains(&format!("Bound to 127.0.0.1:{port}")));

@@ -92,7 +92,7 @@ fn b20_a_flipped_bit_costs_its_sender_the_connection_and_nobody_else() {
 }
 
 #[test]
-fn b20_a_manual_peer_that_flips_bits_is_kept_and_asked_for_other_blocks_only() {
+fn b20_a_manual_peer_that_flips_bits_is_kept_and_asked_ever_more_rarely() {
     let blocks = chain(10, 400_000);
     let (mut node, ids) = with_headers(&blocks, &[ConnectionKind::Manual]);
     let bad = blocks[4].hash;
@@ -101,7 +101,9 @@ fn b20_a_manual_peer_that_flips_bits_is_kept_and_asked_for_other_blocks_only() {
         asked += usize::from(block.hash == bad);
         Some(if block.hash == bad { flipped(block) } else { block.clone() })
     });
-    assert_eq!((node.is_gone(ids[0]), asked), (None, 1), "no endless repetition");
+    assert_eq!(node.is_gone(ids[0]), None);
+    // Nobody else has it. The pauses double from a quarter of a second on, once no good blocks come.
+    assert!((2..=9).contains(&asked), "{asked}");
     let honest = node.peer(ConnectionKind::Manual);
     node.headers(honest, &blocks);
     node.serve(&[ids[0], honest], &blocks, 30, |_, block| Some(block.clone()));

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +109,8 @@ pub(super) struct Driver {
     pub(super) arrived_before: HashSet<BlockHash>,
     /// Blocks that arrived although an earlier run of the node had them.
     pub(super) fetched_again: usize,
+    /// Of everything that went over the network.
+    pub(super) digest: DefaultHasher,
     trace: Trace,
     /// Every line of the trace is printed at once (`GODWIT_SIM_TRACE`).
     verbose: bool,
@@ -153,6 +156,7 @@ impl Driver {
             arrived: HashSet::new(),
             arrived_before: HashSet::new(),
             fetched_again: 0,
+            digest: DefaultHasher::new(),
             trace: Trace::default(),
             verbose: std::env::var_os("GODWIT_SIM_TRACE").is_some(),
         };
@@ -345,7 +349,7 @@ impl Driver {
             if !line.starts_with("DEBUG") {
                 self.log_bytes += line.len();
             }
-            self.note(line);
+            self.trace(line);
         }
     }
 
@@ -379,7 +383,14 @@ impl Driver {
         peak.connections = peak.connections.max(connections);
     }
 
+    /// Something that follows from the seed alone.
     pub(super) fn note(&mut self, line: String) {
+        self.crowd.now().hash(&mut self.digest);
+        line.hash(&mut self.digest);
+        self.trace(line);
+    }
+
+    fn trace(&mut self, line: String) {
         let now = self.crowd.now();
         if self.verbose {
             eprintln!("{:12.6} {line}", now.as_secs_f64());

@@ -1,5 +1,6 @@
 //! One run: a company, a node, and what must be true at the end.
 
+use std::hash::Hasher;
 use std::time::Duration;
 
 use godwit_primitives::BlockHash;
@@ -21,12 +22,24 @@ pub(super) struct Outcome {
     pub(super) peak: Peak,
     pub(super) disconnected: usize,
     pub(super) log_bytes: usize,
+    /// Of everything that went over the network.
+    pub(super) digest: u64,
 }
 
 /// The run of a seed.
 pub(super) fn run_seed(seed: u64) -> Outcome {
+    run_company(seed, mix(seed, &Stage::of_seed(seed).world))
+}
+
+/// The run of a seed in which the node is not killed: what is written at that moment depends on
+/// threads of the store. It follows from the seed alone.
+pub(super) fn run_undisturbed(seed: u64) -> Outcome {
+    let company = mix(seed, &Stage::of_seed(seed).world);
+    run_company(seed, Mix { kills: Vec::new(), ..company })
+}
+
+fn run_company(seed: u64, company: Mix) -> Outcome {
     let stage = Stage::of_seed(seed);
-    let company = mix(seed, &stage.world);
     let rng = &mut Rng::new(seed ^ 0x6e6f_6465);
     let discoveries = [Discovery::Seed, Discovery::Fixed, Discovery::AddNode, Discovery::Connect];
     let discovery = discoveries[rng.below(4) as usize];
@@ -56,6 +69,7 @@ fn run_mix(stage: &'static Stage, plan: NodePlan, company: Mix, rng: &mut Rng) -
         peak: driver.peak,
         disconnected: driver.disconnected.len(),
         log_bytes: driver.log_bytes,
+        digest: driver.digest.finish(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::run::{Outcome, run_seed};
+use super::run::{Outcome, run_seed, run_undisturbed};
 
 /// Memory that all peers of a run together can make the node hold in receive buffers: each the
 /// longest message, and what its buffer grows beyond it.
@@ -72,6 +72,15 @@ fn say(outcomes: &[Outcome]) {
 #[test]
 fn a_hundred_companies_of_honest_and_hostile_peers() {
     run_all(0..100);
+}
+
+#[test]
+fn one_seed_gives_one_run() {
+    for seed in [1, 2, 6, 7, 9] {
+        let (first, second) = (run_undisturbed(seed), run_undisturbed(seed));
+        assert_eq!(first.digest, second.digest, "seed {seed}");
+        assert_ne!(first.digest, run_undisturbed(seed + 10).digest);
+    }
 }
 
 #[test]

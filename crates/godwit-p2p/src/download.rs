@@ -29,7 +29,7 @@ use godwit_primitives::{BlockHash, Work};
 use self::branch::Branch;
 use self::clock::Clock;
 use self::exclusions::Exclusions;
-use self::peer::{MIN_IN_FLIGHT, Peer};
+use self::peer::{Line, MIN_IN_FLIGHT, Peer};
 use crate::{HeaderId, HeaderIndex, Now, PeerId};
 
 pub use self::overdue::{Overdue, OverdueReason};
@@ -119,6 +119,7 @@ pub struct Downloads {
     segwit_height: u32,
     clock: Clock,
     peers: BTreeMap<PeerId, Peer>,
+    line: Line,
     blocks: BTreeMap<BlockHash, Block>,
     /// Blocks that are pending.
     pending: usize,
@@ -141,6 +142,7 @@ impl Downloads {
             segwit_height: params.segwit_height,
             clock: Clock::default(),
             peers: BTreeMap::new(),
+            line: Line::default(),
             blocks: BTreeMap::new(),
             pending: 0,
             branches: Vec::new(),
@@ -187,6 +189,7 @@ impl Downloads {
         let now = self.clock.advance(now);
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.arrive(bytes, now);
+            self.line.delivered = self.line.delivered.saturating_add(bytes);
         }
     }
 
@@ -195,10 +198,11 @@ impl Downloads {
     pub fn received(&mut self, peer: PeerId, hash: BlockHash, length: u64, now: Now) -> Receipt {
         let now = self.clock.advance(now);
         let Some(state) = self.peers.get_mut(&peer) else { return Receipt::Unrequested };
-        if !state.complete(&hash, now) {
+        if !state.complete(&hash, now, self.line.delivered) {
             state.take_back(now);
             return Receipt::Unrequested;
         }
+        self.line.last_answer = now;
         let mut first = false;
         self.update(hash, |block| {
             block.copies.retain(|copy| *copy != peer);
@@ -231,7 +235,7 @@ impl Downloads {
             }
         });
         if let Some(peer) = sender.and_then(|sender| self.peers.get_mut(&sender)) {
-            if stored { peer.stop_resting() } else { peer.rest(time) }
+            if stored { peer.stop_resting() } else { peer.rest(time, self.line.delivered) }
         }
         if !stored {
             return;
@@ -254,10 +258,10 @@ impl Downloads {
     pub fn not_found(&mut self, peer: PeerId, hash: BlockHash, now: Now) {
         let now = self.clock.advance(now);
         if let Some(state) = self.peers.get_mut(&peer) {
-            if !state.forget(&hash, now) {
+            if !state.forget(&hash, now, self.line.delivered) {
                 return;
             }
-            state.rest(now);
+            state.rest(now, self.line.delivered);
             self.update(hash, |block| {
                 block.copies.retain(|copy| *copy != peer);
                 block.excluded.add(peer, now);

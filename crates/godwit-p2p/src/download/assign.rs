@@ -81,6 +81,7 @@ impl Downloads {
             peer.advance(now);
             peer.rate.remember_blocks(self.size);
         }
+        self.line.active = self.peers.values().filter(|peer| !peer.queue.is_empty()).count();
         let rates: Vec<f64> = self.peers.values().filter_map(|peer| peer.rate.get()).collect();
         let line: f64 = rates.iter().sum();
         let usual = (!rates.is_empty()).then(|| line / rates.len() as f64);
@@ -218,7 +219,7 @@ impl Downloads {
     fn estimate(&self, one: &mut Candidate, branch: usize, plan: &Plan) {
         let next = |peer: &Peer| {
             let seconds = peer.seconds_until(peer.queue.len(), self.size, plan.usual);
-            seconds.max(peer.held_up(plan.now, self.size, plan.usual))
+            seconds.max(peer.held_up(plan.now, self.size, plan.usual, &self.line))
         };
         let fastest = self.peers.values().map(next).fold(f64::INFINITY, f64::min);
         one.seconds = next(&self.peers[&one.peer]);
@@ -328,7 +329,7 @@ impl Downloads {
                 return f64::INFINITY;
             }
             let seconds = peer.seconds_until(position, self.size, plan.usual);
-            let held_up = peer.held_up(plan.now, self.size, plan.usual);
+            let held_up = peer.held_up(plan.now, self.size, plan.usual, &self.line);
             seconds.max(held_up).max(peer.silence(plan.now))
         };
         block.copies.iter().map(left).fold(f64::INFINITY, f64::min)
@@ -351,7 +352,7 @@ impl Downloads {
             }
             let mut seconds = peer.seconds_until(peer.queue.len(), self.size, plan.usual);
             if !peer.queue.is_empty() {
-                let held_up = peer.held_up(plan.now, self.size, plan.usual);
+                let held_up = peer.held_up(plan.now, self.size, plan.usual, &self.line);
                 seconds = seconds.max(held_up).max(peer.silence(plan.now));
             }
             if best.is_none_or(|(_, least)| seconds < least) {
@@ -383,7 +384,8 @@ impl Downloads {
     }
 
     fn ask(&mut self, peer: PeerId, id: HeaderId, hash: BlockHash, height: u32, now: Duration) {
-        self.peers.get_mut(&peer).expect("it was chosen").ask(hash, now);
+        let delivered = self.line.delivered;
+        self.peers.get_mut(&peer).expect("it was chosen").ask(hash, now, delivered);
         self.blocks.entry(hash).or_insert_with(|| Block::new(id, height));
         self.update(hash, |block| {
             block.copies.push(peer);

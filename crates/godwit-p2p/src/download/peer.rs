@@ -41,6 +41,9 @@ const LOST_FACTOR: f64 = 4.0;
 /// See [`LOST_FACTOR`].
 const LOST_SECONDS: f64 = 5.0;
 
+/// Seconds without any answer from anybody, at least, after which the bytes of others prove nothing.
+const STUCK_SECONDS: f64 = 60.0;
+
 /// Blocks that nobody asked for and that a peer may send between two that it was asked for.
 const MAX_UNREQUESTED: u32 = 8;
 
@@ -58,6 +61,17 @@ pub(super) struct Flight {
     pub(super) overtaken: Option<Duration>,
     /// On a chain that is still wanted: only then is it held against the peer.
     pub(super) wanted: bool,
+}
+
+/// What all peers together do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Line {
+    /// Bytes that came from any of them so far.
+    pub(super) delivered: u64,
+    /// How many are asked for something.
+    pub(super) active: usize,
+    /// When one answered a request last.
+    pub(super) last_answer: Duration,
 }
 
 #[derive(Debug)]
@@ -79,6 +93,8 @@ pub(super) struct Peer {
     pub(super) last_bytes: Duration,
     /// When a request ended last, or was first made after there was nothing to wait for.
     last_end: Duration,
+    /// What the line had delivered then.
+    delivered_then: u64,
     /// Blocks that it may still send unasked. A request that was given up adds one: its answer may
     /// be on its way.
     tolerated: u32,
@@ -102,6 +118,7 @@ impl Peer {
             probe: None,
             last_bytes: now,
             last_end: now,
+            delivered_then: 0,
             tolerated: MAX_UNREQUESTED,
             partial: 0,
             rests: 0,
@@ -115,15 +132,21 @@ impl Peer {
         self.rate.advance(now, !self.queue.is_empty());
     }
 
-    pub(super) fn ask(&mut self, hash: BlockHash, now: Duration) {
+    pub(super) fn ask(&mut self, hash: BlockHash, now: Duration, delivered: u64) {
         self.advance(now);
         if self.queue.is_empty() {
             self.probe = Some(now);
-            (self.last_bytes, self.last_end) = (now, now);
+            self.last_bytes = now;
+            self.end(now, delivered);
             self.partial = 0;
         }
         let (skipped, overtaken, wanted) = (false, None, true);
         self.queue.push_back(Flight { hash, asked: now, skipped, overtaken, wanted });
+    }
+
+    /// A new wait begins.
+    fn end(&mut self, now: Duration, delivered: u64) {
+        (self.last_end, self.delivered_then) = (now, delivered);
     }
 
     pub(super) fn arrive(&mut self, bytes: u64, now: Duration) {
@@ -142,7 +165,7 @@ impl Peer {
     }
 
     /// Ends a request with its answer.
-    pub(super) fn complete(&mut self, hash: &BlockHash, now: Duration) -> bool {
+    pub(super) fn complete(&mut self, hash: &BlockHash, now: Duration, delivered: u64) -> bool {
         self.advance(now);
         let Some(position) = self.position(hash) else { return false };
         for before in self.queue.range_mut(..position) {
@@ -150,7 +173,8 @@ impl Peer {
         }
         self.queue.remove(position);
         self.partial = 0;
-        (self.last_bytes, self.last_end) = (now, now);
+        self.last_bytes = now;
+        self.end(now, delivered);
         self.tolerated = self.tolerated.max(MAX_UNREQUESTED);
         true
     }
@@ -174,20 +198,21 @@ impl Peer {
     }
 
     /// Ends a request without an answer.
-    pub(super) fn forget(&mut self, hash: &BlockHash, now: Duration) -> bool {
+    pub(super) fn forget(&mut self, hash: &BlockHash, now: Duration, delivered: u64) -> bool {
         self.advance(now);
         let Some(position) = self.position(hash) else { return false };
         self.queue.remove(position);
-        self.last_end = now;
+        self.end(now, delivered);
         self.tolerated = self.tolerated.saturating_add(1);
         true
     }
 
     /// What the peer claims to have is doubtful.
-    pub(super) fn rest(&mut self, now: Duration) {
+    pub(super) fn rest(&mut self, now: Duration, delivered: u64) {
         self.resting_until = now + FIRST_REST * 2u32.pow(self.rests);
         self.rests = (self.rests + 1).min(MAX_RESTS);
-        (self.last_bytes, self.last_end) = (now, now);
+        self.last_bytes = now;
+        self.end(now, delivered);
     }
 
     pub(super) fn stop_resting(&mut self) {
@@ -209,11 +234,21 @@ impl Peer {
 
     /// Seconds since a request was answered, once they are so many that what is open counts as lost.
     /// Bytes that arrive need not be those that were asked for, and may belong to one message for
-    /// ever.
-    pub(super) fn held_up(&self, now: Duration, size: f64, usual: Option<f64>) -> f64 {
+    /// ever. On a slow line the answers of all are late, and a block that is larger than usual takes
+    /// longer than usual: so the others must have got several times as much in the same time, unless
+    /// there are none or nobody answers at all.
+    pub(super) fn held_up(&self, now: Duration, size: f64, usual: Option<f64>, line: &Line) -> f64 {
         let since = now.saturating_sub(self.last_end).as_secs_f64();
         let due = LOST_FACTOR * size / self.rate_or(usual) + LOST_SECONDS;
-        if self.queue.is_empty() || since < due { 0.0 } else { since }
+        if self.queue.is_empty() || since < due {
+            return 0.0;
+        }
+        let passed = line.delivered.saturating_sub(self.delivered_then) as f64;
+        let its_turn = LOST_FACTOR * line.active as f64 * size.max(self.partial as f64);
+        let quiet = now.saturating_sub(line.last_answer).as_secs_f64();
+        let stuck = quiet.min(since) > (LOST_FACTOR * due).max(STUCK_SECONDS);
+        let alone = line.active == 1;
+        if alone || passed >= its_turn || stuck { since } else { 0.0 }
     }
 
     fn rate_or(&self, usual: Option<f64>) -> f64 {

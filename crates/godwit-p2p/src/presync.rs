@@ -108,7 +108,8 @@ pub struct Presync {
 
 impl Presync {
     /// A pre-sync of a chain that builds on `start`, to be stored from `minimum_work` on (work from
-    /// genesis). `median_time_past` is that of `start`, `commit_offset` is random below the commitment period, `now_unix` in seconds.
+    /// genesis). `median_time_past` is that of `start`, `commit_offset` is random below the
+    /// commitment period, `now_unix` in seconds.
     pub fn new(
         params: &Params,
         start: &HeaderInfo,

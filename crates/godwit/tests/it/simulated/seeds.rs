@@ -32,7 +32,7 @@ fn run_all(seeds: std::ops::Range<u64>) {
     }
     let next = AtomicU64::new(seeds.start);
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let outcomes: Vec<Outcome> = thread::scope(|scope| {
+    let outcomes: Vec<(u64, Outcome)> = thread::scope(|scope| {
         let work = || {
             let mut outcomes = Vec::new();
             loop {
@@ -42,7 +42,7 @@ fn run_all(seeds: std::ops::Range<u64>) {
                 }
                 let outcome = run_seed(seed);
                 check(seed, &outcome);
-                outcomes.push(outcome);
+                outcomes.push((seed, outcome));
             }
         };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
@@ -51,9 +51,16 @@ fn run_all(seeds: std::ops::Range<u64>) {
     say(&outcomes);
 }
 
-fn say(outcomes: &[Outcome]) {
-    let most = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).max().unwrap_or(0);
-    let took: Duration = outcomes.iter().map(|outcome| outcome.took).sum();
+fn say(outcomes: &[(u64, Outcome)]) {
+    let all = || outcomes.iter().map(|(_, outcome)| outcome);
+    let most = |of: fn(&Outcome) -> u64| all().map(of).max().unwrap_or(0);
+    let took: Duration = all().map(|outcome| outcome.took).sum();
+    let mut slowest: Vec<(u64, u64)> =
+        outcomes.iter().map(|(seed, outcome)| (outcome.took.as_secs(), *seed)).collect();
+    slowest.sort_unstable();
+    slowest.reverse();
+    slowest.truncate(5);
+    eprintln!("slowest runs, seconds and seed: {slowest:?}");
     eprintln!(
         "{} runs, {} s of simulated time (longest {} s), at most {} bytes received, {} queued, {} \
          with the chain, {} addresses, {} bytes of log, {} disconnections",
@@ -65,7 +72,7 @@ fn say(outcomes: &[Outcome]) {
         most(|outcome| outcome.peak.chain),
         most(|outcome| outcome.peak.addresses as u64),
         most(|outcome| outcome.log_bytes as u64),
-        outcomes.iter().map(|outcome| outcome.disconnected).sum::<usize>(),
+        all().map(|outcome| outcome.disconnected).sum::<usize>(),
     );
 }
 

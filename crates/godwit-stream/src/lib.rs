@@ -7,10 +7,13 @@
 //! A decoder allocates only for bytes that are there: a length that the input claims is checked
 //! against what remains before room is made for it.
 
+#[cfg(feature = "baselines")]
+pub mod baseline;
 mod bulk;
 mod codec;
 mod compact_size;
 mod error;
+mod memory;
 pub mod obfuscate;
 pub mod pool;
 mod reader;
@@ -22,10 +25,11 @@ pub use allocator_api2::alloc::{Allocator, Global};
 pub use codec::{Decode, Encode};
 pub use compact_size::{MAX_SIZE, compact_size_len};
 pub use error::DecodeError;
+pub use memory::{PUBLIC_MEMORY, PublicMemory};
 pub use obfuscate::Obfuscation;
 pub use pool::{BufferPool, PoolLimits, PooledStream};
 pub use reader::SpanReader;
 pub use stream::DataStream;
 
 /// Plain bytes of public data: neither zeroed before use nor wiped after it.
-pub type SerializeData<A = Global> = allocator_api2::vec::Vec<u8, A>;
+pub type SerializeData<A = PublicMemory> = allocator_api2::vec::Vec<u8, A>;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Allocator, DataStream, Global};
+use crate::{Allocator, DataStream, PUBLIC_MEMORY, PublicMemory};
 
 /// What a pool keeps at most while nobody uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct PoolLimits {
 ///
 /// It bounds what lies idle, not what is in use: [`take`](Self::take) always gives a buffer, and the
 /// queues through which buffers travel bound how many there are.
-pub struct BufferPool<A: Allocator + Clone = Global> {
+pub struct BufferPool<A: Allocator + Clone = PublicMemory> {
     shared: Arc<Shared<A>>,
 }
 
@@ -40,7 +40,7 @@ struct Idle<A: Allocator + Clone> {
 impl BufferPool {
     /// An empty pool of plain buffers.
     pub fn new(limits: PoolLimits) -> Self {
-        Self::new_in(limits, Global)
+        Self::new_in(limits, PUBLIC_MEMORY)
     }
 }
 
@@ -114,7 +114,7 @@ impl<A: Allocator + Clone> Idle<A> {
 
 /// A [`DataStream`] that goes back to its pool when it is dropped. One made with `From` has no pool
 /// and is freed.
-pub struct PooledStream<A: Allocator + Clone = Global> {
+pub struct PooledStream<A: Allocator + Clone = PublicMemory> {
     stream: DataStream<A>,
     home: Option<Arc<Shared<A>>>,
 }

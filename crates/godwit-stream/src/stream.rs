@@ -5,7 +5,9 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use crate::bulk::{Buffer, READ_STEP};
-use crate::{Allocator, Decode, DecodeError, Encode, Global, SerializeData, SpanReader};
+use crate::{
+    Allocator, Decode, DecodeError, Encode, PUBLIC_MEMORY, PublicMemory, SerializeData, SpanReader,
+};
 
 /// Growable bytes with a read cursor (Bitcoin Core `streams.h`, `DataStream`).
 ///
@@ -14,7 +16,7 @@ use crate::{Allocator, Decode, DecodeError, Encode, Global, SerializeData, SpanR
 /// not empty the stream, so that [`rewind`](Self::rewind) works; [`clear`](Self::clear) does.
 ///
 /// The memory comes from `A`, is not zeroed before use and not wiped after it.
-pub struct DataStream<A: Allocator = Global> {
+pub struct DataStream<A: Allocator = PublicMemory> {
     buffer: Buffer<A>,
     position: usize,
 }
@@ -22,12 +24,12 @@ pub struct DataStream<A: Allocator = Global> {
 impl DataStream {
     /// An empty stream; allocates nothing.
     pub const fn new() -> Self {
-        Self { buffer: Buffer::new(SerializeData::new()), position: 0 }
+        Self { buffer: Buffer::new(SerializeData::new_in(PUBLIC_MEMORY)), position: 0 }
     }
 
     /// An empty stream with room for `n` bytes.
     pub fn with_capacity(n: usize) -> Self {
-        Self::with_capacity_in(n, Global)
+        Self::with_capacity_in(n, PUBLIC_MEMORY)
     }
 }
 

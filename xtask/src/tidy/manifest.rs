@@ -22,6 +22,8 @@ const CHAIN: &str = "godwit-chain";
 const P2P: &str = "godwit-p2p";
 const SIM: &str = "godwit-sim";
 const TESTDATA: &str = "godwit-testdata";
+const SECRET: &str = "godwit-secret";
+const RIVALS: &str = "godwit-rivals";
 
 const ROOMS: &[Room] = &[
     Room { name: STREAM, may_use: &[], tests_may_use: &[] },
@@ -34,21 +36,34 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE],
         tests_may_use: &[SIM, TESTDATA],
     },
-    Room { name: P2P, may_use: &[STREAM, PRIMITIVES, CONSENSUS], tests_may_use: &[TESTDATA] },
+    Room {
+        name: P2P,
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SECRET],
+        tests_may_use: &[TESTDATA],
+    },
     Room { name: SIM, may_use: &[STREAM, PRIMITIVES, CONSENSUS, P2P], tests_may_use: &[] },
     Room { name: TESTDATA, may_use: &[], tests_may_use: &[] },
     Room {
         name: "godwit",
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN, P2P],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN, P2P, SECRET],
         tests_may_use: &[SIM, TESTDATA],
     },
-    Room { name: "godwit-bench", may_use: &[], tests_may_use: &[] },
+    Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[] },
+    Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
+    Room {
+        name: "godwit-bench",
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SIM, SECRET, RIVALS, TESTDATA],
+        tests_may_use: &[],
+    },
     Room { name: "xtask", may_use: &[], tests_may_use: &[] },
 ];
 
 /// Outside crates that only the named rooms may ship (their tests excepted).
-const WALLS: &[(&str, &[&str])] =
-    &[("bitcoinkernel", &[SCRIPT]), ("bitcoin", &[SIM]), ("redb", &[STORE])];
+const WALLS: &[(&str, &[&str])] = &[
+    ("bitcoinkernel", &[SCRIPT, RIVALS]),
+    ("bitcoin", &[SIM, RIVALS]),
+    ("redb", &[STORE, RIVALS]),
+];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {

@@ -8,7 +8,7 @@ use allocator_api2::alloc::{AllocError, Layout};
 use proptest::prelude::*;
 
 use super::*;
-use crate::MAX_SIZE;
+use crate::{Global, MAX_SIZE};
 
 /// Hands out memory filled with a pattern and counts what is asked of it.
 #[derive(Clone, Default)]

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use godwit_stream::{DataStream, SerializeData};
+use godwit_stream::{DataStream, PUBLIC_MEMORY, SerializeData};
 
 /// Least time of many runs, in nanoseconds for each byte.
 fn ns_per_byte(bytes: usize, mut run: impl FnMut()) -> f64 {
@@ -40,7 +40,7 @@ fn write_speed() {
             }
             black_box(&mut stream);
         });
-        let mut vector: SerializeData = SerializeData::with_capacity(total);
+        let mut vector = SerializeData::with_capacity_in(total, PUBLIC_MEMORY);
         let elements = ns_per_byte(total, || {
             vector.clear();
             for _ in 0..total / piece {

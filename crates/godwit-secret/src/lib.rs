@@ -1,0 +1,1 @@
+//! Locked memory and types for secrets that cannot leak.

@@ -157,8 +157,7 @@ impl Encode for UtxoState {
 impl Decode for UtxoState {
     fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
         let tip = reader.get()?;
-        let mut manifest = SerializeData::new();
-        manifest.extend_from_slice(reader.bytes(reader.remaining())?);
+        let manifest = DataStream::from(reader.bytes(reader.remaining())?).into_vec();
         Ok(UtxoState { tip, manifest })
     }
 }

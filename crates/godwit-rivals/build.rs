@@ -1,0 +1,109 @@
+//! Compiles the C++ side: the stream control at each optimisation level, the LevelDB and RocksDB
+//! wrappers.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What Core's build gives g++ beside the level (its CMake summary, GCC 12, x86-64), less what only
+/// chooses warnings.
+const CORE_FLAGS: &[&str] = &[
+    "-fno-extended-identifiers",
+    "-fstack-reuse=none",
+    "-U_FORTIFY_SOURCE",
+    "-D_FORTIFY_SOURCE=3",
+    "-fstack-protector-all",
+    "-fcf-protection=full",
+    "-fstack-clash-protection",
+];
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=cpp");
+    build_control(&out);
+    build_leveldb();
+    if env::var_os("CARGO_FEATURE_RIVALS").is_some() {
+        build_rocksdb();
+    }
+}
+
+fn cpp() -> cc::Build {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++20").warnings(true).extra_warnings(true).debug(false);
+    for flag in CORE_FLAGS {
+        build.flag_if_supported(flag);
+    }
+    build
+}
+
+/// The unit at -O2 (Core's level), at -O3, and at -O2 with allocators that look at their blocks.
+fn build_control(out: &Path) {
+    let mut library = cc::Build::new();
+    library.cpp(true);
+    for (name, optimisation, inspect) in [("O2", 2, false), ("O3", 3, false), ("inspect", 2, true)]
+    {
+        let mut unit = cpp();
+        unit.file("cpp/control.cpp").opt_level(optimisation).define("LEVEL", name);
+        unit.flag("-Warray-bounds").warnings_into_errors(true).out_dir(out.join(name));
+        if inspect {
+            unit.define("CONTROL_INSPECT", None);
+        }
+        for object in unit.compile_intermediates() {
+            library.object(isolated(&object, name));
+        }
+    }
+    library.compile("godwit_rivals_control");
+}
+
+/// The object with all but its exported functions made local.
+///
+/// The units instantiate the same templates of the standard library; merged by the linker, -O3
+/// would silently run the code of -O2, or the other way round.
+fn isolated(object: &Path, name: &str) -> PathBuf {
+    let alone = object.with_file_name(format!("control_{name}.o"));
+    let force = OsStr::new("--force-group-allocation");
+    run("ld", &["-r".as_ref(), force, object.as_ref(), "-o".as_ref(), alone.as_ref()]);
+    let pattern = format!("--keep-global-symbol=control_{name}_*");
+    run("objcopy", &["--wildcard".as_ref(), pattern.as_ref(), alone.as_ref()]);
+    alone
+}
+
+fn run(program: &str, arguments: &[&OsStr]) {
+    let status = Command::new(program).args(arguments).status();
+    assert!(status.is_ok_and(|status| status.success()), "{program} (package binutils) failed");
+}
+
+fn build_leveldb() {
+    let include = kernel_source().join("src/leveldb/include");
+    assert!(include.is_dir(), "no LevelDB headers in {}", include.display());
+    cpp()
+        .file("cpp/leveldb.cpp")
+        .flag(format!("-isystem{}", include.display()))
+        .opt_level(2)
+        .compile("godwit_rivals_leveldb");
+}
+
+/// Core's source inside `libbitcoinkernel-sys`, which tells its dependents no path.
+fn kernel_source() -> PathBuf {
+    let target = env::var("TARGET").expect("cargo sets it");
+    let output = Command::new(env::var_os("CARGO").expect("cargo sets it"))
+        .args(["metadata", "--format-version=1", "--locked", "--filter-platform", &target])
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let kernel = packages.iter().find(|package| package["name"] == "libbitcoinkernel-sys");
+    let manifest = kernel.and_then(|package| package["manifest_path"].as_str());
+    Path::new(manifest.expect("bitcoinkernel depends on it")).with_file_name("bitcoin")
+}
+
+fn build_rocksdb() {
+    let found = cpp().file("cpp/rocksdb.cpp").opt_level(2).try_compile("godwit_rivals_rocksdb");
+    if let Err(error) = found {
+        panic!("RocksDB wrapper: {error}\nThe feature `rivals` needs the package librocksdb-dev");
+    }
+    println!("cargo:rustc-link-lib=dylib=rocksdb");
+}

@@ -1,1 +1,35 @@
 //! Locked memory and types for secrets that cannot leak.
+//!
+//! A secret lives in [`SecretArray`], [`SecretBytes`], [`SecretString`] or [`SecretStream`]: their
+//! content lies in pages that are locked into memory, left out of core dumps, zero in a forked child,
+//! surrounded by inaccessible pages, and wiped when they are freed. The types have no `Clone`, `Copy`,
+//! `Display`, `Hash`, `Ord`, `Deref`, `AsRef`, `Encode` or serialisation, compare only with each other
+//! and in constant time, and print nothing of their content. `expose_secret` shows it to a closure, and
+//! what that closure copies is no longer protected.
+//!
+//! Where memory cannot be locked there are no secrets: every constructor returns [`LockError`], until
+//! [`allow_unlocked_secrets`] is called.
+
+mod allocator;
+mod arena;
+mod array;
+mod block;
+mod bytes;
+mod chunks;
+mod cleanse;
+mod error;
+mod pages;
+mod random;
+mod slice;
+mod stream;
+mod string;
+
+pub use arena::{ARENA_SIZE, LockedPool, Stats, process_pool};
+pub use array::SecretArray;
+pub use bytes::{ReadError, SecretBytes};
+pub use cleanse::cleanse;
+pub use error::{LockError, allow_unlocked_secrets, unlocked_secrets_allowed};
+pub use random::RandomError;
+pub use slice::SecretSlice;
+pub use stream::SecretStream;
+pub use string::{NotUtf8, SecretString};

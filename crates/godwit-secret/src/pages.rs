@@ -1,0 +1,146 @@
+//! Pages of the operating system that hold secrets: between inaccessible guard pages, locked into
+//! memory, left out of core dumps, zeros in a forked child, wiped before they go back.
+//!
+//! `unsafe` is here for the system calls and for the mapping's address.
+
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::io;
+use std::ptr::{self, NonNull};
+
+use crate::cleanse::cleanse_raw;
+use crate::error::{LockError, unlocked_secrets_allowed};
+
+/// One mapping. Its bytes are zero at first.
+#[derive(Debug)]
+pub(crate) struct LockedPages {
+    /// First byte behind the lower guard page.
+    start: NonNull<u8>,
+    /// Without the guard pages.
+    len: usize,
+    locked: bool,
+}
+
+// SAFETY: a mapping belongs to the process; the address stays valid in any thread until it is dropped.
+unsafe impl Send for LockedPages {}
+
+impl LockedPages {
+    /// Maps `bytes`, rounded up to whole pages.
+    pub(crate) fn map(bytes: usize) -> Result<Self, LockError> {
+        let page = page_size();
+        let refused = |errno| LockError::Map { bytes, errno };
+        let len = bytes.checked_next_multiple_of(page).ok_or(refused(libc::ENOMEM))?;
+        let mapped = len.checked_add(2 * page).ok_or(refused(libc::ENOMEM))?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new anonymous mapping, at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(refused(errno()));
+        }
+        // SAFETY: the mapping is `len` bytes and two pages long.
+        let start = unsafe { base.cast::<u8>().add(page) };
+        let start = NonNull::new(start).expect("a page behind a mapping is not at address 0");
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: these pages lie inside the mapping, and nothing points into them yet.
+        if unsafe { libc::mprotect(start.as_ptr().cast(), len, access) } != 0 {
+            let error = refused(errno());
+            // SAFETY: the mapping from above, which nobody uses.
+            unsafe { libc::munmap(base, mapped) };
+            return Err(error);
+        }
+        let mut pages = Self { start, len, locked: false };
+        pages.protect().or_else(|error| unlocked_secrets_allowed().then_some(()).ok_or(error))?;
+        Ok(pages)
+    }
+
+    /// Keeps the pages from swap, from core dumps and from forked children.
+    fn protect(&mut self) -> Result<(), LockError> {
+        let (start, len) = (self.start.as_ptr().cast(), self.len);
+        let mut outcome = Ok(());
+        for (advice, name) in
+            [(libc::MADV_DONTDUMP, "MADV_DONTDUMP"), (libc::MADV_WIPEONFORK, "MADV_WIPEONFORK")]
+        {
+            // SAFETY: the range is this mapping; neither advice changes its content here.
+            if unsafe { libc::madvise(start, len, advice) } != 0 {
+                outcome = Err(LockError::Exclude { advice: name, errno: errno() });
+            }
+        }
+        // SAFETY: the range is this mapping.
+        if unsafe { libc::mlock(start, len) } != 0 {
+            let errno = errno();
+            let needed = locked_by_process().saturating_add(len as u64);
+            return Err(LockError::Limit { needed, limit: memlock_limit(), errno });
+        }
+        self.locked = true;
+        outcome
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the pages cannot be swapped out; they can after
+    /// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) where locking is refused.
+    pub(crate) fn locked(&self) -> bool {
+        self.locked
+    }
+
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        address.checked_sub(self.start.addr().get()).is_some_and(|offset| offset < self.len)
+    }
+
+    /// Overwrites all of the pages with zeros.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else reads or writes the pages meanwhile, nor expects their content afterwards.
+    pub(crate) unsafe fn wipe(&mut self) {
+        // SAFETY: the pages are mapped for writing; the rest is the caller's promise.
+        unsafe { cleanse_raw(self.start, self.len) }
+    }
+}
+
+impl Drop for LockedPages {
+    fn drop(&mut self) {
+        let page = page_size();
+        // SAFETY: the owner hands out no address that outlives the pages, so nobody uses them; the
+        // range is the one that `map` mapped, guard pages included. Unmapping unlocks.
+        let outcome = unsafe {
+            self.wipe();
+            libc::munmap(self.start.as_ptr().sub(page).cast(), self.len + 2 * page)
+        };
+        debug_assert_eq!(outcome, 0, "a mapping of ours can be unmapped");
+    }
+}
+
+pub(crate) fn page_size() -> usize {
+    // SAFETY: no preconditions.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).expect("every Unix system has a page size")
+}
+
+/// RLIMIT_MEMLOCK in bytes; `None` when it has no bound or cannot be read.
+fn memlock_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`.
+    let outcome = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
+    (outcome == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// Bytes that the process has locked now; 0 when the system does not tell.
+fn locked_by_process() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    let kibibytes =
+        line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kibibytes.unwrap_or(0).saturating_mul(1024)
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}

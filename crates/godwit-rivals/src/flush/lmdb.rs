@@ -43,7 +43,9 @@ impl CoinSink for Lmdb {
 
     fn count(&self, dir: &Path) -> Result<u64, FlushError> {
         let env = open(dir)?;
-        let count = database(&env)?.len(&env.read_txn()?)?;
+        let txn = env.read_txn()?;
+        let count = database(&env)?.len(&txn)?;
+        drop(txn);
         env.prepare_for_closing().wait();
         Ok(count - 1)
     }

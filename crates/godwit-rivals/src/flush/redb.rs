@@ -33,7 +33,8 @@ impl CoinSink for Redb {
 
     fn count(&self, dir: &Path) -> Result<u64, FlushError> {
         let read = || -> Result<u64, redb::Error> {
-            let txn = Database::open(dir.join(FILE))?.begin_read()?;
+            let db = Database::open(dir.join(FILE))?;
+            let txn = db.begin_read()?;
             Ok(txn.open_table(COINS)?.len()?)
         };
         read().map_err(engine)
@@ -41,7 +42,8 @@ impl CoinSink for Redb {
 
     fn tip(&self, dir: &Path) -> Result<Option<[u8; 32]>, FlushError> {
         let read = || -> Result<_, redb::Error> {
-            let txn = Database::open(dir.join(FILE))?.begin_read()?;
+            let db = Database::open(dir.join(FILE))?;
+            let txn = db.begin_read()?;
             Ok(txn.open_table(TIP)?.get_owned(())?.map(|tip| tip.value()))
         };
         read().map_err(engine)

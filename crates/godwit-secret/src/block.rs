@@ -36,6 +36,12 @@ impl Block {
         self.len
     }
 
+    /// The first byte; for writes as well where nothing borrows the slices.
+    #[inline]
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.memory
+    }
+
     #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: `len` initialised bytes that belong to this block until it is dropped; for 0 any

@@ -1,0 +1,258 @@
+//! A search for secrets in the memory of a process: what a type cannot promise about the libraries that
+//! it calls, a look can disprove.
+//!
+//! [`scan`] reads every readable mapping of its own process, also one that is not dumpable, and looks
+//! for each [`Needle`] in all its forms. It proves itself each time: it also looks for a random value
+//! that it has just put on the heap, and fails when it does not find that. [`scan_other`] does the same
+//! from outside, [`scan_file`] with a core dump or a log.
+//!
+//! What is searched for is kept masked and in locked memory, as are the bytes that are read, so that
+//! the search does not find itself.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use crate::bytes::SecretBytes;
+use crate::cleanse::cleanse;
+use crate::error::LockError;
+use crate::random::RandomError;
+
+mod encodings;
+mod memory;
+mod needle;
+mod pattern;
+
+pub use needle::{Needle, NeedleError};
+
+use memory::{Mapping, Source};
+use pattern::Patterns;
+
+/// How much is read at once.
+const STEP: usize = 64 * 1024;
+/// Unreadable memory is passed over in pieces of this size.
+const PAGE: u64 = 4096;
+
+/// What a scan saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Where secrets lie, in the order of addresses.
+    pub findings: Vec<Finding>,
+    /// Bytes that were searched.
+    pub searched: u64,
+    /// Bytes of readable mappings that the system did not give (device memory, pages behind the end of
+    /// a mapped file).
+    pub unreadable: u64,
+}
+
+/// A secret in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The name of the needle.
+    pub needle: String,
+    /// The form in which it lies there: `raw`, `hex`, …
+    pub form: String,
+    /// The mapping as `/proc/PID/maps` names it (`[heap]`, `[stack]`, a path) or `anonymous`; the path
+    /// of a searched file.
+    pub mapping: String,
+    /// Where its first byte lies; in a file, its offset.
+    pub address: u64,
+    /// The same from the start of the mapping.
+    pub offset: u64,
+    /// Whether the mapping is left out of core dumps and wiped on fork: the arena and the secret stacks
+    /// are, and nothing else in this program.
+    pub protected: bool,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needle, form, mapping, address, offset, protected } = self;
+        let place = if *protected { "locked memory" } else { mapping };
+        write!(f, "{needle} ({form}) in {place} at {address:#x}, offset {offset:#x}")
+    }
+}
+
+/// Why a scan says nothing.
+#[derive(Debug)]
+pub enum ScanError {
+    /// There is no locked memory for what is searched for.
+    Needle(NeedleError),
+    /// There is no locked memory to read into.
+    Memory(LockError),
+    /// The mappings or the memory cannot be read.
+    Read(io::Error),
+    /// The scan did not find what it had put into memory itself.
+    Blind,
+}
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Needle(error) => error.fmt(f),
+            Self::Memory(error) => error.fmt(f),
+            Self::Read(error) => write!(f, "cannot read the memory of the process ({error})"),
+            Self::Blind => {
+                f.write_str("the scan does not find a value that it put into memory itself")
+            }
+        }
+    }
+}
+
+impl Error for ScanError {}
+
+impl From<NeedleError> for ScanError {
+    fn from(error: NeedleError) -> Self {
+        Self::Needle(error)
+    }
+}
+
+impl From<RandomError> for ScanError {
+    fn from(error: RandomError) -> Self {
+        Self::Needle(NeedleError::Memory(error))
+    }
+}
+
+impl From<LockError> for ScanError {
+    fn from(error: LockError) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl From<io::Error> for ScanError {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// Searches the memory of this process.
+pub fn scan(needles: &[Needle]) -> Result<Report, ScanError> {
+    let canary = SecretBytes::random(32).map_err(NeedleError::Memory)?;
+    let proof = Needle::raw("proof", &canary)?;
+    let mut planted = canary.expose_secret(<[u8]>::to_vec);
+    let planted_at = planted.as_ptr().addr() as u64;
+    drop(canary);
+    let patterns = Patterns::new(needles.iter().chain([&proof]))?;
+    let outcome = memory::mappings("self")
+        .map_err(ScanError::Read)
+        .and_then(|mappings| Search::run(&Source::Own, &mappings, &patterns));
+    cleanse(&mut planted);
+    let mut report = outcome?;
+    let proven = |finding: &Finding| finding.address == planted_at && finding.needle == "proof";
+    let Some(index) = report.findings.iter().position(proven) else {
+        return Err(ScanError::Blind);
+    };
+    report.findings.remove(index);
+    Ok(report)
+}
+
+/// Searches the memory of the process `pid`, which must be dumpable and of the same user, or the caller
+/// privileged.
+pub fn scan_other(pid: u32, needles: &[Needle]) -> Result<Report, ScanError> {
+    let patterns = Patterns::new(needles)?;
+    let source = Source::File(File::open(format!("/proc/{pid}/mem"))?);
+    let mappings = memory::mappings(&pid.to_string())?;
+    Search::run(&source, &mappings, &patterns)
+}
+
+/// Searches a file: a core dump, a log.
+pub fn scan_file(path: &Path, needles: &[Needle]) -> Result<Report, ScanError> {
+    let patterns = Patterns::new(needles)?;
+    let file = File::open(path)?;
+    let end = file.metadata()?.len();
+    let whole = Mapping { start: 0, end, name: path.display().to_string(), protected: false };
+    Search::run(&Source::File(file), &[whole], &patterns)
+}
+
+/// A scan under way.
+struct Search<'a> {
+    patterns: &'a Patterns<'a>,
+    /// In locked memory: the end of what was searched, then what is read.
+    window: SecretBytes,
+    /// Bytes that are kept from one read to the next, for what lies across.
+    overlap: usize,
+    report: Report,
+}
+
+impl<'a> Search<'a> {
+    fn run(
+        source: &Source,
+        mappings: &[Mapping],
+        patterns: &'a Patterns<'a>,
+    ) -> Result<Report, ScanError> {
+        let overlap = patterns.longest() - 1;
+        let window = SecretBytes::from_fn_in_place(overlap + STEP, |_| {})?;
+        let mut search = Self { patterns, window, overlap, report: Report::default() };
+        let own = search.window.expose_secret(|window| memory::range_of(source, window));
+        let mut kept = 0;
+        let mut end_before = None;
+        for mapping in mappings {
+            // Neighbours in memory are searched as one: the system splits mappings as it likes.
+            if end_before != Some(mapping.start) {
+                kept = 0;
+            }
+            for part in mapping.without(&own) {
+                kept = if part.start == mapping.start { kept } else { 0 };
+                kept = search.part(source, mapping, part, kept)?;
+            }
+            end_before = Some(mapping.end);
+        }
+        Ok(search.report)
+    }
+
+    /// Searches a range of a mapping, with the last `kept` bytes in front of it, and returns how many of
+    /// its own are kept.
+    fn part(
+        &mut self,
+        source: &Source,
+        mapping: &Mapping,
+        part: std::ops::Range<u64>,
+        mut kept: usize,
+    ) -> Result<usize, ScanError> {
+        let mut at = part.start;
+        while at < part.end {
+            let wanted = (part.end - at).min(STEP as u64) as usize;
+            let start = self.overlap;
+            let outcome = self
+                .window
+                .expose_secret_mut(|window| source.read(at, &mut window[start..start + wanted]));
+            match outcome? {
+                0 => {
+                    let skipped = (PAGE - at % PAGE).min(part.end - at);
+                    self.report.unreadable += skipped;
+                    at += skipped;
+                    kept = 0;
+                }
+                count => {
+                    kept = self.look(mapping, at, kept, count);
+                    self.report.searched += count as u64;
+                    at += count as u64;
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Searches `count` bytes that were read from `address` on, and the `kept` ones in front of them.
+    fn look(&mut self, mapping: &Mapping, address: u64, kept: usize, count: usize) -> usize {
+        let Self { patterns, window, overlap, report } = self;
+        let (start, end) = (*overlap - kept, *overlap + count);
+        window.expose_secret_mut(|window| {
+            patterns.search(&window[start..end], |offset, index| {
+                let (needle, form) = patterns.form(index);
+                // What ends in the kept bytes was found before.
+                if offset + form.len() > kept {
+                    let address = address - kept as u64 + offset as u64;
+                    report.findings.push(mapping.finding(needle, &form.name, address));
+                }
+            });
+            let keep = (kept + count).min(*overlap);
+            window.copy_within(end - keep..end, *overlap - keep);
+            keep
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! The memory of a process: its mappings and their bytes.
+//!
+//! `unsafe` is here for `process_vm_readv`, which reads the own memory without touching it: an address
+//! that nothing is mapped at, or whose file ends before it, is an error and not a signal.
+
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::ptr;
+
+use super::Finding;
+use super::needle::Needle;
+
+/// Where bytes are read.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// The memory of this process.
+    Own,
+    /// `/proc/PID/mem`, or any file.
+    File(File),
+}
+
+/// A readable mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mapping {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) name: String,
+    /// Left out of core dumps and wiped on fork.
+    pub(super) protected: bool,
+}
+
+impl Source {
+    /// Reads the start of `target` from `address` on; 0 when there is nothing to be read.
+    pub(super) fn read(&self, address: u64, target: &mut [u8]) -> io::Result<usize> {
+        let outcome = match self {
+            Self::Own => read_own(address, target),
+            Self::File(file) => file.read_at(target, address),
+        };
+        // EFAULT and EIO: no page there, or none that may be read.
+        outcome.or_else(|error| match error.raw_os_error() {
+            Some(libc::EFAULT | libc::EIO) => Ok(0),
+            _ => Err(error),
+        })
+    }
+}
+
+fn read_own(address: u64, target: &mut [u8]) -> io::Result<usize> {
+    let address = ptr::without_provenance_mut(address as usize);
+    let local = libc::iovec { iov_base: target.as_mut_ptr().cast(), iov_len: target.len() };
+    let remote = libc::iovec { iov_base: address, iov_len: target.len() };
+    // SAFETY: the kernel writes to `target` alone, at most its length; it checks the other address.
+    let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// The addresses of `bytes` if reading from `source` would find them.
+pub(super) fn range_of(source: &Source, bytes: &[u8]) -> Range<u64> {
+    let start = bytes.as_ptr().addr() as u64;
+    match source {
+        Source::Own => start..start + bytes.len() as u64,
+        Source::File(_) => 0..0,
+    }
+}
+
+impl Mapping {
+    /// The mapping without the addresses of `hole`.
+    pub(super) fn without(&self, hole: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let before = self.start..self.end.min(hole.start.max(self.start));
+        let after = self.start.max(hole.end.min(self.end))..self.end;
+        let parts = if hole.is_empty() { [self.start..self.end, 0..0] } else { [before, after] };
+        parts.into_iter().filter(|part| !part.is_empty())
+    }
+
+    pub(super) fn finding(&self, needle: &Needle, form: &str, address: u64) -> Finding {
+        Finding {
+            needle: needle.name.clone(),
+            form: form.to_owned(),
+            mapping: self.name.clone(),
+            address,
+            offset: address.saturating_sub(self.start),
+            protected: self.protected,
+        }
+    }
+}
+
+/// The readable mappings of a process, `self` or a number.
+pub(super) fn mappings(process: &str) -> io::Result<Vec<Mapping>> {
+    Ok(parse(&fs::read_to_string(format!("/proc/{process}/smaps"))?))
+}
+
+fn parse(smaps: &str) -> Vec<Mapping> {
+    let mut mappings = Vec::new();
+    let mut readable = false;
+    for line in smaps.lines() {
+        if let Some((mapping, access)) = parse_head(line) {
+            readable = access.starts_with('r');
+            if readable {
+                mappings.push(mapping);
+            }
+        } else if let Some(flags) = line.strip_prefix("VmFlags:")
+            && let Some(mapping) = mappings.last_mut().filter(|_| readable)
+        {
+            let has = |flag| flags.split(' ').any(|word| word == flag);
+            mapping.protected = has("dd") && has("wf");
+        }
+    }
+    mappings
+}
+
+/// `7f00-7f10 rw-p 00000000 00:00 0    [heap]`: a mapping and its access.
+fn parse_head(line: &str) -> Option<(Mapping, &str)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    let (access, rest) = rest.split_once(' ')?;
+    let name = rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start();
+    let name = if name.is_empty() { "anonymous" } else { name };
+    Some((Mapping { start, end, name: name.to_owned(), protected: false }, access))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_are_read_with_name_and_flags() {
+        let text = "\
+            55d0-55e0 r--p 00002000 fe:01 1234    /a path/with spaces\n\
+            Size:   4 kB\n\
+            VmFlags: rd mr mw me sd\n\
+            55e0-55f0 rw-p 00000000 00:00 0 \n\
+            Size:   4 kB\n\
+            VmFlags: rd wr mr mw me lo ac dd wf sd\n\
+            55f0-5600 ---p 00000000 00:00 0 \n\
+            VmFlags: mr mw me dd wf sd\n\
+            ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0    [vsyscall]\n";
+        let mapping = |start, end, name: &str, protected| Mapping {
+            start,
+            end,
+            name: name.to_owned(),
+            protected,
+        };
+        let expected = [
+            mapping(0x55d0, 0x55e0, "/a path/with spaces", false),
+            mapping(0x55e0, 0x55f0, "anonymous", true),
+        ];
+        assert_eq!(parse(text), expected);
+    }
+
+    #[test]
+    fn a_hole_divides_a_mapping() {
+        let mapping = Mapping { start: 10, end: 20, name: String::new(), protected: false };
+        let parts = |start, end| {
+            let hole = start..end;
+            mapping.without(&hole).map(|part| (part.start, part.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(0, 0), [(10, 20)]);
+        assert_eq!(parts(12, 15), [(10, 12), (15, 20)]);
+        assert_eq!(parts(10, 15), [(15, 20)]);
+        assert_eq!(parts(12, 20), [(10, 12)]);
+        assert_eq!(parts(5, 25), []);
+        assert_eq!(parts(20, 25), [(10, 20)]);
+        assert_eq!(parts(5, 10), [(10, 20)]);
+    }
+
+    #[test]
+    fn unmapped_memory_is_no_bytes() {
+        let mut target = [0; 16];
+        assert_eq!(Source::Own.read(0, &mut target).expect("no other error"), 0);
+        let here = [7u8; 16];
+        let address = here.as_ptr().addr() as u64;
+        assert_eq!(Source::Own.read(address, &mut target).expect("readable"), 16);
+        assert_eq!(target, here);
+    }
+}

@@ -1,0 +1,109 @@
+//! A stack of its own for what is done with secrets.
+//!
+//! Libraries leave copies of keys in local variables and spilled registers. On the stack of a thread
+//! those stay until something overwrites them; here they lie in locked pages that are wiped when the
+//! operation is over, and the registers that it leaves behind are cleared.
+//!
+//! On x86_64 the calling thread changes over to the other stack ([`switch`]): nothing is scheduled, so
+//! the price is that of wiping. Elsewhere a thread of its own gets the stack ([`thread`]); it would work
+//! here as well, and is tested here, but costs a thread for each call.
+//!
+//! `unsafe` is here to pass the operation through a bare pointer.
+
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::LockError;
+use crate::pages::LockedPages;
+
+#[cfg(target_arch = "x86_64")]
+mod switch;
+#[cfg(any(test, not(target_arch = "x86_64")))]
+mod thread;
+
+#[cfg(target_arch = "x86_64")]
+use switch::call_on;
+#[cfg(not(target_arch = "x86_64"))]
+use thread::call_on;
+
+/// Bytes of one stack; the page below it is inaccessible, so that overflow ends the process.
+pub const SECRET_STACK_SIZE: usize = 128 * 1024;
+
+/// Wiped stacks that nobody uses: as many as there ever were operations at once.
+static IDLE: Mutex<Vec<LockedPages>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// Whether this thread runs on a secret stack now.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls its argument on a stack.
+type Entry = extern "C" fn(*mut c_void);
+/// Calls an entry with a pointer on the given stack and returns when it has returned.
+type CallOn = unsafe fn(&mut LockedPages, Entry, *mut c_void) -> Result<(), LockError>;
+
+/// Runs `operation` on a stack in locked memory that is wiped afterwards, also when it panics; the panic
+/// goes on in the caller. Inside of such an operation it is an ordinary call.
+///
+/// What `operation` returns lands on the caller's stack: a secret type or something that is no secret.
+/// It may run in another thread, and has [`SECRET_STACK_SIZE`] bytes.
+pub fn run_on_secret_stack<R: Send>(operation: impl FnOnce() -> R + Send) -> Result<R, LockError> {
+    if INSIDE.get() {
+        return Ok(operation());
+    }
+    let idle = idle_stacks().pop();
+    let mut stack = match idle {
+        Some(stack) => stack,
+        None => LockedPages::map(SECRET_STACK_SIZE)?,
+    };
+    let outcome = run_on(&mut stack, call_on, operation);
+    // SAFETY: what ran on the stack has returned.
+    unsafe { stack.wipe() };
+    idle_stacks().push(stack);
+    outcome?.or_else(|panic| resume_unwind(panic))
+}
+
+fn idle_stacks() -> MutexGuard<'static, Vec<LockedPages>> {
+    // Nothing that is done under the lock panics half-way.
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An operation before and after it ran.
+struct Call<F, R> {
+    operation: Option<F>,
+    outcome: Option<Result<R, Box<dyn Any + Send>>>,
+}
+
+/// Runs `operation` on `stack`, which it leaves as it is then.
+fn run_on<F: FnOnce() -> R + Send, R: Send>(
+    stack: &mut LockedPages,
+    call_on: CallOn,
+    operation: F,
+) -> Result<Result<R, Box<dyn Any + Send>>, LockError> {
+    let mut call = Call { operation: Some(operation), outcome: None };
+    // SAFETY: `entry` is given the type of call that it expects; `call` outlives it, since it returns
+    // first, and nobody else touches it meanwhile. Both its parts may go to another thread and back.
+    // `entry` does not unwind.
+    unsafe { call_on(stack, entry::<F, R>, ptr::from_mut(&mut call).cast())? };
+    Ok(call.outcome.expect("the entry was called"))
+}
+
+/// What stands at the bottom of a secret stack.
+extern "C" fn entry<F: FnOnce() -> R, R>(call: *mut c_void) {
+    // SAFETY: `run_on` passes a call of this type that nobody else touches.
+    let call = unsafe { &mut *call.cast::<Call<F, R>>() };
+    INSIDE.set(true);
+    if let Some(operation) = call.operation.take() {
+        call.outcome = Some(catch_unwind(AssertUnwindSafe(operation)));
+    }
+    INSIDE.set(false);
+}
+
+#[cfg(test)]
+mod tests;

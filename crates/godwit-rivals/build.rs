@@ -38,20 +38,44 @@ fn cpp() -> cc::Build {
     build
 }
 
-/// The unit at -O2 (Core's level), at -O3, and at -O2 with allocators that look at their blocks.
+/// One compilation of cpp/control.cpp.
+struct Unit {
+    /// Names its exported functions.
+    name: &'static str,
+    level: u32,
+    flag: Option<&'static str>,
+    /// With allocators that look at their blocks.
+    inspects: bool,
+}
+
+/// Core's level, the same without memcpy for loops that copy, one above, and the one for tests.
+const CONTROL: [Unit; 4] = [
+    Unit { name: "O2", level: 2, flag: None, inspects: false },
+    Unit {
+        name: "O2_loops",
+        level: 2,
+        flag: Some("-fno-tree-loop-distribute-patterns"),
+        inspects: false,
+    },
+    Unit { name: "O3", level: 3, flag: None, inspects: false },
+    Unit { name: "inspect", level: 2, flag: None, inspects: true },
+];
+
 fn build_control(out: &Path) {
     let mut library = cc::Build::new();
     library.cpp(true);
-    for (name, optimisation, inspect) in [("O2", 2, false), ("O3", 3, false), ("inspect", 2, true)]
-    {
-        let mut unit = cpp();
-        unit.file("cpp/control.cpp").opt_level(optimisation).define("LEVEL", name);
-        unit.flag("-Warray-bounds").warnings_into_errors(true).out_dir(out.join(name));
-        if inspect {
-            unit.define("CONTROL_INSPECT", None);
+    for unit in CONTROL {
+        let mut build = cpp();
+        build.file("cpp/control.cpp").opt_level(unit.level).define("LEVEL", unit.name);
+        build.flag("-Warray-bounds").warnings_into_errors(true).out_dir(out.join(unit.name));
+        if let Some(flag) = unit.flag {
+            build.flag(flag);
         }
-        for object in unit.compile_intermediates() {
-            library.object(isolated(&object, name));
+        if unit.inspects {
+            build.define("CONTROL_INSPECT", None);
+        }
+        for object in build.compile_intermediates() {
+            library.object(isolated(&object, unit.name));
         }
     }
     library.compile("godwit_rivals_control");

@@ -3,8 +3,8 @@ use godwit_rivals::control::{Allocator, Workload, control_subjects, inspect};
 use crate::assert_runs;
 
 #[test]
-fn all_sixteen_run() {
-    assert_eq!(control_subjects().len(), 16);
+fn all_twenty_four_run() {
+    assert_eq!(control_subjects().len(), 24);
     assert_runs(control_subjects());
 }
 

@@ -4,5 +4,6 @@ mod datadir;
 mod feed;
 mod golden;
 mod kernel;
+mod pruned_branches;
 mod pruning;
 mod restart;

@@ -7,23 +7,22 @@ use std::sync::{Arc, LazyLock};
 use crossbeam_channel::never;
 use godwit_chain::{Chain, ChainError, Event, MIN_BLOCKS_TO_KEEP, Poll, UtxoStats, Verdict};
 use godwit_primitives::network::{Network, Params};
-use godwit_primitives::{
-    BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, work,
-};
+use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::{Disk, RealDisk};
 use godwit_store::fault::{FaultDisk, Survival};
-use godwit_stream::{DataStream, SpanReader};
+use godwit_stream::SpanReader;
 
 use crate::datadir::{import_file, options, submit};
+use crate::pruned_branches::branch;
 
 /// So small that nearly every block has a file of its own.
-const ONE_BLOCK: u32 = 300;
-const DIR: &str = "/node";
+pub(crate) const ONE_BLOCK: u32 = 300;
+pub(crate) const DIR: &str = "/node";
 
 /// Forty blocks with transactions that 320 empty ones bury.
-static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+pub(crate) static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let plan = ChainPlan { block_weight: 40_000, empty_tail: 320, ..ChainPlan::small(3) };
     let mut blocks = Vec::new();
     generate(&plan, |block| {
@@ -34,10 +33,10 @@ static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     blocks
 });
 
-static STATS: LazyLock<UtxoStats> = LazyLock::new(|| stats_of(&BLOCKS));
+pub(crate) static STATS: LazyLock<UtxoStats> = LazyLock::new(|| stats_of(&BLOCKS));
 
 /// The coins of a chain that nothing is deleted of.
-fn stats_of(blocks: &[Vec<u8>]) -> UtxoStats {
+pub(crate) fn stats_of(blocks: &[Vec<u8>]) -> UtxoStats {
     let mut chain = open(&FaultDisk::new(), None, ONE_BLOCK);
     submit_all(&mut chain, blocks);
     chain.utxo_stats().unwrap()
@@ -59,22 +58,22 @@ fn try_open(
     Chain::open_with_file_size(disk, dir.to_path_buf(), options, [7; 16], size)
 }
 
-fn open(disk: &FaultDisk, prune: Option<u64>, size: u32) -> Chain {
+pub(crate) fn open(disk: &FaultDisk, prune: Option<u64>, size: u32) -> Chain {
     open_on(Arc::new(disk.clone()), Path::new(DIR), prune, size)
 }
 
-fn submit_all(chain: &mut Chain, blocks: &[Vec<u8>]) {
+pub(crate) fn submit_all(chain: &mut Chain, blocks: &[Vec<u8>]) {
     for block in blocks {
         assert_eq!(submit(chain, block), Verdict::Accepted);
     }
     chain.take_events();
 }
 
-fn header(block: &[u8]) -> BlockHeader {
+pub(crate) fn header(block: &[u8]) -> BlockHeader {
     SpanReader::new(block).get().expect("a block starts with a header")
 }
 
-fn hash(block: &[u8]) -> BlockHash {
+pub(crate) fn hash(block: &[u8]) -> BlockHash {
     header(block).block_hash()
 }
 
@@ -92,12 +91,12 @@ fn files_on(disk: &dyn Disk, dir: &Path) -> Vec<(PathBuf, u64)> {
     files
 }
 
-fn bytes_on(disk: &dyn Disk, dir: &Path) -> u64 {
+pub(crate) fn bytes_on(disk: &dyn Disk, dir: &Path) -> u64 {
     files_on(disk, dir).iter().map(|(_, len)| len).sum()
 }
 
 /// The last blocks are there, and every file belongs to a block.
-fn check_kept(chain: &mut Chain, disk: &dyn Disk, dir: &Path) {
+pub(crate) fn check_kept(chain: &mut Chain, disk: &dyn Disk, dir: &Path) {
     let tip = chain.tip();
     let height = chain.tip_point().height;
     let lowest = chain.prune_height();
@@ -147,50 +146,6 @@ fn check_next_start(disk: &FaultDisk) {
     let mut chain = open(&disk, Some(1), ONE_BLOCK);
     chain.settle().unwrap();
     check_kept(&mut chain, &disk, Path::new(DIR));
-}
-
-/// An empty block on the one with this hash.
-fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
-    let [low, high, ..] = height.to_le_bytes();
-    let input = TxIn {
-        prevout: OutPoint::NULL,
-        script_sig: vec![2, low, high, 0x51],
-        sequence: u32::MAX,
-        witness: Vec::new(),
-    };
-    let output = TxOut { value: 0, script_pubkey: vec![0x51] };
-    let coinbase =
-        Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
-    let mut header = BlockHeader {
-        version: 0x2000_0000,
-        prev_blockhash: prev,
-        merkle_root: MerkleRoot::from_bytes(coinbase.txid().to_bytes()),
-        time,
-        bits: 0x207f_ffff,
-        nonce: 0,
-    };
-    let target = work::expand_target(header.bits).target;
-    while work::hash_value(&header.block_hash()) > target {
-        header.nonce += 1;
-    }
-    let mut bytes: DataStream = DataStream::new();
-    bytes.put(&header);
-    bytes.write_compact_size(1);
-    bytes.put(&coinbase);
-    bytes.as_slice().to_vec()
-}
-
-/// `count` empty blocks on block `fork` of the chain.
-fn branch(base: &[Vec<u8>], fork: u32, count: u32) -> Vec<Vec<u8>> {
-    let mut parent = base[fork as usize - 1].clone();
-    let above = (fork + 1..).take(count as usize);
-    above
-        .map(|height| {
-            let before = header(&parent);
-            parent = empty_block(before.block_hash(), height, before.time + 1);
-            parent.clone()
-        })
-        .collect()
 }
 
 #[test]
@@ -342,110 +297,6 @@ fn a_crash_at_any_operation_while_pruning_loses_nothing_and_leaves_nothing() {
             return;
         }
     }
-}
-
-#[test]
-fn a_reorganisation_of_288_blocks_works_and_a_deeper_one_is_an_error() {
-    let tip = BLOCKS.len() as u32;
-    let disk = FaultDisk::new();
-    let mut chain = open(&disk, Some(1), ONE_BLOCK);
-    submit_all(&mut chain, &BLOCKS);
-    chain.flush().unwrap();
-    assert_eq!(chain.prune_height(), tip - MIN_BLOCKS_TO_KEEP + 1);
-    chain.close().unwrap();
-
-    // Pruning stays on: nothing that the switch needs is deleted on the way, nor behind it.
-    let kept = branch(&BLOCKS, tip - MIN_BLOCKS_TO_KEEP, MIN_BLOCKS_TO_KEEP + 1);
-    let base = &BLOCKS[..(tip - MIN_BLOCKS_TO_KEEP) as usize];
-    let expected = stats_of(&[base, &kept].concat());
-    for restarted in [false, true] {
-        let disk = disk.copy();
-        let mut chain = open(&disk, Some(1), ONE_BLOCK);
-        for block in &kept {
-            submit(&mut chain, block);
-        }
-        assert_eq!(chain.tip_point().hash, hash(kept.last().unwrap()));
-        if restarted {
-            chain.close().unwrap();
-            disk.crash(Survival::Nothing);
-            chain = open(&disk, Some(1), ONE_BLOCK);
-        }
-        assert_eq!(chain.utxo_stats().unwrap(), expected, "restarted: {restarted}");
-        chain.flush().unwrap();
-        check_kept(&mut chain, &disk, Path::new(DIR));
-    }
-
-    let fork = tip - MIN_BLOCKS_TO_KEEP - 1;
-    let deeper = branch(&BLOCKS, fork, MIN_BLOCKS_TO_KEEP + 2);
-    let mut chain = open(&disk, None, ONE_BLOCK);
-    let (last, before) = deeper.split_last().unwrap();
-    for block in before {
-        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
-    }
-    let params = Arc::clone(chain.params());
-    let last = godwit_chain::structure(DataStream::from(&last[..]), &params, &chain.hasher(), None);
-    let error = chain.submit(last).unwrap_err();
-    let lowest = tip - MIN_BLOCKS_TO_KEEP + 1;
-    assert!(matches!(error, ChainError::ForkBelowPruned { fork: f, lowest: l }
-        if (f, l) == (fork, lowest)));
-    let text = error.to_string();
-    assert!(text.contains(&format!("height {fork}")) && text.contains("empty"), "{text}");
-    assert_eq!(chain.tip_point(), STATS.tip, "nothing was taken back");
-    chain.close().unwrap();
-    // It does not go away with a restart, and does no harm.
-    let mut chain = open(&disk, None, ONE_BLOCK);
-    assert!(matches!(chain.settle(), Err(ChainError::ForkBelowPruned { .. })));
-    chain.connect_known_only();
-    assert_eq!(chain.utxo_stats().unwrap(), *STATS);
-}
-
-/// The stale branch came first, so its files go first; then it grows.
-#[test]
-fn a_branch_with_pruned_blocks_is_taken_when_they_have_come_again() {
-    const FORK: u32 = 130;
-    let base = &BLOCKS[..FORK as usize];
-    let stale = branch(base, FORK, 310);
-    let active: Vec<_> = {
-        // Another time, another block.
-        let parent = header(base.last().unwrap());
-        let first = empty_block(parent.block_hash(), FORK + 1, parent.time + 900);
-        let above = branch(&[base, std::slice::from_ref(&first)].concat(), FORK + 1, 304);
-        std::iter::once(first).chain(above).collect()
-    };
-    let disk = FaultDisk::new();
-    let mut chain = open(&disk, None, ONE_BLOCK);
-    submit_all(&mut chain, base);
-    submit_all(&mut chain, &stale[..5]);
-    let early = bytes_on(&disk, Path::new(DIR));
-    for block in &active {
-        submit(&mut chain, block);
-    }
-    let on_active = chain.tip_point();
-    assert_eq!(on_active.hash, hash(active.last().unwrap()));
-    chain.flush().unwrap();
-    chain.close().unwrap();
-    let target = bytes_on(&disk, Path::new(DIR)) - early;
-    let mut chain = open(&disk, Some(target), ONE_BLOCK);
-    chain.flush().unwrap();
-    // The undo data of the active branch are there, the blocks of the stale one are not.
-    assert_eq!(chain.prune_height(), FORK + 1);
-    chain.close().unwrap();
-
-    let mut chain = open(&disk, None, ONE_BLOCK);
-    for block in &stale[5..] {
-        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
-    }
-    assert_eq!(chain.tip_point(), on_active);
-    chain.close().unwrap();
-    let mut chain = open(&disk, None, ONE_BLOCK);
-    chain.settle().unwrap();
-    assert_eq!(chain.tip_point(), on_active, "a restart does not take it either");
-    for block in stale[..5].iter().rev() {
-        assert_eq!(chain.tip_point(), on_active);
-        submit(&mut chain, block);
-    }
-    let expected = stats_of(&[base, &stale].concat());
-    assert_eq!(chain.utxo_stats().unwrap(), expected);
 }
 
 #[test]

@@ -1,0 +1,164 @@
+//! Reorganisations and branches of a pruned chain.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_chain::{ChainError, MIN_BLOCKS_TO_KEEP, Verdict};
+use godwit_primitives::{
+    BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, work,
+};
+use godwit_store::fault::{FaultDisk, Survival};
+use godwit_stream::DataStream;
+
+use crate::datadir::submit;
+use crate::pruning::{
+    BLOCKS, DIR, ONE_BLOCK, STATS, bytes_on, check_kept, hash, header, open, stats_of, submit_all,
+};
+
+/// An empty block on the one with this hash.
+fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
+    let [low, high, ..] = height.to_le_bytes();
+    let input = TxIn {
+        prevout: OutPoint::NULL,
+        script_sig: vec![2, low, high, 0x51],
+        sequence: u32::MAX,
+        witness: Vec::new(),
+    };
+    let output = TxOut { value: 0, script_pubkey: vec![0x51] };
+    let coinbase =
+        Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
+    let mut header = BlockHeader {
+        version: 0x2000_0000,
+        prev_blockhash: prev,
+        merkle_root: MerkleRoot::from_bytes(coinbase.txid().to_bytes()),
+        time,
+        bits: 0x207f_ffff,
+        nonce: 0,
+    };
+    let target = work::expand_target(header.bits).target;
+    while work::hash_value(&header.block_hash()) > target {
+        header.nonce += 1;
+    }
+    let mut bytes: DataStream = DataStream::new();
+    bytes.put(&header);
+    bytes.write_compact_size(1);
+    bytes.put(&coinbase);
+    bytes.as_slice().to_vec()
+}
+
+/// `count` empty blocks on block `fork` of the chain.
+pub(crate) fn branch(base: &[Vec<u8>], fork: u32, count: u32) -> Vec<Vec<u8>> {
+    let mut parent = base[fork as usize - 1].clone();
+    let above = (fork + 1..).take(count as usize);
+    above
+        .map(|height| {
+            let before = header(&parent);
+            parent = empty_block(before.block_hash(), height, before.time + 1);
+            parent.clone()
+        })
+        .collect()
+}
+
+#[test]
+fn a_reorganisation_of_288_blocks_works_and_a_deeper_one_is_an_error() {
+    let tip = BLOCKS.len() as u32;
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, Some(1), ONE_BLOCK);
+    submit_all(&mut chain, &BLOCKS);
+    chain.flush().unwrap();
+    assert_eq!(chain.prune_height(), tip - MIN_BLOCKS_TO_KEEP + 1);
+    chain.close().unwrap();
+
+    // Pruning stays on: nothing that the switch needs is deleted on the way, nor behind it.
+    let kept = branch(&BLOCKS, tip - MIN_BLOCKS_TO_KEEP, MIN_BLOCKS_TO_KEEP + 1);
+    let base = &BLOCKS[..(tip - MIN_BLOCKS_TO_KEEP) as usize];
+    let expected = stats_of(&[base, &kept].concat());
+    for restarted in [false, true] {
+        let disk = disk.copy();
+        let mut chain = open(&disk, Some(1), ONE_BLOCK);
+        for block in &kept {
+            submit(&mut chain, block);
+        }
+        assert_eq!(chain.tip_point().hash, hash(kept.last().unwrap()));
+        if restarted {
+            chain.close().unwrap();
+            disk.crash(Survival::Nothing);
+            chain = open(&disk, Some(1), ONE_BLOCK);
+        }
+        assert_eq!(chain.utxo_stats().unwrap(), expected, "restarted: {restarted}");
+        chain.flush().unwrap();
+        check_kept(&mut chain, &disk, Path::new(DIR));
+    }
+
+    let fork = tip - MIN_BLOCKS_TO_KEEP - 1;
+    let deeper = branch(&BLOCKS, fork, MIN_BLOCKS_TO_KEEP + 2);
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    let (last, before) = deeper.split_last().unwrap();
+    for block in before {
+        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+    }
+    let params = Arc::clone(chain.params());
+    let last = godwit_chain::structure(DataStream::from(&last[..]), &params, &chain.hasher(), None);
+    let error = chain.submit(last).unwrap_err();
+    let lowest = tip - MIN_BLOCKS_TO_KEEP + 1;
+    assert!(matches!(error, ChainError::ForkBelowPruned { fork: f, lowest: l }
+        if (f, l) == (fork, lowest)));
+    let text = error.to_string();
+    assert!(text.contains(&format!("height {fork}")) && text.contains("empty"), "{text}");
+    assert_eq!(chain.tip_point(), STATS.tip, "nothing was taken back");
+    chain.close().unwrap();
+    // It does not go away with a restart, and does no harm.
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    assert!(matches!(chain.settle(), Err(ChainError::ForkBelowPruned { .. })));
+    chain.connect_known_only();
+    assert_eq!(chain.utxo_stats().unwrap(), *STATS);
+}
+
+/// The stale branch came first, so its files go first; then it grows.
+#[test]
+fn a_branch_with_pruned_blocks_is_taken_when_they_have_come_again() {
+    const FORK: u32 = 130;
+    let base = &BLOCKS[..FORK as usize];
+    let stale = branch(base, FORK, 310);
+    let active: Vec<_> = {
+        // Another time, another block.
+        let parent = header(base.last().unwrap());
+        let first = empty_block(parent.block_hash(), FORK + 1, parent.time + 900);
+        let above = branch(&[base, std::slice::from_ref(&first)].concat(), FORK + 1, 304);
+        std::iter::once(first).chain(above).collect()
+    };
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    submit_all(&mut chain, base);
+    submit_all(&mut chain, &stale[..5]);
+    let early = bytes_on(&disk, Path::new(DIR));
+    for block in &active {
+        submit(&mut chain, block);
+    }
+    let on_active = chain.tip_point();
+    assert_eq!(on_active.hash, hash(active.last().unwrap()));
+    chain.flush().unwrap();
+    chain.close().unwrap();
+    let target = bytes_on(&disk, Path::new(DIR)) - early;
+    let mut chain = open(&disk, Some(target), ONE_BLOCK);
+    chain.flush().unwrap();
+    // The undo data of the active branch are there, the blocks of the stale one are not.
+    assert_eq!(chain.prune_height(), FORK + 1);
+    chain.close().unwrap();
+
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    for block in &stale[5..] {
+        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+    }
+    assert_eq!(chain.tip_point(), on_active);
+    chain.close().unwrap();
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    chain.settle().unwrap();
+    assert_eq!(chain.tip_point(), on_active, "a restart does not take it either");
+    for block in stale[..5].iter().rev() {
+        assert_eq!(chain.tip_point(), on_active);
+        submit(&mut chain, block);
+    }
+    let expected = stats_of(&[base, &stale].concat());
+    assert_eq!(chain.utxo_stats().unwrap(), expected);
+}

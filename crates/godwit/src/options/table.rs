@@ -381,11 +381,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         },
     ),
     OptionSpec {
-        form: Form::Value {
-            placeholder: "ADDRESS[:PORT]",
-            expected: PROXY_EXPECTED,
-            off: Some("0"),
-        },
+        form: PROXY_FORM,
         ..connection_setting(
             "proxy",
             "",
@@ -398,11 +394,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         )
     },
     OptionSpec {
-        form: Form::Value {
-            placeholder: "ADDRESS[:PORT]",
-            expected: PROXY_EXPECTED,
-            off: Some("0"),
-        },
+        form: PROXY_FORM,
         ..connection_setting(
             "onion",
             "",
@@ -562,7 +554,11 @@ const fn validation_setting(
 }
 
 const HOST_EXPECTED: &str = "a name or an IP address and perhaps a port; [ADDRESS]:PORT for IPv6";
-const PROXY_EXPECTED: &str = "the IP address of a proxy and perhaps its port, or 0 for none";
+const PROXY_FORM: Form = Form::Value {
+    placeholder: "ADDRESS[:PORT]",
+    expected: "the IP address of a proxy and perhaps its port, or 0 for none",
+    off: Some("0"),
+};
 const BYTES_EXPECTED: &str = "a number, perhaps with a unit k, K, m, M, g, G, t or T";
 
 /// A setting of the node that concerns its peers.

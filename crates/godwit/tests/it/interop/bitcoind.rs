@@ -96,11 +96,8 @@ fn bitcoind_serves_every_script_type_to_godwit() {
 #[test]
 fn godwit_serves_every_script_type_to_bitcoind() {
     let chain = chain::recent();
-    let (node, port) = (Node::new("regtest"), free_port());
-    chain.write(&node.beside("chain.dat"));
-    node.import(&node.beside("chain.dat"));
-    let mut godwit = Follower::start(&node, &[], Some(port));
-    godwit.wait_for_listening(port);
+    let node = Node::new("regtest");
+    let (godwit, port) = Follower::serving(&node, chain);
     // It tries the encrypted transport first, as always, and must find its way back from it.
     let Some(bitcoind) = start(&Start { connect: Some(port), chain: None }) else { return };
     wait_until("bitcoind has the chain", || bitcoind.tip() == chain.summary.tip);

@@ -58,11 +58,8 @@ fn btcd_serves_every_script_type_to_godwit() {
 #[test]
 fn godwit_serves_every_script_type_to_btcd() {
     let chain = chain::recent();
-    let (node, port) = (Node::new("regtest"), free_port());
-    chain.write(&node.beside("chain.dat"));
-    node.import(&node.beside("chain.dat"));
-    let mut godwit = Follower::start(&node, &[], Some(port));
-    godwit.wait_for_listening(port);
+    let node = Node::new("regtest");
+    let (godwit, port) = Follower::serving(&node, chain);
     let Some(btcd) = start(Some(port)) else { return };
     wait_until("btcd has the chain", || btcd.tip() == chain.summary.tip);
     let stats = godwit.stop();

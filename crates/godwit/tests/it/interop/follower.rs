@@ -7,7 +7,8 @@ use std::time::Duration;
 use godwit::exit::Exit;
 use serde_json::Value;
 
-use super::{LIMIT, POLL, wait_until};
+use super::chain::RecentChain;
+use super::{LIMIT, POLL, free_port, wait_until};
 use crate::node::Node;
 use crate::running::{Moment, Running};
 
@@ -38,6 +39,16 @@ impl<'a> Follower<'a> {
         let words: Vec<&dyn AsRef<OsStr>> =
             options.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
         Self { node, running: Running::start(node, &words) }
+    }
+
+    /// Has the chain, and listens on the port.
+    pub(super) fn serving(node: &'a Node, chain: &RecentChain) -> (Self, u16) {
+        chain.write(&node.beside("chain.dat"));
+        node.import(&node.beside("chain.dat"));
+        let port = free_port();
+        let mut follower = Self::start(node, &[], Some(port));
+        follower.wait_for_listening(port);
+        (follower, port)
     }
 
     fn logged(&mut self, text: &str) -> bool {

@@ -311,11 +311,17 @@ impl Downloads {
             // The second copy must promise more than the first, and one of a block further on too.
             let copies = block.map_or(0, |block| block.copies.len()) + usize::from(missing > 1);
             let factor = HEDGE_FACTOR.powi(copies as i32);
-            if expected > due + factor * seconds + HEDGE_PAUSE {
+            if expected > due + factor * seconds + HEDGE_PAUSE + self.line_is_busy_for(plan) {
                 self.ask(peer, slot.id, slot.hash, info.height, plan.now);
                 requests.push((peer, slot.id, slot.hash));
             }
         }
+    }
+
+    /// Seconds that the line needs for everything that is on its way. Within that time a block is not
+    /// late: a second copy of it would only delay what else is coming.
+    fn line_is_busy_for(&self, plan: &Plan) -> f64 {
+        if plan.line > 0.0 { self.pending as f64 * self.size / plan.line } else { 0.0 }
     }
 
     /// Seconds until the first of those who were asked should deliver the block. A peer that has been

@@ -97,7 +97,9 @@ impl Peers {
     /// Ends a connection: forgets the peer and tells the driver.
     pub(super) fn disconnect(&mut self, now: Now, id: PeerId, why: DisconnectReason) {
         let Some(peer) = self.forget(now, id) else { return };
-        if peer.inbound() || !peer.established() {
+        // Outbound peers that are let go of are replaced, and may all be alike.
+        let quiet = peer.inbound() || !peer.established();
+        if quiet || !self.log_lines.take(now.monotonic, 1) {
             debug!("disconnecting {} peer={}: {why}", peer.kind, id.0);
         } else {
             info!("disconnecting {} peer={}: {why}", peer.kind, id.0);

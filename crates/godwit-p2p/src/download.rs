@@ -293,6 +293,14 @@ impl Downloads {
         self.assign(now, index, room)
     }
 
+    /// Bytes a second of one peer, on average over those that deliver or did so. `None` before a
+    /// block came.
+    pub fn usual_rate(&self) -> Option<f64> {
+        let rates = self.peers.values().filter_map(|peer| peer.rate.get());
+        let (sum, count) = rates.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
+        (count > 0).then(|| sum / f64::from(count))
+    }
+
     /// Blocks asked of the peer that did not come so far.
     pub fn in_flight(&self, peer: PeerId) -> usize {
         self.peers.get(&peer).map_or(0, |peer| peer.queue.len())

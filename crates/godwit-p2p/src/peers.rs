@@ -85,6 +85,8 @@ pub struct Peers {
     tip_watch: TipWatch,
     /// The block for which an `inv` made us ask a peer with which no sync had begun.
     last_inv_follow_up: Option<BlockHash>,
+    /// Times in a row that a race for headers showed the line to be slow.
+    header_races: u32,
     tip: HeaderId,
     initial_download: bool,
     network_active: bool,
@@ -139,6 +141,7 @@ impl Peers {
             asked_seeds: AskedSeeds::new(),
             tip_watch: TipWatch::new(now),
             last_inv_follow_up: None,
+            header_races: 0,
             tip: index.tip(),
             initial_download: true,
             network_active: true,
@@ -209,11 +212,15 @@ impl Peers {
         self.receive(view, peer, frame);
     }
 
-    /// Bytes of a `block` payload arrived, before the message is complete or with it. Told before
-    /// [`frame`](Self::frame) and altogether the payload's length: rates are measured by it.
-    pub fn block_bytes(&mut self, now: Now, peer: PeerId, bytes: usize) {
-        if let Some(state) = self.peers.get_mut(&peer) {
-            state.last_received = now.monotonic;
+    /// Bytes of a `block` or `headers` payload arrived, before the message is complete or with it.
+    /// Told before [`frame`](Self::frame) and altogether the payload's length: rates are measured by
+    /// it.
+    pub fn arriving(&mut self, now: Now, peer: PeerId, command: Command, bytes: usize) {
+        let Some(state) = self.peers.get_mut(&peer) else { return };
+        state.last_received = now.monotonic;
+        if command == Command::HEADERS {
+            state.chain.arriving = state.chain.arriving.saturating_add(bytes as u64);
+        } else {
             self.downloads.bytes_received(peer, now, bytes as u64);
         }
     }

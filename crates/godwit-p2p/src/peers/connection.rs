@@ -7,6 +7,7 @@ use godwit_primitives::BlockHash;
 
 use super::addresses::AddressRelay;
 use super::compact_relay::CompactState;
+use super::headers::useless_headers;
 use super::serving::Serving;
 use super::{ConnectionKind, Target};
 use crate::message::Services;
@@ -53,6 +54,8 @@ pub(super) struct Peer {
     pub(super) last_block: Duration,
     /// Announced or sent transactions.
     pub(super) transactions: TokenBucket,
+    /// Headers that were known, or that lead nowhere.
+    pub(super) useless_headers: TokenBucket,
     /// Log lines at its expense.
     pub(super) log_lines: TokenBucket,
 }
@@ -109,6 +112,12 @@ pub(super) struct ChainState {
     pub(super) getheaders_sent: Option<Duration>,
     /// When `getheaders` was sent last, answered or not.
     pub(super) last_getheaders: Duration,
+    /// How long its last full answer to `getheaders` took.
+    pub(super) answer_time: Option<Duration>,
+    /// By how much its answers were late since its sync was begun, together.
+    pub(super) lost_time: Duration,
+    /// Bytes of the `headers` message that is under way.
+    pub(super) arriving: u64,
     pub(super) presync: Option<Box<Presync>>,
     /// An `inv` made us ask it for headers before the sync with it began.
     pub(super) inv_triggered: bool,
@@ -132,8 +141,17 @@ pub(super) enum HeaderSync {
     },
     /// It takes too long: others are begun beside it.
     Slow,
+    /// It was begun and another one is better: asked again when it is its turn.
+    Resting,
     /// The peer told all that it has.
     CaughtUp,
+}
+
+impl HeaderSync {
+    /// Nothing is under way, and there may be more to learn.
+    pub(super) fn may_begin(self) -> bool {
+        matches!(self, Self::Idle | Self::Resting)
+    }
 }
 
 /// Headers that were handed to the driver.
@@ -181,6 +199,7 @@ impl Peer {
             expects_block: false,
             last_block: Duration::ZERO,
             transactions: TokenBucket::inventory(now.monotonic),
+            useless_headers: useless_headers(now.monotonic),
             log_lines: TokenBucket::peer_log(now.monotonic),
         }
     }
@@ -244,6 +263,9 @@ impl ChainState {
             sync: HeaderSync::Idle,
             getheaders_sent: None,
             last_getheaders: Duration::ZERO,
+            answer_time: None,
+            lost_time: Duration::ZERO,
+            arriving: 0,
             presync: None,
             inv_triggered: false,
             submissions: VecDeque::new(),

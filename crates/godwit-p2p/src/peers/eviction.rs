@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use log::info;
 
-use super::connection::{ChainSync, HeaderSync, Peer};
+use super::connection::{ChainSync, Peer};
 use super::headers::HEADERS_RESPONSE_TIME;
 use super::{DisconnectReason, Peers, View};
 use crate::slots::{OutboundPeer, extra_block_relay_peer, extra_full_peer};
@@ -71,7 +71,7 @@ impl Peers {
         let Some(peer) = self.peers.get_mut(&id) else { return false };
         let considered = !peer.chain.chain_sync.protected
             && peer.automatic_outbound()
-            && peer.chain.sync != HeaderSync::Idle;
+            && !peer.chain.sync.may_begin();
         if !considered {
             return true;
         }

@@ -31,6 +31,8 @@ pub enum DisconnectReason {
     LocatorTooLong,
     /// It sends or announces transactions although it was told not to.
     UnwantedTransactions,
+    /// It repeats known headers, or sends headers that lead nowhere, again and again.
+    UselessHeaders,
     /// It asks for something that is not offered.
     NotOffered(Command),
     /// It did not send the headers of a better chain in time, and others could.
@@ -110,6 +112,7 @@ impl fmt::Display for DisconnectReason {
             Self::NegotiatedTooLate(command) => return write!(f, "{command} after verack"),
             Self::LocatorTooLong => "locator too long",
             Self::UnwantedTransactions => "transactions in violation of the protocol",
+            Self::UselessHeaders => "sends headers that bring nothing",
             Self::NotOffered(command) => return write!(f, "{command}, which is not offered"),
             Self::HeadersTimeout => "timeout downloading headers",
             Self::BlockStalled => "stalling the block download",

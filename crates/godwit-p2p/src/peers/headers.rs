@@ -15,7 +15,8 @@ use super::fault::{Blame, Misbehaviour, Source, blame};
 use super::{Action, ConnectionKind, DisconnectReason, HeaderFault, Peers, View};
 use crate::message::{Locator, MAX_HEADERS, Message};
 use crate::presync::Presync;
-use crate::{HeaderId, HeaderInfo, PeerId, is_ancestor, locator};
+use crate::rate_limit::TokenBucket;
+use crate::{HeaderId, HeaderInfo, Now, PeerId, is_ancestor, locator};
 
 /// How long an answer to `getheaders` is waited for before another may be sent (Core
 /// `HEADERS_RESPONSE_TIME`).
@@ -24,9 +25,21 @@ pub(super) const HEADERS_RESPONSE_TIME: Duration = Duration::from_secs(2 * 60);
 /// Blocks behind our tip from which a fork is still stored without a pre-sync (Core: 144).
 const FORK_BUFFER: u64 = 144;
 
+/// Headers that bring nothing and that a peer may send at once: 25 full messages. Core has no limit.
+const USELESS_BURST: u64 = 50_000;
+
+/// Headers that bring nothing and that a peer may send a second after that. Every peer announces each
+/// block, so the whole network may have that many blocks a second (on regtest); 4 kB/s of our line.
+const USELESS_PER_SECOND: u64 = 50;
+
 /// Outbound peers that are never evicted for their chain (Core
 /// `MAX_OUTBOUND_PEERS_TO_PROTECT_FROM_DISCONNECT`).
 const MAX_PROTECTED: usize = 4;
+
+/// For headers that bring nothing.
+pub(super) fn useless_headers(now: Duration) -> TokenBucket {
+    TokenBucket::new(now, USELESS_BURST, USELESS_PER_SECOND, Duration::from_secs(1))
+}
 
 impl Peers {
     /// Asks for the headers behind a locator, unless a question is open (Core `MaybeSendGetHeaders`).
@@ -59,8 +72,12 @@ impl Peers {
         let Some(first) = headers.first().copied() else {
             // Nothing more to tell; a sync that was under way ended somewhere else.
             peer.chain.presync = None;
-            return self.headers_answered(id, true);
+            return self.headers_answered(view, id, true);
         };
+        let asked = peer.chain.getheaders_sent.is_some();
+        if self.repeats_known(view, id, &headers, asked) {
+            return;
+        }
         let hashes: Vec<BlockHash> = headers.iter().map(BlockHeader::block_hash).collect();
         if let Err(what) = self.check_headers(&headers, &hashes) {
             return self.misbehave(view.now, id, what);
@@ -70,11 +87,14 @@ impl Peers {
         let mut work_known = self.continue_presync(view, id, &mut headers);
         let Some(start) = headers.first().map(|header| header.prev_blockhash) else { return };
         let Some(start) = view.index.find(&start) else {
-            return self.unconnecting_headers(view, id, &first, last_hash);
+            if self.allows_useless(view.now, id, headers.len()) {
+                self.unconnecting_headers(view, id, &first, last_hash);
+            }
+            return;
         };
         // A pre-sync that goes on has asked its next question already.
         if self.peers.get(&id).is_some_and(|peer| peer.chain.presync.is_none()) {
-            self.headers_answered(id, !full);
+            self.headers_answered(view, id, !full);
         }
         let last_hash =
             if work_known { headers.last().expect("not empty").block_hash() } else { last_hash };
@@ -85,8 +105,53 @@ impl Peers {
         }
         let presyncing = self.peers.get(&id).is_some_and(|peer| peer.chain.presync.is_some());
         let new = last.is_none();
+        if !new && (full || !asked) && !self.allows_useless(view.now, id, headers.len()) {
+            return;
+        }
         let submission = Submission { full, new, presyncing, via_compact_block: false };
         self.submit_headers(id, headers, submission);
+    }
+
+    /// A message whose last header lies on our best chain brings nothing; the others are then not even
+    /// looked at. False when it is another one.
+    fn repeats_known(
+        &mut self,
+        view: View<'_>,
+        id: PeerId,
+        headers: &[BlockHeader],
+        asked: bool,
+    ) -> bool {
+        if self.peers.get(&id).is_none_or(|peer| peer.chain.presync.is_some()) {
+            return false;
+        }
+        let hash = headers.last().expect("not empty").block_hash();
+        let known = view.index.find(&hash).filter(|&last| on_best_chain(view, last));
+        let Some(last) = known else { return false };
+        let full = headers.len() == MAX_HEADERS;
+        if (full || !asked) && !self.allows_useless(view.now, id, headers.len()) {
+            return true;
+        }
+        if full && !asked {
+            // No reason to ask for more, which would come beside what else was asked for.
+            self.announced(view, id, hash);
+            return true;
+        }
+        self.headers_answered(view, id, !full);
+        let (new, presyncing, via_compact_block) = (false, false, false);
+        let submission = Submission { full, new, presyncing, via_compact_block };
+        self.headers_taken(view, id, last, submission);
+        true
+    }
+
+    /// Headers that bring nothing are ignored within an allowance; false when the peer was let go for
+    /// them.
+    fn allows_useless(&mut self, now: Now, id: PeerId, count: usize) -> bool {
+        let Some(peer) = self.peers.get_mut(&id) else { return false };
+        let allowed = peer.useless_headers.take(now.monotonic, count as u64);
+        if !allowed {
+            self.disconnect(now, id, DisconnectReason::UselessHeaders);
+        }
+        allowed
     }
 
     /// Hands headers to the driver, which answers before anything else happens.
@@ -121,21 +186,30 @@ impl Peers {
     }
 
     /// The open question, if any, has its answer. `complete`: the peer has no more than it told.
-    fn headers_answered(&mut self, id: PeerId, complete: bool) {
+    fn headers_answered(&mut self, view: View<'_>, id: PeerId, complete: bool) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.chain.getheaders_sent = None;
+        let sent = peer.chain.getheaders_sent.take();
         let running = matches!(peer.chain.sync, HeaderSync::Running { .. } | HeaderSync::Slow);
         if complete && running && peer.chain.presync.is_none() {
             peer.chain.sync = HeaderSync::CaughtUp;
         }
+        if let (false, Some(sent)) = (complete, sent) {
+            self.note_full_answer(view, id, view.now.monotonic.saturating_sub(sent));
+        }
+    }
+
+    fn is_resting(&self, id: PeerId) -> bool {
+        self.peers.get(&id).is_some_and(|peer| peer.chain.sync == HeaderSync::Resting)
     }
 
     /// What the peer told leads nowhere, as far as can be seen: another one is asked beside it.
     fn no_progress(&mut self, id: PeerId) {
-        if let Some(peer) = self.peers.get_mut(&id)
-            && matches!(peer.chain.sync, HeaderSync::Running { .. })
-        {
-            peer.chain.sync = HeaderSync::Slow;
+        let running = self.running();
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        match peer.chain.sync {
+            HeaderSync::Running { .. } => peer.chain.sync = HeaderSync::Slow,
+            HeaderSync::Slow if running > 0 => self.rest_headers(id),
+            _ => {}
         }
     }
 
@@ -177,8 +251,10 @@ impl Peers {
             peer.chain.presync = None;
         }
         *headers = outcome.accepted;
-        self.headers_answered(id, next.is_none() && !full);
-        if let Some(hashes) = next {
+        self.headers_answered(view, id, next.is_none() && !full);
+        if let Some(hashes) = next
+            && !self.is_resting(id)
+        {
             self.ask_for_headers(view, id, hashes);
         }
         true
@@ -201,7 +277,12 @@ impl Peers {
             return false;
         }
         if headers.len() < MAX_HEADERS {
-            debug!("peer={}: ignoring low-work chain from height {}", id.0, start.height);
+            if self.allows_useless(view.now, id, headers.len()) {
+                debug!("peer={}: ignoring low-work chain from height {}", id.0, start.height);
+            }
+            return true;
+        }
+        if self.is_resting(id) {
             return true;
         }
         let params = &self.config.params;
@@ -277,7 +358,7 @@ impl Peers {
         if submission.full && !submission.new {
             self.no_progress(id);
         }
-        if submission.full && !submission.presyncing {
+        if submission.full && !submission.presyncing && !self.is_resting(id) {
             self.ask_for_headers(view, id, locator(view.index, last.id));
         }
         self.announced(view, id, last.hash);

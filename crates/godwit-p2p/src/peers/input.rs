@@ -16,6 +16,7 @@ impl Peers {
     pub(super) fn receive(&mut self, view: View<'_>, id: PeerId, frame: Frame) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.last_received = view.now.monotonic;
+        peer.chain.arriving = 0;
         let introduced = peer.handshake.version.is_some();
         let established = peer.established();
         if frame.command == Command::BLOCK {
@@ -107,6 +108,7 @@ impl Peers {
     pub(super) fn receive_discard(&mut self, view: View<'_>, id: PeerId, discard: &Discard) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.last_received = view.now.monotonic;
+        peer.chain.arriving = 0;
         if !peer.established() {
             return;
         }

@@ -9,6 +9,7 @@ mod compact;
 mod connections;
 mod handshake;
 mod harness;
+mod header_sync;
 mod headers;
 mod hostile;
 mod index;

@@ -37,6 +37,10 @@ pub enum HeaderConduct {
     LowWork,
     /// Full messages without an end, of a chain that starts near genesis.
     Endless,
+    /// What it has, at so many bytes a second.
+    Dribble(u64),
+    /// What it has, so many milliseconds late.
+    Late(u64),
 }
 
 /// What comes back for `getdata`.

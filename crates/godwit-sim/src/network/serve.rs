@@ -46,6 +46,13 @@ impl Session {
                 }
             }
             HeaderConduct::Endless => self.send_endless(now, locator, &chain),
+            HeaderConduct::Dribble(rate) => {
+                self.answer(now, Out::Pace(rate));
+                self.say(now, Message::Headers(honest));
+            }
+            HeaderConduct::Late(millis) => {
+                self.say(now + Duration::from_millis(millis), Message::Headers(honest));
+            }
         }
     }
 

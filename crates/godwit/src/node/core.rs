@@ -22,6 +22,10 @@ const CHAIN_STEPS: usize = 8;
 /// A node whose tip is older than this is still downloading the chain (Core `DEFAULT_MAX_TIP_AGE`).
 const MAX_TIP_AGE: i64 = 24 * 60 * 60;
 
+/// Under `-maxdownloadrate` no more is asked for than can be fetched in this many seconds: what waits
+/// longer at a peer could be asked of another one meanwhile.
+const RATED_SECONDS: u64 = 5;
+
 /// Time between two lines about headers.
 const HEADER_LINES: Duration = Duration::from_secs(5);
 
@@ -47,6 +51,8 @@ pub struct NodeCore {
     /// Those that were read; at most one for each peer and one to be announced.
     waiting_reads: VecDeque<(ReadId, Option<PooledStream>)>,
     connected: Connected,
+    /// Bytes of blocks that may be on their way, whatever the chain could take.
+    most_in_flight: u64,
     /// The chain was never up to date since the start (Core `IsInitialBlockDownload`).
     initial_download: bool,
     /// The engine does not know yet where the tip is.
@@ -66,6 +72,7 @@ impl NodeCore {
             to_take_apart: HashSet::new(),
             waiting_reads: VecDeque::new(),
             connected: Connected::default(),
+            most_in_flight: u64::MAX,
             initial_download: true,
             tip_moved: true,
             next_header_line: Duration::ZERO,
@@ -112,6 +119,17 @@ impl NodeCore {
         if self.waiting_reads.is_empty() { self.peers.next_wakeup() } else { Duration::ZERO }
     }
 
+    /// Whether the chain can take more of what arrives. Until it can, nothing should be handed in that
+    /// may be a block: peers deliver what they were asked for however large it turns out to be.
+    pub fn takes_blocks(&self) -> bool {
+        self.chain.room() > 0
+    }
+
+    /// `-maxdownloadrate`, in bytes a second.
+    pub fn set_max_download_rate(&mut self, rate: u64) {
+        self.most_in_flight = rate.saturating_mul(RATED_SECONDS);
+    }
+
     /// `-networkactive`.
     pub fn set_network_active(&mut self, now: Now, active: bool) {
         self.peers.set_network_active(now, &ChainIndex(&self.chain), active);
@@ -136,13 +154,15 @@ impl NodeCore {
                 peers.connect_failed(now, peer, local);
             }
             NetEvent::Frame { peer, frame } => peers.frame(now, index, peer, frame),
-            NetEvent::BlockBytes { peer, bytes } => peers.block_bytes(now, peer, bytes),
+            NetEvent::Arriving { peer, command, bytes } => {
+                peers.arriving(now, peer, command, bytes);
+            }
             NetEvent::Discarded { peer, discard } => peers.discarded(now, index, peer, &discard),
             NetEvent::TransportFailed { peer, error } => {
                 peers.transport_failed(now, peer, &error);
             }
             NetEvent::Closed { peer } => peers.closed(now, peer),
-            NetEvent::Sent { peer, bytes, .. } => peers.sent(now, index, peer, bytes),
+            NetEvent::Sent { peer, bytes } => peers.sent(now, index, peer, bytes),
             NetEvent::Resolved { host, addresses } => peers.resolved(now, &host, &addresses),
         }
         self.obey(now);
@@ -169,7 +189,8 @@ impl NodeCore {
         if let Some((request, bytes)) = self.waiting_reads.pop_front() {
             self.peers.block_read(now, &ChainIndex(&self.chain), request, bytes);
         }
-        self.peers.tick(now, &ChainIndex(&self.chain), self.chain.room());
+        let room = self.chain.room().min(self.most_in_flight);
+        self.peers.tick(now, &ChainIndex(&self.chain), room);
         self.obey(now);
         Ok(if self.waiting_reads.is_empty() { poll } else { Poll::Progress })
     }
@@ -255,8 +276,7 @@ impl NodeCore {
                 self.commands.push_back(NetCommand::Send { peer, command, payload });
             }
             Action::Disconnect { peer, why } => {
-                log::debug!("disconnecting peer={}: {why}", peer.0);
-                self.commands.push_back(NetCommand::Disconnect { peer });
+                self.commands.push_back(NetCommand::Disconnect { peer, why });
             }
             Action::Connect { peer, target, .. } => {
                 self.commands.push_back(NetCommand::Connect { peer, target });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::never;
 use godwit_chain::{Chain, Poll};
 use godwit_p2p::{Now, Peers, Services};
 use indicatif::MultiProgress;
@@ -115,6 +116,9 @@ impl<'a> Node<'a> {
         let peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         let mut core = NodeCore::new(chain, peers);
         core.set_network_active(now, options.network_active);
+        if let Some(rate) = options.max_download_rate {
+            core.set_max_download_rate(rate);
+        }
         Ok(Self {
             options,
             core,
@@ -148,7 +152,12 @@ impl<'a> Node<'a> {
             if !busy {
                 let until_due = self.core.next_wakeup().saturating_sub(now.monotonic);
                 let timeout = until_due.min(LONGEST_WAIT);
-                self.core.chain_mut().wait_with(self.inbox.receiver(), timeout);
+                let paused = never();
+                let inbox = match self.core.takes_blocks() {
+                    true => self.inbox.receiver(),
+                    false => &paused,
+                };
+                self.core.chain_mut().wait_with(inbox, timeout);
             }
         }
     }
@@ -159,6 +168,10 @@ impl<'a> Node<'a> {
             self.core.handle(now, event);
         }
         for _ in 0..EVENTS_AT_ONCE {
+            // What comes faster than it can be decoded waits in the inbox, which has its limit.
+            if !self.core.takes_blocks() {
+                return false;
+            }
             let Some(event) = self.inbox.take() else { return false };
             self.core.handle(now, event);
         }

@@ -1,7 +1,9 @@
 //! What the node's logic and the network say to each other. Sockets stand behind it in the program, a
 //! simulated network in tests.
 
-use godwit_p2p::{Command, Discard, Frame, NetAddress, PeerId, Target, TransportError};
+use godwit_p2p::{
+    Command, Discard, DisconnectReason, Frame, NetAddress, PeerId, Target, TransportError,
+};
 use godwit_stream::PooledStream;
 
 /// A connection that somebody opened to this node, until it has a [`PeerId`]. Never used twice.
@@ -39,10 +41,12 @@ pub enum NetEvent {
         /// The message.
         frame: Frame,
     },
-    /// So many more bytes of a block's message arrived.
-    BlockBytes {
+    /// So many more bytes of the payload of a `block` or `headers` message arrived.
+    Arriving {
         /// From whom.
         peer: PeerId,
+        /// Of which of the two.
+        command: Command,
         /// How many.
         bytes: usize,
     },
@@ -65,14 +69,12 @@ pub enum NetEvent {
         /// Whose.
         peer: PeerId,
     },
-    /// Bytes were written to the peer, or queued for it.
+    /// Bytes were written to the peer.
     Sent {
         /// To whom.
         peer: PeerId,
         /// Bytes written since the last such event.
         bytes: usize,
-        /// Bytes that wait to be written.
-        queued: usize,
     },
     /// A host name was looked up, or could not be.
     Resolved {
@@ -132,6 +134,8 @@ pub enum NetCommand {
     Disconnect {
         /// Whose.
         peer: PeerId,
+        /// Why; the engine has logged it.
+        why: DisconnectReason,
     },
     /// Look up a host name.
     Resolve {

@@ -279,7 +279,7 @@ impl Network {
                 let Some(connection) = self.connections.get_mut(token) else { return };
                 connection.expects_compact = expected;
             }
-            NetCommand::Disconnect { peer } => {
+            NetCommand::Disconnect { peer, .. } => {
                 if let Some(token) = self.by_peer.get(&peer) {
                     self.close(*token);
                 }

@@ -210,8 +210,8 @@ impl Harness {
     }
 
     pub(super) fn raw(&mut self, id: PeerId, command: Command, payload: &[u8]) {
-        if command == Command::BLOCK {
-            self.peers.block_bytes(self.now, id, payload.len());
+        if command == Command::BLOCK || command == Command::HEADERS {
+            self.peers.arriving(self.now, id, command, payload.len());
         }
         let payload = PooledStream::from(DataStream::from(payload));
         self.peers.frame(self.now, &self.index, id, Frame { command, payload });

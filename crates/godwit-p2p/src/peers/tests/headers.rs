@@ -14,7 +14,7 @@ fn misbehaved(what: Misbehaviour) -> Option<DisconnectReason> {
     Some(DisconnectReason::Misbehaved(what))
 }
 
-fn locators(node: &mut Harness, id: PeerId) -> Vec<Vec<BlockHash>> {
+pub(super) fn locators(node: &mut Harness, id: PeerId) -> Vec<Vec<BlockHash>> {
     let asked = node.take_only(id, Command::GETHEADERS).into_iter();
     asked
         .map(|message| match message {
@@ -61,78 +61,6 @@ fn a_full_message_is_followed_by_the_next_question() {
     assert_eq!(locators(&mut node, id), [locator(&node.index, last)]);
     node.headers(id, &blocks[MAX_HEADERS..]);
     assert_eq!(locators(&mut node, id), Vec::<Vec<BlockHash>>::new());
-    assert_eq!(node.index.headers(), 1 + blocks.len());
-}
-
-#[test]
-fn b4_a_peer_that_does_not_answer_delays_headers_by_seconds() {
-    let mut node = Harness::new(config());
-    let (silent, second, third) = (node.full_peer(), node.full_peer(), node.full_peer());
-    node.take(silent);
-    node.advance(Duration::from_secs(4));
-    assert_eq!(locators(&mut node, second).len(), 0);
-    node.advance(Duration::from_secs(2));
-    assert_eq!(locators(&mut node, second).len(), 1, "asked beside the silent one");
-    node.advance(Duration::from_secs(8));
-    assert_eq!(locators(&mut node, third).len(), 0, "the second one gets twice the time");
-    node.headers(second, &chain(5, 400_000));
-    node.advance(Duration::from_secs(1));
-    assert_eq!(locators(&mut node, third).len(), 1);
-    assert_eq!(node.is_gone(silent), None, "it may only be slow");
-    node.answers_pings = false;
-    node.headers(third, &chain(5, 400_000));
-    node.advance(Duration::from_secs(120));
-    assert_eq!(node.is_gone(silent), Some(DisconnectReason::HeadersTimeout));
-    assert_eq!(node.peers.summary().discouraged, 0);
-}
-
-#[test]
-fn b4_a_lost_answer_of_the_only_peer_is_asked_for_again() {
-    let mut node = Harness::new(config());
-    let id = node.full_peer();
-    assert_eq!(locators(&mut node, id).len(), 1);
-    node.advance(Duration::from_secs(119));
-    assert_eq!(locators(&mut node, id).len(), 0);
-    node.advance(Duration::from_secs(2));
-    assert_eq!(locators(&mut node, id).len(), 1);
-    node.headers(id, &chain(5, 400_000));
-    node.advance(Duration::from_secs(500));
-    assert_eq!((node.index.headers(), locators(&mut node, id).len()), (6, 0));
-}
-
-#[test]
-fn b5_a_presync_on_a_slow_line_has_time_as_long_as_it_goes_on() {
-    let minimum_chain_work = Work::from(2 * 9_000u32);
-    let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
-    let id = node.full_peer();
-    let blocks = chain(4 * MAX_HEADERS as u32, 10_000_000);
-    for part in blocks.chunks(MAX_HEADERS) {
-        node.advance(Duration::from_secs(15 * 60));
-        node.headers(id, part);
-    }
-    assert_eq!(node.peers.summary().presync_height, Some(4 * MAX_HEADERS as u32));
-    node.advance(Duration::from_secs(19 * 60));
-    assert_eq!(node.is_gone(id), None);
-    node.advance(Duration::from_secs(25 * 60));
-    assert_eq!(node.is_gone(id), Some(DisconnectReason::StaleChain), "it stopped");
-}
-
-#[test]
-fn b5_slow_headers_on_a_slow_line_punish_nobody() {
-    let mut node = Harness::new(config());
-    let (slow, other) = (node.full_peer(), node.full_peer());
-    let blocks = chain(3 * MAX_HEADERS as u32, 10_000_000);
-    for (round, part) in blocks.chunks(MAX_HEADERS).enumerate() {
-        node.advance(Duration::from_secs(100));
-        node.headers(slow, part);
-        if round == 1 {
-            // Asked beside the slow one: both answers shared the line.
-            assert_eq!(locators(&mut node, other).len(), 1);
-            node.headers(other, &blocks[..MAX_HEADERS]);
-        }
-    }
-    node.advance(Duration::from_secs(60));
-    assert_eq!((node.is_gone(slow), node.is_gone(other)), (None, None));
     assert_eq!(node.index.headers(), 1 + blocks.len());
 }
 

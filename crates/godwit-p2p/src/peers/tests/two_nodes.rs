@@ -45,7 +45,7 @@ fn carry(from: &mut Harness, to_peer: PeerId, to: &mut Harness, from_peer: PeerI
     for sent in from.take(to_peer) {
         let (command, payload) = match sent {
             Sent::Block(bytes) => {
-                to.peers.block_bytes(to.now, from_peer, bytes.len());
+                to.peers.arriving(to.now, from_peer, Command::BLOCK, bytes.len());
                 (Command::BLOCK, DataStream::from(&bytes[..]))
             }
             Sent::Message(message) => {

@@ -59,10 +59,9 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// Waits for its turn already.
     pub(super) in_line: bool,
-    /// Bytes of the block under way that the node knows of.
-    block_reported: usize,
+    /// Bytes of the message under way that the node knows of.
+    arrival_reported: usize,
     sent_reported: u64,
-    queue_reported: usize,
 }
 
 impl Connection {
@@ -86,9 +85,8 @@ impl Connection {
             readable: ready,
             writable: ready,
             in_line: false,
-            block_reported: 0,
+            arrival_reported: 0,
             sent_reported: 0,
-            queue_reported: 0,
         }
     }
 
@@ -224,20 +222,20 @@ impl Connection {
     }
 
     fn report_sent(&mut self, peer: PeerId, out: &Outbox) {
-        let (sent, queued) = (self.transport.total_sent(), self.transport.queued_bytes());
-        if sent != self.sent_reported || queued != self.queue_reported {
-            let bytes = (sent - self.sent_reported) as usize;
-            (self.sent_reported, self.queue_reported) = (sent, queued);
-            out.send(NetEvent::Sent { peer, bytes, queued });
+        let sent = self.transport.total_sent();
+        let bytes = (sent - self.sent_reported) as usize;
+        if bytes > 0 {
+            self.sent_reported = sent;
+            out.send(NetEvent::Sent { peer, bytes });
         }
     }
 
     fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
         let left = self.read_messages(peer, allowance, out);
-        if let Some((Command::BLOCK, received, _)) = self.transport.incoming()
-            && self.expects_block
+        if let Some((command, received, _)) = self.transport.incoming()
+            && (command == Command::HEADERS || command == Command::BLOCK && self.expects_block)
         {
-            self.report_block(peer, received, out);
+            self.report_arrival(peer, command, received, out);
         }
         left
     }
@@ -264,14 +262,14 @@ impl Connection {
             *allowance = allowance.saturating_sub(bytes);
             match received {
                 Ok(Receive::Frame(frame)) => {
-                    if frame.command == Command::BLOCK {
-                        self.report_block(peer, frame.payload.len(), out);
-                        self.block_reported = 0;
+                    if frame.command == Command::BLOCK || frame.command == Command::HEADERS {
+                        self.report_arrival(peer, frame.command, frame.payload.len(), out);
+                        self.arrival_reported = 0;
                     }
                     out.send(NetEvent::Frame { peer, frame });
                 }
                 Ok(Receive::Discarded(discard)) => {
-                    self.block_reported = 0;
+                    self.arrival_reported = 0;
                     out.send(NetEvent::Discarded { peer, discard });
                 }
                 Ok(Receive::BudgetUsed) => {}
@@ -287,11 +285,11 @@ impl Connection {
         Left::Idle
     }
 
-    fn report_block(&mut self, peer: PeerId, received: usize, out: &Outbox) {
-        let bytes = received.saturating_sub(self.block_reported);
+    fn report_arrival(&mut self, peer: PeerId, command: Command, received: usize, out: &Outbox) {
+        let bytes = received.saturating_sub(self.arrival_reported);
         if bytes > 0 {
-            self.block_reported = received;
-            out.send(NetEvent::BlockBytes { peer, bytes });
+            self.arrival_reported = received;
+            out.send(NetEvent::Arriving { peer, command, bytes });
         }
     }
 }

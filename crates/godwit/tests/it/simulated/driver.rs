@@ -96,7 +96,6 @@ pub(super) struct Driver {
     pub(super) by_peer: HashMap<PeerId, ConnectionId>,
     timers: BTreeMap<u64, Timer>,
     next_timer: u64,
-    pub(super) reasons: HashMap<PeerId, String>,
     /// The node has something to do.
     stirred: bool,
     pub(super) disconnected: Vec<Disconnected>,
@@ -104,6 +103,7 @@ pub(super) struct Driver {
     pub(super) peak: Peak,
     pub(super) log_bytes: usize,
     pub(super) block_bytes: u64,
+    pub(super) header_bytes: u64,
     /// Blocks that arrived since the node was started, and before.
     pub(super) arrived: HashSet<BlockHash>,
     pub(super) arrived_before: HashSet<BlockHash>,
@@ -146,13 +146,13 @@ impl Driver {
             by_peer: HashMap::new(),
             timers: BTreeMap::new(),
             next_timer: 0,
-            reasons: HashMap::new(),
             stirred: true,
             disconnected: Vec::new(),
             refused: Vec::new(),
             peak: Peak::default(),
             log_bytes: 0,
             block_bytes: 0,
+            header_bytes: 0,
             arrived: HashSet::new(),
             arrived_before: HashSet::new(),
             fetched_again: 0,
@@ -337,15 +337,9 @@ impl Driver {
         }
     }
 
-    /// The node's log goes into the trace; it is also where a disconnection's reason stands.
+    /// The node's log goes into the trace.
     fn hear(&mut self) {
         for line in tap::take() {
-            if let Some(rest) = line.split_once("disconnecting peer=").map(|(_, rest)| rest)
-                && let Some((peer, why)) = rest.split_once(": ")
-                && let Ok(peer) = peer.parse()
-            {
-                self.reasons.insert(PeerId(peer), why.to_owned());
-            }
             if !line.starts_with("DEBUG") {
                 self.log_bytes += line.len();
             }

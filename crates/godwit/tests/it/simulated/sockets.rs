@@ -25,9 +25,8 @@ pub(super) struct Link {
     expects_block: bool,
     expects_compact: bool,
     failed: bool,
-    block_reported: usize,
+    arrival_reported: usize,
     sent_reported: u64,
-    queue_reported: usize,
     pub(super) established: bool,
 }
 
@@ -41,9 +40,8 @@ impl Driver {
             expects_block: false,
             expects_compact: false,
             failed: false,
-            block_reported: 0,
+            arrival_reported: 0,
             sent_reported: 0,
-            queue_reported: 0,
             established: peer.is_none(),
         };
         self.links.insert(id, link);
@@ -67,9 +65,13 @@ impl Driver {
             self.check_receiving(id);
             match received {
                 Ok(Receive::Frame(frame)) => {
+                    let bytes = frame.payload.len();
                     if frame.command == Command::BLOCK {
-                        self.report_block(id, frame.payload.len());
+                        self.report_arrival(id, frame.command, bytes);
                         self.count_block(frame.payload.unread());
+                    } else if frame.command == Command::HEADERS {
+                        self.report_arrival(id, frame.command, bytes);
+                        self.header_bytes += bytes as u64;
                     }
                     self.end_of_message(id);
                     self.note(format!(
@@ -103,10 +105,10 @@ impl Driver {
             self.obey();
         }
         let link = link_mut(&mut self.links, id);
-        if let Some((Command::BLOCK, received, _)) = link.transport.incoming()
-            && link.expects_block
+        if let Some((command, received, _)) = link.transport.incoming()
+            && (command == Command::HEADERS || command == Command::BLOCK && link.expects_block)
         {
-            self.report_block(id, received);
+            self.report_arrival(id, command, received);
         }
     }
 
@@ -120,16 +122,16 @@ impl Driver {
     }
 
     fn end_of_message(&mut self, id: ConnectionId) {
-        link_mut(&mut self.links, id).block_reported = 0;
+        link_mut(&mut self.links, id).arrival_reported = 0;
     }
 
-    fn report_block(&mut self, id: ConnectionId, received: usize) {
+    fn report_arrival(&mut self, id: ConnectionId, command: Command, received: usize) {
         let link = link_mut(&mut self.links, id);
-        let bytes = received.saturating_sub(link.block_reported);
+        let bytes = received.saturating_sub(link.arrival_reported);
         let peer = link.peer.expect("messages are read of peers");
         if bytes > 0 {
-            link.block_reported = received;
-            self.tell(NetEvent::BlockBytes { peer, bytes });
+            link.arrival_reported = received;
+            self.tell(NetEvent::Arriving { peer, command, bytes });
         }
     }
 
@@ -139,10 +141,10 @@ impl Driver {
         let written = link.transport.write(&mut self.crowd.socket(id), usize::MAX);
         let Some(peer) = link.peer else { return };
         let (sent, queued) = (link.transport.total_sent(), link.transport.queued_bytes());
-        if sent != link.sent_reported || queued != link.queue_reported {
-            let bytes = (sent - link.sent_reported) as usize;
-            (link.sent_reported, link.queue_reported) = (sent, queued);
-            self.tell(NetEvent::Sent { peer, bytes, queued });
+        let bytes = (sent - link.sent_reported) as usize;
+        if bytes > 0 {
+            link.sent_reported = sent;
+            self.tell(NetEvent::Sent { peer, bytes });
         }
         match written {
             Ok(Write::Done | Write::Pending | Write::BudgetUsed) => {
@@ -215,9 +217,10 @@ impl Driver {
                     link_mut(&mut self.links, *id).expects_compact = expected;
                 }
             }
-            NetCommand::Disconnect { peer } => {
+            NetCommand::Disconnect { peer, why } => {
                 let Some(id) = self.by_peer.get(&peer).copied() else { return };
-                let why = self.reasons.remove(&peer).unwrap_or_default();
+                let why = why.to_string();
+                self.note(format!("disconnecting peer={}: {why}", peer.0));
                 if let Some(plan) = self.crowd.peer(id) {
                     self.disconnected.push(Disconnected { peer: plan.clone(), why });
                 }

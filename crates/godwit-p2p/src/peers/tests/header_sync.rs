@@ -1,0 +1,222 @@
+//! How long headers may take, and what they may cost.
+
+use std::time::Duration;
+
+use godwit_primitives::{BlockHash, Work};
+
+use super::harness::{Harness, chain, config};
+use super::headers::locators;
+use super::index::TestBlock;
+use crate::{Command, DisconnectReason, MAX_HEADERS, PeerId, PeersConfig};
+
+#[test]
+fn b4_a_peer_that_does_not_answer_delays_headers_by_seconds() {
+    let mut node = Harness::new(config());
+    let (silent, second, third) = (node.full_peer(), node.full_peer(), node.full_peer());
+    node.take(silent);
+    node.advance(Duration::from_secs(4));
+    assert_eq!(locators(&mut node, second).len(), 0);
+    node.advance(Duration::from_secs(2));
+    assert_eq!(locators(&mut node, second).len(), 1, "asked beside the silent one");
+    node.advance(Duration::from_secs(8));
+    assert_eq!(locators(&mut node, third).len(), 0, "the second one gets twice the time");
+    node.headers(second, &chain(5, 400_000));
+    node.advance(Duration::from_secs(1));
+    assert_eq!(locators(&mut node, third).len(), 1);
+    assert_eq!(node.is_gone(silent), None, "it may only be slow");
+    node.answers_pings = false;
+    node.headers(third, &chain(5, 400_000));
+    node.advance(Duration::from_secs(120));
+    assert_eq!(node.is_gone(silent), Some(DisconnectReason::HeadersTimeout));
+    assert_eq!(node.peers.summary().discouraged, 0);
+}
+
+#[test]
+fn b4_a_lost_answer_of_the_only_peer_is_asked_for_again() {
+    let mut node = Harness::new(config());
+    let id = node.full_peer();
+    assert_eq!(locators(&mut node, id).len(), 1);
+    node.advance(Duration::from_secs(119));
+    assert_eq!(locators(&mut node, id).len(), 0);
+    node.advance(Duration::from_secs(2));
+    assert_eq!(locators(&mut node, id).len(), 1);
+    node.headers(id, &chain(5, 400_000));
+    node.advance(Duration::from_secs(500));
+    assert_eq!((node.index.headers(), locators(&mut node, id).len()), (6, 0));
+}
+
+#[test]
+fn b5_a_presync_on_a_slow_line_has_time_as_long_as_it_goes_on() {
+    let minimum_chain_work = Work::from(2 * 9_000u32);
+    let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
+    let id = node.full_peer();
+    let blocks = chain(4 * MAX_HEADERS as u32, 10_000_000);
+    for part in blocks.chunks(MAX_HEADERS) {
+        node.advance(Duration::from_secs(15 * 60));
+        node.headers(id, part);
+    }
+    assert_eq!(node.peers.summary().presync_height, Some(4 * MAX_HEADERS as u32));
+    node.advance(Duration::from_secs(19 * 60));
+    assert_eq!(node.is_gone(id), None);
+    node.advance(Duration::from_secs(25 * 60));
+    assert_eq!(node.is_gone(id), Some(DisconnectReason::StaleChain), "it stopped");
+}
+
+#[test]
+fn b5_slow_headers_on_a_slow_line_punish_nobody() {
+    let mut node = Harness::new(config());
+    let (slow, other) = (node.full_peer(), node.full_peer());
+    let blocks = chain(3 * MAX_HEADERS as u32, 10_000_000);
+    for (round, part) in blocks.chunks(MAX_HEADERS).enumerate() {
+        node.advance(Duration::from_secs(100));
+        node.headers(slow, part);
+        if round == 1 {
+            // Asked beside the slow one: both answers shared the line.
+            assert_eq!(locators(&mut node, other).len(), 1);
+            node.headers(other, &blocks[..MAX_HEADERS]);
+        }
+    }
+    node.advance(Duration::from_secs(60));
+    assert_eq!((node.is_gone(slow), node.is_gone(other)), (None, None));
+    assert_eq!(node.index.headers(), 1 + blocks.len());
+}
+
+/// Lets `seconds` pass in which so many bytes of a `headers` message arrive in each.
+fn trickle(node: &mut Harness, id: PeerId, seconds: u64, bytes: usize) {
+    for _ in 0..seconds {
+        node.peers.arriving(node.now, id, Command::HEADERS, bytes);
+        node.advance(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn b5_an_answer_that_is_under_way_on_a_slow_line_is_waited_for() {
+    let mut node = Harness::new(config());
+    let (slow, other) = (node.full_peer(), node.full_peer());
+    node.take(slow);
+    trickle(&mut node, slow, 16, 10_000);
+    assert_eq!(locators(&mut node, other).len(), 0, "the line would carry both");
+    node.headers(slow, &chain(MAX_HEADERS as u32, 10_000_000));
+    assert_eq!(locators(&mut node, slow).len(), 1);
+}
+
+/// Peers that answer after a time each, until one has told all of `blocks`: the time that takes, and
+/// how many full answers.
+fn race(
+    node: &mut Harness,
+    delays: &[(PeerId, Duration)],
+    blocks: &[TestBlock],
+) -> (Duration, usize) {
+    let (begun, mut full) = (node.now.monotonic, 0);
+    let mut due: Vec<(Duration, PeerId, Vec<BlockHash>)> = Vec::new();
+    while node.index.headers() < 1 + blocks.len() {
+        assert!(node.now.monotonic < begun + Duration::from_secs(3_600), "an hour");
+        for (id, delay) in delays {
+            let asked = locators(node, *id).into_iter();
+            due.extend(asked.map(|hashes| (node.now.monotonic + *delay, *id, hashes)));
+        }
+        let step = Duration::from_millis(100);
+        node.advance_in(step, step);
+        let now = node.now.monotonic;
+        for (_, id, hashes) in due.extract_if(.., |(at, ..)| *at <= now) {
+            let known = |hash: &BlockHash| blocks.iter().position(|block| block.hash == *hash);
+            let next = hashes.iter().find_map(known).map_or(0, |place| place + 1);
+            let answer = &blocks[next..blocks.len().min(next + MAX_HEADERS)];
+            full += usize::from(answer.len() == MAX_HEADERS);
+            node.headers(id, answer);
+        }
+    }
+    (node.now.monotonic - begun, full)
+}
+
+#[test]
+fn b4_a_peer_that_answers_just_in_time_each_time_delays_headers_by_seconds() {
+    let blocks = chain(20 * MAX_HEADERS as u32 + 1, 40_000_000);
+    for minimum_chain_work in [Work::ZERO, Work::from(2 * 39_000u32)] {
+        let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
+        let late = Duration::from_millis(4_900);
+        let mut delays = vec![(node.full_peer(), late)];
+        delays.extend((1..8).map(|_| (node.full_peer(), Duration::from_millis(200))));
+        let (took, _) = race(&mut node, &delays, &blocks);
+        // 21 answers, in a pre-sync twice, of 0.2 s each in steps of 0.1 s; and two that were late.
+        assert!(took < Duration::from_secs(25), "{took:?}");
+        assert_eq!(node.is_gone(delays[0].0), None, "it may only be slow");
+    }
+}
+
+#[test]
+fn b5_peers_that_are_all_slow_are_not_all_asked_for_the_same() {
+    let blocks = chain(20 * MAX_HEADERS as u32 + 1, 40_000_000);
+    let mut node = Harness::new(config());
+    let delays: Vec<_> = (0..8).map(|_| (node.full_peer(), Duration::from_secs(5))).collect();
+    let (took, answers) = race(&mut node, &delays, &blocks);
+    assert!(took < Duration::from_secs(120), "{took:?}");
+    // Twenty-one, one for each race, and the last one of everybody.
+    assert!(answers <= 26, "{answers} full answers");
+}
+
+#[test]
+fn b4_a_peer_that_dribbles_headers_is_replaced_in_seconds_and_left_in_minutes() {
+    let mut node = Harness::new(config());
+    node.answers_pings = false;
+    let (dribbling, other) = (node.full_peer(), node.full_peer());
+    node.take(dribbling);
+    trickle(&mut node, dribbling, 6, 1);
+    assert_eq!(locators(&mut node, other).len(), 1, "asked beside it");
+    node.headers(other, &chain(5, 400_000));
+    trickle(&mut node, dribbling, 120, 1);
+    assert_eq!(node.is_gone(dribbling), Some(DisconnectReason::HeadersTimeout));
+    assert_eq!(node.peers.summary().discouraged, 0);
+}
+
+#[test]
+fn b7_a_flood_of_known_headers_is_not_looked_at_and_then_left() {
+    let blocks = chain(MAX_HEADERS as u32, 3_600);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let (flooder, other) = (node.full_peer(), node.inbound_peer());
+    node.headers(flooder, &blocks[MAX_HEADERS - 1..]);
+    node.take(flooder);
+    for n in 0..25 {
+        node.headers(flooder, &blocks);
+        assert_eq!(node.is_gone(flooder), None, "message {n}");
+    }
+    assert_eq!(locators(&mut node, flooder).len(), 0, "it is not asked for more of the same");
+    assert_eq!(node.submitted_headers.len(), 0);
+    node.headers(flooder, &blocks);
+    assert_eq!(node.is_gone(flooder), Some(DisconnectReason::UselessHeaders));
+    assert_eq!(node.peers.summary().discouraged, 0, "it may only be broken");
+    // Every peer announces every block.
+    for _ in 0..2_000 {
+        for _ in 0..20 {
+            node.headers(other, &blocks[MAX_HEADERS - 1..]);
+        }
+        node.now.monotonic += Duration::from_secs(1);
+    }
+    assert_eq!(node.is_gone(other), None);
+}
+
+#[test]
+fn b7_a_flood_of_headers_that_lead_nowhere_is_left() {
+    let mut node = Harness::with_chain(config(), &chain(5, 60));
+    let id = node.full_peer();
+    let elsewhere = TestBlock::on(&TestBlock::genesis(), 9, 9, 0);
+    let elsewhere = TestBlock::chain(&elsewhere, 1_000, 1 << 30, 9);
+    for _ in 0..=50 {
+        assert_eq!(node.is_gone(id), None);
+        node.headers(id, &elsewhere);
+    }
+    assert_eq!(node.is_gone(id), Some(DisconnectReason::UselessHeaders));
+}
+
+#[test]
+fn b2_an_answer_that_is_the_same_for_ever_ends() {
+    let mut node = Harness::new(config());
+    let liar = node.full_peer();
+    let blocks = chain(MAX_HEADERS as u32, 4_000_000);
+    for _ in 0..40 {
+        if !locators(&mut node, liar).is_empty() {
+            node.headers(liar, &blocks);
+        }
+    }
+    assert_eq!(node.is_gone(liar), Some(DisconnectReason::UselessHeaders));
+}

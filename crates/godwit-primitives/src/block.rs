@@ -63,6 +63,40 @@ impl BlockIndex {
     }
 }
 
+/// A block whose transactions are found and not hashed yet: half of what [`Block::decode`] does.
+#[derive(Debug)]
+pub struct UnhashedBlock {
+    stream: PooledStream,
+    index: BlockIndex,
+}
+
+impl UnhashedBlock {
+    /// As [`Block::decode`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Block::decode`].
+    pub fn decode(stream: impl Into<PooledStream>) -> Result<Self, (DecodeError, PooledStream)> {
+        let stream = stream.into();
+        match BlockIndex::parse(stream.unread()) {
+            Ok(index) => Ok(Self { stream, index }),
+            Err(error) => Err((error, stream)),
+        }
+    }
+
+    /// Hashes the transactions.
+    pub fn hash(self) -> Block {
+        let Self { stream, mut index } = self;
+        index.hash_txs(stream.unread());
+        Block { stream, index }
+    }
+
+    /// The stream as it was decoded, the cursor where the block begins.
+    pub fn into_stream(self) -> PooledStream {
+        self.stream
+    }
+}
+
 /// A block and its bytes. Well-formed, not checked further.
 #[derive(Debug)]
 pub struct Block {
@@ -79,14 +113,7 @@ impl Block {
     ///
     /// The cases in which Bitcoin Core does not decode the bytes; the stream comes back unchanged.
     pub fn decode(stream: impl Into<PooledStream>) -> Result<Self, (DecodeError, PooledStream)> {
-        let stream = stream.into();
-        match BlockIndex::parse(stream.unread()) {
-            Ok(mut index) => {
-                index.hash_txs(stream.unread());
-                Ok(Self { stream, index })
-            }
-            Err(error) => Err((error, stream)),
-        }
+        UnhashedBlock::decode(stream).map(UnhashedBlock::hash)
     }
 
     /// The block at the start of `bytes`, copied. As [`decode`](Self::decode).
@@ -122,6 +149,11 @@ impl Block {
     /// Size of the buffer that holds the block, in bytes.
     pub fn buffer_capacity(&self) -> usize {
         self.stream.capacity()
+    }
+
+    /// The stream as it was decoded, the cursor where the block begins.
+    pub fn into_stream(self) -> PooledStream {
+        self.stream
     }
 
     /// Size of the block in bytes, without what followed it in the stream.

@@ -20,7 +20,7 @@ mod tx_view;
 pub mod work;
 
 pub use amount::{Amount, COIN, MAX_MONEY, money_range};
-pub use block::{Block, BlockView};
+pub use block::{Block, BlockView, UnhashedBlock};
 pub use coin::{Coin, ScriptBytes};
 pub use hash::{BlockHash, HashParseError, MerkleRoot, Txid, Wtxid};
 pub use header::{BlockHeader, HEADER_SIZE};

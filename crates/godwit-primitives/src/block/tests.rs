@@ -16,6 +16,27 @@ fn least_ns(mut run: impl FnMut()) -> u128 {
     (0..500).map(|_| time(&mut run)).min().expect("500 runs")
 }
 
+#[test]
+fn the_stream_comes_back_as_it_was() {
+    let Some(bytes) = shared_file("blocks/mainnet_170.blk.zst") else { return };
+    let mut stream = DataStream::from(&[&[7][..], &bytes, &[9, 9]].concat()[..]);
+    stream.skip(1).expect("there is a byte");
+    let unhashed = UnhashedBlock::decode(stream).expect("a real block");
+    let block = Block::decode(unhashed.into_stream()).expect("the same block");
+    let stream = block.into_stream();
+    assert_eq!(stream.unread(), [&bytes[..], &[9, 9]].concat());
+}
+
+#[test]
+fn decoding_is_parsing_and_hashing() {
+    let Some(bytes) = shared_file("blocks/mainnet_866342.blk.zst") else { return };
+    let decoded = Block::decode(DataStream::from(&bytes[..])).expect("a real block");
+    let unhashed = UnhashedBlock::decode(DataStream::from(&bytes[..])).expect("a real block");
+    assert_eq!(unhashed.hash().view().txids(), decoded.view().txids());
+    let cut = DataStream::from(&bytes[..bytes.len() - 1]);
+    assert!(UnhashedBlock::decode(cut).is_err());
+}
+
 /// `cargo test --release -p godwit-primitives --lib -- --ignored --nocapture decoding_speed`
 #[test]
 #[ignore = "a measurement, prints and checks nothing"]

@@ -59,7 +59,8 @@ impl Arguments {
     }
 }
 
-fn split(argument: &OsStr) -> Option<(&str, &OsStr)> {
+/// The name and the value of `-name=value` or `--name=value`.
+pub(crate) fn split(argument: &OsStr) -> Option<(&str, &OsStr)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = argument.as_bytes();
     let equals = bytes.iter().position(|byte| *byte == b'=')?;

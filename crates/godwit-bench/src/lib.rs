@@ -1,5 +1,11 @@
-//! Benchmarks of godwit beside its rivals, as whole programs: this crate starts processes, watches
-//! them from outside and links neither side, so it cannot favour one.
+//! Benchmarks of godwit beside its rivals.
+//!
+//! `godwit-bench` runs the six benchmarks of bitcoin/bitcoin#30987 on godwit's own code, in three
+//! memory policies, beside a C++ control and other programs: [`harness`] is how a figure comes about,
+//! [`workloads`] what runs, [`contenders`] what runs beside it, [`suite`] the run, [`bench`] its result,
+//! [`page`], [`plot`] and [`merge`] draw it.
+//!
+//! The others compare whole programs. They start processes and watch them from outside:
 //!
 //! `import-vs-core` runs `godwit import` and `bitcoind -loadblock` on the same bytes, `sync-vs-core`
 //! lets both download them from the same bitcoinds, in alternating rounds: [`kind`] is where the two
@@ -7,24 +13,40 @@
 //! stopwatch, [`report`] what is written.
 
 pub mod arguments;
+pub mod bench;
 pub mod case;
 pub mod chain_summary;
+pub mod command;
+pub mod contenders;
 pub mod contest;
 pub mod datadir;
 pub mod failure;
+pub mod harness;
 pub mod kind;
 pub mod machine;
 pub mod measured;
+pub mod merge;
 pub mod node;
 pub mod node_log;
+pub mod options;
+pub mod page;
+pub mod plot;
+pub mod policy_workers;
 pub mod report;
 pub mod servers;
 pub mod spread;
+pub mod suite;
+pub mod system;
+pub mod table;
+pub mod targets;
+pub mod words;
+pub mod workloads;
 
 use std::process::ExitCode;
 
 use arguments::{Arguments, USAGE};
 use kind::Kind;
+
 
 /// What the programs do.
 pub fn main(kind: Kind) -> ExitCode {

@@ -1,9 +1,9 @@
 //! A few measurements of the same thing.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Middle and ends of some numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle one; the mean of the two in the middle of an even number.
     pub median: f64,

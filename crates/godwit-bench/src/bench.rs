@@ -1,0 +1,232 @@
+//! What one run of `godwit-bench` found: the content of `bench.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::harness::Epoch;
+use crate::harness::figures::{Figures, ratio};
+use crate::spread::Spread;
+use crate::system::System;
+
+/// Name of the line that is what ships.
+pub const OURS: &str = "godwit, plain";
+
+/// Everything that was measured. Every number on the pages that are made of it is computed from here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bench {
+    /// Where.
+    pub system: System,
+    /// What made the figures noisy.
+    pub warnings: Vec<String>,
+    /// On which block.
+    pub fixture: Fixture,
+    /// Least milliseconds of each line.
+    pub min_time: u64,
+    /// The benchmarks in the order in which they ran.
+    pub groups: Vec<Group>,
+    /// Medians by name, for pages elsewhere that quote them; made by [`Bench::with_figures`].
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// The block that the workloads decode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fixture {
+    /// Which one.
+    pub name: String,
+    /// Its size.
+    pub bytes: usize,
+    /// Its transactions.
+    pub transactions: usize,
+}
+
+/// Lines that took turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// The benchmark.
+    pub name: String,
+    /// Who ran it.
+    pub lines: Vec<Line>,
+}
+
+/// What a line is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The product.
+    Godwit,
+    /// C++ with one allocator or another.
+    Control,
+    /// Another program for the same work.
+    Rival,
+    /// What the machine can do at most.
+    Limit,
+}
+
+/// One row of the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Who; unique in its group.
+    pub name: String,
+    /// Why.
+    pub kind: Kind,
+    /// What a figure is given per.
+    pub unit: String,
+    /// How many of them an iteration works through.
+    pub units_per_iteration: f64,
+    /// What was measured.
+    pub epochs: Vec<Epoch>,
+    /// Instructions of one iteration as valgrind counts them.
+    pub callgrind: Option<f64>,
+}
+
+impl Line {
+    /// The row's numbers; `None` of a line without epochs.
+    pub fn figures(&self) -> Option<Figures> {
+        Figures::of(&self.epochs, self.units_per_iteration)
+    }
+
+    /// Instructions per unit: the processor's count, else valgrind's, which is then marked with
+    /// `true`.
+    pub fn instructions(&self) -> Option<(f64, bool)> {
+        let counted = self.figures().and_then(|figures| figures.counted);
+        let by_callgrind = self.callgrind.map(|count| (count / self.units_per_iteration, true));
+        counted.map(|counted| (counted.instructions, false)).or(by_callgrind)
+    }
+}
+
+impl Group {
+    /// The line of that name.
+    pub fn line(&self, name: &str) -> Option<&Line> {
+        self.lines.iter().find(|line| line.name == name)
+    }
+
+    /// How many times as long as `ours` `theirs` took for each unit, turn by turn. `None` when one of
+    /// them did not run or they are given per different units.
+    pub fn ratio(&self, theirs: &str, ours: &str) -> Option<Spread> {
+        let (theirs, ours) = (self.line(theirs)?, self.line(ours)?);
+        let side = |line: &'_ Line| line.units_per_iteration;
+        match theirs.unit == ours.unit {
+            true => ratio((&theirs.epochs, side(theirs)), (&ours.epochs, side(ours))),
+            false => None,
+        }
+    }
+
+    /// Lines of one kind.
+    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Line> {
+        self.lines.iter().filter(move |line| line.kind == kind)
+    }
+}
+
+impl Bench {
+    /// The benchmark of that name.
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// With [`Bench::figures`] computed: `BENCHMARK.LINE.ns` per unit, and `BENCHMARK.LINE.times`, how
+    /// many times as long as the line that ships it took.
+    pub fn with_figures(mut self) -> Self {
+        let mut figures = BTreeMap::new();
+        for group in &self.groups {
+            for line in &group.lines {
+                let name = format!("{}.{}", slug(&group.name), slug(&line.name));
+                if let Some(figure) = line.figures() {
+                    figures.insert(format!("{name}.ns"), figure.nanoseconds.median);
+                }
+                if let Some((instructions, _)) = line.instructions() {
+                    figures.insert(format!("{name}.instructions"), instructions);
+                }
+                if let Some(times) = group.ratio(&line.name, OURS) {
+                    figures.insert(format!("{name}.times"), times.median);
+                }
+            }
+        }
+        self.figures = figures;
+        self
+    }
+}
+
+/// A name as a part of a figure's or file's name: `cpp-std-allocator-o2`.
+pub fn slug(name: &str) -> String {
+    let spelled = name.to_lowercase().replace("c++", "cpp");
+    let words = spelled.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::harness::Counts;
+
+    /// A line with epochs of so many nanoseconds for each unit.
+    pub(crate) fn line(name: &str, kind: Kind, nanoseconds: &[u64]) -> Line {
+        let epoch = |n: &u64| Epoch { iterations: 10, nanoseconds: n * 1_000, counts: None };
+        Line {
+            name: name.to_owned(),
+            kind,
+            unit: "byte".to_owned(),
+            units_per_iteration: 100.0,
+            epochs: nanoseconds.iter().map(epoch).collect(),
+            callgrind: None,
+        }
+    }
+
+    pub(crate) fn bench(groups: Vec<Group>) -> Bench {
+        Bench {
+            system: System::here(false),
+            warnings: vec!["noise".to_owned()],
+            fixture: Fixture { name: "block".to_owned(), bytes: 1_000, transactions: 2 },
+            min_time: 5,
+            groups,
+            figures: BTreeMap::new(),
+        }
+        .with_figures()
+    }
+
+    pub(crate) fn group() -> Group {
+        let mut counted = line("C++ custom, nothing -O2", Kind::Control, &[6, 8, 6]);
+        for epoch in &mut counted.epochs {
+            epoch.counts = Some(Counts {
+                instructions: 5_000,
+                cycles: 1_000,
+                branches: 500,
+                branch_misses: 5,
+            });
+        }
+        let mut by_valgrind = line("godwit, zero-after-free", Kind::Godwit, &[3, 3, 3]);
+        by_valgrind.callgrind = Some(50.0);
+        Group {
+            name: "DataStreamAlloc".to_owned(),
+            lines: vec![line(OURS, Kind::Godwit, &[2, 2, 3]), by_valgrind, counted],
+        }
+    }
+
+    #[test]
+    fn json_round_trip() {
+        let before = bench(vec![group()]);
+        let text = serde_json::to_string(&before).unwrap();
+        let after: Bench = serde_json::from_str(&text).unwrap();
+        assert_eq!(after, before);
+    }
+
+    #[test]
+    fn figures_by_name() {
+        let bench = bench(vec![group()]);
+        let figure = |name: &str| bench.figures.get(name).copied();
+        assert_eq!(figure("datastreamalloc.godwit-plain.ns"), Some(2.0));
+        assert_eq!(figure("datastreamalloc.godwit-plain.times"), Some(1.0));
+        assert_eq!(figure("datastreamalloc.cpp-custom-nothing-o2.times"), Some(3.0));
+        assert_eq!(figure("datastreamalloc.cpp-custom-nothing-o2.instructions"), Some(5.0));
+        assert_eq!(figure("datastreamalloc.godwit-zero-after-free.instructions"), Some(0.5));
+        assert_eq!(figure("datastreamalloc.godwit-plain.instructions"), None);
+    }
+
+    #[test]
+    fn no_ratio_between_different_units() {
+        let mut group = group();
+        group.lines[1].unit = "block".to_owned();
+        assert_eq!(group.ratio("godwit, zero-after-free", OURS), None);
+        assert_eq!(group.ratio("nobody", OURS), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! The whole run: every benchmark with all its lines.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use godwit_primitives::Block;
+use godwit_testdata::{read, shared_data};
+
+use crate::bench::{Bench, Fixture, Group, Kind, Line, OURS};
+use crate::contenders::{self, Contender, LIMITS};
+use crate::harness::callgrind;
+use crate::harness::turns::{EPOCHS, Here};
+use crate::harness::{Counters, Plan, Runner, WorkerError, take_turns};
+use crate::options::Options;
+use crate::policy_workers::PolicyWorker;
+use crate::system::{self, System};
+use crate::workloads::{Input, Workload};
+
+/// Epochs of a line whose iterations take seconds.
+const LONG_EPOCHS: usize = 5;
+
+/// Nanoseconds on this machine of what valgrind runs, which takes fifty times as long there.
+const CALLGRIND_NANOSECONDS: f64 = 2e6;
+
+/// Why there is no result.
+#[derive(Debug)]
+pub enum SuiteError {
+    /// A file or directory.
+    File(PathBuf, io::Error),
+    /// A worker.
+    Worker(WorkerError),
+    /// A worker was not built with the policy that its folder says: what its streams use, and
+    /// whether it has the function that wipes.
+    Policy(PathBuf, String, Option<bool>),
+    /// The bytes are no block, or more than one.
+    Block(PathBuf),
+    /// No benchmark or line has that name.
+    NoLine(String),
+}
+
+impl fmt::Display for SuiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Worker(error) => error.fmt(f),
+            Self::Policy(path, allocator, wipes) => {
+                let wipes = match wipes {
+                    Some(true) => "it has the function that wipes",
+                    Some(false) => "it does not have the function that wipes",
+                    None => "its symbols are stripped",
+                };
+                write!(f, "{}: its streams use {allocator}, {wipes}", path.display())
+            }
+            Self::Block(path) => write!(f, "{}: not one serialised block", path.display()),
+            Self::NoLine(name) => write!(f, "nothing is called {name}"),
+        }
+    }
+}
+
+impl std::error::Error for SuiteError {}
+
+impl From<WorkerError> for SuiteError {
+    fn from(error: WorkerError) -> Self {
+        Self::Worker(error)
+    }
+}
+
+/// Block 413,567 of the shared data.
+const FIXTURE: &str = "blocks/mainnet_413567.blk.zst";
+
+/// Runs everything that is wanted. Progress goes to stderr.
+///
+/// # Errors
+///
+/// See [`SuiteError`].
+pub fn run(options: &Options) -> Result<Bench, SuiteError> {
+    let datadir = DataDir::create(&options.datadir)?;
+    let (fixture, block) = fixture(options.block.as_deref())?;
+    let block_file = datadir.0.join("block");
+    fs::write(&block_file, &block).map_err(|error| SuiteError::File(block_file.clone(), error))?;
+    let input = Input { block, datadir: datadir.0.join("here") };
+    let system = System::here(Counters::open().is_ok());
+    eprintln!("{system}");
+    let warnings = system::warnings(&datadir.0);
+    warnings.iter().for_each(|warning| eprintln!("Warning: {warning}."));
+    let mut workers = match &options.workers {
+        Some(folder) => PolicyWorker::start_all(folder, &block_file, &datadir.0)?,
+        None => Vec::new(),
+    };
+    let mut groups = Vec::new();
+    for workload in Workload::ALL.into_iter().filter(|workload| options.wants(workload.name())) {
+        groups.push(run_workload(workload, &input, options, &mut workers)?);
+    }
+    if options.wants(LIMITS) {
+        let lines = run_lines(LIMITS, &mut [], contenders::limits(), &plan(options, false))?;
+        groups.push(Group { name: LIMITS.to_owned(), lines });
+    }
+    if options.callgrind && !system.has_counters {
+        count_all(&mut groups, &workers, &block_file, &datadir.0);
+    }
+    let min_time = options.min_time.as_millis() as u64;
+    let figures = Default::default();
+    Ok(Bench { system, warnings, fixture, min_time, groups, figures }.with_figures())
+}
+
+/// Runs one line so many times: what valgrind watches.
+///
+/// # Errors
+///
+/// See [`SuiteError`].
+pub fn count(
+    benchmark: &str,
+    line: &str,
+    iterations: u64,
+    options: &Options,
+) -> Result<(), SuiteError> {
+    let (_, block) = fixture(options.block.as_deref())?;
+    let input = Input { block, datadir: options.datadir.join("count") };
+    let mut lines = match Workload::named(benchmark) {
+        Some(workload) if line == OURS => vec![ours(workload, &input)],
+        Some(workload) => contenders::beside(workload, &input),
+        None if benchmark == LIMITS => contenders::limits(),
+        None => Vec::new(),
+    };
+    let found = lines.iter_mut().find(|found| found.name == line);
+    let Some(found) = found else {
+        return Err(SuiteError::NoLine(format!("{benchmark}: {line}")));
+    };
+    callgrind::repeat(&mut found.subject, iterations);
+    Ok(())
+}
+
+fn ours(workload: Workload, input: &Input) -> Contender {
+    Contender { name: OURS.to_owned(), kind: Kind::Godwit, subject: workload.subject(input) }
+}
+
+fn plan(options: &Options, long: bool) -> Plan {
+    let epochs = if long { LONG_EPOCHS } else { EPOCHS };
+    Plan { epochs, min_time: options.min_time, long }
+}
+
+fn run_workload(
+    workload: Workload,
+    input: &Input,
+    options: &Options,
+    workers: &mut [PolicyWorker],
+) -> Result<Group, SuiteError> {
+    let name = workload.name();
+    eprintln!("{name}: preparing");
+    let mut here = contenders::beside(workload, input);
+    if workers.is_empty() {
+        here.insert(0, ours(workload, input));
+    }
+    let lines = run_lines(name, workers, here, &plan(options, workload.is_long()))?;
+    Ok(Group { name: name.to_owned(), lines })
+}
+
+/// Lets the workers and those of this process take turns.
+fn run_lines(
+    benchmark: &str,
+    workers: &mut [PolicyWorker],
+    mut here: Vec<Contender>,
+    plan: &Plan,
+) -> Result<Vec<Line>, SuiteError> {
+    let mut lines = Vec::new();
+    for worker in workers.iter_mut() {
+        let (unit, units_per_iteration) = worker.process.prepare(benchmark)?;
+        lines.push(empty_line(worker.line(), Kind::Godwit, unit, units_per_iteration));
+    }
+    for Contender { name, kind, subject } in &here {
+        let unit = subject.unit.to_owned();
+        lines.push(empty_line(name.clone(), *kind, unit, subject.units_per_iteration));
+    }
+    let mut runners: Vec<Box<dyn Runner + '_>> = Vec::new();
+    for worker in workers.iter_mut() {
+        runners.push(Box::new(&mut worker.process));
+    }
+    for contender in &mut here {
+        runners.push(Box::new(Here::new(&mut contender.subject)));
+    }
+    let all = take_turns(&mut runners, plan, |turn| {
+        eprintln!("{benchmark}: {turn} of {} turns of {} lines", plan.epochs, lines.len());
+    })?;
+    drop(runners);
+    for (line, epochs) in lines.iter_mut().zip(all) {
+        line.epochs = epochs;
+    }
+    Ok(lines)
+}
+
+fn empty_line(name: String, kind: Kind, unit: String, units_per_iteration: f64) -> Line {
+    Line { name, kind, unit, units_per_iteration, epochs: Vec::new(), callgrind: None }
+}
+
+/// Lets valgrind count every line that is not too long for it. A line that it can not run stays
+/// without a count.
+fn count_all(groups: &mut [Group], workers: &[PolicyWorker], block: &Path, datadir: &Path) {
+    let is_short = |group: &Group| Workload::named(&group.name).is_none_or(|w| !w.is_long());
+    let this = std::env::current_exe().unwrap_or_default();
+    for group in groups.iter_mut().filter(|group| is_short(group)) {
+        for line in &mut group.lines {
+            eprintln!("{}: {}: counting instructions", group.name, line.name);
+            let worker = workers.iter().find(|worker| worker.line() == line.name);
+            let path = worker.map_or(&this, |worker| &worker.path);
+            let program = |iterations: u64| -> Vec<OsString> {
+                let words = ["count", &group.name, &line.name, &iterations.to_string()];
+                let mut program = vec![path.clone().into_os_string()];
+                program.extend(words.map(OsString::from));
+                program.extend(input_options(block, datadir));
+                program
+            };
+            let nanoseconds = line.epochs.first().map_or(1.0, |epoch| epoch.per_iteration());
+            let iterations = (CALLGRIND_NANOSECONDS / nanoseconds).ceil() as u64;
+            match callgrind::instructions(iterations, program) {
+                Ok(count) => line.callgrind = Some(count),
+                Err(error) => eprintln!("{}: {}: {error}", group.name, line.name),
+            }
+        }
+    }
+}
+
+/// The options that give a worker the same input.
+pub(crate) fn input_options(block: &Path, datadir: &Path) -> [OsString; 2] {
+    let option = |name: &str, path: &Path| {
+        let mut option = OsString::from(name);
+        option.push(path);
+        option
+    };
+    [option("-block=", block), option("-datadir=", datadir)]
+}
+
+/// The block to work on, and how the reports call it.
+fn fixture(file: Option<&Path>) -> Result<(Fixture, Vec<u8>), SuiteError> {
+    let (name, bytes) = match (file, shared_data()) {
+        (Some(file), _) => {
+            let bytes = fs::read(file).map_err(|e| SuiteError::File(file.to_owned(), e))?;
+            (file.display().to_string(), bytes)
+        }
+        (None, Some(folder)) => ("mainnet block 413,567".to_owned(), read(folder.join(FIXTURE))),
+        (None, None) => {
+            ("mainnet block 702,861".to_owned(), godwit_rivals::fallback_block().to_vec())
+        }
+    };
+    let not_one = || SuiteError::Block(file.unwrap_or(Path::new(FIXTURE)).to_owned());
+    let block = Block::from_bytes(&bytes).map_err(|_| not_one())?;
+    if block.block_len() != bytes.len() {
+        return Err(not_one());
+    }
+    let transactions = block.view().tx_count();
+    Ok((Fixture { name, bytes: bytes.len(), transactions }, bytes))
+}
+
+/// A directory that is there as long as the run.
+struct DataDir(PathBuf);
+
+impl DataDir {
+    /// Makes it. One that exists is somebody's.
+    fn create(path: &Path) -> Result<Self, SuiteError> {
+        fs::create_dir(path).map_err(|error| SuiteError::File(path.to_owned(), error))?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                eprintln!("{}: {error}", self.0.display());
+            }
+            _ => {}
+        }
+    }
+}

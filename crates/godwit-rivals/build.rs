@@ -22,6 +22,8 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=cpp");
+    // LevelDB's headers must be those of the library that is linked.
+    println!("cargo:rerun-if-changed=../../Cargo.lock");
     build_control(&out);
     build_leveldb();
     if env::var_os("CARGO_FEATURE_RIVALS").is_some() {

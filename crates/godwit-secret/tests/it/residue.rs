@@ -1,0 +1,135 @@
+//! The search for secrets finds what was leaked on purpose, as an unprivileged and undumpable process.
+
+use std::hint::black_box;
+use std::io::{BufWriter, Write};
+use std::ptr;
+
+use godwit_secret::residue::{self, Finding, Needle, Report};
+use godwit_secret::{SecretArray, harden_process, run_on_secret_stack};
+
+use crate::child;
+
+fn at(report: &Report, address: *const u8) -> Vec<&Finding> {
+    report.findings.iter().filter(|finding| finding.address == address.addr() as u64).collect()
+}
+
+#[test]
+fn it_finds_a_secret_in_heap_stack_and_a_librarys_buffer() {
+    child::run("residue::it_finds_a_secret_in_heap_stack_and_a_librarys_buffer", || {
+        if !child::become_unprivileged() {
+            return;
+        }
+        harden_process().expect("hardening");
+        let secret = SecretArray::<32>::random().expect("memory");
+        let needles = [Needle::new("key", &secret).expect("memory")];
+        let plain = |report: &Report| report.findings.iter().filter(|f| !f.protected).count();
+        assert_eq!(plain(&residue::scan(&needles).expect("a scan")), 0);
+
+        let heap = secret.expose_secret(|bytes| bytes.to_vec());
+        let report = residue::scan(&needles).expect("a scan");
+        assert_eq!((plain(&report), at(&report, heap.as_ptr()).len()), (1, 1), "{report:?}");
+        wipe(heap);
+
+        let mut stack = [0u8; 32];
+        secret.expose_secret(|bytes| stack.copy_from_slice(bytes));
+        black_box(&mut stack);
+        let report = residue::scan(&needles).expect("a scan");
+        assert_eq!(at(&report, stack.as_ptr()).len(), 1, "{report:?}");
+        godwit_secret::cleanse(&mut stack);
+
+        // The writer's text does not leave its buffer before it is flushed.
+        let mut writer = BufWriter::new(Vec::new());
+        let text = secret.expose_secret(|bytes| format!("{bytes:02x?}").replace([',', ' '], ""));
+        writer.write_all(text.as_bytes()).expect("a buffer takes it");
+        wipe(text.into_bytes());
+        let report = residue::scan(&needles).expect("a scan");
+        let buffer = writer.buffer()[1..].as_ptr();
+        let found = at(&report, buffer);
+        assert_eq!(found.len(), 1, "{report:?}");
+        assert_eq!((found[0].form.as_str(), found[0].protected), ("hex", false));
+        let text = found[0].to_string();
+        assert!(text.starts_with(&format!("key (hex) in {}", found[0].mapping)), "{text}");
+    });
+}
+
+fn wipe(mut bytes: Vec<u8>) {
+    godwit_secret::cleanse(&mut bytes);
+}
+
+/// A function that leaves a copy of what it works with.
+#[inline(never)]
+fn leaky(bytes: &[u8; 32]) -> u8 {
+    let mut local = [0u8; 8192];
+    for (to, from) in local[64..].iter_mut().zip(bytes) {
+        *to = black_box(*from);
+    }
+    black_box(&local)[64]
+}
+
+#[test]
+fn a_secret_stack_leaves_nothing_that_a_scan_finds() {
+    child::run("residue::a_secret_stack_leaves_nothing_that_a_scan_finds", || {
+        let secret = SecretArray::<32>::random().expect("memory");
+        let needles = [Needle::raw("key", &secret).expect("memory")];
+        let plain = || {
+            let report = residue::scan(&needles).expect("a scan");
+            report.findings.iter().filter(|finding| !finding.protected).count()
+        };
+        run_on_secret_stack(|| secret.expose_secret(leaky)).expect("memory");
+        assert_eq!(plain(), 0);
+        let during = run_on_secret_stack(|| {
+            secret.expose_secret(leaky);
+            residue::scan(&needles).expect("a scan").findings.iter().all(|f| f.protected)
+        });
+        assert_eq!(during, Ok(true));
+        deep(60_000, || secret.expose_secret(leaky));
+        assert!(plain() > 0, "without it the copy is there");
+    });
+}
+
+/// Calls `f` far enough down the stack that what comes next does not overwrite what it leaves.
+#[inline(never)]
+fn deep<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
+    let frame = black_box([0u8; 4096]);
+    let result = if bytes == 0 { f() } else { deep_dyn(bytes.saturating_sub(4096), Box::new(f)) };
+    black_box(&frame);
+    result
+}
+
+#[inline(never)]
+fn deep_dyn<'a, R>(bytes: usize, f: Box<dyn FnOnce() -> R + 'a>) -> R {
+    let frame = black_box([0u8; 4096]);
+    let result = if bytes == 0 { f() } else { deep_dyn(bytes.saturating_sub(4096), f) };
+    black_box(ptr::from_ref(&frame));
+    result
+}
+
+#[test]
+fn from_outside_it_finds_the_plain_copy_and_not_the_arena() {
+    child::run("residue::from_outside_it_finds_the_plain_copy_and_not_the_arena", || {
+        if !child::become_unprivileged() {
+            return;
+        }
+        let secret = SecretArray::<32>::random().expect("memory");
+        let needles = [Needle::new("key", &secret).expect("memory")];
+        let leak = secret.expose_secret(|bytes| bytes.to_vec());
+        #[allow(unsafe_code)]
+        // SAFETY: touches no memory.
+        let pid = child::fork(|| unsafe { libc::pause() });
+        let outcome = residue::scan_other(pid as u32, &needles);
+        #[allow(unsafe_code)]
+        // SAFETY: ends the child from above.
+        let killed = unsafe { libc::kill(pid, libc::SIGKILL) };
+        assert_eq!(killed, 0);
+        match outcome {
+            Ok(report) => {
+                // The copy of the arena in a forked child is zeros.
+                assert_eq!(report.findings.len(), 1, "{report:?}");
+                assert_eq!(at(&report, leak.as_ptr()).len(), 1);
+            }
+            Err(error) => {
+                eprintln!("SKIPPED: a process cannot read its child's memory here: {error}")
+            }
+        }
+    });
+}

@@ -49,8 +49,8 @@ impl SecretString {
         }
     }
 
-    /// A copy of `plain`, of which every byte is wiped and only its empty rest remains, also when
-    /// there is no memory for the secret.
+    /// A copy of `plain`, which is wiped over its whole capacity and left empty, also when there is no
+    /// memory for the secret.
     pub fn from_plain_and_wipe(plain: &mut String) -> Result<Self, LockError> {
         let mut bytes = std::mem::take(plain).into_bytes();
         let capacity = bytes.capacity();

@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak interop bench-import bench-sync setup
+.PHONY: demo test soak interop bench bench-import bench-sync bench-ibd setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -25,6 +25,11 @@ interop: setup
 	@tools/build-btcd
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
 
+# The six benchmarks of bitcoin/bitcoin#30987 beside other programs; wants a quiet machine for ten
+# minutes behind the building. Options of godwit-bench go in OPTIONS.
+bench: setup
+	@tools/bench $(OPTIONS)
+
 # Import against Bitcoin Core's bitcoind; wants a quiet machine for three quarters of an hour. Options
 # of import-vs-core go in OPTIONS.
 bench-import: setup
@@ -36,6 +41,11 @@ bench-import: setup
 bench-sync: setup
 	cargo build --release --locked --workspace --bins
 	@tools/bench-sync $(CARGO_TARGET_DIR)/release $(OPTIONS)
+
+# What wiping freed memory costs over a whole sync, with a bitcoind for comparison; wants a quiet
+# machine for forty minutes. Options of ibd-policies go in OPTIONS.
+bench-ibd: setup
+	@tools/bench-ibd $(OPTIONS)
 
 setup:
 	@tools/setup

@@ -32,6 +32,16 @@ pub enum Cache {
     Small,
 }
 
+impl Cache {
+    /// `-dbcache` in MiB for a chain that ends with `txouts` coins.
+    pub fn mib(self, txouts: u64) -> u64 {
+        match self {
+            Self::Comfortable => COMFORTABLE_MIB,
+            Self::Small => ((txouts * COIN_BYTES / SMALL_PART) >> 20).max(MIN_MIB),
+        }
+    }
+}
+
 /// Where the blocks come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -81,10 +91,7 @@ impl Case {
 
     /// `-dbcache` in MiB for a chain that ends with `txouts` coins.
     pub fn dbcache(&self, txouts: u64) -> u64 {
-        match self.cache {
-            Cache::Comfortable => COMFORTABLE_MIB,
-            Cache::Small => ((txouts * COIN_BYTES / SMALL_PART) >> 20).max(MIN_MIB),
-        }
+        self.cache.mib(txouts)
     }
 }
 

@@ -102,13 +102,16 @@ pub fn run(kind: Kind, arguments: &Arguments) -> Result<(), Failure> {
     let file_bytes = datadir::read_through(&file)?;
     let work = WorkDir::beside(&file, kind.program())?;
     let contest = Contest { rounds: arguments.rounds, file, programs, chain: &chain, work: &work };
-    let template = if kind == Kind::Sync { Some(contest.make_server()?) } else { None };
+    let template = match kind {
+        Kind::Sync => Some(contest.make_server(Node::Bitcoind)?),
+        Kind::Import => None,
+    };
     let mut report =
         Report { kind, machine, versions, chain: chain.clone(), file_bytes, results: vec![] };
     for case in &arguments.cases {
         let servers = match (&template, case.source) {
             (Some(template), Source::Peers(count)) => {
-                Some(Servers::start(&contest.programs, template, count)?)
+                Some(Servers::start(&contest.programs, Node::Bitcoind, template, count)?)
             }
             _ => None,
         };
@@ -119,44 +122,53 @@ pub fn run(kind: Kind, arguments: &Arguments) -> Result<(), Failure> {
     work.remove()
 }
 
-struct Contest<'a> {
-    rounds: usize,
-    file: PathBuf,
-    programs: Programs,
-    chain: &'a ChainSummary,
-    work: &'a WorkDir,
+/// What runs take place with.
+pub(crate) struct Contest<'a> {
+    pub(crate) rounds: usize,
+    pub(crate) file: PathBuf,
+    pub(crate) programs: Programs,
+    pub(crate) chain: &'a ChainSummary,
+    pub(crate) work: &'a WorkDir,
 }
 
 /// What the runs of a case share.
 #[derive(Clone, Copy)]
-struct Terms<'a> {
-    case: &'a Case,
-    dbcache: u64,
-    assumevalid: &'a str,
-    servers: Option<&'a Servers>,
+pub(crate) struct Terms<'a> {
+    /// Whether the log has to show that scripts were run.
+    pub(crate) scripts: bool,
+    pub(crate) dbcache: u64,
+    pub(crate) assumevalid: &'a str,
+    /// `-prune` in MiB, for a sync.
+    pub(crate) prune: Option<u64>,
+    pub(crate) servers: Option<&'a Servers>,
+    /// Where a godwit that counts its wipes writes them.
+    pub(crate) wipes: Option<&'a Path>,
 }
 
 impl Contest<'_> {
     /// Makes the data directory that servers get copies of.
-    fn make_server(&self) -> Result<PathBuf, Failure> {
-        let datadir = self.work.fresh("server")?;
+    pub(crate) fn make_server(&self, node: Node) -> Result<PathBuf, Failure> {
+        let datadir = self.work.fresh(&format!("server-{node}"))?;
         let assumevalid = match self.chain.allows_assumevalid() {
             true => &self.chain.last_busy_block,
             false => "0",
         };
         let job = Job { datadir: &datadir, dbcache: SERVER_IMPORT_MIB, assumevalid };
-        self.finish(
-            Node::Bitcoind,
-            &datadir,
-            self.programs.import(Node::Bitcoind, &job, &self.file),
-        )?;
+        self.finish(node, &datadir, self.programs.import(node, &job, &self.file))?;
         Ok(datadir)
     }
 
     fn run_case(&self, case: &Case, servers: Option<&Servers>) -> Result<CaseResult, Failure> {
         let dbcache = case.dbcache(self.chain.txouts);
         let assumevalid = if case.scripts { "0" } else { &self.chain.last_busy_block };
-        let terms = Terms { case, dbcache, assumevalid, servers };
+        let terms = Terms {
+            scripts: case.scripts,
+            dbcache,
+            assumevalid,
+            prune: None,
+            servers,
+            wipes: None,
+        };
         let mut rounds = Vec::new();
         let mut set = None;
         for n in 0..self.rounds {
@@ -207,19 +219,22 @@ impl Contest<'_> {
         Ok((Round { first, godwit: godwit.0, bitcoind: bitcoind.0 }, set))
     }
 
-    fn run_one(
+    /// One run; its coins too when they are to be looked at, which is not timed.
+    pub(crate) fn run_one(
         &self,
         node: Node,
         terms: Terms<'_>,
         look: bool,
     ) -> Result<(Run, Option<UtxoSet>), Failure> {
-        let Terms { case, dbcache, assumevalid, servers } = terms;
+        let Terms { scripts, dbcache, assumevalid, prune, servers, wipes } = terms;
         let datadir = self.work.fresh(&node.to_string())?;
         let job = Job { datadir: &datadir, dbcache, assumevalid };
-        let command = match servers {
+        let mut command = match servers {
             None => self.programs.import(node, &job, &self.file),
             Some(servers) => self.programs.sync(node, &job, &servers.ports(), self.chain.height),
         };
+        command.args(prune.map(|mib| format!("-prune={mib}")));
+        command.envs(wipes.map(|path| ("GODWIT_WIPES", path)));
         let before = servers.map(Servers::processor_seconds).transpose()?;
         let mut measured = self.finish(node, &datadir, command)?;
         let after = servers.map(Servers::processor_seconds).transpose()?;
@@ -229,7 +244,7 @@ impl Contest<'_> {
         let sync_seconds = self.work.sync()?;
         let path = Node::network_dir(&datadir).join("debug.log");
         let log = LogFacts::read(&path)?;
-        if !self.chain.ran_scripts(case.scripts, &log) {
+        if !self.chain.ran_scripts(scripts, &log) {
             return Err(Failure::Scripts(node, path));
         }
         let disk = DiskUse::of(node, &datadir)?;

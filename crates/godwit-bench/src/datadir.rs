@@ -63,6 +63,11 @@ impl WorkDir {
         Ok(datadir)
     }
 
+    /// Where a file beside the data directories lies.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
     /// Waits until the file system has everything on disk; returns the seconds that it took.
     pub fn sync(&self) -> Result<f64, Failure> {
         let started = Instant::now();

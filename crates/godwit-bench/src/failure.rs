@@ -29,6 +29,8 @@ pub enum Failure {
     NotListening(PathBuf),
     /// A log does not say that scripts were switched as the case wants it.
     Scripts(Node, PathBuf),
+    /// A file of call paths that has another form.
+    Folded(PathBuf),
     /// The programs ended with different coins.
     Disagree(Box<(UtxoSet, UtxoSet)>),
     /// The programs agree, but not with the generator's count of coins.
@@ -59,6 +61,9 @@ impl fmt::Display for Failure {
             Self::Scripts(node, log) => {
                 let log = log.display();
                 write!(f, "{node} did not run scripts where the case wants it; see {log}")
+            }
+            Self::Folded(path) => {
+                write!(f, "{}: not lines of call paths with their counts", path.display())
             }
             Self::Disagree(sets) => {
                 write!(f, "the programs disagree: godwit {}, bitcoind {}", sets.0, sets.1)

@@ -22,6 +22,7 @@ pub mod contest;
 pub mod datadir;
 pub mod failure;
 pub mod harness;
+pub mod ibd;
 pub mod kind;
 pub mod machine;
 pub mod measured;

@@ -35,7 +35,7 @@ const SERVER_MIB: u64 = 4;
 const RPC_WAIT: u32 = 300;
 
 /// Which program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Node {
     /// `godwit`.
@@ -161,11 +161,14 @@ impl Programs {
     }
 
     /// The command of a server of the chain in a data directory; it runs until it is told to stop.
-    pub fn serve(&self, datadir: &Path, port: u16) -> Command {
+    pub fn serve(&self, node: Node, datadir: &Path, port: u16) -> Command {
         let job = Job { datadir, dbcache: SERVER_MIB, assumevalid: "0" };
-        let mut command = self.job(Node::Bitcoind, None, &job);
-        command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER).args(["-connect=0", "-dnsseed=0"]);
-        command.arg("-listen=1").arg(format!("-bind=127.0.0.1:{port}"));
+        let mut command = self.job(node, None, &job);
+        if node == Node::Bitcoind {
+            command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
+        }
+        command.args(["-connect=0", "-dnsseed=0", "-listen=1"]);
+        command.arg(format!("-bind=127.0.0.1:{port}"));
         command
     }
 

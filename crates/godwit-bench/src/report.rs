@@ -229,7 +229,7 @@ impl Report {
             write_command(out, &format!("{node}"), &command)?;
         }
         if self.kind == Kind::Sync {
-            let command = programs.serve(Path::new("DIR"), 0);
+            let command = programs.serve(Node::Bitcoind, Path::new("DIR"), 0);
             write_command(out, "Each server: bitcoind", &command)?;
         }
         writeln!(out, "```")

@@ -12,14 +12,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::datadir;
 use crate::failure::Failure;
 use crate::measured::processor_seconds;
-use crate::node::{Programs, free_port, last_words};
+use crate::node::{Node, Programs, free_port, last_words};
 
 /// How long a server may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(120);
 /// Between two attempts to reach it.
 const POLL: Duration = Duration::from_millis(20);
 
-/// `bitcoind`s on ports of the loopback interface.
+/// Nodes on ports of the loopback interface.
 #[derive(Debug)]
 pub struct Servers {
     running: Vec<Server>,
@@ -34,14 +34,20 @@ struct Server {
 }
 
 impl Servers {
-    /// Starts servers on copies of the data directory `template`, in directories beside it, and
-    /// waits until all of them listen.
-    pub fn start(programs: &Programs, template: &Path, count: usize) -> Result<Self, Failure> {
+    /// Starts servers on copies of the data directory `template` of a `node`, in directories beside
+    /// it, and waits until all of them listen.
+    pub fn start(
+        programs: &Programs,
+        node: Node,
+        template: &Path,
+        count: usize,
+    ) -> Result<Self, Failure> {
         let mut running = Vec::new();
+        let name = template.file_name().unwrap_or_default().to_string_lossy();
         for number in 1..=count {
-            let datadir = template.with_file_name(format!("server-{number}"));
+            let datadir = template.with_file_name(format!("{name}-{number}"));
             copy(template, &datadir)?;
-            running.push(Server::start(programs, &datadir)?);
+            running.push(Server::start(programs, node, &datadir)?);
         }
         Ok(Self { running })
     }
@@ -74,13 +80,13 @@ impl Servers {
 }
 
 impl Server {
-    fn start(programs: &Programs, datadir: &Path) -> Result<Self, Failure> {
-        let program = programs.bitcoind.clone();
+    fn start(programs: &Programs, node: Node, datadir: &Path) -> Result<Self, Failure> {
+        let program = programs.path(node).to_owned();
         let failed = |error| Failure::Start(program.clone(), error);
         let port = free_port().map_err(failed)?;
         let words = last_words(datadir);
         let stderr = File::create(&words).map_err(|error| Failure::File(words, error))?;
-        let mut command = programs.serve(datadir, port);
+        let mut command = programs.serve(node, datadir, port);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
         let child = command.spawn().map_err(failed)?;
         let mut server =

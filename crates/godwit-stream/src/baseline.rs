@@ -58,10 +58,30 @@ baseline!(BarrierOnly, godwit_barrier);
 /// The bytes are valid for writes and nobody reads them afterwards.
 #[inline(never)]
 unsafe fn godwit_wipe(memory: NonNull<u8>, len: usize) {
+    #[cfg(feature = "count-wipes")]
+    report(len);
     // SAFETY: the caller's promise.
     unsafe {
         ptr::write_bytes(memory.as_ptr(), 0, len);
         godwit_barrier(memory, len);
+    }
+}
+
+/// Is told the bytes of each block that is wiped.
+#[cfg(feature = "count-wipes")]
+static OBSERVER: std::sync::OnceLock<fn(usize)> = std::sync::OnceLock::new();
+
+/// Has `observer` called before each wipe of this process, on the thread that frees. The first call
+/// counts; what was freed before it is not seen.
+#[cfg(feature = "count-wipes")]
+pub fn observe_wipes(observer: fn(usize)) {
+    OBSERVER.get_or_init(|| observer);
+}
+
+#[cfg(feature = "count-wipes")]
+fn report(bytes: usize) {
+    if let Some(observer) = OBSERVER.get() {
+        observer(bytes);
     }
 }
 
@@ -97,5 +117,20 @@ mod tests {
         assert!(wiped[..256].iter().all(|byte| *byte == 0));
         assert_eq!(wiped[256], 0xa5);
         assert!(left_behind(godwit_barrier).iter().all(|byte| *byte == 0xa5));
+    }
+
+    #[cfg(feature = "count-wipes")]
+    #[test]
+    fn the_observer_hears_of_each_block_that_is_freed() {
+        use std::cell::Cell;
+
+        // Other tests free on their own threads.
+        thread_local! { static HEARD: Cell<(usize, usize)> = const { Cell::new((0, 0)) } }
+        observe_wipes(|bytes| HEARD.set((HEARD.get().0 + 1, HEARD.get().1 + bytes)));
+        let mut stream = crate::DataStream::with_capacity(1000);
+        stream.write(&[7; 1000]);
+        assert_eq!(HEARD.get(), (0, 0));
+        drop(stream);
+        assert_eq!(HEARD.get(), (1, 1000));
     }
 }

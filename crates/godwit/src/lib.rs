@@ -13,3 +13,5 @@ pub mod progress;
 pub mod run;
 mod utxo;
 mod verdicts;
+#[cfg(feature = "count-wipes")]
+pub mod wipes;

@@ -1,0 +1,61 @@
+//! Whole syncs of one node built with three memory policies, to see what wiping freed memory costs:
+//! the question of Bitcoin Core's pull request 30987.
+//!
+//! [`subject`] and [`scenario`] say what runs, [`rounds`] lets it run in turns, [`results`] keeps and
+//! compares what was measured, [`interval`] has the statistics, [`page`] and [`plot`] draw.
+//! [`wipes`] tells where the wiping goes, in godwit and in Bitcoin Core, and [`flame`] draws that.
+
+pub mod arguments;
+pub mod core_wipes;
+pub mod flame;
+pub mod interval;
+pub mod page;
+pub mod plot;
+pub mod results;
+pub mod rounds;
+pub mod sample;
+pub mod scenario;
+pub mod subject;
+pub mod wipes;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use arguments::{Arguments, USAGE};
+use results::Results;
+use wipes::Wipes;
+
+/// What the program does.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::parse(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("ibd-policies: {error}");
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let done = match &arguments {
+        Arguments::Measure(measure) => rounds::run(measure),
+        Arguments::Draw(out) => draw(out),
+        Arguments::CoreWipes(count) => core_wipes::run(count),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("ibd-policies: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Draws page and pictures from the JSON that lies in `out`.
+pub fn draw(out: &Path) -> Result<(), Failure> {
+    let results = Results::read(out)?;
+    let wipes = Wipes::read_all(out)?;
+    page::write(out, &results, &wipes)?;
+    plot::write(out, &results)?;
+    wipes.iter().try_for_each(|wipes| flame::write(out, wipes))
+}

@@ -1,0 +1,76 @@
+//! Who runs: one program under three memory policies, and the rival that wipes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::node::Node;
+
+/// A program under a memory policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// godwit as it ships.
+    Plain,
+    /// godwit with the barrier of a wipe before each free, and no wipe.
+    BarrierOnly,
+    /// godwit with a wipe before each free, as Bitcoin Core's streams have it.
+    ZeroAfterFree,
+    /// Bitcoin Core.
+    Bitcoind,
+}
+
+impl Subject {
+    /// The policies, the one that ships first.
+    pub const POLICIES: [Self; 3] = [Self::Plain, Self::BarrierOnly, Self::ZeroAfterFree];
+    /// Everybody.
+    pub const ALL: [Self; 4] =
+        [Self::Plain, Self::BarrierOnly, Self::ZeroAfterFree, Self::Bitcoind];
+
+    /// Name in reports, of features of the build and of their directories.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::BarrierOnly => "barrier-only",
+            Self::ZeroAfterFree => "zero-after-free",
+            Self::Bitcoind => "bitcoind",
+        }
+    }
+
+    /// Whose command line it understands.
+    pub fn node(self) -> Node {
+        match self {
+            Self::Bitcoind => Node::Bitcoind,
+            Self::Plain | Self::BarrierOnly | Self::ZeroAfterFree => Node::Godwit,
+        }
+    }
+
+    /// The policies in the order of a round: each goes first, second and last equally often, and the
+    /// sequence through all rounds stays A B C A B C but for the turns of the first place.
+    pub fn order(round: usize) -> [Self; 3] {
+        let mut order = Self::POLICIES;
+        order.rotate_left(round % 3);
+        order
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_policy_has_each_place_once_in_three_rounds() {
+        for place in 0..3 {
+            let there = [0, 1, 2].map(|round| Subject::order(round)[place]);
+            assert!(Subject::POLICIES.iter().all(|policy| there.contains(policy)), "{there:?}");
+        }
+        assert_eq!(Subject::order(0), Subject::POLICIES);
+        assert_eq!(Subject::order(3), Subject::order(0));
+    }
+}

@@ -1,0 +1,111 @@
+//! Where freed memory is wiped: a count by call path, for a build that measures.
+//!
+//! Each wipe costs a walk up the stack here, so that such a build tells nothing of time.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use godwit_stream::baseline::observe_wipes;
+
+use crate::exit::Exit;
+
+/// The environment variable that names the file of the counts.
+const FILE: &str = "GODWIT_WIPES";
+
+/// Return addresses of a call path, innermost first.
+type Addresses = Vec<usize>;
+
+/// Wipes of one call path.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Wipes {
+    frees: u64,
+    bytes: u64,
+}
+
+static SEEN: Mutex<Option<HashMap<Addresses, Wipes>>> = Mutex::new(None);
+
+/// Runs the program and writes, when `GODWIT_WIPES` names a file, a line for each call path of a
+/// wipe: its functions from the outermost inwards, separated by semicolons, then the number of
+/// frees, then that of wiped bytes.
+pub fn count(program: fn() -> Exit) -> Exit {
+    let Some(file) = std::env::var_os(FILE) else { return program() };
+    observe_wipes(note);
+    let exit = program();
+    let seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+    match std::fs::write(Path::new(&file), folded(&seen)) {
+        Ok(()) => exit,
+        Err(error) => {
+            eprintln!("godwit: {}: {error}", Path::new(&file).display());
+            Exit::Failure
+        }
+    }
+}
+
+fn note(bytes: usize) {
+    let mut addresses = Addresses::with_capacity(32);
+    backtrace::trace(|frame| {
+        addresses.push(frame.ip() as usize);
+        true
+    });
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let wipes = seen.get_or_insert_default().entry(addresses).or_default();
+    wipes.frees += 1;
+    wipes.bytes += bytes as u64;
+}
+
+/// Call paths that differ in addresses alone become one.
+fn folded(seen: &HashMap<Addresses, Wipes>) -> String {
+    let mut by_name: HashMap<String, Wipes> = HashMap::new();
+    let mut names = HashMap::new();
+    for (addresses, wipes) in seen {
+        let mut path: Vec<String> = Vec::new();
+        for address in addresses {
+            path.extend_from_slice(names.entry(*address).or_insert_with(|| functions_at(*address)));
+        }
+        path.reverse();
+        let sum = by_name.entry(path.join(";")).or_default();
+        sum.frees += wipes.frees;
+        sum.bytes += wipes.bytes;
+    }
+    let mut lines: Vec<_> = by_name.into_iter().collect();
+    lines.sort_by(|a, b| a.0.cmp(&b.0));
+    lines.iter().fold(String::new(), |mut text, (path, Wipes { frees, bytes })| {
+        writeln!(text, "{path} {frees} {bytes}").expect("a String takes all that is written to it");
+        text
+    })
+}
+
+/// The functions whose code an address lies in, inlined ones first.
+fn functions_at(address: usize) -> Vec<String> {
+    let mut functions = Vec::new();
+    // A return address lies behind the call.
+    backtrace::resolve(address.saturating_sub(1) as *mut _, |symbol| {
+        functions.extend(symbol.name().map(|name| format!("{name:#}").replace(';', ",")));
+    });
+    if functions.is_empty() {
+        functions.push("unknown".to_owned());
+    }
+    functions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_paths_with_the_same_functions_are_added_up() {
+        let here = folded as *const () as usize + 1;
+        let seen = HashMap::from([
+            (vec![here], Wipes { frees: 1, bytes: 10 }),
+            (vec![here + 1], Wipes { frees: 2, bytes: 30 }),
+            (vec![here, here], Wipes { frees: 4, bytes: 50 }),
+        ]);
+        let text = folded(&seen);
+        let ends: Vec<_> = text.lines().map(|line| line.rsplitn(3, ' ').collect()).collect();
+        let sums: Vec<_> = ends.iter().map(|ends: &Vec<_>| (ends[1], ends[0])).collect();
+        assert_eq!(sums, [("3", "40"), ("4", "50")], "{text}");
+        assert!(ends.iter().all(|ends| ends[2].contains("wipes::folded")), "{text}");
+    }
+}

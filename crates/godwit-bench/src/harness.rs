@@ -9,6 +9,7 @@ pub mod callgrind;
 pub mod counters;
 pub mod epoch;
 pub mod figures;
+pub mod known_cost;
 pub mod turns;
 pub mod worker;
 

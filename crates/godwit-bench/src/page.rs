@@ -131,7 +131,8 @@ fn write_method(out: &mut impl Write, bench: &Bench) -> fmt::Result {
          streams, and was asked for the allocator's type and searched for the function that wipes before \
          it ran. {counters} C++ subjects have the flags of Bitcoin Core's build and differ in the \
          allocator alone. Every flush ends with its files and directories synced; `{}` adds the same \
-         coins in each line, and the others are given them in Core's serialised form, ready made.",
+         prepared coins in each line; the other stores keep them in Core's serialised form and need no \
+         coins cache, since they are given all of them at once.",
         bench.min_time,
         Workload::Flush.name()
     )

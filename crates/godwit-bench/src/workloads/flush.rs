@@ -4,6 +4,7 @@
 //! leaves the last writes to the operating system; this one ends as every flush of the node does, with
 //! runs and directory synced and the database transaction that names them.
 
+use std::borrow::Borrow;
 use std::fs;
 use std::hint::black_box;
 use std::io::ErrorKind;
@@ -43,12 +44,12 @@ pub(super) fn generating(datadir: &Path, coins: usize) -> Subject {
     })
 }
 
-/// The second version: coins were prepared before and are copied. A figure is given per coin.
+/// The second version: coins were prepared before; the memtable copies them. A figure is given per coin.
 pub(super) fn prepared(datadir: &Path, coins: usize) -> Subject {
     let datadir = datadir.to_owned();
     let coins: Vec<_> = RandomCoins::new(0).take(coins).collect();
     Subject::new("coin", coins.len() as f64, move || {
-        let written = flush(&datadir, BlockHash::from_bytes([1; 32]), coins.iter().cloned());
+        let written = flush(&datadir, BlockHash::from_bytes([1; 32]), coins.iter());
         black_box(written.expect("the disk works"));
     })
 }
@@ -68,15 +69,15 @@ struct Opened {
 pub fn flush(
     datadir: &Path,
     tip: BlockHash,
-    coins: impl Iterator<Item = (OutPoint, Coin)>,
+    coins: impl Iterator<Item = impl Borrow<(OutPoint, Coin)>>,
 ) -> Result<u64, StoreError> {
     wipe(datadir);
     let mut opened = open(datadir.to_owned())?;
     let Opened { utxo, hasher, .. } = &mut opened;
-    for (n, (outpoint, coin)) in coins.enumerate() {
-        let key: HashedOutPoint = hasher.hash(outpoint);
-        let Coin { value, script_pubkey, height, coinbase } = coin;
-        utxo.add(&key, value, &script_pubkey, height, coinbase, false);
+    for (n, coin) in coins.enumerate() {
+        let (outpoint, Coin { value, script_pubkey, height, coinbase }) = coin.borrow();
+        let key: HashedOutPoint = hasher.hash(*outpoint);
+        utxo.add(&key, *value, script_pubkey, *height, *coinbase, false);
         if n % BLOCK_COINS == 0 {
             utxo.poll()?;
             if utxo.should_freeze() {

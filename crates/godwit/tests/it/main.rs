@@ -6,6 +6,7 @@ mod import;
 mod interop;
 mod kill;
 mod loopback;
+mod memory_policy;
 mod network_kill;
 mod node;
 mod progress;

@@ -1,0 +1,55 @@
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use godwit_bench::bench::{Bench, OURS};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_godwit-bench");
+
+fn run(words: &[&str], dir: &Path) -> Output {
+    Command::new(PROGRAM).args(words).current_dir(dir).output().unwrap()
+}
+
+#[test]
+fn a_wrong_word_gives_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(&["-fliter=x"], dir.path());
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "godwit-bench: unknown argument -fliter=x; -help says what there is\n");
+}
+
+/// A run of one benchmark with the worker, its report, and the report merged with itself.
+#[test]
+fn a_run_its_report_and_a_merge() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(&["-filter=DataStreamAlloc", "-min-time=20", "-out=report"], dir.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("| ns/byte | byte/s | err% |"));
+    assert!(!dir.path().join("godwit-bench-data").exists(), "it cleans up");
+    let report = dir.path().join("report");
+    let text = fs::read_to_string(report.join("bench.json")).unwrap();
+    let bench: Bench = serde_json::from_str(&text).unwrap();
+    let group = bench.group("DataStreamAlloc").unwrap();
+    assert_eq!(group.line(OURS).unwrap().epochs.len(), 11);
+    assert!(bench.figures.contains_key("datastreamalloc.cpp-std-allocator-o2.times"));
+    assert!(fs::read_to_string(report.join("bench.md")).unwrap().contains("## To reach"));
+    assert!(report.join("bench-datastreamalloc.svg").exists());
+    let merge = ["merge", "report/bench.json", "report/bench.json", "-out=merged.md"];
+    assert!(run(&merge, dir.path()).status.success());
+    let merged = fs::read_to_string(dir.path().join("merged.md")).unwrap();
+    assert!(merged.contains("| | machine 1 | machine 2 |"), "{merged}");
+}
+
+#[test]
+fn a_worker_of_another_policy_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for policy in ["plain", "barrier-only", "zero-after-free"] {
+        let folder = dir.path().join("workers").join(policy);
+        fs::create_dir_all(&folder).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_policy-worker"), folder.join("policy-worker")).unwrap();
+    }
+    let output = run(&["-workers=workers", "-filter=none"], dir.path());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("policy-worker: its streams use "), "{said}");
+}

@@ -1,0 +1,4 @@
+//! Integration tests of `godwit-bench`.
+
+mod command;
+mod harness;

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::chunks::{CHUNK_ALIGN, Chunks};
 use crate::cleanse::cleanse_raw;
-use crate::error::LockError;
+use crate::error::{LockError, unlocked_secrets_allowed};
 use crate::pages::{LockedPages, page_size};
 
 /// Bytes of one arena; less where RLIMIT_MEMLOCK leaves less.
@@ -162,12 +162,20 @@ impl Arena {
     }
 }
 
-/// Pages for an arena that has room for `size` bytes: a whole arena, or the largest half, quarter, …
-/// that the limit still admits.
+/// Pages for an arena that has room for `size` bytes. Memory that is not locked is taken, where it is
+/// accepted, when no memory of any size can be locked.
 fn map_room_for(size: usize) -> Result<LockedPages, LockError> {
+    match map_protected_room_for(size) {
+        Err(_) if unlocked_secrets_allowed() => LockedPages::map(ARENA_SIZE.max(size)),
+        outcome => outcome,
+    }
+}
+
+/// A whole arena, or the largest half, quarter, … that the limit still admits.
+fn map_protected_room_for(size: usize) -> Result<LockedPages, LockError> {
     let mut arena = ARENA_SIZE.max(size);
     loop {
-        match LockedPages::map(arena) {
+        match LockedPages::map_protected(arena) {
             Err(LockError::Limit { .. }) if arena / 2 >= size.max(page_size()) => arena /= 2,
             // The smallest that would do: the error then tells what is needed, not what is nice.
             Err(LockError::Limit { .. }) if arena > size.max(page_size()) => {

@@ -26,8 +26,22 @@ pub(crate) struct LockedPages {
 unsafe impl Send for LockedPages {}
 
 impl LockedPages {
-    /// Maps `bytes`, rounded up to whole pages.
+    /// Maps `bytes`, rounded up to whole pages. Where they cannot be protected, it is an error until
+    /// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) is called.
     pub(crate) fn map(bytes: usize) -> Result<Self, LockError> {
+        let (pages, outcome) = Self::map_and_protect(bytes)?;
+        outcome.or_else(|error| unlocked_secrets_allowed().then_some(()).ok_or(error))?;
+        Ok(pages)
+    }
+
+    /// Maps `bytes`, rounded up to whole pages, and accepts no refusal.
+    pub(crate) fn map_protected(bytes: usize) -> Result<Self, LockError> {
+        let (pages, outcome) = Self::map_and_protect(bytes)?;
+        outcome.map(|()| pages)
+    }
+
+    /// Pages, and whether they are protected in every way.
+    fn map_and_protect(bytes: usize) -> Result<(Self, Result<(), LockError>), LockError> {
         let page = page_size();
         let refused = |errno| LockError::Map { bytes, errno };
         let len = bytes.checked_next_multiple_of(page).ok_or(refused(libc::ENOMEM))?;
@@ -50,8 +64,8 @@ impl LockedPages {
             return Err(error);
         }
         let mut pages = Self { start, len, locked: false };
-        pages.protect().or_else(|error| unlocked_secrets_allowed().then_some(()).ok_or(error))?;
-        Ok(pages)
+        let outcome = pages.protect();
+        Ok((pages, outcome))
     }
 
     /// Keeps the pages from swap, from core dumps and from forked children.

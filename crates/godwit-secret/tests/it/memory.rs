@@ -181,3 +181,23 @@ fn a_small_limit_is_used_up_before_it_is_an_error() {
         assert!(SecretArray::<8192>::zeroed().is_ok());
     });
 }
+
+#[test]
+fn what_may_be_locked_is_locked_also_where_the_rest_is_accepted() {
+    child::run("memory::what_may_be_locked_is_locked_also_where_the_rest_is_accepted", || {
+        const LIMIT: usize = 24 * 4096;
+        child::set_limit(libc::RLIMIT_MEMLOCK, LIMIT as u64);
+        if !child::become_unprivileged() {
+            return;
+        }
+        allow_unlocked_secrets();
+        let secrets = [(); LIMIT / 4096].map(|()| SecretArray::<4096>::zeroed().expect("memory"));
+        let stats = process_pool().stats();
+        assert_eq!((stats.used, stats.locked, stats.total), (LIMIT, LIMIT, LIMIT));
+        let unlocked = SecretArray::<4096>::zeroed().expect("accepted");
+        let stats = process_pool().stats();
+        assert_eq!((stats.locked, stats.total), (LIMIT, LIMIT + ARENA_SIZE));
+        assert!(flags_at(address_of(&secrets[0])).contains(&"lo".to_owned()));
+        assert!(!flags_at(address_of(&unlocked)).contains(&"lo".to_owned()));
+    });
+}

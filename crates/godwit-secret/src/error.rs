@@ -48,6 +48,10 @@ pub enum LockError {
     },
 }
 
+/// What is proposed as RLIMIT_MEMLOCK at least, the default of Linux and systemd. With just what one
+/// allocation needs, the next one would fail: each operation on secrets has a locked stack besides.
+const COMFORTABLE: u64 = 8 << 20;
+
 /// How to go on without locked memory.
 const WAY_PAST: &str = "or accept secrets in memory that is not locked with -allowunlockedsecrets";
 
@@ -55,14 +59,17 @@ impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let os = |errno: &i32| io::Error::from_raw_os_error(*errno);
         match self {
-            Self::Limit { needed, limit: Some(limit), errno } if needed > limit => write!(
-                f,
-                "cannot lock memory for secrets: the limit RLIMIT_MEMLOCK is {limit} bytes and {needed} \
-                 are needed ({}); raise it (`ulimit -l {}`, LimitMEMLOCK={needed} in a systemd unit, as \
-                 root), {WAY_PAST}",
-                os(errno),
-                needed.div_ceil(1024),
-            ),
+            Self::Limit { needed, limit: Some(limit), errno } if needed > limit => {
+                let proposed = needed.div_ceil(1 << 20).saturating_mul(1 << 20).max(COMFORTABLE);
+                write!(
+                    f,
+                    "cannot lock memory for secrets: the limit RLIMIT_MEMLOCK is {limit} bytes and \
+                     {needed} are needed ({}); raise it (`ulimit -l {}`, LimitMEMLOCK={proposed} in a \
+                     systemd unit, as root), {WAY_PAST}",
+                    os(errno),
+                    proposed / 1024,
+                )
+            }
             Self::Limit { needed, errno, .. } => write!(
                 f,
                 "cannot lock memory for secrets, {needed} bytes in all ({}): raise the limit of locked \
@@ -92,10 +99,20 @@ mod tests {
     fn a_limit_is_named_with_what_it_is_and_what_it_must_be() {
         let error = LockError::Limit { needed: 262_144, limit: Some(65_536), errno: libc::ENOMEM };
         let text = error.to_string();
-        for part in ["RLIMIT_MEMLOCK is 65536 bytes", "262144 are needed", "ulimit -l 256"] {
+        for part in ["RLIMIT_MEMLOCK is 65536 bytes", "262144 are needed", "ulimit -l 8192`"] {
             assert!(text.contains(part), "{part:?} in {text:?}");
         }
         assert!(text.ends_with("with -allowunlockedsecrets"));
+    }
+
+    #[test]
+    fn what_is_proposed_is_enough() {
+        for (needed, proposed) in
+            [(4096, 8 << 20), (8 << 20, 8 << 20), ((8 << 20) + 1, 9 << 20), (u64::MAX, u64::MAX)]
+        {
+            let text = LockError::Limit { needed, limit: Some(0), errno: libc::EPERM }.to_string();
+            assert!(text.contains(&format!("LimitMEMLOCK={proposed} ")), "{text:?}");
+        }
     }
 
     #[test]

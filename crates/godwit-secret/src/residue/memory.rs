@@ -39,6 +39,8 @@ impl Source {
     pub(super) fn read(&self, address: u64, target: &mut [u8]) -> io::Result<usize> {
         let outcome = match self {
             Self::Own => read_own(address, target),
+            // The kernel's addresses are no offsets: where [vsyscall] can be read, it is up there.
+            Self::File(_) if i64::try_from(address).is_err() => Ok(0),
             Self::File(file) => file.read_at(target, address),
         };
         // EFAULT and EIO: no page there, or none that may be read.
@@ -167,6 +169,15 @@ mod tests {
         assert_eq!(parts(5, 25), []);
         assert_eq!(parts(20, 25), [(10, 20)]);
         assert_eq!(parts(5, 10), [(10, 20)]);
+    }
+
+    #[test]
+    fn the_kernels_addresses_are_no_bytes() {
+        let mut target = [0; 16];
+        let own = Source::File(File::open("/proc/self/mem").expect("the own memory"));
+        for source in [Source::Own, own] {
+            assert_eq!(source.read(0xffff_ffff_ff60_0000, &mut target).expect("no error"), 0);
+        }
     }
 
     #[test]

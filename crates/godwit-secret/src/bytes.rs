@@ -85,18 +85,20 @@ impl SecretBytes {
     }
 
     /// Appends what one `read` of at most `n` bytes gives, and returns how many that is; 0 is the end
-    /// of the source. `source` writes into locked memory: give it no reader that has a buffer.
+    /// of the source. `source` writes into locked memory: give it no reader that has a buffer. What it
+    /// wrote before it failed is wiped.
     pub fn read_from(&mut self, source: &mut impl io::Read, n: usize) -> Result<usize, ReadError> {
         self.reserve(n)?;
         let room = &mut self.block.as_mut_slice()[self.len..][..n];
-        let count = source.read(room).map_err(ReadError::Source)?;
-        // A source that claims more than it was given would make zeros part of the secret.
-        if count > n {
-            return Err(ReadError::Source(io::ErrorKind::InvalidData.into()));
-        }
+        let outcome = match source.read(room) {
+            // A source that claims more than it was given would make zeros part of the secret.
+            Ok(count) if count > n => Err(ReadError::Source(io::ErrorKind::InvalidData.into())),
+            outcome => outcome.map_err(ReadError::Source),
+        };
+        let count = *outcome.as_ref().unwrap_or(&0);
         cleanse(&mut room[count..]);
         self.len += count;
-        Ok(count)
+        outcome
     }
 
     /// Makes room for `n` more bytes.

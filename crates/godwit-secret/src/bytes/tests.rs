@@ -74,6 +74,7 @@ fn a_source_that_claims_too_much_is_an_error() {
     let mut secret = SecretBytes::new();
     assert!(matches!(secret.read_from(&mut Liar, 8), Err(ReadError::Source(_))));
     assert!(secret.is_empty());
+    assert!(secret.block.as_slice().iter().all(|byte| *byte == 0), "what it wrote is wiped");
 }
 
 #[test]

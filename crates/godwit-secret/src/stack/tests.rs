@@ -136,31 +136,52 @@ fn threads_have_stacks_of_their_own() {
     assert!(idle_stacks().len() <= 16);
 }
 
+/// Fills registers as a library does that leaves a key in them, as wide as the processor has them.
+#[cfg(target_arch = "x86_64")]
+extern "C" fn fill_registers(_: *mut c_void) {
+    // SAFETY: the features are there when the instructions run; the clobbers name the registers.
+    unsafe {
+        std::arch::asm!(
+            "mov eax, 0x5a5a5a5a",
+            "movq xmm5, rax",
+            "movq xmm15, rax",
+            clobber_abi("sysv64"),
+        );
+        if is_x86_feature_detected!("avx2") {
+            std::arch::asm!("vpcmpeqd ymm5, ymm5, ymm5", clobber_abi("sysv64"));
+        }
+        if is_x86_feature_detected!("avx512f") {
+            std::arch::asm!(
+                "vpternlogd zmm6, zmm6, zmm6, 0xff",
+                "vpternlogd zmm31, zmm31, zmm31, 0xff",
+                clobber_abi("sysv64"),
+            );
+        }
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn registers_are_cleared() {
     let mut stack = LockedPages::map(SECRET_STACK_SIZE).expect("memory");
-    let mut left = [0u8; 32];
-    extern "C" fn fill(_: *mut c_void) {
-        // SAFETY: the features are there when the instructions run; the clobbers name the registers.
-        unsafe {
+    let (avx, avx512) = (is_x86_feature_detected!("avx"), is_x86_feature_detected!("avx512f"));
+    let mut left = [[0u8; 64]; 4];
+    // SAFETY: `fill_registers` takes any argument; the assembly stores at most 64 bytes to arrays of
+    // that size, by instructions that the processor has.
+    unsafe {
+        call_on(&mut stack, fill_registers, ptr::null_mut()).expect("memory");
+        std::arch::asm!(
+            "movdqu [{0}], xmm5", "movdqu [{0} + 64], xmm15", in(reg) left.as_mut_ptr(),
+        );
+        if avx {
+            std::arch::asm!("vmovdqu [{0}], ymm5", in(reg) left.as_mut_ptr());
+        }
+        if avx512 {
             std::arch::asm!(
-                "mov eax, 0x5a5a5a5a",
-                "movq xmm5, rax",
-                "movq xmm15, rax",
-                clobber_abi("sysv64"),
+                "vmovdqu64 [{0} + 128], zmm6", "vmovdqu64 [{0} + 192], zmm31",
+                in(reg) left.as_mut_ptr(),
             );
-            if is_x86_feature_detected!("avx2") {
-                std::arch::asm!("vpcmpeqd ymm5, ymm5, ymm5", clobber_abi("sysv64"));
-            }
         }
     }
-    // SAFETY: `fill` takes any argument; the assembly stores 16 bytes each to an array of 32.
-    unsafe {
-        call_on(&mut stack, fill, ptr::null_mut()).expect("memory");
-        std::arch::asm!(
-            "movdqu [{0}], xmm5", "movdqu [{0} + 16], xmm15", in(reg) left.as_mut_ptr(),
-        );
-    }
-    assert_eq!(left, [0; 32]);
+    assert_eq!(left, [[0; 64]; 4]);
 }

@@ -13,14 +13,15 @@ const NAME: &str = "GODWIT_SECRET_CHILD";
 const NOBODY: libc::uid_t = 65534;
 
 /// Runs `body` in a process of its own and expects it to end well. `test` is the path of the calling
-/// test. What the child skips is said here too.
-pub(crate) fn run(test: &str, body: impl FnOnce()) {
+/// test. What the child skips is said here too. Returns what it wrote to its standard error.
+pub(crate) fn run(test: &str, body: impl FnOnce()) -> String {
     let output = output(test, body);
     let text = String::from_utf8_lossy(&output.stderr);
     for line in text.lines().filter(|line| line.starts_with("SKIPPED:")) {
         eprintln!("{line}");
     }
     assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stdout));
+    text.into_owned()
 }
 
 /// Runs `body` in a process of its own and expects a segmentation fault to end it, after it has printed

@@ -7,3 +7,4 @@ mod hardening;
 mod memory;
 mod never;
 mod residue;
+mod stack;

@@ -12,7 +12,8 @@ use crate::block::Block;
 use crate::error::LockError;
 
 /// A value in locked memory, wiped when it is dropped. What it owns elsewhere (by a `Vec`, say) is not
-/// protected.
+/// protected. In a child of `fork` its bytes are zeros, which `T` may not be: whoever forks must not
+/// use it there, nor drop it.
 pub struct SecretBox<T> {
     memory: Block,
     /// Bytes from the start of the memory to the value.

@@ -52,8 +52,10 @@ type CallOn = unsafe fn(&mut LockedPages, Entry, *mut c_void) -> Result<(), Lock
 /// Runs `operation` on a stack in locked memory that is wiped afterwards, also when it panics; the panic
 /// goes on in the caller. Inside of such an operation it is an ordinary call.
 ///
-/// What `operation` returns lands on the caller's stack: a secret type or something that is no secret.
-/// It may run in another thread, and has [`SECRET_STACK_SIZE`] bytes.
+/// What `operation` captures by value and what it returns lie on the caller's stack: secret types or
+/// something that is no secret. It may run in another thread, and has [`SECRET_STACK_SIZE`] bytes. It
+/// must not `fork`: the child would go on on a stack of zeros, and die. Threads that it starts have
+/// ordinary stacks.
 pub fn run_on_secret_stack<R: Send>(operation: impl FnOnce() -> R + Send) -> Result<R, LockError> {
     if INSIDE.get() {
         return Ok(operation());

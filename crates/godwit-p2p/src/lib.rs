@@ -20,6 +20,7 @@ mod slots;
 mod socks5;
 mod time;
 mod transport;
+mod v2;
 
 pub use address_book::{
     AddressBook, AddressBookError, Candidate, MAX_ENTRIES, SAMPLE_ADDRESSES, SAMPLE_PERCENT,
@@ -60,9 +61,10 @@ pub use slots::{
 pub use socks5::{Credentials, Socks5, Socks5Error};
 pub use time::Now;
 pub use transport::{
-    Discard, DiscardReason, MAX_SMALL_PAYLOAD, Receive, ReceiveLimits, Transport, TransportError,
-    Write, payload_limit,
+    Discard, DiscardReason, MAX_SMALL_PAYLOAD, Protocol, Receive, ReceiveLimits, Transport,
+    TransportError, Write, payload_limit,
 };
+pub use v2::{MAX_GARBAGE, V2Error, V2Secrets};
 
 /// A peer's name. Never used twice: 64 bits do not run out (Core's counter of addresses did,
 /// CVE-2024-52919).

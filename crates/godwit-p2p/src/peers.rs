@@ -200,6 +200,9 @@ impl Peers {
             TransportError::Io(_) => DisconnectReason::Io,
             TransportError::WrongMagic(_) => DisconnectReason::WrongMagic,
             TransportError::TooLarge { command, .. } => DisconnectReason::Oversized(*command),
+            TransportError::NoTerminator
+            | TransportError::WrongTag
+            | TransportError::PacketTooLarge(_) => DisconnectReason::Undecryptable,
         };
         self.disconnect(now, peer, why);
     }

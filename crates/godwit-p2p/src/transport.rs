@@ -1,10 +1,13 @@
 //! Bytes of a connection to messages and back.
 //!
 //! [`Transport`] is all that the driver of a socket sees. It speaks the plain protocol ("v1", Core
-//! `net.cpp` `V1Transport`); the encrypted one (BIP324) goes behind the same face.
+//! `net.cpp` `V1Transport`) or the encrypted one ("v2", BIP324), and finds out which of them whoever
+//! connected to us speaks.
 //!
 //! What a peer can make this keep is bounded by what it has sent: see [`Transport::receive`].
 
+mod buffer;
+mod encrypted;
 mod limits;
 mod receive;
 mod send;
@@ -18,15 +21,52 @@ use godwit_stream::{BufferPool, PooledStream};
 
 pub use limits::{MAX_SMALL_PAYLOAD, payload_limit};
 
+use crate::v2::{V2Error, V2Secrets};
 use crate::{Command, Frame};
+use buffer::End;
+use encrypted::{Advance, Encrypted};
 use receive::Receiver;
-use send::Sender;
+use send::{Outgoing, Queue};
 
 /// Both directions of one connection.
 #[derive(Debug)]
 pub struct Transport {
-    receiver: Receiver,
-    sender: Sender,
+    magic: [u8; 4],
+    pool: BufferPool,
+    wire: Wire,
+    queue: Queue,
+    total_received: u64,
+}
+
+#[derive(Debug)]
+enum Wire {
+    Plain(Receiver),
+    Encrypted(Box<Encrypted>),
+}
+
+/// How a connection is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The first bytes will tell, or the two sides have not agreed on keys yet.
+    Detecting,
+    /// In plain.
+    V1,
+    /// Encrypted, to somebody who has the same keys.
+    V2 {
+        /// Names the connection. Two users who see the same have nobody between them.
+        session_id: [u8; 32],
+    },
+}
+
+/// As Core's `getpeerinfo` and log lines call it.
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Detecting => "detecting",
+            Self::V1 => "v1",
+            Self::V2 { .. } => "v2",
+        })
+    }
 }
 
 /// What is acceptable from the peer at the moment.
@@ -100,6 +140,12 @@ pub enum TransportError {
     Io(io::Error),
     /// The message is not of this network, or the peer does not speak this protocol.
     WrongMagic([u8; 4]),
+    /// An encrypted peer's garbage does not end where it has to.
+    NoTerminator,
+    /// A packet is not what the peer sent: somebody has changed it, or the peer has other keys.
+    WrongTag,
+    /// A packet says that its contents are longer than any message; their length in bytes.
+    PacketTooLarge(u32),
     /// The message's header announces more than its command allows. Nothing of it was kept.
     TooLarge {
         /// The message's name, as it came.
@@ -116,6 +162,9 @@ impl fmt::Display for TransportError {
             Self::WrongMagic(magic) => {
                 write!(f, "wrong network magic {:08x}", u32::from_be_bytes(*magic))
             }
+            Self::NoTerminator => f.write_str("missing garbage terminator"),
+            Self::WrongTag => f.write_str("packet decryption failure"),
+            Self::PacketTooLarge(bytes) => write!(f, "packet of {bytes} bytes is too large"),
             Self::TooLarge { command, bytes } => {
                 write!(f, "{command} message of {bytes} bytes is too large")
             }
@@ -127,7 +176,11 @@ impl std::error::Error for TransportError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io(error) => Some(error),
-            Self::WrongMagic(_) | Self::TooLarge { .. } => None,
+            Self::WrongMagic(_)
+            | Self::NoTerminator
+            | Self::WrongTag
+            | Self::PacketTooLarge(_)
+            | Self::TooLarge { .. } => None,
         }
     }
 }
@@ -136,60 +189,193 @@ impl Transport {
     /// The plain protocol of the network with that magic. Blocks are received into buffers of
     /// `pool`.
     pub fn new_v1(magic: [u8; 4], pool: BufferPool) -> Self {
-        Self { receiver: Receiver::new(magic, pool), sender: Sender::new(magic) }
+        Self::new(magic, pool, Wire::Plain(Receiver::new(magic)), Queue::default())
+    }
+
+    /// The encrypted protocol, on a connection that we opened.
+    ///
+    /// Nothing secret is left on the stack when a function of an encrypted transport returns. While
+    /// one runs there is; a thread whose stack is locked keeps that from a swap file, too.
+    pub fn new_v2_initiator(
+        magic: [u8; 4],
+        pool: BufferPool,
+        secrets: V2Secrets,
+    ) -> Result<Self, V2Error> {
+        Self::new_v2(magic, pool, true, secrets)
+    }
+
+    /// The encrypted protocol on a connection that the other side opened, or the plain one if that
+    /// is what it speaks.
+    pub fn new_v2_responder(
+        magic: [u8; 4],
+        pool: BufferPool,
+        secrets: V2Secrets,
+    ) -> Result<Self, V2Error> {
+        Self::new_v2(magic, pool, false, secrets)
+    }
+
+    fn new_v2(
+        magic: [u8; 4],
+        pool: BufferPool,
+        initiator: bool,
+        secrets: V2Secrets,
+    ) -> Result<Self, V2Error> {
+        let mut queue = Queue::default();
+        let encrypted = Encrypted::new(magic, initiator, secrets, &mut queue)?;
+        Ok(Self::new(magic, pool, Wire::Encrypted(Box::new(encrypted)), queue))
+    }
+
+    fn new(magic: [u8; 4], pool: BufferPool, wire: Wire, queue: Queue) -> Self {
+        Self { magic, pool, wire, queue, total_received: 0 }
     }
 
     /// Reads from `source`, which should not block, until a message is complete, the source has no
     /// more, or `budget` bytes were read.
     ///
-    /// Payloads go from the source straight into their buffer. The buffer is taken when the first
-    /// byte of the payload is there, and its capacity is at most the greater of 64 KiB and twice
-    /// what was received; only a buffer that the pool keeps for reuse, taken for a block that was
-    /// asked for, may be larger. What will be dropped is never kept.
+    /// Payloads go from the source straight into their buffer, where those that are encrypted are
+    /// decrypted. The buffer is taken when the first byte of the payload is there, and its capacity
+    /// is at most the greater of 64 KiB and twice what was received; only a buffer that the pool
+    /// keeps for reuse, taken for a block that was asked for, may be larger. What will be dropped is
+    /// never kept.
     ///
     /// After an error the connection is of no more use.
     pub fn receive(
         &mut self,
         source: &mut impl io::Read,
         limits: &ReceiveLimits,
-        budget: usize,
+        mut budget: usize,
     ) -> Result<Receive, TransportError> {
-        self.receiver.receive(source, limits, budget)
+        while budget > 0 {
+            let got = match &mut self.wire {
+                Wire::Plain(receiver) => receiver.read(source, budget, &self.pool),
+                Wire::Encrypted(encrypted) => encrypted.read(source, budget, &self.pool),
+            };
+            let got = got.map_err(TransportError::Io)?;
+            budget -= got.bytes;
+            self.total_received += got.bytes as u64;
+            if let Some(done) = self.advance(limits)? {
+                return Ok(done);
+            }
+            match got.end {
+                Some(End::Pending) => return Ok(Receive::Pending),
+                Some(End::Closed) => return Ok(Receive::Closed),
+                None => {}
+            }
+        }
+        Ok(Receive::BudgetUsed)
     }
 
-    /// Queues a message. The payload is what `payload` has left to read; it is not copied.
+    fn advance(&mut self, limits: &ReceiveLimits) -> Result<Option<Receive>, TransportError> {
+        let encrypted = match &mut self.wire {
+            Wire::Plain(receiver) => return receiver.advance(limits),
+            Wire::Encrypted(encrypted) => encrypted,
+        };
+        match encrypted.advance(limits, &self.pool, &mut self.queue)? {
+            Advance::Nothing => Ok(None),
+            Advance::Received(received) => Ok(Some(received)),
+            Advance::Plain(first) => {
+                let waiting = encrypted.take_waiting();
+                self.wire = Wire::Plain(Receiver::resumed(self.magic, &first));
+                for (command, payload) in waiting {
+                    self.send(command, payload);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Queues a message. The payload is what `payload` has left to read; it is not copied, but
+    /// encrypted where it lies.
     pub fn send(&mut self, command: Command, payload: PooledStream) {
-        self.sender.queue(command, payload);
+        match &mut self.wire {
+            Wire::Plain(_) => self.queue.push(Outgoing::plain(self.magic, command, payload)),
+            Wire::Encrypted(encrypted) => encrypted.send(command, payload, &mut self.queue),
+        }
     }
 
     /// Writes what is queued to `sink`, which should not block, but no more than `budget` bytes.
+    /// Messages of an encrypted connection wait for the other side's key.
     pub fn write(&mut self, sink: &mut impl io::Write, budget: usize) -> io::Result<Write> {
-        self.sender.write(sink, budget)
+        self.queue.write(sink, budget)
+    }
+
+    /// How the connection is spoken.
+    pub fn protocol(&self) -> Protocol {
+        match &self.wire {
+            Wire::Plain(_) => Protocol::V1,
+            Wire::Encrypted(encrypted) => match encrypted.session_id() {
+                Some(session_id) => Protocol::V2 { session_id },
+                None => Protocol::Detecting,
+            },
+        }
+    }
+
+    /// The connection was closed by the other side. If that is how a peer that speaks the plain
+    /// protocol alone refuses the encrypted one: the transport for another attempt, in plain, with
+    /// the messages that were to be sent (Core `ShouldReconnectV1`).
+    pub fn fall_back(&mut self) -> Option<Self> {
+        if !self.looks_refused() {
+            return None;
+        }
+        let Wire::Encrypted(encrypted) = &mut self.wire else { return None };
+        let mut plain = Self::new_v1(self.magic, self.pool.clone());
+        for (command, payload) in encrypted.take_waiting() {
+            plain.send(command, payload);
+        }
+        Some(plain)
+    }
+
+    /// Whether a closed connection would [`fall_back`](Self::fall_back).
+    pub fn looks_refused(&self) -> bool {
+        matches!(&self.wire, Wire::Encrypted(encrypted) if encrypted.looks_refused(self.queue.total()))
+    }
+
+    /// Whether there is something to write at once. What has been read can be answered by bytes that
+    /// are no message.
+    pub fn wants_write(&self) -> bool {
+        self.queue.queued_bytes() > 0
     }
 
     /// Size of the messages that are not written completely, in bytes.
     pub fn queued_bytes(&self) -> usize {
-        self.sender.queued_bytes()
+        let waiting = match &self.wire {
+            Wire::Plain(_) => 0,
+            Wire::Encrypted(encrypted) => encrypted.waiting_bytes(),
+        };
+        self.queue.queued_bytes() + waiting
     }
 
     /// Memory of the message that is being received, in bytes.
     pub fn buffered_bytes(&self) -> usize {
-        self.receiver.buffered_bytes()
+        match &self.wire {
+            Wire::Plain(receiver) => receiver.buffered_bytes(),
+            Wire::Encrypted(encrypted) => encrypted.buffered_bytes(),
+        }
     }
 
     /// The message that is being received, once its header is complete: command, bytes of the
-    /// payload received, bytes announced.
+    /// payload received, bytes announced. Of an encrypted one that is what it says before anything
+    /// of it is proven.
     pub fn incoming(&self) -> Option<(Command, usize, usize)> {
-        self.receiver.incoming()
+        match &self.wire {
+            Wire::Plain(receiver) => receiver.incoming(),
+            Wire::Encrypted(encrypted) => encrypted.incoming(),
+        }
     }
 
     /// Bytes read from the source so far.
     pub fn total_received(&self) -> u64 {
-        self.receiver.total()
+        self.total_received
     }
 
     /// Bytes written to the sink so far.
     pub fn total_sent(&self) -> u64 {
-        self.sender.total()
+        self.queue.total()
+    }
+
+    /// What was written so far, counted as the plain protocol would: whoever counts what it queues
+    /// by 24 bytes and the payload finds all of it here, whatever the messages' real size is.
+    pub fn total_sent_plain(&self) -> u64 {
+        self.queue.counted()
     }
 }

@@ -56,6 +56,28 @@ pub fn read(path: impl AsRef<Path>) -> Vec<u8> {
     }
 }
 
+/// The unpacked source of a package that the workspace depends on, of the version in Cargo.lock;
+/// `None` where cargo has not unpacked it, because nothing that was built here needs it.
+///
+/// # Panics
+///
+/// If Cargo.lock does not name the package.
+pub fn package_source(name: &str) -> Option<PathBuf> {
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    let lock = fs::read_to_string(lock).expect("the workspace has a Cargo.lock");
+    let version = lock
+        .split_once(&format!("name = \"{name}\"\nversion = \""))
+        .and_then(|(_, rest)| rest.split_once('"'))
+        .unwrap_or_else(|| panic!("Cargo.lock does not name {name}"))
+        .0;
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| env::home_dir().map(|home| home.join(".cargo")))?;
+    let registries = fs::read_dir(home.join("registry/src")).ok()?;
+    registries
+        .filter_map(|entry| Some(entry.ok()?.path().join(format!("{name}-{version}"))))
+        .find(|source| source.is_dir())
+}
+
 fn decompressed(mut bytes: &[u8], path: &Path) -> Vec<u8> {
     let name = path.display();
     let mut decoder =
@@ -128,6 +150,12 @@ mod tests {
     fn a_plain_file_stays_as_it_is() {
         let own_source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
         assert_eq!(read(own_source), include_bytes!("lib.rs"));
+    }
+
+    #[test]
+    fn a_package_is_found_by_its_name() {
+        let source = package_source("ruzstd").expect("this crate was compiled with it");
+        assert!(source.join("src/lib.rs").exists());
     }
 
     fn compressed_files_below(folder: &Path) -> Vec<PathBuf> {

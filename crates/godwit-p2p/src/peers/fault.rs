@@ -65,6 +65,8 @@ pub enum DisconnectReason {
     SendQueueFull,
     /// Bytes of another network or protocol.
     WrongMagic,
+    /// Its encrypted bytes are not what somebody with the same keys sends.
+    Undecryptable,
     /// A message longer than its kind may be.
     Oversized(Command),
     /// Its socket failed.
@@ -129,6 +131,7 @@ impl fmt::Display for DisconnectReason {
             Self::BlockUnreadable => "cannot load a block that it asked for",
             Self::SendQueueFull => "does not read what it asked for",
             Self::WrongMagic => "wrong network magic",
+            Self::Undecryptable => "v2 transport error",
             Self::Oversized(command) => return write!(f, "oversized {command} message"),
             Self::Io => "socket error",
             Self::NetworkInactive => "network is inactive",

@@ -1,5 +1,6 @@
 //! How long the payload of each message may be.
 
+use super::{DiscardReason, ReceiveLimits};
 use crate::frame::MAX_PAYLOAD;
 use crate::message::{
     MAX_ADDRESSES, MAX_COMPACT_TRANSACTIONS, MAX_HEADERS, MAX_INVENTORY, MAX_LOCATOR,
@@ -49,4 +50,36 @@ pub fn payload_limit(command: Command) -> Option<u32> {
         Command::BLOCK | Command::CMPCTBLOCK | Command::BLOCKTXN => MAX_PAYLOAD,
         _ => return None,
     })
+}
+
+/// What is done with a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    Keep,
+    /// As it comes.
+    Drop(DiscardReason),
+    TooLarge,
+}
+
+/// What is done with a payload of `length` bytes, before any of it is kept.
+pub(super) fn judge(command: Command, length: usize, limits: &ReceiveLimits) -> Judgement {
+    let limit = payload_limit(command);
+    if length > limit.unwrap_or(MAX_PAYLOAD) as usize {
+        return Judgement::TooLarge;
+    }
+    // These can have the size of a block; from everybody at once that would be too much.
+    let unexpected = match command {
+        Command::BLOCK | Command::BLOCKTXN => !limits.expects_block,
+        Command::CMPCTBLOCK => !limits.expects_compact,
+        _ => false,
+    };
+    if !command.is_valid() {
+        Judgement::Drop(DiscardReason::InvalidCommand)
+    } else if limit.is_none() {
+        Judgement::Drop(DiscardReason::Unknown)
+    } else if unexpected {
+        Judgement::Drop(DiscardReason::UnexpectedBlock)
+    } else {
+        Judgement::Keep
+    }
 }

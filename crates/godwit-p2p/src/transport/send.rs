@@ -4,57 +4,101 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 
 use godwit_primitives::sha256::sha256d;
-use godwit_stream::PooledStream;
+use godwit_stream::{DataStream, PooledStream};
 
 use super::Write;
 use crate::Command;
 use crate::frame::{FRAME_HEADER_SIZE, FrameHeader};
+use crate::v2::TAG_SIZE;
 
 /// Most messages that one call of the system writes.
 const MESSAGES_AT_ONCE: usize = 16;
 
-#[derive(Debug)]
-pub(super) struct Sender {
-    magic: [u8; 4],
-    queue: VecDeque<Outgoing>,
-    /// Bytes of the first message, its header included, that are written.
+/// What is to be written, in order.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    messages: VecDeque<Outgoing>,
+    /// Bytes of the first message that are written.
     written: usize,
     /// Size of all messages in the queue.
     queued: usize,
     total: u64,
+    /// What the written messages count for.
+    counted: u64,
 }
 
+/// A message as it is written: head, payload, tail.
 #[derive(Debug)]
-struct Outgoing {
-    header: [u8; FRAME_HEADER_SIZE],
+pub(super) struct Outgoing {
+    head: [u8; FRAME_HEADER_SIZE],
+    head_len: usize,
     payload: PooledStream,
+    tail: Option<[u8; TAG_SIZE]>,
+    /// Size in bytes in the plain protocol; nothing, for what is no message.
+    counts: usize,
+}
+
+/// Size in bytes of a message in the plain protocol.
+pub(super) fn plain_size(payload: &PooledStream) -> usize {
+    FRAME_HEADER_SIZE + payload.len()
 }
 
 impl Outgoing {
-    fn len(&self) -> usize {
-        FRAME_HEADER_SIZE + self.payload.len()
-    }
-
-    /// Header and payload, without their first `written` bytes.
-    fn parts(&self, written: usize) -> [&[u8]; 2] {
-        let of_payload = written.saturating_sub(FRAME_HEADER_SIZE);
-        [&self.header[written - of_payload..], &self.payload.unread()[of_payload..]]
-    }
-}
-
-impl Sender {
-    pub(super) fn new(magic: [u8; 4]) -> Self {
-        Self { magic, queue: VecDeque::new(), written: 0, queued: 0, total: 0 }
-    }
-
-    pub(super) fn queue(&mut self, command: Command, payload: PooledStream) {
+    /// A message of the plain protocol.
+    pub(super) fn plain(magic: [u8; 4], command: Command, payload: PooledStream) -> Self {
         let length = u32::try_from(payload.len()).expect("messages are far below 4 GiB");
         let hash = sha256d(payload.unread());
         let checksum = *hash.first_chunk().expect("32 bytes");
-        let header = FrameHeader { magic: self.magic, command, length, checksum }.to_bytes();
-        let message = Outgoing { header, payload };
+        let head = FrameHeader { magic, command, length, checksum }.to_bytes();
+        let counts = plain_size(&payload);
+        Self { head, head_len: FRAME_HEADER_SIZE, payload, tail: None, counts }
+    }
+
+    /// A message that is encrypted already.
+    ///
+    /// # Panics
+    ///
+    /// When `head` is longer than a plain message's.
+    pub(super) fn sealed(head: &[u8], payload: PooledStream, tag: [u8; TAG_SIZE]) -> Self {
+        let mut message = Self::bytes(payload);
+        message.head[..head.len()].copy_from_slice(head);
+        message.head_len = head.len();
+        message.counts = plain_size(&message.payload);
+        message.tail = Some(tag);
+        message
+    }
+
+    /// Bytes that are no message.
+    pub(super) fn bytes(payload: PooledStream) -> Self {
+        let head = [0; FRAME_HEADER_SIZE];
+        Self { head, head_len: 0, payload, tail: None, counts: 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.head_len + self.payload.len() + self.tail.map_or(0, |tail| tail.len())
+    }
+
+    /// Head, payload and tail, without their first `written` bytes.
+    fn parts(&self, written: usize) -> [&[u8]; 3] {
+        let tail = self.tail.as_ref().map_or(&[][..], |tail| tail);
+        let mut written = written;
+        [&self.head[..self.head_len], self.payload.unread(), tail].map(|part| {
+            let skipped = written.min(part.len());
+            written -= skipped;
+            &part[skipped..]
+        })
+    }
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, message: Outgoing) {
         self.queued += message.len();
-        self.queue.push_back(message);
+        self.messages.push_back(message);
+    }
+
+    /// Queues bytes that are no message.
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.push(Outgoing::bytes(DataStream::from(bytes).into()));
     }
 
     pub(super) fn write(
@@ -62,7 +106,7 @@ impl Sender {
         sink: &mut impl io::Write,
         mut budget: usize,
     ) -> io::Result<Write> {
-        while !self.queue.is_empty() {
+        while !self.messages.is_empty() {
             if budget == 0 {
                 return Ok(Write::BudgetUsed);
             }
@@ -83,10 +127,10 @@ impl Sender {
 
     /// One write of at most `budget` bytes, which are not zero.
     fn write_once(&self, sink: &mut impl io::Write, budget: usize) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); 2 * MESSAGES_AT_ONCE];
+        let mut slices = [IoSlice::new(&[]); 3 * MESSAGES_AT_ONCE];
         let mut used = 0;
         let mut left = budget;
-        for (i, message) in self.queue.iter().take(MESSAGES_AT_ONCE).enumerate() {
+        for (i, message) in self.messages.iter().take(MESSAGES_AT_ONCE).enumerate() {
             for part in message.parts(if i == 0 { self.written } else { 0 }) {
                 let part = &part[..part.len().min(left)];
                 left -= part.len();
@@ -107,14 +151,15 @@ impl Sender {
     /// Lets go of the messages that are written.
     fn advance(&mut self, count: usize) {
         self.written += count;
-        while let Some(first) = self.queue.front() {
+        while let Some(first) = self.messages.front() {
             let len = first.len();
             if self.written < len {
                 return;
             }
             self.written -= len;
             self.queued -= len;
-            self.queue.pop_front();
+            self.counted += first.counts as u64;
+            self.messages.pop_front();
         }
     }
 
@@ -124,5 +169,11 @@ impl Sender {
 
     pub(super) fn total(&self) -> u64 {
         self.total
+    }
+
+    /// What was written, counted as in the plain protocol.
+    pub(super) fn counted(&self) -> u64 {
+        let started = self.messages.front().map_or(0, |first| self.written.min(first.counts));
+        self.counted + started as u64
     }
 }

@@ -1,0 +1,215 @@
+//! The ciphers of one direction of a connection: lengths and packets, each with keys of its own that
+//! are replaced every [`REKEY_INTERVAL`] packets.
+//!
+//! Keys lie in locked memory. What computes with them leaves copies on its stack: see
+//! [`Transport::new_v2_initiator`](crate::Transport::new_v2_initiator).
+//!
+//! Source: BIP324 "Symmetric encryption", RFC 8439, Core `FSChaCha20`, `FSChaCha20Poly1305`.
+
+use chacha20::ChaCha20;
+use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use godwit_secret::{SecretArray, SecretBox, cleanse};
+use subtle::ConstantTimeEq;
+
+use super::mac::{Mac, TAG_SIZE};
+
+/// Packets for which a key is used.
+pub(crate) const REKEY_INTERVAL: u32 = 224;
+
+/// Length of a packet's encrypted length, in bytes.
+pub(crate) const LENGTH_SIZE: usize = 3;
+
+/// Where the keystream of a packet's bytes starts: its first block keys the tag.
+const FIRST_BLOCK: u64 = 64;
+
+/// How much is authenticated and decrypted before the next: the first-level cache keeps it between
+/// the two.
+const STEP: usize = 8 << 10;
+
+/// A key of 32 bytes.
+pub(super) type Key = SecretArray<32>;
+
+/// Which packet of which key is next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    packet: u32,
+    /// How many keys were used up.
+    epoch: u64,
+}
+
+impl Place {
+    /// Whether the key is used up.
+    fn advance(&mut self) -> bool {
+        self.packet += 1;
+        self.packet == REKEY_INTERVAL
+    }
+
+    fn next_epoch(&mut self) {
+        *self = Self { packet: 0, epoch: self.epoch + 1 };
+    }
+}
+
+fn nonce(packet: u32, epoch: u64) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[..4].copy_from_slice(&packet.to_le_bytes());
+    nonce[4..].copy_from_slice(&epoch.to_le_bytes());
+    nonce
+}
+
+fn keystream(key: &[u8; 32], nonce: [u8; 12], from: u64) -> ChaCha20 {
+    let mut cipher = ChaCha20::new(key.into(), &nonce.into());
+    cipher.seek(from);
+    cipher
+}
+
+/// Puts the bytes of `key`'s own keystream in its place.
+fn replace(key: &mut Key, nonce: [u8; 12], from: u64) {
+    key.expose_secret_mut(|key| {
+        let mut next = keystream(key, nonce, from);
+        cleanse(key);
+        next.apply_keystream(key);
+    });
+}
+
+/// Encrypts or decrypts the length of each packet.
+pub(super) struct LengthCipher {
+    key: Key,
+    place: Place,
+}
+
+impl LengthCipher {
+    pub(super) fn new(key: Key) -> Self {
+        Self { key, place: Place::default() }
+    }
+
+    /// Encrypts or decrypts the next packet's length.
+    pub(super) fn apply(&mut self, length: &mut [u8; LENGTH_SIZE]) {
+        let nonce = nonce(0, self.place.epoch);
+        // One keystream runs through all lengths of a key and into the next key.
+        let from = |packet: u32| LENGTH_SIZE as u64 * u64::from(packet);
+        let at = from(self.place.packet);
+        self.key.expose_secret(|key| keystream(key, nonce, at).apply_keystream(length));
+        if self.place.advance() {
+            replace(&mut self.key, nonce, from(REKEY_INTERVAL));
+            self.place.next_epoch();
+        }
+    }
+}
+
+/// Key and place of a direction's packets.
+struct PacketKey {
+    key: Key,
+    place: Place,
+}
+
+impl PacketKey {
+    fn new(key: Key) -> Self {
+        Self { key, place: Place::default() }
+    }
+
+    fn nonce(&self) -> [u8; 12] {
+        nonce(self.place.packet, self.place.epoch)
+    }
+
+    /// Shows the one-time key of the next packet's tag.
+    fn expose_tag_key<R>(&self, f: impl FnOnce(&[u8; 32]) -> R) -> R {
+        let mut tag_key = [0; 32];
+        self.key.expose_secret(|key| {
+            keystream(key, self.nonce(), 0).apply_keystream(&mut tag_key);
+        });
+        let result = f(&tag_key);
+        cleanse(&mut tag_key);
+        result
+    }
+
+    /// The keystream of the next packet from its byte `at` on.
+    fn keystream(&self, at: u64) -> ChaCha20 {
+        self.key.expose_secret(|key| keystream(key, self.nonce(), FIRST_BLOCK + at))
+    }
+
+    fn advance(&mut self) {
+        if self.place.advance() {
+            replace(&mut self.key, nonce(u32::MAX, self.place.epoch), FIRST_BLOCK);
+            self.place.next_epoch();
+        }
+    }
+}
+
+/// Encrypts packets.
+pub(super) struct Sealer(PacketKey);
+
+impl Sealer {
+    pub(super) fn new(key: Key) -> Self {
+        Self(PacketKey::new(key))
+    }
+
+    /// Encrypts the next packet, which consists of these parts, in place, and returns its tag.
+    pub(super) fn seal(&mut self, parts: [&mut [u8]; 2], additional: &[u8]) -> [u8; TAG_SIZE] {
+        let mut mac = self.0.expose_tag_key(|key| Mac::new(key, additional));
+        let mut cipher = self.0.keystream(0);
+        for step in parts.into_iter().flat_map(|part| part.chunks_mut(STEP)) {
+            cipher.apply_keystream(step);
+            mac.update(step);
+        }
+        self.0.advance();
+        mac.finish()
+    }
+
+    /// What decrypts the same packets.
+    #[cfg(test)]
+    pub(super) fn into_opener(self) -> Opener {
+        let mac = SecretBox::new(Mac::idle()).expect("locked memory");
+        Opener { key: self.0, mac, opened: 0 }
+    }
+}
+
+/// Decrypts packets, each in pieces as it comes.
+pub(super) struct Opener {
+    key: PacketKey,
+    /// Of the packet that is coming.
+    mac: SecretBox<Mac>,
+    /// Bytes of the packet so far.
+    opened: u64,
+}
+
+impl Opener {
+    /// `mac`: room for the tag of the packet that is coming.
+    pub(super) fn new(key: Key, mac: SecretBox<Mac>) -> Self {
+        Self { key: PacketKey::new(key), mac, opened: 0 }
+    }
+
+    /// The next packet starts.
+    pub(super) fn begin(&mut self, additional: &[u8]) {
+        self.opened = 0;
+        let fresh = self.key.expose_tag_key(|key| Mac::new(key, additional));
+        self.mac.expose_secret_mut(|mac| *mac = fresh);
+    }
+
+    /// Decrypts the next bytes of the packet in place. They are not to be trusted before
+    /// [`finish`](Self::finish).
+    pub(super) fn open(&mut self, bytes: &mut [u8]) {
+        let mut cipher = self.key.keystream(self.opened);
+        self.opened += bytes.len() as u64;
+        self.mac.expose_secret_mut(|mac| {
+            for step in bytes.chunks_mut(STEP) {
+                mac.update(step);
+                cipher.apply_keystream(step);
+            }
+        });
+    }
+
+    /// Whether the packet is what the other side sent. The next one has to
+    /// [`begin`](Self::begin).
+    pub(super) fn finish(&mut self, tag: &[u8; TAG_SIZE]) -> bool {
+        let expected = self.mac.expose_secret_mut(|mac| {
+            let expected = mac.finish();
+            *mac = Mac::idle();
+            expected
+        });
+        self.key.advance();
+        expected.ct_eq(tag).into()
+    }
+}
+
+#[cfg(test)]
+mod tests;

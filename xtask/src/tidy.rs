@@ -4,6 +4,7 @@
 //! is wrong for a file is wrong, and changes here.
 
 mod architecture;
+mod figures;
 mod manifest;
 mod source;
 
@@ -54,6 +55,9 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Finding>> {
         findings.extend(source::check_text(file));
         if file.path.ends_with(".rs") {
             findings.extend(source::check_rust(file));
+        }
+        if file.path.ends_with(".md") {
+            findings.extend(figures::check(root, file));
         }
     }
     Ok(findings)

@@ -1,0 +1,164 @@
+//! Figures that a page quotes, held against the report that they come from.
+//!
+//! `<!-- figures NAME = PATH -->` names a JSON file of the checkout. Behind each figure from it stands
+//! `<!-- NAME POINTER -->`, with a JSON pointer (RFC 6901) to the number. The figure must be that number,
+//! rounded to as many digits as the page gives. From the first name to the next heading of the second
+//! level every number with a decimal point must have such a mark.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Finding, TextFile};
+
+const START: &str = "<!-- ";
+const END: &str = " -->";
+
+/// A page's findings; the reports are read below `root`.
+pub(crate) fn check(root: &Path, file: &TextFile) -> Vec<Finding> {
+    let read = |path: &str| serde_json::from_slice(&fs::read(root.join(path)).ok()?).ok();
+    check_with(file, read)
+}
+
+fn check_with(file: &TextFile, read: impl Fn(&str) -> Option<Value>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut reports = BTreeMap::new();
+    let mut quoting = false;
+    for (index, line) in file.text.lines().enumerate() {
+        let mut finding = |rule: String| findings.push(Finding::new(file, index + 1, rule));
+        if line.starts_with("## ") {
+            quoting = false;
+        }
+        let mut rest = line;
+        while let Some((before, mark, behind)) = next_mark(rest) {
+            rest = behind;
+            if let Some((name, path)) = named_report(mark) {
+                quoting = true;
+                match read(path) {
+                    Some(report) => drop(reports.insert(name.to_owned(), report)),
+                    None => finding(format!("{path} is not a readable JSON file")),
+                }
+                continue;
+            }
+            let Some((name, pointer)) = mark.split_once(" /") else { continue };
+            let figure = trailing_number(before);
+            let number = reports
+                .get(name)
+                .and_then(|report| report.pointer(&format!("/{pointer}"))?.as_f64());
+            match number {
+                None => finding(format!("no report {name:?} with a number at /{pointer}")),
+                Some(number) if !is_rounded(figure, number) => {
+                    finding(format!("{figure:?} is quoted, the report says {number}"));
+                }
+                Some(_) => {}
+            }
+        }
+        if quoting {
+            let unmarked = unmarked_decimals(line);
+            unmarked
+                .into_iter()
+                .for_each(|n| finding(format!("{n} does not say where it is from")));
+        }
+    }
+    findings
+}
+
+/// The text before the next comment, its content, and what comes behind it.
+fn next_mark(line: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = line.split_once(START)?;
+    let (mark, behind) = rest.split_once(END)?;
+    Some((before, mark, behind))
+}
+
+fn named_report(mark: &str) -> Option<(&str, &str)> {
+    mark.strip_prefix("figures ")?.split_once(" = ")
+}
+
+fn is_numeric(c: char) -> bool {
+    c.is_ascii_digit() || c == '.' || c == ','
+}
+
+fn trailing_number(text: &str) -> &str {
+    let start = text.trim_end_matches(is_numeric).len();
+    &text[start..]
+}
+
+fn is_rounded(figure: &str, number: f64) -> bool {
+    let figure = figure.replace(',', "");
+    let decimals = figure.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    !figure.is_empty() && format!("{number:.decimals$}") == figure
+}
+
+/// Numbers with a decimal point that no comment follows; what is inside comments, code and link
+/// targets does not count.
+fn unmarked_decimals(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut rest, mut ends_with_mark) = (line, true);
+    while ends_with_mark {
+        let (text, behind) = match next_mark(rest) {
+            Some((before, _, behind)) => (before, behind),
+            None => {
+                ends_with_mark = false;
+                (rest, "")
+            }
+        };
+        rest = behind;
+        let marked = if ends_with_mark { trailing_number(text).len() } else { 0 };
+        let words = text[..text.len() - marked].split(|c: char| !is_numeric(c));
+        let is_decimal = |word: &&str| {
+            word.split_once('.').is_some_and(|(whole, part)| {
+                let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+                !whole.is_empty() && !part.is_empty() && digits(part) && digits(whole)
+            })
+        };
+        let words = words.map(|word| word.trim_matches(|c| c == '.' || c == ','));
+        found.extend(words.filter(is_decimal).map(str::to_owned));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Vec<(usize, String)> {
+        let file = TextFile { path: "README.md".to_owned(), text: text.to_owned() };
+        let report = serde_json::json!({"ratio": {"median": 1.2185}, "list": [4375.4]});
+        let findings = check_with(&file, |path| (path == "a.json").then(|| report.clone()));
+        findings.into_iter().map(|finding| (finding.line, finding.rule)).collect()
+    }
+
+    const NAME: &str = "<!-- figures a = a.json -->\n";
+
+    #[test]
+    fn rounded_figures_pass() {
+        let text = "1.22<!-- a /ratio/median --> times, 1.2185<!-- a /ratio/median -->, \
+                    4,375<!-- a /list/0 --> and 1<!-- a /ratio/median --> of 761 or 1/13.\n";
+        assert_eq!(rules(&format!("{NAME}{text}")), []);
+    }
+
+    #[test]
+    fn a_figure_that_drifted_is_found() {
+        for (text, rule) in [
+            ("1.21<!-- a /ratio/median -->", "\"1.21\" is quoted, the report says 1.2185"),
+            ("4376<!-- a /list/0 -->", "\"4376\" is quoted, the report says 4375.4"),
+            ("much<!-- a /list/0 -->", "\"\" is quoted, the report says 4375.4"),
+            ("1<!-- a /ratio/mean -->", "no report \"a\" with a number at /ratio/mean"),
+            ("1<!-- b /ratio/median -->", "no report \"b\" with a number at /ratio/median"),
+            ("1.22 times", "1.22 does not say where it is from"),
+        ] {
+            assert_eq!(rules(&format!("{NAME}{text}\n")), [(2, rule.to_owned())], "{text}");
+        }
+        let missing = rules("<!-- figures b = b.json -->\n");
+        assert_eq!(missing, [(1, "b.json is not a readable JSON file".to_owned())]);
+    }
+
+    #[test]
+    fn other_sections_and_comments_are_free() {
+        assert_eq!(rules("Rust 1.90<!-- a remark -->\n"), []);
+        assert_eq!(rules(&format!("{NAME}## Next\nRust 1.90 and 2.0.\n")), []);
+        assert_eq!(rules(&format!("{NAME}It ends here.\n[a](docs/x.md), 5.\n")), []);
+    }
+}

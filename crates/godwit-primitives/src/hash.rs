@@ -90,6 +90,7 @@ macro_rules! hash_type {
         }
 
         impl Decode for $name {
+            #[inline]
             fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
                 reader.array().map(Self)
             }

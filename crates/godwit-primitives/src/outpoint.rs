@@ -42,6 +42,7 @@ impl Encode for OutPoint {
 }
 
 impl Decode for OutPoint {
+    #[inline]
     fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { txid: Txid::decode(reader)?, vout: reader.u32()? })
     }

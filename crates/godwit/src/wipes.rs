@@ -82,12 +82,37 @@ fn functions_at(address: usize) -> Vec<String> {
     let mut functions = Vec::new();
     // A return address lies behind the call.
     backtrace::resolve(address.saturating_sub(1) as *mut _, |symbol| {
-        functions.extend(symbol.name().map(|name| format!("{name:#}").replace(';', ",")));
+        let name = symbol.name().map(|name| format!("{name:#}").replace(';', ","));
+        functions.extend(name.map(|name| match symbol.filename().and_then(module) {
+            // Line tables give inlined functions their bare names.
+            Some(module) if is_bare(&name) => format!("{module}::{name}"),
+            _ => name,
+        }));
     });
     if functions.is_empty() {
         functions.push("unknown".to_owned());
     }
     functions
+}
+
+/// Whether a name has no path before its types in angle brackets.
+fn is_bare(name: &str) -> bool {
+    let before = name.split('<').next().unwrap_or_default();
+    !before.is_empty() && !before.contains("::")
+}
+
+/// The module of a source file: `.../allocator-api2-0.2.21/src/stable/vec/mod.rs` has
+/// `allocator_api2::stable::vec`.
+fn module(file: &Path) -> Option<String> {
+    let (before, inside) = file.to_str()?.rsplit_once("/src/")?;
+    let directory = before.rsplit('/').next()?;
+    let version = directory
+        .rfind('-')
+        .filter(|dash| directory[dash + 1..].starts_with(|c: char| c.is_ascii_digit()));
+    let name = directory[..version.unwrap_or(directory.len())].replace('-', "_");
+    let parts = inside.trim_end_matches(".rs").split('/');
+    let parts = parts.filter(|part| !["mod", "lib", "main"].contains(part));
+    Some(parts.fold(name, |path, part| format!("{path}::{part}")))
 }
 
 #[cfg(test)]
@@ -107,5 +132,22 @@ mod tests {
         let sums: Vec<_> = ends.iter().map(|ends: &Vec<_>| (ends[1], ends[0])).collect();
         assert_eq!(sums, [("3", "40"), ("4", "50")], "{text}");
         assert!(ends.iter().all(|ends| ends[2].contains("wipes::folded")), "{text}");
+    }
+
+    #[test]
+    fn modules_of_source_files() {
+        for (file, expected) in [
+            (
+                "/c/registry/allocator-api2-0.2.21/src/stable/vec/mod.rs",
+                "allocator_api2::stable::vec",
+            ),
+            ("/work/crates/godwit-chain/src/connect/apply.rs", "godwit_chain::connect::apply"),
+            ("/rustc/59/library/core/src/lib.rs", "core"),
+        ] {
+            assert_eq!(module(Path::new(file)).as_deref(), Some(expected));
+        }
+        assert_eq!(module(Path::new("build.rs")), None);
+        assert!(is_bare("drop") && is_bare("encode<godwit_stream::DataStream>"));
+        assert!(!is_bare("<a::B as c::D>::drop") && !is_bare("a::b<c>"));
     }
 }

@@ -270,8 +270,8 @@ fn write_wipes(out: &mut String, wipes: &Wipes) -> fmt::Result {
     if wipes.every > 1 {
         writeln!(
             out,
-            "Call paths and bytes were recorded of every {}th call: bytes, and the frees of single paths, \
-             are that sample multiplied.",
+            "Calls of 4096 bytes or more are all recorded; of smaller ones every {}th, which counts for \
+             as many.",
             wipes.every
         )?;
     }

@@ -71,7 +71,9 @@ impl Scale {
 
     /// About ten whole percents.
     fn ticks(&self) -> impl Iterator<Item = f64> {
-        let step = ((self.high - self.low) / 10.0).ceil().max(1.0);
+        let least = (self.high - self.low) / 10.0;
+        let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
+        let step = steps.into_iter().find(|step| *step >= least).unwrap_or(least.ceil());
         let first = (self.low / step).ceil() as i64;
         (first..=(self.high / step).floor() as i64).map(move |n| n as f64 * step)
     }
@@ -121,11 +123,15 @@ fn svg(results: &Results) -> Result<String, fmt::Error> {
 
 /// A line from top to bottom, named below the axis.
 fn mark(out: &mut String, x: f64, bottom: f64, colour: &str, name: &str) -> fmt::Result {
-    let dash = if name == "plain" { "" } else { " stroke-dasharray=\"5 4\"" };
+    // The names keep apart however close the lines are.
+    let (dash, anchor) = match name {
+        "plain" => ("", "end"),
+        _ => (" stroke-dasharray=\"5 4\"", "start"),
+    };
     writeln!(
         out,
         "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"{colour}\"{dash}/>\
-         <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"{colour}\">{name}</text>",
+         <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"{anchor}\" fill=\"{colour}\">{name}</text>",
         bottom + 38.0
     )
 }

@@ -22,7 +22,7 @@ const FUNCTIONS: usize = 4;
 pub struct Wipes {
     /// The program.
     pub program: Node,
-    /// Paths are known of every so manieth wipe; the counts of paths are multiplied by it.
+    /// One of so many wipes was looked at, or of small ones alone, and counts for as many.
     pub every: u64,
     /// Its syncs.
     pub cases: Vec<CaseWipes>,
@@ -182,7 +182,7 @@ fn gist(frames: &[String]) -> Vec<String> {
             continue;
         }
         let short = short(frame);
-        if gist.last() != Some(&short) {
+        if !short.is_empty() && gist.last() != Some(&short) {
             gist.push(short);
         }
         if gist.len() == FUNCTIONS {

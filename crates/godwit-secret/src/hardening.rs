@@ -33,10 +33,43 @@ pub enum HardeningError {
     TracerUnknown,
 }
 
+/// What [`harden_process`] reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hardened {
+    /// No core dumps, and no tracing.
+    Fully,
+    /// Not all of that, for these reasons, which
+    /// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) accepts. A program says so in its log.
+    Partly(Vec<HardeningError>),
+}
+
+impl fmt::Display for Hardened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fully => f.write_str("core dumps and tracing are turned off"),
+            Self::Partly(errors) => {
+                f.write_str("others may read the keys of this process: ")?;
+                for (index, error) in errors.iter().enumerate() {
+                    f.write_str(if index == 0 { "" } else { ", " })?;
+                    error.write_reason(f)?;
+                }
+                f.write_str("; accepted with -allowunlockedsecrets")
+            }
+        }
+    }
+}
+
 impl fmt::Display for HardeningError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let os = |errno: &i32| io::Error::from_raw_os_error(*errno);
         f.write_str("this process may not hold keys: ")?;
+        self.write_reason(f)?;
+        f.write_str("; -allowunlockedsecrets accepts that")
+    }
+}
+
+impl HardeningError {
+    fn write_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let os = |errno: &i32| io::Error::from_raw_os_error(*errno);
         match self {
             Self::CoreLimit { errno } => {
                 write!(f, "core dumps cannot be turned off with RLIMIT_CORE ({})", os(errno))
@@ -46,10 +79,9 @@ impl fmt::Display for HardeningError {
             }
             Self::Traced { pid } => write!(f, "process {pid} traces it"),
             Self::TracerUnknown => {
-                f.write_str("/proc/self/status does not tell whether it is traced")
+                f.write_str("/proc/self/task does not tell whether it is traced")
             }
-        }?;
-        f.write_str("; -allowunlockedsecrets accepts that")
+        }
     }
 }
 
@@ -58,14 +90,18 @@ impl Error for HardeningError {}
 /// Turns core dumps off (RLIMIT_CORE 0) and makes the process untraceable by other processes of its user
 /// (PR_SET_DUMPABLE 0), for good. Called before the first secret.
 ///
-/// After [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) it does what it can and is no error.
+/// All of it is tried in any case. That a part fails is an error, the first one, until
+/// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) is called.
+///
 /// A program that is started from here is not hardened, and one that changes its user id is not any
 /// more either way: what PR_SET_DUMPABLE says then is up to the system.
-pub fn harden_process() -> Result<(), HardeningError> {
+pub fn harden_process() -> Result<Hardened, HardeningError> {
     let outcome = [forbid_core_dumps(), forbid_tracing(), find_tracer()];
-    match outcome.into_iter().collect() {
-        Err(_) if unlocked_secrets_allowed() => Ok(()),
-        outcome => outcome,
+    let errors: Vec<_> = outcome.into_iter().filter_map(Result::err).collect();
+    match errors.first() {
+        None => Ok(Hardened::Fully),
+        Some(_) if unlocked_secrets_allowed() => Ok(Hardened::Partly(errors)),
+        Some(first) => Err(*first),
     }
 }
 
@@ -87,9 +123,27 @@ fn forbid_tracing() -> Result<(), HardeningError> {
     }
 }
 
-/// A tracer that was there before stays.
+/// A tracer that was there before stays. It traces threads: any of them will do to read the memory.
 fn find_tracer() -> Result<(), HardeningError> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut seen = false;
+    for thread in fs::read_dir("/proc/self/task").map_err(|_| HardeningError::TracerUnknown)? {
+        let thread = thread.map_err(|_| HardeningError::TracerUnknown)?;
+        match fs::read_to_string(thread.path().join("status")) {
+            Ok(status) => tracer_in(&status)?,
+            Err(error) if has_ended(&error) => continue,
+            Err(_) => return Err(HardeningError::TracerUnknown),
+        }
+        seen = true;
+    }
+    seen.then_some(()).ok_or(HardeningError::TracerUnknown)
+}
+
+/// Whether reading about a thread failed because it is no more.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+fn tracer_in(status: &str) -> Result<(), HardeningError> {
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
     match line.and_then(|pid| pid.trim().parse().ok()) {
         Some(0) => Ok(()),
@@ -100,4 +154,31 @@ fn find_tracer() -> Result<(), HardeningError> {
 
 fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_without_a_tracer_line_is_not_trusted() {
+        assert_eq!(tracer_in("Name:\tx\nTracerPid:\t0\n"), Ok(()));
+        assert_eq!(tracer_in("TracerPid:\t71\n"), Err(HardeningError::Traced { pid: 71 }));
+        for status in ["", "Pid:\t1\n", "TracerPid:\t\n", "TracerPid:\tx\n"] {
+            assert_eq!(tracer_in(status), Err(HardeningError::TracerUnknown));
+        }
+    }
+
+    #[test]
+    fn what_was_accepted_is_named() {
+        let errors = vec![
+            HardeningError::Dumpable { errno: libc::EPERM },
+            HardeningError::Traced { pid: 71 },
+        ];
+        let text = Hardened::Partly(errors).to_string();
+        for part in ["PR_SET_DUMPABLE", "Operation not permitted", ", process 71 traces it;"] {
+            assert!(text.contains(part), "{part:?} in {text:?}");
+        }
+        assert!(!text.contains("may not hold"), "{text:?}");
+    }
 }

@@ -34,7 +34,7 @@ pub use boxed::SecretBox;
 pub use bytes::{ReadError, SecretBytes};
 pub use cleanse::cleanse;
 pub use error::{LockError, allow_unlocked_secrets, unlocked_secrets_allowed};
-pub use hardening::{HardeningError, harden_process};
+pub use hardening::{Hardened, HardeningError, harden_process};
 pub use random::RandomError;
 pub use slice::SecretSlice;
 pub use stack::{SECRET_STACK_SIZE, run_on_secret_stack};

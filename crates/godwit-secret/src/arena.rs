@@ -19,6 +19,7 @@ use crate::chunks::{CHUNK_ALIGN, Chunks};
 use crate::cleanse::cleanse_raw;
 use crate::error::{LockError, unlocked_secrets_allowed};
 use crate::pages::{LockedPages, page_size};
+use crate::stats::Stats;
 
 /// Bytes of one arena; less where RLIMIT_MEMLOCK leaves less.
 pub const ARENA_SIZE: usize = 256 * 1024;
@@ -29,23 +30,6 @@ static PROCESS_POOL: LockedPool = LockedPool::new();
 /// The pool that all secrets of the process live in.
 pub fn process_pool() -> &'static LockedPool {
     &PROCESS_POOL
-}
-
-/// What a pool holds, in bytes unless the name says otherwise (as Bitcoin Core's `getmemoryinfo`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Handed out.
-    pub used: usize,
-    /// Ready to be handed out.
-    pub free: usize,
-    /// Used and free.
-    pub total: usize,
-    /// Of the total, what cannot be swapped out.
-    pub locked: usize,
-    /// Number of chunks that are handed out.
-    pub chunks_used: usize,
-    /// Number of contiguous free ranges.
-    pub chunks_free: usize,
 }
 
 /// Locked memory for any number of threads. It grows by arenas and keeps them; what does not fit into

@@ -22,6 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::LockError;
 use crate::pages::LockedPages;
+use crate::stats::Stats;
 
 #[cfg(target_arch = "x86_64")]
 mod switch;
@@ -36,8 +37,18 @@ use thread::call_on;
 /// Bytes of one stack; the page below it is inaccessible, so that overflow ends the process.
 pub const SECRET_STACK_SIZE: usize = 128 * 1024;
 
-/// Wiped stacks that nobody uses: as many as there ever were operations at once.
-static IDLE: Mutex<Vec<LockedPages>> = Mutex::new(Vec::new());
+/// The stacks of the process: as many as there ever were operations at once. None goes back to the
+/// system.
+struct Stacks {
+    /// Wiped.
+    idle: Vec<LockedPages>,
+    /// How many operations run.
+    running: usize,
+    /// Bytes of all stacks that cannot be swapped out.
+    locked: usize,
+}
+
+static STACKS: Mutex<Stacks> = Mutex::new(Stacks { idle: Vec::new(), running: 0, locked: 0 });
 
 thread_local! {
     /// Whether this thread runs on a secret stack now.
@@ -60,21 +71,48 @@ pub fn run_on_secret_stack<R: Send>(operation: impl FnOnce() -> R + Send) -> Res
     if INSIDE.get() {
         return Ok(operation());
     }
-    let idle = idle_stacks().pop();
-    let mut stack = match idle {
-        Some(stack) => stack,
-        None => LockedPages::map(SECRET_STACK_SIZE)?,
-    };
+    let mut stack = take_stack()?;
     let outcome = run_on(&mut stack, call_on, operation);
     // SAFETY: what ran on the stack has returned.
     unsafe { stack.wipe() };
-    idle_stacks().push(stack);
+    let mut stacks = stacks();
+    stacks.running -= 1;
+    stacks.idle.push(stack);
+    drop(stacks);
     outcome?.or_else(|panic| resume_unwind(panic))
 }
 
-fn idle_stacks() -> MutexGuard<'static, Vec<LockedPages>> {
+fn take_stack() -> Result<LockedPages, LockError> {
+    let mut all = stacks();
+    if let Some(stack) = all.idle.pop() {
+        all.running += 1;
+        return Ok(stack);
+    }
+    drop(all);
+    let stack = LockedPages::map(SECRET_STACK_SIZE)?;
+    let mut all = stacks();
+    all.running += 1;
+    all.locked += if stack.locked() { stack.len() } else { 0 };
+    Ok(stack)
+}
+
+/// What the stacks take; each is one chunk.
+pub(crate) fn stats() -> Stats {
+    let stacks = stacks();
+    let (used, free) = (stacks.running, stacks.idle.len());
+    Stats {
+        used: used * SECRET_STACK_SIZE,
+        free: free * SECRET_STACK_SIZE,
+        total: (used + free) * SECRET_STACK_SIZE,
+        locked: stacks.locked,
+        chunks_used: used,
+        chunks_free: free,
+    }
+}
+
+fn stacks() -> MutexGuard<'static, Stacks> {
     // Nothing that is done under the lock panics half-way.
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+    STACKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An operation before and after it ran.

@@ -52,7 +52,7 @@ fn it_runs_on_locked_pages_and_leaves_them_wiped() {
     let local = 0u8;
     let here = ptr::from_ref(black_box(&local)).addr();
     assert!(here.abs_diff(address) > SECRET_STACK_SIZE, "another stack than that of the test");
-    for stack in idle_stacks().iter() {
+    for stack in stacks().idle.iter() {
         assert!(!has_canary(stack));
         assert!(stack.locked());
     }
@@ -113,7 +113,7 @@ fn panics_are_carried_to_the_caller() {
     let payload = caught.expect_err("it panicked");
     assert_eq!(payload.downcast_ref::<String>(), Some(&CANARY[7].to_string()));
     assert!(!INSIDE.get());
-    assert!(idle_stacks().iter().all(|stack| !has_canary(stack)));
+    assert!(stacks().idle.iter().all(|stack| !has_canary(stack)));
     assert_eq!(run_on_secret_stack(leaky), Ok(CANARY[7]), "the stack is usable again");
 }
 
@@ -133,7 +133,7 @@ fn threads_have_stacks_of_their_own() {
             });
         }
     });
-    assert!(idle_stacks().len() <= 16);
+    assert!(stacks().idle.len() <= 16);
 }
 
 /// Fills registers as a library does that leaves a key in them, as wide as the processor has them.

@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::ptr;
 
 use godwit_secret::{
-    ARENA_SIZE, LockError, RandomError, SecretArray, SecretBytes, SecretStream,
-    allow_unlocked_secrets, process_pool, run_on_secret_stack,
+    ARENA_SIZE, LockError, RandomError, SECRET_STACK_SIZE, SecretArray, SecretBytes, SecretStream,
+    Stats, allow_unlocked_secrets, process_pool, process_stats, run_on_secret_stack,
 };
 
 use crate::child;
@@ -150,6 +150,8 @@ fn refused_locking_is_an_error_until_it_is_accepted() {
         let has = |flag: &str| flags.iter().any(|present| present == flag);
         assert!(has("dd") && has("wf") && !has("lo"), "{flags:?}");
         assert_eq!(run_on_secret_stack(|| 7), Ok(7));
+        let stats = process_stats();
+        assert_eq!((stats.locked, stats.total), (0, ARENA_SIZE + SECRET_STACK_SIZE));
     });
 }
 
@@ -199,5 +201,36 @@ fn what_may_be_locked_is_locked_also_where_the_rest_is_accepted() {
         assert_eq!((stats.locked, stats.total), (LIMIT, LIMIT + ARENA_SIZE));
         assert!(flags_at(address_of(&secrets[0])).contains(&"lo".to_owned()));
         assert!(!flags_at(address_of(&unlocked)).contains(&"lo".to_owned()));
+    });
+}
+
+#[test]
+fn the_process_counts_its_pool_and_its_stacks() {
+    child::run("memory::the_process_counts_its_pool_and_its_stacks", || {
+        assert_eq!(process_stats(), Stats::default());
+        let during = run_on_secret_stack(process_stats).expect("memory");
+        let stack = Stats {
+            used: SECRET_STACK_SIZE,
+            free: 0,
+            total: SECRET_STACK_SIZE,
+            locked: SECRET_STACK_SIZE,
+            chunks_used: 1,
+            chunks_free: 0,
+        };
+        assert_eq!(during, stack);
+        let idle =
+            Stats { used: 0, free: SECRET_STACK_SIZE, chunks_used: 0, chunks_free: 1, ..stack };
+        assert_eq!(process_stats(), idle);
+        let _secret = SecretArray::<20>::zeroed().expect("memory");
+        let total = ARENA_SIZE + SECRET_STACK_SIZE;
+        let both = Stats {
+            used: 32,
+            free: total - 32,
+            total,
+            locked: total,
+            chunks_used: 1,
+            chunks_free: 2,
+        };
+        assert_eq!(process_stats(), both);
     });
 }

@@ -34,6 +34,10 @@ const OTHER_BYTES: u64 = 200_000;
 /// takes some twenty runs through this.
 const LINE: &str = "-maxdownloadrate=5M";
 
+/// Kills of one client after its last block had come; then it may end. What is left of such a run is an
+/// import's, which has kills of its own.
+const COMPLETE_KILLS: usize = 3;
+
 /// What passed a relay.
 #[derive(Default)]
 struct Passed {
@@ -224,9 +228,11 @@ fn kill(wanted: usize, seed: u64) {
         let node = Node::new("regtest");
         let (kept, stored) = (Kept::default(), HashMap::new());
         let mut client = Client { node, sizes: &sizes, kept, stored };
+        let complete = report.complete;
         loop {
             let delay = Duration::from_millis(rng.between(10, 2_500));
-            let moment = (report.kills < wanted).then_some(Moment::After(delay));
+            let goes_on = report.kills < wanted && report.complete - complete < COMPLETE_KILLS;
+            let moment = goes_on.then_some(Moment::After(delay));
             if !client.run(moment, port, &mut report) {
                 break;
             }

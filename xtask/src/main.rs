@@ -1,5 +1,6 @@
 //! Developer commands. `cargo run -p xtask -- tidy` checks the house rules; the same check runs
-//! as a test under `cargo test`.
+//! as a test under `cargo test`. `cargo run -p xtask -- figures` writes what reports say into the pages
+//! that quote them.
 
 mod tidy;
 
@@ -10,8 +11,15 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => run_tidy(),
+        ["figures"] => match tidy::refresh_figures(workspace_root()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("figures: {error}");
+                ExitCode::FAILURE
+            }
+        },
         _ => {
-            eprintln!("usage: cargo run --release -p xtask -- tidy");
+            eprintln!("usage: cargo run --release -p xtask -- tidy|figures");
             ExitCode::from(2)
         }
     }

@@ -63,6 +63,19 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Finding>> {
     Ok(findings)
 }
 
+/// Writes the figures of the reports into the pages that quote them.
+pub(crate) fn refresh_figures(root: &Path) -> io::Result<()> {
+    let mut files = Vec::new();
+    collect(root, "", &mut files)?;
+    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+        let text = figures::refreshed(root, &file.text);
+        if text != file.text {
+            fs::write(root.join(&file.path), text)?;
+        }
+    }
+    Ok(())
+}
+
 /// Text files by extension, or by name where they have none. Symbolic links are not followed.
 fn collect(root: &Path, below: &str, files: &mut Vec<TextFile>) -> io::Result<()> {
     for entry in fs::read_dir(root.join(below))? {

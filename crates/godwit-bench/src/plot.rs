@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use crate::bench::{Group, Kind, Line};
 use crate::table::number;
 
-const WIDTH: f64 = 860.0;
-const LABELS: f64 = 330.0;
+const WIDTH: f64 = 1000.0;
+const LABELS: f64 = 460.0;
 const VALUES: f64 = 110.0;
 const ROW: f64 = 24.0;
 const BAR: f64 = 14.0;

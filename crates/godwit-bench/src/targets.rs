@@ -31,7 +31,8 @@ pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,
         "How many times as long as godwit with plain memory the other one takes for the same work; \
-         the middle turn (least..most of all turns). *Met* is judged by the middle one.\n"
+         the middle turn (least..most of all turns). *Met* is judged by the middle one. What a whole sync \
+         has to reach stands in the report of `make bench-ibd`.\n"
     )?;
     writeln!(out, "| benchmark | against | to reach | measured | |")?;
     writeln!(out, "|---|---|---|---|---|")?;

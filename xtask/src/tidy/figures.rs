@@ -65,6 +65,38 @@ fn check_with(file: &TextFile, read: impl Fn(&str) -> Option<Value>) -> Vec<Find
     findings
 }
 
+/// The page with every marked figure as its report has it now, at the digits that the page gives. A
+/// figure whose report or number is missing stays.
+pub(crate) fn refreshed(root: &Path, text: &str) -> String {
+    refreshed_with(text, |path| serde_json::from_slice(&fs::read(root.join(path)).ok()?).ok())
+}
+
+fn refreshed_with(text: &str, read: impl Fn(&str) -> Option<Value>) -> String {
+    let mut reports = BTreeMap::new();
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, mark, behind)) = next_mark(rest) {
+        rest = behind;
+        let mut kept = before.to_owned();
+        if let Some((name, report)) =
+            named_report(mark).and_then(|(n, path)| Some((n, read(path)?)))
+        {
+            reports.insert(name.to_owned(), report);
+        } else if let Some((name, pointer)) = mark.split_once(" /") {
+            let report: Option<&Value> = reports.get(name);
+            let number = report.and_then(|r| r.pointer(&format!("/{pointer}"))?.as_f64());
+            let figure = trailing_number(before);
+            if let Some(number) = number {
+                let decimals = figure.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+                kept.truncate(before.len() - figure.len());
+                kept += &format!("{number:.decimals$}");
+            }
+        }
+        out += &format!("{kept}{START}{mark}{END}");
+    }
+    out + rest
+}
+
 /// The text before the next comment, its content, and what comes behind it.
 fn next_mark(line: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = line.split_once(START)?;
@@ -153,6 +185,15 @@ mod tests {
         }
         let missing = rules("<!-- figures b = b.json -->\n");
         assert_eq!(missing, [(1, "b.json is not a readable JSON file".to_owned())]);
+    }
+
+    #[test]
+    fn figures_are_refreshed_at_their_digits() {
+        let read = |path: &str| (path == "a.json").then(|| serde_json::json!({"n": [1.25, 7]}));
+        let page = "# x 1.0\n<!-- figures a = a.json -->\n| 9.99<!-- a /n/0 --> | 3<!-- a /n/1 --> |\n\
+                    9<!-- a /n/2 --> 8<!-- b /n/0 --> <!-- a remark --> end\n";
+        let expected = page.replace("9.99", "1.25").replace("| 3<", "| 7<");
+        assert_eq!(refreshed_with(page, read), expected);
     }
 
     #[test]

@@ -48,7 +48,6 @@ use std::process::ExitCode;
 use arguments::{Arguments, USAGE};
 use kind::Kind;
 
-
 /// What the programs do.
 pub fn main(kind: Kind) -> ExitCode {
     let (program, cases) = (kind.program(), kind.cases());

@@ -75,6 +75,10 @@ pub struct UndoRecord {
     len: u32,
 }
 
+/// The most that a coin takes in undo data beside its script: three VarInts of at most 5, 1 and 10
+/// bytes, and the script's length, of at most 5.
+const MAX_COIN_PREFIX: usize = 21;
+
 impl UndoRecord {
     const SKIPPED: usize = HASH_SIZE - FRAME_SIZE as usize;
 
@@ -87,9 +91,11 @@ impl UndoRecord {
     pub fn encode<'c>(
         magic: [u8; 4],
         prev: &BlockHash,
-        spent: impl ExactSizeIterator<Item = &'c [Coin]>,
+        spent: impl ExactSizeIterator<Item = &'c [Coin]> + Clone,
     ) -> Result<Self, StoreError> {
-        let mut bytes = DataStream::new();
+        let coins = spent.clone().flatten().map(|coin| MAX_COIN_PREFIX + coin.script_pubkey.len());
+        let most = HASH_SIZE + 9 + spent.len() * 9 + coins.sum::<usize>() + HASH_SIZE;
+        let mut bytes = DataStream::with_capacity(most);
         bytes.put(prev);
         bytes.write_compact_size(spent.len() as u64);
         for coins in spent {

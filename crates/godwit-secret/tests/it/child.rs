@@ -86,12 +86,16 @@ pub(crate) fn in_fork(body: impl FnOnce() -> i32) -> i32 {
     libc::WEXITSTATUS(status)
 }
 
-/// Starts `body` in a forked child, which ends with the code that it returns.
+/// Starts `body` in a forked child, which ends with the code that it returns, or with its parent: one
+/// that outlived a failed test would hold the pipe that `run` reads to its end.
 pub(crate) fn fork(body: impl FnOnce() -> i32) -> libc::pid_t {
     // SAFETY: the child runs on a copy of this thread alone, and leaves with `_exit`.
     match unsafe { libc::fork() } {
         // SAFETY: ends the process without running anything of the parent's.
-        0 => unsafe { libc::_exit(body()) },
+        0 => unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
+            libc::_exit(body())
+        },
         -1 => panic!("{}", last_error()),
         pid => pid,
     }

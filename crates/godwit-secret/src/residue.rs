@@ -52,7 +52,7 @@ pub struct Report {
 pub struct Finding {
     /// The name of the needle.
     pub needle: String,
-    /// The form in which it lies there: `raw`, `hex`, …
+    /// The form in which it lies there: `raw`, `hex`, `words of 8`, …
     pub form: String,
     /// The mapping as `/proc/PID/maps` names it (`[heap]`, `[stack]`, a path) or `anonymous`; the path
     /// of a searched file.
@@ -69,7 +69,7 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { needle, form, mapping, address, offset, protected } = self;
-        let place = if *protected { "locked memory" } else { mapping };
+        let place = if *protected { "the memory for secrets" } else { mapping };
         write!(f, "{needle} ({form}) in {place} at {address:#x}, offset {offset:#x}")
     }
 }

@@ -1,6 +1,7 @@
-//! How secrets look when a program prints or stores them. The results are secrets too: they are made
-//! in locked memory.
+//! How secrets look when a program prints, stores or computes with them. The results are secrets too:
+//! they are made in locked memory.
 
+use super::needle::SHORTEST;
 use crate::bytes::SecretBytes;
 use crate::error::LockError;
 use crate::slice::SecretSlice;
@@ -12,14 +13,27 @@ const BASE58: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrst
 /// modulo 3 stand before the secret in what is encoded.
 const BASE64_SKIPS: [usize; 3] = [0, 4, 2];
 
+/// Big-endian words that ciphers and hashes load: their names and bytes.
+const WORDS: [(&str, usize); 2] = [("words of 4", 4), ("words of 8", 8)];
+
 /// All forms of `secret` that a scan looks for unasked, by name.
 pub(super) fn all(secret: SecretSlice<'_>) -> Result<Vec<(&'static str, SecretBytes)>, LockError> {
     let mut forms = vec![
         ("raw", SecretBytes::copy_of(secret)?),
         ("hex", hex(secret, b"0123456789abcdef")?),
         ("hex", hex(secret, b"0123456789ABCDEF")?),
+        ("decimal", decimal(secret)?),
         ("base58", base58(secret)?),
+        ("reversed", words(secret, 0, secret.len())?),
     ];
+    for (name, width) in WORDS {
+        for skip in 0..width.min(secret.len()) {
+            let form = words(secret, skip, width)?;
+            if form.len() >= SHORTEST {
+                forms.push((name, form));
+            }
+        }
+    }
     for alphabet in [BASE64, BASE64_URL] {
         for skip in BASE64_SKIPS {
             forms.push(("base64", base64(secret, skip, alphabet)?));
@@ -36,6 +50,32 @@ fn hex(secret: SecretSlice<'_>, digits: &[u8; 16]) -> Result<SecretBytes, LockEr
         text.push(digits[usize::from(byte & 15)])?;
     }
     Ok(text)
+}
+
+/// As `Debug` prints bytes, without the brackets.
+fn decimal(secret: SecretSlice<'_>) -> Result<SecretBytes, LockError> {
+    let mut text = SecretBytes::with_capacity(5 * secret.len())?;
+    for (index, byte) in secret.bytes().iter().enumerate() {
+        text.extend_from_slice(if index == 0 { b"" } else { b", " })?;
+        for power in [100, 10, 1] {
+            if *byte >= power || power == 1 {
+                text.push(b'0' + byte / power % 10)?;
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// The whole words of `width` bytes behind the first `skip` bytes, each turned around: what a
+/// little-endian machine makes of big-endian words. In one word, it is how libsecp256k1 keeps a key
+/// (`secp256k1_scalar`); in many, the message schedule of SHA-2, which HMAC is given keys by.
+fn words(secret: SecretSlice<'_>, skip: usize, width: usize) -> Result<SecretBytes, LockError> {
+    let whole = secret.bytes()[skip..].chunks_exact(width.max(1));
+    let mut turned = SecretBytes::with_capacity(secret.len())?;
+    for byte in whole.flat_map(|word| word.iter().rev()) {
+        turned.push(*byte)?;
+    }
+    Ok(turned)
 }
 
 /// The digits that are made of bits of the secret alone, without padding, after `skip` bits.
@@ -94,6 +134,40 @@ mod tests {
     ) -> String {
         let encoded = encode(SecretSlice::new(bytes)).expect("memory");
         encoded.expose_secret(|text| String::from_utf8(text.to_vec())).expect("digits")
+    }
+
+    #[test]
+    fn bytes_as_debug_prints_them() {
+        for bytes in [&[][..], &[7], &[0, 9, 10, 99, 100, 109, 255]] {
+            assert_eq!(format!("[{}]", of(bytes, decimal)), format!("{bytes:?}"));
+        }
+    }
+
+    #[test]
+    fn words_at_every_offset_lie_in_the_words_of_the_whole() {
+        let secret: Vec<u8> = (0x21..0x41).collect();
+        for (_, width) in WORDS {
+            for before in 0..2 * width {
+                let mut whole = [vec![0xee; before], secret.clone(), vec![0xaa; 16]].concat();
+                for word in whole.chunks_exact_mut(width) {
+                    word.reverse();
+                }
+                let skip = before.next_multiple_of(width) - before;
+                let part = words(SecretSlice::new(&secret), skip, width).expect("memory");
+                assert!(part.len() > secret.len() - 2 * width);
+                let lies = |part: &[u8]| whole.windows(part.len()).any(|window| window == part);
+                assert!(part.expose_secret(lies), "{before} {width}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_form_too_short_to_be_told_from_chance_is_left_out() {
+        for len in SHORTEST..40 {
+            let forms = all(SecretSlice::new(&vec![0xa5; len])).expect("memory");
+            let short = forms.iter().filter(|(_, form)| form.len() < SHORTEST);
+            assert_eq!(short.map(|(name, _)| *name).next(), None, "{len}");
+        }
     }
 
     #[test]

@@ -58,7 +58,8 @@ impl From<RandomError> for NeedleError {
 }
 
 impl Needle {
-    /// `secret` as it is, in hex, in base58 and in base64 at every offset.
+    /// `secret` as it is, in hex, as `Debug` prints bytes, in base58 and in base64 at every offset; and
+    /// turned around, as a whole and in words of four and eight bytes, as libraries compute with it.
     pub fn new<'a>(name: &str, secret: impl Into<SecretSlice<'a>>) -> Result<Self, NeedleError> {
         let mut needle = Self { name: name.to_owned(), forms: Vec::new() };
         let forms = encodings::all(secret.into()).map_err(RandomError::Memory)?;
@@ -130,11 +131,14 @@ mod tests {
         let secret = SecretBytes::from_fn_in_place(9, |bytes| bytes.copy_from_slice(b"ABCABCABC"));
         let secret = secret.expect("memory");
         let needle = Needle::new("key", &secret).expect("memory");
-        // Hex without letters is one form, and base64 of letters is the same in both alphabets.
+        // Hex without letters is one form, and base64 of letters is the same in both alphabets. Eight
+        // bytes are left of two offsets of words.
         let names: Vec<&str> = needle.forms.iter().map(|form| form.name.as_str()).collect();
-        assert_eq!(names, ["raw", "hex", "base58", "base64", "base64", "base64"]);
+        let texts = ["raw", "hex", "decimal", "base58", "reversed"];
+        let words = ["words of 4", "words of 4", "words of 8", "words of 8"];
+        assert_eq!(names, [&texts[..], &words, &["base64"; 3]].concat());
         let needle = needle.form("again", &secret).expect("memory");
-        assert_eq!(needle.forms.len(), 6);
+        assert_eq!(needle.forms.len(), 12);
         let raw = &needle.forms[0];
         assert!(raw.bytes().eq(*b"ABCABCABC"));
         assert_ne!(raw.masked, secret);

@@ -13,6 +13,8 @@ pub(super) struct Patterns<'a> {
     forms: Vec<(&'a Needle, &'a Form)>,
     /// One bit for each hash.
     heads: Vec<u64>,
+    /// Hash of the head and number of each form, in order.
+    by_hash: Vec<(usize, usize)>,
     /// Odd, random and secret, so that the hashes tell nothing.
     multiplier: SecretArray<8>,
     longest: usize,
@@ -28,16 +30,19 @@ impl<'a> Patterns<'a> {
         multiplier.expose_secret_mut(|bytes| bytes[0] |= 1);
         let mut patterns = Self {
             heads: vec![0; (1 << HASH_BITS) / 64],
+            by_hash: Vec::with_capacity(forms.len()),
             longest: forms.iter().map(|(_, form)| form.len()).max().unwrap_or(SHORTEST),
             multiplier,
             forms,
         };
-        for (_, form) in &patterns.forms {
+        for (index, (_, form)) in patterns.forms.iter().enumerate() {
             let head = form.bytes().take(SHORTEST).zip((0..).step_by(8));
             let head = head.fold(0, |head, (byte, shift)| head | u64::from(byte) << shift);
             let hash = hash(head, patterns.factor());
             patterns.heads[hash / 64] |= 1 << (hash % 64);
+            patterns.by_hash.push((hash, index));
         }
+        patterns.by_hash.sort_unstable();
         Ok(patterns)
     }
 
@@ -59,9 +64,11 @@ impl<'a> Patterns<'a> {
             if self.heads[hash / 64] >> (hash % 64) & 1 == 0 {
                 continue;
             }
-            for (index, (_, form)) in self.forms.iter().enumerate() {
-                if form.is_at_start_of(&bytes[offset..]) {
-                    found(offset, index);
+            let first = self.by_hash.partition_point(|(other, _)| *other < hash);
+            let same = self.by_hash[first..].iter().take_while(|(other, _)| *other == hash);
+            for (_, index) in same {
+                if self.forms[*index].1.is_at_start_of(&bytes[offset..]) {
+                    found(offset, *index);
                 }
             }
         }

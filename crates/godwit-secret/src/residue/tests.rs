@@ -52,6 +52,30 @@ fn leaks_are_found_in_every_form() {
 }
 
 #[test]
+fn what_libraries_make_of_a_key_is_found() {
+    let secret = secret(32);
+    let needle = [Needle::new("key", &secret).expect("memory")];
+    let found = |leak: &[u8]| {
+        let report = scan(&needle).expect("a scan");
+        let range = leak.as_ptr_range();
+        let range = range.start.addr() as u64..range.end.addr() as u64;
+        let inside = report.findings.iter().filter(|finding| range.contains(&finding.address));
+        inside.map(|finding| finding.form.clone()).collect::<Vec<_>>()
+    };
+    let reversed: Vec<u8> = secret.expose_secret(|bytes| bytes.iter().rev().copied().collect());
+    assert_eq!(found(&reversed), ["reversed"]);
+    // The schedules of HMAC-SHA512 and of SHA-256 with the key at an odd place.
+    for (width, form) in [(8, "words of 8"), (4, "words of 4")] {
+        let mut schedule =
+            [vec![0x36; 5], secret.expose_secret(<[u8]>::to_vec), vec![0; 27]].concat();
+        schedule.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+        assert_eq!(found(&schedule), [form]);
+    }
+    let debug = secret.expose_secret(|bytes| format!("{bytes:?}"));
+    assert_eq!(found(debug.as_bytes()), ["decimal"]);
+}
+
+#[test]
 fn a_form_that_the_caller_adds_is_found() {
     let (secret, words) = (secret(32), secret(100));
     let needle = Needle::raw("seed", &secret).and_then(|needle| needle.form("words", &words));

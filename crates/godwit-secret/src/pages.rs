@@ -12,10 +12,14 @@ use std::ptr::{self, NonNull};
 use crate::cleanse::cleanse_raw;
 use crate::error::{LockError, unlocked_secrets_allowed};
 
+/// Inaccessible bytes on either side, at least. A page would not do below a stack: a function of a C
+/// library has a frame of several, and need not touch each of them on its way down.
+const GUARD: usize = 64 * 1024;
+
 /// One mapping. Its bytes are zero at first.
 #[derive(Debug)]
 pub(crate) struct LockedPages {
-    /// First byte behind the lower guard page.
+    /// First byte behind the lower guard pages.
     start: NonNull<u8>,
     /// Without the guard pages.
     len: usize,
@@ -45,16 +49,17 @@ impl LockedPages {
         let page = page_size();
         let refused = |errno| LockError::Map { bytes, errno };
         let len = bytes.checked_next_multiple_of(page).ok_or(refused(libc::ENOMEM))?;
-        let mapped = len.checked_add(2 * page).ok_or(refused(libc::ENOMEM))?;
+        let guard = guard_size();
+        let mapped = len.checked_add(2 * guard).ok_or(refused(libc::ENOMEM))?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new anonymous mapping, at an address of the kernel's choice.
         let base = unsafe { libc::mmap(ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(refused(errno()));
         }
-        // SAFETY: the mapping is `len` bytes and two pages long.
-        let start = unsafe { base.cast::<u8>().add(page) };
-        let start = NonNull::new(start).expect("a page behind a mapping is not at address 0");
+        // SAFETY: the mapping is `len` bytes and two guards long.
+        let start = unsafe { base.cast::<u8>().add(guard) };
+        let start = NonNull::new(start).expect("what lies inside a mapping is not at address 0");
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: these pages lie inside the mapping, and nothing points into them yet.
         if unsafe { libc::mprotect(start.as_ptr().cast(), len, access) } != 0 {
@@ -121,12 +126,12 @@ impl LockedPages {
 
 impl Drop for LockedPages {
     fn drop(&mut self) {
-        let page = page_size();
+        let guard = guard_size();
         // SAFETY: the owner hands out no address that outlives the pages, so nobody uses them; the
         // range is the one that `map` mapped, guard pages included. Unmapping unlocks.
         let outcome = unsafe {
             self.wipe();
-            libc::munmap(self.start.as_ptr().sub(page).cast(), self.len + 2 * page)
+            libc::munmap(self.start.as_ptr().sub(guard).cast(), self.len + 2 * guard)
         };
         debug_assert_eq!(outcome, 0, "a mapping of ours can be unmapped");
     }
@@ -136,6 +141,11 @@ pub(crate) fn page_size() -> usize {
     // SAFETY: no preconditions.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).expect("every Unix system has a page size")
+}
+
+/// Whole pages.
+fn guard_size() -> usize {
+    GUARD.next_multiple_of(page_size())
 }
 
 /// RLIMIT_MEMLOCK in bytes; `None` when it has no bound or cannot be read.

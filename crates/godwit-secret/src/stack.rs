@@ -34,7 +34,7 @@ use switch::call_on;
 #[cfg(not(target_arch = "x86_64"))]
 use thread::call_on;
 
-/// Bytes of one stack; the page below it is inaccessible, so that overflow ends the process.
+/// Bytes of one stack; what lies below it is inaccessible, so that overflow ends the process.
 pub const SECRET_STACK_SIZE: usize = 128 * 1024;
 
 /// The stacks of the process: as many as there ever were operations at once. None goes back to the

@@ -58,7 +58,8 @@ impl SecretStream {
 
     /// Appends a secret read from `source`, at most `n` bytes, and returns how many; fewer means that
     /// the source ended. Room for `n` bytes is made first, so `n` is nothing that an input claims.
-    /// `source` writes into locked memory: give it no reader that has a buffer.
+    /// `source` writes into locked memory: give it no reader that has a buffer. What it gave before it
+    /// failed stays in the stream.
     pub fn read_from(&mut self, source: &mut impl io::Read, n: usize) -> Result<usize, ReadError> {
         self.reserve(n)?;
         self.stream.read_from(source, n).map_err(ReadError::Source)

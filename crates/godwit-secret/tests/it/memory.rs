@@ -42,6 +42,11 @@ fn the_kernel_locks_it_and_keeps_it_from_dumps_and_forks() {
     });
     let stack = stack.expect("memory");
     let plain = Box::new([0u8; 64]);
+    let lowest = process_pool().allocate(ARENA_SIZE).expect("memory").cast::<u8>();
+    for guard in [lowest.addr().get() - 60_000, lowest.addr().get() + ARENA_SIZE + 60_000] {
+        let flags = flags_at(guard);
+        assert!(!flags.iter().any(|flag| flag == "rd" || flag == "wr"), "{flags:?}");
+    }
     for address in [address_of(&secret), stack] {
         let flags = flags_at(address);
         for flag in ["lo", "dd", "wf"] {

@@ -35,6 +35,7 @@ pub enum HardeningError {
 
 /// What [`harden_process`] reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "what could not be had belongs into the program's log"]
 pub enum Hardened {
     /// No core dumps, and no tracing.
     Fully,

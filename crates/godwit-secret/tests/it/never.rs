@@ -1,9 +1,11 @@
 //! Traits that secret types never implement, checked when this file is compiled, by any compiler.
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::{Deref, DerefMut, Index};
+use std::rc::Rc;
 
 use godwit_secret::{SecretArray, SecretBox, SecretBytes, SecretSlice, SecretStream, SecretString};
 use godwit_stream::{Decode, Encode};
@@ -50,6 +52,9 @@ never!(SecretBytes: Clone, Copy, From<Vec<u8>>, From<&'static [u8]>);
 never!(SecretString: Clone, Copy, From<String>, From<&'static str>, std::str::FromStr);
 never!(SecretStream: Clone, Copy, From<Vec<u8>>, From<&'static [u8]>, std::io::Write);
 never!(SecretBox<[u8; 32]>: Clone, Copy, PartialEq);
+// A box is shared and sent as its value is.
+never!(SecretBox<Cell<u8>>: Sync);
+never!(SecretBox<Rc<u8>>: Send, Sync);
 
 /// What a thread may be given.
 #[test]

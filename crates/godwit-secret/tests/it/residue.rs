@@ -2,10 +2,14 @@
 
 use std::hint::black_box;
 use std::io::{BufWriter, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
 use godwit_secret::residue::{self, Finding, Needle, Report};
-use godwit_secret::{SecretArray, harden_process, run_on_secret_stack};
+use godwit_secret::{
+    Hardened, SecretArray, SecretBytes, SecretStream, SecretString, harden_process,
+    run_on_secret_stack,
+};
 
 use crate::child;
 
@@ -19,7 +23,7 @@ fn it_finds_a_secret_in_heap_stack_and_a_librarys_buffer() {
         if !child::become_unprivileged() {
             return;
         }
-        harden_process().expect("hardening");
+        assert_eq!(harden_process(), Ok(Hardened::Fully));
         let secret = SecretArray::<32>::random().expect("memory");
         let needles = [Needle::new("key", &secret).expect("memory")];
         let plain = |report: &Report| report.findings.iter().filter(|f| !f.protected).count();
@@ -49,6 +53,51 @@ fn it_finds_a_secret_in_heap_stack_and_a_librarys_buffer() {
         assert_eq!((found[0].form.as_str(), found[0].protected), ("hex", false));
         let text = found[0].to_string();
         assert!(text.starts_with(&format!("key (hex) in {}", found[0].mapping)), "{text}");
+    });
+}
+
+#[test]
+fn a_secret_is_where_its_owner_is_and_nowhere_else() {
+    child::run("residue::a_secret_is_where_its_owner_is_and_nowhere_else", || {
+        let mut key = SecretArray::<32>::random().expect("memory");
+        key.expose_secret_mut(|bytes| bytes.iter_mut().for_each(|byte| *byte &= 0x7f));
+        let needles = [Needle::new("key", &key).expect("memory")];
+        let copies = || {
+            let report = residue::scan(&needles).expect("a scan");
+            assert!(report.findings.iter().all(|finding| finding.protected), "{report:?}");
+            report.findings.len()
+        };
+        assert_eq!(copies(), 1);
+        let mut bytes = SecretBytes::copy_of(&key).expect("memory");
+        let mut stream = SecretStream::new();
+        stream.write_secret(&key).expect("memory");
+        let text = SecretBytes::copy_of(&key).expect("memory");
+        let mut text = SecretString::from_utf8(text).expect("text");
+        assert_eq!(copies(), 4);
+        // Each moves through chunks, arenas and pages of its own.
+        for _ in 0..600 {
+            bytes.extend_from_slice(&[0; 1000]).expect("memory");
+            stream.write(&[0; 1000]).expect("memory");
+            text.push_str(&"x".repeat(1000)).expect("memory");
+        }
+        assert_eq!(copies(), 4, "growing leaves nothing behind");
+        bytes.truncate(31);
+        stream.clear();
+        drop(text);
+        assert_eq!(copies(), 1);
+        let panicking = || {
+            let _copy = SecretBytes::copy_of(&key).expect("memory");
+            assert_eq!(copies(), 2);
+            resume_unwind(Box::new(7));
+        };
+        let inside = || run_on_secret_stack(panicking);
+        for operation in [&panicking as &dyn Fn(), &|| inside().expect("memory")] {
+            let payload = catch_unwind(AssertUnwindSafe(operation)).expect_err("it panics");
+            assert_eq!(payload.downcast_ref(), Some(&7));
+        }
+        assert_eq!(copies(), 1, "a panic leaves nothing behind");
+        drop(key);
+        assert_eq!(copies(), 0);
     });
 }
 

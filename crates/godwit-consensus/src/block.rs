@@ -11,8 +11,7 @@ use crate::limits::{MAX_BLOCK_SIGOPS_COST, MAX_BLOCK_WEIGHT, WITNESS_SCALE_FACTO
 use crate::reject::{Reject, RejectReason, ensure};
 use crate::script::HeightPush;
 use crate::signet::{SignetSpend, signet_spend};
-use crate::sigops::legacy_sigop_count;
-use crate::tx::{check_transaction_reusing, is_final};
+use crate::tx::{check_and_count, is_final};
 use crate::witness::check_witnesses;
 
 /// The rules that need nothing but the block (Core `CheckBlock`). `verify_solution` runs the script
@@ -88,8 +87,7 @@ fn transactions_are_valid(block: BlockView<'_>) -> Result<(), Reject> {
     let mut fingerprints = Vec::new();
     let mut sigops = 0;
     for tx in block.txs() {
-        check_transaction_reusing(tx, &mut fingerprints)?;
-        sigops += legacy_sigop_count(tx);
+        sigops += check_and_count(tx, &mut fingerprints)?;
     }
     ensure(sigops * WITNESS_SCALE_FACTOR <= MAX_BLOCK_SIGOPS_COST, RejectReason::BadBlkSigops)
 }

@@ -9,8 +9,9 @@ use godwit_primitives::{Coin, ScriptFlags, TxView, WitnessView};
 
 use crate::limits::{MAX_PUBKEYS_PER_MULTISIG, WITNESS_SCALE_FACTOR};
 use crate::script::{
-    OP_1, OP_16, OP_CHECKMULTISIG, OP_CHECKMULTISIGVERIFY, OP_CHECKSIG, OP_CHECKSIGVERIFY,
-    OP_INVALIDOPCODE, is_pay_to_script_hash, last_push, next_op, witness_program,
+    OP_0, OP_1, OP_16, OP_CHECKMULTISIG, OP_CHECKMULTISIGVERIFY, OP_CHECKSIG, OP_CHECKSIGVERIFY,
+    OP_DUP, OP_EQUAL, OP_EQUALVERIFY, OP_HASH160, OP_INVALIDOPCODE, is_pay_to_script_hash,
+    last_push, next_op, witness_program,
 };
 
 /// How the keys of a CHECKMULTISIG are counted.
@@ -42,9 +43,24 @@ fn count_sigops(mut script: &[u8], multisig: Multisig) -> u64 {
 
 /// Signature operations in the input and output scripts of `tx` alone; a CHECKMULTISIG counts 20.
 pub fn legacy_sigop_count(tx: TxView<'_>) -> u64 {
-    let inputs = tx.inputs().map(|input| count_sigops(input.script_sig, Multisig::Worst));
-    let outputs = tx.outputs().map(|output| count_sigops(output.script_pubkey, Multisig::Worst));
+    let inputs = tx.inputs().map(|input| input_sigops(input.script_sig));
+    let outputs = tx.outputs().map(|output| output_sigops(output.script_pubkey));
     inputs.sum::<u64>() + outputs.sum::<u64>()
+}
+
+/// Those of one input script.
+pub(crate) fn input_sigops(script_sig: &[u8]) -> u64 {
+    count_sigops(script_sig, Multisig::Worst)
+}
+
+/// Those of one output script. Nearly all are of a few forms, whose count needs no walk.
+pub(crate) fn output_sigops(script_pubkey: &[u8]) -> u64 {
+    match (script_pubkey.len(), script_pubkey) {
+        (25, [OP_DUP, OP_HASH160, 20, .., OP_EQUALVERIFY, OP_CHECKSIG]) => 1,
+        (23, [OP_HASH160, 20, .., OP_EQUAL]) => 0,
+        (22, [OP_0, 20, ..]) | (34, [OP_0 | OP_1, 32, ..]) => 0,
+        _ => count_sigops(script_pubkey, Multisig::Worst),
+    }
 }
 
 /// The cost of the signature operations of `tx`: 4 for each in its own scripts and in scripts behind

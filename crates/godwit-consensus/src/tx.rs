@@ -10,6 +10,7 @@ use crate::limits::{
     COINBASE_MATURITY, LOCKTIME_THRESHOLD, MAX_BLOCK_WEIGHT, WITNESS_SCALE_FACTOR,
 };
 use crate::reject::{Reject, RejectReason, ensure};
+use crate::sigops::{input_sigops, output_sigops};
 
 /// The sequence number that takes no part in lock times.
 const SEQUENCE_FINAL: u32 = 0xffff_ffff;
@@ -19,19 +20,23 @@ const COMPARED_INPUTS: usize = 16;
 
 /// The rules that need nothing but the transaction (Core `CheckTransaction`).
 pub fn check_transaction(tx: TxView<'_>) -> Result<(), Reject> {
-    check_transaction_reusing(tx, &mut Vec::new())
+    check_and_count(tx, &mut Vec::new()).map(|_| ())
 }
 
-/// [`check_transaction`] with room for the fingerprints of transactions of many inputs.
-pub(crate) fn check_transaction_reusing(
-    tx: TxView<'_>,
-    fingerprints: &mut Vec<u64>,
-) -> Result<(), Reject> {
+/// [`check_transaction`], and [`legacy_sigop_count`](crate::legacy_sigop_count): one walk over the
+/// transaction's bytes gives both. `fingerprints` is room that is used again for each transaction.
+pub(crate) fn check_and_count(tx: TxView<'_>, fingerprints: &mut Vec<u64>) -> Result<u64, Reject> {
     has_inputs_and_outputs(tx)?;
     fits_a_block(tx)?;
-    output_amounts_in_range(tx)?;
+    let created = output_amounts_in_range(tx)?;
+    let spent = take_fingerprints(tx, fingerprints);
+    // An outpoint of zeros and ones is rare enough to look again.
+    let may_be_null = fingerprints.contains(&fingerprint(&OutPoint::NULL));
     inputs_differ(tx, fingerprints)?;
-    if tx.is_coinbase() { coinbase_script_length(tx) } else { no_null_outpoint(tx) }
+    if may_be_null {
+        if tx.is_coinbase() { coinbase_script_length(tx) } else { no_null_outpoint(tx) }?;
+    }
+    Ok(created + spent)
 }
 
 /// A transaction has inputs (`bad-txns-vin-empty`) and outputs (`bad-txns-vout-empty`).
@@ -48,38 +53,42 @@ fn fits_a_block(tx: TxView<'_>) -> Result<(), Reject> {
 }
 
 /// An output is neither negative (`bad-txns-vout-negative`) nor above the money limit
-/// (`bad-txns-vout-toolarge`), nor is their sum (`bad-txns-txouttotal-toolarge`, CVE-2010-5139).
-fn output_amounts_in_range(tx: TxView<'_>) -> Result<(), Reject> {
+/// (`bad-txns-vout-toolarge`), nor is their sum (`bad-txns-txouttotal-toolarge`, CVE-2010-5139). Gives
+/// the signature operations of the output scripts.
+fn output_amounts_in_range(tx: TxView<'_>) -> Result<u64, Reject> {
     let mut total: Amount = 0;
+    let mut sigops = 0;
     for output in tx.outputs() {
         ensure(output.value >= 0, RejectReason::VoutNegative)?;
         ensure(output.value <= MAX_MONEY, RejectReason::VoutTooLarge)?;
         // Both are at most the money limit, twice which fits.
         total += output.value;
         ensure(money_range(total), RejectReason::TxoutTotalTooLarge)?;
+        sigops += output_sigops(output.script_pubkey);
     }
-    Ok(())
+    Ok(sigops)
+}
+
+/// Puts the fingerprints of what the inputs spend into `fingerprints`; gives the signature operations
+/// of the input scripts.
+fn take_fingerprints(tx: TxView<'_>, fingerprints: &mut Vec<u64>) -> u64 {
+    let mut sigops = 0;
+    fingerprints.clear();
+    fingerprints.extend(tx.inputs().map(|input| {
+        sigops += input_sigops(input.script_sig);
+        fingerprint(&input.prevout)
+    }));
+    sigops
 }
 
 /// No two inputs of a transaction spend the same output (`bad-txns-inputs-duplicate`,
-/// CVE-2018-17144).
-fn inputs_differ(tx: TxView<'_>, fingerprints: &mut Vec<u64>) -> Result<(), Reject> {
-    let count = tx.input_count();
-    let repeated = match count {
-        0 | 1 => false,
-        ..=COMPARED_INPUTS => {
-            let mut seen = [0; COMPARED_INPUTS];
-            tx.inputs().enumerate().any(|(i, input)| {
-                seen[i] = fingerprint(&input.prevout);
-                seen[..i].contains(&seen[i])
-            })
-        }
-        _ => {
-            fingerprints.clear();
-            fingerprints.extend(tx.inputs().map(|input| fingerprint(&input.prevout)));
-            fingerprints.sort_unstable();
-            fingerprints.windows(2).any(|pair| pair[0] == pair[1])
-        }
+/// CVE-2018-17144). Leaves the fingerprints in another order.
+fn inputs_differ(tx: TxView<'_>, fingerprints: &mut [u64]) -> Result<(), Reject> {
+    let repeated = if fingerprints.len() <= COMPARED_INPUTS {
+        (1..fingerprints.len()).any(|i| fingerprints[..i].contains(&fingerprints[i]))
+    } else {
+        fingerprints.sort_unstable();
+        fingerprints.windows(2).any(|pair| pair[0] == pair[1])
     };
     ensure(!repeated || outpoints_differ(tx), RejectReason::InputsDuplicate)
 }

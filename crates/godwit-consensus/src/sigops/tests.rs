@@ -187,4 +187,29 @@ proptest! {
         prop_assert_eq!(count_sigops(&script, Multisig::Worst), naive_count(&script, false));
         prop_assert_eq!(count_sigops(&script, Multisig::Pushed), naive_count(&script, true));
     }
+
+    /// The usual forms of output scripts, one byte of them perhaps another one, perhaps cut short.
+    #[test]
+    fn usual_outputs_are_counted_as_the_twin_does(
+        form in 0..6usize,
+        payload in proptest::collection::vec(prop_oneof![any::<u8>(), 0xacu8..=0xaf], 32),
+        change in proptest::option::of((0..40usize, any::<u8>())),
+        cut in 0..2usize,
+    ) {
+        let mut script = match form {
+            0 => [&[0x76, 0xa9, 20], &payload[..20], &[0x88, 0xac]].concat(),
+            1 => [&[0xa9, 20], &payload[..20], &[0x87]].concat(),
+            2 => [&[0, 20], &payload[..20]].concat(),
+            3 => [&[0, 32], &payload[..]].concat(),
+            4 => [&[0x51, 32], &payload[..]].concat(),
+            _ => [&[0x52, 32], &payload[..]].concat(),
+        };
+        if let Some((at, byte)) = change
+            && let Some(place) = script.get_mut(at)
+        {
+            *place = byte;
+        }
+        script.truncate(script.len() - cut);
+        prop_assert_eq!(output_sigops(&script), naive_count(&script, false));
+    }
 }

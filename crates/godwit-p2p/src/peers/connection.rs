@@ -114,6 +114,8 @@ pub(super) struct ChainState {
     pub(super) last_getheaders: Duration,
     /// How long its last full answer to `getheaders` took.
     pub(super) answer_time: Option<Duration>,
+    /// And the longest one since its sync was begun.
+    pub(super) slowest_answer: Duration,
     /// By how much its answers were late since its sync was begun, together.
     pub(super) lost_time: Duration,
     /// Bytes of the `headers` message that is under way.
@@ -264,6 +266,7 @@ impl ChainState {
             getheaders_sent: None,
             last_getheaders: Duration::ZERO,
             answer_time: None,
+            slowest_answer: Duration::ZERO,
             lost_time: Duration::ZERO,
             arriving: 0,
             presync: None,

@@ -157,8 +157,9 @@ impl Peers {
             handshake.user_agent,
             id.0
         );
-        // Inbound connections can be made by anybody, at any rate.
-        if kind == ConnectionKind::Inbound {
+        // Inbound connections can be made by anybody, at any rate; outbound peers that are let go of
+        // are replaced.
+        if kind == ConnectionKind::Inbound || !self.log_lines.take(view.now.monotonic, 1) {
             debug!("{line}")
         } else {
             info!("{line}")

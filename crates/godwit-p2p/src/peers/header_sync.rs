@@ -74,7 +74,7 @@ impl Peers {
         let deadline = view.now.monotonic.saturating_add(timeout);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.chain.sync = HeaderSync::Running { deadline };
-        peer.chain.lost_time = Duration::ZERO;
+        (peer.chain.lost_time, peer.chain.slowest_answer) = (Duration::ZERO, Duration::ZERO);
     }
 
     pub(super) fn running(&self) -> usize {
@@ -100,6 +100,7 @@ impl Peers {
     pub(super) fn note_full_answer(&mut self, view: View<'_>, id: PeerId, took: Duration) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.chain.answer_time = Some(took);
+        peer.chain.slowest_answer = peer.chain.slowest_answer.max(took);
         peer.chain.lost_time += took.saturating_sub(USUAL_ANSWER);
         if !matches!(peer.chain.sync, HeaderSync::Running { .. }) || self.running() != 1 {
             return;
@@ -117,6 +118,15 @@ impl Peers {
         };
         if took.saturating_mul(WINS_BY) <= rivals_time {
             self.header_races = 0;
+            return;
+        }
+        let chain = &self.peers[&rival].chain;
+        if took.saturating_mul(WINS_BY) <= chain.slowest_answer {
+            // Quick only while it is watched. What it has measured it may measure to the end.
+            self.header_races = 0;
+            if chain.presync.is_none() {
+                self.rest_headers(rival);
+            }
             return;
         }
         self.header_races = (self.header_races + 1).min(MAX_RACES);

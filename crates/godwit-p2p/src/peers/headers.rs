@@ -84,7 +84,7 @@ impl Peers {
         }
         let last_hash = *hashes.last().expect("not empty");
         let full = headers.len() == MAX_HEADERS;
-        let mut work_known = self.continue_presync(view, id, &mut headers);
+        let measured = self.continue_presync(view, id, &mut headers);
         let Some(start) = headers.first().map(|header| header.prev_blockhash) else { return };
         let Some(start) = view.index.find(&start) else {
             if self.allows_useless(view.now, id, headers.len()) {
@@ -97,15 +97,17 @@ impl Peers {
             self.headers_answered(view, id, !full);
         }
         let last_hash =
-            if work_known { headers.last().expect("not empty").block_hash() } else { last_hash };
+            if measured { headers.last().expect("not empty").block_hash() } else { last_hash };
         let last = view.index.find(&last_hash);
-        work_known |= last.is_some_and(|last| on_best_chain(view, last));
+        let work_known = measured || last.is_some_and(|last| on_best_chain(view, last));
         if !work_known && self.low_work(view, id, &view.index.get(start), &headers) {
             return;
         }
         let presyncing = self.peers.get(&id).is_some_and(|peer| peer.chain.presync.is_some());
         let new = last.is_none();
-        if !new && (full || !asked) && !self.allows_useless(view.now, id, headers.len()) {
+        // What a pre-sync lets go was asked for, and can be known by now through another peer.
+        let repeated = last.filter(|_| !measured);
+        if repeated.is_some_and(|last| !self.allows_known(view, id, last, headers.len(), asked)) {
             return;
         }
         let submission = Submission { full, new, presyncing, via_compact_block: false };
@@ -128,7 +130,7 @@ impl Peers {
         let known = view.index.find(&hash).filter(|&last| on_best_chain(view, last));
         let Some(last) = known else { return false };
         let full = headers.len() == MAX_HEADERS;
-        if (full || !asked) && !self.allows_useless(view.now, id, headers.len()) {
+        if !self.allows_known(view, id, last, headers.len(), asked) {
             return true;
         }
         if full && !asked {
@@ -141,6 +143,23 @@ impl Peers {
         let submission = Submission { full, new, presyncing, via_compact_block };
         self.headers_taken(view, id, last, submission);
         true
+    }
+
+    /// As [`Self::allows_useless`], but an answer is no waste as long as each tells more of the peer's
+    /// chain: that of a peer far behind us is known to its end.
+    fn allows_known(
+        &mut self,
+        view: View<'_>,
+        id: PeerId,
+        last: HeaderId,
+        count: usize,
+        asked: bool,
+    ) -> bool {
+        let work = |header| view.index.get(header).chain_work;
+        let best_known = self.peers.get(&id).and_then(|peer| peer.chain.best_known);
+        let tells_more = best_known.is_none_or(|best| work(last) > work(best));
+        let useful = asked && (count < MAX_HEADERS || tells_more);
+        useful || self.allows_useless(view.now, id, count)
     }
 
     /// Headers that bring nothing are ignored within an allowance; false when the peer was let go for

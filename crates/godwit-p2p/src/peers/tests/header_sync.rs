@@ -1,5 +1,6 @@
 //! How long headers may take, and what they may cost.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use godwit_primitives::{BlockHash, Work};
@@ -100,6 +101,13 @@ fn b5_an_answer_that_is_under_way_on_a_slow_line_is_waited_for() {
     assert_eq!(locators(&mut node, slow).len(), 1);
 }
 
+/// What a peer with `blocks` answers to a locator.
+fn answer<'a>(blocks: &'a [TestBlock], locator: &[BlockHash]) -> &'a [TestBlock] {
+    let known = |hash: &BlockHash| blocks.iter().position(|block| block.hash == *hash);
+    let next = locator.iter().find_map(known).map_or(0, |place| place + 1);
+    &blocks[next..blocks.len().min(next + MAX_HEADERS)]
+}
+
 /// Peers that answer after a time each, until one has told all of `blocks`: the time that takes, and
 /// how many full answers.
 fn race(
@@ -107,21 +115,35 @@ fn race(
     delays: &[(PeerId, Duration)],
     blocks: &[TestBlock],
 ) -> (Duration, usize) {
+    let peers: Vec<_> = delays.iter().map(|(id, _)| *id).collect();
+    let usual = |id, _| delays.iter().find(|(peer, _)| *peer == id).expect("one of them").1;
+    race_with(node, &peers, blocks, usual)
+}
+
+/// The same with the time of a peer's answer to its question of that number.
+fn race_with(
+    node: &mut Harness,
+    peers: &[PeerId],
+    blocks: &[TestBlock],
+    delay: impl Fn(PeerId, u32) -> Duration,
+) -> (Duration, usize) {
     let (begun, mut full) = (node.now.monotonic, 0);
+    let mut questions: BTreeMap<PeerId, u32> = BTreeMap::new();
     let mut due: Vec<(Duration, PeerId, Vec<BlockHash>)> = Vec::new();
     while node.index.headers() < 1 + blocks.len() {
         assert!(node.now.monotonic < begun + Duration::from_secs(3_600), "an hour");
-        for (id, delay) in delays {
-            let asked = locators(node, *id).into_iter();
-            due.extend(asked.map(|hashes| (node.now.monotonic + *delay, *id, hashes)));
+        for &id in peers {
+            for hashes in locators(node, id) {
+                let question = questions.entry(id).or_default();
+                due.push((node.now.monotonic + delay(id, *question), id, hashes));
+                *question += 1;
+            }
         }
         let step = Duration::from_millis(100);
         node.advance_in(step, step);
         let now = node.now.monotonic;
         for (_, id, hashes) in due.extract_if(.., |(at, ..)| *at <= now) {
-            let known = |hash: &BlockHash| blocks.iter().position(|block| block.hash == *hash);
-            let next = hashes.iter().find_map(known).map_or(0, |place| place + 1);
-            let answer = &blocks[next..blocks.len().min(next + MAX_HEADERS)];
+            let answer = answer(blocks, &hashes);
             full += usize::from(answer.len() == MAX_HEADERS);
             node.headers(id, answer);
         }
@@ -141,6 +163,26 @@ fn b4_a_peer_that_answers_just_in_time_each_time_delays_headers_by_seconds() {
         // 21 answers, in a pre-sync twice, of 0.2 s each in steps of 0.1 s; and two that were late.
         assert!(took < Duration::from_secs(25), "{took:?}");
         assert_eq!(node.is_gone(delays[0].0), None, "it may only be slow");
+    }
+}
+
+#[test]
+fn b4_a_peer_that_is_quick_only_while_it_is_watched_delays_headers_by_seconds() {
+    let blocks = chain(20 * MAX_HEADERS as u32 + 1, 40_000_000);
+    for minimum_chain_work in [Work::ZERO, Work::from(2 * 39_000u32)] {
+        let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
+        let peers: Vec<_> = (0..8).map(|_| node.full_peer()).collect();
+        let delay = |id, question: u32| match (id == peers[0], question % 3) {
+            // As long as it may take, then a bit longer; another one is asked now.
+            (true, 0) => Duration::from_secs(5 << (question / 3).min(5)),
+            (true, 1) => Duration::from_millis(1_100),
+            (true, _) => Duration::from_millis(100),
+            (false, _) => Duration::from_millis(200),
+        };
+        let (took, answers) = race_with(&mut node, &peers, &blocks, delay);
+        assert!(took < Duration::from_secs(25), "{took:?}");
+        assert!(answers < 100, "{answers} full answers");
+        assert!(peers.iter().all(|&id| node.is_gone(id).is_none()));
     }
 }
 
@@ -219,4 +261,41 @@ fn b2_an_answer_that_is_the_same_for_ever_ends() {
         }
     }
     assert_eq!(node.is_gone(liar), Some(DisconnectReason::UselessHeaders));
+}
+
+#[test]
+fn b5_a_peer_far_behind_may_tell_its_whole_chain() {
+    let blocks = chain(27 * MAX_HEADERS as u32, 100_000);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let id = node.inbound_peer();
+    let behind = &blocks[..blocks.len() - 10];
+    for part in behind.chunks(MAX_HEADERS) {
+        assert_eq!(locators(&mut node, id).len(), 1);
+        node.headers(id, part);
+        assert_eq!(node.is_gone(id), None);
+    }
+    assert_eq!(locators(&mut node, id).len(), 0, "it has told all");
+    assert_eq!(node.submitted_headers.len(), 0);
+}
+
+#[test]
+fn b5_who_is_second_in_a_presync_is_not_to_blame() {
+    let minimum_chain_work = Work::from(2 * 74_000u32);
+    let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
+    let peers = [node.full_peer(), node.full_peer()];
+    let blocks = chain(38 * MAX_HEADERS as u32, 40_000_000);
+    let mut asked = locators(&mut node, peers[0]);
+    node.advance(Duration::from_secs(6));
+    let mut rounds = 0;
+    while node.index.headers() < 1 + blocks.len() {
+        rounds += 1;
+        assert!(rounds < 100);
+        for id in peers {
+            asked.extend(locators(&mut node, id));
+            for hashes in asked.drain(..) {
+                node.headers(id, answer(&blocks, &hashes));
+            }
+            assert_eq!(node.is_gone(id), None, "{rounds}");
+        }
+    }
 }

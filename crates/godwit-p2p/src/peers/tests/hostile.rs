@@ -75,8 +75,12 @@ fn b14_repeated_faults_of_many_connections_fill_no_log() {
     log::set_max_level(log::LevelFilter::Info);
     let mut node = Harness::new(config());
     node.peers.last_peer = 424_242_000;
-    for _ in 0..100_000 {
-        let id = node.inbound();
+    for n in 0..100_000 {
+        // Those that we chose are replaced, perhaps by more of the same.
+        let id = match n % 2 {
+            0 => node.inbound(),
+            _ => node.outbound(ConnectionKind::OutboundFull),
+        };
         let hello = node.version();
         node.greet_as(id, hello);
         node.raw(id, Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]);

@@ -286,6 +286,11 @@ impl AddressBook {
         }
     }
 
+    /// What the node is said to offer; `None` for an address that is not in the book.
+    pub fn services(&self, address: &NetAddress) -> Option<Services> {
+        Some(self.entries.get(self.ids.get(address)?)?.services)
+    }
+
     /// The services that the node itself names.
     pub fn set_services(&mut self, address: &NetAddress, services: Services) {
         if let Some(entry) = self.find_mut(address) {

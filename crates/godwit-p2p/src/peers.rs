@@ -55,7 +55,7 @@ use crate::message::Message;
 use crate::rate_limit::{TokenBucket, UploadTarget};
 use crate::slots::{Slots, SlotsConfig};
 use crate::transport::{Discard, TransportError};
-use crate::{HeaderId, HeaderIndex, NetAddress, Now, PeerId};
+use crate::{HeaderId, HeaderIndex, NetAddress, Now, PeerId, Protocol};
 
 /// The longest time without a look at all peers (Core's message handler: 100 ms).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
@@ -185,6 +185,13 @@ impl Peers {
     /// nothing about the address.
     pub fn connect_failed(&mut self, now: Now, peer: PeerId, local: bool) {
         self.attempt_failed(now, peer, local);
+    }
+
+    /// How the connection is spoken; told before the peer's first message.
+    pub fn speaks(&mut self, peer: PeerId, protocol: Protocol) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.handshake.protocol = protocol;
+        }
     }
 
     /// The connection ended, by the other side or by a failure.

@@ -128,6 +128,10 @@ pub struct NodeOptions {
     pub proxy: Option<SocketAddr>,
     /// The proxy to onion addresses.
     pub onion: Option<SocketAddr>,
+    /// `-v2transport`.
+    pub v2_transport: bool,
+    /// `-allowunlockedsecrets`.
+    pub allow_unlocked_secrets: bool,
     /// `-maxuploadtarget`, bytes in 24 hours.
     pub max_upload_target: Option<u64>,
     /// `-maxdownloadrate`, bytes a second.

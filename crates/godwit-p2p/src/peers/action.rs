@@ -76,6 +76,8 @@ pub enum Action {
         target: Target,
         /// What for.
         kind: ConnectionKind,
+        /// Begin with the encrypted protocol.
+        v2: bool,
     },
     /// Look a host name up; answer with [`Peers::resolved`](super::Peers::resolved), with no addresses
     /// when it failed.

@@ -13,7 +13,7 @@ use super::{ConnectionKind, Target};
 use crate::message::Services;
 use crate::presync::Presync;
 use crate::rate_limit::TokenBucket;
-use crate::{HeaderId, NetAddress, Now, PeerId};
+use crate::{HeaderId, NetAddress, Now, PeerId, Protocol};
 
 /// A connection that is being opened.
 #[derive(Debug)]
@@ -75,6 +75,8 @@ pub(super) struct Handshake {
     pub(super) start_height: i32,
     /// It wants transactions announced. It never gets any.
     pub(super) relay: bool,
+    /// How the connection is spoken.
+    pub(super) protocol: Protocol,
     /// `verack` came: both sides are ready.
     pub(super) established: bool,
     /// It announces transactions by wtxid.
@@ -246,6 +248,7 @@ impl Handshake {
             user_agent: String::new(),
             start_height: -1,
             relay: true,
+            protocol: Protocol::Detecting,
             established: false,
             wtxid_relay: false,
             wants_addrv2: false,

@@ -9,6 +9,7 @@ use super::connection::{Attempt, Peer};
 use super::fault::Misbehaviour;
 use super::{Action, ConnectionKind, DisconnectReason, Peers, Target, View};
 use crate::address_book::Source;
+use crate::message::Services;
 use crate::net_address::NetAddress;
 use crate::seeds::{FIXED_SEEDS, dns_seed_entries, filtered_name, fixed_seed_entries};
 use crate::slots::{EvictionCandidate, Opening, Situation, SlotPeer, select_to_evict};
@@ -222,8 +223,19 @@ impl Peers {
         self.connecting.insert(id, attempt);
         self.actions.push_back(match resolve {
             Some(host) => Action::Resolve { host },
-            None => Action::Connect { peer: id, target, kind },
+            None => {
+                Action::Connect { peer: id, target, kind, v2: self.begins_with_v2(kind, address) }
+            }
         });
+    }
+
+    /// Whom the user named is offered the encrypted protocol, others if they are said to speak it
+    /// (Core `ThreadOpenConnections`, `ThreadOpenAddedConnections`, `ProcessAddrFetch`).
+    fn begins_with_v2(&self, kind: ConnectionKind, address: Option<NetAddress>) -> bool {
+        let named = matches!(kind, ConnectionKind::Manual | ConnectionKind::AddrFetch);
+        let known = |address| self.book.services(&address).unwrap_or(Services::NONE);
+        self.config.services.contains(Services::P2P_V2)
+            && (named || address.map_or(Services::NONE, known).contains(Services::P2P_V2))
     }
 
     /// A DNS seed is asked by the node; where names go to a proxy, it is itself asked for addresses.
@@ -264,7 +276,8 @@ impl Peers {
             attempt.address = Some(address);
             let kind = attempt.kind;
             let target = Target::Address(address);
-            self.actions.push_back(Action::Connect { peer: id, target, kind });
+            let v2 = self.begins_with_v2(kind, Some(address));
+            self.actions.push_back(Action::Connect { peer: id, target, kind, v2 });
         }
     }
 

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use log::{debug, info};
 
 use super::{ConnectionKind, DisconnectReason, Peers, View};
 use crate::frame::Command;
 use crate::message::{Message, Services, Version, VersionAddress};
 use crate::net_address::Host;
-use crate::{NetAddress, Now, PeerId};
+use crate::{NetAddress, Now, PeerId, Protocol};
 
 /// What this node speaks. Core's 70017 adds `feature`, of which there is none so far.
 pub(super) const PROTOCOL_VERSION: i32 = 70_016;
@@ -32,6 +33,14 @@ pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A pruned peer will do while our tip is not older than so many blocks (Core
 /// `NODE_NETWORK_LIMITED_ALLOW_CONN_BLOCKS`).
 const LIMITED_PEER_DEPTH: i64 = 144;
+
+/// What two users can compare to know that nobody sits between them; as Core's `getpeerinfo`.
+fn named(protocol: &Protocol) -> String {
+    match protocol {
+        Protocol::V2 { session_id } => format!(", session_id={}", HEXLOWER.encode(session_id)),
+        Protocol::V1 | Protocol::Detecting => String::new(),
+    }
+}
 
 impl Peers {
     pub(super) fn send_version(&mut self, view: View<'_>, id: PeerId) {
@@ -151,11 +160,13 @@ impl Peers {
         let handshake = &peer.handshake;
         let (kind, common) = (peer.kind, handshake.common_version);
         let line = format!(
-            "New {kind} peer connected: version {}, blocks={}, {}, peer={}",
+            "New {kind} peer connected: transport: {}, version: {}, blocks={}, {}, peer={}{}",
+            handshake.protocol,
             handshake.version.unwrap_or(0),
             handshake.start_height,
             handshake.user_agent,
-            id.0
+            id.0,
+            named(&handshake.protocol)
         );
         // Inbound connections can be made by anybody, at any rate; outbound peers that are let go of
         // are replaced.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ConnectionKind, Peers};
 use crate::message::Services;
-use crate::{HeaderId, NetAddress, PeerId};
+use crate::{HeaderId, NetAddress, PeerId, Protocol};
 
 /// Numbers for progress lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct PeerInfo<'a> {
     pub version: Option<i32>,
     /// What it offers.
     pub services: Services,
+    /// How the connection is spoken.
+    pub protocol: Protocol,
     /// When it connected, on the monotonic clock.
     pub connected_at: Duration,
     /// Shortest round trip so far.
@@ -82,6 +84,7 @@ impl Peers {
             user_agent: &peer.handshake.user_agent,
             version: peer.handshake.version,
             services: peer.handshake.services,
+            protocol: peer.handshake.protocol,
             connected_at: peer.connected_at,
             min_ping: peer.ping.shortest,
             best_known: peer.chain.best_known,

@@ -7,6 +7,7 @@ mod blocks;
 mod chains;
 mod compact;
 mod connections;
+mod encryption;
 mod handshake;
 mod harness;
 mod header_sync;

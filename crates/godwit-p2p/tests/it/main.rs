@@ -1,3 +1,4 @@
 //! Tests that need a process of their own.
 
+mod v2_cost;
 mod v2_residue;

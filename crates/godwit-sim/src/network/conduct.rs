@@ -70,6 +70,18 @@ pub enum BlockConduct {
     Truncated,
 }
 
+/// How a peer speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// In plain; it does not understand anything else.
+    Plain,
+    /// Encrypted (BIP324). What is not a message, or pretends to be one, goes between its packets as
+    /// it is.
+    Encrypted,
+    /// A key, then bytes that never come to an end that the node could find (B16).
+    Garbage,
+}
+
 /// What a peer sends unasked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noise {
@@ -136,6 +148,8 @@ pub struct Conduct {
     pub leaves: Option<(Duration, Duration)>,
     /// It completes no handshake.
     pub mute: bool,
+    /// How it speaks.
+    pub speech: Speech,
     /// Addresses for `getaddr`.
     pub gossip: Arc<Vec<AddressEntry>>,
 }
@@ -157,6 +171,7 @@ impl Conduct {
             think: Duration::from_millis(1),
             leaves: None,
             mute: false,
+            speech: Speech::Plain,
             gossip: Arc::default(),
         }
     }
@@ -184,6 +199,11 @@ impl Conduct {
     /// The same, and it sends `count` of those every `pause`.
     pub fn with_noise(self, noise: Noise, count: u32, pause: Duration) -> Self {
         Self { noise: Some((noise, count, pause)), ..self }
+    }
+
+    /// The same, speaking in another way.
+    pub fn speaking(self, speech: Speech) -> Self {
+        Self { speech, ..self }
     }
 
     /// Whether what the node writes is read.

@@ -26,7 +26,7 @@ mod trace;
 mod world;
 
 pub use branch::{Branch, StoredBlock, View};
-pub use conduct::{Announce, BlockConduct, Conduct, HeaderConduct, Noise};
+pub use conduct::{Announce, BlockConduct, Conduct, HeaderConduct, Noise, Speech};
 pub use crowd::{Crowd, NodeEvent, PeerPlan};
 pub use link::LinkSpec;
 pub use mix::{Mix, mix};

@@ -22,7 +22,6 @@ struct Pace {
 #[derive(Debug)]
 pub(super) struct Outbox {
     magic: [u8; 4],
-    framing: Transport,
     bytes: Vec<u8>,
     at: usize,
     pace: Option<Pace>,
@@ -43,15 +42,24 @@ pub enum Written {
 
 impl Outbox {
     pub(super) fn new(magic: [u8; 4]) -> Self {
-        let framing = Transport::new_v1(magic, small_pool());
-        Self { magic, framing, bytes: Vec::new(), at: 0, pace: None }
+        Self { magic, bytes: Vec::new(), at: 0, pace: None }
     }
 
-    /// Queues a message.
-    pub(super) fn message(&mut self, command: Command, payload: DataStream) {
-        self.framing.send(command, PooledStream::from(payload));
+    /// Queues a message, as the connection is spoken.
+    pub(super) fn message(
+        &mut self,
+        spoken: &mut Transport,
+        command: Command,
+        payload: DataStream,
+    ) {
+        spoken.send(command, PooledStream::from(payload));
+        self.take(spoken);
+    }
+
+    /// Queues what the transport has to write.
+    pub(super) fn take(&mut self, spoken: &mut Transport) {
         let everything = usize::MAX;
-        self.framing.write(&mut self.bytes, everything).expect("a vector takes every write");
+        spoken.write(&mut self.bytes, everything).expect("a vector takes every write");
     }
 
     /// Queues bytes as they are.

@@ -1,19 +1,20 @@
 //! One connection of a scripted peer: bytes in, bytes out, by its [`Conduct`].
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_p2p::{
-    Command, Frame, Host, Inventory, InventoryKind, Locator, Message, NetAddress, Receive,
-    ReceiveLimits, Services, Transport, Version, VersionAddress,
+    Command, Frame, Host, Inventory, InventoryKind, Locator, MAX_GARBAGE, Message, NetAddress,
+    Receive, ReceiveLimits, Services, Transport, V2Secrets, Version, VersionAddress,
 };
 use godwit_primitives::BlockHash;
+use godwit_secret::SecretArray;
 use godwit_stream::DataStream;
 
 use super::branch::{Branch, StoredBlock};
-use super::conduct::{Announce, Conduct};
+use super::conduct::{Announce, Conduct, Speech};
 use super::outbox::{Outbox, Written, small_pool};
 use crate::rng::Rng;
 
@@ -90,10 +91,11 @@ impl Session {
                 rng.between(low.as_millis() as u64, high.as_millis() as u64),
             )
         });
+        let transport = transport(conduct.speech, magic, opened_it, &mut rng);
         let mut session = Self {
             conduct,
             rng,
-            transport: Transport::new_v1(magic, small_pool()),
+            transport,
             outbox: Outbox::new(magic),
             later: VecDeque::new(),
             opened_it,
@@ -112,7 +114,9 @@ impl Session {
             forged: 0,
             unix_start,
         };
-        if session.opened_it {
+        if session.conduct.speech == Speech::Garbage {
+            session.outbox.raw(&random_bytes(64 + 2 * MAX_GARBAGE, &mut session.rng));
+        } else if session.opened_it {
             session.greet(now);
         }
         session
@@ -125,6 +129,9 @@ impl Session {
 
     /// Reads what has come, and prepares the answers. `false`: the connection is over.
     pub fn readable(&mut self, now: Duration, source: &mut impl Read) -> bool {
+        if self.conduct.speech == Speech::Garbage {
+            return self.ignore(source);
+        }
         let mut budget = READ_BUDGET;
         while self.alive && budget > 0 && self.takes_more() {
             let before = self.transport.total_received();
@@ -141,6 +148,18 @@ impl Session {
         self.alive
     }
 
+    fn ignore(&mut self, source: &mut impl Read) -> bool {
+        let mut ignored = [0; 4_096];
+        loop {
+            match source.read(&mut ignored) {
+                Ok(1..) => continue,
+                Ok(0) => self.alive = false,
+                Err(error) => self.alive = error.kind() == ErrorKind::WouldBlock,
+            }
+            return self.alive;
+        }
+    }
+
     /// Whether it reads at the moment.
     pub fn takes_more(&self) -> bool {
         (self.conduct.reads() || !self.ready) && self.outbox.queued() < ENOUGH_QUEUED
@@ -149,6 +168,7 @@ impl Session {
     /// Does what is due, and writes. `false`: the connection is over.
     pub fn writable(&mut self, now: Duration, sink: &mut impl Write) -> bool {
         self.act(now);
+        self.outbox.take(&mut self.transport);
         self.paced = None;
         match self.outbox.write(now, sink) {
             Written::All | Written::Blocked => {}
@@ -195,13 +215,15 @@ impl Session {
             Out::Message(message) => {
                 let mut payload = DataStream::new();
                 message.encode(&mut payload);
-                self.outbox.message(message.command(), payload);
+                self.outbox.message(&mut self.transport, message.command(), payload);
             }
             Out::Block(block) => {
-                self.outbox.message(Command::BLOCK, DataStream::from(&block.bytes[..]));
+                let payload = DataStream::from(&block.bytes[..]);
+                self.outbox.message(&mut self.transport, Command::BLOCK, payload);
             }
             Out::Payload(command, payload) => {
-                self.outbox.message(command, DataStream::from(&payload[..]));
+                let payload = DataStream::from(&payload[..]);
+                self.outbox.message(&mut self.transport, command, payload);
             }
             Out::Forged { command, announced, payload } => {
                 self.outbox.forged_frame(command, announced, &payload);
@@ -330,4 +352,24 @@ impl Session {
             self.say(now, Message::Inv(vec![inventory]));
         }
     }
+}
+
+/// The secrets of a scripted peer are no secrets: they come from its seed.
+fn transport(speech: Speech, magic: [u8; 4], opened_it: bool, rng: &mut Rng) -> Transport {
+    if speech != Speech::Encrypted {
+        return Transport::new_v1(magic, small_pool());
+    }
+    let mut key: [u8; 32] = random_bytes(32, rng).try_into().expect("as many were asked for");
+    let garbage = random_bytes(rng.between(0, MAX_GARBAGE as u64) as usize, rng);
+    let secrets = V2Secrets {
+        encoding: key.map(|byte| !byte),
+        key: SecretArray::from_plain_and_wipe(&mut key).expect("locked memory"),
+        garbage,
+    };
+    let new = if opened_it { Transport::new_v2_initiator } else { Transport::new_v2_responder };
+    new(magic, small_pool(), secrets).expect("locked memory, and a key in range")
+}
+
+fn random_bytes(len: usize, rng: &mut Rng) -> Vec<u8> {
+    (0..len).map(|_| rng.next_u64() as u8).collect()
 }

@@ -153,6 +153,7 @@ impl NodeCore {
                 log::debug!("connecting to peer={} failed because of {whose}", peer.0);
                 peers.connect_failed(now, peer, local);
             }
+            NetEvent::Protocol { peer, protocol } => peers.speaks(peer, protocol),
             NetEvent::Frame { peer, frame } => peers.frame(now, index, peer, frame),
             NetEvent::Arriving { peer, command, bytes } => {
                 peers.arriving(now, peer, command, bytes);
@@ -278,8 +279,8 @@ impl NodeCore {
             Action::Disconnect { peer, why } => {
                 self.commands.push_back(NetCommand::Disconnect { peer, why });
             }
-            Action::Connect { peer, target, .. } => {
-                self.commands.push_back(NetCommand::Connect { peer, target });
+            Action::Connect { peer, target, v2, .. } => {
+                self.commands.push_back(NetCommand::Connect { peer, target, v2 });
             }
             Action::Resolve { host } => self.commands.push_back(NetCommand::Resolve { host }),
             Action::ExpectBlock { peer, expected } => {

@@ -13,7 +13,7 @@ use super::dns::Resolver;
 use super::index::ChainIndex;
 use super::net::NetCommand;
 use super::peers_file::PeersFile;
-use super::setup::{connections_within_descriptors, peers_config, proxies, user_agent};
+use super::setup::{connections_within_descriptors, encrypts, peers_config, proxies, user_agent};
 use super::sockets::{Inbox, Sockets, SocketsConfig, bind};
 use crate::chain_log::cost_lines;
 use crate::exit::Exit;
@@ -90,6 +90,7 @@ impl<'a> Node<'a> {
             false => Vec::new(),
         };
         let pool = chain.block_buffers().clone();
+        let encrypted = encrypts(options);
         let [first, second, third] = [random_bytes()?, random_bytes()?, random_bytes()?];
         let mut seed = [0; 32];
         seed[..16].copy_from_slice(&first);
@@ -101,6 +102,7 @@ impl<'a> Node<'a> {
                 proxies: proxies(options),
                 session: *third.first_chunk().expect("sixteen bytes"),
                 max_download_rate: options.max_download_rate,
+                encrypted,
             },
             listeners,
         )
@@ -112,6 +114,9 @@ impl<'a> Node<'a> {
         let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
         if config.prune_bytes.is_some() || chain.prune_height() > 0 {
             peers_config.services = SERVICES_WHEN_PRUNED;
+        }
+        if encrypted {
+            peers_config.services = peers_config.services | Services::P2P_V2;
         }
         let peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         let mut core = NodeCore::new(chain, peers);

@@ -2,7 +2,7 @@
 //! simulated network in tests.
 
 use godwit_p2p::{
-    Command, Discard, DisconnectReason, Frame, NetAddress, PeerId, Target, TransportError,
+    Command, Discard, DisconnectReason, Frame, NetAddress, PeerId, Protocol, Target, TransportError,
 };
 use godwit_stream::PooledStream;
 
@@ -33,6 +33,13 @@ pub enum NetEvent {
         peer: PeerId,
         /// This machine's network or its proxy is at fault, not the other side.
         local: bool,
+    },
+    /// How the connection is spoken; before the first message.
+    Protocol {
+        /// With whom.
+        peer: PeerId,
+        /// How.
+        protocol: Protocol,
     },
     /// A message arrived.
     Frame {
@@ -106,6 +113,8 @@ pub enum NetCommand {
         peer: PeerId,
         /// Where to.
         target: Target,
+        /// Encrypted, and in plain if the other side does not understand that.
+        v2: bool,
     },
     /// Queue a message.
     Send {

@@ -9,10 +9,11 @@ use godwit_p2p::{
     Reachable, Services, Target, dns_seeds, fixed_seeds,
 };
 use godwit_primitives::{Network, Params};
+use godwit_secret::allow_unlocked_secrets;
 use godwit_stream::BufferPool;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::sockets::Proxies;
+use super::sockets::{Proxies, check_locked_memory};
 use crate::options::{HostPort, NodeOptions};
 
 /// Descriptors that files, threads and listening sockets need beside connections (Core
@@ -86,6 +87,24 @@ fn target(host_port: &HostPort, params: &Params) -> Target {
     match format!("{host}:{port}").parse::<NetAddress>() {
         Ok(address) => Target::Address(address),
         Err(_) => Target::Name { host: host.clone(), port },
+    }
+}
+
+/// Whether connections are encrypted. The keys are worth nothing to anybody but an eavesdropper, so a
+/// node without locked memory runs all the same, in plain.
+pub(crate) fn encrypts(options: &NodeOptions) -> bool {
+    if !options.v2_transport {
+        return false;
+    }
+    if options.allow_unlocked_secrets {
+        allow_unlocked_secrets();
+    }
+    match check_locked_memory() {
+        Ok(()) => true,
+        Err(error) => {
+            log::warn!("Connections are not encrypted (v1 transport only): {error}");
+            false
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod connection;
 mod inbox;
 mod listen;
 mod route;
+mod transports;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use godwit_p2p::{Command, NetAddress, PeerId, Target, TokenBucket, Transport};
+use godwit_secret::run_on_secret_stack;
 use godwit_stream::{BufferPool, PooledStream};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -27,10 +29,12 @@ use connection::{Connection, Left, Phase, is_local};
 use inbox::Outbox;
 use listen::{Accepted, accept};
 use route::{Route, route};
+use transports::Transports;
 
 pub use inbox::{INBOX_BYTES, Inbox};
 pub use listen::{BindError, bind};
 pub use route::Proxies;
+pub(crate) use transports::check_locked_memory;
 
 /// How long a connection may take to come about (Core `DEFAULT_CONNECT_TIMEOUT`).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,6 +70,8 @@ pub struct SocketsConfig {
     pub session: [u8; 8],
     /// Bytes that may be received in a second.
     pub max_download_rate: Option<u64>,
+    /// Whether connections may be encrypted. Needs locked memory.
+    pub encrypted: bool,
 }
 
 /// The running thread. Dropping it closes all connections and waits for it.
@@ -87,7 +93,7 @@ impl Sockets {
         let mut network = Network::new(poll, config, commands, outbox);
         network.listen(listeners)?;
         let thread =
-            std::thread::Builder::new().name("godwit-net".into()).spawn(move || network.run())?;
+            std::thread::Builder::new().name("godwit-net".into()).spawn(move || run(network))?;
         Ok((Self { commands: Some(sender), waker, thread: Some(thread) }, inbox))
     }
 
@@ -126,6 +132,18 @@ impl Drop for Sockets {
     }
 }
 
+/// Runs the thread, on a locked stack if there are keys: what the ciphers leave in their frames
+/// reaches no swap file.
+fn run(network: Network) {
+    let encrypted = network.config.encrypted;
+    let mut network = Some(network);
+    let mut start = || network.take().map_or((), Network::run);
+    if encrypted && let Err(error) = run_on_secret_stack(&mut start) {
+        log::warn!("The sockets' thread has no locked stack: {error}");
+    }
+    start();
+}
+
 struct Listener {
     socket: TcpListener,
     /// Somebody may be waiting.
@@ -153,12 +171,23 @@ struct Network {
     /// Of connections that are not open yet.
     deadlines: BTreeSet<(Instant, Token)>,
     download: Option<TokenBucket>,
+    transports: Transports,
+}
+
+/// How a connection is opened.
+struct Dial {
+    peer: PeerId,
+    target: Target,
+    transport: Transport,
+    /// It was there before, encrypted.
+    again: bool,
 }
 
 impl Network {
     fn new(poll: Poll, config: SocketsConfig, commands: Receiver<NetCommand>, out: Outbox) -> Self {
         let rate = config.max_download_rate;
         let second = Duration::from_secs(1);
+        let transports = Transports::new(config.magic, config.pool.clone(), config.encrypted);
         Self {
             poll,
             config,
@@ -176,6 +205,7 @@ impl Network {
             held: Vec::new(),
             deadlines: BTreeSet::new(),
             download: rate.map(|rate| TokenBucket::new(Duration::ZERO, rate, rate, second)),
+            transports,
         }
     }
 
@@ -265,7 +295,10 @@ impl Network {
         match command {
             NetCommand::Adopt { socket, peer } => self.adopt(socket, peer),
             NetCommand::Refuse { socket } => self.close(token_of(socket)),
-            NetCommand::Connect { peer, target } => self.connect(peer, &target),
+            NetCommand::Connect { peer, target, v2 } => {
+                let transport = self.transports.outgoing(v2);
+                self.connect(Dial { peer, target, transport, again: false });
+            }
             NetCommand::Send { peer, command, payload } => self.queue(peer, command, payload),
             NetCommand::ExpectBlock { peer, expected } => {
                 let Some(token) = self.by_peer.get(&peer).copied() else { return };
@@ -309,12 +342,16 @@ impl Network {
         enqueue(&mut self.line, token, connection);
     }
 
-    fn connect(&mut self, peer: PeerId, target: &Target) {
+    fn connect(&mut self, dial: Dial) {
         let counter = self.next_token as u64;
+        let Dial { peer, target, transport, again } = dial;
         let failed = |out: &Outbox, local| {
-            out.send(NetEvent::ConnectFailed { peer, local });
+            out.send(match again {
+                true => NetEvent::Closed { peer },
+                false => NetEvent::ConnectFailed { peer, local },
+            });
         };
-        let Some(way) = route(target, &self.config.proxies, self.config.session, counter) else {
+        let Some(way) = route(&target, &self.config.proxies, self.config.session, counter) else {
             return failed(&self.out, true);
         };
         let Route { first_hop, proxy, address } = way;
@@ -323,7 +360,10 @@ impl Network {
             Err(error) => return failed(&self.out, proxy.is_some() || is_local(&error)),
         };
         let phase = Phase::Connecting { proxy, deadline: Instant::now() + CONNECT_TIMEOUT };
-        match self.register(stream, phase, Some(peer), address) {
+        let mut connection = Connection::new(stream, phase, Some(peer), address, transport);
+        connection.target = Some(target);
+        connection.told = again;
+        match self.register(connection) {
             Ok(token) => {
                 self.by_peer.insert(peer, token);
             }
@@ -334,19 +374,29 @@ impl Network {
         }
     }
 
-    fn register(
-        &mut self,
-        mut stream: TcpStream,
-        phase: Phase,
-        peer: Option<PeerId>,
-        address: Option<NetAddress>,
-    ) -> io::Result<Token> {
+    /// Opens a connection once more, in plain: the other side does not understand the encrypted one.
+    fn retry_in_plain(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let (peer, target) = (connection.peer, connection.target.take());
+        let (expects_block, expects_compact) = connection.expects();
+        let plain = connection.transport.fall_back();
+        self.close(token);
+        let (Some(peer), Some(target), Some(transport)) = (peer, target, plain) else { return };
+        log::debug!("retrying with v1 transport protocol for peer={}", peer.0);
+        self.connect(Dial { peer, target, transport, again: true });
+        if let Some(token) = self.by_peer.get(&peer)
+            && let Some(connection) = self.connections.get_mut(token)
+        {
+            connection.expects_block = expects_block;
+            connection.expects_compact = expects_compact;
+        }
+    }
+
+    fn register(&mut self, mut connection: Connection) -> io::Result<Token> {
         let token = Token(self.next_token);
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut stream, token, interest)?;
+        self.poll.registry().register(&mut connection.stream, token, interest)?;
         self.next_token += 1;
-        let transport = Transport::new_v1(self.config.magic, self.config.pool.clone());
-        let connection = Connection::new(stream, phase, peer, address, transport);
         if let Some(deadline) = connection.deadline() {
             self.deadlines.insert((deadline, token));
         }
@@ -374,7 +424,9 @@ impl Network {
         if let Err(error) = stream.set_nodelay(true) {
             log::debug!("no delay can not be set: {error}");
         }
-        match self.register(stream, Phase::Open, None, Some(address)) {
+        let transport = self.transports.incoming();
+        let connection = Connection::new(stream, Phase::Open, None, Some(address), transport);
+        match self.register(connection) {
             Ok(Token(socket)) => {
                 self.undecided += 1;
                 self.out.send(NetEvent::Inbound { socket: SocketId(socket as u64), address });
@@ -400,7 +452,12 @@ impl Network {
         {
             self.deadlines.pop_first();
             let Some(connection) = self.connections.get(&token) else { continue };
-            if connection.deadline() == Some(deadline) {
+            if connection.deadline() != Some(deadline) {
+                continue;
+            }
+            if connection.transport_is_refused() {
+                self.retry_in_plain(token);
+            } else {
                 connection.tell_connect_failed(connection.awaits_proxy(), &self.out);
                 self.close(token);
             }
@@ -435,6 +492,7 @@ impl Network {
                 connection.in_line = true;
                 self.held.push(token);
             }
+            Left::Refused => self.retry_in_plain(token),
             Left::Over => self.close(token),
         }
     }

@@ -228,6 +228,8 @@ fn node(
             None => proxy,
             Some(onion) => onion.map(|onion| numeric(onion, DEFAULT_PROXY_PORT)),
         },
+        v2_transport: draft.v2_transport.unwrap_or(true),
+        allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
         max_upload_target: draft.max_upload_target.filter(|bytes| *bytes > 0),
         max_download_rate: draft.max_download_rate.filter(|bytes| *bytes > 0),
     })

@@ -50,6 +50,8 @@ pub(super) struct ConnectionDraft {
     /// `Some(None)`: switched off.
     pub(super) proxy: Option<Option<HostPort>>,
     pub(super) onion: Option<Option<HostPort>>,
+    pub(super) v2_transport: Option<bool>,
+    pub(super) allow_unlocked_secrets: Option<bool>,
     pub(super) max_upload_target: Option<u64>,
     pub(super) max_download_rate: Option<u64>,
 }

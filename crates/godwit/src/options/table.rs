@@ -407,6 +407,19 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
             },
         )
     },
+    connection_flag(
+        "v2transport",
+        "Encrypt connections to peers that can do that too (BIP324, default: 1).",
+        |draft, text| values::flag(text).map(|on| draft.connections.v2_transport = Some(on)),
+    ),
+    connection_flag(
+        "allowunlockedsecrets",
+        "Where the system refuses to lock memory, keep keys in memory that may reach a swap file, \
+         instead of not encrypting connections (default: 0).",
+        |draft, text| {
+            values::flag(text).map(|on| draft.connections.allow_unlocked_secrets = Some(on))
+        },
+    ),
     connection_setting(
         "maxuploadtarget",
         "N[UNIT]",

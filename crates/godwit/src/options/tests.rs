@@ -266,6 +266,8 @@ fn without_a_command_the_node_runs_and_listens() {
         dns_seed: true,
         proxy: None,
         onion: None,
+        v2_transport: true,
+        allow_unlocked_secrets: false,
         max_upload_target: None,
         max_download_rate: None,
     };
@@ -297,6 +299,8 @@ fn every_option_of_the_node() {
         "-dnsseed",
         "-proxy=127.0.0.1",
         "-onion=127.0.0.2:1",
+        "-v2transport=0",
+        "-allowunlockedsecrets",
         "-maxuploadtarget=1",
         "-maxdownloadrate=2k",
     ]);
@@ -315,6 +319,8 @@ fn every_option_of_the_node() {
         dns_seed: true,
         proxy: Some("127.0.0.1:9050".parse().unwrap()),
         onion: Some("127.0.0.2:1".parse().unwrap()),
+        v2_transport: false,
+        allow_unlocked_secrets: true,
         max_upload_target: Some(1 << 20),
         max_download_rate: Some(2000),
     };

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod blocks;
+mod encrypted_sockets;
 mod import;
 mod interop;
 mod kill;

@@ -12,7 +12,7 @@ use godwit::node::net::{NetCommand, NetEvent};
 use godwit::node::sockets::{INBOX_BYTES, Inbox, Proxies, Sockets, SocketsConfig, bind};
 use godwit_p2p::{
     Command, Discard, DiscardReason, DisconnectReason, FRAME_HEADER_SIZE, Frame, NetAddress,
-    PeerId, Target,
+    PeerId, Protocol, Target,
 };
 use godwit_primitives::sha256::sha256d;
 use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
@@ -37,6 +37,7 @@ fn start_with(proxies: Proxies, max_download_rate: Option<u64>) -> Net {
         proxies,
         session: [9; 8],
         max_download_rate,
+        encrypted: false,
     };
     let (sockets, inbox) = Sockets::start(config, listeners).expect("a thread");
     Net { sockets, inbox, address }
@@ -50,10 +51,11 @@ impl Net {
     fn event(&self) -> NetEvent {
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {
-            if let Some(event) = self.inbox.take() {
-                return event;
+            match self.inbox.take() {
+                Some(NetEvent::Protocol { protocol, .. }) => assert_eq!(protocol, Protocol::V1),
+                Some(event) => return event,
+                None => thread::sleep(Duration::from_millis(1)),
             }
-            thread::sleep(Duration::from_millis(1));
         }
         panic!("no event in a minute");
     }
@@ -204,7 +206,11 @@ fn connections_that_are_asked_for_come_about_or_fail() {
     let net = start();
     let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = NetAddress::from(other.local_addr().expect("it is bound"));
-    net.sockets.send([NetCommand::Connect { peer: PEER, target: Target::Address(address) }]);
+    net.sockets.send([NetCommand::Connect {
+        peer: PEER,
+        target: Target::Address(address),
+        v2: true,
+    }]);
     let (mut stream, _) = other.accept().expect("it connects");
     let NetEvent::Connected { peer: PEER, address: told } = net.event() else {
         panic!("connected")
@@ -214,7 +220,7 @@ fn connections_that_are_asked_for_come_about_or_fail() {
     assert!(matches!(net.event(), NetEvent::Frame { peer: PEER, .. }));
 
     drop(other);
-    let connect = |target| NetCommand::Connect { peer: PeerId(8), target };
+    let connect = |target| NetCommand::Connect { peer: PeerId(8), target, v2: false };
     net.sockets.send([connect(Target::Address(address))]);
     let refused = net.event();
     assert!(matches!(refused, NetEvent::ConnectFailed { peer: PeerId(8), local: false }));
@@ -257,7 +263,7 @@ fn a_proxy_connects_to_names_and_says_whose_fault_a_failure_is() {
     let target = || Target::Name { host: "seed.example".into(), port: 8333 };
     let through = |answer| {
         let net = start_with(Proxies { clearnet: Some(proxy(answer)), onion: None }, None);
-        net.sockets.send([NetCommand::Connect { peer: PEER, target: target() }]);
+        net.sockets.send([NetCommand::Connect { peer: PEER, target: target(), v2: true }]);
         net
     };
     let net = through(0);
@@ -280,7 +286,7 @@ fn a_proxy_connects_to_names_and_says_whose_fault_a_failure_is() {
     let absent = listener.local_addr().expect("it is bound");
     drop(listener);
     let net = start_with(Proxies { clearnet: Some(absent), onion: None }, None);
-    net.sockets.send([NetCommand::Connect { peer: PEER, target: target() }]);
+    net.sockets.send([NetCommand::Connect { peer: PEER, target: target(), v2: true }]);
     assert!(matches!(net.event(), NetEvent::ConnectFailed { local: true, .. }));
 }
 
@@ -391,6 +397,7 @@ fn a_limited_rate_is_kept_over_all_connections() {
         while let Some(event) = net.inbox.take() {
             received += match event {
                 NetEvent::Frame { frame, .. } => 24 + frame.payload.len() as u64,
+                NetEvent::Protocol { .. } => 0,
                 other => panic!("{other:?}"),
             };
         }

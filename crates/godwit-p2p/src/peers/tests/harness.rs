@@ -38,6 +38,8 @@ pub(super) struct Harness {
     pub(super) sent: BTreeMap<PeerId, VecDeque<Sent>>,
     pub(super) gone: BTreeMap<PeerId, DisconnectReason>,
     pub(super) connects: Vec<(PeerId, Target, ConnectionKind)>,
+    /// Of each of them, and of those that were taken out.
+    pub(super) begun_with_v2: Vec<bool>,
     pub(super) resolves: Vec<String>,
     pub(super) expects: BTreeMap<PeerId, bool>,
     pub(super) expects_compact: BTreeMap<PeerId, bool>,
@@ -102,6 +104,7 @@ impl Harness {
             sent: BTreeMap::new(),
             gone: BTreeMap::new(),
             connects: Vec::new(),
+            begun_with_v2: Vec::new(),
             resolves: Vec::new(),
             expects: BTreeMap::new(),
             expects_compact: BTreeMap::new(),
@@ -283,7 +286,10 @@ impl Harness {
             Action::Disconnect { peer, why } => {
                 assert!(self.gone.insert(peer, why).is_none(), "once");
             }
-            Action::Connect { peer, target, kind } => self.connects.push((peer, target, kind)),
+            Action::Connect { peer, target, kind, v2 } => {
+                self.connects.push((peer, target, kind));
+                self.begun_with_v2.push(v2);
+            }
             Action::Resolve { host } => self.resolves.push(host),
             Action::SubmitHeaders { peer, headers } => {
                 assert!(!headers.is_empty());

@@ -1,11 +1,11 @@
 //! One connection: being opened, at a proxy, open.
 
 use std::io::{self, Read, Write as _};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use godwit_p2p::{
-    Command, NetAddress, PeerId, Receive, ReceiveLimits, SEND_PAUSE, Socks5, Transport,
-    TransportError, Write,
+    Command, NetAddress, PeerId, Protocol, Receive, ReceiveLimits, SEND_PAUSE, Socks5, Target,
+    Transport, TransportError, Write,
 };
 use mio::net::TcpStream;
 
@@ -18,6 +18,10 @@ const READ_TURN: usize = 256 << 10;
 
 /// Bytes written to one connection before the next one has its turn.
 const WRITE_TURN: usize = 256 << 10;
+
+/// How long a peer that was offered an encrypted connection may be silent before it is tried in
+/// plain. Core waits for the end of the handshake's time, 60 s.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where a connection stands.
 pub(super) enum Phase {
@@ -40,6 +44,8 @@ pub(super) enum Left {
     More,
     /// There is more to read, but the caller allowed no more bytes.
     Held,
+    /// The other side has closed an encrypted connection without a word: it is to be tried in plain.
+    Refused,
     /// The connection is over; the node was told.
     Over,
 }
@@ -51,7 +57,14 @@ pub(super) struct Connection {
     pub(super) peer: Option<PeerId>,
     /// To whom, for the node.
     pub(super) address: Option<NetAddress>,
+    /// Of a connection that we opened: where to.
+    pub(super) target: Option<Target>,
+    /// The node was told that it is connected.
+    pub(super) told: bool,
     pub(super) transport: Transport,
+    /// Until then it has to answer our key.
+    answer_by: Option<Instant>,
+    protocol_told: bool,
     pub(super) expects_block: bool,
     pub(super) expects_compact: bool,
     /// The system said so and has not taken it back.
@@ -79,7 +92,11 @@ impl Connection {
             phase,
             peer,
             address,
+            target: None,
+            told: false,
             transport,
+            answer_by: None,
+            protocol_told: false,
             expects_block: false,
             expects_compact: false,
             readable: ready,
@@ -93,8 +110,18 @@ impl Connection {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Connecting { deadline, .. } | Phase::Proxy { deadline, .. } => Some(deadline),
-            Phase::Open | Phase::Failed => None,
+            Phase::Open => self.answer_by.filter(|_| self.transport.total_received() == 0),
+            Phase::Failed => None,
         }
+    }
+
+    /// Whether the other end of a connection does not understand that it is encrypted.
+    pub(super) fn transport_is_refused(&self) -> bool {
+        self.target.is_some() && self.transport.looks_refused()
+    }
+
+    pub(super) fn expects(&self) -> (bool, bool) {
+        (self.expects_block, self.expects_compact)
     }
 
     /// Whether the other end of an unfinished connection is the proxy.
@@ -124,14 +151,17 @@ impl Connection {
         let wrote = self.write_turn();
         self.report_sent(peer, out);
         if wrote == Left::Over {
-            return closed(peer, out);
+            return self.closed(peer, out);
         }
         let read = match self.phase {
             Phase::Failed => Left::Idle,
             _ => self.read_turn(peer, allowance, out),
         };
+        // What was read may have made the transport answer.
+        let answers = self.writable && self.transport.wants_write();
         match (read, wrote) {
             (Left::Idle, Left::More) => Left::More,
+            (Left::Idle, _) if answers => Left::More,
             (read, _) => read,
         }
     }
@@ -170,7 +200,11 @@ impl Connection {
         }
         // Tried rather than waited for: the system reports changes only.
         (self.readable, self.writable) = (true, true);
-        if let Some(peer) = self.peer {
+        if self.transport.protocol() == Protocol::Detecting {
+            self.answer_by = Some(Instant::now() + ANSWER_TIMEOUT);
+        }
+        if let Some(peer) = self.peer.filter(|_| !self.told) {
+            self.told = true;
             out.send(NetEvent::Connected { peer, address: self.address });
         }
     }
@@ -183,7 +217,10 @@ impl Connection {
 
     pub(super) fn tell_connect_failed(&self, local: bool, out: &Outbox) {
         if let Some(peer) = self.peer {
-            out.send(NetEvent::ConnectFailed { peer, local });
+            out.send(match self.told {
+                true => NetEvent::Closed { peer },
+                false => NetEvent::ConnectFailed { peer, local },
+            });
         }
     }
 
@@ -222,7 +259,7 @@ impl Connection {
     }
 
     fn report_sent(&mut self, peer: PeerId, out: &Outbox) {
-        let sent = self.transport.total_sent();
+        let sent = self.transport.total_sent_plain();
         let bytes = (sent - self.sent_reported) as usize;
         if bytes > 0 {
             self.sent_reported = sent;
@@ -260,6 +297,7 @@ impl Connection {
             let bytes = (self.transport.total_received() - before) as usize;
             turn = turn.saturating_sub(bytes);
             *allowance = allowance.saturating_sub(bytes);
+            self.tell_protocol(peer, out);
             match received {
                 Ok(Receive::Frame(frame)) => {
                     if frame.command == Command::BLOCK || frame.command == Command::HEADERS {
@@ -274,7 +312,9 @@ impl Connection {
                 }
                 Ok(Receive::BudgetUsed) => {}
                 Ok(Receive::Pending) => self.readable = false,
-                Ok(Receive::Closed) | Err(TransportError::Io(_)) => return closed(peer, out),
+                Ok(Receive::Closed) | Err(TransportError::Io(_)) => {
+                    return self.closed(peer, out);
+                }
                 Err(error) => {
                     self.phase = Phase::Failed;
                     out.send(NetEvent::TransportFailed { peer, error });
@@ -285,6 +325,23 @@ impl Connection {
         Left::Idle
     }
 
+    /// Once it is known, and before the first message.
+    fn tell_protocol(&mut self, peer: PeerId, out: &Outbox) {
+        let protocol = self.transport.protocol();
+        if !self.protocol_told && protocol != Protocol::Detecting {
+            self.protocol_told = true;
+            out.send(NetEvent::Protocol { peer, protocol });
+        }
+    }
+
+    fn closed(&self, peer: PeerId, out: &Outbox) -> Left {
+        if self.transport_is_refused() {
+            return Left::Refused;
+        }
+        out.send(NetEvent::Closed { peer });
+        Left::Over
+    }
+
     fn report_arrival(&mut self, peer: PeerId, command: Command, received: usize, out: &Outbox) {
         let bytes = received.saturating_sub(self.arrival_reported);
         if bytes > 0 {
@@ -292,11 +349,6 @@ impl Connection {
             out.send(NetEvent::Arriving { peer, command, bytes });
         }
     }
-}
-
-fn closed(peer: PeerId, out: &Outbox) -> Left {
-    out.send(NetEvent::Closed { peer });
-    Left::Over
 }
 
 /// Whether a failed connect says nothing about the other side.

@@ -18,6 +18,8 @@ use crate::node::Node;
 pub(super) struct Start<'a> {
     pub(super) connect: Option<u16>,
     pub(super) chain: Option<&'a RecentChain>,
+    /// It speaks the plain protocol alone.
+    pub(super) plain: bool,
 }
 
 /// A bitcoind of its own; `None` when there is none in the cache.
@@ -41,6 +43,9 @@ pub(super) fn start(start: &Start<'_>) -> Option<ForeignNode> {
         Some(port) => command.arg(format!("-connect=127.0.0.1:{port}")).arg("-listen=1"),
         None => command.arg("-connect=0").arg("-listen=1"),
     };
+    if start.plain {
+        command.arg("-v2transport=0");
+    }
     if let Some(chain) = start.chain {
         chain.write(&file);
         command.arg(format!("-loadblock={}", file.display()));
@@ -98,8 +103,7 @@ fn godwit_serves_every_script_type_to_bitcoind() {
     let chain = chain::recent();
     let node = Node::new("regtest");
     let (godwit, port) = Follower::serving(&node, chain);
-    // It tries the encrypted transport first, as always, and must find its way back from it.
-    let Some(bitcoind) = start(&Start { connect: Some(port), chain: None }) else { return };
+    let Some(bitcoind) = start(&Start { connect: Some(port), ..Start::default() }) else { return };
     wait_until("bitcoind has the chain", || bitcoind.tip() == chain.summary.tip);
     assert_same_coins(&godwit.stop(), &bitcoind);
 }
@@ -170,7 +174,7 @@ fn new_blocks_reach_godwit_and_go_on_from_it_as_compact_blocks() {
     let (node, port) = (Node::new("regtest"), free_port());
     let mut godwit = Follower::start(&node, &[miner.port], Some(port));
     godwit.wait_for_tip(&chain.summary.tip);
-    let Some(last) = start(&Start { connect: Some(port), chain: None }) else { return };
+    let Some(last) = start(&Start { connect: Some(port), ..Start::default() }) else { return };
     wait_until("the last node has the chain", || last.tip() == chain.summary.tip);
 
     // Their transactions were never relayed: whoever gets only their short ids has to ask for them.

@@ -36,7 +36,7 @@ fn start(connect: Option<u16>) -> Option<ForeignNode> {
 
 /// A btcd that has the chain.
 #[track_caller]
-fn start_with(chain: &RecentChain) -> Option<ForeignNode> {
+pub(super) fn start_with(chain: &RecentChain) -> Option<ForeignNode> {
     let btcd = start(None)?;
     for block in &chain.blocks {
         assert_eq!(btcd.submit(block), None);

@@ -35,7 +35,10 @@ pub(super) struct Follower<'a> {
 impl<'a> Follower<'a> {
     /// Connects to these ports and listens on one, perhaps.
     pub(super) fn start(node: &'a Node, connect: &[u16], listen: Option<u16>) -> Self {
-        let options = options(connect, listen);
+        Self::start_with(node, options(connect, listen))
+    }
+
+    pub(super) fn start_with(node: &'a Node, options: Vec<OsString>) -> Self {
         let words: Vec<&dyn AsRef<OsStr>> =
             options.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
         Self { node, running: Running::start(node, &words) }
@@ -51,7 +54,7 @@ impl<'a> Follower<'a> {
         (follower, port)
     }
 
-    fn logged(&mut self, text: &str) -> bool {
+    pub(super) fn logged(&mut self, text: &str) -> bool {
         self.running.log().0.contains(text)
     }
 

@@ -9,6 +9,7 @@ mod bitcoind;
 mod block;
 mod btcd;
 mod chain;
+mod encrypted;
 mod follower;
 mod peer;
 mod process;

@@ -13,8 +13,8 @@ use godwit::node::index::ChainIndex;
 use godwit::node::net::{NetEvent, SocketId};
 use godwit_chain::{Chain, ChainOptions, Poll, RECEIVING_BYTES, WAITING_MEMORY};
 use godwit_p2p::{
-    AddressBook, NetAddress, Now, PeerId, Peers, PeersConfig, Reachable, SEND_QUEUE_MAX, Services,
-    Target,
+    AddressBook, NetAddress, Now, PeerId, Peers, PeersConfig, Protocol, Reachable, SEND_QUEUE_MAX,
+    Services, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
@@ -31,6 +31,9 @@ const SEED_HOST: &str = "seed.invalid";
 thread_local! {
     static CLOCK: Cell<i64> = const { Cell::new(0) };
 }
+
+const FULL_NODE: Services =
+    Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
 
 /// How the node hears of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,8 @@ pub(super) struct NodePlan {
     /// Worker threads.
     pub(super) workers: usize,
     pub(super) max_inbound: usize,
+    /// `-v2transport`.
+    pub(super) v2: bool,
 }
 
 pub(super) enum Timer {
@@ -85,7 +90,7 @@ pub(super) struct Disconnected {
 /// A node and its world.
 pub(super) struct Driver {
     pub(super) stage: &'static Stage,
-    plan: NodePlan,
+    pub(super) plan: NodePlan,
     pub(super) crowd: Crowd,
     core: Option<NodeCore>,
     disk: FaultDisk,
@@ -111,6 +116,10 @@ pub(super) struct Driver {
     pub(super) fetched_again: usize,
     /// Of everything that went over the network.
     pub(super) digest: DefaultHasher,
+    /// Encrypted transports that were made.
+    pub(super) transports: u64,
+    /// How peers turned out to speak, in this order.
+    pub(super) protocols: Vec<(NetAddress, Protocol)>,
     trace: Trace,
     /// Every line of the trace is printed at once (`GODWIT_SIM_TRACE`).
     verbose: bool,
@@ -157,6 +166,8 @@ impl Driver {
             arrived_before: HashSet::new(),
             fetched_again: 0,
             digest: DefaultHasher::new(),
+            transports: 0,
+            protocols: Vec::new(),
             trace: Trace::default(),
             verbose: std::env::var_os("GODWIT_SIM_TRACE").is_some(),
         };
@@ -197,7 +208,10 @@ impl Driver {
         seed[8..16].copy_from_slice(&(self.started.as_nanos() as u64).to_le_bytes());
         PeersConfig {
             params: Arc::clone(&self.stage.params),
-            services: Services::NETWORK | Services::WITNESS | Services::NETWORK_LIMITED,
+            services: match self.plan.v2 {
+                true => FULL_NODE | Services::P2P_V2,
+                false => FULL_NODE,
+            },
             user_agent: "/godwit:simulated/".to_owned(),
             minimum_chain_work: self.stage.params.minimum_chain_work,
             max_inbound: self.plan.max_inbound,
@@ -271,7 +285,8 @@ impl Driver {
     fn happen(&mut self, event: NodeEvent) {
         match event {
             NodeEvent::Incoming(id, address) => {
-                self.add_link(id, None, address);
+                let transport = self.transport(self.plan.v2, false);
+                self.add_link(id, None, address, transport);
                 let socket = SocketId(id.0);
                 self.note(format!("inbound {address}"));
                 self.tell(NetEvent::Inbound { socket, address });
@@ -282,6 +297,8 @@ impl Driver {
                 let (peer, address) = (link.peer.expect("the node named it"), link.address);
                 self.note(format!("connected peer={} {address}", peer.0));
                 self.tell(NetEvent::Connected { peer, address: Some(address) });
+                // What waited on an encrypted connection that was refused.
+                self.write(id);
             }
             NodeEvent::Readable(id) | NodeEvent::Ended(id) => self.read(id),
             NodeEvent::Writable(id) => self.write(id),

@@ -5,6 +5,7 @@
 //! until the chain has nothing more to do.
 
 mod driver;
+mod encrypted;
 mod floods;
 mod run;
 mod scenarios;

@@ -43,7 +43,7 @@ fn run_company(seed: u64, company: Mix) -> Outcome {
     let rng = &mut Rng::new(seed ^ 0x6e6f_6465);
     let discoveries = [Discovery::Seed, Discovery::Fixed, Discovery::AddNode, Discovery::Connect];
     let discovery = discoveries[rng.below(4) as usize];
-    let plan = NodePlan { seed, discovery, workers: 1, max_inbound: 20 };
+    let plan = NodePlan { seed, discovery, workers: 1, max_inbound: 20, v2: seed % 2 == 1 };
     run_mix(stage, plan, company, rng)
 }
 

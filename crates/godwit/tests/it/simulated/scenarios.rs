@@ -63,8 +63,8 @@ pub(super) fn several(count: usize, conduct: &Conduct) -> Vec<Conduct> {
     vec![conduct.clone(); count]
 }
 
-fn node(seed: u64, discovery: Discovery) -> NodePlan {
-    NodePlan { seed, discovery, workers: 1, max_inbound: 125 }
+pub(super) fn node(seed: u64, discovery: Discovery) -> NodePlan {
+    NodePlan { seed, discovery, workers: 1, max_inbound: 125, v2: false }
 }
 
 pub(super) fn driver(stage: &'static Stage, line: Option<u64>, peers: Vec<PeerPlan>) -> Driver {

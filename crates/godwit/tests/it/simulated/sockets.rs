@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use godwit::node::net::{NetCommand, NetEvent};
 use godwit_p2p::{
-    Command, NetAddress, PeerId, Receive, ReceiveLimits, SEND_PAUSE, Target, Transport,
-    TransportError, Write, block_header_of,
+    Command, MAX_GARBAGE, NetAddress, PeerId, Protocol, Receive, ReceiveLimits, SEND_PAUSE, Target,
+    Transport, TransportError, V2Secrets, Write, block_header_of,
 };
+use godwit_primitives::sha256::sha256d;
+use godwit_secret::SecretArray;
 use godwit_sim::network::ConnectionId;
 
 use super::driver::{Disconnected, Driver, Timer};
@@ -28,11 +30,35 @@ pub(super) struct Link {
     arrival_reported: usize,
     sent_reported: u64,
     pub(super) established: bool,
+    protocol_told: bool,
 }
 
 impl Driver {
-    pub(super) fn add_link(&mut self, id: ConnectionId, peer: Option<PeerId>, address: NetAddress) {
-        let transport = Transport::new_v1(self.stage.params.magic, self.pool.clone());
+    /// The secrets of a simulated node are no secrets: they come from its seed.
+    pub(super) fn transport(&mut self, v2: bool, initiator: bool) -> Transport {
+        let magic = self.stage.params.magic;
+        if !v2 {
+            return Transport::new_v1(magic, self.pool.clone());
+        }
+        self.transports += 1;
+        let seed = [self.plan.seed.to_le_bytes(), self.transports.to_le_bytes()].concat();
+        let mut key = sha256d(&seed);
+        let secrets = V2Secrets {
+            encoding: sha256d(&key),
+            garbage: vec![key[0]; usize::from(key[1]) * MAX_GARBAGE / 255],
+            key: SecretArray::from_plain_and_wipe(&mut key).expect("locked memory"),
+        };
+        let new = if initiator { Transport::new_v2_initiator } else { Transport::new_v2_responder };
+        new(magic, self.pool.clone(), secrets).expect("locked memory, and a key in range")
+    }
+
+    pub(super) fn add_link(
+        &mut self,
+        id: ConnectionId,
+        peer: Option<PeerId>,
+        address: NetAddress,
+        transport: Transport,
+    ) {
         let link = Link {
             peer,
             address,
@@ -43,6 +69,7 @@ impl Driver {
             arrival_reported: 0,
             sent_reported: 0,
             established: peer.is_none(),
+            protocol_told: false,
         };
         self.links.insert(id, link);
         if let Some(peer) = peer {
@@ -63,6 +90,7 @@ impl Driver {
             };
             let received = link.transport.receive(&mut self.crowd.socket(id), &limits, READ_TURN);
             self.check_receiving(id);
+            self.tell_protocol(id, peer);
             match received {
                 Ok(Receive::Frame(frame)) => {
                     let bytes = frame.payload.len();
@@ -91,9 +119,7 @@ impl Driver {
                 Ok(Receive::Pending) => break,
                 Ok(Receive::Closed) | Err(TransportError::Io(_)) => {
                     self.note(format!("peer={} has left", peer.0));
-                    self.drop_link(id);
-                    self.tell(NetEvent::Closed { peer });
-                    return;
+                    return self.closed(id, peer);
                 }
                 Err(error) => {
                     link_mut(&mut self.links, id).failed = true;
@@ -109,6 +135,37 @@ impl Driver {
             && (command == Command::HEADERS || command == Command::BLOCK && link.expects_block)
         {
             self.report_arrival(id, command, received);
+        }
+        // What was read may have made the transport answer.
+        if self.links.get(&id).is_some_and(|link| link.transport.wants_write()) {
+            self.write(id);
+        }
+    }
+
+    fn tell_protocol(&mut self, id: ConnectionId, peer: PeerId) {
+        let link = link_mut(&mut self.links, id);
+        let protocol = link.transport.protocol();
+        if !link.protocol_told && protocol != Protocol::Detecting {
+            link.protocol_told = true;
+            self.protocols.push((link.address, protocol));
+            self.tell(NetEvent::Protocol { peer, protocol });
+        }
+    }
+
+    /// The other side has closed: for good, or because it does not understand what is encrypted.
+    fn closed(&mut self, id: ConnectionId, peer: PeerId) {
+        let link = link_mut(&mut self.links, id);
+        let (address, plain) = (link.address, link.transport.fall_back());
+        let expects = (link.expects_block, link.expects_compact);
+        self.drop_link(id);
+        let Some(plain) = plain else { return self.tell(NetEvent::Closed { peer }) };
+        match self.crowd.connect(&address) {
+            Some(id) => {
+                self.add_link(id, Some(peer), address, plain);
+                let link = link_mut(&mut self.links, id);
+                (link.expects_block, link.expects_compact) = expects;
+            }
+            None => self.tell(NetEvent::Closed { peer }),
         }
     }
 
@@ -140,7 +197,7 @@ impl Driver {
         let paused = link.transport.queued_bytes() > SEND_PAUSE;
         let written = link.transport.write(&mut self.crowd.socket(id), usize::MAX);
         let Some(peer) = link.peer else { return };
-        let (sent, queued) = (link.transport.total_sent(), link.transport.queued_bytes());
+        let (sent, queued) = (link.transport.total_sent_plain(), link.transport.queued_bytes());
         let bytes = (sent - link.sent_reported) as usize;
         if bytes > 0 {
             link.sent_reported = sent;
@@ -153,8 +210,7 @@ impl Driver {
                 }
             }
             Ok(Write::Closed) | Err(_) => {
-                self.drop_link(id);
-                self.tell(NetEvent::Closed { peer });
+                self.closed(id, peer);
             }
         }
     }
@@ -200,7 +256,7 @@ impl Driver {
                 }
                 self.drop_link(id);
             }
-            NetCommand::Connect { peer, target } => self.connect(peer, &target),
+            NetCommand::Connect { peer, target, v2 } => self.connect(peer, &target, v2),
             NetCommand::Send { peer, command, payload } => {
                 let Some(id) = self.by_peer.get(&peer).copied() else { return };
                 self.note(format!("peer={} < {command} {}", peer.0, payload.len()));
@@ -232,13 +288,16 @@ impl Driver {
         }
     }
 
-    fn connect(&mut self, peer: PeerId, target: &Target) {
+    fn connect(&mut self, peer: PeerId, target: &Target, v2: bool) {
         let connected = match target {
             Target::Address(address) => self.crowd.connect(address).map(|id| (id, *address)),
             Target::Name { .. } => None,
         };
         match connected {
-            Some((id, address)) => self.add_link(id, Some(peer), address),
+            Some((id, address)) => {
+                let transport = self.transport(v2, true);
+                self.add_link(id, Some(peer), address, transport);
+            }
             None => self.set_timer(Duration::from_millis(100), Timer::ConnectFailed(peer)),
         }
     }

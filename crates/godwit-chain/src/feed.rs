@@ -100,7 +100,13 @@ impl Chain {
 
     /// Bytes of blocks that can be taken now without exceeding [`RECEIVING_BYTES`].
     pub fn room(&self) -> u64 {
-        RECEIVING_BYTES.saturating_sub(self.feed.receiving)
+        RECEIVING_BYTES.saturating_sub(self.receiving())
+    }
+
+    /// Bytes of blocks that are decoded or wait to be accepted: as long as nothing is handed in without
+    /// [`room`](Self::room), at most [`RECEIVING_BYTES`] and one block.
+    pub fn receiving(&self) -> u64 {
+        self.feed.receiving
     }
 
     /// Memory of the received blocks that wait for their turn: at most [`WAITING_MEMORY`].

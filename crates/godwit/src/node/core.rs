@@ -119,10 +119,28 @@ impl NodeCore {
         if self.waiting_reads.is_empty() { self.peers.next_wakeup() } else { Duration::ZERO }
     }
 
-    /// Whether the chain can take more of what arrives. Until it can, nothing should be handed in that
-    /// may be a block: peers deliver what they were asked for however large it turns out to be.
+    /// Whether the chain can take more of what arrives: peers deliver what they were asked for however
+    /// large it turns out to be. Until it can, nothing should be waited for that may be a block.
     pub fn takes_blocks(&self) -> bool {
         self.chain.room() > 0
+    }
+
+    /// Handles at most so many events, as long as the chain can take blocks: what comes faster than it
+    /// can be decoded stays where it waits, which has its own limit. Whether there may be more.
+    pub fn handle_some(
+        &mut self,
+        now: Now,
+        at_most: usize,
+        mut next: impl FnMut() -> Option<NetEvent>,
+    ) -> bool {
+        for _ in 0..at_most {
+            if !self.takes_blocks() {
+                return false;
+            }
+            let Some(event) = next() else { return false };
+            self.handle(now, event);
+        }
+        true
     }
 
     /// `-maxdownloadrate`, in bytes a second.

@@ -172,15 +172,7 @@ impl<'a> Node<'a> {
         for event in self.resolver.poll(Instant::now()) {
             self.core.handle(now, event);
         }
-        for _ in 0..EVENTS_AT_ONCE {
-            // What comes faster than it can be decoded waits in the inbox, which has its limit.
-            if !self.core.takes_blocks() {
-                return false;
-            }
-            let Some(event) = self.inbox.take() else { return false };
-            self.core.handle(now, event);
-        }
-        true
+        self.core.handle_some(now, EVENTS_AT_ONCE, || self.inbox.take())
     }
 
     fn send_commands(&mut self) {

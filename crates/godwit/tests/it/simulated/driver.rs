@@ -13,8 +13,8 @@ use godwit::node::index::ChainIndex;
 use godwit::node::net::{NetEvent, SocketId};
 use godwit_chain::{Chain, ChainOptions, Poll, RECEIVING_BYTES, WAITING_MEMORY};
 use godwit_p2p::{
-    AddressBook, NetAddress, Now, PeerId, Peers, PeersConfig, Protocol, Reachable, SEND_QUEUE_MAX,
-    Services, Target,
+    AddressBook, MAX_PAYLOAD, NetAddress, Now, PeerId, Peers, PeersConfig, Protocol, Reachable,
+    SEND_QUEUE_MAX, Services, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
@@ -378,10 +378,10 @@ impl Driver {
         let longest = self.links.values().map(|link| link.transport.queued_bytes()).max();
         let core = self.core();
         let addresses = core.peers().address_book().len();
-        let room = core.chain().room();
+        let received = core.chain().receiving();
         let waiting = core.chain().waiting_memory();
-        if waiting > WAITING_MEMORY || room > RECEIVING_BYTES {
-            self.fail(&format!("{waiting} bytes wait, {room} bytes of room"));
+        if waiting > WAITING_MEMORY || received > RECEIVING_BYTES + MAX_PAYLOAD as u64 {
+            self.fail(&format!("{waiting} bytes wait, {received} bytes received"));
         }
         if longest.is_some_and(|bytes| bytes > SEND_QUEUE_MAX) {
             self.fail("a send queue is too long");
@@ -389,7 +389,7 @@ impl Driver {
         let peak = &mut self.peak;
         peak.receiving = peak.receiving.max(receiving);
         peak.sending = peak.sending.max(sending);
-        peak.chain = peak.chain.max(waiting as u64 + (RECEIVING_BYTES - room));
+        peak.chain = peak.chain.max(waiting as u64 + received);
         peak.addresses = peak.addresses.max(addresses);
         peak.connections = peak.connections.max(connections);
     }

@@ -1,11 +1,13 @@
 //! Single scenarios, named after `ecosystem.md` §6.3.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::never;
+use godwit::node::net::NetEvent;
 use godwit_chain::RECEIVING_BYTES;
-use godwit_p2p::{Host, NetAddress};
+use godwit_p2p::{Host, NetAddress, Now};
 use godwit_sim::network::{
     BlockConduct, Branch, Conduct, HeaderConduct, LinkSpec, Noise, PeerPlan, View,
 };
@@ -211,11 +213,19 @@ fn blocks_that_come_faster_than_they_can_be_taken_wait() {
     let junk: DataStream = DataStream::from(&vec![1; RECEIVING_BYTES as usize][..]);
     core.chain_mut().receive_block(junk.into(), 0);
     assert!(!core.takes_blocks());
+    let taken = Cell::new(0);
+    let next = || {
+        taken.set(taken.get() + 1);
+        Some(NetEvent::Resolved { host: "nobody.example".into(), addresses: Vec::new() })
+    };
+    let now = Now { monotonic: Duration::ZERO, unix: 0 };
+    assert!(!core.handle_some(now, 8, next) && taken.get() == 0, "events wait");
     while !core.takes_blocks() {
         core.chain_mut().wait_with(&never::<()>(), Duration::from_secs(1));
         core.chain_mut().poll().expect("no fault of its own");
     }
     assert_eq!(core.chain_mut().take_events().len(), 1);
+    assert!(core.handle_some(now, 8, next) && taken.get() == 8);
 }
 
 /// The most blocks in flight while the large ones of the chain arrive, over a line of that rate.
@@ -227,7 +237,7 @@ fn most_in_flight(line: u64, maximum: Option<u64>) -> usize {
         driver.core().set_max_download_rate(rate);
     }
     let best = stage.world.best.tip().hash;
-    let most = std::cell::Cell::new(0);
+    let most = Cell::new(0);
     let done = |driver: &mut Driver| {
         if (120..150).contains(&driver.core().chain().tip_point().height) {
             most.set(most.get().max(driver.core().peers().summary().blocks_in_flight));

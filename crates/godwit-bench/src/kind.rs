@@ -55,10 +55,11 @@ impl Kind {
                 "The servers are bitcoinds on the same machine and the same two processors, the same \
                  processes for both programs throughout a case; each has a data directory of its own \
                  (the block files are hard links, so that they are in memory once) and a cache of 4 \
-                 MiB. Transport is unencrypted (v1) on all sides, since godwit has no other yet. The \
-                 chain's blocks are stamped up to the time of the benchmark: bitcoind would ask one \
-                 peer alone for headers, and so for blocks, as long as its best header is a day old. \
-                 Time counts from the client's start, with no header yet, to its exit."
+                 MiB. Transport is unencrypted (v1) on all sides: what encryption costs either program \
+                 does not count. The chain's blocks are stamped up to the time of the benchmark: \
+                 bitcoind would ask one peer alone for headers, and so for blocks, as long as its best \
+                 header is a day old. Time counts from the client's start, with no header yet, to its \
+                 exit."
             }
         }
     }

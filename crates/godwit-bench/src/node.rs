@@ -24,9 +24,11 @@ const BITCOIND_OPTIONS: &[&str] =
 const BITCOIND_IMPORT: &[&str] =
     &["-stopafterblockimport", "-connect=0", "-listen=0", "-dnsseed=0"];
 
-/// What it gets as a peer of this benchmark, on both sides: godwit speaks the unencrypted transport
-/// alone, so that it has to.
-const BITCOIND_PEER: &[&str] = &["-v2transport=0", "-natpmp=0", "-listenonion=0"];
+/// What it gets as a peer of this benchmark besides what both get.
+const BITCOIND_PEER: &[&str] = &["-natpmp=0", "-listenonion=0"];
+
+/// What both get as peers: the unencrypted transport, so that what encryption costs does not count.
+const PEER: &[&str] = &["-v2transport=0", "-dnsseed=0"];
 
 /// `-dbcache` in MiB of a server. It reads blocks, not coins.
 const SERVER_MIB: u64 = 4;
@@ -154,7 +156,7 @@ impl Programs {
         if node == Node::Bitcoind {
             command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
         }
-        command.args(["-listen=0", "-dnsseed=0"]);
+        command.args(PEER).arg("-listen=0");
         command.args(ports.iter().map(|port| format!("-connect=127.0.0.1:{port}")));
         command.arg(format!("-stopatheight={height}"));
         command
@@ -167,7 +169,7 @@ impl Programs {
         if node == Node::Bitcoind {
             command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
         }
-        command.args(["-connect=0", "-dnsseed=0", "-listen=1"]);
+        command.args(PEER).args(["-connect=0", "-listen=1"]);
         command.arg(format!("-bind=127.0.0.1:{port}"));
         command
     }

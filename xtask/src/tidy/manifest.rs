@@ -41,11 +41,7 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SECRET],
         tests_may_use: &[TESTDATA],
     },
-    Room {
-        name: SIM,
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, P2P, SECRET],
-        tests_may_use: &[],
-    },
+    Room { name: SIM, may_use: &[STREAM, PRIMITIVES, CONSENSUS, P2P, SECRET], tests_may_use: &[] },
     Room { name: TESTDATA, may_use: &[], tests_may_use: &[] },
     Room {
         name: "godwit",

@@ -14,7 +14,7 @@ use sha2::Sha256;
 use super::cipher::{Key, LengthCipher, Opener, Sealer};
 use super::mac::Mac;
 use super::session::Session;
-use super::stack::wipe_stack;
+use super::stack::on_wiped_stack;
 
 /// Length of an encoded public key, in bytes.
 pub(crate) const PUBLIC_KEY_SIZE: usize = 64;
@@ -120,8 +120,9 @@ impl Handshake {
         initiator: bool,
         magic: [u8; 4],
     ) -> Result<Self, V2Error> {
-        let public = key.expose_secret(|key| public_key(key, encoding));
-        wipe_stack::<HANDSHAKE_STACK>();
+        let public = on_wiped_stack::<HANDSHAKE_STACK, _>(|| {
+            key.expose_secret(|key| public_key(key, encoding))
+        });
         Self::with_public_key(key, public.ok_or(V2Error::Key)?, initiator, magic)
     }
 
@@ -141,9 +142,7 @@ impl Handshake {
 
     /// The other side's key is there: the keys of the connection. The private key is wiped.
     pub(crate) fn agree(self, theirs: &[u8; PUBLIC_KEY_SIZE]) -> Session {
-        let session = self.derive(theirs);
-        wipe_stack::<HANDSHAKE_STACK>();
-        session
+        on_wiped_stack::<HANDSHAKE_STACK, _>(|| self.derive(theirs))
     }
 
     fn derive(self, theirs: &[u8; PUBLIC_KEY_SIZE]) -> Session {

@@ -9,7 +9,7 @@
 use super::cipher::{LENGTH_SIZE, LengthCipher, Opener, Sealer};
 use super::handshake::TERMINATOR_SIZE;
 use super::mac::TAG_SIZE;
-use super::stack::wipe_stack;
+use super::stack::on_wiped_stack;
 
 /// Length of the header inside a packet, in bytes.
 pub(crate) const HEADER_SIZE: usize = 1;
@@ -66,38 +66,36 @@ impl Session {
         let contents = head.len().checked_sub(HEADER_SIZE).expect("room for it") + payload.len();
         assert!(contents < 1 << 24, "a packet's length has three bytes");
         length.copy_from_slice(&(contents as u32).to_le_bytes()[..LENGTH_SIZE]);
-        self.send_length.apply(length);
-        let tag = self.send_packet.seal([head, payload], additional);
-        wipe_stack::<CIPHER_STACK>();
-        tag
+        on_wiped_stack::<CIPHER_STACK, _>(|| {
+            self.send_length.apply(length);
+            self.send_packet.seal([head, payload], additional)
+        })
     }
 
     /// Decrypts the length of the next packet's contents.
     pub(crate) fn open_length(&mut self, mut length: [u8; LENGTH_SIZE]) -> usize {
-        self.receive_length.apply(&mut length);
-        wipe_stack::<CIPHER_STACK>();
+        on_wiped_stack::<CIPHER_STACK, _>(|| self.receive_length.apply(&mut length));
         let [low, middle, high] = length;
         u32::from_le_bytes([low, middle, high, 0]) as usize
     }
 
     /// Starts the next packet, with `bytes` as its first behind the length.
     pub(crate) fn open_first(&mut self, bytes: &mut [u8], additional: &[u8]) {
-        self.receive_packet.begin(additional);
-        self.open(bytes);
+        on_wiped_stack::<CIPHER_STACK, _>(|| {
+            self.receive_packet.begin(additional);
+            self.receive_packet.open(bytes);
+        });
     }
 
     /// Decrypts the next bytes of the packet in place. They are not to be trusted before
     /// [`finish`](Self::finish).
     pub(crate) fn open(&mut self, bytes: &mut [u8]) {
-        self.receive_packet.open(bytes);
-        wipe_stack::<CIPHER_STACK>();
+        on_wiped_stack::<CIPHER_STACK, _>(|| self.receive_packet.open(bytes));
     }
 
     /// Whether the packet is what the other side sent.
     pub(crate) fn finish(&mut self, tag: &[u8; TAG_SIZE]) -> bool {
-        let right = self.receive_packet.finish(tag);
-        wipe_stack::<CIPHER_STACK>();
-        right
+        on_wiped_stack::<CIPHER_STACK, _>(|| self.receive_packet.finish(tag))
     }
 }
 

@@ -3,10 +3,24 @@
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
-/// Overwrites the `SIZE` bytes of this thread's stack that lie behind the caller's frame, where the
-/// functions that it called have left their variables.
+/// Runs `operation` and then overwrites the `SIZE` bytes of this thread's stack in which its frame and
+/// those of the functions that it called lay. What it captures by value and what it returns lie
+/// outside.
+pub(super) fn on_wiped_stack<const SIZE: usize, R>(operation: impl FnOnce() -> R) -> R {
+    let result = in_own_frame(operation);
+    wipe_stack::<SIZE>();
+    result
+}
+
+/// Inlined, the operation would have its variables in its caller's frame, above what is wiped.
 #[inline(never)]
-pub(super) fn wipe_stack<const SIZE: usize>() {
+fn in_own_frame<R>(operation: impl FnOnce() -> R) -> R {
+    operation()
+}
+
+/// Overwrites the `SIZE` bytes of this thread's stack that lie behind the caller's frame.
+#[inline(never)]
+fn wipe_stack<const SIZE: usize>() {
     let mut dead = [const { MaybeUninit::<u8>::uninit() }; SIZE];
     dead.fill(MaybeUninit::new(0));
     // The zeros are looked at, so they have to be there.

@@ -2,3 +2,4 @@
 
 mod v2_cost;
 mod v2_residue;
+mod v2_stack;

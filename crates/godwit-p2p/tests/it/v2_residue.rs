@@ -10,19 +10,32 @@ use hkdf::Hkdf;
 use secp256k1::SecretKey;
 use secp256k1::ellswift::{ElligatorSwift, ElligatorSwiftParty, ElligatorSwiftSharedSecret};
 use sha2::Sha256;
+use sha2::block_api::compress256;
 
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
+
+/// The state with which SHA-256 begins.
+const SHA256_START: [u32; 8] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f372,
+    0xa54f_f53a,
+    0x510e_527f,
+    0x9b05_688c,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
 
 /// Packets that go in each direction: the keys are replaced twice.
 const PACKETS: u64 = 500;
 
-type Secret = SecretArray<32>;
+pub(crate) type Secret = SecretArray<32>;
 
 fn pool() -> BufferPool {
     BufferPool::new(PoolLimits { buffers: 2, buffer_bytes: 1 << 20, total_bytes: 2 << 20 })
 }
 
-fn secret(fill: impl FnOnce(&mut [u8; 32])) -> Secret {
+pub(crate) fn secret(fill: impl FnOnce(&mut [u8; 32])) -> Secret {
     Secret::from_fn_in_place(fill).expect("locked memory")
 }
 
@@ -30,12 +43,12 @@ fn copy(original: &Secret) -> Secret {
     original.expose_secret(|original| secret(|copy| copy.copy_from_slice(original)))
 }
 
-fn random() -> Secret {
+pub(crate) fn random() -> Secret {
     Secret::random().expect("locked memory")
 }
 
 /// A transport with that key, and the key it sends.
-fn transport(key: &Secret, initiator: bool) -> (Transport, [u8; 64]) {
+pub(crate) fn transport(key: &Secret, initiator: bool) -> (Transport, [u8; 64]) {
     let secrets = V2Secrets { key: copy(key), encoding: [5; 32], garbage: vec![7; 100] };
     let make = match initiator {
         true => Transport::new_v2_initiator,
@@ -52,7 +65,7 @@ fn transport(key: &Secret, initiator: bool) -> (Transport, [u8; 64]) {
 }
 
 /// Lets `to` read what `from` writes: messages that came.
-fn carry(from: &mut Transport, to: &mut Transport) -> usize {
+pub(crate) fn carry(from: &mut Transport, to: &mut Transport) -> usize {
     let mut bytes = Vec::new();
     from.write(&mut bytes, usize::MAX).expect("a vector takes it");
     let limits = ReceiveLimits { expects_block: true, expects_compact: true };
@@ -66,20 +79,20 @@ fn carry(from: &mut Transport, to: &mut Transport) -> usize {
     }
 }
 
-fn send(transport: &mut Transport, command: Command, len: usize) {
+pub(crate) fn send(transport: &mut Transport, command: Command, len: usize) {
     let mut payload = DataStream::new();
     (0..len).for_each(|_| payload.write_u8(9));
     transport.send(command, payload.into());
 }
 
-/// The keys of a connection by another way, each with its name. Those of the present are the third of
-/// each direction.
-struct Keys {
-    passed: Vec<(String, Secret)>,
-    present: Vec<(String, Secret)>,
+/// The keys of a connection by another way, each with its name. Those of the present are in use behind
+/// so many packets each way.
+pub(crate) struct Keys {
+    pub(crate) passed: Vec<(String, Secret)>,
+    pub(crate) present: Vec<(String, Secret)>,
 }
 
-fn keystream(key: &Secret, packet: u32, epoch: u64, from: u64) -> Secret {
+pub(crate) fn keystream(key: &Secret, packet: u32, epoch: u64, from: u64) -> Secret {
     let mut nonce = [0; 12];
     nonce[..4].copy_from_slice(&packet.to_le_bytes());
     nonce[4..].copy_from_slice(&epoch.to_le_bytes());
@@ -90,7 +103,7 @@ fn keystream(key: &Secret, packet: u32, epoch: u64, from: u64) -> Secret {
     })
 }
 
-fn keys(key: &Secret, public: [u8; 64], theirs: [u8; 64]) -> Keys {
+pub(crate) fn keys(key: &Secret, public: [u8; 64], theirs: [u8; 64], packets: u64) -> Keys {
     let (mut passed, mut present) = (Vec::new(), Vec::new());
     let [ours, theirs] = [public, theirs].map(ElligatorSwift::from_array);
     let private = key.expose_secret(|key| SecretKey::from_slice(key).expect("a key"));
@@ -112,9 +125,21 @@ fn keys(key: &Secret, public: [u8; 64], theirs: [u8; 64]) -> Keys {
         });
         passed.push((name.into(), padded));
     }
+    // As good as the extracted key: what HMAC keeps of it.
+    for (name, pad) in [("inner state", 0x36), ("outer state", 0x5c)] {
+        let mut block = [pad; 64];
+        block.iter_mut().zip(&extracted).for_each(|(byte, value)| *byte ^= value);
+        let mut state = SHA256_START;
+        compress256(&mut state, &[block]);
+        let words = |bytes: &mut [u8; 32]| {
+            let (words, _) = bytes.as_chunks_mut();
+            words.iter_mut().zip(state).for_each(|(to, word)| *to = word.to_ne_bytes());
+        };
+        passed.push((name.into(), secret(words)));
+    }
     for label in ["initiator_L", "initiator_P", "responder_L", "responder_P"] {
         let mut key = secret(|bytes| hkdf.expand(label.as_bytes(), bytes).expect("32 bytes"));
-        for epoch in 0..PACKETS / 224 {
+        for epoch in 0..packets / 224 {
             let next = match label.ends_with('L') {
                 true => keystream(&key, 0, epoch, 3 * 224),
                 false => keystream(&key, u32::MAX, epoch, 64),
@@ -128,7 +153,7 @@ fn keys(key: &Secret, public: [u8; 64], theirs: [u8; 64]) -> Keys {
 }
 
 /// Also with its bytes in the opposite order, as numbers of 256 bits lie in memory.
-fn needle((name, secret): &(String, Secret)) -> Needle {
+pub(crate) fn needle((name, secret): &(String, Secret)) -> Needle {
     let needle = Needle::new(name, secret).expect("locked memory");
     let reversed = copy_reversed(secret);
     needle.form("reversed", &reversed).expect("locked memory")
@@ -140,11 +165,11 @@ fn copy_reversed(original: &Secret) -> Secret {
     })
 }
 
-fn found(needles: &[Needle]) -> Vec<Finding> {
+pub(crate) fn found(needles: &[Needle]) -> Vec<Finding> {
     scan(needles).expect("a process can be searched").findings
 }
 
-fn shown(findings: &[Finding]) -> Vec<String> {
+pub(crate) fn shown(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
@@ -167,13 +192,13 @@ fn nothing_secret_of_an_encrypted_connection_lies_in_ordinary_memory() {
     assert_eq!(carry(&mut theirs, &mut ours), PACKETS as usize - 1);
     let named = [("our key".to_owned(), our_key), ("their key".to_owned(), their_key)];
     let (passed, present) = run_on_secret_stack(move || {
-        let Keys { passed, present } = keys(&named[0].1, public, other);
+        let Keys { passed, present } = keys(&named[0].1, public, other, PACKETS);
         let passed: Vec<Needle> = named.iter().chain(&passed).map(needle).collect();
         let present: Vec<Needle> = present.iter().map(needle).collect();
         (passed, present)
     })
     .expect("locked memory");
-    assert_eq!((passed.len(), present.len()), (2 + 5 + 4 * 2, 4));
+    assert_eq!((passed.len(), present.len()), (2 + 7 + 4 * 2, 4));
 
     // What is used up is nowhere, what is in use lies in locked memory, once for each side.
     assert_eq!(shown(&found(&passed)), [""; 0]);

@@ -58,6 +58,8 @@ struct KeyExchange {
 struct GarbageSearch {
     session: Session,
     received: Vec<u8>,
+    /// The terminator starts at none of so many first places.
+    searched: usize,
 }
 
 /// What came of what was read.
@@ -202,7 +204,7 @@ impl Encrypted {
         for (command, payload) in mem::take(&mut self.waiting) {
             queue.push(sealed(&mut session, command, payload));
         }
-        GarbageSearch { session, received: Vec::new() }
+        GarbageSearch { session, received: Vec::new(), searched: 0 }
     }
 
     /// Whether a connection that the other side has closed now should be tried again in plain: it is
@@ -281,11 +283,14 @@ impl GarbageSearch {
 
     fn find(mut self) -> Result<Found, TransportError> {
         let terminator = self.session.receive_terminator();
-        let mut places = self.received.windows(TERMINATOR_SIZE).take(MAX_GARBAGE + 1);
-        let Some(place) = places.position(|window| window == terminator) else {
+        let places = self.received.windows(TERMINATOR_SIZE).enumerate().take(MAX_GARBAGE + 1);
+        // Whoever sends byte by byte does not have all of them compared each time.
+        let found = places.skip(self.searched).find(|(_, window)| *window == terminator);
+        let Some((place, _)) = found else {
             if self.received.len() >= MAX_GARBAGE + TERMINATOR_SIZE {
                 return Err(TransportError::NoTerminator);
             }
+            self.searched = self.received.len().saturating_sub(TERMINATOR_SIZE - 1);
             return Ok(Found::Nothing(self));
         };
         let start = self.received.split_off(place + TERMINATOR_SIZE);

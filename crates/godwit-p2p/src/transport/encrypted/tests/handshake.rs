@@ -64,6 +64,25 @@ fn b16_garbage_of_4096_bytes_and_a_wrong_terminator_end_the_connection() {
     }
 }
 
+/// Also where the garbage looks like the terminator's beginning.
+#[test]
+fn b16_the_terminator_is_found_however_it_arrives() {
+    for begun in 0..TERMINATOR_SIZE {
+        for size in [1, 2, 7, 16, 35, 36, 1_000] {
+            let mut transport = initiator(0);
+            let (mut hand, mut bytes) = Hand::answering(&mut transport, &[]);
+            let terminator = *hand.session.send_terminator();
+            hand.additional = terminator[..begun].repeat(3);
+            bytes.extend_from_slice(&hand.additional);
+            bytes.extend_from_slice(&terminator);
+            bytes.extend(hand.packet(0, &[]));
+            let seen = receive(&mut transport, &mut Source::cut(&bytes, &[size]), &BLOCK);
+            assert_eq!(seen, [""; 0], "{begun} {size}");
+            assert!(matches!(transport.protocol(), Protocol::V2 { .. }), "{begun} {size}");
+        }
+    }
+}
+
 #[test]
 fn b16_garbage_without_an_end_is_kept_no_longer_than_it_may_be() {
     let mut transport = initiator(0);

@@ -164,7 +164,8 @@ impl Client<'_> {
     fn run(&mut self, moment: Option<Moment>, port: u16, report: &mut Report) -> bool {
         let relay = Relay::start(port);
         let height = self.sizes.len();
-        let mut words = vec!["-listen=0".to_owned(), "-par=1".to_owned()];
+        // The relay reads along.
+        let mut words = ["-listen=0", "-par=1", "-v2transport=0"].map(str::to_owned).to_vec();
         words.push(format!("-dbcache={CACHE_MIB}"));
         words.push(format!("-connect={}", relay.address));
         words.push(format!("-stopatheight={height}"));

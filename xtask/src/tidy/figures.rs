@@ -112,9 +112,11 @@ fn is_numeric(c: char) -> bool {
     c.is_ascii_digit() || c == '.' || c == ','
 }
 
+/// With its minus sign, which unlike that of a range follows neither letter nor digit.
 fn trailing_number(text: &str) -> &str {
-    let start = text.trim_end_matches(is_numeric).len();
-    &text[start..]
+    let digits = text.trim_end_matches(is_numeric);
+    let signed = digits.strip_suffix('-').filter(|before| !before.ends_with(char::is_alphanumeric));
+    &text[signed.unwrap_or(digits).len()..]
 }
 
 fn is_rounded(figure: &str, number: f64) -> bool {
@@ -163,6 +165,15 @@ mod tests {
     }
 
     const NAME: &str = "<!-- figures a = a.json -->\n";
+
+    #[test]
+    fn a_sign_belongs_to_its_number() {
+        let of = |text| trailing_number(text);
+        assert_eq!(
+            ["(-1.5", "-2", "1-2.5", "x-3", "4", "-"].map(of),
+            ["-1.5", "-2", "2.5", "3", "4", "-"]
+        );
+    }
 
     #[test]
     fn rounded_figures_pass() {

@@ -102,7 +102,7 @@ fn picked(subjects: Vec<godwit_rivals::Subject>, prefix: &str, kind: Kind) -> Ve
 fn copy_cached() -> Contender {
     const BYTES: usize = 8192;
     const REPEATED: usize = 64;
-    let (from, mut room) = (vec![0x5a; BYTES], vec![0; 3 * BYTES]);
+    let (from, mut room) = (vec![0x5a_u8; BYTES], vec![0_u8; 3 * BYTES]);
     // Where source and target are the same in their last 12 bits, loads wait for the stores.
     let distance = room.as_ptr().addr().wrapping_sub(from.as_ptr().addr()) % 4096;
     let start = (4096 + 2048 - distance) % 4096;
@@ -157,8 +157,12 @@ fn flush_rival(sink: Box<dyn CoinSink>, datadir: &Path) -> Contender {
     let coins: Vec<_> = RandomCoins::new(0).take(PREPARED).collect();
     let dir = datadir.join(crate::bench::slug(sink.name()));
     let name = sink.name().to_owned();
+    let mut all = DataStream::new();
+    coins.iter().for_each(|(_, coin)| all.put(coin));
+    let total = all.len();
     let subject = Subject::new("coin", PREPARED as f64, move || {
-        let (mut bytes, mut ends) = (DataStream::new(), Vec::with_capacity(coins.len()));
+        let mut bytes = DataStream::with_capacity(total);
+        let mut ends = Vec::with_capacity(coins.len());
         for (_, coin) in &coins {
             bytes.put(coin);
             ends.push(bytes.len());

@@ -27,10 +27,6 @@ const BUDGET: u64 = 450 << 20;
 /// As the chain opens its store.
 const PARTITION_BITS: u8 = 4;
 
-/// Coins whose slots are brought into the processor's cache at once, as the chain does with those of a
-/// block.
-const WARM_KEYS: usize = 64;
-
 /// Coins between two questions whether the memtable is full: about those of a block.
 const BLOCK_COINS: usize = 4096;
 
@@ -78,22 +74,11 @@ pub fn flush(
     wipe(datadir);
     let mut opened = open(datadir.to_owned())?;
     let Opened { utxo, hasher, .. } = &mut opened;
-    let mut coins = coins.fuse();
-    let (mut group, mut keys): (Vec<_>, Vec<HashedOutPoint>) = (Vec::new(), Vec::new());
-    for n in 0.. {
-        group.clear();
-        group.extend(coins.by_ref().take(WARM_KEYS));
-        if group.is_empty() {
-            break;
-        }
-        keys.clear();
-        keys.extend(group.iter().map(|coin| hasher.hash(coin.borrow().0)));
-        utxo.warm(&keys);
-        for (key, coin) in keys.iter().zip(&group) {
-            let Coin { value, script_pubkey, height, coinbase } = &coin.borrow().1;
-            utxo.add(key, *value, script_pubkey, *height, *coinbase, false);
-        }
-        if n % (BLOCK_COINS / WARM_KEYS) == 0 {
+    for (n, coin) in coins.enumerate() {
+        let (outpoint, Coin { value, script_pubkey, height, coinbase }) = coin.borrow();
+        let key: HashedOutPoint = hasher.hash(*outpoint);
+        utxo.add(&key, *value, script_pubkey, *height, *coinbase, false);
+        if n % BLOCK_COINS == 0 {
             utxo.poll()?;
             if utxo.should_freeze() {
                 utxo.freeze()?;

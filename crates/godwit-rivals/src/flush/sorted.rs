@@ -3,27 +3,19 @@
 use super::{CoinKey, CoinRecord};
 
 /// Keys, sorted, and where their values are.
-pub(super) struct SortedCoins {
-    keys: Vec<(CoinKey, u32, usize)>,
-    values: Vec<u8>,
+pub(super) struct SortedCoins<'a> {
+    coins: Vec<(CoinKey, &'a [u8])>,
 }
 
-impl SortedCoins {
-    pub(super) fn new(coins: &mut dyn Iterator<Item = CoinRecord<'_>>) -> Self {
-        let mut sorted = Self { keys: Vec::new(), values: Vec::new() };
-        for record in coins {
-            let start = sorted.values.len();
-            sorted.values.extend_from_slice(record.coin);
-            let len = u32::try_from(record.coin.len()).expect("scripts are below 10,000 bytes");
-            sorted.keys.push((CoinKey::new(&record.outpoint), len, start));
-        }
-        sorted.keys.sort_unstable_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
-        sorted
+impl<'a> SortedCoins<'a> {
+    pub(super) fn new(coins: &mut dyn Iterator<Item = CoinRecord<'a>>) -> Self {
+        let mut sorted = Vec::with_capacity(coins.size_hint().0);
+        sorted.extend(coins.map(|record| (CoinKey::new(&record.outpoint), record.coin)));
+        sorted.sort_unstable_by(|a: &(CoinKey, _), b| a.0.as_bytes().cmp(b.0.as_bytes()));
+        Self { coins: sorted }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.keys
-            .iter()
-            .map(|(key, len, start)| (key.as_bytes(), &self.values[*start..*start + *len as usize]))
+        self.coins.iter().map(|(key, coin)| (key.as_bytes(), *coin))
     }
 }

@@ -23,6 +23,7 @@ const P2P: &str = "godwit-p2p";
 const SIM: &str = "godwit-sim";
 const TESTDATA: &str = "godwit-testdata";
 const SECRET: &str = "godwit-secret";
+const KEYS: &str = "godwit-keys";
 const RIVALS: &str = "godwit-rivals";
 
 const ROOMS: &[Room] = &[
@@ -45,10 +46,11 @@ const ROOMS: &[Room] = &[
     Room { name: TESTDATA, may_use: &[], tests_may_use: &[] },
     Room {
         name: "godwit",
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN, P2P, SECRET],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN, P2P, SECRET, KEYS],
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[] },
+    Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[TESTDATA] },
     Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: "godwit-bench",
@@ -61,7 +63,7 @@ const ROOMS: &[Room] = &[
 /// Outside crates that only the named rooms may ship (their tests excepted).
 const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[SCRIPT, RIVALS]),
-    ("bitcoin", &[SIM, RIVALS]),
+    ("bitcoin", &[SIM, RIVALS, KEYS, "godwit"]),
     ("redb", &[STORE, RIVALS]),
 ];
 

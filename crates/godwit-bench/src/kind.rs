@@ -55,8 +55,8 @@ impl Kind {
                 "The servers are bitcoinds on the same machine and the same two processors, the same \
                  processes for both programs throughout a case; each has a data directory of its own \
                  (the block files are hard links, so that they are in memory once) and a cache of 4 \
-                 MiB. Transport is unencrypted (v1) on all sides: what encryption costs either program \
-                 does not count. The chain's blocks are stamped up to the time of the benchmark: \
+                 MiB. Both programs are left at their default transport, which is the encrypted one \
+                 (v2, BIP324). The chain's blocks are stamped up to the time of the benchmark: \
                  bitcoind would ask one peer alone for headers, and so for blocks, as long as its best \
                  header is a day old. Time counts from the client's start, with no header yet, to its \
                  exit."

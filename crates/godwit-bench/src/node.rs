@@ -27,9 +27,6 @@ const BITCOIND_IMPORT: &[&str] =
 /// What it gets as a peer of this benchmark besides what both get.
 const BITCOIND_PEER: &[&str] = &["-natpmp=0", "-listenonion=0"];
 
-/// What both get as peers: the unencrypted transport, so that what encryption costs does not count.
-const PEER: &[&str] = &["-v2transport=0", "-dnsseed=0"];
-
 /// `-dbcache` in MiB of a server. It reads blocks, not coins.
 const SERVER_MIB: u64 = 4;
 
@@ -156,7 +153,7 @@ impl Programs {
         if node == Node::Bitcoind {
             command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
         }
-        command.args(PEER).arg("-listen=0");
+        command.args(["-dnsseed=0", "-listen=0"]);
         command.args(ports.iter().map(|port| format!("-connect=127.0.0.1:{port}")));
         command.arg(format!("-stopatheight={height}"));
         command
@@ -169,7 +166,7 @@ impl Programs {
         if node == Node::Bitcoind {
             command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
         }
-        command.args(PEER).args(["-connect=0", "-listen=1"]);
+        command.args(["-dnsseed=0", "-connect=0", "-listen=1"]);
         command.arg(format!("-bind=127.0.0.1:{port}"));
         command
     }

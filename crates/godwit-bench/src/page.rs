@@ -131,8 +131,8 @@ fn write_method(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,
         "Lines of one benchmark take turns, one epoch each, another one first in each turn; {} ms for \
-         each line, all its epochs together, but one iteration an epoch for the flushes. Each policy is \
-         a process of its own, the same source built with another allocator behind the product's \
+         each line, all its epochs together, but one iteration an epoch for the flushes, after one that \
+         is not timed. Each policy is a process of its own, the same source built with another allocator behind the product's \
          streams, and was asked for the allocator's type and searched for the function that wipes before \
          it ran. {counters} C++ subjects have the flags of Bitcoin Core's build and differ in the \
          allocator alone. Every flush ends with its files and directories synced; `{}` adds the same \

@@ -87,6 +87,8 @@ impl Workload {
     ///
     /// When the block does not decode; the body also when it fails its check or the disk fails.
     pub fn subject(self, input: &Input) -> Subject {
+        // A directory of its own: it is wiped each time, and others keep theirs beside it.
+        let datadir = input.datadir.join("godwit");
         match self {
             Self::DataStreamAlloc => streams::alloc(),
             Self::DataStreamSerializeScript => streams::serialize_script(),
@@ -94,8 +96,8 @@ impl Workload {
             Self::DeserializeBlock => blocks::deserialize(&input.block),
             Self::DeserializeBlockUnhashed => blocks::deserialize_unhashed(&input.block),
             Self::DeserializeAndCheckBlock => blocks::deserialize_and_check(&input.block),
-            Self::FlushGenerated => flush::generating(&input.datadir, coins::GENERATED),
-            Self::Flush => flush::prepared(&input.datadir, coins::PREPARED),
+            Self::FlushGenerated => flush::generating(&datadir, coins::GENERATED),
+            Self::Flush => flush::prepared(&datadir, coins::PREPARED),
         }
     }
 }

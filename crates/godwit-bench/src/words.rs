@@ -58,9 +58,11 @@ pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
          Where the pull request counts five of them with both of its own allocators, and a fraction \
          of one with `std::allocator`, they are libstdc++'s loop that constructs the elements of a \
          vector one by one when its allocator is not `std::allocator`, and the compiler has not turned \
-         that loop into a `memcpy`. godwit's plain memory grows by `realloc`; its other two policies \
-         allocate, copy and free, as a C++ vector does, so that where a stream grows \
-         (DataStreamSerializeScript) the price of godwit's barrier holds that difference too."
+         that loop into a `memcpy`. godwit's plain memory and its \
+         barrier grow a block by `realloc` and differ in the barrier alone; its wiping policy has to \
+         allocate, copy, wipe and free, since `realloc` leaves the old block behind unwiped, so that \
+         where a stream grows (DataStreamSerializeScript) the price of godwit's overwriting holds that \
+         copy too. A C++ vector copies whatever its allocator is."
     )
 }
 

@@ -28,7 +28,7 @@ pub type PublicMemory = BarrierOnly;
 pub const PUBLIC_MEMORY: PublicMemory = allocator_api2::alloc::Global;
 /// The one value of [`PublicMemory`].
 #[cfg(feature = "zero-after-free")]
-pub const PUBLIC_MEMORY: PublicMemory = ZeroAfterFree;
+pub const PUBLIC_MEMORY: PublicMemory = ZeroAfterFree(allocator_api2::alloc::Global);
 /// The one value of [`PublicMemory`].
 #[cfg(all(feature = "barrier-only", not(feature = "zero-after-free")))]
-pub const PUBLIC_MEMORY: PublicMemory = BarrierOnly;
+pub const PUBLIC_MEMORY: PublicMemory = BarrierOnly(allocator_api2::alloc::Global);

@@ -37,7 +37,8 @@ impl Policy {
 
     /// The policy of an allocator type, by [`std::any::type_name`].
     pub fn of_type(name: &str) -> Option<Self> {
-        match name.rsplit("::").next()? {
+        // A baseline names behind itself what it is over.
+        match name.split('<').next()?.rsplit("::").next()? {
             "Global" => Some(Self::Plain),
             "BarrierOnly" => Some(Self::BarrierOnly),
             "ZeroAfterFree" => Some(Self::ZeroAfterFree),
@@ -76,6 +77,7 @@ mod tests {
         assert_eq!(Policy::of_type("a::b::Global"), Some(Policy::Plain));
         assert_eq!(Policy::of_type("x::ZeroAfterFree"), Some(Policy::ZeroAfterFree));
         assert_eq!(Policy::of_type("x::BarrierOnly"), Some(Policy::BarrierOnly));
+        assert_eq!(Policy::of_type("x::BarrierOnly<a::Global>"), Some(Policy::BarrierOnly));
         assert_eq!(Policy::of_type("x::Other"), None);
         let expected = match (cfg!(feature = "zero-after-free"), cfg!(feature = "barrier-only")) {
             (true, _) => Policy::ZeroAfterFree,

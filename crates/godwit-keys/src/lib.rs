@@ -10,6 +10,21 @@
 //! public keys, public descriptors, signatures and PSBTs. The exception has the name export and writes
 //! to a file descriptor.
 
+mod base58;
 mod error;
+mod export;
+mod extended_key;
+mod guarded;
+mod mnemonic;
+mod nfkd;
+mod private_key;
+mod stored_key;
+mod wif;
 
-pub use error::KeyError;
+pub use error::{KeyError, MnemonicError, TextError};
+pub use export::ExportError;
+pub use extended_key::ExtendedPrivateKey;
+pub use mnemonic::Mnemonic;
+pub use private_key::PrivateKey;
+pub use stored_key::StoredKey;
+pub use wif::parse_wif;

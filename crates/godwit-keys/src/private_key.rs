@@ -1,0 +1,114 @@
+//! A private key and its signatures.
+
+use std::fmt;
+
+use bitcoin::secp256k1::{Keypair, Message, PublicKey, Scalar, SecretKey, ecdsa, schnorr};
+use godwit_secret::{LockError, SecretArray};
+
+use crate::error::KeyError;
+use crate::guarded::{curve, guarded};
+
+/// A private key of secp256k1 in locked memory.
+pub struct PrivateKey {
+    /// In the range of private keys.
+    number: SecretArray<32>,
+}
+
+impl PrivateKey {
+    /// # Errors
+    ///
+    /// When the number, big-endian, is zero or not below the order of the curve.
+    pub fn from_secret(number: SecretArray<32>) -> Result<Self, KeyError> {
+        guarded(|| {
+            let valid = number.expose_secret(|number| SecretKey::from_slice(number).is_ok());
+            if valid { Ok(()) } else { Err(KeyError::OutOfRange) }
+        })?;
+        Ok(Self { number })
+    }
+
+    /// The point of this key.
+    pub fn public_key(&self) -> Result<PublicKey, KeyError> {
+        self.use_key(|key| Ok(key.public_key(curve())))
+    }
+
+    /// A second key of the same number.
+    pub fn try_clone(&self) -> Result<Self, LockError> {
+        Ok(Self { number: SecretArray::copy_of(&self.number)? })
+    }
+
+    /// Signs `digest` as Bitcoin Core does (`CKey::Sign`): nonce of RFC 6979, and with a counter as
+    /// extra entropy, from 1, until R takes 32 bytes. The same key and digest give the same bytes.
+    pub fn sign_ecdsa(&self, digest: &[u8; 32]) -> Result<ecdsa::Signature, KeyError> {
+        let message = Message::from_digest(*digest);
+        self.use_key(|key| {
+            let signature = curve().sign_ecdsa_low_r(&message, key);
+            // A signature that a fault went into can give the key away.
+            curve()
+                .verify_ecdsa(&message, &signature, &key.public_key(curve()))
+                .map_err(|_| KeyError::BadSignature)?;
+            Ok(signature)
+        })
+    }
+
+    /// Signs `digest` by BIP340 with auxiliary randomness of zeros, as Bitcoin Core does
+    /// (`CKey::SignSchnorr` from `script/sign.cpp`). `tweak` is what BIP341 adds to the key, the hash
+    /// `TapTweak` of the internal key and the root of the script tree; it is not added for a script
+    /// path.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::OutOfRange`] for a tweak that is no number of the curve or makes the key zero.
+    pub fn sign_schnorr(
+        &self,
+        digest: &[u8; 32],
+        tweak: Option<&[u8; 32]>,
+    ) -> Result<schnorr::Signature, KeyError> {
+        let message = Message::from_digest(*digest);
+        self.use_key(|key| {
+            let mut pair = Keypair::from_secret_key(curve(), key);
+            if let Some(tweak) = tweak {
+                let tweak = Scalar::from_be_bytes(*tweak).map_err(|_| KeyError::OutOfRange)?;
+                pair = pair.add_xonly_tweak(curve(), &tweak).map_err(|_| KeyError::OutOfRange)?;
+            }
+            let signature = curve().sign_schnorr_with_aux_rand(&message, &pair, &[0; 32]);
+            curve()
+                .verify_schnorr(&signature, &message, &pair.x_only_public_key().0)
+                .map_err(|_| KeyError::BadSignature)?;
+            Ok(signature)
+        })
+    }
+
+    /// Shows the key to `f`, which runs on a secret stack.
+    pub(crate) fn use_key<R: Send>(
+        &self,
+        f: impl FnOnce(&SecretKey) -> Result<R, KeyError> + Send,
+    ) -> Result<R, KeyError> {
+        guarded(|| {
+            let key = self.number.expose_secret(|number| SecretKey::from_slice(number));
+            f(&key.expect("checked when it came in"))
+        })
+    }
+
+    /// The number, big-endian.
+    pub(crate) fn secret(&self) -> &SecretArray<32> {
+        &self.number
+    }
+}
+
+impl PartialEq for PrivateKey {
+    /// In constant time.
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for PrivateKey {}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrivateKey([redacted])")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -61,8 +61,8 @@ pub use slots::{
 pub use socks5::{Credentials, Socks5, Socks5Error};
 pub use time::Now;
 pub use transport::{
-    Discard, DiscardReason, MAX_SMALL_PAYLOAD, Protocol, Receive, ReceiveLimits, Transport,
-    TransportError, Write, payload_limit,
+    Discard, DiscardReason, MAX_SMALL_PAYLOAD, PACKET_COST, Protocol, Receive, ReceiveLimits,
+    Transport, TransportError, Write, payload_limit,
 };
 pub use v2::{MAX_GARBAGE, V2Error, V2Secrets};
 

@@ -66,6 +66,8 @@ struct GarbageSearch {
 pub(super) enum Advance {
     /// More is needed.
     Nothing,
+    /// The end of a packet that says nothing.
+    Passed,
     Received(Receive),
     /// The other side speaks the plain protocol; these are its first bytes.
     Plain([u8; PLAIN_PREFIX]),
@@ -159,9 +161,9 @@ impl Encrypted {
                     Found::Terminator(packets) => State::Packets(packets),
                 },
                 State::Packets(mut packets) => {
-                    let received = packets.advance(limits, pool)?;
+                    let advance = packets.advance(limits, pool)?;
                     self.state = State::Packets(packets);
-                    return Ok(received.map_or(Advance::Nothing, Advance::Received));
+                    return Ok(advance);
                 }
                 State::Failed => return Ok(Advance::Nothing),
             };

@@ -14,6 +14,7 @@ use super::super::buffer::{Buffer, Got, read_once};
 use super::super::limits::{Judgement, judge};
 use super::super::receive::SKIM_STEP;
 use super::super::{Discard, DiscardReason, Receive, ReceiveLimits, TransportError};
+use super::Advance;
 use crate::v2::{
     EXPANSION, HEADER_SIZE, IGNORE, LENGTH_SIZE, MAX_NAME_SIZE, Name, Session, TAG_SIZE, parse_name,
 };
@@ -168,15 +169,15 @@ impl Packets {
         &mut self,
         limits: &ReceiveLimits,
         pool: &BufferPool,
-    ) -> Result<Option<Receive>, TransportError> {
+    ) -> Result<Advance, TransportError> {
         if let State::Start { bytes, filled: MIN_PACKET } = self.state {
             self.state = State::Rest(self.start(bytes, limits, pool)?);
         }
         if !matches!(&self.state, State::Rest(rest) if rest.missing() == 0) {
-            return Ok(None);
+            return Ok(Advance::Nothing);
         }
         let State::Rest(rest) = mem::replace(&mut self.state, State::START) else {
-            return Ok(None);
+            return Ok(Advance::Nothing);
         };
         if !self.session.finish(&rest.tag) {
             return Err(TransportError::WrongTag);
@@ -184,17 +185,18 @@ impl Packets {
         self.garbage = Vec::new();
         Ok(match rest.fate {
             Fate::Keep { command, buffer, .. } => {
-                Some(Receive::Frame(Frame { command, payload: buffer.into_stream() }))
+                let payload = buffer.into_stream();
+                Advance::Received(Receive::Frame(Frame { command, payload }))
             }
-            Fate::Drop(Dropped::Message(discard)) => Some(Receive::Discarded(discard)),
+            Fate::Drop(Dropped::Message(discard)) => Advance::Received(Receive::Discarded(discard)),
             Fate::Drop(Dropped::TooLarge { command, bytes }) => {
                 return Err(TransportError::TooLarge { command, bytes });
             }
             Fate::Drop(Dropped::Version) => {
                 self.established = true;
-                None
+                Advance::Passed
             }
-            Fate::Drop(Dropped::Decoy) => None,
+            Fate::Drop(Dropped::Decoy) => Advance::Passed,
         })
     }
 

@@ -187,6 +187,6 @@ fn long_name(command: Command, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Size of a packet in bytes.
-fn packet_size(contents: usize) -> usize {
+const fn packet_size(contents: usize) -> usize {
     LENGTH_SIZE + HEADER_SIZE + contents + crate::v2::TAG_SIZE
 }

@@ -49,6 +49,44 @@ fn b16_decoys_are_passed_over_whatever_they_hold_and_never_kept() {
     assert_eq!(receive_bytes(&mut transport, &decoy), expected);
 }
 
+/// A flood of the shortest packets, which are dropped as they come, leaves a turn as soon as one of
+/// messages.
+#[test]
+fn b16_decoys_are_charged_by_number_and_a_budget_bounds_them() {
+    const COST: usize = packet_size(0) + PACKET_COST;
+    for (budget, decoys) in
+        [(1, 0), (19, 0), (20, 1), (COST, 1), (COST + 19, 1), (COST + 20, 2), (50 * COST, 50)]
+    {
+        let mut transport = initiator(0);
+        let mut hand = Hand::answered(&mut transport);
+        let packets: Vec<u8> = (0..100).flat_map(|_| hand.packet(IGNORE, &[])).collect();
+        let before = (transport.total_received(), transport.total_cost());
+        let mut source = Source::one(&packets);
+        let end = transport.receive(&mut source, &BLOCK, budget);
+        assert!(matches!(end, Ok(Receive::BudgetUsed)), "{end:?}");
+        let bytes = (transport.total_received() - before.0) as usize;
+        let cost = (transport.total_cost() - before.1) as usize;
+        assert_eq!((bytes / packet_size(0), cost), (decoys, bytes + decoys * PACKET_COST));
+        assert!(bytes <= budget, "{bytes} of {budget}");
+        // All of them, and not one too many.
+        let rest = COST * (100 - decoys) - bytes % packet_size(0);
+        let end = transport.receive(&mut source, &BLOCK, rest);
+        assert!(matches!(end, Ok(Receive::BudgetUsed)), "{end:?}");
+        assert_eq!(transport.total_received() - before.0, packets.len() as u64);
+        assert!(matches!(transport.receive(&mut source, &BLOCK, 1), Ok(Receive::Pending)));
+    }
+}
+
+#[test]
+fn messages_are_charged_by_number_too() {
+    let mut transport = initiator(0);
+    let mut hand = Hand::answered(&mut transport);
+    let contents = hand.message(PING, &payload(8));
+    let before = transport.total_cost();
+    assert_eq!(receive_bytes(&mut transport, &contents), [named(PING, &payload(8))]);
+    assert_eq!(transport.total_cost() - before, (contents.len() + PACKET_COST) as u64);
+}
+
 #[test]
 fn limits_are_those_of_the_plain_protocol_and_seen_once_the_packet_is_proven() {
     let limits = [(PING, 1_024), (Command::HEADERS, 162_003), (Command::BLOCK, 4_000_000)];

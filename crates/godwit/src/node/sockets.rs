@@ -9,6 +9,8 @@ mod connection;
 mod inbox;
 mod listen;
 mod route;
+#[cfg(test)]
+mod tests;
 mod transports;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -27,7 +29,6 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use super::net::{NetCommand, NetEvent, SocketId};
 use connection::{Connection, Left, Phase, is_local};
 use inbox::Outbox;
-use listen::{Accepted, accept};
 use route::{Route, route};
 use transports::Transports;
 
@@ -42,14 +43,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a proxy may take to connect (Core `SOCKS5_RECV_TIMEOUT`).
 const PROXY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long nothing is accepted after the system had no descriptor or memory for it.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-
-/// Shortest time between two lines that say so.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Accepted connections that the node has not taken or refused yet. More wait in the system.
-const MAX_UNDECIDED: usize = 32;
+/// Pause after the system could not wait for sockets.
+const FAILED_POLL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Events that the system reports at once.
 const SYSTEM_EVENTS: usize = 256;
@@ -163,7 +158,8 @@ struct Network {
     connections: HashMap<Token, Connection>,
     by_peer: HashMap<PeerId, Token>,
     next_token: usize,
-    undecided: usize,
+    /// Accepted, and not taken or refused by the node so far: no more than a descriptor each.
+    undecided: HashMap<Token, (TcpStream, NetAddress)>,
     /// Connections that have something to do.
     line: VecDeque<Token>,
     /// Connections that may not read at the moment.
@@ -200,7 +196,7 @@ impl Network {
             connections: HashMap::new(),
             by_peer: HashMap::new(),
             next_token: FIRST_CONNECTION,
-            undecided: 0,
+            undecided: HashMap::new(),
             line: VecDeque::new(),
             held: Vec::new(),
             deadlines: BTreeSet::new(),
@@ -219,30 +215,35 @@ impl Network {
 
     fn run(mut self) {
         let mut events = Events::with_capacity(SYSTEM_EVENTS);
-        loop {
-            let timeout = self.timeout();
-            match self.poll.poll(&mut events, timeout) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    log::error!("Waiting for sockets failed: {error}");
-                    std::thread::sleep(ACCEPT_PAUSE);
-                }
-            }
-            for event in &events {
-                self.note(event);
-            }
-            if !self.obey() {
-                return;
-            }
-            self.accept();
-            self.end_late();
-            self.line.extend(self.held.drain(..));
-            for _ in 0..self.line.len() {
-                let Some(token) = self.line.pop_front() else { break };
-                self.turn(token);
+        while self.round(&mut events) {}
+    }
+
+    /// Waits for something to happen, and gives everybody concerned a turn; `false` when the node is
+    /// gone.
+    fn round(&mut self, events: &mut Events) -> bool {
+        let timeout = self.timeout();
+        match self.poll.poll(events, timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                log::error!("Waiting for sockets failed: {error}");
+                std::thread::sleep(FAILED_POLL_PAUSE);
             }
         }
+        for event in &*events {
+            self.note(event);
+        }
+        if !self.obey() {
+            return false;
+        }
+        self.accept();
+        self.end_late(Instant::now());
+        self.line.extend(self.held.drain(..));
+        for _ in 0..self.line.len() {
+            let Some(token) = self.line.pop_front() else { break };
+            self.turn(token);
+        }
+        true
     }
 
     fn timeout(&mut self) -> Option<Duration> {
@@ -252,7 +253,7 @@ impl Network {
         let now = Instant::now();
         let mut next = self.deadlines.first().map(|(deadline, _)| *deadline);
         let mut at = |moment: Instant| next = Some(next.map_or(moment, |next| next.min(moment)));
-        if self.listeners.iter().any(|listener| listener.ready) && self.undecided < MAX_UNDECIDED {
+        if self.may_accept() {
             at(self.accept_after);
         }
         if !self.held.is_empty()
@@ -294,7 +295,7 @@ impl Network {
     fn obey_one(&mut self, command: NetCommand) {
         match command {
             NetCommand::Adopt { socket, peer } => self.adopt(socket, peer),
-            NetCommand::Refuse { socket } => self.close(token_of(socket)),
+            NetCommand::Refuse { socket } => drop(self.undecided.remove(&token_of(socket))),
             NetCommand::Connect { peer, target, v2 } => {
                 let transport = self.transports.outgoing(v2);
                 self.connect(Dial { peer, target, transport, again: false });
@@ -332,18 +333,23 @@ impl Network {
 
     fn adopt(&mut self, socket: SocketId, peer: PeerId) {
         let token = token_of(socket);
-        let Some(connection) = self.connections.get_mut(&token) else {
+        let Some((stream, address)) = self.undecided.remove(&token) else {
             self.out.send(NetEvent::Closed { peer });
             return;
         };
-        connection.peer = Some(peer);
-        self.undecided -= 1;
-        self.by_peer.insert(peer, token);
-        enqueue(&mut self.line, token, connection);
+        // Not before there is a place for the connection: its keys take time and locked memory.
+        let transport = self.transports.incoming();
+        let connection = Connection::new(stream, Phase::Open, peer, Some(address), transport);
+        if let Err(error) = self.register(token, connection) {
+            log::warn!("A connection can not be watched: {error}");
+            self.out.send(NetEvent::Closed { peer });
+        } else if let Some(connection) = self.connections.get_mut(&token) {
+            enqueue(&mut self.line, token, connection);
+        }
     }
 
     fn connect(&mut self, dial: Dial) {
-        let counter = self.next_token as u64;
+        let token = self.take_token();
         let Dial { peer, target, transport, again } = dial;
         let failed = |out: &Outbox, local| {
             out.send(match again {
@@ -351,7 +357,8 @@ impl Network {
                 false => NetEvent::ConnectFailed { peer, local },
             });
         };
-        let Some(way) = route(&target, &self.config.proxies, self.config.session, counter) else {
+        let (session, counter) = (self.config.session, token.0 as u64);
+        let Some(way) = route(&target, &self.config.proxies, session, counter) else {
             return failed(&self.out, true);
         };
         let Route { first_hop, proxy, address } = way;
@@ -360,17 +367,12 @@ impl Network {
             Err(error) => return failed(&self.out, proxy.is_some() || is_local(&error)),
         };
         let phase = Phase::Connecting { proxy, deadline: Instant::now() + CONNECT_TIMEOUT };
-        let mut connection = Connection::new(stream, phase, Some(peer), address, transport);
+        let mut connection = Connection::new(stream, phase, peer, address, transport);
         connection.target = Some(target);
         connection.told = again;
-        match self.register(connection) {
-            Ok(token) => {
-                self.by_peer.insert(peer, token);
-            }
-            Err(error) => {
-                log::warn!("A connection can not be watched: {error}");
-                failed(&self.out, true);
-            }
+        if let Err(error) = self.register(token, connection) {
+            log::warn!("A connection can not be watched: {error}");
+            failed(&self.out, true);
         }
     }
 
@@ -381,7 +383,7 @@ impl Network {
         let (expects_block, expects_compact) = connection.expects();
         let plain = connection.transport.fall_back();
         self.close(token);
-        let (Some(peer), Some(target), Some(transport)) = (peer, target, plain) else { return };
+        let (Some(target), Some(transport)) = (target, plain) else { return };
         log::debug!("retrying with v1 transport protocol for peer={}", peer.0);
         self.connect(Dial { peer, target, transport, again: true });
         if let Some(token) = self.by_peer.get(&peer)
@@ -392,65 +394,31 @@ impl Network {
         }
     }
 
-    fn register(&mut self, mut connection: Connection) -> io::Result<Token> {
+    fn take_token(&mut self) -> Token {
         let token = Token(self.next_token);
+        self.next_token += 1;
+        token
+    }
+
+    fn register(&mut self, token: Token, mut connection: Connection) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut connection.stream, token, interest)?;
-        self.next_token += 1;
         if let Some(deadline) = connection.deadline() {
             self.deadlines.insert((deadline, token));
         }
+        self.by_peer.insert(connection.peer, token);
         self.connections.insert(token, connection);
-        Ok(token)
+        Ok(())
     }
 
-    fn accept(&mut self) {
-        for n in 0..self.listeners.len() {
-            while self.listeners[n].ready
-                && self.undecided < MAX_UNDECIDED
-                && Instant::now() >= self.accept_after
-            {
-                match accept(&self.listeners[n].socket) {
-                    Accepted::Connection(stream, address) => self.accepted(stream, address.into()),
-                    Accepted::Nobody => self.listeners[n].ready = false,
-                    Accepted::Gone => {}
-                    Accepted::Exhausted(error) => self.pause_accepting(&error),
-                }
-            }
+    /// Gives up connections that did not come about by `now`.
+    fn end_late(&mut self, now: Instant) {
+        // Those that are opened meanwhile have time.
+        let mut late = Vec::new();
+        while self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
+            late.extend(self.deadlines.pop_first());
         }
-    }
-
-    fn accepted(&mut self, stream: TcpStream, address: NetAddress) {
-        if let Err(error) = stream.set_nodelay(true) {
-            log::debug!("no delay can not be set: {error}");
-        }
-        let transport = self.transports.incoming();
-        let connection = Connection::new(stream, Phase::Open, None, Some(address), transport);
-        match self.register(connection) {
-            Ok(Token(socket)) => {
-                self.undecided += 1;
-                self.out.send(NetEvent::Inbound { socket: SocketId(socket as u64), address });
-            }
-            Err(error) => self.pause_accepting(&error),
-        }
-    }
-
-    fn pause_accepting(&mut self, error: &io::Error) {
-        let now = Instant::now();
-        self.accept_after = now + ACCEPT_PAUSE;
-        if self.next_warning.is_none_or(|next| next <= now) {
-            self.next_warning = Some(now + WARNING_INTERVAL);
-            log::warn!("Connections can not be accepted at the moment: {error}");
-        }
-    }
-
-    /// Gives up connections that did not come about in time.
-    fn end_late(&mut self) {
-        let now = Instant::now();
-        while let Some((deadline, token)) = self.deadlines.first().copied()
-            && deadline <= now
-        {
-            self.deadlines.pop_first();
+        for (deadline, token) in late {
             let Some(connection) = self.connections.get(&token) else { continue };
             if connection.deadline() != Some(deadline) {
                 continue;
@@ -500,10 +468,7 @@ impl Network {
     /// Drops a connection; without a word to the node.
     fn close(&mut self, token: Token) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
-        match connection.peer {
-            Some(peer) => drop(self.by_peer.remove(&peer)),
-            None => self.undecided -= 1,
-        }
+        self.by_peer.remove(&connection.peer);
         if let Err(error) = self.poll.registry().deregister(&mut connection.stream) {
             log::debug!("a socket could not be deregistered: {error}");
         }

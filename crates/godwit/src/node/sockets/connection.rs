@@ -13,15 +13,16 @@ use super::inbox::Outbox;
 use super::listen::is_exhausted;
 use crate::node::net::NetEvent;
 
-/// Bytes read from one connection before the next one has its turn.
-const READ_TURN: usize = 256 << 10;
+/// Bytes read from one connection before the next one has its turn; a message or packet costs
+/// `PACKET_COST` beside its bytes.
+pub(super) const READ_TURN: usize = 256 << 10;
 
 /// Bytes written to one connection before the next one has its turn.
 const WRITE_TURN: usize = 256 << 10;
 
 /// How long a peer that was offered an encrypted connection may be silent before it is tried in
 /// plain. Core waits for the end of the handshake's time, 60 s.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where a connection stands.
 pub(super) enum Phase {
@@ -29,7 +30,7 @@ pub(super) enum Phase {
     Connecting { proxy: Option<Socks5>, deadline: Instant },
     /// Talking to the proxy.
     Proxy { handshake: Socks5, deadline: Instant },
-    /// Messages can flow, once there is a peer.
+    /// Messages can flow.
     Open,
     /// The peer does not speak the protocol; nothing more is read.
     Failed,
@@ -53,8 +54,7 @@ pub(super) enum Left {
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) phase: Phase,
-    /// `None` until the node has taken an inbound connection.
-    pub(super) peer: Option<PeerId>,
+    pub(super) peer: PeerId,
     /// To whom, for the node.
     pub(super) address: Option<NetAddress>,
     /// Of a connection that we opened: where to.
@@ -81,7 +81,7 @@ impl Connection {
     pub(super) fn new(
         stream: TcpStream,
         phase: Phase,
-        peer: Option<PeerId>,
+        peer: PeerId,
         address: Option<NetAddress>,
         transport: Transport,
     ) -> Self {
@@ -147,7 +147,7 @@ impl Connection {
         {
             return left;
         }
-        let Some(peer) = self.peer else { return Left::Idle };
+        let peer = self.peer;
         let wrote = self.write_turn();
         self.report_sent(peer, out);
         if wrote == Left::Over {
@@ -203,9 +203,9 @@ impl Connection {
         if self.transport.protocol() == Protocol::Detecting {
             self.answer_by = Some(Instant::now() + ANSWER_TIMEOUT);
         }
-        if let Some(peer) = self.peer.filter(|_| !self.told) {
+        if !self.told {
             self.told = true;
-            out.send(NetEvent::Connected { peer, address: self.address });
+            out.send(NetEvent::Connected { peer: self.peer, address: self.address });
         }
     }
 
@@ -216,12 +216,11 @@ impl Connection {
     }
 
     pub(super) fn tell_connect_failed(&self, local: bool, out: &Outbox) {
-        if let Some(peer) = self.peer {
-            out.send(match self.told {
-                true => NetEvent::Closed { peer },
-                false => NetEvent::ConnectFailed { peer, local },
-            });
-        }
+        let peer = self.peer;
+        out.send(match self.told {
+            true => NetEvent::Closed { peer },
+            false => NetEvent::ConnectFailed { peer, local },
+        });
     }
 
     /// `None`: the proxy has connected us, go on.
@@ -292,10 +291,10 @@ impl Connection {
                 expects_block: self.expects_block,
                 expects_compact: self.expects_compact,
             };
-            let before = self.transport.total_received();
+            let before = (self.transport.total_received(), self.transport.total_cost());
             let received = self.transport.receive(&mut self.stream, &limits, turn.min(*allowance));
-            let bytes = (self.transport.total_received() - before) as usize;
-            turn = turn.saturating_sub(bytes);
+            let bytes = (self.transport.total_received() - before.0) as usize;
+            turn = turn.saturating_sub((self.transport.total_cost() - before.1) as usize);
             *allowance = allowance.saturating_sub(bytes);
             self.tell_protocol(peer, out);
             match received {

@@ -3,13 +3,26 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::Network;
+use crate::node::net::{NetEvent, SocketId};
+
 /// Connections that the system keeps until they are accepted (Core `SOMAXCONN`, 128 for long).
 const BACKLOG: i32 = 128;
+
+/// How long nothing is accepted after the system had no descriptor or memory for it.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Shortest time between two lines that say so.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Accepted connections that the node has not taken or refused yet. More wait in the system.
+pub(super) const MAX_UNDECIDED: usize = 32;
 
 /// An address that could not be listened on.
 #[derive(Debug)]
@@ -72,8 +85,49 @@ fn bind_one(address: SocketAddr) -> Result<TcpListener, BindError> {
     Ok(listener)
 }
 
+impl Network {
+    /// Whether somebody may wait who is to be accepted.
+    pub(super) fn may_accept(&self) -> bool {
+        self.undecided.len() < MAX_UNDECIDED && self.listeners.iter().any(|of| of.ready)
+    }
+
+    pub(super) fn accept(&mut self) {
+        for n in 0..self.listeners.len() {
+            while self.listeners[n].ready
+                && self.undecided.len() < MAX_UNDECIDED
+                && Instant::now() >= self.accept_after
+            {
+                match accept(&self.listeners[n].socket) {
+                    Accepted::Connection(stream, address) => self.accepted(stream, address),
+                    Accepted::Nobody => self.listeners[n].ready = false,
+                    Accepted::Gone => {}
+                    Accepted::Exhausted(error) => self.pause_accepting(&error),
+                }
+            }
+        }
+    }
+
+    fn accepted(&mut self, stream: TcpStream, address: SocketAddr) {
+        if let Err(error) = stream.set_nodelay(true) {
+            log::debug!("no delay can not be set: {error}");
+        }
+        let (token, address) = (self.take_token(), address.into());
+        self.undecided.insert(token, (stream, address));
+        self.out.send(NetEvent::Inbound { socket: SocketId(token.0 as u64), address });
+    }
+
+    fn pause_accepting(&mut self, error: &io::Error) {
+        let now = Instant::now();
+        self.accept_after = now + ACCEPT_PAUSE;
+        if self.next_warning.is_none_or(|next| next <= now) {
+            self.next_warning = Some(now + WARNING_INTERVAL);
+            log::warn!("Connections can not be accepted at the moment: {error}");
+        }
+    }
+}
+
 /// What came of an attempt to accept.
-pub(super) enum Accepted {
+enum Accepted {
     Connection(TcpStream, SocketAddr),
     /// Nobody waits.
     Nobody,
@@ -84,7 +138,7 @@ pub(super) enum Accepted {
     Exhausted(io::Error),
 }
 
-pub(super) fn accept(listener: &TcpListener) -> Accepted {
+fn accept(listener: &TcpListener) -> Accepted {
     match listener.accept() {
         Ok((stream, address)) => Accepted::Connection(stream, address),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,

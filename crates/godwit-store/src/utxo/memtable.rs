@@ -10,13 +10,15 @@
 //! Every spend of a coin that is not FRESH leaves a tombstone. Layers below may still hold a
 //! tombstone of a FRESH coin's outpoint: they say "spent", which is what "no trace" says too.
 
-use std::collections::VecDeque;
+mod cursor;
 
-use godwit_primitives::{Coin, OutPoint};
+use godwit_primitives::Coin;
+
+pub(super) use cursor::{KeyedEntry, MemtableCursor};
 
 use super::arena::{self, Arena};
 use super::entry::{CoinParts, Entry, EntryBuilder, Name};
-use super::key::{HashedOutPoint, UtxoHasher};
+use super::key::HashedOutPoint;
 use super::slots::Slots;
 
 /// Bits of the key that choose the shard.
@@ -232,95 +234,10 @@ impl Memtable {
         }
     }
 
-    /// Entries in each of the `2^bits` ranges of keys that have the same top bits.
-    pub(super) fn counts_by_prefix(&self, bits: u32) -> Vec<usize> {
-        debug_assert!(bits <= SHARD_BITS);
-        let shards_each = SHARDS >> bits;
-        self.shards.chunks(shards_each).map(|shards| shards.iter().map(Slots::len).sum()).collect()
-    }
-
-    /// A cursor on the first of the entries whose key begins with the `bits` bits of `prefix`. They
-    /// follow by rising key, then outpoint.
-    pub(super) fn cursor(&self, hasher: UtxoHasher, prefix: usize, bits: u32) -> MemtableCursor {
-        let shards_each = SHARDS >> bits;
-        let (shard, end_shard) = (prefix * shards_each, (prefix + 1) * shards_each);
-        let mut cursor =
-            MemtableCursor { hasher, shard, end_shard, slot: 0, batch: VecDeque::new() };
-        self.fill(&mut cursor);
-        cursor
-    }
-
-    /// The entry under the cursor; `None` behind the last.
-    pub(super) fn current(&self, cursor: &MemtableCursor) -> Option<KeyedEntry<'_>> {
-        let (key, outpoint, offset) = *cursor.batch.front()?;
-        Some(KeyedEntry { key, outpoint, entry: entry_at(&self.arena, offset) })
-    }
-
-    /// Moves the cursor to the next entry.
-    pub(super) fn advance(&self, cursor: &mut MemtableCursor) {
-        cursor.batch.pop_front();
-        if cursor.batch.is_empty() {
-            self.fill(cursor);
-        }
-    }
-
-    /// Reads a batch of slots up to the end of a shard or between two different fragments, since
-    /// slots do not order entries of equal fragments. A batch also lets the processor load several
-    /// entries at once: in key order they are scattered over the arena.
-    fn fill(&self, cursor: &mut MemtableCursor) {
-        const BATCH: usize = 32;
-        let mut last = None;
-        while cursor.shard < cursor.end_shard {
-            match self.shards[cursor.shard].next_used(cursor.slot) {
-                Some((index, fragment, offset)) => {
-                    if cursor.batch.len() >= BATCH && last != Some(fragment) {
-                        break;
-                    }
-                    let name = entry_at(&self.arena, offset).outpoint();
-                    let outpoint = name.expect("entries in memory are as this module encoded them");
-                    cursor.batch.push_back((cursor.hasher.key(&outpoint), outpoint, offset));
-                    (cursor.slot, last) = (index + 1, Some(fragment));
-                }
-                None => {
-                    (cursor.slot, cursor.shard) = (0, cursor.shard + 1);
-                    if !cursor.batch.is_empty() {
-                        break;
-                    }
-                }
-            }
-        }
-        cursor.batch.make_contiguous().sort_unstable();
-    }
-
     /// The longest distance of an entry from its home slot.
     #[cfg(test)]
     pub(super) fn longest_probe(&self) -> usize {
         self.shards.iter().map(Slots::longest_probe).max().unwrap_or(0)
-    }
-}
-
-/// An entry with its place in the order of keys.
-pub(super) struct KeyedEntry<'a> {
-    pub(super) key: u64,
-    pub(super) outpoint: OutPoint,
-    pub(super) entry: Entry<'a>,
-}
-
-/// A position in a memtable that nobody changes any more.
-pub(super) struct MemtableCursor {
-    hasher: UtxoHasher,
-    shard: usize,
-    end_shard: usize,
-    slot: usize,
-    /// Key, outpoint and arena offset of the current entry and of those read ahead.
-    batch: VecDeque<(u64, OutPoint, u32)>,
-}
-
-impl MemtableCursor {
-    /// Key and outpoint of the current entry; `None` behind the last.
-    #[inline]
-    pub(super) fn head(&self) -> Option<(u64, OutPoint)> {
-        self.batch.front().map(|(key, outpoint, _)| (*key, *outpoint))
     }
 }
 

@@ -17,8 +17,6 @@ use crate::private_key::PrivateKey;
 /// First bytes of `xprv` and `tprv`.
 const MAIN: [u8; 4] = [0x04, 0x88, 0xad, 0xe4];
 const TEST: [u8; 4] = [0x04, 0x35, 0x83, 0x94];
-/// Version, depth, fingerprint, child number, chain code, zero, key.
-const SIZE: usize = 4 + 1 + 4 + 4 + 32 + 1 + 32;
 
 /// A private key with the chain code that its children come from, both in locked memory.
 pub struct ExtendedPrivateKey {
@@ -31,6 +29,9 @@ pub struct ExtendedPrivateKey {
 }
 
 impl ExtendedPrivateKey {
+    /// Version, depth, fingerprint, child number, chain code, zero, key.
+    pub(crate) const SIZE: usize = 4 + 1 + 4 + 4 + 32 + 1 + 32;
+
     /// The root of the tree that `seed` stands for; of 16 to 64 bytes, says BIP32, but this takes any.
     pub fn from_seed(seed: &SecretBytes, network: NetworkKind) -> Result<Self, KeyError> {
         guarded(|| {
@@ -56,8 +57,9 @@ impl ExtendedPrivateKey {
         guarded(|| base58::decode_check(text)?.expose_secret(Self::decode))
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, KeyError> {
-        let bytes: &[u8; SIZE] = bytes.try_into().map_err(|_| TextError::Length)?;
+    /// What [`to_bytes`](Self::to_bytes) gives. Runs on a secret stack.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, KeyError> {
+        let bytes: &[u8; Self::SIZE] = bytes.try_into().map_err(|_| TextError::Length)?;
         let network = match bytes[..4].try_into() {
             Ok(MAIN) => NetworkKind::Main,
             Ok(TEST) => NetworkKind::Test,
@@ -169,7 +171,7 @@ impl ExtendedPrivateKey {
 
     /// The bytes that [`parse`](Self::parse) reads, without checksum.
     pub(crate) fn to_bytes(&self) -> Result<SecretBytes, KeyError> {
-        let mut bytes = SecretBytes::with_capacity(SIZE)?;
+        let mut bytes = SecretBytes::with_capacity(Self::SIZE)?;
         bytes.extend_from_slice(if self.network.is_mainnet() { &MAIN } else { &TEST })?;
         bytes.push(self.depth)?;
         bytes.extend_from_slice(self.parent.as_bytes())?;

@@ -11,20 +11,28 @@
 //! to a file descriptor.
 
 mod base58;
+mod entry;
 mod error;
 mod export;
 mod extended_key;
 mod guarded;
+mod kdf;
+mod key_file;
 mod mnemonic;
 mod nfkd;
 mod private_key;
+mod store;
 mod stored_key;
 mod wif;
 
+pub use entry::{Entry, KeyId, MAX_LABEL, NotAKeyId, Words};
 pub use error::{KeyError, MnemonicError, TextError};
 pub use export::ExportError;
 pub use extended_key::ExtendedPrivateKey;
+pub use kdf::{KdfError, KdfParameters};
+pub use key_file::{KeyFileError, MAX_KEY_FILE};
 pub use mnemonic::Mnemonic;
 pub use private_key::PrivateKey;
+pub use store::{FileAction, KeyStore, StoreError};
 pub use stored_key::StoredKey;
 pub use wif::parse_wif;

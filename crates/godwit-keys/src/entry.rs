@@ -1,0 +1,291 @@
+//! What a key file holds: entries of keys that belong together, with the public descriptors of what
+//! they can spend.
+
+use std::fmt;
+
+use bitcoin::NetworkKind;
+use bitcoin::bip32::{ChildNumber, DerivationPath, Fingerprint, KeySource};
+use godwit_secret::{LockError, SecretArray, SecretBytes, SecretSlice};
+use godwit_stream::{DataStream, DecodeError, SpanReader};
+use sha2::{Digest, Sha256};
+
+use crate::extended_key::ExtendedPrivateKey;
+use crate::guarded::guarded;
+use crate::mnemonic::Mnemonic;
+use crate::private_key::PrivateKey;
+use crate::stored_key::StoredKey;
+use crate::{KeyError, KeyFileError};
+
+/// Longest label, in characters.
+pub const MAX_LABEL: usize = 100;
+
+/// Names an entry: the first four bytes of the SHA-256 of its descriptors, in hex. The same keys give
+/// the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId([u8; 4]);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", u32::from_be_bytes(self.0))
+    }
+}
+
+impl std::str::FromStr for KeyId {
+    type Err = NotAKeyId;
+
+    fn from_str(text: &str) -> Result<Self, NotAKeyId> {
+        let digits = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u32::from_str_radix(text, 16).ok().filter(|_| digits);
+        number.map(|number| Self(number.to_be_bytes())).ok_or(NotAKeyId)
+    }
+}
+
+/// Text that names no entry: not eight hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAKeyId;
+
+impl fmt::Display for NotAKeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an entry is named by eight hexadecimal digits")
+    }
+}
+
+impl std::error::Error for NotAKeyId {}
+
+/// Words of which keys come.
+pub struct Words {
+    /// The words.
+    pub mnemonic: Mnemonic,
+    /// Whether a passphrase went into the keys besides. It is not stored: who restores the words
+    /// somewhere else has to know it.
+    pub with_passphrase: bool,
+}
+
+/// An entry, or what becomes one. The private keys and words show themselves to nobody.
+pub struct Entry {
+    /// What the user calls it: at most [`MAX_LABEL`] characters, none of them a control character.
+    pub label: String,
+    /// When it was made or imported, in seconds since 1970.
+    pub created: u64,
+    /// The network of its keys.
+    pub network: NetworkKind,
+    /// Public descriptors with their checksums.
+    pub descriptors: Vec<String>,
+    /// The keys of these descriptors.
+    pub keys: Vec<StoredKey>,
+    /// Where the keys come from, if it is known.
+    pub words: Option<Words>,
+}
+
+impl Entry {
+    /// Its name.
+    pub fn id(&self) -> KeyId {
+        let mut hash = Sha256::new();
+        for descriptor in &self.descriptors {
+            hash.update(descriptor);
+            hash.update("\n");
+        }
+        let hash = hash.finalize();
+        KeyId([hash[0], hash[1], hash[2], hash[3]])
+    }
+
+    /// Whether the label is one.
+    pub(crate) fn has_good_label(&self) -> bool {
+        self.label.chars().count() <= MAX_LABEL && !self.label.chars().any(char::is_control)
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Entry({}, [redacted])", self.id())
+    }
+}
+
+/// The content of a key file.
+pub(crate) fn encode(entries: &[Entry]) -> Result<SecretBytes, KeyError> {
+    let mut out = SecretBytes::new();
+    put_count(&mut out, entries.len())?;
+    for entry in entries {
+        out.extend_from_slice(&entry.created.to_le_bytes())?;
+        out.push(u8::from(!entry.network.is_mainnet()))?;
+        put_text(&mut out, &entry.label)?;
+        put_count(&mut out, entry.descriptors.len())?;
+        for descriptor in &entry.descriptors {
+            put_text(&mut out, descriptor)?;
+        }
+        match &entry.words {
+            None => out.push(NO_WORDS)?,
+            Some(words) => {
+                out.push(if words.with_passphrase { WORDS_AND_PASSPHRASE } else { WORDS })?;
+                put_count(&mut out, words.mnemonic.text().len())?;
+                out.extend_from_secret(words.mnemonic.text())?;
+            }
+        }
+        put_count(&mut out, entry.keys.len())?;
+        for key in &entry.keys {
+            put_key(&mut out, key)?;
+        }
+    }
+    Ok(out)
+}
+
+const NO_WORDS: u8 = 0;
+const WORDS: u8 = 1;
+const WORDS_AND_PASSPHRASE: u8 = 2;
+
+const EXTENDED: u8 = 0;
+const EXTENDED_WITH_ORIGIN: u8 = 1;
+const COMPRESSED: u8 = 2;
+const UNCOMPRESSED: u8 = 3;
+
+fn put_count(out: &mut SecretBytes, count: usize) -> Result<(), LockError> {
+    let mut bytes = DataStream::new();
+    bytes.write_compact_size(count as u64);
+    out.extend_from_slice(bytes.as_slice())
+}
+
+fn put_text(out: &mut SecretBytes, text: &str) -> Result<(), LockError> {
+    put_count(out, text.len())?;
+    out.extend_from_slice(text.as_bytes())
+}
+
+fn put_key(out: &mut SecretBytes, key: &StoredKey) -> Result<(), KeyError> {
+    match key {
+        StoredKey::Extended { key, origin } => {
+            out.push(if origin.is_some() { EXTENDED_WITH_ORIGIN } else { EXTENDED })?;
+            out.extend_from_secret(&key.to_bytes()?)?;
+            if let Some((fingerprint, path)) = origin {
+                out.extend_from_slice(fingerprint.as_bytes())?;
+                put_count(out, path.len())?;
+                for step in path {
+                    out.extend_from_slice(&u32::from(*step).to_le_bytes())?;
+                }
+            }
+        }
+        StoredKey::Single { key, compressed } => {
+            out.push(if *compressed { COMPRESSED } else { UNCOMPRESSED })?;
+            out.extend_from_secret(key.secret())?;
+        }
+    }
+    Ok(())
+}
+
+/// Why a content is not read.
+enum Wrong {
+    Form,
+    Memory(LockError),
+}
+
+impl From<DecodeError> for Wrong {
+    fn from(_: DecodeError) -> Self {
+        Self::Form
+    }
+}
+
+impl From<LockError> for Wrong {
+    fn from(error: LockError) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl From<KeyError> for Wrong {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Memory(error) => Self::Memory(error),
+            _ => Self::Form,
+        }
+    }
+}
+
+/// The entries of a content that [`encode`] made.
+pub(crate) fn decode(content: SecretSlice<'_>) -> Result<Vec<Entry>, KeyFileError> {
+    let read = guarded(|| {
+        Ok(content.expose_secret(|content| {
+            let mut reader = SpanReader::new(content);
+            let entries = list(&mut reader, entry)?;
+            if reader.is_empty() { Ok(entries) } else { Err(Wrong::Form) }
+        }))
+    });
+    match read {
+        Ok(Ok(entries)) => Ok(entries),
+        Ok(Err(Wrong::Memory(error))) | Err(KeyError::Memory(error)) => Err(error.into()),
+        Ok(Err(Wrong::Form)) | Err(_) => Err(KeyFileError::Content),
+    }
+}
+
+/// As many as the count before them says; room is made as they come.
+fn list<T>(
+    reader: &mut SpanReader<'_>,
+    one: impl Fn(&mut SpanReader<'_>) -> Result<T, Wrong>,
+) -> Result<Vec<T>, Wrong> {
+    let count = reader.compact_size()?;
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(one(reader)?);
+    }
+    Ok(all)
+}
+
+fn entry(reader: &mut SpanReader<'_>) -> Result<Entry, Wrong> {
+    Ok(Entry {
+        created: reader.u64()?,
+        network: match reader.u8()? {
+            0 => NetworkKind::Main,
+            1 => NetworkKind::Test,
+            _ => return Err(Wrong::Form),
+        },
+        label: text(reader)?,
+        descriptors: list(reader, text)?,
+        words: words(reader)?,
+        keys: list(reader, key)?,
+    })
+}
+
+/// Public text.
+fn text(reader: &mut SpanReader<'_>) -> Result<String, Wrong> {
+    let bytes = span(reader)?;
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Wrong::Form)
+}
+
+fn span<'a>(reader: &mut SpanReader<'a>) -> Result<&'a [u8], Wrong> {
+    let size = usize::try_from(reader.compact_size()?).map_err(|_| Wrong::Form)?;
+    Ok(reader.bytes(size)?)
+}
+
+fn words(reader: &mut SpanReader<'_>) -> Result<Option<Words>, Wrong> {
+    let with_passphrase = match reader.u8()? {
+        NO_WORDS => return Ok(None),
+        WORDS => false,
+        WORDS_AND_PASSPHRASE => true,
+        _ => return Err(Wrong::Form),
+    };
+    let mut text = SecretBytes::new();
+    text.extend_from_slice(span(reader)?)?;
+    Ok(Some(Words { mnemonic: Mnemonic::parse(SecretSlice::from(&text))?, with_passphrase }))
+}
+
+fn key(reader: &mut SpanReader<'_>) -> Result<StoredKey, Wrong> {
+    let kind = reader.u8()?;
+    if matches!(kind, COMPRESSED | UNCOMPRESSED) {
+        let number = reader.bytes(32)?;
+        let number = SecretArray::from_fn_in_place(|secret| secret.copy_from_slice(number))?;
+        let key = PrivateKey::from_secret(number)?;
+        return Ok(StoredKey::Single { key, compressed: kind == COMPRESSED });
+    }
+    let key = ExtendedPrivateKey::decode(reader.bytes(ExtendedPrivateKey::SIZE)?)?;
+    let origin = match kind {
+        EXTENDED => None,
+        EXTENDED_WITH_ORIGIN => Some(origin(reader)?),
+        _ => return Err(Wrong::Form),
+    };
+    Ok(StoredKey::Extended { key, origin })
+}
+
+fn origin(reader: &mut SpanReader<'_>) -> Result<KeySource, Wrong> {
+    let fingerprint = Fingerprint::from(reader.array::<4>()?);
+    let path = list(reader, |reader| Ok(ChildNumber::from(reader.u32()?)))?;
+    Ok((fingerprint, DerivationPath::from(path)))
+}
+
+#[cfg(test)]
+mod tests;

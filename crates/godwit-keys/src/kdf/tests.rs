@@ -1,0 +1,68 @@
+use super::*;
+
+fn secret(plain: &str) -> SecretString {
+    SecretString::from_plain_and_wipe(&mut plain.to_owned()).expect("memory")
+}
+
+fn key(passphrase: &str, salt: &[u8; 16], parameters: [u32; 3]) -> [u8; 32] {
+    let [memory, passes, lanes] = parameters;
+    let parameters = KdfParameters::new(memory, passes, lanes).expect("within limits");
+    derive_key(&secret(passphrase), salt, parameters).expect("memory").expose_secret(|key| *key)
+}
+
+/// Known answers of Argon2's reference implementation (`src/test.c` there).
+#[test]
+fn keys_are_argon2ids() {
+    for (memory_kib, passes, lanes, expected) in [
+        (256, 2, 1, "9dfeb910e80bad0311fee20f9c0e2b12c17987b4cac90c2ef54d5b3021c68bfe"),
+        (256, 2, 2, "6d093c501fd5999645e0ea3bf620d7b8be7fd2db59c20d9fff9539da2bf57037"),
+        (65_536, 2, 1, "09316115d5cf24ed5a15a31a3ba326e5cf32edc24702987c02b6566f61913cf7"),
+    ] {
+        let parameters = KdfParameters::new(memory_kib, passes, lanes).expect("within limits");
+        let mut key = [0; 32];
+        argon2id(b"password", b"somesalt", parameters, &mut key).expect("memory");
+        assert_eq!(hex::encode(key), expected);
+    }
+}
+
+#[test]
+fn everything_goes_into_the_key() {
+    let base = key("password", &[1; 16], [32, 2, 1]);
+    assert_eq!(key("password", &[1; 16], [32, 2, 1]), base);
+    for other in [
+        key("passwore", &[1; 16], [32, 2, 1]),
+        key("password", &[2; 16], [32, 2, 1]),
+        key("password", &[1; 16], [40, 2, 1]),
+        key("password", &[1; 16], [32, 3, 1]),
+        key("password", &[1; 16], [32, 2, 2]),
+    ] {
+        assert_ne!(other, base);
+    }
+    assert_eq!(
+        key("pässword", &[1; 16], [32, 2, 1]),
+        key("pa\u{308}ssword", &[1; 16], [32, 2, 1]),
+        "keyboards differ in how they write an umlaut"
+    );
+}
+
+#[test]
+fn parameters_have_limits() {
+    let fits = |memory, passes, lanes| KdfParameters::new(memory, passes, lanes).is_some();
+    assert!(fits(8, 1, 1) && !fits(7, 1, 1));
+    assert!(fits(32, 1, 4) && !fits(31, 1, 4));
+    assert!(fits(KdfParameters::MAX_MEMORY_KIB, 1, 1));
+    assert!(!fits(KdfParameters::MAX_MEMORY_KIB + 1, 1, 1) && !fits(u32::MAX, 1, 1));
+    assert!(fits(4096, 16, 16) && !fits(4096, 17, 1) && !fits(4096, 1, 17));
+    assert!(!fits(4096, 0, 1) && !fits(4096, 1, 0) && !fits(0, 0, 0));
+    assert!(!fits(4096, u32::MAX, 1) && !fits(4096, 1, u32::MAX));
+    let [memory, passes, lanes] = KdfParameters::RECOMMENDED.numbers();
+    assert!(fits(memory, passes, lanes));
+}
+
+#[test]
+fn working_memory_is_wiped() {
+    let mut memory = WorkingMemory::of(8, 8).expect("memory");
+    memory.blocks[7].as_mut().fill(7);
+    memory.blocks.iter_mut().zeroize();
+    assert!(memory.blocks.iter().all(|block| block.as_ref().iter().all(|word| *word == 0)));
+}

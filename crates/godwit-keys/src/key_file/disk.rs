@@ -1,0 +1,103 @@
+//! The key file on the disk: who may read it, one writer at a time, old or new but never half.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::{KeyFileError, MAX_KEY_FILE};
+use crate::store::{FileAction, StoreError};
+
+/// What owner alone may read and write has.
+const MODE: u32 = 0o600;
+/// What group and others may do.
+const OTHERS: u32 = 0o077;
+
+/// The whole file, which nobody but its owner may read.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
+    let failed = |error| failure(FileAction::Read, path, error);
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(StoreError::Content(path.to_owned(), KeyFileError::NotAKeyFile));
+    }
+    if metadata.mode() & OTHERS != 0 {
+        return Err(StoreError::Permissions(path.to_owned(), metadata.mode() & 0o7777));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_KEY_FILE as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > MAX_KEY_FILE {
+        return Err(StoreError::Content(path.to_owned(), KeyFileError::NotAKeyFile));
+    }
+    Ok(bytes)
+}
+
+/// The right to write a key file, as long as it lives.
+pub(crate) struct WriteLock {
+    _file: File,
+}
+
+impl WriteLock {
+    /// Waits for other writers. The lock is a file beside the key file, which stays: the key file
+    /// itself is replaced.
+    pub(crate) fn take(path: &Path) -> Result<Self, StoreError> {
+        let lock = beside(path, ".lock");
+        let failed = |error| failure(FileAction::Lock, &lock, error);
+        let mut options = OpenOptions::new();
+        let options = options.create(true).write(true).truncate(false).mode(MODE);
+        let file = options.custom_flags(no_follow()).open(&lock).map_err(failed)?;
+        loop {
+            match flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+    }
+}
+
+/// Puts a new version in the place of the file. A process that ends at any moment leaves the old one or
+/// the new one.
+pub(crate) fn replace(path: &Path, bytes: &[u8], _lock: &WriteLock) -> Result<(), StoreError> {
+    let new = beside(path, ".new");
+    let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, path));
+    if let Err(error) = written {
+        // What is left is sealed, and the next writer removes it too.
+        drop(fs::remove_file(&new));
+        return Err(failure(FileAction::Write, path, error));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| failure(FileAction::Write, path, error))
+}
+
+fn write_new(new: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Of a writer that was killed: nobody else holds the lock.
+    match fs::remove_file(new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(new)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// A file of the same name with something behind.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn no_follow() -> i32 {
+    rustix::fs::OFlags::NOFOLLOW.bits() as i32
+}
+
+fn failure(action: FileAction, path: &Path, error: io::Error) -> StoreError {
+    StoreError::File { action, path: path.to_owned(), error }
+}

@@ -1,0 +1,321 @@
+//! The key file, opened: what `godwit keys` works on and what signs.
+
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use bitcoin::bip32::KeySource;
+use bitcoin::secp256k1::{PublicKey, XOnlyPublicKey};
+use godwit_secret::{SecretSlice, SecretString};
+
+use crate::entry::{self, Entry, KeyId, MAX_LABEL};
+use crate::error::KeyError;
+use crate::export::ExportError;
+use crate::kdf::KdfParameters;
+use crate::key_file::disk::{self, WriteLock};
+use crate::key_file::{FileKey, Header, KeyFileError};
+use crate::private_key::PrivateKey;
+use crate::stored_key::StoredKey;
+
+/// What was done with a file when it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileAction {
+    /// It was opened and read.
+    Read,
+    /// It was written and put in the place of the old one.
+    Write,
+    /// It was locked against other writers.
+    Lock,
+}
+
+/// Why the key store does not do what it is asked for. What it held before, it still holds.
+#[derive(Debug)]
+pub enum StoreError {
+    /// The system fails.
+    File {
+        /// At what.
+        action: FileAction,
+        /// Of which file.
+        path: PathBuf,
+        /// How.
+        error: io::Error,
+    },
+    /// The content cannot be read or made.
+    Content(PathBuf, KeyFileError),
+    /// Others than the owner may read the file, or write to it: its mode.
+    Permissions(PathBuf, u32),
+    /// There is a file where a new one is to be.
+    Exists(PathBuf),
+    /// A passphrase without a character.
+    EmptyPassphrase,
+    /// Another process has given the file another passphrase meanwhile.
+    PassphraseChanged(PathBuf),
+    /// The label is too long, or a character of it is a control character.
+    Label,
+    /// An entry without descriptors.
+    NoDescriptors,
+    /// The same descriptors are there already.
+    Duplicate(KeyId),
+    /// There is no such entry.
+    Unknown(KeyId),
+    /// A key cannot be used.
+    Key(KeyError),
+    /// A secret cannot be written out.
+    Export(ExportError),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { action, path, error } => {
+                let action = match action {
+                    FileAction::Read => "read",
+                    FileAction::Write => "written",
+                    FileAction::Lock => "locked",
+                };
+                write!(f, "the key file {} cannot be {action}: {error}", path.display())
+            }
+            Self::Content(path, error) => write!(f, "key file {}: {error}", path.display()),
+            Self::Permissions(path, mode) => write!(
+                f,
+                "others may open the key file {} (mode {mode:04o}): run `chmod 600` on it",
+                path.display()
+            ),
+            Self::Exists(path) => write!(f, "there is a key file {} already", path.display()),
+            Self::EmptyPassphrase => f.write_str("the passphrase is empty"),
+            Self::PassphraseChanged(path) => {
+                write!(f, "the passphrase of {} was changed meanwhile", path.display())
+            }
+            Self::Label => {
+                write!(f, "a label has at most {MAX_LABEL} characters, and no control characters")
+            }
+            Self::NoDescriptors => f.write_str("there are no descriptors that the keys belong to"),
+            Self::Duplicate(id) => write!(f, "the key file has these keys already, as {id}"),
+            Self::Unknown(id) => write!(f, "the key file has no entry {id}"),
+            Self::Key(error) => error.fmt(f),
+            Self::Export(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for StoreError {}
+
+impl From<KeyError> for StoreError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
+impl From<ExportError> for StoreError {
+    fn from(error: ExportError) -> Self {
+        Self::Export(error)
+    }
+}
+
+/// An open key file. Its keys lie in locked memory until it is dropped.
+///
+/// Whatever changes it is written before the call returns, or has not happened. Processes may change
+/// the same file at once: each change is made to what the file holds at that moment.
+pub struct KeyStore {
+    path: PathBuf,
+    key: FileKey,
+    /// Of the file that `entries` were read from or written to.
+    header: Header,
+    entries: Vec<Entry>,
+}
+
+impl KeyStore {
+    /// Makes a file without entries, readable by its owner alone.
+    pub fn create(
+        path: &Path,
+        passphrase: &SecretString,
+        parameters: KdfParameters,
+    ) -> Result<Self, StoreError> {
+        let path = std::path::absolute(path).map_err(|error| StoreError::File {
+            action: FileAction::Write,
+            path: path.into(),
+            error,
+        })?;
+        let content = |error| StoreError::Content(path.clone(), error);
+        let key =
+            new_key(passphrase, parameters).map_err(content)?.ok_or(StoreError::EmptyPassphrase)?;
+        let lock = WriteLock::take(&path)?;
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(StoreError::Exists(path));
+        }
+        let (header, file) = seal(&path, &key, &[])?;
+        disk::replace(&path, &file, &lock)?;
+        Ok(Self { path, key, header, entries: Vec::new() })
+    }
+
+    /// Opens a file.
+    pub fn open(path: &Path, passphrase: &SecretString) -> Result<Self, StoreError> {
+        // A change replaces the file, not a link to it.
+        let path = fs::canonicalize(path).map_err(|error| StoreError::File {
+            action: FileAction::Read,
+            path: path.to_owned(),
+            error,
+        })?;
+        let file = disk::read(&path)?;
+        let content = |error| StoreError::Content(path.clone(), error);
+        let header = Header::read(&file).map_err(content)?;
+        let key = FileKey::of(passphrase, &header).map_err(content)?;
+        let entries = open_entries(&key, &header, &file).map_err(content)?;
+        Ok(Self { path, key, header, entries })
+    }
+
+    /// What it holds, in the order that it came in.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Adds an entry.
+    pub fn insert(&mut self, entry: Entry) -> Result<KeyId, StoreError> {
+        if !entry.has_good_label() {
+            return Err(StoreError::Label);
+        }
+        if entry.descriptors.is_empty() {
+            return Err(StoreError::NoDescriptors);
+        }
+        let lock = self.lock_newest()?;
+        let id = entry.id();
+        if self.entries.iter().any(|entry| entry.id() == id) {
+            return Err(StoreError::Duplicate(id));
+        }
+        self.entries.push(entry);
+        let written = self.write(&lock);
+        if written.is_err() {
+            self.entries.pop();
+        }
+        written.map(|()| id)
+    }
+
+    /// Removes an entry and its keys. The blocks of the disk that the file had before may hold them,
+    /// sealed, until they are written over.
+    pub fn remove(&mut self, id: KeyId) -> Result<(), StoreError> {
+        let lock = self.lock_newest()?;
+        let place = self.entries.iter().position(|entry| entry.id() == id);
+        let place = place.ok_or(StoreError::Unknown(id))?;
+        let entry = self.entries.remove(place);
+        let written = self.write(&lock);
+        if written.is_err() {
+            self.entries.insert(place, entry);
+        }
+        written
+    }
+
+    /// Seals the file with another passphrase. A copy of the old file still opens with the old one.
+    pub fn change_passphrase(
+        &mut self,
+        new: &SecretString,
+        parameters: KdfParameters,
+    ) -> Result<(), StoreError> {
+        let content = |error| StoreError::Content(self.path.clone(), error);
+        let new = new_key(new, parameters).map_err(content)?.ok_or(StoreError::EmptyPassphrase)?;
+        let lock = self.lock_newest()?;
+        let old = std::mem::replace(&mut self.key, new);
+        let written = self.write(&lock);
+        if written.is_err() {
+            self.key = old;
+        }
+        written
+    }
+
+    /// The private key at `source` if its public key is `wanted`.
+    pub fn find(
+        &self,
+        source: &KeySource,
+        wanted: &PublicKey,
+    ) -> Result<Option<PrivateKey>, KeyError> {
+        self.find_in(|key| key.find(source, wanted))
+    }
+
+    /// As [`find`](Self::find), for taproot, where the sign of the point is not said.
+    pub fn find_x_only(
+        &self,
+        source: &KeySource,
+        wanted: &XOnlyPublicKey,
+    ) -> Result<Option<PrivateKey>, KeyError> {
+        self.find_in(|key| key.find_x_only(source, wanted))
+    }
+
+    fn find_in(
+        &self,
+        find: impl Fn(&StoredKey) -> Result<Option<PrivateKey>, KeyError>,
+    ) -> Result<Option<PrivateKey>, KeyError> {
+        let keys = self.entries.iter().flat_map(|entry| &entry.keys);
+        keys.map(find).find_map(Result::transpose).transpose()
+    }
+
+    /// Writes the secrets of an entry to `out`, one a line: the words if it has them, else its keys.
+    /// What becomes of them there is no longer protected.
+    pub fn write_secrets_to(&self, id: KeyId, out: BorrowedFd<'_>) -> Result<(), StoreError> {
+        let entry = self.entries.iter().find(|entry| entry.id() == id);
+        let entry = entry.ok_or(StoreError::Unknown(id))?;
+        match &entry.words {
+            Some(words) => words.mnemonic.write_secret_to(out)?,
+            None => {
+                for key in &entry.keys {
+                    key.write_secret_to(entry.network, out)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps other writers away and makes sure that `entries` are those of the file.
+    fn lock_newest(&mut self) -> Result<WriteLock, StoreError> {
+        let lock = WriteLock::take(&self.path)?;
+        let file = disk::read(&self.path)?;
+        let content = |error| StoreError::Content(self.path.clone(), error);
+        let header = Header::read(&file).map_err(content)?;
+        if header != self.header {
+            if !self.key.fits(&header) {
+                return Err(StoreError::PassphraseChanged(self.path.clone()));
+            }
+            self.entries = open_entries(&self.key, &header, &file).map_err(content)?;
+            self.header = header;
+        }
+        Ok(lock)
+    }
+
+    fn write(&mut self, lock: &WriteLock) -> Result<(), StoreError> {
+        let (header, file) = seal(&self.path, &self.key, &self.entries)?;
+        disk::replace(&self.path, &file, lock)?;
+        self.header = header;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for KeyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyStore({}, [redacted])", self.path.display())
+    }
+}
+
+/// `None` for a passphrase without a character.
+fn new_key(
+    passphrase: &SecretString,
+    parameters: KdfParameters,
+) -> Result<Option<FileKey>, KeyFileError> {
+    match passphrase.is_empty() {
+        true => Ok(None),
+        false => FileKey::new(passphrase, parameters).map(Some),
+    }
+}
+
+fn open_entries(key: &FileKey, header: &Header, file: &[u8]) -> Result<Vec<Entry>, KeyFileError> {
+    entry::decode(SecretSlice::from(&key.open(header, file)?))
+}
+
+fn seal(path: &Path, key: &FileKey, entries: &[Entry]) -> Result<(Header, Vec<u8>), StoreError> {
+    let content = entry::encode(entries)?;
+    key.seal(SecretSlice::from(&content))
+        .map_err(|error| StoreError::Content(path.to_owned(), error))
+}
+
+#[cfg(test)]
+mod tests;

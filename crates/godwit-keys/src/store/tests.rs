@@ -1,0 +1,313 @@
+use std::fs::Permissions;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::str::FromStr;
+use std::thread;
+
+use bitcoin::NetworkKind;
+use bitcoin::bip32::{DerivationPath, Fingerprint};
+use godwit_secret::SecretBytes;
+use tempfile::TempDir;
+
+use super::*;
+use crate::entry::Words;
+use crate::extended_key::ExtendedPrivateKey;
+use crate::guarded::curve;
+use crate::mnemonic::Mnemonic;
+
+const TPRV_ACCOUNT: &str = "m/84h/1h/0h";
+
+fn passphrase(plain: &str) -> SecretString {
+    SecretString::from_plain_and_wipe(&mut plain.to_owned()).expect("memory")
+}
+
+fn small() -> KdfParameters {
+    KdfParameters::new(8, 1, 1).expect("within limits")
+}
+
+fn path(text: &str) -> DerivationPath {
+    DerivationPath::from_str(text).expect("a path")
+}
+
+fn root(number: u8) -> ExtendedPrivateKey {
+    let seed = SecretBytes::from_plain_and_wipe(&mut [number; 32]).expect("memory");
+    ExtendedPrivateKey::from_seed(&seed, NetworkKind::Test).expect("valid")
+}
+
+fn entry(number: u8) -> Entry {
+    Entry {
+        label: format!("number {number}"),
+        created: u64::from(number),
+        network: NetworkKind::Test,
+        descriptors: vec![format!("wpkh({number}/0/*)")],
+        keys: vec![StoredKey::Extended { key: root(number), origin: None }],
+        words: None,
+    }
+}
+
+struct Place {
+    _folder: TempDir,
+    file: PathBuf,
+}
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("keys.godwit");
+    Place { _folder: folder, file }
+}
+
+fn created() -> (Place, KeyStore) {
+    let place = place();
+    let store = KeyStore::create(&place.file, &passphrase("right"), small()).expect("created");
+    (place, store)
+}
+
+fn reopened(place: &Place) -> KeyStore {
+    KeyStore::open(&place.file, &passphrase("right")).expect("opened")
+}
+
+fn labels(store: &KeyStore) -> Vec<&str> {
+    store.entries().iter().map(|entry| entry.label.as_str()).collect()
+}
+
+#[test]
+fn what_is_put_in_is_there_when_it_is_opened_again() {
+    let (place, mut store) = created();
+    assert!(reopened(&place).entries().is_empty());
+    let first = store.insert(entry(1)).expect("written");
+    let second = store.insert(entry(2)).expect("written");
+    assert_eq!(labels(&reopened(&place)), ["number 1", "number 2"]);
+    store.remove(first).expect("written");
+    assert_eq!(labels(&store), ["number 2"]);
+    let mut again = reopened(&place);
+    assert_eq!(labels(&again), ["number 2"]);
+    assert!(matches!(again.remove(first), Err(StoreError::Unknown(id)) if id == first));
+    again.remove(second).expect("written");
+    assert!(reopened(&place).entries().is_empty());
+}
+
+#[test]
+fn what_is_no_entry_is_refused_and_nothing_is_written() {
+    let (place, mut store) = created();
+    store.insert(entry(1)).expect("written");
+    let before = fs::read(&place.file).expect("there");
+    let same = Entry { label: "other".to_owned(), ..entry(1) };
+    assert!(matches!(store.insert(same), Err(StoreError::Duplicate(_))));
+    let bad = Entry { label: "\u{7}".to_owned(), ..entry(2) };
+    assert!(matches!(store.insert(bad), Err(StoreError::Label)));
+    let bare = Entry { descriptors: Vec::new(), ..entry(2) };
+    assert!(matches!(store.insert(bare), Err(StoreError::NoDescriptors)));
+    assert_eq!(fs::read(&place.file).expect("there"), before);
+    assert_eq!(store.entries().len(), 1);
+}
+
+#[test]
+fn a_wrong_passphrase_opens_nothing_and_loses_nothing() {
+    let (place, mut store) = created();
+    store.insert(entry(1)).expect("written");
+    let before = fs::read(&place.file).expect("there");
+    let error = KeyStore::open(&place.file, &passphrase("wrong")).map(|_| ()).expect_err("wrong");
+    assert!(matches!(error, StoreError::Content(_, KeyFileError::WrongPassphrase)));
+    assert_eq!(fs::read(&place.file).expect("there"), before);
+}
+
+#[test]
+fn a_new_passphrase_is_the_only_one() {
+    let (place, mut store) = created();
+    store.insert(entry(1)).expect("written");
+    let mut other = reopened(&place);
+    assert!(matches!(
+        store.change_passphrase(&passphrase(""), small()),
+        Err(StoreError::EmptyPassphrase)
+    ));
+    store.change_passphrase(&passphrase("new"), small()).expect("written");
+    assert!(KeyStore::open(&place.file, &passphrase("right")).is_err());
+    store.insert(entry(2)).expect("written");
+    let store = KeyStore::open(&place.file, &passphrase("new")).expect("opened");
+    assert_eq!(labels(&store), ["number 1", "number 2"]);
+    assert!(matches!(other.insert(entry(3)), Err(StoreError::PassphraseChanged(_))));
+    assert_eq!(labels(&other), ["number 1"]);
+}
+
+#[test]
+fn nothing_is_made_over_what_is_there() {
+    let (place, _store) = created();
+    let again = KeyStore::create(&place.file, &passphrase("right"), small()).map(|_| ());
+    assert!(matches!(again, Err(StoreError::Exists(_))));
+    let dangling = place.file.with_file_name("dangling");
+    symlink("/nowhere", &dangling).expect("a link");
+    let again = KeyStore::create(&dangling, &passphrase("right"), small()).map(|_| ());
+    assert!(matches!(again, Err(StoreError::Exists(_))));
+    let empty = KeyStore::create(&place.file.with_file_name("new"), &passphrase(""), small());
+    assert!(matches!(empty.map(|_| ()), Err(StoreError::EmptyPassphrase)));
+    let missing = KeyStore::open(&place.file.with_file_name("none"), &passphrase("x"));
+    let Err(StoreError::File { action: FileAction::Read, error, .. }) = missing else {
+        panic!("there is no such file")
+    };
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn the_owner_alone_may_read_it() {
+    let (place, mut store) = created();
+    let mode = |file: &Path| fs::metadata(file).expect("there").mode() & 0o7777;
+    assert_eq!(mode(&place.file), 0o600);
+    store.insert(entry(1)).expect("written");
+    assert_eq!(mode(&place.file), 0o600);
+    assert_eq!(mode(&place.file.with_file_name("keys.godwit.lock")), 0o600);
+    for refused in [0o640, 0o604, 0o620, 0o602, 0o610, 0o644, 0o777] {
+        fs::set_permissions(&place.file, Permissions::from_mode(refused)).expect("changed");
+        let error = KeyStore::open(&place.file, &passphrase("right")).map(|_| ());
+        assert!(matches!(error, Err(StoreError::Permissions(_, mode)) if mode == refused));
+        assert!(matches!(store.insert(entry(2)), Err(StoreError::Permissions(..))));
+    }
+    for good in [0o600, 0o400] {
+        fs::set_permissions(&place.file, Permissions::from_mode(good)).expect("changed");
+        assert_eq!(reopened(&place).entries().len(), 1);
+    }
+}
+
+#[test]
+fn a_link_stays_a_link() {
+    let (place, mut store) = created();
+    store.insert(entry(1)).expect("written");
+    let link = place.file.with_file_name("link");
+    symlink(&place.file, &link).expect("a link");
+    let mut linked = KeyStore::open(&link, &passphrase("right")).expect("opened");
+    linked.insert(entry(2)).expect("written");
+    assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+    assert_eq!(reopened(&place).entries().len(), 2);
+}
+
+#[test]
+fn what_a_killed_writer_left_is_in_nobodys_way() {
+    let (place, mut store) = created();
+    store.insert(entry(1)).expect("written");
+    let left = place.file.with_file_name("keys.godwit.new");
+    fs::write(&left, b"half of a fi").expect("written");
+    assert_eq!(reopened(&place).entries().len(), 1, "the old file is whole");
+    store.insert(entry(2)).expect("written");
+    assert!(!left.exists());
+    assert_eq!(reopened(&place).entries().len(), 2);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_changes_nothing() {
+    let (place, mut store) = created();
+    store.insert(entry(1)).expect("written");
+    // In the place of the temporary file, so that it holds for the superuser too.
+    let blocker = place.file.with_file_name("keys.godwit.new");
+    fs::create_dir(&blocker).expect("a folder");
+    let error = store.insert(entry(2)).expect_err("blocked");
+    assert!(matches!(error, StoreError::File { action: FileAction::Write, .. }), "{error}");
+    assert_eq!(labels(&store), ["number 1"]);
+    let id = store.entries()[0].id();
+    assert!(store.remove(id).is_err());
+    assert_eq!(labels(&store), ["number 1"]);
+    assert!(store.change_passphrase(&passphrase("new"), small()).is_err());
+    fs::remove_dir(&blocker).expect("empty");
+    store.insert(entry(2)).expect("written");
+    assert_eq!(labels(&reopened(&place)), ["number 1", "number 2"]);
+}
+
+#[test]
+fn writers_at_once_lose_nothing_of_each_other() {
+    let (place, _store) = created();
+    thread::scope(|scope| {
+        for writer in 0..4u8 {
+            let place = &place;
+            scope.spawn(move || {
+                let mut store = reopened(place);
+                for number in 0..8 {
+                    store.insert(entry(1 + writer * 8 + number)).expect("written");
+                }
+            });
+        }
+    });
+    let store = reopened(&place);
+    assert_eq!(store.entries().len(), 32);
+    let mut created: Vec<u64> = store.entries().iter().map(|entry| entry.created).collect();
+    created.sort_unstable();
+    assert_eq!(created, (1..=32).collect::<Vec<u64>>());
+}
+
+#[test]
+fn keys_are_found_by_their_source_and_checked() {
+    let (_place, mut store) = created();
+    store.insert(entry(1)).expect("written");
+    let account = root(2).derive(path(TPRV_ACCOUNT).as_ref()).expect("a key");
+    let master = root(2).fingerprint().expect("memory");
+    let origin = Some((master, path(TPRV_ACCOUNT)));
+    let key = StoredKey::Extended { key: account, origin };
+    store.insert(Entry { keys: vec![key], ..entry(2) }).expect("written");
+    let wanted = |number: u8, steps: &str| {
+        let key = root(number).derive(path(steps).as_ref()).expect("a key");
+        key.private_key().and_then(|key| key.public_key()).expect("memory")
+    };
+    let steps = "m/84h/1h/0h/1/5";
+    for number in [1, 2] {
+        let source = (root(number).fingerprint().expect("memory"), path(steps));
+        let public = wanted(number, steps);
+        let found = store.find(&source, &public).expect("memory").expect("there");
+        assert_eq!(found.public_key(), Ok(public));
+        let x_only = public.x_only_public_key().0;
+        assert!(store.find_x_only(&source, &x_only).expect("memory").is_some());
+        let other = wanted(number, "m/84h/1h/0h/1/6");
+        assert!(store.find(&source, &other).expect("memory").is_none(), "another public key");
+        let negated = public.negate(curve());
+        assert!(store.find(&source, &negated).expect("memory").is_none());
+    }
+    let outside = (master, path("m/86h/1h/0h/1/5"));
+    let public = wanted(2, "m/86h/1h/0h/1/5");
+    assert!(store.find(&outside, &public).expect("memory").is_none(), "not below the account");
+    let deep = (root(1).fingerprint().expect("memory"), path(&format!("m{}", "/0".repeat(299))));
+    assert!(store.find(&deep, &public).expect("memory").is_none(), "deeper than keys lie");
+}
+
+#[test]
+fn single_keys_are_found_by_their_public_key() {
+    let (place, mut store) = created();
+    let key = root(3).private_key().expect("memory");
+    let public = key.public_key().expect("memory");
+    let key = StoredKey::Single { key, compressed: true };
+    store.insert(Entry { keys: vec![key], ..entry(3) }).expect("written");
+    let store = reopened(&place);
+    let source = (Fingerprint::default(), DerivationPath::default());
+    assert!(store.find(&source, &public).expect("memory").is_some());
+    let other = root(4).private_key().and_then(|key| key.public_key()).expect("memory");
+    assert!(store.find(&source, &other).expect("memory").is_none());
+}
+
+#[test]
+fn secrets_go_out_as_text_one_a_line() {
+    let (_place, mut store) = created();
+    let single =
+        |compressed| StoredKey::Single { key: root(5).private_key().expect("memory"), compressed };
+    let extended = StoredKey::Extended { key: root(5), origin: None };
+    let keys = vec![single(true), single(false), extended];
+    let of_keys = store.insert(Entry { keys, ..entry(5) }).expect("written");
+    let mnemonic = Mnemonic::generate(12).expect("memory");
+    let expected_words = mnemonic.text().expose_secret(|text| format!("{text}\n"));
+    let words = Some(Words { mnemonic, with_passphrase: false });
+    let of_words = store.insert(Entry { words, ..entry(6) }).expect("written");
+
+    let text_of = |store: &KeyStore, id| {
+        let mut file = tempfile::tempfile().expect("a file");
+        store.write_secrets_to(id, file.as_fd()).expect("written");
+        let mut text = String::new();
+        io::Seek::rewind(&mut file).expect("a file");
+        file.read_to_string(&mut text).expect("text");
+        text
+    };
+    assert_eq!(text_of(&store, of_words), expected_words);
+    let number = root(5).private_key().expect("memory").secret().expose_secret(|number| *number);
+    let library = bitcoin::PrivateKey::from_slice(&number, NetworkKind::Test).expect("in range");
+    let uncompressed = bitcoin::PrivateKey { compressed: false, ..library };
+    let xprv = bitcoin::bip32::Xpriv::new_master(NetworkKind::Test, &[5; 32]).expect("valid");
+    assert_eq!(text_of(&store, of_keys), format!("{library}\n{uncompressed}\n{xprv}\n"));
+    store.remove(of_words).expect("written");
+    let file = tempfile::tempfile().expect("a file");
+    let gone = store.write_secrets_to(of_words, file.as_fd());
+    assert!(matches!(gone, Err(StoreError::Unknown(_))));
+}

@@ -21,6 +21,7 @@ mod key_file;
 mod mnemonic;
 mod nfkd;
 mod private_key;
+pub mod psbt;
 mod store;
 mod stored_key;
 mod wif;

@@ -1,0 +1,157 @@
+//! Partially signed transactions: BIP174 (version 0), BIP370 (version 2), BIP371 (taproot).
+//!
+//! A PSBT passes through these steps, each in a module of its own: bytes or base64 ([`text`]) are cut
+//! into maps of key-value pairs (`pairs`), become fields (`version2`, and `bitcoin`'s own decoder),
+//! are looked at (`review`), signed (`sign`), joined with other signers' (`combine`), given their
+//! final scripts (`finalize`) and become a network transaction.
+//!
+//! Why not a library alone: `bitcoin` 0.32 reads version 0 only; `psbt-v2` 0.3 has version 2, but with
+//! field types of its own on both versions and a second, older `miniscript` as its finalizer. The two
+//! versions differ only in how they write the unsigned transaction. So version 2 is rewritten pair by
+//! pair into version 0 and back; every other field is read and written by `bitcoin`, and
+//! `miniscript`'s finalizer works on both.
+//!
+//! A PSBT is private (it tells whose coins belong together) but not secret: it lies in plain memory.
+
+mod combine;
+mod error;
+mod fee;
+mod fields;
+mod finalize;
+mod keys_of_input;
+mod limits;
+mod lookup;
+mod pairs;
+mod review;
+mod sighash;
+mod sign;
+mod spent;
+pub mod text;
+mod version2;
+
+use std::collections::HashSet;
+
+use bitcoin::Transaction;
+use bitcoin::psbt::Input;
+
+pub use error::{CombineError, FinalizeError, FormatError, Place};
+pub use fee::{Fee, FeeLimits, FeeObjection};
+pub use finalize::{Finished, Unfinished};
+pub use keys_of_input::{KeyOfInput, SigningKey};
+pub use limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, MAX_INPUTS, MAX_OUTPUTS, MAX_PSBT_BYTES};
+pub use lookup::look_up_in;
+pub use review::{
+    InputReview, InputState, KeyReview, OutputReview, Owns, Review, SignatureReview, Warning,
+};
+pub use sighash::Sighash;
+pub use sign::{Found, KeyLookup, SignError, SignPolicy, Signed};
+pub use spent::{InputObjection, SpendKind, Spent};
+
+use pairs::{Maps, Pairs};
+use version2::Version2;
+
+/// A partially signed transaction of version 0 or 2. Unknown and proprietary fields are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Psbt {
+    /// Every field that both versions have; a version 2's transaction is computed from its fields.
+    fields: bitcoin::Psbt,
+    /// What only version 2 says.
+    version2: Option<Version2>,
+    /// `PSBT_OUT_TAP_TREE` of each output as it was written: `bitcoin` writes the leaves of the same
+    /// tree in another order.
+    tap_trees: Vec<Option<Vec<u8>>>,
+}
+
+/// `PSBT_OUT_TAP_TREE` (BIP371).
+const OUTPUT_TAP_TREE: u8 = 0x06;
+
+impl Psbt {
+    /// Reads the binary form.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that the BIPs forbid, that exceeds a limit, or that could not be written back
+    /// as it was.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let maps = Maps::decode(bytes)?;
+        Self::from_maps(maps)
+    }
+
+    fn from_maps(maps: Maps) -> Result<Self, FormatError> {
+        fields::check(&maps)?;
+        let (version0, version2) = version2::split(maps.clone())?;
+        let fields = bitcoin::Psbt::deserialize(&version0.encode())?;
+        check_previous_outputs(&fields)?;
+        let tap_tree = |pairs: &Pairs| pairs.get(&[OUTPUT_TAP_TREE][..]).cloned();
+        let tap_trees = maps.outputs.iter().map(tap_tree).collect();
+        let psbt = Psbt { fields, version2, tap_trees };
+        match psbt.to_maps().first_difference(&maps) {
+            Some((place, key)) => Err(FormatError::NotPreserved { place, key }),
+            None => Ok(psbt),
+        }
+    }
+
+    /// The same PSBT as version 2.
+    #[cfg(test)]
+    fn into_version2(self) -> Self {
+        let version2 = Some(Version2::of(&self.fields.unsigned_tx));
+        Psbt { version2, ..self }
+    }
+
+    /// The binary form, in the version that was read.
+    pub fn encode(&self) -> Vec<u8> {
+        self.to_maps().encode()
+    }
+
+    fn to_maps(&self) -> Maps {
+        let bytes = self.fields.serialize();
+        let mut version0 = Maps::decode_own(&bytes);
+        for (pairs, tree) in version0.outputs.iter_mut().zip(&self.tap_trees) {
+            if let Some(tree) = tree {
+                pairs.insert(vec![OUTPUT_TAP_TREE], tree.clone());
+            }
+        }
+        match &self.version2 {
+            Some(version2) => version2.join(version0, &self.fields.unsigned_tx),
+            None => version0,
+        }
+    }
+
+    /// 0 or 2.
+    pub fn version(&self) -> u32 {
+        match self.version2 {
+            Some(_) => 2,
+            None => 0,
+        }
+    }
+
+    /// The transaction without scripts and witnesses, its lock time computed (BIP370).
+    pub fn unsigned_transaction(&self) -> &Transaction {
+        &self.fields.unsigned_tx
+    }
+
+    /// The fields of each input.
+    pub fn inputs(&self) -> &[Input] {
+        &self.fields.inputs
+    }
+}
+
+/// No output is spent twice, and previous transactions are those that the inputs name.
+fn check_previous_outputs(fields: &bitcoin::Psbt) -> Result<(), FormatError> {
+    let mut outpoints = HashSet::new();
+    for (index, (input, tx_in)) in fields.inputs.iter().zip(&fields.unsigned_tx.input).enumerate() {
+        if !outpoints.insert(tx_in.previous_output) {
+            return Err(FormatError::DuplicateInput(index));
+        }
+        let spent = spent::spent_output(input, tx_in.previous_output);
+        if let Err(objection) = spent
+            && objection.is_about_previous_transaction()
+        {
+            return Err(FormatError::Contradiction(index, objection));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

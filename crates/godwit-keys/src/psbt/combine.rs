@@ -1,0 +1,115 @@
+//! The combiner: what several signers added to copies of one PSBT, in one (BIP174, BIP370).
+//!
+//! Copies are joined pair by pair, so that fields which nobody here knows are joined too. (`bitcoin`'s
+//! combiner drops the previous transaction and the sighash type in some cases, and subtracts lengths
+//! of derivation paths in an order that can underflow.)
+
+use bitcoin::{Sequence, Transaction, Txid};
+
+use super::Psbt;
+use super::error::{CombineError, Place};
+use super::finalize::clear_finished;
+use super::pairs::{Maps, Pairs, global};
+use super::version2::combined_modifiable;
+
+/// Input fields in which two copies can not both be right: spent output, sighash type, scripts,
+/// sequence, internal key and Merkle root. Other fields may differ for good reason (two signatures
+/// by the same key, two ways to name it); the first copy's is taken.
+const INPUT_MUST_AGREE: [u8; 7] = [0x01, 0x03, 0x04, 0x05, 0x10, 0x17, 0x18];
+/// The same for outputs: scripts, internal key and tree.
+const OUTPUT_MUST_AGREE: [u8; 4] = [0x00, 0x01, 0x05, 0x06];
+
+impl Psbt {
+    /// Joins copies of a PSBT.
+    ///
+    /// # Errors
+    ///
+    /// If they differ in version or transaction, or contradict each other.
+    pub fn combine(copies: &[Psbt]) -> Result<Psbt, CombineError> {
+        let (first, others) = copies.split_first().ok_or(CombineError::Nothing)?;
+        let mut maps = first.to_maps();
+        for (index, copy) in others.iter().enumerate() {
+            let index = index + 1;
+            if copy.version() != first.version() {
+                return Err(CombineError::OtherVersion(index));
+            }
+            if copy.identity() != first.identity() {
+                return Err(CombineError::OtherTransaction(index));
+            }
+            join(&mut maps, copy.to_maps(), index)?;
+        }
+        let mut combined = Psbt::from_maps(maps).map_err(CombineError::Format)?;
+        // Version 2 lets a copy add sequences, but not under signatures that committed to others.
+        let transaction = combined.unsigned_transaction();
+        let changed = |copy: &Psbt| copy.unsigned_transaction() != transaction;
+        if let Some(index) = copies.iter().position(|copy| changed(copy) && copy.has_signatures()) {
+            return Err(CombineError::OtherTransaction(index));
+        }
+        combined.fields.inputs.iter_mut().for_each(clear_finished);
+        Ok(combined)
+    }
+
+    /// BIP370: sequences of version 2 do not count.
+    fn identity(&self) -> Txid {
+        let mut transaction: Transaction = self.unsigned_transaction().clone();
+        if self.version2.is_some() {
+            transaction.input.iter_mut().for_each(|input| input.sequence = Sequence::ZERO);
+        }
+        transaction.compute_txid()
+    }
+
+    /// Whether anyone has signed.
+    pub(super) fn has_signatures(&self) -> bool {
+        self.fields.inputs.iter().any(|input| {
+            !input.partial_sigs.is_empty()
+                || !input.tap_script_sigs.is_empty()
+                || input.tap_key_sig.is_some()
+                || input.final_script_sig.is_some()
+                || input.final_script_witness.is_some()
+        })
+    }
+}
+
+fn join(into: &mut Maps, other: Maps, psbt: usize) -> Result<(), CombineError> {
+    let modifiable = [global::TX_MODIFIABLE];
+    let flags = |pairs: &Pairs| pairs.get(&modifiable[..]).map(|value| value[0]);
+    if let (ours, theirs) = (flags(&into.global), flags(&other.global))
+        && ours.or(theirs).is_some()
+    {
+        let flags = combined_modifiable(ours.unwrap_or(0), theirs.unwrap_or(0));
+        into.global.insert(modifiable.to_vec(), vec![flags]);
+    }
+    // The transaction is the same; anything else may differ.
+    for (key, value) in other.global {
+        into.global.entry(key).or_insert(value);
+    }
+    for (index, (ours, theirs)) in into.inputs.iter_mut().zip(other.inputs).enumerate() {
+        join_map(ours, theirs, &INPUT_MUST_AGREE).map_err(|key| CombineError::Conflict {
+            psbt,
+            place: Place::Input(index),
+            key,
+        })?;
+    }
+    for (index, (ours, theirs)) in into.outputs.iter_mut().zip(other.outputs).enumerate() {
+        join_map(ours, theirs, &OUTPUT_MUST_AGREE).map_err(|key| CombineError::Conflict {
+            psbt,
+            place: Place::Output(index),
+            key,
+        })?;
+    }
+    Ok(())
+}
+
+/// Adds the pairs that are missing; gives the key of one that must agree and does not.
+fn join_map(ours: &mut Pairs, theirs: Pairs, must_agree: &[u8]) -> Result<(), Vec<u8>> {
+    for (key, value) in theirs {
+        match ours.get(&key) {
+            None => {
+                ours.insert(key, value);
+            }
+            Some(present) if *present != value && must_agree.contains(&key[0]) => return Err(key),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}

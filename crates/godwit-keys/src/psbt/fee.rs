@@ -1,0 +1,178 @@
+//! The fee of a PSBT, and whether it is one to sign.
+
+use std::error::Error;
+use std::fmt;
+
+use bitcoin::{Amount, FeeRate, PublicKey, Script, Weight};
+use miniscript::{Descriptor, Legacy, Miniscript, Segwitv0};
+
+use super::Psbt;
+use super::limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE};
+use super::spent::{SpendKind, Spent, spent_output};
+
+/// Highest fee that is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeeLimits {
+    /// Of the whole transaction.
+    pub fee: Amount,
+    /// For its size.
+    pub rate: FeeRate,
+}
+
+impl Default for FeeLimits {
+    fn default() -> Self {
+        FeeLimits { fee: DEFAULT_MAX_FEE, rate: DEFAULT_MAX_FEE_RATE }
+    }
+}
+
+/// What a transaction pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fee {
+    /// Inputs less outputs.
+    pub amount: Amount,
+    /// Weight of the finished transaction; estimated while inputs are not finished.
+    pub weight: Weight,
+}
+
+impl Fee {
+    /// Satoshi for 1000 units of weight, rounded up.
+    pub fn rate(&self) -> FeeRate {
+        let weight = self.weight.to_wu().max(1);
+        let rate = (u128::from(self.amount.to_sat()) * 1000).div_ceil(u128::from(weight));
+        FeeRate::from_sat_per_kwu(u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+
+    /// Holds the fee against limits.
+    ///
+    /// # Errors
+    ///
+    /// If it is above one of them.
+    pub fn check(&self, limits: &FeeLimits) -> Result<(), FeeObjection> {
+        if self.amount > limits.fee {
+            return Err(FeeObjection::AboveLimit { fee: self.amount, limit: limits.fee });
+        }
+        if self.rate() > limits.rate {
+            return Err(FeeObjection::AboveRate { rate: self.rate(), limit: limits.rate });
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a fee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeeObjection {
+    /// The amount of this input is not known.
+    UnknownAmount(usize),
+    /// The sum of the amounts is above 21 million bitcoin.
+    OutOfRange,
+    /// The outputs are worth more than the inputs.
+    Negative,
+    /// Above the limit.
+    AboveLimit {
+        /// The fee.
+        fee: Amount,
+        /// What is allowed.
+        limit: Amount,
+    },
+    /// Above the limit for its size.
+    AboveRate {
+        /// The fee rate.
+        rate: FeeRate,
+        /// What is allowed.
+        limit: FeeRate,
+    },
+}
+
+impl fmt::Display for FeeObjection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownAmount(index) => {
+                write!(f, "the fee is not known: input {index} does not say what it spends")
+            }
+            Self::OutOfRange => f.write_str("the amounts are out of range"),
+            Self::Negative => f.write_str("the outputs are worth more than the inputs"),
+            Self::AboveLimit { fee, limit } => {
+                write!(f, "the fee of {fee} is above the limit of {limit}")
+            }
+            Self::AboveRate { rate, limit } => write!(
+                f,
+                "the fee rate of {} sat/vB is above the limit of {} sat/vB",
+                rate.to_sat_per_vb_ceil(),
+                limit.to_sat_per_vb_ceil()
+            ),
+        }
+    }
+}
+
+impl Error for FeeObjection {}
+
+/// The fee, where every amount is known.
+pub(super) fn fee_of(psbt: &Psbt) -> Result<Fee, FeeObjection> {
+    let transaction = psbt.unsigned_transaction();
+    let mut inputs = Amount::ZERO;
+    let mut weight = transaction.weight();
+    let mut has_witness = false;
+    for (index, (input, tx_in)) in psbt.inputs().iter().zip(&transaction.input).enumerate() {
+        let (output, _) = spent_output(input, tx_in.previous_output)
+            .map_err(|_| FeeObjection::UnknownAmount(index))?;
+        inputs = inputs.checked_add(output.value).ok_or(FeeObjection::OutOfRange)?;
+        let script_sig = input.final_script_sig.as_ref().map(|script| script.len());
+        let witness = input.final_script_witness.as_ref().map(|witness| witness.size());
+        let (script_sig, witness) = match (script_sig, witness) {
+            (None, None) => estimate(input, tx_in.previous_output),
+            (script_sig, witness) => (script_sig.unwrap_or(0), witness.unwrap_or(0)),
+        };
+        has_witness |= witness > 0;
+        weight += Weight::from_wu(script_sig as u64 * 4 + witness as u64);
+    }
+    let values = transaction.output.iter().map(|output| output.value);
+    let outputs = values.into_iter().try_fold(Amount::ZERO, |sum, value| sum.checked_add(value));
+    let outputs = outputs.ok_or(FeeObjection::OutOfRange)?;
+    if inputs > Amount::MAX_MONEY || outputs > Amount::MAX_MONEY {
+        return Err(FeeObjection::OutOfRange);
+    }
+    let amount = inputs.checked_sub(outputs).ok_or(FeeObjection::Negative)?;
+    if has_witness {
+        // Marker and flag (BIP144).
+        weight += Weight::from_wu(2);
+    }
+    Ok(Fee { amount, weight })
+}
+
+/// An ECDSA signature with its type, ground for a low R as Core's.
+const ECDSA_BYTES: usize = 71;
+const COMPRESSED_KEY_BYTES: usize = 33;
+const SCHNORR_BYTES: usize = 64;
+
+/// Bytes of script and witness that an unfinished input will have. Rather too few than too many: the
+/// fee rate is then found too high, not too low.
+fn estimate(input: &bitcoin::psbt::Input, outpoint: bitcoin::OutPoint) -> (usize, usize) {
+    let Ok(spent) = Spent::of(input, outpoint) else { return (0, 0) };
+    let keyed = 1 + ECDSA_BYTES + 1 + COMPRESSED_KEY_BYTES;
+    match spent.kind {
+        SpendKind::Pkh => (keyed, 0),
+        SpendKind::Wpkh => (0, 1 + keyed),
+        SpendKind::ShWpkh => (1 + spent.script.len(), 1 + keyed),
+        SpendKind::Wsh => (0, witness_script_bytes(&spent.script)),
+        SpendKind::ShWsh => (1 + 34, witness_script_bytes(&spent.script)),
+        SpendKind::Sh => (redeem_script_bytes(&spent.script), 0),
+        SpendKind::Tr => (0, 1 + 1 + SCHNORR_BYTES),
+        SpendKind::Bare => (1 + ECDSA_BYTES, 0),
+    }
+}
+
+fn witness_script_bytes(script: &Script) -> usize {
+    let satisfied = Miniscript::<PublicKey, Segwitv0>::decode_consensus(script)
+        .ok()
+        .and_then(|script| Descriptor::new_wsh(script).ok())
+        .and_then(|descriptor| descriptor.max_weight_to_satisfy().ok());
+    satisfied.map_or(script.len(), |weight| weight.to_wu() as usize)
+}
+
+fn redeem_script_bytes(script: &Script) -> usize {
+    let satisfied = Miniscript::<PublicKey, Legacy>::decode_consensus(script)
+        .ok()
+        .and_then(|script| Descriptor::new_sh(script).ok())
+        .and_then(|descriptor| descriptor.max_weight_to_satisfy().ok());
+    satisfied.map_or(script.len(), |weight| weight.to_wu() as usize / 4)
+}

@@ -1,0 +1,70 @@
+//! Rules about single fields that `bitcoin`'s decoder does not hold: the keys of MuSig2 (BIP373), which
+//! it does not know, as Core checks them.
+
+use bitcoin::secp256k1::PublicKey;
+
+use super::error::{FormatError, Place};
+use super::pairs::{Maps, Pairs};
+
+const INPUT_MUSIG2_PARTICIPANTS: u8 = 0x1a;
+const INPUT_MUSIG2_NONCE: u8 = 0x1b;
+const INPUT_MUSIG2_SIGNATURE: u8 = 0x1c;
+const OUTPUT_MUSIG2_PARTICIPANTS: u8 = 0x08;
+
+/// A compressed public key.
+const KEY_BYTES: usize = 33;
+const LEAF_HASH_BYTES: usize = 32;
+const NONCE_BYTES: usize = 66;
+const SIGNATURE_BYTES: usize = 32;
+
+/// Checks the fields of all maps.
+pub(super) fn check(maps: &Maps) -> Result<(), FormatError> {
+    for (place, pairs) in maps.places() {
+        let participants = match place {
+            Place::Global => continue,
+            Place::Input(_) => INPUT_MUSIG2_PARTICIPANTS,
+            Place::Output(_) => OUTPUT_MUSIG2_PARTICIPANTS,
+        };
+        for (key, value) in of_type(pairs, participants) {
+            check_key(place, key, key.len() == 1 + KEY_BYTES)?;
+            let whole = value.len().is_multiple_of(KEY_BYTES) && are_public_keys(value);
+            check_value(place, key, whole)?;
+        }
+        if let Place::Input(_) = place {
+            for (kind, bytes) in
+                [(INPUT_MUSIG2_NONCE, NONCE_BYTES), (INPUT_MUSIG2_SIGNATURE, SIGNATURE_BYTES)]
+            {
+                for (key, value) in of_type(pairs, kind) {
+                    let short = 1 + 2 * KEY_BYTES;
+                    check_key(place, key, [short, short + LEAF_HASH_BYTES].contains(&key.len()))?;
+                    check_value(place, key, value.len() == bytes)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn of_type(pairs: &Pairs, kind: u8) -> impl Iterator<Item = (&Vec<u8>, &Vec<u8>)> {
+    pairs.range(vec![kind]..vec![kind + 1])
+}
+
+/// All keys of these types begin with public keys.
+fn check_key(place: Place, key: &[u8], has_length: bool) -> Result<(), FormatError> {
+    let keys = &key[1..key.len() - (key.len() - 1) % KEY_BYTES];
+    match has_length && are_public_keys(keys) {
+        true => Ok(()),
+        false => Err(FormatError::InvalidKey { place, key: key.to_vec() }),
+    }
+}
+
+fn check_value(place: Place, key: &[u8], valid: bool) -> Result<(), FormatError> {
+    match valid {
+        true => Ok(()),
+        false => Err(FormatError::InvalidValue { place, key: key[0] }),
+    }
+}
+
+fn are_public_keys(bytes: &[u8]) -> bool {
+    bytes.chunks(KEY_BYTES).all(|key| PublicKey::from_slice(key).is_ok())
+}

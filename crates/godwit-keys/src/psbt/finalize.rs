@@ -1,0 +1,169 @@
+//! The finalizer and the extractor: from signatures to scripts and witnesses, by `miniscript`.
+
+use std::error::Error;
+use std::fmt;
+
+use bitcoin::psbt::Input;
+use bitcoin::secp256k1::Secp256k1;
+use bitcoin::{Amount, ScriptBuf, Transaction, TxOut};
+use miniscript::psbt::PsbtExt;
+
+use super::Psbt;
+use super::error::FinalizeError;
+use super::review::wrong_signature;
+use super::spent::{InputObjection, Spent, spent_output};
+
+/// What became of an input.
+#[derive(Debug)]
+pub enum Finished {
+    /// It has its final script or witness.
+    Finished,
+    /// It had it before.
+    Already,
+    /// It lacks something, or what it has is wrong.
+    Unfinished(Unfinished),
+}
+
+/// Why an input cannot be finished.
+#[derive(Debug)]
+pub enum Unfinished {
+    /// It would not be signed either.
+    Objection(InputObjection),
+    /// A signature that is not valid, or of another type than the input asks for.
+    WrongSignature,
+    /// Signatures, preimages or locks do not satisfy the script.
+    Unsatisfied(Box<miniscript::psbt::Error>),
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Objection(objection) => objection.fmt(f),
+            Self::WrongSignature => f.write_str("a signature is wrong or of another sighash type"),
+            // The library prints whole scripts.
+            Self::Unsatisfied(_) => {
+                f.write_str("what is there does not satisfy the script (more signatures?)")
+            }
+        }
+    }
+}
+
+impl Error for Unfinished {}
+
+impl Psbt {
+    /// Finishes every input that can be finished, and says of each what became of it. Signatures are
+    /// verified on the way.
+    pub fn finalize(&mut self) -> Vec<Finished> {
+        let mut scratch = self.resolved();
+        let results = (0..self.fields.inputs.len()).map(|index| self.finish(index, &mut scratch));
+        let results: Vec<Finished> = results.collect();
+        for (index, result) in results.iter().enumerate() {
+            if matches!(result, Finished::Finished) {
+                let finished = std::mem::take(&mut scratch.inputs[index]);
+                let input = &mut self.fields.inputs[index];
+                input.final_script_sig = finished.final_script_sig;
+                input.final_script_witness = finished.final_script_witness;
+                clear_finished(input);
+            }
+        }
+        results
+    }
+
+    /// A copy for `miniscript`, which takes an output without asking whether the previous transaction
+    /// has it, wants one for every input even where signatures do not cover it, and a sighash type
+    /// that ECDSA knows.
+    fn resolved(&self) -> bitcoin::Psbt {
+        let mut copy = self.fields.clone();
+        for (input, tx_in) in copy.inputs.iter_mut().zip(&copy.unsigned_tx.input) {
+            let output = spent_output(input, tx_in.previous_output).map(|(output, _)| output);
+            let unknown = TxOut { value: Amount::ZERO, script_pubkey: ScriptBuf::new() };
+            input.witness_utxo = Some(output.unwrap_or(unknown));
+            input.non_witness_utxo = None;
+            input.sighash_type = None;
+        }
+        copy
+    }
+
+    fn finish(&self, index: usize, scratch: &mut bitcoin::Psbt) -> Finished {
+        let input = &self.fields.inputs[index];
+        if is_finished(input) {
+            return Finished::Already;
+        }
+        let outpoint = self.fields.unsigned_tx.input[index].previous_output;
+        let spent = match Spent::of(input, outpoint) {
+            Ok(spent) => spent,
+            Err(objection) => return Finished::Unfinished(Unfinished::Objection(objection)),
+        };
+        match wrong_signature(self, index, &spent) {
+            Ok(false) => {}
+            Ok(true) => return Finished::Unfinished(Unfinished::WrongSignature),
+            Err(objection) => return Finished::Unfinished(Unfinished::Objection(objection)),
+        }
+        match scratch.finalize_inp_mut(&Secp256k1::verification_only(), index) {
+            Ok(()) => Finished::Finished,
+            Err(error) => Finished::Unfinished(Unfinished::Unsatisfied(Box::new(error))),
+        }
+    }
+
+    /// Whether every input has its final script or witness.
+    pub fn is_finished(&self) -> bool {
+        self.fields.inputs.iter().all(is_finished)
+    }
+
+    /// The network transaction.
+    ///
+    /// # Errors
+    ///
+    /// If an input is not finished.
+    pub fn extract(&self) -> Result<Transaction, FinalizeError> {
+        if self.fields.inputs.is_empty() {
+            return Err(FinalizeError::NoInputs);
+        }
+        let mut transaction = self.fields.unsigned_tx.clone();
+        for (index, input) in self.fields.inputs.iter().enumerate() {
+            if !is_finished(input) {
+                return Err(FinalizeError::NotFinished(index));
+            }
+            let tx_in = &mut transaction.input[index];
+            tx_in.script_sig = input.final_script_sig.clone().unwrap_or_default();
+            tx_in.witness = input.final_script_witness.clone().unwrap_or_default();
+        }
+        Ok(transaction)
+    }
+
+    /// The outputs that the inputs spend, to verify the scripts with.
+    ///
+    /// # Errors
+    ///
+    /// The first input whose output is unknown or contradicted, and why.
+    pub fn spent_outputs(&self) -> Result<Vec<TxOut>, (usize, InputObjection)> {
+        let inputs = self.fields.inputs.iter().zip(&self.fields.unsigned_tx.input).enumerate();
+        inputs
+            .map(|(index, (input, tx_in))| {
+                let output = spent_output(input, tx_in.previous_output);
+                output.map(|(output, _)| output).map_err(|objection| (index, objection))
+            })
+            .collect()
+    }
+}
+
+pub(super) fn is_finished(input: &Input) -> bool {
+    input.final_script_sig.is_some() || input.final_script_witness.is_some()
+}
+
+/// Beside the final scripts an input keeps what it spends and what nobody knows (BIP174).
+pub(super) fn clear_finished(input: &mut Input) {
+    if !is_finished(input) {
+        return;
+    }
+    let all = std::mem::take(input);
+    *input = Input {
+        non_witness_utxo: all.non_witness_utxo,
+        witness_utxo: all.witness_utxo,
+        final_script_sig: all.final_script_sig,
+        final_script_witness: all.final_script_witness,
+        proprietary: all.proprietary,
+        unknown: all.unknown,
+        ..Input::default()
+    };
+}

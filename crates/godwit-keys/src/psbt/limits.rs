@@ -1,0 +1,30 @@
+//! What a PSBT may hold. A larger one describes no transaction that a block has room for.
+
+use bitcoin::{Amount, FeeRate};
+
+/// Longest binary form in bytes (Core's `MAX_FILE_SIZE_PSBT`).
+pub const MAX_PSBT_BYTES: usize = 100_000_000;
+
+/// Longest unsigned transaction in bytes: it has no witness, so every byte weighs four units of the
+/// four million of a block (BIP141).
+pub(super) const MAX_UNSIGNED_TX_BYTES: usize = 1_000_000;
+
+/// Bytes of an input without script: outpoint, length of the script, sequence.
+const INPUT_BYTES: usize = 36 + 1 + 4;
+/// Bytes of an output without script: value, length of the script.
+const OUTPUT_BYTES: usize = 8 + 1;
+
+/// Most inputs.
+pub const MAX_INPUTS: usize = MAX_UNSIGNED_TX_BYTES / INPUT_BYTES;
+/// Most outputs.
+pub const MAX_OUTPUTS: usize = MAX_UNSIGNED_TX_BYTES / OUTPUT_BYTES;
+
+// A map is at least its end marker, so this many maps always fit.
+const _: () = assert!(MAX_INPUTS + MAX_OUTPUTS < MAX_PSBT_BYTES);
+
+/// Highest fee that is signed without a word from the user: Core's `-maxtxfee`.
+pub const DEFAULT_MAX_FEE: Amount = Amount::from_sat(10_000_000);
+
+/// Highest fee rate that is signed without a word from the user. Core's `sendrawtransaction` refuses
+/// at 10,000 satoshi for a virtual byte; the dearest days of the chain stayed below a tenth of that.
+pub const DEFAULT_MAX_FEE_RATE: FeeRate = FeeRate::from_sat_per_vb_u32(1_000);

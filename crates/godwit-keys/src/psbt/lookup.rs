@@ -1,0 +1,56 @@
+//! The private key to a public one that a PSBT names, among the keys of a store.
+
+use bitcoin::bip32::KeySource;
+
+use super::keys_of_input::SigningKey;
+use super::sign::Found;
+use crate::error::KeyError;
+use crate::store::KeyStore;
+use crate::stored_key::StoredKey;
+
+/// Looks for a key in an open key store.
+///
+/// # Errors
+///
+/// If there is no memory to compute with.
+pub fn look_up_in(
+    store: &KeyStore,
+    source: &KeySource,
+    key: &SigningKey,
+) -> Result<Found, KeyError> {
+    look_up(store.entries().iter().flat_map(|entry| &entry.keys), source, key)
+}
+
+/// Looks for a key among stored ones. A key that is not at the place where one of them should have it
+/// is told from one that is somebody else's: it was moved or made up.
+pub(super) fn look_up<'a>(
+    stored: impl IntoIterator<Item = &'a StoredKey>,
+    source: &KeySource,
+    key: &SigningKey,
+) -> Result<Found, KeyError> {
+    let mut found = Found::NotOurs;
+    for stored in stored {
+        let private = match key {
+            SigningKey::Ecdsa(key) => stored.find(source, &key.inner)?,
+            SigningKey::Internal(key) | SigningKey::Leaf(key, _) => {
+                stored.find_x_only(source, key)?
+            }
+        };
+        if let Some(private) = private {
+            return Ok(Found::Ours(private));
+        }
+        if is_above(stored, source)? {
+            found = Found::OtherKey;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the source says that it lies below this key.
+fn is_above(stored: &StoredKey, source: &KeySource) -> Result<bool, KeyError> {
+    let StoredKey::Extended { key, origin } = stored else { return Ok(false) };
+    let below_origin = origin
+        .as_ref()
+        .is_some_and(|(root, to_key)| *root == source.0 && source.1[..].starts_with(&to_key[..]));
+    Ok(below_origin || key.fingerprint()? == source.0)
+}

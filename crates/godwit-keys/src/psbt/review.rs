@@ -1,0 +1,327 @@
+//! What a user wants to see before signing: amounts, scripts, fee, keys, signatures, and what is wrong
+//! or missing.
+
+use bitcoin::bip32::KeySource;
+use bitcoin::psbt::{Input, Output};
+use bitcoin::secp256k1::{Message, Secp256k1, VerifyOnly};
+use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, TxOut, absolute, transaction};
+
+use super::Psbt;
+use super::fee::{Fee, FeeObjection, fee_of};
+use super::finalize::is_finished;
+use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
+use super::sighash::{Digests, Sighash};
+use super::spent::{InputObjection, SpendKind, Spent, classify, has_code_separator, spent_output};
+
+/// Whether a key is ours.
+pub type Owns<'a> = dyn FnMut(&KeySource, &SigningKey) -> bool + 'a;
+
+/// A PSBT as a user is shown it.
+#[derive(Debug)]
+pub struct Review {
+    /// Version of the PSBT.
+    pub version: u32,
+    /// Version of the transaction.
+    pub transaction_version: transaction::Version,
+    /// Lock time, computed in version 2.
+    pub lock_time: absolute::LockTime,
+    /// The inputs.
+    pub inputs: Vec<InputReview>,
+    /// The outputs.
+    pub outputs: Vec<OutputReview>,
+    /// Amount and weight, or what is wrong with them.
+    pub fee: Result<Fee, FeeObjection>,
+    /// What does not keep one from signing, but should be known.
+    pub warnings: Vec<Warning>,
+}
+
+/// Something to think about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// A segwit version 0 signature covers the amount of its own input only: with two signatures under
+    /// two lies about amounts, a fee can be made that nobody agreed to (BIP174). The input has no
+    /// previous transaction that would prove its amount.
+    UnprovenAmount(usize),
+    /// The output can never be spent, and has a value.
+    BurnsCoins(usize),
+}
+
+/// How far an input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputState {
+    /// It has its final script or witness.
+    Finished,
+    /// Its signatures satisfy the script.
+    Signed,
+    /// Something is missing.
+    Unfinished,
+}
+
+/// An input.
+#[derive(Debug)]
+pub struct InputReview {
+    /// The output that it spends.
+    pub outpoint: OutPoint,
+    /// The sequence.
+    pub sequence: Sequence,
+    /// Amount and script of that output.
+    pub output: Option<TxOut>,
+    /// Its kind and whether the amount is proven, or why it is not signed.
+    pub spent: Result<Spent, InputObjection>,
+    /// The type that signatures will have.
+    pub sighash: Option<Sighash>,
+    /// The keys that its script asks for.
+    pub keys: Vec<KeyReview>,
+    /// The signatures that are there.
+    pub signatures: Vec<SignatureReview>,
+    /// How far it is.
+    pub state: InputState,
+}
+
+/// A key that an input or output names.
+#[derive(Debug)]
+pub struct KeyReview {
+    /// The key and its source.
+    pub key: KeyOfInput,
+    /// Whether it is ours.
+    pub ours: bool,
+}
+
+/// A signature.
+#[derive(Debug)]
+pub struct SignatureReview {
+    /// The key that it is said to be by.
+    pub key: SigningKey,
+    /// Its type.
+    pub sighash: Sighash,
+    /// Whether it is valid; `None` where that can not be told.
+    pub valid: Option<bool>,
+}
+
+/// An output.
+#[derive(Debug)]
+pub struct OutputReview {
+    /// The amount.
+    pub amount: Amount,
+    /// The script.
+    pub script_pubkey: ScriptBuf,
+    /// Its kind, or why what the PSBT says of it does not belong to it.
+    pub kind: Result<SpendKind, InputObjection>,
+    /// The keys that can spend it, where the PSBT says so and the script agrees.
+    pub keys: Vec<KeyReview>,
+}
+
+impl InputReview {
+    /// None of its keys is ours.
+    pub fn is_foreign(&self) -> bool {
+        !self.keys.iter().any(|key| key.ours)
+    }
+}
+
+impl Psbt {
+    /// Looks at everything. `owns` tells which keys are ours.
+    pub fn review(&self, owns: &mut Owns<'_>) -> Review {
+        let transaction = self.unsigned_transaction();
+        let mut finished = self.clone();
+        finished.finalize();
+        let mut digests = self.digests();
+        let inputs = self.fields.inputs.iter().zip(&transaction.input).enumerate();
+        let inputs: Vec<InputReview> = inputs
+            .map(|(index, (input, tx_in))| {
+                let spent = Spent::of(input, tx_in.previous_output);
+                let spent = spent.and_then(|spent| check_signable(&spent, input).map(|()| spent));
+                let keys = spent.as_ref().map(|spent| keys_of_input(input, spent));
+                let keys = keys.unwrap_or_default().into_iter().map(|key| {
+                    let ours = owns(&key.source, &key.key);
+                    KeyReview { key, ours }
+                });
+                InputReview {
+                    outpoint: tx_in.previous_output,
+                    sequence: tx_in.sequence,
+                    output: spent_output(input, tx_in.previous_output).ok().map(|(out, _)| out),
+                    sighash: spent.as_ref().ok().and_then(|s| Sighash::of(input, s.kind).ok()),
+                    keys: keys.collect(),
+                    signatures: signatures(input)
+                        .map(|(key, sighash, signature)| SignatureReview {
+                            key,
+                            sighash,
+                            valid: spent.as_ref().ok().and_then(|spent| {
+                                is_valid(&mut digests, index, spent, &key, sighash, &signature).ok()
+                            }),
+                        })
+                        .collect(),
+                    state: state(input, &finished.fields.inputs[index]),
+                    spent,
+                }
+            })
+            .collect();
+        let outputs = transaction.output.iter().zip(&self.fields.outputs);
+        let outputs = outputs.map(|(tx_out, output)| review_output(tx_out, output, owns)).collect();
+        let warnings = warnings(&inputs, &transaction.output);
+        Review {
+            version: self.version(),
+            transaction_version: transaction.version,
+            lock_time: transaction.lock_time,
+            inputs,
+            outputs,
+            fee: fee_of(self),
+            warnings,
+        }
+    }
+
+    /// What signatures sign, as far as the spent outputs are known.
+    pub(super) fn digests(&self) -> Digests<'_> {
+        let transaction = &self.fields.unsigned_tx;
+        let inputs = self.fields.inputs.iter().zip(&transaction.input);
+        let spent = inputs.map(|(input, tx_in)| spent_output(input, tx_in.previous_output).ok());
+        Digests::new(transaction, spent.map(|known| known.map(|(output, _)| output)).collect())
+    }
+}
+
+fn state(before: &Input, after: &Input) -> InputState {
+    match (is_finished(before), is_finished(after)) {
+        (true, _) => InputState::Finished,
+        (false, true) => InputState::Signed,
+        (false, false) => InputState::Unfinished,
+    }
+}
+
+/// What concerns signatures beyond the spent output itself.
+pub(super) fn check_signable(spent: &Spent, input: &Input) -> Result<(), InputObjection> {
+    Sighash::of(input, spent.kind)?;
+    let leaves = input.tap_scripts.values().map(|(leaf, _)| leaf);
+    let separated = match spent.kind {
+        SpendKind::Tr => leaves.into_iter().any(|leaf| has_code_separator(leaf)),
+        _ => has_code_separator(&spent.script),
+    };
+    if separated { Err(InputObjection::CodeSeparator) } else { Ok(()) }
+}
+
+fn review_output(tx_out: &TxOut, output: &Output, owns: &mut Owns<'_>) -> OutputReview {
+    let fields = as_input(output);
+    let classified = classify(&tx_out.script_pubkey, &fields);
+    let kind = classified.as_ref().map(|(kind, _)| *kind).map_err(|objection| *objection);
+    let keys = classified.map(|(kind, script)| {
+        let spent = Spent { output: tx_out.clone(), proven: true, kind, script };
+        keys_of_input(&fields, &spent)
+    });
+    let keys = keys.unwrap_or_default().into_iter().map(|key| {
+        let ours = owns(&key.source, &key.key);
+        KeyReview { key, ours }
+    });
+    OutputReview {
+        amount: tx_out.value,
+        script_pubkey: tx_out.script_pubkey.clone(),
+        kind,
+        keys: keys.collect(),
+    }
+}
+
+/// An output's fields under the names that they will have when it is spent.
+fn as_input(output: &Output) -> Input {
+    Input {
+        redeem_script: output.redeem_script.clone(),
+        witness_script: output.witness_script.clone(),
+        bip32_derivation: output.bip32_derivation.clone(),
+        tap_internal_key: output.tap_internal_key,
+        tap_merkle_root: output.tap_tree.as_ref().map(|tree| tree.root_hash()),
+        tap_key_origins: output.tap_key_origins.clone(),
+        ..Input::default()
+    }
+}
+
+fn warnings(inputs: &[InputReview], outputs: &[TxOut]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for (index, input) in inputs.iter().enumerate() {
+        let unproven = |spent: &Spent| !spent.proven && spent.kind != SpendKind::Tr;
+        if inputs.len() > 1 && input.spent.as_ref().is_ok_and(unproven) {
+            warnings.push(Warning::UnprovenAmount(index));
+        }
+    }
+    for (index, output) in outputs.iter().enumerate() {
+        if output.script_pubkey.is_op_return() && output.value > Amount::ZERO {
+            warnings.push(Warning::BurnsCoins(index));
+        }
+    }
+    warnings
+}
+
+/// A signature of either scheme.
+enum Signature {
+    Ecdsa(bitcoin::secp256k1::ecdsa::Signature),
+    Schnorr(bitcoin::secp256k1::schnorr::Signature),
+}
+
+/// Every signature of an input, with its key and type.
+fn signatures(input: &Input) -> impl Iterator<Item = (SigningKey, Sighash, Signature)> {
+    let ecdsa = input.partial_sigs.iter().map(|(key, signature)| {
+        let sighash = Sighash::Ecdsa(signature.sighash_type);
+        (SigningKey::Ecdsa(*key), sighash, Signature::Ecdsa(signature.signature))
+    });
+    let schnorr = |key, signature: &bitcoin::taproot::Signature| {
+        let sighash = Sighash::Taproot(signature.sighash_type);
+        (key, sighash, Signature::Schnorr(signature.signature))
+    };
+    let internal = input.tap_internal_key.zip(input.tap_key_sig);
+    let internal = internal.map(|(key, sig)| schnorr(SigningKey::Internal(key), &sig));
+    let leaves = input.tap_script_sigs.iter();
+    let leaves = leaves.map(move |((key, leaf), sig)| schnorr(SigningKey::Leaf(*key, *leaf), sig));
+    ecdsa.chain(internal).chain(leaves)
+}
+
+/// Whether a signature signs what it says.
+fn is_valid(
+    digests: &mut Digests<'_>,
+    index: usize,
+    spent: &Spent,
+    key: &SigningKey,
+    sighash: Sighash,
+    signature: &Signature,
+) -> Result<bool, InputObjection> {
+    let secp = Secp256k1::verification_only();
+    let valid = match (key, sighash, signature) {
+        (SigningKey::Ecdsa(key), Sighash::Ecdsa(kind), Signature::Ecdsa(signature)) => {
+            let digest = Message::from_digest(digests.ecdsa(index, spent, kind)?);
+            secp.verify_ecdsa(&digest, signature, &key.inner).is_ok()
+        }
+        (SigningKey::Internal(_), Sighash::Taproot(kind), Signature::Schnorr(signature)) => {
+            let digest = digests.taproot(index, None, kind)?;
+            let key = super::spent::output_key(&spent.script);
+            key.is_some_and(|key| verify_schnorr(&secp, &digest, signature, &key))
+        }
+        (SigningKey::Leaf(key, leaf), Sighash::Taproot(kind), Signature::Schnorr(signature)) => {
+            let digest = digests.taproot(index, Some(*leaf), kind)?;
+            verify_schnorr(&secp, &digest, signature, key)
+        }
+        _ => false,
+    };
+    Ok(valid)
+}
+
+fn verify_schnorr(
+    secp: &Secp256k1<VerifyOnly>,
+    digest: &[u8; 32],
+    signature: &bitcoin::secp256k1::schnorr::Signature,
+    key: &bitcoin::XOnlyPublicKey,
+) -> bool {
+    secp.verify_schnorr(signature, &Message::from_digest(*digest), key).is_ok()
+}
+
+/// Whether an input has a signature that is invalid or of another type than it asks for.
+pub(super) fn wrong_signature(
+    psbt: &Psbt,
+    index: usize,
+    spent: &Spent,
+) -> Result<bool, InputObjection> {
+    let input = &psbt.fields.inputs[index];
+    let wanted = Sighash::of(input, spent.kind)?;
+    let mut digests = psbt.digests();
+    for (key, sighash, signature) in signatures(input) {
+        // Without a wish any type will do.
+        let of_type = input.sighash_type.is_none() || sighash == wanted;
+        if !of_type || !is_valid(&mut digests, index, spent, &key, sighash, &signature)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

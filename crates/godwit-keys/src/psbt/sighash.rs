@@ -1,0 +1,151 @@
+//! What a signature commits to: its type, and the hash that is signed.
+
+use std::fmt;
+
+use bitcoin::psbt::Input;
+use bitcoin::sighash::{EcdsaSighashType, Prevouts, SighashCache, TapSighashType};
+use bitcoin::{TapLeafHash, Transaction, TxOut};
+
+use super::spent::{InputObjection, SpendKind, Spent};
+
+/// The type of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sighash {
+    /// In legacy and segwit version 0 scripts.
+    Ecdsa(EcdsaSighashType),
+    /// In taproot.
+    Taproot(TapSighashType),
+}
+
+impl Sighash {
+    /// The type that an input asks for; by itself it is the one that commits to everything.
+    pub(super) fn of(input: &Input, kind: SpendKind) -> Result<Self, InputObjection> {
+        let number = input.sighash_type.map_or(0, |kind| kind.to_u32());
+        let unknown = InputObjection::UnknownSighash(number);
+        match kind {
+            SpendKind::Tr => input.taproot_hash_ty().map(Self::Taproot).map_err(|_| unknown),
+            _ => input.ecdsa_hash_ty().map(Self::Ecdsa).map_err(|_| unknown),
+        }
+    }
+
+    /// Whether it commits to all inputs and outputs.
+    pub fn is_usual(self) -> bool {
+        match self {
+            Self::Ecdsa(kind) => kind == EcdsaSighashType::All,
+            Self::Taproot(kind) => {
+                matches!(kind, TapSighashType::Default | TapSighashType::All)
+            }
+        }
+    }
+
+    /// Other inputs may be added.
+    pub(super) fn anyone_can_pay(self) -> bool {
+        self.number() & 0x80 != 0
+    }
+
+    /// It commits to no output.
+    pub(super) fn none(self) -> bool {
+        self.number() & 0x1f == EcdsaSighashType::None as u32
+    }
+
+    /// It commits to the output beside the input alone.
+    pub(super) fn single(self) -> bool {
+        self.number() & 0x1f == EcdsaSighashType::Single as u32
+    }
+
+    fn number(self) -> u32 {
+        match self {
+            Self::Ecdsa(kind) => kind as u32,
+            Self::Taproot(kind) => kind as u32,
+        }
+    }
+}
+
+impl fmt::Display for Sighash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ecdsa(kind) => kind.fmt(f),
+            Self::Taproot(kind) => kind.fmt(f),
+        }
+    }
+}
+
+/// The hashes that the signatures of one transaction sign.
+pub(super) struct Digests<'a> {
+    transaction: &'a Transaction,
+    cache: SighashCache<&'a Transaction>,
+    /// The output that each input spends, where it is known.
+    spent: Vec<Option<TxOut>>,
+    /// The same, if all are known.
+    all: Option<Vec<TxOut>>,
+}
+
+impl<'a> Digests<'a> {
+    pub(super) fn new(transaction: &'a Transaction, spent: Vec<Option<TxOut>>) -> Self {
+        let all = spent.iter().cloned().collect();
+        Digests { transaction, cache: SighashCache::new(transaction), spent, all }
+    }
+
+    /// The hash for an ECDSA signature.
+    pub(super) fn ecdsa(
+        &mut self,
+        index: usize,
+        spent: &Spent,
+        kind: EcdsaSighashType,
+    ) -> Result<[u8; 32], InputObjection> {
+        self.check_single(index, Sighash::Ecdsa(kind))?;
+        let Spent { script, output, .. } = spent;
+        let digest = match spent.kind {
+            SpendKind::Bare | SpendKind::Pkh | SpendKind::Sh => self
+                .cache
+                .legacy_signature_hash(index, script, kind.to_u32())
+                .ok()
+                .map(|hash| *AsRef::<[u8; 32]>::as_ref(&hash)),
+            SpendKind::Wpkh | SpendKind::ShWpkh => self
+                .cache
+                .p2wpkh_signature_hash(index, script, output.value, kind)
+                .ok()
+                .map(|hash| *AsRef::<[u8; 32]>::as_ref(&hash)),
+            SpendKind::Wsh | SpendKind::ShWsh => self
+                .cache
+                .p2wsh_signature_hash(index, script, output.value, kind)
+                .ok()
+                .map(|hash| *AsRef::<[u8; 32]>::as_ref(&hash)),
+            SpendKind::Tr => None,
+        };
+        digest.ok_or(InputObjection::UnknownScript)
+    }
+
+    /// The hash for a taproot signature; `leaf` for the script path.
+    pub(super) fn taproot(
+        &mut self,
+        index: usize,
+        leaf: Option<TapLeafHash>,
+        kind: TapSighashType,
+    ) -> Result<[u8; 32], InputObjection> {
+        self.check_single(index, Sighash::Taproot(kind))?;
+        let own = self.spent.get(index).and_then(Option::as_ref);
+        let prevouts = match (&self.all, own) {
+            (Some(all), _) => Prevouts::All(all),
+            (None, Some(own)) if Sighash::Taproot(kind).anyone_can_pay() => {
+                Prevouts::One(index, own.clone())
+            }
+            _ => return Err(InputObjection::MissingOtherOutput),
+        };
+        let hash = match leaf {
+            None => self.cache.taproot_key_spend_signature_hash(index, &prevouts, kind),
+            Some(leaf) => {
+                self.cache.taproot_script_spend_signature_hash(index, &prevouts, leaf, kind)
+            }
+        };
+        let hash = hash.map_err(|_| InputObjection::UnknownScript)?;
+        Ok(*AsRef::<[u8; 32]>::as_ref(&hash))
+    }
+
+    fn check_single(&self, index: usize, kind: Sighash) -> Result<(), InputObjection> {
+        match kind.single() && index >= self.transaction.output.len() {
+            true => Err(InputObjection::SingleWithoutOutput),
+            false => Ok(()),
+        }
+    }
+}

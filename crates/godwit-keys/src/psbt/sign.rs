@@ -1,0 +1,265 @@
+//! The signer (BIP174), and what it refuses.
+//!
+//! Everything is checked before the first signature, and a PSBT that is refused stays as it was. Keys
+//! come from a closure, so that this module sees no more of a private key than its signatures.
+
+use std::error::Error;
+use std::fmt;
+
+use bitcoin::bip32::KeySource;
+use bitcoin::taproot::TapTweakHash;
+use bitcoin::{ecdsa, taproot};
+
+use super::Psbt;
+use super::fee::{FeeLimits, FeeObjection, fee_of};
+use super::finalize::is_finished;
+use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
+use super::review::check_signable;
+use super::sighash::Sighash;
+use super::spent::{InputObjection, Spent};
+use crate::error::KeyError;
+use crate::private_key::PrivateKey;
+
+/// What is known of a key that a PSBT names.
+#[derive(Debug)]
+pub enum Found {
+    /// It is not ours.
+    NotOurs,
+    /// Its private key.
+    Ours(PrivateKey),
+    /// The source is one of ours, but the key there is another one.
+    OtherKey,
+}
+
+/// Looks up a key by its source; the key that it gives is the one that was asked for.
+pub type KeyLookup<'a> = dyn FnMut(&KeySource, &SigningKey) -> Result<Found, KeyError> + 'a;
+
+/// What the user allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SignPolicy {
+    /// Highest fee.
+    pub fee: FeeLimits,
+    /// Sign with sighash types that do not commit to all inputs and outputs.
+    pub any_sighash: bool,
+    /// Sign our inputs beside others'.
+    pub foreign_inputs: bool,
+}
+
+/// A new signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// Index of the input.
+    pub input: usize,
+    /// The key that signed.
+    pub key: KeyOfInput,
+    /// What the signature commits to.
+    pub sighash: Sighash,
+}
+
+/// Why nothing was signed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SignError {
+    /// The private keys can not be used.
+    Key(KeyError),
+    /// An input is wrong or incomplete.
+    Input(usize, InputObjection),
+    /// An input asks for a sighash type that leaves parts of the transaction open.
+    UnusualSighash(usize, Sighash),
+    /// None of an input's keys is ours.
+    Foreign(usize),
+    /// A key is not the one that our key has at the path that is given for it.
+    WrongDerivation(usize),
+    /// The fee.
+    Fee(FeeObjection),
+    /// None of the inputs is ours.
+    NothingToSign,
+}
+
+impl fmt::Display for SignError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(error) => error.fmt(f),
+            Self::Input(index, objection) => write!(f, "input {index}: {objection}"),
+            Self::UnusualSighash(index, kind) => {
+                write!(f, "input {index}: {kind} leaves parts of the transaction open")
+            }
+            Self::Foreign(index) => write!(f, "input {index}: none of its keys is ours"),
+            Self::WrongDerivation(index) => {
+                write!(f, "input {index}: a public key is not the one at its derivation path")
+            }
+            Self::Fee(objection) => objection.fmt(f),
+            Self::NothingToSign => f.write_str("none of the keys is ours"),
+        }
+    }
+}
+
+impl Error for SignError {}
+
+impl From<KeyError> for SignError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
+/// A signature to make.
+struct Task {
+    input: usize,
+    spent: Spent,
+    key: KeyOfInput,
+    private: PrivateKey,
+    sighash: Sighash,
+}
+
+impl Psbt {
+    /// Signs every input with every key of ours that its script asks for.
+    ///
+    /// # Errors
+    ///
+    /// If a careful signer would not sign; see [`SignError`]. Nothing is signed then.
+    pub fn sign(
+        &mut self,
+        keys: &mut KeyLookup<'_>,
+        policy: &SignPolicy,
+    ) -> Result<Vec<Signed>, SignError> {
+        let tasks = self.tasks(keys, policy)?;
+        let mut digests = self.digests();
+        let mut made = Vec::with_capacity(tasks.len());
+        for task in &tasks {
+            let digest = match (task.key.key, task.sighash) {
+                (_, Sighash::Ecdsa(kind)) => digests.ecdsa(task.input, &task.spent, kind),
+                (SigningKey::Leaf(_, leaf), Sighash::Taproot(kind)) => {
+                    digests.taproot(task.input, Some(leaf), kind)
+                }
+                (_, Sighash::Taproot(kind)) => digests.taproot(task.input, None, kind),
+            };
+            made.push(digest.map_err(|objection| SignError::Input(task.input, objection))?);
+        }
+        // All digests exist before the first signature is made, all signatures before one is added.
+        let mut signatures = Vec::with_capacity(tasks.len());
+        for (task, digest) in tasks.iter().zip(&made) {
+            signatures.push(self.signature(task, digest)?);
+        }
+        let signed = tasks.into_iter().zip(signatures);
+        Ok(signed.map(|(task, signature)| self.add(task, signature)).collect())
+    }
+
+    /// Everything that is to be signed, after everything was checked.
+    fn tasks(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<Vec<Task>, SignError> {
+        let mut tasks = Vec::new();
+        for index in 0..self.fields.inputs.len() {
+            let of_input = self.tasks_of_input(index, keys, policy)?;
+            if of_input.is_empty() && !policy.foreign_inputs {
+                return Err(SignError::Foreign(index));
+            }
+            tasks.extend(of_input);
+        }
+        if tasks.is_empty() {
+            return Err(SignError::NothingToSign);
+        }
+        let fee = fee_of(self).map_err(SignError::Fee)?;
+        fee.check(&policy.fee).map_err(SignError::Fee)?;
+        Ok(tasks)
+    }
+
+    /// What we sign of an input; nothing if it is not ours or finished by somebody.
+    fn tasks_of_input(
+        &self,
+        index: usize,
+        keys: &mut KeyLookup<'_>,
+        policy: &SignPolicy,
+    ) -> Result<Vec<Task>, SignError> {
+        let input = &self.fields.inputs[index];
+        let outpoint = self.fields.unsigned_tx.input[index].previous_output;
+        let spent = Spent::of(input, outpoint);
+        let spent = spent.and_then(|spent| check_signable(&spent, input).map(|()| spent));
+        let spent = match spent {
+            Ok(spent) => spent,
+            Err(objection) if objection.is_lie() || self.names_ours(index, keys)? => {
+                return Err(SignError::Input(index, objection));
+            }
+            Err(_) => return Ok(Vec::new()),
+        };
+        if is_finished(input) {
+            return Ok(Vec::new());
+        }
+        let kind = Sighash::of(input, spent.kind);
+        let sighash = kind.map_err(|objection| SignError::Input(index, objection))?;
+        let mut tasks = Vec::new();
+        for key in keys_of_input(input, &spent) {
+            let private = match keys(&key.source, &key.key)? {
+                Found::NotOurs => continue,
+                Found::OtherKey => return Err(SignError::WrongDerivation(index)),
+                Found::Ours(private) => private,
+            };
+            tasks.push(Task { input: index, spent: spent.clone(), key, private, sighash });
+        }
+        if !tasks.is_empty() && !sighash.is_usual() && !policy.any_sighash {
+            return Err(SignError::UnusualSighash(index, sighash));
+        }
+        // The key path is the smaller and more private way to spend; one signature is enough for it.
+        if tasks.iter().any(|task| matches!(task.key.key, SigningKey::Internal(_))) {
+            tasks.retain(|task| matches!(task.key.key, SigningKey::Internal(_)));
+        }
+        Ok(tasks)
+    }
+
+    /// Whether an input that can not be signed names a key of ours.
+    fn names_ours(&self, index: usize, keys: &mut KeyLookup<'_>) -> Result<bool, SignError> {
+        let input = &self.fields.inputs[index];
+        let ecdsa = input.bip32_derivation.iter();
+        let ecdsa = ecdsa.map(|(key, source)| (SigningKey::Ecdsa((*key).into()), source));
+        let taproot = input.tap_key_origins.iter();
+        let taproot = taproot.map(|(key, (_, source))| (SigningKey::Internal(*key), source));
+        for (key, source) in ecdsa.chain(taproot) {
+            if !matches!(keys(source, &key)?, Found::NotOurs) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn signature(&self, task: &Task, digest: &[u8; 32]) -> Result<Signature, KeyError> {
+        let merkle_root = self.fields.inputs[task.input].tap_merkle_root;
+        Ok(match (task.key.key, task.sighash) {
+            (SigningKey::Internal(key), Sighash::Taproot(sighash_type)) => {
+                let tweak = TapTweakHash::from_key_and_tweak(key, merkle_root).to_scalar();
+                let signature = task.private.sign_schnorr(digest, Some(&tweak.to_be_bytes()))?;
+                Signature::Taproot(taproot::Signature { signature, sighash_type })
+            }
+            (_, Sighash::Taproot(sighash_type)) => {
+                let signature = task.private.sign_schnorr(digest, None)?;
+                Signature::Taproot(taproot::Signature { signature, sighash_type })
+            }
+            (_, Sighash::Ecdsa(sighash_type)) => {
+                let signature = task.private.sign_ecdsa(digest)?;
+                Signature::Ecdsa(ecdsa::Signature { signature, sighash_type })
+            }
+        })
+    }
+
+    fn add(&mut self, task: Task, signature: Signature) -> Signed {
+        let input = &mut self.fields.inputs[task.input];
+        match (task.key.key, signature) {
+            (SigningKey::Ecdsa(key), Signature::Ecdsa(signature)) => {
+                input.partial_sigs.insert(key, signature);
+            }
+            (SigningKey::Leaf(key, leaf), Signature::Taproot(signature)) => {
+                input.tap_script_sigs.insert((key, leaf), signature);
+            }
+            (SigningKey::Internal(_), Signature::Taproot(signature)) => {
+                input.tap_key_sig = Some(signature);
+            }
+            _ => unreachable!("a taproot key signs by the scheme of taproot, and no other does"),
+        }
+        let sighash = task.sighash;
+        if let Some(version2) = &mut self.version2 {
+            version2.note_signature(sighash.anyone_can_pay(), sighash.none(), sighash.single());
+        }
+        Signed { input: task.input, key: task.key, sighash }
+    }
+}
+
+enum Signature {
+    Ecdsa(ecdsa::Signature),
+    Taproot(taproot::Signature),
+}

@@ -1,0 +1,324 @@
+//! What a careful signer refuses, each beside what it still signs.
+
+use bitcoin::psbt::PsbtSighashType;
+use bitcoin::{Weight, sighash::EcdsaSighashType};
+
+use super::coins::{COIN, FEE, public_descriptor, received, sign, spend};
+use super::*;
+use crate::psbt::{Fee, FeeObjection, InputObjection, Warning};
+
+/// Signs a PSBT after a change with A's keys.
+fn signed_after(
+    kinds: &[&str],
+    policy: &SignPolicy,
+    change: impl FnOnce(&mut bitcoin::Psbt),
+) -> Result<Vec<Signed>, SignError> {
+    let mut psbt = spend(kinds);
+    change(&mut psbt);
+    let mut psbt = received(&psbt);
+    let before = psbt.clone();
+    let signed = sign(&mut psbt, "A", policy);
+    if signed.is_err() {
+        assert_eq!(psbt, before, "what is refused stays as it was");
+    }
+    signed
+}
+
+#[track_caller]
+fn refused(kinds: &[&str], expected: SignError, change: impl FnOnce(&mut bitcoin::Psbt)) {
+    assert_eq!(signed_after(kinds, &SignPolicy::default(), change), Err(expected));
+}
+
+#[track_caller]
+fn objected(kinds: &[&str], objection: InputObjection, change: impl FnOnce(&mut bitcoin::Psbt)) {
+    refused(kinds, SignError::Input(0, objection), change);
+}
+
+#[test]
+fn a_fee_above_the_limit() {
+    let limited = |fee| {
+        let limits = FeeLimits { fee: Amount::from_sat(fee), ..FeeLimits::default() };
+        signed_after(&["wpkh(A/0)"], &SignPolicy { fee: limits, ..SignPolicy::default() }, |_| {})
+    };
+    assert_eq!(limited(FEE).map(|signed| signed.len()), Ok(1));
+    let (fee, limit) = (Amount::from_sat(FEE), Amount::from_sat(FEE - 1));
+    assert_eq!(limited(FEE - 1), Err(SignError::Fee(FeeObjection::AboveLimit { fee, limit })));
+}
+
+#[test]
+fn a_fee_rate_above_the_limit() {
+    let rate =
+        received(&spend(&["wpkh(A/0)"])).review(&mut |_, _| false).fee.expect("known").rate();
+    let limited = |rate| {
+        let limits = FeeLimits { rate, ..FeeLimits::default() };
+        signed_after(&["wpkh(A/0)"], &SignPolicy { fee: limits, ..SignPolicy::default() }, |_| {})
+    };
+    assert!(limited(rate).is_ok());
+    let limit = FeeRate::from_sat_per_kwu(rate.to_sat_per_kwu() - 1);
+    assert_eq!(limited(limit), Err(SignError::Fee(FeeObjection::AboveRate { rate, limit })));
+}
+
+#[test]
+fn fee_rates_are_rounded_up() {
+    let rate = |amount, weight| {
+        Fee { amount: Amount::from_sat(amount), weight: Weight::from_wu(weight) }
+            .rate()
+            .to_sat_per_kwu()
+    };
+    assert_eq!([rate(1, 1000), rate(1, 1001), rate(0, 1), rate(7, 0)], [1, 1, 0, 7000]);
+    assert_eq!(rate(u64::MAX, 1), u64::MAX);
+}
+
+#[test]
+fn outputs_worth_more_than_the_inputs() {
+    let with_outputs = |value| {
+        signed_after(&["wpkh(A/0)"], &SignPolicy::default(), |psbt| {
+            psbt.unsigned_tx.output[0].value = Amount::from_sat(value);
+        })
+    };
+    assert!(with_outputs(COIN).is_ok());
+    assert_eq!(with_outputs(COIN + 1), Err(SignError::Fee(FeeObjection::Negative)));
+    let all = Amount::MAX_MONEY.to_sat();
+    assert_eq!(with_outputs(all), Err(SignError::Fee(FeeObjection::Negative)));
+    assert_eq!(with_outputs(all + 1), Err(SignError::Fee(FeeObjection::OutOfRange)));
+}
+
+#[test]
+fn amounts_that_no_one_can_have() {
+    let with_amount = |value| {
+        signed_after(&["wpkh(A/0)"], &generous(), |psbt| {
+            psbt.inputs[0].non_witness_utxo = None;
+            psbt.inputs[0].witness_utxo.as_mut().expect("it is there").value =
+                Amount::from_sat(value);
+        })
+    };
+    let all = Amount::MAX_MONEY.to_sat();
+    assert!(with_amount(all).is_ok());
+    let objection = SignError::Input(0, InputObjection::AmountOutOfRange);
+    assert_eq!(with_amount(all + 1), Err(objection));
+}
+
+#[test]
+fn an_amount_that_disagrees_with_the_previous_transaction() {
+    for kind in ["wpkh(A/0)", "pkh(A/0)", "tr(A/0)"] {
+        objected(&[kind], InputObjection::OutputMismatch, |psbt| {
+            psbt.inputs[0].witness_utxo.as_mut().expect("it is there").value += Amount::ONE_SAT;
+        });
+        // The lie is about somebody else's input: still nobody signs beside it.
+        let policy = SignPolicy { foreign_inputs: true, ..SignPolicy::default() };
+        let signed = signed_after(&["wpkh(A/0)", "wpkh(F/0)"], &policy, |psbt| {
+            psbt.inputs[1].witness_utxo.as_mut().expect("it is there").value += Amount::ONE_SAT;
+        });
+        assert_eq!(signed, Err(SignError::Input(1, InputObjection::OutputMismatch)));
+    }
+}
+
+#[test]
+fn another_previous_transaction() {
+    let mut psbt = spend(&["pkh(A/0)"]);
+    let previous = psbt.inputs[0].non_witness_utxo.as_mut().expect("it is there");
+    previous.output[0].value += Amount::ONE_SAT;
+    let read = Psbt::decode(&psbt.serialize());
+    assert!(
+        matches!(read, Err(FormatError::Contradiction(0, InputObjection::PreviousTxidMismatch))),
+        "{read:?}"
+    );
+    let mut psbt = spend(&["pkh(A/0)"]);
+    psbt.unsigned_tx.input[0].previous_output.vout = 2;
+    let read = Psbt::decode(&psbt.serialize());
+    assert!(
+        matches!(read, Err(FormatError::Contradiction(0, InputObjection::NoSuchOutput))),
+        "{read:?}"
+    );
+}
+
+#[test]
+fn a_legacy_input_without_its_previous_transaction() {
+    let without = |psbt: &mut bitcoin::Psbt| psbt.inputs[0].non_witness_utxo = None;
+    for kind in ["pkh(A/0)", "pk(A/0)", "sh(multi(1,A/0,B/0))"] {
+        objected(&[kind], InputObjection::MissingPreviousTransaction, without);
+    }
+    for kind in ["wpkh(A/0)", "sh(wpkh(A/0))", "wsh(pk(A/0))", "tr(A/0)"] {
+        assert!(signed_after(&[kind], &SignPolicy::default(), without).is_ok(), "{kind}");
+    }
+}
+
+#[test]
+fn an_unproven_amount_beside_another_input_is_a_warning() {
+    let warnings = |kinds: &[&str], proven: bool| {
+        let mut psbt = spend(kinds);
+        if !proven {
+            psbt.inputs.iter_mut().for_each(|input| input.non_witness_utxo = None);
+        }
+        received(&psbt).review(&mut |_, _| false).warnings
+    };
+    assert_eq!(warnings(&["wpkh(A/0)"], false), []);
+    assert_eq!(warnings(&["wpkh(A/0)", "wpkh(A/1)"], true), []);
+    let both = [Warning::UnprovenAmount(0), Warning::UnprovenAmount(1)];
+    assert_eq!(warnings(&["wpkh(A/0)", "sh(wsh(pk(A/1)))"], false), both);
+    assert_eq!(warnings(&["tr(A/0)", "tr(A/1)"], false), []);
+}
+
+#[test]
+fn an_unusual_sighash_type() {
+    let asking = |kind: &str, number: u32, any_sighash| {
+        let policy = SignPolicy { any_sighash, ..SignPolicy::default() };
+        signed_after(&[kind], &policy, |psbt| {
+            psbt.inputs[0].sighash_type = Some(PsbtSighashType::from_u32(number));
+        })
+    };
+    assert!(asking("wpkh(A/0)", 1, false).is_ok());
+    for number in [0x02, 0x03, 0x81, 0x82, 0x83] {
+        for kind in ["pkh(A/0)", "wpkh(A/0)", "tr(A/0)"] {
+            let signed = asking(kind, number, false);
+            assert!(matches!(signed, Err(SignError::UnusualSighash(0, _))), "{signed:?}");
+            assert!(asking(kind, number, true).is_ok(), "{kind} {number}");
+        }
+    }
+    for number in [0x00, 0x04, 0x84, 0x1_0001] {
+        let signed = asking("wpkh(A/0)", number, true);
+        let objection = InputObjection::UnknownSighash(number);
+        assert_eq!(signed, Err(SignError::Input(0, objection)));
+    }
+    assert!(asking("tr(A/0)", 0, false).is_ok());
+}
+
+#[test]
+fn sighash_single_without_an_output() {
+    let policy = SignPolicy { any_sighash: true, ..SignPolicy::default() };
+    for kind in ["pkh(A/1)", "wpkh(A/1)", "tr(A/1)"] {
+        let single = |index: usize| {
+            signed_after(&["wpkh(A/0)", kind], &policy, |psbt| {
+                psbt.inputs[index].sighash_type = Some(EcdsaSighashType::Single.into());
+            })
+        };
+        assert!(single(0).is_ok());
+        let objection = InputObjection::SingleWithoutOutput;
+        assert_eq!(single(1), Err(SignError::Input(1, objection)), "{kind}");
+    }
+}
+
+#[test]
+fn foreign_inputs() {
+    let allowed = SignPolicy { foreign_inputs: true, ..SignPolicy::default() };
+    let signed = |kinds: &[&str], policy: &SignPolicy| signed_after(kinds, policy, |_| {});
+    let mixed = ["wpkh(A/0)", "wpkh(F/0)"];
+    assert_eq!(signed(&mixed, &SignPolicy::default()), Err(SignError::Foreign(1)));
+    assert_eq!(signed(&mixed, &allowed).map(|signed| signed.len()), Ok(1));
+    assert_eq!(signed(&["wpkh(F/0)"], &SignPolicy::default()), Err(SignError::Foreign(0)));
+    assert_eq!(signed(&["wpkh(F/0)"], &allowed), Err(SignError::NothingToSign));
+    // One key of several is enough.
+    assert!(signed(&["wsh(multi(2,A/0,F/0))"], &SignPolicy::default()).is_ok());
+}
+
+#[test]
+fn an_unknown_output_of_another_input() {
+    let policy = SignPolicy { foreign_inputs: true, ..SignPolicy::default() };
+    let signed = signed_after(&["wpkh(A/0)", "wpkh(F/0)"], &policy, |psbt| {
+        psbt.inputs[1].witness_utxo = None;
+        psbt.inputs[1].non_witness_utxo = None;
+    });
+    assert_eq!(signed, Err(SignError::Fee(FeeObjection::UnknownAmount(1))));
+    objected(&["wpkh(A/0)"], InputObjection::MissingOutput, |psbt| {
+        psbt.inputs[0].witness_utxo = None;
+        psbt.inputs[0].non_witness_utxo = None;
+    });
+}
+
+#[test]
+fn scripts_that_do_not_belong_to_the_output() {
+    use InputObjection::*;
+    let other = || public_descriptor("wsh(pk(A/9))").explicit_script().expect("it has one");
+    let redeem = |psbt: &mut bitcoin::Psbt| psbt.inputs[0].redeem_script = Some(other());
+    let witness = |psbt: &mut bitcoin::Psbt| psbt.inputs[0].witness_script = Some(other());
+    for kind in ["sh(multi(1,A/0,B/0))", "sh(wpkh(A/0))", "wpkh(A/0)", "pkh(A/0)"] {
+        objected(&[kind], RedeemScriptMismatch, redeem);
+    }
+    for kind in ["wsh(pk(A/0))", "sh(wsh(pk(A/0)))", "wpkh(A/0)"] {
+        objected(&[kind], WitnessScriptMismatch, witness);
+    }
+    objected(&["sh(wpkh(A/0))"], MissingRedeemScript, |psbt| psbt.inputs[0].redeem_script = None);
+    objected(&["wsh(pk(A/0))"], MissingWitnessScript, |psbt| psbt.inputs[0].witness_script = None);
+}
+
+#[test]
+fn a_taproot_key_or_leaf_that_does_not_belong_to_the_output() {
+    let other = spend(&["tr(A/9,pk(B/9))"]);
+    objected(&["tr(A/8,pk(B/8))"], InputObjection::TaprootKeyMismatch, |psbt| {
+        psbt.inputs[0].tap_internal_key = other.inputs[0].tap_internal_key;
+    });
+    objected(&["tr(A/8,pk(B/8))"], InputObjection::TaprootKeyMismatch, |psbt| {
+        psbt.inputs[0].tap_merkle_root = None;
+    });
+    objected(&["tr(A/8,pk(B/8))"], InputObjection::TaprootLeafMismatch, |psbt| {
+        psbt.inputs[0].tap_scripts = other.inputs[0].tap_scripts.clone();
+    });
+}
+
+#[test]
+fn a_path_that_leads_to_another_key() {
+    let wrong = SignError::WrongDerivation(0);
+    refused(&["wpkh(A/0)"], wrong, |psbt| {
+        let source = psbt.inputs[0].bip32_derivation.values_mut().next().expect("it has one");
+        source.1 = "m/1".parse().expect("a path");
+    });
+    refused(&["tr(A/0)"], SignError::WrongDerivation(0), |psbt| {
+        let origin = psbt.inputs[0].tap_key_origins.values_mut().next().expect("it has one");
+        origin.1.1 = "m/1".parse().expect("a path");
+    });
+    // The right path under somebody else's fingerprint: not ours.
+    refused(&["wpkh(A/0)"], SignError::Foreign(0), |psbt| {
+        let source = psbt.inputs[0].bip32_derivation.values_mut().next().expect("it has one");
+        source.0 = [1, 2, 3, 4].into();
+    });
+}
+
+#[test]
+fn the_same_output_spent_twice() {
+    let mut psbt = spend(&["wpkh(A/0)", "wpkh(A/1)"]);
+    psbt.unsigned_tx.input[1].previous_output = psbt.unsigned_tx.input[0].previous_output;
+    psbt.inputs[1].non_witness_utxo = None;
+    let read = Psbt::decode(&psbt.serialize());
+    assert!(matches!(read, Err(FormatError::DuplicateInput(1))), "{read:?}");
+}
+
+#[test]
+fn wrong_signatures_are_shown_and_not_finished() {
+    let mut psbt = spend(&["wpkh(A/0)"]);
+    let mut signed = received(&spend(&["wpkh(A/0)"]));
+    sign(&mut signed, "A", &SignPolicy::default()).expect("it is ours");
+    psbt.inputs[0].partial_sigs = signed.inputs()[0].partial_sigs.clone();
+    psbt.unsigned_tx.output[0].value -= Amount::ONE_SAT;
+    let mut psbt = received(&psbt);
+    let review = psbt.review(&mut |_, _| false);
+    assert_eq!(review.inputs[0].signatures[0].valid, Some(false));
+    let results = psbt.finalize();
+    assert!(
+        matches!(results[..], [Finished::Unfinished(Unfinished::WrongSignature)]),
+        "{results:?}"
+    );
+    // A valid signature of another type than the input asks for.
+    let mut psbt = spend(&["wpkh(A/0)"]);
+    psbt.inputs[0].partial_sigs = signed.inputs()[0].partial_sigs.clone();
+    psbt.inputs[0].sighash_type = Some(EcdsaSighashType::None.into());
+    let results = received(&psbt).finalize();
+    assert!(
+        matches!(results[..], [Finished::Unfinished(Unfinished::WrongSignature)]),
+        "{results:?}"
+    );
+}
+
+#[test]
+fn signing_narrows_what_may_be_changed() {
+    let flags = |sighash: u32| {
+        let mut psbt = spend(&["wpkh(A/0)"]);
+        psbt.inputs[0].sighash_type = Some(PsbtSighashType::from_u32(sighash));
+        let mut psbt = received(&psbt).into_version2();
+        let policy = SignPolicy { any_sighash: true, ..SignPolicy::default() };
+        sign(&mut psbt, "A", &policy).expect("it is ours");
+        let psbt = Psbt::decode(&psbt.encode()).expect("it is valid");
+        psbt.version2.expect("it is version 2").modifiable().expect("it has flags")
+    };
+    let found = [0x01, 0x02, 0x03, 0x81, 0x82, 0x83].map(flags);
+    assert_eq!(found, [0b000, 0b010, 0b100, 0b001, 0b011, 0b101]);
+}

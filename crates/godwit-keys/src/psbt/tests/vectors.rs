@@ -1,0 +1,153 @@
+//! Valid and invalid PSBTs of BIP174, 370 and 371 and of Core's `rpc_psbt.json`.
+
+use super::*;
+use crate::psbt::InputObjection;
+
+const BIPS: [(&str, usize, usize); 3] = [("bip174", 10, 20), ("bip370", 14, 24), ("bip371", 6, 11)];
+
+fn entries<'a>(file: &'a Value, name: &str) -> &'a [Value] {
+    file[name].as_array().expect("a list")
+}
+
+fn bip(name: &str) -> Option<Value> {
+    shared_json(&format!("vectors/wallet/{name}_test_vectors.json"))
+}
+
+fn core() -> Option<Value> {
+    shared_json("vectors/core_functional/rpc_psbt.json")
+}
+
+#[track_caller]
+fn round_trips(value: &Value) -> Psbt {
+    let psbt = read(value).unwrap_or_else(|error| panic!("{error}: {value}"));
+    let again = Psbt::decode(&psbt.encode()).expect("what is written is read");
+    assert_eq!(psbt, again);
+    psbt
+}
+
+#[test]
+fn valid_psbts_of_the_bips_are_read_and_written() {
+    for (name, count, _) in BIPS {
+        let Some(file) = bip(name) else { return };
+        let valid = entries(&file, "valid psbts");
+        assert_eq!(valid.len(), count, "{name}");
+        let versions = valid.iter().map(|vector| round_trips(&vector["encoded psbt"]).version());
+        let version = if name == "bip370" { 2 } else { 0 };
+        assert_eq!(versions.collect::<Vec<_>>(), vec![version; count], "{name}");
+    }
+}
+
+#[test]
+fn invalid_psbts_of_the_bips_are_refused() {
+    for (name, _, count) in BIPS {
+        let Some(file) = bip(name) else { return };
+        let invalid = entries(&file, "invalid psbts");
+        assert_eq!(invalid.len(), count, "{name}");
+        for vector in invalid {
+            assert!(read(&vector["encoded psbt"]).is_err(), "{name}: {}", vector["description"]);
+        }
+    }
+}
+
+#[test]
+fn lock_times_of_bip370() {
+    let Some(file) = bip("bip370") else { return };
+    for vector in entries(&file, "lock time psbts") {
+        let psbt = read(&vector["encoded psbt"]);
+        match &vector["lock time"] {
+            Value::Null => {
+                assert!(matches!(psbt, Err(FormatError::ConflictingLocks)), "{psbt:?}");
+            }
+            lock_time => {
+                let psbt = psbt.expect("it is valid");
+                let computed = psbt.unsigned_transaction().lock_time.to_consensus_u32();
+                assert_eq!(computed, *lock_time, "{}", vector["description"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_bip174s_signer_must_refuse() {
+    let Some(file) = bip("bip174") else { return };
+    let vectors = entries(&file, "signer check failures");
+    let objections: Vec<_> = vectors
+        .iter()
+        .map(|vector| {
+            let review = round_trips(&vector["encoded psbt"]).review(&mut |_, _| false);
+            review.inputs.into_iter().filter_map(|input| input.spent.err()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(
+        objections,
+        [
+            vec![InputObjection::MissingPreviousTransaction],
+            vec![InputObjection::RedeemScriptMismatch],
+            vec![InputObjection::RedeemScriptMismatch],
+            vec![InputObjection::WitnessScriptMismatch],
+        ]
+    );
+}
+
+#[test]
+fn cores_valid_psbts_are_read_and_written() {
+    let Some(file) = core() else { return };
+    let valid = entries(&file, "valid");
+    assert_eq!(valid.len(), 48);
+    valid.iter().for_each(|vector| drop(round_trips(vector)));
+}
+
+#[test]
+fn cores_invalid_psbts_are_refused() {
+    let Some(file) = core() else { return };
+    let with_message = entries(&file, "invalid_with_msg").iter().map(|vector| &vector[0]);
+    let invalid: Vec<&Value> = entries(&file, "invalid").iter().chain(with_message).collect();
+    assert_eq!(invalid.len(), 63 + 23);
+    for vector in invalid {
+        assert!(read(vector).is_err(), "{vector}");
+    }
+}
+
+#[test]
+fn combined_as_by_core() {
+    let Some(file) = core() else { return };
+    for vector in entries(&file, "combiner") {
+        let copies: Vec<Psbt> = entries(vector, "combine").iter().map(round_trips).collect();
+        let expected = round_trips(&vector["result"]);
+        assert_eq!(Psbt::combine(&copies).expect("they fit"), expected);
+        let reversed: Vec<Psbt> = copies.into_iter().rev().collect();
+        assert_eq!(Psbt::combine(&reversed).expect("they fit"), expected);
+    }
+}
+
+#[test]
+fn finalized_and_extracted_as_by_core() {
+    let Some(file) = core() else { return };
+    for vector in entries(&file, "finalizer") {
+        let mut psbt = round_trips(&vector["finalize"]);
+        psbt.finalize();
+        assert_eq!(psbt, round_trips(&vector["result"]));
+    }
+    for vector in entries(&file, "extractor") {
+        let transaction = round_trips(&vector["extract"]).extract().expect("it is finished");
+        assert_eq!(bitcoin::consensus::encode::serialize_hex(&transaction), vector["result"]);
+    }
+}
+
+#[test]
+fn signed_as_by_core() {
+    let Some(file) = core() else { return };
+    let mut count = 0;
+    for vector in entries(&file, "signer") {
+        let keys = entries(vector, "privkeys").iter().map(|key| wif(key.as_str().expect("text")));
+        let keys: Vec<StoredKey> = keys.collect();
+        let mut psbt = round_trips(&vector["psbt"]);
+        let policy = SignPolicy { foreign_inputs: true, any_sighash: true, ..generous() };
+        let signed = psbt.sign(&mut |source, key| look_up(&keys, source, key), &policy);
+        // Where there is something wrong, Core leaves the PSBT as it was.
+        assert_eq!(signed.is_ok(), vector["psbt"] != vector["result"], "{signed:?}");
+        assert_eq!(psbt, round_trips(&vector["result"]));
+        count += signed.map_or(0, |signed| signed.len());
+    }
+    assert_eq!(count, 4);
+}

@@ -26,7 +26,7 @@ pub(crate) const TERMINATOR_SIZE: usize = 16;
 pub const MAX_GARBAGE: usize = 4_095;
 
 /// More stack than an agreement uses, in bytes.
-const HANDSHAKE_STACK: usize = 32 << 10;
+pub(super) const HANDSHAKE_STACK: usize = 32 << 10;
 
 const SALT: &[u8] = b"bitcoin_v2_shared_secret";
 
@@ -145,7 +145,7 @@ impl Handshake {
         on_wiped_stack::<HANDSHAKE_STACK, _>(|| self.derive(theirs))
     }
 
-    fn derive(self, theirs: &[u8; PUBLIC_KEY_SIZE]) -> Session {
+    pub(super) fn derive(self, theirs: &[u8; PUBLIC_KEY_SIZE]) -> Session {
         let mut shared = self.key.expose_secret(|key| self.shared_secret(key, theirs));
         let hkdf = Hkdf::<Sha256>::new(Some(&[SALT, &self.magic].concat()), &shared);
         cleanse(&mut shared);
@@ -193,7 +193,7 @@ impl Handshake {
 }
 
 /// `None` for a number that is no private key.
-fn public_key(key: &[u8; 32], encoding: [u8; 32]) -> Option<[u8; PUBLIC_KEY_SIZE]> {
+pub(super) fn public_key(key: &[u8; 32], encoding: [u8; 32]) -> Option<[u8; PUBLIC_KEY_SIZE]> {
     let mut key = SecretKey::from_slice(key).ok()?;
     let public = ElligatorSwift::from_seckey(&CONTEXT, key, Some(encoding)).to_array();
     key.non_secure_erase();

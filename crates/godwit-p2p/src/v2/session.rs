@@ -21,7 +21,7 @@ pub(crate) const EXPANSION: usize = LENGTH_SIZE + HEADER_SIZE + TAG_SIZE;
 pub(crate) const IGNORE: u8 = 0x80;
 
 /// More stack than the ciphers use, in bytes.
-const CIPHER_STACK: usize = 4 << 10;
+pub(super) const CIPHER_STACK: usize = 8 << 10;
 
 /// Keys and places of both directions.
 pub(crate) struct Session {

@@ -26,3 +26,6 @@ fn wipe_stack<const SIZE: usize>() {
     // The zeros are looked at, so they have to be there.
     black_box(&mut dead);
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,8 @@
 //! to a file descriptor.
 
 mod base58;
+mod core_wallet;
+mod descriptors;
 mod entry;
 mod error;
 mod export;
@@ -26,6 +28,14 @@ mod store;
 mod stored_key;
 mod wif;
 
+pub use core_wallet::{
+    CoreDescriptor, CoreWallet, CoreWalletError, DatabaseError, LeftOut, Purpose,
+    import_core_wallet,
+};
+pub use descriptors::{
+    DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor,
+    split_private_descriptor,
+};
 pub use entry::{Entry, KeyId, MAX_LABEL, NotAKeyId, Words};
 pub use error::{KeyError, MnemonicError, TextError};
 pub use export::ExportError;

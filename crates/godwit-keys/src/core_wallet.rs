@@ -1,0 +1,206 @@
+//! Import of a Bitcoin Core descriptor wallet (`wallet.dat`, SQLite), encrypted or not.
+//!
+//! The file is read page by page into locked memory ([`sqlite`]), since a wallet without passphrase has
+//! its private keys in clear in it. Encrypted keys are decrypted there. Every private key is checked
+//! against its public key, every descriptor against its hash, and from both comes the private descriptor
+//! that Core would print, which is then split as one that a user types
+//! ([`split_private_descriptor`](crate::split_private_descriptor)).
+//!
+//! Sources: Bitcoin Core, `wallet/walletdb.cpp`, `wallet/crypter.cpp`, `wallet/scriptpubkeyman.cpp`.
+
+mod assemble;
+mod decrypt;
+mod error;
+mod records;
+mod sqlite;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use bitcoin::Network;
+use godwit_secret::{SecretString, run_on_secret_stack};
+
+use crate::StoredKey;
+use crate::descriptors::split::UniqueKeys;
+use crate::descriptors::{DescriptorError, PublicDescriptor};
+use records::{DescriptorRecord, Records};
+use sqlite::{Column, Database, columns};
+
+pub use error::CoreWalletError;
+pub use sqlite::DatabaseError;
+
+/// The table of a wallet.
+const TABLE: &str = "main";
+
+/// Flags of wallets (`wallet/walletutil.h`).
+const FLAG_NO_PRIVATE_KEYS: u64 = 1 << 32;
+const FLAG_DESCRIPTORS: u64 = 1 << 34;
+
+/// What a wallet holds.
+pub struct CoreWallet {
+    /// Of its coins.
+    pub network: Network,
+    /// In the order of the file.
+    pub descriptors: Vec<CoreDescriptor>,
+    /// Descriptors that godwit cannot use; their private keys are not among `keys`.
+    pub left_out: Vec<LeftOut>,
+    /// The private keys of `descriptors`, each once.
+    pub keys: Vec<StoredKey>,
+}
+
+/// A descriptor of a wallet.
+#[derive(Clone, Debug)]
+pub struct CoreDescriptor {
+    /// As Core's `listdescriptors` prints it.
+    pub descriptor: PublicDescriptor,
+    /// When its oldest key may have been used first, in seconds since 1970.
+    pub created: u64,
+    /// The indexes whose scripts Core looks for.
+    pub range: Range<u32>,
+    /// The first index without an address that was given out.
+    pub next: u32,
+    /// What Core takes new addresses from it for.
+    pub active: Option<Purpose>,
+}
+
+/// What addresses are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be paid to.
+    Receiving,
+    /// For change.
+    Change,
+}
+
+/// A descriptor that godwit cannot use.
+#[derive(Debug)]
+pub struct LeftOut {
+    /// As the wallet has it, without private keys.
+    pub text: String,
+    /// Why.
+    pub error: DescriptorError,
+}
+
+/// What comes from the secret stack: public text and keys in locked memory.
+struct Loaded {
+    network: Network,
+    texts: Vec<(DescriptorRecord, Result<Vec<String>, DescriptorError>)>,
+    active: BTreeMap<records::DescriptorId, bool>,
+    keys: Vec<StoredKey>,
+}
+
+/// Reads a wallet that no other program has open. One whose keys are encrypted needs the passphrase
+/// ([`CoreWalletError::PassphraseNeeded`]); with others it is not looked at.
+pub fn import_core_wallet(
+    path: &Path,
+    passphrase: Option<&SecretString>,
+) -> Result<CoreWallet, CoreWalletError> {
+    let loaded = run_on_secret_stack(|| load(path, passphrase))??;
+    let mut wallet = CoreWallet {
+        network: loaded.network,
+        descriptors: Vec::new(),
+        left_out: Vec::new(),
+        keys: loaded.keys,
+    };
+    for (record, texts) in loaded.texts {
+        let parse = |texts: Vec<String>| texts.into_iter().map(PublicDescriptor::parse).collect();
+        let descriptors: Result<Vec<_>, _> = texts.and_then(parse);
+        match descriptors {
+            Ok(descriptors) => {
+                for descriptor in descriptors {
+                    wallet.descriptors.push(described(&record, descriptor, &loaded.active)?);
+                }
+            }
+            Err(error) if is_unknown(&error) => {
+                let text = String::from_utf8_lossy(&record.text).into_owned();
+                wallet.left_out.push(LeftOut { text, error });
+            }
+            Err(DescriptorError::Memory(error)) => return Err(CoreWalletError::Memory(error)),
+            Err(error) => return Err(CoreWalletError::Descriptor(error)),
+        }
+    }
+    Ok(wallet)
+}
+
+/// Whether a descriptor is one that Core has and godwit has not, rather than none.
+fn is_unknown(error: &DescriptorError) -> bool {
+    matches!(
+        error,
+        DescriptorError::Unsupported { .. }
+            | DescriptorError::HardenedPublic { .. }
+            | DescriptorError::Refused(_)
+    )
+}
+
+fn described(
+    record: &DescriptorRecord,
+    descriptor: PublicDescriptor,
+    active: &BTreeMap<records::DescriptorId, bool>,
+) -> Result<CoreDescriptor, CoreWalletError> {
+    let number = |number: i32| u32::try_from(number).map_err(|_| CoreWalletError::Record);
+    Ok(CoreDescriptor {
+        descriptor,
+        created: record.created,
+        range: number(record.start)?..number(record.end)?,
+        next: number(record.next)?,
+        active: active.get(&record.id).map(|change| match change {
+            true => Purpose::Change,
+            false => Purpose::Receiving,
+        }),
+    })
+}
+
+/// What a wallet says of keys, which may be encrypted.
+fn read(path: &Path) -> Result<(Network, Records), CoreWalletError> {
+    let mut database = Database::open(path)?;
+    let roots = database.roots(TABLE)?;
+    let magic = database.application_id().to_be_bytes();
+    let networks =
+        [Network::Bitcoin, Network::Testnet, Network::Testnet4, Network::Signet, Network::Regtest];
+    let network = networks.into_iter().find(|network| network.magic().to_bytes() == magic);
+    let network = network.ok_or(CoreWalletError::UnknownNetwork { magic })?;
+
+    let mut records = Records::default();
+    database.rows(roots, &records::is_wanted, &mut |row: &[u8]| match columns(row).as_deref() {
+        Some([Column::Bytes(key), Column::Bytes(value)]) => records.add(key, value),
+        _ => Err(CoreWalletError::Record),
+    })?;
+    if records.flags.unwrap_or(0) & FLAG_DESCRIPTORS == 0 {
+        return Err(CoreWalletError::NoDescriptors);
+    }
+    Ok((network, records))
+}
+
+fn load(path: &Path, passphrase: Option<&SecretString>) -> Result<Loaded, CoreWalletError> {
+    let (network, mut records) = read(path)?;
+    assemble::unlock(&mut records, passphrase)?;
+    if records.owners.iter().any(|(id, _)| !records.descriptors.iter().any(|d| d.id == *id)) {
+        return Err(CoreWalletError::Missing);
+    }
+
+    let watch_only = records.flags.unwrap_or(0) & FLAG_NO_PRIVATE_KEYS != 0;
+    let mut keys = UniqueKeys::default();
+    let mut texts = Vec::new();
+    for record in records.descriptors {
+        let split = assemble::split(&record, &records.plain, network.into(), watch_only)?;
+        let split = match split {
+            Ok(parts) => {
+                for key in parts.keys {
+                    keys.insert(key).map_err(CoreWalletError::from_key)?;
+                }
+                Ok(parts.texts)
+            }
+            // Core takes no descriptor whose scripts it cannot make.
+            Err(DescriptorError::HardenedPublic { .. }) if !watch_only => {
+                return Err(CoreWalletError::Missing);
+            }
+            Err(error) => Err(error),
+        };
+        texts.push((record, split));
+    }
+    Ok(Loaded { network, texts, active: records.active, keys: keys.keys })
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

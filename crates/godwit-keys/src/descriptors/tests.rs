@@ -1,0 +1,282 @@
+use bitcoin::NetworkKind::{Main, Test};
+use godwit_secret::SecretString;
+use miniscript::descriptor::Descriptor;
+use proptest::prelude::*;
+
+use super::*;
+use crate::core_wallet::tests::expected_wallets;
+
+/// Of BIP32's first vector; fingerprint 3442193e.
+const XPRV: &str = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5k\
+                    ejMRNNU3TGtRBeJgk33yuGBxrMPHi";
+const XPUB: &str = "xpub661MyMwAqRbcFtXgS5sYJABqqG9YLmC4Q1Rdap9gSE8NqtwybGhePY2gZ29ESFjqJoCu1Rupje8YtG\
+                    qsefD265TMg7usUDFdp6W1EGMcet8";
+/// Its children 0h and 0h/1/2h.
+const XPUB_0H: &str = "xpub68Gmy5EdvgibQVfPdqkBBCHxA5htiqg55crXYuXoQRKfDBFA1WEjWgP6LHhwBZeNK1VTsfTFUHC\
+                       drfp1bgwQ9xv5ski8PX9rL2dZXvgGDnw";
+const XPUB_0H_1_2H: &str = "xpub6D4BDPcP2GT577Vvch3R8wDkScZWzQzMMUm3PWbmWvVJrZwQY4VUNgqFJPMM3No2dFDFGT\
+                            sxxpG5uJh7n7epu4trkrX7x7DogT5Uv6fcLW5";
+/// Of BIP381.
+const WIF: &str = "L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1";
+const WIF_UNCOMPRESSED: &str = "5KYZdUEo39z3FPrtuX2QbbwGnNP5zTd7yyr2SC1j299sBCnWjss";
+const POINT: &str = "a34b99f22c790c4e36b2b3c2c35a36db06226e41c692fc82b8b56ac1c540c5bd";
+const POINT_Y: &str = "5b8dec5235a0fa8722476c7709c02559e3aa73aa03918ba2d492eea75abea235";
+
+fn split(text: &str, network: NetworkKind) -> Result<SplitDescriptor, DescriptorError> {
+    let mut secret = SecretString::new();
+    secret.push_str(text).expect("memory");
+    split_private_descriptor(SecretSlice::from(&secret), network)
+}
+
+/// The public texts without checksums, and the number of private keys.
+fn public(text: &str) -> (Vec<String>, usize) {
+    let split = split(text, Main).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let texts = split.descriptors.iter().map(|public| {
+        let (body, sum) = public.text.split_once('#').expect("a checksum");
+        assert_eq!(checksum::checksum(body.as_bytes()).expect("characters")[..], *sum.as_bytes());
+        body.to_owned()
+    });
+    (texts.collect(), split.keys.len())
+}
+
+fn one(text: &str) -> String {
+    let (mut texts, _) = public(text);
+    assert_eq!(texts.len(), 1);
+    texts.remove(0)
+}
+
+#[test]
+fn wallets_of_core_are_split_as_core_does() {
+    let Some(wallets) = expected_wallets() else { return };
+    for wallet in wallets {
+        // Core has ordered both lists by their private text, up to what public keys change.
+        let mut ours = Vec::new();
+        for text in &wallet.private {
+            let split = split(text, Test).expect("a descriptor of Core");
+            ours.extend(split.descriptors.into_iter().map(|public| public.text));
+        }
+        ours.sort();
+        let mut theirs = wallet.public.clone();
+        theirs.sort();
+        assert_eq!(ours, theirs, "{}", wallet.name);
+        for text in &theirs {
+            let split = split(text, Test).expect("a public descriptor");
+            assert_eq!(&split.descriptors[0].text, text);
+            assert!(split.keys.is_empty());
+        }
+    }
+}
+
+#[test]
+fn extended_keys_become_public_behind_the_last_hardened_step() {
+    assert_eq!(public(&format!("pkh({XPRV})")), (vec![format!("pkh({XPUB})")], 1));
+    assert_eq!(one(&format!("wpkh({XPRV}/1/2/*)")), format!("wpkh({XPUB}/1/2/*)"));
+    for marker in ["h", "'"] {
+        assert_eq!(
+            one(&format!("wpkh({XPRV}/0{marker}/*)")),
+            format!("wpkh([3442193e/0h]{XPUB_0H}/*)")
+        );
+        assert_eq!(
+            one(&format!("wpkh([AABBCCDD/7{marker}]{XPRV}/00{marker}/1/2{marker}/3)")),
+            format!("wpkh([aabbccdd/7h/0h/1/2h]{XPUB_0H_1_2H}/3)")
+        );
+    }
+    assert_eq!(
+        one(&format!("wpkh([aabbccdd/7']{XPRV}/1)")),
+        format!("wpkh([aabbccdd/7h]{XPUB}/1)")
+    );
+}
+
+#[test]
+fn a_hardened_wildcard_is_printed_as_core_does() {
+    assert_eq!(one(&format!("wpkh({XPRV}/0'/*')")), format!("wpkh({XPUB}/0h/*h)"));
+    assert_eq!(
+        one(&format!("pkh([0badcafe/1']{XPRV}/*h)")),
+        format!("pkh([0badcafe/1h]{XPUB}/*h)")
+    );
+}
+
+#[test]
+fn single_keys_become_what_their_script_takes() {
+    assert_eq!(public(&format!("wpkh({WIF})")), (vec![format!("wpkh(03{POINT})")], 1));
+    assert_eq!(one(&format!("tr({WIF})")), format!("tr({POINT})"));
+    assert_eq!(one(&format!("tr({POINT},pk({WIF}))")), format!("tr({POINT},pk({POINT}))"));
+    assert_eq!(one(&format!("pkh({WIF_UNCOMPRESSED})")), format!("pkh(04{POINT}{POINT_Y})"));
+    assert_eq!(
+        one(&format!("sh(multi(1,[deadbeef/1]{WIF},{WIF_UNCOMPRESSED}))")),
+        format!("sh(multi(1,[deadbeef/1]03{POINT},04{POINT}{POINT_Y}))")
+    );
+    let refused = split(&format!("tr({WIF_UNCOMPRESSED})"), Main);
+    assert!(matches!(refused, Err(DescriptorError::Uncompressed { position: 4 })));
+    let refused = split(&format!("wpkh({WIF_UNCOMPRESSED})"), Main);
+    assert!(matches!(refused, Err(DescriptorError::Refused(_))));
+}
+
+#[test]
+fn each_number_of_a_path_makes_a_descriptor() {
+    let (texts, keys) = public(&format!("wsh(multi(1,{XPRV}/0h/<0;1>/*,[11223344]{WIF}))"));
+    let with = |n| format!("wsh(multi(1,[3442193e/0h]{XPUB_0H}/{n}/*,[11223344]03{POINT}))");
+    assert_eq!((texts, keys), (vec![with(0), with(1)], 2));
+    let (texts, _) = public(&format!("wpkh({XPRV}/<0h;5>/*)"));
+    assert_eq!(texts, [format!("wpkh([3442193e/0h]{XPUB_0H}/*)"), format!("wpkh({XPUB}/5/*)")]);
+    let (texts, _) = public(&format!("wsh(multi(1,{XPUB}/<0;1;2>,{XPUB}/<7;8;9>))"));
+    assert_eq!(texts[2], format!("wsh(multi(1,{XPUB}/2,{XPUB}/9))"));
+    let refused = split(&format!("wsh(multi(1,{XPRV}/<0;1>,{XPRV}/<7;8;9>))"), Main);
+    assert!(matches!(refused, Err(DescriptorError::PathCount)));
+}
+
+#[test]
+fn keys_come_once_and_remember_where_they_come_from() {
+    let text = format!(
+        "wsh(multi(1,{XPRV}/0,{XPRV}/1,[aabbccdd/5h]{XPRV}/2,{WIF},[deadbeef]{WIF},{XPUB}/3))"
+    );
+    // miniscript wants different public keys, which the two of the WIF are not.
+    let parts = split::split(SecretSlice::from(&secret(&text)), Main).expect("a descriptor");
+    assert_eq!(parts.keys.len(), 3);
+    let origins = parts.keys.iter().filter_map(|key| match key {
+        StoredKey::Extended { origin, .. } => Some(origin.as_ref().map(|o| o.0.to_string())),
+        StoredKey::Single { .. } => None,
+    });
+    assert_eq!(origins.collect::<Vec<_>>(), [None, Some("aabbccdd".to_owned())]);
+}
+
+fn secret(text: &str) -> SecretString {
+    let mut secret = SecretString::new();
+    secret.push_str(text).expect("memory");
+    secret
+}
+
+#[test]
+fn what_core_refuses_is_refused() {
+    let position = |text: &str, network| match split(text, network) {
+        Err(
+            DescriptorError::Network { position }
+            | DescriptorError::Key { position }
+            | DescriptorError::PrivateKey { position, .. }
+            | DescriptorError::HardenedPublic { position },
+        ) => position,
+        Err(error) => panic!("{text}: {error}"),
+        Ok(_) => panic!("{text}"),
+    };
+    for key in [XPRV, XPUB, WIF] {
+        assert_eq!(position(&format!("wpkh({key})"), Test), 6);
+    }
+    assert_eq!(position(&format!("wpkh([11223344]{XPUB}/0'/1)"), Main), 16);
+    assert_eq!(position(&format!("wpkh({XPUB}/*h)"), Main), 6);
+    assert_eq!(position(&format!("wpkh({WIF}/0)"), Main), 6);
+    assert_eq!(position(&format!("wpkh({})", &WIF[1..]), Main), 6);
+    assert_eq!(position(&format!("wpkh({})", &XPRV[..110]), Main), 6);
+    assert_eq!(position(&format!("wpkh( {XPRV})"), Main), 6);
+    for text in [
+        format!("sh(sh(pk({XPRV})))"),
+        format!("wsh(wpkh({XPRV}))"),
+        format!("wsh(multi(4,{XPRV}/0,{XPRV}/1))"),
+        format!("wsh(and_v(pk({XPRV}/0),pk({XPRV}/1)))"),
+        format!("wsh(or_i(pk({XPRV}/0),1))"),
+        format!("pkh({XPRV},{XPRV})"),
+        format!("nothing({XPRV})"),
+        "wpkh()".to_owned(),
+        "wpkh(12)".to_owned(),
+    ] {
+        let error = split(&text, Main).err().unwrap_or_else(|| panic!("{text}"));
+        assert!(!error.to_string().contains('\n'), "one line: {error}");
+    }
+}
+
+/// No eight characters of a private key stand in `message`.
+fn tells_nothing(message: &str) {
+    for key in [XPRV, WIF, WIF_UNCOMPRESSED] {
+        for start in 0..key.len() - 8 {
+            // An xprv begins with what is no secret.
+            let part = &key[start..start + 8];
+            assert!(!message.contains(part), "{part:?} of a private key in {message:?}");
+        }
+    }
+}
+
+#[test]
+fn errors_tell_nothing_of_keys() {
+    let texts = [
+        format!("wsh(multi(2,[11223344/5h]{XPRV}/0h/<0;1>/*,{WIF}))"),
+        format!("tr({WIF},{{pk({XPRV}/1),sha256({POINT})}})"),
+        format!("pkh({WIF_UNCOMPRESSED})"),
+    ];
+    for text in texts {
+        for at in 0..text.len() {
+            for replacement in
+                ["", "(", ")", ",", "{", "}", "[", "]", "/", "*", "<", ";", "#", "l", "0"]
+            {
+                for rest in [at, at + 1] {
+                    let changed = format!("{}{replacement}{}", &text[..at], &text[rest..]);
+                    match split(&changed, Main) {
+                        Err(error) => {
+                            tells_nothing(&error.to_string());
+                            tells_nothing(&format!("{error:?}"));
+                        }
+                        Ok(split) => {
+                            split.descriptors.iter().for_each(|public| tells_nothing(&public.text));
+                        }
+                    }
+                }
+            }
+            if let Err(error) = split(&text[..at], Main) {
+                tells_nothing(&format!("{error} {error:?}"));
+            }
+        }
+    }
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let step = (0_u32..0x8000_0000, prop::sample::select(vec!["", "h", "'"]));
+    let steps = prop::collection::vec(step, 0..5);
+    (steps, prop::sample::select(vec!["", "/*"])).prop_map(|(steps, end)| {
+        let steps: String = steps.iter().map(|(n, marker)| format!("/{n}{marker}")).collect();
+        steps + end
+    })
+}
+
+fn origin() -> impl Strategy<Value = String> {
+    prop::option::of((any::<u32>(), 0_u32..100)).prop_map(|origin| match origin {
+        Some((fingerprint, step)) => format!("[{fingerprint:08x}/{step}h]"),
+        None => String::new(),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// `miniscript` splits private keys too, on the heap.
+    #[test]
+    fn miniscript_agrees(
+        keys in prop::collection::vec((origin(), path()), 1..4),
+        frame in 0..4_usize,
+    ) {
+        let mut keys: Vec<String> =
+            keys.into_iter().map(|(origin, path)| format!("{origin}{XPRV}{path}")).collect();
+        keys.sort();
+        keys.dedup();
+        let text = match frame {
+            0 => format!("pkh({})", keys[0]),
+            1 => format!("sh(wpkh({}))", keys[0]),
+            2 => format!("wsh(sortedmulti(1,{}))", keys.join(",")),
+            _ => format!("tr({POINT},multi_a(1,{}))", keys.join(",")),
+        };
+        let curve = bitcoin::secp256k1::Secp256k1::new();
+        let theirs = Descriptor::parse_descriptor(&curve, &text);
+        match (split(&text, Main), theirs) {
+            (Ok(ours), Ok((theirs, _))) => prop_assert_eq!(&ours.descriptors[0].descriptor, &theirs),
+            (Err(DescriptorError::Refused(_)), _) => {}
+            (ours, theirs) => {
+                prop_assert!(false, "{:?} {:?}", ours.map(|ours| ours.descriptors), theirs);
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_refused_or_split(text in "[a-z(){},/#*h'<;>\\[\\]0-9 ]{0,60}") {
+        let frame = text.replace('k', XPRV).replace('w', WIF);
+        if let Err(error) = split(&frame, Main) {
+            tells_nothing(&error.to_string());
+        }
+    }
+}

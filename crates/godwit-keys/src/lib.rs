@@ -10,6 +10,7 @@
 //! public keys, public descriptors, signatures and PSBTs. The exception has the name export and writes
 //! to a file descriptor.
 
+mod accounts;
 mod base58;
 mod core_wallet;
 mod descriptors;
@@ -28,6 +29,9 @@ mod store;
 mod stored_key;
 mod wif;
 
+pub use bitcoin::NetworkKind;
+
+pub use accounts::{account_descriptors, single_descriptors};
 pub use core_wallet::{
     CoreDescriptor, CoreWallet, CoreWalletError, DatabaseError, LeftOut, Purpose,
     import_core_wallet,

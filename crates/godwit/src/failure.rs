@@ -8,6 +8,7 @@ use godwit_chain::ChainError;
 use godwit_store::StoreError;
 
 use crate::exit::Exit;
+use crate::keys::KeysFailure;
 use crate::node::sockets::BindError;
 
 /// A failure of the run.
@@ -31,6 +32,8 @@ pub(crate) enum Failure {
     Entropy(io::Error),
     /// An address can not be listened on.
     Bind(BindError),
+    /// Keys or the key file.
+    Keys(KeysFailure),
     /// Sockets can not be used at all.
     Sockets(io::Error),
 }
@@ -52,6 +55,7 @@ impl Failure {
             },
             Self::Signals(_) | Self::Entropy(_) | Self::Sockets(_) => Exit::Failure,
             Self::Bind(_) => Exit::CannotListen,
+            Self::Keys(failure) => failure.exit(),
         }
     }
 }
@@ -101,8 +105,15 @@ impl fmt::Display for Failure {
             Self::Signals(error) => write!(f, "signals cannot be caught: {error}"),
             Self::Entropy(error) => write!(f, "the system gives no random bytes: {error}"),
             Self::Bind(error) => error.fmt(f),
+            Self::Keys(error) => error.fmt(f),
             Self::Sockets(error) => write!(f, "sockets can not be used: {error}"),
         }
+    }
+}
+
+impl From<KeysFailure> for Failure {
+    fn from(failure: KeysFailure) -> Self {
+        Self::Keys(failure)
     }
 }
 

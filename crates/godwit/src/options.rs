@@ -13,6 +13,9 @@ mod command_line;
 mod config_file;
 mod error;
 mod help;
+mod keys;
+mod keys_table;
+mod lookup;
 mod resolve;
 mod spec;
 mod table;
@@ -28,7 +31,8 @@ use std::path::{Path, PathBuf};
 use godwit_primitives::Params;
 
 pub use error::{OptionsError, Origin, Problem};
-pub use values::{HostPort, UtxoHash};
+pub use keys::{Bip39Passphrase, KEY_FILE, KeyFileOptions, KeysAction, KeysOptions};
+pub use values::{Descriptor, HostPort, UtxoHash};
 
 use command_line::CommandLine;
 use config_file::ConfigFile;
@@ -74,6 +78,11 @@ impl Config {
             subdir => self.datadir.join(subdir),
         }
     }
+
+    /// The key file of a command that has one.
+    pub fn key_file(&self, options: &KeyFileOptions) -> PathBuf {
+        options.file.clone().unwrap_or_else(|| self.network_dir().join(KEY_FILE))
+    }
 }
 
 /// The command and its own options.
@@ -97,6 +106,8 @@ pub enum Command {
         /// `-utxohash`: the expected hash; without it the compiled-in one decides.
         expected: Option<UtxoHash>,
     },
+    /// `keys …`
+    Keys(KeysOptions),
 }
 
 /// Options of the node.

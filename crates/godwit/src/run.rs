@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::log_format::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::{self, StopFlag};
-use crate::{import, node, utxo, verdicts};
+use crate::{import, keys, node, utxo, verdicts};
 
 /// Runs the program on the process's arguments. Failures are one line on standard error.
 pub fn main() -> Exit {
@@ -66,6 +66,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
             Some(file) => verdicts::run(config, options, file, &stop),
             None => import::run(config, options, &bars, &stop),
         },
+        Command::Keys(options) => keys::run(config, options),
         Command::UtxoStats => utxo::stats(config),
         Command::UtxoDump { file } => utxo::dump(config, file),
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),

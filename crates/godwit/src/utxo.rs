@@ -1,6 +1,5 @@
 //! `godwit utxo`: statistics, writing and loading snapshots. Results are JSON on standard output.
 
-use std::io::Write;
 use std::path::Path;
 
 use godwit_chain::Chain;
@@ -9,6 +8,7 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::options::{Config, UtxoHash};
+use crate::output::print_json;
 use crate::run::open_chain;
 
 /// Threads that scan the coins.
@@ -29,7 +29,7 @@ pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
     let stats = chain.utxo_stats()?;
     let assumed = chain.assumed().map(|assumed| assumed.base.height);
     chain.close()?;
-    print(&json!({
+    print_json(&json!({
         "height": stats.tip.height,
         "bestblock": stats.tip.hash.to_string(),
         "txouts": stats.totals.txouts,
@@ -47,7 +47,7 @@ pub(crate) fn dump(config: &Config, file: &Path) -> Result<Exit, Failure> {
     let mut chain = open_coins(config)?;
     let info = chain.dump_snapshot(file)?;
     chain.close()?;
-    print(&json!({
+    print_json(&json!({
         "coins_written": info.coins,
         "base_hash": info.base.hash.to_string(),
         "base_height": info.base.height,
@@ -71,7 +71,7 @@ pub(crate) fn load(
         info.base.height,
         file.display()
     );
-    print(&json!({
+    print_json(&json!({
         "coins_loaded": info.coins,
         "tip_hash": info.base.hash.to_string(),
         "base_height": info.base.height,
@@ -85,9 +85,4 @@ pub(crate) fn load(
 fn bitcoin(amount: i64) -> Value {
     let text = format!("{}.{:08}", amount / 100_000_000, amount % 100_000_000);
     serde_json::from_str(&text).unwrap_or(Value::Null)
-}
-
-fn print(value: &Value) -> Result<Exit, Failure> {
-    writeln!(std::io::stdout(), "{value:#}").map_err(Failure::Output)?;
-    Ok(Exit::Success)
 }

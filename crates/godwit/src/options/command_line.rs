@@ -2,11 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use godwit_keys::KeyId;
 
 use super::error::{OptionsError, Origin, Problem};
 use super::spec::{CommandName, CommandSpec, Draft, Form, OptionSpec};
-use super::table;
+use super::{lookup, table};
 
 /// An option found in one of the sources.
 #[derive(Clone)]
@@ -61,13 +63,13 @@ pub(super) fn find_option(
     name: &str,
     origin: &Origin,
 ) -> Result<(&'static OptionSpec, bool), OptionsError> {
-    if let Some(spec) = table::find(name) {
+    if let Some(spec) = lookup::find(name) {
         return Ok((spec, false));
     }
-    if let Some(spec) = name.strip_prefix("no").and_then(table::find) {
+    if let Some(spec) = name.strip_prefix("no").and_then(lookup::find) {
         return Ok((spec, true));
     }
-    let suggestion = table::suggest_option(name);
+    let suggestion = lookup::suggest_option(name);
     Err(Problem::UnknownOption { name: name.to_owned(), suggestion }.at(origin))
 }
 
@@ -79,6 +81,12 @@ pub(super) enum Operands {
     UtxoStats,
     UtxoDump { file: PathBuf },
     UtxoLoad { file: PathBuf },
+    KeysCreate,
+    KeysImport,
+    KeysList,
+    KeysExport { id: KeyId },
+    KeysChangePassphrase,
+    KeysRemove { id: KeyId },
 }
 
 /// The command line, its options known but their values unread.
@@ -126,7 +134,7 @@ impl CommandLine {
         if self.words.is_empty() {
             return Ok((&table::NODE, Operands::Node));
         }
-        let found = table::COMMANDS.iter().find_map(|spec| {
+        let found = lookup::commands().find_map(|spec| {
             let length = spec.words.split(' ').count();
             let same = self.words.iter().take(length).map(OsString::as_os_str);
             same.eq(spec.words.split(' ').map(OsStr::new)).then_some((spec, length))
@@ -138,6 +146,12 @@ impl CommandLine {
             (CommandName::UtxoStats, 0) => Operands::UtxoStats,
             (CommandName::UtxoDump, 1) => Operands::UtxoDump { file: paths.remove(0) },
             (CommandName::UtxoLoad, 1) => Operands::UtxoLoad { file: paths.remove(0) },
+            (CommandName::KeysCreate, 0) => Operands::KeysCreate,
+            (CommandName::KeysImport, 0) => Operands::KeysImport,
+            (CommandName::KeysList, 0) => Operands::KeysList,
+            (CommandName::KeysExport, 1) => Operands::KeysExport { id: key_id(&paths[0])? },
+            (CommandName::KeysChangePassphrase, 0) => Operands::KeysChangePassphrase,
+            (CommandName::KeysRemove, 1) => Operands::KeysRemove { id: key_id(&paths[0])? },
             (_, given) => {
                 let usage = format!("{} [options]{}", spec.words, spec.operands);
                 return Err(Problem::Operands { usage, given }.on_command_line());
@@ -159,16 +173,22 @@ impl CommandLine {
 
     fn unknown_command(&self) -> OptionsError {
         let first: Vec<_> = self.words.iter().take(2).map(|word| word.to_string_lossy()).collect();
-        let candidates = || table::COMMANDS.iter().map(|spec| spec.words);
-        let suggestion = table::suggest(&first.join(" "), candidates())
-            .or_else(|| table::suggest(&first[0], candidates()));
+        let candidates = || lookup::commands().map(|spec| spec.words);
+        let suggestion = lookup::suggest(&first.join(" "), candidates())
+            .or_else(|| lookup::suggest(&first[0], candidates()));
         let words = match (first[0].as_ref(), &suggestion) {
-            ("utxo", _) => first.join(" "),
+            ("utxo" | "keys", _) => first.join(" "),
             (_, Some(command)) if command.contains(' ') => first.join(" "),
             (word, _) => word.to_owned(),
         };
         Problem::UnknownCommand { words, suggestion }.on_command_line()
     }
+}
+
+/// Not repeated in the message: who takes the command for another one may have written a secret.
+fn key_id(word: &Path) -> Result<KeyId, OptionsError> {
+    let id = word.to_str().and_then(|word| word.parse().ok());
+    id.ok_or_else(|| Problem::NotAKeyId.on_command_line())
 }
 
 /// Name (without its one or two dashes) and value; `None` for a word.

@@ -12,8 +12,8 @@ use godwit_primitives::Network;
 
 use super::command_line::{Given, find_option};
 use super::error::{OptionsError, Origin, Problem};
+use super::lookup;
 use super::spec::{Draft, FilePlace};
-use super::table;
 
 /// A read file: known options with values in range, not yet filtered by network.
 pub(super) struct ConfigFile {
@@ -105,7 +105,7 @@ impl Entry {
 
 fn network(name: &str, origin: &Origin) -> Result<Network, OptionsError> {
     name.parse().map_err(|_| {
-        let suggestion = table::suggest(name, Network::ALL.iter().map(|network| network.name()));
+        let suggestion = lookup::suggest(name, Network::ALL.iter().map(|network| network.name()));
         Problem::UnknownSection { name: name.to_owned(), suggestion }.at(origin)
     })
 }

@@ -131,6 +131,8 @@ pub enum Problem {
         /// Line of the first one.
         first_line: usize,
     },
+    /// An operand that names no entry of the key file.
+    NotAKeyId,
     /// `-bind` together with `-listen=0`.
     BindWithoutListen,
     /// `-prune` with less than the blocks that are always kept may take.
@@ -218,22 +220,26 @@ impl fmt::Display for OptionsError {
             Problem::Repeated { option, first_line } => {
                 write!(f, "{option} is given twice, first in line {first_line}")
             }
-            Problem::BindWithoutListen => f.write_str("-bind is of no use with -listen=0"),
-            Problem::PruneTooSmall { mib: 1, least } => write!(
-                f,
-                "{dash}prune=1: pruning on request, as Bitcoin Core calls it, is not there; say at \
-                 least {least} MiB"
-            ),
-            Problem::PruneTooSmall { mib, least } => {
-                write!(
-                    f,
-                    "{dash}prune={mib}: expected at least {least} MiB, or 0 to keep everything"
-                )
+            Problem::NotAKeyId => {
+                f.write_str("ID: eight hexadecimal digits, as keys list shows them")
             }
+            Problem::BindWithoutListen => f.write_str("-bind is of no use with -listen=0"),
+            Problem::PruneTooSmall { mib, least } => prune_too_small(f, dash, *mib, *least),
             Problem::ConfigIgnored { ignored } => {
                 write!(f, "in this datadir, {} would be ignored; merge the two", ignored.display())
             }
         }
+    }
+}
+
+fn prune_too_small(f: &mut fmt::Formatter<'_>, dash: &str, mib: u64, least: u64) -> fmt::Result {
+    match mib {
+        1 => write!(
+            f,
+            "{dash}prune=1: pruning on request, as Bitcoin Core calls it, is not there; say at least \
+             {least} MiB"
+        ),
+        _ => write!(f, "{dash}prune={mib}: expected at least {least} MiB, or 0 to keep everything"),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::exit::Exit;
 
+use super::lookup::{commands, options};
 use super::spec::{Form, Group, OptionSpec};
-use super::table::{COMMANDS, NODE, OPTIONS};
+use super::table::NODE;
 
 /// Columns of the help (bitcoind's width).
 const WIDTH: usize = 79;
@@ -12,7 +13,9 @@ const INDENT: usize = 7;
 
 const CONFIG_HELP: &str = "Lines of name=value, without dashes; # starts a comment. Lines after \
     [main], [test], [testnet4], [signet] or [regtest] count on that network only. The command \
-    line wins. These stand on the command line alone: -conf, -help, -utxohash, -verdicts, -version.";
+    line wins. These stand on the command line alone: -bip39passphrase, -bip39passphrase-fd, -conf, \
+    -help, -label, -mnemonic-fd, -newpassphrase-fd, -passphrase-fd, -secret-fd, -utxohash, -verdicts, \
+    -version, -words.";
 
 pub(super) fn version_text() -> String {
     format!(
@@ -25,7 +28,7 @@ pub(super) fn version_text() -> String {
 pub(super) fn help_text() -> String {
     let mut text = version_text();
     text.push_str("\nUsage:\n\n");
-    for command in std::iter::once(&NODE).chain(COMMANDS) {
+    for command in std::iter::once(&NODE).chain(commands()) {
         let words = [command.words, "[options]"].join(" ");
         text.push_str(&format!("  godwit {}{}\n", words.trim_start(), command.operands));
         push_paragraph(&mut text, command.help);
@@ -37,10 +40,11 @@ pub(super) fn help_text() -> String {
         (Group::Connections, "Options of the node"),
         (Group::Import, "Options of import"),
         (Group::Utxo, "Options of utxo load"),
+        (Group::Keys, "Options of keys"),
         (Group::Testing, "Options for tests"),
     ] {
         text.push_str(&format!("{title}:\n\n"));
-        for option in OPTIONS.iter().filter(|option| option.group == group) {
+        for option in options().filter(|option| option.group == group) {
             text.push_str(&format!("  {}\n", heading(option)));
             push_paragraph(&mut text, option.help);
         }
@@ -92,19 +96,18 @@ mod tests {
     #[test]
     fn help_names_everything_once() {
         let help = help_text();
-        for option in OPTIONS {
+        for option in options() {
             let heading = format!("\n  {}\n", heading(option));
             assert_eq!(help.matches(&heading).count(), 1, "{}", option.name);
         }
-        for command in COMMANDS {
+        for command in commands() {
             assert!(help.contains(&format!("\n  godwit {} [options]", command.words)));
         }
     }
 
     #[test]
     fn options_that_the_file_refuses_are_named() {
-        let mut refused: Vec<String> = OPTIONS
-            .iter()
+        let mut refused: Vec<String> = options()
             .filter(|option| option.file == FilePlace::Nowhere)
             .map(|option| format!("-{}", option.name))
             .collect();

@@ -8,6 +8,7 @@ use godwit_primitives::{Network, Params};
 use super::command_line::{CommandLine, Given, Operands};
 use super::config_file::ConfigFile;
 use super::error::{OptionsError, Problem};
+use super::keys::{KeyFileOptions, KeysAction, KeysOptions};
 use super::spec::{ConnectionDraft, Draft};
 use super::table::{
     DEFAULT_DBCACHE_MIB, DEFAULT_MAX_CONNECTIONS, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
@@ -20,6 +21,8 @@ use super::{
 
 /// Tor's (Core `DEFAULT_TOR_SOCKS_PORT`).
 const DEFAULT_PROXY_PORT: u16 = 9050;
+/// Of a new mnemonic.
+const DEFAULT_WORDS: NonZeroUsize = NonZeroUsize::new(24).expect("not zero");
 
 /// Where `godwit.conf` is looked for: `-datadir`, else the default.
 pub(super) fn first_datadir(
@@ -186,9 +189,42 @@ fn command(
             stop_at_height: draft.stop_at_height.filter(|height| *height > 0),
             verdicts: draft.verdicts,
         }),
+        Operands::KeysCreate => keys(
+            &draft,
+            KeysAction::Create {
+                label: draft.keys.label.clone(),
+                words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
+                show: draft.keys.show,
+            },
+        ),
+        Operands::KeysImport => keys(
+            &draft,
+            KeysAction::Import {
+                label: draft.keys.label.clone(),
+                secret: draft.keys.secret,
+                bip39_passphrase: draft.keys.bip39_passphrase,
+            },
+        ),
+        Operands::KeysList => keys(&draft, KeysAction::List),
+        Operands::KeysExport { id } => keys(&draft, KeysAction::Export(id)),
+        Operands::KeysChangePassphrase => {
+            keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })
+        }
+        Operands::KeysRemove { id } => keys(&draft, KeysAction::Remove(id)),
         Operands::UtxoStats => Command::UtxoStats,
         Operands::UtxoDump { file } => Command::UtxoDump { file },
         Operands::UtxoLoad { file } => Command::UtxoLoad { file, expected: draft.utxo_hash },
+    })
+}
+
+fn keys(draft: &Draft, action: KeysAction) -> Command {
+    Command::Keys(KeysOptions {
+        file: KeyFileOptions {
+            file: draft.keys.file.clone(),
+            passphrase: draft.keys.passphrase,
+            allow_unlocked_secrets: draft.connections.allow_unlocked_secrets.unwrap_or(false),
+        },
+        action,
     })
 }
 

@@ -1,12 +1,14 @@
 //! What the table says about commands and options.
 
 use std::ffi::OsStr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Network, Work};
 
-use super::values::{HostPort, UtxoHash};
+use super::keys::Bip39Passphrase;
+use super::values::{Descriptor, HostPort, UtxoHash};
 
 /// Values of options before they are brought together; `None` is "not given".
 #[derive(Default)]
@@ -26,6 +28,7 @@ pub(super) struct Draft {
     pub(super) verdicts: Option<PathBuf>,
     pub(super) utxo_hash: Option<UtxoHash>,
     pub(super) connections: ConnectionDraft,
+    pub(super) keys: KeysDraft,
     pub(super) minimum_chain_work: Option<Work>,
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
@@ -56,6 +59,19 @@ pub(super) struct ConnectionDraft {
     pub(super) max_download_rate: Option<u64>,
 }
 
+/// The part of the draft that concerns the key file.
+#[derive(Default)]
+pub(super) struct KeysDraft {
+    pub(super) file: Option<PathBuf>,
+    pub(super) passphrase: Option<Descriptor>,
+    pub(super) new_passphrase: Option<Descriptor>,
+    pub(super) label: String,
+    pub(super) words: Option<NonZeroUsize>,
+    pub(super) show: Option<Descriptor>,
+    pub(super) secret: Option<Descriptor>,
+    pub(super) bip39_passphrase: Bip39Passphrase,
+}
+
 impl Draft {
     pub(super) fn network_flags(&self) -> [(Network, Option<bool>); 4] {
         [
@@ -75,6 +91,12 @@ pub(super) enum CommandName {
     UtxoStats,
     UtxoDump,
     UtxoLoad,
+    KeysCreate,
+    KeysImport,
+    KeysList,
+    KeysExport,
+    KeysChangePassphrase,
+    KeysRemove,
 }
 
 /// Words, operands and purpose of a command. The node has no words.
@@ -122,6 +144,7 @@ pub(super) enum Group {
     Connections,
     Import,
     Utxo,
+    Keys,
 }
 
 /// One option.

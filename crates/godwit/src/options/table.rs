@@ -1,5 +1,6 @@
-//! The one table of options and the one of commands. Parsing, ranges, help, suggestions, which
-//! command takes what and what may stand in the file are all read off them.
+//! The table of options and the one of commands; those that concern private keys are in
+//! `keys_table`. Parsing, ranges, help, suggestions, which command takes what and what may stand in the
+//! file are all read off them, through `lookup`.
 
 use std::ffi::OsStr;
 
@@ -21,10 +22,6 @@ pub(super) const MAX_SCRIPT_THREADS: i32 = 256;
 pub(super) const MIN_PRUNE_MIB: u64 = 550;
 /// Largest `-prune`, as for `-dbcache`.
 const MAX_PRUNE_MIB: u64 = 1 << 24;
-/// How many letters may differ for a suggestion, in a name of eight letters or more; shorter names
-/// are suggested for a quarter of their letters, and at least one.
-const MAX_TYPOS: usize = 2;
-
 /// Default of `-maxconnections` (Core `net.h`, `DEFAULT_MAX_PEER_CONNECTIONS`).
 pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 125;
 
@@ -73,6 +70,12 @@ const EVERY_COMMAND: &[CommandName] = &[
     CommandName::UtxoStats,
     CommandName::UtxoDump,
     CommandName::UtxoLoad,
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysList,
+    CommandName::KeysExport,
+    CommandName::KeysChangePassphrase,
+    CommandName::KeysRemove,
 ];
 const VALIDATING: &[CommandName] = &[CommandName::Node, CommandName::Import];
 
@@ -412,14 +415,6 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         "Encrypt connections to peers that can do that too (BIP324, default: 1).",
         |draft, text| values::flag(text).map(|on| draft.connections.v2_transport = Some(on)),
     ),
-    connection_flag(
-        "allowunlockedsecrets",
-        "Where the system refuses to lock memory, keep keys in memory that may reach a swap file, \
-         instead of not encrypting connections (default: 0).",
-        |draft, text| {
-            values::flag(text).map(|on| draft.connections.allow_unlocked_secrets = Some(on))
-        },
-    ),
     connection_setting(
         "maxuploadtarget",
         "N[UNIT]",
@@ -476,32 +471,6 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// The option of this name or alias.
-pub(super) fn find(name: &str) -> Option<&'static OptionSpec> {
-    OPTIONS.iter().find(|spec| spec.name == name || spec.aliases.contains(&name))
-}
-
-/// The option that a user who wrote `name` may have meant; a `no` in front stays there.
-pub(super) fn suggest_option(name: &str) -> Option<String> {
-    let names = OPTIONS.iter().map(|spec| spec.name);
-    suggest(name, names).or_else(|| {
-        let negatable = OPTIONS.iter().filter(|spec| spec.off().is_some()).map(|spec| spec.name);
-        suggest(name.strip_prefix("no")?, negatable).map(|other| format!("no{other}"))
-    })
-}
-
-/// The nearest of `candidates`, if it is near enough to be a typing error.
-pub(super) fn suggest(
-    written: &str,
-    candidates: impl Iterator<Item = &'static str>,
-) -> Option<String> {
-    let (typos, nearest) = candidates
-        .map(|name| (strsim::damerau_levenshtein(written, name), name))
-        .min_by_key(|(typos, _)| *typos)?;
-    let bound = (nearest.len() / 4).clamp(1, MAX_TYPOS);
-    (typos <= bound).then(|| nearest.to_owned())
-}
-
 /// A flag of every command that is no setting.
 const fn request(
     name: &'static str,
@@ -533,7 +502,7 @@ const fn network_flag(
 }
 
 /// An option with a value, of every command, in the file too.
-const fn setting(
+pub(super) const fn setting(
     name: &'static str,
     placeholder: &'static str,
     expected: &'static str,

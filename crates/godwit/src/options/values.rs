@@ -50,6 +50,10 @@ impl HostPort {
     }
 }
 
+/// The number of a file descriptor that the process was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor(pub u16);
+
 /// `0` or `1`. Core takes any text for a flag and reads `yes` as off.
 pub(super) fn flag(text: &OsStr) -> Option<bool> {
     match text.to_str()? {
@@ -62,6 +66,11 @@ pub(super) fn flag(text: &OsStr) -> Option<bool> {
 /// A decimal number, perhaps with a sign.
 pub(super) fn number<T: FromStr>(text: &OsStr) -> Option<T> {
     text.to_str()?.parse().ok()
+}
+
+/// The number of a file descriptor.
+pub(super) fn descriptor(text: &OsStr) -> Option<Descriptor> {
+    number(text).map(Descriptor)
 }
 
 /// Anything but nothing.

@@ -1,0 +1,101 @@
+//! The key file of a command, and the process that may open it.
+
+use std::path::PathBuf;
+
+use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, NetworkKind};
+use godwit_primitives::Network;
+use godwit_secret::{Hardened, SecretString, allow_unlocked_secrets, harden_process};
+
+use super::failure::KeysFailure;
+use super::input::Input;
+use crate::options::{Config, Descriptor, KeyFileOptions};
+
+/// Which key file.
+pub(super) struct KeyFile<'a> {
+    path: PathBuf,
+    options: &'a KeyFileOptions,
+    /// Of the keys that may come in.
+    pub(super) network: NetworkKind,
+}
+
+impl<'a> KeyFile<'a> {
+    pub(super) fn of(config: &Config, options: &'a KeyFileOptions) -> Self {
+        let network = match config.params.network {
+            Network::Main => NetworkKind::Main,
+            _ => NetworkKind::Test,
+        };
+        Self { path: config.key_file(options), options, network }
+    }
+}
+
+/// A process that may hold keys, and where its secrets come from.
+pub(super) struct Session<'a> {
+    file: &'a KeyFile<'a>,
+    pub(super) input: Input,
+}
+
+/// The key file, or what makes it.
+pub(super) enum Unlocked {
+    Open(KeyStore),
+    New(SecretString),
+}
+
+impl<'a> Session<'a> {
+    /// `more`: descriptors that are read besides that of the passphrase.
+    pub(super) fn begin(
+        file: &'a KeyFile<'a>,
+        more: impl IntoIterator<Item = Option<Descriptor>>,
+    ) -> Result<Self, KeysFailure> {
+        let descriptors = file.options.passphrase.into_iter().chain(more.into_iter().flatten());
+        let input = Input::open(descriptors)?;
+        if file.options.allow_unlocked_secrets {
+            allow_unlocked_secrets();
+        }
+        match harden_process()? {
+            Hardened::Fully => {}
+            partly => log::warn!("{partly}"),
+        }
+        Ok(Self { file, input })
+    }
+
+    /// The key file, opened.
+    pub(super) fn open(&mut self) -> Result<KeyStore, KeysFailure> {
+        if !self.exists() {
+            return Err(KeysFailure::NoKeyFile(self.file.path.clone()));
+        }
+        let what = format!("Passphrase of {}", self.file.path.display());
+        let passphrase = self.input.secret(self.file.options.passphrase, &what)?;
+        Ok(KeyStore::open(&self.file.path, &passphrase)?)
+    }
+
+    /// The key file, opened; where there is none, the passphrase of a new one.
+    pub(super) fn unlock(&mut self) -> Result<Unlocked, KeysFailure> {
+        if self.exists() {
+            return self.open().map(Unlocked::Open);
+        }
+        let what = format!("Passphrase of the new key file {}", self.file.path.display());
+        self.input.new_passphrase(self.file.options.passphrase, &what).map(Unlocked::New)
+    }
+
+    fn exists(&self) -> bool {
+        self.file.path.symlink_metadata().is_ok()
+    }
+}
+
+impl Unlocked {
+    /// Adds an entry, and makes the file first if it is new.
+    pub(super) fn insert(
+        self,
+        file: &KeyFile<'_>,
+        entry: Entry,
+    ) -> Result<(KeyStore, KeyId), KeysFailure> {
+        let mut store = match self {
+            Self::Open(store) => store,
+            Self::New(passphrase) => {
+                KeyStore::create(&file.path, &passphrase, KdfParameters::RECOMMENDED)?
+            }
+        };
+        let id = store.insert(entry)?;
+        Ok((store, id))
+    }
+}

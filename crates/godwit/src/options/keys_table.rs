@@ -1,0 +1,219 @@
+//! Commands and options that concern private keys, for the tables.
+
+use std::ffi::OsStr;
+use std::num::NonZeroUsize;
+
+use super::keys::Bip39Passphrase;
+use super::spec::{CommandName, CommandSpec, Draft, FilePlace, Form, Group, OptionSpec};
+use super::table::setting;
+use super::values;
+
+pub(super) const KEYS_COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        command: CommandName::KeysCreate,
+        words: "keys create",
+        operands: "",
+        help: "Make a new mnemonic (BIP39), keep it and its keys in the encrypted key file, and print \
+               the public descriptors of its first accounts as JSON. The first key makes the file.",
+    },
+    CommandSpec {
+        command: CommandName::KeysImport,
+        words: "keys import",
+        operands: "",
+        help: "Put a mnemonic, an xprv or tprv, a WIF or a descriptor with private keys into the key \
+               file. It is asked for at the terminal without echo, or read with -secret-fd.",
+    },
+    CommandSpec {
+        command: CommandName::KeysList,
+        words: "keys list",
+        operands: "",
+        help: "Print the entries of the key file with their public descriptors as JSON.",
+    },
+    CommandSpec {
+        command: CommandName::KeysExport,
+        words: "keys export",
+        operands: " ID",
+        help: "Write the secrets of an entry to standard output in the clear: its mnemonic, else its \
+               private keys, one a line.",
+    },
+    CommandSpec {
+        command: CommandName::KeysChangePassphrase,
+        words: "keys change-passphrase",
+        operands: "",
+        help: "Encrypt the key file with another passphrase. Copies of the old file keep the old one.",
+    },
+    CommandSpec {
+        command: CommandName::KeysRemove,
+        words: "keys remove",
+        operands: " ID",
+        help: "Remove an entry and its keys from the key file.",
+    },
+];
+
+/// What opens the key file.
+const WITH_KEY_FILE: &[CommandName] = &[
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysList,
+    CommandName::KeysExport,
+    CommandName::KeysChangePassphrase,
+    CommandName::KeysRemove,
+];
+/// What has secrets in its memory.
+const WITH_SECRETS: &[CommandName] = &[
+    CommandName::Node,
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysList,
+    CommandName::KeysExport,
+    CommandName::KeysChangePassphrase,
+    CommandName::KeysRemove,
+];
+const NEW_ENTRY: &[CommandName] = &[CommandName::KeysCreate, CommandName::KeysImport];
+
+const FD: Form =
+    Form::Value { placeholder: "N", expected: "the number of an open file descriptor", off: None };
+
+pub(super) const KEYS_OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        form: Form::Flag,
+        commands: WITH_SECRETS,
+        ..setting(
+            "allowunlockedsecrets",
+            "",
+            "",
+            "Where the system refuses to lock memory, or to turn core dumps and tracing off, keep keys \
+             in memory that may reach a swap file, instead of not encrypting connections or not \
+             opening the key file (default: 0).",
+            |draft, text| {
+                values::flag(text).map(|on| draft.connections.allow_unlocked_secrets = Some(on))
+            },
+        )
+    },
+    OptionSpec {
+        commands: WITH_KEY_FILE,
+        group: Group::Keys,
+        ..setting(
+            "keys",
+            "FILE",
+            "the path of a file",
+            "The key file (default: keys.godwit in the network's directory).",
+            |draft, text| {
+                draft.keys.file = Some(values::path(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: WITH_KEY_FILE,
+        ..keys_option(
+            "passphrase-fd",
+            "Read the passphrase of the key file from this file descriptor, up to the end of the line \
+             (default: ask at the terminal).",
+            |draft, text| {
+                draft.keys.passphrase = Some(values::descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: &[CommandName::KeysChangePassphrase],
+        ..keys_option(
+            "newpassphrase-fd",
+            "keys change-passphrase: read the new passphrase from this file descriptor; with the number \
+             of -passphrase-fd, from its next line.",
+            |draft, text| {
+                draft.keys.new_passphrase = Some(values::descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "TEXT", expected: "text", off: None },
+        commands: NEW_ENTRY,
+        ..keys_option("label", "What to call the entry.", |draft, text| {
+            draft.keys.label = text.to_str()?.to_owned();
+            Some(())
+        })
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "N", expected: "12, 15, 18, 21 or 24", off: None },
+        commands: &[CommandName::KeysCreate],
+        ..keys_option(
+            "words",
+            "keys create: the length of the mnemonic, 12, 15, 18, 21 or 24 (default: 24).",
+            |draft, text| {
+                let words = values::number::<NonZeroUsize>(text)?;
+                draft.keys.words =
+                    matches!(words.get(), 12 | 15 | 18 | 21 | 24).then_some(Some(words))?;
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: &[CommandName::KeysCreate],
+        ..keys_option(
+            "mnemonic-fd",
+            "keys create: write the mnemonic to this file descriptor, once; 1 is standard output, 2 \
+             standard error (default: do not show it).",
+            |draft, text| {
+                draft.keys.show = Some(values::descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: &[CommandName::KeysImport],
+        ..keys_option(
+            "secret-fd",
+            "keys import: read the secret from this file descriptor, up to the end of the line; with \
+             the number of -passphrase-fd, from the line after that.",
+            |draft, text| {
+                draft.keys.secret = Some(values::descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: &[CommandName::KeysImport],
+        ..keys_option(
+            "bip39passphrase",
+            "keys import: ask for the passphrase that belongs to the mnemonic (default: 0, it has \
+             none).",
+            |draft, text| {
+                let asked = values::flag(text)?;
+                draft.keys.bip39_passphrase =
+                    if asked { Bip39Passphrase::Terminal } else { Bip39Passphrase::None };
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: &[CommandName::KeysImport],
+        ..keys_option(
+            "bip39passphrase-fd",
+            "keys import: read that passphrase from this file descriptor.",
+            |draft, text| {
+                draft.keys.bip39_passphrase =
+                    Bip39Passphrase::Descriptor(values::descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+];
+
+/// An option of `keys` on the command line.
+const fn keys_option(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec {
+    let every = setting(name, "", "", help, set);
+    OptionSpec { file: FilePlace::Nowhere, group: Group::Keys, ..every }
+}

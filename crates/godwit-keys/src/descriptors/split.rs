@@ -74,7 +74,13 @@ fn read_key(
     let key = text.get(expression.key.clone()).expect("the scan has found it there");
     let invalid = |error| private_key(position, error);
     let (key, its_network) = match expression.kind {
-        KeyKind::Hex => return Ok(Key::Public(public_string(key).to_ascii_lowercase())),
+        KeyKind::Hex => {
+            // What is no public key may be a private one in hex: it is not shown to anybody.
+            if !key.expose_secret(|digits| is_public(digits, expression.x_only)) {
+                return Err(DescriptorError::Key { position });
+            }
+            return Ok(Key::Public(public_string(key).to_ascii_lowercase()));
+        }
         KeyKind::ExtendedPublic => {
             let text = public_string(key);
             let xpub: Xpub = text.parse().map_err(|_| DescriptorError::Key { position })?;
@@ -103,6 +109,15 @@ fn read_key(
         return Err(DescriptorError::Network { position });
     }
     Ok(key)
+}
+
+/// Whether hex digits have the form of a public key.
+fn is_public(digits: &[u8], x_only: bool) -> bool {
+    match digits {
+        [b'0', b'2' | b'3', ..] if digits.len() == 66 => true,
+        [b'0', b'4', ..] if digits.len() == 130 => !x_only,
+        _ => x_only && digits.len() == 64,
+    }
 }
 
 fn private_key(position: usize, error: KeyError) -> DescriptorError {

@@ -167,6 +167,10 @@ fn what_core_refuses_is_refused() {
     assert_eq!(position(&format!("wpkh({})", &WIF[1..]), Main), 6);
     assert_eq!(position(&format!("wpkh({})", &XPRV[..110]), Main), 6);
     assert_eq!(position(&format!("wpkh( {XPRV})"), Main), 6);
+    assert_eq!(position("wpkh(aa)", Main), 6);
+    assert_eq!(position(&format!("wpkh({POINT})"), Main), 6, "a private key in hex looks like it");
+    assert_eq!(position(&format!("tr(04{POINT}{POINT_Y})"), Main), 4);
+    assert_eq!(position(&format!("pkh(05{POINT})"), Main), 5);
     for text in [
         format!("sh(sh(pk({XPRV})))"),
         format!("wsh(wpkh({XPRV}))"),

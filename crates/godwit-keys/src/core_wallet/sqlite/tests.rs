@@ -1,6 +1,8 @@
 //! SQLite itself is the twin: it writes the files, and says what is in them.
 
-use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::{env, fs};
 
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
@@ -122,6 +124,37 @@ fn databases_in_the_middle_of_something_are_refused() {
     connection.execute("CREATE TABLE main(key BLOB PRIMARY KEY)", ()).expect("a table");
     drop(connection);
     assert!(matches!(read(&path, &|_| true), Err(DatabaseError::WriteAheadLog)));
+}
+
+/// Where the process that the test starts finds the database.
+const HELD: &str = "GODWIT_TEST_HELD_DATABASE";
+
+#[test]
+fn a_database_that_another_process_holds_is_refused() {
+    if let Some(path) = env::var_os(HELD) {
+        let connection = Connection::open(path).expect("the database");
+        connection.execute_batch("BEGIN EXCLUSIVE").expect("the database to itself");
+        println!("held");
+        io::stdin().read_to_end(&mut Vec::new()).expect("the end of the input");
+        return;
+    }
+    let folder = folder();
+    let path = write(&folder, 512, &assorted(512)[..9].to_vec());
+    let name = "core_wallet::sqlite::tests::a_database_that_another_process_holds_is_refused";
+    let mut child = Command::new(env::current_exe().expect("this program"))
+        .args(["--exact", name, "--nocapture"])
+        .env(HELD, &path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.ends_with("held"))), "it holds it");
+    assert!(matches!(Database::open(&path), Err(DatabaseError::InUse)));
+    drop(child.stdin.take());
+    lines.for_each(drop);
+    assert!(child.wait().expect("its end").success());
+    assert!(read(&path, &|_| true).is_ok());
 }
 
 #[test]

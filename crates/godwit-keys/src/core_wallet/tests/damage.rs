@@ -55,7 +55,7 @@ fn flip_bits(bytes: &[u8], passphrase: Option<&SecretString>, step: usize) {
 fn bits_of_a_plain_wallet() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = write_wallet(folder.path(), &Shape { filler: 10, ..Shape::default() });
-    flip_bits(&fs::read(path).expect("the wallet"), None, 13);
+    flip_bits(&fs::read(path).expect("the wallet"), None, 47);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn bits_of_an_encrypted_wallet() {
     let folder = tempfile::tempdir().expect("a folder");
     let shape = Shape { passphrase: Some("words"), filler: 10, ..Shape::default() };
     let path = write_wallet(folder.path(), &shape);
-    flip_bits(&fs::read(path).expect("the wallet"), Some(&secret("words")), 37);
+    flip_bits(&fs::read(path).expect("the wallet"), Some(&secret("words")), 151);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn bits_of_a_wallet_of_core() {
     let Some(wallets) = expected_wallets() else { return };
     let wallet = wallets.iter().find(|wallet| wallet.name == "blank-imported");
     let wallet = wallet.expect("one of them");
-    flip_bits(&fs::read(&wallet.path).expect("the wallet"), None, 29);
+    flip_bits(&fs::read(&wallet.path).expect("the wallet"), None, 97);
 }
 
 #[test]

@@ -1,19 +1,32 @@
-//! Memory of entries: chunks that never move, and lists of freed places by size.
+//! Memory of entries: regions that never move, and lists of freed places by size.
 //!
-//! Chunks instead of one growing buffer: nothing is copied when the arena grows, and no moment needs
-//! twice the memory. Most coins die young, so a freed place is soon taken again by data of the same
-//! size. When places of a size lie idle because other scripts have come into fashion, slightly
-//! shorter data takes them. Places are not merged or split, since a memtable lives only until its
-//! next freeze.
+//! Regions instead of one growing buffer: nothing is copied when the arena grows, and no moment needs
+//! twice the memory. A region is an anonymous mapping, whose pages the operating system gives when
+//! they are first touched; all but the first ask for huge pages, because what reads entries by key
+//! or in key order jumps about in the arena, and with small pages would miss in the processor's table
+//! of pages each time.
+//!
+//! Most coins die young, so a freed place is soon taken again by data of the same size. When places
+//! of a size lie idle because other scripts have come into fashion, slightly shorter data takes them.
+//! Places are not merged or split, since a memtable lives only until its next freeze.
 //!
 //! The top bit of the second byte of what is stored belongs to the arena: set when the place is
 //! larger than the data needs. The byte behind the data then says by how much.
 
+use std::alloc::{Layout, handle_alloc_error};
+
+use memmap2::MmapMut;
+
 /// Granularity of places in bytes: 32-bit offsets in these units reach 16 GiB.
 const UNIT: usize = 4;
-/// Bytes of a chunk. Small against the smallest budget, large against the largest entry.
-pub(super) const CHUNK: usize = 128 << 10;
-const CHUNK_UNITS: u32 = (CHUNK / UNIT) as u32;
+/// Bytes of a region.
+const REGION: usize = 16 << 20;
+const REGION_UNITS: u32 = (REGION / UNIT) as u32;
+/// Bytes that are taken at once of the first region. Small against the smallest budget, large against
+/// the largest entry.
+const SMALL_STEP: usize = 128 << 10;
+/// Bytes that are taken at once of another one: a huge page.
+const HUGE_STEP: usize = 2 << 20;
 /// Units by which a place may be too large for what takes it.
 const MAX_SLACK: u32 = 3;
 /// Places of one size are idle when they are more than this part of the arena. What is freed and
@@ -24,13 +37,15 @@ const SLACK: u8 = 0x80;
 /// Longest place that can be asked for, in bytes.
 pub(super) const MAX_LEN: usize = 10_240;
 const CLASSES: usize = MAX_LEN / UNIT + 1;
-/// Chunks that offsets can name.
-pub(super) const MAX_CHUNKS: usize = (u32::MAX / CHUNK_UNITS) as usize;
+/// Regions that offsets can name.
+const MAX_REGIONS: usize = (u32::MAX / REGION_UNITS) as usize;
+
+const _: () = assert!(REGION.is_multiple_of(HUGE_STEP) && REGION.is_multiple_of(SMALL_STEP));
 
 /// An arena of byte strings, each named by the offset of its first unit. Offset 0 names nothing.
 pub(super) struct Arena {
-    chunks: Vec<Box<[u8]>>,
-    /// First unit never given out, and the end of its chunk.
+    regions: Vec<MmapMut>,
+    /// First unit never given out, and the end of what was taken of the regions.
     next: u32,
     end: u32,
     /// Freed places by length in units.
@@ -52,12 +67,22 @@ fn units(len: usize) -> u32 {
 impl Arena {
     pub(super) fn new() -> Self {
         let free = vec![FreeList::default(); CLASSES].into_boxed_slice();
-        Self { chunks: Vec::new(), next: 0, end: 0, free }
+        Self { regions: Vec::new(), next: 0, end: 0, free }
     }
 
-    /// Bytes allocated.
+    /// Bytes taken.
     pub(super) fn memory(&self) -> usize {
-        self.chunks.len() * CHUNK + CLASSES * size_of::<FreeList>()
+        self.end as usize * UNIT + CLASSES * size_of::<FreeList>()
+    }
+
+    /// By how much [`Self::memory`] rises next.
+    pub(super) fn memory_step(&self) -> usize {
+        if self.end < REGION_UNITS { SMALL_STEP } else { HUGE_STEP }
+    }
+
+    /// Whether its offsets are nearly used up.
+    pub(super) fn is_full(&self) -> bool {
+        self.regions.len() + 1 >= MAX_REGIONS
     }
 
     /// Bytes of places that were freed and not taken again.
@@ -67,21 +92,23 @@ impl Arena {
         units.sum::<u64>() * UNIT as u64
     }
 
-    pub(super) fn chunk_count(&self) -> usize {
-        self.chunks.len()
-    }
-
-    /// The bytes from `offset` to the end of its chunk.
+    /// The bytes from `offset` to the end of its region.
     #[inline]
     pub(super) fn bytes(&self, offset: u32) -> &[u8] {
-        let chunk = &self.chunks[(offset / CHUNK_UNITS) as usize];
-        &chunk[(offset % CHUNK_UNITS) as usize * UNIT..]
+        let region = &self.regions[(offset / REGION_UNITS) as usize];
+        &region[(offset % REGION_UNITS) as usize * UNIT..]
     }
 
     #[inline]
     fn bytes_mut(&mut self, offset: u32) -> &mut [u8] {
-        let chunk = &mut self.chunks[(offset / CHUNK_UNITS) as usize];
-        &mut chunk[(offset % CHUNK_UNITS) as usize * UNIT..]
+        let region = &mut self.regions[(offset / REGION_UNITS) as usize];
+        &mut region[(offset % REGION_UNITS) as usize * UNIT..]
+    }
+
+    /// Bytes that were taken and never given out.
+    #[cfg(test)]
+    pub(super) fn spare_bytes(&self) -> usize {
+        (self.end - self.next) as usize * UNIT
     }
 
     /// Copies `data`, 2 to [`MAX_LEN`] bytes, to a free place. The arena's bit in it is clear.
@@ -120,23 +147,30 @@ impl Arena {
         u64::from(list.count) * u64::from(units) > u64::from(self.next / IDLE_PART)
     }
 
+    #[inline]
     fn new_place(&mut self, units: u32) -> u32 {
-        if self.end - self.next < units {
-            self.add_chunk();
+        while self.end - self.next < units {
+            self.take_more();
         }
         let offset = self.next;
         self.next += units;
         offset
     }
 
-    fn add_chunk(&mut self) {
-        assert!(self.chunks.len() < MAX_CHUNKS, "the owner freezes a memtable before this");
+    #[cold]
+    fn take_more(&mut self) {
+        let step = (self.memory_step() / UNIT) as u32;
+        if self.end < self.regions.len() as u32 * REGION_UNITS {
+            self.end += step;
+            return;
+        }
+        assert!(self.regions.len() < MAX_REGIONS, "the owner freezes a memtable before this");
         if self.next < self.end {
             self.release_units(self.next, self.end - self.next);
         }
-        let first = self.chunks.len() as u32 * CHUNK_UNITS;
-        self.chunks.push(vec![0; CHUNK].into_boxed_slice());
-        (self.next, self.end) = (first.max(1), first + CHUNK_UNITS);
+        let first = self.end;
+        self.regions.push(map_region(!self.regions.is_empty()));
+        (self.next, self.end) = (first.max(1), first + step);
     }
 
     /// Gives back the place at `offset`, where `len` bytes are stored.
@@ -153,6 +187,17 @@ impl Arena {
         self.free[units as usize] = FreeList { first: offset, count: count + 1 };
         self.bytes_mut(offset)[..UNIT].copy_from_slice(&first.to_le_bytes());
     }
+}
+
+fn map_region(huge_pages: bool) -> MmapMut {
+    let Ok(region) = MmapMut::map_anon(REGION) else {
+        handle_alloc_error(Layout::new::<[u8; REGION]>())
+    };
+    #[cfg(target_os = "linux")]
+    if huge_pages && let Err(error) = region.advise(memmap2::Advice::HugePage) {
+        log::debug!("no huge pages: {error}");
+    }
+    region
 }
 
 #[cfg(test)]
@@ -193,7 +238,7 @@ mod tests {
         for round in 0..1000 {
             let offsets: Vec<u32> = (0..100).map(|_| arena.insert(&[7; 66])).collect();
             offsets.into_iter().for_each(|offset| arena.release(offset, 66));
-            assert_eq!(arena.chunk_count(), 1, "round {round}");
+            assert_eq!(arena.end as usize, SMALL_STEP / UNIT, "round {round}");
         }
         assert_eq!(arena.free_bytes(), 100 * 68);
     }
@@ -223,8 +268,35 @@ mod tests {
         assert!(many.contains(&arena.insert(&[7; 64])));
     }
 
+    /// Into the third region: what is taken is counted before it is used, by small steps, then by
+    /// huge ones, and nothing lies over a region's end or over something else.
     #[test]
-    fn the_longest_place_fits_a_chunk() {
+    fn regions_follow_each_other() {
+        let mut arena = Arena::new();
+        let (mut places, mut memory) = (Vec::new(), arena.memory());
+        while arena.regions.len() < 3 {
+            let n = places.len();
+            let len = if n % 50 == 0 { MAX_LEN } else { 60 + n % 60 };
+            let announced = arena.memory_step();
+            let offset = arena.insert(&vec![n as u8 & 0x7f; len]);
+            places.push((offset, len));
+            let rise = arena.memory() - memory;
+            let step = if arena.regions.len() == 1 { SMALL_STEP } else { HUGE_STEP };
+            assert!(rise == 0 || (rise == announced && rise == step), "{rise} of {step}");
+            memory = arena.memory();
+        }
+        assert_eq!(memory - CLASSES * size_of::<FreeList>(), 2 * REGION + HUGE_STEP);
+        for (n, (offset, len)) in places.iter().enumerate() {
+            assert!(arena.bytes(*offset)[..*len].iter().all(|byte| *byte == n as u8 & 0x7f), "{n}");
+        }
+        places.sort_unstable();
+        for pair in places.windows(2) {
+            assert!(pair[0].0 + units(pair[0].1) <= pair[1].0, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_place_fits_a_step() {
         let mut arena = Arena::new();
         let places = (0..100).map(|n| arena.insert(&[n; MAX_LEN])).collect::<Vec<_>>();
         for (n, offset) in places.into_iter().enumerate() {

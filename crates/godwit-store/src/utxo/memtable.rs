@@ -16,7 +16,7 @@ use godwit_primitives::Coin;
 
 pub(super) use cursor::{KeyedEntry, MemtableCursor};
 
-use super::arena::{self, Arena};
+use super::arena::Arena;
 use super::entry::{CoinParts, Entry, EntryBuilder, Name};
 use super::key::HashedOutPoint;
 use super::slots::Slots;
@@ -95,12 +95,12 @@ impl Memtable {
 
     /// What one more entry may add to [`Self::memory`].
     pub(super) fn memory_step(&self) -> usize {
-        arena::CHUNK + 2 * self.growth_bytes
+        self.arena.memory_step() + 2 * self.growth_bytes
     }
 
     /// Whether the arena's offsets are nearly used up.
     pub(super) fn is_full(&self) -> bool {
-        self.arena.chunk_count() + 1 >= arena::MAX_CHUNKS
+        self.arena.is_full()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -119,6 +119,12 @@ impl Memtable {
     #[cfg(test)]
     pub(super) fn free_bytes(&self) -> u64 {
         self.arena.free_bytes()
+    }
+
+    /// Bytes of the arena that no entry has needed yet.
+    #[cfg(test)]
+    pub(super) fn spare_bytes(&self) -> usize {
+        self.arena.spare_bytes()
     }
 
     #[inline]

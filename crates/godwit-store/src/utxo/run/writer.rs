@@ -1,7 +1,9 @@
 //! Writing a run: entries arrive in order of key, bytes leave sequentially.
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use godwit_stream::DataStream;
 
@@ -10,13 +12,15 @@ use super::format::{
 };
 use super::segment::{BlockIndex, RunFile, SealRange, Segment};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::error::StoreError;
 use crate::utxo::entry::Entry;
 use crate::utxo::filter::Filter;
 use crate::utxo::worker::{Pace, WorkError};
 
 /// Bytes written between two fsyncs of a run: the last one, which nothing can interrupt, then does
-/// not delay the end of the program, and reads by others do not queue behind a burst.
-const SYNC_EVERY: u64 = 32 << 20;
+/// not delay the end of the program, and reads by others do not queue behind a burst. Tests have it
+/// happen in their small runs.
+const SYNC_EVERY: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
 /// What a run is written with.
 pub(crate) struct RunOptions<'a> {
@@ -42,9 +46,11 @@ pub(crate) struct RunWriter<'a> {
     pace: &'a Pace,
     /// Sealed blocks not yet written.
     pending: Vec<u8>,
-    /// Bytes written, and how many of them are durable.
+    /// Bytes written, and how many of them were written when the last fsync began.
     written: u64,
     synced: u64,
+    /// The fsync that runs while more is written.
+    sync: Option<BackgroundSync>,
     block: Box<[u8; BLOCK]>,
     /// Bytes of the open block's payload in use.
     used: usize,
@@ -70,6 +76,7 @@ impl<'a> RunWriter<'a> {
             pending: Vec::with_capacity(options.buffer + BLOCK),
             written: 0,
             synced: 0,
+            sync: None,
             block: Box::new([0; BLOCK]),
             used: 0,
             number: 0,
@@ -161,10 +168,15 @@ impl<'a> RunWriter<'a> {
         self.written += len;
         self.pending.clear();
         if self.options.durable && self.written - self.synced >= SYNC_EVERY {
-            self.file.sync()?;
+            self.wait_sync()?;
+            self.sync = BackgroundSync::start(&self.file)?;
             self.synced = self.written;
         }
         self.pace.after(len)
+    }
+
+    fn wait_sync(&mut self) -> Result<(), StoreError> {
+        self.sync.take().map_or(Ok(()), BackgroundSync::wait)
     }
 
     /// Ends the segment: its filter and its index follow its entries. A segment without entries
@@ -209,6 +221,7 @@ impl<'a> RunWriter<'a> {
     /// Writes the footer and makes the file and its name durable.
     pub(crate) fn finish(mut self) -> Result<Vec<Arc<Segment>>, WorkError> {
         self.write_footer()?;
+        self.wait_sync()?;
         if self.options.durable {
             self.file.sync()?;
             self.options.disk.sync_dir(self.options.dir)?;
@@ -238,5 +251,40 @@ impl<'a> RunWriter<'a> {
             Arc::new(Segment { run: Arc::clone(&run), meta, seals, filter, index })
         };
         self.finished.into_iter().map(segment).collect()
+    }
+}
+
+/// An fsync in a thread of its own, which mostly waits for the disk.
+struct BackgroundSync(Option<JoinHandle<Result<(), StoreError>>>);
+
+impl BackgroundSync {
+    /// `None` when there was no thread to be had, and the fsync is done.
+    fn start(file: &StoreFile) -> Result<Option<Self>, StoreError> {
+        let synced = file.clone();
+        let thread = std::thread::Builder::new().name("utxo-sync".to_owned());
+        match thread.spawn(move || synced.sync()) {
+            Ok(thread) => Ok(Some(Self(Some(thread)))),
+            Err(_) => file.sync().map(|()| None),
+        }
+    }
+
+    fn wait(mut self) -> Result<(), StoreError> {
+        self.0.take().map_or(Ok(()), join)
+    }
+}
+
+fn join(thread: JoinHandle<Result<(), StoreError>>) -> Result<(), StoreError> {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+impl Drop for BackgroundSync {
+    /// A run that is given up is not closed under the fsync. What that fsync says does not matter any
+    /// more: the file is removed, and a failure has closed the store.
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take()
+            && thread.join().is_err()
+        {
+            log::warn!("an fsync of a run has panicked");
+        }
     }
 }

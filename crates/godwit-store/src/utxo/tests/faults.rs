@@ -99,3 +99,34 @@ fn a_failed_store_stays_failed() {
     assert_eq!(store.freeze(), Err(error.clone()));
     assert_eq!(store.wait_merges(), Err(error));
 }
+
+/// A run so long that it is synced while it is written: what fails then fails the flush, and what
+/// was not committed leaves no trace; without a failure every coin survives the power.
+#[test]
+fn a_long_run_is_whole_or_nothing() {
+    const COINS: u64 = 4_000;
+    let mut failures = 0;
+    for n in 1.. {
+        let disk = FaultDisk::new();
+        let empty = Manifest::empty(1, &hasher());
+        let mut store = open(&disk, &empty).unwrap();
+        (0..COINS).for_each(|n| add(&mut store, &outpoint(n), &coin(n), false));
+        disk.fail_change(n);
+        let seal = store.freeze().unwrap();
+        let ended = store.wait_flushed(seal).map(|()| store.manifest(seal).1);
+        drop(store);
+        let failed = disk.has_failed();
+        disk.crash(Survival::Nothing);
+        let Err(error) = ended else {
+            assert!(!failed);
+            let store = open(&disk, &ended.unwrap()).unwrap();
+            assert!((0..COINS).all(|n| store.get(&outpoint(n)).unwrap() == Some(coin(n))));
+            break;
+        };
+        failures += 1;
+        assert!(matches!(error, StoreError::Io(_) | StoreError::Closed(_)), "{error:?}");
+        assert!(open(&disk, &empty).unwrap().layers().is_empty());
+    }
+    // Besides creation, last sync and directory: writes of 16 KiB and a sync for every fourth.
+    assert!(failures > 15, "{failures}");
+}

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use arguments::{Arguments, USAGE};
+use arguments::{Arguments, refusal};
 use results::Results;
 use wipes::Wipes;
 
@@ -32,8 +32,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::parse(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            eprintln!("ibd-policies: {error}");
-            eprintln!("{USAGE}");
+            eprintln!("{}", refusal(&error));
             return ExitCode::from(2);
         }
     };

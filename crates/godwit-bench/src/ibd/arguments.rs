@@ -1,4 +1,9 @@
 //! The command line.
+//!
+//! DIR of `-programs` holds `plain/godwit`, `barrier-only/godwit`, `zero-after-free/godwit` and
+//! `count-wipes/godwit`; FILE is a generated chain with its summary beside it. `-draw` draws again from
+//! the JSON in DIR. BIN of `-core-wipes` runs bitcoind under a probe of every N-th call of
+//! `memory_cleanse`.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -7,16 +12,10 @@ use std::path::PathBuf;
 use crate::arguments::split;
 use crate::ibd::scenario::Scenario;
 
-/// What a wrong command line gets to read behind its error.
-pub const USAGE: &str = "\
-usage: ibd-policies -chain=FILE -programs=DIR -bitcoind=BIN -out=DIR
-                    [-rounds=N] [-bitcoind-every=N] [-cases=A,B,...]
-       ibd-policies -draw=DIR
-       ibd-policies -core-wipes=BIN -every=N -chain=FILE -programs=DIR -out=DIR [-cases=A,B,...]
-
-DIR of programs holds plain/godwit, barrier-only/godwit, zero-after-free/godwit and
-count-wipes/godwit; FILE is a generated chain with its summary beside it. -draw draws again from the
-JSON in DIR. BIN of -core-wipes runs bitcoind under a probe of every N-th call of memory_cleanse.";
+/// The options of the three jobs, in one line.
+const USAGE: &str = "-chain=FILE -programs=DIR -bitcoind=BIN -out=DIR [-rounds=N] [-bitcoind-every=N] \
+                     [-cases=A,B,...], or -draw=DIR, or -core-wipes=BIN -every=N -chain=FILE \
+                     -programs=DIR -out=DIR [-cases=A,B,...]";
 
 const DEFAULT_ROUNDS: usize = 15;
 const DEFAULT_BITCOIND_EVERY: usize = 4;
@@ -91,6 +90,11 @@ impl fmt::Display for ArgumentError {
             Self::Missing(name) => write!(f, "-{name}=... is missing"),
         }
     }
+}
+
+/// The line for a command line that is wrong.
+pub fn refusal(error: &ArgumentError) -> String {
+    format!("ibd-policies: {error}; usage: ibd-policies {USAGE}")
 }
 
 /// Everything that may be given.
@@ -223,6 +227,11 @@ mod tests {
             assert_eq!(parse(&[wrong]).unwrap_err().to_string(), line);
         }
         assert_eq!(parse(&PATHS[..3]).unwrap_err().to_string(), "-out=... is missing");
+        let line = refusal(&parse(&[]).unwrap_err());
+        assert!(
+            line.starts_with("ibd-policies: -chain=... is missing; usage: ibd-policies -chain=")
+        );
+        assert_eq!((line.lines().count(), line.contains("  ")), (1, false), "{line}");
         let counted = ["-core-wipes=x", "-chain=a", "-out=d", "-programs=p"];
         assert_eq!(parse(&counted).unwrap_err().to_string(), "-every=... is missing");
     }

@@ -1,14 +1,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use godwit_primitives::{Block, BlockHash};
+use godwit_primitives::{Block, BlockHash, Work};
 use proptest::prelude::*;
 
 use super::harness::{Harness, START, block_entry, block_inv, chain, config};
 use super::index::TestBlock;
 use crate::{
     BlockTransactionsRequest, Command, ConnectionKind, DisconnectReason, INVENTORY_BURST,
-    Inventory, InventoryKind, Locator, Message, compact_block,
+    Inventory, InventoryKind, Locator, MAX_HEADERS, Message, PeerId, PeersConfig, compact_block,
+    presync_memory_bound,
 };
 
 fn transactions(count: usize) -> Message {
@@ -181,4 +182,38 @@ proptest! {
         prop_assert_eq!(node.is_gone(honest), None);
         prop_assert!(node.index.height() >= 12);
     }
+}
+
+/// Each in its second pass, with almost as much held back as may be.
+#[test]
+fn b1_presyncs_of_all_connections_cost_each_its_bound_and_end_with_them() {
+    const MESSAGES: usize = 9;
+    const HELD_BACK: usize = 3;
+    let length = (MESSAGES * MAX_HEADERS) as u32;
+    let minimum_chain_work = Work::from(2 * (length + 1));
+    let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
+    let blocks = chain(length, 4_000_000);
+    let bound = presync_memory_bound(&node.peers.config.params, node.now.unix);
+    // 48 bytes a header.
+    let bound = HELD_BACK * MAX_HEADERS * 48..bound + 1;
+    let memory = |node: &Harness| -> usize {
+        let presyncs = node.peers.peers.values().filter_map(|peer| peer.chain.presync.as_ref());
+        presyncs.map(|presync| presync.memory()).sum()
+    };
+    let peers: Vec<PeerId> =
+        (0..10).map(|n| if n < 5 { node.full_peer() } else { node.inbound_peer() }).collect();
+    for (n, &id) in peers.iter().enumerate() {
+        let messages = || blocks.chunks(MAX_HEADERS);
+        for message in messages().chain(messages().take(HELD_BACK)) {
+            node.headers(id, message);
+        }
+        let each = memory(&node) / (n + 1);
+        assert!(bound.contains(&each), "{each} of {bound:?}");
+    }
+    assert_eq!((node.peers.summary().presync_height, node.index.headers()), (Some(length), 1));
+    for (n, &id) in peers.iter().enumerate() {
+        node.peers.closed(node.now, id);
+        assert!(memory(&node) <= (peers.len() - 1 - n) * bound.end);
+    }
+    assert_eq!(memory(&node), 0);
 }

@@ -17,6 +17,7 @@ mod presync;
 mod rate_limit;
 mod seeds;
 mod slots;
+mod spent;
 mod socks5;
 mod time;
 mod transport;

@@ -46,6 +46,7 @@ use compact_relay::{PendingAnnouncement, RecentBlock};
 use connection::{Attempt, Peer};
 use connections::AskedSeeds;
 use eviction::TipWatch;
+use headers::USELESS_BURST;
 
 use crate::address_book::AddressBook;
 use crate::discourage::Discouraged;
@@ -54,6 +55,7 @@ use crate::frame::{Command, FRAME_HEADER_SIZE, Frame};
 use crate::message::Message;
 use crate::rate_limit::{TokenBucket, UploadTarget};
 use crate::slots::{Slots, SlotsConfig};
+use crate::spent::SpentAllowances;
 use crate::transport::{Discard, TransportError};
 use crate::{HeaderId, HeaderIndex, NetAddress, Now, PeerId, Protocol};
 
@@ -73,6 +75,8 @@ pub struct Peers {
     downloads: Downloads,
     book: AddressBook,
     discouraged: Discouraged,
+    /// Of headers that bring nothing.
+    spent_headers: SpentAllowances,
     slots: Slots,
     upload: UploadTarget,
     sources: BlockSources,
@@ -124,6 +128,7 @@ impl Peers {
         Self {
             slots: Slots::new(slots, now, rng.random()),
             discouraged: Discouraged::new(rng.random()),
+            spent_headers: SpentAllowances::new(USELESS_BURST),
             address_key: rng.random(),
             group_key: rng.random(),
             downloads: Downloads::new(&config.params, config.minimum_chain_work),

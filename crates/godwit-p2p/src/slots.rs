@@ -22,7 +22,7 @@ pub use eviction::{
 };
 pub use manual::MAX_ADD_NODE_CONNECTIONS;
 
-use crate::net_address::NetAddress;
+use crate::net_address::{Host, NetAddress};
 use crate::{AddressBook, ConnectionKind, Discouraged, Now, Reachable, Target};
 use choice::Occupied;
 use manual::Manual;
@@ -96,6 +96,8 @@ pub struct Situation<'a> {
     pub local: &'a [NetAddress],
     /// Hosts to which no connection is opened.
     pub discouraged: &'a Discouraged,
+    /// Hosts that used up what they were allowed, in order: none either, until they are allowed more.
+    pub exhausted: &'a [Host],
 }
 
 /// What is to be done.

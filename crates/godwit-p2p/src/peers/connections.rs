@@ -41,9 +41,18 @@ impl Peers {
         let mut peer = Peer::new(id, ConnectionKind::Inbound, self.rng.random(), view.now);
         peer.address = Some(address);
         peer.prefer_evict = discouraged;
+        self.restore_allowance(view.now, &mut peer);
         self.peers.insert(id, peer);
         debug!("connection from {address} accepted, peer={}", id.0);
         Some(id)
+    }
+
+    /// What it was allowed is not more for having connected once more.
+    fn restore_allowance(&mut self, now: Now, peer: &mut Peer) {
+        let left = |address: NetAddress| self.spent_headers.recall(now.monotonic, &address.host);
+        if let Some(left) = peer.address.and_then(left) {
+            peer.useless_headers = left;
+        }
     }
 
     fn eviction_candidates(&self, view: View<'_>) -> Vec<EvictionCandidate> {
@@ -70,6 +79,7 @@ impl Peers {
         let mut peer = Peer::new(id, attempt.kind, attempt.nonce, view.now);
         peer.address = address.or(attempt.address);
         peer.target = Some(attempt.target);
+        self.restore_allowance(view.now, &mut peer);
         self.peers.insert(id, peer);
         self.send_version(view, id);
     }
@@ -113,6 +123,10 @@ impl Peers {
         let peer = self.peers.remove(&id)?;
         self.downloads.remove_peer(id, now);
         self.high_bandwidth.retain(|&other| other != id);
+        if let Some(address) = peer.address {
+            let left = peer.useless_headers.clone();
+            self.spent_headers.remember(now.monotonic, address.host, left);
+        }
         // Not for block relay peers: their links are nobody's business.
         if peer.established()
             && peer.kind != ConnectionKind::BlockRelay
@@ -190,6 +204,7 @@ impl Peers {
             ready: false,
         });
         let peers: Vec<SlotPeer<'_>> = standing.chain(underway).collect();
+        let exhausted = self.spent_headers.exhausted(view.now.monotonic);
         let situation = Situation {
             peers: &peers,
             stale_tip: self.tip_watch.extra_peer_wanted,
@@ -197,6 +212,7 @@ impl Peers {
             near_tip,
             local: &self.config.local_addresses,
             discouraged: &self.discouraged,
+            exhausted: &exhausted,
         };
         self.slots.next(view.now, &situation, &mut self.book)
     }

@@ -26,7 +26,7 @@ pub(super) const HEADERS_RESPONSE_TIME: Duration = Duration::from_secs(2 * 60);
 const FORK_BUFFER: u64 = 144;
 
 /// Headers that bring nothing and that a peer may send at once: 25 full messages. Core has no limit.
-const USELESS_BURST: u64 = 50_000;
+pub(super) const USELESS_BURST: u64 = 50_000;
 
 /// Headers that bring nothing and that a peer may send a second after that. Every peer announces each
 /// block, so the whole network may have that many blocks a second (on regtest); 4 kB/s of our line.

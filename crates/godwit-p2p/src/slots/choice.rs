@@ -105,6 +105,7 @@ pub(super) fn choose(
             && !is_connected(address, situation.peers)
             && !is_added(address, &config.add_nodes)
             && !situation.discouraged.contains(&address.host)
+            && situation.exhausted.binary_search(&address.host).is_err()
         {
             return Some(*address);
         }

@@ -55,6 +55,7 @@ struct World {
     book: AddressBook,
     links: Vec<Link>,
     discouraged: Discouraged,
+    exhausted: Vec<Host>,
     local: Vec<NetAddress>,
     stale_tip: bool,
     synced: bool,
@@ -69,6 +70,7 @@ impl World {
             book: AddressBook::new([4; 32]),
             links: Vec::new(),
             discouraged: Discouraged::new([5; 16]),
+            exhausted: Vec::new(),
             local: Vec::new(),
             stale_tip: false,
             synced: false,
@@ -110,6 +112,7 @@ impl World {
             near_tip: self.near_tip,
             local: &self.local,
             discouraged: &self.discouraged,
+            exhausted: &self.exhausted,
         };
         let openings = self.slots.next(at(self.seconds), &situation, &mut self.book);
         for opening in &openings {
@@ -210,8 +213,10 @@ fn unsuitable_addresses_are_not_connected_to() {
     let bad = ipv4(60, 2, 1, 1);
     world.local.push(own);
     world.discouraged.insert(&bad.host);
+    let wasteful = ipv4(60, 6, 1, 1);
+    world.exhausted.push(wasteful.host);
     let mail = NetAddress { port: 25, ..ipv4(60, 3, 1, 1) };
-    world.know(&[own, bad, added, onion(1)], SEED_SERVICES);
+    world.know(&[own, bad, wasteful, added, onion(1)], SEED_SERVICES);
     world.know(&[ipv4(60, 4, 1, 1)], Services::NETWORK);
     world.know(&[ipv4(60, 5, 1, 1)], Services::WITNESS | Services::NETWORK_LIMITED);
     assert_eq!(targets(&world.run(300.0)), [Target::Address(added)], "by hand only");

@@ -237,6 +237,38 @@ fn b7_a_flood_of_known_headers_is_not_looked_at_and_then_left() {
     assert_eq!(node.is_gone(other), None);
 }
 
+/// Nor is it connected to, until half of its allowance has come back.
+#[test]
+fn b7_a_flooder_that_connects_again_goes_on_with_what_was_left() {
+    let blocks = chain(MAX_HEADERS as u32, 3_600);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let flooder = node.full_peer();
+    let address =
+        node.peers.peers().find(|info| info.peer == flooder).and_then(|info| info.address);
+    let address = address.expect("it has one");
+    node.headers(flooder, &blocks[MAX_HEADERS - 1..]);
+    for _ in 0..=25 {
+        node.headers(flooder, &blocks);
+    }
+    assert_eq!(node.is_gone(flooder), Some(DisconnectReason::UselessHeaders));
+    let gone_at = node.now.monotonic;
+    let mut messages = |seconds| {
+        node.now.monotonic = gone_at + Duration::from_secs(seconds);
+        let id = node.peers.accept_inbound(node.now, &node.index, address).expect("a place");
+        node.pump();
+        node.greet(id);
+        node.headers(id, &blocks[MAX_HEADERS - 1..]);
+        let sent = (0..30).take_while(|_| {
+            node.headers(id, &blocks);
+            node.is_gone(id).is_none()
+        });
+        sent.count()
+    };
+    // 50 a second come back, for all of its connections together.
+    assert_eq!([39, 41, 42, 60, 82].map(&mut messages), [0, 1, 0, 0, 1]);
+    assert!(messages(2_000) >= 24, "everything has come back");
+}
+
 #[test]
 fn b7_a_flood_of_headers_that_lead_nowhere_is_left() {
     let mut node = Harness::with_chain(config(), &chain(5, 60));

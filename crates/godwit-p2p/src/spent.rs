@@ -1,0 +1,128 @@
+//! What hosts have used up of an allowance, remembered when their connections end.
+//!
+//! Who connects again goes on with what was left; else an allowance for a connection is no limit for
+//! whoever opens one after the other. Where the allowance fits honest peers, this does too.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::net_address::Host;
+use crate::rate_limit::TokenBucket;
+
+/// Hosts that are remembered at most, at about 100 bytes each.
+const MAX_SPENT: usize = 1_000;
+
+/// Allowances that are not full again so far, each of at most `burst` tokens.
+pub(crate) struct SpentAllowances {
+    burst: u64,
+    by_host: BTreeMap<Host, TokenBucket>,
+}
+
+impl SpentAllowances {
+    /// Nobody's, of allowances of `burst` tokens.
+    pub(crate) fn new(burst: u64) -> Self {
+        Self { burst, by_host: BTreeMap::new() }
+    }
+
+    /// A connection of the host ended with this much left. Of several the least counts. Hosts of
+    /// this machine are not remembered, as many peers can share them.
+    pub(crate) fn remember(&mut self, now: Duration, host: Host, mut left: TokenBucket) {
+        if host.is_local() || self.is_full(now, &mut left) {
+            return;
+        }
+        if let Some(before) = self.by_host.get_mut(&host) {
+            if before.ready_at(now, self.burst) < left.ready_at(now, self.burst) {
+                *before = left;
+            }
+            return;
+        }
+        if self.by_host.len() >= MAX_SPENT {
+            self.forget_fullest(now);
+        }
+        self.by_host.insert(host, left);
+    }
+
+    /// What the host has left, if it is less than everything.
+    pub(crate) fn recall(&mut self, now: Duration, host: &Host) -> Option<TokenBucket> {
+        let mut left = self.by_host.get(host)?.clone();
+        if self.is_full(now, &mut left) {
+            self.by_host.remove(host);
+            return None;
+        }
+        Some(left)
+    }
+
+    /// Hosts that have less than half left, in order.
+    pub(crate) fn exhausted(&self, now: Duration) -> Vec<Host> {
+        let low = |left: &TokenBucket| left.clone().ready_at(now, self.burst / 2) != Some(now);
+        self.by_host.iter().filter(|(_, left)| low(left)).map(|(host, _)| *host).collect()
+    }
+
+    fn is_full(&self, now: Duration, left: &mut TokenBucket) -> bool {
+        left.ready_at(now, self.burst) == Some(now)
+    }
+
+    fn forget_fullest(&mut self, now: Duration) {
+        let burst = self.burst;
+        let full_at =
+            self.by_host.iter_mut().map(|(host, left)| (left.ready_at(now, burst), *host));
+        if let Some((_, fullest)) = full_at.min() {
+            self.by_host.remove(&fullest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn host(n: u32) -> Host {
+        Host::Ipv4((0x1400_0000 + n).to_be_bytes())
+    }
+
+    /// 100 tokens and one a second, of which `spent` are gone.
+    fn left(now: Duration, spent: u64) -> TokenBucket {
+        let mut bucket = TokenBucket::new(now, 100, 1, SECOND);
+        assert!(bucket.take(now, spent));
+        bucket
+    }
+
+    #[test]
+    fn who_comes_again_goes_on_with_what_was_left_until_it_is_full() {
+        let mut hosts = SpentAllowances::new(100);
+        hosts.remember(SECOND, host(1), left(SECOND, 80));
+        hosts.remember(SECOND, host(2), left(SECOND, 0));
+        hosts.remember(SECOND, Host::Ipv4([127, 0, 0, 1]), left(SECOND, 80));
+        assert_eq!(hosts.by_host.len(), 1, "one is full, one is local");
+        let mut again = hosts.recall(11 * SECOND, &host(1)).expect("it is remembered");
+        assert!(!again.clone().take(11 * SECOND, 31) && again.take(11 * SECOND, 30));
+        // The connection's own use counts with its end; less than what was left before, then not.
+        hosts.remember(11 * SECOND, host(1), again);
+        hosts.remember(11 * SECOND, host(1), left(11 * SECOND, 50));
+        assert_eq!(hosts.exhausted(60 * SECOND), [host(1)]);
+        assert_eq!(hosts.exhausted(61 * SECOND), []);
+        assert!(hosts.recall(110 * SECOND, &host(1)).is_some());
+        assert!(hosts.recall(111 * SECOND, &host(1)).is_none() && hosts.by_host.is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_fullest_are_forgotten_first() {
+        let mut hosts = SpentAllowances::new(100);
+        let most = MAX_SPENT as u32;
+        for n in 0..most {
+            hosts.remember(SECOND, host(n), left(SECOND, if n == 7 { 10 } else { 90 }));
+        }
+        hosts.remember(SECOND, host(most), left(SECOND, 50));
+        assert_eq!(
+            (hosts.by_host.len(), hosts.recall(SECOND, &host(7)).is_none()),
+            (MAX_SPENT, true)
+        );
+        hosts.remember(SECOND, host(most + 1), left(SECOND, 50));
+        assert!(hosts.recall(SECOND, &host(most)).is_none());
+        assert_eq!(hosts.exhausted(SECOND).len(), MAX_SPENT - 1);
+        let growth = size_of::<Host>() + size_of::<TokenBucket>();
+        assert!(growth <= 120, "{growth}");
+    }
+}

@@ -409,7 +409,8 @@ impl Chain {
         let token = self.token();
         let magic = self.params.magic;
         let coin_bytes = spent.bytes();
-        let resolved = Arc::new(Resolved { block, spent, flags, magic });
+        let buffers = self.store.block_buffers().clone();
+        let resolved = Arc::new(Resolved { block, spent, flags, magic, buffers });
         let needs = Needs { scripts, undo: self.tree.node(id).undo.is_none() };
         let outbox = self.outbox.clone();
         let report = move |outcome| send(&outbox, Message::Verified { token, outcome });

@@ -12,6 +12,7 @@ use godwit_consensus::{Reject, RejectReason};
 use godwit_primitives::ScriptFlags;
 use godwit_script::{PreparedTx, ScriptError, SpentOutput};
 use godwit_store::{StoreError, UndoRecord};
+use godwit_stream::BufferPool;
 
 use crate::apply::{SpentCoins, sigops_exceeded};
 use crate::structure::Structured;
@@ -28,6 +29,8 @@ pub(crate) struct Resolved {
     pub(crate) flags: ScriptFlags,
     /// Message start of the network, which frames the undo record.
     pub(crate) magic: [u8; 4],
+    /// Where the undo record's memory comes from.
+    pub(crate) buffers: BufferPool,
 }
 
 /// Which checks a block still needs.
@@ -181,7 +184,7 @@ impl<R: FnOnce(Outcome)> Verification<R> {
     }
 
     fn check(&self, part: &Part) {
-        let Resolved { block, spent, flags, magic } = &*self.resolved;
+        let Resolved { block, spent, flags, magic, buffers } = &*self.resolved;
         match part {
             Part::Sigops => {
                 // Core meets the limit before it looks at any script's result.
@@ -192,7 +195,8 @@ impl<R: FnOnce(Outcome)> Verification<R> {
             }
             Part::Undo => {
                 let txs = (1..spent.first.len() - 1).map(|tx| spent.of_tx(tx));
-                match UndoRecord::encode(*magic, &block.header().prev_blockhash, txs) {
+                let prev = &block.header().prev_blockhash;
+                match UndoRecord::encode(*magic, prev, txs, buffers) {
                     Ok(undo) => *lock(&self.undo) = Some(undo),
                     Err(error) => self.fail((0, 0), VerifyError::Undo(error)),
                 }

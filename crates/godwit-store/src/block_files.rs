@@ -192,8 +192,7 @@ impl BlockFiles {
             .readers
             .get(position.file, || self.disk.open(&self.path(position.file), OpenMode::Read))?;
         let expected = position.len.min(MAX_BLOCK_SERIALIZED_SIZE) as usize;
-        let mut block = pool.take();
-        block.reserve(expected);
+        let mut block = pool.take_for(expected);
         file.read_stream_at(u64::from(position.offset), position.len as usize, &mut block)?;
         Ok(block)
     }

@@ -146,8 +146,7 @@ impl BlockFileScanner {
         block: &ScannedBlock,
         pool: &BufferPool,
     ) -> Result<PooledStream, StoreError> {
-        let mut bytes = pool.take();
-        bytes.reserve(block.len as usize);
+        let mut bytes = pool.take_for(block.len as usize);
         let file = self.file(block.file)?;
         file.read_stream_at(block.offset, block.len as usize, &mut bytes)?;
         self.obfuscation.apply(bytes.as_mut_slice(), block.offset);

@@ -25,10 +25,10 @@ use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 /// Version of the database's tables and of every file that they name.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Buffers of blocks that lie idle: enough for the blocks on their way to the tip, so that a sync
-/// takes memory from the system once and not for each block.
+/// Buffers of blocks and undo records that lie idle: enough for those on their way to the tip, so
+/// that a sync takes memory from the system once and not for each block.
 pub const BLOCK_BUFFERS: PoolLimits = PoolLimits {
-    buffers: 32,
+    buffers: 256,
     buffer_bytes: MAX_BLOCK_SERIALIZED_SIZE as usize,
     total_bytes: 32 << 20,
 };
@@ -293,7 +293,7 @@ impl Store {
         self.blocks.read(position, &self.block_buffers)
     }
 
-    /// The buffers that blocks are read into, from wherever they come.
+    /// The buffers that blocks are read into, from wherever they come, and undo records encoded in.
     pub fn block_buffers(&self) -> &BufferPool {
         &self.block_buffers
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use godwit_primitives::{BlockHash, Coin, sha256::sha256d};
-use godwit_stream::{DataStream, DecodeError, SpanReader};
+use godwit_stream::{BufferPool, DataStream, DecodeError, PooledStream, SpanReader};
 
 use crate::block_files::{FRAME_SIZE, frame};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
@@ -71,7 +71,7 @@ impl BlockUndo {
 pub struct UndoRecord {
     /// The previous block's hash, whose last 8 bytes the frame overwrote once the checksum was
     /// computed, then undo data and checksum: the record is what lies behind the first 24 bytes.
-    bytes: DataStream,
+    bytes: PooledStream,
     len: u32,
 }
 
@@ -83,7 +83,8 @@ impl UndoRecord {
     const SKIPPED: usize = HASH_SIZE - FRAME_SIZE as usize;
 
     /// Encodes the coins that a block spent, for each transaction behind the coinbase those of its
-    /// inputs in order. `prev` is the hash of the block before it.
+    /// inputs in order. `prev` is the hash of the block before it. The record lies in a buffer of
+    /// `pool`.
     ///
     /// # Errors
     ///
@@ -92,16 +93,17 @@ impl UndoRecord {
         magic: [u8; 4],
         prev: &BlockHash,
         spent: impl ExactSizeIterator<Item = &'c [Coin]> + Clone,
+        pool: &BufferPool,
     ) -> Result<Self, StoreError> {
         let coins = spent.clone().flatten().map(|coin| MAX_COIN_PREFIX + coin.script_pubkey.len());
         let most = HASH_SIZE + 9 + spent.len() * 9 + coins.sum::<usize>() + HASH_SIZE;
-        let mut bytes = DataStream::with_capacity(most);
+        let mut bytes = pool.take_for(most);
         bytes.put(prev);
         bytes.write_compact_size(spent.len() as u64);
         for coins in spent {
             bytes.write_compact_size(coins.len() as u64);
             for coin in coins {
-                coin.encode_undo(&mut bytes);
+                coin.encode_undo(&mut *bytes);
             }
         }
         let data_len = bytes.as_slice().len() - HASH_SIZE;

@@ -20,7 +20,7 @@ mod reader;
 mod stream;
 mod var_int;
 
-pub use allocator_api2::alloc::{Allocator, Global};
+pub use allocator_api2::alloc::{AllocError, Allocator, Global};
 
 pub use codec::{Decode, Encode};
 pub use compact_size::{MAX_SIZE, compact_size_len};

@@ -6,14 +6,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Allocator, DataStream, PUBLIC_MEMORY, PublicMemory};
 
-/// What a pool keeps at most while nobody uses it.
+/// How many times [`PoolLimits::total_bytes`] a pool keeps at most while its buffers are in use.
+const BUSY: usize = 3;
+
+/// For each buffer in use so many may lie idle in a pool that counts as busy.
+const IDLE_FOR_EACH: usize = 8;
+
+/// A buffer is given for a length down to this part of its capacity.
+const SPARE: usize = 4;
+
+/// What a pool keeps at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
     /// Idle buffers.
     pub buffers: usize,
     /// Capacity of one idle buffer in bytes; a larger one is freed when it comes back.
     pub buffer_bytes: usize,
-    /// Capacity of all idle buffers together in bytes.
+    /// Capacity of all idle buffers together in bytes while hardly one is in use. While there is one in
+    /// use for every eight idle ones, the idle ones may take more, up to three times as much
+    /// less the capacity with which those in use were taken: what was in use a moment ago will be
+    /// again.
     pub total_bytes: usize,
 }
 
@@ -28,13 +40,31 @@ pub struct BufferPool<A: Allocator + Clone = PublicMemory> {
 struct Shared<A: Allocator + Clone> {
     limits: PoolLimits,
     allocator: A,
-    idle: Mutex<Idle<A>>,
+    buffers: Mutex<Buffers<A>>,
 }
 
-struct Idle<A: Allocator + Clone> {
-    /// Last in, first out: the buffer that is most likely still in the CPU's cache.
-    streams: Vec<DataStream<A>>,
-    bytes: usize,
+struct Buffers<A: Allocator + Clone> {
+    /// Those that lie idle, the smallest first. Of several of one capacity the last used comes first:
+    /// it is most likely still in the CPU's cache.
+    idle: Vec<Idle<A>>,
+    idle_bytes: usize,
+    /// Buffers that came back so far.
+    returned: u64,
+    used: usize,
+    /// Their capacity when they were taken.
+    used_bytes: usize,
+}
+
+struct Idle<A: Allocator> {
+    stream: DataStream<A>,
+    /// Which of all that came back.
+    number: u64,
+}
+
+impl<A: Allocator> Idle<A> {
+    fn capacity(&self) -> usize {
+        self.stream.capacity()
+    }
 }
 
 impl BufferPool {
@@ -47,21 +77,51 @@ impl BufferPool {
 impl<A: Allocator + Clone> BufferPool<A> {
     /// An empty pool whose buffers come from `allocator`.
     pub fn new_in(limits: PoolLimits, allocator: A) -> Self {
-        let idle = Mutex::new(Idle { streams: Vec::new(), bytes: 0 });
-        Self { shared: Arc::new(Shared { limits, allocator, idle }) }
+        let idle = Vec::new();
+        let buffers = Buffers { idle, idle_bytes: 0, returned: 0, used: 0, used_bytes: 0 };
+        Self { shared: Arc::new(Shared { limits, allocator, buffers: Mutex::new(buffers) }) }
     }
 
-    /// An empty buffer, used before when one lies idle. It returns to the pool when it is dropped.
+    /// An empty buffer: the largest one that lies idle, or one without memory. It returns to the pool
+    /// when it is dropped.
     pub fn take(&self) -> PooledStream<A> {
-        let stream = self.shared.lock().pop();
-        let stream = stream.unwrap_or_else(|| DataStream::new_in(self.shared.allocator.clone()));
-        PooledStream { stream, home: Some(Arc::clone(&self.shared)) }
+        self.lend(0, |buffers| buffers.idle.len().checked_sub(1))
+    }
+
+    /// An empty buffer with room for `n` bytes: the smallest idle one that has it and not much more,
+    /// or a new one. Not for lengths that the input claims.
+    pub fn take_for(&self, n: usize) -> PooledStream<A> {
+        // As a growing vector has it: lengths that change along a chain can then take one another's
+        // buffers. What is not written takes no memory from the system.
+        let fresh = n.next_power_of_two().min(self.shared.limits.buffer_bytes).max(n);
+        self.lend(fresh, |buffers| {
+            let at = buffers.idle.partition_point(|stream| stream.capacity() < n);
+            let found = buffers.idle.get(at).filter(|stream| stream.capacity() / SPARE <= n);
+            found.map(|_| at)
+        })
+    }
+
+    /// The idle buffer that `choose` names, or one of `fresh` bytes.
+    fn lend(
+        &self,
+        fresh: usize,
+        choose: impl FnOnce(&Buffers<A>) -> Option<usize>,
+    ) -> PooledStream<A> {
+        let mut buffers = self.shared.lock();
+        let stream = choose(&buffers).map(|at| buffers.remove(at));
+        let taken = stream.as_ref().map_or(fresh, DataStream::capacity);
+        buffers.used += 1;
+        buffers.used_bytes += taken;
+        drop(buffers);
+        let allocate = || DataStream::with_capacity_in(fresh, self.shared.allocator.clone());
+        let home = Home { pool: Arc::clone(&self.shared), taken };
+        PooledStream { stream: stream.unwrap_or_else(allocate), home: Some(home) }
     }
 
     /// Number of idle buffers and their capacity in bytes.
     pub fn idle(&self) -> (usize, usize) {
-        let idle = self.shared.lock();
-        (idle.streams.len(), idle.bytes)
+        let buffers = self.shared.lock();
+        (buffers.idle.len(), buffers.idle_bytes)
     }
 }
 
@@ -84,31 +144,59 @@ impl<A: Allocator + Clone> fmt::Debug for BufferPool<A> {
 }
 
 impl<A: Allocator + Clone> Shared<A> {
-    fn lock(&self) -> MutexGuard<'_, Idle<A>> {
+    fn lock(&self) -> MutexGuard<'_, Buffers<A>> {
         // Nothing that is done under the lock panics half-way.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put_back(&self, mut stream: DataStream<A>) {
+    fn put_back(&self, mut stream: DataStream<A>, taken: usize) {
         stream.clear();
-        let limits = &self.limits;
-        let capacity = stream.capacity();
-        if capacity == 0 || capacity > limits.buffer_bytes {
-            return;
+        let may_stay = (1..=self.limits.buffer_bytes).contains(&stream.capacity());
+        let mut buffers = self.lock();
+        buffers.used -= 1;
+        buffers.used_bytes -= taken;
+        if may_stay {
+            buffers.insert(stream);
         }
-        let mut idle = self.lock();
-        if idle.streams.len() < limits.buffers && capacity <= limits.total_bytes - idle.bytes {
-            idle.bytes += capacity;
-            idle.streams.push(stream);
+        // Memory is freed without the lock.
+        drop(buffers);
+        while let Some(surplus) = self.surplus() {
+            drop(surplus);
         }
+    }
+
+    fn surplus(&self) -> Option<DataStream<A>> {
+        let mut buffers = self.lock();
+        let at = buffers.surplus(&self.limits)?;
+        Some(buffers.remove(at))
     }
 }
 
-impl<A: Allocator + Clone> Idle<A> {
-    fn pop(&mut self) -> Option<DataStream<A>> {
-        let stream = self.streams.pop()?;
-        self.bytes -= stream.capacity();
-        Some(stream)
+impl<A: Allocator + Clone> Buffers<A> {
+    fn insert(&mut self, stream: DataStream<A>) {
+        let capacity = stream.capacity();
+        let at = self.idle.partition_point(|other| other.capacity() < capacity);
+        self.idle_bytes += capacity;
+        self.returned += 1;
+        self.idle.insert(at, Idle { stream, number: self.returned });
+    }
+
+    fn remove(&mut self, at: usize) -> DataStream<A> {
+        let stream = self.idle.remove(at).stream;
+        self.idle_bytes -= stream.capacity();
+        stream
+    }
+
+    /// Which buffer has to go: the one that lies idle for the longest time, since the lengths that are
+    /// asked for change.
+    fn surplus(&self, limits: &PoolLimits) -> Option<usize> {
+        let busy = self.idle.len() <= IDLE_FOR_EACH.saturating_mul(self.used);
+        let while_busy = limits.total_bytes.saturating_mul(BUSY).saturating_sub(self.used_bytes);
+        let bytes = if busy { limits.total_bytes.max(while_busy) } else { limits.total_bytes };
+        if self.idle.len() <= limits.buffers && self.idle_bytes <= bytes {
+            return None;
+        }
+        (0..self.idle.len()).min_by_key(|at| self.idle[*at].number)
     }
 }
 
@@ -116,7 +204,13 @@ impl<A: Allocator + Clone> Idle<A> {
 /// and is freed.
 pub struct PooledStream<A: Allocator + Clone = PublicMemory> {
     stream: DataStream<A>,
-    home: Option<Arc<Shared<A>>>,
+    home: Option<Home<A>>,
+}
+
+struct Home<A: Allocator + Clone> {
+    pool: Arc<Shared<A>>,
+    /// Capacity that the buffer had then.
+    taken: usize,
 }
 
 impl<A: Allocator + Clone> From<DataStream<A>> for PooledStream<A> {
@@ -143,9 +237,9 @@ impl<A: Allocator + Clone> DerefMut for PooledStream<A> {
 
 impl<A: Allocator + Clone> Drop for PooledStream<A> {
     fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            let empty = DataStream::new_in(home.allocator.clone());
-            home.put_back(std::mem::replace(&mut self.stream, empty));
+        if let Some(Home { pool, taken }) = self.home.take() {
+            let empty = DataStream::new_in(pool.allocator.clone());
+            pool.put_back(std::mem::replace(&mut self.stream, empty), taken);
         }
     }
 }
@@ -164,7 +258,6 @@ mod tests {
 
     fn used(pool: &BufferPool, bytes: usize) -> PooledStream {
         let mut stream = pool.take();
-        stream.clear();
         assert!(stream.capacity() <= bytes, "the test wants this capacity");
         stream.reserve(bytes);
         stream.write(&[7; 8]);
@@ -197,7 +290,46 @@ mod tests {
         assert_eq!(kept(&[100]), (1, 100));
         assert_eq!(kept(&[101]), (0, 0), "size of one");
         assert_eq!(kept(&[100, 100]), (2, 200));
-        assert_eq!(kept(&[100, 100, 8]), (2, 200), "size of all");
+        assert_eq!(kept(&[100, 100, 8]), (2, 108), "size of all");
+        assert_eq!(kept(&[40, 10, 50, 60]), (3, 120), "the first goes");
+    }
+
+    #[test]
+    fn more_lies_idle_while_buffers_are_in_use() {
+        const MANY: PoolLimits = PoolLimits { buffers: 100, total_bytes: 320, ..LIMITS };
+        let idle = |in_use: usize, come_back: usize| {
+            let pool = BufferPool::new(MANY);
+            let mut streams: Vec<_> = (0..in_use + come_back).map(|_| pool.take_for(20)).collect();
+            streams.truncate(in_use);
+            let idle = pool.idle();
+            drop(streams);
+            assert!(pool.idle().1 <= MANY.total_bytes, "at rest");
+            idle
+        };
+        assert_eq!(idle(0, 30), (10, 320), "at rest: the total");
+        assert_eq!(idle(10, 30), (20, 640), "three times the total, less what is in use");
+        assert_eq!(idle(25, 30), (10, 320), "never less than the total");
+        assert_eq!(idle(2, 16), (16, 512), "eight for each in use");
+        assert_eq!(idle(1, 9), (9, 288));
+        assert_eq!(idle(1, 11), (10, 320), "and not more");
+    }
+
+    #[test]
+    fn a_buffer_for_a_length_is_the_smallest_that_fits_and_no_giant() {
+        let pool = BufferPool::new(PoolLimits { buffer_bytes: 1000, total_bytes: 2000, ..LIMITS });
+        let capacities = |lengths: &[usize]| {
+            let streams: Vec<_> = lengths.iter().map(|n| pool.take_for(*n)).collect();
+            streams.iter().map(|stream| stream.capacity()).collect::<Vec<_>>()
+        };
+        // Rounded up to a power of two, but not beyond what the pool keeps.
+        assert_eq!(capacities(&[65, 128, 990]), [128, 128, 1000]);
+        assert_eq!(pool.idle(), (3, 1256));
+        assert_eq!(capacities(&[80, 81, 250]), [128, 128, 1000]);
+        assert_eq!(pool.take().capacity(), 1000, "the largest");
+        assert_eq!(pool.take_for(250).capacity(), 1000, "four times the length");
+        assert_eq!(pool.take_for(249).capacity(), 256, "more than that");
+        assert_eq!(pool.take_for(1001).capacity(), 1001, "more than is kept");
+        assert_eq!(pool.take_for(0).capacity(), 1);
     }
 
     #[test]

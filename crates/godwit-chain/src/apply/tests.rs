@@ -8,9 +8,10 @@ use std::sync::atomic::AtomicBool;
 use crossbeam_channel::bounded;
 use godwit_consensus::{RejectReason, script_flags};
 use godwit_primitives::network::{Deployment, Network};
+use godwit_store::BLOCK_BUFFERS;
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher};
-use godwit_stream::DataStream;
+use godwit_stream::{BufferPool, DataStream};
 use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
@@ -128,7 +129,8 @@ fn connect(utxo: &mut UtxoStore, case: &Case) -> Result<SpentCoins, ApplyError> 
 fn verified(workers: &Workers, case: &Case, spent: SpentCoins) -> Outcome {
     let flags = script_flags(case.height, &case.block.hash(), &case.params);
     let magic = case.params.magic;
-    let resolved = Resolved { block: Arc::clone(&case.block), spent, flags, magic };
+    let buffers = BufferPool::new(BLOCK_BUFFERS);
+    let resolved = Resolved { block: Arc::clone(&case.block), spent, flags, magic, buffers };
     let (sender, receiver) = bounded(1);
     let needs = Needs { scripts: true, undo: true };
     verify(workers, Arc::new(resolved), needs, Arc::new(AtomicBool::new(false)), move |outcome| {

@@ -87,7 +87,8 @@ fn append(store: &Store, height: u32, progress: &mut Progress) -> Result<BlockRe
     record.position = Some(position);
     let spent = spent_by(height);
     let spent = spent.iter().map(Vec::as_slice);
-    let undo = UndoRecord::encode(MAGIC, &record.header.prev_blockhash, spent)?;
+    let prev = &record.header.prev_blockhash;
+    let undo = UndoRecord::encode(MAGIC, prev, spent, store.block_buffers())?;
     record.undo = Some(store.append_undo(position, &undo)?);
     Ok(record)
 }

@@ -25,7 +25,11 @@ fn path(file: u32) -> PathBuf {
 }
 
 fn encode(spent: &[Vec<Coin>]) -> UndoRecord {
-    UndoRecord::encode(MAGIC, &PREV, spent.iter().map(Vec::as_slice)).unwrap()
+    UndoRecord::encode(MAGIC, &PREV, spent.iter().map(Vec::as_slice), &pool()).unwrap()
+}
+
+fn pool() -> BufferPool {
+    BufferPool::new(crate::BLOCK_BUFFERS)
 }
 
 fn record_of(n: u32) -> UndoRecord {
@@ -308,7 +312,8 @@ fn equals_records_that_core_wrote() {
             spent.into_iter().map(|tx| tx.into_iter().map(coin).collect()).collect();
 
         let magic = [0x0b, 0x11, 0x09, 0x07];
-        let ours = UndoRecord::encode(magic, &prev, spent.iter().map(Vec::as_slice)).unwrap();
+        let coins = spent.iter().map(Vec::as_slice);
+        let ours = UndoRecord::encode(magic, &prev, coins, &pool()).unwrap();
         assert_eq!(ours.as_slice(), bytes);
         let (fault, disk) = fresh();
         fault.overwrite(&path(0), bytes);

@@ -8,7 +8,7 @@ pub mod coins;
 pub mod flush;
 mod message;
 pub mod policy;
-mod streams;
+pub mod streams;
 
 use std::path::PathBuf;
 

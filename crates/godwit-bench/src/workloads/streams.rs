@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use godwit_stream::DataStream;
+use godwit_stream::{Allocator, DataStream, PUBLIC_MEMORY};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
@@ -20,10 +20,17 @@ const OP_PUSHDATA2: u8 = 0x4d;
 /// A stream is made of a span (one allocation, one copy) and dropped, as Bitcoin Core makes one of
 /// each decrypted message.
 pub(super) fn alloc() -> Subject {
+    alloc_in(PUBLIC_MEMORY)
+}
+
+/// The same with streams whose memory comes from `memory`.
+pub fn alloc_in<A: Allocator + Copy + 'static>(memory: A) -> Subject {
     let bytes = random(ALLOC_BYTES);
     Subject::new("byte", (REPEATED * ALLOC_BYTES) as f64, move || {
         for _ in 0..REPEATED {
-            let stream = DataStream::from(black_box(bytes.as_slice()));
+            let bytes = black_box(bytes.as_slice());
+            let mut stream = DataStream::with_capacity_in(bytes.len(), memory);
+            stream.write(bytes);
             black_box(&stream);
         }
     })

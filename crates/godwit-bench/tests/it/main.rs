@@ -2,3 +2,4 @@
 
 mod command;
 mod harness;
+mod slow_policy;

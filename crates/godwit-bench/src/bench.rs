@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::harness::Epoch;
 use crate::harness::figures::{Figures, ratio};
+use crate::interval::Interval;
 use crate::spread::Spread;
 use crate::system::System;
 
@@ -38,6 +39,9 @@ pub struct Fixture {
     pub bytes: usize,
     /// Its transactions.
     pub transactions: usize,
+    /// Their inputs, the coinbase's aside. Reports before it was counted have none.
+    #[serde(default)]
+    pub inputs: usize,
 }
 
 /// Lines that took turns.
@@ -112,6 +116,29 @@ impl Group {
         }
     }
 
+    /// What `more` takes more than `less`, in percent, turn by turn, with what is known of it. `None`
+    /// where [`Self::ratio`] is, and of fewer than six turns.
+    pub fn excess(&self, more: &str, less: &str) -> Option<Interval> {
+        let turns = self.turns(more, less)?;
+        Interval::of_excess(&turns.map(|(more, less)| more / less).collect::<Vec<_>>())
+    }
+
+    /// The same in nanoseconds per unit.
+    pub fn difference(&self, more: &str, less: &str) -> Option<Interval> {
+        let turns = self.turns(more, less)?;
+        Interval::of(&turns.map(|(more, less)| more - less).collect::<Vec<_>>())
+    }
+
+    /// Nanoseconds per unit of both, turn by turn.
+    fn turns(&self, one: &str, other: &str) -> Option<impl Iterator<Item = (f64, f64)>> {
+        let (one, other) = (self.line(one)?, self.line(other)?);
+        let per_unit =
+            |line: &Line, epoch: &Epoch| epoch.per_iteration() / line.units_per_iteration;
+        let pairs = one.epochs.iter().zip(&other.epochs);
+        let turns = pairs.map(move |(a, b)| (per_unit(one, a), per_unit(other, b)));
+        (one.unit == other.unit).then_some(turns)
+    }
+
     /// Lines of one kind.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Line> {
         self.lines.iter().filter(move |line| line.kind == kind)
@@ -125,7 +152,8 @@ impl Bench {
     }
 
     /// With [`Bench::figures`] computed: `BENCHMARK.LINE.ns` per unit, and `BENCHMARK.LINE.times`, how
-    /// many times as long as the line that ships it took.
+    /// many times as long as the line that ships it took; for the other policies also
+    /// `BENCHMARK.LINE.more`, `.more-low` and `.more-high`, percent more with its interval.
     pub fn with_figures(mut self) -> Self {
         let mut figures = BTreeMap::new();
         for group in &self.groups {
@@ -139,6 +167,13 @@ impl Bench {
                 }
                 if let Some(times) = group.ratio(&line.name, OURS) {
                     figures.insert(format!("{name}.times"), times.median);
+                }
+                if let Some(more) = group.excess(&line.name, OURS)
+                    && line.kind == Kind::Godwit
+                {
+                    figures.insert(format!("{name}.more"), more.middle);
+                    figures.insert(format!("{name}.more-low"), more.low);
+                    figures.insert(format!("{name}.more-high"), more.high);
                 }
             }
         }
@@ -176,7 +211,7 @@ pub(crate) mod tests {
         Bench {
             system: System::here(false),
             warnings: vec!["noise".to_owned()],
-            fixture: Fixture { name: "block".to_owned(), bytes: 1_000, transactions: 2 },
+            fixture: Fixture { name: "block".to_owned(), bytes: 1_000, transactions: 2, inputs: 3 },
             min_time: 5,
             groups,
             figures: BTreeMap::new(),
@@ -220,6 +255,24 @@ pub(crate) mod tests {
         assert_eq!(figure("datastreamalloc.cpp-custom-nothing-o2.instructions"), Some(5.0));
         assert_eq!(figure("datastreamalloc.godwit-zero-after-free.instructions"), Some(0.5));
         assert_eq!(figure("datastreamalloc.godwit-plain.instructions"), None);
+    }
+
+    #[test]
+    fn what_a_policy_takes_more_turn_by_turn() {
+        let times = |factor: u64| [10, 20, 30, 20, 10, 20].map(|n| n * factor);
+        let lines = vec![
+            line(OURS, Kind::Godwit, &times(10)),
+            line("godwit, zero-after-free", Kind::Godwit, &times(11)),
+        ];
+        let group = Group { name: "DataStreamAlloc".to_owned(), lines };
+        let excess = group.excess("godwit, zero-after-free", OURS).unwrap();
+        assert!((excess.low - 10.0).abs() < 1e-9 && (excess.high - 10.0).abs() < 1e-9);
+        let difference = group.difference("godwit, zero-after-free", OURS).unwrap();
+        assert_eq!((difference.low, difference.middle, difference.high), (10.0, 20.0, 30.0));
+        assert_eq!(group.excess("nobody", OURS), None);
+        let figures = bench(vec![group]).figures;
+        let more = figures["datastreamalloc.godwit-zero-after-free.more"];
+        assert!((more - 10.0).abs() < 1e-9, "{more}");
     }
 
     #[test]

@@ -67,6 +67,7 @@ fn run(job: Job) -> Result<(), CommandError> {
         Job::Count { benchmark, line, iterations, options } => {
             suite::count(&benchmark, &line, iterations, &options).map_err(CommandError::Suite)
         }
+        Job::Draw(dir) => write_report(&dir, &load(&dir.join("bench.json"))?.with_figures()),
         Job::Merge { files, out } => {
             let machines = files.iter().map(|file| load(file)).collect::<Result<Vec<_>, _>>()?;
             let mut text = String::new();

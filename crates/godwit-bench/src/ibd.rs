@@ -1,17 +1,17 @@
 //! Whole syncs of one node built with three memory policies, to see what wiping freed memory costs:
 //! the question of Bitcoin Core's pull request 30987.
 //!
-//! [`subject`] and [`scenario`] say what runs, [`rounds`] lets it run in turns, [`results`] keeps and
-//! compares what was measured, [`interval`] has the statistics, [`page`] and [`plot`] draw.
+//! [`subject`] and [`scenario`] say what runs, [`rotation`] in which order, [`rounds`] lets it run,
+//! [`results`] keeps and compares what was measured, [`page`] and [`plot`] draw.
 //! [`wipes`] tells where the wiping goes, in godwit and in Bitcoin Core, and [`flame`] draws that.
 
 pub mod arguments;
 pub mod core_wipes;
 pub mod flame;
-pub mod interval;
 pub mod page;
 pub mod plot;
 pub mod results;
+pub mod rotation;
 pub mod rounds;
 pub mod sample;
 pub mod scenario;
@@ -53,6 +53,8 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 /// Draws page and pictures from the JSON that lies in `out`.
 pub fn draw(out: &Path) -> Result<(), Failure> {
     let results = Results::read(out)?;
+    // What follows from the rounds is computed anew.
+    results.write(out)?;
     let wipes = Wipes::read_all(out)?;
     page::write(out, &results, &wipes)?;
     plot::write(out, &results)?;

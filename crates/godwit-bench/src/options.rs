@@ -13,6 +13,7 @@ use crate::arguments::split;
 pub const HELP: &str = "\
 [run] [OPTION...]      runs the benchmarks and prints a table
        merge FILE.json... [-out=FILE]   lays the results of several machines side by side
+       draw DIR        makes page, plots and quoted figures again from DIR/bench.json
 
 -filter=REGEX    only the benchmarks whose whole name matches
 -min-time=MS     time of each line, all its epochs together (1000); a flush takes as long as it takes
@@ -70,6 +71,8 @@ pub enum Job {
         /// Where the page goes; stdout when there is none.
         out: Option<PathBuf>,
     },
+    /// To make the report in this directory again.
+    Draw(PathBuf),
     /// To run one line so many times and say nothing: what valgrind watches.
     Count {
         /// Name of the benchmark.
@@ -90,7 +93,7 @@ pub enum OptionError {
     Unknown(OsString),
     /// The option does not take that value.
     Value(OsString),
-    /// `merge` without a file, `count` without its three words.
+    /// `merge` without a file, `draw` without a directory, `count` without its three words.
     Incomplete,
 }
 
@@ -193,6 +196,13 @@ impl Job {
         match command.as_deref().and_then(OsStr::to_str) {
             None | Some("run") => {}
             Some("merge") => return merge(arguments),
+            Some("draw") => {
+                let dir = arguments.next().ok_or(OptionError::Incomplete)?;
+                return match arguments.next() {
+                    None => Ok(Self::Draw(dir.into())),
+                    Some(more) => Err(OptionError::Unknown(more)),
+                };
+            }
             Some("count") => {
                 let mut word = || arguments.next().ok_or(OptionError::Incomplete);
                 let (benchmark, line, iterations) = (word()?, word()?, word()?);

@@ -3,11 +3,11 @@
 use std::fmt::{self, Write};
 
 use crate::bench::{Bench, Group, Kind, OURS, slug};
-use crate::contenders::LIMITS;
+use crate::interval::Interval;
 use crate::spread::Spread;
 use crate::targets::{self, times_as};
 use crate::workloads::Workload;
-use crate::{table, words};
+use crate::{shares, table, words};
 
 /// Name of a benchmark's plot beside the page.
 pub fn plot_name(slug: &str) -> String {
@@ -39,7 +39,7 @@ pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(out, "\n## Beside others\n")?;
     write_rivals(out, bench)?;
     writeln!(out, "\n## How far from what the machine can do\n")?;
-    write_limits(out, bench)?;
+    shares::write(out, bench)?;
     writeln!(out, "\n## How\n")?;
     write_method(out, bench)
 }
@@ -58,23 +58,34 @@ fn write_warnings(out: &mut impl Write, bench: &Bench) -> fmt::Result {
 fn write_group(out: &mut impl Write, group: &Group) -> fmt::Result {
     writeln!(out, "### {}\n", group.name)?;
     table::write_group(out, group)?;
-    if group.name != LIMITS {
-        let plot = plot_name(&slug(&group.name));
-        writeln!(out, "\n![{}: nanoseconds of each line]({plot})", group.name)?;
-    }
+    let plot = plot_name(&slug(&group.name));
+    writeln!(out, "\n![{}: nanoseconds of each line]({plot})", group.name)?;
     out.write_char('\n')
 }
 
 /// What the other two policies cost, turn by turn.
 fn write_policies(out: &mut impl Write, bench: &Bench) -> fmt::Result {
-    writeln!(out, "Time as a multiple of plain memory's, middle turn (least..most).\n")?;
+    writeln!(
+        out,
+        "Time more than plain memory's, with the 95 % interval over the turns; *within noise* where that \
+         holds zero.\n"
+    )?;
     writeln!(out, "| benchmark | barrier-only | zero-after-free |\n|---|---:|---:|")?;
     for group in bench.groups.iter().filter(|group| group.line(OURS).is_some()) {
-        let times = |name| cell(group.ratio(name, OURS));
-        let (barrier, zero) = (times("godwit, barrier-only"), times("godwit, zero-after-free"));
+        let more = |name| percent(group.excess(name, OURS));
+        let (barrier, zero) = (more("godwit, barrier-only"), more("godwit, zero-after-free"));
         writeln!(out, "| {} | {barrier} | {zero} |", group.name)?;
     }
     Ok(())
+}
+
+fn percent(excess: Option<Interval>) -> String {
+    let Some(interval) = excess else { return "-".to_owned() };
+    let Interval { middle, low, high, .. } = interval;
+    match interval.is_real() {
+        true => format!("{middle:+.1} % ({low:+.1}..{high:+.1})"),
+        false => format!("within noise ({low:+.1}..{high:+.1} %)"),
+    }
 }
 
 fn write_rivals(out: &mut impl Write, bench: &Bench) -> fmt::Result {
@@ -87,33 +98,6 @@ fn write_rivals(out: &mut impl Write, bench: &Bench) -> fmt::Result {
         for line in group.of_kind(Kind::Rival).chain(group.of_kind(Kind::Control)) {
             let times = cell(group.ratio(&line.name, OURS));
             writeln!(out, "| {} | {} | {times} |", group.name, line.name)?;
-        }
-    }
-    Ok(())
-}
-
-/// Shares of a machine's limit, where the limit is given per the same unit.
-fn write_limits(out: &mut impl Write, bench: &Bench) -> fmt::Result {
-    writeln!(
-        out,
-        "100 % would be as fast as the limit alone, in the middle turn. A limit of one message is passed \
-         by those who hash many at once, and that of whole transactions by those who leave witnesses \
-         out of what they hash.\n"
-    )?;
-    writeln!(out, "| benchmark | limit | line | share |\n|---|---|---|---:|")?;
-    for group in bench.groups.iter().filter(|group| group.name != LIMITS) {
-        for limit in group.of_kind(Kind::Limit) {
-            for line in group.lines.iter().filter(|line| line.kind != Kind::Limit) {
-                let Some(share) = group.ratio(&limit.name, &line.name) else { continue };
-                writeln!(
-                    out,
-                    "| {} | {} | {} | {:.1} % |",
-                    group.name,
-                    limit.name,
-                    line.name,
-                    share.median * 100.0
-                )?;
-            }
         }
     }
     Ok(())
@@ -151,20 +135,24 @@ fn write_method(out: &mut impl Write, bench: &Bench) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::tests::{bench, group, line};
+    use crate::bench::tests::{bench, line};
 
     #[test]
     fn every_section_has_its_lines() {
-        let mut group = group();
-        group.lines.push(line("memcpy", Kind::Limit, &[1, 1, 1]));
+        let lines = vec![
+            line(OURS, Kind::Godwit, &[10, 10, 10, 11, 10, 10]),
+            line("godwit, barrier-only", Kind::Godwit, &[10, 11, 10, 10, 10, 10]),
+            line("godwit, zero-after-free", Kind::Godwit, &[15, 15, 15, 16, 15, 15]),
+            line("C++ custom", Kind::Control, &[30, 30, 30, 33, 30, 30]),
+        ];
+        let group = Group { name: "DataStreamAlloc".to_owned(), lines };
         let mut out = String::new();
         write(&mut out, &bench(vec![group])).unwrap();
         for part in [
             "- noise",
             "![DataStreamAlloc: nanoseconds of each line](bench-datastreamalloc.svg)",
-            "| DataStreamAlloc | - | 1.50 (1.00..1.50) |",
-            "| DataStreamAlloc | C++ custom, nothing -O2 | 3.00 (2.00..4.00) |",
-            "| DataStreamAlloc | memcpy | godwit, plain | 50.0 % |",
+            "| DataStreamAlloc | within noise (-9.1..+10.0 %) | +50.0 % (+45.5..+50.0) |",
+            "| DataStreamAlloc | C++ custom | 3.00 (3.00..3.00) |",
             "not measured",
             "| DataStreamAlloc: barrier only | 5.08 | 5.07 | 0.12 |",
         ] {

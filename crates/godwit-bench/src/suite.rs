@@ -20,7 +20,7 @@ use crate::system::{self, System};
 use crate::workloads::{Input, Workload};
 
 /// Epochs of a line whose iterations take seconds.
-const LONG_EPOCHS: usize = 5;
+const LONG_EPOCHS: usize = 7;
 
 /// Nanoseconds on this machine of what valgrind runs, which takes fifty times as long there.
 const CALLGRIND_NANOSECONDS: f64 = 2e6;
@@ -250,7 +250,8 @@ fn fixture(file: Option<&Path>) -> Result<(Fixture, Vec<u8>), SuiteError> {
         return Err(not_one());
     }
     let transactions = block.view().tx_count();
-    Ok((Fixture { name, bytes: bytes.len(), transactions }, bytes))
+    let inputs = block.view().txs().skip(1).map(|tx| tx.input_count()).sum();
+    Ok((Fixture { name, bytes: bytes.len(), transactions, inputs }, bytes))
 }
 
 /// A directory that is there as long as the run.

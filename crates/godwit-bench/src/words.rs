@@ -8,6 +8,7 @@
 use std::fmt::{self, Write};
 
 use crate::bench::{Bench, Group, Line, OURS};
+use crate::interval::Interval;
 use crate::table::number;
 use crate::workloads::Workload;
 
@@ -41,6 +42,12 @@ pub const OF_THE_PULL_REQUEST: &str = "\
 
 /// Both benchmarks: the four allocators beside the three policies, and a sentence for each difference.
 pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
+    writeln!(
+        out,
+        "Differences are taken turn by turn. In parentheses stands the 95 % interval of their middle \
+         (Hodges and Lehmann, Wilcoxon's signed ranks); *within noise* is what an interval says that holds \
+         zero.\n"
+    )?;
     for workload in STREAMS {
         let Some(group) = bench.group(workload.name()) else { continue };
         writeln!(out, "### {}\n", group.name)?;
@@ -110,45 +117,61 @@ fn levels(group: &Group) -> Vec<&str> {
 
 /// What each of the three differences costs in C++.
 fn write_control(out: &mut impl Write, group: &Group, level: &str) -> fmt::Result {
-    let times = ROWS.map(|(allocator, _)| nanoseconds(group, &control(allocator, level)));
-    let [Some(zero), Some(barrier), Some(custom), Some(standard)] = times else { return Ok(()) };
-    let whole = zero - standard;
+    let between = |more: usize, less: usize| {
+        group.difference(&control(ROWS[more].0, level), &control(ROWS[less].0, level))
+    };
+    let prices = [between(0, 1), between(1, 2), between(2, 3), between(0, 3)];
+    let [Some(zeros), Some(barrier), Some(custom), Some(whole)] = prices else { return Ok(()) };
     write!(
         out,
-        "- C++ {level}: overwriting costs {} ns/byte, the barrier {}, not being `std::allocator` {}",
-        number(zero - barrier),
-        number(barrier - custom),
-        number(custom - standard)
+        "- C++ {level}, ns/byte: overwriting {}, the barrier {}, not being `std::allocator` {}; all three, \
+         which is the difference between the pull request's two columns, {}.",
+        price(zeros),
+        price(barrier),
+        price(custom),
+        price(whole)
     )?;
-    match whole > 0.0 {
+    // Parts below zero would make shares of more than everything.
+    match zeros.low > 0.0 && whole.low > 0.0 {
         true => writeln!(
             out,
-            ": {:.0} %, {:.0} % and {:.0} % of the difference between the pull request's two columns.",
-            (zero - barrier) / whole * 100.0,
-            (barrier - custom) / whole * 100.0,
-            (custom - standard) / whole * 100.0
+            " Overwriting is {:.0} % of it.",
+            (zeros.middle / whole.middle * 100.0).min(100.0)
         ),
-        false => writeln!(out, "."),
+        false => writeln!(out),
+    }
+}
+
+/// A difference, if it is one.
+fn price(interval: Interval) -> String {
+    let Interval { middle, low, high, .. } = interval;
+    match interval.is_real() {
+        true => format!("{} ({}..{})", number(middle), number(low), number(high)),
+        false => format!("within noise ({}..{})", number(low), number(high)),
     }
 }
 
 /// What they cost in godwit, and over a chain.
 fn write_godwit(out: &mut impl Write, group: &Group) -> fmt::Result {
-    let time = |name| nanoseconds(group, name);
-    let (zero, barrier) = (time("godwit, zero-after-free"), time("godwit, barrier-only"));
-    let (Some(zero), Some(barrier), Some(plain)) = (zero, barrier, time(OURS)) else {
-        return Ok(());
-    };
-    writeln!(
+    let zeros = group.difference("godwit, zero-after-free", "godwit, barrier-only");
+    let barrier = group.difference("godwit, barrier-only", OURS);
+    let (Some(zeros), Some(barrier)) = (zeros, barrier) else { return Ok(()) };
+    write!(
         out,
-        "- godwit: overwriting costs {} ns/byte, the barrier {}. For every byte that a whole sync of the \
-         main chain receives ({:.0} GB), overwriting it once at that price, in the processor's cache, \
-         would take {:.0} seconds.\n",
-        number(zero - barrier),
-        number(barrier - plain),
-        CHAIN_BYTES / 1e9,
-        ((zero - barrier) * CHAIN_BYTES / 1e9).max(0.0)
-    )
+        "- godwit, ns/byte: overwriting {}, the barrier {}.",
+        price(zeros),
+        price(barrier)
+    )?;
+    match zeros.low > 0.0 {
+        true => writeln!(
+            out,
+            " For every byte that a whole sync of the main chain receives ({:.0} GB), overwriting it \
+             once at that price, in the processor's cache, would take {:.0} seconds.\n",
+            CHAIN_BYTES / 1e9,
+            zeros.middle * CHAIN_BYTES / 1e9
+        ),
+        false => writeln!(out, "\n"),
+    }
 }
 
 #[cfg(test)]
@@ -160,25 +183,28 @@ mod tests {
     #[test]
     fn each_difference_has_its_price() {
         let mut lines = vec![
-            line("godwit, zero-after-free", Kind::Godwit, &[30]),
-            line("godwit, barrier-only", Kind::Godwit, &[21]),
-            line(OURS, Kind::Godwit, &[20]),
+            line("godwit, zero-after-free", Kind::Godwit, &[30; 6]),
+            line("godwit, barrier-only", Kind::Godwit, &[21, 21, 21, 21, 19, 21]),
+            line(OURS, Kind::Godwit, &[20; 6]),
         ];
         let times = [90, 70, 60, 50];
         for ((allocator, _), n) in ROWS.iter().zip(times) {
-            lines.push(line(&control(allocator, "-O2"), Kind::Control, &[n]));
+            lines.push(line(&control(allocator, "-O2"), Kind::Control, &[n; 6]));
         }
         let group = Group { name: "DataStreamAlloc".to_owned(), lines };
         let mut out = String::new();
         write(&mut out, &bench(vec![group])).unwrap();
         assert!(
             out.contains(
-                "- C++ -O2: overwriting costs 20.00 ns/byte, the barrier 10.00, not being \
-                 `std::allocator` 10.00: 50 %, 25 % and 25 % of the difference"
+                "- C++ -O2, ns/byte: overwriting 20.00 (20.00..20.00), the barrier 10.00 (10.00..10.00), \
+                 not being `std::allocator` 10.00 (10.00..10.00); all three, which is the difference \
+                 between the pull request's two columns, 40.00 (40.00..40.00). Overwriting is 50 % of it."
             ),
             "{out}"
         );
-        assert!(out.contains("overwriting costs 9.00 ns/byte, the barrier 1.00."), "{out}");
+        assert!(
+            out.contains("overwriting 9.00 (9.00..11.00), the barrier within noise (-1.00..1.00).")
+        );
         assert!(out.contains("in the processor's cache, would take 6840 seconds."), "{out}");
         assert!(out.contains("| std::allocator | 50.00 | 20.00 |"), "{out}");
         assert!(!out.contains("C++ -O3:"), "{out}");

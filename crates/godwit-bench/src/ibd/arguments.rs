@@ -13,12 +13,13 @@ use crate::arguments::split;
 use crate::ibd::scenario::Scenario;
 
 /// The options of the three jobs, in one line.
-const USAGE: &str = "-chain=FILE -programs=DIR -bitcoind=BIN -out=DIR [-rounds=N] [-bitcoind-every=N] \
+const USAGE: &str = "-chain=FILE -programs=DIR -bitcoind=BIN -out=DIR [-rounds=N] [-bitcoind-rounds=N] \
                      [-cases=A,B,...], or -draw=DIR, or -core-wipes=BIN -every=N -chain=FILE \
                      -programs=DIR -out=DIR [-cases=A,B,...]";
 
-const DEFAULT_ROUNDS: usize = 15;
-const DEFAULT_BITCOIND_EVERY: usize = 4;
+/// Three times all orders of the policies and once those of everybody.
+const DEFAULT_ROUNDS: usize = 22;
+const DEFAULT_BITCOIND_ROUNDS: usize = 4;
 
 /// One of the three jobs.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,8 +45,8 @@ pub struct Measure {
     pub out: PathBuf,
     /// Runs by each policy in each case.
     pub rounds: usize,
-    /// bitcoind takes part in the first round and in each that many after it.
-    pub bitcoind_every: usize,
+    /// In how many of them bitcoind takes part.
+    pub bitcoind_rounds: usize,
     /// Cases in the order in which they run.
     pub cases: Vec<Scenario>,
 }
@@ -107,7 +108,7 @@ struct Given {
     draw: Option<PathBuf>,
     core_wipes: Option<PathBuf>,
     rounds: Option<u64>,
-    bitcoind_every: Option<u64>,
+    bitcoind_rounds: Option<u64>,
     every: Option<u64>,
     cases: Option<Vec<Scenario>>,
 }
@@ -147,7 +148,7 @@ impl Given {
             "draw" => self.draw = Some(path()?),
             "core-wipes" => self.core_wipes = Some(path()?),
             "rounds" => self.rounds = Some(number()?),
-            "bitcoind-every" => self.bitcoind_every = Some(number()?),
+            "bitcoind-rounds" => self.bitcoind_rounds = Some(number()?),
             "every" => self.every = Some(number()?),
             "cases" => {
                 let cases = text.split(',').map(Scenario::named).collect::<Option<_>>();
@@ -175,13 +176,14 @@ impl Given {
         let count = |number: Option<u64>, default| {
             number.map_or(default, |number| usize::try_from(number).unwrap_or(usize::MAX))
         };
+        let rounds = count(self.rounds, DEFAULT_ROUNDS);
         Ok(Arguments::Measure(Measure {
             chain,
             programs,
             bitcoind: self.bitcoind.ok_or(Missing("bitcoind"))?,
             out,
-            rounds: count(self.rounds, DEFAULT_ROUNDS),
-            bitcoind_every: count(self.bitcoind_every, DEFAULT_BITCOIND_EVERY),
+            rounds,
+            bitcoind_rounds: count(self.bitcoind_rounds, DEFAULT_BITCOIND_ROUNDS).min(rounds),
             cases,
         }))
     }
@@ -200,11 +202,11 @@ mod tests {
     #[test]
     fn what_has_a_default() {
         let Ok(Arguments::Measure(measure)) = parse(&PATHS) else { panic!("not understood") };
-        assert_eq!((measure.rounds, measure.bitcoind_every), (15, 4));
+        assert_eq!((measure.rounds, measure.bitcoind_rounds), (22, 4));
         assert_eq!(measure.cases, Scenario::ALL);
         let more = [&PATHS[..], &["-rounds=2", "-cases=peer,files"]].concat();
         let Ok(Arguments::Measure(measure)) = parse(&more) else { panic!("not understood") };
-        assert_eq!(measure.rounds, 2);
+        assert_eq!((measure.rounds, measure.bitcoind_rounds), (2, 2));
         assert_eq!(measure.cases, [Scenario::ALL[2], Scenario::ALL[0]]);
         assert_eq!(parse(&["-draw=x"]), Ok(Arguments::Draw("x".into())));
     }

@@ -5,10 +5,10 @@ use std::fmt::{self, Write};
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::ibd::interval::Interval;
 use crate::ibd::page::BAR_PERCENT;
 use crate::ibd::results::{Results, Round, write_text};
 use crate::ibd::subject::Subject;
+use crate::interval::Interval;
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 320.0;
@@ -101,7 +101,7 @@ fn svg(results: &Results) -> Result<String, fmt::Error> {
     )?;
     writeln!(
         out,
-        "<text x=\"16\" y=\"45\" fill=\"#555\">Dot and bar: mean and 95 % interval. Small dots: single \
+        "<text x=\"16\" y=\"45\" fill=\"#555\">Dot and bar: middle and 95 % interval. Small dots: single \
          rounds.</text>"
     )?;
     for tick in scale.ticks() {
@@ -155,12 +155,12 @@ fn write_line(out: &mut String, line: &Line<'_>, scale: &Scale, y: f64) -> fmt::
             "<circle cx=\"{x:.1}\" cy=\"{y}\" r=\"2.5\" fill=\"{colour}\" fill-opacity=\"0.3\"/>"
         )?;
     }
-    let Some(Interval { mean, low, high, .. }) = line.interval else { return Ok(()) };
-    let (mean, low, high) = (scale.x(mean), scale.x(low), scale.x(high));
+    let Some(Interval { middle, low, high, .. }) = line.interval else { return Ok(()) };
+    let (middle, low, high) = (scale.x(middle), scale.x(low), scale.x(high));
     writeln!(
         out,
         "<line x1=\"{low:.1}\" y1=\"{y}\" x2=\"{high:.1}\" y2=\"{y}\" stroke=\"{colour}\" \
-         stroke-width=\"3\"/><circle cx=\"{mean:.1}\" cy=\"{y}\" r=\"5\" fill=\"{colour}\"/>"
+         stroke-width=\"3\"/><circle cx=\"{middle:.1}\" cy=\"{y}\" r=\"5\" fill=\"{colour}\"/>"
     )
 }
 
@@ -169,9 +169,18 @@ mod tests {
     use super::*;
     use crate::ibd::results::tests::results;
 
+    const ROUNDS: [[f64; 3]; 6] = [
+        [100.0, 97.0, 104.5],
+        [100.0, 99.0, 101.0],
+        [100.0, 101.0, 100.0],
+        [100.0, 99.5, 101.5],
+        [100.0, 100.5, 99.0],
+        [100.0, 98.0, 102.0],
+    ];
+
     #[test]
     fn the_scale_holds_everything_and_steps_in_whole_percents() {
-        let results = results(&[[100.0, 97.0, 104.5], [100.0, 99.0, 101.0]]);
+        let results = results(&ROUNDS);
         let lines = lines(&results);
         let scale = Scale::of(&lines);
         let holds = |x: f64| scale.low <= x && x <= scale.high;
@@ -184,12 +193,12 @@ mod tests {
 
     #[test]
     fn each_policy_has_a_line_in_each_case_and_in_all() {
-        let text = svg(&results(&[[100.0, 97.0, 104.5], [100.0, 99.0, 101.0]])).unwrap();
+        let text = svg(&results(&ROUNDS)).unwrap();
         for label in ["files, barrier-only", "files, zero-after-free", "all cases, zero-after-free"]
         {
             assert_eq!(text.matches(&format!(">{label}<")).count(), 1, "{label}");
         }
         assert_eq!(text.matches("r=\"5\"").count(), 4);
-        assert_eq!(text.matches("r=\"2.5\"").count(), 4);
+        assert_eq!(text.matches("r=\"2.5\"").count(), 12);
     }
 }

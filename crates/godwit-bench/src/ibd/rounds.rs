@@ -1,5 +1,5 @@
 //! The rounds: each policy imports or downloads the same blocks into an empty data directory, in
-//! turns, and `bitcoind` now and then.
+//! turns, with `bitcoind` among them in some rounds.
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use crate::datadir::{self, WorkDir};
 use crate::failure::Failure;
 use crate::ibd::arguments::Measure;
 use crate::ibd::results::{CaseResults, Results, Round, ServerChoice, ServerTrial};
+use crate::ibd::rotation::orders;
 use crate::ibd::sample::Sample;
 use crate::ibd::scenario::Scenario;
 use crate::ibd::subject::Subject;
@@ -151,15 +152,14 @@ impl Stand<'_> {
         // What the first run of a case meets, in memory or on the disk, nobody else does.
         self.contest(Subject::Plain).run_one(Node::Godwit, terms, false)?;
         let mut rounds = Vec::new();
-        for n in 0..self.measure.rounds {
+        let Measure { rounds: count, bitcoind_rounds, .. } = *self.measure;
+        for (n, order) in orders(count, bitcoind_rounds).into_iter().enumerate() {
             let mut runs = Vec::new();
-            let policies = Subject::order(n);
-            let rival = n.is_multiple_of(self.measure.bitcoind_every).then_some(Subject::Bitcoind);
-            for subject in policies.into_iter().chain(rival) {
+            for subject in order {
                 runs.push((subject, self.run_one(subject, terms, n == 0)?));
             }
             let round = Round { runs };
-            println!("{} {}/{}: {}", case.name, n + 1, self.measure.rounds, line(&round));
+            println!("{} {}/{}: {}", case.name, n + 1, count, line(&round));
             rounds.push(round);
         }
         Ok(CaseResults {

@@ -44,33 +44,10 @@ impl Subject {
             Self::Plain | Self::BarrierOnly | Self::ZeroAfterFree => Node::Godwit,
         }
     }
-
-    /// The policies in the order of a round: each goes first, second and last equally often, and the
-    /// sequence through all rounds stays A B C A B C but for the turns of the first place.
-    pub fn order(round: usize) -> [Self; 3] {
-        let mut order = Self::POLICIES;
-        order.rotate_left(round % 3);
-        order
-    }
 }
 
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_policy_has_each_place_once_in_three_rounds() {
-        for place in 0..3 {
-            let there = [0, 1, 2].map(|round| Subject::order(round)[place]);
-            assert!(Subject::POLICIES.iter().all(|policy| there.contains(policy)), "{there:?}");
-        }
-        assert_eq!(Subject::order(0), Subject::POLICIES);
-        assert_eq!(Subject::order(3), Subject::order(0));
     }
 }

@@ -172,24 +172,32 @@ const LIBRARIES: [&str; 10] = [
     "zero_after_free_allocator",
 ];
 
-/// The innermost functions of a path that belong to the program, in short.
-fn gist(frames: &[String]) -> Vec<String> {
-    let mut gist: Vec<String> = Vec::new();
-    for frame in frames.iter().rev() {
+/// What short names of a thread's beginning and of its library's callables are.
+const PLUMBING: [&str; 6] =
+    ["_M_invoke", "_M_run", "operator", "start_thread", "clone3", "util::TraceThread"];
+
+/// The functions of a path that belong to the program, in short, outermost first; one that calls
+/// itself, or that the optimiser took apart, once.
+pub fn own_functions(frames: &[String]) -> Vec<String> {
+    let mut own: Vec<String> = Vec::new();
+    for frame in frames {
         let bare = frame.trim_start_matches('<').trim_start_matches("dyn ");
         let library = LIBRARIES.iter().any(|library| bare.starts_with(library));
         if library || bare.contains("godwit_wipe") || bare.contains("baseline::") {
             continue;
         }
         let short = short(frame);
-        if !short.is_empty() && gist.last() != Some(&short) {
-            gist.push(short);
-        }
-        if gist.len() == FUNCTIONS {
-            break;
+        let named = !short.is_empty() && !PLUMBING.contains(&short.as_str());
+        if named && own.last() != Some(&short) {
+            own.push(short);
         }
     }
-    gist
+    own
+}
+
+/// The innermost ones, in short.
+fn gist(frames: &[String]) -> Vec<String> {
+    own_functions(frames).into_iter().rev().take(FUNCTIONS).collect()
 }
 
 /// The last two parts of a function's name, without arguments and without types in angle brackets.

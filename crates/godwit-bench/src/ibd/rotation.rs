@@ -1,0 +1,79 @@
+//! Who runs when.
+//!
+//! What runs first leaves something behind for the next, in the processor, in memory or on the disk. So
+//! everybody has each place, and comes directly behind each other one, equally often: Williams's squares,
+//! one row of four for each round with `bitcoind`, and the six orders of three for the rounds without
+//! it, which takes as long as all policies together several times over.
+
+use crate::ibd::subject::Subject;
+use Subject::{BarrierOnly, Bitcoind, Plain, ZeroAfterFree};
+
+/// The orders of the rounds in which everybody runs.
+const ALL: [[Subject; 4]; 4] = [
+    [Plain, ZeroAfterFree, Bitcoind, BarrierOnly],
+    [ZeroAfterFree, BarrierOnly, Plain, Bitcoind],
+    [BarrierOnly, Bitcoind, ZeroAfterFree, Plain],
+    [Bitcoind, Plain, BarrierOnly, ZeroAfterFree],
+];
+
+/// The orders of the rounds of the policies alone.
+const POLICIES: [[Subject; 3]; 6] = [
+    [Plain, ZeroAfterFree, BarrierOnly],
+    [BarrierOnly, ZeroAfterFree, Plain],
+    [ZeroAfterFree, BarrierOnly, Plain],
+    [Plain, BarrierOnly, ZeroAfterFree],
+    [BarrierOnly, Plain, ZeroAfterFree],
+    [ZeroAfterFree, Plain, BarrierOnly],
+];
+
+/// The order of each round. `bitcoind` takes part in `with_bitcoind` of them, spread evenly, the first
+/// one included.
+pub fn orders(rounds: usize, with_bitcoind: usize) -> Vec<Vec<Subject>> {
+    let (mut all, mut policies) = (ALL.iter().cycle(), POLICIES.iter().cycle());
+    let order = |round: usize| match (round * with_bitcoind) % rounds < with_bitcoind {
+        true => all.next().map(|order| order.to_vec()),
+        false => policies.next().map(|order| order.to_vec()),
+    };
+    (0..rounds).filter_map(order).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often each of `subjects` has each place, and how often it comes directly behind another.
+    fn counts(orders: &[Vec<Subject>], subjects: &[Subject]) -> (Vec<usize>, Vec<usize>) {
+        let places = 0..subjects.len();
+        let at = |who: &Subject, place: usize| {
+            orders.iter().filter(|order| order.get(place) == Some(who)).count()
+        };
+        let behind = |who: &Subject, other: &Subject| {
+            let pairs = orders.iter().flat_map(|order| order.windows(2));
+            pairs.filter(|pair| pair[0] == *other && pair[1] == *who).count()
+        };
+        let others = |who| subjects.iter().filter(move |other| **other != who);
+        (
+            subjects.iter().flat_map(|who| places.clone().map(|place| at(who, place))).collect(),
+            subjects.iter().flat_map(|who| others(*who).map(|other| behind(who, other))).collect(),
+        )
+    }
+
+    #[test]
+    fn everybody_has_each_place_and_each_one_before_it_equally_often() {
+        assert_eq!(counts(&orders(4, 4), &Subject::ALL), (vec![1; 16], vec![1; 12]));
+        assert_eq!(counts(&orders(6, 0), &Subject::POLICIES), (vec![2; 9], vec![2; 6]));
+    }
+
+    #[test]
+    fn bitcoind_runs_as_often_as_asked_and_in_the_first_round() {
+        for (rounds, with) in [(1, 1), (10, 4), (22, 4), (22, 22), (7, 3)] {
+            let orders = orders(rounds, with);
+            assert_eq!(orders.len(), rounds);
+            let there = |order: &Vec<Subject>| order.contains(&Bitcoind);
+            assert_eq!(orders.iter().filter(|order| there(order)).count(), with, "{rounds}");
+            assert!(there(&orders[0]));
+            assert!(orders.iter().all(|order| Subject::POLICIES.iter().all(|p| order.contains(p))));
+        }
+        assert!(!orders(3, 0).concat().contains(&Bitcoind));
+    }
+}

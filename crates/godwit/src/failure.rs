@@ -10,6 +10,7 @@ use godwit_store::StoreError;
 use crate::exit::Exit;
 use crate::keys::KeysFailure;
 use crate::node::sockets::BindError;
+use crate::psbt::PsbtFailure;
 
 /// A failure of the run.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) enum Failure {
     Bind(BindError),
     /// Keys or the key file.
     Keys(KeysFailure),
+    /// A PSBT.
+    Psbt(PsbtFailure),
     /// Sockets can not be used at all.
     Sockets(io::Error),
 }
@@ -56,6 +59,7 @@ impl Failure {
             Self::Signals(_) | Self::Entropy(_) | Self::Sockets(_) => Exit::Failure,
             Self::Bind(_) => Exit::CannotListen,
             Self::Keys(failure) => failure.exit(),
+            Self::Psbt(failure) => failure.exit(),
         }
     }
 }
@@ -106,8 +110,15 @@ impl fmt::Display for Failure {
             Self::Entropy(error) => write!(f, "the system gives no random bytes: {error}"),
             Self::Bind(error) => error.fmt(f),
             Self::Keys(error) => error.fmt(f),
+            Self::Psbt(failure) => failure.fmt(f),
             Self::Sockets(error) => write!(f, "sockets can not be used: {error}"),
         }
+    }
+}
+
+impl From<PsbtFailure> for Failure {
+    fn from(failure: PsbtFailure) -> Self {
+        Self::Psbt(failure)
     }
 }
 

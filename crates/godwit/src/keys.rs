@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::options::{Config, Descriptor, KeysAction, KeysOptions};
+use crate::options::{Config, Descriptor, KeyFileOptions, KeysAction, KeysOptions};
 use crate::output::print_json;
 use crate::process;
 
@@ -46,6 +46,11 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, Failur
             Ok(Exit::Success)
         }
     }
+}
+
+/// Opens the key file for another command.
+pub(crate) fn open(config: &Config, options: &KeyFileOptions) -> Result<KeyStore, KeysFailure> {
+    Session::begin(&KeyFile::of(config, options), [])?.open()
 }
 
 fn create(

@@ -12,6 +12,7 @@ pub mod options;
 mod output;
 mod process;
 pub mod progress;
+mod psbt;
 pub mod run;
 mod utxo;
 mod verdicts;

@@ -16,6 +16,8 @@ mod help;
 mod keys;
 mod keys_table;
 mod lookup;
+mod psbt;
+mod psbt_table;
 mod resolve;
 mod spec;
 mod table;
@@ -32,6 +34,7 @@ use godwit_primitives::Params;
 
 pub use error::{OptionsError, Origin, Problem};
 pub use keys::{Bip39Passphrase, KEY_FILE, KeyFileOptions, KeysAction, KeysOptions};
+pub use psbt::{PsbtAction, PsbtOptions};
 pub use values::{Descriptor, HostPort, UtxoHash};
 
 use command_line::CommandLine;
@@ -108,6 +111,8 @@ pub enum Command {
     },
     /// `keys …`
     Keys(KeysOptions),
+    /// `psbt …`
+    Psbt(PsbtOptions),
 }
 
 /// Options of the node.

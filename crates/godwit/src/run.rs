@@ -12,9 +12,9 @@ use rustix::fs::Mode;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::log_format::{self, Console};
-use crate::options::{Command, Config, Environment, Invocation, parse};
+use crate::options::{Command, Config, Environment, Invocation, PsbtAction, parse};
 use crate::process::{self, StopFlag};
-use crate::{import, keys, node, utxo, verdicts};
+use crate::{import, keys, node, psbt, utxo, verdicts};
 
 /// Runs the program on the process's arguments. Failures are one line on standard error.
 pub fn main() -> Exit {
@@ -43,6 +43,12 @@ fn print(text: &str) -> Result<Exit, Failure> {
 }
 
 fn run(config: &Config) -> Result<Exit, Failure> {
+    // Needs no data directory.
+    if let Command::Psbt(options) = &config.command
+        && options.action != PsbtAction::Sign
+    {
+        return psbt::run(config, options);
+    }
     let dir = config.network_dir();
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -67,6 +73,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
             None => import::run(config, options, &bars, &stop),
         },
         Command::Keys(options) => keys::run(config, options),
+        Command::Psbt(options) => psbt::run(config, options),
         Command::UtxoStats => utxo::stats(config),
         Command::UtxoDump { file } => utxo::dump(config, file),
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),

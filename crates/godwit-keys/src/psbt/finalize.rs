@@ -119,16 +119,22 @@ impl Psbt {
         if self.fields.inputs.is_empty() {
             return Err(FinalizeError::NoInputs);
         }
+        match self.fields.inputs.iter().position(|input| !is_finished(input)) {
+            Some(index) => Err(FinalizeError::NotFinished(index)),
+            None => Ok(self.so_far().0),
+        }
+    }
+
+    /// The transaction with the scripts that are final, and the inputs that have them.
+    pub fn so_far(&self) -> (Transaction, Vec<usize>) {
         let mut transaction = self.fields.unsigned_tx.clone();
-        for (index, input) in self.fields.inputs.iter().enumerate() {
-            if !is_finished(input) {
-                return Err(FinalizeError::NotFinished(index));
-            }
-            let tx_in = &mut transaction.input[index];
+        for (input, tx_in) in self.fields.inputs.iter().zip(&mut transaction.input) {
             tx_in.script_sig = input.final_script_sig.clone().unwrap_or_default();
             tx_in.witness = input.final_script_witness.clone().unwrap_or_default();
         }
-        Ok(transaction)
+        let inputs = self.fields.inputs.iter().enumerate();
+        let finished = inputs.filter(|(_, input)| is_finished(input)).map(|(index, _)| index);
+        (transaction, finished.collect())
     }
 
     /// The outputs that the inputs spend, to verify the scripts with.

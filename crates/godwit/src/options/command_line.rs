@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use godwit_keys::KeyId;
 
 use super::error::{OptionsError, Origin, Problem};
+use super::psbt::PsbtAction;
 use super::spec::{CommandName, CommandSpec, Draft, Form, OptionSpec};
 use super::{lookup, table};
 
@@ -81,6 +82,7 @@ pub(super) enum Operands {
     UtxoStats,
     UtxoDump { file: PathBuf },
     UtxoLoad { file: PathBuf },
+    Psbt { action: PsbtAction, files: Vec<PathBuf> },
     KeysCreate,
     KeysImport,
     KeysList,
@@ -152,10 +154,13 @@ impl CommandLine {
             (CommandName::KeysExport, 1) => Operands::KeysExport { id: key_id(&paths[0])? },
             (CommandName::KeysChangePassphrase, 0) => Operands::KeysChangePassphrase,
             (CommandName::KeysRemove, 1) => Operands::KeysRemove { id: key_id(&paths[0])? },
-            (_, given) => {
-                let usage = format!("{} [options]{}", spec.words, spec.operands);
-                return Err(Problem::Operands { usage, given }.on_command_line());
-            }
+            (command, given) => match psbt_action(command, given) {
+                Some(action) => Operands::Psbt { action, files: paths },
+                None => {
+                    let usage = format!("{} [options]{}", spec.words, spec.operands);
+                    return Err(Problem::Operands { usage, given }.on_command_line());
+                }
+            },
         };
         Ok((spec, operands))
     }
@@ -177,7 +182,7 @@ impl CommandLine {
         let suggestion = lookup::suggest(&first.join(" "), candidates())
             .or_else(|| lookup::suggest(&first[0], candidates()));
         let words = match (first[0].as_ref(), &suggestion) {
-            ("utxo" | "keys", _) => first.join(" "),
+            ("utxo" | "keys" | "psbt", _) => first.join(" "),
             (_, Some(command)) if command.contains(' ') => first.join(" "),
             (word, _) => word.to_owned(),
         };
@@ -189,6 +194,18 @@ impl CommandLine {
 fn key_id(word: &Path) -> Result<KeyId, OptionsError> {
     let id = word.to_str().and_then(|word| word.parse().ok());
     id.ok_or_else(|| Problem::NotAKeyId.on_command_line())
+}
+
+/// The command of `psbt`, if it takes as many operands.
+fn psbt_action(command: CommandName, operands: usize) -> Option<PsbtAction> {
+    match (command, operands) {
+        (CommandName::PsbtInspect, 1) => Some(PsbtAction::Inspect),
+        (CommandName::PsbtSign, 1) => Some(PsbtAction::Sign),
+        (CommandName::PsbtCombine, 2..) => Some(PsbtAction::Combine),
+        (CommandName::PsbtFinalize, 1) => Some(PsbtAction::Finalize),
+        (CommandName::PsbtExtract, 1) => Some(PsbtAction::Extract),
+        _ => None,
+    }
 }
 
 /// Name (without its one or two dashes) and value; `None` for a word.

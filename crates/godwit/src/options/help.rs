@@ -13,9 +13,9 @@ const INDENT: usize = 7;
 
 const CONFIG_HELP: &str = "Lines of name=value, without dashes; # starts a comment. Lines after \
     [main], [test], [testnet4], [signet] or [regtest] count on that network only. The command \
-    line wins. These stand on the command line alone: -bip39passphrase, -bip39passphrase-fd, -conf, \
-    -help, -label, -mnemonic-fd, -newpassphrase-fd, -passphrase-fd, -secret-fd, -utxohash, -verdicts, \
-    -version, -words.";
+    line wins. These stand on the command line alone: -anysighash, -bip39passphrase, \
+    -bip39passphrase-fd, -conf, -foreigninputs, -help, -label, -maxfee, -maxfeerate, -mnemonic-fd, \
+    -newpassphrase-fd, -out, -passphrase-fd, -secret-fd, -utxohash, -verdicts, -version, -words.";
 
 pub(super) fn version_text() -> String {
     format!(
@@ -41,6 +41,7 @@ pub(super) fn help_text() -> String {
         (Group::Import, "Options of import"),
         (Group::Utxo, "Options of utxo load"),
         (Group::Keys, "Options of keys"),
+        (Group::Psbt, "Options of psbt"),
         (Group::Testing, "Options for tests"),
     ] {
         text.push_str(&format!("{title}:\n\n"));

@@ -58,6 +58,7 @@ const WITH_KEY_FILE: &[CommandName] = &[
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
+    CommandName::PsbtSign,
 ];
 /// What has secrets in its memory.
 const WITH_SECRETS: &[CommandName] = &[
@@ -68,6 +69,7 @@ const WITH_SECRETS: &[CommandName] = &[
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
+    CommandName::PsbtSign,
 ];
 const NEW_ENTRY: &[CommandName] = &[CommandName::KeysCreate, CommandName::KeysImport];
 

@@ -1,6 +1,7 @@
 //! Options and commands by name, and what a user may have meant.
 
 use super::keys_table::{KEYS_COMMANDS, KEYS_OPTIONS};
+use super::psbt_table::{PSBT_COMMANDS, PSBT_OPTIONS};
 use super::spec::{CommandSpec, OptionSpec};
 use super::table::{COMMANDS, OPTIONS};
 
@@ -10,12 +11,12 @@ const MAX_TYPOS: usize = 2;
 
 /// All options, in the order in which the help lists those of a group.
 pub(super) fn options() -> impl Iterator<Item = &'static OptionSpec> {
-    OPTIONS.iter().chain(KEYS_OPTIONS)
+    OPTIONS.iter().chain(KEYS_OPTIONS).chain(PSBT_OPTIONS)
 }
 
 /// All commands but the node.
 pub(super) fn commands() -> impl Iterator<Item = &'static CommandSpec> {
-    COMMANDS.iter().chain(KEYS_COMMANDS)
+    COMMANDS.iter().chain(KEYS_COMMANDS).chain(PSBT_COMMANDS)
 }
 
 /// The option of this name or alias.

@@ -9,6 +9,7 @@ use super::command_line::{CommandLine, Given, Operands};
 use super::config_file::ConfigFile;
 use super::error::{OptionsError, Problem};
 use super::keys::{KeyFileOptions, KeysAction, KeysOptions};
+use super::psbt::{PsbtAction, PsbtOptions};
 use super::spec::{ConnectionDraft, Draft};
 use super::table::{
     DEFAULT_DBCACHE_MIB, DEFAULT_MAX_CONNECTIONS, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
@@ -211,21 +212,36 @@ fn command(
             keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })
         }
         Operands::KeysRemove { id } => keys(&draft, KeysAction::Remove(id)),
+        Operands::Psbt { action, files } => Command::Psbt(psbt(draft, action, files)),
         Operands::UtxoStats => Command::UtxoStats,
         Operands::UtxoDump { file } => Command::UtxoDump { file },
         Operands::UtxoLoad { file } => Command::UtxoLoad { file, expected: draft.utxo_hash },
     })
 }
 
-fn keys(draft: &Draft, action: KeysAction) -> Command {
-    Command::Keys(KeysOptions {
-        file: KeyFileOptions {
-            file: draft.keys.file.clone(),
-            passphrase: draft.keys.passphrase,
-            allow_unlocked_secrets: draft.connections.allow_unlocked_secrets.unwrap_or(false),
-        },
+fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> PsbtOptions {
+    PsbtOptions {
         action,
-    })
+        files,
+        key_file: key_file(&draft),
+        out: draft.psbt.out,
+        max_fee: draft.psbt.max_fee,
+        max_fee_rate: draft.psbt.max_fee_rate,
+        any_sighash: draft.psbt.any_sighash.unwrap_or(false),
+        foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
+    }
+}
+
+fn key_file(draft: &Draft) -> KeyFileOptions {
+    KeyFileOptions {
+        file: draft.keys.file.clone(),
+        passphrase: draft.keys.passphrase,
+        allow_unlocked_secrets: draft.connections.allow_unlocked_secrets.unwrap_or(false),
+    }
+}
+
+fn keys(draft: &Draft, action: KeysAction) -> Command {
+    Command::Keys(KeysOptions { file: key_file(draft), action })
 }
 
 /// Options that imply others do so as in Core (`init.cpp`, `InitParameterInteraction`).

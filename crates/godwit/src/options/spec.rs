@@ -29,6 +29,7 @@ pub(super) struct Draft {
     pub(super) utxo_hash: Option<UtxoHash>,
     pub(super) connections: ConnectionDraft,
     pub(super) keys: KeysDraft,
+    pub(super) psbt: PsbtDraft,
     pub(super) minimum_chain_work: Option<Work>,
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
@@ -72,6 +73,18 @@ pub(super) struct KeysDraft {
     pub(super) bip39_passphrase: Bip39Passphrase,
 }
 
+/// The part of the draft that concerns PSBTs.
+#[derive(Default)]
+pub(super) struct PsbtDraft {
+    pub(super) out: Option<PathBuf>,
+    /// Satoshi.
+    pub(super) max_fee: Option<u64>,
+    /// Satoshi for a virtual byte.
+    pub(super) max_fee_rate: Option<u32>,
+    pub(super) any_sighash: Option<bool>,
+    pub(super) foreign_inputs: Option<bool>,
+}
+
 impl Draft {
     pub(super) fn network_flags(&self) -> [(Network, Option<bool>); 4] {
         [
@@ -97,6 +110,11 @@ pub(super) enum CommandName {
     KeysExport,
     KeysChangePassphrase,
     KeysRemove,
+    PsbtInspect,
+    PsbtSign,
+    PsbtCombine,
+    PsbtFinalize,
+    PsbtExtract,
 }
 
 /// Words, operands and purpose of a command. The node has no words.
@@ -145,6 +163,7 @@ pub(super) enum Group {
     Import,
     Utxo,
     Keys,
+    Psbt,
 }
 
 /// One option.

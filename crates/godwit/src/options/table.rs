@@ -76,6 +76,11 @@ const EVERY_COMMAND: &[CommandName] = &[
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
+    CommandName::PsbtInspect,
+    CommandName::PsbtSign,
+    CommandName::PsbtCombine,
+    CommandName::PsbtFinalize,
+    CommandName::PsbtExtract,
 ];
 const VALIDATING: &[CommandName] = &[CommandName::Node, CommandName::Import];
 

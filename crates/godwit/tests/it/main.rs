@@ -11,6 +11,8 @@ mod memory_policy;
 mod network_kill;
 mod node;
 mod progress;
+mod psbt;
+mod psbt_chain;
 mod records;
 mod refusals;
 mod running;

@@ -82,7 +82,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("the program prints text");
         let Output { status, stdout, stderr } = output;
         Self { code: status.code(), stdout: text(stdout), stderr: text(stderr) }

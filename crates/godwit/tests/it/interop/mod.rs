@@ -13,6 +13,7 @@ mod encrypted;
 mod follower;
 mod peer;
 mod process;
+mod psbt;
 mod rpc;
 
 use std::io::{self, Write};

@@ -1,0 +1,158 @@
+//! A PSBT in words.
+
+use std::fmt::Write;
+
+use bitcoin::bip32::KeySource;
+use bitcoin::{Address, Amount, Network, Script};
+use godwit_keys::psbt::{
+    InputReview, InputState, KeyReview, OutputReview, Review, SignatureReview, Warning,
+};
+
+/// Hexadecimal digits of a script without address that are shown.
+const SCRIPT_DIGITS: usize = 80;
+
+/// Whether it is known which keys are ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    Known,
+    Unknown,
+}
+
+/// Lines for a person to read.
+pub(super) fn review(review: &Review, network: Network, keys: Keys) -> String {
+    let mut lines = vec![format!(
+        "PSBT version {}, transaction version {}, lock time {}",
+        review.version,
+        review.transaction_version.0,
+        review.lock_time.to_consensus_u32()
+    )];
+    for (index, input) in review.inputs.iter().enumerate() {
+        push_input(&mut lines, index, input, network, keys);
+    }
+    for (index, output) in review.outputs.iter().enumerate() {
+        push_output(&mut lines, index, output, network, keys);
+    }
+    lines.push(match &review.fee {
+        Ok(fee) => format!(
+            "fee: {}, {} sat/vB at {} vB{}",
+            bitcoin_amount(fee.amount),
+            rate(fee.amount, fee.weight.to_vbytes_ceil()),
+            fee.weight.to_vbytes_ceil(),
+            match review.inputs.iter().all(|input| input.state == InputState::Finished) {
+                true => "",
+                false => " (estimated)",
+            }
+        ),
+        Err(objection) => format!("fee: {objection}"),
+    });
+    lines.extend(review.warnings.iter().map(|warning| match warning {
+        Warning::UnprovenAmount(index) => format!(
+            "warning: the amount of input {index} is not proven by its previous transaction; a lie \
+             about it can turn into a fee (BIP174)"
+        ),
+        Warning::BurnsCoins(index) => {
+            format!("warning: output {index} destroys its amount")
+        }
+    }));
+    lines.join("\n")
+}
+
+fn push_input(
+    lines: &mut Vec<String>,
+    index: usize,
+    input: &InputReview,
+    network: Network,
+    keys: Keys,
+) {
+    let mut line = format!("input {index}: ");
+    match &input.output {
+        Some(output) => {
+            line += &bitcoin_amount(output.value);
+            line += " from ";
+            line += &address(&output.script_pubkey, network);
+        }
+        None => line += "unknown amount",
+    }
+    if let Ok(spent) = &input.spent {
+        write!(line, " ({})", spent.kind).expect("a string takes it");
+    }
+    lines.push(line);
+    lines.push(format!("  spends {}, sequence {:#010x}", input.outpoint, input.sequence.0));
+    if let Some(sighash) = input.sighash {
+        lines.push(format!("  to be signed with {sighash}"));
+    }
+    lines.extend(input.keys.iter().map(|key| key_line(key, keys)));
+    lines.extend(input.signatures.iter().map(signature_line));
+    lines.push(match (&input.spent, input.state) {
+        (_, InputState::Finished) => "  finished".to_owned(),
+        (Err(objection), _) => format!("  wrong: {objection}"),
+        (Ok(_), InputState::Signed) => "  signed, to be finalized".to_owned(),
+        (Ok(_), InputState::Unfinished) => "  signatures are missing".to_owned(),
+    });
+    if keys == Keys::Known && input.is_foreign() {
+        lines.push("  foreign: none of its keys is ours".to_owned());
+    }
+}
+
+fn push_output(
+    lines: &mut Vec<String>,
+    index: usize,
+    output: &OutputReview,
+    network: Network,
+    keys: Keys,
+) {
+    let amount = bitcoin_amount(output.amount);
+    let mut line =
+        format!("output {index}: {amount} to {}", address(&output.script_pubkey, network));
+    if keys == Keys::Known && output.keys.iter().any(|key| key.ours) {
+        line += ", which is ours";
+    }
+    lines.push(line);
+    lines.extend(output.keys.iter().map(|key| key_line(key, keys)));
+}
+
+fn key_line(key: &KeyReview, keys: Keys) -> String {
+    let ours = match (keys, key.ours) {
+        (Keys::Known, true) => ", ours",
+        _ => "",
+    };
+    format!("  key {} {}{ours}", path(&key.key.source), key.key.key)
+}
+
+fn signature_line(signature: &SignatureReview) -> String {
+    let valid = match signature.valid {
+        Some(true) => "valid",
+        Some(false) => "NOT VALID",
+        None => "cannot be verified",
+    };
+    format!("  signature by {}, {}, {valid}", signature.key, signature.sighash)
+}
+
+/// As descriptors write it.
+pub(super) fn path((fingerprint, path): &KeySource) -> String {
+    let steps = path.to_string().replace('\'', "h");
+    let slash = if steps.is_empty() { "" } else { "/" };
+    format!("[{fingerprint}{slash}{steps}]")
+}
+
+fn address(script: &Script, network: Network) -> String {
+    if let Ok(address) = Address::from_script(script, network) {
+        return address.to_string();
+    }
+    let digits = script.to_hex_string();
+    match digits.get(..SCRIPT_DIGITS) {
+        Some(beginning) => format!("script {beginning}… of {} bytes", script.len()),
+        None => format!("script {digits}"),
+    }
+}
+
+fn bitcoin_amount(amount: Amount) -> String {
+    let satoshi = amount.to_sat();
+    format!("{}.{:08} BTC", satoshi / 100_000_000, satoshi % 100_000_000)
+}
+
+/// With one place, rounded up.
+fn rate(amount: Amount, vbytes: u64) -> String {
+    let tenths = (u128::from(amount.to_sat()) * 10).div_ceil(u128::from(vbytes.max(1)));
+    format!("{}.{}", tenths / 10, tenths % 10)
+}

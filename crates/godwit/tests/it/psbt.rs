@@ -1,0 +1,324 @@
+//! `godwit psbt` as a user runs it, on the PSBTs of Bitcoin Core's wallets.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use bitcoin::NetworkKind;
+use data_encoding::BASE64;
+use godwit::exit::Exit;
+use godwit_keys::{Entry, KdfParameters, KeyStore, split_private_descriptor};
+use godwit_secret::SecretString;
+use serde_json::Value;
+
+use crate::node::{Ended, Node};
+
+/// The wallets' PSBTs.
+fn wallets() -> Option<Value> {
+    let bytes = godwit_testdata::shared_file("wallets/wallets.json")?;
+    Some(serde_json::from_slice(&bytes).expect("the file is JSON"))
+}
+
+fn core_signed(wallets: &Value, wallet: &str, index: usize) -> (String, String) {
+    let psbt = &wallets["wallets"][wallet]["psbts"][index];
+    let text = |name: &str| psbt[name].as_str().expect("text").to_owned();
+    (text("core_signed"), text("core_final_hex"))
+}
+
+/// A PSBT in a file.
+fn file(node: &Node, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = node.beside(name);
+    fs::write(&path, content).expect("a file");
+    path
+}
+
+fn psbt(node: &Node, action: &str, path: &Path) -> Ended {
+    node.run(&[&"psbt", &action, &path])
+}
+
+/// A PSBT of version 0 that nobody has signed; BIP174's own.
+const UNSIGNED: &str = "cHNidP8BAJoCAAAAAljoeiG1ba8MI76OcHBFbDNvfLqlyHV5JPVFiHuyq911AAAAAAD/////\
+    g40EJ9DsZQpoqka7CwmK6kQiwHGyyng1Kgd5WdB86h0BAAAAAP////8CcKrwCAAAAAAWABTYXCtx0AYLCcmIauuBXlCZHdoSTQDh\
+    9QUAAAAAFgAUAK6pouXw+HaliN9VRuh0LR2HAI8AAAAAAAAAAAA=";
+
+#[test]
+fn inspect_tells_what_is_known_and_what_is_not() {
+    let node = Node::new("regtest");
+    let path = file(&node, "unsigned.psbt", UNSIGNED.replace(' ', ""));
+    let shown = psbt(&node, "inspect", &path).expect(Exit::Success).stdout;
+    for part in [
+        "PSBT version 0, transaction version 2, lock time 0",
+        "input 1: unknown amount",
+        "  wrong: the output that it spends is missing",
+        "output 0: 1.49990000 BTC to bcrt1qmpwzkuwsqc9snjvgdt4czhjsnywa5yjdqpxskv",
+        "fee: the fee is not known: input 0 does not say what it spends",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!node.datadir().exists(), "a look leaves nothing behind");
+    // The same on another network.
+    let shown = Node::new("main").run(&[&"psbt", &"inspect", &path]).expect(Exit::Success).stdout;
+    assert!(shown.contains(" to bc1qmpwzkuwsqc9snjvgdt4czhjsnywa5yjdgwyw6k"), "{shown}");
+}
+
+#[test]
+fn standard_input_is_a_file_too() {
+    let node = Node::new("regtest");
+    let mut command = node.command(&[&"psbt", &"inspect", &"-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(UNSIGNED.as_bytes()).expect("it reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    let ended = node.run(&[&"psbt", &"combine", &"-", &"-"]).expect(Exit::Failure);
+    assert_eq!(ended.stderr, "godwit: standard input can be read only once\n");
+}
+
+#[test]
+fn what_core_signed_is_finished_and_extracted() {
+    let Some(wallets) = wallets() else { return };
+    let node = Node::new("regtest");
+    for (wallet, psbts) in [("plain", 2), ("born-encrypted", 4), ("blank-imported", 4)] {
+        for index in 0..psbts {
+            let (signed, transaction) = core_signed(&wallets, wallet, index);
+            let path = file(&node, "signed.psbt", &signed);
+            let finished = psbt(&node, "finalize", &path).expect(Exit::Success);
+            assert_eq!(finished.stdout.trim_end(), reordered(&finished.stdout), "base64");
+            let path = file(&node, "finished.psbt", &finished.stdout);
+            let extracted = psbt(&node, "extract", &path).expect(Exit::Success);
+            assert_eq!(extracted.stdout.trim_end(), transaction, "{wallet} {index}");
+            let shown = psbt(&node, "inspect", &path).expect(Exit::Success).stdout;
+            assert!(shown.contains("PSBT version 2"), "{shown}");
+            assert!(shown.contains("  finished"), "{shown}");
+        }
+    }
+}
+
+/// Base64 decoded and encoded once more.
+fn reordered(text: &str) -> String {
+    let bytes = BASE64.decode(text.trim_end().as_bytes()).expect("base64");
+    BASE64.encode(&bytes)
+}
+
+#[test]
+fn a_file_is_binary_private_and_never_written_over() {
+    let node = Node::new("regtest");
+    let path = file(&node, "unsigned.psbt", UNSIGNED);
+    let out = node.beside("out.psbt");
+    let option = format!("-out={}", out.display());
+    let words: [&dyn AsRef<std::ffi::OsStr>; 5] = [&"psbt", &"combine", &path, &path, &option];
+    let ended = node.run(&words).expect(Exit::Success);
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""));
+    let written = fs::read(&out).expect("it is there");
+    assert!(written.starts_with(b"psbt\xff"));
+    let mode = fs::metadata(&out).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let again = node.run(&words).expect(Exit::Failure);
+    assert!(again.stderr.contains("out.psbt cannot be written: File exists"), "{again:?}");
+    assert_eq!(fs::read(&out).expect("it is there"), written);
+}
+
+#[test]
+fn what_is_not_finished_is_named() {
+    let node = Node::new("regtest");
+    let path = file(&node, "unsigned.psbt", UNSIGNED);
+    let ended = psbt(&node, "extract", &path).expect(Exit::Failure);
+    assert_eq!(ended.stderr, "godwit: input 0 is not finished\n");
+    let ended = psbt(&node, "finalize", &path).expect(Exit::InputRefused);
+    let why = "the output that it spends is missing";
+    assert!(ended.stderr.contains(&format!("input 1 is not finished: {why}")), "{ended:?}");
+    assert!(ended.stdout.starts_with("cHNidP8"));
+}
+
+#[test]
+fn one_line_for_what_cannot_be_read() {
+    let node = Node::new("regtest");
+    for (content, message) in [
+        (&b""[..], "this is no PSBT, neither in base64 nor in binary form"),
+        (b"cHNidP8BAHEC!", "the base64 is wrong at character 13"),
+        (b"psbt\xff\0", "the global map: type 0x00 is missing"),
+        (b"psbt\xff\x01", "the global map: unexpected end of data"),
+    ] {
+        let path = file(&node, "bad.psbt", content);
+        let ended = psbt(&node, "inspect", &path).expect(Exit::Failure);
+        assert_eq!(ended.stderr, format!("godwit: {}: {message}\n", path.display()));
+    }
+    let missing = node.beside("missing.psbt");
+    let ended = psbt(&node, "inspect", &missing).expect(Exit::Failure);
+    assert!(ended.stderr.contains("missing.psbt cannot be read: No such file"), "{ended:?}");
+    let ended = node.run(&[&"psbt", &"inspect"]).expect(Exit::Configuration);
+    assert!(ended.stderr.contains("psbt inspect [options] FILE"), "{ended:?}");
+    let ended = node.run(&[&"psbt", &"inspect", &missing, &"-maxfee=1"]);
+    assert!(ended.expect(Exit::Configuration).stderr.contains("-maxfee"));
+}
+
+#[test]
+fn a_high_fee_is_not_extracted() {
+    let Some(wallets) = wallets() else { return };
+    let node = Node::new("regtest");
+    let (signed, transaction) = core_signed(&wallets, "born-encrypted", 2);
+    let path = file(&node, "signed.psbt", &signed);
+    let shown = psbt(&node, "inspect", &path).expect(Exit::Success).stdout;
+    let fee = shown.lines().find(|line| line.starts_with("fee: 0.")).expect("it has one");
+    let fee: u64 = fee[7..15].parse().expect("eight places of a bitcoin");
+    let extract = |limit: u64| node.run(&[&"psbt", &"extract", &path, &format!("-maxfee={limit}")]);
+    assert_eq!(extract(fee).expect(Exit::Success).stdout.trim_end(), transaction);
+    let refused = extract(fee - 1).expect(Exit::Failure);
+    assert!(refused.stderr.contains("above the limit"), "{refused:?}");
+    assert!(refused.stderr.ends_with("; see -maxfee\n"), "{refused:?}");
+}
+
+#[test]
+fn an_invalid_final_script_is_found_by_cores_engine() {
+    let Some(wallets) = wallets() else { return };
+    let node = Node::new("regtest");
+    let (signed, _) = core_signed(&wallets, "born-encrypted", 2);
+    let mut bytes = BASE64.decode(signed.as_bytes()).expect("base64");
+    // The last byte of the witness's signature is its type; the one before belongs to S.
+    let der = bytes.windows(4).rposition(|four| four[0] == 0x30 && four[2..] == [0x02, 0x20]);
+    let at = der.expect("there is a signature");
+    bytes[at + 10] ^= 1;
+    let path = file(&node, "damaged.psbt", &bytes);
+    let refused = psbt(&node, "extract", &path).expect(Exit::Failure);
+    assert!(refused.stderr.contains("a finished input is invalid"), "{refused:?}");
+}
+
+#[test]
+fn nothing_of_a_psbt_is_logged() {
+    let node = Node::new("regtest");
+    node.stats();
+    let before = node.log();
+    let path = file(&node, "unsigned.psbt", UNSIGNED);
+    psbt(&node, "inspect", &path).expect(Exit::Success);
+    assert_eq!(node.log(), before);
+}
+
+const PASSPHRASE: &str = "a passphrase of this test";
+
+pub(crate) fn secret(text: &str) -> SecretString {
+    SecretString::from_plain_and_wipe(&mut text.to_owned()).expect("locked memory")
+}
+
+/// The passphrase of every key file here.
+pub(crate) fn passphrase() -> SecretString {
+    secret(PASSPHRASE)
+}
+
+/// The least work for a passphrase that there may be.
+pub(crate) fn weak_kdf() -> KdfParameters {
+    KdfParameters::new(KdfParameters::MIN_KIB_PER_LANE, 1, 1).expect("it is in range")
+}
+
+/// A key file with the keys of a wallet.
+fn key_file(node: &Node, wallet: &Value) -> PathBuf {
+    let path = node.beside("test.keys");
+    let mut store = KeyStore::create(&path, &passphrase(), weak_kdf()).expect("a new file");
+    for text in wallet["descriptors_private"].as_array().expect("a list") {
+        let text = secret(text.as_str().expect("text"));
+        let split = split_private_descriptor((&text).into(), NetworkKind::Test);
+        let split = split.expect("a valid descriptor");
+        let entry = Entry {
+            label: String::new(),
+            created: 0,
+            network: NetworkKind::Test,
+            descriptors: split
+                .descriptors
+                .iter()
+                .map(|descriptor| descriptor.text.clone())
+                .collect(),
+            keys: split.keys,
+            words: None,
+        };
+        store.insert(entry).expect("it is new");
+    }
+    path
+}
+
+/// `psbt sign` with the passphrase on standard input.
+pub(crate) fn sign(node: &Node, keys: &Path, psbt: &Path, options: &[&str]) -> Ended {
+    let option = format!("-keys={}", keys.display());
+    let mut command = node.command(&[&"psbt", &"sign", &psbt, &option, &"-passphrase-fd=0"]);
+    command.args(options);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    // It may end before it reads.
+    drop(stdin.write_all(format!("{PASSPHRASE}\n").as_bytes()));
+    drop(stdin);
+    Ended::of(child.wait_with_output().expect("it ends"))
+}
+
+#[test]
+fn the_wallets_psbts_become_cores_transactions() {
+    let Some(wallets) = wallets() else { return };
+    for name in ["plain", "blank-imported"] {
+        let wallet = &wallets["wallets"][name];
+        let node = Node::new("regtest");
+        let keys = key_file(&node, wallet);
+        for psbt_of_wallet in wallet["psbts"].as_array().expect("a list") {
+            let unsigned = psbt_of_wallet["unsigned"].as_str().expect("text");
+            let signed = sign(&node, &keys, &file(&node, "a.psbt", unsigned), &[]);
+            let signed = signed.expect(Exit::Success);
+            for part in ["signed input 0 with [", "fee: 0.0000", " sat/vB at ", ", ours\n"] {
+                assert!(signed.stderr.contains(part), "{part}: {signed:?}");
+            }
+            let path = file(&node, "b.psbt", &signed.stdout);
+            let finished = psbt(&node, "finalize", &path).expect(Exit::Success);
+            let path = file(&node, "c.psbt", &finished.stdout);
+            let extracted = psbt(&node, "extract", &path).expect(Exit::Success);
+            assert_eq!(extracted.stdout.trim_end(), psbt_of_wallet["core_final_hex"]);
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_leaves_no_signature_behind() {
+    let Some(wallets) = wallets() else { return };
+    let (ours, theirs) = (&wallets["wallets"]["plain"], &wallets["wallets"]["born-encrypted"]);
+    let node = Node::new("regtest");
+    let keys = key_file(&node, ours);
+    let foreign = theirs["psbts"][2]["unsigned"].as_str().expect("text");
+    let foreign = file(&node, "foreign.psbt", foreign);
+    let refused = sign(&node, &keys, &foreign, &[]).expect(Exit::Failure);
+    let line =
+        "godwit: not signed: input 0: none of its keys is ours; -foreigninputs signs the others\n";
+    assert!(refused.stderr.ends_with(line), "{refused:?}");
+    assert_eq!(refused.stdout, "");
+    let refused = sign(&node, &keys, &foreign, &["-foreigninputs"]).expect(Exit::Failure);
+    assert!(refused.stderr.ends_with("not signed: none of the keys is ours\n"), "{refused:?}");
+
+    let unsigned = file(&node, "a.psbt", ours["psbts"][0]["unsigned"].as_str().expect("text"));
+    let out = node.beside("out.psbt");
+    let out_option = format!("-out={}", out.display());
+    let refused = sign(&node, &keys, &unsigned, &["-maxfeerate=0", &out_option]);
+    let refused = refused.expect(Exit::Failure);
+    assert!(refused.stderr.ends_with("; see -maxfeerate\n"), "{refused:?}");
+    assert!(!out.exists());
+    sign(&node, &keys, &unsigned, &[&out_option]).expect(Exit::Success);
+    assert!(out.exists());
+}
+
+#[test]
+fn a_key_file_that_does_not_open_signs_nothing() {
+    let Some(wallets) = wallets() else { return };
+    let wallet = &wallets["wallets"]["plain"];
+    let node = Node::new("regtest");
+    let unsigned = file(&node, "a.psbt", wallet["psbts"][0]["unsigned"].as_str().expect("text"));
+    let missing = sign(&node, &node.beside("missing.keys"), &unsigned, &[]).expect(Exit::Failure);
+    assert!(missing.stderr.contains("there is no key file"), "{missing:?}");
+    let keys = key_file(&node, wallet);
+    let option = format!("-keys={}", keys.display());
+    let ended = node.run(&[&"psbt", &"sign", &unsigned, &option, &"-passphrase-fd=77"]);
+    let ended = ended.expect(Exit::Configuration);
+    assert!(ended.stderr.contains("file descriptor 77 cannot be used"), "{ended:?}");
+    let mut command = node.command(&[&"psbt", &"sign", &unsigned, &option, &"-passphrase-fd=0"]);
+    command.stdin(std::fs::File::open(&unsigned).expect("it is there"));
+    let output = command.output().expect("the program starts");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}

@@ -11,6 +11,7 @@
 mod assemble;
 mod decrypt;
 mod error;
+mod needles;
 mod records;
 mod sqlite;
 
@@ -28,6 +29,7 @@ use records::{DescriptorRecord, Records};
 use sqlite::{Column, Database, columns};
 
 pub use error::CoreWalletError;
+pub use needles::core_wallet_needles;
 pub use sqlite::DatabaseError;
 
 /// The table of a wallet.

@@ -173,6 +173,11 @@ impl FileKey {
         Ok(Self { parameters, salt, key: derive_key(passphrase, &salt, parameters)? })
     }
 
+    /// The key.
+    pub(crate) fn secret(&self) -> &SecretArray<32> {
+        &self.key
+    }
+
     /// Whether a file has the salt of this key, so that its passphrase has not been changed.
     pub(crate) fn fits(&self, header: &Header) -> bool {
         (self.parameters, self.salt) == (header.parameters, header.salt)

@@ -22,6 +22,7 @@ mod guarded;
 mod kdf;
 mod key_file;
 mod mnemonic;
+mod needles;
 mod nfkd;
 mod private_key;
 pub mod psbt;
@@ -34,7 +35,7 @@ pub use bitcoin::NetworkKind;
 pub use accounts::{account_descriptors, single_descriptors};
 pub use core_wallet::{
     CoreDescriptor, CoreWallet, CoreWalletError, DatabaseError, LeftOut, Purpose,
-    import_core_wallet,
+    core_wallet_needles, import_core_wallet,
 };
 pub use descriptors::{
     DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor,

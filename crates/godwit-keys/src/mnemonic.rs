@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bip39::Language;
-use godwit_secret::{LockError, SecretBytes, SecretSlice, SecretString};
+use godwit_secret::{LockError, SecretArray, SecretBytes, SecretSlice, SecretString};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::error::{KeyError, MnemonicError};
@@ -54,6 +54,11 @@ impl Mnemonic {
                 Self::of(&bits, size)
             })
         })
+    }
+
+    /// The 24 words of `entropy`.
+    pub fn from_32_bytes(entropy: &SecretArray<32>) -> Result<Self, KeyError> {
+        Self::from_entropy(SecretSlice::from(entropy))
     }
 
     fn from_entropy(entropy: SecretSlice<'_>) -> Result<Self, KeyError> {
@@ -109,6 +114,35 @@ impl Mnemonic {
     /// The words, one space between them.
     pub(crate) fn text(&self) -> &SecretString {
         &self.text
+    }
+
+    /// The places of the words in the list, two bytes each, least significant first.
+    pub(crate) fn numbers(&self) -> Result<SecretBytes, KeyError> {
+        guarded(|| {
+            self.text.expose_secret(|text| {
+                let mut numbers = SecretBytes::with_capacity(2 * text.len().div_ceil(4))?;
+                for word in text.split(' ') {
+                    let place = find(word.as_bytes()).expect("the words are of the list") as u16;
+                    numbers.extend_from_slice(&place.to_le_bytes())?;
+                }
+                Ok(numbers)
+            })
+        })
+    }
+
+    /// What the words stand for, without their checksum.
+    pub(crate) fn entropy(&self) -> Result<SecretBytes, KeyError> {
+        let numbers = self.numbers()?;
+        let size = entropy_size(numbers.len() / 2)?;
+        guarded(|| {
+            let mut bits = [0u8; MAX_ENTROPY + 1];
+            numbers.expose_secret(|numbers| {
+                for (place, number) in numbers.as_chunks().0.iter().enumerate() {
+                    put(&mut bits, place, usize::from(u16::from_le_bytes(*number)));
+                }
+            });
+            Ok(SecretBytes::from_fn_in_place(size, |copy| copy.copy_from_slice(&bits[..size]))?)
+        })
     }
 }
 

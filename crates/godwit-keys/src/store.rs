@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use bitcoin::bip32::KeySource;
 use bitcoin::secp256k1::{PublicKey, XOnlyPublicKey};
-use godwit_secret::{SecretSlice, SecretString};
+use godwit_secret::{SecretArray, SecretSlice, SecretString};
 
 use crate::entry::{self, Entry, KeyId, MAX_LABEL};
 use crate::error::KeyError;
@@ -264,6 +264,11 @@ impl KeyStore {
             }
         }
         Ok(())
+    }
+
+    /// What the file is sealed with.
+    pub(crate) fn file_key(&self) -> &SecretArray<32> {
+        self.key.secret()
     }
 
     /// Keeps other writers away and makes sure that `entries` are those of the file.

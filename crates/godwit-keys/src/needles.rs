@@ -1,0 +1,238 @@
+//! What a search of memory for private keys looks for.
+//!
+//! A [`Needle`] shows nothing of its secret and can only be searched for, so these functions let
+//! `godwit keys residue-check` look for keys that no other crate gets to see. What is computed here is
+//! computed on a secret stack: the search would find it elsewhere.
+
+use bitcoin::hashes::{Hash, HashEngine, sha256};
+use bitcoin::secp256k1::{Keypair, Scalar, SecretKey, XOnlyPublicKey, ecdsa, schnorr};
+use bitcoin::taproot::TapTweakHash;
+use godwit_secret::residue::{Needle, NeedleError};
+use godwit_secret::{SecretArray, SecretBytes};
+
+use crate::error::KeyError;
+use crate::extended_key::ExtendedPrivateKey;
+use crate::guarded::{curve, guarded};
+use crate::mnemonic::Mnemonic;
+use crate::private_key::PrivateKey;
+use crate::store::KeyStore;
+use crate::stored_key::StoredKey;
+use crate::wif::to_wif;
+
+/// Order of the curve less 2: a power with this exponent is the inverse.
+const INVERSION: [u8; 32] = [
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe,
+    0xba, 0xae, 0xdc, 0xe6, 0xaf, 0x48, 0xa0, 0x3b, 0xbf, 0xd2, 0x5e, 0x8c, 0xd0, 0x36, 0x41, 0x3f,
+];
+const ONE: [u8; 32] = {
+    let mut one = [0; 32];
+    one[31] = 1;
+    one
+};
+
+impl From<NeedleError> for KeyError {
+    fn from(error: NeedleError) -> Self {
+        match error {
+            NeedleError::Memory(error) => error.into(),
+            NeedleError::TooShort { .. } => {
+                unreachable!("what is searched for here is long enough")
+            }
+        }
+    }
+}
+
+impl PrivateKey {
+    /// The key in all forms: also as WIF, negated and as taproot's key without scripts, both as signing
+    /// makes them of it.
+    pub fn needle(&self, name: &str) -> Result<Needle, KeyError> {
+        guarded(|| {
+            let mut needle = Needle::new(name, self.secret())?;
+            for network in [bitcoin::NetworkKind::Main, bitcoin::NetworkKind::Test] {
+                for compressed in [true, false] {
+                    needle = needle.form("WIF", &to_wif(self, network, compressed)?)?;
+                }
+            }
+            let pair = self.use_key(|key| Ok(Keypair::from_secret_key(curve(), key)))?;
+            needle = both_signs(needle, "negated", pair.secret_key())?;
+            let internal = pair.x_only_public_key().0;
+            let tweak = TapTweakHash::from_key_and_tweak(internal, None).to_scalar();
+            let output = pair.add_xonly_tweak(curve(), &tweak).map_err(|_| KeyError::OutOfRange)?;
+            both_signs(needle, "tweaked", output.secret_key())
+        })
+    }
+
+    /// The nonce of a signature of this key: who finds it has the key.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::BadSignature`] when this is none of this key for `digest`.
+    pub fn ecdsa_nonce_needle(
+        &self,
+        name: &str,
+        signature: &ecdsa::Signature,
+        digest: &[u8; 32],
+    ) -> Result<Needle, KeyError> {
+        let compact = signature.serialize_compact();
+        let (r, s) = halves(&compact);
+        self.use_key(|key| {
+            let wrong = |_| KeyError::BadSignature;
+            let digest = Scalar::from_be_bytes(*digest).map_err(|_| KeyError::OutOfRange)?;
+            let r_scalar = Scalar::from_be_bytes(r).map_err(|_| KeyError::BadSignature)?;
+            let sum = key.mul_tweak(&r_scalar).map_err(wrong)?;
+            let sum = sum.add_tweak(&digest).map_err(wrong)?;
+            let nonce = inverse(SecretKey::from_slice(&s).map_err(wrong)?).map_err(wrong)?;
+            let nonce = nonce.mul_tweak(&Scalar::from(sum)).map_err(wrong)?;
+            nonce_needle(name, nonce, &r)
+        })
+    }
+
+    /// As [`ecdsa_nonce_needle`](Self::ecdsa_nonce_needle), for what
+    /// [`sign_schnorr`](Self::sign_schnorr) gives for the same digest and tweak.
+    pub fn schnorr_nonce_needle(
+        &self,
+        name: &str,
+        signature: &schnorr::Signature,
+        digest: &[u8; 32],
+        tweak: Option<&[u8; 32]>,
+    ) -> Result<Needle, KeyError> {
+        let (r, s) = halves(signature.as_ref());
+        self.use_key(|key| {
+            let wrong = |_| KeyError::BadSignature;
+            let mut pair = Keypair::from_secret_key(curve(), key);
+            if let Some(tweak) = tweak {
+                let tweak = Scalar::from_be_bytes(*tweak).map_err(|_| KeyError::OutOfRange)?;
+                pair = pair.add_xonly_tweak(curve(), &tweak).map_err(|_| KeyError::OutOfRange)?;
+            }
+            let (public, parity) = pair.x_only_public_key();
+            let key = pair.secret_key();
+            let key = if parity == bitcoin::secp256k1::Parity::Odd { key.negate() } else { key };
+            let challenge = challenge(&r, &public, digest);
+            let challenge = Scalar::from_be_bytes(challenge).map_err(|_| KeyError::OutOfRange)?;
+            let product = key.mul_tweak(&challenge).map_err(wrong)?.negate();
+            let s = SecretKey::from_slice(&s).map_err(wrong)?;
+            let nonce = s.add_tweak(&Scalar::from(product)).map_err(wrong)?;
+            nonce_needle(name, nonce, &r)
+        })
+    }
+}
+
+impl ExtendedPrivateKey {
+    /// The key in all forms, also as `xprv` or `tprv`.
+    ///
+    /// The chain code is not among them: it is half of the `xpub` that descriptors show.
+    pub fn needle(&self, name: &str) -> Result<Needle, KeyError> {
+        let needle = self.private_key()?.needle(name)?;
+        Ok(needle.form("extended key", &self.to_base58()?)?)
+    }
+}
+
+impl StoredKey {
+    /// The key in all forms.
+    pub fn needle(&self, name: &str) -> Result<Needle, KeyError> {
+        match self {
+            Self::Extended { key, .. } => key.needle(name),
+            Self::Single { key, .. } => key.needle(name),
+        }
+    }
+}
+
+impl Mnemonic {
+    /// The words, also as numbers and on lines of their own, and their entropy.
+    pub fn needles(&self, name: &str) -> Result<[Needle; 2], KeyError> {
+        guarded(|| {
+            let mut words = Needle::new(&format!("{name}: words"), self.text())?;
+            for separator in [b'\n', b',', 0] {
+                let text = self.text().expose_secret(|text| {
+                    SecretBytes::from_fn_in_place(text.len(), |copy| {
+                        copy.copy_from_slice(text.as_bytes());
+                        copy.iter_mut().filter(|byte| **byte == b' ').for_each(|b| *b = separator);
+                    })
+                })?;
+                words = words.form("words", &text)?;
+            }
+            let (numbers, entropy) = (self.numbers()?, self.entropy()?);
+            for (form, width) in [("numbers of 2", 2), ("numbers of 4", 4), ("numbers of 8", 8)] {
+                let mut wide = SecretBytes::with_capacity(numbers.len() / 2 * width)?;
+                numbers.expose_secret(|numbers| {
+                    numbers.chunks_exact(2).try_for_each(|number| {
+                        wide.extend_from_slice(number)?;
+                        wide.extend_from_slice(&[0; 8][..width - 2])
+                    })
+                })?;
+                words = words.form(form, &wide)?;
+            }
+            Ok([words, Needle::new(&format!("{name}: entropy"), &entropy)?])
+        })
+    }
+}
+
+impl KeyStore {
+    /// What the store holds while it is open: the key that its file is sealed with, and words and keys
+    /// of all its entries.
+    pub fn needles(&self) -> Result<Vec<Needle>, KeyError> {
+        let mut needles = vec![guarded(|| Ok(Needle::new("key of the file", self.file_key())?))?];
+        for entry in self.entries() {
+            let id = entry.id();
+            if let Some(words) = &entry.words {
+                needles.extend(words.mnemonic.needles(&format!("{id}"))?);
+            }
+            for (index, key) in entry.keys.iter().enumerate() {
+                needles.push(key.needle(&format!("{id}: key {}", index + 1))?);
+            }
+        }
+        Ok(needles)
+    }
+}
+
+/// Adds a number of the curve, its negative, and both as the library computes with them.
+fn both_signs(mut needle: Needle, form: &str, key: SecretKey) -> Result<Needle, KeyError> {
+    for key in [key, key.negate()] {
+        let number = SecretArray::<32>::from_fn_in_place(|copy| *copy = key.secret_bytes())?;
+        needle = needle.form(form, &number)?;
+        let reversed = SecretArray::<32>::from_fn_in_place(|copy| {
+            *copy = key.secret_bytes();
+            copy.reverse();
+        })?;
+        needle = needle.form(form, &reversed)?;
+    }
+    Ok(needle)
+}
+
+/// `r`: the first coordinate of the nonce's point.
+fn nonce_needle(name: &str, nonce: SecretKey, r: &[u8; 32]) -> Result<Needle, KeyError> {
+    if nonce.x_only_public_key(curve()).0.serialize() != *r {
+        return Err(KeyError::BadSignature);
+    }
+    let number = SecretArray::<32>::from_fn_in_place(|copy| *copy = nonce.secret_bytes())?;
+    both_signs(Needle::new(name, &number)?, "negated", nonce)
+}
+
+fn inverse(number: SecretKey) -> Result<SecretKey, bitcoin::secp256k1::Error> {
+    let number = Scalar::from(number);
+    let mut power = SecretKey::from_slice(&ONE)?;
+    for bit in 0..256 {
+        power = power.mul_tweak(&Scalar::from(power))?;
+        if INVERSION[bit / 8] >> (7 - bit % 8) & 1 == 1 {
+            power = power.mul_tweak(&number)?;
+        }
+    }
+    Ok(power)
+}
+
+/// BIP340's hash, in which there is no secret.
+fn challenge(r: &[u8; 32], public: &XOnlyPublicKey, digest: &[u8; 32]) -> [u8; 32] {
+    let tag = sha256::Hash::hash(b"BIP0340/challenge").to_byte_array();
+    let mut engine = sha256::Hash::engine();
+    for part in [&tag, &tag, r, &public.serialize(), digest] {
+        engine.input(part);
+    }
+    sha256::Hash::from_engine(engine).to_byte_array()
+}
+
+fn halves(signature: &[u8; 64]) -> ([u8; 32], [u8; 32]) {
+    let (r, s) = signature.split_at(32);
+    (r.try_into().expect("32 of 64"), s.try_into().expect("32 of 64"))
+}
+
+#[cfg(test)]
+mod tests;

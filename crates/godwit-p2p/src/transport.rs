@@ -17,6 +17,7 @@ mod tests;
 use std::fmt;
 use std::io;
 
+use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
 pub use limits::{MAX_SMALL_PAYLOAD, payload_limit};
@@ -320,6 +321,15 @@ impl Transport {
                 Some(session_id) => Protocol::V2 { session_id },
                 None => Protocol::Detecting,
             },
+        }
+    }
+
+    /// What a search of memory for the keys of this connection looks for: those of an encrypted one at
+    /// the moment, which are replaced every 224 packets. A needle shows nothing of its key.
+    pub fn needles(&self) -> Result<Vec<Needle>, NeedleError> {
+        match &self.wire {
+            Wire::Plain(_) => Ok(Vec::new()),
+            Wire::Encrypted(encrypted) => encrypted.needles(),
         }
     }
 

@@ -8,6 +8,7 @@
 mod cipher;
 mod handshake;
 mod mac;
+mod needles;
 mod session;
 mod short_ids;
 mod stack;

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 
+use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
 use super::buffer::{End, Got, read_once};
@@ -108,6 +109,15 @@ impl Encrypted {
         }
         let state = State::Key(exchange);
         Ok(Self { magic, initiator, state, garbage, waiting: Vec::new() })
+    }
+
+    /// What a search of memory for the keys looks for; nothing before they are agreed on.
+    pub(super) fn needles(&self) -> Result<Vec<Needle>, NeedleError> {
+        match &self.state {
+            State::Key(_) | State::Failed => Ok(Vec::new()),
+            State::Garbage(search) => search.session.needles(),
+            State::Packets(packets) => packets.keys().needles(),
+        }
     }
 
     pub(super) fn send(&mut self, command: Command, payload: PooledStream, queue: &mut Queue) {

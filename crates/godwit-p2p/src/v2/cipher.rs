@@ -82,6 +82,11 @@ impl LengthCipher {
         Self { key, place: Place::default() }
     }
 
+    /// The key at the moment.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
     /// Encrypts or decrypts the next packet's length.
     pub(super) fn apply(&mut self, length: &mut [u8; LENGTH_SIZE]) {
         let nonce = nonce(0, self.place.epoch);
@@ -97,7 +102,7 @@ impl LengthCipher {
 }
 
 /// Key and place of a direction's packets.
-struct PacketKey {
+pub(super) struct PacketKey {
     key: Key,
     place: Place,
 }
@@ -107,12 +112,17 @@ impl PacketKey {
         Self { key, place: Place::default() }
     }
 
+    /// The key at the moment.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
     fn nonce(&self) -> [u8; 12] {
         nonce(self.place.packet, self.place.epoch)
     }
 
     /// Shows the one-time key of the next packet's tag.
-    fn expose_tag_key<R>(&self, f: impl FnOnce(&[u8; 32]) -> R) -> R {
+    pub(super) fn expose_tag_key<R>(&self, f: impl FnOnce(&[u8; 32]) -> R) -> R {
         let mut tag_key = [0; 32];
         self.key.expose_secret(|key| {
             keystream(key, self.nonce(), 0).apply_keystream(&mut tag_key);
@@ -141,6 +151,10 @@ pub(super) struct Sealer(PacketKey);
 impl Sealer {
     pub(super) fn new(key: Key) -> Self {
         Self(PacketKey::new(key))
+    }
+
+    pub(super) fn packet_key(&self) -> &PacketKey {
+        &self.0
     }
 
     /// Encrypts the next packet, which consists of these parts, in place, and returns its tag.
@@ -176,6 +190,10 @@ impl Opener {
     /// `mac`: room for the tag of the packet that is coming.
     pub(super) fn new(key: Key, mac: SecretBox<Mac>) -> Self {
         Self { key: PacketKey::new(key), mac, opened: 0 }
+    }
+
+    pub(super) fn packet_key(&self) -> &PacketKey {
+        &self.key
     }
 
     /// The next packet starts.

@@ -98,6 +98,10 @@ impl Packets {
         &mut self.session
     }
 
+    pub(super) fn keys(&self) -> &Session {
+        &self.session
+    }
+
     pub(super) fn session_id(&self) -> Option<[u8; 32]> {
         self.established.then(|| *self.session.session_id())
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, Coin, OutPoint};
 use godwit_store::disk::RealDisk;
-use godwit_store::utxo::{HashedOutPoint, Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
+use godwit_store::utxo::{Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{ChainPoint, Commit, NetworkId, Store, StoreError, StoreOptions, UtxoCommit};
 use godwit_stream::DataStream;
 
@@ -27,8 +27,11 @@ const BUDGET: u64 = 450 << 20;
 /// As the chain opens its store.
 const PARTITION_BITS: u8 = 4;
 
-/// Coins between two questions whether the memtable is full: about those of a block.
-const BLOCK_COINS: usize = 4096;
+/// Coins that the memtable is told of before they are added, as the chain does when it applies a block.
+const WARM_COINS: usize = 64;
+
+/// Such groups between two questions whether the memtable is full: about the coins of a block.
+const BLOCK_GROUPS: usize = 64;
 
 /// The first version: coins are generated while the time runs. A figure is given per byte of Bitcoin
 /// Core's threshold.
@@ -69,16 +72,24 @@ struct Opened {
 pub fn flush(
     datadir: &Path,
     tip: BlockHash,
-    coins: impl Iterator<Item = impl Borrow<(OutPoint, Coin)>>,
+    mut coins: impl Iterator<Item = impl Borrow<(OutPoint, Coin)>>,
 ) -> Result<u64, StoreError> {
     wipe(datadir);
     let mut opened = open(datadir.to_owned())?;
     let Opened { utxo, hasher, .. } = &mut opened;
-    for (n, coin) in coins.enumerate() {
-        let (outpoint, Coin { value, script_pubkey, height, coinbase }) = coin.borrow();
-        let key: HashedOutPoint = hasher.hash(*outpoint);
-        utxo.add(&key, *value, script_pubkey, *height, *coinbase, false);
-        if n % BLOCK_COINS == 0 {
+    let (mut group, mut keys) = (Vec::with_capacity(WARM_COINS), Vec::with_capacity(WARM_COINS));
+    for n in 0.. {
+        group.extend(coins.by_ref().take(WARM_COINS));
+        if group.is_empty() {
+            break;
+        }
+        keys.extend(group.iter().map(|coin| hasher.hash(coin.borrow().0)));
+        utxo.warm(&keys);
+        for (key, coin) in keys.drain(..).zip(group.drain(..)) {
+            let (_, Coin { value, script_pubkey, height, coinbase }) = coin.borrow();
+            utxo.add(&key, *value, script_pubkey, *height, *coinbase, false);
+        }
+        if n % BLOCK_GROUPS == 0 {
             utxo.poll()?;
             if utxo.should_freeze() {
                 utxo.freeze()?;

@@ -3,6 +3,7 @@
 
 mod failure;
 mod import;
+mod import_core_wallet;
 mod input;
 mod session;
 mod terminal;
@@ -34,6 +35,9 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, Failur
         KeysAction::Create { label, words, show } => create(&file, label, *words, *show),
         KeysAction::Import { label, secret, bip39_passphrase } => {
             import::run(&file, label, *secret, *bip39_passphrase)
+        }
+        KeysAction::ImportCoreWallet { label, wallet, passphrase } => {
+            import_core_wallet::run(&file, label, wallet, *passphrase)
         }
         KeysAction::List => {
             let store = Session::begin(&file, [])?.open()?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use godwit_keys::{DescriptorError, KeyFileError, StoreError};
+use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
 use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
 
 use crate::exit::Exit;
@@ -39,6 +39,10 @@ pub(crate) enum KeysFailure {
     OtherNetwork,
     /// A descriptor cannot be imported.
     Descriptors(DescriptorError),
+    /// A wallet cannot be imported.
+    CoreWallet(CoreWalletError),
+    /// A wallet has no private keys that godwit can use.
+    WalletWithoutKeys,
     /// A descriptor has public keys only.
     NoPrivateKey,
     /// There is a passphrase of a mnemonic, but the secret is none.
@@ -91,6 +95,10 @@ impl fmt::Display for KeysFailure {
                 f.write_str("the key is of another network; choose its network with -chain")
             }
             Self::Descriptors(error) => error.fmt(f),
+            Self::CoreWallet(error) => error.fmt(f),
+            Self::WalletWithoutKeys => {
+                f.write_str("the wallet has no private keys that godwit can use")
+            }
             Self::NoPrivateKey => f.write_str("the descriptor has no private key"),
             Self::NoMnemonic => f.write_str("there is a passphrase of a mnemonic, but no mnemonic"),
         }
@@ -127,5 +135,14 @@ impl From<ReadError> for KeysFailure {
 impl From<DescriptorError> for KeysFailure {
     fn from(error: DescriptorError) -> Self {
         Self::Descriptors(error)
+    }
+}
+
+impl From<CoreWalletError> for KeysFailure {
+    fn from(error: CoreWalletError) -> Self {
+        match error {
+            CoreWalletError::Memory(error) => Self::Lock(error),
+            error => Self::CoreWallet(error),
+        }
     }
 }

@@ -85,6 +85,7 @@ pub(super) enum Operands {
     Psbt { action: PsbtAction, files: Vec<PathBuf> },
     KeysCreate,
     KeysImport,
+    KeysImportCoreWallet { wallet: PathBuf },
     KeysList,
     KeysExport { id: KeyId },
     KeysChangePassphrase,
@@ -150,6 +151,9 @@ impl CommandLine {
             (CommandName::UtxoLoad, 1) => Operands::UtxoLoad { file: paths.remove(0) },
             (CommandName::KeysCreate, 0) => Operands::KeysCreate,
             (CommandName::KeysImport, 0) => Operands::KeysImport,
+            (CommandName::KeysImportCoreWallet, 1) => {
+                Operands::KeysImportCoreWallet { wallet: paths.remove(0) }
+            }
             (CommandName::KeysList, 0) => Operands::KeysList,
             (CommandName::KeysExport, 1) => Operands::KeysExport { id: key_id(&paths[0])? },
             (CommandName::KeysChangePassphrase, 0) => Operands::KeysChangePassphrase,

@@ -51,6 +51,15 @@ pub enum KeysAction {
         /// `-bip39passphrase` and `-bip39passphrase-fd`.
         bip39_passphrase: Bip39Passphrase,
     },
+    /// `keys import-core-wallet WALLET`
+    ImportCoreWallet {
+        /// `-label`.
+        label: String,
+        /// The file of the wallet.
+        wallet: PathBuf,
+        /// `-walletpassphrase-fd`; `None`: the terminal.
+        passphrase: Option<Descriptor>,
+    },
     /// `keys list`
     List,
     /// `keys export ID`

@@ -24,6 +24,13 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec] = &[
                file. It is asked for at the terminal without echo, or read with -secret-fd.",
     },
     CommandSpec {
+        command: CommandName::KeysImportCoreWallet,
+        words: "keys import-core-wallet",
+        operands: " WALLET.dat",
+        help: "Put the private keys of a descriptor wallet of Bitcoin Core into the key file, with its \
+               public descriptors. No other program may have the wallet open.",
+    },
+    CommandSpec {
         command: CommandName::KeysList,
         words: "keys list",
         operands: "",
@@ -54,6 +61,7 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec] = &[
 const WITH_KEY_FILE: &[CommandName] = &[
     CommandName::KeysCreate,
     CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
     CommandName::KeysList,
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
@@ -65,13 +73,15 @@ const WITH_SECRETS: &[CommandName] = &[
     CommandName::Node,
     CommandName::KeysCreate,
     CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
     CommandName::KeysList,
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
     CommandName::PsbtSign,
 ];
-const NEW_ENTRY: &[CommandName] = &[CommandName::KeysCreate, CommandName::KeysImport];
+const NEW_ENTRY: &[CommandName] =
+    &[CommandName::KeysCreate, CommandName::KeysImport, CommandName::KeysImportCoreWallet];
 
 const FD: Form =
     Form::Value { placeholder: "N", expected: "the number of an open file descriptor", off: None };
@@ -176,6 +186,19 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec] = &[
              the number of -passphrase-fd, from the line after that.",
             |draft, text| {
                 draft.keys.secret = Some(values::descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: &[CommandName::KeysImportCoreWallet],
+        ..keys_option(
+            "walletpassphrase-fd",
+            "keys import-core-wallet: read the passphrase of the wallet, if it has one, from this file \
+             descriptor; with the number of -passphrase-fd, from the line after that.",
+            |draft, text| {
+                draft.keys.wallet_passphrase = Some(values::descriptor(text)?);
                 Some(())
             },
         )

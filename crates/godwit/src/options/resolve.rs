@@ -206,6 +206,14 @@ fn command(
                 bip39_passphrase: draft.keys.bip39_passphrase,
             },
         ),
+        Operands::KeysImportCoreWallet { wallet } => keys(
+            &draft,
+            KeysAction::ImportCoreWallet {
+                label: draft.keys.label.clone(),
+                wallet,
+                passphrase: draft.keys.wallet_passphrase,
+            },
+        ),
         Operands::KeysList => keys(&draft, KeysAction::List),
         Operands::KeysExport { id } => keys(&draft, KeysAction::Export(id)),
         Operands::KeysChangePassphrase => {

@@ -70,6 +70,7 @@ pub(super) struct KeysDraft {
     pub(super) words: Option<NonZeroUsize>,
     pub(super) show: Option<Descriptor>,
     pub(super) secret: Option<Descriptor>,
+    pub(super) wallet_passphrase: Option<Descriptor>,
     pub(super) bip39_passphrase: Bip39Passphrase,
 }
 
@@ -106,6 +107,7 @@ pub(super) enum CommandName {
     UtxoLoad,
     KeysCreate,
     KeysImport,
+    KeysImportCoreWallet,
     KeysList,
     KeysExport,
     KeysChangePassphrase,

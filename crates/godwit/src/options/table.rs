@@ -72,6 +72,7 @@ const EVERY_COMMAND: &[CommandName] = &[
     CommandName::UtxoLoad,
     CommandName::KeysCreate,
     CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
     CommandName::KeysList,
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod blocks;
+mod core_wallet;
 mod encrypted_sockets;
 mod import;
 mod interop;

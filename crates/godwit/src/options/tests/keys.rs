@@ -38,6 +38,15 @@ fn commands_of_keys() {
         keys(&["import", "-bip39passphrase-fd=9"]).action,
         import(None, Bip39Passphrase::Descriptor(Descriptor(9)))
     );
+    let import = |passphrase| KeysAction::ImportCoreWallet {
+        label: "x".to_owned(),
+        wallet: PathBuf::from("a/wallet.dat"),
+        passphrase,
+    };
+    let wallet = ["import-core-wallet", "a/wallet.dat", "-label=x"];
+    assert_eq!(keys(&wallet).action, import(None));
+    let passphrase = keys(&[&wallet[..], &["-walletpassphrase-fd=5"]].concat());
+    assert_eq!(passphrase.action, import(fd(5)));
     assert_eq!(keys(&["export", "0000000A"]).action, KeysAction::Export(id("0000000a")));
     assert_eq!(keys(&["remove", "12345678"]).action, KeysAction::Remove(id("12345678")));
     let change = keys(&["change-passphrase", "-passphrase-fd=3", "-newpassphrase-fd=4"]);

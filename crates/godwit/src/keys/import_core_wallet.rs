@@ -1,0 +1,58 @@
+//! `keys import-core-wallet`: the keys and descriptors of a wallet of Bitcoin Core become one entry.
+
+use std::path::Path;
+
+use godwit_keys::{CoreWallet, CoreWalletError, NetworkKind, import_core_wallet};
+use serde_json::{Value, json};
+
+use super::failure::KeysFailure;
+use super::session::{KeyFile, Session};
+use super::{described, new_entry};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::options::Descriptor;
+use crate::output::print_json;
+
+pub(super) fn run(
+    file: &KeyFile<'_>,
+    label: &str,
+    path: &Path,
+    passphrase: Option<Descriptor>,
+) -> Result<Exit, Failure> {
+    let mut session = Session::begin(file, [passphrase])?;
+    // A wallet that cannot be read is told before anything is asked for.
+    let readable = match import_core_wallet(path, None) {
+        Ok(wallet) => Some(wallet),
+        Err(CoreWalletError::PassphraseNeeded) => None,
+        Err(error) => return Err(KeysFailure::from(error).into()),
+    };
+    let unlocked = session.unlock()?;
+    let wallet = match readable {
+        Some(wallet) => wallet,
+        None => {
+            let what = format!("Passphrase of {}", path.display());
+            let passphrase = session.input.secret(passphrase, &what)?;
+            import_core_wallet(path, Some(&passphrase)).map_err(KeysFailure::from)?
+        }
+    };
+    let CoreWallet { network, descriptors, left_out, keys } = wallet;
+    let network = NetworkKind::from(network);
+    if network != file.network {
+        return Err(KeysFailure::OtherNetwork.into());
+    }
+    if keys.is_empty() {
+        return Err(KeysFailure::WalletWithoutKeys.into());
+    }
+    let texts = descriptors.into_iter().map(|descriptor| descriptor.descriptor.text).collect();
+    let (store, id) = unlocked.insert(file, new_entry(label, network, texts, keys))?;
+
+    let entry = store.entries().iter().find(|entry| entry.id() == id);
+    let mut printed = entry.map_or(Value::Null, described);
+    let complete = left_out.is_empty();
+    printed["left_out"] = left_out
+        .into_iter()
+        .map(|left| json!({ "descriptor": left.text, "reason": left.error.to_string() }))
+        .collect();
+    print_json(&printed)?;
+    Ok(if complete { Exit::Success } else { Exit::InputRefused })
+}

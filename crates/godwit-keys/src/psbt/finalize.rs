@@ -11,6 +11,7 @@ use miniscript::psbt::PsbtExt;
 use super::Psbt;
 use super::error::FinalizeError;
 use super::review::wrong_signature;
+use super::sighash::Digests;
 use super::spent::{InputObjection, Spent, spent_output};
 
 /// What became of an input.
@@ -55,8 +56,10 @@ impl Psbt {
     /// verified on the way.
     pub fn finalize(&mut self) -> Vec<Finished> {
         let mut scratch = self.resolved();
-        let results = (0..self.fields.inputs.len()).map(|index| self.finish(index, &mut scratch));
-        let results: Vec<Finished> = results.collect();
+        let mut digests = self.digests();
+        let results: Vec<Finished> = (0..self.fields.inputs.len())
+            .map(|index| self.finish(index, &mut digests, &mut scratch))
+            .collect();
         for (index, result) in results.iter().enumerate() {
             if matches!(result, Finished::Finished) {
                 let finished = std::mem::take(&mut scratch.inputs[index]);
@@ -84,7 +87,12 @@ impl Psbt {
         copy
     }
 
-    fn finish(&self, index: usize, scratch: &mut bitcoin::Psbt) -> Finished {
+    fn finish(
+        &self,
+        index: usize,
+        digests: &mut Digests<'_>,
+        scratch: &mut bitcoin::Psbt,
+    ) -> Finished {
         let input = &self.fields.inputs[index];
         if is_finished(input) {
             return Finished::Already;
@@ -94,7 +102,7 @@ impl Psbt {
             Ok(spent) => spent,
             Err(objection) => return Finished::Unfinished(Unfinished::Objection(objection)),
         };
-        match wrong_signature(self, index, &spent) {
+        match wrong_signature(digests, index, input, &spent) {
             Ok(false) => {}
             Ok(true) => return Finished::Unfinished(Unfinished::WrongSignature),
             Err(objection) => return Finished::Unfinished(Unfinished::Objection(objection)),

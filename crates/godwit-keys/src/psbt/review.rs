@@ -309,17 +309,16 @@ fn verify_schnorr(
 
 /// Whether an input has a signature that is invalid or of another type than it asks for.
 pub(super) fn wrong_signature(
-    psbt: &Psbt,
+    digests: &mut Digests<'_>,
     index: usize,
+    input: &Input,
     spent: &Spent,
 ) -> Result<bool, InputObjection> {
-    let input = &psbt.fields.inputs[index];
     let wanted = Sighash::of(input, spent.kind)?;
-    let mut digests = psbt.digests();
     for (key, sighash, signature) in signatures(input) {
         // Without a wish any type will do.
         let of_type = input.sighash_type.is_none() || sighash == wanted;
-        if !of_type || !is_valid(&mut digests, index, spent, &key, sighash, &signature)? {
+        if !of_type || !is_valid(digests, index, spent, &key, sighash, &signature)? {
             return Ok(true);
         }
     }

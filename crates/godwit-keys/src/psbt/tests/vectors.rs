@@ -108,6 +108,35 @@ fn cores_invalid_psbts_are_refused() {
     }
 }
 
+/// Legacy hashes of Core's own test. `bitcoin` leaves out the removal of `OP_CODESEPARATOR`, and scripts
+/// that have one are not signed.
+#[test]
+fn legacy_hashes_as_by_core() {
+    let Some(file) = shared_json("vectors/core/sighash.json") else { return };
+    let mut count = 0;
+    for vector in file.as_array().expect("a list").iter().filter(|vector| vector[1].is_string()) {
+        let text = |index: usize| vector[index].as_str().expect("text");
+        let transaction: bitcoin::Transaction =
+            encode::deserialize_hex(text(0)).expect("a transaction");
+        let script = bitcoin::ScriptBuf::from_hex(text(1)).expect("hexadecimal");
+        if script.as_bytes().contains(&0xab) {
+            continue;
+        }
+        let index = vector[2].as_u64().expect("a number") as usize;
+        let kind = vector[3].as_i64().expect("a number") as u32;
+        let cache = bitcoin::sighash::SighashCache::new(&transaction);
+        let hash = cache.legacy_signature_hash(index, &script, kind).expect("the input exists");
+        assert_eq!(hash.to_string(), reversed(text(4)), "{vector}");
+        count += 1;
+    }
+    assert_eq!(count, 290);
+}
+
+/// Core prints a hash from its last byte on.
+fn reversed(hash: &str) -> String {
+    hash.as_bytes().rchunks(2).map(|byte| std::str::from_utf8(byte).expect("ASCII")).collect()
+}
+
 #[test]
 fn combined_as_by_core() {
     let Some(file) = core() else { return };

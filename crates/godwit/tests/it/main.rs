@@ -3,7 +3,9 @@
 mod bad_input;
 mod blocks;
 mod core_wallet;
+mod connections;
 mod encrypted_sockets;
+mod full_disk;
 mod import;
 mod interop;
 mod kill;

@@ -36,7 +36,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 #[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
         assert!(started.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
@@ -45,7 +45,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A datadir with the small chain.
-fn with_small_chain() -> Node {
+pub(crate) fn with_small_chain() -> Node {
     let node = Node::new("regtest");
     let path = node.beside("chain.dat");
     write_dat(&path, small_chain());
@@ -76,7 +76,7 @@ fn sync(node: &Node, ports: &[u16], more: &[&str]) {
 }
 
 #[track_caller]
-fn stops_in_time(mut running: Running<'_>) {
+pub(crate) fn stops_in_time(mut running: Running<'_>) {
     let (time, status) = running.terminate();
     assert_eq!(status.code(), Some(Exit::Success.code().into()));
     assert!(time < Duration::from_secs(5), "{time:?}");

@@ -1,0 +1,98 @@
+//! A disk that is full before the work is done: a small `tmpfs` in namespaces of its own, where that
+//! is permitted.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use godwit::exit::Exit;
+
+use crate::blocks::{small_chain, write_dat};
+use crate::import::small_chain_stats;
+use crate::node::Node;
+use crate::records;
+use crate::sync::{free_port, serve, with_small_chain};
+
+/// Less than the small chain takes with its undo records: 2.5 MB.
+const SMALL: &str = "1m";
+
+/// First on a disk that is too small, then with room. What is stored is kept in `after`.
+const SCRIPT: &str = r#"
+mkdir disk && mount -t tmpfs -o "size=$SIZE" godwit disk || exit 99
+"$@" -datadir=disk >first.out 2>first.err
+echo $? >first.code
+cp -a disk before && mount -o remount,size=400m disk || exit 99
+"$@" -datadir=disk >second.out 2>second.err
+echo $? >second.code
+cp -a disk/. "$DATADIR"
+"#;
+
+/// Whether mounts can be made by whoever runs the test.
+fn can_mount() -> bool {
+    let mut probe = Command::new("unshare");
+    probe.args(["-rm", "sh", "-c", "mount -t tmpfs godwit /mnt"]);
+    let done = probe.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let can = done.is_ok_and(|status| status.success());
+    if !can {
+        eprintln!("SKIPPED: no mounts without privileges here");
+    }
+    can
+}
+
+/// Runs the command twice and looks at both ends.
+fn fills_the_disk_and_goes_on(words: &[String]) {
+    let node = Node::new("regtest");
+    fs::create_dir(node.datadir()).expect("a directory");
+    let place = node.beside("place");
+    fs::create_dir(&place).expect("a directory");
+    let mut shell = Command::new("unshare");
+    shell.args(["-rm", "sh", "-c", SCRIPT, "sh", env!("CARGO_BIN_EXE_godwit")]).args(words);
+    shell.arg("-chain=regtest").env("SIZE", SMALL).env("DATADIR", node.datadir());
+    let output = shell.current_dir(&place).stdin(Stdio::null()).output().expect("a shell");
+    assert!(output.status.success(), "{output:?}");
+    let read = |name: &str| fs::read_to_string(place.join(name)).expect("it was written");
+    let code = |name: &str| read(name).trim().parse::<u8>().expect("a number");
+
+    let error = read("first.err");
+    assert_eq!(code("first.code"), Exit::DiskFull.code(), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.starts_with("godwit: ") && error.contains("No space left on device"), "{error}");
+    let files: PathBuf = place.join("before").join("regtest").join("blocks");
+    let kept = fs::metadata(files.join("blk00000.dat")).expect("some were stored").len();
+    assert!(kept > 500_000, "{kept} bytes of blocks");
+
+    assert_eq!(code("second.code"), Exit::Success.code(), "{}", read("second.err"));
+    let arrived = read("second.out");
+    assert!(arrived.contains(" blocks had arrived after the last commit."), "{arrived}");
+    assert_eq!(node.stats(), small_chain_stats());
+    // Nothing was fetched or read once more.
+    let blocks = records::blocks(&node);
+    assert_eq!((blocks.complete, blocks.torn), (small_chain().len() as u64, 0));
+}
+
+#[test]
+fn an_import_onto_a_full_disk_is_one_clear_line_and_goes_on_with_room() {
+    if !can_mount() {
+        return;
+    }
+    let chain = Node::new("regtest");
+    let path = chain.beside("chain.dat");
+    write_dat(&path, small_chain());
+    fills_the_disk_and_goes_on(&["import".to_owned(), path.display().to_string()]);
+}
+
+#[test]
+fn a_sync_onto_a_full_disk_is_one_clear_line_and_goes_on_with_room() {
+    if !can_mount() {
+        return;
+    }
+    let server = with_small_chain();
+    let port = free_port();
+    let serving = serve(&server, port);
+    fills_the_disk_and_goes_on(&[
+        format!("-connect=127.0.0.1:{port}"),
+        "-listen=0".to_owned(),
+        format!("-stopatheight={}", small_chain().len()),
+    ]);
+    drop(serving);
+}

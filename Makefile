@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak interop bench bench-import bench-sync bench-ibd setup
+.PHONY: demo test soak fuzz interop bench bench-import bench-sync bench-ibd setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -17,6 +17,11 @@ test: setup
 # The tests marked #[ignore]: the same code with long counts, one after another.
 soak: setup
 	cargo test --release --locked --workspace -- --ignored --nocapture --test-threads=1
+
+# Hostile bytes for each target of fuzz/, two minutes each unless SECONDS says otherwise; stops at the
+# first crash. TARGETS names some of them.
+fuzz: setup
+	@tools/fuzz $(or $(SECONDS),120) $(TARGETS)
 
 # godwit beside bitcoind and btcd, which are built first; once both are in the cache, `make test` runs
 # these tests too.

@@ -25,6 +25,8 @@ const TESTDATA: &str = "godwit-testdata";
 const SECRET: &str = "godwit-secret";
 const KEYS: &str = "godwit-keys";
 const RIVALS: &str = "godwit-rivals";
+/// A workspace of its own.
+const FUZZ: &str = "fuzz";
 
 const ROOMS: &[Room] = &[
     Room { name: STREAM, may_use: &[], tests_may_use: &[] },
@@ -50,15 +52,16 @@ const ROOMS: &[Room] = &[
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[] },
-    Room {
-        name: KEYS,
-        may_use: &[STREAM, SECRET],
-        tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA],
-    },
+    Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA] },
     Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: "godwit-bench",
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SIM, SECRET, RIVALS, TESTDATA],
+        tests_may_use: &[],
+    },
+    Room {
+        name: FUZZ,
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SECRET, KEYS, TESTDATA],
         tests_may_use: &[],
     },
     Room { name: "xtask", may_use: &[], tests_may_use: &[] },
@@ -67,8 +70,8 @@ const ROOMS: &[Room] = &[
 /// Outside crates that only the named rooms may ship (their tests excepted).
 const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[SCRIPT, RIVALS]),
-    ("bitcoin", &[SIM, RIVALS, KEYS, "godwit"]),
-    ("redb", &[STORE, RIVALS]),
+    ("bitcoin", &[SIM, RIVALS, KEYS, "godwit", FUZZ]),
+    ("redb", &[STORE, RIVALS, FUZZ]),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,8 +94,11 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut seen: BTreeMap<&str, bool> = ROOMS.iter().map(|room| (room.name, false)).collect();
     for file in files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
         if file.path == "Cargo.toml" {
-            findings.extend(check_pins(file));
+            findings.extend(check_pins(file, "[workspace.dependencies]"));
             continue;
+        }
+        if file.path == "fuzz/Cargo.toml" {
+            findings.extend(check_pins(file, "[dependencies]"));
         }
         let name = file.path.rsplit('/').nth(1).unwrap_or_default();
         match ROOMS.iter().find(|room| room.name == name) {
@@ -138,13 +144,13 @@ fn check_room(file: &TextFile, room: &Room) -> Vec<Finding> {
     findings
 }
 
-/// Versions are written once, in the root manifest, and exact.
-fn check_pins(root: &TextFile) -> Vec<Finding> {
+/// Versions are written once in a workspace, in `section` of its root manifest, and exact.
+fn check_pins(root: &TextFile, section: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut inside = false;
     for (index, line) in root.text.lines().enumerate() {
         if line.starts_with('[') {
-            inside = line.trim() == "[workspace.dependencies]";
+            inside = line.trim() == section;
         } else if inside && is_entry(line) && !line.contains("\"=") && !line.contains("path = ") {
             findings.push(Finding::new(root, index + 1, "pin the exact version: \"=x.y.z\""));
         }
@@ -249,8 +255,13 @@ mod tests {
     fn pins_are_exact() {
         let text = "[workspace.dependencies]\na = \"=1.2.3\"\nb = { path = \"b\" }\nc = \"1\"\n\
                     [profile.release]\ndebug = 1\n";
-        let findings = check_pins(&manifest("Cargo.toml", text));
-        assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
+        let lines = |section, text: &str| -> Vec<usize> {
+            let findings = check_pins(&manifest("Cargo.toml", text), section);
+            findings.iter().map(|finding| finding.line).collect()
+        };
+        assert_eq!(lines("[workspace.dependencies]", text), [4]);
+        assert!(lines("[dependencies]", text).is_empty());
+        assert_eq!(lines("[dependencies]", &text.replace("workspace.", "")), [4]);
     }
 
     #[test]

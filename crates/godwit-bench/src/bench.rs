@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::harness::Epoch;
 use crate::harness::figures::{Figures, ratio};
 use crate::interval::Interval;
+use crate::secrets;
 use crate::spread::Spread;
 use crate::system::System;
 
@@ -139,6 +140,15 @@ impl Group {
         (one.unit == other.unit).then_some(turns)
     }
 
+    /// The line that line `i` is measured by: the one that ships, or in a group of secrets, where plain
+    /// and locked stand in pairs, the plain one of its pair.
+    pub fn beside(&self, i: usize) -> Option<&Line> {
+        match self.name.starts_with(secrets::PREFIX) {
+            true => self.lines.get(i - i % 2),
+            false => self.line(OURS),
+        }
+    }
+
     /// Lines of one kind.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Line> {
         self.lines.iter().filter(move |line| line.kind == kind)
@@ -152,12 +162,12 @@ impl Bench {
     }
 
     /// With [`Bench::figures`] computed: `BENCHMARK.LINE.ns` per unit, and `BENCHMARK.LINE.times`, how
-    /// many times as long as the line that ships it took; for the other policies also
-    /// `BENCHMARK.LINE.more`, `.more-low` and `.more-high`, percent more with its interval.
+    /// many times as long as the line it is measured by ([`Group::beside`]) it took; for the other
+    /// policies also `BENCHMARK.LINE.more`, `.more-low` and `.more-high`, percent more with its interval.
     pub fn with_figures(mut self) -> Self {
         let mut figures = BTreeMap::new();
         for group in &self.groups {
-            for line in &group.lines {
+            for (i, line) in group.lines.iter().enumerate() {
                 let name = format!("{}.{}", slug(&group.name), slug(&line.name));
                 if let Some(figure) = line.figures() {
                     figures.insert(format!("{name}.ns"), figure.nanoseconds.median);
@@ -165,7 +175,8 @@ impl Bench {
                 if let Some((instructions, _)) = line.instructions() {
                     figures.insert(format!("{name}.instructions"), instructions);
                 }
-                if let Some(times) = group.ratio(&line.name, OURS) {
+                let beside = group.beside(i).map(|beside| &*beside.name);
+                if let Some(times) = beside.and_then(|beside| group.ratio(&line.name, beside)) {
                     figures.insert(format!("{name}.times"), times.median);
                 }
                 if let Some(more) = group.excess(&line.name, OURS)

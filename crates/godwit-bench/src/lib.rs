@@ -35,6 +35,7 @@ pub mod page;
 pub mod plot;
 pub mod policy_workers;
 pub mod report;
+pub mod secrets;
 pub mod servers;
 pub mod shares;
 pub mod spread;

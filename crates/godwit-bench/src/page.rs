@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use crate::bench::{Bench, Group, Kind, OURS, slug};
 use crate::interval::Interval;
+use crate::secrets;
 use crate::spread::Spread;
 use crate::targets::{self, times_as};
 use crate::workloads::Workload;
@@ -38,6 +39,8 @@ pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     write_policies(out, bench)?;
     writeln!(out, "\n## Beside others\n")?;
     write_rivals(out, bench)?;
+    writeln!(out, "\n## What secrecy costs\n")?;
+    write_secrets(out, bench)?;
     writeln!(out, "\n## How far from what the machine can do\n")?;
     shares::write(out, bench)?;
     writeln!(out, "\n## How\n")?;
@@ -94,10 +97,29 @@ fn write_rivals(out: &mut impl Write, bench: &Bench) -> fmt::Result {
         "Time as a multiple of godwit's with plain memory, middle turn (least..most).\n"
     )?;
     writeln!(out, "| benchmark | other | times |\n|---|---|---:|")?;
-    for group in &bench.groups {
+    for group in bench.groups.iter().filter(|group| group.line(OURS).is_some()) {
         for line in group.of_kind(Kind::Rival).chain(group.of_kind(Kind::Control)) {
             let times = cell(group.ratio(&line.name, OURS));
             writeln!(out, "| {} | {} | {times} |", group.name, line.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Locked memory, its keys and encrypted connections beside the plain ones, turn by turn.
+fn write_secrets(out: &mut impl Write, bench: &Bench) -> fmt::Result {
+    writeln!(
+        out,
+        "Time as a multiple of the plain line's, middle turn (least..most). A signature by a locked key \
+         is made on a stack that is wiped afterwards, and verified before it is given out; the plain one \
+         is neither.\n"
+    )?;
+    writeln!(out, "| benchmark | line | beside | times |\n|---|---|---|---:|")?;
+    for group in bench.groups.iter().filter(|group| group.name.starts_with(secrets::PREFIX)) {
+        for pair in group.lines.chunks_exact(2) {
+            let [plain, locked] = [&pair[0].name, &pair[1].name];
+            let times = cell(group.ratio(locked, plain));
+            writeln!(out, "| {} | {locked} | {plain} | {times} |", group.name)?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use godwit_primitives::Block;
+use godwit_secret::LockError;
 use godwit_testdata::{read, shared_data};
 
 use crate::bench::{Bench, Fixture, Group, Kind, Line, OURS};
@@ -16,6 +17,7 @@ use crate::harness::turns::{EPOCHS, Here};
 use crate::harness::{Counters, Plan, Runner, WorkerError, take_turns};
 use crate::options::Options;
 use crate::policy_workers::PolicyWorker;
+use crate::secrets;
 use crate::system::{self, System};
 use crate::workloads::{Input, Workload};
 
@@ -39,6 +41,8 @@ pub enum SuiteError {
     Block(PathBuf),
     /// No benchmark or line has that name.
     NoLine(String),
+    /// No memory can be locked for the benchmarks of secrets.
+    Locked(LockError),
 }
 
 impl fmt::Display for SuiteError {
@@ -56,11 +60,18 @@ impl fmt::Display for SuiteError {
             }
             Self::Block(path) => write!(f, "{}: not one serialised block", path.display()),
             Self::NoLine(name) => write!(f, "nothing is called {name}"),
+            Self::Locked(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for SuiteError {}
+
+impl From<LockError> for SuiteError {
+    fn from(error: LockError) -> Self {
+        Self::Locked(error)
+    }
+}
 
 impl From<WorkerError> for SuiteError {
     fn from(error: WorkerError) -> Self {
@@ -94,6 +105,10 @@ pub fn run(options: &Options) -> Result<Bench, SuiteError> {
     for workload in Workload::ALL.into_iter().filter(|workload| options.wants(workload.name())) {
         groups.push(run_workload(workload, &input, options, &mut workers)?);
     }
+    for group in secrets::GROUPS.iter().filter(|group| options.wants(group.name)) {
+        let lines = run_lines(group.name, &mut [], group.lines()?, &plan(options, false))?;
+        groups.push(Group { name: group.name.to_owned(), lines });
+    }
     if options.wants(LIMITS) {
         let lines = run_lines(LIMITS, &mut [], contenders::limits(), &plan(options, false))?;
         groups.push(Group { name: LIMITS.to_owned(), lines });
@@ -123,7 +138,10 @@ pub fn count(
         Some(workload) if line == OURS => vec![ours(workload, &input)],
         Some(workload) => contenders::beside(workload, &input),
         None if benchmark == LIMITS => contenders::limits(),
-        None => Vec::new(),
+        None => match secrets::GROUPS.iter().find(|group| group.name == benchmark) {
+            Some(group) => group.lines()?,
+            None => Vec::new(),
+        },
     };
     let found = lines.iter_mut().find(|found| found.name == line);
     let Some(found) = found else {

@@ -15,5 +15,8 @@ fn leaking_programs_do_not_compile() {
         eprintln!("SKIPPED: the messages of compile-fail tests are those of {COMPILER}x");
         return;
     }
-    trybuild::TestCases::new().compile_fail("compile-fail/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("compile-fail/*.rs");
+    // The public surface of godwit-keys.
+    cases.compile_fail("compile-fail/keys/*.rs");
 }

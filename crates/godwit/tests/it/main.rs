@@ -2,12 +2,13 @@
 
 mod bad_input;
 mod blocks;
-mod core_wallet;
 mod connections;
+mod core_wallet;
 mod encrypted_sockets;
 mod full_disk;
 mod import;
 mod interop;
+mod keys;
 mod kill;
 mod loopback;
 mod memory_policy;

@@ -3,8 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use godwit::exit::Exit;
 use godwit::log_format::LOG_FILE;
@@ -55,6 +56,20 @@ impl Node {
     /// Runs a command to its end.
     pub(crate) fn run(&self, words: &[&dyn AsRef<OsStr>]) -> Ended {
         Ended::of(self.command(words).output().expect("the program starts"))
+    }
+
+    /// Runs a command to its end with this on its standard input.
+    pub(crate) fn run_with_input(&self, words: &[&dyn AsRef<OsStr>], input: &str) -> Ended {
+        let mut command = self.command(words);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdin = child.stdin.take().expect("it is a pipe");
+        // A program that ends before it has read everything is what some tests want.
+        match stdin.write_all(input.as_bytes()) {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::BrokenPipe),
+            Ok(()) => drop(stdin),
+        }
+        Ended::of(child.wait_with_output().expect("it ends"))
     }
 
     /// Imports one file or directory and expects success.

@@ -1,0 +1,276 @@
+//! `godwit keys`: the key file through the program, with passphrases from file descriptors and from a
+//! terminal.
+
+mod terminal;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use godwit::exit::Exit;
+use godwit_testdata::shared_file;
+use serde_json::Value;
+
+use crate::node::{Ended, Node};
+
+/// Twelve words of BIP39's first vector.
+const WORDS: &str = "abandon abandon abandon abandon abandon abandon abandon abandon abandon \
+                     abandon abandon about";
+/// A key of Core's `key_io_valid.json` would do as well; this is the number 1, for test networks.
+const WIF: &str = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTcA";
+const NOBODY: u32 = 65_534;
+
+/// A command of `keys`, its passphrase and whatever else it reads as lines of standard input.
+fn keys(node: &Node, words: &[&str], lines: &[&str]) -> Ended {
+    let mut all: Vec<&dyn AsRef<OsStr>> = vec![&"keys"];
+    all.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
+    all.push(&"-passphrase-fd=0");
+    node.run_with_input(&all, &lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+}
+
+fn import(node: &Node, secret: &str) -> Ended {
+    keys(node, &["import", "-secret-fd=0"], &["pass", secret])
+}
+
+fn id(entry: &Value) -> String {
+    entry["id"].as_str().expect("an ID").to_owned()
+}
+
+fn list(node: &Node) -> Vec<Value> {
+    let list = keys(node, &["list"], &["pass"]).expect(Exit::Success).json();
+    list.as_array().expect("a list").clone()
+}
+
+fn key_file(node: &Node) -> PathBuf {
+    node.network_dir().join("keys.godwit")
+}
+
+#[test]
+fn a_life_of_keys() {
+    let node = Node::new("regtest");
+    let created = keys(&node, &["create", "-label=savings"], &["pass"]).expect(Exit::Success);
+    let entry = created.json();
+    assert_eq!(
+        (entry["label"].as_str(), entry["mnemonic"].as_bool()),
+        (Some("savings"), Some(true))
+    );
+    assert_eq!(entry["descriptors"].as_array().map(Vec::len), Some(8));
+    assert_eq!(fs::metadata(key_file(&node)).expect("made").mode() & 0o777, 0o600);
+    assert_eq!(list(&node), std::slice::from_ref(&entry));
+
+    let exported = keys(&node, &["export", &id(&entry)], &["pass"]).expect(Exit::Success);
+    assert_eq!(exported.stdout.split_whitespace().count(), 24);
+    assert!(!created.stdout.contains(exported.stdout.trim()), "words are shown where asked for");
+
+    keys(&node, &["change-passphrase", "-newpassphrase-fd=0"], &["pass", "new"])
+        .expect(Exit::Success);
+    let wrong = keys(&node, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(wrong.stderr.contains("the passphrase is wrong"), "{wrong:?}");
+    keys(&node, &["remove", &id(&entry)], &["new"]).expect(Exit::Success);
+    let empty = keys(&node, &["list"], &["new"]).expect(Exit::Success);
+    assert_eq!(empty.json(), Value::Array(Vec::new()));
+
+    // The words bring the same keys back.
+    let again = keys(&node, &["import", "-secret-fd=0"], &["new", exported.stdout.trim()]);
+    assert_eq!(again.expect(Exit::Success).json()["descriptors"], entry["descriptors"]);
+    for secret in ["pass", "new", exported.stdout.trim()] {
+        assert!(!node.log().contains(secret), "the log has {secret:?}");
+    }
+}
+
+#[test]
+fn words_are_shown_once_and_only_where_asked_for() {
+    let node = Node::new("regtest");
+    let shown = keys(&node, &["create", "-words=12", "-mnemonic-fd=2"], &["pass"]);
+    let shown = shown.expect(Exit::Success);
+    assert_eq!(shown.stderr.split_whitespace().count(), 12, "{shown:?}");
+    let exported = keys(&node, &["export", &id(&shown.json())], &["pass"]);
+    assert_eq!(exported.expect(Exit::Success).stdout, shown.stderr);
+    let silent = keys(&node, &["create"], &["pass"]).expect(Exit::Success);
+    assert_eq!(silent.stderr, "");
+}
+
+#[test]
+fn secrets_of_every_kind_come_in_and_go_out() {
+    let node = Node::new("regtest");
+    let words = import(&node, &WORDS.to_uppercase()).expect(Exit::Success).json();
+    // BIP84's vector has this root; its master fingerprint is well known.
+    let first = words["descriptors"][0].as_str().expect("text").to_owned();
+    assert!(first.starts_with("pkh([73c5da0a/44h/1h/0h]tpub"), "{first}");
+    let salted = ["import", "-secret-fd=0", "-bip39passphrase-fd=0"];
+    let salted = keys(&node, &salted, &["pass", WORDS, "TREZOR"]).expect(Exit::Success).json();
+    assert_eq!(salted["bip39_passphrase"], true);
+    assert_ne!(salted["descriptors"], words["descriptors"]);
+    let single = import(&node, WIF).expect(Exit::Success).json();
+    assert_eq!(single["descriptors"].as_array().map(Vec::len), Some(4));
+    for (entry, secret) in [(&words, WORDS), (&salted, WORDS), (&single, WIF)] {
+        let out = keys(&node, &["export", &id(entry)], &["pass"]).expect(Exit::Success);
+        assert_eq!(out.stdout, format!("{secret}\n"));
+    }
+    assert_eq!(list(&node).len(), 3);
+}
+
+#[test]
+fn extended_keys_and_descriptors_of_core_come_in() {
+    let Some(file) = shared_file("wallets/wallets.json") else { return };
+    let wallets: Value = serde_json::from_slice(&file).expect("JSON");
+    let wallet = &wallets["wallets"]["plain"];
+    let private = wallet["descriptors_private"][0].as_str().expect("text");
+    let public = wallet["descriptors_public"].as_array().expect("a list");
+    let node = Node::new("regtest");
+    let entry = import(&node, &format!("  {private}\t")).expect(Exit::Success).json();
+    assert_eq!(entry["descriptors"][0], wallet["descriptors_public"][0]);
+
+    let (_, root) = private.split_once('(').expect("a descriptor");
+    let (root, _) = root.split_once('/').expect("a path");
+    let entry = import(&node, root).expect(Exit::Success).json();
+    let ours = entry["descriptors"].as_array().expect("a list");
+    assert!(ours.len() == public.len() && public.iter().all(|text| ours.contains(text)));
+    let out = keys(&node, &["export", &id(&entry)], &["pass"]).expect(Exit::Success);
+    assert_eq!(out.stdout, format!("{root}\n"));
+    let watched = import(&node, public[0].as_str().expect("text")).expect(Exit::Failure);
+    assert!(watched.stderr.contains("no private key"), "{watched:?}");
+}
+
+#[test]
+fn what_is_refused_is_one_line_without_the_secret() {
+    let node = Node::new("regtest");
+    keys(&node, &["create"], &["pass"]).expect(Exit::Success);
+    let before = fs::read(key_file(&node)).expect("made");
+    let main_key = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn";
+    for (secret, message) in [
+        ("abandon about", "has 12, 15, 18, 21 or 24 words, not 2"),
+        (&WORDS.replace("about", "abandon"), "the mnemonic's checksum is wrong"),
+        (&WORDS.replace("about", "abott"), "word 12 of the mnemonic"),
+        (&WIF.replace('z', "y"), "the key's checksum is wrong"),
+        (&WIF.replace('z', "0"), "is not base58"),
+        (main_key, "of another network"),
+        ("wpkh(tprv8/0/*)", ""),
+        ("", "the key's text has the wrong length"),
+        (&"x".repeat(70_000), "the secret is too long"),
+    ] {
+        let refused = import(&node, secret).expect(Exit::Failure);
+        assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+        assert!(refused.stderr.contains(message), "{message}: {refused:?}");
+        let leaked = secret.len() > 20 && refused.stderr.contains(&secret[..20]);
+        assert!(!leaked && refused.stdout.is_empty(), "{refused:?}");
+    }
+    let no_words = ["import", "-secret-fd=0", "-bip39passphrase-fd=0"];
+    let refused = keys(&node, &no_words, &["pass", WIF, "x"]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("no mnemonic"), "{refused:?}");
+    import(&node, WORDS).expect(Exit::Success);
+    let twice = import(&node, WORDS).expect(Exit::Failure);
+    assert!(twice.stderr.contains("has these keys already"), "{twice:?}");
+    assert_eq!(list(&node).len(), 2);
+    fs::write(key_file(&node), before).expect("ours");
+    assert_eq!(list(&node).len(), 1, "an old copy is a key file too");
+}
+
+#[test]
+fn key_files_that_cannot_be_opened_are_told_apart() {
+    let node = Node::new("regtest");
+    let missing = keys(&node, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(missing.stderr.contains("there is no key file"), "{missing:?}");
+    let empty = keys(&node, &["create"], &[""]).expect(Exit::Failure);
+    assert!(empty.stderr.contains("the passphrase is empty"), "{empty:?}");
+    assert!(!key_file(&node).exists());
+    keys(&node, &["create"], &["pass"]).expect(Exit::Success);
+    let whole = fs::read(key_file(&node)).expect("made");
+    fs::write(key_file(&node), &whole[..whole.len() - 1]).expect("ours");
+    let cut = keys(&node, &["list"], &["pass"]).expect(Exit::Damaged);
+    assert!(cut.stderr.contains("damaged or cut short"), "{cut:?}");
+    fs::write(key_file(&node), "something else").expect("ours");
+    let other = keys(&node, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(other.stderr.contains("no key file of godwit"), "{other:?}");
+    fs::write(key_file(&node), whole).expect("ours");
+    fs::set_permissions(key_file(&node), fs::Permissions::from_mode(0o644)).expect("ours");
+    let open = keys(&node, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(open.stderr.contains("(mode 0644)") && open.stderr.contains("chmod 600"), "{open:?}");
+}
+
+#[test]
+fn words_go_to_a_descriptor_of_any_number() {
+    let node = Node::new("regtest");
+    fs::write(node.beside("pass"), "pass").expect("a file");
+    let program = node.command(&[&"keys", &"create", &"-passphrase-fd=9", &"-mnemonic-fd=4"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 9<pass 4>words", "sh"]).arg(program.get_program());
+    command.args(program.get_args()).current_dir(node.beside(""));
+    let ended = Ended::of(command.stdin(Stdio::null()).output().expect("a shell"));
+    let entry = ended.expect(Exit::Success).json();
+    let words = fs::read_to_string(node.beside("words")).expect("written");
+    let exported = keys(&node, &["export", &id(&entry)], &["pass"]).expect(Exit::Success);
+    assert_eq!(exported.stdout, words);
+}
+
+#[test]
+fn descriptors_of_any_number_are_read_and_closed_ones_are_named() {
+    let node = Node::new("regtest");
+    for (name, text) in [("pass", "päss\n"), ("words", WORDS)] {
+        fs::write(node.beside(name), text).expect("a file");
+    }
+    let program = node.command(&[&"keys", &"import", &"-passphrase-fd=3", &"-secret-fd=5"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 3<pass 5<words", "sh"]).arg(program.get_program());
+    command.args(program.get_args()).current_dir(node.beside(""));
+    let ended = Ended::of(command.stdin(Stdio::null()).output().expect("a shell"));
+    ended.expect(Exit::Success);
+    let listed = keys(&node, &["list"], &["pa\u{308}ss"]).expect(Exit::Success).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "however the umlaut is written");
+
+    let closed = node.run(&[&"keys", &"list", &"-passphrase-fd=77"]).expect(Exit::Configuration);
+    assert!(closed.stderr.contains("file descriptor 77 cannot be used"), "{closed:?}");
+    let binary = node.beside("binary");
+    fs::write(&binary, b"\xff\xfe\n").expect("a file");
+    let mut program = node.command(&[&"keys", &"list", &"-passphrase-fd=0"]);
+    program.stdin(fs::File::open(binary).expect("made"));
+    let refused = Ended::of(program.output().expect("the program starts")).expect(Exit::Failure);
+    assert!(refused.stderr.contains("not UTF-8"), "{refused:?}");
+}
+
+#[test]
+fn programs_at_once_lose_no_key() {
+    let node = Node::new("regtest");
+    keys(&node, &["create"], &["pass"]).expect(Exit::Success);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| keys(&node, &["create"], &["pass"]).expect(Exit::Success));
+        }
+    });
+    assert_eq!(list(&node).len(), 5);
+}
+
+/// As a user who may lock nothing.
+#[test]
+fn without_locked_memory_there_are_no_keys_but_on_demand() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let program = temp.path().join("godwit");
+    // Where that user can reach it.
+    fs::copy(env!("CARGO_BIN_EXE_godwit"), &program).expect("room for the program");
+    for (place, mode) in [(temp.path(), 0o777), (program.as_path(), 0o755)] {
+        fs::set_permissions(place, fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    fs::write(temp.path().join("pass"), "pass\n").expect("a file");
+    for (option, exit) in [("0", Exit::Failure), ("1", Exit::Success)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -l 0 && exec \"$@\" 3<pass", "sh"]).arg(&program);
+        command.args(["keys", "create", "-regtest", "-passphrase-fd=3"]);
+        command.arg(format!("-datadir={}", temp.path().join(option).display()));
+        command.arg(format!("-allowunlockedsecrets={option}"));
+        if rustix::process::getuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let command = command.current_dir(temp.path()).stdin(Stdio::null());
+        let ended = Ended::of(command.output().expect("a shell")).expect(exit);
+        let file = temp.path().join(option).join("regtest/keys.godwit");
+        assert_eq!(file.exists(), exit == Exit::Success);
+        if exit == Exit::Failure {
+            assert!(ended.stderr.contains("RLIMIT_MEMLOCK is 0 bytes"), "{ended:?}");
+            assert!(ended.stderr.contains("-allowunlockedsecrets"), "{ended:?}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Questions at a terminal, which `script` makes.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use godwit::exit::Exit;
+
+use super::{keys, list};
+use crate::node::Node;
+
+/// A command at a terminal of its own.
+struct Session {
+    child: Child,
+    keyboard: ChildStdin,
+    screen: ChildStdout,
+    seen: String,
+}
+
+impl Session {
+    /// `None`, with a line that says so, where there is no `script`.
+    fn start(node: &Node, words: &str) -> Option<Self> {
+        let program = node.command(&[]);
+        let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
+        let options: Vec<String> = program.get_args().map(quoted).collect();
+        let line = format!("{} keys {words} {}", quoted(program.get_program()), options.join(" "));
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else {
+            eprintln!("SKIPPED: there is no program script to make a terminal");
+            return None;
+        };
+        let keyboard = child.stdin.take().expect("it is a pipe");
+        let screen = child.stdout.take().expect("it is a pipe");
+        Some(Self { child, keyboard, screen, seen: String::new() })
+    }
+
+    /// Reads until the screen shows `text` for the next time, and types.
+    fn answer(&mut self, text: &str, keys: &str) {
+        let start = self.seen.len();
+        while !self.seen[start..].contains(text) {
+            let mut byte = [0];
+            let count = self.screen.read(&mut byte).expect("a pipe");
+            assert_eq!(count, 1, "{text:?} is not asked: {}", self.seen);
+            self.seen.push(char::from(byte[0]));
+        }
+        self.keyboard.write_all(keys.as_bytes()).expect("it reads");
+    }
+
+    /// Everything that the screen showed, and the exit code.
+    fn end(mut self) -> (String, Option<i32>) {
+        let mut rest = Vec::new();
+        self.screen.read_to_end(&mut rest).expect("a pipe");
+        self.seen.push_str(&String::from_utf8_lossy(&rest));
+        let status = self.child.wait().expect("it ends");
+        (self.seen, status.code())
+    }
+}
+
+fn code(exit: Exit) -> Option<i32> {
+    Some(exit.code().into())
+}
+
+#[test]
+fn what_is_typed_is_not_shown() {
+    let node = Node::new("regtest");
+    let Some(mut session) = Session::start(&node, "create -label=typed") else { return };
+    // With a slip of the finger, and another one at the second time.
+    session.answer("Passphrase of the new key file", "hidX\u{7f}den\r");
+    session.answer("again: ", "wrong\u{15}hidden\r");
+    let (screen, status) = session.end();
+    assert_eq!(status, code(Exit::Success), "{screen}");
+    assert!(screen.contains("\"label\": \"typed\""), "{screen}");
+    for part in ["hid", "den", "wrong"] {
+        assert!(!screen.contains(part), "{part} is on the screen: {screen}");
+    }
+    let listed = keys(&node, &["list"], &["hidden"]).expect(Exit::Success).json();
+    assert_eq!(listed[0]["label"], "typed");
+}
+
+#[test]
+fn a_mistyped_or_aborted_passphrase_makes_no_file() {
+    let node = Node::new("regtest");
+    let Some(mut session) = Session::start(&node, "create") else { return };
+    session.answer("key file", "one\r");
+    session.answer("again: ", "two\r");
+    let (screen, status) = session.end();
+    assert_eq!(status, code(Exit::Failure), "{screen}");
+    assert!(screen.contains("what was typed first differs"), "{screen}");
+    let mut session = Session::start(&node, "create").expect("as before");
+    session.answer("key file", "one\u{3}");
+    let (screen, status) = session.end();
+    assert_eq!(status, code(Exit::Failure), "{screen}");
+    assert!(screen.contains("aborted; nothing was done"), "{screen}");
+    assert!(!super::key_file(&node).exists());
+}
+
+#[test]
+fn secrets_are_asked_for_one_after_another() {
+    let node = Node::new("regtest");
+    keys(&node, &["create"], &["pass"]).expect(Exit::Success);
+    let Some(mut session) = Session::start(&node, "import -bip39passphrase") else { return };
+    session.answer("Passphrase of /", "pass\r");
+    session.answer("Mnemonic, extended private key, WIF or descriptor: ", super::WORDS);
+    session.keyboard.write_all(b"\r").expect("it reads");
+    session.answer("Passphrase of the mnemonic: ", "é\r");
+    session.answer("again: ", "é\r");
+    let (screen, status) = session.end();
+    assert_eq!(status, code(Exit::Success), "{screen}");
+    assert!(!screen.contains("abandon"), "{screen}");
+    assert_eq!(list(&node).len(), 2);
+}

@@ -1,16 +1,20 @@
-//! Developer commands. `cargo run -p xtask -- tidy` checks the house rules; the same check runs
-//! as a test under `cargo test`. `cargo run -p xtask -- figures` writes what reports say into the pages
-//! that quote them.
+//! Developer commands. `cargo xtask tidy` checks the house rules and `cargo xtask audit` the classes of
+//! memory; both checks also run as tests under `cargo test`. `cargo xtask figures` writes what reports
+//! say into the pages that quote them.
 
+mod audit;
 mod tidy;
 
+use std::fmt::Display;
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => run_tidy(),
+        ["tidy"] => report("tidy", tidy::check_tree(workspace_root())),
+        ["audit"] => report("audit", audit::findings(workspace_root())),
         ["figures"] => match tidy::refresh_figures(workspace_root()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -19,14 +23,14 @@ fn main() -> ExitCode {
             }
         },
         _ => {
-            eprintln!("usage: cargo run --release -p xtask -- tidy|figures");
+            eprintln!("usage: cargo xtask tidy|audit|figures");
             ExitCode::from(2)
         }
     }
 }
 
-fn run_tidy() -> ExitCode {
-    match tidy::check_tree(workspace_root()) {
+fn report(check: &str, findings: io::Result<Vec<impl Display>>) -> ExitCode {
+    match findings {
         Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
         Ok(findings) => {
             for finding in &findings {
@@ -36,7 +40,7 @@ fn run_tidy() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("tidy: {error}");
+            eprintln!("{check}: {error}");
             ExitCode::FAILURE
         }
     }

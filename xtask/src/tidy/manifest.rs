@@ -65,7 +65,9 @@ const ROOMS: &[Room] = &[
     Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: "godwit-bench",
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SIM, SECRET, RIVALS, TESTDATA],
+        may_use: &[
+            STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SIM, SECRET, KEYS, RIVALS, TESTDATA,
+        ],
         tests_may_use: &[],
     },
     Room {

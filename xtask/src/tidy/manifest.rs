@@ -51,17 +51,12 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN, P2P, SECRET, KEYS],
         tests_may_use: &[SIM, TESTDATA],
     },
-<<<<<<< /tmp/tmpaui8b8vf/m
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS] },
     Room {
         name: KEYS,
         may_use: &[STREAM, SECRET],
         tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA],
     },
-=======
-    Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[] },
-    Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA] },
->>>>>>> /tmp/tmpaui8b8vf/o
     Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: "godwit-bench",

@@ -52,17 +52,11 @@ const ROOMS: &[Room] = &[
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS] },
-    Room {
-        name: KEYS,
-        may_use: &[STREAM, SECRET],
-        tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA],
-    },
+    Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA] },
     Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: "godwit-bench",
-        may_use: &[
-            STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SIM, SECRET, KEYS, RIVALS, TESTDATA,
-        ],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SIM, SECRET, KEYS, RIVALS, TESTDATA],
         tests_may_use: &[],
     },
     Room {

@@ -5,6 +5,7 @@ mod failure;
 mod import;
 mod import_core_wallet;
 mod input;
+pub mod residue_check;
 mod session;
 mod terminal;
 
@@ -45,6 +46,10 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, Failur
         }
         KeysAction::Export(id) => export(&file, *id),
         KeysAction::ChangePassphrase { new } => change_passphrase(&file, *new),
+        KeysAction::ResidueCheck { own_file, wallet, wallet_passphrase } => {
+            let wallet = wallet.as_deref();
+            residue_check::run(&file, *own_file, wallet, *wallet_passphrase)
+        }
         KeysAction::Remove(id) => {
             Session::begin(&file, [])?.open()?.remove(*id).map_err(KeysFailure::from)?;
             Ok(Exit::Success)

@@ -5,7 +5,7 @@ mod chain_log;
 pub mod exit;
 mod failure;
 mod import;
-mod keys;
+pub mod keys;
 pub mod log_format;
 pub mod node;
 pub mod options;

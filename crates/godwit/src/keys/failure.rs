@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
 use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
 
+use super::residue_check::CheckError;
 use crate::exit::Exit;
 use crate::options::Descriptor;
 
@@ -47,23 +48,29 @@ pub(crate) enum KeysFailure {
     NoPrivateKey,
     /// There is a passphrase of a mnemonic, but the secret is none.
     NoMnemonic,
+    /// The search for copies of keys did not come to its end.
+    ResidueCheck(CheckError),
 }
 
 impl KeysFailure {
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Store(StoreError::Content(_, KeyFileError::Damaged | KeyFileError::Content)) => {
-                Exit::Damaged
-            }
-            Self::Store(StoreError::File { error, .. })
-                if error.kind() == io::ErrorKind::StorageFull =>
-            {
-                Exit::DiskFull
-            }
+            Self::Store(error) => of_store(error),
+            Self::ResidueCheck(CheckError::Store(error)) => of_store(error),
             Self::Descriptor(..) => Exit::Configuration,
             _ => Exit::Failure,
         }
+    }
+}
+
+fn of_store(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Content(_, KeyFileError::Damaged | KeyFileError::Content) => Exit::Damaged,
+        StoreError::File { error, .. } if error.kind() == io::ErrorKind::StorageFull => {
+            Exit::DiskFull
+        }
+        _ => Exit::Failure,
     }
 }
 
@@ -100,6 +107,7 @@ impl fmt::Display for KeysFailure {
                 f.write_str("the wallet has no private keys that godwit can use")
             }
             Self::NoPrivateKey => f.write_str("the descriptor has no private key"),
+            Self::ResidueCheck(error) => error.fmt(f),
             Self::NoMnemonic => f.write_str("there is a passphrase of a mnemonic, but no mnemonic"),
         }
     }
@@ -108,6 +116,12 @@ impl fmt::Display for KeysFailure {
 impl From<StoreError> for KeysFailure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<CheckError> for KeysFailure {
+    fn from(error: CheckError) -> Self {
+        Self::ResidueCheck(error)
     }
 }
 

@@ -1,8 +1,8 @@
 //! `keys import`: one secret of any kind.
 
 use godwit_keys::{
-    Entry, ExtendedPrivateKey, Mnemonic, StoreError, StoredKey, account_descriptors, parse_wif,
-    single_descriptors, split_private_descriptor,
+    Entry, ExtendedPrivateKey, Mnemonic, NetworkKind, StoreError, StoredKey, account_descriptors,
+    parse_wif, single_descriptors, split_private_descriptor,
 };
 use godwit_secret::{SecretSlice, SecretString, run_on_secret_stack};
 
@@ -40,13 +40,14 @@ pub(super) fn run(
     let unlocked = session.unlock()?;
     let what = "Mnemonic, extended private key, WIF or descriptor";
     let text = session.input.secret(secret, what)?;
-    let entry = entry_of(file, label, &text, &session.input, bip39_passphrase)?;
+    let entry = entry_of(file.network, label, &text, &session.input, bip39_passphrase)?;
     let (store, id) = unlocked.insert(file, entry)?;
     print_entry(&store, id)
 }
 
-fn entry_of(
-    file: &KeyFile<'_>,
+/// What `text` is, as an entry.
+pub(super) fn entry_of(
+    network: NetworkKind,
     label: &str,
     text: &SecretString,
     input: &Input,
@@ -62,16 +63,16 @@ fn entry_of(
             Bip39Passphrase::Terminal => input.new_passphrase(None, what)?,
             Bip39Passphrase::Descriptor(from) => input.secret(Some(from), what)?,
         };
-        return entry_of_words(label, mnemonic, &passphrase, file.network);
+        return entry_of_words(label, mnemonic, &passphrase, network);
     }
     if bip39_passphrase != Bip39Passphrase::None {
         return Err(KeysFailure::NoMnemonic);
     }
-    entry_of_keys(file, label, kind, text)
+    entry_of_keys(network, label, kind, text)
 }
 
 fn entry_of_keys(
-    file: &KeyFile<'_>,
+    wanted: NetworkKind,
     label: &str,
     kind: Kind,
     text: SecretSlice<'_>,
@@ -83,9 +84,9 @@ fn entry_of_keys(
             (network, descriptors, vec![StoredKey::Single { key, compressed }])
         }
         Kind::Descriptor => {
-            let split = split_private_descriptor(text, file.network)?;
+            let split = split_private_descriptor(text, wanted)?;
             let descriptors = split.descriptors.into_iter().map(|public| public.text).collect();
-            (file.network, descriptors, split.keys)
+            (wanted, descriptors, split.keys)
         }
         Kind::Extended | Kind::Mnemonic => {
             let key = ExtendedPrivateKey::parse(text).map_err(StoreError::from)?;
@@ -93,7 +94,7 @@ fn entry_of_keys(
             (key.network(), descriptors, vec![StoredKey::Extended { key, origin: None }])
         }
     };
-    if network != file.network {
+    if network != wanted {
         return Err(KeysFailure::OtherNetwork);
     }
     if keys.is_empty() {

@@ -28,11 +28,16 @@ impl Input {
     ) -> Result<Self, KeysFailure> {
         let mut files = BTreeMap::new();
         for descriptor in descriptors {
-            let open = || File::open(path_of(descriptor));
-            let file = open().map_err(|error| KeysFailure::Descriptor(descriptor, error))?;
+            let file = open(descriptor);
+            let file = file.map_err(|error| KeysFailure::Descriptor(descriptor, error))?;
             files.entry(descriptor.0).or_insert(file);
         }
         Ok(Self { files })
+    }
+
+    /// An open file alone, which has this number from now on.
+    pub(super) fn of_file(file: File, descriptor: Descriptor) -> Self {
+        Self { files: BTreeMap::from([(descriptor.0, file)]) }
     }
 
     /// The next line of a descriptor, or what is typed at the terminal.
@@ -111,6 +116,14 @@ impl Output {
             Self::Error(stream) => stream.as_fd(),
             Self::Other(file) => file.as_fd(),
         }
+    }
+}
+
+/// Standard input may be another user's pipe, as with `sudo -u`, which cannot be opened again.
+fn open(descriptor: Descriptor) -> io::Result<File> {
+    match descriptor {
+        Descriptor(0) => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+        other => File::open(path_of(other)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The key file of a command, and the process that may open it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, NetworkKind};
 use godwit_primitives::Network;
@@ -25,6 +25,10 @@ impl<'a> KeyFile<'a> {
             _ => NetworkKind::Test,
         };
         Self { path: config.key_file(options), options, network }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -60,12 +64,17 @@ impl<'a> Session<'a> {
 
     /// The key file, opened.
     pub(super) fn open(&mut self) -> Result<KeyStore, KeysFailure> {
+        let passphrase = self.passphrase()?;
+        Ok(KeyStore::open(&self.file.path, &passphrase)?)
+    }
+
+    /// The passphrase of the key file.
+    pub(super) fn passphrase(&self) -> Result<SecretString, KeysFailure> {
         if !self.exists() {
             return Err(KeysFailure::NoKeyFile(self.file.path.clone()));
         }
         let what = format!("Passphrase of {}", self.file.path.display());
-        let passphrase = self.input.secret(self.file.options.passphrase, &what)?;
-        Ok(KeyStore::open(&self.file.path, &passphrase)?)
+        self.input.secret(self.file.options.passphrase, &what)
     }
 
     /// The key file, opened; where there is none, the passphrase of a new one.

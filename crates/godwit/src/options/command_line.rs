@@ -90,6 +90,7 @@ pub(super) enum Operands {
     KeysExport { id: KeyId },
     KeysChangePassphrase,
     KeysRemove { id: KeyId },
+    KeysResidueCheck { wallet: Option<PathBuf> },
 }
 
 /// The command line, its options known but their values unread.
@@ -158,6 +159,9 @@ impl CommandLine {
             (CommandName::KeysExport, 1) => Operands::KeysExport { id: key_id(&paths[0])? },
             (CommandName::KeysChangePassphrase, 0) => Operands::KeysChangePassphrase,
             (CommandName::KeysRemove, 1) => Operands::KeysRemove { id: key_id(&paths[0])? },
+            (CommandName::KeysResidueCheck, 0..=1) => {
+                Operands::KeysResidueCheck { wallet: paths.pop() }
+            }
             (command, given) => match psbt_action(command, given) {
                 Some(action) => Operands::Psbt { action, files: paths },
                 None => {

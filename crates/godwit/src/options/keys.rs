@@ -71,6 +71,15 @@ pub enum KeysAction {
     },
     /// `keys remove ID`
     Remove(KeyId),
+    /// `keys residue-check [WALLET.dat]`
+    ResidueCheck {
+        /// Whether `-keys` names the user's own key file, to be checked with.
+        own_file: bool,
+        /// A wallet of Bitcoin Core.
+        wallet: Option<PathBuf>,
+        /// `-walletpassphrase-fd`; `None`: the terminal.
+        wallet_passphrase: Option<Descriptor>,
+    },
 }
 
 /// Whether a passphrase belongs to an imported mnemonic, and how it comes.

@@ -55,6 +55,14 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec] = &[
         operands: " ID",
         help: "Remove an entry and its keys from the key file.",
     },
+    CommandSpec {
+        command: CommandName::KeysResidueCheck,
+        words: "keys residue-check",
+        operands: " [WALLET.dat]",
+        help: "Use invented keys in every way that godwit does, and search the memory of the process \
+               for copies of them outside of locked memory. With -keys, also open your own key file; \
+               with WALLET.dat, also read that wallet of Bitcoin Core.",
+    },
 ];
 
 /// What opens the key file.
@@ -66,6 +74,7 @@ const WITH_KEY_FILE: &[CommandName] = &[
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
+    CommandName::KeysResidueCheck,
     CommandName::PsbtSign,
 ];
 /// What has secrets in its memory.
@@ -78,6 +87,7 @@ const WITH_SECRETS: &[CommandName] = &[
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
+    CommandName::KeysResidueCheck,
     CommandName::PsbtSign,
 ];
 const NEW_ENTRY: &[CommandName] =
@@ -192,11 +202,12 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec] = &[
     },
     OptionSpec {
         form: FD,
-        commands: &[CommandName::KeysImportCoreWallet],
+        commands: &[CommandName::KeysImportCoreWallet, CommandName::KeysResidueCheck],
         ..keys_option(
             "walletpassphrase-fd",
-            "keys import-core-wallet: read the passphrase of the wallet, if it has one, from this file \
-             descriptor; with the number of -passphrase-fd, from the line after that.",
+            "keys import-core-wallet and residue-check: read the passphrase of the wallet, if it has \
+             one, from this file descriptor; with the number of -passphrase-fd, from the line after \
+             that.",
             |draft, text| {
                 draft.keys.wallet_passphrase = Some(values::descriptor(text)?);
                 Some(())

@@ -220,6 +220,14 @@ fn command(
             keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })
         }
         Operands::KeysRemove { id } => keys(&draft, KeysAction::Remove(id)),
+        Operands::KeysResidueCheck { wallet } => keys(
+            &draft,
+            KeysAction::ResidueCheck {
+                own_file: draft.keys.file.is_some(),
+                wallet,
+                wallet_passphrase: draft.keys.wallet_passphrase,
+            },
+        ),
         Operands::Psbt { action, files } => Command::Psbt(psbt(draft, action, files)),
         Operands::UtxoStats => Command::UtxoStats,
         Operands::UtxoDump { file } => Command::UtxoDump { file },

@@ -117,6 +117,7 @@ pub(super) enum CommandName {
     PsbtCombine,
     PsbtFinalize,
     PsbtExtract,
+    KeysResidueCheck,
 }
 
 /// Words, operands and purpose of a command. The node has no words.

@@ -82,6 +82,7 @@ const EVERY_COMMAND: &[CommandName] = &[
     CommandName::PsbtCombine,
     CommandName::PsbtFinalize,
     CommandName::PsbtExtract,
+    CommandName::KeysResidueCheck,
 ];
 const VALIDATING: &[CommandName] = &[CommandName::Node, CommandName::Import];
 

@@ -19,6 +19,7 @@ mod psbt;
 mod psbt_chain;
 mod records;
 mod refusals;
+mod residue;
 mod running;
 mod simulated;
 mod snapshot;

@@ -55,6 +55,19 @@ fn commands_of_keys() {
 }
 
 #[test]
+fn the_search_for_residue_takes_what_the_user_has() {
+    let check = |own_file, wallet: Option<&str>, wallet_passphrase| KeysAction::ResidueCheck {
+        own_file,
+        wallet: wallet.map(PathBuf::from),
+        wallet_passphrase,
+    };
+    assert_eq!(keys(&["residue-check"]).action, check(false, None, None));
+    assert_eq!(keys(&["residue-check", "-keys=k"]).action, check(true, None, None));
+    let wallet = keys(&["residue-check", "w.dat", "-walletpassphrase-fd=0"]).action;
+    assert_eq!(wallet, check(false, Some("w.dat"), Some(Descriptor(0))));
+}
+
+#[test]
 fn key_files() {
     let options = keys(&["list", "-keys=/k", "-allowunlockedsecrets"]);
     assert_eq!(options.file.file, Some(PathBuf::from("/k")));

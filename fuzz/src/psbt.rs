@@ -14,9 +14,12 @@ use crate::memory::within;
 /// three bytes at least.
 const FACTOR: usize = 400;
 
+/// What rust-bitcoin reserves at most for a list of a length that it has not checked is 1 MB each.
+const UNCHECKED: usize = 4 << 20;
+
 /// The content of a file.
 pub(crate) fn check(data: &[u8]) {
-    let allowed = (64 << 10) + FACTOR * data.len();
+    let allowed = UNCHECKED + FACTOR * data.len();
     let Ok(psbt) = within(allowed, || text::read(data)) else { return };
     let bytes = psbt.encode();
     assert_eq!(&decoded(&bytes), &psbt);

@@ -145,3 +145,6 @@ fn unlock_own(
     }
     case.unlocked()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+use std::hint::black_box;
+
+use super::*;
+
+/// What the command prints of one use, and how it ends.
+fn checked(
+    body: fn(&mut Case<'_, '_>) -> Result<(), CheckError>,
+) -> Result<(Exit, String), CheckError> {
+    let seed = SecretArray::<32>::random()?;
+    let mut invention = Invention::new(&seed);
+    let mut search = Search::default();
+    Case::run("a use", Path::new(""), &mut invention, &mut search, body)?;
+    let mut out = Vec::new();
+    let exit = report::print(&mut out, &search)?;
+    Ok((exit, String::from_utf8(out).expect("it is text")))
+}
+
+/// So that it stays, and is not found to be of no use by the compiler.
+fn leak(text: String) {
+    black_box(Box::leak(text.into_boxed_str()));
+}
+
+fn honest(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let _number = case.number("a number")?;
+    case.unlocked()
+}
+
+fn leaking_text(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let passphrase = case.passphrase("a passphrase")?;
+    leak(passphrase.expose_secret(str::to_owned));
+    case.unlocked()
+}
+
+fn leaking_when_done(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let number = case.number("a number")?;
+    case.unlocked()?;
+    leak(number.expose_secret(|number| format!("{number:?}")));
+    Ok(())
+}
+
+fn not_locking(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let number = case.number("a number")?;
+    case.unlocked()?;
+    // Still in locked memory when it should be nowhere.
+    std::mem::forget(number);
+    Ok(())
+}
+
+fn looking_for_nothing(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    drop(case.number("a number")?);
+    case.unlocked()
+}
+
+#[test]
+fn a_copy_is_told_wherever_it_lies() {
+    let (exit, said) = checked(honest).expect("memory is searched");
+    assert_eq!(exit, Exit::Success, "{said}");
+    assert!(said.ends_with("\nno copy outside locked memory\n"), "{said}");
+    for (body, copies, line) in [
+        (leaking_text as fn(&mut Case<'_, '_>) -> _, 2, "copy: a passphrase (raw) in "),
+        (leaking_when_done, 1, "copy: a number (decimal) in "),
+        (not_locking, 1, "copy: a number (raw) in the memory for secrets at "),
+    ] {
+        let (exit, said) = checked(body).expect("memory is searched");
+        assert_eq!(exit, Exit::Bug, "{said}");
+        assert_eq!(said.matches(line).count(), copies, "{said}");
+        let verdict = format!("\n{copies} copies outside locked memory or after lock\n");
+        assert!(said.ends_with(&verdict), "{said}");
+    }
+}
+
+#[test]
+fn a_search_for_what_is_not_there_proves_nothing() {
+    let outcome = checked(looking_for_nothing);
+    assert!(matches!(outcome, Err(CheckError::Unexpected("a use"))), "{outcome:?}");
+}
+
+#[test]
+fn the_search_proves_itself() {
+    assert_eq!(proof::leak_on_purpose().expect("the leaks are found").len(), 3);
+}

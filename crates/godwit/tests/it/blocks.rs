@@ -60,6 +60,11 @@ pub(crate) fn header(block: &[u8]) -> BlockHeader {
 /// A valid header and a coinbase that takes `satoshi`, on top of `parent` at `height`, which is
 /// between 128 and 32,767.
 pub(crate) fn child(parent: &[u8], height: u16, satoshi: Amount) -> Vec<u8> {
+    child_paying(parent, height, TxOut { value: satoshi, script_pubkey: vec![0x51] })
+}
+
+/// The same with any output.
+pub(crate) fn child_paying(parent: &[u8], height: u16, output: TxOut) -> Vec<u8> {
     let [low, high] = height.to_le_bytes();
     let input = TxIn {
         prevout: OutPoint::NULL,
@@ -68,7 +73,6 @@ pub(crate) fn child(parent: &[u8], height: u16, satoshi: Amount) -> Vec<u8> {
         sequence: u32::MAX,
         witness: Vec::new(),
     };
-    let output = TxOut { value: satoshi, script_pubkey: vec![0x51] };
     let coinbase =
         Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
     let parent = header(parent);

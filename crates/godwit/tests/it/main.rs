@@ -15,6 +15,7 @@ mod memory_policy;
 mod network_kill;
 mod node;
 mod progress;
+mod pruning;
 mod psbt;
 mod psbt_chain;
 mod records;

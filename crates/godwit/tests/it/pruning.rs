@@ -1,0 +1,86 @@
+//! A node that deletes old blocks while it syncs.
+
+use std::ffi::OsStr;
+use std::fs;
+
+use godwit::exit::Exit;
+use godwit_primitives::TxOut;
+use serde_json::Value;
+
+use crate::blocks::{child_paying, small_chain, write_dat};
+use crate::node::Node;
+use crate::sync::{free_port, serve, stops_in_time};
+
+/// Blocks of almost a megabyte: more than one block file of 128 MiB.
+const FAT: u16 = 140;
+
+/// Blocks that a pruned node keeps whatever its target is (`MIN_BLOCKS_TO_KEEP`), and a few more.
+const THIN: u16 = 300;
+
+/// MiB that may stay: less than one block file, more than what is behind it.
+const TARGET: u64 = 100;
+
+/// The small chain, then fat blocks that fill a block file, then thin ones.
+fn long_chain() -> Vec<Vec<u8>> {
+    let mut blocks = small_chain().to_vec();
+    let first = blocks.len() as u16 + 1;
+    for height in first..first + FAT + THIN {
+        let filler = if height < first + FAT { 980_000 } else { 0 };
+        // OP_RETURN: nobody can spend it, so it is no coin.
+        let script_pubkey = [vec![0x6a], vec![0; filler]].concat();
+        let parent = blocks.last().expect("not empty");
+        blocks.push(child_paying(parent, height, TxOut { value: 0, script_pubkey }));
+    }
+    blocks
+}
+
+/// MiB of block and undo files, and the numbers of the block files.
+fn stored(node: &Node) -> (u64, Vec<String>) {
+    let (mut bytes, mut names) = (0, Vec::new());
+    for entry in fs::read_dir(node.network_dir().join("blocks")).expect("a directory") {
+        let entry = entry.expect("an entry");
+        bytes += entry.metadata().expect("a file").len();
+        let name = entry.file_name().into_string().expect("ASCII");
+        if name.starts_with("blk") || name.starts_with("rev") {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    (bytes >> 20, names)
+}
+
+fn end(stats: &Value) -> [&Value; 3] {
+    ["height", "bestblock", "muhash"].map(|field| &stats[field])
+}
+
+#[test]
+fn a_node_that_prunes_syncs_deletes_old_files_and_starts_again() {
+    let (server, node) = (Node::new("regtest"), Node::new("regtest"));
+    let blocks = long_chain();
+    let path = server.beside("chain.dat");
+    write_dat(&path, &blocks);
+    server.import(&path);
+    let port = free_port();
+    let serving = serve(&server, port);
+    let connect = format!("-connect=127.0.0.1:{port}");
+    let prune = format!("-prune={TARGET}");
+    let run = |height: usize| {
+        let stop = format!("-stopatheight={height}");
+        let words: [&dyn AsRef<OsStr>; 4] = [&connect, &"-listen=0", &prune, &stop];
+        node.run(&words).expect(Exit::Success)
+    };
+    // With a start in between, in the middle of the first file.
+    run(small_chain().len() + usize::from(FAT) / 2);
+    // Blocks that came ahead of the height may lie in the second file already.
+    assert_eq!(stored(&node).1[0], "blk00000.dat", "its blocks are needed");
+    run(blocks.len());
+    assert_eq!(stored(&server).1.len(), 4, "two files of each kind");
+    let (mebibytes, names) = stored(&node);
+    assert_eq!(names, ["blk00001.dat", "rev00001.dat"]);
+    assert!(mebibytes <= TARGET, "{mebibytes} MiB");
+    stops_in_time(serving);
+    assert_eq!(end(&node.stats()), end(&server.stats()));
+    // It starts without what it has deleted, and is there at once.
+    run(blocks.len());
+    assert_eq!((mebibytes, names), stored(&node));
+}

@@ -31,7 +31,8 @@ pub enum FileAction {
     Lock,
 }
 
-/// Why the key store does not do what it is asked for. What it held before, it still holds.
+/// Why the key store does not do what it is asked for. But for [`NotDurable`](Self::NotDurable), it
+/// holds what it held before.
 #[derive(Debug)]
 pub enum StoreError {
     /// The system fails.
@@ -43,10 +44,15 @@ pub enum StoreError {
         /// How.
         error: io::Error,
     },
+    /// The file was replaced and is as asked for, but the system fails to say that it will still be so
+    /// after a power cut: either version may be there then.
+    NotDurable(PathBuf, io::Error),
     /// The content cannot be read or made.
     Content(PathBuf, KeyFileError),
     /// Others than the owner may read the file, or write to it: its mode.
     Permissions(PathBuf, u32),
+    /// The file belongs to another user, who may read it and replace it: its number.
+    Owner(PathBuf, u32),
     /// There is a file where a new one is to be.
     Exists(PathBuf),
     /// A passphrase without a character.
@@ -59,6 +65,8 @@ pub enum StoreError {
     NoDescriptors,
     /// The same descriptors are there already.
     Duplicate(KeyId),
+    /// Other descriptors have the same name, by chance or by intent.
+    NameTaken(KeyId),
     /// There is no such entry.
     Unknown(KeyId),
     /// A key cannot be used.
@@ -78,10 +86,21 @@ impl fmt::Display for StoreError {
                 };
                 write!(f, "the key file {} cannot be {action}: {error}", path.display())
             }
+            Self::NotDurable(path, error) => write!(
+                f,
+                "the key file {} was changed as asked for, but the change may not outlast a power \
+                 cut: the folder cannot be written to the disk ({error})",
+                path.display()
+            ),
             Self::Content(path, error) => write!(f, "key file {}: {error}", path.display()),
             Self::Permissions(path, mode) => write!(
                 f,
                 "others may open the key file {} (mode {mode:04o}): run `chmod 600` on it",
+                path.display()
+            ),
+            Self::Owner(path, user) => write!(
+                f,
+                "the key file {} belongs to user {user}: run as that user, or make it your own",
                 path.display()
             ),
             Self::Exists(path) => write!(f, "there is a key file {} already", path.display()),
@@ -94,6 +113,12 @@ impl fmt::Display for StoreError {
             }
             Self::NoDescriptors => f.write_str("there are no descriptors that the keys belong to"),
             Self::Duplicate(id) => write!(f, "the key file has these keys already, as {id}"),
+            Self::NameTaken(id) => {
+                write!(
+                    f,
+                    "the key file has an entry {id} of other descriptors, and names are unique"
+                )
+            }
             Self::Unknown(id) => write!(f, "the key file has no entry {id}"),
             Self::Key(error) => error.fmt(f),
             Self::Export(error) => error.fmt(f),
@@ -117,7 +142,7 @@ impl From<ExportError> for StoreError {
 
 /// An open key file. Its keys lie in locked memory until it is dropped.
 ///
-/// Whatever changes it is written before the call returns, or has not happened. Processes may change
+/// Whatever changes it is written before the call returns, or has not happened, as the error says. Processes may change
 /// the same file at once: each change is made to what the file holds at that moment.
 pub struct KeyStore {
     path: PathBuf,
@@ -147,7 +172,7 @@ impl KeyStore {
             return Err(StoreError::Exists(path));
         }
         let (header, file) = seal(&path, &key, &[])?;
-        disk::replace(&path, &file, &lock)?;
+        disk::replace(&path, &file, &lock)??;
         Ok(Self { path, key, header, entries: Vec::new() })
     }
 
@@ -172,7 +197,13 @@ impl KeyStore {
         &self.entries
     }
 
-    /// Adds an entry.
+    /// Adds an entry. Where there is one with the same descriptors already, that one keeps its label
+    /// and takes the private keys and words that it lacks: those of another signer, or the words of a
+    /// root that was imported as xprv.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Duplicate`] when it lacks nothing.
     pub fn insert(&mut self, entry: Entry) -> Result<KeyId, StoreError> {
         if !entry.has_good_label() {
             return Err(StoreError::Label);
@@ -182,15 +213,51 @@ impl KeyStore {
         }
         let lock = self.lock_newest()?;
         let id = entry.id();
-        if self.entries.iter().any(|entry| entry.id() == id) {
-            return Err(StoreError::Duplicate(id));
+        if let Some(place) = self.entries.iter().position(|entry| entry.id() == id) {
+            return self.complete(place, entry, &lock).map(|()| id);
         }
         self.entries.push(entry);
-        let written = self.write(&lock);
-        if written.is_err() {
-            self.entries.pop();
+        match self.write(&lock) {
+            Ok(durable) => durable.map(|()| id),
+            Err(error) => {
+                self.entries.pop();
+                Err(error)
+            }
         }
-        written.map(|()| id)
+    }
+
+    /// Gives the entry at `place` what `more` has besides.
+    fn complete(&mut self, place: usize, more: Entry, lock: &WriteLock) -> Result<(), StoreError> {
+        let entry = &mut self.entries[place];
+        // Names are short: others may have the same.
+        if entry.descriptors != more.descriptors {
+            return Err(StoreError::NameTaken(entry.id()));
+        }
+        let mut known =
+            entry.keys.iter().map(StoredKey::identity).collect::<Result<Vec<_>, _>>()?;
+        let before = entry.keys.len();
+        let mut missing = Vec::new();
+        for key in more.keys {
+            let identity = key.identity()?;
+            if !known.contains(&identity) {
+                known.push(identity);
+                missing.push(key);
+            }
+        }
+        let new_words = entry.words.is_none() && more.words.is_some();
+        if missing.is_empty() && !new_words {
+            return Err(StoreError::Duplicate(entry.id()));
+        }
+        entry.keys.extend(missing);
+        if new_words {
+            entry.words = more.words;
+        }
+        self.write(lock).unwrap_or_else(|error| {
+            let entry = &mut self.entries[place];
+            entry.keys.truncate(before);
+            entry.words = entry.words.take().filter(|_| !new_words);
+            Err(error)
+        })
     }
 
     /// Removes an entry and its keys. The blocks of the disk that the file had before may hold them,
@@ -200,11 +267,10 @@ impl KeyStore {
         let place = self.entries.iter().position(|entry| entry.id() == id);
         let place = place.ok_or(StoreError::Unknown(id))?;
         let entry = self.entries.remove(place);
-        let written = self.write(&lock);
-        if written.is_err() {
+        self.write(&lock).unwrap_or_else(|error| {
             self.entries.insert(place, entry);
-        }
-        written
+            Err(error)
+        })
     }
 
     /// Seals the file with another passphrase. A copy of the old file still opens with the old one.
@@ -217,11 +283,10 @@ impl KeyStore {
         let new = new_key(new, parameters).map_err(content)?.ok_or(StoreError::EmptyPassphrase)?;
         let lock = self.lock_newest()?;
         let old = std::mem::replace(&mut self.key, new);
-        let written = self.write(&lock);
-        if written.is_err() {
+        self.write(&lock).unwrap_or_else(|error| {
             self.key = old;
-        }
-        written
+            Err(error)
+        })
     }
 
     /// The private key at `source` if its public key is `wanted`.
@@ -250,17 +315,20 @@ impl KeyStore {
         keys.map(find).find_map(Result::transpose).transpose()
     }
 
-    /// Writes the secrets of an entry to `out`, one a line: the words if it has them, else its keys.
+    /// Writes the secrets of an entry to `out`, one a line: the words if it has them, and its keys,
+    /// unless the words alone bring them back.
     /// What becomes of them there is no longer protected.
     pub fn write_secrets_to(&self, id: KeyId, out: BorrowedFd<'_>) -> Result<(), StoreError> {
         let entry = self.entries.iter().find(|entry| entry.id() == id);
         let entry = entry.ok_or(StoreError::Unknown(id))?;
-        match &entry.words {
-            Some(words) => words.mnemonic.write_secret_to(out)?,
-            None => {
-                for key in &entry.keys {
-                    key.write_secret_to(entry.network, out)?;
-                }
+        let mut restored = false;
+        if let Some(words) = &entry.words {
+            words.mnemonic.write_secret_to(out)?;
+            restored = !words.with_passphrase && entry.keys.len() == 1;
+        }
+        if !restored {
+            for key in &entry.keys {
+                key.write_secret_to(entry.network, out)?;
             }
         }
         Ok(())
@@ -287,11 +355,12 @@ impl KeyStore {
         Ok(lock)
     }
 
-    fn write(&mut self, lock: &WriteLock) -> Result<(), StoreError> {
+    /// Writes what is here in the place of the file; an error inside is one after that.
+    fn write(&mut self, lock: &WriteLock) -> Result<Result<(), StoreError>, StoreError> {
         let (header, file) = seal(&self.path, &self.key, &self.entries)?;
-        disk::replace(&self.path, &file, lock)?;
+        let durable = disk::replace(&self.path, &file, lock)?;
         self.header = header;
-        Ok(())
+        Ok(durable)
     }
 }
 

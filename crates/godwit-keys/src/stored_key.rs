@@ -41,6 +41,17 @@ impl StoredKey {
         })
     }
 
+    /// What tells it from other keys: its public key, and the origin that it is stored with.
+    pub(crate) fn identity(&self) -> Result<(String, Option<KeySource>), KeyError> {
+        Ok(match self {
+            Self::Extended { key, origin } => (key.xpub()?.to_string(), origin.clone()),
+            Self::Single { key, compressed: true } => (key.public_key()?.to_string(), None),
+            Self::Single { key, compressed: false } => {
+                (bitcoin::PublicKey::new_uncompressed(key.public_key()?).to_string(), None)
+            }
+        })
+    }
+
     /// The key at `source` if its public key is `wanted`. A key without children has no path: it is
     /// found by `wanted` alone.
     pub fn find(

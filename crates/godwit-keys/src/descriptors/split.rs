@@ -198,14 +198,7 @@ pub(crate) struct UniqueKeys {
 
 impl UniqueKeys {
     pub(crate) fn insert(&mut self, key: StoredKey) -> Result<(), KeyError> {
-        let identity = match &key {
-            StoredKey::Extended { key, origin } => (key.xpub()?.to_string(), origin.clone()),
-            StoredKey::Single { key, compressed: true } => (key.public_key()?.to_string(), None),
-            StoredKey::Single { key, compressed: false } => {
-                (bitcoin::PublicKey::new_uncompressed(key.public_key()?).to_string(), None)
-            }
-        };
-        if self.seen.insert(identity) {
+        if self.seen.insert(key.identity()?) {
             self.keys.push(key);
         }
         Ok(())

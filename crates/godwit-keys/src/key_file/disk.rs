@@ -20,10 +20,16 @@ const OTHERS: u32 = 0o077;
 /// The whole file, which nobody but its owner may read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
     let failed = |error| failure(FileAction::Read, path, error);
-    let file = File::open(path).map_err(failed)?;
+    // Of a pipe that nobody writes to, opening would wait for ever.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Err(StoreError::Content(path.to_owned(), KeyFileError::NotAKeyFile));
+    }
+    let owner = metadata.uid();
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Err(StoreError::Owner(path.to_owned(), owner));
     }
     if metadata.mode() & OTHERS != 0 {
         return Err(StoreError::Permissions(path.to_owned(), metadata.mode() & 0o7777));
@@ -61,8 +67,12 @@ impl WriteLock {
 }
 
 /// Puts a new version in the place of the file. A process that ends at any moment leaves the old one or
-/// the new one.
-pub(crate) fn replace(path: &Path, bytes: &[u8], _lock: &WriteLock) -> Result<(), StoreError> {
+/// the new one. An error inside is one after that: the new one is there.
+pub(crate) fn replace(
+    path: &Path,
+    bytes: &[u8],
+    _lock: &WriteLock,
+) -> Result<Result<(), StoreError>, StoreError> {
     let new = beside(path, ".new");
     let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, path));
     if let Err(error) = written {
@@ -71,9 +81,22 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], _lock: &WriteLock) -> Result<()
         return Err(failure(FileAction::Write, path, error));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))
-        .and_then(|folder| folder.sync_all())
-        .map_err(|error| failure(FileAction::Write, path, error))
+    let synced = sync_folder(folder.unwrap_or(Path::new(".")));
+    Ok(synced.map_err(|error| StoreError::NotDurable(path.to_owned(), error)))
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    if FAILING_SYNC.get() {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether folders cannot be written to the disk. No file system of a test fails so.
+    pub(crate) static FAILING_SYNC: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 fn write_new(new: &Path, bytes: &[u8]) -> io::Result<()> {

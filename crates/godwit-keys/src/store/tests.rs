@@ -16,6 +16,8 @@ use crate::extended_key::ExtendedPrivateKey;
 use crate::guarded::curve;
 use crate::mnemonic::Mnemonic;
 
+mod changes;
+
 const TPRV_ACCOUNT: &str = "m/84h/1h/0h";
 
 fn passphrase(plain: &str) -> SecretString {

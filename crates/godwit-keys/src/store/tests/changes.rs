@@ -1,0 +1,153 @@
+//! Entries that come in twice, and changes that the disk does not confirm.
+
+use super::*;
+use crate::key_file::disk::FAILING_SYNC;
+use crate::split_private_descriptor;
+
+/// What `secrets` becomes when the keys of others are public: an entry of a multisig of three.
+fn multisig(private: &[u8]) -> Entry {
+    let keys = [1, 2, 3].map(|number| {
+        let key = root(number);
+        match private.contains(&number) {
+            true => key.to_base58().expect("memory").expose_secret(str::to_owned),
+            false => key.xpub().expect("memory").to_string(),
+        }
+    });
+    let text = passphrase(&format!("wsh(multi(2,{}))", keys.map(|key| key + "/0/*").join(",")));
+    let split = split_private_descriptor(SecretSlice::from(&text), NetworkKind::Test);
+    let split = split.expect("a descriptor");
+    let descriptors = split.descriptors.into_iter().map(|public| public.text).collect();
+    Entry { descriptors, keys: split.keys, ..entry(1) }
+}
+
+/// Whether the store signs for each of the three.
+fn signers(store: &KeyStore) -> [bool; 3] {
+    [1, 2, 3].map(|number| {
+        let source = (root(number).fingerprint().expect("memory"), path("m/0/5"));
+        let child = root(number).derive(source.1.as_ref()).expect("a key");
+        let wanted = child.private_key().and_then(|key| key.public_key()).expect("memory");
+        store.find(&source, &wanted).expect("memory").is_some()
+    })
+}
+
+fn text_of(store: &KeyStore, id: KeyId) -> String {
+    let mut file = tempfile::tempfile().expect("a file");
+    store.write_secrets_to(id, file.as_fd()).expect("written");
+    let mut text = String::new();
+    io::Seek::rewind(&mut file).expect("a file");
+    file.read_to_string(&mut text).expect("text");
+    text
+}
+
+#[test]
+fn another_private_key_of_the_same_descriptor_joins_the_entry() {
+    let (place, mut store) = created();
+    let id = store.insert(multisig(&[1])).expect("written");
+    let label = Entry { label: "second".to_owned(), ..multisig(&[2]) };
+    assert_eq!(store.insert(label).expect("another key"), id);
+    assert_eq!(signers(&store), [true, true, false]);
+    assert_eq!(signers(&reopened(&place)), [true, true, false], "it is in the file");
+    let before = fs::read(&place.file).expect("there");
+    for known in [&[1][..], &[2], &[1, 2], &[]] {
+        let again = store.insert(multisig(known));
+        assert!(matches!(again, Err(StoreError::Duplicate(twice)) if twice == id), "{known:?}");
+    }
+    assert_eq!(fs::read(&place.file).expect("there"), before);
+    store.insert(multisig(&[2, 3])).expect("one that is missing");
+    let store = reopened(&place);
+    assert_eq!(signers(&store), [true; 3]);
+    assert_eq!(labels(&store), ["number 1"]);
+    assert_eq!(store.entries()[0].keys.len(), 3, "none is there twice");
+}
+
+#[test]
+fn words_join_the_key_that_they_stand_for() {
+    let (place, mut store) = created();
+    let id = store.insert(entry(1)).expect("written");
+    let words = |with_passphrase| {
+        let mnemonic = Mnemonic::generate(12).expect("memory");
+        Entry { words: Some(Words { mnemonic, with_passphrase }), ..entry(1) }
+    };
+    assert_eq!(store.insert(words(false)).expect("words are missing"), id);
+    assert!(reopened(&place).entries()[0].words.is_some());
+    assert!(matches!(store.insert(words(true)), Err(StoreError::Duplicate(_))));
+    assert!(matches!(store.insert(entry(1)), Err(StoreError::Duplicate(_))));
+}
+
+#[test]
+fn what_cannot_be_written_does_not_join() {
+    let (place, mut store) = created();
+    store.insert(multisig(&[1])).expect("written");
+    let blocker = place.file.with_file_name("keys.godwit.new");
+    fs::create_dir(&blocker).expect("a folder");
+    let mnemonic = Mnemonic::generate(12).expect("memory");
+    let words = Some(Words { mnemonic, with_passphrase: false });
+    assert!(store.insert(Entry { words, ..multisig(&[2]) }).is_err());
+    assert_eq!(signers(&store), [true, false, false]);
+    assert!(store.entries()[0].words.is_none());
+}
+
+#[test]
+fn words_with_a_passphrase_go_out_with_the_key() {
+    let (_place, mut store) = created();
+    for (number, with_passphrase) in [(1, true), (2, false)] {
+        let mnemonic = Mnemonic::generate(12).expect("memory");
+        let mut expected = mnemonic.text().expose_secret(|text| format!("{text}\n"));
+        let words = Some(Words { mnemonic, with_passphrase });
+        let id = store.insert(Entry { words, ..entry(number) }).expect("written");
+        if with_passphrase {
+            let xprv = root(number).to_base58().expect("memory");
+            expected += &xprv.expose_secret(|text| format!("{text}\n"));
+        }
+        assert_eq!(text_of(&store, id), expected);
+    }
+}
+
+#[test]
+fn a_change_that_may_not_last_is_told_and_kept() {
+    let (place, mut store) = created();
+    let first = store.insert(entry(1)).expect("written");
+    let not_durable = |outcome: Result<(), StoreError>| {
+        assert!(matches!(outcome, Err(StoreError::NotDurable(..))), "{outcome:?}");
+    };
+    FAILING_SYNC.set(true);
+    not_durable(store.insert(entry(2)).map(|_| ()));
+    not_durable(store.insert(multisig(&[1])).map(|_| ()));
+    not_durable(store.insert(multisig(&[2])).map(|_| ()));
+    not_durable(store.remove(first));
+    not_durable(store.change_passphrase(&passphrase("new"), small()));
+    let new = place.file.with_file_name("new");
+    not_durable(KeyStore::create(&new, &passphrase("right"), small()).map(|_| ()));
+    FAILING_SYNC.set(false);
+    assert!(new.exists());
+    let again = KeyStore::open(&place.file, &passphrase("new")).expect("the new passphrase");
+    for store in [&store, &again] {
+        assert_eq!(labels(store), ["number 2", "number 1"]);
+        assert_eq!(signers(store), [true, true, false]);
+    }
+    store.insert(entry(3)).expect("the key in memory is that of the file");
+}
+
+#[test]
+fn a_pipe_is_no_key_file_and_makes_nobody_wait() {
+    let (place, _store) = created();
+    fs::remove_file(&place.file).expect("there");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &place.file, kind, mode, 0).expect("a pipe");
+    let error = KeyStore::open(&place.file, &passphrase("right")).map(|_| ());
+    assert!(matches!(error, Err(StoreError::Content(_, KeyFileError::NotAKeyFile))), "{error:?}");
+}
+
+#[test]
+fn a_file_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only the superuser gives files away");
+        return;
+    }
+    let (place, mut store) = created();
+    std::os::unix::fs::chown(&place.file, Some(65_534), None).expect("ours");
+    let error = KeyStore::open(&place.file, &passphrase("right")).map(|_| ());
+    assert!(matches!(error, Err(StoreError::Owner(_, 65_534))), "{error:?}");
+    assert!(matches!(store.insert(entry(1)), Err(StoreError::Owner(..))));
+}

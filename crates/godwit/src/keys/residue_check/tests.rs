@@ -1,6 +1,14 @@
 use std::hint::black_box;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::*;
+
+/// A search reads memory into locked memory, where another test's search would find its secret.
+static ONE_SEARCH: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_SEARCH.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What the command prints of one use, and how it ends.
 fn checked(
@@ -53,6 +61,7 @@ fn looking_for_nothing(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
 
 #[test]
 fn a_copy_is_told_wherever_it_lies() {
+    let _alone = alone();
     let (exit, said) = checked(honest).expect("memory is searched");
     assert_eq!(exit, Exit::Success, "{said}");
     assert!(said.ends_with("\nno copy outside locked memory\n"), "{said}");
@@ -71,11 +80,13 @@ fn a_copy_is_told_wherever_it_lies() {
 
 #[test]
 fn a_search_for_what_is_not_there_proves_nothing() {
+    let _alone = alone();
     let outcome = checked(looking_for_nothing);
     assert!(matches!(outcome, Err(CheckError::Unexpected("a use"))), "{outcome:?}");
 }
 
 #[test]
 fn the_search_proves_itself() {
+    let _alone = alone();
     assert_eq!(proof::leak_on_purpose().expect("the leaks are found").len(), 3);
 }

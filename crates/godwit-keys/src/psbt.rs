@@ -21,6 +21,7 @@ mod finalize;
 mod keys_of_input;
 mod limits;
 mod lookup;
+mod own_scripts;
 mod pairs;
 mod review;
 mod sighash;
@@ -40,6 +41,7 @@ pub use finalize::{Finished, Unfinished};
 pub use keys_of_input::{KeyOfInput, SigningKey};
 pub use limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, MAX_INPUTS, MAX_OUTPUTS, MAX_PSBT_BYTES};
 pub use lookup::look_up_in;
+pub use own_scripts::{MAX_OWN_INDEX, OwnScripts};
 pub use review::{
     InputReview, InputState, KeyReview, OutputReview, Owns, Review, SignatureReview, Warning,
 };

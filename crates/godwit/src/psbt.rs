@@ -10,8 +10,8 @@ mod verify;
 use bitcoin::consensus::encode::serialize_hex;
 use bitcoin::{Amount, FeeRate};
 use godwit_keys::psbt::{
-    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, FeeLimits, Finished, Found, Psbt, SignPolicy, Signed,
-    look_up_in,
+    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, FeeLimits, Finished, Found, OwnScripts, Psbt,
+    SignPolicy, Signed, look_up_in,
 };
 use godwit_primitives::Network;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, Failur
     match options.action {
         PsbtAction::Inspect => {
             let review = first.review(&mut |_, _| false);
-            files::print(&show::review(&review, network, show::Keys::Unknown))
+            files::print(&show::review(&review, network, None))
         }
         PsbtAction::Sign => sign(config, options, first.clone(), network),
         PsbtAction::Combine => {
@@ -50,9 +50,10 @@ fn sign(
     network: bitcoin::Network,
 ) -> Result<Exit, Failure> {
     let store = keys::open(config, &options.key_file)?;
-    let is_ours = |source: &_, key: &_| look_up_in(&store, source, key);
+    let is_ours = |source: &_, key: &_| look_up_in(&store, network.into(), source, key);
     let review = psbt.review(&mut |s, k| matches!(is_ours(s, k), Ok(Found::Ours(_))));
-    eprintln!("{}", show::review(&review, network, show::Keys::Known));
+    let mut own_scripts = OwnScripts::of(&store, network.into());
+    eprintln!("{}", show::review(&review, network, Some(&mut own_scripts)));
     let policy = SignPolicy {
         fee: fee_limits(options),
         any_sighash: options.any_sighash,

@@ -1,5 +1,6 @@
 //! The private key to a public one that a PSBT names, among the keys of a store.
 
+use bitcoin::NetworkKind;
 use bitcoin::bip32::KeySource;
 
 use super::keys_of_input::SigningKey;
@@ -8,17 +9,20 @@ use crate::error::KeyError;
 use crate::store::KeyStore;
 use crate::stored_key::StoredKey;
 
-/// Looks for a key in an open key store.
+/// Looks for a key of a network in an open key store. A key of another network has the same public key
+/// and would sign as well, for coins that the user does not mean.
 ///
 /// # Errors
 ///
 /// If there is no memory to compute with.
 pub fn look_up_in(
     store: &KeyStore,
+    network: NetworkKind,
     source: &KeySource,
     key: &SigningKey,
 ) -> Result<Found, KeyError> {
-    look_up(store.entries().iter().flat_map(|entry| &entry.keys), source, key)
+    let entries = store.entries().iter().filter(|entry| entry.network == network);
+    look_up(entries.flat_map(|entry| &entry.keys), source, key)
 }
 
 /// Looks for a key among stored ones. A key that is not at the place where one of them should have it

@@ -3,6 +3,7 @@
 mod coins;
 mod hostile;
 mod kinds;
+mod ownership;
 mod refusals;
 mod vectors;
 mod wallets;

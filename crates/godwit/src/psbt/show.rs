@@ -5,7 +5,7 @@ use std::fmt::Write;
 use bitcoin::bip32::KeySource;
 use bitcoin::{Address, Amount, Network, Script};
 use godwit_keys::psbt::{
-    InputReview, InputState, KeyReview, OutputReview, Review, SignatureReview, Warning,
+    InputReview, InputState, KeyReview, OutputReview, OwnScripts, Review, SignatureReview, Warning,
 };
 
 /// Hexadecimal digits of a script without address that are shown.
@@ -13,13 +13,18 @@ const SCRIPT_DIGITS: usize = 80;
 
 /// Whether it is known which keys are ours.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keys {
+enum Keys {
     Known,
     Unknown,
 }
 
-/// Lines for a person to read.
-pub(super) fn review(review: &Review, network: Network, keys: Keys) -> String {
+/// Lines for a person to read. What is ours is said where `own_scripts` are known.
+pub(super) fn review(
+    review: &Review,
+    network: Network,
+    mut own_scripts: Option<&mut OwnScripts>,
+) -> String {
+    let keys = if own_scripts.is_some() { Keys::Known } else { Keys::Unknown };
     let mut lines = vec![format!(
         "PSBT version {}, transaction version {}, lock time {}",
         review.version,
@@ -30,7 +35,8 @@ pub(super) fn review(review: &Review, network: Network, keys: Keys) -> String {
         push_input(&mut lines, index, input, network, keys);
     }
     for (index, output) in review.outputs.iter().enumerate() {
-        push_output(&mut lines, index, output, network, keys);
+        let ownership = own_scripts.as_mut().map_or("", |own| ownership(output, own));
+        push_output(&mut lines, index, output, network, keys, ownership);
     }
     lines.push(match &review.fee {
         Ok(fee) => format!(
@@ -100,15 +106,25 @@ fn push_output(
     output: &OutputReview,
     network: Network,
     keys: Keys,
+    ownership: &str,
 ) {
     let amount = bitcoin_amount(output.amount);
-    let mut line =
-        format!("output {index}: {amount} to {}", address(&output.script_pubkey, network));
-    if keys == Keys::Known && output.keys.iter().any(|key| key.ours) {
-        line += ", which is ours";
-    }
-    lines.push(line);
+    let address = address(&output.script_pubkey, network);
+    lines.push(format!("output {index}: {amount} to {address}{ownership}"));
     lines.extend(output.keys.iter().map(|key| key_line(key, keys)));
+}
+
+/// A key of ours in a script does not make the coin ours: others may be able to spend it too, or nobody.
+fn ownership(output: &OutputReview, own_scripts: &mut OwnScripts) -> &'static str {
+    let ours = || output.keys.iter().filter(|key| key.ours);
+    let paths = ours().map(|key| &key.key.source);
+    if own_scripts.derive(&output.script_pubkey, paths) {
+        ", which is ours"
+    } else if ours().next().is_some() {
+        ", which names a key of ours, but no descriptor of the key file derives it"
+    } else {
+        ""
+    }
 }
 
 fn key_line(key: &KeyReview, keys: Keys) -> String {

@@ -14,7 +14,7 @@ use godwit_keys::{ExtendedPrivateKey, KeyStore};
 
 use super::CheckError;
 use super::case::Case;
-use super::uses::{PATHS, Stored, root, store_with_root};
+use super::uses::{NETWORK, PATHS, Stored, root, store_with_root};
 
 const COIN: Amount = Amount::from_sat(100_000);
 const FEE: Amount = Amount::from_sat(1_000);
@@ -26,7 +26,7 @@ pub(super) fn sign(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let Stored { path, passphrase, .. } = store_with_root(case, "signer", root)?;
     let store = KeyStore::open(&path, &passphrase)?;
     let mut psbt = Psbt::decode(&unsigned)?;
-    let mut keys = |source: &KeySource, key: &SigningKey| look_up_in(&store, source, key);
+    let mut keys = |source: &KeySource, key: &SigningKey| look_up_in(&store, NETWORK, source, key);
     let signed = psbt.sign(&mut keys, &SignPolicy::default())?;
     case.unlocked()?;
     psbt.finalize();

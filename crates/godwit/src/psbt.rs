@@ -58,6 +58,7 @@ fn sign(
         fee: fee_limits(options),
         any_sighash: options.any_sighash,
         foreign_inputs: options.foreign_inputs,
+        unproven_amounts: options.unproven_amounts,
     };
     let signed = psbt.sign(&mut |s, k| is_ours(s, k), &policy).map_err(PsbtFailure::Sign)?;
     drop(store);

@@ -233,8 +233,7 @@ fn as_input(output: &Output) -> Input {
 fn warnings(inputs: &[InputReview], outputs: &[TxOut]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for (index, input) in inputs.iter().enumerate() {
-        let unproven = |spent: &Spent| !spent.proven && spent.kind != SpendKind::Tr;
-        if inputs.len() > 1 && input.spent.as_ref().is_ok_and(unproven) {
+        if inputs.len() > 1 && input.spent.as_ref().is_ok_and(Spent::is_amount_unproven) {
             warnings.push(Warning::UnprovenAmount(index));
         }
     }

@@ -43,6 +43,8 @@ pub struct SignPolicy {
     pub any_sighash: bool,
     /// Sign our inputs beside others'.
     pub foreign_inputs: bool,
+    /// Sign several inputs of segwit version 0 whose amounts nothing proves.
+    pub unproven_amounts: bool,
 }
 
 /// A new signature.
@@ -69,6 +71,10 @@ pub enum SignError {
     Foreign(usize),
     /// A key is not the one that our key has at the path that is given for it.
     WrongDerivation(usize),
+    /// This input and another one of ours before it are of segwit version 0, and no previous transaction
+    /// proves their amounts: two signatures under two lies make a fee that nobody agreed to
+    /// (CVE-2020-14199).
+    UnprovenAmounts(usize),
     /// The fee.
     Fee(FeeObjection),
     /// None of the inputs is ours.
@@ -87,6 +93,10 @@ impl fmt::Display for SignError {
             Self::WrongDerivation(index) => {
                 write!(f, "input {index}: a public key is not the one at its derivation path")
             }
+            Self::UnprovenAmounts(index) => write!(
+                f,
+                "input {index}: it is the second one whose amount no previous transaction proves"
+            ),
             Self::Fee(objection) => objection.fmt(f),
             Self::NothingToSign => f.write_str("none of the keys is ours"),
         }
@@ -155,6 +165,9 @@ impl Psbt {
         }
         if tasks.is_empty() {
             return Err(SignError::NothingToSign);
+        }
+        if let (Some(index), false) = (second_unproven(&tasks), policy.unproven_amounts) {
+            return Err(SignError::UnprovenAmounts(index));
         }
         let fee = fee_of(self).map_err(SignError::Fee)?;
         fee.check(&policy.fee).map_err(SignError::Fee)?;
@@ -257,6 +270,14 @@ impl Psbt {
         }
         Signed { input: task.input, key: task.key, sighash }
     }
+}
+
+/// The second input whose amount its signature takes on trust; tasks are in the order of inputs.
+fn second_unproven(tasks: &[Task]) -> Option<usize> {
+    let unproven = tasks.iter().filter(|task| task.spent.is_amount_unproven());
+    let mut inputs: Vec<usize> = unproven.map(|task| task.input).collect();
+    inputs.dedup();
+    inputs.get(1).copied()
 }
 
 enum Signature {

@@ -15,8 +15,8 @@ const CONFIG_HELP: &str = "Lines of name=value, without dashes; # starts a comme
     [main], [test], [testnet4], [signet] or [regtest] count on that network only. The command \
     line wins. These stand on the command line alone: -anysighash, -bip39passphrase, \
     -bip39passphrase-fd, -conf, -foreigninputs, -help, -label, -maxfee, -maxfeerate, -mnemonic-fd, \
-    -newpassphrase-fd, -out, -passphrase-fd, -secret-fd, -utxohash, -verdicts, -version, \
-    -walletpassphrase-fd, -words.";
+    -newpassphrase-fd, -out, -passphrase-fd, -secret-fd, -unprovenamounts, -utxohash, -verdicts, \
+    -version, -walletpassphrase-fd, -words.";
 
 pub(super) fn version_text() -> String {
     format!(

@@ -23,6 +23,8 @@ pub struct PsbtOptions {
     pub any_sighash: bool,
     /// `-foreigninputs`.
     pub foreign_inputs: bool,
+    /// `-unprovenamounts`.
+    pub unproven_amounts: bool,
 }
 
 /// What is done with PSBTs.

@@ -117,6 +117,15 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec] = &[
             Some(())
         },
     ),
+    flag(
+        "unprovenamounts",
+        "Sign several segwit version 0 inputs although their previous transactions are missing, \
+         without which a lie about an amount can turn into a fee.",
+        |draft, text| {
+            draft.psbt.unproven_amounts = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
 ];
 
 const fn setting(

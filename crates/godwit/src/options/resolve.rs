@@ -245,6 +245,7 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> PsbtOptions {
         max_fee_rate: draft.psbt.max_fee_rate,
         any_sighash: draft.psbt.any_sighash.unwrap_or(false),
         foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
+        unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
     }
 }
 

@@ -84,6 +84,7 @@ pub(super) struct PsbtDraft {
     pub(super) max_fee_rate: Option<u32>,
     pub(super) any_sighash: Option<bool>,
     pub(super) foreign_inputs: Option<bool>,
+    pub(super) unproven_amounts: Option<bool>,
 }
 
 impl Draft {

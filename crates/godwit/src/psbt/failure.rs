@@ -54,6 +54,9 @@ impl fmt::Display for PsbtFailure {
                 let remedy = match error {
                     SignError::UnusualSighash(..) => "; -anysighash signs it",
                     SignError::Foreign(_) => "; -foreigninputs signs the others",
+                    SignError::UnprovenAmounts(_) => {
+                        "; add the previous transactions (-unprovenamounts signs without)"
+                    }
                     SignError::Fee(objection) => remedy(objection),
                     _ => "",
                 };

@@ -322,3 +322,131 @@ fn a_key_file_that_does_not_open_signs_nothing() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
+
+/// A key file for `wpkh(A/*)`, and a PSBT that spends its coins to outputs that name its keys.
+mod made_here {
+    use bitcoin::bip32::{DerivationPath, Xpriv, Xpub};
+    use bitcoin::secp256k1::Secp256k1;
+    use bitcoin::transaction::Version;
+    use bitcoin::{
+        Amount, CompressedPublicKey, Network, OutPoint, ScriptBuf, Sequence, Transaction, TxIn,
+        TxOut, Txid, Witness, absolute, hashes::Hash,
+    };
+
+    use super::*;
+
+    fn key(letter: char) -> Xpriv {
+        Xpriv::new_master(Network::Regtest, &[letter as u8; 32]).expect("a valid key")
+    }
+
+    pub(super) fn public_key(letter: char, index: u32) -> bitcoin::PublicKey {
+        let secp = Secp256k1::new();
+        let path: DerivationPath = format!("m/{index}").parse().expect("a path");
+        let child = key(letter).derive_priv(&secp, &path).expect("it has one");
+        bitcoin::PublicKey::new(child.private_key.public_key(&secp))
+    }
+
+    pub(super) fn wpkh(letter: char, index: u32) -> ScriptBuf {
+        let key = CompressedPublicKey(public_key(letter, index).inner);
+        ScriptBuf::new_p2wpkh(&key.wpubkey_hash())
+    }
+
+    pub(super) fn key_file(node: &Node, name: &str, network: NetworkKind) -> PathBuf {
+        let path = node.beside(name);
+        let mut store = KeyStore::create(&path, &passphrase(), weak_kdf()).expect("a new file");
+        let text = secret(&format!("wpkh({}/*)", key('A')));
+        let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
+        let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
+        let (label, keys) = (String::new(), split.keys);
+        let entry = Entry { label, created: 0, network, descriptors, keys, words: None };
+        store.insert(entry).expect("it is new");
+        path
+    }
+
+    /// Spends `wpkh(A/0)` and `wpkh(A/1)`, worth 0.1 each, with witness outputs alone.
+    pub(super) fn spend(outputs: &[ScriptBuf]) -> bitcoin::Psbt {
+        let input = |vout| TxIn {
+            previous_output: OutPoint { txid: Txid::from_byte_array([1; 32]), vout },
+            script_sig: ScriptBuf::new(),
+            sequence: Sequence::MAX,
+            witness: Witness::new(),
+        };
+        let output = |script: &ScriptBuf| TxOut {
+            value: Amount::from_sat((20_000_000 - 1_000) / outputs.len() as u64),
+            script_pubkey: script.clone(),
+        };
+        let transaction = Transaction {
+            version: Version::TWO,
+            lock_time: absolute::LockTime::ZERO,
+            input: vec![input(0), input(1)],
+            output: outputs.iter().map(output).collect(),
+        };
+        let mut psbt = bitcoin::Psbt::from_unsigned_tx(transaction).expect("it is unsigned");
+        for (index, input) in (0..).zip(&mut psbt.inputs) {
+            let (value, script_pubkey) = (Amount::from_sat(10_000_000), wpkh('A', index));
+            input.witness_utxo = Some(TxOut { value, script_pubkey });
+            input.bip32_derivation.insert(public_key('A', index).inner, source(index));
+        }
+        psbt
+    }
+
+    pub(super) fn source(index: u32) -> bitcoin::bip32::KeySource {
+        let fingerprint = Xpub::from_priv(&Secp256k1::new(), &key('A')).fingerprint();
+        (fingerprint, format!("m/{index}").parse().expect("a path"))
+    }
+}
+
+#[test]
+fn an_output_is_ours_when_a_descriptor_derives_it() {
+    let node = Node::new("regtest");
+    let keys = made_here::key_file(&node, "test.keys", NetworkKind::Test);
+    let (ours, theirs) = (made_here::public_key('A', 5), made_here::public_key('F', 5));
+    let shared = bitcoin::script::Builder::new()
+        .push_int(1)
+        .push_key(&ours)
+        .push_key(&theirs)
+        .push_int(2)
+        .push_opcode(bitcoin::opcodes::all::OP_CHECKMULTISIG)
+        .into_script();
+    let burnt = bitcoin::ScriptBuf::new_op_return(ours.inner.serialize());
+    let outputs = [made_here::wpkh('A', 5), made_here::wpkh('F', 5), shared.to_p2wsh(), burnt];
+    let mut unsigned = made_here::spend(&outputs);
+    for output in &mut unsigned.outputs {
+        output.bip32_derivation.insert(ours.inner, made_here::source(5));
+    }
+    unsigned.outputs[2].witness_script = Some(shared);
+    let path = file(&node, "a.psbt", unsigned.serialize());
+    let signed = sign(&node, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
+    let lines: Vec<&str> =
+        signed.stderr.lines().filter(|line| line.starts_with("output ")).collect();
+    assert!(lines[0].ends_with(", which is ours"), "{lines:?}");
+    assert!(!lines[1].contains("our"), "{lines:?}");
+    for line in &lines[2..] {
+        assert!(!line.contains("which is ours"), "{line}");
+        assert!(line.contains(", which names a key of ours, but no descriptor"), "{line}");
+    }
+}
+
+#[test]
+fn two_unproven_amounts_are_signed_on_request_alone() {
+    let node = Node::new("regtest");
+    let keys = made_here::key_file(&node, "test.keys", NetworkKind::Test);
+    let unsigned = made_here::spend(&[made_here::wpkh('F', 0)]).serialize();
+    let path = file(&node, "a.psbt", unsigned);
+    let refused = sign(&node, &keys, &path, &[]).expect(Exit::Failure);
+    assert!(refused.stderr.ends_with("(-unprovenamounts signs without)\n"), "{refused:?}");
+    assert_eq!(refused.stdout, "");
+    sign(&node, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
+}
+
+#[test]
+fn keys_of_another_network_do_not_sign() {
+    let node = Node::new("regtest");
+    let unsigned = made_here::spend(&[made_here::wpkh('F', 0)]).serialize();
+    let path = file(&node, "a.psbt", unsigned);
+    let main = made_here::key_file(&node, "main.keys", NetworkKind::Main);
+    let refused = sign(&node, &main, &path, &["-unprovenamounts"]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("input 0: none of its keys is ours"), "{refused:?}");
+    let test = made_here::key_file(&node, "test.keys", NetworkKind::Test);
+    sign(&node, &test, &path, &["-unprovenamounts"]).expect(Exit::Success);
+}

@@ -160,6 +160,29 @@ fn an_unproven_amount_beside_another_input_is_a_warning() {
 }
 
 #[test]
+fn two_unproven_amounts_of_our_inputs() {
+    let signed = |kinds: &[&str], unproven: &[usize], policy: SignPolicy| {
+        signed_after(kinds, &policy, |psbt| {
+            unproven.iter().for_each(|index| psbt.inputs[*index].non_witness_utxo = None);
+        })
+        .map(|signed| signed.len())
+    };
+    let default = SignPolicy::default();
+    let allowed = SignPolicy { unproven_amounts: true, ..default };
+    let foreign = SignPolicy { foreign_inputs: true, ..default };
+    for kind in ["wpkh(A/1)", "sh(wpkh(A/1))", "wsh(multi(1,A/1,A/2))", "sh(wsh(pk(A/1)))"] {
+        let kinds = ["wpkh(A/0)", "tr(A/0)", kind];
+        assert_eq!(signed(&kinds, &[0, 2], default), Err(SignError::UnprovenAmounts(2)), "{kind}");
+        assert!(signed(&kinds, &[0, 2], allowed).is_ok(), "{kind}");
+        assert!(signed(&kinds, &[2], default).is_ok(), "one, though perhaps with two keys: {kind}");
+        assert!(signed(&kinds, &[], default).is_ok(), "{kind}");
+    }
+    // Taproot signatures cover all amounts; what others sign is theirs to check.
+    assert_eq!(signed(&["tr(A/0)", "tr(A/1)", "wpkh(A/0)"], &[0, 1, 2], default), Ok(3));
+    assert_eq!(signed(&["wpkh(A/0)", "wpkh(F/0)"], &[0, 1], foreign), Ok(1));
+}
+
+#[test]
 fn an_unusual_sighash_type() {
     let asking = |kind: &str, number: u32, any_sighash| {
         let policy = SignPolicy { any_sighash, ..SignPolicy::default() };

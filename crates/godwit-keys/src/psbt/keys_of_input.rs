@@ -1,5 +1,6 @@
 //! Which of the keys that a PSBT names take part in an input's script.
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use bitcoin::bip32::KeySource;
@@ -44,34 +45,37 @@ pub struct KeyOfInput {
 
 /// The named keys that the script of an input really asks for.
 pub(super) fn keys_of_input(input: &Input, spent: &Spent) -> Vec<KeyOfInput> {
-    match spent.kind {
-        SpendKind::Tr => taproot_keys(input),
-        kind => {
-            let in_script = |key| key_in_script(&spent.script, key, kind.is_legacy());
-            let keys = input.bip32_derivation.iter();
-            keys.filter_map(|(key, source)| Some((in_script(key)?, source)))
-                .map(|(key, source)| KeyOfInput {
-                    key: SigningKey::Ecdsa(key),
-                    source: source.clone(),
-                })
-                .collect()
-        }
+    if spent.kind == SpendKind::Tr {
+        return taproot_keys(input);
     }
+    let pushed = pushes(&spent.script);
+    let keys = input.bip32_derivation.iter();
+    keys.filter_map(|(key, source)| {
+        let key = SigningKey::Ecdsa(pushed_form(&pushed, key, spent.kind.is_legacy())?);
+        Some(KeyOfInput { key, source: source.clone() })
+    })
+    .collect()
 }
 
 fn taproot_keys(input: &Input) -> Vec<KeyOfInput> {
+    let scripts = input.tap_scripts.values();
+    let leaves: BTreeMap<TapLeafHash, HashSet<&[u8]>> = scripts
+        .filter(|(_, version)| *version == LeafVersion::TapScript)
+        .map(|(leaf, version)| (TapLeafHash::from_script(leaf, *version), pushes(leaf)))
+        .collect();
     let mut keys = Vec::new();
-    for (key, (leaves, source)) in &input.tap_key_origins {
+    for (key, (named, source)) in &input.tap_key_origins {
         if input.tap_internal_key == Some(*key) {
             keys.push(KeyOfInput { key: SigningKey::Internal(*key), source: source.clone() });
         }
-        for (leaf, version) in input.tap_scripts.values() {
-            let hash = TapLeafHash::from_script(leaf, *version);
-            let takes_part = *version == LeafVersion::TapScript
-                && leaves.contains(&hash)
-                && names_x_only(leaf, key);
+        let bytes = key.serialize();
+        let hash = hash160::Hash::hash(&bytes);
+        for leaf in named.iter().collect::<BTreeSet<_>>() {
+            let takes_part = leaves.get(leaf).is_some_and(|pushed| {
+                pushed.contains(&bytes[..]) || pushed.contains(&hash.as_byte_array()[..])
+            });
             if takes_part {
-                let key = SigningKey::Leaf(*key, hash);
+                let key = SigningKey::Leaf(*key, *leaf);
                 keys.push(KeyOfInput { key, source: source.clone() });
             }
         }
@@ -80,29 +84,26 @@ fn taproot_keys(input: &Input) -> Vec<KeyOfInput> {
 }
 
 /// The key in the form in which a script pushes it, or the hash of it.
-fn key_in_script(
-    script: &Script,
+fn pushed_form(
+    pushed: &HashSet<&[u8]>,
     key: &secp256k1::PublicKey,
     uncompressed_too: bool,
 ) -> Option<PublicKey> {
     let forms = [PublicKey::new(*key), PublicKey::new_uncompressed(*key)];
-    let forms = &forms[..if uncompressed_too { 2 } else { 1 }];
-    let bytes: Vec<_> = forms.iter().map(|form| (form, form.to_bytes())).collect();
-    pushes(script).find_map(|push| {
-        let is = |bytes: &[u8]| push == bytes || push == hash160::Hash::hash(bytes).as_byte_array();
-        bytes.iter().find(|(_, bytes)| is(bytes)).map(|(form, _)| **form)
+    let forms = forms.into_iter().take(if uncompressed_too { 2 } else { 1 });
+    forms.into_iter().find(|form| {
+        let bytes = form.to_bytes();
+        let hash = hash160::Hash::hash(&bytes);
+        pushed.contains(&bytes[..]) || pushed.contains(&hash.as_byte_array()[..])
     })
 }
 
-fn names_x_only(script: &Script, key: &XOnlyPublicKey) -> bool {
-    let bytes = key.serialize();
-    let hash = hash160::Hash::hash(&bytes);
-    pushes(script).any(|push| push == bytes || push == hash.as_byte_array())
-}
-
-fn pushes(script: &Script) -> impl Iterator<Item = &[u8]> {
-    script.instructions().map_while(Result::ok).filter_map(|instruction| match instruction {
+/// What a script pushes, as far as it can be read.
+fn pushes(script: &Script) -> HashSet<&[u8]> {
+    let instructions = script.instructions().map_while(Result::ok);
+    let pushed = instructions.filter_map(|instruction| match instruction {
         Instruction::PushBytes(bytes) => Some(bytes.as_bytes()),
         Instruction::Op(_) => None,
-    })
+    });
+    pushed.collect()
 }

@@ -22,6 +22,11 @@ pub const MAX_OUTPUTS: usize = MAX_UNSIGNED_TX_BYTES / OUTPUT_BYTES;
 // A map is at least its end marker, so this many maps always fit.
 const _: () = assert!(MAX_INPUTS + MAX_OUTPUTS < MAX_PSBT_BYTES);
 
+/// Longest redeem script in bytes: it is pushed (`MAX_SCRIPT_ELEMENT_SIZE`).
+pub(super) const MAX_REDEEM_SCRIPT_BYTES: usize = 520;
+/// Longest witness script in bytes (`MAX_SCRIPT_SIZE`).
+pub(super) const MAX_WITNESS_SCRIPT_BYTES: usize = 10_000;
+
 /// Highest fee that is signed without a word from the user: Core's `-maxtxfee`.
 pub const DEFAULT_MAX_FEE: Amount = Amount::from_sat(10_000_000);
 

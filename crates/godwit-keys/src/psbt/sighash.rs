@@ -1,5 +1,6 @@
 //! What a signature commits to: its type, and the hash that is signed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bitcoin::psbt::Input;
@@ -78,12 +79,16 @@ pub(super) struct Digests<'a> {
     spent: Vec<Option<TxOut>>,
     /// The same, if all are known.
     all: Option<Vec<TxOut>>,
+    /// Hashes that were computed, by input, leaf and type: each key of a multisig signs the same, and a
+    /// legacy hash takes as long as the transaction is.
+    made: BTreeMap<(usize, Option<TapLeafHash>, u32), [u8; 32]>,
 }
 
 impl<'a> Digests<'a> {
     pub(super) fn new(transaction: &'a Transaction, spent: Vec<Option<TxOut>>) -> Self {
         let all = spent.iter().cloned().collect();
-        Digests { transaction, cache: SighashCache::new(transaction), spent, all }
+        let (cache, made) = (SighashCache::new(transaction), BTreeMap::new());
+        Digests { transaction, cache, spent, all, made }
     }
 
     /// The hash for an ECDSA signature.
@@ -94,6 +99,10 @@ impl<'a> Digests<'a> {
         kind: EcdsaSighashType,
     ) -> Result<[u8; 32], InputObjection> {
         self.check_single(index, Sighash::Ecdsa(kind))?;
+        let place = (index, None, kind.to_u32());
+        if let Some(digest) = self.made.get(&place) {
+            return Ok(*digest);
+        }
         let Spent { script, output, .. } = spent;
         let digest = match spent.kind {
             SpendKind::Bare | SpendKind::Pkh | SpendKind::Sh => self
@@ -113,7 +122,9 @@ impl<'a> Digests<'a> {
                 .map(|hash| *AsRef::<[u8; 32]>::as_ref(&hash)),
             SpendKind::Tr => None,
         };
-        digest.ok_or(InputObjection::UnknownScript)
+        let digest = digest.ok_or(InputObjection::UnknownScript)?;
+        self.made.insert(place, digest);
+        Ok(digest)
     }
 
     /// The hash for a taproot signature; `leaf` for the script path.
@@ -124,6 +135,10 @@ impl<'a> Digests<'a> {
         kind: TapSighashType,
     ) -> Result<[u8; 32], InputObjection> {
         self.check_single(index, Sighash::Taproot(kind))?;
+        let place = (index, leaf, kind as u32);
+        if let Some(digest) = self.made.get(&place) {
+            return Ok(*digest);
+        }
         let own = self.spent.get(index).and_then(Option::as_ref);
         let prevouts = match (&self.all, own) {
             (Some(all), _) => Prevouts::All(all),
@@ -139,7 +154,9 @@ impl<'a> Digests<'a> {
             }
         };
         let hash = hash.map_err(|_| InputObjection::UnknownScript)?;
-        Ok(*AsRef::<[u8; 32]>::as_ref(&hash))
+        let digest = *AsRef::<[u8; 32]>::as_ref(&hash);
+        self.made.insert(place, digest);
+        Ok(digest)
     }
 
     fn check_single(&self, index: usize, kind: Sighash) -> Result<(), InputObjection> {

@@ -69,7 +69,8 @@ pub enum SignError {
     UnusualSighash(usize, Sighash),
     /// None of an input's keys is ours.
     Foreign(usize),
-    /// A key is not the one that our key has at the path that is given for it.
+    /// A key is not the one that our key has at the path that is given for it, and no other key of the
+    /// input is ours.
     WrongDerivation(usize),
     /// This input and another one of ours before it are of segwit version 0, and no previous transaction
     /// proves their amounts: two signatures under two lies make a fee that nobody agreed to
@@ -198,13 +199,21 @@ impl Psbt {
         let kind = Sighash::of(input, spent.kind);
         let sighash = kind.map_err(|objection| SignError::Input(index, objection))?;
         let mut tasks = Vec::new();
+        let mut misplaced = false;
         for key in keys_of_input(input, &spent) {
             let private = match keys(&key.source, &key.key)? {
                 Found::NotOurs => continue,
-                Found::OtherKey => return Err(SignError::WrongDerivation(index)),
+                // A cosigner may stand there with a fingerprint that was made up.
+                Found::OtherKey => {
+                    misplaced = true;
+                    continue;
+                }
                 Found::Ours(private) => private,
             };
             tasks.push(Task { input: index, spent: spent.clone(), key, private, sighash });
+        }
+        if tasks.is_empty() && misplaced {
+            return Err(SignError::WrongDerivation(index));
         }
         if !tasks.is_empty() && !sighash.is_usual() && !policy.any_sighash {
             return Err(SignError::UnusualSighash(index, sighash));

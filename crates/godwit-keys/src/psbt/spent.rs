@@ -11,6 +11,8 @@ use bitcoin::secp256k1::Secp256k1;
 use bitcoin::taproot::{ControlBlock, TapTweakHash};
 use bitcoin::{Amount, OutPoint, ScriptBuf, TxOut, WitnessVersion, XOnlyPublicKey};
 
+use super::limits::{MAX_REDEEM_SCRIPT_BYTES, MAX_WITNESS_SCRIPT_BYTES};
+
 /// Why an input is not signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputObjection {
@@ -30,6 +32,10 @@ pub enum InputObjection {
     MissingRedeemScript,
     /// The redeem script does not have the hash that the output demands, or the output demands none.
     RedeemScriptMismatch,
+    /// The redeem script is longer than consensus lets it be (520 bytes, a push).
+    RedeemScriptTooLong,
+    /// The witness script is longer than consensus lets it be (10,000 bytes).
+    WitnessScriptTooLong,
     /// The witness script is missing.
     MissingWitnessScript,
     /// The witness script does not have the hash that is demanded, or none is demanded.
@@ -63,6 +69,8 @@ impl fmt::Display for InputObjection {
             Self::AmountOutOfRange => "the amount is out of range",
             Self::MissingRedeemScript => "the redeem script is missing",
             Self::RedeemScriptMismatch => "the redeem script does not belong to the output",
+            Self::RedeemScriptTooLong => "the redeem script is too long",
+            Self::WitnessScriptTooLong => "the witness script is too long",
             Self::MissingWitnessScript => "the witness script is missing",
             Self::WitnessScriptMismatch => "the witness script does not belong to the output",
             Self::TaprootKeyMismatch => "the internal key does not give the output's key",
@@ -233,6 +241,9 @@ fn classify_redeem_script(
     if redeem.to_p2sh() != *script {
         return Err(InputObjection::RedeemScriptMismatch);
     }
+    if redeem.len() > MAX_REDEEM_SCRIPT_BYTES {
+        return Err(InputObjection::RedeemScriptTooLong);
+    }
     if redeem.is_p2wpkh() {
         Ok((SpendKind::ShWpkh, redeem.clone()))
     } else if redeem.is_p2wsh() {
@@ -246,6 +257,9 @@ fn classify_redeem_script(
 
 fn witness_script(program: &Script, fields: &Input) -> Result<ScriptBuf, InputObjection> {
     let script = fields.witness_script.as_ref().ok_or(InputObjection::MissingWitnessScript)?;
+    if script.len() > MAX_WITNESS_SCRIPT_BYTES {
+        return Err(InputObjection::WitnessScriptTooLong);
+    }
     match script.to_p2wsh() == *program {
         true => Ok(script.clone()),
         false => Err(InputObjection::WitnessScriptMismatch),

@@ -265,6 +265,36 @@ fn scripts_that_do_not_belong_to_the_output() {
 }
 
 #[test]
+fn scripts_that_consensus_does_not_run() {
+    use bitcoin::{ScriptBuf, opcodes::all::OP_NOP};
+    // The key and OP_CHECKSIG, behind nothing in many bytes.
+    let padded = |bytes: usize| {
+        let key = public_descriptor("wsh(pk(A/0))").explicit_script().expect("it has one");
+        let mut script = vec![OP_NOP.to_u8(); bytes - key.len()];
+        script.extend(key.as_bytes());
+        ScriptBuf::from_bytes(script)
+    };
+    let with = |kind: &str, script: &ScriptBuf, output: ScriptBuf| {
+        signed_after(&[kind], &SignPolicy::default(), |psbt| {
+            let input = &mut psbt.inputs[0];
+            let previous = input.non_witness_utxo.as_mut().expect("it is there");
+            previous.output[1].script_pubkey = output;
+            input.witness_utxo = Some(previous.output[1].clone());
+            psbt.unsigned_tx.input[0].previous_output.txid = previous.compute_txid();
+            let inner = input.witness_script.as_mut().or(input.redeem_script.as_mut());
+            *inner.expect("it has one") = script.clone();
+        })
+        .map(|signed| signed.len())
+    };
+    let wsh = |bytes| with("wsh(pk(A/0))", &padded(bytes), padded(bytes).to_p2wsh());
+    let sh = |bytes| with("sh(pk(A/0))", &padded(bytes), padded(bytes).to_p2sh());
+    assert_eq!((wsh(10_000), sh(520)), (Ok(1), Ok(1)));
+    let refused = |objection| Err(SignError::Input(0, objection));
+    assert_eq!(wsh(10_001), refused(InputObjection::WitnessScriptTooLong));
+    assert_eq!(sh(521), refused(InputObjection::RedeemScriptTooLong));
+}
+
+#[test]
 fn a_taproot_key_or_leaf_that_does_not_belong_to_the_output() {
     let other = spend(&["tr(A/9,pk(B/9))"]);
     objected(&["tr(A/8,pk(B/8))"], InputObjection::TaprootKeyMismatch, |psbt| {
@@ -294,6 +324,21 @@ fn a_path_that_leads_to_another_key() {
         let source = psbt.inputs[0].bip32_derivation.values_mut().next().expect("it has one");
         source.0 = [1, 2, 3, 4].into();
     });
+}
+
+#[test]
+fn a_cosigner_under_our_fingerprint_is_a_cosigner() {
+    let with_our_fingerprint = |kind: &str| {
+        signed_after(&[kind], &SignPolicy::default(), |psbt| {
+            let ours = spend(&["wpkh(A/0)"]).inputs[0].bip32_derivation.values().next().cloned();
+            let (fingerprint, _) = ours.expect("it has one");
+            let sources = psbt.inputs[0].bip32_derivation.values_mut();
+            sources.for_each(|source| source.0 = fingerprint);
+        })
+        .map(|signed| signed.len())
+    };
+    assert_eq!(with_our_fingerprint("wsh(multi(2,A/3,B/3,F/3))"), Ok(1));
+    assert_eq!(with_our_fingerprint("wsh(multi(2,B/3,F/3))"), Err(SignError::WrongDerivation(0)));
 }
 
 #[test]

@@ -246,13 +246,13 @@ fn warnings(inputs: &[InputReview], outputs: &[TxOut]) -> Vec<Warning> {
 }
 
 /// A signature of either scheme.
-enum Signature {
+pub(super) enum Signature {
     Ecdsa(bitcoin::secp256k1::ecdsa::Signature),
     Schnorr(bitcoin::secp256k1::schnorr::Signature),
 }
 
 /// Every signature of an input, with its key and type.
-fn signatures(input: &Input) -> impl Iterator<Item = (SigningKey, Sighash, Signature)> {
+pub(super) fn signatures(input: &Input) -> impl Iterator<Item = (SigningKey, Sighash, Signature)> {
     let ecdsa = input.partial_sigs.iter().map(|(key, signature)| {
         let sighash = Sighash::Ecdsa(signature.sighash_type);
         (SigningKey::Ecdsa(*key), sighash, Signature::Ecdsa(signature.signature))

@@ -14,7 +14,7 @@ use super::Psbt;
 use super::fee::{FeeLimits, FeeObjection, fee_of};
 use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
-use super::review::check_signable;
+use super::review::{check_signable, signatures};
 use super::sighash::Sighash;
 use super::spent::{InputObjection, Spent};
 use crate::error::KeyError;
@@ -67,6 +67,8 @@ pub enum SignError {
     Input(usize, InputObjection),
     /// An input asks for a sighash type that leaves parts of the transaction open.
     UnusualSighash(usize, Sighash),
+    /// An input has a signature of another type than it asks for (Core's `SIGHASH_MISMATCH`).
+    SighashMismatch(usize),
     /// None of an input's keys is ours.
     Foreign(usize),
     /// A key is not the one that our key has at the path that is given for it, and no other key of the
@@ -89,6 +91,9 @@ impl fmt::Display for SignError {
             Self::Input(index, objection) => write!(f, "input {index}: {objection}"),
             Self::UnusualSighash(index, kind) => {
                 write!(f, "input {index}: {kind} leaves parts of the transaction open")
+            }
+            Self::SighashMismatch(index) => {
+                write!(f, "input {index}: a signature is of another sighash type than is asked for")
             }
             Self::Foreign(index) => write!(f, "input {index}: none of its keys is ours"),
             Self::WrongDerivation(index) => {
@@ -214,6 +219,9 @@ impl Psbt {
         }
         if tasks.is_empty() && misplaced {
             return Err(SignError::WrongDerivation(index));
+        }
+        if !tasks.is_empty() && signatures(input).any(|(_, kind, _)| kind != sighash) {
+            return Err(SignError::SighashMismatch(index));
         }
         if !tasks.is_empty() && !sighash.is_usual() && !policy.any_sighash {
             return Err(SignError::UnusualSighash(index, sighash));

@@ -207,6 +207,27 @@ fn an_unusual_sighash_type() {
 }
 
 #[test]
+fn a_signature_of_another_type_beside_ours() {
+    let policy = SignPolicy { any_sighash: true, ..SignPolicy::default() };
+    for kind in ["wsh(multi(2,A/3,B/3,F/3))", "tr(F/0,multi_a(2,A/10,B/10,F/10))"] {
+        let beside = |theirs: u32, ours: u32| {
+            let asked = |kind: u32| Some(PsbtSighashType::from_u32(kind));
+            let mut psbt = spend(&[kind]);
+            psbt.inputs[0].sighash_type = asked(theirs);
+            let mut signed = received(&psbt);
+            sign(&mut signed, "B", &policy).expect("it is B's");
+            signed.fields.inputs[0].sighash_type = asked(ours);
+            sign(&mut signed, "A", &policy).map(|signed| signed.len())
+        };
+        for (theirs, ours) in [(0x01, 0x81), (0x81, 0x01), (0x02, 0x03)] {
+            let mismatch = Err(SignError::SighashMismatch(0));
+            assert_eq!(beside(theirs, ours), mismatch, "{kind} {theirs} {ours}");
+            assert_eq!(beside(ours, ours), Ok(1), "{kind} {ours}");
+        }
+    }
+}
+
+#[test]
 fn sighash_single_without_an_output() {
     let policy = SignPolicy { any_sighash: true, ..SignPolicy::default() };
     for kind in ["pkh(A/1)", "wpkh(A/1)", "tr(A/1)"] {

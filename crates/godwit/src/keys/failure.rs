@@ -26,6 +26,8 @@ pub(crate) enum KeysFailure {
     Descriptor(Descriptor, io::Error),
     /// Reading a secret fails.
     Read(io::Error),
+    /// A file descriptor ends where a secret is to begin.
+    NothingRead,
     /// The line of a secret does not end.
     TooLong,
     /// A secret is not text.
@@ -89,6 +91,9 @@ impl fmt::Display for KeysFailure {
                 write!(f, "file descriptor {number} cannot be used: {error}")
             }
             Self::Read(error) => write!(f, "the secret cannot be read: {error}"),
+            Self::NothingRead => f.write_str(
+                "the file descriptor ends before the secret; for an empty one, give it an empty line",
+            ),
             Self::TooLong => f.write_str("the secret is too long"),
             Self::NotText(error) => write!(f, "the secret is {error}"),
             Self::NoTerminal(error) => write!(

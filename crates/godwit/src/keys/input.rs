@@ -68,12 +68,14 @@ impl Input {
     }
 }
 
-/// Byte by byte, straight into locked memory: what comes behind the line is left for the next one.
+/// Byte by byte, straight into locked memory: what comes behind the line is left for the next one. The
+/// line may be empty and the last may lack its end, but where nothing comes there is no secret: it would
+/// pass for an empty one, and a mnemonic has other keys with each passphrase.
 fn line_of(mut file: &File) -> Result<SecretBytes, KeysFailure> {
     let mut line = SecretBytes::new();
     loop {
         if line.read_from(&mut file, 1)? == 0 {
-            return Ok(line);
+            return if line.is_empty() { Err(KeysFailure::NothingRead) } else { Ok(line) };
         }
         let end = line.len() - 1;
         if line.expose_secret(|line| line[end] == b'\n') {

@@ -107,11 +107,41 @@ fn secrets_of_every_kind_come_in_and_go_out() {
     assert_ne!(salted["descriptors"], words["descriptors"]);
     let single = import(&node, WIF).expect(Exit::Success).json();
     assert_eq!(single["descriptors"].as_array().map(Vec::len), Some(4));
-    for (entry, secret) in [(&words, WORDS), (&salted, WORDS), (&single, WIF)] {
+    for (entry, secret) in [(&words, WORDS), (&single, WIF)] {
         let out = keys(&node, &["export", &id(entry)], &["pass"]).expect(Exit::Success);
         assert_eq!(out.stdout, format!("{secret}\n"));
     }
     assert_eq!(list(&node).len(), 3);
+
+    // The words alone do not bring it back: whoever forgets the passphrase has the key.
+    let out = keys(&node, &["export", &id(&salted)], &["pass"]).expect(Exit::Success);
+    let (first, root) = out.stdout.split_once('\n').expect("two lines");
+    assert!(first == WORDS && root.starts_with("tprv"), "{out:?}");
+    let other = Node::new("regtest");
+    let again = import(&other, root.trim()).expect(Exit::Success).json();
+    assert_eq!(again["descriptors"], salted["descriptors"]);
+    // The words come to the key that is there.
+    let joined = ["import", "-secret-fd=0", "-bip39passphrase-fd=0"];
+    let joined = keys(&other, &joined, &["pass", WORDS, "TREZOR"]).expect(Exit::Success).json();
+    assert_eq!(
+        (joined["id"].clone(), joined["mnemonic"].as_bool()),
+        (again["id"].clone(), Some(true))
+    );
+    assert_eq!(list(&other).len(), 1);
+}
+
+#[test]
+fn a_passphrase_that_is_not_there_is_not_an_empty_one() {
+    let node = Node::new("regtest");
+    keys(&node, &["create"], &["pass"]).expect(Exit::Success);
+    let import = ["import", "-secret-fd=0", "-bip39passphrase-fd=0"];
+    let missing = keys(&node, &import, &["pass", WORDS]).expect(Exit::Failure);
+    assert!(missing.stderr.contains("ends before the secret"), "{missing:?}");
+    assert_eq!(list(&node).len(), 1);
+    let empty = keys(&node, &import, &["pass", WORDS, ""]).expect(Exit::Success).json();
+    assert_eq!(empty["bip39_passphrase"], false);
+    let nothing = keys(&node, &["list"], &[]).expect(Exit::Failure);
+    assert!(nothing.stderr.contains("ends before the secret"), "{nothing:?}");
 }
 
 #[test]

@@ -51,9 +51,20 @@ fn sign(
 ) -> Result<Exit, Failure> {
     let store = keys::open(config, &options.key_file)?;
     let is_ours = |source: &_, key: &_| look_up_in(&store, network.into(), source, key);
-    let review = psbt.review(&mut |s, k| matches!(is_ours(s, k), Ok(Found::Ours(_))));
+    let mut misplaced = Vec::new();
+    let review = psbt.review(&mut |source, key| match is_ours(source, key) {
+        Ok(Found::Ours(_)) => true,
+        Ok(Found::OtherKey) => {
+            misplaced.push(format!("{} {key}", show::path(source)));
+            false
+        }
+        Ok(Found::NotOurs) | Err(_) => false,
+    });
     let mut own_scripts = OwnScripts::of(&store, network.into());
     eprintln!("{}", show::review(&review, network, Some(&mut own_scripts)));
+    for key in misplaced {
+        eprintln!("warning: {key} has the fingerprint of a key of ours, but does not come from it");
+    }
     let policy = SignPolicy {
         fee: fee_limits(options),
         any_sighash: options.any_sighash,

@@ -18,6 +18,8 @@ pub(crate) enum PsbtFailure {
     Format(PathBuf, FormatError),
     /// Two operands are standard input.
     StandardInputTwice,
+    /// The result has more bytes than are read again.
+    TooLong(usize),
     /// The result could not be written.
     Write(PathBuf, io::Error),
     /// PSBTs do not fit together.
@@ -48,6 +50,7 @@ impl fmt::Display for PsbtFailure {
             Self::Read(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
             Self::Format(path, error) => write!(f, "{}: {error}", path.display()),
             Self::StandardInputTwice => f.write_str("standard input can be read only once"),
+            Self::TooLong(bytes) => write!(f, "the result of {bytes} bytes is too long"),
             Self::Write(path, error) => write!(f, "{} cannot be written: {error}", path.display()),
             Self::Combine(error) => error.fmt(f),
             Self::Sign(error) => {

@@ -1,11 +1,11 @@
 //! PSBTs from files and standard input, results to files and standard output.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use godwit_keys::psbt::{Psbt, text};
+use godwit_keys::psbt::{MAX_PSBT_BYTES, Psbt, text};
 
 use super::failure::PsbtFailure;
 use crate::exit::Exit;
@@ -40,8 +40,12 @@ fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
 
 /// A PSBT: base64 on standard output, the binary form in a file.
 pub(super) fn write_psbt(psbt: &Psbt, out: Option<&Path>) -> Result<Exit, Failure> {
+    let bytes = psbt.encode();
+    if bytes.len() > MAX_PSBT_BYTES {
+        return Err(PsbtFailure::TooLong(bytes.len()).into());
+    }
     match out {
-        Some(path) => create(path, &psbt.encode()),
+        Some(path) => create(path, &bytes),
         None => print(&text::write(psbt)),
     }
 }
@@ -54,14 +58,18 @@ pub(super) fn write_text(line: &str, out: Option<&Path>) -> Result<Exit, Failure
     }
 }
 
-/// Never over another file, and for the owner alone.
+/// Never over another file, and for the owner alone. Half a result is removed again.
 fn create(path: &Path, content: &[u8]) -> Result<Exit, Failure> {
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()));
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).and_then(
+        |mut file| {
+            let written = file.write_all(content).and_then(|()| file.sync_all());
+            // What was made here; why it could not be written is what the user has to know.
+            if written.is_err() {
+                drop(fs::remove_file(path));
+            }
+            written
+        },
+    );
     written.map_err(|error| PsbtFailure::Write(path.to_owned(), error))?;
     Ok(Exit::Success)
 }

@@ -123,6 +123,25 @@ fn a_file_is_binary_private_and_never_written_over() {
 }
 
 #[test]
+fn half_a_file_is_not_left_behind() {
+    let node = Node::new("regtest");
+    let path = file(&node, "unsigned.psbt", UNSIGNED);
+    let out = node.beside("out.psbt");
+    let option = format!("-out={}", out.display());
+    let program = node.command(&[&"psbt", &"combine", &path, &path, &option]);
+    // No file may have a byte, and that is an error instead of a signal.
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]);
+    limited.arg(program.get_program()).args(program.get_args());
+    let ended = limited.output().expect("a shell");
+    let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(stderr.contains("out.psbt cannot be written: File too large"), "{stderr}");
+    assert!(!out.exists());
+    node.run(&[&"psbt", &"combine", &path, &path, &option]).expect(Exit::Success);
+    assert!(out.exists());
+}
+
+#[test]
 fn what_is_not_finished_is_named() {
     let node = Node::new("regtest");
     let path = file(&node, "unsigned.psbt", UNSIGNED);

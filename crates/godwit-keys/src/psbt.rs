@@ -39,7 +39,10 @@ pub use error::{CombineError, FinalizeError, FormatError, Place};
 pub use fee::{Fee, FeeLimits, FeeObjection};
 pub use finalize::{Finished, Unfinished};
 pub use keys_of_input::{KeyOfInput, SigningKey};
-pub use limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, MAX_INPUTS, MAX_OUTPUTS, MAX_PSBT_BYTES};
+pub use limits::{
+    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, MAX_DERIVATIONS, MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS,
+    MAX_PSBT_BYTES, MAX_SIGNATURES,
+};
 pub use lookup::look_up_in;
 pub use own_scripts::{MAX_OWN_INDEX, OwnScripts};
 pub use review::{
@@ -100,7 +103,8 @@ impl Psbt {
         Psbt { version2, ..self }
     }
 
-    /// The binary form, in the version that was read.
+    /// The binary form, in the version that was read. New signatures may make it longer than
+    /// [`MAX_PSBT_BYTES`], which nobody reads.
     pub fn encode(&self) -> Vec<u8> {
         self.to_maps().encode()
     }

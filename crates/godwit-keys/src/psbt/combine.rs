@@ -7,8 +7,8 @@
 use bitcoin::{Sequence, Transaction, Txid};
 
 use super::Psbt;
-use super::error::{CombineError, Place};
-use super::finalize::clear_finished;
+use super::error::{CombineError, FormatError, Place};
+use super::limits::MAX_PSBT_BYTES;
 use super::pairs::{Maps, Pairs, global};
 use super::version2::combined_modifiable;
 
@@ -20,11 +20,12 @@ const INPUT_MUST_AGREE: [u8; 7] = [0x01, 0x03, 0x04, 0x05, 0x10, 0x17, 0x18];
 const OUTPUT_MUST_AGREE: [u8; 4] = [0x00, 0x01, 0x05, 0x06];
 
 impl Psbt {
-    /// Joins copies of a PSBT.
+    /// Joins copies of a PSBT. An input that is finished in one of them keeps the signatures that another
+    /// one has beside its final scripts: these are not verified here, and may be wrong.
     ///
     /// # Errors
     ///
-    /// If they differ in version or transaction, or contradict each other.
+    /// If they differ in version or transaction, contradict each other, or are too long together.
     pub fn combine(copies: &[Psbt]) -> Result<Psbt, CombineError> {
         let (first, others) = copies.split_first().ok_or(CombineError::Nothing)?;
         let mut maps = first.to_maps();
@@ -38,14 +39,17 @@ impl Psbt {
             }
             join(&mut maps, copy.to_maps(), index)?;
         }
-        let mut combined = Psbt::from_maps(maps).map_err(CombineError::Format)?;
+        let len = maps.encode().len();
+        if len > MAX_PSBT_BYTES {
+            return Err(CombineError::Format(FormatError::TooLong(len)));
+        }
+        let combined = Psbt::from_maps(maps).map_err(CombineError::Format)?;
         // Version 2 lets a copy add sequences, but not under signatures that committed to others.
         let transaction = combined.unsigned_transaction();
         let changed = |copy: &Psbt| copy.unsigned_transaction() != transaction;
         if let Some(index) = copies.iter().position(|copy| changed(copy) && copy.has_signatures()) {
             return Err(CombineError::OtherTransaction(index));
         }
-        combined.fields.inputs.iter_mut().for_each(clear_finished);
         Ok(combined)
     }
 

@@ -64,6 +64,8 @@ pub enum FormatError {
     TooManyInputs(usize),
     /// More than [`MAX_OUTPUTS`].
     TooManyOutputs(usize),
+    /// More pairs in a map, or of one kind, than a script has use for.
+    TooManyPairs(Place),
     /// A key or a value is cut off, or its length is not written in the shortest form.
     Pair {
         /// Where it stands.
@@ -142,6 +144,9 @@ impl fmt::Display for FormatError {
                 write!(f, "the transaction has {bytes} bytes, more than {MAX_UNSIGNED_TX_BYTES}")
             }
             Self::TooManyInputs(count) => write!(f, "{count} inputs, more than {MAX_INPUTS}"),
+            Self::TooManyPairs(place) => {
+                write!(f, "{place}: too many fields, signatures or derivation paths")
+            }
             Self::TooManyOutputs(count) => write!(f, "{count} outputs, more than {MAX_OUTPUTS}"),
             Self::Pair { place, error } => write!(f, "{place}: {error}"),
             Self::DuplicateKey { place, key } => {

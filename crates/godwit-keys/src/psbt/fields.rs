@@ -4,6 +4,7 @@
 use bitcoin::secp256k1::PublicKey;
 
 use super::error::{FormatError, Place};
+use super::limits::{MAX_DERIVATIONS, MAX_PAIRS, MAX_SIGNATURES};
 use super::pairs::{Maps, Pairs};
 
 const INPUT_MUSIG2_PARTICIPANTS: u8 = 0x1a;
@@ -11,15 +12,38 @@ const INPUT_MUSIG2_NONCE: u8 = 0x1b;
 const INPUT_MUSIG2_SIGNATURE: u8 = 0x1c;
 const OUTPUT_MUSIG2_PARTICIPANTS: u8 = 0x08;
 
+/// `PSBT_IN_PARTIAL_SIG`, `PSBT_IN_TAP_SCRIPT_SIG`.
+const INPUT_SIGNATURES: [u8; 2] = [0x02, 0x14];
+/// `PSBT_IN_BIP32_DERIVATION`, `PSBT_IN_TAP_BIP32_DERIVATION`.
+const INPUT_DERIVATIONS: [u8; 2] = [0x06, 0x16];
+/// `PSBT_OUT_BIP32_DERIVATION`, `PSBT_OUT_TAP_BIP32_DERIVATION`.
+const OUTPUT_DERIVATIONS: [u8; 2] = [0x02, 0x07];
+
 /// A compressed public key.
 const KEY_BYTES: usize = 33;
 const LEAF_HASH_BYTES: usize = 32;
 const NONCE_BYTES: usize = 66;
 const SIGNATURE_BYTES: usize = 32;
 
+/// Keys are looked for in scripts and signatures verified one by one: neither may be many.
+fn check_counts(place: Place, pairs: &Pairs) -> Result<(), FormatError> {
+    let count = |types: [u8; 2]| pairs.keys().filter(|key| types.contains(&key[0])).count();
+    let too_many = pairs.len() > MAX_PAIRS
+        || match place {
+            Place::Global => false,
+            Place::Input(_) => {
+                count(INPUT_SIGNATURES) > MAX_SIGNATURES
+                    || count(INPUT_DERIVATIONS) > MAX_DERIVATIONS
+            }
+            Place::Output(_) => count(OUTPUT_DERIVATIONS) > MAX_DERIVATIONS,
+        };
+    if too_many { Err(FormatError::TooManyPairs(place)) } else { Ok(()) }
+}
+
 /// Checks the fields of all maps.
 pub(super) fn check(maps: &Maps) -> Result<(), FormatError> {
     for (place, pairs) in maps.places() {
+        check_counts(place, pairs)?;
         let participants = match place {
             Place::Global => continue,
             Place::Input(_) => INPUT_MUSIG2_PARTICIPANTS,

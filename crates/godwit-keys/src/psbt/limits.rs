@@ -22,6 +22,13 @@ pub const MAX_OUTPUTS: usize = MAX_UNSIGNED_TX_BYTES / OUTPUT_BYTES;
 // A map is at least its end marker, so this many maps always fit.
 const _: () = assert!(MAX_INPUTS + MAX_OUTPUTS < MAX_PSBT_BYTES);
 
+/// Most pairs of a map.
+pub const MAX_PAIRS: usize = 10_000;
+/// Most signatures of an input: more than the keys that a script has room for.
+pub const MAX_SIGNATURES: usize = 1_000;
+/// Most derivation paths of an input or output.
+pub const MAX_DERIVATIONS: usize = 1_000;
+
 /// Longest redeem script in bytes: it is pushed (`MAX_SCRIPT_ELEMENT_SIZE`).
 pub(super) const MAX_REDEEM_SCRIPT_BYTES: usize = 520;
 /// Longest witness script in bytes (`MAX_SCRIPT_SIZE`).

@@ -39,11 +39,15 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// Cuts the binary form into pairs.
+    /// Cuts the binary form into pairs, if it is not too long.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         if bytes.len() > MAX_PSBT_BYTES {
             return Err(FormatError::TooLong(bytes.len()));
         }
+        Self::cut(bytes)
+    }
+
+    fn cut(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = SpanReader::new(bytes);
         if reader.array().map_err(|_| FormatError::NoPsbt)? != MAGIC {
             return Err(FormatError::NoPsbt);
@@ -63,9 +67,10 @@ impl Maps {
         }
     }
 
-    /// As [`Maps::decode`], for what `bitcoin` wrote from fields that were read here.
+    /// As [`Maps::decode`], for what `bitcoin` wrote from fields that were read here. They may have grown
+    /// since, by copies of others and by signatures, so that together they are too long for a file.
     pub(super) fn decode_own(bytes: &[u8]) -> Self {
-        Self::decode(bytes).expect("a PSBT within the limits is written as one within the limits")
+        Self::cut(bytes).expect("fields within their limits are written as such")
     }
 
     /// The binary form. Keys are written in rising order.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::coins::{KINDS, keys, received, sign, spend};
 use super::*;
 use crate::psbt::pairs::{Maps, global};
-use crate::psbt::{CombineError, MAX_PSBT_BYTES};
+use crate::psbt::{CombineError, MAX_DERIVATIONS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES};
 
 /// Everything that is done with a PSBT, for the one purpose of not panicking.
 fn use_up(bytes: &[u8]) {
@@ -113,6 +113,74 @@ proptest! {
         prop_assert_eq!(version2.unsigned_transaction(), version0.unsigned_transaction());
         prop_assert_eq!(version2.inputs(), version0.inputs());
     }
+}
+
+#[test]
+fn more_pairs_than_a_script_has_use_for() {
+    use bitcoin::secp256k1::{PublicKey, Secp256k1, SecretKey};
+    let mut signed = received(&spend(&["wpkh(A/0)"]));
+    sign(&mut signed, "A", &SignPolicy::default()).expect("it is ours");
+    let base = signed.to_maps();
+    let secp = Secp256k1::new();
+    let keys: Vec<[u8; 33]> = (1..=MAX_SIGNATURES as u32 + 1)
+        .map(|number| {
+            let mut secret = [0; 32];
+            secret[28..].copy_from_slice(&number.to_be_bytes());
+            let secret = SecretKey::from_slice(&secret).expect("it is in range");
+            PublicKey::from_secret_key(&secp, &secret).serialize()
+        })
+        .collect();
+    let with_type = |wanted: u8, count: usize, output: bool| {
+        let mut maps = base.clone();
+        let map = if output { &mut maps.outputs[0] } else { &mut maps.inputs[0] };
+        let value = map.iter().find(|(key, _)| key[0] == wanted).expect("there is one").1.clone();
+        map.retain(|key, _| key[0] != wanted);
+        map.extend(keys[..count].iter().map(|key| ([&[wanted], &key[..]].concat(), value.clone())));
+        Psbt::decode(&maps.encode()).map(|psbt| psbt.encode().len())
+    };
+    for (wanted, most, output) in [
+        (0x02, MAX_SIGNATURES, false),
+        (0x06, MAX_DERIVATIONS, false),
+        (0x02, MAX_DERIVATIONS, true),
+    ] {
+        assert!(with_type(wanted, most, output).is_ok(), "{wanted} {output}");
+        let error = with_type(wanted, most + 1, output);
+        assert!(matches!(error, Err(FormatError::TooManyPairs(_))), "{wanted} {output}: {error:?}");
+    }
+    let with_unknown = |count: usize| {
+        let mut maps = base.clone();
+        for number in maps.global.len()..count {
+            maps.global.insert([&[0x70], &number.to_be_bytes()[..]].concat(), Vec::new());
+        }
+        Psbt::decode(&maps.encode()).map(|psbt| psbt.encode().len())
+    };
+    assert!(with_unknown(MAX_PAIRS).is_ok());
+    assert!(matches!(with_unknown(MAX_PAIRS + 1), Err(FormatError::TooManyPairs(_))));
+}
+
+#[test]
+fn copies_that_are_too_long_together() {
+    let base = received(&spend(&["wpkh(A/0)"])).to_maps();
+    let copy = |marks: std::ops::Range<u8>| {
+        let mut maps = base.clone();
+        for mark in marks {
+            maps.inputs[0].insert(vec![0x70, mark], vec![mark; PART]);
+        }
+        Psbt::decode(&maps.encode()).expect("alone it is within the limit")
+    };
+    // `bitcoin` takes values, and a whole global map, of up to 4 MB.
+    const PART: usize = 3_900_000;
+    let (one, other) = (copy(0..13), copy(13..25));
+    let combined = Psbt::combine(&[one.clone(), other]).expect("together they have 97.5 MB");
+    assert!(combined.encode().len() > 25 * PART);
+    let too_long = Psbt::combine(&[one, copy(13..26)]);
+    let length = 26 * PART..26 * PART + 10_000;
+    assert!(
+        matches!(&too_long, Err(CombineError::Format(FormatError::TooLong(len)))
+            if length.contains(len)),
+        "{:?}",
+        too_long.err()
+    );
 }
 
 #[test]

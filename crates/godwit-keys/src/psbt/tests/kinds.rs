@@ -52,6 +52,26 @@ fn two_signers_and_a_combiner() {
 }
 
 #[test]
+fn a_final_script_of_one_copy_does_not_cost_the_signatures_of_another() {
+    let psbt = received(&spend(&["wpkh(A/0)"]));
+    let [mut signed, mut wrong] = [psbt.clone(), psbt];
+    sign(&mut signed, "A", &SignPolicy::default()).expect("it is ours");
+    wrong.fields.inputs[0].final_script_witness =
+        Some(bitcoin::Witness::from_slice(&[[1; 71].as_slice(), &[2; 33]]));
+    for copies in [[signed.clone(), wrong.clone()], [wrong.clone(), signed.clone()]] {
+        let combined = Psbt::combine(&copies).expect("they fit");
+        assert_eq!(combined.inputs()[0].partial_sigs, signed.inputs()[0].partial_sigs);
+        assert!(combined.is_finished());
+        assert_eq!(Psbt::decode(&combined.encode()).expect("it is valid"), combined);
+    }
+    // What no copy has does not come back.
+    signed.finalize();
+    let combined = Psbt::combine(&[signed.clone(), wrong]).expect("they fit");
+    assert_eq!(combined.inputs()[0].partial_sigs.len(), 0);
+    assert_eq!(combined.inputs()[0].final_script_witness, signed.inputs()[0].final_script_witness);
+}
+
+#[test]
 fn the_key_path_is_taken_where_the_internal_key_is_ours() {
     let mut psbt = received(&spend(&["tr(A/8,{pk(B/8),pk(F/8)})"]));
     let signed = sign(&mut psbt, "AB", &SignPolicy::default()).expect("it is ours");

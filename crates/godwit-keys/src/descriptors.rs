@@ -13,6 +13,7 @@
 
 pub(crate) mod checksum;
 mod error;
+pub(crate) mod join;
 pub(crate) mod key_expression;
 pub(crate) mod scan;
 pub(crate) mod split;

@@ -6,9 +6,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use bitcoin::NetworkKind;
-use godwit_secret::SecretString;
+use godwit_secret::SecretSlice;
 use rustix::io::Errno;
 
+use crate::accounts::{account_descriptors, single_descriptors};
+use crate::descriptors::join::join;
+use crate::descriptors::key_expression::{Origin, Wildcard, public_text};
+use crate::entry::Entry;
 use crate::error::KeyError;
 use crate::mnemonic::Mnemonic;
 use crate::stored_key::StoredKey;
@@ -44,28 +48,73 @@ impl Mnemonic {
     /// Writes the words and the end of the line to `out`. What becomes of them there is no longer
     /// protected.
     pub fn write_secret_to(&self, out: BorrowedFd<'_>) -> Result<(), ExportError> {
-        write_line(self.text(), out)
+        write_line(SecretSlice::from(self.text()), out)
     }
 }
 
 impl StoredKey {
-    /// Writes the key as `xprv`, `tprv` or WIF and the end of the line to `out`; `network` is the one of
-    /// a WIF. What becomes of it there is no longer protected.
+    /// Writes the key as `xprv` or `tprv`, behind its origin if it has one, or as WIF, and the end of the
+    /// line to `out`; `network` is the one of a WIF. What becomes of it there is no longer protected.
     pub fn write_secret_to(
         &self,
         network: NetworkKind,
         out: BorrowedFd<'_>,
     ) -> Result<(), ExportError> {
         let text = match self {
-            Self::Extended { key, .. } => key.to_base58()?,
+            Self::Extended { key, origin } => {
+                let text = key.to_base58()?;
+                if let Some(origin) = origin {
+                    let origin = Origin::from_source(origin);
+                    let origin = public_text(Some(&origin), "", &[], Wildcard::None, 'h');
+                    write_all(origin.as_bytes(), out)?;
+                }
+                text
+            }
             Self::Single { key, compressed } => to_wif(key, network, *compressed)?,
         };
-        write_line(&text, out)
+        write_line(SecretSlice::from(&text), out)
     }
 }
 
-fn write_line(text: &SecretString, out: BorrowedFd<'_>) -> Result<(), ExportError> {
-    text.expose_secret(|text| write_all(text.as_bytes(), out))?;
+/// See [`KeyStore::write_secrets_to`](crate::KeyStore::write_secrets_to).
+pub(crate) fn write_entry(entry: &Entry, out: BorrowedFd<'_>) -> Result<(), ExportError> {
+    if let Some(words) = &entry.words {
+        words.mnemonic.write_secret_to(out)?;
+        if !words.with_passphrase && entry.keys.len() == 1 {
+            return Ok(());
+        }
+    }
+    let mut written = Vec::new();
+    if !has_usual_descriptors(entry)? {
+        for public in &entry.descriptors {
+            if let Some((private, keys)) = join(public, &entry.keys, entry.network)? {
+                write_line(SecretSlice::from(&private), out)?;
+                for key in keys {
+                    written.push(key.identity()?);
+                }
+            }
+        }
+    }
+    for key in &entry.keys {
+        if !written.contains(&key.identity()?) {
+            key.write_secret_to(entry.network, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the descriptors are those that an import of the key alone makes.
+fn has_usual_descriptors(entry: &Entry) -> Result<bool, KeyError> {
+    let usual = match &entry.keys[..] {
+        [StoredKey::Extended { key, origin: None }] => account_descriptors(key)?,
+        [StoredKey::Single { key, compressed }] => single_descriptors(key, *compressed)?,
+        _ => return Ok(false),
+    };
+    Ok(entry.descriptors == usual)
+}
+
+fn write_line(text: SecretSlice<'_>, out: BorrowedFd<'_>) -> Result<(), ExportError> {
+    text.expose_secret(|text| write_all(text, out))?;
     write_all(b"\n", out)
 }
 

@@ -13,7 +13,7 @@ use godwit_secret::{SecretArray, SecretSlice, SecretString};
 
 use crate::entry::{self, Entry, KeyId, MAX_LABEL};
 use crate::error::KeyError;
-use crate::export::ExportError;
+use crate::export::{self, ExportError};
 use crate::kdf::KdfParameters;
 use crate::key_file::disk::{self, WriteLock};
 use crate::key_file::{FileKey, Header, KeyFileError};
@@ -315,23 +315,14 @@ impl KeyStore {
         keys.map(find).find_map(Result::transpose).transpose()
     }
 
-    /// Writes the secrets of an entry to `out`, one a line: the words if it has them, and its keys,
-    /// unless the words alone bring them back.
-    /// What becomes of them there is no longer protected.
+    /// Writes the secrets of an entry to `out`, one a line, so that who imports them has the same
+    /// descriptors: words, when there are any; if these do not suffice, the key whose usual descriptors
+    /// they are, or private descriptors as Bitcoin Core prints them; last the keys that stand in none
+    /// of these. What becomes of them there is no longer protected.
     pub fn write_secrets_to(&self, id: KeyId, out: BorrowedFd<'_>) -> Result<(), StoreError> {
         let entry = self.entries.iter().find(|entry| entry.id() == id);
         let entry = entry.ok_or(StoreError::Unknown(id))?;
-        let mut restored = false;
-        if let Some(words) = &entry.words {
-            words.mnemonic.write_secret_to(out)?;
-            restored = !words.with_passphrase && entry.keys.len() == 1;
-        }
-        if !restored {
-            for key in &entry.keys {
-                key.write_secret_to(entry.network, out)?;
-            }
-        }
-        Ok(())
+        Ok(export::write_entry(entry, out)?)
     }
 
     /// What the file is sealed with.

@@ -22,6 +22,11 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// From the form of `bitcoin`.
+    pub(crate) fn from_source((fingerprint, path): &KeySource) -> Self {
+        Self { fingerprint: fingerprint.to_bytes(), path: path.as_ref().to_vec() }
+    }
+
     /// The same in the form of `bitcoin`.
     pub(crate) fn to_source(&self) -> KeySource {
         (Fingerprint::from(self.fingerprint), self.path.clone().into())

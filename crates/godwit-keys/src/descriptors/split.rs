@@ -11,7 +11,7 @@ use super::checksum;
 use super::key_expression::{KeyExpression, KeyKind, Origin, Wildcard, public_text};
 use super::scan::scan;
 use crate::wif::parse_wif;
-use crate::{ExtendedPrivateKey, KeyError, StoredKey};
+use crate::{ExtendedPrivateKey, KeyError, PrivateKey, StoredKey};
 
 /// Public descriptors with their checksums, and the private keys that were replaced.
 pub(crate) struct Parts {
@@ -145,12 +145,7 @@ fn public_form(
     match key {
         Key::Public(text) => Ok(public_text(origin, text, path, wildcard, 'h')),
         Key::Private(StoredKey::Single { key, compressed }) => {
-            let public = key.public_key().map_err(invalid)?;
-            let text = match (expression.x_only, compressed) {
-                (true, _) => public.x_only_public_key().0.to_string(),
-                (false, true) => public.to_string(),
-                (false, false) => bitcoin::PublicKey::new_uncompressed(public).to_string(),
-            };
+            let text = single_text(key, *compressed, expression.x_only).map_err(invalid)?;
             Ok(public_text(origin, &text, path, wildcard, 'h'))
         }
         Key::Private(StoredKey::Extended { key, .. }) => {
@@ -175,6 +170,20 @@ fn public_form(
             Ok(public_text(Some(&origin), &xpub.to_string(), rest, wildcard, 'h'))
         }
     }
+}
+
+/// The text of a public key without children.
+pub(super) fn single_text(
+    key: &PrivateKey,
+    compressed: bool,
+    x_only: bool,
+) -> Result<String, KeyError> {
+    let public = key.public_key()?;
+    Ok(match (x_only, compressed) {
+        (true, _) => public.x_only_public_key().0.to_string(),
+        (false, true) => public.to_string(),
+        (false, false) => bitcoin::PublicKey::new_uncompressed(public).to_string(),
+    })
 }
 
 /// The private keys among `keys`, without repetitions.

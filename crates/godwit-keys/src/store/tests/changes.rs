@@ -103,6 +103,63 @@ fn words_with_a_passphrase_go_out_with_the_key() {
     }
 }
 
+/// Imports each line of an export as `keys import` does a descriptor.
+fn imported_again(text: &str) -> Vec<String> {
+    let lines = text.lines().flat_map(|line| {
+        let secret = passphrase(line);
+        let split = split_private_descriptor(SecretSlice::from(&secret), NetworkKind::Test);
+        split.unwrap_or_else(|error| panic!("{line}: {error}")).descriptors
+    });
+    lines.map(|public| public.text).collect()
+}
+
+#[test]
+fn exported_descriptors_come_back_as_they_were() {
+    let (_place, mut store) = created();
+    let base58 =
+        |key: &ExtendedPrivateKey| key.to_base58().expect("memory").expose_secret(str::to_owned);
+    let (a, b) = (base58(&root(1)), base58(&root(2).derive(path("m/1h").as_ref()).expect("a key")));
+    let xpub = root(3).xpub().expect("memory");
+    let single = |compressed| {
+        let key = root(4).private_key().expect("memory");
+        let text = crate::wif::to_wif(&key, NetworkKind::Test, compressed).expect("memory");
+        text.expose_secret(str::to_owned)
+    };
+    let (wif, long) = (single(true), single(false));
+    for text in [
+        format!("wpkh({a}/84h/1h/0h/<0;1>/*)"),
+        format!("wpkh([00112233/84h/1h]{b}/0/*)"),
+        format!("wpkh([00112233/84h/1h]{b}/0h/7/*)"),
+        format!("wsh(multi(2,[00112233/4h]{b}/5h/6,{xpub}/0,[deadbeef]{wif},{a}/0))"),
+        format!("tr({a}/86h/1h/0h/0/*,{{pk({wif}),pk([00112233]{b}/1h/*)}})"),
+        format!("sh(pkh({long}))"),
+        format!("wpkh({a}/0h/*h)"),
+        format!("pkh({a})"),
+    ] {
+        let secret = passphrase(&text);
+        let split = split_private_descriptor(SecretSlice::from(&secret), NetworkKind::Test);
+        let split = split.expect("a descriptor");
+        let descriptors: Vec<_> = split.descriptors.into_iter().map(|it| it.text).collect();
+        let same = descriptors.clone();
+        let id = store.insert(Entry { descriptors, keys: split.keys, ..entry(1) });
+        let out = text_of(&store, id.expect("written"));
+        assert_eq!(imported_again(&out), same, "{text}");
+        // But for the numbers in brackets, it is what was typed.
+        let typed = out.lines().next().and_then(|line| line.split('#').next());
+        assert_eq!(typed, Some(&text.replace("<0;1>", "0")[..]));
+    }
+}
+
+#[test]
+fn a_key_of_no_descriptor_goes_out_with_its_origin() {
+    let (_place, mut store) = created();
+    let origin = Some((Fingerprint::from([0xab; 4]), path("m/48h/1")));
+    let keys = vec![StoredKey::Extended { key: root(1), origin }];
+    let id = store.insert(Entry { keys, ..entry(1) }).expect("written");
+    let text = text_of(&store, id);
+    assert!(text.starts_with("[abababab/48h/1]tprv") && text.lines().count() == 1, "{text}");
+}
+
 #[test]
 fn a_change_that_may_not_last_is_told_and_kept() {
     let (place, mut store) = created();

@@ -23,7 +23,7 @@ use bitcoin::Network;
 use godwit_secret::{SecretString, run_on_secret_stack};
 
 use crate::StoredKey;
-use crate::descriptors::split::UniqueKeys;
+use crate::descriptors::split::{Parts, UniqueKeys};
 use crate::descriptors::{DescriptorError, PublicDescriptor};
 use records::{DescriptorRecord, Records};
 use sqlite::{Column, Database, columns};
@@ -87,9 +87,8 @@ pub struct LeftOut {
 /// What comes from the secret stack: public text and keys in locked memory.
 struct Loaded {
     network: Network,
-    texts: Vec<(DescriptorRecord, Result<Vec<String>, DescriptorError>)>,
+    split: Vec<(DescriptorRecord, Result<Parts, DescriptorError>)>,
     active: BTreeMap<records::DescriptorId, bool>,
-    keys: Vec<StoredKey>,
 }
 
 /// Reads a wallet that no other program has open. One whose keys are encrypted needs the passphrase
@@ -103,13 +102,19 @@ pub fn import_core_wallet(
         network: loaded.network,
         descriptors: Vec::new(),
         left_out: Vec::new(),
-        keys: loaded.keys,
+        keys: Vec::new(),
     };
-    for (record, texts) in loaded.texts {
-        let parse = |texts: Vec<String>| texts.into_iter().map(PublicDescriptor::parse).collect();
-        let descriptors: Result<Vec<_>, _> = texts.and_then(parse);
-        match descriptors {
-            Ok(descriptors) => {
+    let mut unique = UniqueKeys::default();
+    for (record, parts) in loaded.split {
+        let parsed = parts.and_then(|Parts { texts, keys }| {
+            let descriptors = texts.into_iter().map(PublicDescriptor::parse);
+            Ok((descriptors.collect::<Result<Vec<_>, _>>()?, keys))
+        });
+        match parsed {
+            Ok((descriptors, keys)) => {
+                for key in keys {
+                    unique.insert(key).map_err(CoreWalletError::from_key)?;
+                }
                 for descriptor in descriptors {
                     wallet.descriptors.push(described(&record, descriptor, &loaded.active)?);
                 }
@@ -122,6 +127,7 @@ pub fn import_core_wallet(
             Err(error) => return Err(CoreWalletError::Descriptor(error)),
         }
     }
+    wallet.keys = unique.keys;
     Ok(wallet)
 }
 
@@ -182,26 +188,19 @@ fn load(path: &Path, passphrase: Option<&SecretString>) -> Result<Loaded, CoreWa
     }
 
     let watch_only = records.flags.unwrap_or(0) & FLAG_NO_PRIVATE_KEYS != 0;
-    let mut keys = UniqueKeys::default();
-    let mut texts = Vec::new();
+    let mut all = Vec::new();
     for record in records.descriptors {
         let split = assemble::split(&record, &records.plain, network.into(), watch_only)?;
         let split = match split {
-            Ok(parts) => {
-                for key in parts.keys {
-                    keys.insert(key).map_err(CoreWalletError::from_key)?;
-                }
-                Ok(parts.texts)
-            }
             // Core takes no descriptor whose scripts it cannot make.
             Err(DescriptorError::HardenedPublic { .. }) if !watch_only => {
                 return Err(CoreWalletError::Missing);
             }
-            Err(error) => Err(error),
+            split => split,
         };
-        texts.push((record, split));
+        all.push((record, split));
     }
-    Ok(Loaded { network, texts, active: records.active, keys: keys.keys })
+    Ok(Loaded { network, split: all, active: records.active })
 }
 
 #[cfg(test)]

@@ -29,6 +29,9 @@ const KINDS: [&[u8]; 7] = [
 /// The most bytes of the salt or of other parameters of a master key; Core writes 8 and 0.
 const MAX_PARAMETER: usize = 64;
 
+/// The most master keys; Core writes one. Each may ask for many rounds before the next is tried.
+const MAX_MASTER_KEYS: usize = 16;
+
 /// The order of fields in a private key's DER form, up to the key: `CPrivKey` of compressed keys and of
 /// others.
 const DER_HEADS: [&[u8]; 2] = [
@@ -86,6 +89,9 @@ impl Records {
             b"flags" => self.flags = Some(value.u64()?),
             b"mkey" => {
                 key.u32()?;
+                if self.master_keys.len() == MAX_MASTER_KEYS {
+                    return Err(CoreWalletError::Record);
+                }
                 self.master_keys.push(master_key(&mut value)?);
             }
             b"walletdescriptor" => {

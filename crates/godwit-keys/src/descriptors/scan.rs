@@ -16,7 +16,7 @@ pub const MAX_DESCRIPTOR_SIZE: usize = 64 * 1024;
 const MAX_NAME: usize = 24;
 
 /// Functions of Core that `miniscript` has not.
-const UNSUPPORTED: [&str; 6] = ["addr", "combo", "musig", "raw", "rawtr", "unused"];
+const UNSUPPORTED: [&str; 5] = ["addr", "musig", "raw", "rawtr", "unused"];
 
 /// Functions of a hash, in hex.
 const HASHES: [&[u8]; 4] = [b"sha256", b"hash256", b"ripemd160", b"hash160"];
@@ -28,7 +28,12 @@ pub(crate) struct Scan {
     pub(crate) body: usize,
     /// In the order of the text.
     pub(crate) keys: Vec<KeyExpression>,
+    /// Whether it is a `combo`, which stands for several descriptors of one key.
+    pub(crate) combo: bool,
 }
+
+/// Around the key of a `combo`.
+const COMBO: (&[u8], &[u8]) = (b"combo(", b")");
 
 /// Takes a descriptor apart; when it has a checksum, checks it.
 pub(crate) fn scan(text: &[u8]) -> Result<Scan, DescriptorError> {
@@ -48,7 +53,15 @@ pub(crate) fn scan(text: &[u8]) -> Result<Scan, DescriptorError> {
     let text = &text[..body];
     let mut scanner = Scanner { text, depth: 0, taproot: None, hash: false, keys: Vec::new() };
     scanner.run()?;
-    Ok(Scan { body, keys: scanner.keys })
+    let keys = scanner.keys;
+    let combo = text.starts_with(COMBO.0);
+    if combo {
+        let whole = COMBO.0.len()..body - COMBO.1.len();
+        if !matches!(&keys[..], [key] if key.range == whole) {
+            return Err(character(COMBO.0.len()));
+        }
+    }
+    Ok(Scan { body, keys, combo })
 }
 
 /// An error at the character with this index.
@@ -105,6 +118,9 @@ impl Scanner<'_> {
             UNSUPPORTED.iter().find(|unsupported| unsupported.as_bytes() == name)
         {
             return Err(DescriptorError::Unsupported { function });
+        }
+        if name == b"combo" && range != (0..name.len()) {
+            return Err(character(range.start));
         }
         if name == b"tr" {
             self.taproot.get_or_insert(self.depth);

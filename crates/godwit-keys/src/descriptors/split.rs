@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::{ChildNumber, KeySource, Xpub};
+use bitcoin::secp256k1::XOnlyPublicKey;
 use godwit_secret::SecretSlice;
 
 use super::DescriptorError;
@@ -38,6 +39,10 @@ pub(crate) fn split(text: SecretSlice<'_>, network: NetworkKind) -> Result<Parts
 
     let mut texts = Vec::with_capacity(branches);
     for branch in 0..branches {
+        if let ([expression], [key], true) = (&scan.keys[..], &keys[..], scan.combo) {
+            texts.extend(combo(&public_form(expression, key, branch)?, is_compressed(key)));
+            continue;
+        }
         let mut public = String::new();
         let mut end = 0;
         for (expression, key) in scan.keys.iter().zip(&keys) {
@@ -50,6 +55,28 @@ pub(crate) fn split(text: SecretSlice<'_>, network: NetworkKind) -> Result<Parts
         texts.push(public);
     }
     Ok(Parts { texts, keys: each_once(keys)? })
+}
+
+/// What `combo` stands for, with the key in the text.
+///
+/// Source: Bitcoin Core, `script/descriptor.cpp` (`ComboDescriptor`).
+fn combo(key: &str, compressed: bool) -> impl Iterator<Item = String> {
+    const KINDS: [(&str, &str); 4] =
+        [("pk(", ")"), ("pkh(", ")"), ("wpkh(", ")"), ("sh(wpkh(", "))")];
+    let kinds = if compressed { &KINDS[..] } else { &KINDS[..2] };
+    kinds.iter().map(move |(before, behind)| {
+        let mut text = format!("{before}{key}{behind}");
+        append_checksum(&mut text);
+        text
+    })
+}
+
+fn is_compressed(key: &Key) -> bool {
+    match key {
+        Key::Private(StoredKey::Single { compressed, .. }) => *compressed,
+        Key::Private(StoredKey::Extended { .. }) => true,
+        Key::Public(text) => !(text.len() == 130 && text.starts_with("04")),
+    }
 }
 
 /// Puts `#` and the checksum behind a descriptor.
@@ -116,8 +143,18 @@ fn is_public(digits: &[u8], x_only: bool) -> bool {
     match digits {
         [b'0', b'2' | b'3', ..] if digits.len() == 66 => true,
         [b'0', b'4', ..] if digits.len() == 130 => !x_only,
-        _ => x_only && digits.len() == 64,
+        _ => x_only && digits.len() == 64 && is_x_coordinate(digits),
     }
+}
+
+/// Whether a point of the curve has this coordinate: every second number of a private key is none.
+fn is_x_coordinate(digits: &[u8]) -> bool {
+    let value = |digit: u8| char::from(digit).to_digit(16).expect("it is hex") as u8;
+    let mut coordinate = [0; 32];
+    for (byte, pair) in coordinate.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = value(pair[0]) << 4 | value(pair[1]);
+    }
+    XOnlyPublicKey::from_slice(&coordinate).is_ok()
 }
 
 fn private_key(position: usize, error: KeyError) -> DescriptorError {

@@ -126,6 +126,36 @@ fn each_number_of_a_path_makes_a_descriptor() {
 }
 
 #[test]
+fn a_combo_is_each_kind_that_its_key_can_be_paid_by() {
+    let all = |key: &str| {
+        let kinds = [("pk(", ")"), ("pkh(", ")"), ("wpkh(", ")"), ("sh(wpkh(", "))")];
+        kinds.map(|(before, behind)| format!("{before}{key}{behind}")).to_vec()
+    };
+    let long = format!("04{POINT}{POINT_Y}");
+    for (text, expected) in [
+        (XPRV.to_owned(), all(XPUB)),
+        (format!("{XPRV}/0h/*"), all(&format!("[3442193e/0h]{XPUB_0H}/*"))),
+        (format!("{XPRV}/0'/*'"), all(&format!("{XPUB}/0h/*h"))),
+        (WIF.to_owned(), all(&format!("03{POINT}"))),
+        (WIF_UNCOMPRESSED.to_owned(), all(&long)[..2].to_vec()),
+        (format!("[11223344]{long}"), all(&format!("[11223344]{long}"))[..2].to_vec()),
+        (format!("{XPRV}/<0;1>"), [all(&format!("{XPUB}/0")), all(&format!("{XPUB}/1"))].concat()),
+    ] {
+        assert_eq!(public(&format!("combo({text})")).0, expected, "{text}");
+    }
+    for text in [
+        format!("combo({XPRV},{XPRV})"),
+        format!("sh(combo({XPRV}))"),
+        format!("combo(pk({XPRV}))"),
+        format!("v:combo({XPRV})"),
+        "combo(1)".to_owned(),
+        "combo()".to_owned(),
+    ] {
+        assert!(split(&text, Main).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn keys_come_once_and_remember_where_they_come_from() {
     let text = format!(
         "wsh(multi(1,{XPRV}/0,{XPRV}/1,[aabbccdd/5h]{XPRV}/2,{WIF},[deadbeef]{WIF},{XPUB}/3))"
@@ -170,6 +200,10 @@ fn what_core_refuses_is_refused() {
     assert_eq!(position("wpkh(aa)", Main), 6);
     assert_eq!(position(&format!("wpkh({POINT})"), Main), 6, "a private key in hex looks like it");
     assert_eq!(position(&format!("tr(04{POINT}{POINT_Y})"), Main), 4);
+    // Of BIP340's vectors: no point of the curve has it.
+    let no_point = "eefdea4cdb677750a420fee807eacf21eb9898ae79b9768766e4faa04a2d4a34";
+    assert_eq!(position(&format!("tr({no_point})"), Main), 4);
+    assert_eq!(position(&format!("tr({POINT},pk({no_point}))"), Main), 72);
     assert_eq!(position(&format!("pkh(05{POINT})"), Main), 5);
     for text in [
         format!("sh(sh(pk({XPRV})))"),

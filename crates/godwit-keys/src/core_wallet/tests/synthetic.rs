@@ -313,16 +313,50 @@ fn a_wallet_without_private_keys_is_public() {
 #[test]
 fn descriptors_that_godwit_cannot_use_are_left_out() {
     let shape = Shape {
-        descriptors: vec!["combo(@0/0)", "wpkh(@1/0!/*!)", "rawtr(@3)"],
+        descriptors: vec!["rawtr(@0/0)", "wpkh(@1/0!/*!)", "rawtr(@3)", "wsh(multi(1,@2,@2))"],
         ..Shape::default()
     };
     let wallet = imported(&shape, None).expect("a wallet");
-    assert_eq!(wallet.left_out.len(), 2);
+    assert_eq!(wallet.left_out.len(), 3);
     assert_eq!(wallet.descriptors.len(), 1);
-    assert_eq!(wallet.keys.len(), 1);
+    assert_eq!(wallet.keys.len(), 1, "of what is left out there are none");
     for left_out in wallet.left_out {
-        assert!(matches!(left_out.error, DescriptorError::Unsupported { .. }));
+        assert!(matches!(
+            left_out.error,
+            DescriptorError::Unsupported { .. } | DescriptorError::Refused(_)
+        ));
         assert!(!left_out.text.contains("prv"));
+    }
+}
+
+/// As `migratewallet` leaves them.
+#[test]
+fn a_combo_becomes_all_its_kinds() {
+    let shape = Shape { descriptors: vec!["combo(@0/0!/1!/*!)", "combo(@4)"], ..Shape::default() };
+    let wallet = imported(&shape, None).expect("a wallet");
+    assert!(wallet.left_out.is_empty());
+    assert_eq!((wallet.descriptors.len(), wallet.keys.len()), (6, 2));
+    let texts = wallet.descriptors.iter().map(|descriptor| &descriptor.descriptor.text[..]);
+    let starts: BTreeSet<&str> = texts.map(|text| text.split_once('(').expect("text").0).collect();
+    assert_eq!(starts, BTreeSet::from(["pk", "pkh", "sh", "wpkh"]));
+}
+
+#[test]
+fn a_wallet_of_very_many_master_keys_is_refused() {
+    for (count, good) in [(16, true), (17, false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let shape = Shape { passphrase: Some("words"), ..Shape::default() };
+        let path = write_wallet(folder.path(), &shape);
+        let connection = Connection::open(&path).expect("the wallet");
+        for number in 2..=count {
+            let key = [&sized(b"mkey")[..], &u32::to_le_bytes(number)].concat();
+            let copy = "INSERT INTO main SELECT ?1, value FROM main WHERE hex(key) LIKE \
+                        '046D6B6579%' LIMIT 1";
+            connection.execute(copy, params![key]).expect("a copy");
+        }
+        drop(connection);
+        let wallet = import_core_wallet(&path, Some(&secret("words")));
+        assert_eq!(wallet.is_ok(), good, "{count}");
     }
 }
 

@@ -459,6 +459,21 @@ fn two_unproven_amounts_are_signed_on_request_alone() {
 }
 
 #[test]
+fn a_key_that_only_has_our_fingerprint_is_named() {
+    let node = Node::new("regtest");
+    let keys = made_here::key_file(&node, "test.keys", NetworkKind::Test);
+    let warning = "has the fingerprint of a key of ours, but does not come from it";
+    for (letter, warned) in [('A', false), ('F', true)] {
+        let mut unsigned = made_here::spend(&[made_here::wpkh(letter, 5)]);
+        let key = made_here::public_key(letter, 5).inner;
+        unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(5));
+        let path = file(&node, "a.psbt", unsigned.serialize());
+        let signed = sign(&node, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
+        assert_eq!(signed.stderr.contains(warning), warned, "{signed:?}");
+    }
+}
+
+#[test]
 fn keys_of_another_network_do_not_sign() {
     let node = Node::new("regtest");
     let unsigned = made_here::spend(&[made_here::wpkh('F', 0)]).serialize();

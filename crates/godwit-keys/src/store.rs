@@ -142,8 +142,8 @@ impl From<ExportError> for StoreError {
 
 /// An open key file. Its keys lie in locked memory until it is dropped.
 ///
-/// Whatever changes it is written before the call returns, or has not happened, as the error says. Processes
-/// may change the same file at once: each change is made to what the file holds at that moment.
+/// Whatever changes it is written before the call returns, or has not happened, as the error says.
+/// Processes may change the same file at once: each change is made to what the file holds at that moment.
 pub struct KeyStore {
     path: PathBuf,
     key: FileKey,

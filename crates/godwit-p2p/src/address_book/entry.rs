@@ -53,20 +53,22 @@ impl EntryId {
 pub enum Source {
     /// A node.
     Host(Host),
-    /// A seed, by a hash of its name. Each one is a group of its own.
-    Seed([u8; Self::SEED_SIZE]),
+    /// A seed, or a node of which only the name is known, by a hash of it. Each one is a group of its
+    /// own.
+    Name([u8; Self::HASH_SIZE]),
 }
 
 impl Source {
     /// Bytes of the hash (Core `CNetAddr::SetInternal`).
-    pub(super) const SEED_SIZE: usize = 10;
+    pub(super) const HASH_SIZE: usize = 10;
 
-    /// A seed: the name of a DNS seed, or one for the fixed seeds.
-    pub fn seed(name: &str) -> Self {
-        Self::Seed(*sha256(name.as_bytes()).first_chunk().expect("32 bytes"))
+    /// The name of a DNS seed, one for the fixed seeds, or a node's that a proxy resolves. (Core counts
+    /// all nodes behind names as one group.)
+    pub fn name(name: &str) -> Self {
+        Self::Name(*sha256(name.as_bytes()).first_chunk().expect("32 bytes"))
     }
 
-    /// Its group: a number that no network has, and the hash, for a seed.
+    /// Its group: a number that no network has, and the hash, for a name.
     pub(super) fn group(&self) -> SourceGroup {
         let mut bytes = [0; SourceGroup::MAX];
         let len = match self {
@@ -76,8 +78,8 @@ impl Source {
                 bytes[..group.len()].copy_from_slice(group);
                 group.len()
             }
-            Self::Seed(hash) => {
-                bytes[0] = SourceGroup::SEED;
+            Self::Name(hash) => {
+                bytes[0] = SourceGroup::INTERNAL;
                 bytes[1..].copy_from_slice(hash);
                 bytes.len()
             }
@@ -94,9 +96,9 @@ pub(super) struct SourceGroup {
 }
 
 impl SourceGroup {
-    const MAX: usize = 1 + Source::SEED_SIZE;
+    const MAX: usize = 1 + Source::HASH_SIZE;
     /// Core's number of the network "internal".
-    const SEED: u8 = 6;
+    const INTERNAL: u8 = 6;
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]

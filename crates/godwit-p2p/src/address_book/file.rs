@@ -18,8 +18,8 @@ const VERSION: u32 = 1;
 const CHECKSUM_SIZE: usize = 32;
 /// Kind of a source that is a node.
 const SOURCE_HOST: u8 = 0;
-/// Kind of a source that is a seed.
-const SOURCE_SEED: u8 = 1;
+/// Kind of a source that is a name.
+const SOURCE_NAME: u8 = 1;
 
 /// Why a file is no address book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +91,8 @@ impl AddressBook {
                 out.write_u8(SOURCE_HOST);
                 NetAddress::new(host, 0).encode_v2(out);
             }
-            Source::Seed(hash) => {
-                out.write_u8(SOURCE_SEED);
+            Source::Name(hash) => {
+                out.write_u8(SOURCE_NAME);
                 out.write(&hash);
             }
         }
@@ -195,7 +195,7 @@ fn read_entry(reader: &mut SpanReader<'_>) -> Result<Entry, AddressBookError> {
     let told = AddressEntry::decode_v2(reader).map_err(|_| inconsistent)?.ok_or(inconsistent)?;
     let source = match reader.u8()? {
         SOURCE_HOST => Source::Host(read_host(reader)?),
-        SOURCE_SEED => Source::Seed(reader.array()?),
+        SOURCE_NAME => Source::Name(reader.array()?),
         _ => return Err(inconsistent),
     };
     let (last_success, attempts, tried) = (reader.i64()?, reader.u32()?, reader.u8()?);

@@ -201,7 +201,7 @@ fn addresses_of_one_group_share_few_buckets() {
     let same: BTreeSet<_> =
         (0..200).map(|d| from(Source::Host(Host::Ipv4([9, 9, d, 77])), 5)).collect();
     assert_eq!(same.len(), 1, "sources of one group are one source");
-    let seeds: BTreeSet<_> = (0..100).map(|n| from(Source::seed(&n.to_string()), 5)).collect();
+    let seeds: BTreeSet<_> = (0..100).map(|n| from(Source::name(&n.to_string()), 5)).collect();
     assert!(seeds.len() > 80, "each seed is a group of its own");
 }
 

@@ -13,7 +13,7 @@ use siphasher::sip::SipHasher24;
 
 use super::known::KnownAddresses;
 use super::{ConnectionKind, DisconnectReason, Peers, View};
-use crate::address_book::{Source, TIME_PENALTY};
+use crate::address_book::TIME_PENALTY;
 use crate::message::{MAX_ADDRESSES, Message, Services};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
 use crate::rate_limit::TokenBucket;
@@ -118,7 +118,7 @@ impl Peers {
         if number < MAX_ADDRESSES {
             relay.asked = false;
         }
-        let (source, kind) = (peer.address, peer.kind);
+        let (source, kind) = (peer.source(), peer.kind);
         let mut kept = Vec::with_capacity(entries.len());
         for mut entry in entries {
             if !self.is_useful(view, entry.services) {
@@ -138,7 +138,7 @@ impl Peers {
             }
         }
         if let Some(source) = source {
-            self.book.add(now.unix, &kept, Source::Host(source.host), TIME_PENALTY);
+            self.book.add(now.unix, &kept, source, TIME_PENALTY);
         }
         // A single one is the peer's own: the answer is still to come.
         if kind == ConnectionKind::AddrFetch && number > 1 {
@@ -298,36 +298,33 @@ impl Peers {
         }
     }
 
-    /// Under which address the peer's friends could reach us; sometimes, and when we know none, the
-    /// one under which the peer says it sees us.
-    fn own_address(&mut self, id: PeerId) -> Option<NetAddress> {
+    /// Under which address the peer's friends could reach us: of those that were configured the one
+    /// that the peer reaches best, else the one under which it says that it sees us. That is not
+    /// passed on for a node behind a proxy, which may have one to hide (Core: `-discover` is off under
+    /// `-proxy` and `-externalip`).
+    fn own_address(&self, id: PeerId) -> Option<NetAddress> {
         let port = self.config.listen_port?;
         let peer = self.peers.get(&id)?;
-        let best = match peer.address {
-            Some(partner) => self
-                .config
-                .local_addresses
-                .iter()
-                .copied()
-                .max_by_key(|local| local.host.reachability_from(partner.host)),
-            None => self.config.local_addresses.first().copied(),
-        };
-        let known = best.filter(NetAddress::is_routable);
+        let local = &self.config.local_addresses;
+        if !local.is_empty() {
+            let best = match peer.address {
+                Some(partner) => {
+                    let reach = |local: &&NetAddress| local.host.reachability_from(partner.host);
+                    local.iter().max_by_key(reach)
+                }
+                None => local.first(),
+            };
+            return best.copied().filter(NetAddress::is_routable);
+        }
+        let discovers = !self.config.name_proxy;
+        let routable = peer.address.is_some_and(|address| address.is_routable());
         let seen = peer
             .handshake
             .local
-            .filter(NetAddress::is_routable)
-            .filter(|seen| self.config.reachable.contains(seen.network()));
+            .filter(|seen| seen.is_routable() && self.config.reachable.contains(seen.network()));
+        // Whom we connected to can not see the port on which we listen.
         let seen = seen.map(|seen| if peer.inbound() { seen } else { NetAddress { port, ..seen } });
-        // Core: one in eight when the known one was configured (and one in two when it was guessed,
-        // which is never done here).
-        match (known, seen) {
-            (Some(known), Some(seen)) if self.rng.random_range(0..8) == 0 => {
-                Some(seen).or(Some(known))
-            }
-            (Some(known), _) => Some(known),
-            (None, seen) => seen,
-        }
+        seen.filter(|_| discovers && routable)
     }
 
     /// A time around `mean`, as between events of a Poisson process.

@@ -27,7 +27,8 @@ pub struct PeersConfig {
     pub max_outbound_block_relay: usize,
     /// Port to advertise; `None` when the node does not listen.
     pub listen_port: Option<u16>,
-    /// Addresses under which others reach this node (`-externalip`, interfaces).
+    /// Addresses under which others reach this node, if that is known. Else those that peers see it at
+    /// count, unless it is behind a proxy.
     pub local_addresses: Vec<NetAddress>,
     /// `-connect`: the only peers to connect to; `Some` and empty for `-connect=0`.
     pub connect_only: Option<Vec<Target>>,
@@ -37,12 +38,12 @@ pub struct PeersConfig {
     pub seed_nodes: Vec<Target>,
     /// Hosts of DNS seeds; empty for `-dnsseed=0` and with `-connect`.
     pub dns_seeds: Vec<String>,
-    /// Addresses for when nothing else gives any; empty for `-fixedseeds=0`.
+    /// Addresses for when nothing else gives any; empty with `-connect`.
     pub fixed_seeds: Vec<NetAddress>,
     /// Host names go to a proxy unresolved (`-proxy`): no [`Action::Resolve`](super::Action::Resolve)
     /// is issued, and [`Action::Connect`](super::Action::Connect) carries [`Target::Name`].
     pub name_proxy: bool,
-    /// Reachable networks (`-onlynet`, proxies).
+    /// Reachable networks: IPv4 and IPv6, and what proxies lead to (`-onion`).
     pub reachable: Reachable,
     /// Bytes that may be uploaded in a day before historical blocks are refused
     /// (`-maxuploadtarget`); `None` for no limit.

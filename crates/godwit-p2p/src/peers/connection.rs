@@ -10,6 +10,7 @@ use super::compact_relay::CompactState;
 use super::headers::useless_headers;
 use super::serving::Serving;
 use super::{ConnectionKind, Target};
+use crate::address_book::Source;
 use crate::message::Services;
 use crate::presync::Presync;
 use crate::rate_limit::TokenBucket;
@@ -219,6 +220,15 @@ impl Peer {
 
     pub(super) fn established(&self) -> bool {
         self.handshake.established
+    }
+
+    /// Who it is that tells addresses: its name where a proxy resolved that.
+    pub(super) fn source(&self) -> Option<Source> {
+        match (self.address, &self.target) {
+            (Some(address), _) => Some(Source::Host(address.host)),
+            (None, Some(Target::Name { host, .. })) => Some(Source::name(host)),
+            (None, _) => None,
+        }
     }
 
     /// It has blocks (Core `CanServeBlocks`).

@@ -181,7 +181,7 @@ impl Peers {
                     let wanted: Vec<NetAddress> =
                         fixed.filter(|address| networks.contains(address.network())).collect();
                     let entries = fixed_seed_entries(view.now.unix, &wanted, &mut self.rng);
-                    let source = Source::seed(FIXED_SEEDS);
+                    let source = Source::name(FIXED_SEEDS);
                     let added = self.book.add(view.now.unix, &entries, source, 0);
                     info!("Added {added} fixed seeds from reachable networks.");
                 }
@@ -304,7 +304,7 @@ impl Peers {
         }
         let port = self.config.params.default_port;
         let entries = dns_seed_entries(now.unix, addresses, port, &mut self.rng);
-        let added = self.book.add(now.unix, &entries, Source::seed(&seed), 0);
+        let added = self.book.add(now.unix, &entries, Source::name(&seed), 0);
         info!("{added} addresses found from DNS seed {seed}");
     }
 

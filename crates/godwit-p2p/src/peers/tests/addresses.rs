@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::harness::{FULL, Harness, chain, config};
@@ -218,19 +219,68 @@ fn our_address_is_told_first_alone_and_only_when_others_can_reach_us() {
     }
 }
 
-#[test]
-fn without_an_address_of_our_own_the_one_that_the_peer_sees_is_told() {
-    let config = PeersConfig { listen_port: Some(9_999), ..config() };
-    let mut node = Harness::with_chain(config, &chain(3, 60));
-    let seen = NetAddress::new(Host::Ipv4([77, 1, 2, 3]), 40_000);
-    let id = node.outbound(ConnectionKind::OutboundFull);
+const SEEN: NetAddress = NetAddress { host: Host::Ipv4([77, 1, 2, 3]), port: 40_000 };
+
+/// What is told of ourselves to peers that see us at `seen`.
+fn told_to_who_sees(
+    node: &mut Harness,
+    seen: NetAddress,
+    connect: impl Fn(&mut Harness) -> PeerId,
+) -> BTreeSet<NetAddress> {
     let receiver = VersionAddress { services: Services::NONE, address: seen };
     let hello = Version { receiver, ..node.version() };
-    node.greet_as(id, hello);
+    let ids: Vec<PeerId> = (0..50).map(|_| connect(node)).collect();
+    for &id in &ids {
+        node.greet_as(id, hello.clone());
+        // Before that nobody who connected to us is told of addresses.
+        node.says(id, Message::GetAddr);
+    }
     node.advance(Duration::from_secs(5));
-    let told = told(&mut node, id);
-    let expected = NetAddress { port: 9_999, ..seen };
-    assert_eq!(told.iter().map(|one| one.address).collect::<Vec<_>>(), [expected]);
+    ids.iter().flat_map(|&id| told(node, id)).map(|entry| entry.address).collect()
+}
+
+fn outbound(node: &mut Harness) -> PeerId {
+    node.outbound(ConnectionKind::Manual)
+}
+
+/// As behind a proxy for names.
+fn nameless(node: &mut Harness) -> PeerId {
+    let id = outbound(node);
+    node.peers.peers.get_mut(&id).expect("it is connected").address = None;
+    id
+}
+
+/// As behind a hidden service.
+fn from_this_machine(node: &mut Harness) -> PeerId {
+    let address = NetAddress::new(Host::Ipv4([127, 0, 0, 1]), 1);
+    node.peers.accept_inbound(node.now, &node.index, address).expect("there is a place")
+}
+
+#[test]
+fn without_an_address_of_our_own_the_one_that_the_peer_sees_is_told() {
+    let listening = PeersConfig { listen_port: Some(9_999), ..config() };
+    let told = |config: &PeersConfig, seen, connect: fn(&mut Harness) -> PeerId| {
+        let mut node = Harness::with_chain(config.clone(), &chain(3, 60));
+        let told = told_to_who_sees(&mut node, seen, connect);
+        told.into_iter().collect::<Vec<_>>()
+    };
+    let ours = NetAddress { port: 9_999, ..SEEN };
+    assert_eq!(told(&listening, SEEN, outbound), [ours], "it can not see our port");
+    assert_eq!(told(&listening, SEEN, Harness::inbound), [SEEN]);
+    let private = NetAddress::new(Host::Ipv4([10, 1, 2, 3]), 1);
+    assert_eq!(told(&listening, private, outbound), []);
+    let unreachable = NetAddress::new(Host::OnionV3([1; 32]), 1);
+    assert_eq!(told(&listening, unreachable, outbound), []);
+    assert_eq!(told(&listening, SEEN, nameless), []);
+    assert_eq!(told(&listening, SEEN, from_this_machine), []);
+    let proxied = PeersConfig { name_proxy: true, ..listening.clone() };
+    assert_eq!(told(&proxied, SEEN, outbound), []);
+    assert_eq!(told(&proxied, SEEN, Harness::inbound), []);
+    let configured = NetAddress::new(Host::Ipv4([88, 1, 2, 3]), 8_333);
+    let external = PeersConfig { local_addresses: vec![configured], ..listening };
+    assert_eq!(told(&external, SEEN, outbound), [configured], "and never what is seen");
+    let external = PeersConfig { name_proxy: true, ..external };
+    assert_eq!(told(&external, SEEN, outbound), [configured]);
 }
 
 #[test]

@@ -295,6 +295,20 @@ fn dns_seeds_fill_an_empty_address_book() {
     let expected = (Target::Name { host, port }, ConnectionKind::AddrFetch);
     let connects = node.connects.iter().map(|(_, target, kind)| (target.clone(), *kind));
     assert_eq!(connects.collect::<Vec<_>>(), [expected]);
+    let (id, ..) = node.connects[0];
+    node.peers.connected(node.now, &node.index, id, None);
+    node.pump();
+    node.greet(id);
+    let told = found.iter().map(|address| AddressEntry {
+        time: node.now.unix as u32,
+        services: FULL,
+        address: NetAddress { port, ..*address },
+    });
+    node.says(id, Message::AddrV2(told.collect()));
+    assert_eq!(node.peers.address_book().len(), 10);
+    assert_eq!(node.is_gone(id), Some(DisconnectReason::AddrFetchDone));
+    node.connects.clear();
+    assert_eq!(connect_all(&mut node, 20).len(), 10, "they are connected to");
 }
 
 #[test]

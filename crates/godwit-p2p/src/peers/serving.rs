@@ -147,13 +147,12 @@ impl Peers {
             }
             match self.answer(view, id, &wanted) {
                 Answer::Read(header) => self.read(id, header, wanted),
-                Answer::NotFound => missing.push(wanted),
+                Answer::NotFound => missing.extend(wanted.entry()),
                 Answer::Disconnect(why) => return self.disconnect(view.now, id, why),
             }
         }
         if !missing.is_empty() {
-            let entries = missing.iter().filter_map(Wanted::entry).collect();
-            self.send(view.now, id, &Message::NotFound(entries));
+            self.send(view.now, id, &Message::NotFound(missing));
         }
     }
 

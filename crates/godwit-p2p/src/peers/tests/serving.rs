@@ -345,6 +345,12 @@ fn old_branches_are_served_to_nobody() {
         node.says(id, Message::GetHeaders(Locator { hashes: Vec::new(), stop: block.hash }));
         assert_eq!(node.take(id).len(), usize::from(served), "nor its header");
     }
+    // Near enough to the tip for single transactions: without an entry no `notfound` is sent.
+    let old = TestBlock::chain(&blocks[45], 2, START as u32 - 31 * 24 * 3_600, 9);
+    node.index.extend(&old);
+    let request = BlockTransactionsRequest { block_hash: old[1].hash, positions: vec![0] };
+    node.says(id, Message::GetBlockTxn(request));
+    assert_eq!(node.take(id), []);
     assert_eq!(node.is_gone(id), None);
 }
 

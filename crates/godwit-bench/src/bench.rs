@@ -25,6 +25,9 @@ pub struct Bench {
     pub fixture: Fixture,
     /// Least milliseconds of each line.
     pub min_time: u64,
+    /// Seconds from the start of the run to its end. Reports before it was measured have none.
+    #[serde(default)]
+    pub seconds: Option<f64>,
     /// The benchmarks in the order in which they ran.
     pub groups: Vec<Group>,
     /// Medians by name, for pages elsewhere that quote them; made by [`Bench::with_figures`].
@@ -224,6 +227,7 @@ pub(crate) mod tests {
             warnings: vec!["noise".to_owned()],
             fixture: Fixture { name: "block".to_owned(), bytes: 1_000, transactions: 2, inputs: 3 },
             min_time: 5,
+            seconds: Some(90.0),
             groups,
             figures: BTreeMap::new(),
         }

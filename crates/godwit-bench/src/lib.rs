@@ -20,6 +20,7 @@ pub mod command;
 pub mod contenders;
 pub mod contest;
 pub mod datadir;
+mod duration;
 pub mod failure;
 pub mod harness;
 pub mod ibd;

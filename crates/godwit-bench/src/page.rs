@@ -3,12 +3,16 @@
 use std::fmt::{self, Write};
 
 use crate::bench::{Bench, Group, Kind, OURS, slug};
+use crate::duration::duration;
 use crate::interval::Interval;
 use crate::secrets;
 use crate::spread::Spread;
 use crate::targets::{self, times_as};
 use crate::workloads::Workload;
 use crate::{shares, table, words};
+
+/// How long a run with its default options may take.
+const MINUTES: f64 = 15.0;
 
 /// Name of a benchmark's plot beside the page.
 pub fn plot_name(slug: &str) -> String {
@@ -19,8 +23,10 @@ pub fn plot_name(slug: &str) -> String {
 pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,
-        "# The benchmarks of bitcoin/bitcoin#30987 on godwit\n\n{}\n\nBlock: {}.\n",
-        bench.system, bench.fixture
+        "# The benchmarks of bitcoin/bitcoin#30987 on godwit\n\n{}\n\nBlock: {}.\n\n{}\n",
+        bench.system,
+        bench.fixture,
+        duration(bench.seconds, MINUTES)
     )?;
     write_warnings(out, bench)?;
     writeln!(out, "## To reach\n")?;
@@ -172,6 +178,7 @@ mod tests {
         write(&mut out, &bench(vec![group])).unwrap();
         for part in [
             "- noise",
+            "The run took 1.5 minutes (90 s), what was built before it aside; it has 15.",
             "![DataStreamAlloc: nanoseconds of each line](bench-datastreamalloc.svg)",
             "| DataStreamAlloc | within noise (-9.1..+10.0 %) | +50.0 % (+45.5..+50.0) |",
             "| DataStreamAlloc | C++ custom | 3.00 (3.00..3.00) |",

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use godwit_primitives::Block;
 use godwit_secret::LockError;
@@ -88,6 +89,7 @@ const FIXTURE: &str = "blocks/mainnet_413567.blk.zst";
 ///
 /// See [`SuiteError`].
 pub fn run(options: &Options) -> Result<Bench, SuiteError> {
+    let started = Instant::now();
     let datadir = DataDir::create(&options.datadir)?;
     let (fixture, block) = fixture(options.block.as_deref())?;
     let block_file = datadir.0.join("block");
@@ -117,8 +119,9 @@ pub fn run(options: &Options) -> Result<Bench, SuiteError> {
         count_all(&mut groups, &workers, &block_file, &datadir.0);
     }
     let min_time = options.min_time.as_millis() as u64;
+    let seconds = Some(started.elapsed().as_secs_f64());
     let figures = Default::default();
-    Ok(Bench { system, warnings, fixture, min_time, groups, figures }.with_figures())
+    Ok(Bench { system, warnings, fixture, min_time, seconds, groups, figures }.with_figures())
 }
 
 /// Runs one line so many times: what valgrind watches.

@@ -3,9 +3,11 @@
 use std::fmt::{self, Write};
 use std::path::Path;
 
+use crate::duration::duration;
 use crate::failure::Failure;
 use crate::ibd::flame;
 use crate::ibd::results::{CaseResults, Comparison, Results, write_text};
+use crate::ibd::rotation::is_balanced;
 use crate::ibd::sample::{Sample, Stages};
 use crate::ibd::subject::Subject;
 use crate::ibd::wipes::{CaseWipes, Wipes};
@@ -20,6 +22,9 @@ const BAR_ROUNDS: usize = 10;
 
 /// Share of the processors' time that others may take on a machine called quiet.
 const QUIET_SHARE: f64 = 0.05;
+
+/// How long a run with its default options may take.
+const MINUTES: f64 = 40.0;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -56,6 +61,7 @@ fn write_head(out: &mut String, results: &Results) -> fmt::Result {
          the start {load}.\n{}, in three builds; {}.\n",
         results.versions[0], results.versions[1]
     )?;
+    writeln!(out, "{}\n", duration(results.seconds, MINUTES))?;
     let samples = results.cases.iter().flat_map(|case| &case.rounds).flat_map(|round| &round.runs);
     let shares = samples.map(|(_, run)| run.others_seconds / (run.seconds * *cores as f64) * 100.0);
     let Some(Spread { median, min, max }) = Spread::of(shares) else { return Ok(()) };
@@ -310,6 +316,14 @@ fn write_paths(out: &mut String, program: Node, case: &CaseWipes) -> fmt::Result
 
 fn write_method(out: &mut String, results: &Results) -> fmt::Result {
     let chain = &results.chain;
+    let balanced = |case: &CaseResults| {
+        let with_bitcoind = case.runs(Subject::Bitcoind).count();
+        is_balanced(case.rounds.len(), with_bitcoind)
+    };
+    let equally = match results.cases.iter().all(balanced) {
+        true => "equally often",
+        false => "as nearly equally often as so many rounds allow",
+    };
     writeln!(
         out,
         "## How\n\n`make bench-ibd`. The chain is synthetic (`godwit-sim generate --plan {} --seed {}`): {} \
@@ -317,9 +331,9 @@ fn write_method(out: &mut String, results: &Results) -> fmt::Result {
          (`-assumevalid` names the last full block): there freeing memory has its largest part in the \
          time. The builds differ in one cargo feature, which chooses the allocator of all public data. \
          Within a round they run one after the other, each into an empty data directory, in orders in \
-         which everybody has each place, and follows each other one, equally often (Williams's squares). \
-         bitcoind, which wipes, takes its turn among them in some rounds only, because one round of it \
-         takes longer than one of all three policies; the rounds without it have the six orders of \
+         which everybody has each place, and follows each other one, {equally} (Williams's squares). \
+         bitcoind, which wipes, takes its turn among them in some rounds only, because one run of it \
+         takes longer than those of all three policies together; the rounds without it have the six orders of \
          three. One run before each case is not counted. After the first round of a case everybody's \
          coins were the generator's.\n",
         chain.plan,
@@ -375,6 +389,7 @@ mod tests {
         }
         let text = markdown(&results(&rounds([101.0, 101.5], 10)), &[]).unwrap();
         // barrier-only saves one percent in every other round.
+        assert!(text.contains("The run took 1.5 minutes (90 s), "), "{text}");
         assert!(text.contains("Of 2 intervals of single cases 1 do not hold zero"), "{text}");
     }
 

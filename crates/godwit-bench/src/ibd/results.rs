@@ -28,6 +28,10 @@ pub struct Results {
     pub chain: ChainSummary,
     /// Who served it.
     pub server: Option<ServerChoice>,
+    /// Seconds from the start of all rounds to the end of the counting; a run that was cut off and
+    /// reports before it was measured have none.
+    #[serde(default)]
+    pub seconds: Option<f64>,
     /// Cases that are done.
     pub cases: Vec<CaseResults>,
     /// Each policy against plain over the rounds of all cases.
@@ -267,6 +271,7 @@ pub(crate) mod tests {
                     server_seconds: 0.5,
                 }],
             }),
+            seconds: Some(90.0),
             cases: vec![],
             all: vec![],
         };

@@ -26,6 +26,13 @@ const POLICIES: [[Subject; 3]; 6] = [
     [ZeroAfterFree, Plain, BarrierOnly],
 ];
 
+/// Whether everybody has each place and each one before it equally often in so many rounds, of which
+/// `bitcoind` takes part in `with_bitcoind`.
+pub fn is_balanced(rounds: usize, with_bitcoind: usize) -> bool {
+    with_bitcoind.is_multiple_of(ALL.len())
+        && (rounds - with_bitcoind).is_multiple_of(POLICIES.len())
+}
+
 /// The order of each round. `bitcoind` takes part in `with_bitcoind` of them, spread evenly, the first
 /// one included.
 pub fn orders(rounds: usize, with_bitcoind: usize) -> Vec<Vec<Subject>> {
@@ -62,6 +69,18 @@ mod tests {
     fn everybody_has_each_place_and_each_one_before_it_equally_often() {
         assert_eq!(counts(&orders(4, 4), &Subject::ALL), (vec![1; 16], vec![1; 12]));
         assert_eq!(counts(&orders(6, 0), &Subject::POLICIES), (vec![2; 9], vec![2; 6]));
+    }
+
+    #[test]
+    fn default_rounds_are_balanced() {
+        use crate::ibd::arguments::{DEFAULT_BITCOIND_ROUNDS, DEFAULT_ROUNDS};
+        assert!(is_balanced(DEFAULT_ROUNDS, DEFAULT_BITCOIND_ROUNDS));
+        let (all, policies): (Vec<_>, Vec<_>) = orders(DEFAULT_ROUNDS, DEFAULT_BITCOIND_ROUNDS)
+            .into_iter()
+            .partition(|order| order.contains(&Bitcoind));
+        assert_eq!(counts(&all, &Subject::ALL), (vec![1; 16], vec![1; 12]));
+        assert_eq!(counts(&policies, &Subject::POLICIES), (vec![4; 9], vec![4; 6]));
+        assert!(!is_balanced(DEFAULT_ROUNDS, DEFAULT_BITCOIND_ROUNDS - 1) && !is_balanced(10, 2));
     }
 
     #[test]

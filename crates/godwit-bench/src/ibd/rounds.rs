@@ -2,6 +2,7 @@
 //! turns, with `bitcoind` among them in some rounds.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use crate::chain_summary::ChainSummary;
 use crate::contest::{Contest, Terms};
@@ -23,6 +24,7 @@ const COUNTING: &str = "count-wipes";
 
 /// Runs all cases and writes the report after each.
 pub fn run(measure: &Measure) -> Result<(), Failure> {
+    let started = Instant::now();
     let (file, chain) = open_chain(&measure.chain, &measure.cases)?;
     let build = |name: &str| Programs {
         godwit: measure.programs.join(name).join("godwit"),
@@ -52,14 +54,23 @@ pub fn run(measure: &Measure) -> Result<(), Failure> {
     let served =
         measure.cases.iter().any(Scenario::has_peer).then(|| stand.choose_server()).transpose()?;
     let (servers, server) = served.unzip();
-    let mut results =
-        Results { machine, versions, chain: chain.clone(), server, cases: vec![], all: vec![] };
+    let mut results = Results {
+        machine,
+        versions,
+        chain: chain.clone(),
+        server,
+        seconds: None,
+        cases: vec![],
+        all: vec![],
+    };
     for case in &measure.cases {
         results.add(stand.run_case(case, servers.as_ref())?);
         results.write(&measure.out)?;
     }
     stand.count_wipes(servers.as_ref())?.write(&measure.out)?;
     servers.map_or(Ok(()), Servers::stop)?;
+    results.seconds = Some(started.elapsed().as_secs_f64());
+    results.write(&measure.out)?;
     crate::ibd::draw(&measure.out)?;
     work.remove()
 }

@@ -13,11 +13,14 @@ use godwit_stream::DataStream;
 
 use crate::bench::Kind;
 use crate::harness::{Subject, known_cost};
-use crate::workloads::coins::{PREPARED, RandomCoins};
+use crate::workloads::coins::{GENERATED, PREPARED, RandomCoins, THRESHOLD};
 use crate::workloads::{Input, Workload, flush};
 
 /// Name of the group of what the machine can do, whatever a benchmark needs of it.
 pub const LIMITS: &str = "Limits";
+
+/// The line of what godwit hashes, beside the library's.
+pub const OWN_HASHING: &str = "godwit's own hashing alone, many in flight";
 
 /// One that runs in this process.
 pub struct Contender {
@@ -42,42 +45,53 @@ impl Contender {
 
 /// Those who run beside godwit in a workload.
 pub fn beside(workload: Workload, input: &Input) -> Vec<Contender> {
+    let mut all = others(workload, input);
+    all.extend(limits_beside(workload, input));
+    all
+}
+
+/// The control and other programs.
+fn others(workload: Workload, input: &Input) -> Vec<Contender> {
     let block = input.block.as_slice();
+    let decoders = |prefix: &str| picked(decode::decode_subjects(block), prefix, Kind::Rival);
+    let hashing = |rival: &Contender| rival.name == "Core" || rival.name.contains("txids");
     match workload {
         Workload::DataStreamAlloc | Workload::DataStreamSerializeScript => {
             let prefix = format!("{} ", workload.name());
-            let mut all = picked(control::control_subjects(), &prefix, Kind::Control);
-            all.push(copy_cached());
-            all
+            picked(control::control_subjects(), &prefix, Kind::Control)
         }
-        Workload::ProcessMessageBlock => vec![hash_bytes(block)],
         Workload::DeserializeBlock => {
-            let rivals = picked(decode::decode_subjects(block), "DeserializeBlock ", Kind::Rival);
-            let hashing = |rival: &Contender| rival.name == "Core" || rival.name.contains("txids");
-            let mut all: Vec<_> = rivals.into_iter().filter(hashing).collect();
-            all.extend([hash_block(block), hash_transactions(block)]);
-            all
+            decoders("DeserializeBlock ").into_iter().filter(hashing).collect()
         }
         Workload::DeserializeBlockUnhashed => {
-            let rivals = picked(decode::decode_subjects(block), "DeserializeBlock ", Kind::Rival);
-            let hashing = |rival: &Contender| rival.name == "Core" || rival.name.contains("txids");
-            let mut all: Vec<_> = rivals.into_iter().filter(|rival| !hashing(rival)).collect();
-            all.push(copy_block(block));
-            all
+            decoders("DeserializeBlock ").into_iter().filter(|rival| !hashing(rival)).collect()
         }
-        Workload::DeserializeAndCheckBlock => {
-            let prefix = "DeserializeAndCheckBlock ";
-            let mut all = picked(decode::decode_subjects(block), prefix, Kind::Rival);
-            all.push(hash_transactions(block));
-            all
-        }
-        Workload::FlushGenerated => Vec::new(),
+        Workload::DeserializeAndCheckBlock => decoders("DeserializeAndCheckBlock "),
         Workload::Flush => {
             let sinks = coin_sinks().into_iter();
-            let mut all: Vec<_> = sinks.map(|sink| flush_rival(sink, &input.datadir)).collect();
-            all.push(write_and_sync(&input.datadir));
+            sinks.map(|sink| flush_rival(sink, &input.datadir)).collect()
+        }
+        Workload::ProcessMessageBlock | Workload::FlushGenerated => Vec::new(),
+    }
+}
+
+/// What the machine can do at most of the same, in the same unit.
+pub(crate) fn limits_beside(workload: Workload, input: &Input) -> Vec<Contender> {
+    let (block, datadir) = (input.block.as_slice(), &input.datadir);
+    match workload {
+        Workload::DataStreamAlloc | Workload::DataStreamSerializeScript => vec![copy_cached()],
+        Workload::ProcessMessageBlock => vec![hash_bytes(block)],
+        Workload::DeserializeBlock => {
+            let mut all = vec![hash_block(block)];
+            all.extend(hash_transactions(block));
             all
         }
+        Workload::DeserializeBlockUnhashed => vec![copy_block(block)],
+        Workload::DeserializeAndCheckBlock => hash_transactions(block).into(),
+        Workload::FlushGenerated => {
+            vec![write_and_sync(datadir, GENERATED, "byte", THRESHOLD as f64)]
+        }
+        Workload::Flush => vec![write_and_sync(datadir, PREPARED, "coin", PREPARED as f64)],
     }
 }
 
@@ -139,16 +153,21 @@ fn hash_bytes(bytes: &[u8]) -> Contender {
     Contender::new("SHA-256 of the block, one message", Kind::Limit, subject)
 }
 
-/// Double SHA-256 of each transaction, as many at once as godwit can.
-fn hash_transactions(block: &[u8]) -> Contender {
+/// Double SHA-256 of each transaction: by a library, one after the other, and as many at once as godwit
+/// can. No library in this run hashes several messages at once, so the second is no limit of the machine
+/// but godwit's own hashing without the rest.
+fn hash_transactions(block: &[u8]) -> [Contender; 2] {
     let block = Block::from_bytes(block).expect("the block decodes");
+    let transactions = block.view().txs().map(|tx| tx.bytes().to_vec()).collect();
+    let library = limits::transaction_hashes("block", transactions);
+    let library = Contender::of_rivals(&library.name.clone(), Kind::Limit, library);
     let mut hashes = vec![[0; 32]; block.view().tx_count()];
     let subject = Subject::new("block", 1.0, move || {
         let transactions: Vec<_> = block.view().txs().map(|tx| tx.bytes()).collect();
         sha256d_many(black_box(&transactions), &mut hashes);
         black_box(&mut hashes);
     });
-    Contender::new("SHA-256d of the transactions, many in flight", Kind::Limit, subject)
+    [library, Contender::new(OWN_HASHING, Kind::Limit, subject)]
 }
 
 /// The same coins, of which Core's serialised form is made as a part of the flush: the stores have no
@@ -179,17 +198,21 @@ fn flush_rival(sink: Box<dyn CoinSink>, datadir: &Path) -> Contender {
     Contender::new(name, Kind::Rival, subject)
 }
 
-/// What godwit's flush writes, in one file and nothing else done.
-fn write_and_sync(datadir: &Path) -> Contender {
+/// As many bytes as godwit's flush of so many coins writes, in one file and nothing else done.
+fn write_and_sync(datadir: &Path, coins: usize, unit: &'static str, units: f64) -> Contender {
     let dir = datadir.join("limit");
-    let coins = RandomCoins::new(0).take(PREPARED);
-    let written = flush::flush(&dir, BlockHash::from_bytes([1; 32]), coins);
-    let bytes = vec![0x5a; written.expect("the disk works") as usize];
     let file = dir.join("bytes");
-    let subject = Subject::new("coin", PREPARED as f64, move || {
+    let mut bytes = Vec::new();
+    let subject = Subject::new(unit, units, move || {
+        // In the first iteration, which is not timed.
+        if bytes.is_empty() {
+            let coins = RandomCoins::new(0).take(coins);
+            let written = flush::flush(&dir, BlockHash::from_bytes([1; 32]), coins);
+            bytes.resize(written.expect("the disk works") as usize, 0x5a);
+        }
         write_file(&file, &bytes).expect("the disk works");
     });
-    Contender::new("write and fsync of the same bytes", Kind::Limit, subject)
+    Contender::new("write and fsync of as many bytes", Kind::Limit, subject)
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {

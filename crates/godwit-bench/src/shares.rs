@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use crate::bench::{Bench, Fixture, Group, Kind, OURS};
-use crate::contenders::LIMITS;
+use crate::contenders::{LIMITS, OWN_HASHING};
 use crate::workloads::Workload;
 
 /// Bytes of a coin of the flushes in memory that was not touched before: its outpoint, its script of
@@ -79,9 +79,12 @@ const PARTS: [Part; 8] = [
 pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,
-        "100 % would be as fast as the limit alone, in the middle turn. A limit of one message is passed \
-         by those who hash many at once, and that of whole transactions by those who leave witnesses \
-         out of what they hash.\n"
+        "100 % would be as fast as the limit alone, in the middle turn. No library here hashes several \
+         messages at once, so the limits of SHA-256 hash one after the other: those who hash many at once \
+         pass them, and so do those who leave witnesses out of what they hash. *{OWN_HASHING}* is not what \
+         the machine can do but godwit's own code for the hashes of whole transactions, without the rest \
+         of the work. The limit of a flush writes and syncs; it neither generates, orders nor looks up \
+         coins.\n"
     )?;
     writeln!(out, "| benchmark | limit | line | share |\n|---|---|---|---:|")?;
     for group in bench.groups.iter().filter(|group| group.name != LIMITS) {
@@ -129,7 +132,8 @@ fn share(bench: &Bench, part: &Part) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::bench::tests::{bench, line};
-    use crate::contenders;
+    use crate::contenders::{self, Contender};
+    use crate::workloads::Input;
 
     #[test]
     fn shares_of_limits_beside_and_apart() {
@@ -146,6 +150,21 @@ mod tests {
         let row = "a signature for each input, where scripts run | 600.0 % |";
         assert!(out.contains(row), "{out}");
         assert!(!out.contains("Schnorr signatures | "), "{out}");
+    }
+
+    /// A share needs a limit in the same unit.
+    #[test]
+    fn each_workload_has_a_limit() {
+        let block = godwit_rivals::fallback_block().to_vec();
+        let input = Input { block, datadir: "/nowhere".into() };
+        for workload in Workload::ALL {
+            let unit = workload.subject(&input).unit;
+            let limits = contenders::limits_beside(workload, &input);
+            assert!(!limits.is_empty(), "{}", workload.name());
+            for Contender { name, kind, subject } in limits {
+                assert_eq!((kind, subject.unit), (Kind::Limit, unit), "{name}");
+            }
+        }
     }
 
     /// What is measured is used, and what is used is measured.

@@ -84,6 +84,16 @@ fn sha256_many() -> Subject {
     })
 }
 
+/// Double SHA-256 of each transaction by the `sha2` crate, one after the other; given per `unit`, of
+/// which all of them together are one.
+pub fn transaction_hashes(unit: &'static str, transactions: Vec<Vec<u8>>) -> Subject {
+    Subject::new("SHA-256d of the transactions, sha2 crate", unit, 1.0, move || {
+        for transaction in black_box(&transactions) {
+            black_box(Sha256::digest(Sha256::digest(transaction)));
+        }
+    })
+}
+
 fn outpoint_hashes() -> [Subject; 2] {
     const BYTES: usize = OUTPOINTS * OUTPOINT;
     static RANDOM: [u8; BYTES] = scrambled(4);

@@ -255,12 +255,14 @@ pub(crate) fn input_options(block: &Path, datadir: &Path) -> [OsString; 2] {
 
 /// The block to work on, and how the reports call it.
 fn fixture(file: Option<&Path>) -> Result<(Fixture, Vec<u8>), SuiteError> {
-    let (name, bytes) = match (file, shared_data()) {
+    // A checkout may have some of the shared data and not this block.
+    let shared = || shared_data().map(|folder| folder.join(FIXTURE)).filter(|path| path.is_file());
+    let (name, bytes) = match (file, shared()) {
         (Some(file), _) => {
             let bytes = fs::read(file).map_err(|e| SuiteError::File(file.to_owned(), e))?;
             (file.display().to_string(), bytes)
         }
-        (None, Some(folder)) => ("mainnet block 413,567".to_owned(), read(folder.join(FIXTURE))),
+        (None, Some(path)) => ("mainnet block 413,567".to_owned(), read(path)),
         (None, None) => {
             ("mainnet block 702,861".to_owned(), godwit_rivals::fallback_block().to_vec())
         }

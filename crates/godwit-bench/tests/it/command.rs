@@ -4,6 +4,9 @@ use std::process::{Command, Output};
 
 use godwit_bench::bench::{Bench, OURS};
 
+/// The block that comes with a crate.
+const FALLBACK: &str = "mainnet block 702,861";
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_godwit-bench");
 
 fn run(words: &[&str], dir: &Path) -> Output {
@@ -39,6 +42,44 @@ fn a_run_its_report_and_a_merge() {
     assert!(run(&merge, dir.path()).status.success());
     let merged = fs::read_to_string(dir.path().join("merged.md")).unwrap();
     assert!(merged.contains("| | machine 1 | machine 2 |"), "{merged}");
+}
+
+/// The shared data may be absent, or be there without the block.
+#[test]
+fn without_the_shared_block_another_one_is_used_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for data in [dir.path().to_owned(), dir.path().join("nowhere")] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["-filter=none", "-output=json", "-out=report"]);
+        let output = command.current_dir(dir.path()).env("GODWIT_DATA", data).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let bench: Bench = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&*bench.fixture.name, bench.fixture.bytes), (FALLBACK, 1_381_836));
+        let page = fs::read_to_string(dir.path().join("report/bench.md")).unwrap();
+        assert!(page.contains(&format!("Block: {FALLBACK}, 1,381,836 bytes, ")), "{page}");
+    }
+}
+
+#[test]
+fn json_and_csv_have_every_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = |format: &str| {
+        let output = run(&["-filter=Limits", "-min-time=1", format], dir.path());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let bench: Bench = serde_json::from_str(&printed("-output=json")).unwrap();
+    assert!(bench.seconds.is_some_and(|seconds| seconds > 0.0));
+    let names: Vec<_> = bench.groups[0].lines.iter().map(|line| line.name.as_str()).collect();
+    assert!(names.contains(&"memcpy 64 MiB, out of cache"), "{names:?}");
+    let csv = printed("-output=csv");
+    let (head, rows) = csv.split_once('\n').unwrap();
+    assert!(head.starts_with("benchmark,line,kind,unit,"), "{head}");
+    assert_eq!(rows.lines().count(), names.len());
+    for (row, name) in rows.lines().zip(names) {
+        let rest = row.strip_prefix(&format!("\"Limits\",\"{name}\",")).expect(row);
+        assert_eq!(rest.split(',').count() + 2, head.split(',').count(), "{row}");
+    }
 }
 
 #[test]

@@ -18,6 +18,9 @@ const CHAIN_BYTES: f64 = 760e9;
 /// The two benchmarks that have a control.
 const STREAMS: [Workload; 2] = [Workload::DataStreamAlloc, Workload::DataStreamSerializeScript];
 
+/// Two counts of instructions are the same when they differ by no more than this share.
+const SAME_WORK: f64 = 0.02;
+
 const NO_COUNTERPART: &str = "";
 
 /// The control's allocators beside godwit's policies.
@@ -65,11 +68,13 @@ pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
          Where the pull request counts five of them with both of its own allocators, and a fraction \
          of one with `std::allocator`, they are libstdc++'s loop that constructs the elements of a \
          vector one by one when its allocator is not `std::allocator`, and the compiler has not turned \
-         that loop into a `memcpy`. godwit's plain memory and its \
-         barrier grow a block by `realloc` and differ in the barrier alone; its wiping policy has to \
-         allocate, copy, wipe and free, since `realloc` leaves the old block behind unwiped, so that \
-         where a stream grows (DataStreamSerializeScript) the price of godwit's overwriting holds that \
-         copy too. A C++ vector copies whatever its allocator is."
+         that loop into a `memcpy`. The control's loops are aligned there: one that lies across two cache \
+         lines can take twice the time for the same instructions. In source godwit's plain memory and its \
+         barrier differ in the barrier alone, and both grow a block by `realloc`; its wiping policy has \
+         to allocate, copy, wipe and free, since `realloc` leaves the old block behind unwiped, so that \
+         where a stream grows (DataStreamSerializeScript) the price of godwit's overwriting holds the \
+         difference between these two ways of growing too, whichever sign that has. A C++ vector copies \
+         whatever its allocator is, and grows three times there where godwit's stream grows twice."
     )
 }
 
@@ -132,13 +137,50 @@ fn write_control(out: &mut impl Write, group: &Group, level: &str) -> fmt::Resul
         price(whole)
     )?;
     // Parts below zero would make shares of more than everything.
-    match zeros.low > 0.0 && whole.low > 0.0 {
-        true => writeln!(
-            out,
-            " Overwriting is {:.0} % of it.",
-            (zeros.middle / whole.middle * 100.0).min(100.0)
-        ),
-        false => writeln!(out),
+    if zeros.low > 0.0 && whole.low > 0.0 {
+        let share = (zeros.middle / whole.middle * 100.0).min(100.0);
+        write!(out, " Overwriting is {share:.0} % of it.")?;
+    }
+    let name = |row: usize| control(ROWS[row].0, level);
+    for (row, (what, difference)) in
+        [("overwriting", zeros), ("the barrier", barrier), ("another allocator", custom)]
+            .into_iter()
+            .enumerate()
+    {
+        let lines = [&*name(row), &*name(row + 1)];
+        out.write_str(&doubt(group, what, difference, lines).unwrap_or_default())?;
+    }
+    out.write_char('\n')
+}
+
+/// Where a difference is one: what the counts of instructions say against taking it for the price of
+/// `what`, which the first of two lines has and the second has not.
+fn doubt(group: &Group, what: &str, difference: Interval, lines: [&str; 2]) -> Option<String> {
+    let counts = lines.map(|name| group.line(name).and_then(Line::instructions));
+    let [Some((with, _)), Some((without, _))] = counts else { return None };
+    if !difference.is_real() {
+        return None;
+    }
+    let counts = format!("({} against {} instructions/byte)", number(with), number(without));
+    let slower = difference.middle > 0.0;
+    if (with - without).abs() <= SAME_WORK * without {
+        Some(format!(
+            " With and without {what} as many instructions are executed {counts}: how fast they run \
+             differs, which counts do not explain."
+        ))
+    } else if slower != (with > without) {
+        Some(format!(
+            " With {what} it is {} instructions that take {} time {counts}, which counts do not explain.",
+            if slower { "fewer" } else { "more" },
+            if slower { "more" } else { "less" },
+        ))
+    } else if !slower {
+        Some(format!(
+            " With {what} fewer instructions are executed than without {counts}: the rest is done by \
+             other code, and the difference is no price of {what}."
+        ))
+    } else {
+        None
     }
 }
 
@@ -162,7 +204,12 @@ fn write_godwit(out: &mut impl Write, group: &Group) -> fmt::Result {
         price(zeros),
         price(barrier)
     )?;
-    match zeros.low > 0.0 {
+    let [wiped, barred] = ["godwit, zero-after-free", "godwit, barrier-only"];
+    let of_zeros = doubt(group, "overwriting", zeros, [wiped, barred]);
+    let of_barrier = doubt(group, "the barrier", barrier, [barred, OURS]);
+    let is_price = zeros.low > 0.0 && of_zeros.is_none();
+    write!(out, "{}{}", of_zeros.unwrap_or_default(), of_barrier.unwrap_or_default())?;
+    match is_price {
         true => writeln!(
             out,
             " For every byte that a whole sync of the main chain receives ({:.0} GB), overwriting it \
@@ -208,5 +255,62 @@ mod tests {
         assert!(out.contains("in the processor's cache, would take 6840 seconds."), "{out}");
         assert!(out.contains("| std::allocator | 50.00 | 20.00 |"), "{out}");
         assert!(!out.contains("C++ -O3:"), "{out}");
+        assert!(!out.contains("instructions/byte):"), "{out}");
+    }
+
+    /// godwit's lines with these times and instructions per byte of barrier-only and plain.
+    fn godwit_group(times: [u64; 2], instructions: [f64; 2]) -> Group {
+        let names = ["godwit, zero-after-free", "godwit, barrier-only", OURS];
+        let times = [times[0] + 10, times[0], times[1]];
+        let counts = [instructions[0] + 1.0, instructions[0], instructions[1]];
+        let lines = names.iter().zip(times).zip(counts).map(|((name, n), count)| {
+            let mut line = line(name, Kind::Godwit, &[n; 6]);
+            line.callgrind = Some(count * line.units_per_iteration);
+            line
+        });
+        Group { name: "DataStreamAlloc".to_owned(), lines: lines.collect() }
+    }
+
+    fn barrier_and_plain(times: [u64; 2], instructions: [f64; 2]) -> String {
+        let mut out = String::new();
+        write_godwit(&mut out, &godwit_group(times, instructions)).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_difference_that_is_no_price_is_doubted() {
+        for (times, instructions, said) in [
+            (
+                [30, 20],
+                [5.0, 5.0],
+                "the barrier as many instructions are executed (5.00 against 5.00",
+            ),
+            ([10, 20], [5.0, 4.0], "With the barrier it is more instructions that take less time"),
+            ([30, 20], [4.0, 5.0], "With the barrier it is fewer instructions that take more time"),
+            (
+                [10, 20],
+                [4.0, 5.0],
+                "fewer instructions are executed than without (4.00 against 5.00",
+            ),
+        ] {
+            let out = barrier_and_plain(times, instructions);
+            assert!(out.contains(said), "{times:?} {instructions:?}: {out}");
+            assert!(out.contains("For every byte that a whole sync"), "{out}");
+        }
+        // More time for more instructions, and no difference.
+        for (times, instructions) in [([30, 20], [5.0, 4.0]), ([20, 20], [4.0, 5.0])] {
+            let out = barrier_and_plain(times, instructions);
+            assert!(!out.contains("instructions/byte"), "{out}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_price_is_not_taken_for_one_over_a_chain() {
+        let mut group = godwit_group([30, 20], [5.0, 4.0]);
+        group.lines[0].callgrind = group.lines[1].callgrind;
+        let mut out = String::new();
+        write_godwit(&mut out, &group).unwrap();
+        assert!(out.contains(" With and without overwriting as many instructions"), "{out}");
+        assert!(!out.contains("For every byte that a whole sync"), "{out}");
     }
 }

@@ -12,10 +12,10 @@ use crate::case::{Case, Source};
 use crate::chain_summary::ChainSummary;
 use crate::datadir::{self, DiskUse, WorkDir};
 use crate::failure::Failure;
-use crate::kind::Kind;
+use crate::intake::Intake;
 use crate::machine::Machine;
 use crate::measured::{Measured, measure};
-use crate::node::{Job, Node, Programs, UtxoSet, last_words};
+use crate::node::{Node, NodeSettings, Programs, UtxoSet, last_words};
 use crate::node_log::LogFacts;
 use crate::report::Report;
 use crate::servers::Servers;
@@ -85,14 +85,14 @@ pub struct CaseResult {
 }
 
 /// Runs all cases and writes the report after each.
-pub fn run(kind: Kind, arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(intake: Intake, arguments: &Arguments) -> Result<(), Failure> {
     let file = arguments.chain.canonicalize();
     let file = file.map_err(|error| Failure::File(arguments.chain.clone(), error))?;
     let chain = ChainSummary::beside(&file)?;
     if arguments.cases.iter().any(|case| !case.scripts) && !chain.allows_assumevalid() {
         return Err(Failure::TooShort);
     }
-    if kind == Kind::Sync && !chain.is_recent() {
+    if intake == Intake::Sync && !chain.is_recent() {
         return Err(Failure::TooOld);
     }
     let programs =
@@ -100,14 +100,14 @@ pub fn run(kind: Kind, arguments: &Arguments) -> Result<(), Failure> {
     let versions = (programs.version(Node::Godwit)?, programs.version(Node::Bitcoind)?);
     let machine = Machine::here();
     let file_bytes = datadir::read_through(&file)?;
-    let work = WorkDir::beside(&file, kind.program())?;
+    let work = WorkDir::beside(&file, intake.program())?;
     let contest = Contest { rounds: arguments.rounds, file, programs, chain: &chain, work: &work };
-    let template = match kind {
-        Kind::Sync => Some(contest.make_server(Node::Bitcoind)?),
-        Kind::Import => None,
+    let template = match intake {
+        Intake::Sync => Some(contest.make_server(Node::Bitcoind)?),
+        Intake::Import => None,
     };
     let mut report =
-        Report { kind, machine, versions, chain: chain.clone(), file_bytes, results: vec![] };
+        Report { intake, machine, versions, chain: chain.clone(), file_bytes, results: vec![] };
     for case in &arguments.cases {
         let servers = match (&template, case.source) {
             (Some(template), Source::Peers(count)) => {
@@ -153,8 +153,8 @@ impl Contest<'_> {
             true => &self.chain.last_busy_block,
             false => "0",
         };
-        let job = Job { datadir: &datadir, dbcache: SERVER_IMPORT_MIB, assumevalid };
-        self.finish(node, &datadir, self.programs.import(node, &job, &self.file))?;
+        let settings = NodeSettings { datadir: &datadir, dbcache: SERVER_IMPORT_MIB, assumevalid };
+        self.finish(node, &datadir, self.programs.import(node, &settings, &self.file))?;
         Ok(datadir)
     }
 
@@ -228,10 +228,12 @@ impl Contest<'_> {
     ) -> Result<(Run, Option<UtxoSet>), Failure> {
         let Terms { scripts, dbcache, assumevalid, prune, servers, wipes } = terms;
         let datadir = self.work.fresh(&node.to_string())?;
-        let job = Job { datadir: &datadir, dbcache, assumevalid };
+        let settings = NodeSettings { datadir: &datadir, dbcache, assumevalid };
         let mut command = match servers {
-            None => self.programs.import(node, &job, &self.file),
-            Some(servers) => self.programs.sync(node, &job, &servers.ports(), self.chain.height),
+            None => self.programs.import(node, &settings, &self.file),
+            Some(servers) => {
+                self.programs.sync(node, &settings, &servers.ports(), self.chain.height)
+            }
         };
         command.args(prune.map(|mib| format!("-prune={mib}")));
         command.envs(wipes.map(|path| ("GODWIT_WIPES", path)));

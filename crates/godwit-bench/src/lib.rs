@@ -8,9 +8,9 @@
 //! The others compare whole programs. They start processes and watch them from outside:
 //!
 //! `import-vs-core` runs `godwit import` and `bitcoind -loadblock` on the same bytes, `sync-vs-core`
-//! lets both download them from the same bitcoinds, in alternating rounds: [`kind`] is where the two
-//! differ, [`contest`] their loop, [`node`] the command lines, [`servers`] the peers, [`measured`] the
-//! stopwatch, [`report`] what is written.
+//! lets both download them from the same bitcoinds, in alternating rounds: [`intake`] is where the
+//! two differ, [`contest`] their loop, [`node`] the command lines, [`servers`] the peers, [`measured`]
+//! the stopwatch, [`report`] what is written.
 
 pub mod arguments;
 pub mod bench;
@@ -19,13 +19,14 @@ pub mod chain_summary;
 pub mod command;
 pub mod contenders;
 pub mod contest;
+mod daemon;
 pub mod datadir;
 mod duration;
 pub mod failure;
 pub mod harness;
 pub mod ibd;
+pub mod intake;
 pub mod interval;
-pub mod kind;
 pub mod machine;
 pub mod measured;
 pub mod merge;
@@ -35,6 +36,7 @@ pub mod options;
 pub mod page;
 pub mod plot;
 pub mod policy_workers;
+mod quiet;
 pub mod report;
 pub mod secrets;
 pub mod servers;
@@ -50,17 +52,17 @@ pub mod workloads;
 use std::process::ExitCode;
 
 use arguments::{Arguments, USAGE};
-use kind::Kind;
+use intake::Intake;
 
 /// What the programs do.
-pub fn main(kind: Kind) -> ExitCode {
-    let (program, cases) = (kind.program(), kind.cases());
+pub fn main(intake: Intake) -> ExitCode {
+    let (program, cases) = (intake.program(), intake.cases());
     let Some(arguments) = Arguments::parse(cases, std::env::args_os().skip(1)) else {
         let names: Vec<_> = cases.iter().map(|case| case.name).collect();
         eprintln!("usage: {program} {USAGE} {}.", names.join(", "));
         return ExitCode::from(2);
     };
-    match contest::run(kind, &arguments) {
+    match contest::run(intake, &arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{program}: {failure}");

@@ -1,5 +1,6 @@
 //! Where and when the measuring was done.
 
+use std::fmt;
 use std::fs;
 use std::process::Command;
 
@@ -37,6 +38,18 @@ impl Machine {
             date: output_of(Command::new("date").args(["-u", "+%FT%TZ"])),
             commit: output_of(Command::new("git").args(["describe", "--always", "--dirty"])),
         }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { processor, cores, memory, kernel, load, date, commit } = self;
+        let gib = *memory as f64 / (1u64 << 30) as f64;
+        write!(
+            f,
+            "{date}, commit {commit}; {processor}, {cores} cores, {gib:.1} GiB, Linux {kernel}, load \
+             before the start {load}"
+        )
     }
 }
 

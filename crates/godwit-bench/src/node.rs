@@ -4,11 +4,12 @@ use std::fmt;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::daemon::Daemon;
 use crate::failure::Failure;
 
 /// Script threads, for both (`-par`): all cores of the machine that the bars were set on.
@@ -69,7 +70,7 @@ impl Node {
 
 /// What a program works with, whatever the blocks come from.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
+pub struct NodeSettings<'a> {
     /// An empty directory.
     pub datadir: &'a Path,
     /// `-dbcache` in MiB.
@@ -120,25 +121,25 @@ impl Programs {
         }
     }
 
-    fn job(&self, node: Node, word: Option<&str>, job: &Job<'_>) -> Command {
+    fn command(&self, node: Node, word: Option<&str>, settings: &NodeSettings<'_>) -> Command {
         let mut command = Command::new(self.path(node));
-        command.args(word).arg("-chain=regtest").arg(option("datadir", job.datadir));
+        command.args(word).arg("-chain=regtest").arg(option("datadir", settings.datadir));
         command.arg(format!("-par={SCRIPT_THREADS}"));
-        command.arg(format!("-dbcache={}", job.dbcache));
-        command.arg(format!("-assumevalid={}", job.assumevalid));
+        command.arg(format!("-dbcache={}", settings.dbcache));
+        command.arg(format!("-assumevalid={}", settings.assumevalid));
         command
     }
 
     /// The command that imports a block file and ends when its coins are durable.
-    pub fn import(&self, node: Node, job: &Job<'_>, chain: &Path) -> Command {
+    pub fn import(&self, node: Node, settings: &NodeSettings<'_>, chain: &Path) -> Command {
         match node {
             Node::Godwit => {
-                let mut command = self.job(node, Some("import"), job);
+                let mut command = self.command(node, Some("import"), settings);
                 command.arg(chain);
                 command
             }
             Node::Bitcoind => {
-                let mut command = self.job(node, None, job);
+                let mut command = self.command(node, None, settings);
                 command.args(BITCOIND_OPTIONS).args(BITCOIND_IMPORT);
                 command.arg(option("loadblock", chain));
                 command
@@ -148,8 +149,14 @@ impl Programs {
 
     /// The command that downloads a chain of `height` blocks from peers on these ports and ends when
     /// its coins are durable.
-    pub fn sync(&self, node: Node, job: &Job<'_>, ports: &[u16], height: u32) -> Command {
-        let mut command = self.job(node, None, job);
+    pub fn sync(
+        &self,
+        node: Node,
+        settings: &NodeSettings<'_>,
+        ports: &[u16],
+        height: u32,
+    ) -> Command {
+        let mut command = self.command(node, None, settings);
         if node == Node::Bitcoind {
             command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
         }
@@ -161,8 +168,8 @@ impl Programs {
 
     /// The command of a server of the chain in a data directory; it runs until it is told to stop.
     pub fn serve(&self, node: Node, datadir: &Path, port: u16) -> Command {
-        let job = Job { datadir, dbcache: SERVER_MIB, assumevalid: "0" };
-        let mut command = self.job(node, None, &job);
+        let settings = NodeSettings { datadir, dbcache: SERVER_MIB, assumevalid: "0" };
+        let mut command = self.command(node, None, &settings);
         if node == Node::Bitcoind {
             command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
         }
@@ -205,26 +212,11 @@ impl Programs {
         command.args(["-chain=regtest", "-connect=0", "-listen=0", "-printtoconsole=0"]);
         command.args(["-server=1", "-checkblockindex=0"]);
         command.arg(format!("-rpcport={port}")).arg(option("datadir", datadir));
-        let child = command.spawn();
-        let mut server =
-            Server(child.map_err(|error| Failure::Start(self.bitcoind.clone(), error))?);
+        let server = Daemon::spawn(&mut command)?;
         let set = answer(&mut cli(&["gettxoutsetinfo", "muhash"]), datadir)?;
         finish(&mut cli(&["stop"]), datadir)?;
-        server.0.wait().map_err(|error| Failure::Start(self.bitcoind.clone(), error))?;
+        server.wait()?;
         Ok(set)
-    }
-}
-
-/// A `bitcoind` that does not outlive a failure to ask it.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait()
-            && let Err(error) = self.0.kill().and_then(|()| self.0.wait())
-        {
-            eprintln!("bitcoind could not be stopped: {error}");
-        }
     }
 }
 
@@ -270,10 +262,10 @@ mod tests {
     #[test]
     fn both_get_the_same_limits() {
         let programs = Programs { godwit: "g".into(), bitcoind: "/b/bitcoind".into() };
-        let job = Job { datadir: Path::new("/tmp/d"), dbcache: 7, assumevalid: "0" };
+        let settings = NodeSettings { datadir: Path::new("/tmp/d"), dbcache: 7, assumevalid: "0" };
         for node in [Node::Godwit, Node::Bitcoind] {
-            let import = programs.import(node, &job, Path::new("c.dat"));
-            let sync = programs.sync(node, &job, &[5, 6], 9);
+            let import = programs.import(node, &settings, Path::new("c.dat"));
+            let sync = programs.sync(node, &settings, &[5, 6], 9);
             let words = |command: &Command| -> Vec<String> {
                 command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
             };

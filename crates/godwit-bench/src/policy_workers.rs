@@ -44,7 +44,7 @@ impl PolicyWorker {
         let allocator = process.policy()?;
         let expected = Some(policy == Policy::ZeroAfterFree);
         if Policy::of_type(&allocator) != Some(policy) || wipes != expected {
-            return Err(SuiteError::Policy(path, allocator, wipes));
+            return Err(SuiteError::Policy { path, allocator, wipes });
         }
         Ok(Self { policy, path, process })
     }

@@ -11,20 +11,18 @@ use crate::case::{COIN_BYTES, Cache, MIN_FLUSHES, MIN_MERGES, SMALL_PART};
 use crate::chain_summary::ChainSummary;
 use crate::contest::{CaseResult, Run};
 use crate::failure::Failure;
-use crate::kind::Kind;
+use crate::intake::Intake;
 use crate::machine::Machine;
-use crate::node::{Job, Node, Programs};
+use crate::node::{Node, NodeSettings, Programs};
+use crate::quiet;
 use crate::spread::Spread;
-
-/// Share of the processors' time that others may take in an import on a machine called quiet; the
-/// kernel's own threads, which write the pages back, take one or two percent.
-const QUIET_SHARE: f64 = 0.05;
 
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Which benchmark.
-    pub kind: Kind,
+    #[serde(rename = "kind")]
+    pub intake: Intake,
     /// Where and when.
     pub machine: Machine,
     /// godwit's version and `bitcoind`'s.
@@ -41,19 +39,19 @@ impl Report {
     /// Writes the benchmark's `.json` and `.md` into `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         fs::create_dir_all(dir).map_err(|error| Failure::File(dir.to_owned(), error))?;
-        let json = dir.join(self.kind.program()).with_extension("json");
+        let json = dir.join(self.intake.program()).with_extension("json");
         let mut text = serde_json::to_string_pretty(self)
             .map_err(|error| Failure::Json(json.clone(), error))?;
         text.push('\n');
         fs::write(&json, text).map_err(|error| Failure::File(json, error))?;
-        let page = dir.join(self.kind.program()).with_extension("md");
+        let page = dir.join(self.intake.program()).with_extension("md");
         let text = self.markdown().expect("a String takes all that is written to it");
         fs::write(&page, text).map_err(|error| Failure::File(page, error))
     }
 
     fn markdown(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
-        writeln!(out, "# {}\n", self.kind.title())?;
+        writeln!(out, "# {}\n", self.intake.title())?;
         self.write_times(&mut out)?;
         self.write_costs(&mut out)?;
         self.write_store(&mut out)?;
@@ -63,14 +61,8 @@ impl Report {
     }
 
     fn write_times(&self, out: &mut String) -> fmt::Result {
-        let Machine { processor, cores, memory, kernel, load, date, commit } = &self.machine;
-        let gib = *memory as f64 / (1u64 << 30) as f64;
-        writeln!(
-            out,
-            "{date}, commit {commit}; {processor}, {cores} cores, {gib:.1} GiB, Linux {kernel}, load \
-             before the start {load}.\n{} against {}.\n",
-            self.versions.0, self.versions.1
-        )?;
+        let (ours, theirs) = &self.versions;
+        writeln!(out, "{}.\n{ours} against {theirs}.\n", self.machine)?;
         writeln!(out, "Seconds from start to exit; the coins are then in files.\n")?;
         writeln!(out, "| case | -dbcache | rounds | godwit | bitcoind | speed | aim |")?;
         writeln!(out, "| --- | --- | --- | --- | --- | --- | --- |")?;
@@ -95,7 +87,8 @@ impl Report {
         let rounds = self.results.iter().flat_map(|result| &result.rounds);
         let runs = rounds.flat_map(|round| [&round.godwit, &round.bitcoind]);
         let shares = runs.map(|run| run.measured.others_share(self.machine.cores));
-        Spread::of(shares).map_or(Ok(()), |shares| write_quiet(out, self.kind, shares))
+        let Some(shares) = Spread::of(shares) else { return Ok(()) };
+        writeln!(out, "{}\n", quiet::verdict(shares, self.intake.one()))
     }
 
     fn write_costs(&self, out: &mut String) -> fmt::Result {
@@ -104,9 +97,9 @@ impl Report {
             out,
             "| case | program | processor s | of it kernel s | peak memory MiB | written MiB | data \
              directory MiB | UTXO set on disk MiB | sync afterwards s |{}",
-            if self.kind == Kind::Sync { " servers' processor s |" } else { "" }
+            if self.intake == Intake::Sync { " servers' processor s |" } else { "" }
         )?;
-        let column = if self.kind == Kind::Sync { " --- |" } else { "" };
+        let column = if self.intake == Intake::Sync { " --- |" } else { "" };
         writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |{column}")?;
         for (result, node) in self.rows() {
             let row = |value: fn(&Run) -> f64| over(result, node, value);
@@ -121,9 +114,9 @@ impl Report {
                 "| {} | {node} | {processor} | {kernel} | {memory} | {written} | {total} | {utxo} | \
                  {sync} |{}",
                 result.case.name,
-                match self.kind {
-                    Kind::Import => String::new(),
-                    Kind::Sync => format!(" {} |", row(|i| i.server_seconds.unwrap_or_default())),
+                match self.intake {
+                    Intake::Import => String::new(),
+                    Intake::Sync => format!(" {} |", row(|i| i.server_seconds.unwrap_or_default())),
                 }
             )?;
         }
@@ -217,18 +210,18 @@ impl Report {
              300 MB by default, which would make every cache comfortable. bitcoind leaves the last \
              writes of its UTXO set to the operating system; godwit ends with all of it on the disk \
              (fsync).\n\n```",
-            self.kind.method()
+            self.intake.method()
         )?;
         let programs = Programs { godwit: "godwit".into(), bitcoind: "bitcoind".into() };
-        let job = Job { datadir: Path::new("DIR"), dbcache: 0, assumevalid: "HASH" };
+        let settings = NodeSettings { datadir: Path::new("DIR"), dbcache: 0, assumevalid: "HASH" };
         for node in [Node::Godwit, Node::Bitcoind] {
-            let command = match self.kind {
-                Kind::Import => programs.import(node, &job, Path::new("FILE")),
-                Kind::Sync => programs.sync(node, &job, &[0], self.chain.height),
+            let command = match self.intake {
+                Intake::Import => programs.import(node, &settings, Path::new("FILE")),
+                Intake::Sync => programs.sync(node, &settings, &[0], self.chain.height),
             };
             write_command(out, &format!("{node}"), &command)?;
         }
-        if self.kind == Kind::Sync {
+        if self.intake == Intake::Sync {
             let command = programs.serve(Node::Bitcoind, Path::new("DIR"), 0);
             write_command(out, "Each server: bitcoind", &command)?;
         }
@@ -243,23 +236,6 @@ fn write_command(out: &mut String, name: &str, command: &Command) -> fmt::Result
         None => word.replace("dbcache=0", "dbcache=MiB"),
     });
     writeln!(out, "{name} {}", named.collect::<Vec<_>>().join(" "))
-}
-
-/// What else ran: a busy machine slows both, but not by the same factor.
-fn write_quiet(out: &mut String, kind: Kind, shares: Spread) -> fmt::Result {
-    let Spread { median, min, max } = shares;
-    let verdict = match max <= QUIET_SHARE {
-        true => "The machine was quiet.",
-        false => "**The machine was not quiet: the times are too long, the ratios uncertain.**",
-    };
-    writeln!(
-        out,
-        "Everything else took {:.1} % ({:.1}..{:.1}) of the processors' time during {}. {verdict}\n",
-        median * 100.0,
-        min * 100.0,
-        max * 100.0,
-        kind.one()
-    )
 }
 
 fn write_small_cache(out: &mut String, result: &CaseResult) -> fmt::Result {
@@ -371,20 +347,6 @@ mod tests {
         assert_eq!(over(&result, Node::Godwit, |i| i.measured.seconds), "2.00 (1.00..2.00)");
         assert_eq!(median(&result, Node::Godwit, |i| i.log.bip30_seconds), "not logged");
         assert_eq!(median(&result, Node::Bitcoind, |i| Some(mib(i.measured.written))), "2000");
-    }
-
-    #[test]
-    fn a_busy_machine_is_named() {
-        let share = run(10.0, 0).measured.others_share(2);
-        for (max, verdict) in [(share, " quiet."), (share + 0.01, " uncertain.**")] {
-            let mut out = String::new();
-            write_quiet(&mut out, Kind::Import, Spread { median: 0.01, min: 0.0, max }).unwrap();
-            assert!(
-                out.starts_with("Everything else took 1.0 % (0.0..")
-                    && out.trim_end().ends_with(verdict),
-                "{out}"
-            );
-        }
     }
 
     #[test]

@@ -3,15 +3,13 @@
 use std::fs::{self, File};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
+use crate::daemon::Daemon;
 use crate::datadir;
 use crate::failure::Failure;
-use crate::measured::processor_seconds;
 use crate::node::{Node, Programs, free_port, last_words};
 
 /// How long a server may take until it listens.
@@ -27,8 +25,7 @@ pub struct Servers {
 
 #[derive(Debug)]
 struct Server {
-    child: Child,
-    program: PathBuf,
+    daemon: Daemon,
     datadir: PathBuf,
     port: u16,
 }
@@ -59,21 +56,14 @@ impl Servers {
 
     /// Processor time that all of them have taken.
     pub fn processor_seconds(&self) -> Result<f64, Failure> {
-        let of = |server: &Server| {
-            processor_seconds(server.child.id())
-                .map_err(|error| Failure::Start(server.program.clone(), error))
-        };
-        self.running.iter().map(of).sum()
+        self.running.iter().map(|server| server.daemon.processor_seconds()).sum()
     }
 
     /// Stops them and removes their data directories.
     pub fn stop(self) -> Result<(), Failure> {
-        for mut server in self.running {
-            let failed = |error| Failure::Start(server.program.clone(), error);
-            let pid = Pid::from_child(&server.child);
-            kill_process(pid, Signal::TERM).map_err(|errno| failed(errno.into()))?;
-            server.child.wait().map_err(failed)?;
-            datadir::remove(&server.datadir)?;
+        for Server { daemon, datadir, .. } in self.running {
+            daemon.stop()?;
+            datadir::remove(&datadir)?;
         }
         Ok(())
     }
@@ -81,36 +71,21 @@ impl Servers {
 
 impl Server {
     fn start(programs: &Programs, node: Node, datadir: &Path) -> Result<Self, Failure> {
-        let program = programs.path(node).to_owned();
-        let failed = |error| Failure::Start(program.clone(), error);
+        let failed = |error| Failure::Start(programs.path(node).to_owned(), error);
         let port = free_port().map_err(failed)?;
         let words = last_words(datadir);
         let stderr = File::create(&words).map_err(|error| Failure::File(words, error))?;
         let mut command = programs.serve(node, datadir, port);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        let child = command.spawn().map_err(failed)?;
-        let mut server =
-            Self { child, program: program.clone(), datadir: datadir.to_owned(), port };
+        let mut daemon = Daemon::spawn(&mut command)?;
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = server.child.try_wait().map_err(failed)?.is_some();
-            if ended || started.elapsed() > START_LIMIT {
+            if daemon.has_ended()? || started.elapsed() > START_LIMIT {
                 return Err(Failure::NotListening(datadir.to_owned()));
             }
             thread::sleep(POLL);
         }
-        Ok(server)
-    }
-}
-
-/// A server does not outlive a failure.
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait()
-            && let Err(error) = self.child.kill().and_then(|()| self.child.wait())
-        {
-            eprintln!("{} could not be stopped: {error}", self.program.display());
-        }
+        Ok(Self { daemon, datadir: datadir.to_owned(), port })
     }
 }
 

@@ -35,9 +35,15 @@ pub enum SuiteError {
     File(PathBuf, io::Error),
     /// A worker.
     Worker(WorkerError),
-    /// A worker was not built with the policy that its folder says: what its streams use, and
-    /// whether it has the function that wipes.
-    Policy(PathBuf, String, Option<bool>),
+    /// A worker was not built with the policy that its folder says.
+    Policy {
+        /// Its program.
+        path: PathBuf,
+        /// The allocator type that its streams use.
+        allocator: String,
+        /// Whether it has the function that wipes; `None` where its symbols are stripped.
+        wipes: Option<bool>,
+    },
     /// The bytes are no block, or more than one.
     Block(PathBuf),
     /// No benchmark or line has that name.
@@ -51,7 +57,7 @@ impl fmt::Display for SuiteError {
         match self {
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Worker(error) => error.fmt(f),
-            Self::Policy(path, allocator, wipes) => {
+            Self::Policy { path, allocator, wipes } => {
                 let wipes = match wipes {
                     Some(true) => "it has the function that wipes",
                     Some(false) => "it does not have the function that wipes",

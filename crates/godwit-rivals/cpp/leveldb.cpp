@@ -22,7 +22,7 @@ struct SilentLogger final : leveldb::Logger {
     void Logv(const char*, va_list) override {}
 };
 
-enum Status : int { OK = 0, NOT_FOUND = 1, CORRUPTION = 2, IO_ERROR = 3, OTHER = 4 };
+enum Status : int { OK = 0, NOT_FOUND = 1, CORRUPTION = 2, IO_ERROR = 3, OTHER = 4, WRONG_LENGTH = 5 };
 
 Status status_of(const leveldb::Status& status)
 {
@@ -96,17 +96,17 @@ int godwit_leveldb_write(godwit_leveldb* handle, int sync)
     return status_of(written);
 }
 
-// 1: found and copied, which needs room for exactly value_size bytes. 0: not there. -1: failed.
+// The value is copied, and has to have exactly value_size bytes.
 int godwit_leveldb_get(const godwit_leveldb* handle, const char* key, std::size_t key_size, char* value, std::size_t value_size)
 {
     leveldb::ReadOptions options;
     options.verify_checksums = true;
     std::string found;
     const leveldb::Status status{handle->db->Get(options, {key, key_size}, &found)};
-    if (status.IsNotFound()) return 0;
-    if (!status.ok() || found.size() != value_size) return -1;
+    if (!status.ok()) return status_of(status);
+    if (found.size() != value_size) return WRONG_LENGTH;
     found.copy(value, value_size);
-    return 1;
+    return OK;
 }
 
 int godwit_leveldb_count(const godwit_leveldb* handle, char prefix, uint64_t* out)

@@ -15,7 +15,7 @@
 
 namespace {
 
-enum Status : int { OK = 0, NOT_FOUND = 1, CORRUPTION = 2, IO_ERROR = 3, OTHER = 4 };
+enum Status : int { OK = 0, NOT_FOUND = 1, CORRUPTION = 2, IO_ERROR = 3, OTHER = 4, WRONG_LENGTH = 5 };
 
 Status status_of(const rocksdb::Status& status)
 {
@@ -87,15 +87,15 @@ int godwit_rocksdb_finish(godwit_rocksdb* handle, const char* key, std::size_t k
     return status_of(handle->db->Put(options, {key, key_size}, {value, value_size}));
 }
 
-// 1: found and copied, which needs room for exactly value_size bytes. 0: not there. -1: failed.
+// The value is copied, and has to have exactly value_size bytes.
 int godwit_rocksdb_get(const godwit_rocksdb* handle, const char* key, std::size_t key_size, char* value, std::size_t value_size)
 {
     std::string found;
     const rocksdb::Status status{handle->db->Get(rocksdb::ReadOptions{}, {key, key_size}, &found)};
-    if (status.IsNotFound()) return 0;
-    if (!status.ok() || found.size() != value_size) return -1;
+    if (!status.ok()) return status_of(status);
+    if (found.size() != value_size) return WRONG_LENGTH;
     found.copy(value, value_size);
-    return 1;
+    return OK;
 }
 
 int godwit_rocksdb_count(const godwit_rocksdb* handle, char prefix, uint64_t* out)

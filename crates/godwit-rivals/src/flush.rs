@@ -83,7 +83,7 @@ pub enum FlushError {
     Engine(Box<dyn Error + Send + Sync>),
 }
 
-/// What LevelDB's and RocksDB's `Status` say, less their text.
+/// What LevelDB's and RocksDB's `Status` say, less their text, and what the wrappers say of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusCode {
     /// A file or key that should be there.
@@ -94,6 +94,8 @@ pub enum StatusCode {
     IoError,
     /// Anything else.
     Other,
+    /// A value that is there, with another length than was asked for.
+    WrongLength,
 }
 
 impl fmt::Display for FlushError {
@@ -122,9 +124,19 @@ fn checked(status: i32) -> Result<(), FlushError> {
         1 => StatusCode::NotFound,
         2 => StatusCode::Corruption,
         3 => StatusCode::IoError,
+        5 => StatusCode::WrongLength,
         _ => StatusCode::Other,
     };
     Err(FlushError::Status(code))
+}
+
+/// The status of a look-up: whether the key is there.
+fn is_found(status: i32) -> Result<bool, FlushError> {
+    match checked(status) {
+        Ok(()) => Ok(true),
+        Err(FlushError::Status(StatusCode::NotFound)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Key of a coin in Core's chainstate.
@@ -215,6 +227,21 @@ mod tests {
             let mut out = [0; 5];
             let len = write_var_int(n, &mut out);
             assert_eq!(&out[..len], expected, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_failed_look_up_keeps_its_status() {
+        assert!(is_found(0).unwrap() && !is_found(1).unwrap());
+        let expected = [
+            (2, StatusCode::Corruption),
+            (3, StatusCode::IoError),
+            (4, StatusCode::Other),
+            (5, StatusCode::WrongLength),
+        ];
+        for (status, code) in expected {
+            let error = is_found(status).unwrap_err();
+            assert!(matches!(error, FlushError::Status(found) if found == code), "{error}");
         }
     }
 

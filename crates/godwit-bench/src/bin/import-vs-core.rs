@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use godwit_bench::kind::Kind;
+use godwit_bench::intake::Intake;
 
 fn main() -> ExitCode {
-    godwit_bench::main(Kind::Import)
+    godwit_bench::main(Intake::Import)
 }

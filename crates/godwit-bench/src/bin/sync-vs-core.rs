@@ -3,8 +3,8 @@
 
 use std::process::ExitCode;
 
-use godwit_bench::kind::Kind;
+use godwit_bench::intake::Intake;
 
 fn main() -> ExitCode {
-    godwit_bench::main(Kind::Sync)
+    godwit_bench::main(Intake::Sync)
 }

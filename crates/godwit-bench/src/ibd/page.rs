@@ -12,16 +12,13 @@ use crate::ibd::sample::{Sample, Stages};
 use crate::ibd::subject::Subject;
 use crate::ibd::wipes::{CaseWipes, Wipes};
 use crate::interval::Interval;
-use crate::machine::Machine;
 use crate::node::Node;
+use crate::quiet;
 use crate::spread::Spread;
 
 /// What zero-after-free may cost at most, in percent, and the rounds that it takes to say so.
 pub const BAR_PERCENT: f64 = 2.0;
 const BAR_ROUNDS: usize = 10;
-
-/// Share of the processors' time that others may take on a machine called quiet.
-const QUIET_SHARE: f64 = 0.05;
 
 /// How long a run with its default options may take.
 const MINUTES: f64 = 40.0;
@@ -53,27 +50,13 @@ fn markdown(results: &Results, wipes: &[Wipes]) -> Result<String, fmt::Error> {
 }
 
 fn write_head(out: &mut String, results: &Results) -> fmt::Result {
-    let Machine { processor, cores, memory, kernel, load, date, commit } = &results.machine;
-    let gib = *memory as f64 / (1024.0 * MIB);
-    writeln!(
-        out,
-        "{date}, commit {commit}; {processor}, {cores} cores, {gib:.1} GiB, Linux {kernel}, load before \
-         the start {load}.\n{}, in three builds; {}.\n",
-        results.versions[0], results.versions[1]
-    )?;
+    let [ours, theirs] = &results.versions;
+    writeln!(out, "{}.\n{ours}, in three builds; {theirs}.\n", results.machine)?;
     writeln!(out, "{}\n", duration(results.seconds, MINUTES))?;
     let samples = results.cases.iter().flat_map(|case| &case.rounds).flat_map(|round| &round.runs);
-    let shares = samples.map(|(_, run)| run.others_seconds / (run.seconds * *cores as f64) * 100.0);
-    let Some(Spread { median, min, max }) = Spread::of(shares) else { return Ok(()) };
-    let verdict = match max <= QUIET_SHARE * 100.0 {
-        true => "The machine was quiet.",
-        false => "**The machine was not quiet all the time.**",
-    };
-    writeln!(
-        out,
-        "Everything else took {median:.1} % ({min:.1}..{max:.1}) of the processors' time during a run, \
-         the server aside. {verdict}\n"
-    )
+    let shares = samples.map(|(_, run)| run.others_share(results.machine.cores));
+    let Some(shares) = Spread::of(shares) else { return Ok(()) };
+    writeln!(out, "{}\n", quiet::verdict(shares, "a run, the server aside"))
 }
 
 fn write_verdicts(out: &mut String, results: &Results) -> fmt::Result {

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
-use super::{CoinKey, CoinRecord, CoinSink, FlushError, checked, sync_tree};
+use super::{CoinKey, CoinRecord, CoinSink, FlushError, checked, is_found, sync_tree};
 use crate::scrambled;
 
 /// Key of Core's best block record.
@@ -195,7 +195,7 @@ impl Database {
     /// Whether the key is there; its value has `value`'s length.
     fn get(&self, key: &[u8], value: &mut [u8]) -> Result<bool, FlushError> {
         // SAFETY: an open database; no more than `value.len()` bytes are written to `value`.
-        let found = unsafe {
+        is_found(unsafe {
             godwit_leveldb_get(
                 self.0.as_ptr(),
                 key.as_ptr(),
@@ -203,12 +203,7 @@ impl Database {
                 value.as_mut_ptr(),
                 value.len(),
             )
-        };
-        match found {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => checked(2).map(|()| false),
-        }
+        })
     }
 
     fn count(&self, prefix: u8) -> Result<u64, FlushError> {

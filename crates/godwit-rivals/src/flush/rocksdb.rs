@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use super::sorted::SortedCoins;
-use super::{CoinKey, CoinRecord, CoinSink, FlushError, checked, sync_tree, wiped};
+use super::{CoinKey, CoinRecord, CoinSink, FlushError, checked, is_found, sync_tree, wiped};
 
 const TIP_KEY: &[u8] = b"B";
 
@@ -107,11 +107,7 @@ impl Database {
     fn get(&self, key: &[u8], value: &mut [u8]) -> Result<bool, FlushError> {
         let (key, n, value, m) = (key.as_ptr(), key.len(), value.as_mut_ptr(), value.len());
         // SAFETY: an open database; no more than `m` bytes are written to `value`.
-        match unsafe { godwit_rocksdb_get(self.0.as_ptr(), key, n, value, m) } {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => checked(2).map(|()| false),
-        }
+        is_found(unsafe { godwit_rocksdb_get(self.0.as_ptr(), key, n, value, m) })
     }
 
     fn count(&self, prefix: u8) -> Result<u64, FlushError> {

@@ -1,57 +1,58 @@
-//! The two benchmarks: what they are called, and what their reports say about themselves.
+//! The two ways by which a chain comes into a node, each a benchmark of its own: what they are called,
+//! and what their reports say about themselves.
 
 use serde::Serialize;
 
 use crate::case::Case;
 
-/// Which benchmark.
+/// How the chain comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum Intake {
     /// `godwit import` against `bitcoind -loadblock`.
     Import,
     /// A chain from peers.
     Sync,
 }
 
-impl Kind {
+impl Intake {
     /// Name of the program and of its reports.
     pub fn program(self) -> &'static str {
         match self {
-            Kind::Import => "import-vs-core",
-            Kind::Sync => "sync-vs-core",
+            Intake::Import => "import-vs-core",
+            Intake::Sync => "sync-vs-core",
         }
     }
 
     /// What it compares.
     pub fn cases(self) -> &'static [Case] {
         match self {
-            Kind::Import => &Case::IMPORT,
-            Kind::Sync => &Case::SYNC,
+            Intake::Import => &Case::IMPORT,
+            Intake::Sync => &Case::SYNC,
         }
     }
 
     /// Headline of the page.
     pub fn title(self) -> &'static str {
         match self {
-            Kind::Import => "Import of a synthetic chain: godwit against Bitcoin Core",
-            Kind::Sync => "Sync of a synthetic chain from peers: godwit against Bitcoin Core",
+            Intake::Import => "Import of a synthetic chain: godwit against Bitcoin Core",
+            Intake::Sync => "Sync of a synthetic chain from peers: godwit against Bitcoin Core",
         }
     }
 
     /// One go of one program, in a sentence.
     pub fn one(self) -> &'static str {
         match self {
-            Kind::Import => "an import",
-            Kind::Sync => "a sync, the servers aside",
+            Intake::Import => "an import",
+            Intake::Sync => "a sync, the servers aside",
         }
     }
 
     /// How it was measured, as far as the two differ.
     pub fn method(self) -> &'static str {
         match self {
-            Kind::Import => "The file was read once before, so both find it in memory.",
-            Kind::Sync => {
+            Intake::Import => "The file was read once before, so both find it in memory.",
+            Intake::Sync => {
                 "The servers are bitcoinds on the same machine and the same two processors, the same \
                  processes for both programs throughout a case; each has a data directory of its own \
                  (the block files are hard links, so that they are in memory once) and a cache of 4 \

@@ -63,41 +63,4 @@ pub(crate) fn decrypt(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_passphrase_is_stretched_as_core_does() {
-        // Of Core's wallet/test/wallet_crypto_tests.cpp.
-        let mut passphrase = SecretString::new();
-        passphrase.push_str("test").expect("memory");
-        let salt = [0, 0, 0xde, 0xad, 0xbe, 0xef, 0, 0];
-        let (key, vector) = stretch(&passphrase, &salt, 25_000).expect("memory");
-        let key = key.expose_secret(|key| hex::encode(key));
-        assert_eq!(key, "fc7aba077ad5f4c3a0988d8daa4810d0d4a0e3bcb53af662998898f33df0556a");
-        let vector = vector.expose_secret(|vector| hex::encode(vector));
-        assert_eq!(vector, "cf2f2691526dd1aa220896fb8bf7c369");
-    }
-
-    #[test]
-    fn one_wrong_bit_is_a_wrong_padding() {
-        // The vector of NIST SP 800-38A, F.2.6, whose last block is no padding.
-        let key = SecretArray::from_fn_in_place(|key: &mut [u8; 32]| {
-            hex::decode_to_slice(
-                "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4",
-                key,
-            )
-            .expect("hex");
-        });
-        let vector = SecretArray::from_fn_in_place(|vector: &mut [u8; 16]| {
-            *vector = std::array::from_fn(|i| i as u8);
-        });
-        let ciphertext = hex::decode(
-            "f58c4c04d6e5f1ba779eabfb5f7bfbd69cfc4e967edb808d679f777bc6702c7d\
-             39f23369a9d9bacfa530e26304231461",
-        );
-        let ciphertext = ciphertext.expect("hex").try_into().expect("48 bytes");
-        let plain = decrypt(&key.expect("memory"), &vector.expect("memory"), &ciphertext);
-        assert!(plain.expect("memory").is_none());
-    }
-}
+mod tests;

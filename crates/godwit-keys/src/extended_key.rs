@@ -12,6 +12,7 @@ use sha2::Sha512;
 use crate::base58;
 use crate::error::{KeyError, TextError};
 use crate::guarded::{curve, guarded};
+use crate::mnemonic::Mnemonic;
 use crate::private_key::PrivateKey;
 
 /// First bytes of `xprv` and `tprv`.
@@ -46,6 +47,15 @@ impl ExtendedPrivateKey {
                 network,
             })
         })
+    }
+
+    /// The root of the tree that words and `passphrase`, which may be empty, stand for (BIP39).
+    pub fn from_mnemonic(
+        mnemonic: &Mnemonic,
+        passphrase: &SecretString,
+        network: NetworkKind,
+    ) -> Result<Self, KeyError> {
+        Self::from_seed(&mnemonic.seed(passphrase)?, network)
     }
 
     /// What an `xprv` or `tprv` says.

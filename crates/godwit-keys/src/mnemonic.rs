@@ -87,7 +87,7 @@ impl Mnemonic {
     }
 
     /// The seed that the words and `passphrase`, which may be empty, stand for: 64 bytes.
-    pub fn seed(&self, passphrase: &SecretString) -> Result<SecretBytes, KeyError> {
+    pub(crate) fn seed(&self, passphrase: &SecretString) -> Result<SecretBytes, KeyError> {
         guarded(|| {
             let mut salt = SecretString::new();
             salt.push_str("mnemonic")?;

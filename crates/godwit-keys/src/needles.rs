@@ -8,7 +8,7 @@ use bitcoin::hashes::{Hash, HashEngine, sha256};
 use bitcoin::secp256k1::{Keypair, Scalar, SecretKey, XOnlyPublicKey, ecdsa, schnorr};
 use bitcoin::taproot::TapTweakHash;
 use godwit_secret::residue::{Needle, NeedleError};
-use godwit_secret::{SecretArray, SecretBytes};
+use godwit_secret::{SecretArray, SecretBytes, SecretString};
 
 use crate::error::KeyError;
 use crate::extended_key::ExtendedPrivateKey;
@@ -163,6 +163,11 @@ impl Mnemonic {
             }
             Ok([words, Needle::new(&format!("{name}: entropy"), &entropy)?])
         })
+    }
+
+    /// The seed that the words and `passphrase` stand for.
+    pub fn seed_needle(&self, name: &str, passphrase: &SecretString) -> Result<Needle, KeyError> {
+        guarded(|| Ok(Needle::new(name, &self.seed(passphrase)?)?))
     }
 }
 

@@ -13,8 +13,8 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 
 use godwit_keys::{
-    Entry, KdfParameters, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError, StoredKey, Words,
-    account_descriptors,
+    Entry, ExtendedPrivateKey, KdfParameters, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError,
+    StoredKey, Words, account_descriptors,
 };
 use godwit_secret::SecretString;
 use serde_json::{Value, json};
@@ -104,10 +104,8 @@ fn entry_of_words(
     passphrase: &SecretString,
     network: NetworkKind,
 ) -> Result<Entry, KeysFailure> {
-    let root = mnemonic
-        .seed(passphrase)
-        .and_then(|seed| godwit_keys::ExtendedPrivateKey::from_seed(&seed, network))
-        .map_err(StoreError::from)?;
+    let root = ExtendedPrivateKey::from_mnemonic(&mnemonic, passphrase, network);
+    let root = root.map_err(StoreError::from)?;
     let words = Words { mnemonic, with_passphrase: !passphrase.is_empty() };
     let descriptors = account_descriptors(&root).map_err(StoreError::from)?;
     let keys = vec![StoredKey::Extended { key: root, origin: None }];

@@ -40,7 +40,9 @@ fn vectors_of_bip39_give_their_seeds() {
         assert_eq!(words(&mnemonic), *text);
         let seed = mnemonic.seed(&secret("TREZOR")).expect("memory");
         assert_eq!(seed.expose_secret(|seed| hex::encode(seed)), *seed_hex);
-        let root = ExtendedPrivateKey::from_seed(&seed, NetworkKind::Main).expect("valid");
+        let root =
+            ExtendedPrivateKey::from_mnemonic(&mnemonic, &secret("TREZOR"), NetworkKind::Main)
+                .expect("valid");
         let root_text = root.to_base58().expect("memory");
         assert_eq!(root_text.expose_secret(str::to_owned), *xprv);
     }

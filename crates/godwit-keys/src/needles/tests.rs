@@ -68,6 +68,10 @@ fn words_are_found_in_text_and_numbers() {
     let leak = fresh.entropy().expect("memory").expose_secret(<[u8]>::to_vec);
     assert_eq!(leak.len(), 32);
     assert_eq!(forms_at(&entropy, &leak), ["raw"]);
+    let seed = fresh.seed_needle("seed", &text).expect("memory");
+    let leak = fresh.seed(&text).expect("memory").expose_secret(<[u8]>::to_vec);
+    assert_eq!(leak.len(), 64);
+    assert_eq!(forms_at(&seed, &leak), ["raw"]);
 }
 
 #[test]

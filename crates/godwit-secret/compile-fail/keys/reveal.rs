@@ -1,4 +1,5 @@
 use godwit_keys::{ExtendedPrivateKey, KeyStore, Mnemonic, PrivateKey};
+use godwit_secret::SecretString;
 
 // What the crate itself reveals by is not public.
 
@@ -20,6 +21,10 @@ fn bytes(key: &ExtendedPrivateKey) {
 
 fn words(mnemonic: &Mnemonic) -> String {
     mnemonic.text().expose_secret(str::to_owned)
+}
+
+fn seed(mnemonic: &Mnemonic, passphrase: &SecretString) -> Vec<u8> {
+    mnemonic.seed(passphrase).unwrap().expose_secret(<[u8]>::to_vec)
 }
 
 fn file_key(store: &KeyStore) {

@@ -71,9 +71,9 @@ pub(super) fn import_words(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     case.plant_all(invented.needles("words")?);
     let text = through_a_pipe(|pipe| Ok(invented.write_secret_to(pipe.as_fd())?))?;
     let passphrase = case.passphrase("passphrase of the words")?;
-    let seed = invented.seed(&passphrase)?;
-    case.plant(Needle::new("seed", &seed)?);
-    plant_tree(case, &ExtendedPrivateKey::from_seed(&seed, NETWORK)?)?;
+    case.plant(invented.seed_needle("seed", &passphrase)?);
+    let root = ExtendedPrivateKey::from_mnemonic(&invented, &passphrase, NETWORK)?;
+    plant_tree(case, &root)?;
     let (input, descriptor) = input_with(&passphrase)?;
     let passphrase = Bip39Passphrase::Descriptor(descriptor);
     let entry = entry_of(NETWORK, "words", &text, &input, passphrase)?;

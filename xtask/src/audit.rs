@@ -45,7 +45,8 @@ impl Kind {
         match identifier {
             "DataStream" => Some(Self::DataStream),
             "SecretStream" => Some(Self::SecretStream),
-            "expose_secret" | "expose_secret_mut" | "write_secret_to" => Some(Self::Reveal),
+            "expose_secret" | "expose_secret_mut" | "use_key" => Some(Self::Reveal),
+            "write_secret_to" | "write_secrets_to" => Some(Self::Reveal),
             _ => None,
         }
     }
@@ -129,6 +130,8 @@ mod tests {
             fn free(key: &Key) {
                 let inner = || { println!(\"{}\", key.expose_secret_mut(f)) };
                 key.write_secret_to(&mut out);
+                store.write_secrets_to(id, &mut out);
+                key.use_key(|key| sign(key));
             }
             #[cfg(test)]
             mod tests { fn f() { DataStream::new(); key.expose_secret(g); } }
@@ -141,7 +144,7 @@ mod tests {
         let expected = Uses::from([
             (place("-", Kind::DataStream), 2),
             (place("A::show", Kind::Reveal), 1),
-            (place("free", Kind::Reveal), 2),
+            (place("free", Kind::Reveal), 4),
         ]);
         assert_eq!(uses("a.rs", text), expected);
     }

@@ -1,5 +1,9 @@
 //! Valid and invalid PSBTs of BIP174, 370 and 371 and of Core's `rpc_psbt.json`.
 
+mod taproot;
+
+use godwit_testdata::package_source;
+
 use super::*;
 use crate::psbt::InputObjection;
 
@@ -15,6 +19,15 @@ fn bip(name: &str) -> Option<Value> {
 
 fn core() -> Option<Value> {
     shared_json("vectors/core_functional/rpc_psbt.json")
+}
+
+/// A file of Core's unit tests, from the source that `bitcoinkernel` is built of.
+fn core_unit(name: &str) -> Option<Value> {
+    let Some(source) = package_source("libbitcoinkernel-sys") else {
+        return shared_json(&format!("vectors/core/{name}"));
+    };
+    let bytes = godwit_testdata::read(source.join("bitcoin/src/test/data").join(name));
+    Some(serde_json::from_slice(&bytes).expect("the file is JSON"))
 }
 
 #[track_caller]

@@ -99,8 +99,11 @@ fn parse(smaps: &str) -> Vec<Mapping> {
     let mut mappings = Vec::new();
     let mut readable = false;
     for line in smaps.lines() {
-        if let Some((mapping, access)) = parse_head(line) {
-            readable = access.starts_with('r');
+        if let Some((mut mapping, access)) = parse_head(line) {
+            // A mapping that grows while the list is read is told again, as a whole.
+            let told = mappings.last().map_or(0, |last: &Mapping| last.end);
+            mapping.start = mapping.start.max(told);
+            readable = access.starts_with('r') && mapping.start < mapping.end;
             if readable {
                 mappings.push(mapping);
             }
@@ -153,6 +156,23 @@ mod tests {
             mapping(0x55e0, 0x55f0, "anonymous", true),
         ];
         assert_eq!(parse(text), expected);
+    }
+
+    #[test]
+    fn a_mapping_that_is_told_twice_is_searched_once() {
+        let text = "\
+            1000-2000 rw-p 00000000 00:00 0    [heap]\n\
+            VmFlags: rd wr\n\
+            1000-3000 rw-p 00000000 00:00 0    [heap]\n\
+            VmFlags: rd wr\n\
+            1000-3000 rw-p 00000000 00:00 0    [heap]\n\
+            VmFlags: rd wr dd wf\n\
+            4000-5000 rw-p 00000000 00:00 0 \n\
+            VmFlags: rd wr dd wf\n";
+        let seen = parse(text);
+        let seen: Vec<_> = seen.iter().map(|one| (one.start, one.end, one.protected)).collect();
+        let expected = [(0x1000, 0x2000, false), (0x2000, 0x3000, false), (0x4000, 0x5000, true)];
+        assert_eq!(seen, expected);
     }
 
     #[test]

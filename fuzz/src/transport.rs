@@ -5,6 +5,7 @@ use godwit_p2p::{
     Transport, TransportError, V2Secrets, Write, payload_limit,
 };
 use godwit_primitives::sha256::sha256d;
+use godwit_primitives::{BlockHash, HEADER_SIZE};
 use godwit_secret::SecretArray;
 use godwit_stream::{BufferPool, PoolLimits};
 
@@ -98,7 +99,10 @@ pub(crate) fn expected(command: Command, payload: &[u8], limits: &ReceiveLimits)
     if bytes > limit.unwrap_or(MAX_PAYLOAD) as usize {
         return Seen::Error(format!("{command} message of {bytes} bytes is too large"));
     }
-    let dropped = |why| Seen::Discarded(Discard { command, bytes, why });
+    let dropped = |why| Seen::Discarded(Discard { command, bytes, why, block: None });
+    // A block is named by its header.
+    let header = payload.get(..HEADER_SIZE).filter(|_| command == Command::BLOCK);
+    let block = header.map(|header| BlockHash::from_bytes(sha256d(header)));
     let unasked = match command.as_str() {
         "block" | "blocktxn" => !limits.expects_block,
         "cmpctblock" => !limits.expects_compact,
@@ -107,7 +111,10 @@ pub(crate) fn expected(command: Command, payload: &[u8], limits: &ReceiveLimits)
     match (command.is_valid(), limit) {
         (false, _) => dropped(DiscardReason::InvalidCommand),
         (true, None) => dropped(DiscardReason::Unknown),
-        (true, Some(_)) if unasked => dropped(DiscardReason::UnexpectedBlock),
+        (true, Some(_)) if unasked => {
+            let why = DiscardReason::UnexpectedBlock;
+            Seen::Discarded(Discard { command, bytes, why, block })
+        }
         _ => Seen::Frame(command, payload.to_vec()),
     }
 }
@@ -135,7 +142,7 @@ pub(crate) fn expected_plain(mut bytes: &[u8], limits: &ReceiveLimits) -> Vec<Se
         seen.push(match expected(command, payload, limits) {
             Seen::Frame(command, payload) if sha256d(&payload)[..4] != *checksum => {
                 let why = DiscardReason::WrongChecksum;
-                Seen::Discarded(Discard { command, bytes: payload.len(), why })
+                Seen::Discarded(Discard { command, bytes: payload.len(), why, block: None })
             }
             other => other,
         });

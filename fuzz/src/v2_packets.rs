@@ -100,7 +100,7 @@ fn expected_packet(contents: &[u8], limits: &ReceiveLimits) -> Seen {
 fn nameless(contents: &[u8]) -> Seen {
     let command = Command::from_bytes([0; 12]);
     let why = DiscardReason::InvalidCommand;
-    Seen::Discarded(Discard { command, bytes: contents.len(), why })
+    Seen::Discarded(Discard { command, bytes: contents.len(), why, block: None })
 }
 
 /// A connection after its handshake.

@@ -11,12 +11,14 @@ mod encrypted;
 mod limits;
 mod receive;
 mod send;
+mod skim;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::io;
 
+use godwit_primitives::BlockHash;
 use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
@@ -111,6 +113,9 @@ pub struct Discard {
     pub bytes: usize,
     /// Why.
     pub why: DiscardReason,
+    /// Of a `block` that was not asked for and was long enough to have a header: its hash. Nothing
+    /// about it was checked.
+    pub block: Option<BlockHash>,
 }
 
 /// Why a message is dropped.

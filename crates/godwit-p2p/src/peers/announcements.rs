@@ -47,6 +47,16 @@ impl Peers {
         }
     }
 
+    /// A block that was not asked for: dropped (what nobody asked for is kept nowhere), but it tells as
+    /// much as an `inv`. Core takes it in if its header connects.
+    pub(super) fn on_unrequested_block(&mut self, view: View<'_>, id: PeerId, hash: BlockHash) {
+        debug!("peer={}: unrequested block {hash}", id.0);
+        self.announced(view, id, hash);
+        if view.index.find(&hash).is_none() {
+            self.follow_up(view, id, hash);
+        }
+    }
+
     /// Spends of the peer's allowance for transactions; false when it was disconnected.
     fn tolerate_transactions(&mut self, view: View<'_>, id: PeerId, entries: u64) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else { return false };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use godwit_consensus::Reject;
 use godwit_primitives::BlockHash;
 use godwit_stream::PooledStream;
-use log::{debug, info, warn};
+use log::{info, warn};
 
 use super::fault::{Blame, Misbehaviour, Source, blame};
 use super::{Action, BlockJudgement, ConnectionKind, DisconnectReason, Peers, View};
@@ -142,8 +142,8 @@ impl Peers {
         }
     }
 
-    /// A `block` payload. Only one that was requested of this very peer has any effect: what another
-    /// sends for the same hash must not end this one's request (CVE-2024-52921).
+    /// A `block` payload. Only one that was requested of this very peer is taken: what another sends for
+    /// the same hash must not end this one's request (CVE-2024-52921).
     pub(super) fn on_block(&mut self, view: View<'_>, id: PeerId, bytes: PooledStream) {
         let Some(header) = block_header_of(bytes.unread()) else {
             return self.misbehave(view.now, id, Misbehaviour::UndecodableBlock);
@@ -163,14 +163,12 @@ impl Peers {
         let receipt = self.downloads.received(id, hash, bytes.len() as u64, view.now);
         let more = self.downloads.in_flight(id) > 0;
         self.expect_block(id, more);
-        let Some(header) = view.index.find(&hash) else {
-            return debug!("peer={}: block {hash} of an unknown header", id.0);
-        };
         match receipt {
             Receipt::Requested => {}
             Receipt::Duplicate => return,
-            Receipt::Unrequested => return debug!("peer={}: unrequested block {hash}", id.0),
+            Receipt::Unrequested => return self.on_unrequested_block(view, id, hash),
         }
+        let Some(header) = view.index.find(&hash) else { return };
         let height = view.index.get(header).height;
         self.sources.insert(hash, Sender { peer: id, height, via_compact_block });
         self.actions.push_back(Action::SubmitBlock { peer: id, hash, bytes });

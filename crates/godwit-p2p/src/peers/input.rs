@@ -114,6 +114,11 @@ impl Peers {
         }
         match (discard.command, discard.why) {
             (Command::BLOCK, DiscardReason::WrongChecksum) => self.on_corrupt_block(view, id),
+            (Command::BLOCK, DiscardReason::UnexpectedBlock) => {
+                if let Some(hash) = discard.block {
+                    self.on_unrequested_block(view, id, hash);
+                }
+            }
             (_, DiscardReason::WrongChecksum | DiscardReason::InvalidCommand) => {}
             // It may have been sent before the peer knew that it shall not.
             (Command::CMPCTBLOCK, _) if !self.initial_download => {

@@ -8,12 +8,10 @@ use godwit_stream::BufferPool;
 
 use super::buffer::{Buffer, Got, read_once};
 use super::limits::{Judgement, judge};
+use super::skim::{SKIM_STEP, Skim};
 use super::{Discard, DiscardReason, Receive, ReceiveLimits, TransportError};
 use crate::frame::{FRAME_HEADER_SIZE, FrameHeader};
 use crate::{Command, Frame};
-
-/// How much of what is dropped is read at once, in bytes, onto the stack.
-pub(super) const SKIM_STEP: usize = 16 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -28,7 +26,7 @@ enum State {
     /// A payload that is kept.
     Payload { header: FrameHeader, buffer: Buffer, hasher: Sha256 },
     /// A payload of which `left` bytes are still to be dropped.
-    Skim { discard: Discard, left: usize },
+    Skim { skim: Skim, left: usize },
 }
 
 impl State {
@@ -68,10 +66,11 @@ impl Receiver {
                 hasher.update(buffer.bytes_from(before));
                 Ok(got)
             }
-            State::Skim { left, .. } => {
+            State::Skim { skim, left } => {
                 let mut dropped = [0; SKIM_STEP];
                 let room = SKIM_STEP.min(*left).min(budget);
                 let got = read_once(source, &mut dropped[..room])?;
+                skim.pass(&dropped[..got.bytes]);
                 *left -= got.bytes;
                 Ok(got)
             }
@@ -97,7 +96,7 @@ impl Receiver {
         Ok(match mem::replace(&mut self.state, State::START) {
             State::Header { .. } => None,
             State::Payload { header, buffer, hasher } => Some(finish(header, buffer, hasher)),
-            State::Skim { discard, .. } => Some(Receive::Discarded(discard)),
+            State::Skim { skim, .. } => Some(Receive::Discarded(skim.end())),
         })
     }
 
@@ -114,9 +113,7 @@ impl Receiver {
             State::Payload { header: FrameHeader { command, length, .. }, buffer, .. } => {
                 Some((*command, buffer.len(), *length as usize))
             }
-            State::Skim { discard, left } => {
-                Some((discard.command, discard.bytes - left, discard.bytes))
-            }
+            State::Skim { skim, left } => Some((skim.command, skim.bytes - left, skim.bytes)),
         }
     }
 }
@@ -135,7 +132,7 @@ fn begin(
     match judge(command, bytes, limits) {
         Judgement::TooLarge => Err(TransportError::TooLarge { command, bytes: length }),
         Judgement::Drop(why) => {
-            Ok(State::Skim { discard: Discard { command, bytes, why }, left: bytes })
+            Ok(State::Skim { skim: Skim::new(command, bytes, why), left: bytes })
         }
         Judgement::Keep => {
             Ok(State::Payload { header, buffer: Buffer::new(command), hasher: Sha256::new() })
@@ -147,7 +144,8 @@ fn finish(header: FrameHeader, buffer: Buffer, hasher: Sha256) -> Receive {
     let FrameHeader { command, length, checksum, .. } = header;
     if hasher.finalize_double()[..4] != checksum {
         let why = DiscardReason::WrongChecksum;
-        return Receive::Discarded(Discard { command, bytes: length as usize, why });
+        let bytes = length as usize;
+        return Receive::Discarded(Discard { command, bytes, why, block: None });
     }
     Receive::Frame(Frame { command, payload: buffer.into_stream() })
 }

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 
+use godwit_primitives::BlockHash;
 use godwit_primitives::sha256::sha256d;
 use godwit_stream::{BufferPool, DataStream, PoolLimits};
 use proptest::prelude::*;
@@ -95,7 +96,7 @@ fn received(
                 let sum = sha256d(frame.payload.unread())[0];
                 seen.push(format!("{} {} {sum}", frame.command, frame.payload.len()));
             }
-            Ok(Receive::Discarded(Discard { command, bytes, why })) => {
+            Ok(Receive::Discarded(Discard { command, bytes, why, .. })) => {
                 seen.push(format!("{command} {bytes} {why:?}"));
             }
             Ok(Receive::BudgetUsed) => {}
@@ -329,6 +330,23 @@ fn b9_what_is_dropped_is_never_kept() {
         let end = transport.receive(&mut source, &NO_BLOCK, ALL);
         assert!(matches!(end, Ok(Receive::Discarded(Discard { bytes: 3_000_000, .. }))));
         assert_eq!(transport.incoming(), None);
+    }
+}
+
+#[test]
+fn a_block_that_was_not_asked_for_is_named_by_its_header() {
+    for (command, length, named) in
+        [("block", 79, false), ("block", 80, true), ("block", 900, true), ("blocktxn", 900, false)]
+    {
+        let payload = payload(length);
+        let hash = named.then(|| BlockHash::from_bytes(sha256d(&payload[..80])));
+        for step in [1, 7, 2_000] {
+            let bytes = frame(command.as_bytes(), &payload);
+            let mut source = Source::new(bytes.chunks(step).map(<[u8]>::to_vec));
+            let end = transport().receive(&mut source, &NO_BLOCK, ALL);
+            let Ok(Receive::Discarded(Discard { block, .. })) = end else { panic!("{end:?}") };
+            assert_eq!(block, hash, "{command} {length}");
+        }
     }
 }
 

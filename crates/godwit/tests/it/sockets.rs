@@ -14,6 +14,7 @@ use godwit_p2p::{
     Command, Discard, DiscardReason, DisconnectReason, FRAME_HEADER_SIZE, Frame, NetAddress,
     PeerId, Protocol, Target,
 };
+use godwit_primitives::BlockHash;
 use godwit_primitives::sha256::sha256d;
 use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
 
@@ -145,7 +146,9 @@ fn a_block_is_kept_only_when_it_is_expected_and_its_bytes_are_counted() {
     stream.write_all(&frame("block", &block)).expect("it is read");
     let NetEvent::Discarded { discard, .. } = net.event() else { panic!("it is dropped") };
     let why = DiscardReason::UnexpectedBlock;
-    assert_eq!(discard, Discard { command: Command::BLOCK, bytes: block.len(), why });
+    let named = Some(BlockHash::from_bytes(sha256d(&block[..80])));
+    let expected = Discard { command: Command::BLOCK, bytes: block.len(), why, block: named };
+    assert_eq!(discard, expected);
     net.sockets.send([NetCommand::ExpectBlock { peer: PEER, expected: true }]);
     // The command is obeyed before what arrives later.
     thread::sleep(Duration::from_millis(50));

@@ -42,17 +42,72 @@ fn blocks_are_asked_for_taken_in_and_connected() {
 }
 
 #[test]
-fn b6_an_unrequested_block_has_no_effect() {
+fn b6_an_unrequested_block_is_an_announcement_and_nothing_more() {
     let blocks = chain(3, 400_000);
     let (mut node, ids) = with_headers(&blocks, &[OUTBOUND]);
     let stranger = node.inbound_peer();
     let unknown = TestBlock::on(&blocks[2], START as u32, 99, 0);
     for block in blocks.iter().chain([&unknown]) {
         node.gives(stranger, block);
+        node.pushes(stranger, block);
     }
     assert_eq!((node.submitted_blocks.len(), node.is_gone(stranger)), (0, None));
     node.serve(&ids, &blocks, 10, |_, block| Some(block.clone()));
     assert_eq!(node.tip(), blocks[2].hash);
+}
+
+/// As tests of other nodes do it: a block is sent, and what is asked because of it is answered.
+#[test]
+fn blocks_that_are_pushed_are_asked_for_and_connected() {
+    let blocks = chain(4, 400_000);
+    let mut node = Harness::with_chain(config(), &blocks[..1]);
+    let id = node.inbound_peer();
+    node.says(id, Message::SendHeaders);
+    for place in 1..4 {
+        // The sync with it begins with the first one; the node itself might begin it later.
+        node.pushes(id, &blocks[place]);
+        node.answer_questions(id, &blocks[..=place], |block| Some(block.clone()));
+        node.tick();
+        node.answer_questions(id, &blocks[..=place], |block| Some(block.clone()));
+        assert_eq!(node.tip(), blocks[place].hash);
+    }
+    assert_eq!(node.submitted_blocks.len(), 3, "each once");
+}
+
+#[test]
+fn a_pushed_block_of_a_known_header_can_be_asked_of_who_pushed_it() {
+    let blocks = chain(2, 400_000);
+    let (mut node, silent) = with_headers(&blocks, &[OUTBOUND]);
+    let id = node.inbound_peer();
+    node.take(id);
+    node.pushes(id, &blocks[1]);
+    assert_eq!(node.take_only(id, Command::GETHEADERS), []);
+    node.peers.closed(node.now, silent[0]);
+    node.tick();
+    assert_eq!(node.requested(id), [blocks[0].hash, blocks[1].hash]);
+}
+
+#[test]
+fn b7_a_flood_of_pushed_blocks_is_followed_by_one_question() {
+    let known = chain(5, 60);
+    for expected in [false, true] {
+        let mut node = Harness::with_chain(config(), &known);
+        let id = node.full_peer();
+        node.headers(id, &known[4..]);
+        node.advance(Duration::from_secs(1));
+        if expected {
+            let next = TestBlock::on(&known[4], START as u32, 7, 0);
+            node.headers(id, &[next]);
+            node.tick();
+            assert_eq!(node.expects.get(&id), Some(&true));
+        }
+        node.take(id);
+        for n in 0..1_000 {
+            node.pushes(id, &TestBlock::on(&known[4], START as u32, 100 + n, 0));
+        }
+        assert_eq!(node.take(id).len(), 1, "one getheaders for a thousand blocks");
+        assert_eq!((node.submitted_blocks.len(), node.is_gone(id)), (0, None));
+    }
 }
 
 /// CVE-2024-52921: what somebody else sends must not end the request to an honest peer.
@@ -203,8 +258,12 @@ fn a_damaged_block_frees_the_request_and_discourages_nobody() {
     let (mut node, ids) = with_headers(&blocks, &[OUTBOUND; 2]);
     node.tick();
     let asked = *ids.iter().find(|&&id| node.expects.get(&id) == Some(&true)).expect("one is");
-    let discard =
-        Discard { command: Command::BLOCK, bytes: 200, why: DiscardReason::WrongChecksum };
+    let discard = Discard {
+        command: Command::BLOCK,
+        bytes: 200,
+        why: DiscardReason::WrongChecksum,
+        block: None,
+    };
     node.peers.discarded(node.now, &node.index, asked, &discard);
     node.pump();
     assert_eq!(node.is_gone(asked), Some(DisconnectReason::CorruptBlock));

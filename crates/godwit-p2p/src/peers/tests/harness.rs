@@ -225,13 +225,25 @@ impl Harness {
         self.raw(id, Command::BLOCK, &block.bytes);
     }
 
+    /// Sends a block without regard to whether it was asked for.
+    pub(super) fn pushes(&mut self, id: PeerId, block: &TestBlock) {
+        if self.expects.get(&id) == Some(&true) {
+            return self.gives(id, block);
+        }
+        let (command, why) = (Command::BLOCK, DiscardReason::UnexpectedBlock);
+        let (bytes, block) = (block.bytes.len(), Some(block.hash));
+        let discard = Discard { command, bytes, why, block };
+        self.peers.discarded(self.now, &self.index, id, &discard);
+        self.pump();
+    }
+
     pub(super) fn headers(&mut self, id: PeerId, blocks: &[TestBlock]) {
         let headers: Vec<BlockHeader> = blocks.iter().map(|block| block.header).collect();
         self.says(id, Message::Headers(headers));
     }
 
     pub(super) fn discard(&mut self, id: PeerId, command: Command, bytes: usize) {
-        let discard = Discard { command, bytes, why: DiscardReason::Unknown };
+        let discard = Discard { command, bytes, why: DiscardReason::Unknown, block: None };
         self.peers.discarded(self.now, &self.index, id, &discard);
         self.pump();
     }

@@ -12,8 +12,8 @@ use godwit_stream::BufferPool;
 
 use super::super::buffer::{Buffer, Got, read_once};
 use super::super::limits::{Judgement, judge};
-use super::super::receive::SKIM_STEP;
-use super::super::{Discard, DiscardReason, Receive, ReceiveLimits, TransportError};
+use super::super::skim::{SKIM_STEP, Skim};
+use super::super::{DiscardReason, Receive, ReceiveLimits, TransportError};
 use super::Advance;
 use crate::v2::{
     EXPANSION, HEADER_SIZE, IGNORE, LENGTH_SIZE, MAX_NAME_SIZE, Name, Session, TAG_SIZE, parse_name,
@@ -74,7 +74,7 @@ enum Dropped {
     Decoy,
     /// The first packet that is none.
     Version,
-    Message(Discard),
+    Message(Skim),
     TooLarge {
         command: Command,
         bytes: u32,
@@ -118,7 +118,7 @@ impl Packets {
         let State::Rest(Rest { fate, left, .. }) = &self.state else { return None };
         let (command, length) = match fate {
             Fate::Keep { command, length, .. } => (*command, *length),
-            Fate::Drop(Dropped::Message(discard)) => (discard.command, discard.bytes),
+            Fate::Drop(Dropped::Message(skim)) => (skim.command, skim.bytes),
             Fate::Drop(Dropped::TooLarge { command, bytes }) => (*command, *bytes as usize),
             Fate::Drop(Dropped::Decoy | Dropped::Version) => return None,
         };
@@ -154,13 +154,16 @@ impl Packets {
                 rest.count(got.bytes);
                 Ok(got)
             }
-            Fate::Drop(_) => {
+            Fate::Drop(dropping) => {
                 let mut dropped = [0; SKIM_STEP];
                 let room = SKIM_STEP.min(missing).min(budget);
                 let got = read_once(source, &mut dropped[..room])?;
                 let contents = got.bytes.min(rest.left);
                 let (bytes, tag) = dropped[..got.bytes].split_at_mut(contents);
                 self.session.open(bytes);
+                if let Dropped::Message(skim) = dropping {
+                    skim.pass(bytes);
+                }
                 rest.tag[rest.tag_filled..][..tag.len()].copy_from_slice(tag);
                 rest.count(got.bytes);
                 Ok(got)
@@ -192,7 +195,7 @@ impl Packets {
                 let payload = buffer.into_stream();
                 Advance::Received(Receive::Frame(Frame { command, payload }))
             }
-            Fate::Drop(Dropped::Message(discard)) => Advance::Received(Receive::Discarded(discard)),
+            Fate::Drop(Dropped::Message(skim)) => Advance::Received(Receive::Discarded(skim.end())),
             Fate::Drop(Dropped::TooLarge { command, bytes }) => {
                 return Err(TransportError::TooLarge { command, bytes });
             }
@@ -251,12 +254,16 @@ impl Rest {
 fn message(contents: &[u8], length: usize, limits: &ReceiveLimits, pool: &BufferPool) -> Fate {
     let Name::Command(command, name) = parse_name(contents) else {
         let (command, why) = (Command::from_bytes([0; 12]), DiscardReason::InvalidCommand);
-        return Fate::Drop(Dropped::Message(Discard { command, bytes: length, why }));
+        return Fate::Drop(Dropped::Message(Skim::new(command, length, why)));
     };
     let bytes = length - name;
     match judge(command, bytes, limits) {
         Judgement::TooLarge => Fate::Drop(Dropped::TooLarge { command, bytes: bytes as u32 }),
-        Judgement::Drop(why) => Fate::Drop(Dropped::Message(Discard { command, bytes, why })),
+        Judgement::Drop(why) => {
+            let mut skim = Skim::new(command, bytes, why);
+            skim.pass(&contents[name..]);
+            Fate::Drop(Dropped::Message(skim))
+        }
         Judgement::Keep => {
             let mut buffer = Buffer::new(command);
             let first = &contents[name..];

@@ -7,6 +7,7 @@ mod oracle;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 
+use godwit_primitives::BlockHash;
 use godwit_primitives::sha256::sha256d;
 use godwit_secret::SecretArray;
 use godwit_stream::{BufferPool, DataStream, PoolLimits};
@@ -92,7 +93,7 @@ fn receive_within(
     loop {
         seen.push(match transport.receive(source, limits, budget) {
             Ok(Receive::Frame(frame)) => named(frame.command, frame.payload.unread()),
-            Ok(Receive::Discarded(Discard { command, bytes, why })) => {
+            Ok(Receive::Discarded(Discard { command, bytes, why, .. })) => {
                 format!("{command} {bytes} {why:?}")
             }
             Ok(Receive::BudgetUsed) => continue,

@@ -158,6 +158,22 @@ fn b9_what_is_dropped_is_never_kept_and_still_proven() {
 }
 
 #[test]
+fn a_block_that_was_not_asked_for_is_named_by_its_header() {
+    for (length, named) in [(79, false), (80, true), (900, true)] {
+        let payload = payload(length);
+        let hash = named.then(|| BlockHash::from_bytes(sha256d(&payload[..80])));
+        for step in [1, 7, 2_000] {
+            let mut transport = initiator(0);
+            let bytes = Hand::answered(&mut transport).message(Command::BLOCK, &payload);
+            let mut source = Source(bytes.chunks(step).map(<[u8]>::to_vec).collect());
+            let end = transport.receive(&mut source, &NO_BLOCK, ALL);
+            let Ok(Receive::Discarded(Discard { block, .. })) = end else { panic!("{end:?}") };
+            assert_eq!(block, hash, "{length}");
+        }
+    }
+}
+
+#[test]
 fn messages_without_a_name_are_dropped() {
     let mut transport = initiator(0);
     let mut hand = Hand::answered(&mut transport);

@@ -1,0 +1,46 @@
+//! Messages that are dropped as they come.
+
+use godwit_primitives::sha256::sha256d;
+use godwit_primitives::{BlockHash, HEADER_SIZE};
+
+use super::{Discard, DiscardReason};
+use crate::Command;
+
+/// How much of what is dropped is read at once, in bytes, onto the stack.
+pub(super) const SKIM_STEP: usize = 16 * 1024;
+
+/// A message that is being dropped. Of a block that was not asked for the header is kept: it tells what
+/// the peer has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Skim {
+    pub(super) command: Command,
+    /// Length of the payload, in bytes.
+    pub(super) bytes: usize,
+    why: DiscardReason,
+    header: [u8; HEADER_SIZE],
+    filled: usize,
+}
+
+impl Skim {
+    pub(super) fn new(command: Command, bytes: usize, why: DiscardReason) -> Self {
+        Self { command, bytes, why, header: [0; HEADER_SIZE], filled: 0 }
+    }
+
+    /// The next bytes of the payload.
+    pub(super) fn pass(&mut self, payload: &[u8]) {
+        let room = &mut self.header[self.filled..];
+        let taken = room.len().min(payload.len());
+        room[..taken].copy_from_slice(&payload[..taken]);
+        self.filled += taken;
+    }
+
+    /// The payload is complete.
+    pub(super) fn end(&self) -> Discard {
+        let Self { command, bytes, why, .. } = *self;
+        let named = command == Command::BLOCK
+            && why == DiscardReason::UnexpectedBlock
+            && self.filled == HEADER_SIZE;
+        let block = named.then(|| BlockHash::from_bytes(sha256d(&self.header)));
+        Discard { command, bytes, why, block }
+    }
+}

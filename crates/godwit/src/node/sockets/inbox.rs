@@ -5,16 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use godwit_p2p::Frame;
+use godwit_stream::DataStream;
 use mio::Waker;
 
 use crate::node::net::NetEvent;
 
-/// Bytes of events between sockets and node. A round of messages from all peers fits, and the node
-/// takes them out faster than a line brings them; a slow disk makes the sockets wait.
+/// Bytes of events between sockets and node, counted by the buffers that they lie in. A round of
+/// messages from all peers fits, and the node takes them out faster than a line brings them; a slow
+/// disk makes the sockets wait.
 pub const INBOX_BYTES: u64 = 16 << 20;
 
 /// What an event is counted for beside its payload.
 const EVENT_BYTES: u64 = 256;
+
+/// A payload may lie in a buffer this many times its size. A larger one goes back to the pool at once:
+/// four small blocks in buffers of the largest ones would otherwise fill the queue.
+const MAX_SPARE: usize = 4;
 
 struct Budget {
     used: AtomicU64,
@@ -56,6 +63,7 @@ impl Outbox {
 
     /// Queues an event; `false` when the node is gone.
     pub(super) fn send(&self, event: NetEvent) -> bool {
+        let event = in_proportion(event);
         self.budget.used.fetch_add(cost(&event), Ordering::SeqCst);
         self.sender.send(event).is_ok()
     }
@@ -84,7 +92,61 @@ impl Inbox {
 
 fn cost(event: &NetEvent) -> u64 {
     match event {
-        NetEvent::Frame { frame, .. } => EVENT_BYTES + frame.payload.len() as u64,
+        NetEvent::Frame { frame, .. } => EVENT_BYTES + frame.payload.capacity() as u64,
         _ => EVENT_BYTES,
+    }
+}
+
+/// The same message, in a buffer of its own where the one it came in is too large for it.
+fn in_proportion(event: NetEvent) -> NetEvent {
+    match event {
+        NetEvent::Frame { peer, frame: Frame { command, payload } }
+            if payload.capacity() / MAX_SPARE > payload.len() =>
+        {
+            let payload = DataStream::from(payload.unread()).into();
+            NetEvent::Frame { peer, frame: Frame { command, payload } }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_p2p::{Command, PeerId};
+    use godwit_stream::{BufferPool, PoolLimits};
+    use mio::{Poll, Token};
+
+    use super::*;
+
+    const LARGEST: usize = 4 << 20;
+
+    #[test]
+    fn buffers_in_the_queue_are_bounded_whatever_lies_in_them() {
+        for length in [1, 300, 100_000, LARGEST / 4 - 1, LARGEST / 4, LARGEST / 2, LARGEST] {
+            let poll = Poll::new().expect("a poll");
+            let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
+            let (outbox, inbox) = channel(Arc::new(waker));
+            let (buffers, total_bytes) = (32, 32 * LARGEST);
+            let pool = BufferPool::new(PoolLimits { buffers, buffer_bytes: LARGEST, total_bytes });
+            let mut count = 0;
+            while outbox.has_room() {
+                let mut payload = pool.take_for(LARGEST);
+                payload.write(&vec![7; length]);
+                let frame = Frame { command: Command::BLOCK, payload };
+                assert!(outbox.send(NetEvent::Frame { peer: PeerId(1), frame }));
+                count += 1;
+            }
+            let (mut held, mut payloads) = (0, 0);
+            while let Some(NetEvent::Frame { frame, .. }) = inbox.take() {
+                held += frame.payload.capacity() as u64;
+                assert!(frame.payload.unread().iter().all(|byte| *byte == 7));
+                payloads += usize::from(frame.payload.len() == length);
+            }
+            assert_eq!(payloads, count);
+            assert!(held <= INBOX_BYTES + LARGEST as u64, "{held} bytes for {length} each");
+            let fair = (length * MAX_SPARE) as u64 + EVENT_BYTES;
+            assert!(count as u64 * fair >= INBOX_BYTES, "only {count} of {length} bytes");
+            assert_eq!(inbox.budget.used.load(Ordering::SeqCst), 0);
+        }
     }
 }

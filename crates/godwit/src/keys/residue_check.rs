@@ -110,19 +110,35 @@ pub fn use_invented_keys(
     Ok(directory.close()?)
 }
 
+/// Reads a wallet of Bitcoin Core as `keys import-core-wallet` does.
+pub fn use_wallet(
+    path: &Path,
+    passphrase: Option<SecretString>,
+    observer: &mut dyn Observer,
+) -> Result<(), CheckError> {
+    let body = |case: &mut Case<'_, '_>| uses::import_wallet(case, path, passphrase);
+    inventing_nothing("import a wallet of Core", observer, body)
+}
+
 fn use_own(own: Own<'_>, observer: &mut dyn Observer) -> Result<(), CheckError> {
-    let nothing = SecretArray::<32>::random()?;
-    let mut invention = Invention::new(&nothing);
-    let directory = Path::new("");
     if let Some((path, passphrase)) = own.wallet {
-        let body = |case: &mut Case<'_, '_>| uses::import_wallet(case, path, passphrase);
-        Case::run("import a wallet of Core", directory, &mut invention, observer, body)?;
+        use_wallet(path, passphrase, observer)?;
     }
     if let Some((path, passphrase)) = own.store {
         let body = |case: &mut Case<'_, '_>| unlock_own(case, path, passphrase);
-        Case::run("your own key file", directory, &mut invention, observer, body)?;
+        inventing_nothing("your own key file", observer, body)?;
     }
     Ok(())
+}
+
+/// A use of keys that are there, without a file of its own.
+fn inventing_nothing(
+    name: &'static str,
+    observer: &mut dyn Observer,
+    body: impl FnOnce(&mut Case<'_, '_>) -> Result<(), CheckError>,
+) -> Result<(), CheckError> {
+    let nothing = SecretArray::<32>::zeroed()?;
+    Case::run(name, Path::new(""), &mut Invention::new(&nothing), observer, body)
 }
 
 /// Opens the user's key file, and signs nothing of value with each of its keys.

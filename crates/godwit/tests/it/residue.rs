@@ -1,34 +1,26 @@
 //! Keys of the real program are in locked memory and nowhere else: searched for by the program itself,
 //! by another process, and in its core dump, log and messages. All as an unprivileged user.
 
-use std::env;
+mod outside;
+
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
-use std::hint::black_box;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio, exit};
+use std::process::{Command, Output, Stdio};
 
 use godwit::exit::Exit;
-use godwit::keys::residue_check::{CheckError, Observer, use_invented_keys};
-use godwit_secret::residue::{Needle, scan_file, scan_other};
-use godwit_secret::{SecretArray, SecretBytes};
+use godwit_secret::SecretBytes;
+use godwit_secret::residue::{Needle, scan_file};
 use godwit_testdata::shared_data;
-use rustix::process::{Signal, geteuid};
+use rustix::process::geteuid;
 use tempfile::TempDir;
 
 /// `nobody`, who has no privilege to lock memory or to read others' memory.
 const NOBODY: u32 = 65534;
-/// Tells the test binary which side it is.
-const ROLE: &str = "GODWIT_RESIDUE_ROLE";
-/// The moment at which the searched process is told to abort.
-const LAST_USE: &str = "encrypted connection";
 const UNREADABLE: &str = "SKIPPED: a process cannot read its child's memory here";
-/// What the searched process leaves lying about, to be found.
-const MARKER_SIZE: usize = 32;
 
 /// A directory and programs that an unprivileged user can use.
 struct Place {
@@ -95,6 +87,19 @@ fn with_program() -> Place {
     place
 }
 
+/// Wallets of Bitcoin Core, never encrypted, always and later, with their passphrases; none without shared
+/// data.
+fn core_wallets() -> Vec<(PathBuf, String)> {
+    let Some(data) = shared_data() else { return Vec::new() };
+    let facts = fs::read(data.join("wallets/wallets.json")).expect("it is there");
+    let facts: serde_json::Value = serde_json::from_slice(&facts).expect("it is JSON");
+    let wallet = |name: &str| {
+        let passphrase = facts["wallets"][name]["passphrase"].as_str().unwrap_or_default();
+        (data.join(format!("wallets/{name}.wallet.dat")), passphrase.to_owned())
+    };
+    ["plain", "born-encrypted", "later-encrypted"].map(wallet).into()
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -131,15 +136,11 @@ fn the_command_finds_no_copy_of_the_users_own_keys() {
 
 #[test]
 fn the_command_finds_no_copy_of_a_wallet_of_core() {
-    let Some(data) = shared_data() else { return };
-    let place = with_program();
-    let facts = fs::read(data.join("wallets/wallets.json")).expect("it is there");
-    let facts: serde_json::Value = serde_json::from_slice(&facts).expect("it is JSON");
-    for name in ["plain", "born-encrypted"] {
-        let wallet = place.give(&data.join(format!("wallets/{name}.wallet.dat")));
-        let passphrase = facts["wallets"][name]["passphrase"].as_str().unwrap_or_default();
-        let wallet = wallet.to_str().expect("a path");
-        let words = ["residue-check", wallet, "-walletpassphrase-fd=0"];
+    for (wallet, passphrase) in core_wallets() {
+        let place = with_program();
+        let name = wallet.display();
+        let copy = place.give(&wallet);
+        let words = ["residue-check", copy.to_str().expect("a path"), "-walletpassphrase-fd=0"];
         let output = place.keys("", &words, &format!("{passphrase}\n"));
         let printed = text(&output.stdout);
         assert!(output.status.success(), "{name}: {printed}{}", text(&output.stderr));
@@ -203,173 +204,4 @@ fn needle_of(secret: &str) -> Needle {
     let mut plain = secret.as_bytes().to_vec();
     let bytes = SecretBytes::from_plain_and_wipe(&mut plain).expect("locked memory");
     Needle::new("a secret of a command", &bytes).expect("locked memory")
-}
-
-/// Two processes use the same invented keys in step. One of them is dumpable; the other searches it
-/// after each step, and at the end its core dump.
-#[test]
-fn from_outside_and_in_a_core_dump_there_is_no_key() {
-    match env::var(ROLE).as_deref() {
-        Ok("searching") => search(),
-        Ok(_) => be_searched(),
-        Err(_) => {
-            let place = Place::new();
-            let tests = place.program(&env::current_exe().expect("a test binary has a path"));
-            let output = as_role(&mut place.command("", &tests), "searching").output();
-            let output = output.expect("the test binary starts");
-            let said = text(&output.stderr);
-            for line in said.lines().filter(|line| line.starts_with("SKIPPED:")) {
-                eprintln!("{line}");
-            }
-            assert!(output.status.success(), "{}\n{said}", text(&output.stdout));
-            let ends = ["searched to the end", UNREADABLE];
-            assert!(ends.iter().any(|end| said.contains(end)), "{said}");
-        }
-    }
-}
-
-fn as_role<'a>(command: &'a mut Command, role: &str) -> &'a mut Command {
-    let test = "residue::from_outside_and_in_a_core_dump_there_is_no_key";
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ROLE, role)
-}
-
-/// The searched process: it says each moment, and waits for a line before it goes on.
-fn be_searched() {
-    // Past the buffer of the standard library's input.
-    let input = std::io::stdin().as_fd().try_clone_to_owned().expect("it is open");
-    let mut input = fs::File::from(input);
-    let mut seed = SecretBytes::new();
-    while seed.len() < 32 {
-        let left = 32 - seed.len();
-        assert!(seed.read_from(&mut input, left).expect("locked memory") > 0);
-    }
-    let mut marker = vec![0; MARKER_SIZE];
-    input.read_exact(&mut marker).expect("the marker follows");
-    let mut input = BufReader::new(input);
-    let seed = SecretArray::copy_of(&seed).expect("as long as it is");
-    let mut told = |moment: &str, name: &str| {
-        println!("\n{moment} {name}");
-        let mut answer = String::new();
-        input.read_line(&mut answer).expect("the searching process is there");
-        if answer != "go on\n" {
-            std::process::abort();
-        }
-    };
-    use_invented_keys(&seed, &mut Telling(&mut told)).expect("keys are used");
-    black_box(&marker);
-    exit(0);
-}
-
-struct Telling<'a>(&'a mut dyn FnMut(&str, &str));
-
-impl Observer for Telling<'_> {
-    fn unlocked(&mut self, name: &'static str, _: &[Needle]) -> Result<(), CheckError> {
-        (self.0)("unlocked", name);
-        Ok(())
-    }
-
-    fn locked(&mut self, name: &'static str, _: Vec<Needle>) -> Result<(), CheckError> {
-        (self.0)("locked", name);
-        Ok(())
-    }
-}
-
-/// The searching process.
-struct Searching {
-    searched: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    marker: Needle,
-}
-
-fn search() {
-    let seed = SecretArray::<32>::random().expect("locked memory");
-    let marker = SecretBytes::random(MARKER_SIZE).expect("locked memory");
-    let binary = env::current_exe().expect("a test binary has a path");
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", "ulimit -c unlimited || true; exec \"$0\" \"$@\""]).arg(binary);
-    let command = as_role(&mut command, "searched").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut searched = command.spawn().expect("the test binary starts");
-    let mut input = searched.stdin.take().expect("a pipe");
-    seed.expose_secret(|seed| input.write_all(seed)).expect("it is read");
-    marker.expose_secret(|marker| input.write_all(marker)).expect("it is read");
-    let output = BufReader::new(searched.stdout.take().expect("a pipe"));
-    let marker = Needle::raw("marker", &marker).expect("locked memory");
-    let mut searching = Searching { searched, input, output, marker };
-    let outcome = use_invented_keys(&seed, &mut searching);
-    assert!(matches!(outcome, Err(CheckError::Unexpected(LAST_USE))), "{outcome:?}");
-    eprintln!("searched to the end");
-}
-
-impl Searching {
-    fn wait_for(&mut self, moment: &str, name: &str) {
-        let expected = format!("{moment} {name}\n");
-        let mut line = String::new();
-        while line != expected {
-            line.clear();
-            let count = self.output.read_line(&mut line).expect("it talks");
-            assert!(count > 0, "the searched process ends before {expected}");
-        }
-    }
-
-    /// Nothing of the other process lies outside of its locked memory.
-    fn look(&mut self, needles: &[Needle]) {
-        let report = match scan_other(self.searched.id(), needles) {
-            Ok(report) => report,
-            Err(error) => {
-                eprintln!("{UNREADABLE}: {error}");
-                exit(0);
-            }
-        };
-        let plain: Vec<_> = report.findings.iter().filter(|found| !found.protected).collect();
-        assert!(plain.is_empty(), "{plain:?}");
-    }
-
-    /// Ends the other process with a core dump, in which there is nothing at all.
-    fn look_into_core_dump(&mut self, needles: &[Needle]) {
-        let marker = std::slice::from_ref(&self.marker);
-        let seen = scan_other(self.searched.id(), marker).expect("it is our child").findings;
-        assert!(!seen.is_empty(), "the search is blind");
-        self.input.write_all(b"abort\n").expect("it is read");
-        let status = self.searched.wait().expect("it is our child");
-        assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()));
-        let Some(core) = core_dump().filter(|_| status.core_dumped()) else {
-            eprintln!("SKIPPED: the system writes no core dumps into the directory of the process");
-            return;
-        };
-        let seen = scan_file(&core, marker).expect("a file is read").findings;
-        assert!(!seen.is_empty(), "the search is blind");
-        assert_eq!(scan_file(&core, needles).expect("a file is read").findings, []);
-    }
-}
-
-impl Observer for Searching {
-    fn unlocked(&mut self, name: &'static str, needles: &[Needle]) -> Result<(), CheckError> {
-        self.wait_for("unlocked", name);
-        self.look(needles);
-        if name == LAST_USE {
-            self.look_into_core_dump(needles);
-            return Err(CheckError::Unexpected(LAST_USE));
-        }
-        self.input.write_all(b"go on\n")?;
-        Ok(())
-    }
-
-    fn locked(&mut self, name: &'static str, needles: Vec<Needle>) -> Result<(), CheckError> {
-        self.wait_for("locked", name);
-        let report = scan_other(self.searched.id(), &needles)?;
-        assert_eq!(report.findings, [], "{name}");
-        self.input.write_all(b"go on\n")?;
-        Ok(())
-    }
-}
-
-fn core_dump() -> Option<PathBuf> {
-    let files = fs::read_dir(".").expect("the directory is there");
-    let mut paths = files.map(|file| file.expect("an entry").path());
-    let is_core = |path: &PathBuf| {
-        let name = path.file_name().and_then(OsStr::to_str);
-        name.is_some_and(|name| name == "core" || name.starts_with("core."))
-    };
-    paths.find(is_core)
 }

@@ -297,7 +297,7 @@ fn is_valid(
     Ok(valid)
 }
 
-fn verify_schnorr(
+pub(super) fn verify_schnorr(
     secp: &Secp256k1<VerifyOnly>,
     digest: &[u8; 32],
     signature: &bitcoin::secp256k1::schnorr::Signature,

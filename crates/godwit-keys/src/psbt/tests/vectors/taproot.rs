@@ -1,22 +1,27 @@
-//! Vectors of BIP341: which outputs belong to a key and its scripts, and what is signed to spend them.
+//! Vectors of BIP340 and BIP341: which outputs belong to a key and its scripts, what is signed to spend
+//! them, and which signatures are valid.
 
 use std::collections::BTreeSet;
 
 use bitcoin::bip32::{DerivationPath, Fingerprint};
 use bitcoin::hashes::Hash;
 use bitcoin::psbt::{Input, PsbtSighashType};
+use bitcoin::secp256k1::Secp256k1;
 use bitcoin::sighash::TapSighashType;
 use bitcoin::taproot::{
-    ControlBlock, LeafVersion, TapLeafHash, TapNodeHash, TapTree, TapTweakHash, TaprootBuilder,
+    self, ControlBlock, LeafVersion, TapLeafHash, TapNodeHash, TapTree, TapTweakHash,
+    TaprootBuilder,
 };
 use bitcoin::{
     Address, Network, OutPoint, Script, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid,
     Witness, XOnlyPublicKey, absolute, transaction,
 };
 use godwit_secret::SecretArray;
+use godwit_testdata::shared_file;
 
 use super::*;
 use crate::private_key::PrivateKey;
+use crate::psbt::review::verify_schnorr;
 use crate::psbt::sighash::Digests;
 use crate::psbt::spent::{classify, output_key};
 use crate::psbt::{InputObjection, Sighash, SpendKind};
@@ -290,4 +295,37 @@ fn signatures_of_bip341s_key_paths() {
         let [reviewed] = &review.inputs[spend.index].signatures[..] else { panic!("one") };
         assert_eq!(reviewed.valid, Some(true));
     }
+}
+
+#[test]
+fn signatures_of_bip340() {
+    let Some(file) = shared_file("vectors/crypto/bip340_test_vectors.csv") else { return };
+    let table = String::from_utf8(file).expect("text");
+    let secp = Secp256k1::verification_only();
+    let (mut valid, mut wrong, mut no_key, mut other_lengths) = (0, 0, 0, 0);
+    for line in table.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [_, _, public, _, message, signature, result, ..] = fields[..] else {
+            panic!("a short line: {line}")
+        };
+        let [public, message, signature] =
+            [public, message, signature].map(|field| hex::decode(field).expect("hexadecimal"));
+        // Transactions sign hashes: no message of another length gets here.
+        let Ok(digest) = <[u8; 32]>::try_from(message) else {
+            other_lengths += 1;
+            continue;
+        };
+        // As the review reads them from an output and from the field of a PSBT.
+        let script = ScriptBuf::from_bytes([&[0x51, 0x20], &public[..]].concat());
+        let signature = taproot::Signature::from_slice(&signature).expect("64 bytes").signature;
+        let key = output_key(&script);
+        let accepted = key.is_some_and(|key| verify_schnorr(&secp, &digest, &signature, &key));
+        assert_eq!(accepted, result == "TRUE", "{line}");
+        match (key, accepted) {
+            (_, true) => valid += 1,
+            (Some(_), false) => wrong += 1,
+            (None, false) => no_key += 1,
+        }
+    }
+    assert_eq!((valid, wrong, no_key, other_lengths), (5, 8, 2, 4));
 }

@@ -1,5 +1,6 @@
 //! From options to what the engine and the sockets are told.
 
+use std::error::Error;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use godwit_p2p::{
     Reachable, Services, Target, dns_seeds, fixed_seeds,
 };
 use godwit_primitives::{Network, Params};
-use godwit_secret::allow_unlocked_secrets;
+use godwit_secret::{Hardened, allow_unlocked_secrets, harden_process};
 use godwit_stream::BufferPool;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -90,8 +91,11 @@ fn target(host_port: &HostPort, params: &Params) -> Target {
     }
 }
 
-/// Whether connections are encrypted. The keys are worth nothing to anybody but an eavesdropper, so a
-/// node without locked memory runs all the same, in plain.
+/// Whether connections are encrypted. If so, the process is hardened from now on: it leaves no core dump
+/// and other processes of its user can not trace it. The keys are worth nothing to anybody but an
+/// eavesdropper, so a node that can not have that, or no locked memory, runs all the same, in plain.
+///
+/// Called before the first key.
 pub(crate) fn encrypts(options: &NodeOptions) -> bool {
     if !options.v2_transport {
         return false;
@@ -99,13 +103,20 @@ pub(crate) fn encrypts(options: &NodeOptions) -> bool {
     if options.allow_unlocked_secrets {
         allow_unlocked_secrets();
     }
-    match check_locked_memory() {
-        Ok(()) => true,
-        Err(error) => {
-            log::warn!("Connections are not encrypted (v1 transport only): {error}");
-            false
-        }
+    if let Err(error) = check_locked_memory() {
+        return in_plain(&error);
     }
+    match harden_process() {
+        Ok(Hardened::Fully) => {}
+        Ok(partly) => log::warn!("{partly}"),
+        Err(error) => return in_plain(&error),
+    }
+    true
+}
+
+fn in_plain(why: &dyn Error) -> bool {
+    log::warn!("Connections are not encrypted (v1 transport only): {why}");
+    false
 }
 
 pub(crate) fn proxies(options: &NodeOptions) -> Proxies {

@@ -56,7 +56,16 @@ pub(crate) fn with_small_chain() -> Node {
 /// A node that listens on a port and connects to nobody.
 pub(crate) fn serve(node: &Node, port: u16) -> Running<'_> {
     let bind = format!("-bind=127.0.0.1:{port}");
-    let mut running = Running::start(node, &[&"-noconnect", &bind]);
+    listening(Running::start(node, &[&"-noconnect", &bind]), port)
+}
+
+/// The same without keys: of such a node its user may know everything.
+fn serve_in_plain(node: &Node, port: u16) -> Running<'_> {
+    let bind = format!("-bind=127.0.0.1:{port}");
+    listening(Running::start(node, &[&"-noconnect", &bind, &"-v2transport=0"]), port)
+}
+
+fn listening(mut running: Running<'_>, port: u16) -> Running<'_> {
     wait_until("it listens", || running.log().0.contains(&format!("Bound to 127.0.0.1:{port}")));
     running
 }
@@ -144,7 +153,7 @@ fn processor_ticks(pid: Pid) -> u64 {
 fn b19_without_descriptors_nothing_spins_and_accepting_goes_on_later() {
     let (server, node) = (with_small_chain(), Node::new("regtest"));
     let port = free_port();
-    let mut serving = serve(&server, port);
+    let mut serving = serve_in_plain(&server, port);
     let pid = serving.pid();
     let used = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("it runs").count();
     // The test and the node have the same hard limit.

@@ -126,19 +126,18 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     ];
     seeds.push(version2.concat());
     seeds.extend(base64_of("wallets/wallets.json"));
-    seeds.extend(base64_of("vectors/core/rpc_psbt.json"));
+    seeds.extend(base64_of("vectors/core_functional/rpc_psbt.json"));
     seeds
 }
 
 /// The PSBTs in a file of the shared data, in both forms.
 fn base64_of(path: &str) -> Vec<Vec<u8>> {
-    let Some(folder) = godwit_testdata::shared_data() else { return Vec::new() };
-    let path = folder.join(path);
-    if !path.exists() {
-        return Vec::new();
-    }
-    let content = String::from_utf8(godwit_testdata::read(path)).expect("JSON");
+    let Some(content) = godwit_testdata::shared_file(path) else { return Vec::new() };
+    let content = String::from_utf8(content).expect("JSON");
     let texts = content.split('"').filter(|text| text.starts_with("cHNidP"));
     let binary = |text: &str| text::read(text.as_bytes()).map(|psbt| psbt.encode());
-    texts.map(|text| binary(text).unwrap_or_else(|_| text.as_bytes().to_vec())).collect()
+    let seeds = texts.map(|text| binary(text).unwrap_or_else(|_| text.as_bytes().to_vec()));
+    let seeds: Vec<Vec<u8>> = seeds.collect();
+    assert!(!seeds.is_empty(), "{path} has no PSBT");
+    seeds
 }

@@ -1,6 +1,7 @@
 //! Keys of the real program are in locked memory and nowhere else: searched for by the program itself,
 //! by another process, and in its core dump, log and messages. All as an unprivileged user.
 
+mod commands;
 mod node;
 mod outside;
 

@@ -13,7 +13,6 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use godwit_consensus::{
@@ -55,6 +54,7 @@ pub struct ChainOptions {
     /// Bytes that block and undo files together should not exceed (`-prune`); `None` keeps all.
     pub prune_bytes: Option<u64>,
     /// Seconds since 1970.
+    /// It judges the times of headers and says when a checkpoint is due.
     pub clock: fn() -> i64,
 }
 
@@ -118,7 +118,8 @@ pub struct Chain {
     pub(crate) durable_headers: u32,
     /// Those that it will hold after the commit that is under way.
     pub(crate) headers_in_commit: u32,
-    pub(crate) last_commit: Instant,
+    /// By the chain's clock.
+    pub(crate) last_commit: i64,
     pub(crate) cancelled: Arc<AtomicBool>,
     pub(crate) outbox: Sender<Message>,
     pub(crate) next_token: u64,
@@ -175,7 +176,7 @@ impl Chain {
         assumed: Option<godwit_store::AssumedSnapshot>,
     ) -> Result<Self, ChainError> {
         let (outbox, inbox) = bounded(INBOX_LIMIT);
-        let durable_headers = tree.len() as u32;
+        let (durable_headers, now) = (tree.len() as u32, (options.clock)());
         Ok(Self {
             inbox,
             params: Arc::clone(&options.params),
@@ -204,7 +205,7 @@ impl Chain {
             blocks_since_commit: 0,
             durable_headers,
             headers_in_commit: durable_headers,
-            last_commit: Instant::now(),
+            last_commit: now,
             cancelled: Arc::new(AtomicBool::new(false)),
             outbox,
             next_token: 0,

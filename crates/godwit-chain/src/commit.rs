@@ -6,7 +6,7 @@
 //! costs a few syncs, and after a crash the blocks above the last flush are applied again from
 //! godwit's own files without running their scripts again.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use godwit_store::utxo::ManifestId;
 use godwit_store::{BlockRecord, BlockStatus, Commit, UtxoCommit};
@@ -20,7 +20,7 @@ use crate::tree::{Node, Validity};
 const CHECKPOINT_BLOCKS: u32 = 2_000;
 
 /// A checkpoint is due after this long, if any block was connected.
-const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(20);
+const CHECKPOINT_SECONDS: u64 = 20;
 
 impl Chain {
     /// Whether no block may be applied before the memtable is sealed.
@@ -62,7 +62,8 @@ impl Chain {
 
     fn checkpoint_is_due(&self) -> bool {
         self.blocks_since_commit >= CHECKPOINT_BLOCKS
-            || (self.blocks_since_commit > 0 && self.last_commit.elapsed() > CHECKPOINT_INTERVAL)
+            || (self.blocks_since_commit > 0
+                && interval_is_over(self.last_commit, (self.options.clock)()))
     }
 
     fn seal(&mut self) -> Result<(), ChainError> {
@@ -106,7 +107,7 @@ impl Chain {
         self.committer.commit(Request { commit, manifest });
         self.headers_in_commit = self.tree.len() as u32;
         self.blocks_since_commit = 0;
-        self.last_commit = Instant::now();
+        self.last_commit = (self.options.clock)();
     }
 
     fn wait_commit(&mut self) -> Result<(), ChainError> {
@@ -148,6 +149,12 @@ impl Chain {
         self.cancel();
         self.checkpoint()
     }
+}
+
+/// Whether a checkpoint is due at `now`. A clock that was set back ends the interval too: it would
+/// otherwise not end before that clock has caught up.
+fn interval_is_over(last_commit: i64, now: i64) -> bool {
+    now.abs_diff(last_commit) > CHECKPOINT_SECONDS
 }
 
 /// What the database keeps of a node.
@@ -198,4 +205,19 @@ pub(crate) fn restore(node: &mut Node, record: &BlockRecord) {
     node.sequence = record.sequence;
     node.position = record.position;
     node.undo = record.undo;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_ends_on_a_clock_that_goes_on_or_back() {
+        let limit = CHECKPOINT_SECONDS as i64;
+        for (now, over) in [(0, false), (limit, false), (limit + 1, true)] {
+            assert_eq!(interval_is_over(1_000, 1_000 + now), over, "{now}");
+            assert_eq!(interval_is_over(1_000, 1_000 - now), over, "-{now}");
+        }
+        assert!(interval_is_over(i64::MIN, i64::MAX));
+    }
 }

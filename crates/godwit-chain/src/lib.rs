@@ -8,8 +8,9 @@
 //! in any order) → connected (its undo record is written and everything before it is connected; the
 //! connector, in height order).
 //!
-//! Nothing here opens a socket, reads a clock or prints: time comes in through [`ChainOptions`],
-//! what happened goes out as [`Event`]s.
+//! Nothing here opens a socket or prints, and nothing is decided by the time but what the clock in
+//! [`ChainOptions`] says; the monotonic clock only times stages and bounds waits. What happened goes
+//! out as [`Event`]s.
 
 mod apply;
 mod candidates;

@@ -1,5 +1,5 @@
 //! Rules about single files: names, sizes, leftovers, whitespace, unsafe blocks without a reason,
-//! and files that no module names.
+//! files that no module names, and files, sockets, threads or clocks where none may be.
 
 use super::{Finding, TextFile};
 
@@ -26,6 +26,14 @@ const LEFTOVERS: &[&str] = &[
     concat!("FIX", "ME"),
     concat!("XX", "X"),
 ];
+
+/// What reads a clock.
+const CLOCKS: &[&str] = &["Instant::now", "SystemTime"];
+/// Modules of `std` that lead to the outside world.
+const OUTSIDE: &[&str] = &["fs", "net", "thread"];
+/// What is mere data in `std::net`.
+const ADDRESSES: &[&str] =
+    &["IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"];
 
 /// Whitespace rules for every text file.
 pub(crate) fn check_text(file: &TextFile) -> Vec<Finding> {
@@ -104,6 +112,69 @@ fn module_name(path: &str) -> Option<(&str, &str)> {
         (false, "mod") => Some((crate_dir, parent.rsplit('/').next()?)),
         (false, name) => Some((crate_dir, name)),
     }
+}
+
+/// The code of the crates named in `pure` opens no file or socket, starts no thread and reads no
+/// clock.
+pub(crate) fn check_pure(files: &[TextFile], pure: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files {
+        let crate_name =
+            file.path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+        let named = crate_name.is_some_and(|(name, _)| pure.contains(&name));
+        if !named || !file.path.ends_with(".rs") || is_test_module(files, &file.path) {
+            continue;
+        }
+        let mut start = 0;
+        for (index, line) in file.text.split_inclusive('\n').enumerate() {
+            let (here, code) = (start, line.trim());
+            start += line.len();
+            if code == "#[cfg(test)]" && file.text[start..].trim_start().starts_with("mod tests {")
+            {
+                break;
+            }
+            if !code.starts_with("//")
+                && let Some(name) = impure_name(line, &file.text[here..])
+            {
+                let rule = format!("{name} in a crate of pure code");
+                findings.push(Finding::new(file, index + 1, rule));
+            }
+        }
+    }
+    findings
+}
+
+/// What `line`, with which `text` starts, names of the outside world.
+fn impure_name(line: &str, text: &str) -> Option<String> {
+    if let Some(clock) = CLOCKS.iter().find(|clock| line.contains(**clock)) {
+        return Some((*clock).to_owned());
+    }
+    line.match_indices("std::").find_map(|(at, prefix)| {
+        let after = &text[at + prefix.len()..];
+        let module = names(after).into_iter().find(|name| OUTSIDE.contains(name))?;
+        let items = after.strip_prefix("net::").map(names).unwrap_or_default();
+        let data = !items.is_empty() && items.iter().all(|name| ADDRESSES.contains(name));
+        (!data).then(|| format!("std::{module}"))
+    })
+}
+
+/// The name that `path` starts with; every name of its group, if it starts with one.
+fn names(path: &str) -> Vec<&str> {
+    let is_other = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    let words = path.split(';').next().unwrap_or_default().split(is_other);
+    let limit = if path.starts_with('{') { usize::MAX } else { 1 };
+    words.filter(|word| !word.is_empty()).take(limit).collect()
+}
+
+/// Whether a file holds tests: by its path, or because it is declared for them alone.
+fn is_test_module(files: &[TextFile], path: &str) -> bool {
+    if path.contains("/tests/") || path.ends_with("/tests.rs") {
+        return true;
+    }
+    let Some((dir, name)) = path.trim_end_matches(".rs").rsplit_once('/') else { return false };
+    let parents = [format!("{dir}.rs"), format!("{dir}/mod.rs"), format!("{dir}/lib.rs")];
+    let declaration = format!("#[cfg(test)]\nmod {name};");
+    files.iter().any(|file| parents.contains(&file.path) && file.text.contains(&declaration))
 }
 
 fn check_line(file: &TextFile, number: usize, line: &str) -> Option<Finding> {
@@ -242,5 +313,50 @@ mod tests {
         let paths: Vec<String> =
             check_modules_declared(&files).into_iter().map(|finding| finding.path).collect();
         assert_eq!(paths, ["crates/a/src/orphan.rs", "crates/b/src/seen.rs"]);
+    }
+
+    fn impure(path: &str, text: &str) -> Vec<usize> {
+        let files = [file("crates/a/src/lib.rs", "#[cfg(test)]\nmod vectors;\n"), file(path, text)];
+        check_pure(&files, &["a"]).into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn pure_code_names_nothing_of_the_outside_world() {
+        for text in [
+            "use std::fs;\n",
+            "    let file = std::fs::File::open(path);\n",
+            "use std::{fs::File, io};\n",
+            "use std::{\n    mem,\n    thread,\n};\n",
+            "use std::net::TcpStream;\n",
+            "use std::net::{IpAddr, UdpSocket};\n",
+            "use std::net::{\n    IpAddr,\n    UdpSocket,\n};\n",
+            "use std::net;\n",
+            "use std::net::*;\n",
+            "    std::thread::spawn(f);\n",
+            "    let start = Instant::now();\n",
+            "use std::time::SystemTime;\n",
+        ] {
+            assert_eq!(impure("crates/a/src/x.rs", text), [1], "{text}");
+            assert!(impure("crates/b/src/x.rs", text).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn data_and_tests_are_pure() {
+        for text in [
+            "use std::net::{IpAddr, Ipv4Addr};\nuse std::thread_local;\n",
+            "    let ip = std::net::IpAddr::from(bytes); // Instant\n",
+            "// std::fs\nuse std::{fmt, mem};\nlet fs = thread;\n",
+            "use std::time::{Duration, Instant};\n",
+            "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n",
+        ] {
+            assert!(impure("crates/a/src/x.rs", text).is_empty(), "{text}");
+        }
+        let text = "use std::fs;\n";
+        for path in ["x/tests.rs", "tests/x.rs", "vectors.rs"] {
+            assert!(impure(&format!("crates/a/src/{path}"), text).is_empty(), "{path}");
+        }
+        assert!(impure("crates/a/tests/it/x.rs", text).is_empty());
+        assert_eq!(impure("crates/a/src/x/vectors.rs", text), [1]);
     }
 }

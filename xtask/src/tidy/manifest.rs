@@ -32,7 +32,7 @@ const ROOMS: &[Room] = &[
     Room { name: STREAM, may_use: &[], tests_may_use: &[] },
     Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[TESTDATA] },
     Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
-    Room { name: SCRIPT, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[CONSENSUS, TESTDATA] },
+    Room { name: SCRIPT, may_use: &[PRIMITIVES], tests_may_use: &[CONSENSUS, TESTDATA] },
     Room { name: STORE, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
     Room {
         name: CHAIN,
@@ -44,11 +44,11 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SECRET],
         tests_may_use: &[TESTDATA],
     },
-    Room { name: SIM, may_use: &[STREAM, PRIMITIVES, CONSENSUS, P2P, SECRET], tests_may_use: &[] },
+    Room { name: SIM, may_use: &[STREAM, PRIMITIVES, P2P, SECRET], tests_may_use: &[] },
     Room { name: TESTDATA, may_use: &[], tests_may_use: &[] },
     Room {
         name: "godwit",
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE, CHAIN, P2P, SECRET, KEYS],
+        may_use: &[STREAM, PRIMITIVES, SCRIPT, STORE, CHAIN, P2P, SECRET, KEYS],
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS] },
@@ -56,7 +56,7 @@ const ROOMS: &[Room] = &[
     Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: "godwit-bench",
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SIM, SECRET, KEYS, RIVALS, TESTDATA],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SECRET, KEYS, RIVALS, TESTDATA],
         tests_may_use: &[],
     },
     Room {
@@ -108,6 +108,7 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
             Some(room) => {
                 seen.insert(room.name, true);
                 findings.extend(check_room(file, room));
+                findings.extend(check_drawn(file, room));
             }
             None => findings.push(Finding::new(
                 file,
@@ -142,6 +143,21 @@ fn check_room(file: &TextFile, room: &Room) -> Vec<Finding> {
             && !rooms.contains(&room.name)
         {
             findings.push(Finding::new(file, line, format!("only {rooms:?} may ship {name}")));
+        }
+    }
+    findings
+}
+
+/// An arrow that no manifest draws is not allowed in advance.
+fn check_drawn(file: &TextFile, room: &Room) -> Vec<Finding> {
+    let drawn = dependencies(&file.text);
+    let mut findings = Vec::new();
+    for (allowed, kind) in [(room.may_use, Kind::Shipped), (room.tests_may_use, Kind::Tests)] {
+        for name in allowed {
+            if !drawn.iter().any(|found| found.name == *name && found.kind == kind) {
+                let rule = format!("no line for {name}, which tidy/manifest.rs allows here");
+                findings.push(Finding::new(file, 0, rule));
+            }
         }
     }
     findings
@@ -244,6 +260,19 @@ mod tests {
             rules(CHAIN, "[dependencies]\ngodwit-sim.workspace = true\n"),
             [(2, "godwit-chain may not use godwit-sim".to_owned())]
         );
+    }
+
+    #[test]
+    fn an_arrow_is_allowed_where_it_is_drawn() {
+        let room = ROOMS.iter().find(|room| room.name == STORE).expect("a known room");
+        let missing = |text: &str| check_drawn(&manifest("crates/x/Cargo.toml", text), room).len();
+        let text = "[dependencies]\ngodwit-primitives = { path = \"..\" }\n\
+                    godwit-stream.workspace = true\n[dev-dependencies]\n\
+                    godwit-testdata.workspace = true\n";
+        assert_eq!(missing(text), 0);
+        assert_eq!(missing(&text.replace("stream", "other")), 1);
+        assert_eq!(missing(&text.replace("dev-", "")), 1);
+        assert_eq!(missing(""), 3);
     }
 
     #[test]

@@ -25,9 +25,9 @@ use godwit_store::utxo::{SealId, UtxoHasher, UtxoStore};
 use godwit_store::{BlockPosition, ChainPoint, Store, StoreError};
 use godwit_stream::BufferPool;
 
+use crate::ahead::Ahead;
 use crate::candidates::Candidates;
 use crate::committer::Committer;
-use crate::connect::Ahead;
 use crate::error::ChainError;
 use crate::event::{Event, StageTimes};
 use crate::feed::Feed;

@@ -12,6 +12,7 @@
 //! [`ChainOptions`] says; the monotonic clock only times stages and bounds waits. What happened goes
 //! out as [`Event`]s.
 
+mod ahead;
 mod apply;
 mod candidates;
 mod chain;

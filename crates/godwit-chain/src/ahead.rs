@@ -10,12 +10,10 @@ use godwit_store::utxo::Layers;
 
 use crate::apply::Prefetched;
 use crate::chain::Chain;
-use crate::connect::send;
 use crate::error::ChainError;
-use crate::message::Message;
+use crate::message::{Message, report_from};
 use crate::structure::Structured;
 use crate::tree::{NodeId, Validity};
-use crate::workers::{Urgency, guarded};
 
 /// Blocks in line whose inputs are fetched before their turn.
 const AHEAD_BLOCKS: usize = 32;
@@ -121,14 +119,12 @@ impl Chain {
         // What was verified before needs no second look at its witnesses: its scripts do not run.
         let segwit = self.params.is_active(Deployment::Segwit, node.height);
         let witnesses = (node.validity < Validity::Scripts).then_some(segwit);
-        let (store, outbox) = (Arc::clone(&self.store), self.outbox.clone());
-        self.workers.run(Urgency::Urgent, move || {
-            let block = guarded(|| {
-                let bytes = store.read_block(position)?;
-                Ok(Structured::from_own_file(bytes, hash, witnesses, &hasher).map(Arc::new))
+        let store = Arc::clone(&self.store);
+        report_from(&self.workers, &self.outbox, move || {
+            let block = store.read_block(position).map(|bytes| {
+                Structured::from_own_file(bytes, hash, witnesses, &hasher).map(Arc::new)
             });
-            let message = block.map_or(Message::Panicked, |block| Message::Loaded { token, block });
-            send(&outbox, message);
+            Message::Loaded { token, block }
         });
         Stage::Loading
     }
@@ -167,15 +163,10 @@ impl Chain {
             return Stage::Ready(block, None);
         }
         let no_overwrite = self.enforces_bip30(id);
-        let (outbox, fetched) = (self.outbox.clone(), Arc::clone(&block));
-        self.workers.run(Urgency::Urgent, move || {
-            let prefetched = guarded(|| prefetch(&fetched, &layers, no_overwrite));
-            drop(layers);
-            let message = match prefetched {
-                Some(prefetched) => Message::Fetched { token, prefetched },
-                None => Message::Panicked,
-            };
-            send(&outbox, message);
+        let fetched = Arc::clone(&block);
+        report_from(&self.workers, &self.outbox, move || {
+            let prefetched = prefetch(&fetched, &layers, no_overwrite);
+            Message::Fetched { token, prefetched }
         });
         Stage::Fetching(block)
     }

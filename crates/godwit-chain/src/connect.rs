@@ -22,7 +22,7 @@ use crate::apply::{ApplyError, BlockRules, Mismatch, Prefetched, SpentCoins, app
 use crate::chain::{Applied, Chain};
 use crate::error::ChainError;
 use crate::event::{Connected, Event};
-use crate::message::Message;
+use crate::message::{Message, send};
 use crate::structure::Structured;
 use crate::tree::{NodeId, Validity};
 use crate::verify::{Needs, Outcome, Resolved, VerifyError, verify};
@@ -373,12 +373,6 @@ impl Chain {
     /// Gives up what is in flight: nothing of the window is connected.
     pub(crate) fn cancel(&mut self) {
         self.cancelled.store(true, Ordering::Relaxed);
-    }
-}
-
-pub(crate) fn send(outbox: &crossbeam_channel::Sender<Message>, message: Message) {
-    if outbox.send(message).is_err() {
-        log::debug!("the chain was closed before a worker reported");
     }
 }
 

@@ -16,13 +16,12 @@ use godwit_store::{BlockPosition, StoreError};
 use godwit_stream::{DataStream, PooledStream};
 
 use crate::chain::{AcceptError, Chain};
-use crate::connect::{Step, send};
+use crate::connect::Step;
 use crate::error::ChainError;
 use crate::event::Event;
-use crate::message::Message;
+use crate::message::{Message, report_from};
 use crate::structure::{Received, structure};
 use crate::tree::NodeId;
-use crate::workers::{Urgency, guarded};
 
 /// Bytes of received blocks that are being decoded or wait to be accepted; what is left of it is the
 /// [`Chain::room`]. Sixteen blocks of the largest size, some forty usual ones: a full pipe of a
@@ -177,22 +176,18 @@ impl Chain {
 
     fn start_decoding(&self, ticket: u64, bytes: PooledStream) {
         let memory = bytes.capacity() as u64;
-        let (params, hasher, outbox) = (Arc::clone(&self.params), self.hasher, self.outbox.clone());
-        self.workers.run(Urgency::Urgent, move || {
-            let message = match guarded(|| structure(bytes, &params, &hasher, None)) {
-                Some(received) => Message::Arrived(Arrival { ticket, memory, received }),
-                None => Message::Panicked,
-            };
-            send(&outbox, message);
+        let (params, hasher) = (Arc::clone(&self.params), self.hasher);
+        report_from(&self.workers, &self.outbox, move || {
+            let received = structure(bytes, &params, &hasher, None);
+            Message::Arrived(Arrival { ticket, memory, received })
         });
     }
 
     fn start_reading(&self, ticket: u64, position: BlockPosition) {
-        let (store, outbox) = (Arc::clone(&self.store), self.outbox.clone());
-        self.workers.run(Urgency::Urgent, move || {
-            let read = guarded(|| store.read_block(position));
-            let message = read.map_or(Message::Panicked, |bytes| Message::Read { ticket, bytes });
-            send(&outbox, message);
+        let store = Arc::clone(&self.store);
+        report_from(&self.workers, &self.outbox, move || {
+            let bytes = store.read_block(position);
+            Message::Read { ticket, bytes }
         });
     }
 

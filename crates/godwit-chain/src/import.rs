@@ -21,10 +21,10 @@ use crate::chain::{AcceptError, Chain};
 use crate::connect::Step;
 use crate::error::ChainError;
 use crate::event::Event;
-use crate::message::{INBOX_LIMIT, Message};
+use crate::message::{INBOX_LIMIT, Message, report_from, send};
 use crate::permits::Permits;
 use crate::structure::{Received, structure};
-use crate::workers::{Urgency, Workers, guarded};
+use crate::workers::Workers;
 
 /// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
 pub const IMPORT_BYTES: u64 = 96 << 20;
@@ -384,28 +384,15 @@ impl Reader {
             let bytes = match self.sources[planned.source].read(&planned.record, &self.buffers) {
                 Ok(bytes) => bytes,
                 Err(error) => {
-                    self.send(Message::ReaderFailed(error));
+                    send(&self.outbox, Message::ReaderFailed(error));
                     return;
                 }
             };
             let (params, hasher) = (Arc::clone(&self.params), self.hasher);
-            let outbox = self.outbox.clone();
-            self.workers.run(Urgency::Urgent, move || {
-                let received = guarded(|| structure(bytes, &params, &hasher, Some(permit)));
-                let message = match received {
-                    Some(received) => Message::Received { sequence, received },
-                    None => Message::Panicked,
-                };
-                if outbox.send(message).is_err() {
-                    log::debug!("the import ended before record {sequence} was decoded");
-                }
+            report_from(&self.workers, &self.outbox, move || {
+                let received = structure(bytes, &params, &hasher, Some(permit));
+                Message::Received { sequence, received }
             });
-        }
-    }
-
-    fn send(&self, message: Message) {
-        if self.outbox.send(message).is_err() {
-            log::debug!("the import ended before its reader");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crossbeam_channel::Sender;
 use godwit_store::StoreError;
 use godwit_store::utxo::ManifestId;
 use godwit_stream::PooledStream;
@@ -10,6 +11,7 @@ use crate::apply::Prefetched;
 use crate::feed::Arrival;
 use crate::structure::{Received, Structured};
 use crate::verify::Outcome;
+use crate::workers::{Urgency, Workers, guarded};
 
 /// Most messages that wait. The inbox must never be full: the connector may wait for room in the
 /// workers' queues, and workers that wait for room here would never make any. So what can be on its
@@ -36,4 +38,56 @@ pub(crate) enum Message {
     Committed(Result<Option<ManifestId>, StoreError>),
     /// A job panicked.
     Panicked,
+}
+
+/// Sends a message; once the connector is gone there is nobody to tell.
+pub(crate) fn send(outbox: &Sender<Message>, message: Message) {
+    if outbox.send(message).is_err() {
+        log::debug!("the chain was closed before a worker reported");
+    }
+}
+
+/// Runs `job` on a worker, as what the connector waits for, and sends what it gives, or that it
+/// panicked. What the job holds is dropped before that is sent.
+pub(crate) fn report_from(
+    workers: &Workers,
+    outbox: &Sender<Message>,
+    job: impl FnOnce() -> Message + Send + 'static,
+) {
+    let outbox = outbox.clone();
+    workers.run(Urgency::Urgent, move || {
+        let message = guarded(job).unwrap_or(Message::Panicked);
+        send(&outbox, message);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+
+    #[test]
+    fn a_job_lets_go_of_what_it_holds_before_it_reports() {
+        let (outbox, inbox) = bounded(1);
+        let workers = Workers::start(1).unwrap();
+        let held = Arc::new(());
+        for panics in [false, true] {
+            let holds = Arc::clone(&held);
+            report_from(&workers, &outbox, move || {
+                assert!(!panics && Arc::strong_count(&holds) == 2, "expected by the test");
+                Message::Committed(Ok(None))
+            });
+            let message = inbox.recv().unwrap();
+            assert_eq!(Arc::strong_count(&held), 1);
+            assert_eq!(matches!(message, Message::Panicked), panics);
+        }
+    }
+
+    #[test]
+    fn a_report_to_nobody_is_no_fault() {
+        let (outbox, inbox) = bounded(1);
+        drop(inbox);
+        send(&outbox, Message::Panicked);
+    }
 }

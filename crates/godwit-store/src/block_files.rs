@@ -67,6 +67,10 @@ pub(crate) fn frame(magic: [u8; 4], len: u32) -> [u8; FRAME_SIZE as usize] {
     frame
 }
 
+fn block_file_path(dir: &Path, number: u32) -> PathBuf {
+    dir.join(format!("blk{number:05}.dat"))
+}
+
 /// Number of a `blkNNNNN.dat`, at least five digits.
 pub(crate) fn block_file_number(path: &Path) -> Option<u32> {
     file_number(path, "blk")
@@ -101,14 +105,14 @@ impl BlockFiles {
         present.retain(|number| *number >= file);
         present.sort_unstable();
         if end > 0 && !present.contains(&file) {
-            let path = dir.join(format!("blk{file:05}.dat"));
+            let path = block_file_path(dir, file);
             return Err(StoreError::damaged(&path, u64::from(end), Damage::Short));
         }
         let mut unsynced = BTreeMap::new();
         let mut recovered = Vec::new();
         for number in present {
             let start = if number == file { end } else { 0 };
-            let path = dir.join(format!("blk{number:05}.dat"));
+            let path = block_file_path(dir, number);
             let handle = disk.open(&path, OpenMode::ReadWrite)?;
             (file, end) = (number, recover(&handle, magic, number, start, &mut recovered)?);
             full.insert(number, end);
@@ -124,7 +128,7 @@ impl BlockFiles {
     }
 
     pub(crate) fn path(&self, file: u32) -> PathBuf {
-        self.dir.join(format!("blk{file:05}.dat"))
+        block_file_path(&self.dir, file)
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {

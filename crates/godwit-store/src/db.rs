@@ -74,7 +74,7 @@ impl Db {
         let mut db = Self::attach(disk, file)?;
         let intact = db.redb.check_integrity();
         // A database that needed repair went back to an earlier commit, whose files may be gone.
-        if !intact.map_err(|error| db.failed(error.into()))? {
+        if !db.answer(intact)? {
             return Err(StoreError::damaged(&db.path, 0, Damage::Database));
         }
         Ok(db)
@@ -110,8 +110,9 @@ impl Db {
         Ok(Db { disk: disk.clone(), redb: opened, path, failure })
     }
 
-    fn failed(&self, error: redb::Error) -> StoreError {
-        database_error(&self.path, &self.failure, error)
+    /// What `redb` answered; its error as one of the store.
+    fn answer<T>(&self, result: Result<T, impl Into<redb::Error>>) -> Result<T, StoreError> {
+        result.map_err(|error| database_error(&self.path, &self.failure, error.into()))
     }
 
     /// The value of `key`, if there is one.
@@ -121,12 +122,11 @@ impl Db {
         key: &K,
     ) -> Result<Option<V>, StoreError> {
         self.disk.check()?;
-        let reading = self.redb.begin_read().map_err(|error| self.failed(error.into()))?;
-        let table =
-            reading.open_table(table.definition()).map_err(|error| self.failed(error.into()))?;
+        let reading = self.answer(self.redb.begin_read())?;
+        let table = self.answer(reading.open_table(table.definition()))?;
         let mut bytes = DataStream::new();
         bytes.put(key);
-        let value = table.get(bytes.as_slice()).map_err(|error| self.failed(error.into()))?;
+        let value = self.answer(table.get(bytes.as_slice()))?;
         value.map(|value| self.decode(bytes.as_slice(), value.value())).transpose()
     }
 
@@ -137,11 +137,10 @@ impl Db {
         mut visit: impl FnMut(K, V) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.disk.check()?;
-        let reading = self.redb.begin_read().map_err(|error| self.failed(error.into()))?;
-        let table =
-            reading.open_table(table.definition()).map_err(|error| self.failed(error.into()))?;
-        for entry in table.iter().map_err(|error| self.failed(error.into()))? {
-            let (key, value) = entry.map_err(|error| self.failed(error.into()))?;
+        let reading = self.answer(self.redb.begin_read())?;
+        let table = self.answer(reading.open_table(table.definition()))?;
+        for entry in self.answer(table.iter())? {
+            let (key, value) = self.answer(entry)?;
             let decoded = self.decode(key.value(), value.value())?;
             visit(self.decode_all(key.value())?, decoded)?;
         }
@@ -151,9 +150,8 @@ impl Db {
     /// Starts a batch; waits for a running one.
     pub(crate) fn batch(&self) -> Result<Batch<'_>, StoreError> {
         self.disk.check()?;
-        let mut transaction = self.redb.begin_write().map_err(|error| self.failed(error.into()))?;
-        let durable = transaction.set_durability(Durability::Immediate);
-        durable.map_err(|error| self.failed(error.into()))?;
+        let mut transaction = self.answer(self.redb.begin_write())?;
+        self.answer(transaction.set_durability(Durability::Immediate))?;
         // Two-phase commit with the allocator's state inside: opening after a crash repairs
         // nothing, and which commit is valid never hangs on a non-cryptographic checksum over
         // bytes that peers have chosen.
@@ -191,8 +189,7 @@ impl Batch<'_> {
         &mut self,
         table: &Table<K, V>,
     ) -> Result<(), StoreError> {
-        let opened = self.transaction.open_table(table.definition());
-        opened.map(drop).map_err(|error| self.db.failed(error.into()))
+        self.db.answer(self.transaction.open_table(table.definition())).map(drop)
     }
 
     /// Sets the values of keys.
@@ -201,10 +198,7 @@ impl Batch<'_> {
         table: &Table<K, V>,
         entries: impl IntoIterator<Item = (K, &'e V)>,
     ) -> Result<(), StoreError> {
-        let mut table = self
-            .transaction
-            .open_table(table.definition())
-            .map_err(|error| self.db.failed(error.into()))?;
+        let mut table = self.db.answer(self.transaction.open_table(table.definition()))?;
         let (mut key_bytes, mut bytes) = (DataStream::new(), DataStream::new());
         for (key, value) in entries {
             key_bytes.clear();
@@ -212,9 +206,7 @@ impl Batch<'_> {
             bytes.clear();
             bytes.put(value);
             bytes.write_u32(entry_checksum(key_bytes.as_slice(), bytes.as_slice()));
-            table
-                .insert(key_bytes.as_slice(), bytes.as_slice())
-                .map_err(|error| self.db.failed(error.into()))?;
+            self.db.answer(table.insert(key_bytes.as_slice(), bytes.as_slice()))?;
         }
         Ok(())
     }
@@ -231,7 +223,7 @@ impl Batch<'_> {
 
     /// Makes the changes durable.
     pub(crate) fn commit(self) -> Result<(), StoreError> {
-        self.transaction.commit().map_err(|error| self.db.failed(error.into()))
+        self.db.answer(self.transaction.commit())
     }
 }
 

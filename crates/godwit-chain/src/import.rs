@@ -61,9 +61,8 @@ pub struct ImportSummary {
 
 /// Who watches an import.
 pub trait ImportObserver {
-    /// A step was made: events must be taken from the chain, or they
-    /// pile up. `bytes_done` of `bytes_total` are stored.
-    fn progress(&mut self, chain: &mut Chain, bytes_done: u64, bytes_total: u64);
+    /// A step was made: events must be taken from the chain, or they pile up.
+    fn progress(&mut self, chain: &mut Chain);
 
     /// A record cannot be used. The import goes on.
     fn bad_record(&mut self, bad: &BadRecord);
@@ -269,10 +268,9 @@ fn drive(
     stop: &AtomicBool,
     summary: &mut ImportSummary,
 ) -> Result<(), ChainError> {
-    let total = summary.bytes;
     // Made when the first block is found invalid.
     let mut by_hash = None;
-    let (mut next, mut bytes_done) = (0, 0);
+    let mut next = 0;
     loop {
         if stop.load(Ordering::Relaxed) {
             summary.stopped = true;
@@ -281,7 +279,6 @@ fn drive(
         while let Some(received) = chain.arrivals.remove(&next) {
             let planned = &records[next as usize];
             next += 1;
-            bytes_done += u64::from(planned.record.len);
             let start = Instant::now();
             let taken = take_in(chain, planned, received)?;
             chain.times.accept += start.elapsed();
@@ -300,7 +297,7 @@ fn drive(
             observer.bad_record(&bad);
         }
         match step {
-            Step::Progress => observer.progress(chain, bytes_done, total),
+            Step::Progress => observer.progress(chain),
             Step::Idle if next == records.len() as u64 || chain.reached_stop_height() => {
                 return Ok(());
             }

@@ -126,7 +126,8 @@ impl Chain {
         while let Some(entry) = sorted.next()? {
             if entry.outpoint.txid != txid && count > 0 {
                 writer.write_group(&txid, count, &coins)?;
-                (count, _) = (0, coins.clear());
+                count = 0;
+                coins.clear();
             }
             txid = entry.outpoint.txid;
             count += 1;

@@ -91,7 +91,7 @@ struct Reporter {
 }
 
 impl ImportObserver for Reporter {
-    fn progress(&mut self, chain: &mut Chain, _bytes_done: u64, _bytes_total: u64) {
+    fn progress(&mut self, chain: &mut Chain) {
         for event in chain.take_events() {
             match event {
                 Event::Connected(connected) => {

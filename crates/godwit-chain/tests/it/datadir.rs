@@ -64,7 +64,7 @@ pub(crate) struct Watch<F> {
 }
 
 impl<F: FnMut(&Chain, Event)> ImportObserver for Watch<F> {
-    fn progress(&mut self, chain: &mut Chain, _bytes_done: u64, _bytes_total: u64) {
+    fn progress(&mut self, chain: &mut Chain) {
         for event in chain.take_events() {
             (self.on_event)(chain, event);
         }
@@ -92,6 +92,6 @@ pub(crate) fn import_file(
     let plan = plan(chain, vec![scanner], &mut watch, &stop).expect("no local fault");
     let summary = import(chain, plan, &mut watch, &stop).expect("no local fault");
     chain.flush().expect("no local fault");
-    watch.progress(chain, 0, 0);
+    watch.progress(chain);
     (summary, watch.bad)
 }

@@ -146,35 +146,7 @@ pub struct HeadersSyncParams {
     pub redownload_buffer_size: u32,
 }
 
-/// What addresses and keys of the network start with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressPrefixes {
-    /// Base58: pay to public key hash.
-    pub pubkey_hash: u8,
-    /// Base58: pay to script hash.
-    pub script_hash: u8,
-    /// Base58: private key.
-    pub secret_key: u8,
-    /// Base58: BIP32 extended public key.
-    pub ext_public_key: [u8; 4],
-    /// Base58: BIP32 extended private key.
-    pub ext_secret_key: [u8; 4],
-    /// Human-readable part of segwit addresses (BIP173).
-    pub bech32_hrp: &'static str,
-}
-
-/// The signalling window of BIP9 on the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VersionBits {
-    /// Signalling blocks that lock a deployment in.
-    pub threshold: u32,
-    /// Length of the window in blocks.
-    pub period: u32,
-    /// Activations of unknown bits below this height are the buried deployments.
-    pub min_warning_height: u32,
-}
-
-/// Every constant of a network. Heights count from genesis = 0, times are in seconds.
+/// Every constant of a network that godwit uses. Heights count from genesis = 0, times are in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
     /// Which network.
@@ -203,8 +175,6 @@ pub struct Params {
     pub csv_height: u32,
     /// First block under BIP141, BIP143 and BIP147.
     pub segwit_height: u32,
-    /// BIP9 constants.
-    pub versionbits: VersionBits,
     /// Blocks that the default script flags would reject, with the flags that hold there instead.
     pub script_flag_exceptions: &'static [(BlockHash, ScriptFlags)],
     /// The easiest target allowed.
@@ -231,8 +201,6 @@ pub struct Params {
     pub chain_tx_data: ChainTxData,
     /// Low-work header sync.
     pub headers_sync: HeadersSyncParams,
-    /// Address and key prefixes.
-    pub prefixes: AddressPrefixes,
 }
 
 impl Params {

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 
 use ethnum::U256;
 
-use super::{
-    AddressPrefixes, AssumeUtxo, ChainTxData, HeadersSyncParams, Network, Params, VersionBits,
-};
+use super::{AssumeUtxo, ChainTxData, HeadersSyncParams, Network, Params};
 use crate::{BlockHash, BlockHeader, MerkleRoot, ScriptFlags};
 
 /// Bytes in hashing order of a hash written as Core prints it. Evaluated by the compiler: a digit
@@ -60,17 +58,6 @@ const fn genesis(time: u32, nonce: u32, bits: u32, merkle_root: &str) -> BlockHe
 /// Every genesis coinbase but testnet4's is the same transaction.
 const GENESIS_TXID: &str = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b";
 
-const fn test_prefixes(bech32_hrp: &'static str) -> AddressPrefixes {
-    AddressPrefixes {
-        pubkey_hash: 111,
-        script_hash: 196,
-        secret_key: 239,
-        ext_public_key: [0x04, 0x35, 0x87, 0xcf],
-        ext_secret_key: [0x04, 0x35, 0x83, 0x94],
-        bech32_hrp,
-    }
-}
-
 const fn snapshot(height: u32, hash: &str, chain_tx_count: u64, blockhash: &str) -> AssumeUtxo {
     AssumeUtxo {
         height,
@@ -103,7 +90,6 @@ pub(super) const MAIN: Params = Params {
     bip66_height: 363_725,
     csv_height: 419_328,
     segwit_height: 481_824,
-    versionbits: VersionBits { threshold: 1815, period: 2016, min_warning_height: 711_648 },
     script_flag_exceptions: &[
         // BIP16
         (
@@ -155,14 +141,6 @@ pub(super) const MAIN: Params = Params {
         tx_rate: 5.40111006496122,
     },
     headers_sync: HeadersSyncParams { commitment_period: 641, redownload_buffer_size: 15_218 },
-    prefixes: AddressPrefixes {
-        pubkey_hash: 0,
-        script_hash: 5,
-        secret_key: 128,
-        ext_public_key: [0x04, 0x88, 0xb2, 0x1e],
-        ext_secret_key: [0x04, 0x88, 0xad, 0xe4],
-        bech32_hrp: "bc",
-    },
 };
 
 /// Test network 3.
@@ -180,7 +158,6 @@ pub(super) const TESTNET3: Params = Params {
     bip66_height: 330_776,
     csv_height: 770_112,
     segwit_height: 834_624,
-    versionbits: VersionBits { threshold: 1512, period: 2016, min_warning_height: 2_013_984 },
     script_flag_exceptions: &[
         // BIP16
         (
@@ -218,7 +195,6 @@ pub(super) const TESTNET3: Params = Params {
         tx_rate: 0.02691479016257117,
     },
     headers_sync: HeadersSyncParams { commitment_period: 673, redownload_buffer_size: 14_460 },
-    prefixes: test_prefixes("tb"),
 };
 
 /// Test network 4.
@@ -241,7 +217,6 @@ pub(super) const TESTNET4: Params = Params {
     bip66_height: 1,
     csv_height: 1,
     segwit_height: 1,
-    versionbits: VersionBits { threshold: 1512, period: 2016, min_warning_height: 0 },
     script_flag_exceptions: &[],
     pow_limit: number("00000000ffffffffffffffffffffffffffffffffffffffffffffffffffffffff"),
     pow_target_timespan: 1_209_600,
@@ -273,7 +248,6 @@ pub(super) const TESTNET4: Params = Params {
         tx_rate: 0.01848579579528412,
     },
     headers_sync: HeadersSyncParams { commitment_period: 606, redownload_buffer_size: 16_092 },
-    prefixes: test_prefixes("tb"),
 };
 
 /// 1-of-2 multisig.
@@ -300,7 +274,6 @@ pub(super) const SIGNET: Params = Params {
     bip66_height: 1,
     csv_height: 1,
     segwit_height: 1,
-    versionbits: VersionBits { threshold: 1815, period: 2016, min_warning_height: 0 },
     script_flag_exceptions: &[],
     pow_limit: number("00000377ae000000000000000000000000000000000000000000000000000000"),
     pow_target_timespan: 1_209_600,
@@ -332,7 +305,6 @@ pub(super) const SIGNET: Params = Params {
         tx_rate: 0.06736623436338929,
     },
     headers_sync: HeadersSyncParams { commitment_period: 620, redownload_buffer_size: 15_724 },
-    prefixes: test_prefixes("tb"),
 };
 
 /// The regression test network.
@@ -350,7 +322,6 @@ pub(super) const REGTEST: Params = Params {
     bip66_height: 1,
     csv_height: 1,
     segwit_height: 0,
-    versionbits: VersionBits { threshold: 108, period: 144, min_warning_height: 0 },
     script_flag_exceptions: &[],
     pow_limit: number("7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"),
     pow_target_timespan: 86_400,
@@ -383,5 +354,4 @@ pub(super) const REGTEST: Params = Params {
     ],
     chain_tx_data: ChainTxData { time: 0, tx_count: 0, tx_rate: 0.001 },
     headers_sync: HeadersSyncParams { commitment_period: 275, redownload_buffer_size: 7_017 },
-    prefixes: test_prefixes("bcrt"),
 };

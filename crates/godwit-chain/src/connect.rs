@@ -145,7 +145,7 @@ impl Chain {
     }
 
     /// Whether connecting has reached `-stopatheight`.
-    pub fn reached_stop_height(&self) -> bool {
+    pub(crate) fn reached_stop_height(&self) -> bool {
         let height = self.tree.node(self.applied).height;
         self.options.stop_at_height.is_some_and(|stop| height >= stop)
     }

@@ -44,7 +44,7 @@ pub use feed::{Poll, RECEIVING_BYTES};
 pub use import::{
     BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
 };
-pub use permits::{Permit, Permits};
+pub use permits::Permit;
 pub use pruning::MIN_BLOCKS_TO_KEEP;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};

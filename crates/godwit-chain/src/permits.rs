@@ -24,11 +24,11 @@ impl Shared {
 
 /// The budget.
 #[derive(Clone, Debug)]
-pub struct Permits {
+pub(crate) struct Permits {
     shared: Arc<Shared>,
 }
 
-/// A share of the budget; dropping it gives the bytes back.
+/// A share of the budget of an import; dropping it gives the bytes back.
 #[derive(Debug)]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -37,14 +37,14 @@ pub struct Permit {
 
 impl Permits {
     /// A budget of `limit` bytes.
-    pub fn new(limit: u64) -> Self {
+    pub(crate) fn new(limit: u64) -> Self {
         let (state, changed) = (Mutex::new(State::default()), Condvar::new());
         Self { shared: Arc::new(Shared { limit, state, changed }) }
     }
 
     /// Waits for `bytes`; `None` once the budget is closed. A request above the whole budget is
     /// granted when nothing else is out, so that one large block never waits for ever.
-    pub fn acquire(&self, bytes: u64) -> Option<Permit> {
+    pub(crate) fn acquire(&self, bytes: u64) -> Option<Permit> {
         let waits = |state: &mut State| {
             let fits = state.used == 0 || state.used.saturating_add(bytes) <= self.shared.limit;
             !fits && !state.closed
@@ -60,7 +60,7 @@ impl Permits {
     }
 
     /// Ends every wait, now and later: nobody will take what would be brought in.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
     }

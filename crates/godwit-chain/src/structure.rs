@@ -124,7 +124,8 @@ pub enum Received {
 }
 
 /// Decodes `bytes` and applies the structural rules. Bytes after the block are ignored, as Core
-/// ignores them in its block files and in `submitblock`.
+/// ignores them in its block files and in `submitblock`. `permit` is the share of its budget that an
+/// import has taken for them.
 pub fn structure(
     bytes: impl Into<PooledStream>,
     params: &Params,

@@ -34,8 +34,8 @@ mod witness;
 pub use assume_valid::{AssumedBlock, ScriptCheckReason, Standing, script_check_reason};
 pub use block::{check_block, contextual_check_block};
 pub use connect::{
-    add_fee, block_subsidy, check_coinbase_amount, enforces_bip30, is_bip30_repeat,
-    is_bip30_unspendable, script_flags, sigop_cost_within_limit,
+    add_fee, check_coinbase_amount, enforces_bip30, is_bip30_repeat, is_bip30_unspendable,
+    script_flags, sigop_cost_within_limit,
 };
 pub use header::{PrevContext, check_header, contextual_check_header, median_time_past};
 pub use limits::{
@@ -47,8 +47,8 @@ pub use pow::{
     proof_equivalent_time, retarget,
 };
 pub use reject::{Reject, RejectReason, ResultClass};
-pub use sequence_lock::{SequenceLock, sequence_lock, sequence_locks_met};
+pub use sequence_lock::sequence_locks_met;
 pub use signet::{SOLUTION_FLAGS, SignetSpend, signet_spend};
 pub use sigops::{legacy_sigop_count, sigop_cost};
-pub use tx::{check_transaction, check_tx_inputs, is_final};
+pub use tx::{check_transaction, check_tx_inputs};
 pub use witness::{check_witnesses, commitment_output};

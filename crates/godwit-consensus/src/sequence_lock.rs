@@ -17,30 +17,27 @@ const TIME_GRANULARITY: u32 = 9;
 /// The last height and the last median time past at which a transaction is still locked; -1 where
 /// nothing locks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SequenceLock {
+struct SequenceLock {
     /// The block must be above this height.
-    pub height: i64,
+    height: i64,
     /// The median time past of the block's predecessor must be above this.
-    pub time: i64,
+    time: i64,
 }
 
 impl SequenceLock {
     /// Locks nothing.
-    pub const OPEN: Self = Self { height: -1, time: -1 };
+    const OPEN: Self = Self { height: -1, time: -1 };
 
     /// Whether a block at `height`, whose predecessor has the median time past
     /// `prev_median_time_past`, may contain the transaction.
-    pub fn is_met(&self, height: u32, prev_median_time_past: u32) -> bool {
+    fn is_met(&self, height: u32, prev_median_time_past: u32) -> bool {
         self.height < i64::from(height) && self.time < i64::from(prev_median_time_past)
     }
 }
 
 /// BIP68: an input whose sequence number has bit 31 clear, in a transaction of version 2 or above,
 /// is locked until the spent output is that many blocks or that many times 512 seconds (bit 22) old.
-///
-/// `coins` are those that the inputs spend, in their order; `median_time_past(h)` is that of the
-/// block at height `h` of the same chain, asked for the block before the one that created a coin.
-pub fn sequence_lock<C: Borrow<Coin>>(
+fn sequence_lock<C: Borrow<Coin>>(
     tx: TxView<'_>,
     coins: &[C],
     median_time_past: &dyn Fn(u32) -> u32,
@@ -67,8 +64,10 @@ pub fn sequence_lock<C: Borrow<Coin>>(
 }
 
 /// BIP68: the relative lock times of a transaction's inputs are reached (`bad-txns-nonfinal`). The
-/// block is at `height`, its predecessor has the median time past `prev_median_time_past`; the rest
-/// is as for [`sequence_lock`].
+/// block is at `height`, its predecessor has the median time past `prev_median_time_past`.
+///
+/// `coins` are those that the inputs spend, in their order; `median_time_past(h)` is that of the
+/// block at height `h` of the same chain, asked for the block before the one that created a coin.
 pub fn sequence_locks_met<C: Borrow<Coin>>(
     tx: TxView<'_>,
     coins: &[C],

@@ -121,7 +121,7 @@ fn no_null_outpoint(tx: TxView<'_>) -> Result<(), Reject> {
 /// A transaction's lock time is zero, or below the block's height (lock times below 500,000,000) or
 /// time (the others), or every input's sequence number is final. `time` is that of the block, or the
 /// median time past of its predecessor under BIP113.
-pub fn is_final(tx: TxView<'_>, height: u32, time: u32) -> bool {
+pub(crate) fn is_final(tx: TxView<'_>, height: u32, time: u32) -> bool {
     let lock = tx.lock_time();
     let reached = if lock < LOCKTIME_THRESHOLD { height } else { time };
     lock == 0 || lock < reached || tx.inputs().all(|input| input.sequence == SEQUENCE_FINAL)

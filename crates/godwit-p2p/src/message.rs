@@ -18,6 +18,7 @@ pub use compact::{
     BlockTransactions, BlockTransactionsRequest, CompactBlock, MAX_COMPACT_TRANSACTIONS,
     RawTransactions, ShortIdKeys,
 };
+pub(crate) use services::NETWORK_LIMITED_MIN_BLOCKS;
 pub use services::Services;
 pub use version::{MAX_USER_AGENT, Version, VersionAddress};
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use godwit_consensus::MAX_BLOCK_WEIGHT;
+
 /// Addresses that a peer may tell us per ten seconds (Core `MAX_ADDR_RATE_PER_SECOND` 0.1).
 const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// Addresses that a peer may tell us at once (Core `MAX_ADDR_PROCESSING_TOKEN_BUCKET`).
@@ -131,8 +133,8 @@ fn duration(nanos: u128) -> Duration {
 pub const UPLOAD_CYCLE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time between blocks.
 const BLOCK_SPACING: Duration = Duration::from_secs(10 * 60);
-/// Largest block in bytes (Core `MAX_BLOCK_SERIALIZED_SIZE`).
-const MAX_BLOCK_BYTES: u64 = 4_000_000;
+/// Largest block in bytes: each weighs at least one unit (Core `MAX_BLOCK_SERIALIZED_SIZE`).
+const MAX_BLOCK_BYTES: u64 = MAX_BLOCK_WEIGHT;
 
 /// Bytes sent in cycles of a day against a target (`-maxuploadtarget`; Core `OutboundTargetReached`).
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use godwit_primitives::BlockHash;
 
 use super::peer::Peer;
 use super::{Block, Downloads};
+use crate::message::NETWORK_LIMITED_MIN_BLOCKS;
 use crate::{HeaderId, HeaderIndex, PeerId};
 
 /// Blocks above the tip that may be asked for. Core: 1024, which at 200 bytes each is 0.2 MB, less
@@ -19,8 +20,8 @@ const MAX_WINDOW_BYTES: f64 = 256.0 * 1024.0 * 1024.0;
 /// The least blocks of a window, whatever their size.
 const MIN_WINDOW_BLOCKS: usize = 32;
 
-/// How deep a limited peer's blocks go: the 288 of BIP159, less two for races (Core: the same).
-pub(super) const LIMITED_BLOCKS: u32 = 286;
+/// How deep a limited peer is asked: what it promises, less two for races (Core: the same).
+pub(super) const LIMITED_REQUESTED: u32 = NETWORK_LIMITED_MIN_BLOCKS - 2;
 
 /// First missing blocks that are watched.
 const HEDGE_DEPTH: usize = 16;
@@ -126,7 +127,7 @@ impl Downloads {
 
     /// Whether the peer has the block at `height` of a branch.
     fn has(&self, peer: &Peer, branch: usize, height: u32) -> bool {
-        let deepest = peer.best_height.map_or(0, |best| best.saturating_sub(LIMITED_BLOCKS - 1));
+        let deepest = peer.best_height.map_or(0, |best| best.saturating_sub(LIMITED_REQUESTED - 1));
         peer.reach.get(branch).is_some_and(|reach| height <= *reach)
             && (peer.traits.witness || height < self.segwit_height)
             && (!peer.traits.limited || height >= deepest)

@@ -122,7 +122,7 @@ impl Downloads {
         let passed = |id: HeaderId, height: u32| {
             index.get(id).stored
                 || index.get(id).failed
-                || height + assign::LIMITED_BLOCKS < tip_height
+                || height + assign::LIMITED_REQUESTED < tip_height
         };
         self.blocks.retain(|_, block| !block.is_missing() || !passed(block.id, block.height));
     }

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::ops::BitOr;
 
+/// Blocks that a node with [`Services::NETWORK_LIMITED`] promises to have (BIP159; Core
+/// `NODE_NETWORK_LIMITED_MIN_BLOCKS`).
+pub(crate) const NETWORK_LIMITED_MIN_BLOCKS: u32 = 288;
+
 /// A set of services (Core `protocol.h`, `ServiceFlags`). Any bit may arrive; nothing proves that a
 /// peer does what it says.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -19,7 +23,7 @@ impl Services {
     pub const WITNESS: Self = Self(1 << 3);
     /// Compact block filters (BIP157).
     pub const COMPACT_FILTERS: Self = Self(1 << 6);
-    /// The last 288 blocks at least (BIP159).
+    /// The last [`NETWORK_LIMITED_MIN_BLOCKS`] at least (BIP159).
     pub const NETWORK_LIMITED: Self = Self(1 << 10);
     /// The encrypted transport (BIP324).
     pub const P2P_V2: Self = Self(1 << 11);

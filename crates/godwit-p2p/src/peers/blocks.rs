@@ -11,15 +11,16 @@ use super::fault::{Blame, Misbehaviour, Source, blame};
 use super::{Action, BlockJudgement, ConnectionKind, DisconnectReason, Peers, View};
 use crate::download::{OverdueReason, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
-use crate::message::{Message, Services, block_header_of};
+use crate::message::{Message, NETWORK_LIMITED_MIN_BLOCKS, Services, block_header_of};
 use crate::{Now, PeerId};
 
 /// Blocks whose sender is remembered. More can not be on their way, stored and not connected, since
 /// the download window is smaller; side branches that are never connected are what is left.
 const MAX_SOURCES: usize = 4_096;
 
-/// Blocks below the tip whose sender is still remembered: their branch may yet be connected.
-const SOURCE_DEPTH: u32 = 288;
+/// Blocks below the tip whose sender is still remembered: their branch may yet be connected, as long as
+/// everybody has the blocks of the other one.
+const SOURCE_DEPTH: u32 = NETWORK_LIMITED_MIN_BLOCKS;
 
 /// Who sent the blocks that are not connected so far (Core `mapBlockSource`).
 #[derive(Default)]

@@ -15,7 +15,8 @@ use crate::compact::{block_transactions, compact_block};
 use crate::frame::{Command, FRAME_HEADER_SIZE, MAX_PAYLOAD};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{
-    BlockTransactionsRequest, Locator, MAX_HEADERS, MAX_INVENTORY, Message, Services,
+    BlockTransactionsRequest, Locator, MAX_HEADERS, MAX_INVENTORY, Message,
+    NETWORK_LIMITED_MIN_BLOCKS, Services,
 };
 use crate::{HeaderId, PeerId, is_ancestor};
 use rand::Rng;
@@ -54,13 +55,13 @@ const MAX_COMPACT_DEPTH: u32 = 5;
 /// Blocks below the tip whose transactions are sent one by one (Core `MAX_BLOCKTXN_DEPTH`).
 const MAX_TRANSACTIONS_DEPTH: u32 = 10;
 
-/// Blocks that a pruned node promises to have (Core `NODE_NETWORK_LIMITED_MIN_BLOCKS`), and two more
-/// since both sides may be a block apart.
-const LIMITED_BLOCKS: u32 = 288 + 2;
+/// Blocks that a pruned node gives: what it promises, and two more since both sides may be a block
+/// apart (Core).
+const LIMITED_SERVED: u32 = NETWORK_LIMITED_MIN_BLOCKS + 2;
 
 /// Blocks that a pruned node announces in answer to `getblocks`: those that it will still have in an
 /// hour (Core).
-const LIMITED_ANNOUNCED: u32 = 288 - 6;
+const LIMITED_ANNOUNCED: u32 = NETWORK_LIMITED_MIN_BLOCKS - 6;
 
 /// A block off the best chain is served for so long, so that peers can not tell by old ones whom they
 /// talk to (Core `STALE_RELAY_AGE_LIMIT`: a month, in seconds).
@@ -180,7 +181,7 @@ impl Peers {
         }
         let tip = view.index.get(view.index.tip());
         let pruned = !self.config.services.contains(Services::NETWORK);
-        if pruned && tip.height.saturating_sub(block.height) > LIMITED_BLOCKS {
+        if pruned && tip.height.saturating_sub(block.height) > LIMITED_SERVED {
             // It would wait for the block; and where exactly we pruned is nobody's business.
             debug!("peer={}: asks for pruned block {}", peer.id.0, block.height);
             return Answer::Disconnect(DisconnectReason::PrunedBlock);

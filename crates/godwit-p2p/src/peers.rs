@@ -433,11 +433,7 @@ impl Peers {
     }
 
     /// Whether a line at the expense of this peer may be logged.
-    fn may_log(&mut self, view: View<'_>, id: PeerId) -> bool {
-        self.may_log_at(view.now, id)
-    }
-
-    fn may_log_at(&mut self, now: Now, id: PeerId) -> bool {
+    fn may_log(&mut self, now: Now, id: PeerId) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else { return false };
         peer.log_lines.take(now.monotonic, 1) && self.log_lines.take(now.monotonic, 1)
     }

@@ -23,6 +23,7 @@ pub use eviction::{
 pub use manual::MAX_ADD_NODE_CONNECTIONS;
 
 use crate::net_address::{Host, NetAddress};
+use crate::time::exponential;
 use crate::{AddressBook, ConnectionKind, Discouraged, Now, Reachable, Target};
 use choice::Occupied;
 use manual::Manual;
@@ -155,9 +156,10 @@ impl Slots {
             manual: Manual::new(&config),
             seeding: Seeding::new(&config, start, &mut rng),
             next_step: start,
-            next_feeler: after(start, FEELER_INTERVAL, &mut rng),
-            next_extra_block_relay: after(start, EXTRA_BLOCK_RELAY_INTERVAL, &mut rng),
-            next_extra_network: after(start, EXTRA_NETWORK_INTERVAL, &mut rng),
+            next_feeler: start.saturating_add(exponential(FEELER_INTERVAL, &mut rng)),
+            next_extra_block_relay: start
+                .saturating_add(exponential(EXTRA_BLOCK_RELAY_INTERVAL, &mut rng)),
+            next_extra_network: start.saturating_add(exponential(EXTRA_NETWORK_INTERVAL, &mut rng)),
             config,
             rng,
         }
@@ -228,14 +230,16 @@ impl Slots {
         } else if situation.stale_tip {
             wanted(ConnectionKind::OutboundFull)
         } else if now > self.next_extra_block_relay && situation.synced {
-            self.next_extra_block_relay = after(now, EXTRA_BLOCK_RELAY_INTERVAL, &mut self.rng);
+            self.next_extra_block_relay =
+                now.saturating_add(exponential(EXTRA_BLOCK_RELAY_INTERVAL, &mut self.rng));
             wanted(ConnectionKind::BlockRelay)
         } else if now > self.next_feeler {
-            self.next_feeler = after(now, FEELER_INTERVAL, &mut self.rng);
+            self.next_feeler = now.saturating_add(exponential(FEELER_INTERVAL, &mut self.rng));
             wanted(ConnectionKind::Feeler)
         } else if max_full == MAX_OUTBOUND_FULL && now > self.next_extra_network {
             let network = self.lonely_network(situation.peers, book)?;
-            self.next_extra_network = after(now, EXTRA_NETWORK_INTERVAL, &mut self.rng);
+            self.next_extra_network =
+                now.saturating_add(exponential(EXTRA_NETWORK_INTERVAL, &mut self.rng));
             Some(Wanted { kind: ConnectionKind::OutboundFull, networks: network })
         } else {
             None
@@ -263,10 +267,4 @@ impl Slots {
         let chosen = lonely[self.rng.random_range(0..lonely.len())];
         Some([chosen].into_iter().collect())
     }
-}
-
-/// A moment after `now`, exponentially distributed: nobody can tell when it comes.
-fn after(now: Duration, mean: Duration, rng: &mut StdRng) -> Duration {
-    let uniform: f64 = rng.random();
-    now.saturating_add(mean.mul_f64(-(1.0 - uniform).ln()))
 }

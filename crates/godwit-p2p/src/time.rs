@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rand::Rng;
+
 /// Both clocks of one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
@@ -9,4 +11,10 @@ pub struct Now {
     pub monotonic: Duration,
     /// Seconds since 1970; may jump.
     pub unix: i64,
+}
+
+/// A time around `mean`, as between events of a Poisson process: nobody can tell when it ends.
+pub(crate) fn exponential(mean: Duration, rng: &mut impl Rng) -> Duration {
+    let uniform: f64 = rng.random();
+    mean.mul_f64(-(1.0 - uniform).ln())
 }

@@ -78,8 +78,8 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What is acceptable from the peer at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is acceptable from the peer at the moment; by default no block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveLimits {
     /// The peer was asked for a block that it has not sent. Without that a `block` or `blocktxn` is
     /// dropped as it comes. Looked at when the message's header is complete.

@@ -17,6 +17,7 @@ use crate::address_book::TIME_PENALTY;
 use crate::message::{MAX_ADDRESSES, Message, Services};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
 use crate::rate_limit::TokenBucket;
+use crate::time::exponential;
 use crate::{Now, PeerId};
 
 /// Mean time between messages with addresses to a peer (Core `AVG_ADDRESS_BROADCAST_INTERVAL`).
@@ -247,7 +248,7 @@ impl Peers {
             return;
         }
         self.tell_own_address(now, id);
-        let pause = self.exponential(BROADCAST_INTERVAL);
+        let pause = exponential(BROADCAST_INTERVAL, &mut self.rng);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if now.monotonic <= peer.addresses.next_send {
             return;
@@ -276,7 +277,7 @@ impl Peers {
         if self.config.listen_port.is_none() || self.initial_download {
             return;
         }
-        let pause = self.exponential(OWN_ADDRESS_INTERVAL);
+        let pause = exponential(OWN_ADDRESS_INTERVAL, &mut self.rng);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.addresses.next_own.is_some_and(|due| due >= now.monotonic) {
             return;
@@ -325,12 +326,6 @@ impl Peers {
         // Whom we connected to can not see the port on which we listen.
         let seen = seen.map(|seen| if peer.inbound() { seen } else { NetAddress { port, ..seen } });
         seen.filter(|_| discovers && routable)
-    }
-
-    /// A time around `mean`, as between events of a Poisson process.
-    pub(super) fn exponential(&mut self, mean: Duration) -> Duration {
-        let uniform: f64 = self.rng.random();
-        mean.mul_f64(-(1.0 - uniform).ln())
     }
 }
 

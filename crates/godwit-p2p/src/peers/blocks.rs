@@ -225,7 +225,7 @@ impl Peers {
         let Some(peer) = self.peers.get(&sender.peer) else { return };
         let via_compact_block = sender.via_compact_block;
         let source = Source { via_compact_block, inbound: peer.inbound() };
-        if self.may_log(view, sender.peer) {
+        if self.may_log(view.now, sender.peer) {
             info!("peer={}: block {hash} is refused: {reject}", sender.peer.0);
         }
         match blame(reject.class, source) {
@@ -242,7 +242,7 @@ impl Peers {
         if self.downloads.in_flight(id) == 0 {
             return;
         }
-        if self.may_log(view, id) {
+        if self.may_log(view.now, id) {
             warn!("peer={}: a block arrived with a wrong checksum", id.0);
         }
         self.disconnect(view.now, id, DisconnectReason::CorruptBlock);

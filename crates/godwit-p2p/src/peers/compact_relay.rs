@@ -190,9 +190,8 @@ impl Peers {
         if useful && !self.hold_partial(view, id, block) {
             return;
         }
-        let (full, presyncing) = (false, false);
         let new = known.is_none();
-        let submission = Submission { full, new, presyncing, via_compact_block: true };
+        let submission = Submission { new, via_compact_block: true, ..Submission::default() };
         self.submit_headers(id, vec![header], submission);
     }
 

@@ -160,7 +160,7 @@ impl HeaderSync {
 }
 
 /// Headers that were handed to the driver.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Submission {
     /// The message had as many headers as fit: there may be more.
     pub(super) full: bool,

@@ -144,12 +144,12 @@ impl Peers {
         let Some(peer) = self.peers.get(&id) else { return };
         let (kind, address) = (peer.kind, peer.address);
         if kind == ConnectionKind::Manual {
-            if self.may_log_at(now, id) {
+            if self.may_log(now, id) {
                 warn!("Not punishing manually connected peer {}: {what}", id.0);
             }
             return;
         }
-        if self.may_log_at(now, id) {
+        if self.may_log(now, id) {
             info!("Misbehaving: peer={}: {what}", id.0);
         }
         self.disconnect(now, id, DisconnectReason::Misbehaved(what));

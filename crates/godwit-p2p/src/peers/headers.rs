@@ -110,7 +110,7 @@ impl Peers {
         if repeated.is_some_and(|last| !self.allows_known(view, id, last, headers.len(), asked)) {
             return;
         }
-        let submission = Submission { full, new, presyncing, via_compact_block: false };
+        let submission = Submission { full, new, presyncing, ..Submission::default() };
         self.submit_headers(id, headers, submission);
     }
 
@@ -139,9 +139,7 @@ impl Peers {
             return true;
         }
         self.headers_answered(view, id, !full);
-        let (new, presyncing, via_compact_block) = (false, false, false);
-        let submission = Submission { full, new, presyncing, via_compact_block };
-        self.headers_taken(view, id, last, submission);
+        self.headers_taken(view, id, last, Submission { full, ..Submission::default() });
         true
     }
 
@@ -346,7 +344,10 @@ impl Peers {
         let Some(peer) = self.peers.get(&id) else { return };
         let inbound = peer.inbound();
         let source = Source { via_compact_block: submission.via_compact_block, inbound };
-        if !inbound && fault.reject.class == ResultClass::CachedInvalid && self.may_log(view, id) {
+        if !inbound
+            && fault.reject.class == ResultClass::CachedInvalid
+            && self.may_log(view.now, id)
+        {
             warn!(
                 "Peer {} sent a header of a block that is known to be invalid. If this happens with \
                  all peers, consider corruption of the database or a consensus incompatibility.",
@@ -370,7 +371,7 @@ impl Peers {
         submission: Submission,
     ) {
         let last = view.index.get(last);
-        if submission.new && !self.initial_download && self.may_log(view, id) {
+        if submission.new && !self.initial_download && self.may_log(view.now, id) {
             let via = if submission.via_compact_block { "cmpctblock " } else { "" };
             info!("Saw new {via}header hash={} height={} peer={}", last.hash, last.height, id.0);
         }

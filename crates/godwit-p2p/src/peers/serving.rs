@@ -242,7 +242,7 @@ impl Peers {
         let id = peer.id;
         let Some((_, wanted)) = peer.serving.reading.take() else { return };
         let Some(bytes) = bytes else {
-            if self.may_log(view, id) {
+            if self.may_log(view.now, id) {
                 error!("peer={}: cannot load block {} from disk", id.0, wanted.hash);
             }
             return self.disconnect(view.now, id, DisconnectReason::BlockUnreadable);
@@ -268,7 +268,7 @@ impl Peers {
             return self.peers.contains_key(&id);
         }
         let Ok(block) = Block::decode(bytes) else {
-            if self.may_log(view, id) {
+            if self.may_log(view.now, id) {
                 error!("Block {} on disk does not decode", wanted.hash);
             }
             self.disconnect(view.now, id, DisconnectReason::BlockUnreadable);

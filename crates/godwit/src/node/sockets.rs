@@ -304,14 +304,14 @@ impl Network {
             NetCommand::ExpectBlock { peer, expected } => {
                 let Some(token) = self.by_peer.get(&peer).copied() else { return };
                 let Some(connection) = self.connections.get_mut(&token) else { return };
-                connection.expects_block = expected;
+                connection.limits.expects_block = expected;
                 // It may have been paused.
                 enqueue(&mut self.line, token, connection);
             }
             NetCommand::ExpectCompact { peer, expected } => {
                 let Some(token) = self.by_peer.get(&peer) else { return };
                 let Some(connection) = self.connections.get_mut(token) else { return };
-                connection.expects_compact = expected;
+                connection.limits.expects_compact = expected;
             }
             NetCommand::Disconnect { peer, .. } => {
                 if let Some(token) = self.by_peer.get(&peer) {
@@ -380,7 +380,7 @@ impl Network {
     fn retry_in_plain(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let (peer, target) = (connection.peer, connection.target.take());
-        let (expects_block, expects_compact) = connection.expects();
+        let limits = connection.limits;
         let plain = connection.transport.fall_back();
         self.close(token);
         let (Some(target), Some(transport)) = (target, plain) else { return };
@@ -389,8 +389,7 @@ impl Network {
         if let Some(token) = self.by_peer.get(&peer)
             && let Some(connection) = self.connections.get_mut(token)
         {
-            connection.expects_block = expects_block;
-            connection.expects_compact = expects_compact;
+            connection.limits = limits;
         }
     }
 

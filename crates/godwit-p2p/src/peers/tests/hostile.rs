@@ -99,7 +99,7 @@ fn b14_one_peer_that_may_stay_fills_no_log_either() {
     let id = node.peer(ConnectionKind::Manual);
     let mut allowed = 0;
     for _ in 0..100_000 {
-        allowed += usize::from(node.peers.may_log_at(node.now, id));
+        allowed += usize::from(node.peers.may_log(node.now, id));
     }
     assert!(allowed <= 10, "{allowed}");
 }

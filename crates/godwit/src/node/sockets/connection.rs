@@ -65,8 +65,8 @@ pub(super) struct Connection {
     /// Until then it has to answer our key.
     answer_by: Option<Instant>,
     protocol_told: bool,
-    pub(super) expects_block: bool,
-    pub(super) expects_compact: bool,
+    /// What is kept of what it sends.
+    pub(super) limits: ReceiveLimits,
     /// The system said so and has not taken it back.
     pub(super) readable: bool,
     pub(super) writable: bool,
@@ -97,8 +97,7 @@ impl Connection {
             transport,
             answer_by: None,
             protocol_told: false,
-            expects_block: false,
-            expects_compact: false,
+            limits: ReceiveLimits::default(),
             readable: ready,
             writable: ready,
             in_line: false,
@@ -118,10 +117,6 @@ impl Connection {
     /// Whether the other end of a connection does not understand that it is encrypted.
     pub(super) fn transport_is_refused(&self) -> bool {
         self.target.is_some() && self.transport.looks_refused()
-    }
-
-    pub(super) fn expects(&self) -> (bool, bool) {
-        (self.expects_block, self.expects_compact)
     }
 
     /// Whether the other end of an unfinished connection is the proxy.
@@ -269,7 +264,7 @@ impl Connection {
     fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
         let left = self.read_messages(peer, allowance, out);
         if let Some((command, received, _)) = self.transport.incoming()
-            && (command == Command::HEADERS || command == Command::BLOCK && self.expects_block)
+            && (command == Command::HEADERS || command == Command::BLOCK && self.limits.expects_block)
         {
             self.report_arrival(peer, command, received, out);
         }
@@ -280,19 +275,17 @@ impl Connection {
         let mut turn = READ_TURN;
         // Who does not take answers gets to ask no more. But two that send blocks to each other must
         // not both wait: whoever waits for a block reads on, within `SEND_QUEUE_MAX`.
-        while self.readable && (self.expects_block || self.transport.queued_bytes() <= SEND_PAUSE) {
+        while self.readable
+            && (self.limits.expects_block || self.transport.queued_bytes() <= SEND_PAUSE)
+        {
             if *allowance == 0 {
                 return Left::Held;
             }
             if turn == 0 {
                 return Left::More;
             }
-            let limits = ReceiveLimits {
-                expects_block: self.expects_block,
-                expects_compact: self.expects_compact,
-            };
             let before = (self.transport.total_received(), self.transport.total_cost());
-            let received = self.transport.receive(&mut self.stream, &limits, turn.min(*allowance));
+            let received = self.transport.receive(&mut self.stream, &self.limits, turn.min(*allowance));
             let bytes = (self.transport.total_received() - before.0) as usize;
             turn = turn.saturating_sub((self.transport.total_cost() - before.1) as usize);
             *allowance = allowance.saturating_sub(bytes);

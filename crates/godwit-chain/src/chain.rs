@@ -30,7 +30,7 @@ use crate::candidates::Candidates;
 use crate::committer::Committer;
 use crate::error::ChainError;
 use crate::event::{Event, StageTimes};
-use crate::feed::Feed;
+use crate::feed::{Feed, RECEIVING_BYTES};
 use crate::message::{INBOX_LIMIT, Message};
 use crate::pruning::Pruning;
 use crate::structure::{Received, Structured};
@@ -53,9 +53,26 @@ pub struct ChainOptions {
     pub stop_at_height: Option<u32>,
     /// Bytes that block and undo files together should not exceed (`-prune`); `None` keeps all.
     pub prune_bytes: Option<u64>,
+    /// Memory for blocks from peers.
+    pub block_memory: BlockMemory,
     /// Seconds since 1970.
     /// It judges the times of headers and says when a checkpoint is due.
     pub clock: fn() -> i64,
+}
+
+/// What blocks from peers may take of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockMemory {
+    /// Bytes that are being decoded or wait to be accepted, one block more at worst.
+    pub receiving: u64,
+    /// Bytes of accepted blocks that wait for their turn, indexes included.
+    pub waiting: usize,
+}
+
+impl Default for BlockMemory {
+    fn default() -> Self {
+        Self { receiving: RECEIVING_BYTES, waiting: WAITING_MEMORY }
+    }
 }
 
 /// A block that is this near to the clock is placed by its height, not by its time.
@@ -183,6 +200,7 @@ impl Chain {
             workers: Arc::new(Workers::start(options.workers).map_err(ChainError::Spawn)?),
             committer: Committer::start(Arc::clone(&store), outbox.clone())?,
             pruning: Pruning::new(options.prune_bytes, tip),
+            cache: Waiting::new(options.block_memory.waiting),
             options,
             store,
             hasher,
@@ -198,7 +216,6 @@ impl Chain {
             window: VecDeque::new(),
             refused: None,
             ahead: VecDeque::new(),
-            cache: Waiting::new(WAITING_MEMORY),
             feed: Feed::default(),
             arrivals: BTreeMap::new(),
             flush: None,

@@ -23,9 +23,9 @@ use crate::message::{Message, report_from};
 use crate::structure::{Received, structure};
 use crate::tree::NodeId;
 
-/// Bytes of received blocks that are being decoded or wait to be accepted; what is left of it is the
-/// [`Chain::room`]. Sixteen blocks of the largest size, some forty usual ones: a full pipe of a
-/// gigabit line over 0.5 s of round trip.
+/// Bytes of received blocks that are being decoded or wait to be accepted, where the options say nothing
+/// else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the [`Chain::room`]. Sixteen blocks
+/// of the largest size, some forty usual ones: a full pipe of a gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
 
 /// A block may lie in a buffer this many times its size. Larger ones go back to the pool at once:
@@ -97,20 +97,24 @@ impl Chain {
         self.start_jobs();
     }
 
-    /// Bytes of blocks that can be taken now without exceeding [`RECEIVING_BYTES`].
+    /// Bytes of blocks that can be taken now without exceeding [`BlockMemory::receiving`].
+    ///
+    /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving
     pub fn room(&self) -> u64 {
-        RECEIVING_BYTES.saturating_sub(self.receiving())
+        self.options.block_memory.receiving.saturating_sub(self.receiving())
     }
 
     /// Bytes of blocks that are decoded or wait to be accepted: as long as nothing is handed in without
-    /// [`room`](Self::room), at most [`RECEIVING_BYTES`] and one block.
+    /// [`room`](Self::room), at most [`BlockMemory::receiving`] and one block.
+    ///
+    /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving
     pub fn receiving(&self) -> u64 {
         self.feed.receiving
     }
 
-    /// Memory of the received blocks that wait for their turn: at most [`WAITING_MEMORY`].
+    /// Memory of the received blocks that wait for their turn: at most [`BlockMemory::waiting`].
     ///
-    /// [`WAITING_MEMORY`]: crate::WAITING_MEMORY
+    /// [`BlockMemory::waiting`]: crate::BlockMemory::waiting
     pub fn waiting_memory(&self) -> usize {
         self.cache.memory()
     }

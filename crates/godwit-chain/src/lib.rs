@@ -37,7 +37,7 @@ mod verify;
 mod waiting;
 mod workers;
 
-pub use chain::{Chain, ChainOptions, Verdict};
+pub use chain::{BlockMemory, Chain, ChainOptions, Verdict};
 pub use error::ChainError;
 pub use event::{Connected, Event, StageTimes};
 pub use feed::{Poll, RECEIVING_BYTES};

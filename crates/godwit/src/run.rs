@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 
-use godwit_chain::{Chain, ChainOptions};
+use godwit_chain::{BlockMemory, Chain, ChainOptions};
 use godwit_store::disk::RealDisk;
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use rustix::fs::Mode;
@@ -99,6 +99,7 @@ pub(crate) fn open_chain(
         stop_at_height,
         // What only looks at the coins deletes no blocks, whatever the file says.
         prune_bytes: config.prune_bytes.filter(|_| validates(&config.command)),
+        block_memory: BlockMemory::default(),
         clock: process::seconds_since_1970,
     };
     let key = process::random_bytes()?;

@@ -1,7 +1,7 @@
 //! The node on the simulator's network, disk and clock.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crossbeam_channel::{Receiver, never};
 use godwit::node::core::NodeCore;
 use godwit::node::index::ChainIndex;
 use godwit::node::net::{NetEvent, SocketId};
-use godwit_chain::{Chain, ChainOptions, Poll, RECEIVING_BYTES, WAITING_MEMORY};
+use godwit_chain::{BlockMemory, Chain, ChainOptions, Poll};
 use godwit_p2p::{
-    AddressBook, MAX_PAYLOAD, NetAddress, Now, PeerId, Peers, PeersConfig, Protocol, Reachable,
-    SEND_QUEUE_MAX, Services, Target,
+    AddressBook, DisconnectReason, NetAddress, Now, PeerId, Peers, PeersConfig, Protocol,
+    Reachable, SEND_QUEUE_MAX, Services, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
 use godwit_store::fault::{FaultDisk, Survival};
 use godwit_stream::{BufferPool, PoolLimits};
 
-use super::sockets::Link;
+use super::sockets::{FIRST_CAPACITY, Link};
 use super::tap;
 use super::worlds::Stage;
 
@@ -58,6 +58,9 @@ pub(super) struct NodePlan {
     pub(super) max_inbound: usize,
     /// `-v2transport`.
     pub(super) v2: bool,
+    pub(super) block_memory: BlockMemory,
+    /// Time from one turn of the chain to the next, as if it were that slow.
+    pub(super) turn: Duration,
 }
 
 pub(super) enum Timer {
@@ -72,19 +75,30 @@ pub(super) struct Peak {
     pub(super) receiving: usize,
     /// Bytes of messages to be sent.
     pub(super) sending: usize,
-    /// Bytes of blocks with the chain.
-    pub(super) chain: u64,
+    /// Bytes of blocks that the chain decodes or has to accept.
+    pub(super) arriving: u64,
+    /// Memory of accepted blocks that wait for their turn.
+    pub(super) waiting: usize,
+    /// Times that a connection was not read because the chain could take no blocks.
+    pub(super) held: usize,
     /// Addresses in the book.
     pub(super) addresses: usize,
     /// Connections.
     pub(super) connections: usize,
 }
 
-/// A peer that the node disconnected, and why.
+/// A peer that the node disconnected, when and why.
 #[derive(Clone, Debug)]
 pub(super) struct Disconnected {
     pub(super) peer: PeerPlan,
-    pub(super) why: String,
+    pub(super) at: Duration,
+    pub(super) why: DisconnectReason,
+}
+
+impl Disconnected {
+    pub(super) fn misbehaved(&self) -> bool {
+        matches!(self.why, DisconnectReason::Misbehaved(_))
+    }
 }
 
 /// A node and its world.
@@ -103,6 +117,10 @@ pub(super) struct Driver {
     next_timer: u64,
     /// The node has something to do.
     stirred: bool,
+    /// When the chain has its turn.
+    next_turn: Duration,
+    /// Connections that are not read before the chain can take blocks.
+    pub(super) held: BTreeSet<ConnectionId>,
     pub(super) disconnected: Vec<Disconnected>,
     pub(super) refused: Vec<PeerPlan>,
     pub(super) peak: Peak,
@@ -131,7 +149,8 @@ fn clock() -> i64 {
 }
 
 fn pool() -> BufferPool {
-    BufferPool::new(PoolLimits { buffers: 8, buffer_bytes: 1 << 20, total_bytes: 8 << 20 })
+    let buffer_bytes = FIRST_CAPACITY;
+    BufferPool::new(PoolLimits { buffers: 8, buffer_bytes, total_bytes: 8 * buffer_bytes })
 }
 
 impl Driver {
@@ -156,6 +175,8 @@ impl Driver {
             timers: BTreeMap::new(),
             next_timer: 0,
             stirred: true,
+            next_turn: Duration::ZERO,
+            held: BTreeSet::new(),
             disconnected: Vec::new(),
             refused: Vec::new(),
             peak: Peak::default(),
@@ -185,6 +206,7 @@ impl Driver {
             cache_bytes: 4 << 20,
             stop_at_height: None,
             prune_bytes: None,
+            block_memory: self.plan.block_memory,
             clock,
         };
         let disk = Arc::new(self.disk.clone());
@@ -252,7 +274,10 @@ impl Driver {
             if self.crowd.now() >= end {
                 return false;
             }
-            let wakeup = self.core().next_wakeup().saturating_add(self.started);
+            let mut wakeup = self.core().next_wakeup().saturating_add(self.started);
+            if self.stirred {
+                wakeup = wakeup.min(self.next_turn);
+            }
             // Time always goes on, however impatient the node is.
             let wakeup = wakeup.max(self.crowd.now() + Duration::from_millis(1));
             match self.crowd.next(wakeup.min(end)) {
@@ -275,6 +300,7 @@ impl Driver {
             self.crowd.close(id);
         }
         self.by_peer.clear();
+        self.held.clear();
         self.timers.clear();
         self.arrived_before.extend(self.arrived.drain());
         tap::take();
@@ -321,12 +347,16 @@ impl Driver {
         self.stirred = true;
         self.core().handle(now, event);
         self.hear();
+        self.check_arriving();
     }
 
     /// Lets the node do what it can at this time.
     fn settle(&mut self) {
         CLOCK.set(self.now().unix);
-        while std::mem::take(&mut self.stirred) {
+        self.obey();
+        while self.stirred && self.crowd.now() >= self.next_turn {
+            self.stirred = false;
+            self.next_turn = self.crowd.now() + self.plan.turn;
             self.let_chain_finish();
             let now = self.now();
             if let Err(error) = self.core().advance(now) {
@@ -334,6 +364,9 @@ impl Driver {
             }
             self.hear();
             self.obey();
+            for id in std::mem::take(&mut self.held) {
+                self.read(id);
+            }
         }
         self.measure();
     }
@@ -378,10 +411,9 @@ impl Driver {
         let longest = self.links.values().map(|link| link.transport.queued_bytes()).max();
         let core = self.core();
         let addresses = core.peers().address_book().len();
-        let received = core.chain().receiving();
         let waiting = core.chain().waiting_memory();
-        if waiting > WAITING_MEMORY || received > RECEIVING_BYTES + MAX_PAYLOAD as u64 {
-            self.fail(&format!("{waiting} bytes wait, {received} bytes received"));
+        if waiting > self.plan.block_memory.waiting {
+            self.fail(&format!("{waiting} bytes of blocks wait"));
         }
         if longest.is_some_and(|bytes| bytes > SEND_QUEUE_MAX) {
             self.fail("a send queue is too long");
@@ -389,9 +421,18 @@ impl Driver {
         let peak = &mut self.peak;
         peak.receiving = peak.receiving.max(receiving);
         peak.sending = peak.sending.max(sending);
-        peak.chain = peak.chain.max(waiting as u64 + received);
+        peak.waiting = peak.waiting.max(waiting);
         peak.addresses = peak.addresses.max(addresses);
         peak.connections = peak.connections.max(connections);
+    }
+
+    /// What the chain was given before it had its turn: one block more than its limit at worst.
+    fn check_arriving(&mut self) {
+        let arriving = self.core().chain().receiving();
+        if arriving > self.plan.block_memory.receiving + self.stage.largest_buffer {
+            self.fail(&format!("{arriving} bytes of blocks are with the chain"));
+        }
+        self.peak.arriving = self.peak.arriving.max(arriving);
     }
 
     /// Something that follows from the seed alone.

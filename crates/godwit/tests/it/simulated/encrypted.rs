@@ -84,7 +84,7 @@ fn left_because(bad: &Conduct, discovery: Discovery) -> Vec<String> {
     let mut driver = driver(stage, discovery, peers);
     synchronise(&mut driver, stage, HOUR);
     assert!(driver.disconnected.iter().all(|gone| gone.peer.conduct.name == "hostile"));
-    let why = driver.disconnected.iter().map(|gone| gone.why.clone()).collect();
+    let why = driver.disconnected.iter().map(|gone| gone.why.to_string()).collect();
     let receiving = driver.peak.receiving;
     let most = driver.peak.connections * (64 << 10) + (4 << 20);
     assert!(receiving <= most, "{receiving} bytes held for what was never proven");
@@ -123,7 +123,7 @@ fn b20_flipped_bits_that_are_encrypted_by_their_sender_are_their_sender_s() {
     synchronise(&mut driver, stage, HOUR);
     let gone = &driver.disconnected;
     assert!(!gone.is_empty(), "somebody was asked for a block");
-    assert!(gone.iter().all(|gone| gone.why.starts_with("misbehaving")), "{gone:?}");
+    assert!(gone.iter().all(|gone| gone.misbehaved()), "{gone:?}");
 }
 
 /// How far a block has come is seen before its packet is proven: a slow peer is told from a silent

@@ -63,8 +63,7 @@ fn b3_headers_that_break_the_protocol_are_their_sender_s() {
     let mut driver = beside(stage, &bad, SECOND);
     let headers = driver.core().chain().tree().len() as u32;
     assert_eq!(headers, stage.world.best.height() + 1);
-    let misbehaved = |gone: &&super::driver::Disconnected| gone.why.starts_with("misbehaving");
-    assert!(driver.disconnected.iter().filter(misbehaved).count() >= 3);
+    assert!(driver.disconnected.iter().filter(|gone| gone.misbehaved()).count() >= 3);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::never;
 use godwit::node::net::NetEvent;
-use godwit_chain::RECEIVING_BYTES;
+use godwit_chain::{BlockMemory, RECEIVING_BYTES};
 use godwit_p2p::{Host, NetAddress, Now};
 use godwit_sim::network::{
     BlockConduct, Branch, Conduct, HeaderConduct, LinkSpec, Noise, PeerPlan, View,
@@ -15,7 +15,7 @@ use godwit_store::fault::Survival;
 use godwit_stream::DataStream;
 
 use super::driver::{Discovery, Driver, NodePlan};
-use super::run::{check, tip};
+use super::run::{BLOCK_MEMORY, check, tip};
 use super::worlds::Stage;
 
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
@@ -66,7 +66,8 @@ pub(super) fn several(count: usize, conduct: &Conduct) -> Vec<Conduct> {
 }
 
 pub(super) fn node(seed: u64, discovery: Discovery) -> NodePlan {
-    NodePlan { seed, discovery, workers: 1, max_inbound: 125, v2: false }
+    let (block_memory, turn) = (BlockMemory::default(), Duration::ZERO);
+    NodePlan { seed, discovery, workers: 1, max_inbound: 125, v2: false, block_memory, turn }
 }
 
 pub(super) fn driver(stage: &'static Stage, line: Option<u64>, peers: Vec<PeerPlan>) -> Driver {
@@ -126,6 +127,16 @@ fn b4_one_of_eight_that_withholds_what_holds_up_the_window_costs_a_fifth_at_most
 #[test]
 fn b4_one_of_eight_that_withholds_the_last_block_costs_a_fifth_at_most() {
     assert!(delay_by_one_of_eight(BlockConduct::WithholdLast) <= 1.2);
+}
+
+/// What the runs of random companies go by: whatever the reason, an honest peer is not let go.
+#[test]
+#[should_panic(expected = "was punished: timeout downloading blocks")]
+fn an_honest_peer_that_is_let_go_as_too_slow_is_noticed() {
+    let stage = Stage::mixed();
+    let stalls = Conduct { honest: true, ..hostile(stage).with_blocks(BlockConduct::Silent) };
+    let peers = company([stalls].into_iter().chain(several(3, &honest(stage))), 5_000);
+    synchronise(&mut choosing(stage, peers), stage, HOUR);
 }
 
 #[test]
@@ -228,6 +239,24 @@ fn blocks_that_come_faster_than_they_can_be_taken_wait() {
     assert!(core.handle_some(now, 8, next) && taken.get() == 8);
 }
 
+#[test]
+fn a_chain_that_is_slower_than_its_peers_is_given_no_more_than_it_may_hold() {
+    let stage = Stage::heavy();
+    let most = |block_memory| {
+        let turn = Duration::from_secs(10);
+        let plan = NodePlan { block_memory, turn, ..node(1, Discovery::Connect) };
+        let peers = company(several(8, &honest(stage)), 1_000_000);
+        let mut driver = Driver::new(stage, plan, None, peers);
+        // The driver looks at the bound whenever the chain was given a block.
+        synchronise(&mut driver, stage, HOUR);
+        driver.peak
+    };
+    let (limited, free) = (most(BLOCK_MEMORY), most(BlockMemory::default()));
+    eprintln!("{limited:?} instead of {free:?}");
+    assert!(limited.arriving >= BLOCK_MEMORY.receiving && limited.held > 0, "{limited:?}");
+    assert!(free.arriving > BLOCK_MEMORY.receiving + stage.largest_buffer, "{free:?}");
+}
+
 /// The most blocks in flight while the large ones of the chain arrive, over a line of that rate.
 fn most_in_flight(line: u64, maximum: Option<u64>) -> usize {
     let stage = Stage::mixed();
@@ -314,7 +343,7 @@ fn b20_flipped_bits_are_their_sender_s_and_the_block_is_fetched_elsewhere() {
     synchronise(&mut driver, stage, HOUR);
     let gone = &driver.disconnected;
     assert_eq!(gone.len(), 3, "{gone:?}");
-    assert!(gone.iter().all(|gone| gone.why.starts_with("misbehaving")), "{gone:?}");
+    assert!(gone.iter().all(|gone| gone.misbehaved()), "{gone:?}");
 }
 
 #[test]
@@ -325,7 +354,7 @@ fn mutated_blocks_are_their_sender_s_and_the_block_is_fetched_elsewhere() {
     let mut driver = choosing(stage, peers);
     synchronise(&mut driver, stage, HOUR);
     let gone = &driver.disconnected;
-    assert!(!gone.is_empty() && gone.iter().all(|gone| gone.why.starts_with("misbehaving")));
+    assert!(!gone.is_empty() && gone.iter().all(|gone| gone.misbehaved()));
 }
 
 #[test]
@@ -336,7 +365,8 @@ fn invalid_chains_with_more_work_are_left_again_and_their_senders_go() {
         let peers = company(bad.chain([honest(stage)]), 100_000);
         let mut driver = choosing(stage, peers);
         synchronise(&mut driver, stage, HOUR);
-        let why: Vec<&str> = driver.disconnected.iter().map(|gone| gone.why.as_str()).collect();
+        let why: Vec<String> =
+            driver.disconnected.iter().map(|gone| gone.why.to_string()).collect();
         assert!(why.iter().any(|why| why.starts_with("misbehaving: invalid")), "{why:?}");
     }
 }

@@ -5,19 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::run::{Outcome, run_seed, run_undisturbed};
+use super::run::{BLOCK_MEMORY, Outcome, run_seed, run_undisturbed};
 
-/// Memory that all peers of a run together can make the node hold in receive buffers: each the
-/// longest message, and what its buffer grows beyond it.
-const RECEIVING_BOUND: usize = 2 * 4_000_000;
+/// Memory that all peers of a run together make the node hold in receive buffers. Each buffer is at most
+/// twice what has arrived of its message, which the driver checks; the longest that comes here are
+/// inventories of 50,000 entries, 1.8 MB, and two that were sent at once were the most: 4.7 MB.
+const RECEIVING_BOUND: usize = 8_000_000;
 
 fn check(seed: u64, outcome: &Outcome) {
     let peak = outcome.peak;
-    assert!(
-        peak.receiving <= peak.connections * RECEIVING_BOUND,
-        "seed {seed}: {} bytes in receive buffers",
-        peak.receiving
-    );
+    assert!(peak.receiving <= RECEIVING_BOUND, "seed {seed}: {peak:?}");
     // 0.1 addresses a second and peer, 1,000 for a getaddr, and the peers' own.
     let hours = outcome.took.as_secs() / 3_600 + 1;
     assert!(peak.addresses as u64 <= 20 * (1_000 + 360 * hours), "seed {seed}: {peak:?}");
@@ -49,6 +46,13 @@ fn run_all(seeds: std::ops::Range<u64>) {
         running.into_iter().flat_map(|thread| thread.join().expect("see above")).collect()
     });
     say(&outcomes);
+    let is_full =
+        |(_, outcome): &&(u64, Outcome)| outcome.peak.waiting > BLOCK_MEMORY.waiting * 9 / 10;
+    let full = outcomes.iter().filter(is_full).count();
+    assert!(
+        full >= outcomes.len() / 10,
+        "the limit of waiting blocks was met by {full} nodes only"
+    );
 }
 
 fn say(outcomes: &[(u64, Outcome)]) {
@@ -63,13 +67,14 @@ fn say(outcomes: &[(u64, Outcome)]) {
     eprintln!("slowest runs, seconds and seed: {slowest:?}");
     eprintln!(
         "{} runs, {} s of simulated time (longest {} s), at most {} bytes received, {} queued, {} \
-         with the chain, {} addresses, {} bytes of log, {} disconnections",
+         arriving, {} waiting, {} addresses, {} bytes of log, {} disconnections",
         outcomes.len(),
         took.as_secs(),
         most(|outcome| outcome.took.as_secs()),
         most(|outcome| outcome.peak.receiving as u64),
         most(|outcome| outcome.peak.sending as u64),
-        most(|outcome| outcome.peak.chain),
+        most(|outcome| outcome.peak.arriving),
+        most(|outcome| outcome.peak.waiting as u64),
         most(|outcome| outcome.peak.addresses as u64),
         most(|outcome| outcome.log_bytes as u64),
         all().map(|outcome| outcome.disconnected).sum::<usize>(),

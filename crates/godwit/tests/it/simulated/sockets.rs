@@ -17,7 +17,7 @@ use super::driver::{Disconnected, Driver, Timer};
 /// Bytes read from one connection before the next one has its turn.
 const READ_TURN: usize = 256 << 10;
 /// What a payload may claim before twice of it has arrived.
-const FIRST_CAPACITY: usize = 64 << 10;
+pub(super) const FIRST_CAPACITY: usize = 64 << 10;
 
 /// A connection as the node's sockets have it.
 pub(super) struct Link {
@@ -79,6 +79,11 @@ impl Driver {
 
     pub(super) fn read(&mut self, id: ConnectionId) {
         loop {
+            if !self.core().takes_blocks() {
+                self.held.insert(id);
+                self.peak.held += 1;
+                return;
+            }
             let Some(link) = self.links.get_mut(&id) else { return };
             let Some(peer) = link.peer else { return };
             if link.failed || link.transport.queued_bytes() > SEND_PAUSE {
@@ -275,10 +280,10 @@ impl Driver {
             }
             NetCommand::Disconnect { peer, why } => {
                 let Some(id) = self.by_peer.get(&peer).copied() else { return };
-                let why = why.to_string();
                 self.note(format!("disconnecting peer={}: {why}", peer.0));
+                let at = self.crowd.now();
                 if let Some(plan) = self.crowd.peer(id) {
-                    self.disconnected.push(Disconnected { peer: plan.clone(), why });
+                    self.disconnected.push(Disconnected { peer: plan.clone(), at, why });
                 }
                 self.drop_link(id);
             }
@@ -307,7 +312,6 @@ impl Driver {
         let link = link_mut(&mut self.links, id);
         let held = link.transport.buffered_bytes();
         if let Some((command, received, announced)) = link.transport.incoming()
-            && command != Command::BLOCK
             && held > FIRST_CAPACITY.max(2 * received)
         {
             self.fail(&format!("{held} bytes for {received} of {announced} of a {command}"));

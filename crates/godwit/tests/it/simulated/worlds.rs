@@ -6,7 +6,9 @@ use godwit_chain::insert_coin;
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{Amount, Coin, OutPoint, ScriptBytes, Txid, Work};
+use godwit_sim::chain::generate;
 use godwit_sim::network::{Branch, World};
+use godwit_sim::plan::ChainPlan;
 use godwit_sim::reference::ReferenceUtxo;
 
 /// Work of a block of regtest.
@@ -18,14 +20,24 @@ pub(super) struct Stage {
     pub(super) params: Arc<Params>,
     /// MuHash of the coins after the best chain, by the naive reference.
     pub(super) muhash: [u8; 32],
+    /// The most that the buffer of a block takes while it is decoded.
+    pub(super) largest_buffer: u64,
+}
+
+/// The chain copies a block out of a buffer that is more than four times its size. A mutated block
+/// repeats some of its transactions.
+fn largest_buffer(world: &World) -> u64 {
+    let branches = world.stale.iter().chain(&world.invalid).chain([&world.best]);
+    let sizes = branches.flat_map(|branch| branch.blocks()).map(|block| block.bytes.len());
+    4 * 2 * sizes.max().expect("genesis is there") as u64
 }
 
 impl Stage {
     fn new(world: World) -> Self {
         let mut params = Params::new(Network::Regtest);
         params.minimum_chain_work = Work::from(BLOCK_WORK * world.minimum_height);
-        let muhash = muhash(&world.best);
-        Self { world, params: Arc::new(params), muhash }
+        let (muhash, largest_buffer) = (muhash(&world.best), largest_buffer(&world));
+        Self { world, params: Arc::new(params), muhash, largest_buffer }
     }
 
     /// The world whose best chain is a reorganisation away.
@@ -44,6 +56,23 @@ impl Stage {
     pub(super) fn long() -> &'static Self {
         static STAGE: OnceLock<Stage> = OnceLock::new();
         STAGE.get_or_init(|| Self::new(World::long()))
+    }
+
+    /// A chain of 5 MB with large blocks, and nothing besides.
+    pub(super) fn heavy() -> &'static Self {
+        static STAGE: OnceLock<Stage> = OnceLock::new();
+        STAGE.get_or_init(|| {
+            let plan = ChainPlan { empty_tail: 3, block_weight: 400_000, ..ChainPlan::small(5) };
+            let mut blocks = Vec::new();
+            generate(&plan, |block| {
+                blocks.push(block.bytes.to_vec());
+                Ok(())
+            })
+            .expect("the plan is sound");
+            let best = Arc::new(Branch::genesis().extended(blocks));
+            let (stale, invalid) = (Vec::new(), Vec::new());
+            Self::new(World { name: "heavy", best, stale, invalid, minimum_height: 0 })
+        })
     }
 
     /// The world of a seed.

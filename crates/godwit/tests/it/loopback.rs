@@ -16,7 +16,13 @@ use godwit_sim::summary::Summary;
 
 use crate::node::Node;
 
-fn unix_now() -> u64 {
+/// Four hostile peers of eight may cost this many times what eight honest ones take.
+const MOST_DELAY: f64 = 1.2;
+
+/// An odd number.
+const ROUNDS: usize = 3;
+
+pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
@@ -113,20 +119,26 @@ fn benchmark_chain() -> Branch {
     Branch::genesis().extended(blocks)
 }
 
-/// Must-show 3 of the issue, as a measurement: it wants a quiet machine.
+/// Must-show 3 of the issue. Each round compares two runs of one process one after the other, and the
+/// median of three is bounded; it wants a quiet machine all the same.
 #[test]
 #[ignore = "soak"]
 fn eight_peers_of_which_four_are_hostile_take_hardly_longer_than_eight_honest_ones() {
     let best = Arc::new(benchmark_chain());
-    for round in 1..=3 {
+    let mut ratios = Vec::new();
+    for round in 1..=ROUNDS {
         let honest = synchronise(&best, honest_company(&best));
         let mixed = synchronise(&best, mixed_company(&best));
         assert_eq!(mixed.muhash, honest.muhash);
         let (honest, mixed) = (honest.took.as_secs_f64(), mixed.took.as_secs_f64());
+        let ratio = mixed / honest;
         eprintln!(
             "round {round}: eight honest {honest:.1} s, four of eight hostile {mixed:.1} s, ratio \
-             {:.3}",
-            mixed / honest
+             {ratio:.3}"
         );
+        ratios.push(ratio);
     }
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios[ROUNDS / 2];
+    assert!(median <= MOST_DELAY, "the median of {ratios:?} is above {MOST_DELAY}");
 }

@@ -32,7 +32,7 @@ const OTHER_BYTES: u64 = 200_000;
 
 /// The line of a run that is to be killed: the whole chain would come over loopback in a second, and
 /// takes some twenty runs through this.
-const LINE: &str = "-maxdownloadrate=5M";
+pub(crate) const LINE: &str = "-maxdownloadrate=5M";
 
 /// Kills of one client after its last block had come; then it may end. What is left of such a run is an
 /// import's, which has kills of its own.
@@ -218,7 +218,8 @@ fn sizes(reference: &Reference) -> HashMap<BlockHash, u64> {
     blocks.map(|block| (header(block).block_hash(), block.len() as u64)).collect()
 }
 
-fn kill(wanted: usize, seed: u64) {
+/// At least `least_in_flight` of the kills must hit what they are for: blocks on their way.
+fn kill(wanted: usize, least_in_flight: usize, seed: u64) {
     let reference = reference();
     let sizes = sizes(&reference);
     let port = free_port();
@@ -246,7 +247,11 @@ fn kill(wanted: usize, seed: u64) {
     let (_, status) = serving.terminate();
     assert!(status.success(), "{status}");
     report.print(&sizes);
-    assert!(report.in_flight > 0, "no kill hit what it is for");
+    let in_flight = report.in_flight;
+    assert!(
+        in_flight >= least_in_flight,
+        "{in_flight} kills hit a download, not {least_in_flight}"
+    );
 }
 
 impl Report {
@@ -270,11 +275,11 @@ impl Report {
 
 #[test]
 fn twenty_kills_of_a_sync_fetch_again_only_what_had_not_arrived() {
-    kill(20, 11);
+    kill(20, 3, 11);
 }
 
 #[test]
 #[ignore = "half an hour"]
 fn five_hundred_kills_of_a_sync_fetch_again_only_what_had_not_arrived() {
-    kill(500, 12);
+    kill(500, 500 / 3, 12);
 }

@@ -35,7 +35,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// The chain, and what an import that nobody disturbs makes of it.
 pub(crate) struct Reference {
     pub(crate) path: PathBuf,
-    blocks: u64,
+    pub(crate) blocks: u64,
     pub(crate) stats: Value,
     /// The node that made it.
     pub(crate) node: Node,

@@ -13,6 +13,7 @@ mod kill;
 mod loopback;
 mod memory_policy;
 mod network_kill;
+mod network_stop;
 mod node;
 mod progress;
 mod pruning;

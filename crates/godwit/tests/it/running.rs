@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,12 @@ pub(crate) struct Running<'a> {
 
 impl<'a> Running<'a> {
     pub(crate) fn start(node: &'a Node, words: &[&dyn AsRef<OsStr>]) -> Self {
+        Self::spawn(node, node.command(words))
+    }
+
+    /// `command` runs the program on the node's data directory.
+    pub(crate) fn spawn(node: &'a Node, mut command: Command) -> Self {
         let log_start = fs::metadata(node.network_dir().join(LOG_FILE)).map_or(0, |log| log.len());
-        let mut command = node.command(words);
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("the program starts");
         Self { node, child, log: None, log_start, written: Vec::new(), undo_growing: None }
@@ -106,8 +110,13 @@ impl<'a> Running<'a> {
 
     /// Tells the process to stop; how long that took and how it ended.
     pub(crate) fn terminate(&mut self) -> (Duration, ExitStatus) {
+        self.stop(Signal::TERM)
+    }
+
+    /// The same by any signal.
+    pub(crate) fn stop(&mut self, signal: Signal) -> (Duration, ExitStatus) {
         let started = Instant::now();
-        kill_process(self.pid(), Signal::TERM).expect("a child is signalled");
+        kill_process(self.pid(), signal).expect("a child is signalled");
         let status = self.wait();
         (started.elapsed(), status)
     }

@@ -4,6 +4,7 @@ mod bad_input;
 mod blocks;
 mod connections;
 mod core_wallet;
+mod damaged_index;
 mod encrypted_sockets;
 mod full_disk;
 mod import;

@@ -5,6 +5,7 @@
 
 mod architecture;
 mod figures;
+mod limits;
 mod manifest;
 mod source;
 
@@ -50,6 +51,7 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Finding>> {
 
     let mut findings = manifest::check(&files);
     findings.extend(architecture::check(&files));
+    findings.extend(limits::check(&files));
     findings.extend(source::check_modules_declared(&files));
     for file in &files {
         findings.extend(source::check_text(file));

@@ -5,8 +5,9 @@ use godwit_primitives::Block;
 use super::harness::{Harness, START, Sent, chain, config};
 use super::index::TestBlock;
 use crate::{
-    BlockTransactions, Command, CompactBlock, ConnectionKind, DisconnectReason, Message,
-    Misbehaviour, PeerId, RawTransactions, block_transactions, compact_block,
+    BlockTransactions, BlockTransactionsRequest, Command, CompactBlock, ConnectionKind,
+    DisconnectReason, Message, Misbehaviour, PeerId, RawTransactions, block_transactions,
+    compact_block,
 };
 
 /// A node near the tip, and a peer that it asked to announce by compact blocks.
@@ -232,6 +233,58 @@ fn three_peers_announce_by_compact_blocks_and_one_of_them_is_outbound() {
     for (id, selected) in [outbound].iter().chain(&inbound).zip(selected) {
         assert_eq!(node.expects_compact.get(id), Some(&selected));
     }
+}
+
+#[test]
+fn b15_of_eight_peers_that_send_parts_three_have_theirs_kept() {
+    let blocks = chain(5, 6_000);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let ids: Vec<PeerId> = (0..8).map(|_| node.inbound_peer()).collect();
+    let mut tip = blocks[4].clone();
+    for (n, &id) in ids.iter().enumerate() {
+        node.says(id, Message::SendCmpct { announce: false, version: 2 });
+        tip = TestBlock::on(&tip, START as u32 - 3_000 + n as u32, 1, 0);
+        give_first(&mut node, id, &tip);
+    }
+    // Another block from each, and then one more.
+    for round in 0..2 {
+        for (n, &id) in ids.iter().enumerate() {
+            let salt = 2 + 8 * round + n as u32;
+            let block = TestBlock::on(&tip, START as u32, salt, 3);
+            node.says(id, Message::CmpctBlock(compact(&block)));
+        }
+        let kept: Vec<bool> = ids.iter().map(|&id| node.peers.holds_partial(id)).collect();
+        assert_eq!(kept, [false, false, false, false, false, true, true, true]);
+    }
+}
+
+#[test]
+fn one_announced_block_is_kept_and_the_next_takes_its_place() {
+    let old = chain(5, 6_000);
+    let new = TestBlock::chain(&old[4], 2, START as u32, 1);
+    let mut node = Harness::with_chain(config(), &old);
+    let id = node.inbound_peer();
+    node.says(id, Message::SendCmpct { announce: true, version: 2 });
+    node.headers(id, &old[4..]);
+    // Whether its transactions have to be read from disk.
+    let is_read = |node: &mut Harness, block: &TestBlock| {
+        let positions = vec![0];
+        node.hold_reads = true;
+        let request = BlockTransactionsRequest { block_hash: block.hash, positions };
+        node.says(id, Message::GetBlockTxn(request));
+        let reads = std::mem::take(&mut node.reads);
+        for (request, _, header) in &reads {
+            node.answer_read(*request, *header);
+        }
+        node.hold_reads = false;
+        node.pump();
+        assert_eq!(node.take_only(id, Command::BLOCKTXN).len(), 1);
+        !reads.is_empty()
+    };
+    node.mined(&new[..1]);
+    assert!(!is_read(&mut node, &new[0]));
+    node.mined(&new[1..]);
+    assert!(!is_read(&mut node, &new[1]) && is_read(&mut node, &new[0]));
 }
 
 #[test]

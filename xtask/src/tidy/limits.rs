@@ -1,0 +1,117 @@
+//! `docs/limits.md` against the tree: a table whose last column is called `test` names at least one
+//! test in each row, and each test that is named exists.
+
+use std::collections::HashSet;
+
+use super::{Finding, TextFile};
+
+const PAGE: &str = "docs/limits.md";
+
+/// Heading of the last column of the tables that are checked.
+const COLUMN: &str = "test";
+
+pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
+    let Some(page) = files.iter().find(|file| file.path == PAGE) else {
+        let rule = "is missing".to_owned();
+        return vec![Finding { path: PAGE.to_owned(), line: 0, rule }];
+    };
+    let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
+    let tests: HashSet<&str> = rust.flat_map(|file| tests(&file.text)).collect();
+    let mut findings = Vec::new();
+    for (line, cell) in cells(&page.text) {
+        let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            findings.push(Finding::new(page, line, "a limit without a test"));
+        }
+        for name in names.iter().filter(|name| !tests.contains(**name)) {
+            findings.push(Finding::new(page, line, format!("no test is called {name}")));
+        }
+    }
+    findings
+}
+
+/// Line number, from 1, and last cell of the rows of the tables that have the column.
+fn cells(page: &str) -> Vec<(usize, &str)> {
+    let mut cells = Vec::new();
+    // Rows of the table so far, and whether it has the column.
+    let (mut rows, mut has_column) = (0, false);
+    for (index, line) in page.lines().enumerate() {
+        let inner = line.strip_prefix('|').and_then(|line| line.trim_end().strip_suffix('|'));
+        let Some(cell) = inner.and_then(|inner| inner.rsplit('|').next()) else {
+            rows = 0;
+            continue;
+        };
+        rows += 1;
+        match rows {
+            1 => has_column = cell.trim() == COLUMN,
+            // The line between heading and rows.
+            2 => {}
+            _ if has_column => cells.push((index + 1, cell)),
+            _ => {}
+        }
+    }
+    cells
+}
+
+/// Names of the functions that a `#[test]` stands above, other attributes aside.
+fn tests(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut is_test = false;
+    for line in text.lines().map(str::trim_start) {
+        if line.starts_with("#[") {
+            is_test |= line.starts_with("#[test]");
+        } else if let Some(rest) = line.strip_prefix("fn ").filter(|_| is_test) {
+            names.extend(rest.split(['(', '<']).next());
+            is_test = false;
+        } else if !line.starts_with("//") {
+            is_test = false;
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TESTS: &str = "#[test]\nfn one() {}\n#[test]\n// why\n    #[ignore = \"soak\"]\n    fn two() {}\n\
+                         fn three() {}\n#[test]\nconst X: u8 = 1;\nfn four() {}\n";
+
+    fn check_rows(rows: &str) -> Vec<String> {
+        let page = format!(
+            "# x\n\n| part | constant |\n| --- | --- |\n| a | `NOBODY` |\n\n\
+             | what | test |\n| --- | --- |\n{rows}\nText with a `name`.\n"
+        );
+        let file = |path: &str, text: &str| TextFile { path: path.into(), text: text.into() };
+        let files = [file(PAGE, &page), file("crates/a/src/a.rs", TESTS)];
+        check(&files).iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn tests_that_exist_may_be_named() {
+        let none: [String; 0] = [];
+        assert_eq!(check_rows("| x | `one` |\n| y | `two`, `one` |\n"), none);
+    }
+
+    #[test]
+    fn what_is_no_test_may_not() {
+        assert_eq!(
+            check_rows("| `one` | `two`, `gone` |\n| y | `three` |\n| z | `four` |\n"),
+            [
+                "docs/limits.md:9: no test is called gone",
+                "docs/limits.md:10: no test is called three",
+                "docs/limits.md:11: no test is called four",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_without_a_test_is_found() {
+        assert_eq!(check_rows("| `one` | |\n"), ["docs/limits.md:9: a limit without a test"]);
+    }
+
+    #[test]
+    fn the_page_is_not_forgotten() {
+        assert_eq!(check(&[]).len(), 1);
+    }
+}

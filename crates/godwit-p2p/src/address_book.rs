@@ -21,7 +21,7 @@ use rand::{Rng, SeedableRng};
 
 pub use entry::Source;
 pub use file::AddressBookError;
-pub use select::Candidate;
+pub(crate) use select::Candidate;
 
 use crate::Services;
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
@@ -30,15 +30,16 @@ use places::{Place, PlaceKey, Table};
 
 /// Most entries (Core's tables have as many places): 1024 × 64 new and 256 × 64 tried ones. Each
 /// takes about 250 bytes.
-pub const MAX_ENTRIES: usize = (places::NEW_BUCKETS + places::TRIED_BUCKETS) * places::BUCKET_SIZE;
+pub(crate) const MAX_ENTRIES: usize =
+    (places::NEW_BUCKETS + places::TRIED_BUCKETS) * places::BUCKET_SIZE;
 
 /// Most addresses in an answer to `getaddr` (Core `MAX_ADDR_TO_SEND`).
-pub const SAMPLE_ADDRESSES: usize = 1000;
+pub(crate) const SAMPLE_ADDRESSES: usize = 1000;
 /// Share of the book in an answer to `getaddr`, in percent (Core `MAX_PCT_ADDR_TO_SEND`).
-pub const SAMPLE_PERCENT: usize = 23;
+pub(crate) const SAMPLE_PERCENT: usize = 23;
 /// Taken off the times that peers tell, in seconds (Core `ProcessAddrs`): what is known first-hand is
 /// to look fresher.
-pub const TIME_PENALTY: u32 = 2 * 60 * 60;
+pub(crate) const TIME_PENALTY: u32 = 2 * 60 * 60;
 
 /// Buckets of new addresses in which one address may stand (Core
 /// `ADDRMAN_NEW_BUCKETS_PER_ADDRESS`).
@@ -336,7 +337,8 @@ impl AddressBook {
     }
 
     /// Number of addresses that answered at least once and keep their place.
-    pub fn tried_len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn tried_len(&self) -> usize {
         self.tried.len()
     }
 

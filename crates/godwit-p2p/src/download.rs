@@ -32,7 +32,7 @@ use self::exclusions::Exclusions;
 use self::peer::{Line, MIN_IN_FLIGHT, Peer};
 use crate::{HeaderId, HeaderIndex, Now, PeerId};
 
-pub use self::overdue::{Overdue, OverdueReason};
+pub(crate) use self::overdue::OverdueReason;
 
 /// How long requests may stay unattended: the longest wait until [`Downloads::next_wakeup`] while
 /// something is in flight.
@@ -49,7 +49,7 @@ const SIZE_WEIGHT: f64 = 0.125;
 
 /// What a peer can be asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct PeerTraits {
+pub(crate) struct PeerTraits {
     /// Chosen by us, so that hardly all such are of one attacker (Core `fPreferredDownload`). Others
     /// are asked only for what no preferred peer has, or what none delivers in time.
     pub preferred: bool,
@@ -61,7 +61,7 @@ pub struct PeerTraits {
 
 /// What a block that arrived is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Receipt {
+pub(crate) enum Receipt {
     /// Asked of this peer, and to be judged by the chain.
     Requested,
     /// Asked of this peer, but another one was faster: to be dropped.
@@ -114,7 +114,7 @@ impl Block {
 
 /// The download scheduler.
 #[derive(Debug)]
-pub struct Downloads {
+pub(crate) struct Downloads {
     minimum_work: Work,
     segwit_height: u32,
     clock: Clock,
@@ -136,7 +136,7 @@ pub struct Downloads {
 
 impl Downloads {
     /// No peers yet. Only chains with at least `minimum_work` are downloaded.
-    pub fn new(params: &Params, minimum_work: Work) -> Self {
+    pub(crate) fn new(params: &Params, minimum_work: Work) -> Self {
         Self {
             minimum_work,
             segwit_height: params.segwit_height,
@@ -154,14 +154,14 @@ impl Downloads {
     }
 
     /// The peer may be asked for blocks from now on.
-    pub fn add_peer(&mut self, peer: PeerId, traits: PeerTraits, now: Now) {
+    pub(crate) fn add_peer(&mut self, peer: PeerId, traits: PeerTraits, now: Now) {
         let now = self.clock.advance(now);
         self.peers.insert(peer, Peer::new(traits, now));
         self.chosen_for = None;
     }
 
     /// The peer is gone; what it was asked for is asked of others.
-    pub fn remove_peer(&mut self, peer: PeerId, now: Now) {
+    pub(crate) fn remove_peer(&mut self, peer: PeerId, now: Now) {
         self.clock.advance(now);
         let Some(removed) = self.peers.remove(&peer) else { return };
         for flight in removed.queue {
@@ -175,7 +175,7 @@ impl Downloads {
     }
 
     /// The best header that the peer is known to have (Core `pindexBestKnownBlock`).
-    pub fn set_best_known(&mut self, peer: PeerId, header: HeaderId) {
+    pub(crate) fn set_best_known(&mut self, peer: PeerId, header: HeaderId) {
         let Some(peer) = self.peers.get_mut(&peer) else { return };
         if peer.best_known != Some(header) {
             peer.best_known = Some(header);
@@ -185,7 +185,7 @@ impl Downloads {
 
     /// Payload bytes of a block came from the peer, of a whole block or of a part. Every byte is told
     /// here once: [`Self::received`] does not count them again.
-    pub fn bytes_received(&mut self, peer: PeerId, now: Now, bytes: u64) {
+    pub(crate) fn bytes_received(&mut self, peer: PeerId, now: Now, bytes: u64) {
         let now = self.clock.advance(now);
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.arrive(bytes, now);
@@ -195,7 +195,13 @@ impl Downloads {
 
     /// A whole block of `length` bytes came from the peer. [`Receipt::Requested`] is answered with
     /// [`Self::judged`] or [`Self::lost`] later.
-    pub fn received(&mut self, peer: PeerId, hash: BlockHash, length: u64, now: Now) -> Receipt {
+    pub(crate) fn received(
+        &mut self,
+        peer: PeerId,
+        hash: BlockHash,
+        length: u64,
+        now: Now,
+    ) -> Receipt {
         let now = self.clock.advance(now);
         let Some(state) = self.peers.get_mut(&peer) else { return Receipt::Unrequested };
         if !state.complete(&hash, now, self.line.delivered) {
@@ -224,7 +230,7 @@ impl Downloads {
     /// The chain is done with a block. One that was not stored is asked for again, but not of who
     /// sent it while others have it, and who is asked for nothing at all for a while; and not when
     /// the index calls it failed.
-    pub fn judged(&mut self, hash: BlockHash, stored: bool) {
+    pub(crate) fn judged(&mut self, hash: BlockHash, stored: bool) {
         let time = self.clock.time();
         let mut sender = None;
         self.update(hash, |block| {
@@ -248,14 +254,8 @@ impl Downloads {
         }
     }
 
-    /// A block was lost before it was stored, by no fault of its sender: it is asked for again, of
-    /// anybody.
-    pub fn lost(&mut self, hash: BlockHash) {
-        self.update(hash, |block| block.sender = None);
-    }
-
     /// The peer does not have the block that it was asked for: others are asked first for a while.
-    pub fn not_found(&mut self, peer: PeerId, hash: BlockHash, now: Now) {
+    pub(crate) fn not_found(&mut self, peer: PeerId, hash: BlockHash, now: Now) {
         let now = self.clock.advance(now);
         if let Some(state) = self.peers.get_mut(&peer) {
             if !state.forget(&hash, now, self.line.delivered) {
@@ -278,7 +278,7 @@ impl Downloads {
     ///
     /// Costs the window (at most 4096 blocks) when everything changed, and else what there is to ask
     /// for; nothing depends on the size of the tree.
-    pub fn schedule(
+    pub(crate) fn schedule(
         &mut self,
         now: Now,
         index: &dyn HeaderIndex,
@@ -295,26 +295,26 @@ impl Downloads {
 
     /// Bytes a second of one peer, on average over those that deliver or did so. `None` before a
     /// block came.
-    pub fn usual_rate(&self) -> Option<f64> {
+    pub(crate) fn usual_rate(&self) -> Option<f64> {
         let rates = self.peers.values().filter_map(|peer| peer.rate.get());
         let (sum, count) = rates.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
         (count > 0).then(|| sum / f64::from(count))
     }
 
     /// Blocks asked of the peer that did not come so far.
-    pub fn in_flight(&self, peer: PeerId) -> usize {
+    pub(crate) fn in_flight(&self, peer: PeerId) -> usize {
         self.peers.get(&peer).map_or(0, |peer| peer.queue.len())
     }
 
     /// Whether the block was asked of the peer and did not come so far.
-    pub fn is_requested(&self, peer: PeerId, hash: &BlockHash) -> bool {
+    pub(crate) fn is_requested(&self, peer: PeerId, hash: &BlockHash) -> bool {
         self.blocks.get(hash).is_some_and(|block| block.copies.contains(&peer))
     }
 
     /// When [`Self::schedule`] and [`Self::overdue`] are due at the latest, on the monotonic clock.
     /// They are due at once when a block arrived or was judged, and when the headers or `room`
     /// changed.
-    pub fn next_wakeup(&self, now: Now) -> Option<Duration> {
+    pub(crate) fn next_wakeup(&self, now: Now) -> Option<Duration> {
         let waiting = |peer: &Peer| !peer.queue.is_empty() || peer.is_resting(self.clock.time());
         self.peers.values().any(waiting).then(|| now.monotonic + WAKEUP)
     }

@@ -135,7 +135,7 @@ impl fmt::Debug for Command {
 
 /// A peer's text without the characters that could disturb a log or a terminal (Core
 /// `SanitizeString`, `SAFE_CHARS_DEFAULT`).
-pub fn sanitized(text: &[u8]) -> String {
+pub(crate) fn sanitized(text: &[u8]) -> String {
     let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b" .,;-_/:?@()".contains(byte);
     text.iter().copied().filter(safe).map(char::from).collect()
 }

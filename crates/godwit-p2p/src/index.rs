@@ -48,12 +48,12 @@ pub trait HeaderIndex {
 }
 
 /// Whether `ancestor` lies on the chain that ends in `id`.
-pub fn is_ancestor(index: &dyn HeaderIndex, ancestor: HeaderId, id: HeaderId) -> bool {
+pub(crate) fn is_ancestor(index: &dyn HeaderIndex, ancestor: HeaderId, id: HeaderId) -> bool {
     index.ancestor(id, index.get(ancestor).height) == Some(ancestor)
 }
 
 /// The last header that two chains share (Core `LastCommonAncestor`).
-pub fn last_common_ancestor(index: &dyn HeaderIndex, a: HeaderId, b: HeaderId) -> HeaderId {
+pub(crate) fn last_common_ancestor(index: &dyn HeaderIndex, a: HeaderId, b: HeaderId) -> HeaderId {
     let height = index.get(a).height.min(index.get(b).height);
     let at = |id, height| index.ancestor(id, height).expect("not above the header");
     // Chains part once, so the heights at which they agree can be halved.
@@ -70,7 +70,7 @@ const DENSE: usize = 10;
 
 /// Hashes of the chain that ends in `from`, ten one by one, then at doubling distances, genesis last
 /// (Core `LocatorEntries`).
-pub fn locator(index: &dyn HeaderIndex, from: HeaderId) -> Vec<BlockHash> {
+pub(crate) fn locator(index: &dyn HeaderIndex, from: HeaderId) -> Vec<BlockHash> {
     let mut hashes = Vec::with_capacity(32);
     let mut height = index.get(from).height;
     let mut step = 1;

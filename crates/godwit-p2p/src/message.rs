@@ -14,13 +14,12 @@ use std::fmt;
 use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE};
 use godwit_stream::{DataStream, Decode, DecodeError, SpanReader};
 
-pub use compact::{
-    BlockTransactions, BlockTransactionsRequest, CompactBlock, MAX_COMPACT_TRANSACTIONS,
-    RawTransactions, ShortIdKeys,
-};
+pub use compact::{BlockTransactions, BlockTransactionsRequest, CompactBlock, RawTransactions};
+pub(crate) use compact::{MAX_COMPACT_TRANSACTIONS, ShortIdKeys};
 pub(crate) use services::NETWORK_LIMITED_MIN_BLOCKS;
 pub use services::Services;
-pub use version::{MAX_USER_AGENT, Version, VersionAddress};
+pub(crate) use version::MAX_USER_AGENT;
+pub use version::{Version, VersionAddress};
 
 use crate::net_address::AddressEntry;
 use crate::{Command, Inventory};
@@ -29,13 +28,13 @@ use crate::{Command, Inventory};
 pub const MAX_HEADERS: usize = 2_000;
 
 /// Most entries in `inv`, `getdata` and `notfound` (Core `MAX_INV_SZ`).
-pub const MAX_INVENTORY: usize = 50_000;
+pub(crate) const MAX_INVENTORY: usize = 50_000;
 
 /// Most addresses in `addr` and `addrv2` (Core `MAX_ADDR_TO_SEND`).
-pub const MAX_ADDRESSES: usize = 1_000;
+pub(crate) const MAX_ADDRESSES: usize = 1_000;
 
 /// Most hashes in a locator (Core `MAX_LOCATOR_SZ`).
-pub const MAX_LOCATOR: usize = 101;
+pub(crate) const MAX_LOCATOR: usize = 101;
 
 /// What precedes the hashes of a locator (Core `CBlockLocator::DUMMY_VERSION`); nobody reads it.
 const LOCATOR_VERSION: i32 = 70_016;
@@ -94,7 +93,7 @@ pub struct Locator {
 pub enum MessageError {
     /// The bytes end early or hold a number in a wrong form. Core: dropped.
     Malformed(DecodeError),
-    /// A user agent above [`MAX_USER_AGENT`]. Core: dropped.
+    /// A user agent above 256 bytes. Core: dropped.
     UserAgentTooLong,
     /// An address of a known network with another length than that network's, or of an unknown one
     /// above 512 bytes (BIP155). Core: dropped.

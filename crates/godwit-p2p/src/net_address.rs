@@ -6,7 +6,8 @@ mod codec;
 pub(crate) mod tests;
 mod text;
 
-pub use class::{AddressNetwork, NetGroup, Reachability};
+pub use class::AddressNetwork;
+pub(crate) use class::NetGroup;
 pub use text::AddressParseError;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -139,7 +140,7 @@ impl NetAddress {
 
     /// What it shares with addresses that the same operator can easily have (Core
     /// `NetGroupManager::GetGroup` without asmap).
-    pub fn group(&self) -> NetGroup {
+    pub(crate) fn group(&self) -> NetGroup {
         self.host.group()
     }
 }

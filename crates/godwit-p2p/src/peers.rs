@@ -38,7 +38,7 @@ pub use action::{Action, BlockJudgement, ConnectionKind, HeaderFault, ReadId};
 pub use config::{PeersConfig, Reachable, Target};
 pub use fault::{DisconnectReason, Misbehaviour};
 pub use serving::{SEND_PAUSE, SEND_QUEUE_MAX};
-pub use status::{PeerInfo, Summary};
+pub use status::Summary;
 
 use addresses::AddressAnswers;
 use blocks::BlockSources;
@@ -62,7 +62,8 @@ use crate::{HeaderId, HeaderIndex, NetAddress, Now, PeerId, Protocol};
 /// The longest time without a look at all peers (Core's message handler: 100 ms).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The state of all connections. See the [module](self).
+/// The state of all connections: everything that a node says to its peers, and why. The driver tells it
+/// what happened (a frame came, a block was judged, time passed) and does what it answers ([`Action`]).
 ///
 /// What one peer can make it keep is bounded: `docs/limits.md` lists each queue.
 pub struct Peers {

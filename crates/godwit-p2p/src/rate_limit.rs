@@ -7,18 +7,18 @@ use godwit_consensus::MAX_BLOCK_WEIGHT;
 /// Addresses that a peer may tell us per ten seconds (Core `MAX_ADDR_RATE_PER_SECOND` 0.1).
 const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
 /// Addresses that a peer may tell us at once (Core `MAX_ADDR_PROCESSING_TOKEN_BUCKET`).
-pub const ADDRESS_BURST: u64 = 1000;
+pub(crate) const ADDRESS_BURST: u64 = 1000;
 /// Warning lines about one peer at once. Core has no such limit per peer.
-pub const PEER_LOG_BURST: u64 = 10;
+pub(crate) const PEER_LOG_BURST: u64 = 10;
 /// After the burst, one more warning line about the same peer is allowed each time this passes.
 const PEER_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Warning lines about all peers together at once: peers that reconnect get a new bucket each time.
-pub const LOG_BURST: u64 = 100;
+pub(crate) const LOG_BURST: u64 = 100;
 /// After the burst, one more warning line about any peer each time this passes: 3600 lines, below
 /// 1 MB, an hour (Core limits each place in its source to 1 MiB an hour, CVE-2025-54605).
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Inventory entries that a peer may announce at once: two full messages. Core has no limit.
-pub const INVENTORY_BURST: u64 = 100_000;
+pub(crate) const INVENTORY_BURST: u64 = 100_000;
 /// Inventory entries that a peer may announce per second after that; a busy Core node announces at
 /// most 200 transactions a second (`INVENTORY_BROADCAST_MAX` per 5 s).
 const INVENTORY_PER_SECOND: u64 = 200;
@@ -130,7 +130,7 @@ fn duration(nanos: u128) -> Duration {
 }
 
 /// A cycle of the upload target (Core `MAX_UPLOAD_TIMEFRAME`).
-pub const UPLOAD_CYCLE: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const UPLOAD_CYCLE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time between blocks.
 const BLOCK_SPACING: Duration = Duration::from_secs(10 * 60);
 /// Largest block in bytes: each weighs at least one unit (Core `MAX_BLOCK_SERIALIZED_SIZE`).
@@ -138,7 +138,7 @@ const MAX_BLOCK_BYTES: u64 = MAX_BLOCK_WEIGHT;
 
 /// Bytes sent in cycles of a day against a target (`-maxuploadtarget`; Core `OutboundTargetReached`).
 #[derive(Clone, Debug)]
-pub struct UploadTarget {
+pub(crate) struct UploadTarget {
     limit: Option<u64>,
     /// When the first byte of the cycle was sent.
     start: Option<Duration>,
@@ -147,12 +147,12 @@ pub struct UploadTarget {
 
 impl UploadTarget {
     /// No byte was sent so far. No limit allows everything.
-    pub fn new(limit: Option<u64>) -> Self {
+    pub(crate) fn new(limit: Option<u64>) -> Self {
         Self { limit, start: None, sent: 0 }
     }
 
     /// So many bytes were sent.
-    pub fn record(&mut self, now: Duration, bytes: u64) {
+    pub(crate) fn record(&mut self, now: Duration, bytes: u64) {
         if self.start.is_none_or(|start| now.saturating_sub(start) > UPLOAD_CYCLE) {
             self.start = Some(now);
             self.sent = 0;
@@ -160,19 +160,9 @@ impl UploadTarget {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// Bytes sent in the current cycle.
-    pub fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    /// Nothing more is to be sent in this cycle that can wait.
-    pub fn is_reached(&self) -> bool {
-        self.limit.is_some_and(|limit| self.sent >= limit)
-    }
-
     /// No old block (more than a week, Core `HISTORICAL_BLOCK_AGE`) is to be served in this cycle:
     /// what is left of the target is for the new blocks to come, a full one each ten minutes.
-    pub fn is_reached_for_old_blocks(&self, now: Duration) -> bool {
+    pub(crate) fn is_reached_for_old_blocks(&self, now: Duration) -> bool {
         let Some(limit) = self.limit else { return false };
         let left = match self.start {
             None => UPLOAD_CYCLE,

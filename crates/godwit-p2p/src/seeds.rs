@@ -9,11 +9,11 @@ use crate::Services;
 use crate::net_address::{AddressEntry, NetAddress};
 
 /// What the nodes behind seeds offer (Core `SeedsServiceFlags`).
-pub const SEED_SERVICES: Services = Services(Services::NETWORK.0 | Services::WITNESS.0);
+pub(crate) const SEED_SERVICES: Services = Services(Services::NETWORK.0 | Services::WITNESS.0);
 /// Most addresses taken from one DNS seed.
-pub const MAX_SEED_ADDRESSES: usize = 32;
+pub(crate) const MAX_SEED_ADDRESSES: usize = 32;
 /// Name of the fixed seeds as a [`Source`](crate::Source).
-pub const FIXED_SEEDS: &str = "fixedseeds";
+pub(crate) const FIXED_SEEDS: &str = "fixedseeds";
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -44,7 +44,7 @@ pub fn dns_seeds(network: Network) -> &'static [&'static str] {
 }
 
 /// The name under which a DNS seed gives only nodes with [`SEED_SERVICES`].
-pub fn filtered_name(seed: &str) -> String {
+pub(crate) fn filtered_name(seed: &str) -> String {
     format!("x{:x}.{seed}", SEED_SERVICES.0)
 }
 
@@ -68,7 +68,7 @@ pub fn fixed_seeds(network: Network) -> Vec<NetAddress> {
 
 /// What a DNS seed answered, for the address book: at most [`MAX_SEED_ADDRESSES`] of them, with the
 /// network's port, seen three to seven days ago.
-pub fn dns_seed_entries(
+pub(crate) fn dns_seed_entries(
     now: i64,
     addresses: &[NetAddress],
     default_port: u16,
@@ -81,7 +81,7 @@ pub fn dns_seed_entries(
 
 /// Fixed seeds, for the address book: seen one to two weeks ago, so that what the first of them tells
 /// is tried before the rest.
-pub fn fixed_seed_entries(
+pub(crate) fn fixed_seed_entries(
     now: i64,
     addresses: &[NetAddress],
     rng: &mut impl Rng,

@@ -16,9 +16,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-pub use eviction::{
-    EvictionCandidate, MINIMUM_CONNECT_TIME, OutboundPeer, extra_block_relay_peer, extra_full_peer,
-    select_to_evict,
+pub(crate) use eviction::{
+    EvictionCandidate, OutboundPeer, extra_block_relay_peer, extra_full_peer, select_to_evict,
 };
 pub use manual::MAX_ADD_NODE_CONNECTIONS;
 
@@ -48,7 +47,7 @@ const EXTRA_NETWORK_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// How many connections of which kind, and where to.
 #[derive(Clone, Debug)]
-pub struct SlotsConfig {
+pub(crate) struct SlotsConfig {
     /// Full connections to keep open.
     pub max_full: usize,
     /// Block relay connections to keep open.
@@ -69,7 +68,7 @@ pub struct SlotsConfig {
 
 /// A connection, or one on the way.
 #[derive(Clone, Copy, Debug)]
-pub struct SlotPeer<'a> {
+pub(crate) struct SlotPeer<'a> {
     /// What for.
     pub kind: ConnectionKind,
     /// The other side, if known.
@@ -82,7 +81,7 @@ pub struct SlotPeer<'a> {
 
 /// What there is.
 #[derive(Clone, Copy)]
-pub struct Situation<'a> {
+pub(crate) struct Situation<'a> {
     /// All connections, those on the way too.
     pub peers: &'a [SlotPeer<'a>],
     /// The tip is older than it should be: one more full connection is wanted (Core
@@ -103,7 +102,7 @@ pub struct Situation<'a> {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opening {
+pub(crate) enum Opening {
     /// Open a connection.
     Connect {
         /// Where to. Never a name that is a DNS seed's.
@@ -129,7 +128,7 @@ pub enum Opening {
 }
 
 /// Decides what to open next.
-pub struct Slots {
+pub(crate) struct Slots {
     config: SlotsConfig,
     rng: StdRng,
     manual: Manual,
@@ -149,7 +148,7 @@ struct Wanted {
 
 impl Slots {
     /// Nothing is open. All randomness comes from `seed`.
-    pub fn new(config: SlotsConfig, now: Now, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(config: SlotsConfig, now: Now, seed: [u8; 32]) -> Self {
         let mut rng = StdRng::from_seed(seed);
         let start = now.monotonic;
         Self {
@@ -165,10 +164,10 @@ impl Slots {
         }
     }
 
-    /// What to do now; nothing before [`next_wakeup`](Self::next_wakeup). At most one automatic
-    /// connection at a time. Everything that it returns has to be done, or to fail: it is not
+    /// What to do now; nothing within a [`STEP`] of the last time. At most one automatic connection at
+    /// a time. Everything that it returns has to be done, or to fail: it is not
     /// returned again soon.
-    pub fn next(
+    pub(crate) fn next(
         &mut self,
         now: Now,
         situation: &Situation<'_>,
@@ -185,11 +184,6 @@ impl Slots {
         openings.extend(self.seeding.next(&self.config, now.monotonic, situation.peers, book));
         openings.extend(self.automatic(now, situation, book));
         openings
-    }
-
-    /// When [`next`](Self::next) is due.
-    pub fn next_wakeup(&self) -> Duration {
-        self.next_step
     }
 
     fn automatic(

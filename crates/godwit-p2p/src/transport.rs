@@ -22,7 +22,7 @@ use godwit_primitives::BlockHash;
 use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
-pub use limits::{MAX_SMALL_PAYLOAD, payload_limit};
+pub use limits::payload_limit;
 
 use crate::v2::{V2Error, V2Secrets};
 use crate::{Command, Frame};
@@ -402,7 +402,8 @@ impl Transport {
     }
 
     /// Bytes written to the sink so far.
-    pub fn total_sent(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn total_sent(&self) -> u64 {
         self.queue.total()
     }
 

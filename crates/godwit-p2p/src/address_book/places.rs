@@ -166,6 +166,7 @@ impl Table {
     }
 
     /// All held places.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.counts.iter().sum()
     }

@@ -104,7 +104,7 @@ impl AddressBook {
     /// Random addresses for an answer to `getaddr`, without terrible ones: at most
     /// [`SAMPLE_PERCENT`] of the book and [`SAMPLE_ADDRESSES`]. The same answer is to be given to all
     /// askers for about a day (Core caches it), or they would learn the whole book.
-    pub fn sample(&mut self, now: i64) -> Vec<AddressEntry> {
+    pub(crate) fn sample(&mut self, now: i64) -> Vec<AddressEntry> {
         let most = (self.order.len() * SAMPLE_PERCENT / 100).min(SAMPLE_ADDRESSES);
         let mut sample = Vec::with_capacity(most);
         for at in 0..self.order.len() {

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 
 use super::places::{BUCKET_SIZE, NEW_BUCKETS};
 use super::*;
+use crate::Reachable;
 use crate::net_address::Host;
-use crate::{Reachable, SEED_SERVICES};
+use crate::seeds::SEED_SERVICES;
 
 const NOW: i64 = 1_700_000_000;
 const DAY: i64 = 24 * 60 * 60;

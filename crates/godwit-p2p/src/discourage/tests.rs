@@ -7,7 +7,7 @@ fn host(n: u32) -> Host {
 #[test]
 fn hosts_are_told_apart() {
     let mut discouraged = Discouraged::new([1; 16]);
-    assert!(discouraged.is_empty());
+    assert_eq!(discouraged.len(), 0);
     discouraged.insert(&host(1));
     discouraged.insert(&Host::OnionV3([9; 32]));
     assert!(discouraged.contains(&host(1)) && discouraged.contains(&Host::OnionV3([9; 32])));

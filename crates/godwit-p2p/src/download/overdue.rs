@@ -28,7 +28,7 @@ const DRIBBLE: f64 = 16.0;
 
 /// A peer to be disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overdue {
+pub(crate) struct Overdue {
     /// The peer.
     pub peer: PeerId,
     /// What it did, or did not.
@@ -37,7 +37,7 @@ pub struct Overdue {
 
 /// Why a peer is to be disconnected. Neither is a reason to discourage its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OverdueReason {
+pub(crate) enum OverdueReason {
     /// Another peer delivered what this one was asked for earlier and withholds, or it sends blocks
     /// that it was not asked for instead.
     Stalled,
@@ -56,7 +56,7 @@ struct Others {
 
 impl Downloads {
     /// Peers to be disconnected now. Each is told once, and is asked for nothing more.
-    pub fn overdue(&mut self, now: Now) -> Vec<Overdue> {
+    pub(crate) fn overdue(&mut self, now: Now) -> Vec<Overdue> {
         let now = self.clock.advance(now);
         for peer in self.peers.values_mut() {
             peer.advance(now);

@@ -11,7 +11,7 @@ use super::MessageError;
 
 /// Most transactions in a compact block or in an answer to `getblocktxn`: positions have 16 bits
 /// (Core refuses the same number in `CBlockHeaderAndShortTxIDs`). Blocks hold fewer than 17,000.
-pub const MAX_COMPACT_TRANSACTIONS: usize = u16::MAX as usize;
+pub(crate) const MAX_COMPACT_TRANSACTIONS: usize = u16::MAX as usize;
 
 /// Size of a transaction without inputs and outputs, in bytes; any other is larger.
 const NULL_TRANSACTION_SIZE: usize = 10;
@@ -28,7 +28,7 @@ pub struct CompactBlock {
     pub header: BlockHeader,
     /// Salt of the short ids.
     pub nonce: u64,
-    /// [`ShortIdKeys::short_id`] of each transaction that is not in `prefilled`, in block order.
+    /// Short id of each transaction that is not in `prefilled`, in block order.
     pub short_ids: Vec<u64>,
     /// Position in the block of each transaction of `prefilled`, increasing.
     pub prefilled_positions: Vec<u16>,
@@ -112,11 +112,11 @@ impl RawTransactions {
 
 /// Keys of a block's short ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShortIdKeys(u64, u64);
+pub(crate) struct ShortIdKeys(u64, u64);
 
 impl ShortIdKeys {
     /// First 16 bytes of SHA-256 over header and nonce.
-    pub fn new(header: &BlockHeader, nonce: u64) -> Self {
+    pub(crate) fn new(header: &BlockHeader, nonce: u64) -> Self {
         let mut salt = [0; HEADER_SIZE + 8];
         salt[..HEADER_SIZE].copy_from_slice(&header.to_bytes());
         salt[HEADER_SIZE..].copy_from_slice(&nonce.to_le_bytes());
@@ -126,7 +126,7 @@ impl ShortIdKeys {
     }
 
     /// Low 48 bits of SipHash-2-4 over the wtxid.
-    pub fn short_id(&self, wtxid: &Wtxid) -> u64 {
+    pub(crate) fn short_id(&self, wtxid: &Wtxid) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.0, self.1);
         hasher.write(wtxid.as_bytes());
         hasher.finish() & 0xffff_ffff_ffff
@@ -137,11 +137,6 @@ impl CompactBlock {
     /// Transactions of the block.
     pub fn transaction_count(&self) -> usize {
         self.short_ids.len() + self.prefilled.len()
-    }
-
-    /// Keys of `short_ids`.
-    pub fn short_id_keys(&self) -> ShortIdKeys {
-        ShortIdKeys::new(&self.header, self.nonce)
     }
 
     pub(super) fn encode(&self, out: &mut DataStream) {

@@ -23,7 +23,7 @@ impl Services {
     pub const WITNESS: Self = Self(1 << 3);
     /// Compact block filters (BIP157).
     pub const COMPACT_FILTERS: Self = Self(1 << 6);
-    /// The last [`NETWORK_LIMITED_MIN_BLOCKS`] at least (BIP159).
+    /// The last 288 blocks at least (BIP159).
     pub const NETWORK_LIMITED: Self = Self(1 << 10);
     /// The encrypted transport (BIP324).
     pub const P2P_V2: Self = Self(1 << 11);

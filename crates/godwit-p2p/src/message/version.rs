@@ -7,7 +7,7 @@ use crate::NetAddress;
 use crate::frame::sanitized;
 
 /// Longest user agent, in bytes (Core `MAX_SUBVERSION_LENGTH`).
-pub const MAX_USER_AGENT: usize = 256;
+pub(crate) const MAX_USER_AGENT: usize = 256;
 
 /// Size of a [`VersionAddress`] on the wire, in bytes.
 const VERSION_ADDRESS_SIZE: usize = 26;
@@ -27,7 +27,7 @@ pub struct Version {
     pub sender: VersionAddress,
     /// Tells a connection to oneself; 1 when absent.
     pub nonce: u64,
-    /// Name and version of the software. What arrives is [sanitised](crate::sanitized).
+    /// Name and version of the software. What arrives is sanitised.
     pub user_agent: String,
     /// Height of the sender's chain; -1 when absent.
     pub start_height: i32,

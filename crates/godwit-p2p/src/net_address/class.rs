@@ -33,7 +33,7 @@ impl AddressNetwork {
 /// How well an address can be reached from a partner's (Core `GetReachabilityFrom`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
-pub enum Reachability {
+pub(crate) enum Reachability {
     Unreachable,
     Default,
     Teredo,
@@ -48,14 +48,14 @@ const MAX_GROUP: usize = 6;
 
 /// A group of addresses, as Core hashes it into bucket numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NetGroup {
+pub(crate) struct NetGroup {
     bytes: [u8; MAX_GROUP],
     len: u8,
 }
 
 impl NetGroup {
     /// The network's number, then the bits that the group shares, ones behind them.
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
     }
 
@@ -154,7 +154,7 @@ impl Host {
     /// `NetGroupManager::GetGroup` without asmap): /16 of IPv4, /32 of IPv6 (he.net: /36), 4 bits
     /// of onion and I2P, 4 bits of CJDNS behind its constant byte. What is not routable is one
     /// group.
-    pub fn group(self) -> NetGroup {
+    pub(crate) fn group(self) -> NetGroup {
         let network = self.network_class();
         if let Some(ipv4) = self.linked_ipv4() {
             return NetGroup::new(network, &ipv4, 16);
@@ -172,7 +172,7 @@ impl Host {
     }
 
     /// How well it can be reached from `partner` (Core `GetReachabilityFrom`).
-    pub fn reachability_from(self, partner: Self) -> Reachability {
+    pub(crate) fn reachability_from(self, partner: Self) -> Reachability {
         use AddressNetwork::{Cjdns, I2p, Ipv4, Ipv6, Onion, Unroutable};
         if !self.is_routable() {
             return Reachability::Unreachable;

@@ -1,6 +1,7 @@
 use godwit_stream::{DataStream, DecodeError, SpanReader};
 use proptest::prelude::*;
 
+use super::class::Reachability;
 use super::*;
 use crate::MessageError;
 

@@ -155,6 +155,4 @@ pub enum BlockJudgement {
     Refused(Reject),
     /// The bytes are no block.
     Undecodable,
-    /// The node failed, not the block: nobody is blamed, the block is asked for again.
-    LocalFault,
 }

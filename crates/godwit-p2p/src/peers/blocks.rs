@@ -211,10 +211,6 @@ impl Peers {
                     self.misbehave(view.now, sender.peer, Misbehaviour::UndecodableBlock);
                 }
             }
-            BlockJudgement::LocalFault => {
-                self.downloads.lost(hash);
-                self.sources.remove(&hash);
-            }
         }
     }
 

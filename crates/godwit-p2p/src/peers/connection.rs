@@ -80,8 +80,6 @@ pub(super) struct Handshake {
     pub(super) protocol: Protocol,
     /// `verack` came: both sides are ready.
     pub(super) established: bool,
-    /// It announces transactions by wtxid.
-    pub(super) wtxid_relay: bool,
     /// It understands `addrv2`.
     pub(super) wants_addrv2: bool,
     /// It wants blocks announced by headers.
@@ -260,7 +258,6 @@ impl Handshake {
             relay: true,
             protocol: Protocol::Detecting,
             established: false,
-            wtxid_relay: false,
             wants_addrv2: false,
             prefers_headers: false,
             sent_sendheaders: false,

@@ -192,14 +192,6 @@ impl Peers {
         !late
     }
 
-    pub(super) fn on_wtxidrelay(&mut self, now: Now, id: PeerId) {
-        if self.negotiates(now, id, Command::WTXIDRELAY)
-            && let Some(peer) = self.peers.get_mut(&id)
-        {
-            peer.handshake.wtxid_relay = peer.handshake.common_version >= WTXID_RELAY_VERSION;
-        }
-    }
-
     pub(super) fn on_sendaddrv2(&mut self, now: Now, id: PeerId) {
         if self.negotiates(now, id, Command::SENDADDRV2)
             && let Some(peer) = self.peers.get_mut(&id)

@@ -45,7 +45,8 @@ impl Peers {
         match message {
             Message::Version(_) => {}
             Message::Verack => self.on_verack(view, id),
-            Message::WtxidRelay => self.on_wtxidrelay(now, id),
+            // Transactions are never announced.
+            Message::WtxidRelay => drop(self.negotiates(now, id, Command::WTXIDRELAY)),
             Message::SendAddrV2 => self.on_sendaddrv2(now, id),
             Message::SendHeaders => {
                 if let Some(peer) = self.peers.get_mut(&id) {

@@ -144,7 +144,7 @@ const MEGABYTE: u64 = 1_000_000;
 fn no_upload_target_is_never_reached() {
     let mut target = UploadTarget::new(None);
     target.record(seconds(0), u64::MAX);
-    assert!(!target.is_reached() && !target.is_reached_for_old_blocks(seconds(0)));
+    assert!(!target.is_reached_for_old_blocks(seconds(0)));
 }
 
 #[test]
@@ -154,11 +154,10 @@ fn upload_target_keeps_room_for_the_blocks_of_the_rest_of_the_day() {
     assert!(!target.is_reached_for_old_blocks(seconds(0)));
     target.record(seconds(0), 1);
     assert!(target.is_reached_for_old_blocks(seconds(0)));
-    assert!(!target.is_reached());
     // After ten minutes, one block less is to come.
     assert!(!target.is_reached_for_old_blocks(seconds(601)));
     target.record(seconds(601), 576 * MEGABYTE);
-    assert!(target.is_reached());
+    assert!(target.is_reached_for_old_blocks(seconds(601)));
     assert!(UploadTarget::new(Some(576 * MEGABYTE)).is_reached_for_old_blocks(seconds(0)));
     assert!(UploadTarget::new(Some(5)).is_reached_for_old_blocks(seconds(0)));
 }
@@ -168,8 +167,8 @@ fn upload_target_starts_anew_each_day() {
     let mut target = UploadTarget::new(Some(1000 * MEGABYTE));
     target.record(seconds(50), 1000 * MEGABYTE);
     target.record(seconds(50) + UPLOAD_CYCLE, 1);
-    assert!(target.is_reached());
+    assert!(target.is_reached_for_old_blocks(seconds(50) + UPLOAD_CYCLE));
     target.record(seconds(51) + UPLOAD_CYCLE, 1);
-    assert!(!target.is_reached());
-    assert_eq!(target.sent(), 1);
+    assert!(!target.is_reached_for_old_blocks(seconds(51) + UPLOAD_CYCLE));
+    assert_eq!(target.sent, 1);
 }

@@ -20,11 +20,11 @@ const KEPT_BY_BLOCK_RELAY: usize = 8;
 const KEPT_BY_BLOCK: usize = 4;
 /// An outbound peer above the limits has at least that time to prove itself (Core
 /// `MINIMUM_CONNECT_TIME`).
-pub const MINIMUM_CONNECT_TIME: Duration = Duration::from_secs(30);
+pub(super) const MINIMUM_CONNECT_TIME: Duration = Duration::from_secs(30);
 
 /// A peer that may have to make room. Times are monotonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EvictionCandidate {
+pub(crate) struct EvictionCandidate {
     /// Its name.
     pub peer: PeerId,
     /// Only inbound ones are given up.
@@ -51,7 +51,7 @@ pub struct EvictionCandidate {
 ///
 /// Core `SelectNodeToEvict`, without what it grants for transactions: godwit has no memory pool. `key`
 /// is secret and stays the same during a run.
-pub fn select_to_evict(candidates: &[EvictionCandidate], key: [u8; 16]) -> Option<PeerId> {
+pub(crate) fn select_to_evict(candidates: &[EvictionCandidate], key: [u8; 16]) -> Option<PeerId> {
     let group = |candidate: &EvictionCandidate| {
         let mut hasher = SipHasher24::new_with_key(&key);
         hasher.write(candidate.address.group().as_bytes());
@@ -184,7 +184,7 @@ fn youngest_of_largest_group(
 
 /// A peer to which this node connected. Times are monotonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutboundPeer {
+pub(crate) struct OutboundPeer {
     /// Its name; a higher one connected later.
     pub peer: PeerId,
     /// What for.
@@ -212,7 +212,7 @@ impl OutboundPeer {
 
 /// The block relay peer to give up when there are more than `limit`: the youngest, or the one before
 /// it if the youngest sent a block later (Core `EvictExtraOutboundPeers`).
-pub fn extra_block_relay_peer(
+pub(crate) fn extra_block_relay_peer(
     now: Duration,
     peers: &[OutboundPeer],
     limit: usize,
@@ -234,7 +234,11 @@ pub fn extra_block_relay_peer(
 /// The full peer to give up when there are more than `limit`: the one whose last announcement of a
 /// block is oldest. Not a protected one, nor the only full or manual one of its network (Core
 /// `EvictExtraOutboundPeers`).
-pub fn extra_full_peer(now: Duration, peers: &[OutboundPeer], limit: usize) -> Option<PeerId> {
+pub(crate) fn extra_full_peer(
+    now: Duration,
+    peers: &[OutboundPeer],
+    limit: usize,
+) -> Option<PeerId> {
     let full = |peer: &&OutboundPeer| peer.kind == ConnectionKind::OutboundFull;
     if peers.iter().filter(full).count() <= limit {
         return None;

@@ -14,7 +14,7 @@ use godwit_stream::compact_size_len;
 /// Longest payload, in bytes, of the messages that need at most a few hundred. Generous, because
 /// bytes behind what a message needs are ignored: that is how messages were extended before. Core
 /// allows [`MAX_PAYLOAD`] to all of them.
-pub const MAX_SMALL_PAYLOAD: u32 = 1_024;
+pub(super) const MAX_SMALL_PAYLOAD: u32 = 1_024;
 
 /// Payload of `count` entries of `size` bytes and their number, in bytes.
 const fn list(count: usize, size: usize) -> u32 {

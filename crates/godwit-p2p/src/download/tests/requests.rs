@@ -147,15 +147,6 @@ fn a_copy_on_its_way_replaces_bad_bytes() {
 }
 
 #[test]
-fn a_lost_block_may_come_from_the_same_peer() {
-    let (tree, mut downloads) = desk(1, &[A]);
-    asked(&mut downloads, &tree, 0);
-    downloads.received(A, block(1), 1_000, at(100));
-    downloads.lost(block(1));
-    assert_eq!(asked(&mut downloads, &tree, 200), [(A, 1)]);
-}
-
-#[test]
 fn the_first_block_is_asked_of_who_has_missed_it_longest() {
     let (tree, mut downloads) = desk(1, &[A, B]);
     let mut order = Vec::new();

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::super::{Downloads, Overdue, PeerTraits, Receipt};
+use super::super::overdue::Overdue;
+use super::super::{Downloads, PeerTraits, Receipt};
 use super::tree::{Tree, hash_of};
 use crate::{HeaderId, HeaderIndex, Now, PeerId};
 

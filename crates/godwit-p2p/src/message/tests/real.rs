@@ -24,7 +24,7 @@ fn a_real_compact_block_names_the_transactions_of_its_block() {
     // It is from the time of BIP152 version 1: without witness, ids over the txid.
     let coinbase = view.tx(0);
     assert_eq!(compact.prefilled.get(0).expect("the coinbase").len(), coinbase.stripped_size());
-    let keys = compact.short_id_keys();
+    let keys = ShortIdKeys::new(&compact.header, compact.nonce);
     for (id, txid) in compact.short_ids.iter().zip(&view.txids()[1..]) {
         assert_eq!(keys.short_id(&Wtxid::from_bytes(txid.to_bytes())), *id);
     }

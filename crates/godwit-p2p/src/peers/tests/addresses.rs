@@ -94,13 +94,13 @@ fn addresses_of_block_relay_peers_are_ignored() {
 fn useless_and_discouraged_addresses_are_not_kept() {
     let mut node = Harness::new(config());
     let hostile = node.inbound_peer();
-    let bad = node.peers.peers().find(|info| info.peer == hostile).and_then(|info| info.address);
+    let bad = node.address_of(hostile);
     node.raw(hostile, Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(node.peers.summary().discouraged, 1);
+    assert_eq!(node.discouraged(), 1);
     let id = node.full_peer();
     let (mut spv, mut discouraged) = (entry(&node, 1), entry(&node, 2));
     spv.services = Services::NONE;
-    discouraged.address = bad.expect("it has one");
+    discouraged.address = bad;
     let mut private = entry(&node, 3);
     private.address.host = Host::Ipv4([192, 168, 0, 1]);
     let mut onion = entry(&node, 4);

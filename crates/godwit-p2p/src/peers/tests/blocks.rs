@@ -1,13 +1,12 @@
 use std::time::Duration;
 
 use godwit_consensus::RejectReason;
-use godwit_primitives::BlockHash;
 
 use super::harness::{Harness, START, block_entry, chain, config};
 use super::index::TestBlock;
 use crate::{
-    Action, BlockJudgement, Command, ConnectionKind, Discard, DiscardReason, DisconnectReason,
-    Message, Misbehaviour, PeerId,
+    Command, ConnectionKind, Discard, DiscardReason, DisconnectReason, Message, Misbehaviour,
+    PeerId,
 };
 
 fn misbehaved(what: Misbehaviour) -> Option<DisconnectReason> {
@@ -143,7 +142,7 @@ fn b20_a_flipped_bit_costs_its_sender_the_connection_and_nobody_else() {
     let what = Misbehaviour::InvalidBlock(RejectReason::BadTxnMrklRoot);
     assert_eq!(node.is_gone(hostile), misbehaved(what));
     assert_eq!((node.is_gone(ids[0]), node.is_gone(ids[2])), (None, None));
-    assert_eq!(node.peers.summary().discouraged, 1);
+    assert_eq!(node.discouraged(), 1);
 }
 
 #[test]
@@ -236,7 +235,7 @@ fn b4_a_peer_that_withholds_blocks_does_not_stop_the_sync() {
     let (mut node, ids) = with_headers(&blocks, &[OUTBOUND; 3]);
     node.serve(&ids, &blocks, 200, |id, block| (id != ids[0]).then(|| block.clone()));
     assert_eq!(node.tip(), blocks[99].hash);
-    assert_eq!(node.peers.summary().discouraged, 0, "slow is not bad");
+    assert_eq!(node.discouraged(), 0, "slow is not bad");
     assert_eq!((node.is_gone(ids[1]), node.is_gone(ids[2])), (None, None));
 }
 
@@ -267,28 +266,9 @@ fn a_damaged_block_frees_the_request_and_discourages_nobody() {
     node.peers.discarded(node.now, &node.index, asked, &discard);
     node.pump();
     assert_eq!(node.is_gone(asked), Some(DisconnectReason::CorruptBlock));
-    assert_eq!(node.peers.summary().discouraged, 0);
+    assert_eq!(node.discouraged(), 0);
     node.serve(&ids, &blocks, 5, |_, block| Some(block.clone()));
     assert_eq!(node.tip(), blocks[0].hash);
-}
-
-#[test]
-fn a_fault_of_our_own_blames_nobody_and_asks_again() {
-    let blocks = chain(1, 400_000);
-    let (mut node, ids) = with_headers(&blocks, &[OUTBOUND]);
-    node.tick();
-    let [hash]: [BlockHash; 1] = node.requested(ids[0]).try_into().expect("one");
-    let payload = crate::Frame {
-        command: Command::BLOCK,
-        payload: godwit_stream::DataStream::from(&blocks[0].bytes[..]).into(),
-    };
-    node.peers.frame(node.now, &node.index, ids[0], payload);
-    let submitted = node.peers.take_actions();
-    assert!(submitted.iter().any(|action| matches!(action, Action::SubmitBlock { .. })));
-    node.peers.block_judged(node.now, &node.index, hash, BlockJudgement::LocalFault);
-    node.expects.insert(ids[0], false);
-    node.advance(Duration::from_secs(1));
-    assert_eq!((node.requested(ids[0]), node.is_gone(ids[0])), (vec![hash], None));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn a_failed_attempt_frees_the_place() {
             attempts += 1;
         }
     }
-    assert!(attempts > 20 && node.peers.summary().connecting == 0, "{attempts}");
+    assert!(attempts > 20 && node.peers.connecting.is_empty(), "{attempts}");
 }
 
 #[test]
@@ -106,10 +106,8 @@ fn b18_a_stale_tip_opens_one_extra_connection_and_gives_one_up() {
             node.headers(id, &blocks[2..]);
         }
     }
-    let full = |node: &Harness| {
-        let kind = |info: &crate::PeerInfo<'_>| info.kind == ConnectionKind::OutboundFull;
-        node.peers.peers().filter(kind).count()
-    };
+    let full =
+        |node: &Harness| node.kinds().filter(|kind| *kind == ConnectionKind::OutboundFull).count();
     assert_eq!(full(&node), 8);
     connect_all(&mut node, 29 * 60);
     assert_eq!(full(&node), 8, "not stale before half an hour");
@@ -124,7 +122,7 @@ fn b18_a_stale_tip_opens_one_extra_connection_and_gives_one_up() {
     assert_eq!(full(&node), 8);
     let given_up = node.gone.values().filter(|why| **why == DisconnectReason::Extra).count();
     assert!(given_up >= 1);
-    assert_eq!(node.peers.summary().discouraged, 0);
+    assert_eq!(node.discouraged(), 0);
 }
 
 #[test]
@@ -140,8 +138,7 @@ fn b18_extra_block_relay_peers_come_and_go() {
             tip = super::index::TestBlock::on(&tip, node.now.unix as u32, 1, 0);
             node.mined(std::slice::from_ref(&tip));
         }
-        let kind = |info: &crate::PeerInfo<'_>| info.kind == ConnectionKind::BlockRelay;
-        assert!(node.peers.peers().filter(kind).count() <= 3);
+        assert!(node.kinds().filter(|kind| *kind == ConnectionKind::BlockRelay).count() <= 3);
     }
     assert!(seen >= 4, "about one in five minutes: {seen}");
 }
@@ -168,10 +165,9 @@ fn b18_an_outbound_peer_that_knows_a_better_chain_wins() {
 fn misbehaving_hosts_are_discouraged_and_refused_when_places_are_scarce() {
     let mut node = Harness::new(PeersConfig { max_inbound: 3, ..config() });
     let bad = node.inbound_peer();
-    let host = node.peers.peers().find(|info| info.peer == bad).and_then(|info| info.address);
-    let host = host.expect("it has one");
+    let host = node.address_of(bad);
     misbehave(&mut node, bad);
-    assert_eq!(node.peers.summary().discouraged, 1);
+    assert_eq!(node.discouraged(), 1);
     let again = node.peers.accept_inbound(node.now, &node.index, host);
     assert!(again.is_some(), "there is place enough");
     node.inbound();
@@ -208,7 +204,7 @@ fn local_peers_are_left_but_not_discouraged_and_manual_ones_are_kept() {
     misbehave(&mut node, manual);
     assert!(matches!(node.is_gone(id), Some(DisconnectReason::Misbehaved(_))));
     assert_eq!((node.is_gone(other), node.is_gone(manual)), (None, None));
-    assert_eq!(node.peers.summary().discouraged, 0);
+    assert_eq!(node.discouraged(), 0);
 }
 
 #[test]
@@ -265,7 +261,7 @@ fn a_name_without_addresses_is_tried_again_later() {
     node.advance(Duration::from_secs(1));
     node.peers.resolved(node.now, "node.example", &[]);
     node.pump();
-    assert_eq!(node.peers.summary().connecting, 0);
+    assert_eq!(node.peers.connecting.len(), 0);
     node.advance(Duration::from_secs(120));
     assert!(node.resolves.len() > 1 && node.connects.is_empty());
 }
@@ -328,7 +324,7 @@ fn without_network_nothing_is_open() {
     node.peers.set_network_active(node.now, &node.index, false);
     node.pump();
     assert_eq!(node.is_gone(inbound), Some(DisconnectReason::NetworkInactive));
-    assert_eq!((node.peers.peers().count(), node.peers.summary().connecting), (0, 0));
+    assert_eq!((node.peers.peers.len(), node.peers.connecting.len()), (0, 0));
     node.connects.clear();
     node.advance(Duration::from_secs(60));
     assert!(node.connects.is_empty());
@@ -351,7 +347,7 @@ fn transport_errors_end_the_connection_without_punishment() {
         node.peers.transport_failed(node.now, id, &error);
         node.pump();
         assert_eq!(node.is_gone(id), Some(expected));
-        assert_eq!(node.peers.summary().discouraged, 0);
+        assert_eq!(node.discouraged(), 0);
         // What still arrives is ignored.
         node.says(id, Message::Ping(Some(1)));
         node.take(id);

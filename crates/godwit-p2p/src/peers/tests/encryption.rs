@@ -59,11 +59,11 @@ fn what_is_broken_in_an_encrypted_connection_ends_it_and_is_held_against_nobody(
         let mut node = Harness::new(config());
         let id = node.full_peer();
         node.peers.speaks(id, Protocol::V2 { session_id: [7; 32] });
-        let info = node.peers.peers().next().expect("one");
-        assert_eq!(info.protocol, Protocol::V2 { session_id: [7; 32] });
+        let protocol = node.peers.peers[&id].handshake.protocol;
+        assert_eq!(protocol, Protocol::V2 { session_id: [7; 32] });
         node.peers.transport_failed(node.now, id, &error);
         node.pump();
         assert_eq!(node.is_gone(id), Some(DisconnectReason::Undecryptable));
-        assert_eq!(node.peers.summary().discouraged, 0);
+        assert_eq!(node.discouraged(), 0);
     }
 }

@@ -98,7 +98,7 @@ fn too_old_versions_and_too_few_services_are_left() {
         let hello = Version { version, services, ..node.version() };
         node.says(id, Message::Version(Box::new(hello)));
         assert_eq!(node.is_gone(id), expected, "{kind} {version} {services}");
-        assert_eq!(node.peers.summary().discouraged, 0, "no reason to discourage anybody");
+        assert_eq!(node.discouraged(), 0, "no reason to discourage anybody");
     }
 }
 
@@ -195,7 +195,7 @@ fn b13_own_nonce_is_a_connection_to_ourselves_only_while_it_is_made() {
     let replay = node.inbound();
     node.says(replay, Message::Version(ours.clone()));
     assert_eq!(node.is_gone(replay), None);
-    assert_eq!(node.peers.summary().discouraged, 0);
+    assert_eq!(node.discouraged(), 0);
 }
 
 #[test]
@@ -207,8 +207,8 @@ fn b13_hostile_version_fields_do_no_harm() {
         let hello = Version { timestamp, start_height, user_agent, ..node.version() };
         node.greet_as(id, hello);
         assert_eq!(node.is_gone(id), None);
-        let info = node.peers.peers().find(|info| info.peer == id).expect("it is there");
-        assert_eq!(info.user_agent, "/[31mevilscript/".replace('[', ""), "sanitised");
+        let user_agent = &node.peers.peers[&id].handshake.user_agent;
+        assert_eq!(*user_agent, "/[31mevilscript/".replace('[', ""), "sanitised");
         // Their time is not ours: our next version still has the driver's clock.
         let next = node.outbound(ConnectionKind::Manual);
         let sent = node.take_only(next, Command::VERSION);
@@ -250,8 +250,8 @@ fn pings_go_out_every_two_minutes_and_have_twenty_to_be_answered() {
     assert!((9..=11).contains(&pings), "{pings}");
     assert_eq!(node.is_gone(good), None);
     assert_eq!(node.is_gone(silent), Some(DisconnectReason::PingTimeout));
-    let info = node.peers.peers().find(|info| info.peer == good).expect("it is there");
-    assert!(info.min_ping.is_some_and(|ping| ping <= Duration::from_secs(150)));
+    let shortest = node.peers.peers[&good].ping.shortest;
+    assert!(shortest.is_some_and(|ping| ping <= Duration::from_secs(150)));
 }
 
 #[test]

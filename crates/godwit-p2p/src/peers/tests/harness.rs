@@ -444,6 +444,26 @@ impl Harness {
         }
     }
 
+    /// What the connections are for.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = ConnectionKind> {
+        self.peers.peers.values().map(|peer| peer.kind)
+    }
+
+    pub(super) fn address_of(&self, id: PeerId) -> NetAddress {
+        self.peers.peers[&id].address.expect("it has one")
+    }
+
+    /// Hosts that are discouraged.
+    pub(super) fn discouraged(&self) -> usize {
+        self.peers.discouraged.len()
+    }
+
+    /// How far the chain of a peer was measured, when such a look goes on.
+    pub(super) fn presync_height(&self) -> Option<u32> {
+        let presyncs = self.peers.peers.values().filter_map(|peer| peer.chain.presync.as_ref());
+        presyncs.map(|presync| presync.height()).max()
+    }
+
     pub(super) fn is_gone(&self, id: PeerId) -> Option<DisconnectReason> {
         self.gone.get(&id).copied()
     }

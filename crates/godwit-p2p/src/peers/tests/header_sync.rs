@@ -29,7 +29,7 @@ fn b4_a_peer_that_does_not_answer_delays_headers_by_seconds() {
     node.headers(third, &chain(5, 400_000));
     node.advance(Duration::from_secs(120));
     assert_eq!(node.is_gone(silent), Some(DisconnectReason::HeadersTimeout));
-    assert_eq!(node.peers.summary().discouraged, 0);
+    assert_eq!(node.discouraged(), 0);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn b5_a_presync_on_a_slow_line_has_time_as_long_as_it_goes_on() {
         node.advance(Duration::from_secs(15 * 60));
         node.headers(id, part);
     }
-    assert_eq!(node.peers.summary().presync_height, Some(4 * MAX_HEADERS as u32));
+    assert_eq!(node.presync_height(), Some(4 * MAX_HEADERS as u32));
     node.advance(Duration::from_secs(19 * 60));
     assert_eq!(node.is_gone(id), None);
     node.advance(Duration::from_secs(25 * 60));
@@ -208,7 +208,7 @@ fn b4_a_peer_that_dribbles_headers_is_replaced_in_seconds_and_left_in_minutes() 
     node.headers(other, &chain(5, 400_000));
     trickle(&mut node, dribbling, 120, 1);
     assert_eq!(node.is_gone(dribbling), Some(DisconnectReason::HeadersTimeout));
-    assert_eq!(node.peers.summary().discouraged, 0);
+    assert_eq!(node.discouraged(), 0);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn b7_a_flood_of_known_headers_is_not_looked_at_and_then_left() {
     assert_eq!(node.submitted_headers.len(), 0);
     node.headers(flooder, &blocks);
     assert_eq!(node.is_gone(flooder), Some(DisconnectReason::UselessHeaders));
-    assert_eq!(node.peers.summary().discouraged, 0, "it may only be broken");
+    assert_eq!(node.discouraged(), 0, "it may only be broken");
     // Every peer announces every block.
     for _ in 0..2_000 {
         for _ in 0..20 {
@@ -243,9 +243,7 @@ fn b7_a_flooder_that_connects_again_goes_on_with_what_was_left() {
     let blocks = chain(MAX_HEADERS as u32, 3_600);
     let mut node = Harness::with_chain(config(), &blocks);
     let flooder = node.full_peer();
-    let address =
-        node.peers.peers().find(|info| info.peer == flooder).and_then(|info| info.address);
-    let address = address.expect("it has one");
+    let address = node.address_of(flooder);
     node.headers(flooder, &blocks[MAX_HEADERS - 1..]);
     for _ in 0..=25 {
         node.headers(flooder, &blocks);

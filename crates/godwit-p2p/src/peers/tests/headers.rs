@@ -73,7 +73,7 @@ fn b3_headers_without_work_are_misbehaving_and_not_stored() {
     node.says(id, Message::Headers(headers));
     assert_eq!(node.is_gone(id), misbehaved(Misbehaviour::HeaderWithoutWork));
     assert_eq!((node.index.headers(), node.submitted_headers.len()), (3, 0));
-    assert_eq!(node.peers.summary().discouraged, 1);
+    assert_eq!(node.discouraged(), 1);
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn b1_chains_with_too_little_work_are_never_stored() {
     assert_eq!((node.index.headers(), node.is_gone(short)), (1, None));
     node.headers(liar, &blocks[..MAX_HEADERS]);
     assert_eq!(node.index.headers(), 1, "not before the work is known");
-    assert_eq!(node.peers.summary().presync_height, Some(MAX_HEADERS as u32));
+    assert_eq!(node.presync_height(), Some(MAX_HEADERS as u32));
     node.headers(liar, &[]);
-    assert_eq!(node.peers.summary().presync_height, None);
+    assert_eq!(node.presync_height(), None);
     assert_eq!((node.index.headers(), node.submitted_headers.len()), (1, 0));
 }
 
@@ -291,9 +291,7 @@ fn an_announced_block_that_becomes_known_can_be_asked_of_who_announced_it() {
     let (a, b) = (node.full_peer(), node.full_peer());
     let next = TestBlock::on(chain(5, 60).last().expect("five"), START as u32, 2, 0);
     node.says(a, Message::Inv(vec![block_inv(next.hash)]));
-    let known = |node: &Harness, id| {
-        node.peers.peers().find(|info| info.peer == id).and_then(|info| info.best_known)
-    };
+    let known = |node: &Harness, id| node.peers.peers[&id].chain.best_known;
     assert_eq!(known(&node, a), None);
     node.headers(b, std::slice::from_ref(&next));
     node.advance(Duration::from_secs(1));
@@ -324,7 +322,7 @@ fn b18_an_outbound_peer_whose_chain_stays_behind_is_asked_once_more_and_left() {
     for id in good.into_iter().chain([manual, inbound]) {
         assert_eq!(node.is_gone(id), None);
     }
-    assert_eq!(node.peers.summary().discouraged, 0, "no punishment");
+    assert_eq!(node.discouraged(), 0, "no punishment");
 }
 
 #[test]

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 
 use super::harness::{Harness, START, block_entry, block_inv, chain, config};
 use super::index::TestBlock;
+use crate::rate_limit::INVENTORY_BURST;
 use crate::{
-    BlockTransactionsRequest, Command, ConnectionKind, DisconnectReason, INVENTORY_BURST,
-    Inventory, InventoryKind, Locator, MAX_HEADERS, Message, PeerId, PeersConfig, compact_block,
-    presync_memory_bound,
+    BlockTransactionsRequest, Command, ConnectionKind, DisconnectReason, Inventory, InventoryKind,
+    Locator, MAX_HEADERS, Message, PeerId, PeersConfig, compact_block, presync_memory_bound,
 };
 
 fn transactions(count: usize) -> Message {
@@ -33,7 +33,7 @@ fn b12_announced_transactions_are_ignored_within_a_budget() {
         assert!(told <= 2 * INVENTORY_BURST);
     }
     assert_eq!(node.is_gone(flooding), Some(DisconnectReason::UnwantedTransactions));
-    assert_eq!(node.peers.summary().discouraged, 0, "it may be an old node that can not know");
+    assert_eq!(node.discouraged(), 0, "it may be an old node that can not know");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn b1_presyncs_of_all_connections_cost_each_its_bound_and_end_with_them() {
         let each = memory(&node) / (n + 1);
         assert!(bound.contains(&each), "{each} of {bound:?}");
     }
-    assert_eq!((node.peers.summary().presync_height, node.index.headers()), (Some(length), 1));
+    assert_eq!((node.presync_height(), node.index.headers()), (Some(length), 1));
     for (n, &id) in peers.iter().enumerate() {
         node.peers.closed(node.now, id);
         assert!(memory(&node) <= (peers.len() - 1 - n) * bound.end);

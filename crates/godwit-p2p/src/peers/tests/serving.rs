@@ -435,7 +435,7 @@ fn what_is_not_offered_ends_the_connection() {
         let id = node.inbound_peer();
         node.discard(id, command, 10);
         assert_eq!(node.is_gone(id), Some(DisconnectReason::NotOffered(command)));
-        assert_eq!(node.peers.summary().discouraged, 0);
+        assert_eq!(node.discouraged(), 0);
     }
     let mut node = Harness::new(config());
     let id = node.inbound_peer();

@@ -181,7 +181,7 @@ fn b16_who_is_silent_for_half_a_minute_is_tried_again_in_plain() {
     assert_ne!(net.token(), token);
     silent.read_to_end(&mut Vec::new()).expect("garbage and an orderly end");
     let (mut plain, _) = listener.accept().expect("it connects once more");
-    net.until("the message is sent", |net| net.connection().transport.total_sent() == 124);
+    net.until("the message is sent", |net| net.connection().transport.total_sent_plain() == 124);
     let mut message = [0; 124];
     plain.read_exact(&mut message).expect("a message");
     assert_eq!(

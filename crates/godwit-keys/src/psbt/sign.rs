@@ -16,7 +16,7 @@ use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
 use super::review::{check_signable, signatures};
 use super::sighash::Sighash;
-use super::spent::{InputObjection, Spent};
+use super::spent::{InputObjection, SpendKind, Spent};
 use crate::error::KeyError;
 use crate::private_key::PrivateKey;
 
@@ -43,7 +43,7 @@ pub struct SignPolicy {
     pub any_sighash: bool,
     /// Sign our inputs beside others'.
     pub foreign_inputs: bool,
-    /// Sign several inputs of segwit version 0 whose amounts nothing proves.
+    /// Sign beside an input whose amount nothing proves.
     pub unproven_amounts: bool,
 }
 
@@ -71,13 +71,14 @@ pub enum SignError {
     SighashMismatch(usize),
     /// None of an input's keys is ours.
     Foreign(usize),
+    /// An input is finished, so that nothing tells any more whose it is.
+    Finished(usize),
     /// A key is not the one that our key has at the path that is given for it, and no other key of the
     /// input is ours.
     WrongDerivation(usize),
-    /// This input and another one of ours before it are of segwit version 0, and no previous transaction
-    /// proves their amounts: two signatures under two lies make a fee that nobody agreed to
-    /// (CVE-2020-14199).
-    UnprovenAmounts(usize),
+    /// No previous transaction proves the amount of this input, and a signature of ours for another one
+    /// would be valid though it is a lie (CVE-2020-14199).
+    UnprovenAmount(usize),
     /// The fee.
     Fee(FeeObjection),
     /// None of the inputs is ours.
@@ -96,12 +97,16 @@ impl fmt::Display for SignError {
                 write!(f, "input {index}: a signature is of another sighash type than is asked for")
             }
             Self::Foreign(index) => write!(f, "input {index}: none of its keys is ours"),
+            Self::Finished(index) => {
+                write!(f, "input {index}: it is finished, and nothing tells any more whose it is")
+            }
             Self::WrongDerivation(index) => {
                 write!(f, "input {index}: a public key is not the one at its derivation path")
             }
-            Self::UnprovenAmounts(index) => write!(
+            Self::UnprovenAmount(index) => write!(
                 f,
-                "input {index}: it is the second one whose amount no previous transaction proves"
+                "input {index}: no previous transaction proves its amount, and another input would \
+                 be signed for good if it is a lie"
             ),
             Self::Fee(objection) => objection.fmt(f),
             Self::NothingToSign => f.write_str("none of the keys is ours"),
@@ -165,19 +170,45 @@ impl Psbt {
         for index in 0..self.fields.inputs.len() {
             let of_input = self.tasks_of_input(index, keys, policy)?;
             if of_input.is_empty() && !policy.foreign_inputs {
-                return Err(SignError::Foreign(index));
+                return Err(match is_finished(&self.fields.inputs[index]) {
+                    true => SignError::Finished(index),
+                    false => SignError::Foreign(index),
+                });
             }
             tasks.extend(of_input);
         }
         if tasks.is_empty() {
             return Err(SignError::NothingToSign);
         }
-        if let (Some(index), false) = (second_unproven(&tasks), policy.unproven_amounts) {
-            return Err(SignError::UnprovenAmounts(index));
+        if let (Some(index), false) = (self.believed(&tasks), policy.unproven_amounts) {
+            return Err(SignError::UnprovenAmount(index));
         }
         let fee = fee_of(self).map_err(SignError::Fee)?;
         fee.check(&policy.fee).map_err(SignError::Fee)?;
         Ok(tasks)
+    }
+
+    /// An input whose amount is believed, beside another one that we sign without its amount.
+    ///
+    /// Somebody may show the same transaction twice, with a lie about one input and then about another,
+    /// and keep of each time the signature that is valid: the fee seemed low both times. A signature of
+    /// segwit version 0 covers the amount of its own input, a legacy one none, a taproot one all unless
+    /// anyone can pay. What kind of output the other input spends, and whose it is, may be part of the
+    /// lie, so it makes no difference.
+    /// Bitcoin Core leaves previous transactions away under the same condition
+    /// (`RemoveUnnecessaryTransactions`).
+    fn believed(&self, tasks: &[Task]) -> Option<usize> {
+        let signed_regardless = |index: usize| {
+            let mut others = tasks.iter().filter(|task| task.input != index);
+            others.any(|task| task.spent.kind != SpendKind::Tr || task.sighash.anyone_can_pay())
+        };
+        let inputs = &self.fields.inputs;
+        (0..inputs.len()).find(|index| {
+            let believed = &inputs[*index];
+            believed.witness_utxo.is_some()
+                && believed.non_witness_utxo.is_none()
+                && signed_regardless(*index)
+        })
     }
 
     /// What we sign of an input; nothing if it is not ours or finished by somebody.
@@ -287,14 +318,6 @@ impl Psbt {
         }
         Signed { input: task.input, key: task.key, sighash }
     }
-}
-
-/// The second input whose amount its signature takes on trust; tasks are in the order of inputs.
-fn second_unproven(tasks: &[Task]) -> Option<usize> {
-    let unproven = tasks.iter().filter(|task| task.spent.is_amount_unproven());
-    let mut inputs: Vec<usize> = unproven.map(|task| task.input).collect();
-    inputs.dedup();
-    inputs.get(1).copied()
 }
 
 enum Signature {

@@ -119,8 +119,8 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec] = &[
     ),
     flag(
         "unprovenamounts",
-        "Sign several segwit version 0 inputs although their previous transactions are missing, \
-         without which a lie about an amount can turn into a fee.",
+        "Sign although the previous transaction of another input is missing, without which a lie \
+         about its amount can turn into a fee.",
         |draft, text| {
             draft.psbt.unproven_amounts = Some(values::flag(text)?);
             Some(())

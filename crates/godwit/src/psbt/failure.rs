@@ -56,9 +56,11 @@ impl fmt::Display for PsbtFailure {
             Self::Sign(error) => {
                 let remedy = match error {
                     SignError::UnusualSighash(..) => "; -anysighash signs it",
-                    SignError::Foreign(_) => "; -foreigninputs signs the others",
-                    SignError::UnprovenAmounts(_) => {
-                        "; add the previous transactions (-unprovenamounts signs without)"
+                    SignError::Foreign(_) | SignError::Finished(_) => {
+                        "; -foreigninputs signs the others"
+                    }
+                    SignError::UnprovenAmount(_) => {
+                        "; add its previous transaction (-unprovenamounts signs without)"
                     }
                     SignError::Fee(objection) => remedy(objection),
                     _ => "",

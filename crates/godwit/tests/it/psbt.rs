@@ -447,7 +447,7 @@ fn an_output_is_ours_when_a_descriptor_derives_it() {
 }
 
 #[test]
-fn two_unproven_amounts_are_signed_on_request_alone() {
+fn unproven_amounts_are_signed_on_request_alone() {
     let node = Node::new("regtest");
     let keys = made_here::key_file(&node, "test.keys", NetworkKind::Test);
     let unsigned = made_here::spend(&[made_here::wpkh('F', 0)]).serialize();

@@ -160,7 +160,7 @@ fn an_unproven_amount_beside_another_input_is_a_warning() {
 }
 
 #[test]
-fn two_unproven_amounts_of_our_inputs() {
+fn an_unproven_amount_beside_a_signature_that_does_not_cover_it() {
     let signed = |kinds: &[&str], unproven: &[usize], policy: SignPolicy| {
         signed_after(kinds, &policy, |psbt| {
             unproven.iter().for_each(|index| psbt.inputs[*index].non_witness_utxo = None);
@@ -169,17 +169,54 @@ fn two_unproven_amounts_of_our_inputs() {
     };
     let default = SignPolicy::default();
     let allowed = SignPolicy { unproven_amounts: true, ..default };
-    let foreign = SignPolicy { foreign_inputs: true, ..default };
+    let refused = |index| Err(SignError::UnprovenAmount(index));
     for kind in ["wpkh(A/1)", "sh(wpkh(A/1))", "wsh(multi(1,A/1,A/2))", "sh(wsh(pk(A/1)))"] {
-        let kinds = ["wpkh(A/0)", "tr(A/0)", kind];
-        assert_eq!(signed(&kinds, &[0, 2], default), Err(SignError::UnprovenAmounts(2)), "{kind}");
-        assert!(signed(&kinds, &[0, 2], allowed).is_ok(), "{kind}");
-        assert!(signed(&kinds, &[2], default).is_ok(), "one, though perhaps with two keys: {kind}");
+        let kinds = ["pkh(A/0)", "tr(A/0)", kind];
+        assert_eq!(signed(&kinds, &[2], default), refused(2), "{kind}");
+        assert_eq!(signed(&kinds, &[1], default), refused(1), "{kind}: that it is taproot is told");
+        assert!(signed(&kinds, &[1, 2], allowed).is_ok(), "{kind}");
         assert!(signed(&kinds, &[], default).is_ok(), "{kind}");
+        assert_eq!(signed(&[kind, "tr(A/0)"], &[0, 1], default), refused(1), "{kind}");
+        assert!(signed(&[kind, "tr(A/0)"], &[0], default).is_ok(), "{kind}: taproot covers it");
+        assert!(signed(&[kind], &[0], default).is_ok(), "{kind}: its own signature covers it");
     }
-    // Taproot signatures cover all amounts; what others sign is theirs to check.
-    assert_eq!(signed(&["tr(A/0)", "tr(A/1)", "wpkh(A/0)"], &[0, 1, 2], default), Ok(3));
-    assert_eq!(signed(&["wpkh(A/0)", "wpkh(F/0)"], &[0, 1], foreign), Ok(1));
+    // What others sign is not theirs to lie about: it may be ours without its key sources.
+    let foreign = SignPolicy { foreign_inputs: true, ..default };
+    for kind in ["wpkh(F/0)", "tr(F/0)"] {
+        assert_eq!(signed(&["wpkh(A/0)", kind], &[1], foreign), refused(1), "{kind}");
+        assert_eq!(signed(&["pkh(A/0)", kind], &[1], foreign), refused(1), "{kind}");
+        assert_eq!(signed(&["tr(A/0)", kind], &[1], foreign), Ok(1), "{kind}");
+        assert_eq!(signed(&["wpkh(A/0)", kind], &[0], foreign), Ok(1), "{kind}");
+    }
+}
+
+#[test]
+fn an_unproven_amount_beside_a_taproot_signature_that_leaves_other_inputs_open() {
+    let policy = SignPolicy { any_sighash: true, ..SignPolicy::default() };
+    for (number, expected) in [(0x81, Err(SignError::UnprovenAmount(1))), (0x01, Ok(2))] {
+        let signed = signed_after(&["tr(A/0)", "tr(A/1)"], &policy, |psbt| {
+            psbt.inputs[1].non_witness_utxo = None;
+            psbt.inputs[0].sighash_type = Some(PsbtSighashType::from_u32(number));
+        });
+        assert_eq!(signed.map(|signed| signed.len()), expected);
+    }
+}
+
+/// The same transaction is shown twice, each time with another amount understated.
+#[test]
+fn two_signatures_under_two_lies_do_not_come_together() {
+    for kinds in [["wpkh(A/0)", "wpkh(A/1)"], ["pkh(A/0)", "wpkh(A/1)"], ["wpkh(A/0)", "tr(A/1)"]] {
+        let honest = spend(&kinds);
+        let outcomes = [0, 1].map(|lied_about: usize| {
+            let mut psbt = honest.clone();
+            let input = &mut psbt.inputs[lied_about];
+            input.non_witness_utxo = None;
+            input.witness_utxo.as_mut().expect("it is there").value = Amount::ZERO;
+            psbt.unsigned_tx.output[0].value = Amount::from_sat(COIN - FEE);
+            sign(&mut received(&psbt), "A", &SignPolicy::default())
+        });
+        assert!(outcomes.iter().any(Result::is_err), "{kinds:?}: {outcomes:?}");
+    }
 }
 
 #[test]

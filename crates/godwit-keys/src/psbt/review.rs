@@ -280,8 +280,8 @@ fn is_valid(
     let secp = Secp256k1::verification_only();
     let valid = match (key, sighash, signature) {
         (SigningKey::Ecdsa(key), Sighash::Ecdsa(kind), Signature::Ecdsa(signature)) => {
-            let digest = Message::from_digest(digests.ecdsa(index, spent, kind)?);
-            secp.verify_ecdsa(&digest, signature, &key.inner).is_ok()
+            let digest = digests.ecdsa(index, spent, kind)?;
+            verify_ecdsa(&secp, &digest, signature, key)
         }
         (SigningKey::Internal(_), Sighash::Taproot(kind), Signature::Schnorr(signature)) => {
             let digest = digests.taproot(index, None, kind)?;
@@ -295,6 +295,15 @@ fn is_valid(
         _ => false,
     };
     Ok(valid)
+}
+
+pub(super) fn verify_ecdsa(
+    secp: &Secp256k1<VerifyOnly>,
+    digest: &[u8; 32],
+    signature: &bitcoin::secp256k1::ecdsa::Signature,
+    key: &bitcoin::PublicKey,
+) -> bool {
+    secp.verify_ecdsa(&Message::from_digest(*digest), signature, &key.inner).is_ok()
 }
 
 pub(super) fn verify_schnorr(

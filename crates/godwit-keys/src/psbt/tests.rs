@@ -5,6 +5,7 @@ mod hostile;
 mod kinds;
 mod ownership;
 mod refusals;
+mod signatures;
 mod vectors;
 mod wallets;
 

@@ -47,6 +47,8 @@ pub enum StoreError {
     /// The file was replaced and is as asked for, but the system fails to say that it will still be so
     /// after a power cut: either version may be there then.
     NotDurable(PathBuf, io::Error),
+    /// A key file may not have this name: writing another one would remove it.
+    ReservedName(PathBuf),
     /// The content cannot be read or made.
     Content(PathBuf, KeyFileError),
     /// Others than the owner may read the file, or write to it: its mode.
@@ -86,6 +88,11 @@ impl fmt::Display for StoreError {
                 };
                 write!(f, "the key file {} cannot be {action}: {error}", path.display())
             }
+            Self::ReservedName(path) => write!(
+                f,
+                "{} is no name for a key file: its ending is that of files beside one",
+                path.display()
+            ),
             Self::NotDurable(path, error) => write!(
                 f,
                 "the key file {} was changed as asked for, but the change may not outlast a power \
@@ -260,17 +267,20 @@ impl KeyStore {
         })
     }
 
-    /// Removes an entry and its keys. The blocks of the disk that the file had before may hold them,
-    /// sealed, until they are written over.
-    pub fn remove(&mut self, id: KeyId) -> Result<(), StoreError> {
+    /// Removes an entry and its keys, and returns it. The blocks of the disk that the file had before may
+    /// hold them, sealed, until they are written over.
+    pub fn remove(&mut self, id: KeyId) -> Result<Entry, StoreError> {
         let lock = self.lock_newest()?;
         let place = self.entries.iter().position(|entry| entry.id() == id);
         let place = place.ok_or(StoreError::Unknown(id))?;
         let entry = self.entries.remove(place);
-        self.write(&lock).unwrap_or_else(|error| {
-            self.entries.insert(place, entry);
-            Err(error)
-        })
+        match self.write(&lock) {
+            Ok(durable) => durable.map(|()| entry),
+            Err(error) => {
+                self.entries.insert(place, entry);
+                Err(error)
+            }
+        }
     }
 
     /// Seals the file with another passphrase. A copy of the old file still opens with the old one.

@@ -51,8 +51,8 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, Failur
             residue_check::run(&file, *own_file, wallet, *wallet_passphrase)
         }
         KeysAction::Remove(id) => {
-            Session::begin(&file, [])?.open()?.remove(*id).map_err(KeysFailure::from)?;
-            Ok(Exit::Success)
+            let removed = Session::begin(&file, [])?.open()?.remove(*id);
+            print_json(&described(&removed.map_err(KeysFailure::from)?))
         }
     }
 }

@@ -1,14 +1,17 @@
 //! What the operating system knows and gives: signals, clock, randomness, memory use.
 
-use std::sync::Arc;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use signal_hook::{flag, low_level};
+use signal_hook::{SigId, flag, low_level};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -26,7 +29,7 @@ pub(crate) struct StopFlag {
 
 impl StopFlag {
     pub(crate) fn install() -> Result<Self, Failure> {
-        let stop = Self::caught(false)?;
+        let stop = Self::caught(false, &[SIGINT, SIGTERM])?;
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::Signals)?;
         let end_late = move || {
             if signals.forever().next().is_some() {
@@ -43,13 +46,16 @@ impl StopFlag {
     /// For commands that only read, or whose work is lost when it is not complete: the first signal
     /// ends the process.
     pub(crate) fn end_at_once() -> Result<Self, Failure> {
-        Self::caught(true)
+        let stop = Self::caught(true, &ENDING)?;
+        let first = ENDS_AT_ONCE.set(Arc::clone(&stop.flag));
+        debug_assert!(first.is_ok(), "a process runs one command");
+        Ok(stop)
     }
 
     /// A flag that each signal sets, and that makes the next one end the process.
-    fn caught(initially: bool) -> Result<Self, Failure> {
+    fn caught(initially: bool, signals: &[i32]) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(initially));
-        for signal in [SIGINT, SIGTERM] {
+        for &signal in signals {
             let code = i32::from(Exit::Interrupted.code());
             flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))
                 .map_err(Failure::Signals)?;
@@ -64,6 +70,51 @@ impl StopFlag {
 
     pub(crate) fn shared(&self) -> &Arc<AtomicBool> {
         &self.flag
+    }
+}
+
+/// What ends a program from outside.
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+/// The flag of [`StopFlag::end_at_once`].
+static ENDS_AT_ONCE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// While it lives, the first signal does not end a process that otherwise ends at once; it can be read
+/// here that one arrived.
+pub(crate) struct HeldSignals {
+    arrived: UnixStream,
+    handlers: Vec<SigId>,
+}
+
+impl HeldSignals {
+    pub(crate) fn begin() -> io::Result<Self> {
+        let (arrived, sender) = UnixStream::pair()?;
+        let mut held = Self { arrived, handlers: Vec::new() };
+        for signal in ENDING {
+            held.handlers.push(low_level::pipe::register(signal, sender.try_clone()?)?);
+        }
+        end_at_once(false);
+        Ok(held)
+    }
+}
+
+impl AsFd for HeldSignals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.arrived.as_fd()
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        end_at_once(true);
+        for handler in self.handlers.drain(..) {
+            low_level::unregister(handler);
+        }
+    }
+}
+
+fn end_at_once(now: bool) {
+    if let Some(flag) = ENDS_AT_ONCE.get() {
+        flag.store(now, Ordering::SeqCst);
     }
 }
 

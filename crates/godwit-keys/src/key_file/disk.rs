@@ -16,6 +16,10 @@ use crate::store::{FileAction, StoreError};
 const MODE: u32 = 0o600;
 /// What group and others may do.
 const OTHERS: u32 = 0o077;
+/// Behind the name of a key file: who holds this file's lock may write.
+const LOCK: &str = ".lock";
+/// Behind the name of a key file: what is to take its place, and is not whole yet.
+const UNFINISHED: &str = ".unfinished";
 
 /// The whole file, which nobody but its owner may read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
@@ -50,8 +54,15 @@ pub(crate) struct WriteLock {
 impl WriteLock {
     /// Waits for other writers. The lock is a file beside the key file, which stays: the key file
     /// itself is replaced.
+    ///
+    /// A key file may not be called as the files beside another one are: the writer of that one would
+    /// remove it, and its keys.
     pub(crate) fn take(path: &Path) -> Result<Self, StoreError> {
-        let lock = beside(path, ".lock");
+        let name = path.as_os_str().as_encoded_bytes();
+        if [LOCK, UNFINISHED].iter().any(|ending| name.ends_with(ending.as_bytes())) {
+            return Err(StoreError::ReservedName(path.to_owned()));
+        }
+        let lock = beside(path, LOCK);
         let failed = |error| failure(FileAction::Lock, &lock, error);
         let mut options = OpenOptions::new();
         let options = options.create(true).write(true).truncate(false).mode(MODE);
@@ -73,7 +84,7 @@ pub(crate) fn replace(
     bytes: &[u8],
     _lock: &WriteLock,
 ) -> Result<Result<(), StoreError>, StoreError> {
-    let new = beside(path, ".new");
+    let new = beside(path, UNFINISHED);
     let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, path));
     if let Err(error) = written {
         // What is left is sealed, and the next writer removes it too.

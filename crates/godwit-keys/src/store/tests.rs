@@ -186,7 +186,7 @@ fn a_link_stays_a_link() {
 fn what_a_killed_writer_left_is_in_nobodys_way() {
     let (place, mut store) = created();
     store.insert(entry(1)).expect("written");
-    let left = place.file.with_file_name("keys.godwit.new");
+    let left = place.file.with_file_name("keys.godwit.unfinished");
     fs::write(&left, b"half of a fi").expect("written");
     assert_eq!(reopened(&place).entries().len(), 1, "the old file is whole");
     store.insert(entry(2)).expect("written");
@@ -195,11 +195,28 @@ fn what_a_killed_writer_left_is_in_nobodys_way() {
 }
 
 #[test]
+fn a_key_file_is_not_called_as_the_files_beside_another() {
+    let (place, mut store) = created();
+    for ending in [".lock", ".unfinished"] {
+        let path = place.file.with_file_name(format!("keys.godwit{ending}"));
+        let refused = KeyStore::create(&path, &passphrase("right"), small()).map(|_| ());
+        assert!(matches!(refused, Err(StoreError::ReservedName(_))), "{refused:?}");
+    }
+    store.insert(entry(1)).expect("written");
+    for name in ["lock", "keys.new", "unfinished"] {
+        let path = place.file.with_file_name(name);
+        KeyStore::create(&path, &passphrase("right"), small()).expect("written");
+        store.insert(entry(2)).map(|id| store.remove(id)).expect("written").expect("written");
+        assert!(path.exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_to_changes_nothing() {
     let (place, mut store) = created();
     store.insert(entry(1)).expect("written");
     // In the place of the temporary file, so that it holds for the superuser too.
-    let blocker = place.file.with_file_name("keys.godwit.new");
+    let blocker = place.file.with_file_name("keys.godwit.unfinished");
     fs::create_dir(&blocker).expect("a folder");
     let error = store.insert(entry(2)).expect_err("blocked");
     assert!(matches!(error, StoreError::File { action: FileAction::Write, .. }), "{error}");

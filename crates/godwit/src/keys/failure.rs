@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
 use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
@@ -36,6 +36,8 @@ pub(crate) enum KeysFailure {
     NoTerminal(io::Error),
     /// The user does not go on.
     Aborted,
+    /// A key was pressed that stands for no character.
+    NoCharacter,
     /// What is typed for the second time differs.
     Differs,
     /// The key is for main and the chain is not, or the other way round.
@@ -43,7 +45,7 @@ pub(crate) enum KeysFailure {
     /// A descriptor cannot be imported.
     Descriptors(DescriptorError),
     /// A wallet cannot be imported.
-    CoreWallet(CoreWalletError),
+    CoreWallet(PathBuf, CoreWalletError),
     /// A wallet has no private keys that godwit can use.
     WalletWithoutKeys,
     /// A descriptor has public keys only.
@@ -55,6 +57,13 @@ pub(crate) enum KeysFailure {
 }
 
 impl KeysFailure {
+    pub(super) fn of_wallet(path: &Path, error: CoreWalletError) -> Self {
+        match error {
+            CoreWalletError::Memory(error) => Self::Lock(error),
+            error => Self::CoreWallet(path.to_owned(), error),
+        }
+    }
+
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
@@ -69,6 +78,7 @@ impl KeysFailure {
 fn of_store(error: &StoreError) -> Exit {
     match error {
         StoreError::Content(_, KeyFileError::Damaged | KeyFileError::Content) => Exit::Damaged,
+        StoreError::ReservedName(_) => Exit::Configuration,
         StoreError::File { error, .. } if error.kind() == io::ErrorKind::StorageFull => {
             Exit::DiskFull
         }
@@ -102,12 +112,15 @@ impl fmt::Display for KeysFailure {
                  descriptor, with -passphrase-fd and its like"
             ),
             Self::Aborted => f.write_str("aborted; nothing was done"),
+            Self::NoCharacter => {
+                f.write_str("a key was pressed that stands for no character; nothing was done")
+            }
             Self::Differs => f.write_str("what was typed first differs; nothing was done"),
             Self::OtherNetwork => {
                 f.write_str("the key is of another network; choose its network with -chain")
             }
             Self::Descriptors(error) => error.fmt(f),
-            Self::CoreWallet(error) => error.fmt(f),
+            Self::CoreWallet(path, error) => write!(f, "{}: {error}", path.display()),
             Self::WalletWithoutKeys => {
                 f.write_str("the wallet has no private keys that godwit can use")
             }
@@ -154,14 +167,5 @@ impl From<ReadError> for KeysFailure {
 impl From<DescriptorError> for KeysFailure {
     fn from(error: DescriptorError) -> Self {
         Self::Descriptors(error)
-    }
-}
-
-impl From<CoreWalletError> for KeysFailure {
-    fn from(error: CoreWalletError) -> Self {
-        match error {
-            CoreWalletError::Memory(error) => Self::Lock(error),
-            error => Self::CoreWallet(error),
-        }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn run(
     let readable = match import_core_wallet(path, None) {
         Ok(wallet) => Some(wallet),
         Err(CoreWalletError::PassphraseNeeded) => None,
-        Err(error) => return Err(KeysFailure::from(error).into()),
+        Err(error) => return Err(KeysFailure::of_wallet(path, error).into()),
     };
     let unlocked = session.unlock()?;
     let wallet = match readable {
@@ -32,7 +32,8 @@ pub(super) fn run(
         None => {
             let what = format!("Passphrase of {}", path.display());
             let passphrase = session.input.secret(passphrase, &what)?;
-            import_core_wallet(path, Some(&passphrase)).map_err(KeysFailure::from)?
+            let wallet = import_core_wallet(path, Some(&passphrase));
+            wallet.map_err(|error| KeysFailure::of_wallet(path, error))?
         }
     };
     let CoreWallet { network, descriptors, left_out, keys } = wallet;

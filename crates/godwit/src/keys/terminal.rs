@@ -1,14 +1,18 @@
 //! Asking at the terminal without echo.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 
 use godwit_secret::{SecretBytes, run_on_secret_stack};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 
 use super::failure::KeysFailure;
+use crate::process::HeldSignals;
 
 /// Longest line, in bytes.
 const MAX_LINE: usize = 64 << 10;
@@ -17,6 +21,7 @@ const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 const BACKSPACE: [u8; 2] = [8, 127];
 const KILL_LINE: u8 = 21;
+const TAB: u8 = 9;
 
 /// The terminal of the process, whatever its standard streams are.
 pub(super) struct Terminal {
@@ -46,6 +51,8 @@ impl Terminal {
     /// One line, which is not shown. The terminal hands each key over at once, so that its line buffer
     /// keeps nothing, and the keys that end a program end the question.
     pub(super) fn ask(&mut self, what: &str) -> Result<SecretBytes, KeysFailure> {
+        // Without echo, a process that a signal ends would leave a terminal that shows nothing.
+        let signals = HeldSignals::begin().map_err(KeysFailure::NoTerminal)?;
         let state = tcgetattr(&self.file).map_err(|error| KeysFailure::NoTerminal(error.into()))?;
         let mut silent = state.clone();
         silent.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
@@ -55,17 +62,19 @@ impl Terminal {
         tcsetattr(&self.file, OptionalActions::Flush, &silent)
             .map_err(|error| KeysFailure::NoTerminal(error.into()))?;
         (&self.file).write_all(format!("{what}: ").as_bytes()).map_err(KeysFailure::Read)?;
-        let line = run_on_secret_stack(|| typed_line(&self.file))?;
+        let line = run_on_secret_stack(|| typed_line(&self.file, &signals))?;
         (&self.file).write_all(b"\n").map_err(KeysFailure::Read)?;
         drop(restore);
+        drop(signals);
         line
     }
 }
 
-fn typed_line(mut file: &File) -> Result<SecretBytes, KeysFailure> {
+fn typed_line(mut file: &File, signals: &HeldSignals) -> Result<SecretBytes, KeysFailure> {
     let mut line = SecretBytes::new();
     loop {
-        if line.read_from(&mut file, 1)? == 0 {
+        let pressed = key_before_signal(file, signals).map_err(KeysFailure::Read)?;
+        if !pressed || line.read_from(&mut file, 1)? == 0 {
             return Err(KeysFailure::Aborted);
         }
         let end = line.len() - 1;
@@ -81,8 +90,23 @@ fn typed_line(mut file: &File) -> Result<SecretBytes, KeysFailure> {
                 let kept = line.expose_secret(|line| without_last_character(&line[..end]));
                 line.truncate(kept);
             }
+            // An arrow or a control key is not seen, and would be part of the passphrase for ever.
+            key if key < b' ' && key != TAB => return Err(KeysFailure::NoCharacter),
             _ if end == MAX_LINE => return Err(KeysFailure::TooLong),
             _ => {}
+        }
+    }
+}
+
+/// Waits for a key; `false` when a signal comes first.
+fn key_before_signal(terminal: &File, signals: &HeldSignals) -> io::Result<bool> {
+    let arrived = signals.as_fd();
+    let mut sources = [PollFd::new(terminal, PollFlags::IN), PollFd::new(&arrived, PollFlags::IN)];
+    loop {
+        match poll(&mut sources, None) {
+            Ok(_) => return Ok(sources[1].revents().is_empty()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -186,6 +186,16 @@ impl CommandLine {
 
     fn unknown_command(&self) -> OptionsError {
         let first: Vec<_> = self.words.iter().take(2).map(|word| word.to_string_lossy()).collect();
+        if let [word] = &first[..] {
+            let begins =
+                |words: &&str| words.split_once(' ').is_some_and(|(first, _)| first == word);
+            let commands: Vec<_> =
+                lookup::commands().map(|spec| spec.words).filter(begins).collect();
+            if !commands.is_empty() {
+                let word = word.to_string();
+                return Problem::NoSubcommand { word, commands }.on_command_line();
+            }
+        }
         let candidates = || lookup::commands().map(|spec| spec.words);
         let suggestion = lookup::suggest(&first.join(" "), candidates())
             .or_else(|| lookup::suggest(&first[0], candidates()));

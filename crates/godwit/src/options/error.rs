@@ -46,6 +46,13 @@ pub enum Problem {
         /// The most similar command.
         suggestion: Option<String>,
     },
+    /// The first word of several commands alone.
+    NoSubcommand {
+        /// As written.
+        word: String,
+        /// They.
+        commands: Vec<&'static str>,
+    },
     /// The command has no such option.
     NotOfCommand {
         /// The option.
@@ -183,6 +190,9 @@ impl fmt::Display for OptionsError {
             }
             Problem::UnknownCommand { words, suggestion } => {
                 write!(f, "unknown command '{words}'{}", did_you_mean(suggestion, ""))
+            }
+            Problem::NoSubcommand { word, commands } => {
+                write!(f, "'{word}' is no whole command; there are {}", commands.join(", "))
             }
             Problem::NotOfCommand { option, command } => {
                 write!(f, "{dash}{option} is not an option of {command}; -help lists them")

@@ -53,7 +53,7 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec] = &[
         command: CommandName::KeysRemove,
         words: "keys remove",
         operands: " ID",
-        help: "Remove an entry and its keys from the key file.",
+        help: "Remove an entry and its keys from the key file, and print what it was, without secrets.",
     },
     CommandSpec {
         command: CommandName::KeysResidueCheck,

@@ -402,7 +402,7 @@ fn mistakes_on_the_command_line() {
         (&["-maxconections=1"], "unknown option -maxconections; did you mean -maxconnections?"),
         (&["imprt", "a"], "unknown command 'imprt'; did you mean import?"),
         (&["utxo", "stat"], "unknown command 'utxo stat'; did you mean utxo stats?"),
-        (&["utxo"], "unknown command 'utxo'; -help lists what there is"),
+        (&["utxo"], "'utxo' is no whole command; there are utxo stats, utxo dump, utxo load"),
         (&["mine", "a"], "unknown command 'mine'; -help lists what there is"),
         (&["import"], "usage: godwit import [options] PATH... (operands given: 0)"),
         (&["utxo", "stats", "a"], "usage: godwit utxo stats [options] (operands given: 1)"),

@@ -70,7 +70,8 @@ fn a_life_of_keys() {
         .expect(Exit::Success);
     let wrong = keys(&node, &["list"], &["pass"]).expect(Exit::Failure);
     assert!(wrong.stderr.contains("the passphrase is wrong"), "{wrong:?}");
-    keys(&node, &["remove", &id(&entry)], &["new"]).expect(Exit::Success);
+    let removed = keys(&node, &["remove", &id(&entry)], &["new"]).expect(Exit::Success);
+    assert_eq!(removed.json(), entry, "what is gone is told");
     let empty = keys(&node, &["list"], &["new"]).expect(Exit::Success);
     assert_eq!(empty.json(), Value::Array(Vec::new()));
 

@@ -78,7 +78,7 @@ fn words_join_the_key_that_they_stand_for() {
 fn what_cannot_be_written_does_not_join() {
     let (place, mut store) = created();
     store.insert(multisig(&[1])).expect("written");
-    let blocker = place.file.with_file_name("keys.godwit.new");
+    let blocker = place.file.with_file_name("keys.godwit.unfinished");
     fs::create_dir(&blocker).expect("a folder");
     let mnemonic = Mnemonic::generate(12).expect("memory");
     let words = Some(Words { mnemonic, with_passphrase: false });
@@ -171,7 +171,7 @@ fn a_change_that_may_not_last_is_told_and_kept() {
     not_durable(store.insert(entry(2)).map(|_| ()));
     not_durable(store.insert(multisig(&[1])).map(|_| ()));
     not_durable(store.insert(multisig(&[2])).map(|_| ()));
-    not_durable(store.remove(first));
+    not_durable(store.remove(first).map(drop));
     not_durable(store.change_passphrase(&passphrase("new"), small()));
     let new = place.file.with_file_name("new");
     not_durable(KeyStore::create(&new, &passphrase("right"), small()).map(|_| ()));

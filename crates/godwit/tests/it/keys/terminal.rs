@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use godwit::exit::Exit;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{keys, list};
 use crate::node::Node;
@@ -19,12 +20,12 @@ struct Session {
 impl Session {
     /// `None`, with a line that says so, where there is no `script`.
     fn start(node: &Node, words: &str) -> Option<Self> {
-        let program = node.command(&[]);
-        let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
-        let options: Vec<String> = program.get_args().map(quoted).collect();
-        let line = format!("{} keys {words} {}", quoted(program.get_program()), options.join(" "));
+        Self::of_shell(&line(node, words))
+    }
+
+    fn of_shell(line: &str) -> Option<Self> {
         let mut command = Command::new("script");
-        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        command.args(["--quiet", "--return", "--command", line, "/dev/null"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else {
             eprintln!("SKIPPED: there is no program script to make a terminal");
@@ -37,6 +38,12 @@ impl Session {
 
     /// Reads until the screen shows `text` for the next time, and types.
     fn answer(&mut self, text: &str, keys: &str) {
+        self.wait_for(text);
+        self.keyboard.write_all(keys.as_bytes()).expect("it reads");
+    }
+
+    /// What the screen shows up to `text`.
+    fn wait_for(&mut self, text: &str) -> &str {
         let start = self.seen.len();
         while !self.seen[start..].contains(text) {
             let mut byte = [0];
@@ -44,7 +51,7 @@ impl Session {
             assert_eq!(count, 1, "{text:?} is not asked: {}", self.seen);
             self.seen.push(char::from(byte[0]));
         }
-        self.keyboard.write_all(keys.as_bytes()).expect("it reads");
+        self.seen[start..].trim_end_matches(text)
     }
 
     /// Everything that the screen showed, and the exit code.
@@ -55,6 +62,14 @@ impl Session {
         let status = self.child.wait().expect("it ends");
         (self.seen, status.code())
     }
+}
+
+/// A command of `keys`, as a shell reads it.
+fn line(node: &Node, words: &str) -> String {
+    let program = node.command(&[]);
+    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
+    let options: Vec<String> = program.get_args().map(quoted).collect();
+    format!("{} keys {words} {}", quoted(program.get_program()), options.join(" "))
 }
 
 fn code(exit: Exit) -> Option<i32> {
@@ -109,4 +124,41 @@ fn secrets_are_asked_for_one_after_another() {
     assert_eq!(status, code(Exit::Success), "{screen}");
     assert!(!screen.contains("abandon"), "{screen}");
     assert_eq!(list(&node).len(), 2);
+}
+
+#[test]
+fn a_key_without_a_character_makes_no_passphrase() {
+    let node = Node::new("regtest");
+    for keys in ["one\u{1b}[A\r", "one\u{4}\r", "\u{0}\r"] {
+        let Some(mut session) = Session::start(&node, "create") else { return };
+        session.answer("key file", keys);
+        let (screen, status) = session.end();
+        assert_eq!(status, code(Exit::Failure), "{screen}");
+        assert!(screen.contains("stands for no character; nothing was done"), "{screen}");
+    }
+    assert!(!super::key_file(&node).exists());
+}
+
+#[test]
+fn a_signal_at_a_question_leaves_a_terminal_that_shows_what_is_typed() {
+    let node = Node::new("regtest");
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
+        let program = line(&node, "create");
+        let shell = format!(
+            "sh -c 'echo \"pid $$.\"; exec \"$0\" \"$@\"' {program}; echo \"ended $?\"; stty -a"
+        );
+        let Some(mut session) = Session::of_shell(&shell) else { return };
+        session.wait_for("pid ");
+        let pid = session.wait_for(".").parse().expect("a number");
+        session.answer("key file", "hidden");
+        session.wait_for(": ");
+        let pid = Pid::from_raw(pid).expect("not zero");
+        kill_process(pid, signal).expect("it is there");
+        let (screen, _) = session.end();
+        assert!(screen.contains("aborted; nothing was done"), "{signal:?}: {screen}");
+        assert!(screen.contains(&format!("ended {}", Exit::Failure.code())), "{screen}");
+        assert!(screen.contains(" echo ") && screen.contains(" icanon "), "{signal:?}: {screen}");
+        assert!(!screen.contains("hidden"), "{screen}");
+    }
+    assert!(!super::key_file(&node).exists());
 }

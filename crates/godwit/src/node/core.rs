@@ -43,6 +43,8 @@ pub struct NodeCore {
     chain: Chain,
     peers: Peers,
     commands: VecDeque<NetCommand>,
+    /// Names to be looked up.
+    lookups: Vec<String>,
     /// Blocks without a verdict, by ticket.
     submitted: HashMap<u64, BlockHash>,
     next_ticket: u64,
@@ -67,6 +69,7 @@ impl NodeCore {
             chain,
             peers,
             commands: VecDeque::new(),
+            lookups: Vec::new(),
             submitted: HashMap::new(),
             next_ticket: 0,
             to_take_apart: HashSet::new(),
@@ -112,6 +115,11 @@ impl NodeCore {
     /// What the network is to do, oldest first.
     pub fn take_commands(&mut self) -> VecDeque<NetCommand> {
         std::mem::take(&mut self.commands)
+    }
+
+    /// Host names to look up; each is to be answered with [`NetEvent::Resolved`].
+    pub fn take_lookups(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lookups)
     }
 
     /// When [`advance`](Self::advance) is due at the latest.
@@ -300,7 +308,7 @@ impl NodeCore {
             Action::Connect { peer, target, v2, .. } => {
                 self.commands.push_back(NetCommand::Connect { peer, target, v2 });
             }
-            Action::Resolve { host } => self.commands.push_back(NetCommand::Resolve { host }),
+            Action::Resolve { host } => self.lookups.push(host),
             Action::ExpectBlock { peer, expected } => {
                 self.commands.push_back(NetCommand::ExpectBlock { peer, expected });
             }

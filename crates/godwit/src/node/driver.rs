@@ -11,7 +11,6 @@ use indicatif::MultiProgress;
 use super::core::NodeCore;
 use super::dns::Resolver;
 use super::index::ChainIndex;
-use super::net::NetCommand;
 use super::peers_file::PeersFile;
 use super::setup::{connections_within_descriptors, encrypts, peers_config, proxies, user_agent};
 use super::sockets::{Inbox, Sockets, SocketsConfig, bind};
@@ -176,15 +175,10 @@ impl<'a> Node<'a> {
     }
 
     fn send_commands(&mut self) {
-        let resolver = &mut self.resolver;
-        let commands = self.core.take_commands().into_iter();
-        self.sockets.send(commands.filter_map(|command| match command {
-            NetCommand::Resolve { host } => {
-                resolver.resolve(host);
-                None
-            }
-            other => Some(other),
-        }));
+        self.sockets.send(self.core.take_commands());
+        for host in self.core.take_lookups() {
+            self.resolver.resolve(host);
+        }
     }
 
     fn housekeeping(&mut self, now: Now) {

@@ -146,9 +146,4 @@ pub enum NetCommand {
         /// Why; the engine has logged it.
         why: DisconnectReason,
     },
-    /// Look up a host name.
-    Resolve {
-        /// The name.
-        host: String,
-    },
 }

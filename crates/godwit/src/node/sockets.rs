@@ -318,8 +318,6 @@ impl Network {
                     self.close(*token);
                 }
             }
-            // Names are looked up elsewhere.
-            NetCommand::Resolve { .. } => {}
         }
     }
 

@@ -231,6 +231,9 @@ impl Driver {
 
     pub(super) fn obey(&mut self) {
         loop {
+            for host in self.core().take_lookups() {
+                self.set_timer(Duration::from_millis(60), Timer::Resolved(host));
+            }
             let commands = self.core().take_commands();
             if commands.is_empty() {
                 return;
@@ -286,9 +289,6 @@ impl Driver {
                     self.disconnected.push(Disconnected { peer: plan.clone(), at, why });
                 }
                 self.drop_link(id);
-            }
-            NetCommand::Resolve { host } => {
-                self.set_timer(Duration::from_millis(60), Timer::Resolved(host));
             }
         }
     }

@@ -264,7 +264,8 @@ impl Connection {
     fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
         let left = self.read_messages(peer, allowance, out);
         if let Some((command, received, _)) = self.transport.incoming()
-            && (command == Command::HEADERS || command == Command::BLOCK && self.limits.expects_block)
+            && (command == Command::HEADERS
+                || command == Command::BLOCK && self.limits.expects_block)
         {
             self.report_arrival(peer, command, received, out);
         }
@@ -285,7 +286,8 @@ impl Connection {
                 return Left::More;
             }
             let before = (self.transport.total_received(), self.transport.total_cost());
-            let received = self.transport.receive(&mut self.stream, &self.limits, turn.min(*allowance));
+            let received =
+                self.transport.receive(&mut self.stream, &self.limits, turn.min(*allowance));
             let bytes = (self.transport.total_received() - before.0) as usize;
             turn = turn.saturating_sub((self.transport.total_cost() - before.1) as usize);
             *allowance = allowance.saturating_sub(bytes);

@@ -92,8 +92,6 @@ pub(crate) struct Situation<'a> {
     /// The tip is not much older than a day (Core: 144 blocks), so that peers with the last blocks
     /// only will do.
     pub near_tip: bool,
-    /// This node's own addresses.
-    pub local: &'a [NetAddress],
     /// Hosts to which no connection is opened.
     pub discouraged: &'a Discouraged,
     /// Hosts that used up what they were allowed, in order: none either, until they are allowed more.

@@ -30,19 +30,6 @@ impl AddressNetwork {
     }
 }
 
-/// How well an address can be reached from a partner's (Core `GetReachabilityFrom`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
-pub(crate) enum Reachability {
-    Unreachable,
-    Default,
-    Teredo,
-    Ipv6Weak,
-    Ipv4,
-    Ipv6Strong,
-    Private,
-}
-
 /// Most bytes of a group: network, four whole bytes, one in part.
 const MAX_GROUP: usize = 6;
 
@@ -169,39 +156,6 @@ impl Host {
                 NetGroup::new(network, &bytes, if he_net { 36 } else { 32 })
             }
         }
-    }
-
-    /// How well it can be reached from `partner` (Core `GetReachabilityFrom`).
-    pub(crate) fn reachability_from(self, partner: Self) -> Reachability {
-        use AddressNetwork::{Cjdns, I2p, Ipv4, Ipv6, Onion, Unroutable};
-        if !self.is_routable() {
-            return Reachability::Unreachable;
-        }
-        let (ours, theirs) = (self.network(), partner.network());
-        match (theirs, ours) {
-            _ if partner.is_teredo() => match ours {
-                _ if self.is_teredo() => Reachability::Teredo,
-                Ipv6 => Reachability::Ipv6Weak,
-                Ipv4 => Reachability::Ipv4,
-                _ => Reachability::Default,
-            },
-            (Ipv6 | Unroutable, _) if self.is_teredo() => Reachability::Teredo,
-            (Ipv4 | Ipv6 | Onion | Unroutable, Ipv4) => Reachability::Ipv4,
-            (Ipv6, Ipv6) if self.is_tunnel() => Reachability::Ipv6Weak,
-            (Ipv6, Ipv6) => Reachability::Ipv6Strong,
-            (Unroutable, Ipv6) => Reachability::Ipv6Weak,
-            (Onion | Unroutable, Onion) | (I2p, I2p) | (Cjdns, Cjdns) => Reachability::Private,
-            _ => Reachability::Default,
-        }
-    }
-
-    fn is_teredo(self) -> bool {
-        matches!(self, Self::Ipv6(bytes) if is_rfc4380(bytes))
-    }
-
-    fn is_tunnel(self) -> bool {
-        let carries = |bytes| is_rfc3964(bytes) || is_rfc6052(bytes) || is_rfc6145(bytes);
-        matches!(self, Self::Ipv6(bytes) if carries(bytes))
     }
 }
 

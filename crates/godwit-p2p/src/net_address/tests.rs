@@ -1,7 +1,6 @@
 use godwit_stream::{DataStream, DecodeError, SpanReader};
 use proptest::prelude::*;
 
-use super::class::Reachability;
 use super::*;
 use crate::MessageError;
 
@@ -319,32 +318,6 @@ fn keys_hold_address_and_port() {
     assert_eq!(key(Host::Cjdns([0xfc; 16])), format!("{}208d", "fc".repeat(16)));
 }
 
-/// Each row: how well our address can be reached from partners in IPv4, IPv6, onion, I2P, CJDNS,
-/// Teredo, nowhere (Core `GetReachabilityFrom`).
-#[test]
-fn reachability_is_core_s() {
-    use Reachability::{Default as D, Ipv4 as V4, Ipv6Strong as S, Ipv6Weak as W, *};
-    let cjdns = Host::Cjdns([0xfc; 16]).to_string();
-    let partners = ["8.8.8.8", "2a00::1", ONION, I2P, &cjdns, "2001::2", "127.0.0.1"];
-    let parse = |text: &str| if text == cjdns { Host::Cjdns([0xfc; 16]) } else { host(text) };
-    let rows = [
-        ("1.2.3.4", [V4, V4, V4, D, D, V4, V4]),
-        ("2a00::2", [D, S, D, D, D, W, W]),
-        ("2002:102:304::1", [D, W, D, D, D, W, W]),
-        ("64:ff9b::102:304", [D, W, D, D, D, W, W]),
-        ("2001::7", [D, Teredo, D, D, D, Teredo, Teredo]),
-        (ONION, [D, D, Private, D, D, D, Private]),
-        (I2P, [D, D, D, Private, D, D, D]),
-        (&cjdns, [D, D, D, D, Private, D, D]),
-        ("10.0.0.1", [Unreachable; 7]),
-    ];
-    for (ours, expected) in rows {
-        let found = partners.map(|partner| parse(ours).reachability_from(parse(partner)));
-        assert_eq!(found, expected, "{ours}");
-    }
-    assert!(Unreachable < D && D < Teredo && Teredo < W && W < V4 && V4 < S && S < Private);
-}
-
 pub(crate) fn any_host() -> impl Strategy<Value = Host> {
     prop_oneof![
         any::<[u8; 4]>().prop_map(Host::Ipv4),
@@ -397,9 +370,7 @@ proptest! {
     }
 
     #[test]
-    fn group_and_network_never_panic(host in any_host(), partner in any_host()) {
+    fn group_and_network_never_panic(host in any_host()) {
         prop_assert!(host.group().as_bytes()[0] == host.network_class() as u8);
-        let unreachable = host.reachability_from(partner) == Reachability::Unreachable;
-        prop_assert_eq!(unreachable, !host.is_routable());
     }
 }

@@ -290,33 +290,20 @@ impl Peers {
         let Some(address) = self.own_address(id) else { return };
         let time = u32::try_from(now.unix).unwrap_or(0);
         let entry = AddressEntry { time, services: self.config.services, address };
-        let Some(peer) = self.peers.get(&id) else { return };
         if !first {
             self.queue_address(id, entry);
-        } else if understands(peer, &address) {
+        } else {
             // Alone: what comes with it could use up the peer's allowance.
             self.send_addresses(now, id, vec![entry]);
         }
     }
 
-    /// Under which address the peer's friends could reach us: of those that were configured the one
-    /// that the peer reaches best, else the one under which it says that it sees us. That is not
-    /// passed on for a node behind a proxy, which may have one to hide (Core: `-discover` is off under
-    /// `-proxy` and `-externalip`).
+    /// Under which address the peer's friends could reach us: the one under which it says that it sees
+    /// us. None is told by a node behind a proxy, which may have one to hide
+    /// (Core: `-discover` is off under `-proxy`).
     fn own_address(&self, id: PeerId) -> Option<NetAddress> {
         let port = self.config.listen_port?;
         let peer = self.peers.get(&id)?;
-        let local = &self.config.local_addresses;
-        if !local.is_empty() {
-            let best = match peer.address {
-                Some(partner) => {
-                    let reach = |local: &&NetAddress| local.host.reachability_from(partner.host);
-                    local.iter().max_by_key(reach)
-                }
-                None => local.first(),
-            };
-            return best.copied().filter(NetAddress::is_routable);
-        }
         let discovers = !self.config.name_proxy;
         let routable = peer.address.is_some_and(|address| address.is_routable());
         let seen = peer

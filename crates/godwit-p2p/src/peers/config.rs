@@ -27,9 +27,6 @@ pub struct PeersConfig {
     pub max_outbound_block_relay: usize,
     /// Port to advertise; `None` when the node does not listen.
     pub listen_port: Option<u16>,
-    /// Addresses under which others reach this node, if that is known. Else those that peers see it at
-    /// count, unless it is behind a proxy.
-    pub local_addresses: Vec<NetAddress>,
     /// `-connect`: the only peers to connect to; `Some` and empty for `-connect=0`.
     pub connect_only: Option<Vec<Target>>,
     /// `-addnode`: peers to stay connected to.

@@ -210,7 +210,6 @@ impl Peers {
             stale_tip: self.tip_watch.extra_peer_wanted,
             synced: self.tip_watch.synced,
             near_tip,
-            local: &self.config.local_addresses,
             discouraged: &self.discouraged,
             exhausted: &exhausted,
         };

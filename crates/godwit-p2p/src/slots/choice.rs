@@ -101,7 +101,6 @@ pub(super) fn choose(
             && !recent
             && !bad_port
             && wanted.networks.contains(address.network())
-            && !situation.local.contains(address)
             && !is_connected(address, situation.peers)
             && !is_added(address, &config.add_nodes)
             && !situation.discouraged.contains(&address.host)

@@ -57,7 +57,6 @@ struct World {
     links: Vec<Link>,
     discouraged: Discouraged,
     exhausted: Vec<Host>,
-    local: Vec<NetAddress>,
     stale_tip: bool,
     synced: bool,
     near_tip: bool,
@@ -72,7 +71,6 @@ impl World {
             links: Vec::new(),
             discouraged: Discouraged::new([5; 16]),
             exhausted: Vec::new(),
-            local: Vec::new(),
             stale_tip: false,
             synced: false,
             near_tip: false,
@@ -111,7 +109,6 @@ impl World {
             stale_tip: self.stale_tip,
             synced: self.synced,
             near_tip: self.near_tip,
-            local: &self.local,
             discouraged: &self.discouraged,
             exhausted: &self.exhausted,
         };
@@ -209,14 +206,12 @@ fn private_networks_have_no_groups() {
 fn unsuitable_addresses_are_not_connected_to() {
     let added = ipv4(60, 9, 1, 1);
     let mut world = World::new(SlotsConfig { add_nodes: vec![Target::Address(added)], ..config() });
-    let own = ipv4(60, 1, 1, 1);
     let bad = ipv4(60, 2, 1, 1);
-    world.local.push(own);
     world.discouraged.insert(&bad.host);
     let wasteful = ipv4(60, 6, 1, 1);
     world.exhausted.push(wasteful.host);
     let mail = NetAddress { port: 25, ..ipv4(60, 3, 1, 1) };
-    world.know(&[own, bad, wasteful, added, onion(1)], SEED_SERVICES);
+    world.know(&[bad, wasteful, added, onion(1)], SEED_SERVICES);
     world.know(&[ipv4(60, 4, 1, 1)], Services::NETWORK);
     world.know(&[ipv4(60, 5, 1, 1)], Services::WITNESS | Services::NETWORK_LIMITED);
     assert_eq!(targets(&world.run(300.0)), [Target::Address(added)], "by hand only");

@@ -4,7 +4,8 @@ use std::time::Duration;
 use super::harness::{FULL, Harness, chain, config};
 use crate::{
     AddressBook, AddressEntry, Command, ConnectionKind, DisconnectReason, Host, Message,
-    Misbehaviour, NetAddress, PeerId, PeersConfig, Services, Source, Version, VersionAddress,
+    Misbehaviour, NetAddress, PeerId, PeersConfig, Reachable, Services, Source, Version,
+    VersionAddress,
 };
 
 fn entry(node: &Harness, n: u32) -> AddressEntry {
@@ -205,12 +206,16 @@ fn an_address_fetch_ends_with_its_answer_or_after_five_minutes() {
 
 #[test]
 fn our_address_is_told_first_alone_and_only_when_others_can_reach_us() {
-    let ours = NetAddress::new(Host::Ipv4([88, 1, 2, 3]), 8333);
-    let listening =
-        PeersConfig { listen_port: Some(8333), local_addresses: vec![ours], ..config() };
+    let ours = NetAddress { port: 8333, ..SEEN };
+    let listening = PeersConfig { listen_port: Some(8333), ..config() };
     for (config, tells) in [(config(), false), (listening, true)] {
         let mut node = Harness::with_chain(config, &chain(3, 60));
-        let (peer, relay) = (node.full_peer(), node.peer(ConnectionKind::BlockRelay));
+        let peer = node.outbound(ConnectionKind::OutboundFull);
+        let relay = node.outbound(ConnectionKind::BlockRelay);
+        for id in [peer, relay] {
+            let hello = sees(&node, SEEN);
+            node.greet_as(id, hello);
+        }
         node.advance(Duration::from_secs(5));
         let told_to_peer = told(&mut node, peer);
         assert_eq!(told_to_peer.len(), usize::from(tells));
@@ -221,14 +226,19 @@ fn our_address_is_told_first_alone_and_only_when_others_can_reach_us() {
 
 const SEEN: NetAddress = NetAddress { host: Host::Ipv4([77, 1, 2, 3]), port: 40_000 };
 
+/// The `version` of a peer that sees us at `seen`.
+fn sees(node: &Harness, seen: NetAddress) -> Version {
+    let receiver = VersionAddress { services: Services::NONE, address: seen };
+    Version { receiver, ..node.version() }
+}
+
 /// What is told of ourselves to peers that see us at `seen`.
 fn told_to_who_sees(
     node: &mut Harness,
     seen: NetAddress,
     connect: impl Fn(&mut Harness) -> PeerId,
 ) -> BTreeSet<NetAddress> {
-    let receiver = VersionAddress { services: Services::NONE, address: seen };
-    let hello = Version { receiver, ..node.version() };
+    let hello = sees(node, seen);
     let ids: Vec<PeerId> = (0..50).map(|_| connect(node)).collect();
     for &id in &ids {
         node.greet_as(id, hello.clone());
@@ -257,7 +267,7 @@ fn from_this_machine(node: &mut Harness) -> PeerId {
 }
 
 #[test]
-fn without_an_address_of_our_own_the_one_that_the_peer_sees_is_told() {
+fn the_address_that_the_peer_sees_is_told_of_ourselves() {
     let listening = PeersConfig { listen_port: Some(9_999), ..config() };
     let told = |config: &PeersConfig, seen, connect: fn(&mut Harness) -> PeerId| {
         let mut node = Harness::with_chain(config.clone(), &chain(3, 60));
@@ -276,24 +286,29 @@ fn without_an_address_of_our_own_the_one_that_the_peer_sees_is_told() {
     let proxied = PeersConfig { name_proxy: true, ..listening.clone() };
     assert_eq!(told(&proxied, SEEN, outbound), []);
     assert_eq!(told(&proxied, SEEN, Harness::inbound), []);
-    let configured = NetAddress::new(Host::Ipv4([88, 1, 2, 3]), 8_333);
-    let external = PeersConfig { local_addresses: vec![configured], ..listening };
-    assert_eq!(told(&external, SEEN, outbound), [configured], "and never what is seen");
-    let external = PeersConfig { name_proxy: true, ..external };
-    assert_eq!(told(&external, SEEN, outbound), [configured]);
 }
 
 #[test]
 fn addresses_are_told_in_the_form_that_the_peer_understands() {
-    let onion = NetAddress::new(Host::OnionV3([7; 32]), 8333);
-    let config = PeersConfig { listen_port: Some(8333), local_addresses: vec![onion], ..config() };
-    let mut node = Harness::with_chain(config, &chain(3, 60));
+    let reachable = Reachable { onion: true, ..Reachable::CLEARNET };
+    let mut node = Harness::with_chain(PeersConfig { reachable, ..config() }, &chain(3, 60));
+    let source = node.inbound_peer();
     let old = node.outbound(ConnectionKind::OutboundFull);
     let hello = node.version();
     node.says(old, Message::Version(Box::new(hello)));
     node.says(old, Message::Verack);
     let new = node.full_peer();
-    node.advance(Duration::from_secs(5));
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    let onion = NetAddress::new(Host::OnionV3([7; 32]), 8333);
+    let hidden = AddressEntry { address: onion, ..entry(&node, 1) };
+    node.says(source, Message::AddrV2(vec![hidden]));
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
     assert_eq!(told(&mut node, old), [], "it could not read it");
-    assert_eq!(node.take_only(new, Command::ADDR), []);
+    let messages = node.take_only(new, Command::ADDRV2);
+    assert_eq!(messages, [Message::AddrV2(vec![hidden])]);
+    let plain = entry(&node, 2);
+    node.says(source, Message::AddrV2(vec![plain]));
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    assert_eq!(node.take_only(old, Command::ADDR), [Message::Addr(vec![plain])]);
+    assert_eq!(node.take_only(new, Command::ADDRV2), [Message::AddrV2(vec![plain])]);
 }

@@ -67,7 +67,6 @@ pub(super) fn config() -> PeersConfig {
         max_outbound_full: 8,
         max_outbound_block_relay: 2,
         listen_port: None,
-        local_addresses: Vec::new(),
         connect_only: None,
         add_nodes: Vec::new(),
         seed_nodes: Vec::new(),

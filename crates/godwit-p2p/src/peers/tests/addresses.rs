@@ -151,11 +151,12 @@ fn old_addresses_and_long_lists_are_not_passed_on() {
     assert_eq!(told(&mut node, listener), []);
 }
 
-fn book() -> AddressBook {
+/// What so many nodes told, 100 addresses each.
+fn book(sources: u8) -> AddressBook {
     let mut book = AddressBook::new([9; 32]);
     let mut node = Harness::new(config());
     node.now.unix -= 3_600;
-    for source in 0..50u8 {
+    for source in 0..sources {
         let entries = entries(&node, u32::from(source) * 100..u32::from(source) * 100 + 100);
         book.add(node.now.unix, &entries, Source::Host(Host::Ipv4([90, source, 1, 1])), 0);
     }
@@ -165,7 +166,7 @@ fn book() -> AddressBook {
 #[test]
 fn getaddr_is_answered_once_to_inbound_peers_and_the_same_to_all() {
     let mut node = Harness::new(config());
-    node.peers = crate::Peers::new(config(), book(), node.now, &node.index);
+    node.peers = crate::Peers::new(config(), book(50), node.now, &node.index);
     let (a, b, outbound) = (node.inbound_peer(), node.inbound_peer(), node.full_peer());
     for id in [a, b, outbound] {
         node.says(id, Message::GetAddr);
@@ -184,6 +185,24 @@ fn getaddr_is_answered_once_to_inbound_peers_and_the_same_to_all() {
     node.says(c, Message::GetAddr);
     node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
     assert_ne!(told(&mut node, c), first);
+}
+
+#[test]
+fn no_more_than_1000_addresses_wait_for_a_peer() {
+    let mut node = Harness::new(config());
+    node.peers = crate::Peers::new(config(), book(200), node.now, &node.index);
+    let (asks, source) = (node.inbound_peer(), node.inbound_peer());
+    node.advance_in(Duration::from_secs(100), Duration::from_secs(10));
+    node.take(asks);
+    // The answer waits for its time; what is news until then takes places in it.
+    node.says(asks, Message::GetAddr);
+    let news = entries(&node, 100_000..100_005);
+    node.says(source, Message::AddrV2(news.clone()));
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    let messages = node.take_only(asks, Command::ADDRV2);
+    let [Message::AddrV2(told)] = &messages[..] else { panic!("{} messages", messages.len()) };
+    assert_eq!(told.len(), 1_000, "the most that a peer may be sent");
+    assert!(told.iter().any(|entry| news.contains(entry)));
 }
 
 #[test]

@@ -136,6 +136,30 @@ fn nothing_is_announced_in_the_initial_download() {
     assert_eq!(announced(&mut node, id, &next(&old[4], 1)), []);
 }
 
+/// As in Core: what a peer asks for it gets, and of the rest it hears when the download ends.
+#[test]
+fn an_empty_peer_is_served_in_the_initial_download_and_told_of_the_tip_at_its_end() {
+    let old = chain(5, 60_000);
+    let mut node = Harness::with_chain(config(), &old);
+    let id = node.full_peer();
+    node.initial_download = true;
+    node.connect();
+    node.take(id);
+    node.says(id, Message::SendHeaders);
+    let hashes = vec![TestBlock::genesis().hash];
+    let stop = godwit_primitives::BlockHash::ZERO;
+    node.says(id, Message::GetHeaders(Locator { hashes, stop }));
+    assert_eq!(node.take(id), [headers(&old)]);
+    let untold = next(&old[4], 3);
+    assert_eq!(announced(&mut node, id, &untold), []);
+    let entry = crate::Inventory::block(crate::InventoryKind::WITNESS_BLOCK, untold[2].hash);
+    node.says(id, Message::GetData(vec![entry]));
+    assert_eq!(node.take(id), [Sent::Block(untold[2].bytes.clone())]);
+    node.initial_download = false;
+    let last = next(&untold[2], 1);
+    assert_eq!(announced(&mut node, id, &last), [inv(&last[0])], "it does not know the parent");
+}
+
 #[test]
 fn a_reorganisation_is_announced_from_the_fork() {
     let old = chain(5, 6_000);

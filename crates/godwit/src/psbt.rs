@@ -29,7 +29,7 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, Failur
     let network = bitcoin_network(config.params.network);
     match options.action {
         PsbtAction::Inspect => {
-            let review = first.review(&mut |_, _| false);
+            let review = first.review(&mut |_, _| Ok(false)).expect("no key is looked up");
             files::print(&show::review(&review, network, None))
         }
         PsbtAction::Sign => sign(config, options, first.clone(), network),
@@ -52,14 +52,15 @@ fn sign(
     let store = keys::open(config, &options.key_file)?;
     let is_ours = |source: &_, key: &_| look_up_in(&store, network.into(), source, key);
     let mut misplaced = Vec::new();
-    let review = psbt.review(&mut |source, key| match is_ours(source, key) {
-        Ok(Found::Ours(_)) => true,
-        Ok(Found::OtherKey) => {
+    let review = psbt.review(&mut |source, key| match is_ours(source, key)? {
+        Found::Ours(_) => Ok(true),
+        Found::OtherKey => {
             misplaced.push(format!("{} {key}", show::path(source)));
-            false
+            Ok(false)
         }
-        Ok(Found::NotOurs) | Err(_) => false,
+        Found::NotOurs => Ok(false),
     });
+    let review = review.map_err(|error| PsbtFailure::Sign(error.into()))?;
     let mut own_scripts = OwnScripts::of(&store, network.into());
     eprintln!("{}", show::review(&review, network, Some(&mut own_scripts)));
     for key in misplaced {
@@ -94,7 +95,11 @@ fn finalize(options: &PsbtOptions, mut psbt: Psbt) -> Result<Exit, Failure> {
 fn extract(options: &PsbtOptions, psbt: &Psbt) -> Result<Exit, Failure> {
     let transaction = psbt.extract().map_err(PsbtFailure::Extract)?;
     verify::finished_inputs(psbt)?;
-    let fee = psbt.review(&mut |_, _| false).fee.map_err(PsbtFailure::Fee)?;
+    let fee = psbt
+        .review(&mut |_, _| Ok(false))
+        .expect("no key is looked up")
+        .fee
+        .map_err(PsbtFailure::Fee)?;
     fee.check(&fee_limits(options)).map_err(PsbtFailure::Fee)?;
     files::write_text(&serialize_hex(&transaction), options.out.as_deref())
 }

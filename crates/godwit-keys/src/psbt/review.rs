@@ -12,9 +12,10 @@ use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
 use super::sighash::{Digests, Sighash};
 use super::spent::{InputObjection, SpendKind, Spent, classify, has_code_separator, spent_output};
+use crate::error::KeyError;
 
 /// Whether a key is ours.
-pub type Owns<'a> = dyn FnMut(&KeySource, &SigningKey) -> bool + 'a;
+pub type Owns<'a> = dyn FnMut(&KeySource, &SigningKey) -> Result<bool, KeyError> + 'a;
 
 /// A PSBT as a user is shown it.
 #[derive(Debug)]
@@ -120,45 +121,45 @@ impl InputReview {
 
 impl Psbt {
     /// Looks at everything. `owns` tells which keys are ours.
-    pub fn review(&self, owns: &mut Owns<'_>) -> Review {
+    ///
+    /// # Errors
+    ///
+    /// The first one of `owns`: a key of ours is not shown as somebody else's.
+    pub fn review(&self, owns: &mut Owns<'_>) -> Result<Review, KeyError> {
         let transaction = self.unsigned_transaction();
         let mut finished = self.clone();
         finished.finalize();
         let mut digests = self.digests();
-        let inputs = self.fields.inputs.iter().zip(&transaction.input).enumerate();
-        let inputs: Vec<InputReview> = inputs
-            .map(|(index, (input, tx_in))| {
-                let spent = Spent::of(input, tx_in.previous_output);
-                let spent = spent.and_then(|spent| check_signable(&spent, input).map(|()| spent));
-                let keys = spent.as_ref().map(|spent| keys_of_input(input, spent));
-                let keys = keys.unwrap_or_default().into_iter().map(|key| {
-                    let ours = owns(&key.source, &key.key);
-                    KeyReview { key, ours }
-                });
-                InputReview {
-                    outpoint: tx_in.previous_output,
-                    sequence: tx_in.sequence,
-                    output: spent_output(input, tx_in.previous_output).ok().map(|(out, _)| out),
-                    sighash: spent.as_ref().ok().and_then(|s| Sighash::of(input, s.kind).ok()),
-                    keys: keys.collect(),
-                    signatures: signatures(input)
-                        .map(|(key, sighash, signature)| SignatureReview {
-                            key,
-                            sighash,
-                            valid: spent.as_ref().ok().and_then(|spent| {
-                                is_valid(&mut digests, index, spent, &key, sighash, &signature).ok()
-                            }),
-                        })
-                        .collect(),
-                    state: state(input, &finished.fields.inputs[index]),
-                    spent,
-                }
-            })
-            .collect();
+        let mut inputs = Vec::with_capacity(transaction.input.len());
+        for (index, (input, tx_in)) in self.fields.inputs.iter().zip(&transaction.input).enumerate()
+        {
+            let spent = Spent::of(input, tx_in.previous_output);
+            let spent = spent.and_then(|spent| check_signable(&spent, input).map(|()| spent));
+            let keys = spent.as_ref().map(|spent| keys_of_input(input, spent));
+            inputs.push(InputReview {
+                outpoint: tx_in.previous_output,
+                sequence: tx_in.sequence,
+                output: spent_output(input, tx_in.previous_output).ok().map(|(out, _)| out),
+                sighash: spent.as_ref().ok().and_then(|s| Sighash::of(input, s.kind).ok()),
+                keys: review_keys(keys.unwrap_or_default(), owns)?,
+                signatures: signatures(input)
+                    .map(|(key, sighash, signature)| SignatureReview {
+                        key,
+                        sighash,
+                        valid: spent.as_ref().ok().and_then(|spent| {
+                            is_valid(&mut digests, index, spent, &key, sighash, &signature).ok()
+                        }),
+                    })
+                    .collect(),
+                state: state(input, &finished.fields.inputs[index]),
+                spent,
+            });
+        }
         let outputs = transaction.output.iter().zip(&self.fields.outputs);
-        let outputs = outputs.map(|(tx_out, output)| review_output(tx_out, output, owns)).collect();
+        let outputs = outputs.map(|(tx_out, output)| review_output(tx_out, output, owns));
+        let outputs = outputs.collect::<Result<_, _>>()?;
         let warnings = warnings(&inputs, &transaction.output);
-        Review {
+        Ok(Review {
             version: self.version(),
             transaction_version: transaction.version,
             lock_time: transaction.lock_time,
@@ -166,7 +167,7 @@ impl Psbt {
             outputs,
             fee: fee_of(self),
             warnings,
-        }
+        })
     }
 
     /// What signatures sign, as far as the spent outputs are known.
@@ -197,7 +198,19 @@ pub(super) fn check_signable(spent: &Spent, input: &Input) -> Result<(), InputOb
     if separated { Err(InputObjection::CodeSeparator) } else { Ok(()) }
 }
 
-fn review_output(tx_out: &TxOut, output: &Output, owns: &mut Owns<'_>) -> OutputReview {
+fn review_keys(keys: Vec<KeyOfInput>, owns: &mut Owns<'_>) -> Result<Vec<KeyReview>, KeyError> {
+    let reviewed = keys.into_iter().map(|key| {
+        let ours = owns(&key.source, &key.key)?;
+        Ok(KeyReview { key, ours })
+    });
+    reviewed.collect()
+}
+
+fn review_output(
+    tx_out: &TxOut,
+    output: &Output,
+    owns: &mut Owns<'_>,
+) -> Result<OutputReview, KeyError> {
     let fields = as_input(output);
     let classified = classify(&tx_out.script_pubkey, &fields);
     let kind = classified.as_ref().map(|(kind, _)| *kind).map_err(|objection| *objection);
@@ -205,16 +218,12 @@ fn review_output(tx_out: &TxOut, output: &Output, owns: &mut Owns<'_>) -> Output
         let spent = Spent { output: tx_out.clone(), proven: true, kind, script };
         keys_of_input(&fields, &spent)
     });
-    let keys = keys.unwrap_or_default().into_iter().map(|key| {
-        let ours = owns(&key.source, &key.key);
-        KeyReview { key, ours }
-    });
-    OutputReview {
+    Ok(OutputReview {
         amount: tx_out.value,
         script_pubkey: tx_out.script_pubkey.clone(),
         kind,
-        keys: keys.collect(),
-    }
+        keys: review_keys(keys.unwrap_or_default(), owns)?,
+    })
 }
 
 /// An output's fields under the names that they will have when it is spent.

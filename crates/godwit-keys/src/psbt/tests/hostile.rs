@@ -12,7 +12,8 @@ fn use_up(bytes: &[u8]) {
     let Ok(mut psbt) = Psbt::decode(bytes) else { return };
     assert_eq!(Psbt::decode(&psbt.encode()).expect("what is written is read"), psbt);
     let keys = keys("A");
-    psbt.review(&mut |source, key| matches!(look_up(&keys, source, key), Ok(Found::Ours(_))));
+    let mut owns = |source: &_, key: &_| Ok(matches!(look_up(&keys, source, key)?, Found::Ours(_)));
+    psbt.review(&mut owns).expect("memory");
     drop(psbt.sign(&mut |source, key| look_up(&keys, source, key), &generous()));
     drop(Psbt::combine(&[psbt.clone(), psbt.clone()]).expect("it fits itself"));
     psbt.finalize();

@@ -2,6 +2,7 @@
 
 use super::coins::{KINDS, keys, received, sign, spend};
 use super::*;
+use crate::KeyError;
 
 #[track_caller]
 fn signs_and_finishes(mut psbt: Psbt, letters: &str) {
@@ -89,8 +90,8 @@ fn the_key_path_is_taken_where_the_internal_key_is_ours() {
 fn a_review_shows_keys_signatures_and_what_is_missing() {
     let mut psbt = received(&spend(&["wsh(multi(2,A/3,B/3,F/3))", "wpkh(A/0)"]));
     let keys = keys("A");
-    let mut owns = |source: &_, key: &_| matches!(look_up(&keys, source, key), Ok(Found::Ours(_)));
-    let review = psbt.review(&mut owns);
+    let mut owns = |source: &_, key: &_| Ok(matches!(look_up(&keys, source, key)?, Found::Ours(_)));
+    let review = psbt.review(&mut owns).expect("memory");
     let states: Vec<_> = review.inputs.iter().map(|input| input.state).collect();
     assert_eq!(states, [InputState::Unfinished; 2]);
     let ours = |review: &Review| {
@@ -102,7 +103,7 @@ fn a_review_shows_keys_signatures_and_what_is_missing() {
     assert!(review.inputs.iter().all(|input| input.signatures.is_empty()));
 
     sign(&mut psbt, "A", &SignPolicy::default()).expect("it is ours");
-    let review = psbt.review(&mut owns);
+    let review = psbt.review(&mut owns).expect("memory");
     let states: Vec<_> = review.inputs.iter().map(|input| input.state).collect();
     assert_eq!(states, [InputState::Unfinished, InputState::Signed]);
     for input in &review.inputs {
@@ -110,18 +111,34 @@ fn a_review_shows_keys_signatures_and_what_is_missing() {
         assert_eq!(input.signatures[0].valid, Some(true));
     }
     psbt.finalize();
-    assert_eq!(psbt.review(&mut owns).inputs[1].state, InputState::Finished);
+    assert_eq!(psbt.review(&mut owns).expect("memory").inputs[1].state, InputState::Finished);
+}
+
+#[test]
+fn a_key_that_cannot_be_looked_up_is_not_shown_as_foreign() {
+    let psbt = received(&spend(&["wsh(multi(2,A/3,B/3,F/3))", "wpkh(A/0)"]));
+    // Four keys of inputs, one of an output.
+    for failing in 0..6 {
+        let mut asked = 0;
+        let review = psbt.review(&mut |_, _| {
+            asked += 1;
+            if asked > failing { Err(KeyError::BadSignature) } else { Ok(true) }
+        });
+        let expected = if failing < 5 { Err(KeyError::BadSignature) } else { Ok(()) };
+        assert_eq!(review.map(|_| ()), expected, "after {failing} keys");
+        assert_eq!(asked, 5.min(failing + 1), "nothing is asked after that");
+    }
 }
 
 #[test]
 fn the_estimated_weight_is_close_to_the_real_one() {
     for kind in KINDS {
         let mut psbt = received(&spend(&[kind]));
-        let estimate = psbt.review(&mut |_, _| false).fee.expect("amounts are known").weight;
+        let estimate = review(&psbt).fee.expect("amounts are known").weight;
         sign(&mut psbt, "ABC", &SignPolicy::default()).expect("it is ours");
         psbt.finalize();
         let real = psbt.extract().expect("it is finished").weight();
-        let finished = psbt.review(&mut |_, _| false).fee.expect("amounts are known").weight;
+        let finished = review(&psbt).fee.expect("amounts are known").weight;
         assert_eq!(finished, real, "{kind}");
         // Too light by a leaf script at most: then the fee rate is found too high.
         let (estimate, real) = (estimate.to_wu(), real.to_wu());

@@ -47,8 +47,7 @@ fn a_fee_above_the_limit() {
 
 #[test]
 fn a_fee_rate_above_the_limit() {
-    let rate =
-        received(&spend(&["wpkh(A/0)"])).review(&mut |_, _| false).fee.expect("known").rate();
+    let rate = review(&received(&spend(&["wpkh(A/0)"]))).fee.expect("known").rate();
     let limited = |rate| {
         let limits = FeeLimits { rate, ..FeeLimits::default() };
         signed_after(&["wpkh(A/0)"], &SignPolicy { fee: limits, ..SignPolicy::default() }, |_| {})
@@ -150,7 +149,7 @@ fn an_unproven_amount_beside_another_input_is_a_warning() {
         if !proven {
             psbt.inputs.iter_mut().for_each(|input| input.non_witness_utxo = None);
         }
-        received(&psbt).review(&mut |_, _| false).warnings
+        review(&received(&psbt)).warnings
     };
     assert_eq!(warnings(&["wpkh(A/0)"], false), []);
     assert_eq!(warnings(&["wpkh(A/0)", "wpkh(A/1)"], true), []);
@@ -416,7 +415,7 @@ fn wrong_signatures_are_shown_and_not_finished() {
     psbt.inputs[0].partial_sigs = signed.inputs()[0].partial_sigs.clone();
     psbt.unsigned_tx.output[0].value -= Amount::ONE_SAT;
     let mut psbt = received(&psbt);
-    let review = psbt.review(&mut |_, _| false);
+    let review = review(&psbt);
     assert_eq!(review.inputs[0].signatures[0].valid, Some(false));
     let results = psbt.finalize();
     assert!(

@@ -90,7 +90,7 @@ fn what_bip174s_signer_must_refuse() {
     let objections: Vec<_> = vectors
         .iter()
         .map(|vector| {
-            let review = round_trips(&vector["encoded psbt"]).review(&mut |_, _| false);
+            let review = review(&round_trips(&vector["encoded psbt"]));
             review.inputs.into_iter().filter_map(|input| input.spent.err()).collect::<Vec<_>>()
         })
         .collect();

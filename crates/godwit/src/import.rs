@@ -17,8 +17,8 @@ use crate::run::open_chain;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Bad records that get a line of their own; the rest are counted. A file of garbage must not fill
-/// the disk with log lines.
+/// Lines for bad records, the last of which says that the others are counted. A file of garbage must
+/// not fill the disk with log lines.
 const BAD_RECORD_LINES: u64 = 100;
 
 /// Runs the command.
@@ -90,6 +90,17 @@ struct Reporter {
     progress: Option<Progress>,
 }
 
+impl Reporter {
+    /// Counts a bad record; whether it gets a line of its own.
+    fn may_list(&mut self) -> bool {
+        self.bad += 1;
+        if self.bad == BAD_RECORD_LINES {
+            log::warn!("More refused records are counted, not listed.");
+        }
+        self.bad < BAD_RECORD_LINES
+    }
+}
+
 impl ImportObserver for Reporter {
     fn progress(&mut self, chain: &mut Chain) {
         for event in chain.take_events() {
@@ -121,8 +132,7 @@ impl ImportObserver for Reporter {
     }
 
     fn bad_record(&mut self, bad: &BadRecord) {
-        self.bad += 1;
-        if self.bad > BAD_RECORD_LINES {
+        if !self.may_list() {
             return;
         }
         let height = bad.height.map_or("unknown".to_owned(), |height| height.to_string());
@@ -133,14 +143,10 @@ impl ImportObserver for Reporter {
             bad.offset,
             bad.hash
         );
-        if self.bad == BAD_RECORD_LINES {
-            log::warn!("More refused blocks are counted, not listed.");
-        }
     }
 
     fn skipped_bytes(&mut self, path: &Path, skipped: &SkippedBytes) {
-        self.bad += 1;
-        if self.bad > BAD_RECORD_LINES {
+        if !self.may_list() {
             return;
         }
         let why = match skipped.reason {

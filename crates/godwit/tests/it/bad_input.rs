@@ -115,13 +115,35 @@ fn damaged_copies_of_good_blocks_do_no_harm() {
 }
 
 #[test]
+fn garbage_between_blocks_fills_a_hundred_lines_and_the_last_says_that_there_is_more() {
+    let chain = small_chain();
+    for (pieces, told) in [(99, 0), (100, 1), (101, 1)] {
+        let node = Node::new("regtest");
+        let path = node.beside("damaged.dat");
+        let mut bytes = Vec::new();
+        for (index, block) in chain.iter().enumerate() {
+            bytes.extend(record(block));
+            bytes.extend((index < pieces).then_some(0xaa));
+        }
+        fs::write(&path, bytes).expect("a file");
+        let ended = node.run(&[&"import", &path]).expect(Exit::InputRefused);
+        let warnings = ended.stdout.lines().filter(|line| line.contains("[warning]"));
+        assert_eq!(warnings.count(), pieces.min(100), "{pieces} pieces of garbage");
+        let notices = ended.stdout.matches("More refused records are counted, not listed.");
+        assert_eq!(notices.count(), told, "{pieces} pieces of garbage");
+        assert_eq!(node.stats(), small_chain_stats());
+    }
+}
+
+#[test]
 fn blocks_without_a_known_parent_are_refused_and_taken_later() {
     let (node, chain) = (Node::new("regtest"), small_chain());
     let path = node.beside("upper.dat");
     write_dat(&path, &chain[40..]);
     let ended = node.run(&[&"import", &path]).expect(Exit::InputRefused);
     let lines = ended.stdout.matches("prev-blk-not-found").count();
-    assert_eq!(lines, 100, "the first hundred are listed, the rest is counted");
+    assert_eq!(lines, 99, "the first are listed, the rest is counted");
+    warns_once(&ended, &["More refused records are counted, not listed."]);
     assert!(ended.stdout.contains(&format!(", {} refused, ", chain.len() - 40)));
     assert_eq!(node.stats()["height"], 0);
     let lower = node.beside("lower.dat");

@@ -7,8 +7,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-use bitcoin::bip32::KeySource;
-use bitcoin::secp256k1::{PublicKey, XOnlyPublicKey};
 use godwit_secret::{SecretArray, SecretSlice, SecretString};
 
 use crate::entry::{self, Entry, KeyId, MAX_LABEL};
@@ -17,7 +15,6 @@ use crate::export::{self, ExportError};
 use crate::kdf::KdfParameters;
 use crate::key_file::disk::{self, WriteLock};
 use crate::key_file::{FileKey, Header, KeyFileError};
-use crate::private_key::PrivateKey;
 use crate::stored_key::StoredKey;
 
 /// What was done with a file when it failed.
@@ -297,32 +294,6 @@ impl KeyStore {
             self.key = old;
             Err(error)
         })
-    }
-
-    /// The private key at `source` if its public key is `wanted`.
-    pub fn find(
-        &self,
-        source: &KeySource,
-        wanted: &PublicKey,
-    ) -> Result<Option<PrivateKey>, KeyError> {
-        self.find_in(|key| key.find(source, wanted))
-    }
-
-    /// As [`find`](Self::find), for taproot, where the sign of the point is not said.
-    pub fn find_x_only(
-        &self,
-        source: &KeySource,
-        wanted: &XOnlyPublicKey,
-    ) -> Result<Option<PrivateKey>, KeyError> {
-        self.find_in(|key| key.find_x_only(source, wanted))
-    }
-
-    fn find_in(
-        &self,
-        find: impl Fn(&StoredKey) -> Result<Option<PrivateKey>, KeyError>,
-    ) -> Result<Option<PrivateKey>, KeyError> {
-        let keys = self.entries.iter().flat_map(|entry| &entry.keys);
-        keys.map(find).find_map(Result::transpose).transpose()
     }
 
     /// Writes the secrets of an entry to `out`, one a line, so that who imports them has the same

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::entry::Words;
 use crate::extended_key::ExtendedPrivateKey;
-use crate::guarded::curve;
 use crate::mnemonic::Mnemonic;
 
 mod changes;
+mod lookup;
 
 const TPRV_ACCOUNT: &str = "m/84h/1h/0h";
 
@@ -249,53 +249,6 @@ fn writers_at_once_lose_nothing_of_each_other() {
     let mut created: Vec<u64> = store.entries().iter().map(|entry| entry.created).collect();
     created.sort_unstable();
     assert_eq!(created, (1..=32).collect::<Vec<u64>>());
-}
-
-#[test]
-fn keys_are_found_by_their_source_and_checked() {
-    let (_place, mut store) = created();
-    store.insert(entry(1)).expect("written");
-    let account = root(2).derive(path(TPRV_ACCOUNT).as_ref()).expect("a key");
-    let master = root(2).fingerprint().expect("memory");
-    let origin = Some((master, path(TPRV_ACCOUNT)));
-    let key = StoredKey::Extended { key: account, origin };
-    store.insert(Entry { keys: vec![key], ..entry(2) }).expect("written");
-    let wanted = |number: u8, steps: &str| {
-        let key = root(number).derive(path(steps).as_ref()).expect("a key");
-        key.private_key().and_then(|key| key.public_key()).expect("memory")
-    };
-    let steps = "m/84h/1h/0h/1/5";
-    for number in [1, 2] {
-        let source = (root(number).fingerprint().expect("memory"), path(steps));
-        let public = wanted(number, steps);
-        let found = store.find(&source, &public).expect("memory").expect("there");
-        assert_eq!(found.public_key(), Ok(public));
-        let x_only = public.x_only_public_key().0;
-        assert!(store.find_x_only(&source, &x_only).expect("memory").is_some());
-        let other = wanted(number, "m/84h/1h/0h/1/6");
-        assert!(store.find(&source, &other).expect("memory").is_none(), "another public key");
-        let negated = public.negate(curve());
-        assert!(store.find(&source, &negated).expect("memory").is_none());
-    }
-    let outside = (master, path("m/86h/1h/0h/1/5"));
-    let public = wanted(2, "m/86h/1h/0h/1/5");
-    assert!(store.find(&outside, &public).expect("memory").is_none(), "not below the account");
-    let deep = (root(1).fingerprint().expect("memory"), path(&format!("m{}", "/0".repeat(299))));
-    assert!(store.find(&deep, &public).expect("memory").is_none(), "deeper than keys lie");
-}
-
-#[test]
-fn single_keys_are_found_by_their_public_key() {
-    let (place, mut store) = created();
-    let key = root(3).private_key().expect("memory");
-    let public = key.public_key().expect("memory");
-    let key = StoredKey::Single { key, compressed: true };
-    store.insert(Entry { keys: vec![key], ..entry(3) }).expect("written");
-    let store = reopened(&place);
-    let source = (Fingerprint::default(), DerivationPath::default());
-    assert!(store.find(&source, &public).expect("memory").is_some());
-    let other = root(4).private_key().and_then(|key| key.public_key()).expect("memory");
-    assert!(store.find(&source, &other).expect("memory").is_none());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::key_file::disk::FAILING_SYNC;
+use crate::psbt::{Found, SigningKey, look_up_in};
 use crate::split_private_descriptor;
 
 /// What `secrets` becomes when the keys of others are public: an entry of a multisig of three.
@@ -26,7 +27,9 @@ fn signers(store: &KeyStore) -> [bool; 3] {
         let source = (root(number).fingerprint().expect("memory"), path("m/0/5"));
         let child = root(number).derive(source.1.as_ref()).expect("a key");
         let wanted = child.private_key().and_then(|key| key.public_key()).expect("memory");
-        store.find(&source, &wanted).expect("memory").is_some()
+        let wanted = SigningKey::Ecdsa(wanted.into());
+        let found = look_up_in(store, NetworkKind::Test, &source, &wanted).expect("memory");
+        matches!(found, Found::Ours(_))
     })
 }
 

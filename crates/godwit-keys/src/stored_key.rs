@@ -52,6 +52,23 @@ impl StoredKey {
         })
     }
 
+    /// The path from this key to `source`, if that says that it lies below: it begins with the root and
+    /// path of the key's origin, or counts from the key itself.
+    pub(crate) fn path_to<'a>(
+        &self,
+        source: &'a KeySource,
+    ) -> Result<Option<&'a [ChildNumber]>, KeyError> {
+        let Self::Extended { key, origin } = self else { return Ok(None) };
+        let (fingerprint, path) = (source.0, source.1.as_ref());
+        if let Some((root, to_key)) = origin
+            && *root == fingerprint
+            && let Some(rest) = path.strip_prefix(to_key.as_ref())
+        {
+            return Ok(Some(rest));
+        }
+        Ok((key.fingerprint()? == fingerprint).then_some(path))
+    }
+
     /// The key at `source` if its public key is `wanted`. A key without children has no path: it is
     /// found by `wanted` alone.
     pub fn find(
@@ -78,7 +95,7 @@ impl StoredKey {
     ) -> Result<Option<PrivateKey>, KeyError> {
         let key = match self {
             Self::Single { key, .. } => key.try_clone()?,
-            Self::Extended { key, origin } => match below(key, origin.as_ref(), source)? {
+            Self::Extended { key, .. } => match self.path_to(source)? {
                 Some(path) => match key.derive(path) {
                     Ok(child) => child.private_key()?,
                     // Whoever made the path up has another key.
@@ -90,22 +107,6 @@ impl StoredKey {
         };
         Ok(is_wanted(key.public_key()?).then_some(key))
     }
-}
-
-/// The path from `key` to `source`, if that says that it lies below.
-fn below<'a>(
-    key: &ExtendedPrivateKey,
-    origin: Option<&KeySource>,
-    source: &'a KeySource,
-) -> Result<Option<&'a [ChildNumber]>, KeyError> {
-    let (fingerprint, path) = (source.0, source.1.as_ref());
-    if let Some((root, to_key)) = origin
-        && *root == fingerprint
-        && let Some(rest) = path.strip_prefix(to_key.as_ref())
-    {
-        return Ok(Some(rest));
-    }
-    Ok((key.fingerprint()? == fingerprint).then_some(path))
 }
 
 impl fmt::Debug for StoredKey {

@@ -43,18 +43,9 @@ pub(super) fn look_up<'a>(
         if let Some(private) = private {
             return Ok(Found::Ours(private));
         }
-        if is_above(stored, source)? {
+        if stored.path_to(source)?.is_some() {
             found = Found::OtherKey;
         }
     }
     Ok(found)
-}
-
-/// Whether the source says that it lies below this key.
-fn is_above(stored: &StoredKey, source: &KeySource) -> Result<bool, KeyError> {
-    let StoredKey::Extended { key, origin } = stored else { return Ok(false) };
-    let below_origin = origin
-        .as_ref()
-        .is_some_and(|(root, to_key)| *root == source.0 && source.1[..].starts_with(&to_key[..]));
-    Ok(below_origin || key.fingerprint()? == source.0)
 }

@@ -95,11 +95,7 @@ fn finalize(options: &PsbtOptions, mut psbt: Psbt) -> Result<Exit, Failure> {
 fn extract(options: &PsbtOptions, psbt: &Psbt) -> Result<Exit, Failure> {
     let transaction = psbt.extract().map_err(PsbtFailure::Extract)?;
     verify::finished_inputs(psbt)?;
-    let fee = psbt
-        .review(&mut |_, _| Ok(false))
-        .expect("no key is looked up")
-        .fee
-        .map_err(PsbtFailure::Fee)?;
+    let fee = psbt.fee().map_err(PsbtFailure::Fee)?;
     fee.check(&fee_limits(options)).map_err(PsbtFailure::Fee)?;
     files::write_text(&serialize_hex(&transaction), options.out.as_deref())
 }

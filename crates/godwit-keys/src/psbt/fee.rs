@@ -106,37 +106,44 @@ impl fmt::Display for FeeObjection {
 
 impl Error for FeeObjection {}
 
-/// The fee, where every amount is known.
-pub(super) fn fee_of(psbt: &Psbt) -> Result<Fee, FeeObjection> {
-    let transaction = psbt.unsigned_transaction();
-    let mut inputs = Amount::ZERO;
-    let mut weight = transaction.weight();
-    let mut has_witness = false;
-    for (index, (input, tx_in)) in psbt.inputs().iter().zip(&transaction.input).enumerate() {
-        let (output, _) = spent_output(input, tx_in.previous_output)
-            .map_err(|_| FeeObjection::UnknownAmount(index))?;
-        inputs = inputs.checked_add(output.value).ok_or(FeeObjection::OutOfRange)?;
-        let script_sig = input.final_script_sig.as_ref().map(|script| script.len());
-        let witness = input.final_script_witness.as_ref().map(|witness| witness.size());
-        let (script_sig, witness) = match (script_sig, witness) {
-            (None, None) => estimate(input, tx_in.previous_output),
-            (script_sig, witness) => (script_sig.unwrap_or(0), witness.unwrap_or(0)),
-        };
-        has_witness |= witness > 0;
-        weight += Weight::from_wu(script_sig as u64 * 4 + witness as u64);
+impl Psbt {
+    /// The fee, held against no limit yet.
+    ///
+    /// # Errors
+    ///
+    /// If an amount is not known, or the amounts are out of range.
+    pub fn fee(&self) -> Result<Fee, FeeObjection> {
+        let transaction = self.unsigned_transaction();
+        let mut inputs = Amount::ZERO;
+        let mut weight = transaction.weight();
+        let mut has_witness = false;
+        for (index, (input, tx_in)) in self.inputs().iter().zip(&transaction.input).enumerate() {
+            let (output, _) = spent_output(input, tx_in.previous_output)
+                .map_err(|_| FeeObjection::UnknownAmount(index))?;
+            inputs = inputs.checked_add(output.value).ok_or(FeeObjection::OutOfRange)?;
+            let script_sig = input.final_script_sig.as_ref().map(|script| script.len());
+            let witness = input.final_script_witness.as_ref().map(|witness| witness.size());
+            let (script_sig, witness) = match (script_sig, witness) {
+                (None, None) => estimate(input, tx_in.previous_output),
+                (script_sig, witness) => (script_sig.unwrap_or(0), witness.unwrap_or(0)),
+            };
+            has_witness |= witness > 0;
+            weight += Weight::from_wu(script_sig as u64 * 4 + witness as u64);
+        }
+        let values = transaction.output.iter().map(|output| output.value);
+        let outputs =
+            values.into_iter().try_fold(Amount::ZERO, |sum, value| sum.checked_add(value));
+        let outputs = outputs.ok_or(FeeObjection::OutOfRange)?;
+        if inputs > Amount::MAX_MONEY || outputs > Amount::MAX_MONEY {
+            return Err(FeeObjection::OutOfRange);
+        }
+        let amount = inputs.checked_sub(outputs).ok_or(FeeObjection::Negative)?;
+        if has_witness {
+            // Marker and flag (BIP144).
+            weight += Weight::from_wu(2);
+        }
+        Ok(Fee { amount, weight })
     }
-    let values = transaction.output.iter().map(|output| output.value);
-    let outputs = values.into_iter().try_fold(Amount::ZERO, |sum, value| sum.checked_add(value));
-    let outputs = outputs.ok_or(FeeObjection::OutOfRange)?;
-    if inputs > Amount::MAX_MONEY || outputs > Amount::MAX_MONEY {
-        return Err(FeeObjection::OutOfRange);
-    }
-    let amount = inputs.checked_sub(outputs).ok_or(FeeObjection::Negative)?;
-    if has_witness {
-        // Marker and flag (BIP144).
-        weight += Weight::from_wu(2);
-    }
-    Ok(Fee { amount, weight })
 }
 
 /// An ECDSA signature with its type, ground for a low R as Core's.

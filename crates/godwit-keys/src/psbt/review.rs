@@ -7,7 +7,7 @@ use bitcoin::secp256k1::{Message, Secp256k1, VerifyOnly};
 use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, TxOut, absolute, transaction};
 
 use super::Psbt;
-use super::fee::{Fee, FeeObjection, fee_of};
+use super::fee::{Fee, FeeObjection};
 use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
 use super::sighash::{Digests, Sighash};
@@ -165,7 +165,7 @@ impl Psbt {
             lock_time: transaction.lock_time,
             inputs,
             outputs,
-            fee: fee_of(self),
+            fee: self.fee(),
             warnings,
         })
     }

@@ -11,7 +11,7 @@ use bitcoin::taproot::TapTweakHash;
 use bitcoin::{ecdsa, taproot};
 
 use super::Psbt;
-use super::fee::{FeeLimits, FeeObjection, fee_of};
+use super::fee::{FeeLimits, FeeObjection};
 use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
 use super::review::{check_signable, signatures};
@@ -183,7 +183,7 @@ impl Psbt {
         if let (Some(index), false) = (self.believed(&tasks), policy.unproven_amounts) {
             return Err(SignError::UnprovenAmount(index));
         }
-        let fee = fee_of(self).map_err(SignError::Fee)?;
+        let fee = self.fee().map_err(SignError::Fee)?;
         fee.check(&policy.fee).map_err(SignError::Fee)?;
         Ok(tasks)
     }

@@ -134,11 +134,11 @@ fn a_key_that_cannot_be_looked_up_is_not_shown_as_foreign() {
 fn the_estimated_weight_is_close_to_the_real_one() {
     for kind in KINDS {
         let mut psbt = received(&spend(&[kind]));
-        let estimate = review(&psbt).fee.expect("amounts are known").weight;
+        let estimate = psbt.fee().expect("amounts are known").weight;
         sign(&mut psbt, "ABC", &SignPolicy::default()).expect("it is ours");
         psbt.finalize();
         let real = psbt.extract().expect("it is finished").weight();
-        let finished = review(&psbt).fee.expect("amounts are known").weight;
+        let finished = psbt.fee().expect("amounts are known").weight;
         assert_eq!(finished, real, "{kind}");
         // Too light by a leaf script at most: then the fee rate is found too high.
         let (estimate, real) = (estimate.to_wu(), real.to_wu());

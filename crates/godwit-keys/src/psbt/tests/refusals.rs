@@ -47,7 +47,7 @@ fn a_fee_above_the_limit() {
 
 #[test]
 fn a_fee_rate_above_the_limit() {
-    let rate = review(&received(&spend(&["wpkh(A/0)"]))).fee.expect("known").rate();
+    let rate = received(&spend(&["wpkh(A/0)"])).fee().expect("known").rate();
     let limited = |rate| {
         let limits = FeeLimits { rate, ..FeeLimits::default() };
         signed_after(&["wpkh(A/0)"], &SignPolicy { fee: limits, ..SignPolicy::default() }, |_| {})

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
+use bitcoin::NetworkKind;
 use godwit_secret::{SecretArray, SecretSlice, SecretString};
 
 use crate::entry::{self, Entry, KeyId, MAX_LABEL};
@@ -199,6 +200,11 @@ impl KeyStore {
     /// What it holds, in the order that it came in.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Those of a network, in that order.
+    pub fn entries_of(&self, network: NetworkKind) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.network == network)
     }
 
     /// Adds an entry. Where there is one with the same descriptors already, that one keeps its label

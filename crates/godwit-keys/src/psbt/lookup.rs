@@ -21,8 +21,7 @@ pub fn look_up_in(
     source: &KeySource,
     key: &SigningKey,
 ) -> Result<Found, KeyError> {
-    let entries = store.entries().iter().filter(|entry| entry.network == network);
-    look_up(entries.flat_map(|entry| &entry.keys), source, key)
+    look_up(store.entries_of(network).flat_map(|entry| &entry.keys), source, key)
 }
 
 /// Looks for a key among stored ones. A key that is not at the place where one of them should have it

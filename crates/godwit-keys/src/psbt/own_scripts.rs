@@ -28,8 +28,8 @@ pub struct OwnScripts {
 impl OwnScripts {
     /// Of the entries of a network.
     pub fn of(store: &KeyStore, network: NetworkKind) -> Self {
-        let entries = store.entries().iter().filter(|entry| entry.network == network);
-        Self::of_descriptors(entries.flat_map(|entry| &entry.descriptors).map(String::as_str))
+        let descriptors = store.entries_of(network).flat_map(|entry| &entry.descriptors);
+        Self::of_descriptors(descriptors.map(String::as_str))
     }
 
     /// Text that is no descriptor of public keys derives nothing.

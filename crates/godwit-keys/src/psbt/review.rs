@@ -131,29 +131,8 @@ impl Psbt {
         finished.finalize();
         let mut digests = self.digests();
         let mut inputs = Vec::with_capacity(transaction.input.len());
-        for (index, (input, tx_in)) in self.fields.inputs.iter().zip(&transaction.input).enumerate()
-        {
-            let spent = Spent::of(input, tx_in.previous_output);
-            let spent = spent.and_then(|spent| check_signable(&spent, input).map(|()| spent));
-            let keys = spent.as_ref().map(|spent| keys_of_input(input, spent));
-            inputs.push(InputReview {
-                outpoint: tx_in.previous_output,
-                sequence: tx_in.sequence,
-                output: spent_output(input, tx_in.previous_output).ok().map(|(out, _)| out),
-                sighash: spent.as_ref().ok().and_then(|s| Sighash::of(input, s.kind).ok()),
-                keys: review_keys(keys.unwrap_or_default(), owns)?,
-                signatures: signatures(input)
-                    .map(|(key, sighash, signature)| SignatureReview {
-                        key,
-                        sighash,
-                        valid: spent.as_ref().ok().and_then(|spent| {
-                            is_valid(&mut digests, index, spent, &key, sighash, &signature).ok()
-                        }),
-                    })
-                    .collect(),
-                state: state(input, &finished.fields.inputs[index]),
-                spent,
-            });
+        for (index, after) in finished.fields.inputs.iter().enumerate() {
+            inputs.push(self.review_input(index, after, &mut digests, owns)?);
         }
         let outputs = transaction.output.iter().zip(&self.fields.outputs);
         let outputs = outputs.map(|(tx_out, output)| review_output(tx_out, output, owns));
@@ -167,6 +146,37 @@ impl Psbt {
             outputs,
             fee: self.fee(),
             warnings,
+        })
+    }
+
+    /// `after`: the input when everything that can be finished is.
+    fn review_input(
+        &self,
+        index: usize,
+        after: &Input,
+        digests: &mut Digests<'_>,
+        owns: &mut Owns<'_>,
+    ) -> Result<InputReview, KeyError> {
+        let input = &self.fields.inputs[index];
+        let tx_in = &self.fields.unsigned_tx.input[index];
+        let spent = signable(input, tx_in.previous_output);
+        let keys = spent.as_ref().map(|spent| keys_of_input(input, spent));
+        let signatures = signatures(input).map(|(key, sighash, signature)| {
+            let valid = spent
+                .as_ref()
+                .ok()
+                .and_then(|spent| is_valid(digests, index, spent, &key, sighash, &signature).ok());
+            SignatureReview { key, sighash, valid }
+        });
+        Ok(InputReview {
+            outpoint: tx_in.previous_output,
+            sequence: tx_in.sequence,
+            output: spent_output(input, tx_in.previous_output).ok().map(|(out, _)| out),
+            sighash: spent.as_ref().ok().and_then(|s| Sighash::of(input, s.kind).ok()),
+            keys: review_keys(keys.unwrap_or_default(), owns)?,
+            signatures: signatures.collect(),
+            state: state(input, after),
+            spent,
         })
     }
 
@@ -185,6 +195,13 @@ fn state(before: &Input, after: &Input) -> InputState {
         (false, true) => InputState::Signed,
         (false, false) => InputState::Unfinished,
     }
+}
+
+/// The output that an input spends, where it can be signed.
+pub(super) fn signable(input: &Input, outpoint: OutPoint) -> Result<Spent, InputObjection> {
+    let spent = Spent::of(input, outpoint)?;
+    check_signable(&spent, input)?;
+    Ok(spent)
 }
 
 /// What concerns signatures beyond the spent output itself.

@@ -14,7 +14,7 @@ use super::Psbt;
 use super::fee::{FeeLimits, FeeObjection};
 use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
-use super::review::{check_signable, signatures};
+use super::review::{signable, signatures};
 use super::sighash::Sighash;
 use super::spent::{InputObjection, SpendKind, Spent};
 use crate::error::KeyError;
@@ -220,9 +220,7 @@ impl Psbt {
     ) -> Result<Vec<Task>, SignError> {
         let input = &self.fields.inputs[index];
         let outpoint = self.fields.unsigned_tx.input[index].previous_output;
-        let spent = Spent::of(input, outpoint);
-        let spent = spent.and_then(|spent| check_signable(&spent, input).map(|()| spent));
-        let spent = match spent {
+        let spent = match signable(input, outpoint) {
             Ok(spent) => spent,
             Err(objection) if objection.is_lie() || self.names_ours(index, keys)? => {
                 return Err(SignError::Input(index, objection));

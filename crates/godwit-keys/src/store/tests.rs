@@ -5,7 +5,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::str::FromStr;
 use std::thread;
 
-use bitcoin::NetworkKind;
 use bitcoin::bip32::{DerivationPath, Fingerprint};
 use godwit_secret::SecretBytes;
 use tempfile::TempDir;

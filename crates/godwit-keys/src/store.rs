@@ -207,6 +207,11 @@ impl KeyStore {
         self.entries.iter().filter(move |entry| entry.network == network)
     }
 
+    /// The entry of that name.
+    pub fn entry(&self, id: KeyId) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.id() == id)
+    }
+
     /// Adds an entry. Where there is one with the same descriptors already, that one keeps its label
     /// and takes the private keys and words that it lacks: those of another signer, or the words of a
     /// root that was imported as xprv.
@@ -307,8 +312,7 @@ impl KeyStore {
     /// they are, or private descriptors as Bitcoin Core prints them; last the keys that stand in none
     /// of these. What becomes of them there is no longer protected.
     pub fn write_secrets_to(&self, id: KeyId, out: BorrowedFd<'_>) -> Result<(), StoreError> {
-        let entry = self.entries.iter().find(|entry| entry.id() == id);
-        let entry = entry.ok_or(StoreError::Unknown(id))?;
+        let entry = self.entry(id).ok_or(StoreError::Unknown(id))?;
         Ok(export::write_entry(entry, out)?)
     }
 

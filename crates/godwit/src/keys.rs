@@ -69,7 +69,7 @@ fn create(
     show: Option<Descriptor>,
 ) -> Result<Exit, Failure> {
     let show = show.map(Output::open).transpose()?;
-    let mut session = Session::begin(file, [])?;
+    let session = Session::begin(file, [])?;
     let unlocked = session.unlock()?;
     let mnemonic = Mnemonic::generate(words.get()).map_err(StoreError::from);
     let entry = mnemonic
@@ -90,7 +90,7 @@ fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, Failure> {
 }
 
 fn change_passphrase(file: &KeyFile<'_>, new: Option<Descriptor>) -> Result<Exit, Failure> {
-    let mut session = Session::begin(file, [new])?;
+    let session = Session::begin(file, [new])?;
     let mut store = session.open()?;
     let new = session.input.new_passphrase(new, "New passphrase")?;
     store.change_passphrase(&new, KdfParameters::RECOMMENDED).map_err(KeysFailure::from)?;
@@ -124,8 +124,12 @@ fn new_entry(
 }
 
 fn print_entry(store: &KeyStore, id: KeyId) -> Result<Exit, Failure> {
-    let entry = store.entries().iter().find(|entry| entry.id() == id);
-    print_json(&entry.map_or(Value::Null, described))
+    print_json(&inserted(store, id))
+}
+
+/// The public part of an entry that was just inserted.
+fn inserted(store: &KeyStore, id: KeyId) -> Value {
+    described(store.entry(id).expect("it was just inserted"))
 }
 
 /// The public part of an entry.

@@ -36,7 +36,7 @@ pub(super) fn run(
         Bip39Passphrase::Descriptor(descriptor) => Some(descriptor),
         Bip39Passphrase::None | Bip39Passphrase::Terminal => None,
     };
-    let mut session = Session::begin(file, [secret, bip39_descriptor])?;
+    let session = Session::begin(file, [secret, bip39_descriptor])?;
     let unlocked = session.unlock()?;
     let what = "Mnemonic, extended private key, WIF or descriptor";
     let text = session.input.secret(secret, what)?;

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use godwit_keys::{CoreWallet, CoreWalletError, NetworkKind, import_core_wallet};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::failure::KeysFailure;
 use super::session::{KeyFile, Session};
-use super::{described, new_entry};
+use super::{inserted, new_entry};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::options::Descriptor;
@@ -19,7 +19,7 @@ pub(super) fn run(
     path: &Path,
     passphrase: Option<Descriptor>,
 ) -> Result<Exit, Failure> {
-    let mut session = Session::begin(file, [passphrase])?;
+    let session = Session::begin(file, [passphrase])?;
     // A wallet that cannot be read is told before anything is asked for.
     let readable = match import_core_wallet(path, None) {
         Ok(wallet) => Some(wallet),
@@ -47,8 +47,7 @@ pub(super) fn run(
     let texts = descriptors.into_iter().map(|descriptor| descriptor.descriptor.text).collect();
     let (store, id) = unlocked.insert(file, new_entry(label, network, texts, keys))?;
 
-    let entry = store.entries().iter().find(|entry| entry.id() == id);
-    let mut printed = entry.map_or(Value::Null, described);
+    let mut printed = inserted(&store, id);
     let complete = left_out.is_empty();
     printed["left_out"] = left_out
         .into_iter()

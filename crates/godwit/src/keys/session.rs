@@ -63,7 +63,7 @@ impl<'a> Session<'a> {
     }
 
     /// The key file, opened.
-    pub(super) fn open(&mut self) -> Result<KeyStore, KeysFailure> {
+    pub(super) fn open(&self) -> Result<KeyStore, KeysFailure> {
         let passphrase = self.passphrase()?;
         Ok(KeyStore::open(&self.file.path, &passphrase)?)
     }
@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
     }
 
     /// The key file, opened; where there is none, the passphrase of a new one.
-    pub(super) fn unlock(&mut self) -> Result<Unlocked, KeysFailure> {
+    pub(super) fn unlock(&self) -> Result<Unlocked, KeysFailure> {
         if self.exists() {
             return self.open().map(Unlocked::Open);
         }

@@ -19,6 +19,14 @@ use crate::private_key::PrivateKey;
 const MAIN: [u8; 4] = [0x04, 0x88, 0xad, 0xe4];
 const TEST: [u8; 4] = [0x04, 0x35, 0x83, 0x94];
 
+/// The first bytes of an extended private key of a network.
+pub(crate) fn version_bytes(network: NetworkKind) -> &'static [u8; 4] {
+    match network {
+        NetworkKind::Main => &MAIN,
+        NetworkKind::Test => &TEST,
+    }
+}
+
 /// A private key with the chain code that its children come from, both in locked memory.
 pub struct ExtendedPrivateKey {
     key: PrivateKey,
@@ -182,7 +190,7 @@ impl ExtendedPrivateKey {
     /// The bytes that [`parse`](Self::parse) reads, without checksum.
     pub(crate) fn to_bytes(&self) -> Result<SecretBytes, KeyError> {
         let mut bytes = SecretBytes::with_capacity(Self::SIZE)?;
-        bytes.extend_from_slice(if self.network.is_mainnet() { &MAIN } else { &TEST })?;
+        bytes.extend_from_slice(version_bytes(self.network))?;
         bytes.push(self.depth)?;
         bytes.extend_from_slice(self.parent.as_bytes())?;
         bytes.extend_from_slice(&u32::from(self.child_number).to_be_bytes())?;

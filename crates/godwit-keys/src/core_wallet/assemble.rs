@@ -16,6 +16,7 @@ use crate::descriptors::checksum::checksum;
 use crate::descriptors::key_expression::{KeyKind, public_text};
 use crate::descriptors::scan::{Scan, scan};
 use crate::descriptors::split::{self, Parts, append_checksum};
+use crate::extended_key::version_bytes;
 use crate::wif::to_wif;
 use crate::{ExtendedPrivateKey, KeyError, PrivateKey};
 
@@ -154,10 +155,7 @@ fn private_key_text(
 fn extended(xpub: &Xpub, key: &PrivateKey) -> Result<ExtendedPrivateKey, KeyError> {
     let encoded = xpub.encode();
     let mut bytes = SecretBytes::with_capacity(encoded.len())?;
-    bytes.extend_from_slice(match xpub.network {
-        NetworkKind::Main => &[0x04, 0x88, 0xad, 0xe4],
-        NetworkKind::Test => &[0x04, 0x35, 0x83, 0x94],
-    })?;
+    bytes.extend_from_slice(version_bytes(xpub.network))?;
     // Depth, parent, number and chain code stand alike in both; a zero is before the private key.
     bytes.extend_from_slice(&encoded[4..45])?;
     bytes.push(0)?;

@@ -64,7 +64,6 @@ fn check_file(bytes: &[u8], passphrase: Option<&SecretString>) {
         assert!(text.rsplit_once('#').is_some_and(|(_, checksum)| checksum.len() == 8));
     }
     assert!(wallet.left_out.iter().all(|left_out| !left_out.text.contains("prv")));
-    assert!(!wallet.keys.is_empty() || passphrase.is_none() || wallet.descriptors.is_empty());
 }
 
 /// A number as SQLite writes it, below 2^21.
@@ -147,7 +146,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     der.resize(214, 0);
     let hash = sha256d::Hash::hash(&[&public[..], &der].concat()).to_byte_array();
     let times = [&1_700_000_000u64.to_le_bytes()[..], &[0; 12]].concat();
-    let flags = (kind("flags"), (1u64 << 34).to_le_bytes().to_vec());
+    let flagged = |flags: u64| (kind("flags"), flags.to_le_bytes().to_vec());
+    let (flags, watch_only) = (flagged(1 << 34), flagged(1 << 34 | 1 << 32));
     let described = [kind("walletdescriptor"), id.to_vec()].concat();
     let described = (described, [sized(text.as_bytes()), times].concat());
     let of_key = |name: &str| [kind(name), id.to_vec(), sized(&public)].concat();
@@ -169,6 +169,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         written(&records),
         written(&[&flags, &described, &encrypted, &master]),
         written(&[&flags]),
+        written(&[&watch_only, &described]),
         [vec![0], database(&pairs)[..2 * PAGE].to_vec()].concat(),
     ];
     for name in ["blank-imported", "born-encrypted"] {

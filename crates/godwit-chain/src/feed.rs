@@ -28,18 +28,6 @@ use crate::tree::NodeId;
 /// of the largest size, some forty usual ones: a full pipe of a gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
 
-/// A block may lie in a buffer this many times its size. Larger ones go back to the pool at once:
-/// thousands of small blocks would otherwise hold thousands of large buffers.
-const MAX_SPARE: usize = 4;
-
-/// The same bytes, in a buffer of their own where this one is too large for them.
-fn in_proportion(bytes: PooledStream) -> PooledStream {
-    if bytes.capacity() / MAX_SPARE <= bytes.len() {
-        return bytes;
-    }
-    DataStream::from(bytes.unread()).into()
-}
-
 /// What [`Chain::poll`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
@@ -91,7 +79,7 @@ impl Chain {
     /// [`Event::Stored`] or [`Event::Refused`] with this ticket. Never waits; the caller heeds
     /// [`room`](Self::room), or memory grows.
     pub fn receive_block(&mut self, bytes: PooledStream, ticket: u64) {
-        let bytes = in_proportion(bytes);
+        let bytes = bytes.in_proportion();
         self.feed.receiving += bytes.capacity() as u64;
         self.feed.queue.push_back(Job::Decode { ticket, bytes });
         self.start_jobs();
@@ -248,22 +236,5 @@ impl Chain {
         };
         self.events.push_back(event);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_small_block_leaves_a_large_buffer() {
-        for (len, moves) in [(200, true), (249_999, true), (250_000, false), (900_000, false)] {
-            let mut large = DataStream::with_capacity(1_000_000);
-            large.write(&vec![7; len]);
-            let capacity = large.capacity();
-            let kept = in_proportion(large.into());
-            assert_eq!(kept.capacity() < capacity, moves, "{len}");
-            assert_eq!(kept.unread(), vec![7; len]);
-        }
     }
 }

@@ -194,7 +194,7 @@ impl Downloads {
     }
 
     /// A whole block of `length` bytes came from the peer. [`Receipt::Requested`] is answered with
-    /// [`Self::judged`] or [`Self::lost`] later.
+    /// [`Self::judged`] later.
     pub(crate) fn received(
         &mut self,
         peer: PeerId,

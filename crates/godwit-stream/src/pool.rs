@@ -213,6 +213,20 @@ struct Home<A: Allocator + Clone> {
     taken: usize,
 }
 
+/// A message may lie in a buffer this many times its size. Larger ones go back to the pool at once:
+/// thousands of small blocks would otherwise hold thousands of large buffers.
+const MAX_SPARE: usize = 4;
+
+impl PooledStream {
+    /// The unread bytes, in a buffer of their own where this one has more than four times their size.
+    pub fn in_proportion(self) -> Self {
+        if self.capacity() / MAX_SPARE <= self.len() {
+            return self;
+        }
+        DataStream::from(self.unread()).into()
+    }
+}
+
 impl<A: Allocator + Clone> From<DataStream<A>> for PooledStream<A> {
     fn from(stream: DataStream<A>) -> Self {
         Self { stream, home: None }
@@ -341,6 +355,18 @@ mod tests {
         assert_eq!(alone.as_slice(), b"bytes!");
         drop(alone);
         assert_eq!(pool.idle(), (0, 0));
+    }
+
+    #[test]
+    fn a_small_block_leaves_a_large_buffer() {
+        for (len, moves) in [(200, true), (249_999, true), (250_000, false), (900_000, false)] {
+            let mut large = DataStream::with_capacity(1_000_000);
+            large.write(&vec![7; len]);
+            let capacity = large.capacity();
+            let kept = PooledStream::from(large).in_proportion();
+            assert_eq!(kept.capacity() < capacity, moves, "{len}");
+            assert_eq!(kept.unread(), vec![7; len]);
+        }
     }
 
     #[test]

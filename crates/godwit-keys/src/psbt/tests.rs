@@ -61,6 +61,11 @@ fn generous() -> SignPolicy {
     SignPolicy { fee, ..SignPolicy::default() }
 }
 
+/// Everything that a user can allow.
+fn permissive() -> SignPolicy {
+    SignPolicy { any_sighash: true, foreign_inputs: true, unproven_amounts: true, ..generous() }
+}
+
 /// As somebody without keys sees it.
 fn review(psbt: &Psbt) -> Review {
     psbt.review(&mut |_, _| Ok(false)).expect("no key is looked up")

@@ -68,6 +68,16 @@ fn reopened(place: &Place) -> KeyStore {
     KeyStore::open(&place.file, &passphrase("right")).expect("opened")
 }
 
+/// What an export of the entry writes.
+fn text_of(store: &KeyStore, id: KeyId) -> String {
+    let mut file = tempfile::tempfile().expect("a file");
+    store.write_secrets_to(id, file.as_fd()).expect("written");
+    let mut text = String::new();
+    io::Seek::rewind(&mut file).expect("a file");
+    file.read_to_string(&mut text).expect("text");
+    text
+}
+
 fn labels(store: &KeyStore) -> Vec<&str> {
     store.entries().iter().map(|entry| entry.label.as_str()).collect()
 }
@@ -263,14 +273,6 @@ fn secrets_go_out_as_text_one_a_line() {
     let words = Some(Words { mnemonic, with_passphrase: false });
     let of_words = store.insert(Entry { words, ..entry(6) }).expect("written");
 
-    let text_of = |store: &KeyStore, id| {
-        let mut file = tempfile::tempfile().expect("a file");
-        store.write_secrets_to(id, file.as_fd()).expect("written");
-        let mut text = String::new();
-        io::Seek::rewind(&mut file).expect("a file");
-        file.read_to_string(&mut text).expect("text");
-        text
-    };
     assert_eq!(text_of(&store, of_words), expected_words);
     let number = root(5).private_key().expect("memory").secret().expose_secret(|number| *number);
     let library = bitcoin::PrivateKey::from_slice(&number, NetworkKind::Test).expect("in range");

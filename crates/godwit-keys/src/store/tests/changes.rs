@@ -33,15 +33,6 @@ fn signers(store: &KeyStore) -> [bool; 3] {
     })
 }
 
-fn text_of(store: &KeyStore, id: KeyId) -> String {
-    let mut file = tempfile::tempfile().expect("a file");
-    store.write_secrets_to(id, file.as_fd()).expect("written");
-    let mut text = String::new();
-    io::Seek::rewind(&mut file).expect("a file");
-    file.read_to_string(&mut text).expect("text");
-    text
-}
-
 #[test]
 fn another_private_key_of_the_same_descriptor_joins_the_entry() {
     let (place, mut store) = created();

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use godwit_p2p::Frame;
-use godwit_stream::DataStream;
 use mio::Waker;
 
 use crate::node::net::NetEvent;
@@ -18,10 +17,6 @@ pub const INBOX_BYTES: u64 = 16 << 20;
 
 /// What an event is counted for beside its payload.
 const EVENT_BYTES: u64 = 256;
-
-/// A payload may lie in a buffer this many times its size. A larger one goes back to the pool at once:
-/// four small blocks in buffers of the largest ones would otherwise fill the queue.
-const MAX_SPARE: usize = 4;
 
 struct Budget {
     used: AtomicU64,
@@ -97,14 +92,12 @@ fn cost(event: &NetEvent) -> u64 {
     }
 }
 
-/// The same message, in a buffer of its own where the one it came in is too large for it.
+/// Its payload in a buffer that is not too large for it: four small blocks in buffers of the largest ones
+/// would fill the queue.
 fn in_proportion(event: NetEvent) -> NetEvent {
     match event {
-        NetEvent::Frame { peer, frame: Frame { command, payload } }
-            if payload.capacity() / MAX_SPARE > payload.len() =>
-        {
-            let payload = DataStream::from(payload.unread()).into();
-            NetEvent::Frame { peer, frame: Frame { command, payload } }
+        NetEvent::Frame { peer, frame: Frame { command, payload } } => {
+            NetEvent::Frame { peer, frame: Frame { command, payload: payload.in_proportion() } }
         }
         other => other,
     }
@@ -144,7 +137,7 @@ mod tests {
             }
             assert_eq!(payloads, count);
             assert!(held <= INBOX_BYTES + LARGEST as u64, "{held} bytes for {length} each");
-            let fair = (length * MAX_SPARE) as u64 + EVENT_BYTES;
+            let fair = (length * 4) as u64 + EVENT_BYTES;
             assert!(count as u64 * fair >= INBOX_BYTES, "only {count} of {length} bytes");
             assert_eq!(inbox.budget.used.load(Ordering::SeqCst), 0);
         }

@@ -62,6 +62,13 @@ impl Session {
         let status = self.child.wait().expect("it ends");
         (self.seen, status.code())
     }
+
+    /// The command ends with this message on the screen, and has failed.
+    fn fails(self, message: &str) {
+        let (screen, status) = self.end();
+        assert_eq!(status, code(Exit::Failure), "{screen}");
+        assert!(screen.contains(message), "{screen}");
+    }
 }
 
 /// A command of `keys`, as a shell reads it.
@@ -99,14 +106,10 @@ fn a_mistyped_or_aborted_passphrase_makes_no_file() {
     let Some(mut session) = Session::start(&node, "create") else { return };
     session.answer("key file", "one\r");
     session.answer("again: ", "two\r");
-    let (screen, status) = session.end();
-    assert_eq!(status, code(Exit::Failure), "{screen}");
-    assert!(screen.contains("what was typed first differs"), "{screen}");
+    session.fails("what was typed first differs");
     let mut session = Session::start(&node, "create").expect("as before");
     session.answer("key file", "one\u{3}");
-    let (screen, status) = session.end();
-    assert_eq!(status, code(Exit::Failure), "{screen}");
-    assert!(screen.contains("aborted; nothing was done"), "{screen}");
+    session.fails("aborted; nothing was done");
     assert!(!super::key_file(&node).exists());
 }
 
@@ -132,9 +135,7 @@ fn a_key_without_a_character_makes_no_passphrase() {
     for keys in ["one\u{1b}[A\r", "one\u{4}\r", "\u{0}\r"] {
         let Some(mut session) = Session::start(&node, "create") else { return };
         session.answer("key file", keys);
-        let (screen, status) = session.end();
-        assert_eq!(status, code(Exit::Failure), "{screen}");
-        assert!(screen.contains("stands for no character; nothing was done"), "{screen}");
+        session.fails("stands for no character; nothing was done");
     }
     assert!(!super::key_file(&node).exists());
 }

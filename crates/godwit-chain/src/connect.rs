@@ -85,7 +85,7 @@ impl Chain {
             }
             return Ok(Step::Progress);
         }
-        self.look_ahead(target);
+        self.look_ahead(target)?;
         if self.wants_flush() || self.window_is_full() {
             return Ok(Step::Waiting);
         }
@@ -123,8 +123,8 @@ impl Chain {
 
     pub(crate) fn receive(&mut self, message: Message) -> Result<(), ChainError> {
         match message {
-            Message::Loaded { token, block } => self.loaded(token, block?)?,
-            Message::Fetched { token, prefetched } => self.fetched(token, prefetched?),
+            Message::Loaded { token, block } => self.loaded(token, block)?,
+            Message::Fetched { token, prefetched } => self.fetched(token, prefetched)?,
             Message::Verified { token, outcome } => self.note_outcome(token, outcome),
             Message::Committed(manifest) => {
                 if let Some(manifest) = manifest? {

@@ -5,7 +5,7 @@ use std::fmt;
 use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, OutPoint};
 use godwit_script::ScriptError;
-use godwit_store::StoreError;
+use godwit_store::{ChainPoint, StoreError};
 
 /// A local fault. The chain stops at the last commit; it is never blamed on the block.
 #[derive(Debug)]
@@ -34,6 +34,15 @@ pub enum ChainError {
         fork: u32,
         /// Height of the lowest block that is kept.
         lowest: u32,
+    },
+    /// The chain with the most work leaves the active one below the block whose coins were loaded from
+    /// a snapshot, which therefore cannot be taken back. Core stops at the same place: "Failed to
+    /// disconnect block".
+    ForkBelowSnapshot {
+        /// Height of the last block that the two chains share.
+        fork: u32,
+        /// The snapshot's block.
+        base: ChainPoint,
     },
     /// The block index names a tip or a parent that it does not hold.
     DamagedIndex(BlockHash),
@@ -65,6 +74,12 @@ impl fmt::Display for ChainError {
                 "the chain with the most work forks off at height {fork}, but blocks below height \
                  {lowest} were pruned and cannot be disconnected: synchronise again into an empty \
                  data directory"
+            ),
+            Self::ForkBelowSnapshot { fork, base: ChainPoint { hash, height } } => write!(
+                f,
+                "the chain with the most work forks off at height {fork}, but the coins were loaded \
+                 from a snapshot of block {hash} at height {height}, which cannot be disconnected: \
+                 load a snapshot of the other chain, or synchronise again into an empty data directory"
             ),
             Self::DamagedIndex(hash) => {
                 write!(f, "the block index refers to block {hash} but does not hold it")

@@ -72,9 +72,10 @@ fn of_chain(error: &ChainError) -> Exit {
         | ChainError::DamagedUndo(_)
         | ChainError::DamagedCoin(_)
         | ChainError::DamagedIndex(_) => Exit::Damaged,
-        ChainError::Engine(_) | ChainError::Spawn(_) | ChainError::ForkBelowPruned { .. } => {
-            Exit::Failure
-        }
+        ChainError::Engine(_)
+        | ChainError::Spawn(_)
+        | ChainError::ForkBelowPruned { .. }
+        | ChainError::ForkBelowSnapshot { .. } => Exit::Failure,
         ChainError::WorkerPanicked => Exit::Bug,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use godwit_chain::Chain;
+use godwit_chain::{Chain, MIN_BLOCKS_TO_KEEP};
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -65,7 +65,15 @@ pub(crate) fn load(
 ) -> Result<Exit, Failure> {
     let mut chain = open_coins(config)?;
     let info = chain.load_snapshot(file, expected.map(|hash| hash.0))?;
+    let best_header = chain.tree().node(chain.tree().best_header()).height;
     chain.close()?;
+    let depth = best_header.saturating_sub(info.base.height);
+    if depth < MIN_BLOCKS_TO_KEEP {
+        log::warn!(
+            "The snapshot's block is {depth} below the best header. A reorganisation that replaces it \
+             ends the node: another snapshot or an empty data directory is needed then."
+        );
+    }
     log::warn!(
         "Coins up to height {} are assumed from {}; they were not validated.",
         info.base.height,

@@ -7,3 +7,4 @@ mod kernel;
 mod pruned_branches;
 mod pruning;
 mod restart;
+mod snapshots;

@@ -6,6 +6,7 @@
 //! call fails, because what is on disk is then unknown ("fsyncgate") and only a restart, which
 //! recovers from the last commit, can know it again.
 
+mod kept;
 mod real;
 
 use std::ffi::OsString;
@@ -15,9 +16,11 @@ use std::sync::{Arc, OnceLock};
 
 use godwit_stream::DataStream;
 
+pub(crate) use kept::MAX_KEPT_FILES;
 pub use real::RealDisk;
 
 use crate::error::{IoFailure, Operation, StoreError};
+use kept::KeptFiles;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,17 +105,19 @@ impl Latch {
     }
 }
 
-/// The disk as the store sees it: typed errors and the latch. Clones share the latch.
+/// The disk as the store sees it: typed errors, the latch, and a bounded set of files that stay open
+/// for reading. Clones share latch and files.
 #[derive(Clone)]
 pub struct StoreDisk {
     disk: Arc<dyn Disk>,
     latch: Arc<Latch>,
+    kept: Arc<KeptFiles>,
 }
 
 impl StoreDisk {
     /// A store's view of `disk`, with a latch of its own.
     pub fn new(disk: Arc<dyn Disk>) -> Self {
-        StoreDisk { disk, latch: Arc::default() }
+        StoreDisk { disk, latch: Arc::default(), kept: Arc::default() }
     }
 
     /// Fails once an earlier write or fsync has failed.
@@ -130,6 +135,12 @@ impl StoreDisk {
         Ok(StoreFile { path: Arc::from(path), file, latch: Arc::clone(&self.latch) })
     }
 
+    /// An existing file, for reading. It stays open while it is among the [`MAX_KEPT_FILES`] most
+    /// recently read ones; the handle may be held for a few reads, and is not to be kept.
+    pub(crate) fn open_kept(&self, path: &Path) -> Result<StoreFile, StoreError> {
+        self.kept.get(path, || self.open(path, OpenMode::Read))
+    }
+
     /// See [`Disk::create_dir_all`].
     pub fn create_dir_all(&self, path: &Path) -> Result<(), StoreError> {
         self.latch.run(path, Operation::CreateDir, || self.disk.create_dir_all(path))
@@ -142,7 +153,10 @@ impl StoreDisk {
 
     /// See [`Disk::rename`].
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
-        self.latch.run(from, Operation::Rename, || self.disk.rename(from, to))
+        self.latch.run(from, Operation::Rename, || self.disk.rename(from, to))?;
+        self.kept.forget(from);
+        self.kept.forget(to);
+        Ok(())
     }
 
     /// Removes a file; one that is already gone is no error, since a crash may come between a
@@ -151,7 +165,9 @@ impl StoreDisk {
         self.latch.run(path, Operation::Remove, || match self.disk.remove(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
-        })
+        })?;
+        self.kept.forget(path);
+        Ok(())
     }
 
     /// Paths of all entries of a directory, sorted.

@@ -233,12 +233,18 @@ impl FaultDisk {
         state.names.get(path).map(|inode| state.inodes[*inode].current.clone())
     }
 
-    /// Replaces a file's bytes, durably: damage from outside.
+    /// Replaces a file's bytes in place, durably: damage from outside.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.state();
         let inode = Inode { current: bytes.clone(), durable: bytes, pending: Vec::new() };
-        state.inodes.push(inode);
-        let index = state.inodes.len() - 1;
+        let index = match state.names.get(path) {
+            Some(index) => *index,
+            None => {
+                state.inodes.push(Inode::default());
+                state.inodes.len() - 1
+            }
+        };
+        state.inodes[index] = inode;
         state.names.insert(path.to_owned(), index);
         state.durable_names.insert(path.to_owned(), index);
     }

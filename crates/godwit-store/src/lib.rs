@@ -11,7 +11,6 @@ pub mod error;
 pub mod fault;
 #[cfg(test)]
 mod fixtures;
-mod read_handles;
 mod record;
 pub mod scan;
 mod store;
@@ -25,5 +24,7 @@ pub use error::{NetworkId, StoreError};
 pub use record::{
     AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition,
 };
-pub use store::{BLOCK_BUFFERS, CommittedState, SCHEMA_VERSION, Store, StoreOptions};
+pub use store::{
+    BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, SCHEMA_VERSION, Store, StoreOptions,
+};
 pub use undo::{BlockUndo, UndoRecord};

@@ -138,12 +138,21 @@ pub struct Chain {
     /// By the chain's clock.
     pub(crate) last_commit: i64,
     pub(crate) cancelled: Arc<AtomicBool>,
+    /// A thread panicked, and what it was to report will never come.
+    pub(crate) panicked: bool,
     pub(crate) outbox: Sender<Message>,
     pub(crate) next_token: u64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) times: StageTimes,
     pub(crate) assumed: Option<godwit_store::AssumedSnapshot>,
     pub(crate) script_state: Option<bool>,
+}
+
+/// A chain that is given up, for a fault or by a signal, waits for no script that has not started.
+impl Drop for Chain {
+    fn drop(&mut self) {
+        self.cancel();
+    }
 }
 
 /// The verdict on a submitted block, as Core's `submitblock` gives it.
@@ -224,6 +233,7 @@ impl Chain {
             headers_in_commit: durable_headers,
             last_commit: now,
             cancelled: Arc::new(AtomicBool::new(false)),
+            panicked: false,
             outbox,
             next_token: 0,
             events: VecDeque::new(),
@@ -506,3 +516,6 @@ impl Chain {
         log::warn!("InvalidChainFound: invalid block={hash} height={height} reason={reject}");
     }
 }
+
+#[cfg(test)]
+mod tests;

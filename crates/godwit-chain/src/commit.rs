@@ -111,6 +111,7 @@ impl Chain {
     }
 
     fn wait_commit(&mut self) -> Result<(), ChainError> {
+        self.check_threads()?;
         while self.committer.is_busy() {
             self.wait()?;
         }

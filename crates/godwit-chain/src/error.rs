@@ -16,8 +16,8 @@ pub enum ChainError {
     Engine(ScriptError),
     /// A thread could not be started.
     Spawn(std::io::Error),
-    /// A worker's job panicked.
-    WorkerPanicked,
+    /// A thread panicked: a bug. Nothing is made durable after it.
+    ThreadPanicked,
     /// A stored block is not what was written.
     DamagedBlock(BlockHash),
     /// A block that was verified before is refused now: a stored coin or block is damaged, or the
@@ -54,7 +54,7 @@ impl fmt::Display for ChainError {
             Self::Store(error) => error.fmt(f),
             Self::Engine(error) => error.fmt(f),
             Self::Spawn(error) => write!(f, "could not start a thread: {error}"),
-            Self::WorkerPanicked => f.write_str("a worker thread panicked"),
+            Self::ThreadPanicked => f.write_str("a thread panicked"),
             Self::DamagedBlock(hash) => {
                 write!(f, "block {hash} in the block files is not what was written")
             }

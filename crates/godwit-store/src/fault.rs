@@ -5,6 +5,8 @@
 //! with its `sync`, its name with the `sync_dir` of its directory. What was not synced survives a
 //! crash wholly, not at all, or in a pseudo-random part.
 
+mod panicking;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
@@ -12,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use godwit_stream::DataStream;
+
+pub use panicking::{PANIC, PanickingDisk};
 
 use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
 

@@ -19,7 +19,7 @@ pub mod utxo;
 
 pub use block_files::{MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock};
 pub use commit::{Appended, Commit, UtxoCommit};
-pub use db::DATABASE_CACHE_BYTES;
+pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
 pub use record::{
     AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition,

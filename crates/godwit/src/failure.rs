@@ -76,7 +76,7 @@ fn of_chain(error: &ChainError) -> Exit {
         | ChainError::Spawn(_)
         | ChainError::ForkBelowPruned { .. }
         | ChainError::ForkBelowSnapshot { .. } => Exit::Failure,
-        ChainError::WorkerPanicked => Exit::Bug,
+        ChainError::ThreadPanicked => Exit::Bug,
     }
 }
 
@@ -88,6 +88,7 @@ fn of_store(error: &StoreError) -> Exit {
         | StoreError::NewerSchema { .. }
         | StoreError::CoreDirectory { .. } => Exit::DatadirUnusable,
         StoreError::Damaged { .. } => Exit::Damaged,
+        StoreError::Panicked { .. } => Exit::Bug,
         _ => Exit::Failure,
     }
 }

@@ -97,11 +97,11 @@ impl UtxoStore {
         select! {
             recv(flushed) -> event => match event {
                 Ok(event) => self.on_flush(event)?,
-                Err(_) => self.flusher.join(),
+                Err(_) => return self.fail(self.flusher.ended()),
             },
             recv(merged) -> event => match event {
                 Ok(event) => self.on_merge(event)?,
-                Err(_) => self.merger.join(),
+                Err(_) => return self.fail(self.merger.ended()),
             },
         }
         self.sealed.release();

@@ -317,10 +317,8 @@ impl Drop for UtxoStore {
     /// [`UtxoStore::open`].
     fn drop(&mut self) {
         self.stop = None;
-        if !std::thread::panicking() {
-            self.flusher.join();
-            self.merger.join();
-        }
+        self.flusher.join();
+        self.merger.join();
     }
 }
 

@@ -3,6 +3,7 @@ mod faults;
 mod layout;
 mod limits;
 mod model;
+mod panics;
 mod scans;
 mod speed;
 

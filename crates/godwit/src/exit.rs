@@ -72,7 +72,7 @@ impl Exit {
             Exit::DatadirUnusable => "the data directory is in use or of another network",
             Exit::Interrupted => "stopped by a signal; the same command goes on",
             Exit::CannotListen => "the address or port to listen on is taken or not ours",
-            Exit::Bug => "a bug in godwit",
+            Exit::Bug => "a bug in godwit; what was stored stays",
         }
     }
 }

@@ -2,6 +2,7 @@
 //! log, signals — around the crates that do the work.
 
 mod chain_log;
+mod descriptors;
 pub mod exit;
 mod failure;
 mod import;
@@ -10,6 +11,7 @@ pub mod log_format;
 pub mod node;
 pub mod options;
 mod output;
+pub mod panics;
 mod process;
 pub mod progress;
 mod psbt;

@@ -113,7 +113,7 @@ fn format_line(seconds: u64, level: Level, message: &str) -> String {
 
 /// Control characters but the line feed as `\x1b`, so that bytes from outside can not steer a
 /// terminal (Core `LogEscapeMessage`).
-struct Escaped<'a>(&'a str);
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

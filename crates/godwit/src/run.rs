@@ -9,15 +9,21 @@ use godwit_store::disk::RealDisk;
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use rustix::fs::Mode;
 
+use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::log_format::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, PsbtAction, parse};
+use crate::panics;
 use crate::process::{self, StopFlag};
 use crate::{import, keys, node, psbt, utxo, verdicts};
 
 /// Runs the program on the process's arguments. Failures are one line on standard error.
 pub fn main() -> Exit {
+    panics::unwinding(on_arguments)
+}
+
+fn on_arguments() -> Exit {
     // What godwit writes is its owner's alone, whatever the shell's umask says.
     rustix::process::umask(Mode::from_raw_mode(0o077));
     let invocation = match parse(std::env::args_os().skip(1), &Environment::of_process()) {
@@ -48,6 +54,9 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         && options.action != PsbtAction::Sign
     {
         return psbt::run(config, options);
+    }
+    if !has_keys(&config.command) {
+        panics::end_at_once();
     }
     let dir = config.network_dir();
     std::fs::DirBuilder::new()
@@ -80,6 +89,11 @@ fn run(config: &Config) -> Result<Exit, Failure> {
     }
 }
 
+/// Whether a command has secrets, and one thread.
+fn has_keys(command: &Command) -> bool {
+    matches!(command, Command::Keys(_) | Command::Psbt(_))
+}
+
 /// Whether a command takes in blocks.
 fn validates(command: &Command) -> bool {
     matches!(command, Command::Import(_) | Command::Node(_))
@@ -102,6 +116,7 @@ pub(crate) fn open_chain(
         block_memory: BlockMemory::default(),
         clock: process::seconds_since_1970,
     };
+    descriptors::raise(descriptors::BESIDE_CONNECTIONS);
     let key = process::random_bytes()?;
     let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key)?;
     if let Some(assumed) = chain.assumed() {

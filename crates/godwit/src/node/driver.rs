@@ -45,8 +45,10 @@ pub(crate) fn run(
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
+    let max_connections = connections_within_descriptors(options.max_connections);
+    log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
     let chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
-    let mut node = Node::start(config, options, bars, chain, started)?;
+    let mut node = Node::start(config, options, bars, chain, started, max_connections)?;
     let result = node.run(stop);
     node.end(result?)?;
     Ok(Exit::Success)
@@ -81,9 +83,8 @@ impl<'a> Node<'a> {
         bars: &MultiProgress,
         chain: Chain,
         started: Instant,
+        max_connections: usize,
     ) -> Result<Self, Failure> {
-        let max_connections = connections_within_descriptors(options.max_connections);
-        log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
         let listeners = match options.listen && options.network_active {
             true => bind(&options.bind, options.port).map_err(Failure::Bind)?,
             false => Vec::new(),

@@ -98,7 +98,7 @@ impl Sockets {
         let mut any = false;
         for command in commands {
             any = true;
-            // The thread ends only when this sender is dropped, or by a panic that its join reports.
+            // The thread ends only when this sender is dropped, or by a panic, which [`Inbox::take`] finds.
             if sender.send(command).is_err() {
                 return;
             }

@@ -222,10 +222,13 @@ impl Peers {
 
     // ---- from the wire
 
-    /// A message arrived.
+    /// A message arrived. After one that [stops reading](Command::stops_reading) none of this peer may
+    /// be handed in before its [`Action::ReadOn`].
     pub fn frame(&mut self, now: Now, index: &dyn HeaderIndex, peer: PeerId, frame: Frame) {
         let view = self.view(now, index);
+        self.hold(peer, frame.command);
         self.receive(view, peer, frame);
+        self.read_on(peer);
     }
 
     /// Bytes of a `block` or `headers` payload arrived, before the message is complete or with it.
@@ -362,11 +365,15 @@ impl Peers {
             self.watch_tip(view);
             self.open_connections(view);
         }
+        self.serve_ready(view);
         self.download_blocks(view, room);
     }
 
     /// When [`tick`](Self::tick) is due at the latest, on the monotonic clock.
     pub fn next_wakeup(&self) -> Duration {
+        if self.anybody_is_ready() {
+            return self.now.monotonic;
+        }
         let downloads = self.downloads.next_wakeup(self.now).unwrap_or(Duration::MAX);
         self.next_maintenance.min(downloads)
     }

@@ -116,6 +116,12 @@ pub enum Action {
         /// The bytes go out as they are, without being decoded here.
         raw: bool,
     },
+    /// What the peer sent behind its last `getdata` or `getblocktxn` may be read. Exactly one follows
+    /// each of these messages, unless the peer is disconnected.
+    ReadOn {
+        /// Of whom.
+        peer: PeerId,
+    },
     /// Payloads of `block` and `blocktxn` of this peer are to be kept (true) or skimmed off (false, as
     /// at the beginning).
     ExpectBlock {

@@ -140,6 +140,7 @@ impl Peers {
         {
             peer.expects_block = expected;
             self.actions.push_back(Action::ExpectBlock { peer: id, expected });
+            self.read_on(id);
         }
     }
 

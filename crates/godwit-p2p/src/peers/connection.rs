@@ -235,6 +235,12 @@ impl Peer {
         services.contains(Services::NETWORK) || services.contains(Services::NETWORK_LIMITED)
     }
 
+    /// It may ask for transactions, and is told that there are none (Core `GetTxRelay`).
+    pub(super) fn hears_of_transactions(&self) -> bool {
+        let kind = !matches!(self.kind, ConnectionKind::BlockRelay | ConnectionKind::Feeler);
+        kind && self.handshake.relay
+    }
+
     /// It has only recent blocks (Core `IsLimitedPeer`).
     pub(super) fn limited(&self) -> bool {
         self.serves_blocks() && !self.handshake.services.contains(Services::NETWORK)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rand::Rng;
 
+use super::connection::Ping;
 use super::{DisconnectReason, Peers};
 use crate::message::Message;
 use crate::{Now, PeerId};
@@ -17,10 +18,24 @@ pub(super) const TIMEOUT_INTERVAL: Duration = Duration::from_secs(20 * 60);
 /// BIP31: pings have a nonce, and an answer, in versions above it (Core `BIP0031_VERSION`).
 const BIP31_VERSION: i32 = 60_000;
 
+impl Ping {
+    /// What the peer says is read again: an answer that has been due for long may have waited all the
+    /// time, so another one is asked for.
+    pub(super) fn excuse(&mut self, now: Duration) {
+        if self.sent_at.is_some_and(|sent| now.saturating_sub(sent) > PING_INTERVAL) {
+            self.nonce = None;
+        }
+    }
+}
+
 impl Peers {
     /// Pings the peer when it is time to (Core `MaybeSendPing`); false when it was disconnected.
     pub(super) fn attend_ping(&mut self, now: Now, id: PeerId) -> bool {
         let Some(peer) = self.peers.get_mut(&id) else { return false };
+        if peer.serving.held {
+            // Its answer would not be read.
+            return true;
+        }
         let waited = peer.ping.sent_at.map(|sent| now.monotonic.saturating_sub(sent));
         if peer.ping.nonce.is_some() {
             if waited.is_some_and(|waited| waited > TIMEOUT_INTERVAL) {

@@ -2,7 +2,7 @@
 //!
 //! Source: Core `net_processing.cpp`, `ProcessGetBlockData`, `GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`.
 
-use std::collections::VecDeque;
+mod requests;
 
 use godwit_consensus::proof_equivalent_time;
 use godwit_primitives::{Block, BlockHash};
@@ -11,6 +11,8 @@ use log::{debug, error};
 
 use super::fault::Misbehaviour;
 use super::{Action, DisconnectReason, Peers, ReadId, View};
+use requests::{Request, Requests};
+
 use crate::compact::{block_transactions, compact_block};
 use crate::frame::{Command, FRAME_HEADER_SIZE, MAX_PAYLOAD};
 use crate::inventory::{Inventory, InventoryKind};
@@ -38,13 +40,6 @@ const _: () = assert!(
             + MAX_INVENTORY * Inventory::SIZE
             + 2 * FRAME_HEADER_SIZE
 );
-
-/// Blocks that a peer may have asked for and not got so far; `notfound` for more. Core takes 50,000
-/// and asks for 16 itself; clients that use `getblocks` ask for 500.
-const MAX_WANTED: usize = 1_000;
-
-/// Requests for transactions of blocks among them: each has up to 128 KiB of positions.
-const MAX_WANTED_TRANSACTIONS: usize = 16;
 
 /// Blocks in an answer to `getblocks` (Core: 500).
 const MAX_GETBLOCKS: usize = 500;
@@ -74,104 +69,52 @@ const HISTORICAL_AGE: i64 = 7 * 24 * 60 * 60;
 /// What a peer has asked for.
 #[derive(Default)]
 pub(super) struct Serving {
-    /// In order; at most [`MAX_WANTED`].
-    wanted: VecDeque<Wanted>,
+    requests: Requests,
     /// What is being read for it.
-    reading: Option<(ReadId, Wanted)>,
+    reading: Option<(ReadId, Request)>,
     /// Bytes handed to the driver that it has not reported as written, message headers included.
     pub(super) queued: usize,
+    /// Nothing that the peer sends is read before [`Action::ReadOn`].
+    pub(super) held: bool,
     /// Asking for this block is the sign to announce what follows (Core `m_continuation_block`).
     continuation: Option<BlockHash>,
-}
-
-/// A block, or parts of it, for a peer.
-#[derive(Clone, Debug)]
-struct Wanted {
-    hash: BlockHash,
-    form: Form,
-}
-
-#[derive(Clone, Debug)]
-enum Form {
-    Witness,
-    Stripped,
-    Compact,
-    Transactions(Box<BlockTransactionsRequest>),
 }
 
 /// What can be done about a request.
 enum Answer {
     Read(HeaderId),
-    NotFound,
+    /// Nothing is said, either, as in Core.
+    Nothing,
     Disconnect(DisconnectReason),
 }
 
 impl Peers {
-    /// A `getdata`. What is no block, and more blocks than fit the queue, is answered by one `notfound`.
-    pub(super) fn on_getdata(&mut self, view: View<'_>, id: PeerId, entries: &[Inventory]) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let mut missing = Vec::new();
-        for entry in entries {
-            let form = match entry.kind {
-                InventoryKind::WITNESS_BLOCK => Form::Witness,
-                InventoryKind::BLOCK => Form::Stripped,
-                InventoryKind::CMPCT_BLOCK => Form::Compact,
-                _ => {
-                    missing.push(*entry);
-                    continue;
-                }
-            };
-            if peer.serving.wanted.len() < MAX_WANTED {
-                peer.serving.wanted.push_back(Wanted { hash: entry.block_hash(), form });
-            } else {
-                missing.push(*entry);
-            }
+    fn serve_block(&mut self, view: View<'_>, id: PeerId, request: Request) {
+        if self.serve_recent(view, id, &request) {
+            return;
         }
-        if !missing.is_empty() {
-            self.send(view.now, id, &Message::NotFound(missing));
-        }
-        self.serve(view, id);
-    }
-
-    /// Goes on with what the peer asked for, as far as it takes it.
-    pub(super) fn serve(&mut self, view: View<'_>, id: PeerId) {
-        let mut missing = Vec::new();
-        loop {
-            let Some(peer) = self.peers.get_mut(&id) else { return };
-            let serving = &mut peer.serving;
-            if serving.reading.is_some() || serving.queued > SEND_PAUSE {
-                break;
-            }
-            let Some(wanted) = serving.wanted.pop_front() else { break };
-            if self.serve_recent(view, id, &wanted) {
-                continue;
-            }
-            match self.answer(view, id, &wanted) {
-                Answer::Read(header) => self.read(id, header, wanted),
-                Answer::NotFound => missing.extend(wanted.entry()),
-                Answer::Disconnect(why) => return self.disconnect(view.now, id, why),
-            }
-        }
-        if !missing.is_empty() {
-            self.send(view.now, id, &Message::NotFound(missing));
+        match self.answer(view, id, request.block_hash()) {
+            Answer::Read(header) => self.read(id, header, request),
+            Answer::Nothing => {}
+            Answer::Disconnect(why) => self.disconnect(view.now, id, why),
         }
     }
 
-    fn read(&mut self, id: PeerId, header: HeaderId, wanted: Wanted) {
+    fn read(&mut self, id: PeerId, header: HeaderId, wanted: Request) {
         let request = self.next_read_id();
-        let raw = matches!(wanted.form, Form::Witness);
+        let raw = wanted.kind() == Some(InventoryKind::WITNESS_BLOCK);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.serving.reading = Some((request, wanted));
             self.actions.push_back(Action::ReadBlock { request, peer: id, id: header, raw });
         }
     }
 
-    /// Core `ProcessGetBlockData`, but for saying `notfound` where Core says nothing.
-    fn answer(&self, view: View<'_>, id: PeerId, wanted: &Wanted) -> Answer {
-        let Some(header) = view.index.find(&wanted.hash) else { return Answer::NotFound };
-        let Some(peer) = self.peers.get(&id) else { return Answer::NotFound };
+    /// Core `ProcessGetBlockData`.
+    fn answer(&self, view: View<'_>, id: PeerId, hash: BlockHash) -> Answer {
+        let Some(header) = view.index.find(&hash) else { return Answer::Nothing };
+        let Some(peer) = self.peers.get(&id) else { return Answer::Nothing };
         if !self.may_be_served(view, header) {
-            return Answer::NotFound;
+            return Answer::Nothing;
         }
         let block = view.index.get(header);
         let best = view.index.get(view.index.best_header());
@@ -187,7 +130,7 @@ impl Peers {
             return Answer::Disconnect(DisconnectReason::PrunedBlock);
         }
         if !block.stored || block.height < view.index.prune_height() {
-            return Answer::NotFound;
+            return Answer::Nothing;
         }
         Answer::Read(header)
     }
@@ -209,21 +152,23 @@ impl Peers {
     }
 
     /// The last announced block is at hand.
-    fn serve_recent(&mut self, view: View<'_>, id: PeerId, wanted: &Wanted) -> bool {
-        let recent = self.recent_block.as_ref().filter(|recent| recent.hash == wanted.hash);
+    fn serve_recent(&mut self, view: View<'_>, id: PeerId, wanted: &Request) -> bool {
+        let hash = wanted.block_hash();
+        let recent = self.recent_block.as_ref().filter(|recent| recent.hash == hash);
         let Some(recent) = recent else { return false };
-        match &wanted.form {
-            Form::Witness | Form::Stripped => return false,
-            Form::Compact => {
+        match wanted {
+            Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
                 let message = Message::CmpctBlock(recent.compact.clone());
                 self.send(view.now, id, &message);
+                self.continue_announcing(view, id, hash);
             }
-            Form::Transactions(request) => match block_transactions(recent.block.view(), request) {
-                Some(answer) => self.send(view.now, id, &Message::BlockTxn(answer)),
-                None => {
-                    self.misbehave(view.now, id, Misbehaviour::TransactionsOutOfRange);
+            Request::Entry(_) => return false,
+            Request::Transactions(request) => {
+                match block_transactions(recent.block.view(), request) {
+                    Some(answer) => self.send(view.now, id, &Message::BlockTxn(answer)),
+                    None => self.misbehave(view.now, id, Misbehaviour::TransactionsOutOfRange),
                 }
-            },
+            }
         }
         true
     }
@@ -243,11 +188,11 @@ impl Peers {
         let Some((_, wanted)) = peer.serving.reading.take() else { return };
         let Some(bytes) = bytes else {
             if self.may_log(view.now, id) {
-                error!("peer={}: cannot load block {} from disk", id.0, wanted.hash);
+                error!("peer={}: cannot load block {} from disk", id.0, wanted.block_hash());
             }
             return self.disconnect(view.now, id, DisconnectReason::BlockUnreadable);
         };
-        let hash = wanted.hash;
+        let hash = wanted.block_hash();
         if !self.send_block(view, id, wanted, bytes) {
             return;
         }
@@ -260,28 +205,30 @@ impl Peers {
         &mut self,
         view: View<'_>,
         id: PeerId,
-        wanted: Wanted,
+        wanted: Request,
         bytes: PooledStream,
     ) -> bool {
-        if let Form::Witness = wanted.form {
+        if wanted.kind() == Some(InventoryKind::WITNESS_BLOCK) {
             self.send_payload(view.now, id, Command::BLOCK, bytes);
             return self.peers.contains_key(&id);
         }
         let Ok(block) = Block::decode(bytes) else {
             if self.may_log(view.now, id) {
-                error!("Block {} on disk does not decode", wanted.hash);
+                error!("Block {} on disk does not decode", wanted.block_hash());
             }
             self.disconnect(view.now, id, DisconnectReason::BlockUnreadable);
             return false;
         };
-        match wanted.form {
-            Form::Witness | Form::Stripped => {
+        match wanted {
+            Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
+                self.send_compact(view, id, &block);
+            }
+            Request::Entry(_) => {
                 let mut stripped = self.config.pool.take();
                 strip(&block, &mut stripped);
                 self.send_payload(view.now, id, Command::BLOCK, stripped);
             }
-            Form::Compact => self.send_compact(view, id, &block),
-            Form::Transactions(request) => match block_transactions(block.view(), &request) {
+            Request::Transactions(request) => match block_transactions(block.view(), &request) {
                 Some(answer) => self.send(view.now, id, &Message::BlockTxn(answer)),
                 None => self.misbehave(view.now, id, Misbehaviour::TransactionsOutOfRange),
             },
@@ -328,21 +275,15 @@ impl Peers {
             return debug!("peer={}: getblocktxn for a block that is not here", id.0);
         }
         // Sent whole, an old block costs the peer what it costs us to read.
-        let form = if block.height + MAX_TRANSACTIONS_DEPTH >= tip.height {
-            Form::Transactions(Box::new(request))
+        let request = if block.height + MAX_TRANSACTIONS_DEPTH >= tip.height {
+            Request::Transactions(Box::new(request))
         } else {
-            Form::Witness
+            Request::Entry(Inventory::block(InventoryKind::WITNESS_BLOCK, hash))
         };
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let wanted = &mut peer.serving.wanted;
-        let transactions = |wanted: &&Wanted| matches!(wanted.form, Form::Transactions(_));
-        if wanted.len() >= MAX_WANTED
-            || wanted.iter().filter(transactions).count() >= MAX_WANTED_TRANSACTIONS
-        {
-            return debug!("peer={}: too many requests, ignoring getblocktxn", id.0);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.serving.requests.push(request);
+            self.serve(view, id);
         }
-        wanted.push_back(Wanted { hash, form });
-        self.serve(view, id);
     }
 
     pub(super) fn on_getheaders(&mut self, view: View<'_>, id: PeerId, locator: &Locator) {
@@ -394,33 +335,6 @@ impl Peers {
         }
         let entry = |&hash| Inventory::block(InventoryKind::BLOCK, hash);
         self.send(view.now, id, &Message::Inv(hashes.iter().map(entry).collect()));
-    }
-
-    /// The driver has written so much to the peer.
-    pub(super) fn note_sent(&mut self, view: View<'_>, id: PeerId, bytes: usize) {
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.serving.queued = peer.serving.queued.saturating_sub(bytes);
-            self.serve(view, id);
-        }
-    }
-
-    /// Bytes and blocks that wait for the peer, for tests of the limits.
-    #[cfg(test)]
-    pub(super) fn waiting_requests(&self, id: PeerId) -> usize {
-        self.peers.get(&id).map_or(0, |peer| peer.serving.wanted.len())
-    }
-}
-
-impl Wanted {
-    /// As it was asked for by `getdata`; nothing for `getblocktxn`.
-    fn entry(&self) -> Option<Inventory> {
-        let kind = match self.form {
-            Form::Witness => InventoryKind::WITNESS_BLOCK,
-            Form::Stripped => InventoryKind::BLOCK,
-            Form::Compact => InventoryKind::CMPCT_BLOCK,
-            Form::Transactions(_) => return None,
-        };
-        Some(Inventory::block(kind, self.hash))
     }
 }
 

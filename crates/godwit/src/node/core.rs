@@ -309,6 +309,7 @@ impl NodeCore {
                 self.commands.push_back(NetCommand::Connect { peer, target, v2 });
             }
             Action::Resolve { host } => self.lookups.push(host),
+            Action::ReadOn { peer } => self.commands.push_back(NetCommand::ReadOn { peer }),
             Action::ExpectBlock { peer, expected } => {
                 self.commands.push_back(NetCommand::ExpectBlock { peer, expected });
             }

@@ -41,7 +41,8 @@ pub enum NetEvent {
         /// How.
         protocol: Protocol,
     },
-    /// A message arrived.
+    /// A message arrived. After one that [stops reading](Command::stops_reading) no other follows
+    /// before [`NetCommand::ReadOn`].
     Frame {
         /// From whom.
         peer: PeerId,
@@ -124,6 +125,11 @@ pub enum NetCommand {
         command: Command,
         /// Payload.
         payload: PooledStream,
+    },
+    /// Read what the peer sent behind a message that [stops reading](Command::stops_reading).
+    ReadOn {
+        /// Of whom.
+        peer: PeerId,
     },
     /// Keep blocks of this peer, or drop them as they come.
     ExpectBlock {

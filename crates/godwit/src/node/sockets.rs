@@ -301,6 +301,12 @@ impl Network {
                 self.connect(Dial { peer, target, transport, again: false });
             }
             NetCommand::Send { peer, command, payload } => self.queue(peer, command, payload),
+            NetCommand::ReadOn { peer } => {
+                let Some(token) = self.by_peer.get(&peer).copied() else { return };
+                let Some(connection) = self.connections.get_mut(&token) else { return };
+                connection.awaits_read_on = false;
+                enqueue(&mut self.line, token, connection);
+            }
             NetCommand::ExpectBlock { peer, expected } => {
                 let Some(token) = self.by_peer.get(&peer).copied() else { return };
                 let Some(connection) = self.connections.get_mut(&token) else { return };

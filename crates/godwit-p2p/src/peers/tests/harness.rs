@@ -51,6 +51,10 @@ pub(super) struct Harness {
     /// Pings are answered at once, by everybody.
     pub(super) answers_pings: bool,
     pongs: Vec<(PeerId, u64)>,
+    /// What was said by those of whom nothing is read.
+    pub(super) unread: BTreeMap<PeerId, VecDeque<(Command, Vec<u8>)>>,
+    /// What was said by those of whom is read again.
+    readable: VecDeque<(PeerId, Command, Vec<u8>)>,
     pub(super) submitted_blocks: Vec<(PeerId, BlockHash)>,
     pub(super) submitted_headers: Vec<(PeerId, usize)>,
     next_host: u32,
@@ -112,6 +116,8 @@ impl Harness {
             reads_everything: true,
             answers_pings: true,
             pongs: Vec::new(),
+            unread: BTreeMap::new(),
+            readable: VecDeque::new(),
             submitted_blocks: Vec::new(),
             submitted_headers: Vec::new(),
             next_host: 0,
@@ -212,12 +218,22 @@ impl Harness {
     }
 
     pub(super) fn raw(&mut self, id: PeerId, command: Command, payload: &[u8]) {
+        self.deliver(id, command, payload);
+        self.pump();
+    }
+
+    fn deliver(&mut self, id: PeerId, command: Command, payload: &[u8]) {
+        if let Some(unread) = self.unread.get_mut(&id) {
+            return unread.push_back((command, payload.to_vec()));
+        }
+        if command.stops_reading() {
+            self.unread.insert(id, VecDeque::new());
+        }
         if command == Command::BLOCK || command == Command::HEADERS {
             self.peers.arriving(self.now, id, command, payload.len());
         }
         let payload = PooledStream::from(DataStream::from(payload));
         self.peers.frame(self.now, &self.index, id, Frame { command, payload });
-        self.pump();
     }
 
     pub(super) fn gives(&mut self, id: PeerId, block: &TestBlock) {
@@ -280,10 +296,13 @@ impl Harness {
         loop {
             let actions = self.peers.take_actions();
             if actions.is_empty() {
-                let Some((id, nonce)) = self.pongs.pop() else { return };
-                let payload = PooledStream::from(DataStream::from(&nonce.to_le_bytes()[..]));
-                let frame = Frame { command: Command::PONG, payload };
-                self.peers.frame(self.now, &self.index, id, frame);
+                if let Some((id, command, payload)) = self.readable.pop_front() {
+                    self.deliver(id, command, &payload);
+                } else if let Some((id, nonce)) = self.pongs.pop() {
+                    self.deliver(id, Command::PONG, &nonce.to_le_bytes());
+                } else {
+                    return;
+                }
             }
             for action in actions {
                 self.act(action);
@@ -322,6 +341,11 @@ impl Harness {
                 } else {
                     self.answer_read(request, id);
                 }
+            }
+            Action::ReadOn { peer } => {
+                let unread = self.unread.remove(&peer).expect("after a message that stops reading");
+                self.readable
+                    .extend(unread.into_iter().map(|(command, payload)| (peer, command, payload)));
             }
             Action::ExpectCompact { peer, expected } => {
                 self.expects_compact.insert(peer, expected);

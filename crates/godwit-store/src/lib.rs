@@ -8,7 +8,6 @@ mod commit;
 mod db;
 pub mod disk;
 pub mod error;
-pub mod fault;
 #[cfg(test)]
 mod fixtures;
 mod record;

@@ -17,6 +17,8 @@ const STREAM: &str = "godwit-stream";
 const PRIMITIVES: &str = "godwit-primitives";
 const CONSENSUS: &str = "godwit-consensus";
 const SCRIPT: &str = "godwit-script";
+const DISK: &str = "godwit-disk";
+const FAULT_DISK: &str = "godwit-fault-disk";
 const STORE: &str = "godwit-store";
 const CHAIN: &str = "godwit-chain";
 const P2P: &str = "godwit-p2p";
@@ -33,11 +35,17 @@ const ROOMS: &[Room] = &[
     Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[TESTDATA] },
     Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
     Room { name: SCRIPT, may_use: &[PRIMITIVES], tests_may_use: &[CONSENSUS, TESTDATA] },
-    Room { name: STORE, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
+    Room { name: DISK, may_use: &[STREAM], tests_may_use: &[] },
+    Room { name: FAULT_DISK, may_use: &[STREAM, DISK], tests_may_use: &[] },
+    Room {
+        name: STORE,
+        may_use: &[STREAM, PRIMITIVES, DISK],
+        tests_may_use: &[FAULT_DISK, TESTDATA],
+    },
     Room {
         name: CHAIN,
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE],
-        tests_may_use: &[SIM, TESTDATA],
+        tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
     },
     Room {
         name: P2P,
@@ -49,7 +57,7 @@ const ROOMS: &[Room] = &[
     Room {
         name: "godwit",
         may_use: &[STREAM, PRIMITIVES, SCRIPT, STORE, CHAIN, P2P, SECRET, KEYS],
-        tests_may_use: &[SIM, TESTDATA],
+        tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
     },
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS] },
     Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA] },
@@ -61,7 +69,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: FUZZ,
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SECRET, KEYS, TESTDATA],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, FAULT_DISK, P2P, SECRET, KEYS, TESTDATA],
         tests_may_use: &[],
     },
     Room { name: "xtask", may_use: &[], tests_may_use: &[] },
@@ -75,7 +83,7 @@ const WALLS: &[(&str, &[&str])] = &[
 ];
 
 /// Rooms whose code opens no file or socket, starts no thread and reads no clock.
-const PURE: &[&str] = &[STREAM, PRIMITIVES, CONSENSUS, P2P];
+const PURE: &[&str] = &[STREAM, PRIMITIVES, CONSENSUS, P2P, DISK];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -267,12 +275,12 @@ mod tests {
         let room = ROOMS.iter().find(|room| room.name == STORE).expect("a known room");
         let missing = |text: &str| check_drawn(&manifest("crates/x/Cargo.toml", text), room).len();
         let text = "[dependencies]\ngodwit-primitives = { path = \"..\" }\n\
-                    godwit-stream.workspace = true\n[dev-dependencies]\n\
-                    godwit-testdata.workspace = true\n";
+                    godwit-disk = { path = \"..\" }\ngodwit-stream.workspace = true\n[dev-dependencies]\n\
+                    godwit-testdata.workspace = true\ngodwit-fault-disk.workspace = true\n";
         assert_eq!(missing(text), 0);
         assert_eq!(missing(&text.replace("stream", "other")), 1);
-        assert_eq!(missing(&text.replace("dev-", "")), 1);
-        assert_eq!(missing(""), 3);
+        assert_eq!(missing(&text.replace("dev-", "")), 2);
+        assert_eq!(missing(""), 5);
     }
 
     #[test]

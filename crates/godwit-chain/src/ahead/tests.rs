@@ -3,7 +3,7 @@ use std::path::Path;
 
 use godwit_primitives::{Network, Params};
 use godwit_store::error::{IoFailure, Operation};
-use godwit_store::fault::FaultDisk;
+use godwit_fault_disk::FaultDisk;
 
 use super::*;
 use crate::chain::{BlockMemory, ChainOptions};

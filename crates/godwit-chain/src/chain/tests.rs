@@ -4,7 +4,7 @@ use std::thread;
 use crossbeam_channel::TrySendError;
 use godwit_primitives::Network;
 use godwit_store::disk::Disk;
-use godwit_store::fault::FaultDisk;
+use godwit_fault_disk::FaultDisk;
 
 use super::*;
 use crate::workers::Urgency;

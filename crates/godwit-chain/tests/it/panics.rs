@@ -10,7 +10,7 @@ use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::StoreError;
 use godwit_store::disk::RealDisk;
-use godwit_store::fault::PanickingDisk;
+use godwit_fault_disk::PanickingDisk;
 use godwit_store::scan::BlockFileScanner;
 
 use crate::datadir::{Watch, options};

@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
     use crate::disk::{Disk, OpenMode, StoreDisk};
-    use crate::fault::FaultDisk;
+    use godwit_fault_disk::FaultDisk;
 
     fn path(n: usize) -> PathBuf {
         PathBuf::from(format!("/kept/{n}"))

@@ -19,7 +19,7 @@ use godwit::panics;
 use godwit_chain::{BadRecord, BlockMemory, Chain, ChainOptions, ImportObserver, import, plan};
 use godwit_primitives::{Network, Params};
 use godwit_store::disk::RealDisk;
-use godwit_store::fault::{PANIC, PanickingDisk};
+use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
 
 use crate::blocks::{small_chain, write_dat};

@@ -3,7 +3,7 @@
 use super::super::fixtures::{coin, hasher, outpoint};
 use super::*;
 use crate::error::StoreError;
-use crate::fault::PanickingDisk;
+use godwit_fault_disk::PanickingDisk;
 
 /// Runs large enough for an fsync on the way, until a merge was due.
 fn live(store: &mut UtxoStore) -> Result<(), StoreError> {

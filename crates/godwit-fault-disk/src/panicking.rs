@@ -9,7 +9,7 @@ use std::thread;
 
 use godwit_stream::DataStream;
 
-use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
 
 /// What a panic of the disk says.
 pub const PANIC: &str = "a bug that the test wants";

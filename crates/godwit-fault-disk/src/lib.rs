@@ -13,11 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
 use godwit_stream::DataStream;
 
 pub use panicking::{PANIC, PanickingDisk};
-
-use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
 
 /// Granularity at which an unsynced write may be torn.
 const SECTOR: usize = 512;

@@ -1,6 +1,4 @@
 use super::*;
-use crate::disk::StoreDisk;
-use crate::error::StoreError;
 
 const DIR: &str = "/d";
 const FILE: &str = "/d/f";
@@ -44,22 +42,6 @@ fn partial_survival_gives_old_torn_and_new_contents() {
     let expected: BTreeSet<_> =
         [&b"old"[..], b"old\0", b"new!"].iter().map(|bytes| bytes.to_vec()).collect();
     assert_eq!(outcomes, expected);
-}
-
-#[test]
-fn a_planned_failure_tears_the_write_and_latches_the_store() {
-    let disk = disk_with_file(true);
-    let store = StoreDisk::new(Arc::new(disk.clone()));
-    let file = store.open(Path::new(FILE), OpenMode::ReadWrite).unwrap();
-    disk.fail_change(2);
-    file.write_all_at(0, b"AAAA").unwrap();
-    assert!(!disk.has_failed());
-    assert!(file.write_all_at(0, b"BBBB").unwrap_err().is_disk_full());
-    assert!(disk.has_failed());
-    assert!(matches!(file.sync(), Err(StoreError::Closed(_))));
-    disk.crash(Survival::All);
-    assert_eq!(disk.contents(Path::new(FILE)).unwrap(), b"BBAA");
-    assert!(matches!(store.check(), Err(StoreError::Closed(_))), "only a restart reopens");
 }
 
 #[test]

@@ -3,20 +3,21 @@
 
 mod chain_log;
 mod descriptors;
-pub mod exit;
 mod failure;
 mod import;
-pub mod keys;
 pub mod log_format;
 pub mod node;
+mod open;
 pub mod options;
-mod output;
-pub mod panics;
 mod process;
 pub mod progress;
-mod psbt;
 pub mod run;
 mod utxo;
 mod verdicts;
 #[cfg(feature = "count-wipes")]
 pub mod wipes;
+
+/// How the process ends.
+pub mod exit {
+    pub use godwit_program::Exit;
+}

@@ -1,9 +1,9 @@
 use std::io;
 use std::path::Path;
 
+use godwit_fault_disk::FaultDisk;
 use godwit_primitives::{Network, Params};
 use godwit_store::error::{IoFailure, Operation};
-use godwit_fault_disk::FaultDisk;
 
 use super::*;
 use crate::chain::{BlockMemory, ChainOptions};

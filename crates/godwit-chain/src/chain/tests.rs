@@ -2,9 +2,9 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use crossbeam_channel::TrySendError;
+use godwit_fault_disk::FaultDisk;
 use godwit_primitives::Network;
 use godwit_store::disk::Disk;
-use godwit_fault_disk::FaultDisk;
 
 use super::*;
 use crate::workers::Urgency;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use godwit_chain::{Chain, ChainError, ChainOptions, Event, import, plan};
+use godwit_fault_disk::PanickingDisk;
 use godwit_primitives::network::{Network, Params};
 use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::StoreError;
 use godwit_store::disk::RealDisk;
-use godwit_fault_disk::PanickingDisk;
 use godwit_store::scan::BlockFileScanner;
 
 use crate::datadir::{Watch, options};

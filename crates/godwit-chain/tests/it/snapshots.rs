@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use godwit_chain::{Chain, ChainError, SnapshotError, UtxoStats, Verdict, structure};
+use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
-use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_store::{
     BlockRecord, BlockStatus, ChainPoint, Commit, MAX_BLOCK_FILE_SIZE, NetworkId, Store,
     StoreOptions,

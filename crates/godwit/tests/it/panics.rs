@@ -15,11 +15,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use godwit::exit::Exit;
-use godwit::panics;
 use godwit_chain::{BadRecord, BlockMemory, Chain, ChainOptions, ImportObserver, import, plan};
-use godwit_primitives::{Network, Params};
-use godwit_store::disk::RealDisk;
 use godwit_fault_disk::{PANIC, PanickingDisk};
+use godwit_primitives::{Network, Params};
+use godwit_program::panics;
+use godwit_store::disk::RealDisk;
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
 
 use crate::blocks::{small_chain, write_dat};
@@ -228,7 +228,7 @@ impl ImportObserver for Unwatched {
 
 /// In a process of its own: imports with the program's hook.
 fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
-    panics::end_at_once();
+    panics::end_at_once("godwit", godwit_store::expects_panic);
     let disk = PanickingDisk::new(Arc::new(RealDisk), thread);
     let options = ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),

@@ -21,6 +21,7 @@ use godwit_primitives::{Network, Params};
 use godwit_program::panics;
 use godwit_store::disk::RealDisk;
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::blocks::{small_chain, write_dat};
 use crate::node::{Ended, Node};
@@ -87,14 +88,14 @@ const LONGEST: Duration = Duration::from_secs(120);
 fn end_of(mut command: Command) -> Ended {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    let id = rustix::process::Pid::from_child(&child);
+    let id = Pid::from_child(&child);
     let (done, ended) = std::sync::mpsc::channel::<()>();
     let guard = thread::spawn(move || {
         let late = ended
             .recv_timeout(LONGEST)
             .is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout);
         if late {
-            drop(rustix::process::kill_process(id, rustix::process::Signal::KILL));
+            kill_process(id, Signal::KILL).expect("a child that is not waited for yet");
         }
     });
     let output = {

@@ -12,7 +12,7 @@ use crate::node::Node;
 
 /// Where it is interrupted: before the fork, and behind it.
 const FIRST_STOP: u32 = 1_000;
-const SECOND_STOP: u32 = FORK + 1_000;
+const SECOND_STOP: u32 = FORK + 500;
 
 /// A godwit that has the long chain, and serves it.
 struct Source<'a> {

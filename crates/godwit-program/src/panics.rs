@@ -69,3 +69,71 @@ fn line(program: &str, info: &PanicHookInfo<'_>) -> String {
     let message = message.replace('\n', " ");
     format!("{program}: a bug: thread {thread} panicked{place}: {}\n", Escaped(&message))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::{Command, exit};
+
+    use super::*;
+
+    const CHILD: &str = "GODWIT_PANICKING_PROGRAM";
+
+    /// Stands for a secret or a changed terminal.
+    struct Guard;
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            println!("[undone]");
+        }
+    }
+
+    fn fail() -> Exit {
+        let _guard = Guard;
+        panic!("first\nsecond \x1b[31m")
+    }
+
+    /// The standard output, the standard error and the exit code of this test as a program.
+    fn child(test: &str) -> (String, String, Option<i32>) {
+        let mut command = Command::new(env::current_exe().expect("a test binary has a path"));
+        command.args(["--exact", test, "--nocapture"]).env(CHILD, "").env_remove("RUST_BACKTRACE");
+        let output = command.output().expect("it runs");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (text(output.stdout), text(output.stderr), output.status.code())
+    }
+
+    #[test]
+    fn a_program_with_keys_undoes_what_it_did_and_says_one_line() {
+        if env::var_os(CHILD).is_some() {
+            exit(unwinding("signer", fail).code().into());
+        }
+        let (stdout, stderr, code) =
+            child("panics::tests::a_program_with_keys_undoes_what_it_did_and_says_one_line");
+        assert!(stdout.contains("[undone]"), "{stdout}");
+        assert_eq!(code, Some(Exit::Bug.code().into()));
+        assert!(stderr.starts_with("signer: a bug: thread "), "{stderr}");
+        assert!(stderr.ends_with(": first second \\x1b[31m\n"), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+
+    #[test]
+    fn a_program_with_several_threads_ends_at_once_unless_the_panic_is_expected() {
+        if env::var_os(CHILD).is_some() {
+            let expecting = || thread::current().name() == Some("expecting");
+            end_at_once("node", expecting);
+            let expected = thread::Builder::new().name("expecting".to_owned()).spawn(fail);
+            assert!(expected.expect("it starts").join().is_err());
+            let other = thread::Builder::new().name("other".to_owned()).spawn(fail);
+            let (Ok(_) | Err(_)) = other.expect("it starts").join();
+            exit(Exit::Success.code().into());
+        }
+        let (stdout, stderr, code) = child(
+            "panics::tests::a_program_with_several_threads_ends_at_once_unless_the_panic_is_expected",
+        );
+        // Of the expected one, which unwound; the other one ended the process.
+        assert_eq!(stdout.matches("[undone]").count(), 1, "{stdout}");
+        assert_eq!(code, Some(Exit::Bug.code().into()));
+        assert!(stderr.starts_with("node: a bug: thread other panicked at "), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+}

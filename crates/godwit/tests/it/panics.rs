@@ -200,15 +200,6 @@ fn a_panic_of_the_sockets_or_of_a_lookup_ends_the_node_with_one_line() {
     assert_bug(&ended, "godwit-dns panicked");
 }
 
-#[test]
-fn a_panic_of_a_command_with_keys_unwinds_to_one_line() {
-    let temp = tempfile::tempdir().expect("a temporary directory");
-    let Some(library) = liar(temp.path()) else { return };
-    let node = Node::new("regtest");
-    let ended = Liar { library }.run(node.command(&[&"keys", &"list"]), "godwit", 0);
-    assert_bug(&ended, "main panicked");
-}
-
 const CHILD: &str = "GODWIT_PANICKING_THREAD";
 
 struct Unwatched;

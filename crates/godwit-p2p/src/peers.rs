@@ -34,8 +34,8 @@ use godwit_stream::{DataStream, PooledStream};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-pub use action::{Action, BlockJudgement, ConnectionKind, HeaderFault, ReadId};
-pub use config::{PeersConfig, Reachable, Target};
+pub use action::{Action, BlockJudgement, HeaderFault, ReadId};
+pub use config::PeersConfig;
 pub use fault::{DisconnectReason, Misbehaviour};
 pub use serving::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;
@@ -52,12 +52,16 @@ use crate::address_book::AddressBook;
 use crate::discourage::Discouraged;
 use crate::download::Downloads;
 use crate::frame::{Command, FRAME_HEADER_SIZE, Frame};
+use crate::index::{HeaderId, HeaderIndex};
 use crate::message::Message;
+use crate::net_address::NetAddress;
+use crate::peer_id::PeerId;
 use crate::rate_limit::{TokenBucket, UploadTarget};
 use crate::slots::{Slots, SlotsConfig};
 use crate::spent::SpentAllowances;
+use crate::time::Now;
+use crate::transport::Protocol;
 use crate::transport::{Discard, TransportError};
-use crate::{HeaderId, HeaderIndex, NetAddress, Now, PeerId, Protocol};
 
 /// The longest time without a look at all peers (Core's message handler: 100 ms).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);

@@ -1,50 +1,19 @@
 //! What the engine asks of its driver.
 
-use std::fmt;
-
 use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
 
-use super::config::Target;
 use super::fault::DisconnectReason;
+use crate::connection_kind::ConnectionKind;
 use crate::frame::Command;
-use crate::{HeaderId, PeerId};
+use crate::index::HeaderId;
+use crate::peer_id::PeerId;
+use crate::target::Target;
 
 /// Names one [`Action::ReadBlock`]. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
-
-/// What a connection is for (Core `ConnectionType`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConnectionKind {
-    /// Opened by the other side.
-    Inbound,
-    /// Blocks, headers and addresses.
-    OutboundFull,
-    /// Headers and blocks only.
-    BlockRelay,
-    /// `-connect` and `-addnode`.
-    Manual,
-    /// Tests whether an address answers, and leaves.
-    Feeler,
-    /// Asks for addresses, and leaves.
-    AddrFetch,
-}
-
-/// As Core's `getpeerinfo` and log lines call it.
-impl fmt::Display for ConnectionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Inbound => "inbound",
-            Self::OutboundFull => "outbound-full-relay",
-            Self::BlockRelay => "block-relay-only",
-            Self::Manual => "manual",
-            Self::Feeler => "feeler",
-            Self::AddrFetch => "addr-fetch",
-        })
-    }
-}
 
 /// What the driver has to do, in order.
 #[derive(Debug)]

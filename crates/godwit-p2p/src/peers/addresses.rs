@@ -12,13 +12,15 @@ use rand::seq::SliceRandom;
 use siphasher::sip::SipHasher24;
 
 use super::known::KnownAddresses;
-use super::{ConnectionKind, DisconnectReason, Peers, View};
+use super::{DisconnectReason, Peers, View};
 use crate::address_book::TIME_PENALTY;
+use crate::connection_kind::ConnectionKind;
 use crate::message::{MAX_ADDRESSES, Message, Services};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
+use crate::peer_id::PeerId;
 use crate::rate_limit::TokenBucket;
+use crate::time::Now;
 use crate::time::exponential;
-use crate::{Now, PeerId};
 
 /// Mean time between messages with addresses to a peer (Core `AVG_ADDRESS_BROADCAST_INTERVAL`).
 const BROADCAST_INTERVAL: Duration = Duration::from_secs(30);

@@ -5,9 +5,11 @@ use log::debug;
 
 use super::connection::HeaderSync;
 use super::{DisconnectReason, Peers, View};
+use crate::index::{HeaderId, is_ancestor, last_common_ancestor};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::Message;
-use crate::{Discard, HeaderId, PeerId, is_ancestor, last_common_ancestor};
+use crate::peer_id::PeerId;
+use crate::transport::Discard;
 
 /// Blocks announced by headers at once (Core `MAX_BLOCKS_TO_ANNOUNCE`).
 const MAX_BLOCKS_TO_ANNOUNCE: usize = 8;

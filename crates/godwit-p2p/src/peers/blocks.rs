@@ -8,11 +8,13 @@ use godwit_stream::PooledStream;
 use log::{info, warn};
 
 use super::fault::{Blame, Misbehaviour, Source, blame};
-use super::{Action, BlockJudgement, ConnectionKind, DisconnectReason, Peers, View};
+use super::{Action, BlockJudgement, DisconnectReason, Peers, View};
+use crate::connection_kind::ConnectionKind;
 use crate::download::{OverdueReason, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{Message, NETWORK_LIMITED_MIN_BLOCKS, Services, block_header_of};
-use crate::{Now, PeerId};
+use crate::peer_id::PeerId;
+use crate::time::Now;
 
 /// Blocks whose sender is remembered. More can not be on their way, stored and not connected, since
 /// the download window is smaller; side branches that are never connected are what is left.

@@ -16,9 +16,11 @@ use super::fault::Misbehaviour;
 use super::handshake::COMPACT_BLOCKS;
 use super::{Action, Peers, ReadId, View};
 use crate::compact::{CompactError, PartialBlock, compact_block};
+use crate::index::HeaderId;
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{BlockTransactions, CompactBlock, Message, RawTransactions};
-use crate::{HeaderId, Now, PeerId};
+use crate::peer_id::PeerId;
+use crate::time::Now;
 
 /// Peers that announce with compact blocks (BIP152; Core: 3). Each can make one partial block be kept.
 const MAX_HIGH_BANDWIDTH: usize = 3;

@@ -9,12 +9,17 @@ use super::addresses::AddressRelay;
 use super::compact_relay::CompactState;
 use super::headers::useless_headers;
 use super::serving::Serving;
-use super::{ConnectionKind, Target};
 use crate::address_book::Source;
+use crate::connection_kind::ConnectionKind;
+use crate::index::HeaderId;
 use crate::message::Services;
+use crate::net_address::NetAddress;
+use crate::peer_id::PeerId;
 use crate::presync::Presync;
 use crate::rate_limit::TokenBucket;
-use crate::{HeaderId, NetAddress, Now, PeerId, Protocol};
+use crate::target::Target;
+use crate::time::Now;
+use crate::transport::Protocol;
 
 /// A connection that is being opened.
 #[derive(Debug)]

@@ -7,13 +7,16 @@ use rand::Rng;
 
 use super::connection::{Attempt, Peer};
 use super::fault::Misbehaviour;
-use super::{Action, ConnectionKind, DisconnectReason, Peers, Target, View};
+use super::{Action, DisconnectReason, Peers, View};
 use crate::address_book::Source;
+use crate::connection_kind::ConnectionKind;
 use crate::message::Services;
 use crate::net_address::NetAddress;
+use crate::peer_id::PeerId;
 use crate::seeds::{FIXED_SEEDS, dns_seed_entries, filtered_name, fixed_seed_entries};
 use crate::slots::{EvictionCandidate, Opening, Situation, SlotPeer, select_to_evict};
-use crate::{Now, PeerId};
+use crate::target::Target;
+use crate::time::Now;
 
 /// DNS seeds that were asked, by the name that was asked for.
 pub(super) type AskedSeeds = BTreeMap<String, String>;

@@ -9,8 +9,10 @@ use log::info;
 use super::connection::{ChainSync, Peer};
 use super::headers::HEADERS_RESPONSE_TIME;
 use super::{DisconnectReason, Peers, View};
+use crate::index::{HeaderId, locator};
+use crate::peer_id::PeerId;
 use crate::slots::{OutboundPeer, extra_block_relay_peer, extra_full_peer};
-use crate::{HeaderId, Now, PeerId, locator};
+use crate::time::Now;
 
 /// An outbound peer must catch up with our tip within (Core `CHAIN_SYNC_TIMEOUT`).
 const CHAIN_SYNC_TIMEOUT: Duration = Duration::from_secs(20 * 60);

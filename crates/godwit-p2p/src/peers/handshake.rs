@@ -7,11 +7,15 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use log::{debug, info};
 
-use super::{ConnectionKind, DisconnectReason, Peers, View};
+use super::{DisconnectReason, Peers, View};
+use crate::connection_kind::ConnectionKind;
 use crate::frame::Command;
 use crate::message::{Message, Services, Version, VersionAddress};
 use crate::net_address::Host;
-use crate::{NetAddress, Now, PeerId, Protocol};
+use crate::net_address::NetAddress;
+use crate::peer_id::PeerId;
+use crate::time::Now;
+use crate::transport::Protocol;
 
 /// What this node speaks. Core's 70017 adds `feature`, of which there is none so far.
 pub(super) const PROTOCOL_VERSION: i32 = 70_016;

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use super::connection::{HeaderSync, Peer};
 use super::headers::HEADERS_RESPONSE_TIME;
-use super::{ConnectionKind, DisconnectReason, Peers, View};
-use crate::{PeerId, locator};
+use super::{DisconnectReason, Peers, View};
+use crate::connection_kind::ConnectionKind;
+use crate::index::locator;
+use crate::peer_id::PeerId;
 
 /// For all headers of a chain (Core `HEADERS_DOWNLOAD_TIMEOUT_BASE`); after it, a peer that still
 /// delivers counts as slow, and one that does not is left.

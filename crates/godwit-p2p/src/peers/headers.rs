@@ -12,11 +12,14 @@ use rand::Rng;
 
 use super::connection::{HeaderSync, Submission};
 use super::fault::{Blame, Misbehaviour, Source, blame};
-use super::{Action, ConnectionKind, DisconnectReason, HeaderFault, Peers, View};
+use super::{Action, DisconnectReason, HeaderFault, Peers, View};
+use crate::connection_kind::ConnectionKind;
+use crate::index::{HeaderId, HeaderInfo, is_ancestor, locator};
 use crate::message::{Locator, MAX_HEADERS, Message};
+use crate::peer_id::PeerId;
 use crate::presync::Presync;
 use crate::rate_limit::TokenBucket;
-use crate::{HeaderId, HeaderInfo, Now, PeerId, is_ancestor, locator};
+use crate::time::Now;
 
 /// How long an answer to `getheaders` is waited for before another may be sent (Core
 /// `HEADERS_RESPONSE_TIME`).

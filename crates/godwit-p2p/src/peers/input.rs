@@ -6,11 +6,13 @@ use super::addresses::ADDR_FETCH_TIMEOUT;
 use super::fault::Misbehaviour;
 use super::handshake::{HANDSHAKE_TIMEOUT, SENDHEADERS_VERSION};
 use super::ping::TIMEOUT_INTERVAL;
-use super::{ConnectionKind, DisconnectReason, Peers, View};
+use super::{DisconnectReason, Peers, View};
+use crate::connection_kind::ConnectionKind;
 use crate::frame::{Command, Frame};
 use crate::message::{Message, MessageError};
+use crate::peer_id::PeerId;
+use crate::time::Now;
 use crate::transport::{Discard, DiscardReason};
-use crate::{Now, PeerId};
 
 impl Peers {
     pub(super) fn receive(&mut self, view: View<'_>, id: PeerId, frame: Frame) {

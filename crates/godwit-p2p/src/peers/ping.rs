@@ -6,7 +6,8 @@ use rand::Rng;
 
 use super::{DisconnectReason, Peers};
 use crate::message::Message;
-use crate::{Now, PeerId};
+use crate::peer_id::PeerId;
+use crate::time::Now;
 
 /// Between pings (Core `PING_INTERVAL`).
 const PING_INTERVAL: Duration = Duration::from_secs(2 * 60);

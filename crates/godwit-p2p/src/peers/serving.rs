@@ -13,12 +13,13 @@ use super::fault::Misbehaviour;
 use super::{Action, DisconnectReason, Peers, ReadId, View};
 use crate::compact::{block_transactions, compact_block};
 use crate::frame::{Command, FRAME_HEADER_SIZE, MAX_PAYLOAD};
+use crate::index::{HeaderId, is_ancestor};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{
     BlockTransactionsRequest, Locator, MAX_HEADERS, MAX_INVENTORY, Message,
     NETWORK_LIMITED_MIN_BLOCKS, Services,
 };
-use crate::{HeaderId, PeerId, is_ancestor};
+use crate::peer_id::PeerId;
 use rand::Rng;
 
 /// While more bytes than this are queued for a peer, nothing is read for it, and the driver should

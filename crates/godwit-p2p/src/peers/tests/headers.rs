@@ -5,9 +5,10 @@ use godwit_primitives::{BlockHash, Work};
 
 use super::harness::{Harness, START, block_inv, chain, config};
 use super::index::{TestBlock, mine, spoil};
+use crate::index::locator;
 use crate::{
     Command, ConnectionKind, DisconnectReason, HeaderIndex, MAX_HEADERS, Message, Misbehaviour,
-    PeerId, PeersConfig, locator,
+    PeerId, PeersConfig,
 };
 
 fn misbehaved(what: Misbehaviour) -> Option<DisconnectReason> {

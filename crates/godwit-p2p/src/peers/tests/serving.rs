@@ -4,10 +4,11 @@ use godwit_stream::{BufferPool, DataStream, PoolLimits};
 use super::harness::{FULL, Harness, START, Sent, block_entry, block_inv, chain, config};
 use super::index::TestBlock;
 use crate::frame::FRAME_HEADER_SIZE;
+use crate::index::locator;
 use crate::{
     Action, BlockTransactionsRequest, Command, DisconnectReason, Frame, HeaderIndex, Inventory,
     InventoryKind, Locator, MAX_HEADERS, Message, Misbehaviour, PeerId, PeersConfig, SEND_PAUSE,
-    SEND_QUEUE_MAX, Services, locator,
+    SEND_QUEUE_MAX, Services,
 };
 
 fn getheaders(hashes: Vec<BlockHash>) -> Message {

@@ -39,7 +39,7 @@ pub struct PeersConfig {
     /// Addresses for when nothing else gives any; empty with `-connect`.
     pub fixed_seeds: Vec<NetAddress>,
     /// Host names go to a proxy unresolved (`-proxy`): no [`Action::Resolve`](super::Action::Resolve)
-    /// is issued, and [`Action::Connect`](super::Action::Connect) carries [`Target::Name`].
+    /// is issued, and [`NetCommand::Connect`](super::NetCommand::Connect) carries [`Target::Name`].
     pub name_proxy: bool,
     /// Reachable networks: IPv4 and IPv6, and what proxies lead to (`-onion`).
     pub reachable: Reachable,

@@ -6,7 +6,7 @@ use godwit_stream::{DataStream, PooledStream};
 
 use super::harness::{Harness, START, Sent, chain, config};
 use super::index::TestBlock;
-use crate::{Command, ConnectionKind, Frame, Message, PeerId, PeersConfig};
+use crate::{Command, ConnectionKind, Frame, Message, NetEvent, PeerId, PeersConfig};
 
 struct Pair {
     /// Connects.
@@ -45,7 +45,8 @@ fn carry(from: &mut Harness, to_peer: PeerId, to: &mut Harness, from_peer: PeerI
     for sent in from.take(to_peer) {
         let (command, payload) = match sent {
             Sent::Block(bytes) => {
-                to.peers.arriving(to.now, from_peer, Command::BLOCK, bytes.len());
+                let (peer, command) = (from_peer, Command::BLOCK);
+                to.tell(NetEvent::Arriving { peer, command, bytes: bytes.len() });
                 (Command::BLOCK, DataStream::from(&bytes[..]))
             }
             Sent::Message(message) => {
@@ -55,7 +56,7 @@ fn carry(from: &mut Harness, to_peer: PeerId, to: &mut Harness, from_peer: PeerI
             }
         };
         let frame = Frame { command, payload: PooledStream::from(payload) };
-        to.peers.frame(to.now, &to.index, from_peer, frame);
+        to.tell(NetEvent::Frame { peer: from_peer, frame });
         to.pump();
     }
 }
@@ -78,7 +79,7 @@ fn a_node_syncs_from_another_and_follows_it() {
         parent = next;
     }
     // By now the server announces in compact form: it gave every tip.
-    let announcing = pair.server.peers.peers.len();
+    let announcing = pair.server.peers.table.iter().count();
     assert_eq!(announcing, 1);
     let next = TestBlock::on(&parent, START as u32 + 9, 9, 3);
     pair.server.mined(std::slice::from_ref(&next));

@@ -23,8 +23,8 @@ soak: setup
 fuzz: setup
 	@tools/fuzz $(or $(SECONDS),120) $(TARGETS)
 
-# godwit beside bitcoind and btcd, which are built first; once both are in the cache, `make test` runs
-# these tests too.
+# godwit beside bitcoind and three versions of btcd, which are built first; once they are in the cache,
+# `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
 	@tools/build-btcd

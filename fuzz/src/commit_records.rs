@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use godwit_fault_disk::FaultDisk;
 use godwit_primitives::{Network, Params};
 use godwit_store::disk::{Disk, StoreDisk};
 use godwit_store::error::NetworkId;
-use godwit_store::fault::FaultDisk;
 use godwit_store::utxo::{MIN_BUDGET, Manifest, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{
     AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, SCHEMA_VERSION, Store,

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use godwit_fault_disk::FaultDisk;
 use godwit_store::disk::{Disk, DiskFile, DiskLock, OpenMode};
-use godwit_store::fault::FaultDisk;
 use godwit_stream::DataStream;
 
 /// An in-memory disk; the bytes of one path are set from outside, also while the file is open, and

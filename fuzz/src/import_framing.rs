@@ -6,10 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use godwit_fault_disk::FaultDisk;
 use godwit_primitives::{BlockHeader, HEADER_SIZE, Network, Params};
 use godwit_store::MAX_BLOCK_SERIALIZED_SIZE;
 use godwit_store::disk::{Disk, StoreDisk};
-use godwit_store::fault::FaultDisk;
 use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkipReason, SkippedBytes};
 use godwit_stream::{BufferPool, Decode, Obfuscation, PoolLimits, SpanReader};
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use godwit_fault_disk::FaultDisk;
 use godwit_primitives::{Coin, OutPoint, ScriptBytes, Txid};
 use godwit_store::StoreError;
 use godwit_store::disk::{Disk, StoreDisk};
-use godwit_store::fault::FaultDisk;
 use godwit_store::utxo::{HashedOutPoint, MIN_BUDGET, Manifest, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_stream::{DataStream, Decode, SpanReader};
 

@@ -67,7 +67,7 @@ impl Chain {
     }
 
     /// Fills the line towards `target`, which the last applied block leads to.
-    pub(crate) fn look_ahead(&mut self, target: NodeId) {
+    pub(crate) fn look_ahead(&mut self, target: NodeId) -> Result<(), ChainError> {
         let last = self.ahead.back().map_or(self.applied, |ahead| ahead.id);
         if !self.tree.is_ancestor(last, target) {
             self.ahead.clear();
@@ -78,16 +78,17 @@ impl Chain {
             let last = self.ahead.back().map_or(self.applied, |ahead| ahead.id);
             let height = self.tree.node(last).height + 1;
             if height > target_height {
-                return;
+                break;
             }
             let id = self.tree.ancestor(target, height).expect("below the target");
             let token = self.token();
             let stage = match self.cache.remove((height, id)) {
                 Some(block) => self.fetch(token, id, block),
-                None => self.load(token, id),
+                None => self.load(token, id)?,
             };
             self.ahead.push_back(Ahead { id, token, stage });
         }
+        Ok(())
     }
 
     /// Takes the first block out of the line, if it is ready.
@@ -112,9 +113,10 @@ impl Chain {
         self.ahead.iter().map(inputs).sum()
     }
 
-    fn load(&self, token: u64, id: NodeId) -> Stage {
+    fn load(&self, token: u64, id: NodeId) -> Result<Stage, ChainError> {
         let node = self.tree.node(id);
-        let position = node.position.expect("candidates are stored back to genesis");
+        // Candidates are stored, and so is what leads to them from the tip.
+        let position = node.position.ok_or(ChainError::DamagedIndex(node.hash))?;
         let (hash, hasher) = (node.hash, self.hasher());
         // What was verified before needs no second look at its witnesses: its scripts do not run.
         let segwit = self.params.is_active(Deployment::Segwit, node.height);
@@ -126,19 +128,19 @@ impl Chain {
             });
             Message::Loaded { token, block }
         });
-        Stage::Loading
+        Ok(Stage::Loading)
     }
 
     pub(crate) fn loaded(
         &mut self,
         token: u64,
-        block: Option<Arc<Structured>>,
+        block: Result<Option<Arc<Structured>>, StoreError>,
     ) -> Result<(), ChainError> {
         let Some(at) = self.ahead.iter().position(|ahead| ahead.token == token) else {
-            return Ok(());
+            return out_of_line(block);
         };
         let id = self.ahead[at].id;
-        let Some(block) = block else { return Err(self.damaged(id)) };
+        let Some(block) = block? else { return Err(self.damaged(id)) };
         self.ahead[at].stage = self.fetch(token, id, block);
         Ok(())
     }
@@ -171,14 +173,29 @@ impl Chain {
         Stage::Fetching(block)
     }
 
-    pub(crate) fn fetched(&mut self, token: u64, prefetched: Prefetched) {
+    pub(crate) fn fetched(
+        &mut self,
+        token: u64,
+        prefetched: Result<Prefetched, StoreError>,
+    ) -> Result<(), ChainError> {
         let Some(ahead) = self.ahead.iter_mut().find(|ahead| ahead.token == token) else {
-            return;
+            return out_of_line(prefetched);
         };
+        let prefetched = prefetched?;
         if let Stage::Fetching(block) = &ahead.stage {
             self.times.bip30 += prefetched.probe_time;
             ahead.stage = Stage::Ready(Arc::clone(block), Some(prefetched));
         }
+        Ok(())
+    }
+}
+
+/// A job reports for a block that is not in line any more. Its file may have been pruned meanwhile, so
+/// an error says nothing, unless the store is closed.
+fn out_of_line<T>(result: Result<T, StoreError>) -> Result<(), ChainError> {
+    match result {
+        Err(error @ StoreError::Closed(_)) => Err(error.into()),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -201,3 +218,6 @@ fn prefetch(
     }
     Ok(prefetched)
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,12 +138,21 @@ pub struct Chain {
     /// By the chain's clock.
     pub(crate) last_commit: i64,
     pub(crate) cancelled: Arc<AtomicBool>,
+    /// A thread panicked, and what it was to report will never come.
+    pub(crate) panicked: bool,
     pub(crate) outbox: Sender<Message>,
     pub(crate) next_token: u64,
     pub(crate) events: VecDeque<Event>,
     pub(crate) times: StageTimes,
     pub(crate) assumed: Option<godwit_store::AssumedSnapshot>,
     pub(crate) script_state: Option<bool>,
+}
+
+/// A chain that is given up, for a fault or by a signal, waits for no script that has not started.
+impl Drop for Chain {
+    fn drop(&mut self) {
+        self.cancel();
+    }
 }
 
 /// The verdict on a submitted block, as Core's `submitblock` gives it.
@@ -224,6 +233,7 @@ impl Chain {
             headers_in_commit: durable_headers,
             last_commit: now,
             cancelled: Arc::new(AtomicBool::new(false)),
+            panicked: false,
             outbox,
             next_token: 0,
             events: VecDeque::new(),
@@ -429,7 +439,7 @@ impl Chain {
     /// chain below is complete.
     pub(crate) fn link(&mut self, id: NodeId) {
         let parent = self.tree.node(id).parent().expect("genesis is never received");
-        if !self.tree.node(parent).has_chain() {
+        if !self.tree.node(parent).has_chain() && !self.leaves_assumed_history(parent, id) {
             self.unlinked.entry(parent).or_default().push(id);
             return;
         }
@@ -446,19 +456,21 @@ impl Chain {
             }
             node.chain_tx_count = before + u64::from(node.tx_count);
             if !node.failed {
-                self.add_candidate(id);
+                self.candidates.add(&self.tree, id, self.tip);
             }
             queue.extend(self.unlinked.remove(&id).unwrap_or_default());
         }
     }
 
-    /// A block below or beside an assumed snapshot cannot become the tip: the coins that its branch
-    /// needs are not there.
-    pub(crate) fn add_candidate(&mut self, id: NodeId) {
+    /// Whether a branch leaves, between `parent` and `id`, the chain that ends in the block of an
+    /// assumed snapshot. Nothing below that block is waited for. Such a branch is a candidate like any
+    /// other, so that one with more work than the tip is noticed: it cannot become the tip
+    /// ([`ChainError::ForkBelowSnapshot`]), for the coins at its fork are not there.
+    fn leaves_assumed_history(&self, parent: NodeId, id: NodeId) -> bool {
         let base = self.assumed.as_ref().and_then(|assumed| self.tree.find(&assumed.base.hash));
-        if base.is_none_or(|base| self.tree.is_ancestor(base, id)) {
-            self.candidates.add(&self.tree, id, self.tip);
-        }
+        base.is_some_and(|base| {
+            self.tree.is_ancestor(parent, base) && !self.tree.is_ancestor(id, base)
+        })
     }
 
     /// Lets chains start at the block of an assumed snapshot: its descendants need nothing below.
@@ -467,12 +479,25 @@ impl Chain {
         let compiled_in = self.params.assumeutxo.iter().find(|known| known.blockhash == hash);
         // Without a known number of transactions counting starts at the base.
         let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
+        // Its place among the candidates depends on its sequence.
+        self.candidates.remove(&self.tree, base);
         let node = self.tree.node_mut(base);
         node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
-        self.candidates = Candidates::default();
-        self.add_candidate(base);
-        for child in self.unlinked.remove(&base).unwrap_or_default() {
-            self.link(child);
+        // It is the tip before its block comes: a branch of equal work never came earlier.
+        node.sequence = 0;
+        self.candidates.prune(&self.tree, self.tip);
+        self.candidates.add(&self.tree, base, self.tip);
+    }
+
+    /// Links the stored blocks that waited for the block of an assumed snapshot or for one below it.
+    pub(crate) fn link_above_assumed_history(&mut self, base: NodeId) {
+        let parents = self.unlinked.keys().filter(|parent| self.tree.is_ancestor(**parent, base));
+        let mut parents: Vec<NodeId> = parents.copied().collect();
+        parents.sort_unstable();
+        for parent in parents {
+            for child in self.unlinked.remove(&parent).unwrap_or_default() {
+                self.link(child);
+            }
         }
     }
 
@@ -491,3 +516,6 @@ impl Chain {
         log::warn!("InvalidChainFound: invalid block={hash} height={height} reason={reject}");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use godwit_store::utxo::ManifestId;
+use godwit_store::utxo::{ManifestId, SealId};
 use godwit_store::{BlockRecord, BlockStatus, Commit, UtxoCommit};
 
 use crate::chain::{Chain, Flush};
@@ -111,6 +111,7 @@ impl Chain {
     }
 
     fn wait_commit(&mut self) -> Result<(), ChainError> {
+        self.check_threads()?;
         while self.committer.is_busy() {
             self.wait()?;
         }
@@ -138,6 +139,15 @@ impl Chain {
         // both waits for neither.
         self.checkpoint()?;
         self.utxo.wait_flushed(seal)?;
+        self.commit_flush()?;
+        self.wait_commit()
+    }
+
+    /// Makes the coins of a snapshot, written up to `seal`, durable as those of the tip, and waits for
+    /// it. One commit holds them, the tip and what is assumed: a verified height that is durable before
+    /// the coins would be replayed after a crash, from blocks that never came.
+    pub(crate) fn commit_snapshot(&mut self, seal: SealId) -> Result<(), ChainError> {
+        self.flush = Some(Flush { seal, tip: self.tip });
         self.commit_flush()?;
         self.wait_commit()
     }

@@ -11,7 +11,8 @@ use godwit_store::utxo::ManifestId;
 use godwit_store::{Commit, Store};
 
 use crate::error::ChainError;
-use crate::message::Message;
+use crate::message::{Message, send};
+use crate::workers::guarded;
 
 /// One commit waits at most: the connector prepares the next when this one is durable.
 const QUEUE_LIMIT: usize = 1;
@@ -44,7 +45,7 @@ impl Committer {
         self.busy
     }
 
-    /// Starts a commit; the result arrives as [`Message::Committed`].
+    /// Starts a commit; the result arrives as [`Message::Committed`], or [`Message::Panicked`].
     pub(crate) fn commit(&mut self, request: Request) {
         assert!(!self.busy, "one commit at a time");
         self.busy = true;
@@ -73,13 +74,14 @@ fn run(store: &Store, queue: &Receiver<Request>, outbox: &Sender<Message>) {
     for Request { commit, manifest } in queue {
         log::info!("Commit started: {}", Contents(&commit));
         let started = Instant::now();
-        let result = store.commit(commit).map(|()| manifest);
+        // The database asserts where it meets some damage.
+        let Some(result) = guarded(|| store.commit(commit)) else {
+            return send(outbox, Message::Panicked);
+        };
         if result.is_ok() {
             log::info!("Commit done in {} ms.", started.elapsed().as_millis());
         }
-        if outbox.send(Message::Committed(result)).is_err() {
-            return;
-        }
+        send(outbox, Message::Committed(result.map(|()| manifest)));
     }
 }
 

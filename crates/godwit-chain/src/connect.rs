@@ -50,6 +50,7 @@ pub(crate) enum Step {
 impl Chain {
     /// Does what can be done without waiting, one step at a time.
     pub(crate) fn step(&mut self) -> Result<Step, ChainError> {
+        self.check_threads()?;
         while let Ok(message) = self.inbox.try_recv() {
             self.receive(message)?;
         }
@@ -85,7 +86,7 @@ impl Chain {
             }
             return Ok(Step::Progress);
         }
-        self.look_ahead(target);
+        self.look_ahead(target)?;
         if self.wants_flush() || self.window_is_full() {
             return Ok(Step::Waiting);
         }
@@ -98,6 +99,7 @@ impl Chain {
     /// Waits for one message, and not for long, so that whoever drives the chain can look whether it
     /// is to stop.
     pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
+        self.check_threads()?;
         let start = Instant::now();
         let message = self.inbox.recv_timeout(LONGEST_WAIT);
         self.times.wait += start.elapsed();
@@ -123,8 +125,8 @@ impl Chain {
 
     pub(crate) fn receive(&mut self, message: Message) -> Result<(), ChainError> {
         match message {
-            Message::Loaded { token, block } => self.loaded(token, block?)?,
-            Message::Fetched { token, prefetched } => self.fetched(token, prefetched?),
+            Message::Loaded { token, block } => self.loaded(token, block)?,
+            Message::Fetched { token, prefetched } => self.fetched(token, prefetched)?,
             Message::Verified { token, outcome } => self.note_outcome(token, outcome),
             Message::Committed(manifest) => {
                 if let Some(manifest) = manifest? {
@@ -139,9 +141,17 @@ impl Chain {
             Message::Arrived(arrival) => self.note_arrival(arrival),
             Message::Read { ticket, bytes } => self.note_read(ticket, bytes),
             Message::ReaderFailed(error) => return Err(error.into()),
-            Message::Panicked => return Err(ChainError::WorkerPanicked),
+            Message::Panicked => {
+                self.panicked = true;
+                return self.check_threads();
+            }
         }
         Ok(())
+    }
+
+    /// Fails for good once a thread has panicked: a wait for what it was to report would have no end.
+    pub(crate) fn check_threads(&self) -> Result<(), ChainError> {
+        if self.panicked { Err(ChainError::ThreadPanicked) } else { Ok(()) }
     }
 
     /// Whether connecting has reached `-stopatheight`.
@@ -287,7 +297,7 @@ impl Chain {
                 }
                 Err(VerifyError::Engine(error)) => return Err(ChainError::Engine(error)),
                 Err(VerifyError::Undo(error)) => return Err(error.into()),
-                Err(VerifyError::Panicked) => return Err(ChainError::WorkerPanicked),
+                Err(VerifyError::Panicked) => self.receive(Message::Panicked)?,
             }
         }
         Ok(any)

@@ -5,7 +5,7 @@ use std::fmt;
 use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, OutPoint};
 use godwit_script::ScriptError;
-use godwit_store::StoreError;
+use godwit_store::{ChainPoint, StoreError};
 
 /// A local fault. The chain stops at the last commit; it is never blamed on the block.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ pub enum ChainError {
     Engine(ScriptError),
     /// A thread could not be started.
     Spawn(std::io::Error),
-    /// A worker's job panicked.
-    WorkerPanicked,
+    /// A thread panicked: a bug. Nothing is made durable after it.
+    ThreadPanicked,
     /// A stored block is not what was written.
     DamagedBlock(BlockHash),
     /// A block that was verified before is refused now: a stored coin or block is damaged, or the
@@ -35,6 +35,15 @@ pub enum ChainError {
         /// Height of the lowest block that is kept.
         lowest: u32,
     },
+    /// The chain with the most work leaves the active one below the block whose coins were loaded from
+    /// a snapshot, which therefore cannot be taken back. Core stops at the same place: "Failed to
+    /// disconnect block".
+    ForkBelowSnapshot {
+        /// Height of the last block that the two chains share.
+        fork: u32,
+        /// The snapshot's block.
+        base: ChainPoint,
+    },
     /// The block index names a tip or a parent that it does not hold.
     DamagedIndex(BlockHash),
 }
@@ -45,7 +54,7 @@ impl fmt::Display for ChainError {
             Self::Store(error) => error.fmt(f),
             Self::Engine(error) => error.fmt(f),
             Self::Spawn(error) => write!(f, "could not start a thread: {error}"),
-            Self::WorkerPanicked => f.write_str("a worker thread panicked"),
+            Self::ThreadPanicked => f.write_str("a thread panicked"),
             Self::DamagedBlock(hash) => {
                 write!(f, "block {hash} in the block files is not what was written")
             }
@@ -65,6 +74,12 @@ impl fmt::Display for ChainError {
                 "the chain with the most work forks off at height {fork}, but blocks below height \
                  {lowest} were pruned and cannot be disconnected: synchronise again into an empty \
                  data directory"
+            ),
+            Self::ForkBelowSnapshot { fork, base: ChainPoint { hash, height } } => write!(
+                f,
+                "the chain with the most work forks off at height {fork}, but the coins were loaded \
+                 from a snapshot of block {hash} at height {height}, which cannot be disconnected: \
+                 load a snapshot of the other chain, or synchronise again into an empty data directory"
             ),
             Self::DamagedIndex(hash) => {
                 write!(f, "the block index refers to block {hash} but does not hold it")

@@ -24,7 +24,7 @@ use crate::event::Event;
 use crate::message::{INBOX_LIMIT, Message, report_from, send};
 use crate::permits::Permits;
 use crate::structure::{Received, structure};
-use crate::workers::Workers;
+use crate::workers::{Workers, guarded};
 
 /// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
 pub const IMPORT_BYTES: u64 = 96 << 20;
@@ -226,13 +226,18 @@ pub fn import(
     };
     let thread = std::thread::Builder::new()
         .name("godwit-reader".into())
-        .spawn(move || reader.run())
+        .spawn(move || {
+            let outbox = reader.outbox.clone();
+            if guarded(|| reader.run()).is_none() {
+                send(&outbox, Message::Panicked);
+            }
+        })
         .map_err(ChainError::Spawn)?;
     let result = drive(chain, &sources, &records, observer, stop, &mut summary);
     permits.close();
     let drained = drain(chain, &thread);
     if thread.join().is_err() {
-        return Err(ChainError::WorkerPanicked);
+        return Err(ChainError::ThreadPanicked);
     }
     result.and(drained).map(|()| summary)
 }

@@ -36,14 +36,14 @@ pub(crate) enum Message {
     Verified { token: u64, outcome: Outcome },
     /// A commit is durable.
     Committed(Result<Option<ManifestId>, StoreError>),
-    /// A job panicked.
+    /// A thread panicked: the commit thread, the reader, or a worker in a job.
     Panicked,
 }
 
 /// Sends a message; once the connector is gone there is nobody to tell.
 pub(crate) fn send(outbox: &Sender<Message>, message: Message) {
     if outbox.send(message).is_err() {
-        log::debug!("the chain was closed before a worker reported");
+        log::debug!("the chain was closed before a thread reported");
     }
 }
 

@@ -93,9 +93,10 @@ impl Chain {
                 self.pruning.note_stored(*id, node.height, position.file);
             }
         }
-        self.add_candidate(self.tip);
-        if let Some(assumed) = &self.assumed {
-            let base = find(&self.tree, &assumed.base.hash)?;
+        self.candidates.add(&self.tree, self.tip, self.tip);
+        let assumed = self.assumed.as_ref().map(|assumed| find(&self.tree, &assumed.base.hash));
+        let base = assumed.transpose()?;
+        if let Some(base) = base {
             self.adopt_assumed_base(base);
         }
         for id in received {
@@ -110,8 +111,11 @@ impl Chain {
             let node = self.tree.node_mut(*id);
             node.chain_tx_count = before + u64::from(node.tx_count);
             if !node.failed {
-                self.add_candidate(*id);
+                self.candidates.add(&self.tree, *id, self.tip);
             }
+        }
+        if let Some(base) = base {
+            self.link_above_assumed_history(base);
         }
         // What was just read back is not new.
         self.tree.take_dirty();
@@ -153,14 +157,37 @@ impl Chain {
             self.tree.len(),
             self.tree.stored()
         );
-        let fork = height(self.tree.fork(self.tip, last));
-        if fork < verified {
-            let (blocks, first) = (verified - fork, fork + 1);
+        let fork = self.tree.fork(self.tip, last);
+        let end = self.last_stored_in_line(fork, last);
+        if end != last {
+            let missing = height(end) + 1;
+            log::warn!(
+                "The block at height {missing} is not stored, though height {verified} was verified: \
+                 it is fetched again."
+            );
+        }
+        if end != fork {
+            let (blocks, first) = (height(end) - height(fork), height(fork) + 1);
             log::info!(
                 "Replaying {blocks} blocks from height {first}: their coins are not on disk."
             );
-            self.replay = Some(last);
+            self.replay = Some(end);
         }
+    }
+
+    /// The last block on the way from `fork` up to `last` before one that is not stored. A version of
+    /// godwit that was killed at the end of `utxo load` left a verified height without its blocks.
+    fn last_stored_in_line(&self, fork: NodeId, last: NodeId) -> NodeId {
+        let (mut walk, mut end) = (last, last);
+        while walk != fork {
+            let node = self.tree.node(walk);
+            let parent = node.parent().expect("the fork lies below");
+            if node.position.is_none() {
+                end = parent;
+            }
+            walk = parent;
+        }
+        end
     }
 
     /// A block was connected; with the last one of a replay, or the first that is new, it ends.

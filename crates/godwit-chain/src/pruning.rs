@@ -178,6 +178,11 @@ impl Chain {
             return Ok(false);
         }
         let fork_height = self.tree.node(fork).height;
+        if let Some(assumed) = &self.assumed
+            && fork_height < assumed.base.height
+        {
+            return Err(ChainError::ForkBelowSnapshot { fork: fork_height, base: assumed.base });
+        }
         if fork_height + 1 < self.pruning.lowest {
             let lowest = self.pruning.lowest;
             return Err(ChainError::ForkBelowPruned { fork: fork_height, lowest });

@@ -51,7 +51,8 @@ pub enum SnapshotError {
     InvalidBase(PathBuf, godwit_primitives::BlockHash),
     /// A chain of headers without its block has more work; that chain's best header.
     NotInBestChain(PathBuf, ChainPoint),
-    /// The datadir's chain has at least as much work as the snapshot's block.
+    /// The datadir's chain has at least as much work as the snapshot's block, or a stored branch that
+    /// would replace that block at once has more; its last block.
     NotAhead(PathBuf, ChainPoint),
     /// Neither the user nor the compiled-in list says what its hash must be.
     NoExpectedHash(PathBuf, ChainPoint),
@@ -167,7 +168,7 @@ impl Chain {
             return Err(SnapshotError::WrongHash { path: path.to_path_buf(), found, expected });
         }
         self.assume(base, found);
-        self.flush()?;
+        self.commit_snapshot(seal)?;
         Ok(SnapshotInfo { base: point, coins, hash_serialized: found, chain_tx_count })
     }
 
@@ -201,6 +202,12 @@ impl Chain {
         }
         if node.chain_work <= tip.chain_work {
             return Err(SnapshotError::NotAhead(path, self.point(self.tip)));
+        }
+        if let Some(stored) = self.candidates.best()
+            && self.tree.node(stored).chain_work > node.chain_work
+            && !self.tree.is_ancestor(base, stored)
+        {
+            return Err(SnapshotError::NotAhead(path, self.point(stored)));
         }
         Ok((base, coins))
     }
@@ -267,7 +274,10 @@ impl Chain {
         let base_point = self.point(base);
         self.assumed = Some(AssumedSnapshot { base: base_point, utxo_hash });
         (self.applied, self.tip, self.replay) = (base, base, None);
+        self.ahead.clear();
+        self.cache.clear();
         self.adopt_assumed_base(base);
+        self.link_above_assumed_history(base);
         self.find_prune_height();
     }
 }
@@ -413,7 +423,7 @@ impl fmt::Display for SnapshotError {
             ),
             Self::NotAhead(path, tip) => write!(
                 f,
-                "{}: the chain here has as much work already (height {})",
+                "{}: a chain that is stored here has as much work already (height {})",
                 path.display(),
                 tip.height
             ),

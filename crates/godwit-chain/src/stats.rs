@@ -88,7 +88,8 @@ fn muhash_totals(layers: &Arc<Layers>, threads: usize) -> Result<(Totals, [u8; 3
     let threads = threads.clamp(1, layers.partitions());
     let shares: Vec<_> = std::thread::scope(|scope| {
         let spawn = |share: usize| {
-            scope.spawn(move || {
+            let thread = std::thread::Builder::new().name(format!("godwit-stats-{share}"));
+            let scan = move || {
                 let (mut totals, mut muhash) = (Totals::default(), MuHash3072::new());
                 for partition in (share..layers.partitions()).step_by(threads) {
                     let mut scan = layers.scan_partition(partition)?;
@@ -99,15 +100,15 @@ fn muhash_totals(layers: &Arc<Layers>, threads: usize) -> Result<(Totals, [u8; 3
                     }
                 }
                 Ok::<_, ChainError>((totals, muhash))
-            })
+            };
+            thread.spawn_scoped(scope, scan).map_err(ChainError::Spawn)
         };
         let running: Vec<_> = (0..threads).map(spawn).collect();
-        running.into_iter().map(|thread| thread.join()).collect()
+        running.into_iter().map(|thread| thread.map(|thread| thread.join())).collect()
     });
     let (mut totals, mut muhash) = (Totals::default(), MuHash3072::new());
     for share in shares {
-        let (share_totals, share_hash) =
-            share.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let (share_totals, share_hash) = share?.unwrap_or(Err(ChainError::ThreadPanicked))?;
         totals.merge(share_totals);
         muhash.combine(&share_hash);
     }

@@ -11,6 +11,7 @@
 mod assemble;
 mod decrypt;
 mod error;
+#[cfg(any(test, feature = "residue"))]
 mod needles;
 mod records;
 mod sqlite;
@@ -29,6 +30,7 @@ use records::{DescriptorRecord, Records};
 use sqlite::{Column, Database, columns};
 
 pub use error::CoreWalletError;
+#[cfg(any(test, feature = "residue"))]
 pub use needles::core_wallet_needles;
 pub use sqlite::DatabaseError;
 

@@ -22,6 +22,7 @@ mod guarded;
 mod kdf;
 mod key_file;
 mod mnemonic;
+#[cfg(any(test, feature = "residue"))]
 mod needles;
 mod nfkd;
 mod private_key;
@@ -33,9 +34,11 @@ mod wif;
 pub use bitcoin::NetworkKind;
 
 pub use accounts::{account_descriptors, single_descriptors};
+#[cfg(any(test, feature = "residue"))]
+pub use core_wallet::core_wallet_needles;
 pub use core_wallet::{
     CoreDescriptor, CoreWallet, CoreWalletError, DatabaseError, LeftOut, Purpose,
-    core_wallet_needles, import_core_wallet,
+    import_core_wallet,
 };
 pub use descriptors::{
     DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor,

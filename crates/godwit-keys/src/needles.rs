@@ -1,7 +1,7 @@
 //! What a search of memory for private keys looks for.
 //!
 //! A [`Needle`] shows nothing of its secret and can only be searched for, so these functions let
-//! `godwit keys residue-check` look for keys that no other crate gets to see. What is computed here is
+//! `godwit-signer residue-check` look for keys that no other crate gets to see. What is computed here is
 //! computed on a secret stack: the search would find it elsewhere.
 
 use bitcoin::hashes::{Hash, HashEngine, sha256};

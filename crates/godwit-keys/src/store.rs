@@ -1,4 +1,4 @@
-//! The key file, opened: what `godwit keys` works on and what signs.
+//! The key file, opened: what `godwit-signer keys` works on and what signs.
 
 use std::error::Error;
 use std::fmt;

@@ -98,6 +98,13 @@ impl Command {
         self.0
     }
 
+    /// Whether nothing of a peer is read behind such a message until the engine wants to go on
+    /// (`Action::ReadOn`): one that asks for what has to be read from disk. Core looks at no further
+    /// message while something is left of `m_getdata_requests`.
+    pub fn stops_reading(self) -> bool {
+        matches!(self, Self::GETDATA | Self::GETBLOCKTXN)
+    }
+
     /// Whether it is printable ASCII followed by nothing but zeros (Core `IsMessageTypeValid`,
     /// which takes twelve zeros for valid, too).
     pub fn is_valid(&self) -> bool {

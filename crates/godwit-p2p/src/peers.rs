@@ -34,6 +34,7 @@ mod lifetime;
 mod outbox;
 mod peer;
 mod ping;
+mod reading;
 mod relay;
 mod router;
 mod send_limits;
@@ -157,11 +158,15 @@ impl Peers {
         if due {
             parts.maintain(&mut cx);
         }
+        parts.serve_ready(&mut cx);
         parts.download(&mut cx, room);
     }
 
     /// When an [`Event::Tick`] is due at the latest, on the monotonic clock.
     pub fn next_wakeup(&self) -> Duration {
+        if self.parts.serving.has_ready(&self.table) {
+            return self.now.monotonic;
+        }
         let downloads = self.parts.fetch.downloads().next_wakeup(self.now);
         self.next_maintenance.min(downloads.unwrap_or(Duration::MAX))
     }

@@ -19,6 +19,7 @@ use std::fmt;
 use std::io;
 
 use godwit_primitives::BlockHash;
+#[cfg(any(test, feature = "residue"))]
 use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
@@ -331,6 +332,7 @@ impl Transport {
 
     /// What a search of memory for the keys of this connection looks for: those of an encrypted one at
     /// the moment, which are replaced every 224 packets. A needle shows nothing of its key.
+    #[cfg(any(test, feature = "residue"))]
     pub fn needles(&self) -> Result<Vec<Needle>, NeedleError> {
         match &self.wire {
             Wire::Plain(_) => Ok(Vec::new()),

@@ -8,6 +8,7 @@
 mod cipher;
 mod handshake;
 mod mac;
+#[cfg(any(test, feature = "residue"))]
 mod needles;
 mod session;
 mod short_ids;

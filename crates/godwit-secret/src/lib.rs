@@ -22,6 +22,7 @@ mod error;
 mod hardening;
 mod pages;
 mod random;
+#[cfg(any(test, feature = "residue"))]
 pub mod residue;
 mod slice;
 mod stack;

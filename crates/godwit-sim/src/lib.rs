@@ -8,6 +8,7 @@
 //! - [`hostile`]: blocks on both sides of every rule.
 //! - [`mod@reference`]: a naive UTXO set to compare with.
 //! - [`network`]: a simulated network of scripted peers, honest and hostile.
+//! - [`programs`]: whole programs as a user runs them.
 
 pub mod chain;
 pub mod hostile;
@@ -16,6 +17,7 @@ pub mod lock;
 pub mod miner;
 pub mod network;
 pub mod plan;
+pub mod programs;
 pub mod reference;
 pub mod restamp;
 pub mod rng;

@@ -14,7 +14,6 @@ use godwit_stream::{BufferPool, PooledStream, SpanReader};
 
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
-use crate::read_handles::ReadHandles;
 use crate::record::{BlockPosition, FileEnds};
 
 /// A block file is left for the next one before it grows to this size (Core:
@@ -26,6 +25,10 @@ pub const MAX_BLOCK_SERIALIZED_SIZE: u32 = 4_000_000;
 
 /// Magic and length before each record (Core: `STORAGE_HEADER_BYTES`).
 pub(crate) const FRAME_SIZE: u32 = 8;
+
+/// Block files kept open between two commits to be synced. A block goes to the last file, so that a
+/// few stand for many seconds of a sync.
+pub(crate) const MAX_OPEN_BLOCK_FILES: usize = 8;
 
 /// A complete record behind the committed end of the block files: received before a crash, not yet
 /// in the block index. Its frame is right; whether its bytes are the block is for the caller to
@@ -45,7 +48,6 @@ pub(crate) struct BlockFiles {
     magic: [u8; 4],
     max_file_size: u32,
     tail: Mutex<Tail>,
-    readers: ReadHandles,
 }
 
 /// Where the next block goes, and what is not yet durable.
@@ -55,8 +57,34 @@ struct Tail {
     /// Lengths of the files before it.
     full: BTreeMap<u32, u32>,
     handle: Option<StoreFile>,
-    unsynced: BTreeMap<u32, (StoreFile, u32)>,
+    /// Files that grew since the last commit took them.
+    grown: BTreeMap<u32, Grown>,
     unsynced_names: bool,
+}
+
+/// A file that the next commit syncs and names the end of.
+struct Grown {
+    end: u32,
+    /// `None` when this process has written nothing to it that was not synced. Such a file is opened
+    /// for its sync: without a database there are thousands of them. One that was written to stays
+    /// open until it is synced, since a failed write-back is reported to those that have it open.
+    handle: Option<StoreFile>,
+}
+
+impl Tail {
+    /// Syncs and closes the oldest file that waits for the commit, where too many do.
+    fn make_room(&mut self) -> Result<(), StoreError> {
+        let mut open = self.grown.values_mut().filter(|grown| grown.handle.is_some());
+        let oldest = open.next();
+        if let Some(oldest) = oldest
+            && open.count() + 1 >= MAX_OPEN_BLOCK_FILES
+            && let Some(handle) = &oldest.handle
+        {
+            handle.sync()?;
+            oldest.handle = None;
+        }
+        Ok(())
+    }
 }
 
 /// The frame before a record.
@@ -108,23 +136,21 @@ impl BlockFiles {
             let path = block_file_path(dir, file);
             return Err(StoreError::damaged(&path, u64::from(end), Damage::Short));
         }
-        let mut unsynced = BTreeMap::new();
+        let mut grown = BTreeMap::new();
         let mut recovered = Vec::new();
         for number in present {
             let start = if number == file { end } else { 0 };
             let path = block_file_path(dir, number);
-            let handle = disk.open(&path, OpenMode::ReadWrite)?;
-            (file, end) = (number, recover(&handle, magic, number, start, &mut recovered)?);
+            let found = disk.open(&path, OpenMode::ReadWrite)?;
+            (file, end) = (number, recover(&found, magic, number, start, &mut recovered)?);
             full.insert(number, end);
-            unsynced.insert(number, (handle, end));
+            grown.insert(number, Grown { end, handle: None });
         }
         full.remove(&file);
-        let handle = unsynced.get(&file).map(|(handle, _)| handle.clone());
-        let unsynced_names = !unsynced.is_empty();
-        let tail = Mutex::new(Tail { file, end, full, handle, unsynced, unsynced_names });
-        let readers = ReadHandles::default();
+        let (handle, unsynced_names) = (None, !grown.is_empty());
+        let tail = Mutex::new(Tail { file, end, full, handle, grown, unsynced_names });
         let (disk, dir) = (disk.clone(), dir.to_owned());
-        Ok((BlockFiles { disk, dir, magic, max_file_size, tail, readers }, recovered))
+        Ok((BlockFiles { disk, dir, magic, max_file_size, tail }, recovered))
     }
 
     pub(crate) fn path(&self, file: u32) -> PathBuf {
@@ -154,6 +180,7 @@ impl BlockFiles {
             Some(handle) => handle.clone(),
             None => {
                 tail.unsynced_names = true;
+                tail.make_room()?;
                 let handle = self.disk.open(&self.path(tail.file), OpenMode::ReadWrite)?;
                 tail.handle.insert(handle).clone()
             }
@@ -163,7 +190,7 @@ impl BlockFiles {
         handle.write_all_at(u64::from(offset), block)?;
         let (file, end) = (tail.file, offset + len);
         tail.end = end;
-        tail.unsynced.insert(file, (handle, end));
+        tail.grown.insert(file, Grown { end, handle: Some(handle) });
         Ok(BlockPosition { file, offset, len })
     }
 
@@ -181,7 +208,6 @@ impl BlockFiles {
     /// Removes a file that no commit names any more and that blocks are not appended to.
     pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
         self.disk.remove(&self.path(file))?;
-        self.readers.forget(file);
         self.tail().full.remove(&file);
         Ok(())
     }
@@ -192,9 +218,7 @@ impl BlockFiles {
         position: BlockPosition,
         pool: &BufferPool,
     ) -> Result<PooledStream, StoreError> {
-        let file = self
-            .readers
-            .get(position.file, || self.disk.open(&self.path(position.file), OpenMode::Read))?;
+        let file = self.disk.open_kept(&self.path(position.file))?;
         let expected = position.len.min(MAX_BLOCK_SERIALIZED_SIZE) as usize;
         let mut block = pool.take_for(expected);
         file.read_stream_at(u64::from(position.offset), position.len as usize, &mut block)?;
@@ -205,19 +229,22 @@ impl BlockFiles {
     pub(crate) fn take_appended(&self) -> AppendedBlocks {
         let mut tail = self.tail();
         let names = std::mem::take(&mut tail.unsynced_names);
-        AppendedBlocks { files: std::mem::take(&mut tail.unsynced), names }
+        AppendedBlocks { files: std::mem::take(&mut tail.grown), names }
     }
 
     /// Makes it durable, beside further appends. Returns the length of each file that grew.
     pub(crate) fn sync(&self, appended: AppendedBlocks) -> Result<Vec<(u32, u32)>, StoreError> {
-        for (handle, _) in appended.files.values() {
-            handle.sync()?;
+        for (file, grown) in &appended.files {
+            match &grown.handle {
+                Some(handle) => handle.sync()?,
+                None => self.disk.open(&self.path(*file), OpenMode::Read)?.sync()?,
+            }
         }
         if appended.names {
             self.disk.sync_dir(&self.dir)?;
         }
         // Of a file whose only record was torn nothing is left, and nothing to be told.
-        let ends = appended.files.into_iter().map(|(file, (_, end))| (file, end));
+        let ends = appended.files.into_iter().map(|(file, grown)| (file, grown.end));
         Ok(ends.filter(|(_, end)| *end > 0).collect())
     }
 }
@@ -235,7 +262,7 @@ fn committed_tail(committed: &BTreeMap<u32, FileEnds>) -> (u32, u32) {
 /// Files that blocks were appended to, with the ends of the last ones.
 #[derive(Default)]
 pub(crate) struct AppendedBlocks {
-    files: BTreeMap<u32, (StoreFile, u32)>,
+    files: BTreeMap<u32, Grown>,
     names: bool,
 }
 
@@ -259,6 +286,7 @@ fn recover(
     if len > u64::from(end) {
         log::info!("{}: cutting off a torn record at byte {end}", handle.path().display());
         handle.set_len(u64::from(end))?;
+        handle.sync()?;
     }
     Ok(end)
 }

@@ -74,7 +74,9 @@ pub struct Commit {
     /// Numbers of block and undo files to be deleted: no entry of the index has a position in them
     /// behind this commit, and blocks are not appended to them any more.
     pub pruned: Vec<u32>,
-    /// The highest block of the active chain that was fully connected; `None` leaves it.
+    /// The highest block of the active chain that was fully connected; `None` leaves it. A restart
+    /// applies the blocks up to it from the tip of the UTXO set that this commit leaves in force, so
+    /// all of them are stored.
     pub verified_tip: Option<ChainPoint>,
     /// The UTXO set; `None` leaves it.
     pub utxo: Option<UtxoCommit>,

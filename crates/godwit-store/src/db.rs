@@ -4,6 +4,7 @@
 //! only when told to (at open, here); the CRC finds later damage before a wrong position or height
 //! is believed.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -25,6 +26,16 @@ use crate::error::{Damage, StoreError};
 pub const DATABASE_CACHE_BYTES: usize = 16 << 20;
 
 const CHECKSUM_SIZE: usize = 4;
+
+thread_local! {
+    static EXPECTS_PANIC: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic of this thread would say that the database is damaged, and is turned into that error:
+/// for a panic hook, which must not take it for a bug.
+pub fn expects_panic() -> bool {
+    EXPECTS_PANIC.get()
+}
 
 /// A table with keys of type `K` and values of type `V`, in the order of the encoded keys.
 pub(crate) struct Table<K, V> {
@@ -66,8 +77,10 @@ impl Db {
         }
         // Some damage (in the saved state of its allocator, for one) meets an assertion in `redb`
         // instead of an error. Nothing of the half-opened database outlives the call.
-        panic::catch_unwind(AssertUnwindSafe(|| Self::verified(disk, file)))
-            .unwrap_or_else(|_| Err(damaged()))
+        EXPECTS_PANIC.set(true);
+        let opened = panic::catch_unwind(AssertUnwindSafe(|| Self::verified(disk, file)));
+        EXPECTS_PANIC.set(false);
+        opened.unwrap_or_else(|_| Err(damaged()))
     }
 
     fn verified(disk: &StoreDisk, file: StoreFile) -> Result<Self, StoreError> {

@@ -1,72 +1,26 @@
 //! The seam between the store and the operating system.
 //!
-//! [`Disk`] and [`DiskFile`] are what a real file system ([`RealDisk`]) and the doubles of tests
+//! [`Disk`] and [`DiskFile`] are what a real file system ([`RealDisk`]) and the simulated ones of tests
 //! implement. The store itself talks to [`StoreDisk`] and [`StoreFile`], which add the path and the
 //! operation to every error and hold the latch: after the first failed write or fsync every later
 //! call fails, because what is on disk is then unknown ("fsyncgate") and only a restart, which
 //! recovers from the last commit, can know it again.
 
+mod kept;
 mod real;
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use godwit_stream::DataStream;
 
+pub use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
+pub(crate) use kept::MAX_KEPT_FILES;
 pub use real::RealDisk;
 
 use crate::error::{IoFailure, Operation, StoreError};
-
-/// How a file is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenMode {
-    /// An existing file, for reading only.
-    Read,
-    /// Reading and writing; created empty when absent (mode 0600).
-    ReadWrite,
-    /// Reading and writing; created, an existing file is emptied.
-    Truncate,
-}
-
-/// A lock on a data directory, held until dropped.
-pub trait DiskLock: Send + Sync {}
-
-/// Files and directories.
-pub trait Disk: Send + Sync {
-    /// Opens a file. A created file is durable by name only after [`Disk::sync_dir`].
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
-    /// Creates a directory (mode 0700) and its parents, durably.
-    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
-    /// Makes the entries of a directory durable: creations, renames and removals in it.
-    fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Renames a file, atomically replacing `to`.
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file.
-    fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Names of all entries of a directory, in no particular order.
-    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
-    /// Takes an exclusive lock on a file that is created when absent; `None` when it is taken.
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
-}
-
-/// An open file. All access is positional, so that one handle serves many threads.
-pub trait DiskFile: Send + Sync {
-    /// Fills `out` from `offset`; `UnexpectedEof` when the file is shorter.
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
-    /// Appends `len` bytes from `offset` to `out`, without zeroing its memory first;
-    /// `UnexpectedEof` when the file is shorter (then `out` may have grown by a part).
-    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()>;
-    /// Writes all of `data` at `offset`, extending the file as needed.
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
-    /// Makes written bytes and the length durable (`fdatasync`).
-    fn sync(&self) -> io::Result<()>;
-    /// Length in bytes.
-    fn file_len(&self) -> io::Result<u64>;
-    /// Truncates, or extends with zeros.
-    fn set_len(&self, len: u64) -> io::Result<()>;
-}
+use kept::KeptFiles;
 
 /// The first failure that left the disk in an unknown state.
 #[derive(Debug, Default)]
@@ -102,17 +56,19 @@ impl Latch {
     }
 }
 
-/// The disk as the store sees it: typed errors and the latch. Clones share the latch.
+/// The disk as the store sees it: typed errors, the latch, and a bounded set of files that stay open
+/// for reading. Clones share latch and files.
 #[derive(Clone)]
 pub struct StoreDisk {
     disk: Arc<dyn Disk>,
     latch: Arc<Latch>,
+    kept: Arc<KeptFiles>,
 }
 
 impl StoreDisk {
     /// A store's view of `disk`, with a latch of its own.
     pub fn new(disk: Arc<dyn Disk>) -> Self {
-        StoreDisk { disk, latch: Arc::default() }
+        StoreDisk { disk, latch: Arc::default(), kept: Arc::default() }
     }
 
     /// Fails once an earlier write or fsync has failed.
@@ -130,6 +86,12 @@ impl StoreDisk {
         Ok(StoreFile { path: Arc::from(path), file, latch: Arc::clone(&self.latch) })
     }
 
+    /// An existing file, for reading. It stays open while it is among the [`MAX_KEPT_FILES`] most
+    /// recently read ones; the handle may be held for a few reads, and is not to be kept.
+    pub(crate) fn open_kept(&self, path: &Path) -> Result<StoreFile, StoreError> {
+        self.kept.get(path, || self.open(path, OpenMode::Read))
+    }
+
     /// See [`Disk::create_dir_all`].
     pub fn create_dir_all(&self, path: &Path) -> Result<(), StoreError> {
         self.latch.run(path, Operation::CreateDir, || self.disk.create_dir_all(path))
@@ -142,7 +104,10 @@ impl StoreDisk {
 
     /// See [`Disk::rename`].
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
-        self.latch.run(from, Operation::Rename, || self.disk.rename(from, to))
+        self.latch.run(from, Operation::Rename, || self.disk.rename(from, to))?;
+        self.kept.forget(from);
+        self.kept.forget(to);
+        Ok(())
     }
 
     /// Removes a file; one that is already gone is no error, since a crash may come between a
@@ -151,7 +116,9 @@ impl StoreDisk {
         self.latch.run(path, Operation::Remove, || match self.disk.remove(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
-        })
+        })?;
+        self.kept.forget(path);
+        Ok(())
     }
 
     /// Paths of all entries of a directory, sorted.
@@ -227,3 +194,6 @@ impl StoreFile {
         self.run(Operation::SetLength, |file| file.set_len(len))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,6 +211,11 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
     },
+    /// A background thread panicked: a bug. What it was at is not finished.
+    Panicked {
+        /// Its name.
+        thread: &'static str,
+    },
     /// A record longer than its file format can carry was handed in.
     RecordTooLarge {
         /// Its length in bytes.
@@ -270,6 +275,7 @@ impl fmt::Display for StoreError {
             StoreError::NoBlockFiles { path } => {
                 write!(f, "{} contains no blk*.dat file", path.display())
             }
+            StoreError::Panicked { thread } => write!(f, "the thread {thread} panicked"),
             StoreError::RecordTooLarge { len } => {
                 write!(f, "a record of {len} bytes exceeds the file format")
             }

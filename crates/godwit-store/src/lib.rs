@@ -8,10 +8,8 @@ mod commit;
 mod db;
 pub mod disk;
 pub mod error;
-pub mod fault;
 #[cfg(test)]
 mod fixtures;
-mod read_handles;
 mod record;
 pub mod scan;
 mod store;
@@ -20,10 +18,12 @@ pub mod utxo;
 
 pub use block_files::{MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock};
 pub use commit::{Appended, Commit, UtxoCommit};
-pub use db::DATABASE_CACHE_BYTES;
+pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
 pub use record::{
     AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition,
 };
-pub use store::{BLOCK_BUFFERS, CommittedState, SCHEMA_VERSION, Store, StoreOptions};
+pub use store::{
+    BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, SCHEMA_VERSION, Store, StoreOptions,
+};
 pub use undo::{BlockUndo, UndoRecord};

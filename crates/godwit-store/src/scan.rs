@@ -13,7 +13,6 @@ use godwit_stream::{BufferPool, DataStream, Obfuscation, PooledStream, SpanReade
 use crate::block_files::{FRAME_SIZE, MAX_BLOCK_SERIALIZED_SIZE, block_file_number};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
-use crate::read_handles::ReadHandles;
 
 /// Bytes read at once while scanning: small beside a block that is seeked over, large beside the
 /// small blocks of the first years.
@@ -81,7 +80,6 @@ pub struct BlockFileScanner {
     magic: [u8; 4],
     obfuscation: Obfuscation,
     files: Vec<ScannedFile>,
-    readers: ReadHandles,
 }
 
 impl BlockFileScanner {
@@ -118,8 +116,7 @@ impl BlockFileScanner {
             Ok(ScannedFile { path, len })
         };
         let files = paths.into_iter().map(with_len).collect::<Result<_, StoreError>>()?;
-        let readers = ReadHandles::default();
-        Ok(BlockFileScanner { disk: disk.clone(), magic, obfuscation, files, readers })
+        Ok(BlockFileScanner { disk: disk.clone(), magic, obfuscation, files })
     }
 
     /// The files, in the order in which they are scanned.
@@ -154,8 +151,7 @@ impl BlockFileScanner {
     }
 
     fn file(&self, index: u32) -> Result<StoreFile, StoreError> {
-        let path = &self.files[index as usize].path;
-        self.readers.get(index, || self.disk.open(path, OpenMode::Read))
+        self.disk.open_kept(&self.files[index as usize].path)
     }
 }
 

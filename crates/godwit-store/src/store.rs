@@ -11,16 +11,17 @@ use godwit_stream::{
 };
 
 use crate::block_files::{
-    BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock, file_number,
+    BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
+    RecoveredBlock, file_number,
 };
 use crate::db::{Db, Table};
-use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk};
+use crate::disk::{Disk, DiskLock, MAX_KEPT_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::record::{
     AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, UndoPosition, UtxoState,
 };
 use crate::scan::{XOR_FILE, read_obfuscation};
-use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
+use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord};
 
 /// Version of the database's tables and of every file that they name.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -32,6 +33,16 @@ pub const BLOCK_BUFFERS: PoolLimits = PoolLimits {
     buffer_bytes: MAX_BLOCK_SERIALIZED_SIZE as usize,
     total_bytes: 32 << 20,
 };
+
+/// Files of a data directory that are open for as long as it is, or for one operation: lock, database,
+/// the runs that are being flushed, merged and sorted, a directory that is synced.
+const OTHER_OPEN_FILES: usize = 8;
+
+/// Most files that a data directory with its coins holds open, however many block files and runs it
+/// has: those kept for reading; those that were appended to since the last commit, and once more
+/// those that a running commit syncs. Each thread that reads may have one more.
+pub const MAX_OPEN_FILES: usize =
+    MAX_KEPT_FILES + 2 * (MAX_OPEN_BLOCK_FILES + MAX_OPEN_UNDO_FILES) + OTHER_OPEN_FILES;
 
 const LOCK_FILE: &str = ".lock";
 const DATABASE_FILE: &str = "godwit.redb";

@@ -15,7 +15,6 @@ use godwit_stream::{BufferPool, DataStream, DecodeError, PooledStream, SpanReade
 use crate::block_files::{FRAME_SIZE, frame};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
-use crate::read_handles::ReadHandles;
 use crate::record::UndoPosition;
 
 const HASH_SIZE: usize = 32;
@@ -25,7 +24,7 @@ const OVERHEAD: u64 = FRAME_SIZE as u64 + HASH_SIZE as u64;
 
 /// Undo files kept open between two commits. Blocks connect roughly in the order of their files, so
 /// that few are enough.
-const MAX_OPEN_UNDO_FILES: usize = 16;
+pub(crate) const MAX_OPEN_UNDO_FILES: usize = 16;
 
 /// The coins that a block spent, grouped by transaction, without the coinbase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,7 +124,6 @@ pub(crate) struct UndoFiles {
     disk: StoreDisk,
     dir: PathBuf,
     tails: Mutex<Tails>,
-    readers: ReadHandles,
 }
 
 #[derive(Default)]
@@ -144,8 +142,7 @@ impl UndoFiles {
     /// is first written to.
     pub(crate) fn new(disk: &StoreDisk, dir: &Path, ends: BTreeMap<u32, u64>) -> Self {
         let tails = Mutex::new(Tails { ends, ..Tails::default() });
-        let readers = ReadHandles::default();
-        UndoFiles { disk: disk.clone(), dir: dir.to_owned(), tails, readers }
+        UndoFiles { disk: disk.clone(), dir: dir.to_owned(), tails }
     }
 
     fn path(&self, file: u32) -> PathBuf {
@@ -166,7 +163,6 @@ impl UndoFiles {
     /// Removes a file that no commit names any more, if there is one.
     pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
         self.disk.remove(&self.path(file))?;
-        self.readers.forget(file);
         let mut tails = self.tails();
         tails.ends.remove(&file);
         tails.unsynced.remove(&file);
@@ -219,7 +215,7 @@ impl UndoFiles {
         prev: &BlockHash,
     ) -> Result<BlockUndo, StoreError> {
         let path = self.path(position.file);
-        let file = self.readers.get(position.file, || self.disk.open(&path, OpenMode::Read))?;
+        let file = self.disk.open_kept(&path)?;
         let damaged = |damage| StoreError::damaged(&path, position.offset, damage);
         let len = position.len as usize + HASH_SIZE;
         if position.offset.saturating_add(len as u64) > file.file_len()? {

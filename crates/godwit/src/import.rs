@@ -10,10 +10,10 @@ use indicatif::MultiProgress;
 use crate::chain_log::{cost_lines, log_disconnected, update_tip};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::open::open_chain;
 use crate::options::{Config, ImportOptions};
 use crate::process::{StopFlag, seconds_since_1970};
 use crate::progress::{Position, Progress};
-use crate::run::open_chain;
 
 const MIB: f64 = 1_048_576.0;
 

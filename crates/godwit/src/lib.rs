@@ -2,19 +2,22 @@
 //! log, signals — around the crates that do the work.
 
 mod chain_log;
-pub mod exit;
+mod descriptors;
 mod failure;
 mod import;
-pub mod keys;
 pub mod log_format;
 pub mod node;
+mod open;
 pub mod options;
-mod output;
 mod process;
 pub mod progress;
-mod psbt;
 pub mod run;
 mod utxo;
 mod verdicts;
 #[cfg(feature = "count-wipes")]
 pub mod wipes;
+
+/// How the process ends.
+pub mod exit {
+    pub use godwit_program::Exit;
+}

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use godwit_primitives::BlockHash;
+use godwit_program::Escaped;
 use indicatif::MultiProgress;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
@@ -109,25 +110,6 @@ fn format_line(seconds: u64, level: Level, message: &str) -> String {
         Level::Info | Level::Debug | Level::Trace => "",
     };
     format!("{} {prefix}{}\n", Utc(seconds), Escaped(message.trim_end_matches('\n')))
-}
-
-/// Control characters but the line feed as `\x1b`, so that bytes from outside can not steer a
-/// terminal (Core `LogEscapeMessage`).
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in self.0.split_inclusive(|c: char| c.is_ascii_control() && c != '\n') {
-            match part.chars().next_back() {
-                Some(last) if last.is_ascii_control() && last != '\n' => {
-                    let text = &part[..part.len() - 1];
-                    write!(f, "{text}\\x{:02x}", u32::from(last))?;
-                }
-                _ => f.write_str(part)?,
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Seconds since 1970 as `2026-11-21T03:26:00Z` (Core `FormatISO8601DateTime`).

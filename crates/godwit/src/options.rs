@@ -1,49 +1,22 @@
 //! What the user asked for: the command line and `godwit.conf` become one typed value.
 //!
-//! Text is read in three steps. `command_line` and `config_file` find options in the `table`
-//! and note where each was given; `resolve` applies them in rising order of precedence (file,
-//! network section of the file, command line) and checks what concerns several options at once.
-//! Behind [`parse`] nothing is text any more but paths, and every value is in its range.
-//!
-//! The syntax is bitcoind's (Core `common/args.cpp`, `common/config.cpp`): one or two dashes,
-//! `-name=value`, `-name`, `-noname`. Beyond it, a value may also follow as the next word, options
-//! may stand after the command, an unknown name is always an error, and a flag takes only 0 or 1.
+//! `godwit_program` reads the text by the `table`; `resolve` checks what concerns several options at
+//! once. Behind [`parse`] nothing is text any more but paths, and every value is in its range.
 
-mod command_line;
-mod config_file;
-mod error;
-mod help;
-mod keys;
-mod keys_table;
-mod lookup;
-mod psbt;
-mod psbt_table;
+mod draft;
 mod resolve;
-mod spec;
 mod table;
 mod values;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use godwit_primitives::Params;
+use godwit_program::options::{self as tables, OptionsError};
 
-pub use error::{OptionsError, Origin, Problem};
-pub use keys::{Bip39Passphrase, KEY_FILE, KeyFileOptions, KeysAction, KeysOptions};
-pub use psbt::{PsbtAction, PsbtOptions};
-pub use values::{Descriptor, HostPort, UtxoHash};
-
-use command_line::CommandLine;
-use config_file::ConfigFile;
-
-/// Name of the configuration file inside the data directory.
-pub const CONFIG_FILE: &str = "godwit.conf";
-/// The data directory below the user's home directory when `-datadir` is not given.
-pub const DEFAULT_DATADIR: &str = ".godwit";
+pub use values::{HostPort, UtxoHash};
 
 /// What a run of the program is to do.
 #[derive(Debug)]
@@ -76,15 +49,7 @@ pub struct Config {
 impl Config {
     /// The network's part of the data directory (Core's layout: main has the directory itself).
     pub fn network_dir(&self) -> PathBuf {
-        match self.params.subdir {
-            "" => self.datadir.clone(),
-            subdir => self.datadir.join(subdir),
-        }
-    }
-
-    /// The key file of a command that has one.
-    pub fn key_file(&self, options: &KeyFileOptions) -> PathBuf {
-        options.file.clone().unwrap_or_else(|| self.network_dir().join(KEY_FILE))
+        tables::network_dir(&self.datadir, self.params.network)
     }
 }
 
@@ -109,10 +74,13 @@ pub enum Command {
         /// `-utxohash`: the expected hash; without it the compiled-in one decides.
         expected: Option<UtxoHash>,
     },
-    /// `keys …`
-    Keys(KeysOptions),
-    /// `psbt …`
-    Psbt(PsbtOptions),
+}
+
+impl Command {
+    /// Whether it takes in blocks.
+    pub fn validates(&self) -> bool {
+        matches!(self, Self::Import(_) | Self::Node(_))
+    }
 }
 
 /// Options of the node.
@@ -180,7 +148,7 @@ impl Environment {
     /// The environment of this process.
     pub fn of_process() -> Self {
         Environment {
-            home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()),
+            home: tables::home_directory(),
             cores: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         }
     }
@@ -195,31 +163,11 @@ pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &Environment,
 ) -> Result<Invocation, OptionsError> {
-    let line = CommandLine::parse(arguments)?;
-    let draft = line.draft()?;
-    if draft.help {
-        return Ok(Invocation::Print(help::help_text()));
-    }
-    if draft.version {
-        return Ok(Invocation::Print(help::version_text()));
-    }
-    let (command, operands) = line.command()?;
-    line.check_options_of(command)?;
-    let datadir = resolve::first_datadir(&draft, environment)?;
-    let file = read_config_file(&datadir, draft.conf.as_deref())?;
-    resolve::resolve(&line, operands, file, environment).map(Box::new).map(Invocation::Run)
-}
-
-/// A missing file is an error only where `-conf` names it.
-fn read_config_file(
-    datadir: &Path,
-    named: Option<&Path>,
-) -> Result<Option<ConfigFile>, OptionsError> {
-    let path = datadir.join(named.unwrap_or(Path::new(CONFIG_FILE)));
-    match fs::read(&path) {
-        Ok(bytes) => ConfigFile::parse(path, &bytes).map(Some),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => Ok(None),
-        Err(error) => Err(Problem::ConfigUnreadable { path, error }.on_command_line()),
+    match tables::parse(arguments, environment.home.as_deref())? {
+        tables::Invocation::Print(text) => Ok(Invocation::Print(text)),
+        tables::Invocation::Run(invoked) => {
+            resolve::resolve(invoked, environment.cores).map(Box::new).map(Invocation::Run)
+        }
     }
 }
 

@@ -1,25 +1,61 @@
 //! From arguments to exit code.
 
-use std::io::Write;
+use std::fmt;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use godwit_chain::{BlockMemory, Chain, ChainOptions};
-use godwit_store::disk::RealDisk;
+use godwit_program::{panics, print_text, write_for_owner_only};
 use indicatif::{MultiProgress, ProgressDrawTarget};
-use rustix::fs::Mode;
 
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, Fatal};
 use crate::log_format::{self, Console};
-use crate::options::{Command, Config, Environment, Invocation, PsbtAction, parse};
-use crate::process::{self, StopFlag};
-use crate::{import, keys, node, psbt, utxo, verdicts};
+use crate::options::{Command, Config, Environment, Invocation, parse};
+use crate::process::StopFlag;
+use crate::{import, node, utxo, verdicts};
+
+/// Why a run does not begin.
+#[derive(Debug)]
+enum StartError {
+    /// The data directory could not be made.
+    Directory(PathBuf, io::Error),
+    /// The log could not be opened.
+    Log(PathBuf, io::Error),
+    /// Signals could not be caught.
+    Signals(io::Error),
+}
+
+impl Fatal for StartError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Directory(_, error) | Self::Log(_, error) => match error.kind() {
+                io::ErrorKind::StorageFull => Exit::DiskFull,
+                _ => Exit::DatadirUnusable,
+            },
+            Self::Signals(_) => Exit::Failure,
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path, error) => {
+                write!(f, "the data directory {} cannot be made: {error}", path.display())
+            }
+            Self::Log(path, error) => {
+                write!(f, "the log in {} cannot be opened: {error}", path.display())
+            }
+            Self::Signals(error) => write!(f, "signals cannot be caught: {error}"),
+        }
+    }
+}
 
 /// Runs the program on the process's arguments. Failures are one line on standard error.
 pub fn main() -> Exit {
-    // What godwit writes is its owner's alone, whatever the shell's umask says.
-    rustix::process::umask(Mode::from_raw_mode(0o077));
+    panics::end_at_once("godwit", godwit_store::expects_panic);
+    write_for_owner_only();
     let invocation = match parse(std::env::args_os().skip(1), &Environment::of_process()) {
         Ok(invocation) => invocation,
         Err(error) => {
@@ -28,7 +64,7 @@ pub fn main() -> Exit {
         }
     };
     let result = match invocation {
-        Invocation::Print(text) => print(&text),
+        Invocation::Print(text) => print_text(&text).map_err(Failure::from),
         Invocation::Run(config) => run(&config),
     };
     result.unwrap_or_else(|failure| {
@@ -37,34 +73,24 @@ pub fn main() -> Exit {
     })
 }
 
-fn print(text: &str) -> Result<Exit, Failure> {
-    writeln!(std::io::stdout(), "{}", text.trim_end()).map_err(Failure::Output)?;
-    Ok(Exit::Success)
-}
-
 fn run(config: &Config) -> Result<Exit, Failure> {
-    // Needs no data directory.
-    if let Command::Psbt(options) = &config.command
-        && options.action != PsbtAction::Sign
-    {
-        return psbt::run(config, options);
-    }
     let dir = config.network_dir();
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&dir)
-        .map_err(|error| Failure::Directory(dir.clone(), error))?;
+        .map_err(|error| StartError::Directory(dir.clone(), error))?;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
     // A long job without a terminal logs to standard output; a command that prints a result keeps
     // that for itself.
-    let long_job = validates(&config.command);
-    let stop = if long_job { StopFlag::install()? } else { StopFlag::end_at_once()? };
+    let long_job = config.command.validates();
+    let stop = if long_job { StopFlag::install() } else { StopFlag::end_at_once() };
+    let stop = stop.map_err(StartError::Signals)?;
     let console = match long_job && bars.is_hidden() {
         true => Console::Lines,
         false => Console::Warnings(bars.clone()),
     };
-    log_format::start(&dir, console).map_err(|error| Failure::Log(dir.clone(), error))?;
+    log_format::start(&dir, console).map_err(|error| StartError::Log(dir.clone(), error))?;
     log::info!("godwit version {}", env!("CARGO_PKG_VERSION"));
     match &config.command {
         Command::Node(options) => node::run(config, options, &bars, &stop),
@@ -72,43 +98,8 @@ fn run(config: &Config) -> Result<Exit, Failure> {
             Some(file) => verdicts::run(config, options, file, &stop),
             None => import::run(config, options, &bars, &stop),
         },
-        Command::Keys(options) => keys::run(config, options),
-        Command::Psbt(options) => psbt::run(config, options),
         Command::UtxoStats => utxo::stats(config),
         Command::UtxoDump { file } => utxo::dump(config, file),
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),
     }
-}
-
-/// Whether a command takes in blocks.
-fn validates(command: &Command) -> bool {
-    matches!(command, Command::Import(_) | Command::Node(_))
-}
-
-/// Opens the chain of the configured network.
-pub(crate) fn open_chain(
-    config: &Config,
-    workers: usize,
-    stop_at_height: Option<u32>,
-) -> Result<Chain, Failure> {
-    let options = ChainOptions {
-        params: Arc::new(config.params.clone()),
-        assume_valid: config.params.assume_valid,
-        workers,
-        cache_bytes: config.dbcache_bytes,
-        stop_at_height,
-        // What only looks at the coins deletes no blocks, whatever the file says.
-        prune_bytes: config.prune_bytes.filter(|_| validates(&config.command)),
-        block_memory: BlockMemory::default(),
-        clock: process::seconds_since_1970,
-    };
-    let key = process::random_bytes()?;
-    let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key)?;
-    if let Some(assumed) = chain.assumed() {
-        log::warn!(
-            "The coins up to height {} were loaded from a snapshot and are assumed, not validated.",
-            assumed.base.height
-        );
-    }
-    Ok(chain)
 }

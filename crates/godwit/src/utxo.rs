@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use godwit_chain::Chain;
+use godwit_chain::{Chain, MIN_BLOCKS_TO_KEEP};
+use godwit_program::print_json;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::open::open_chain;
 use crate::options::{Config, UtxoHash};
-use crate::output::print_json;
-use crate::run::open_chain;
 
 /// Threads that scan the coins.
 fn workers() -> usize {
@@ -29,7 +29,7 @@ pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
     let stats = chain.utxo_stats()?;
     let assumed = chain.assumed().map(|assumed| assumed.base.height);
     chain.close()?;
-    print_json(&json!({
+    Ok(print_json(&json!({
         "height": stats.tip.height,
         "bestblock": stats.tip.hash.to_string(),
         "txouts": stats.totals.txouts,
@@ -39,7 +39,7 @@ pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
         "total_amount": bitcoin(stats.totals.total_amount),
         "total_amount_sat": stats.totals.total_amount,
         "assumed_below": assumed,
-    }))
+    }))?)
 }
 
 /// `utxo dump`, with the names of Core's `dumptxoutset`.
@@ -47,14 +47,14 @@ pub(crate) fn dump(config: &Config, file: &Path) -> Result<Exit, Failure> {
     let mut chain = open_coins(config)?;
     let info = chain.dump_snapshot(file)?;
     chain.close()?;
-    print_json(&json!({
+    Ok(print_json(&json!({
         "coins_written": info.coins,
         "base_hash": info.base.hash.to_string(),
         "base_height": info.base.height,
         "path": file.display().to_string(),
         "txoutset_hash": UtxoHash(info.hash_serialized).to_string(),
         "nchaintx": info.chain_tx_count,
-    }))
+    }))?)
 }
 
 /// `utxo load`, with the names of Core's `loadtxoutset`.
@@ -65,20 +65,28 @@ pub(crate) fn load(
 ) -> Result<Exit, Failure> {
     let mut chain = open_coins(config)?;
     let info = chain.load_snapshot(file, expected.map(|hash| hash.0))?;
+    let best_header = chain.tree().node(chain.tree().best_header()).height;
     chain.close()?;
+    let depth = best_header.saturating_sub(info.base.height);
+    if depth < MIN_BLOCKS_TO_KEEP {
+        log::warn!(
+            "The snapshot's block is {depth} below the best header. A reorganisation that replaces it \
+             ends the node: another snapshot or an empty data directory is needed then."
+        );
+    }
     log::warn!(
         "Coins up to height {} are assumed from {}; they were not validated.",
         info.base.height,
         file.display()
     );
-    print_json(&json!({
+    Ok(print_json(&json!({
         "coins_loaded": info.coins,
         "tip_hash": info.base.hash.to_string(),
         "base_height": info.base.height,
         "path": file.display().to_string(),
         "txoutset_hash": UtxoHash(info.hash_serialized).to_string(),
         "assumed": true,
-    }))
+    }))?)
 }
 
 /// An amount in bitcoin with eight places, as a JSON number that is never written with an exponent.

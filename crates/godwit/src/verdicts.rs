@@ -1,9 +1,10 @@
 //! `godwit import --verdicts`: every record judged strictly after the one before it, one JSON line
 //! each, in `submitblock`'s words.
 
+use std::fmt;
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_chain::{Chain, Verdict, structure};
@@ -11,10 +12,29 @@ use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock};
 use serde_json::json;
 
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, Fatal};
+use crate::open::open_chain;
 use crate::options::{Config, ImportOptions};
 use crate::process::StopFlag;
-use crate::run::open_chain;
+
+/// The file for verdicts could not be written.
+#[derive(Debug)]
+struct WriteError(PathBuf, io::Error);
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "verdicts cannot be written to {}: {}", self.0.display(), self.1)
+    }
+}
+
+impl Fatal for WriteError {
+    fn exit(&self) -> Exit {
+        match self.1.kind() {
+            io::ErrorKind::StorageFull => Exit::DiskFull,
+            _ => Exit::Failure,
+        }
+    }
+}
 
 /// Runs the command.
 pub(crate) fn run(
@@ -23,7 +43,7 @@ pub(crate) fn run(
     file: &Path,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
-    let failed = |error| Failure::Verdicts(file.to_path_buf(), error);
+    let failed = |error| WriteError(file.to_path_buf(), error);
     let mut out = BufWriter::new(File::create(file).map_err(failed)?);
     let mut chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
     // What an earlier run stored is connected before the first record is judged.

@@ -1,6 +1,6 @@
 //! Which crate may name which: the table of `ARCHITECTURE.md`, held against the manifests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, TextFile, source};
 
@@ -17,6 +17,8 @@ const STREAM: &str = "godwit-stream";
 const PRIMITIVES: &str = "godwit-primitives";
 const CONSENSUS: &str = "godwit-consensus";
 const SCRIPT: &str = "godwit-script";
+const DISK: &str = "godwit-disk";
+const FAULT_DISK: &str = "godwit-fault-disk";
 const STORE: &str = "godwit-store";
 const CHAIN: &str = "godwit-chain";
 const P2P: &str = "godwit-p2p";
@@ -24,6 +26,9 @@ const SIM: &str = "godwit-sim";
 const TESTDATA: &str = "godwit-testdata";
 const SECRET: &str = "godwit-secret";
 const KEYS: &str = "godwit-keys";
+const PROGRAM: &str = "godwit-program";
+const NODE: &str = "godwit";
+const SIGNER: &str = "godwit-signer";
 const RIVALS: &str = "godwit-rivals";
 /// A workspace of its own.
 const FUZZ: &str = "fuzz";
@@ -33,22 +38,34 @@ const ROOMS: &[Room] = &[
     Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[TESTDATA] },
     Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
     Room { name: SCRIPT, may_use: &[PRIMITIVES], tests_may_use: &[CONSENSUS, TESTDATA] },
-    Room { name: STORE, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
+    Room { name: DISK, may_use: &[STREAM], tests_may_use: &[] },
+    Room { name: FAULT_DISK, may_use: &[STREAM, DISK], tests_may_use: &[] },
+    Room {
+        name: STORE,
+        may_use: &[STREAM, PRIMITIVES, DISK],
+        tests_may_use: &[FAULT_DISK, TESTDATA],
+    },
     Room {
         name: CHAIN,
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SCRIPT, STORE],
-        tests_may_use: &[SIM, TESTDATA],
+        tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
     },
     Room {
         name: P2P,
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SECRET],
         tests_may_use: &[TESTDATA],
     },
-    Room { name: SIM, may_use: &[STREAM, PRIMITIVES, P2P, SECRET], tests_may_use: &[] },
+    Room { name: SIM, may_use: &[STREAM, PRIMITIVES, P2P, SECRET, PROGRAM], tests_may_use: &[] },
     Room { name: TESTDATA, may_use: &[], tests_may_use: &[] },
+    Room { name: PROGRAM, may_use: &[PRIMITIVES], tests_may_use: &[] },
     Room {
-        name: "godwit",
-        may_use: &[STREAM, PRIMITIVES, SCRIPT, STORE, CHAIN, P2P, SECRET, KEYS],
+        name: NODE,
+        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, P2P, SECRET, PROGRAM],
+        tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA],
+    },
+    Room {
+        name: SIGNER,
+        may_use: &[STREAM, PRIMITIVES, SCRIPT, P2P, SECRET, KEYS, PROGRAM],
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS] },
@@ -61,7 +78,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: FUZZ,
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SECRET, KEYS, TESTDATA],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, FAULT_DISK, P2P, SECRET, KEYS, TESTDATA],
         tests_may_use: &[],
     },
     Room { name: "xtask", may_use: &[], tests_may_use: &[] },
@@ -70,12 +87,34 @@ const ROOMS: &[Room] = &[
 /// Outside crates that only the named rooms may ship (their tests excepted).
 const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[SCRIPT, RIVALS]),
-    ("bitcoin", &[SIM, RIVALS, KEYS, "godwit", FUZZ]),
+    ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ]),
     ("redb", &[STORE, RIVALS, FUZZ]),
 ];
 
+/// What a program does not link, however far down.
+const APART: &[(&str, &[&str])] = &[(
+    NODE,
+    &[
+        KEYS,
+        SIGNER,
+        "aes",
+        "argon2",
+        "bip39",
+        "bitcoin",
+        "cbc",
+        "chacha20poly1305",
+        "miniscript",
+        "pbkdf2",
+        "rusqlite",
+        "unicode-normalization",
+    ],
+)];
+
+/// The feature with the search for copies of secrets, and the rooms that may ship it.
+const RESIDUE: (&str, &[&str]) = ("\"residue\"", &[SIGNER]);
+
 /// Rooms whose code opens no file or socket, starts no thread and reads no clock.
-const PURE: &[&str] = &[STREAM, PRIMITIVES, CONSENSUS, P2P];
+const PURE: &[&str] = &[STREAM, PRIMITIVES, CONSENSUS, P2P, DISK];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -94,6 +133,7 @@ struct Dependency {
 /// Arrows, walls and pins of all manifests, and the code of the pure rooms.
 pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut findings = source::check_pure(files, PURE);
+    findings.extend(check_apart(files));
     let mut seen: BTreeMap<&str, bool> = ROOMS.iter().map(|room| (room.name, false)).collect();
     for file in files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
         if file.path == "Cargo.toml" {
@@ -143,6 +183,44 @@ fn check_room(file: &TextFile, room: &Room) -> Vec<Finding> {
             && !rooms.contains(&room.name)
         {
             findings.push(Finding::new(file, line, format!("only {rooms:?} may ship {name}")));
+        }
+        let (feature, rooms) = RESIDUE;
+        let text = file.text.lines().nth(line - 1).unwrap_or_default();
+        if kind == Kind::Shipped && text.contains(feature) && !rooms.contains(&room.name) {
+            findings.push(Finding::new(file, line, format!("only {rooms:?} may ship {feature}")));
+        }
+    }
+    findings
+}
+
+/// What each program links, by way of other crates of the workspace too.
+fn check_apart(files: &[TextFile]) -> Vec<Finding> {
+    let manifest = |name: &str| {
+        let path = format!("crates/{name}/Cargo.toml");
+        files.iter().find(|file| file.path == path)
+    };
+    let mut findings = Vec::new();
+    for (program, apart) in APART {
+        let mut reached = BTreeSet::new();
+        let mut next = vec![(*program).to_owned()];
+        while let Some(name) = next.pop() {
+            let Some(file) = manifest(&name).filter(|_| reached.insert(name.clone())) else {
+                continue;
+            };
+            for Dependency { name, kind, line } in dependencies(&file.text) {
+                if kind == Kind::Tests {
+                    continue;
+                }
+                if apart.contains(&name.as_str()) {
+                    findings.push(Finding::new(
+                        file,
+                        line,
+                        format!("{program} may not link {name}"),
+                    ));
+                } else {
+                    next.push(name);
+                }
+            }
         }
     }
     findings
@@ -267,12 +345,12 @@ mod tests {
         let room = ROOMS.iter().find(|room| room.name == STORE).expect("a known room");
         let missing = |text: &str| check_drawn(&manifest("crates/x/Cargo.toml", text), room).len();
         let text = "[dependencies]\ngodwit-primitives = { path = \"..\" }\n\
-                    godwit-stream.workspace = true\n[dev-dependencies]\n\
-                    godwit-testdata.workspace = true\n";
+                    godwit-disk = { path = \"..\" }\ngodwit-stream.workspace = true\n[dev-dependencies]\n\
+                    godwit-testdata.workspace = true\ngodwit-fault-disk.workspace = true\n";
         assert_eq!(missing(text), 0);
         assert_eq!(missing(&text.replace("stream", "other")), 1);
-        assert_eq!(missing(&text.replace("dev-", "")), 1);
-        assert_eq!(missing(""), 3);
+        assert_eq!(missing(&text.replace("dev-", "")), 2);
+        assert_eq!(missing(""), 5);
     }
 
     #[test]
@@ -281,6 +359,38 @@ mod tests {
         assert_eq!(rules(SCRIPT, text), []);
         assert_eq!(rules(CHAIN, text).len(), 1);
         assert_eq!(rules(CHAIN, &text.replace("[dep", "[dev-dep")), []);
+    }
+
+    #[test]
+    fn the_node_links_no_keys_however_far_down() {
+        let links = |text: &str, section: &str| -> Vec<(String, usize)> {
+            let files = [
+                manifest(
+                    "crates/godwit/Cargo.toml",
+                    "[dependencies]\ngodwit-p2p.workspace = true\n",
+                ),
+                manifest("crates/godwit-p2p/Cargo.toml", &format!("[{section}]\n{text}\n")),
+                manifest(
+                    "crates/godwit-keys/Cargo.toml",
+                    "[dependencies]\nargon2.workspace = true\n",
+                ),
+            ];
+            check_apart(&files).into_iter().map(|found| (found.path, found.line)).collect()
+        };
+        let found = vec![("crates/godwit-p2p/Cargo.toml".to_owned(), 2)];
+        assert_eq!(links("godwit-keys.workspace = true", "dependencies"), found);
+        assert_eq!(links("argon2 = \"=1.0.0\"", "dependencies"), found);
+        assert_eq!(links("argon2 = \"=1.0.0\"", "dev-dependencies"), []);
+        assert_eq!(links("chacha20.workspace = true", "dependencies"), []);
+    }
+
+    #[test]
+    fn only_the_signer_ships_the_search_for_copies() {
+        let text =
+            "[dependencies]\ngodwit-secret = { workspace = true, features = [\"residue\"] }\n";
+        assert_eq!(rules(SIGNER, text), []);
+        assert_eq!(rules(NODE, text).len(), 1);
+        assert_eq!(rules(NODE, &text.replace("[dep", "[dev-dep")), []);
     }
 
     #[test]

@@ -27,8 +27,8 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         crate_name: "godwit-chain",
         name: "Chain",
-        methods: 104,
-        fields: 35,
+        methods: 108,
+        fields: 36,
         why: "owns everything still",
     },
     Exception {

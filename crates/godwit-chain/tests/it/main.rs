@@ -4,6 +4,8 @@ mod datadir;
 mod feed;
 mod golden;
 mod kernel;
+mod panics;
 mod pruned_branches;
 mod pruning;
 mod restart;
+mod snapshots;

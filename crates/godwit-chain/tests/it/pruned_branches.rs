@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_chain::{ChainError, MIN_BLOCKS_TO_KEEP, Verdict};
+use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::{
     BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, work,
 };
-use godwit_store::fault::{FaultDisk, Survival};
 use godwit_stream::DataStream;
 
 use crate::datadir::submit;

@@ -6,12 +6,12 @@ use std::sync::{Arc, LazyLock};
 
 use crossbeam_channel::never;
 use godwit_chain::{Chain, ChainError, Event, MIN_BLOCKS_TO_KEEP, Poll, UtxoStats, Verdict};
+use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::{Disk, RealDisk};
-use godwit_store::fault::{FaultDisk, Survival};
 use godwit_stream::SpanReader;
 
 use crate::datadir::{import_file, options, submit};

@@ -77,6 +77,12 @@ pub enum NetCommand {
         /// Payload.
         payload: PooledStream,
     },
+    /// What the peer sent behind its last message that [stops reading](Command::stops_reading) may be read.
+    /// Exactly one follows each of these messages, unless the peer is disconnected.
+    ReadOn {
+        /// The sender.
+        peer: PeerId,
+    },
     /// Payloads of `block` and `blocktxn` of this peer are to be kept (true) or skimmed off (false, as
     /// at the beginning).
     ExpectBlock {

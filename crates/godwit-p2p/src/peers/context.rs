@@ -54,11 +54,11 @@ impl Context<'_> {
     /// Queues a message, or lets the peer go when it does not read.
     pub(super) fn send_payload(&mut self, id: PeerId, command: Command, payload: PooledStream) {
         let Some(peer) = self.table.get_mut(id) else { return };
-        let queued = peer.queued.saturating_add(FRAME_HEADER_SIZE + payload.len());
+        let queued = peer.flow.queued.saturating_add(FRAME_HEADER_SIZE + payload.len());
         if queued > SEND_QUEUE_MAX {
             return self.disconnect(id, DisconnectReason::SendQueueFull);
         }
-        peer.queued = queued;
+        peer.flow.queued = queued;
         self.out.push(NetCommand::Send { peer: id, command, payload });
     }
 

@@ -74,7 +74,8 @@ pub enum NetEvent {
         /// How.
         protocol: Protocol,
     },
-    /// A message arrived.
+    /// A message arrived. After one that [stops reading](Command::stops_reading) no other follows
+    /// before [`NetCommand::ReadOn`](super::NetCommand::ReadOn).
     Frame {
         /// From whom.
         peer: PeerId,

@@ -17,10 +17,11 @@ use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
 use godwit_stream::PooledStream;
 use log::{debug, info, warn};
 
-use super::action::{ChainRequest, NetCommand};
+use super::action::ChainRequest;
 use super::context::Context;
 use super::event::BlockJudgement;
 use super::fault::{Blame, DisconnectReason, Misbehaviour, Source, blame};
+use super::reading::expect_block;
 use super::table::PeerTable;
 use crate::compact::{CompactError, PartialBlock};
 use crate::connection_kind::ConnectionKind;
@@ -392,14 +393,5 @@ impl BlockFetch {
             }
         }
         None
-    }
-}
-
-fn expect_block(cx: &mut Context<'_>, id: PeerId, expected: bool) {
-    if let Some(peer) = cx.table.get_mut(id)
-        && peer.fetch.expects_block != expected
-    {
-        peer.fetch.expects_block = expected;
-        cx.out.push(NetCommand::ExpectBlock { peer: id, expected });
     }
 }

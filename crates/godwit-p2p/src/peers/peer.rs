@@ -37,8 +37,7 @@ pub(super) struct Peer {
     pub(super) fetch: FetchState,
     pub(super) serving: ServingState,
     pub(super) addresses: AddressState,
-    /// Bytes handed to the driver that it has not reported as written, message headers included.
-    pub(super) queued: usize,
+    pub(super) flow: Flow,
     pub(super) allowances: Allowances,
 }
 
@@ -71,6 +70,17 @@ pub(super) struct Handshake {
     pub(super) wants_compact: bool,
     /// How it sees us.
     pub(super) local: Option<NetAddress>,
+}
+
+/// What flows on the connection.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    /// Nothing that the peer sends is read before [`NetCommand::ReadOn`](super::NetCommand::ReadOn).
+    pub(super) held: bool,
+    /// Block payloads are kept by the transport.
+    pub(super) expects_block: bool,
+    /// Bytes handed to the driver that it has not reported as written, message headers included.
+    pub(super) queued: usize,
 }
 
 /// Pings and what they measure.
@@ -110,7 +120,7 @@ impl Peer {
             fetch: FetchState::default(),
             serving: ServingState::default(),
             addresses: AddressState::new(now),
-            queued: 0,
+            flow: Flow::default(),
             allowances: Allowances {
                 transactions: TokenBucket::inventory(now.monotonic),
                 useless_headers: useless_headers(now.monotonic),
@@ -145,6 +155,12 @@ impl Peer {
     pub(super) fn serves_blocks(&self) -> bool {
         let services = self.handshake.services;
         services.contains(Services::NETWORK) || services.contains(Services::NETWORK_LIMITED)
+    }
+
+    /// It may ask for transactions, and is told that there are none (Core `GetTxRelay`).
+    pub(super) fn hears_of_transactions(&self) -> bool {
+        let kind = !matches!(self.kind, ConnectionKind::BlockRelay | ConnectionKind::Feeler);
+        kind && self.handshake.relay
     }
 
     /// It has only recent blocks (Core `IsLimitedPeer`).

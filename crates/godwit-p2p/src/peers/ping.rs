@@ -6,6 +6,7 @@ use rand::Rng;
 
 use super::context::Context;
 use super::fault::DisconnectReason;
+use super::peer::Ping;
 use crate::message::Message;
 use crate::peer_id::PeerId;
 
@@ -18,9 +19,21 @@ const TIMEOUT_INTERVAL: Duration = Duration::from_secs(20 * 60);
 /// BIP31: pings have a nonce, and an answer, in versions above it (Core `BIP0031_VERSION`).
 const BIP31_VERSION: i32 = 60_000;
 
+/// What the peer says is read again: an answer that has been due for long may have waited all the time,
+/// so another one is asked for.
+pub(super) fn excuse(ping: &mut Ping, now: Duration) {
+    if ping.sent_at.is_some_and(|sent| now.saturating_sub(sent) > PING_INTERVAL) {
+        ping.nonce = None;
+    }
+}
+
 /// Pings the peer when it is time to (Core `MaybeSendPing`); false when it was disconnected.
 pub(super) fn maintain(cx: &mut Context<'_>, id: PeerId) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
+    if peer.flow.held {
+        // Its answer would not be read.
+        return true;
+    }
     let waited = peer.ping.sent_at.map(|sent| cx.now.monotonic.saturating_sub(sent));
     if peer.ping.nonce.is_some() {
         if waited.is_some_and(|waited| waited > TIMEOUT_INTERVAL) {

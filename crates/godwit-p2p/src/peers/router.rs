@@ -15,7 +15,7 @@ use super::fetch::{BlockFetch, Compact};
 use super::headers::{FetchStatus, Headers, work_threshold};
 use super::relay::BlockRelay;
 use super::serving::{Serving, on_getblocks, on_getheaders};
-use super::{handshake, lifetime, ping};
+use super::{handshake, lifetime, ping, reading};
 use crate::connection_kind::ConnectionKind;
 use crate::frame::{Command, Frame};
 use crate::inventory::{Inventory, InventoryKind};
@@ -53,7 +53,11 @@ impl Parts {
                     peer.handshake.protocol = protocol;
                 }
             }
-            NetEvent::Frame { peer, frame } => self.on_frame(cx, peer, frame),
+            NetEvent::Frame { peer, frame } => {
+                reading::hold(cx, peer, frame.command);
+                self.on_frame(cx, peer, frame);
+                reading::read_on(cx, peer);
+            }
             NetEvent::Arriving { peer, command, bytes } => self.on_bytes(cx, peer, command, bytes),
             NetEvent::Discarded { peer, discard } => self.on_discarded(cx, peer, &discard),
             NetEvent::TransportFailed { peer, error } => cx.disconnect(peer, broken(&error)),
@@ -110,6 +114,12 @@ impl Parts {
         self.connections.watch_tip(cx, self.fetch.downloads());
         self.forget_departed(cx);
         self.connections.open_connections(cx);
+    }
+
+    /// Goes on for those who have asked for more than was looked up at once.
+    pub(super) fn serve_ready(&mut self, cx: &mut Context<'_>) {
+        self.serving.serve_ready(cx, self.relay.recent());
+        self.forget_departed(cx);
     }
 
     /// Asks for the blocks that are wanted next.

@@ -3,6 +3,7 @@
 //! Source: Core `net_processing.cpp`, `ProcessGetBlockData`, `GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`.
 
 mod locator;
+mod requests;
 pub(super) mod state;
 
 use godwit_consensus::proof_equivalent_time;
@@ -15,8 +16,9 @@ use super::action::{ChainRequest, ReadId};
 use super::context::Context;
 use super::fault::{DisconnectReason, Misbehaviour};
 use super::peer::Peer;
+use super::reading::read_on;
 use super::relay::recent::RecentBlock;
-use super::send_limits::SEND_PAUSE;
+use super::table::PeerTable;
 use crate::compact::{block_transactions, compact_block};
 use crate::frame::Command;
 use crate::index::{HeaderId, is_ancestor};
@@ -27,7 +29,7 @@ use crate::message::{
 use crate::peer_id::PeerId;
 use crate::rate_limit::UploadTarget;
 use locator::{chain_part, fork_with};
-use state::{Form, MAX_WANTED, MAX_WANTED_TRANSACTIONS, Wanted};
+use requests::Request;
 
 /// Blocks in an answer to `getblocks` (Core: 500).
 const MAX_GETBLOCKS: usize = 500;
@@ -57,9 +59,14 @@ const HISTORICAL_AGE: i64 = 7 * 24 * 60 * 60;
 /// What can be done about a request.
 enum Answer {
     Read(HeaderId),
-    NotFound,
+    /// Nothing is said, either, as in Core.
+    Nothing,
     Disconnect(DisconnectReason),
 }
+
+/// Requests that are looked up for one peer before others have their turn, 2 ms at worst: those for
+/// blocks that are not given cost the asker nothing but 36 bytes.
+const LOOKUPS_AT_ONCE: usize = 1_000;
 
 /// The last announced block, when it is at hand.
 type Recent<'a> = Option<&'a RecentBlock>;
@@ -74,7 +81,7 @@ impl Serving {
         Self { upload: UploadTarget::new(max_upload_target) }
     }
 
-    /// A `getdata`. What is no block, and more blocks than fit the queue, is answered by one `notfound`.
+    /// A `getdata`: its entries wait for their turn.
     pub(super) fn on_getdata(
         &self,
         cx: &mut Context<'_>,
@@ -82,60 +89,60 @@ impl Serving {
         id: PeerId,
         entries: &[Inventory],
     ) {
-        let Some(peer) = cx.table.get_mut(id) else { return };
-        let mut missing = Vec::new();
-        for entry in entries {
-            let form = match entry.kind {
-                InventoryKind::WITNESS_BLOCK => Form::Witness,
-                InventoryKind::BLOCK => Form::Stripped,
-                InventoryKind::CMPCT_BLOCK => Form::Compact,
-                _ => {
-                    missing.push(*entry);
-                    continue;
-                }
-            };
-            if peer.serving.wanted.len() < MAX_WANTED {
-                peer.serving.wanted.push_back(Wanted { hash: entry.block_hash(), form });
-            } else {
-                missing.push(*entry);
-            }
+        if let Some(peer) = cx.table.get_mut(id) {
+            peer.serving.requests.extend(entries);
+            self.serve(cx, recent, id);
         }
-        if !missing.is_empty() {
-            cx.send(id, &Message::NotFound(missing));
-        }
-        self.serve(cx, recent, id);
     }
 
-    /// Goes on with what the peer asked for, as far as it takes it.
+    /// Goes on with what the peer asked for, as far as it takes it (Core `ProcessGetData`).
     fn serve(&self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId) {
-        let mut missing = Vec::new();
-        loop {
+        for _ in 0..LOOKUPS_AT_ONCE {
             let Some(peer) = cx.table.get_mut(id) else { return };
-            let (queued, serving) = (peer.queued, &mut peer.serving);
-            if serving.reading.is_some() || queued > SEND_PAUSE {
+            if !peer.serving.is_ready(peer.flow.queued) {
                 break;
             }
-            let Some(wanted) = serving.wanted.pop_front() else { break };
-            if serve_recent(cx, recent, id, &wanted) {
-                continue;
-            }
-            match self.answer(cx, id, &wanted) {
-                Answer::Read(header) => read(cx, id, header, wanted),
-                Answer::NotFound => missing.extend(wanted.entry()),
-                Answer::Disconnect(why) => return cx.disconnect(id, why),
+            let missing = peer.serving.requests.take_transactions();
+            if missing.is_empty() {
+                let Some(request) = peer.serving.requests.pop() else { break };
+                self.serve_block(cx, recent, id, request);
+            } else if peer.hears_of_transactions() {
+                cx.send(id, &Message::NotFound(missing));
             }
         }
-        if !missing.is_empty() {
-            cx.send(id, &Message::NotFound(missing));
+        read_on(cx, id);
+    }
+
+    /// Goes on for those with more requests than are looked up at once.
+    pub(super) fn serve_ready(&self, cx: &mut Context<'_>, recent: Recent<'_>) {
+        let ready = cx.table.iter().filter(|peer| peer.serving.is_ready(peer.flow.queued));
+        for id in ready.map(|peer| peer.id).collect::<Vec<_>>() {
+            self.serve(cx, recent, id);
         }
     }
 
-    /// Core `ProcessGetBlockData`, but for saying `notfound` where Core says nothing.
-    fn answer(&self, cx: &Context<'_>, id: PeerId, wanted: &Wanted) -> Answer {
-        let Some(header) = cx.index.find(&wanted.hash) else { return Answer::NotFound };
-        let Some(peer) = cx.table.get(id) else { return Answer::NotFound };
+    /// Whether [`serve_ready`](Self::serve_ready) has something to do.
+    pub(super) fn has_ready(&self, table: &PeerTable) -> bool {
+        table.iter().any(|peer| peer.serving.is_ready(peer.flow.queued))
+    }
+
+    fn serve_block(&self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, request: Request) {
+        if serve_recent(cx, recent, id, &request) {
+            return;
+        }
+        match self.answer(cx, id, request.block_hash()) {
+            Answer::Read(header) => read(cx, id, header, request),
+            Answer::Nothing => {}
+            Answer::Disconnect(why) => cx.disconnect(id, why),
+        }
+    }
+
+    /// Core `ProcessGetBlockData`.
+    fn answer(&self, cx: &Context<'_>, id: PeerId, hash: BlockHash) -> Answer {
+        let Some(header) = cx.index.find(&hash) else { return Answer::Nothing };
+        let Some(peer) = cx.table.get(id) else { return Answer::Nothing };
         if !may_be_served(cx, header) {
-            return Answer::NotFound;
+            return Answer::Nothing;
         }
         let block = cx.index.get(header);
         let best = cx.index.get(cx.index.best_header());
@@ -151,7 +158,7 @@ impl Serving {
             return Answer::Disconnect(DisconnectReason::PrunedBlock);
         }
         if !block.stored || block.height < cx.index.prune_height() {
-            return Answer::NotFound;
+            return Answer::Nothing;
         }
         Answer::Read(header)
     }
@@ -172,11 +179,11 @@ impl Serving {
         let Some((_, wanted)) = peer.serving.reading.take() else { return };
         let Some(bytes) = bytes else {
             if cx.take_log_line(id) {
-                error!("peer={}: cannot load block {} from disk", id.0, wanted.hash);
+                error!("peer={}: cannot load block {} from disk", id.0, wanted.block_hash());
             }
             return cx.disconnect(id, DisconnectReason::BlockUnreadable);
         };
-        let hash = wanted.hash;
+        let hash = wanted.block_hash();
         if !send_block(cx, id, wanted, bytes) {
             return;
         }
@@ -199,21 +206,15 @@ impl Serving {
             return debug!("peer={}: getblocktxn for a block that is not here", id.0);
         }
         // Sent whole, an old block costs the peer what it costs us to read.
-        let form = if block.height + MAX_TRANSACTIONS_DEPTH >= tip.height {
-            Form::Transactions(Box::new(request))
+        let request = if block.height + MAX_TRANSACTIONS_DEPTH >= tip.height {
+            Request::Transactions(Box::new(request))
         } else {
-            Form::Witness
+            Request::Entry(Inventory::block(InventoryKind::WITNESS_BLOCK, hash))
         };
-        let Some(peer) = cx.table.get_mut(id) else { return };
-        let wanted = &mut peer.serving.wanted;
-        let transactions = |wanted: &&Wanted| matches!(wanted.form, Form::Transactions(_));
-        if wanted.len() >= MAX_WANTED
-            || wanted.iter().filter(transactions).count() >= MAX_WANTED_TRANSACTIONS
-        {
-            return debug!("peer={}: too many requests, ignoring getblocktxn", id.0);
+        if let Some(peer) = cx.table.get_mut(id) {
+            peer.serving.requests.push(request);
+            self.serve(cx, recent, id);
         }
-        wanted.push_back(Wanted { hash, form });
-        self.serve(cx, recent, id);
     }
 
     /// The driver has written so much to the peer.
@@ -226,15 +227,19 @@ impl Serving {
     ) {
         self.upload.record(cx.now.monotonic, bytes as u64);
         if let Some(peer) = cx.table.get_mut(id) {
-            peer.queued = peer.queued.saturating_sub(bytes);
+            peer.flow.queued = peer.flow.queued.saturating_sub(bytes);
+            if peer.flow.held && bytes > 0 {
+                // It has no other way to show that it is there: what it says is not read.
+                peer.last_received = cx.now.monotonic;
+            }
             self.serve(cx, recent, id);
         }
     }
 }
 
-fn read(cx: &mut Context<'_>, id: PeerId, header: HeaderId, wanted: Wanted) {
+fn read(cx: &mut Context<'_>, id: PeerId, header: HeaderId, wanted: Request) {
     let request = cx.out.next_read();
-    let raw = matches!(wanted.form, Form::Witness);
+    let raw = wanted.kind() == Some(InventoryKind::WITNESS_BLOCK);
     if let Some(peer) = cx.table.get_mut(id) {
         peer.serving.reading = Some((request, wanted));
         cx.out.push(ChainRequest::ReadBlock { request, peer: id, id: header, raw });
@@ -257,46 +262,46 @@ fn may_be_served(cx: &Context<'_>, header: HeaderId) -> bool {
 }
 
 /// The last announced block is at hand.
-fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &Wanted) -> bool {
-    let recent = recent.filter(|recent| recent.hash == wanted.hash);
-    let Some(recent) = recent else { return false };
-    match &wanted.form {
-        Form::Witness | Form::Stripped => return false,
-        Form::Compact => {
-            let message = Message::CmpctBlock(recent.compact.clone());
-            cx.send(id, &message);
+fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &Request) -> bool {
+    let hash = wanted.block_hash();
+    let Some(recent) = recent.filter(|recent| recent.hash == hash) else { return false };
+    match wanted {
+        Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
+            cx.send(id, &Message::CmpctBlock(recent.compact.clone()));
+            continue_announcing(cx, id, hash);
         }
-        Form::Transactions(request) => match block_transactions(recent.block.view(), request) {
+        Request::Entry(_) => return false,
+        Request::Transactions(request) => match block_transactions(recent.block.view(), request) {
             Some(answer) => cx.send(id, &Message::BlockTxn(answer)),
-            None => {
-                cx.misbehave(id, Misbehaviour::TransactionsOutOfRange);
-            }
+            None => cx.misbehave(id, Misbehaviour::TransactionsOutOfRange),
         },
     }
     true
 }
 
 /// False when the peer was disconnected.
-fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Wanted, bytes: PooledStream) -> bool {
-    if let Form::Witness = wanted.form {
+fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledStream) -> bool {
+    if wanted.kind() == Some(InventoryKind::WITNESS_BLOCK) {
         cx.send_payload(id, Command::BLOCK, bytes);
         return cx.table.contains(id);
     }
     let Ok(block) = Block::decode(bytes) else {
         if cx.take_log_line(id) {
-            error!("Block {} on disk does not decode", wanted.hash);
+            error!("Block {} on disk does not decode", wanted.block_hash());
         }
         cx.disconnect(id, DisconnectReason::BlockUnreadable);
         return false;
     };
-    match wanted.form {
-        Form::Witness | Form::Stripped => {
+    match wanted {
+        Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
+            send_compact(cx, id, &block);
+        }
+        Request::Entry(_) => {
             let mut stripped = cx.config.pool.take();
             strip(&block, &mut stripped);
             cx.send_payload(id, Command::BLOCK, stripped);
         }
-        Form::Compact => send_compact(cx, id, &block),
-        Form::Transactions(request) => match block_transactions(block.view(), &request) {
+        Request::Transactions(request) => match block_transactions(block.view(), &request) {
             Some(answer) => cx.send(id, &Message::BlockTxn(answer)),
             None => cx.misbehave(id, Misbehaviour::TransactionsOutOfRange),
         },

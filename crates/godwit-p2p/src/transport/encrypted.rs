@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 
+#[cfg(any(test, feature = "residue"))]
 use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
@@ -112,6 +113,7 @@ impl Encrypted {
     }
 
     /// What a search of memory for the keys looks for; nothing before they are agreed on.
+    #[cfg(any(test, feature = "residue"))]
     pub(super) fn needles(&self) -> Result<Vec<Needle>, NeedleError> {
         match &self.state {
             State::Key(_) | State::Failed => Ok(Vec::new()),

@@ -83,6 +83,7 @@ impl LengthCipher {
     }
 
     /// The key at the moment.
+    #[cfg(any(test, feature = "residue"))]
     pub(super) fn key(&self) -> &Key {
         &self.key
     }
@@ -113,6 +114,7 @@ impl PacketKey {
     }
 
     /// The key at the moment.
+    #[cfg(any(test, feature = "residue"))]
     pub(super) fn key(&self) -> &Key {
         &self.key
     }
@@ -153,6 +155,7 @@ impl Sealer {
         Self(PacketKey::new(key))
     }
 
+    #[cfg(any(test, feature = "residue"))]
     pub(super) fn packet_key(&self) -> &PacketKey {
         &self.0
     }
@@ -192,6 +195,7 @@ impl Opener {
         Self { key: PacketKey::new(key), mac, opened: 0 }
     }
 
+    #[cfg(any(test, feature = "residue"))]
     pub(super) fn packet_key(&self) -> &PacketKey {
         &self.key
     }

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+use godwit_fault_disk::{FaultDisk, Survival};
+
 use super::*;
-use crate::fault::{FaultDisk, Survival};
 use crate::fixtures::{MAGIC, block, framed, header};
 
 const DIR: &str = "/blocks";

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::Coin;
 
 use super::*;
 use crate::block_files::file_number;
 use crate::disk::Disk;
 use crate::error::NetworkId;
-use crate::fault::{FaultDisk, Survival};
 use crate::fixtures::{MAGIC, block, coin, header, point, record};
 use crate::record::{BlockPosition, FileEnds};
 use crate::store::{CommittedState, StoreOptions};

@@ -1,5 +1,6 @@
+use godwit_fault_disk::{FaultDisk, Survival};
+
 use super::*;
-use crate::fault::{FaultDisk, Survival};
 
 const PATH: &str = "/d/test.redb";
 const NUMBERS: Table<u32, u64> = Table::new("numbers");

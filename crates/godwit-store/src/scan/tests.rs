@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
+use godwit_fault_disk::FaultDisk;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fault::FaultDisk;
 use crate::fixtures::{MAGIC, block, framed, header};
 
 const DIR: &str = "/core/blocks";

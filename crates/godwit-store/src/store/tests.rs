@@ -1,9 +1,10 @@
 use std::path::Path;
 
+use godwit_fault_disk::{FaultDisk, Survival};
+
 use super::*;
 use crate::commit::{Commit, UtxoCommit};
 use crate::disk::RealDisk;
-use crate::fault::{FaultDisk, Survival};
 use crate::fixtures::{MAGIC, block, header, point, record};
 
 const DIR: &str = "/node/regtest";

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
+use godwit_fault_disk::{FaultDisk, Survival};
 use proptest::prelude::*;
 
 use super::*;
-use crate::fault::{FaultDisk, Survival};
 use crate::fixtures::{MAGIC, coin};
 
 const DIR: &str = "/blocks";

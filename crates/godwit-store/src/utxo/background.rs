@@ -1,6 +1,7 @@
 //! Freezing, and what the background threads have done since it was last asked.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
 
 use crossbeam_channel::select;
 
@@ -96,11 +97,11 @@ impl UtxoStore {
         select! {
             recv(flushed) -> event => match event {
                 Ok(event) => self.on_flush(event)?,
-                Err(_) => self.flusher.join(),
+                Err(_) => return self.fail(self.flusher.ended()),
             },
             recv(merged) -> event => match event {
                 Ok(event) => self.on_merge(event)?,
-                Err(_) => self.merger.join(),
+                Err(_) => return self.fail(self.merger.ended()),
             },
         }
         self.sealed.release();
@@ -120,6 +121,7 @@ impl UtxoStore {
             Ok(FlushEvent::Flushed(segments)) => {
                 if let Some(segment) = segments.first() {
                     self.commits.written(segment.run.id);
+                    self.runs.push(Arc::downgrade(&segment.run));
                     self.sealed.set_flushed(segment.seals.newest);
                     self.counters.flushes += 1;
                     self.counters.flushed_bytes += segment.run.bytes();
@@ -140,8 +142,10 @@ impl UtxoStore {
         self.commits.written(merge.run);
         self.counters.merges += 1;
         self.counters.merge_bytes_read += merge.parts.iter().map(|part| part.bytes()).sum::<u64>();
-        let written = output.first().map_or(0, |segment| segment.run.bytes());
-        self.counters.merge_bytes_written += written;
+        if let Some(segment) = output.first() {
+            self.runs.push(Arc::downgrade(&segment.run));
+            self.counters.merge_bytes_written += segment.run.bytes();
+        }
         self.segments.replace(&merge.parts, output);
         self.after_change();
         Ok(())
@@ -237,8 +241,15 @@ impl UtxoStore {
         (self.commits.issue(&manifest), manifest)
     }
 
-    /// Notes that a manifest is durable: files that no manifest needs any more are removed in the
-    /// background, and its runs may be merged.
+    /// The runs of this store, and those that merges have replaced while a snapshot with them is read:
+    /// a run is not open all the time, so its file must last as long as its readers.
+    fn runs_in_use(&mut self) -> BTreeSet<RunId> {
+        self.runs.retain(|run| run.strong_count() > 0);
+        self.runs.iter().filter_map(Weak::upgrade).map(|run| run.id).collect()
+    }
+
+    /// Notes that a manifest is durable: files that no manifest needs and no snapshot reads any more are
+    /// removed in the background, and its runs may be merged.
     ///
     /// # Errors
     ///
@@ -249,7 +260,8 @@ impl UtxoStore {
     /// If a later manifest was confirmed before.
     pub fn committed(&mut self, id: ManifestId) -> Result<(), StoreError> {
         self.commits.committed(id);
-        let obsolete = self.commits.take_obsolete(&self.segments.run_ids());
+        let in_use = self.runs_in_use();
+        let obsolete = self.commits.take_obsolete(&in_use);
         if !obsolete.is_empty() {
             let paths = obsolete.into_iter().map(|run| run.path(&self.place.dir)).collect();
             self.flusher.submit(FlushJob::Remove(paths));

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 
 use crossbeam_channel::{Sender, bounded};
 use godwit_primitives::coin::is_unspendable;
@@ -23,7 +23,7 @@ use super::sealed::Sealed;
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
 use super::worker::{Pace, Worker};
-use crate::disk::{OpenMode, StoreDisk};
+use crate::disk::StoreDisk;
 use crate::error::{Damage, IoFailure, Operation, StoreError};
 
 /// How a store is run.
@@ -74,6 +74,8 @@ pub struct UtxoStore {
     pub(super) sealed: Sealed,
     pub(super) segments: Segments,
     pub(super) commits: Commits,
+    /// Runs that this store or a reader of an older snapshot still has.
+    pub(super) runs: Vec<Weak<RunFile>>,
     pub(super) layers: Arc<Layers>,
     pub(super) published: LayersReader,
     pub(super) flusher: Worker<FlushJob, FlushEvent>,
@@ -112,8 +114,10 @@ impl UtxoStore {
         let next_run = remove_orphans(&place, manifest)?.max(manifest.next_run);
         let budget = usize::try_from(config.budget.max(MIN_BUDGET)).unwrap_or(usize::MAX);
         let mut segments = Segments::new(place.partitions());
+        let mut runs = Vec::new();
         for named in &manifest.runs {
             let (run, metas) = open_run(&place, named)?;
+            runs.push(Arc::downgrade(&run));
             for meta in &metas {
                 let segment = Segment::load(&run, meta, named.seals, partition_bits)?;
                 segments.install(vec![Arc::new(segment)]);
@@ -138,6 +142,7 @@ impl UtxoStore {
             sealed,
             segments,
             commits: Commits::new(manifest),
+            runs,
             published: LayersReader(Arc::new(RwLock::new(Arc::clone(&layers)))),
             layers,
             flusher,
@@ -312,10 +317,8 @@ impl Drop for UtxoStore {
     /// [`UtxoStore::open`].
     fn drop(&mut self) {
         self.stop = None;
-        if !std::thread::panicking() {
-            self.flusher.join();
-            self.merger.join();
-        }
+        self.flusher.join();
+        self.merger.join();
     }
 }
 
@@ -342,9 +345,9 @@ fn open_run(
     named: &ManifestRun,
 ) -> Result<(Arc<RunFile>, Vec<SegmentMeta>), StoreError> {
     let path = named.id.path(&place.dir);
-    let file = place.disk.open(&path, OpenMode::Read)?;
-    let run = Arc::new(RunFile { id: named.id, file, blocks: named.blocks });
-    let len = run.file.file_len()?;
+    let disk = place.disk.clone();
+    let run = Arc::new(RunFile { id: named.id, disk, path: path.clone(), blocks: named.blocks });
+    let len = run.open()?.file_len()?;
     if len < run.bytes() {
         return Err(StoreError::damaged(&path, len, Damage::Short));
     }

@@ -3,18 +3,19 @@ mod faults;
 mod layout;
 mod limits;
 mod model;
+mod panics;
 mod scans;
 mod speed;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_fault_disk::FaultDisk;
 use godwit_primitives::Coin;
 
 use super::fixtures::hasher;
 use super::*;
 use crate::disk::StoreDisk;
-use crate::fault::FaultDisk;
 
 const DIR: &str = "/data/utxo";
 const CONFIG: UtxoConfig = UtxoConfig { budget: MIN_BUDGET, merge_rate: None };

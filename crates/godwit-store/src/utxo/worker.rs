@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::num::NonZeroU64;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -69,8 +69,9 @@ impl Pace {
     }
 }
 
-/// A thread that takes jobs in order and answers each with an event.
+/// A thread that takes jobs in order and answers each with an event, also one that panics.
 pub(super) struct Worker<J, E> {
+    name: &'static str,
     jobs: Option<Sender<J>>,
     events: Receiver<Result<E, StoreError>>,
     thread: Option<JoinHandle<()>>,
@@ -78,17 +79,19 @@ pub(super) struct Worker<J, E> {
 
 impl<J: Send + 'static, E: Send + 'static> Worker<J, E> {
     pub(super) fn spawn(
-        name: &str,
+        name: &'static str,
         mut work: impl FnMut(J) -> Result<E, WorkError> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (jobs, inbox) = unbounded::<J>();
         let (outbox, events) = unbounded();
         let body = move || {
             for job in inbox {
-                let event = match work(job) {
-                    Ok(event) => Ok(event),
-                    Err(WorkError::Failed(error)) => Err(error),
-                    Err(WorkError::Stopped) => return,
+                let event = match catch_unwind(AssertUnwindSafe(|| work(job))) {
+                    Ok(Ok(event)) => Ok(event),
+                    Ok(Err(WorkError::Failed(error))) => Err(error),
+                    Ok(Err(WorkError::Stopped)) => return,
+                    // The store fails with it, so what the job left half done is not looked at.
+                    Err(_panic) => Err(StoreError::Panicked { thread: name }),
                 };
                 if outbox.send(event).is_err() {
                     return;
@@ -96,25 +99,30 @@ impl<J: Send + 'static, E: Send + 'static> Worker<J, E> {
             }
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body)?;
-        Ok(Self { jobs: Some(jobs), events, thread: Some(thread) })
+        Ok(Self { name, jobs: Some(jobs), events, thread: Some(thread) })
     }
 
     pub(super) fn submit(&mut self, job: J) {
         let jobs = self.jobs.as_ref().expect("jobs end only when the worker is dropped");
         if jobs.send(job).is_err() {
-            self.join();
+            log::debug!("{} has ended, and its events say why", self.name);
         }
+    }
+
+    /// Why there are no events any more. It stops by itself only when the store is dropped.
+    pub(super) fn ended(&self) -> StoreError {
+        StoreError::Panicked { thread: self.name }
     }
 
     pub(super) fn events(&self) -> &Receiver<Result<E, StoreError>> {
         &self.events
     }
 
-    /// Waits for the end of the thread, handing on its panic.
+    /// Waits for the end of the thread.
     pub(super) fn join(&mut self) {
         self.jobs = None;
-        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
-            resume_unwind(panic);
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            log::error!("the thread {} panicked outside a job", self.name);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The node's loop: events in, commands out, with the real clock.
 
+use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,14 +15,14 @@ use super::dns::Resolver;
 use super::index::ChainIndex;
 use super::peers_file::PeersFile;
 use super::setup::{connections_within_descriptors, encrypts, peers_config, proxies, user_agent};
-use super::sockets::{Inbox, Sockets, SocketsConfig, bind};
+use super::sockets::{BindError, Inbox, Sockets, SocketsConfig, bind};
 use crate::chain_log::cost_lines;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, Fatal};
+use crate::open::open_chain;
 use crate::options::{Config, NodeOptions};
 use crate::process::{StopFlag, random_bytes, seconds_since_1970};
 use crate::progress::{Position, Progress};
-use crate::run::open_chain;
 
 /// Events of the network that are handled before the chain has its turn.
 const EVENTS_AT_ONCE: usize = 64;
@@ -37,6 +39,28 @@ const LONELY_AFTER: Duration = Duration::from_secs(60);
 /// Without all blocks a node offers the last 288 only (BIP159).
 const SERVICES_WHEN_PRUNED: Services = Services(Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
 
+/// Sockets can not be used at all.
+#[derive(Debug)]
+struct SocketsError(io::Error);
+
+impl fmt::Display for SocketsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sockets can not be used: {}", self.0)
+    }
+}
+
+impl Fatal for SocketsError {
+    fn exit(&self) -> Exit {
+        Exit::Failure
+    }
+}
+
+impl Fatal for BindError {
+    fn exit(&self) -> Exit {
+        Exit::CannotListen
+    }
+}
+
 /// Runs the node until a signal or `-stopatheight`.
 pub(crate) fn run(
     config: &Config,
@@ -45,8 +69,10 @@ pub(crate) fn run(
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
+    let max_connections = connections_within_descriptors(options.max_connections);
+    log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
     let chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
-    let mut node = Node::start(config, options, bars, chain, started)?;
+    let mut node = Node::start(config, options, bars, chain, started, max_connections)?;
     let result = node.run(stop);
     node.end(result?)?;
     Ok(Exit::Success)
@@ -81,11 +107,10 @@ impl<'a> Node<'a> {
         bars: &MultiProgress,
         chain: Chain,
         started: Instant,
+        max_connections: usize,
     ) -> Result<Self, Failure> {
-        let max_connections = connections_within_descriptors(options.max_connections);
-        log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
         let listeners = match options.listen && options.network_active {
-            true => bind(&options.bind, options.port).map_err(Failure::Bind)?,
+            true => bind(&options.bind, options.port)?,
             false => Vec::new(),
         };
         let pool = chain.block_buffers().clone();
@@ -105,7 +130,7 @@ impl<'a> Node<'a> {
             },
             listeners,
         )
-        .map_err(Failure::Sockets)?;
+        .map_err(SocketsError)?;
         let peers_file = PeersFile::new(&config.network_dir(), config.params.magic);
         let book = peers_file.load(seed);
         let params = Arc::clone(chain.params());

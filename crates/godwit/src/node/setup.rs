@@ -1,7 +1,6 @@
 //! From options to what the engine and the sockets are told.
 
 use std::error::Error;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,21 +11,17 @@ use godwit_p2p::{
 use godwit_primitives::{Network, Params};
 use godwit_secret::{Hardened, allow_unlocked_secrets, harden_process};
 use godwit_stream::BufferPool;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::sockets::{Proxies, check_locked_memory};
+use crate::descriptors;
 use crate::options::{HostPort, NodeOptions};
-
-/// Descriptors that files, threads and listening sockets need beside connections (Core
-/// `MIN_CORE_FDS` is 151; the coins store keeps one a partition and run).
-const OTHER_DESCRIPTORS: u64 = 256;
 
 /// Connections that are tried however few descriptors there are: a node without any would wait for
 /// ever, and files rarely take all of what is reserved for them.
 const LEAST_CONNECTIONS: u64 = (MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY) as u64;
 
 /// Descriptors that connections leave to everything else.
-const RESERVED_DESCRIPTORS: u64 = OTHER_DESCRIPTORS + MAX_ADD_NODE_CONNECTIONS as u64;
+const RESERVED_DESCRIPTORS: u64 = descriptors::BESIDE_CONNECTIONS + MAX_ADD_NODE_CONNECTIONS as u64;
 
 /// How this program calls itself to peers (BIP14).
 pub(crate) fn user_agent() -> String {
@@ -123,22 +118,10 @@ pub(crate) fn proxies(options: &NodeOptions) -> Proxies {
 }
 
 /// Connections for which the system has descriptors, after asking it for more where it gives less
-/// than `wanted` needs.
+/// than `wanted` needs: before the data directory is opened.
 pub(crate) fn connections_within_descriptors(wanted: u32) -> usize {
-    let needed = u64::from(wanted) + RESERVED_DESCRIPTORS;
-    let limit = getrlimit(Resource::Nofile);
-    let mut current = limit.current.unwrap_or(u64::MAX);
-    if current < needed {
-        let raised = limit.maximum.unwrap_or(u64::MAX).min(needed);
-        match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit }) {
-            Ok(()) => current = raised,
-            Err(errno) => {
-                let error = io::Error::from(errno);
-                log::warn!("The limit of open files can not be raised: {error}");
-            }
-        }
-    }
-    let possible = connections_within(current, wanted);
+    let descriptors = descriptors::raise(u64::from(wanted) + RESERVED_DESCRIPTORS);
+    let possible = connections_within(descriptors, wanted);
     if possible < wanted {
         log::warn!(
             "Reducing -maxconnections from {wanted} to {possible}, because of system limitations."

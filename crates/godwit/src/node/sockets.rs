@@ -99,7 +99,7 @@ impl Sockets {
         let mut any = false;
         for command in commands {
             any = true;
-            // The thread ends only when this sender is dropped, or by a panic that its join reports.
+            // The thread ends only when this sender is dropped, or by a panic, which [`Inbox::take`] finds.
             if sender.send(command).is_err() {
                 return;
             }
@@ -302,6 +302,12 @@ impl Network {
                 self.connect(Dial { peer, target, transport, again: false });
             }
             NetCommand::Send { peer, command, payload } => self.queue(peer, command, payload),
+            NetCommand::ReadOn { peer } => {
+                let Some(token) = self.by_peer.get(&peer).copied() else { return };
+                let Some(connection) = self.connections.get_mut(&token) else { return };
+                connection.awaits_read_on = false;
+                enqueue(&mut self.line, token, connection);
+            }
             NetCommand::ExpectBlock { peer, expected } => {
                 let Some(token) = self.by_peer.get(&peer).copied() else { return };
                 let Some(connection) = self.connections.get_mut(&token) else { return };

@@ -1,156 +1,49 @@
-//! From what was given where to what holds.
+//! From what was given to what holds: what concerns several options at once.
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use godwit_primitives::{Network, Params};
+use godwit_program::options::{Invoked, OptionsError, Problem};
 
-use super::command_line::{CommandLine, Given, Operands};
-use super::config_file::ConfigFile;
-use super::error::{OptionsError, Problem};
-use super::keys::{KeyFileOptions, KeysAction, KeysOptions};
-use super::psbt::{PsbtAction, PsbtOptions};
-use super::spec::{ConnectionDraft, Draft};
+use super::draft::{ConnectionDraft, Draft};
 use super::table::{
-    DEFAULT_DBCACHE_MIB, DEFAULT_MAX_CONNECTIONS, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
-    MIN_PRUNE_MIB,
+    CommandName, DEFAULT_DBCACHE_MIB, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS,
+    MIN_DBCACHE_MIB, MIN_PRUNE_MIB,
 };
 use super::values::HostPort;
-use super::{
-    CONFIG_FILE, Command, Config, DEFAULT_DATADIR, Environment, ImportOptions, NodeOptions,
-};
+use super::{Command, Config, ImportOptions, NodeOptions};
 
 /// Tor's (Core `DEFAULT_TOR_SOCKS_PORT`).
 const DEFAULT_PROXY_PORT: u16 = 9050;
-/// Of a new mnemonic.
-const DEFAULT_WORDS: NonZeroUsize = NonZeroUsize::new(24).expect("not zero");
 
-/// Where `godwit.conf` is looked for: `-datadir`, else the default.
-pub(super) fn first_datadir(
-    line: &Draft,
-    environment: &Environment,
-) -> Result<PathBuf, OptionsError> {
-    match (&line.datadir, &environment.home) {
-        (Some(datadir), _) => Ok(datadir.clone()),
-        (None, Some(home)) => Ok(home.join(DEFAULT_DATADIR)),
-        (None, None) => Err(Problem::NoDatadir.on_command_line()),
-    }
-}
-
-/// Applies file, network section and command line in this order, so that the last one counts.
+/// What an invocation says on a machine with so many cores.
 pub(super) fn resolve(
-    line: &CommandLine,
-    operands: Operands,
-    file: Option<ConfigFile>,
-    environment: &Environment,
+    invoked: Invoked<Godwit>,
+    cores: NonZeroUsize,
 ) -> Result<Config, OptionsError> {
-    let line_draft = line.draft()?;
-    let mut given: Vec<&Given> = file.iter().flat_map(ConfigFile::top).collect();
-    let top = draft_of(&given)?;
-    let network = choose_network(&line_draft, &top)?;
-
-    given.extend(file.iter().flat_map(|file| file.section(network)));
-    given.extend(&line.given);
-    let draft = draft_of(&given)?;
-    check_networks(network, &given)?;
-
-    let datadir = match (&line_draft.datadir, top.datadir) {
-        (None, Some(datadir)) => datadir,
-        _ => first_datadir(&line_draft, environment)?,
-    };
-    if let Some(file) = &file
-        && line_draft.conf.is_none()
-    {
-        check_config_is_read(&datadir, &file.path, &given)?;
-    }
+    let prune_bytes = prune_bytes(&invoked)?;
+    let Invoked { command: name, operands, network, datadir, config_file, draft, .. } = invoked;
     let dbcache_mib = draft.dbcache_mib.unwrap_or(DEFAULT_DBCACHE_MIB).max(MIN_DBCACHE_MIB);
-    let prune_bytes = prune_bytes(network, draft.prune_mib, &given)?;
     let params = params(network, &draft);
-    let command = command(operands, draft, &params, environment.cores)?;
-    Ok(Config {
-        params,
-        datadir,
-        config_file: file.map(|file| file.path),
-        dbcache_bytes: dbcache_mib << 20,
-        prune_bytes,
-        command,
-    })
-}
-
-fn draft_of(given: &[&Given]) -> Result<Draft, OptionsError> {
-    let mut draft = Draft::default();
-    given.iter().try_for_each(|given| given.apply(&mut draft))?;
-    Ok(draft)
-}
-
-/// A network chosen on the command line wins over the file's; `-notestnet` and its like take back
-/// what the file says.
-fn choose_network(line: &Draft, top: &Draft) -> Result<Network, OptionsError> {
-    let mut chosen = chosen_networks(line, line);
-    if chosen.is_empty() {
-        chosen = chosen_networks(top, line);
-    }
-    match chosen[..] {
-        [] => Ok(Network::Main),
-        [network] => Ok(network),
-        _ => Err(Problem::SeveralNetworks.on_command_line()),
-    }
-}
-
-fn chosen_networks(draft: &Draft, veto: &Draft) -> Vec<Network> {
-    let mut chosen: Vec<Network> = draft.chain.into_iter().collect();
-    for ((network, on), (_, allowed)) in draft.network_flags().into_iter().zip(veto.network_flags())
-    {
-        if on == Some(true) && allowed != Some(false) && !chosen.contains(&network) {
-            chosen.push(network);
-        }
-    }
-    chosen
-}
-
-fn check_networks(network: Network, given: &[&Given]) -> Result<(), OptionsError> {
-    match given.iter().find(|given| !given.spec.networks.contains(&network)) {
-        Some(Given { spec, origin, .. }) => {
-            let names: Vec<&str> = spec.networks.iter().map(|network| network.name()).collect();
-            let networks = names.join(", ");
-            let chosen = network.name();
-            Err(Problem::WrongNetwork { option: spec.name, networks, chosen }.at(origin))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Someone who moved the data directory and keeps a file in both places should know (Core refuses
-/// this too).
-fn check_config_is_read(datadir: &Path, read: &Path, given: &[&Given]) -> Result<(), OptionsError> {
-    let ignored = datadir.join(CONFIG_FILE);
-    let same = || read.canonicalize().ok() == ignored.canonicalize().ok();
-    let redirect = given.iter().find(|given| given.spec.name == "datadir");
-    match redirect {
-        Some(redirect) if ignored.exists() && !same() => {
-            Err(Problem::ConfigIgnored { ignored }.at(&redirect.origin))
-        }
-        _ => Ok(()),
-    }
+    let command = command(name, operands, draft, &params, cores)?;
+    let dbcache_bytes = dbcache_mib << 20;
+    Ok(Config { params, datadir, config_file, dbcache_bytes, prune_bytes, command })
 }
 
 /// Real networks need room for the blocks that are kept in any case (Core
 /// `node/blockmanager_args.cpp`, where 1 means pruning on request).
-fn prune_bytes(
-    network: Network,
-    mib: Option<u64>,
-    given: &[&Given],
-) -> Result<Option<u64>, OptionsError> {
-    let least = if network == Network::Regtest { 1 } else { MIN_PRUNE_MIB };
-    match mib {
-        None | Some(0) => Ok(None),
-        Some(mib) if mib >= least => Ok(Some(mib << 20)),
-        Some(mib) => {
-            let last = given.iter().rfind(|given| given.spec.name == "prune");
-            let origin = &last.expect("its value was given").origin;
-            Err(Problem::PruneTooSmall { mib, least }.at(origin))
-        }
+fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
+    let Some(mib) = invoked.draft.prune_mib.filter(|mib| *mib > 0) else { return Ok(None) };
+    if mib >= MIN_PRUNE_MIB || invoked.network == Network::Regtest {
+        return Ok(Some(mib << 20));
     }
+    let reason = match mib {
+        1 => "pruning on request, as Bitcoin Core calls it, is not there; say at least 550 MiB",
+        _ => "expected at least 550 MiB, or 0 to keep everything",
+    };
+    let origin = invoked.origin("prune").expect("its value was given");
+    Err(Problem::Refused { option: "prune", value: mib, reason }.at(origin))
 }
 
 fn params(network: Network, draft: &Draft) -> Params {
@@ -172,93 +65,28 @@ fn params(network: Network, draft: &Draft) -> Params {
 }
 
 fn command(
-    operands: Operands,
+    name: CommandName,
+    operands: Vec<PathBuf>,
     draft: Draft,
     params: &Params,
     cores: NonZeroUsize,
 ) -> Result<Command, OptionsError> {
-    Ok(match operands {
-        Operands::Node => {
-            let script_threads = script_threads(draft.par.unwrap_or(0), cores);
-            let stop_at_height = draft.stop_at_height.filter(|height| *height > 0);
-            let connections = draft.connections;
-            Command::Node(node(connections, script_threads, stop_at_height, params)?)
+    let script_threads = script_threads(draft.par.unwrap_or(0), cores);
+    let stop_at_height = draft.stop_at_height.filter(|height| *height > 0);
+    let mut files = operands.into_iter();
+    let mut file = || files.next().expect("the table demands an operand");
+    Ok(match name {
+        CommandName::Node => {
+            Command::Node(node(draft.connections, script_threads, stop_at_height, params)?)
         }
-        Operands::Import { paths } => Command::Import(ImportOptions {
-            paths,
-            script_threads: script_threads(draft.par.unwrap_or(0), cores),
-            stop_at_height: draft.stop_at_height.filter(|height| *height > 0),
-            verdicts: draft.verdicts,
-        }),
-        Operands::KeysCreate => keys(
-            &draft,
-            KeysAction::Create {
-                label: draft.keys.label.clone(),
-                words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
-                show: draft.keys.show,
-            },
-        ),
-        Operands::KeysImport => keys(
-            &draft,
-            KeysAction::Import {
-                label: draft.keys.label.clone(),
-                secret: draft.keys.secret,
-                bip39_passphrase: draft.keys.bip39_passphrase,
-            },
-        ),
-        Operands::KeysImportCoreWallet { wallet } => keys(
-            &draft,
-            KeysAction::ImportCoreWallet {
-                label: draft.keys.label.clone(),
-                wallet,
-                passphrase: draft.keys.wallet_passphrase,
-            },
-        ),
-        Operands::KeysList => keys(&draft, KeysAction::List),
-        Operands::KeysExport { id } => keys(&draft, KeysAction::Export(id)),
-        Operands::KeysChangePassphrase => {
-            keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })
+        CommandName::Import => {
+            let (paths, verdicts) = (files.collect(), draft.verdicts);
+            Command::Import(ImportOptions { paths, script_threads, stop_at_height, verdicts })
         }
-        Operands::KeysRemove { id } => keys(&draft, KeysAction::Remove(id)),
-        Operands::KeysResidueCheck { wallet } => keys(
-            &draft,
-            KeysAction::ResidueCheck {
-                own_file: draft.keys.file.is_some(),
-                wallet,
-                wallet_passphrase: draft.keys.wallet_passphrase,
-            },
-        ),
-        Operands::Psbt { action, files } => Command::Psbt(psbt(draft, action, files)),
-        Operands::UtxoStats => Command::UtxoStats,
-        Operands::UtxoDump { file } => Command::UtxoDump { file },
-        Operands::UtxoLoad { file } => Command::UtxoLoad { file, expected: draft.utxo_hash },
+        CommandName::UtxoStats => Command::UtxoStats,
+        CommandName::UtxoDump => Command::UtxoDump { file: file() },
+        CommandName::UtxoLoad => Command::UtxoLoad { file: file(), expected: draft.utxo_hash },
     })
-}
-
-fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> PsbtOptions {
-    PsbtOptions {
-        action,
-        files,
-        key_file: key_file(&draft),
-        out: draft.psbt.out,
-        max_fee: draft.psbt.max_fee,
-        max_fee_rate: draft.psbt.max_fee_rate,
-        any_sighash: draft.psbt.any_sighash.unwrap_or(false),
-        foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
-        unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
-    }
-}
-
-fn key_file(draft: &Draft) -> KeyFileOptions {
-    KeyFileOptions {
-        file: draft.keys.file.clone(),
-        passphrase: draft.keys.passphrase,
-        allow_unlocked_secrets: draft.connections.allow_unlocked_secrets.unwrap_or(false),
-    }
-}
-
-fn keys(draft: &Draft, action: KeysAction) -> Command {
-    Command::Keys(KeysOptions { file: key_file(draft), action })
 }
 
 /// Options that imply others do so as in Core (`init.cpp`, `InitParameterInteraction`).
@@ -273,7 +101,7 @@ fn node(
     let alone = draft.connect.is_some() || max_connections == 0;
     let listen = draft.listen.unwrap_or(!draft.bind.is_empty() || !(alone || proxy.is_some()));
     if !listen && !draft.bind.is_empty() {
-        return Err(Problem::BindWithoutListen.on_command_line());
+        return Err(Problem::OfNoUse { option: "bind", with: "listen=0" }.on_command_line());
     }
     let port = draft.port.unwrap_or(params.default_port);
     let numeric = |host_port: HostPort, port| {

@@ -1,12 +1,15 @@
-//! The table of options and the one of commands; those that concern private keys are in
-//! `keys_table`. Parsing, ranges, help, suggestions, which command takes what and what may stand in the
-//! file are all read off them, through `lookup`.
+//! The tables of the node's commands and options.
 
 use std::ffi::OsStr;
 
 use godwit_primitives::Network;
+use godwit_program::Exit;
+use godwit_program::options::{
+    self, CommandSpec, Commands, FilePlace, Form, GENERAL, NETWORK, OptionSpec, OtherLines,
+    Program, values as plain,
+};
 
-use super::spec::{CommandName, CommandSpec, Draft, FilePlace, Form, Group, OptionSpec};
+use super::draft::Draft;
 use super::values::{self, HostPort};
 
 /// Smallest `-dbcache` in MiB; smaller values mean this one (Core `node/caches.h`, `MIN_DB_CACHE`).
@@ -25,20 +28,59 @@ const MAX_PRUNE_MIB: u64 = 1 << 24;
 /// Default of `-maxconnections` (Core `net.h`, `DEFAULT_MAX_PEER_CONNECTIONS`).
 pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 125;
 
+/// The program `godwit`.
+pub(super) struct Godwit;
+
+/// A command of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandName {
+    Node,
+    Import,
+    UtxoStats,
+    UtxoDump,
+    UtxoLoad,
+}
+
+impl Program for Godwit {
+    type Command = CommandName;
+    type Draft = Draft;
+
+    const NAME: &'static str = "godwit";
+    const ABOUT: &'static str = "Scripts run in Bitcoin Core's engine (libbitcoinkernel).";
+    const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> =
+        Some(("the node", NODE));
+    const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[OPTIONS];
+    const GROUPS: &'static [&'static str] =
+        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, IMPORT, UTXO, TESTING];
+    const ELSEWHERE: &'static [(&'static str, &'static str)] =
+        &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
+    const OTHER_LINES: OtherLines = OtherLines::Known(&["keys"]);
+    const EXITS: &'static [Exit] = &Exit::ALL;
+}
+
+const VALIDATION: &str = "Options of the node and of import";
+const CONNECTIONS: &str = "Options of the node";
+const IMPORT: &str = "Options of import";
+const UTXO: &str = "Options of utxo load";
+const TESTING: &str = "Options for tests";
+
 /// What runs when no command is named.
-pub(super) static NODE: CommandSpec = CommandSpec {
+const NODE: &CommandSpec<Godwit> = &CommandSpec {
     command: CommandName::Node,
     words: "",
     operands: "",
+    count: 0..=0,
     help: "Run a node: find peers, download and validate the chain, follow it and serve it, until a \
            signal or -stopatheight ends it.",
 };
 
-pub(super) const COMMANDS: &[CommandSpec] = &[
+const COMMANDS: &[CommandSpec<Godwit>] = &[
     CommandSpec {
         command: CommandName::Import,
         words: "import",
         operands: " PATH...",
+        count: 1..=usize::MAX,
         help: "Validate the blocks of PATHs and add them to the chain in the data directory. PATH \
                is a block file in Bitcoin Core's framing or the blocks directory of a Bitcoin Core \
                data directory. Blocks may come in any order.",
@@ -47,125 +89,58 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         command: CommandName::UtxoStats,
         words: "utxo stats",
         operands: "",
+        count: 0..=0,
         help: "Print statistics of the UTXO set as JSON, as gettxoutsetinfo does.",
     },
     CommandSpec {
         command: CommandName::UtxoDump,
         words: "utxo dump",
         operands: " FILE",
+        count: 1..=1,
         help: "Write the UTXO set to FILE, in the format of dumptxoutset.",
     },
     CommandSpec {
         command: CommandName::UtxoLoad,
         words: "utxo load",
         operands: " FILE",
+        count: 1..=1,
         help: "Start from the UTXO set in FILE. The header of its block has to be in the data \
                directory and its hash has to be known.",
     },
 ];
 
-const EVERY_COMMAND: &[CommandName] = &[
-    CommandName::Node,
-    CommandName::Import,
-    CommandName::UtxoStats,
-    CommandName::UtxoDump,
-    CommandName::UtxoLoad,
-    CommandName::KeysCreate,
-    CommandName::KeysImport,
-    CommandName::KeysImportCoreWallet,
-    CommandName::KeysList,
-    CommandName::KeysExport,
-    CommandName::KeysChangePassphrase,
-    CommandName::KeysRemove,
-    CommandName::PsbtInspect,
-    CommandName::PsbtSign,
-    CommandName::PsbtCombine,
-    CommandName::PsbtFinalize,
-    CommandName::PsbtExtract,
-    CommandName::KeysResidueCheck,
-];
-const VALIDATING: &[CommandName] = &[CommandName::Node, CommandName::Import];
+const VALIDATING: Commands<Godwit> = Commands::Only(&[CommandName::Node, CommandName::Import]);
+const OF_NODE: Commands<Godwit> = Commands::Only(&[CommandName::Node]);
 
 /// In the order in which the help lists them.
-pub(super) const OPTIONS: &[OptionSpec] = &[
-    request("help", &["h", "?"], "Print this text and stop.", |draft, text| {
-        draft.help = values::flag(text)?;
-        Some(())
-    }),
-    request("version", &[], "Print the version and stop.", |draft, text| {
-        draft.version = values::flag(text)?;
-        Some(())
-    }),
-    OptionSpec {
-        file: FilePlace::Nowhere,
-        ..setting(
-            "conf",
-            "FILE",
-            "the path of a file",
-            "Read options from FILE; relative to the data directory (default: godwit.conf).",
-            |draft, text| {
-                draft.conf = Some(values::path(text)?);
-                Some(())
-            },
-        )
-    },
-    OptionSpec {
-        file: FilePlace::Top,
-        ..setting(
-            "datadir",
-            "DIR",
-            "the path of a directory",
-            "Keep everything in DIR (default: ~/.godwit). Networks other than main have a \
-             directory of their own inside.",
-            |draft, text| {
-                draft.datadir = Some(values::path(text)?);
-                Some(())
-            },
-        )
-    },
+const OPTIONS: &[OptionSpec<Godwit>] = &[
     setting(
         "dbcache",
         "MiB",
         "a number of MiB, up to 16777216",
         "Use this much memory for the UTXO set (default: 450, at least 4).",
         |draft, text| {
-            let mib = values::number(text).filter(|mib| *mib <= MAX_DBCACHE_MIB)?;
+            let mib = plain::number(text).filter(|mib| *mib <= MAX_DBCACHE_MIB)?;
             draft.dbcache_mib = Some(mib);
             Some(())
         },
     ),
     OptionSpec {
-        file: FilePlace::Top,
-        group: Group::Network,
+        form: Form::Flag,
+        commands: OF_NODE,
         ..setting(
-            "chain",
-            "NAME",
-            "main, test, testnet4, signet or regtest",
-            "Use this network: main, test, testnet4, signet or regtest (default: main).",
+            "allowunlockedsecrets",
+            "",
+            "",
+            "Where the system refuses to lock memory, or to turn core dumps and tracing off, keep keys \
+             in memory that may reach a swap file, instead of not encrypting connections (default: 0).",
             |draft, text| {
-                draft.chain = Some(text.to_str()?.parse().ok()?);
-                Some(())
+                plain::flag(text).map(|on| draft.connections.allow_unlocked_secrets = Some(on))
             },
         )
     },
-    network_flag("testnet", "The same as -chain=test.", |draft, text| {
-        draft.testnet3 = Some(values::flag(text)?);
-        Some(())
-    }),
-    network_flag("testnet4", "The same as -chain=testnet4.", |draft, text| {
-        draft.testnet4 = Some(values::flag(text)?);
-        Some(())
-    }),
-    network_flag("signet", "The same as -chain=signet.", |draft, text| {
-        draft.signet = Some(values::flag(text)?);
-        Some(())
-    }),
-    network_flag("regtest", "The same as -chain=regtest.", |draft, text| {
-        draft.regtest = Some(values::flag(text)?);
-        Some(())
-    }),
     OptionSpec {
-        group: Group::Network,
+        group: NETWORK,
         networks: &[Network::Signet],
         ..setting(
             "signetchallenge",
@@ -179,7 +154,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         )
     },
     OptionSpec {
-        group: Group::Testing,
+        group: TESTING,
         repeats: true,
         networks: &[Network::Testnet3, Network::Testnet4, Network::Signet, Network::Regtest],
         ..setting(
@@ -195,7 +170,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         )
     },
     OptionSpec {
-        group: Group::Testing,
+        group: TESTING,
         repeats: true,
         networks: &[Network::Regtest],
         ..setting(
@@ -210,8 +185,8 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         )
     },
     OptionSpec {
-        group: Group::Testing,
-        commands: &[CommandName::Node],
+        group: TESTING,
+        commands: OF_NODE,
         ..setting(
             "minimumchainwork",
             "HEX",
@@ -232,7 +207,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
          many cores free.",
         |draft, text| {
             let in_range = |par: &i32| par.unsigned_abs() <= MAX_SCRIPT_THREADS.unsigned_abs();
-            draft.par = Some(values::number(text).filter(in_range)?);
+            draft.par = Some(plain::number(text).filter(in_range)?);
             Some(())
         },
     ),
@@ -261,7 +236,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         "a height, or 0 for no limit",
         "Stop when the chain has reached this height (default: 0, no limit).",
         |draft, text| {
-            draft.stop_at_height = Some(values::number(text)?);
+            draft.stop_at_height = Some(plain::number(text)?);
             Some(())
         },
     ),
@@ -279,7 +254,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
              keep everything). At least 550, on regtest at least 1. The last 288 blocks and those \
              above the last flush of the UTXO set are kept even where that is more.",
             |draft, text| {
-                draft.prune_mib = Some(values::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);
+                draft.prune_mib = Some(plain::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);
                 Some(())
             },
         )
@@ -288,7 +263,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         "networkactive",
         "Connect and accept connections (default: 1).",
         |draft, text| {
-            draft.connections.network_active = Some(values::flag(text)?);
+            draft.connections.network_active = Some(plain::flag(text)?);
             Some(())
         },
     ),
@@ -297,7 +272,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         "Accept connections from others (default: 1, but 0 with -connect, -proxy or \
          -maxconnections=0, unless -bind is given).",
         |draft, text| {
-            draft.connections.listen = Some(values::flag(text)?);
+            draft.connections.listen = Some(plain::flag(text)?);
             Some(())
         },
     ),
@@ -321,7 +296,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         "Listen on this port (default: 8333, test 18333, testnet4 48333, signet 38333, regtest \
          18444).",
         |draft, text| {
-            draft.connections.port = Some(values::number(text).filter(|port| *port != 0)?);
+            draft.connections.port = Some(plain::number(text).filter(|port| *port != 0)?);
             Some(())
         },
     ),
@@ -331,7 +306,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         "a number of connections",
         "Keep at most N connections (default: 125), those of -addnode and -connect aside.",
         |draft, text| {
-            draft.connections.max_connections = Some(values::number(text)?);
+            draft.connections.max_connections = Some(plain::number(text)?);
             Some(())
         },
     ),
@@ -386,7 +361,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         "Look up addresses of peers by name when too few are known (default: 1, but 0 with -connect \
          or -maxconnections=0).",
         |draft, text| {
-            draft.connections.dns_seed = Some(values::flag(text)?);
+            draft.connections.dns_seed = Some(plain::flag(text)?);
             Some(())
         },
     ),
@@ -420,7 +395,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     connection_flag(
         "v2transport",
         "Encrypt connections to peers that can do that too (BIP324, default: 1).",
-        |draft, text| values::flag(text).map(|on| draft.connections.v2_transport = Some(on)),
+        |draft, text| plain::flag(text).map(|on| draft.connections.v2_transport = Some(on)),
     ),
     connection_setting(
         "maxuploadtarget",
@@ -446,8 +421,8 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     ),
     OptionSpec {
         file: FilePlace::Nowhere,
-        commands: &[CommandName::Import],
-        group: Group::Import,
+        commands: Commands::Only(&[CommandName::Import]),
+        group: IMPORT,
         ..setting(
             "verdicts",
             "FILE",
@@ -455,15 +430,15 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
             "Judge the records of all PATHs strictly one after another and write one line of JSON \
              per record to FILE.",
             |draft, text| {
-                draft.verdicts = Some(values::path(text)?);
+                draft.verdicts = Some(plain::path(text)?);
                 Some(())
             },
         )
     },
     OptionSpec {
         file: FilePlace::Nowhere,
-        commands: &[CommandName::UtxoLoad],
-        group: Group::Utxo,
+        commands: Commands::Only(&[CommandName::UtxoLoad]),
+        group: UTXO,
         ..setting(
             "utxohash",
             "HASH",
@@ -478,56 +453,15 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
-/// A flag of every command that is no setting.
-const fn request(
-    name: &'static str,
-    aliases: &'static [&'static str],
-    help: &'static str,
-    set: fn(&mut Draft, &OsStr) -> Option<()>,
-) -> OptionSpec {
-    OptionSpec {
-        name,
-        aliases,
-        form: Form::Flag,
-        file: FilePlace::Nowhere,
-        commands: EVERY_COMMAND,
-        networks: &Network::ALL,
-        group: Group::General,
-        repeats: false,
-        help,
-        set,
-    }
-}
-
-/// `-testnet` and its like.
-const fn network_flag(
-    name: &'static str,
-    help: &'static str,
-    set: fn(&mut Draft, &OsStr) -> Option<()>,
-) -> OptionSpec {
-    OptionSpec { file: FilePlace::Top, group: Group::Network, ..request(name, &[], help, set) }
-}
-
 /// An option with a value, of every command, in the file too.
-pub(super) const fn setting(
+const fn setting(
     name: &'static str,
     placeholder: &'static str,
     expected: &'static str,
     help: &'static str,
     set: fn(&mut Draft, &OsStr) -> Option<()>,
-) -> OptionSpec {
-    OptionSpec {
-        name,
-        aliases: &[],
-        form: Form::Value { placeholder, expected, off: None },
-        file: FilePlace::Anywhere,
-        commands: EVERY_COMMAND,
-        networks: &Network::ALL,
-        group: Group::General,
-        repeats: false,
-        help,
-        set,
-    }
+) -> OptionSpec<Godwit> {
+    options::setting(name, placeholder, expected, help, set)
 }
 
 /// A setting of what validates blocks.
@@ -537,9 +471,9 @@ const fn validation_setting(
     expected: &'static str,
     help: &'static str,
     set: fn(&mut Draft, &OsStr) -> Option<()>,
-) -> OptionSpec {
+) -> OptionSpec<Godwit> {
     let every = setting(name, placeholder, expected, help, set);
-    OptionSpec { commands: VALIDATING, group: Group::Validation, ..every }
+    OptionSpec { commands: VALIDATING, group: VALIDATION, ..every }
 }
 
 const HOST_EXPECTED: &str = "a name or an IP address and perhaps a port; [ADDRESS]:PORT for IPv6";
@@ -557,16 +491,16 @@ const fn connection_setting(
     expected: &'static str,
     help: &'static str,
     set: fn(&mut Draft, &OsStr) -> Option<()>,
-) -> OptionSpec {
+) -> OptionSpec<Godwit> {
     let every = setting(name, placeholder, expected, help, set);
-    OptionSpec { commands: &[CommandName::Node], group: Group::Connections, ..every }
+    OptionSpec { commands: OF_NODE, group: CONNECTIONS, ..every }
 }
 
 const fn connection_flag(
     name: &'static str,
     help: &'static str,
     set: fn(&mut Draft, &OsStr) -> Option<()>,
-) -> OptionSpec {
+) -> OptionSpec<Godwit> {
     OptionSpec { form: Form::Flag, ..connection_setting(name, "", "", help, set) }
 }
 

@@ -1,13 +1,12 @@
-mod keys;
-
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Network};
+use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR, FilePlace, Form, OptionSpec, Program};
 use tempfile::TempDir;
 
-use super::lookup::options;
-use super::spec::{FilePlace, Form};
+use super::table::Godwit;
 use super::*;
 
 const HASH: &str = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f";
@@ -26,7 +25,7 @@ impl Home {
         home
     }
 
-    fn write(&self, path: &str, text: &str) {
+    fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().expect("inside the home")).expect("a directory");
         fs::write(path, text).expect("a file");
@@ -76,6 +75,10 @@ fn error(arguments: &[&str]) -> String {
 
 fn file_error(text: &str) -> String {
     Home::with_config(text).error(&["utxo", "stats"])
+}
+
+fn options() -> impl Iterator<Item = &'static OptionSpec<Godwit>> {
+    Godwit::OPTIONS.iter().copied().flatten()
 }
 
 fn genesis() -> BlockHash {
@@ -505,8 +508,9 @@ fn mistakes_in_the_file() {
     ] {
         assert_eq!(file_error(text), format!(".godwit/godwit.conf:{message}"), "{text:?}");
     }
-    let not_utf8 = ConfigFile::parse("f".into(), b"dbcache=5\n#\xff\n").err();
-    assert_eq!(not_utf8.map(|error| error.to_string()).as_deref(), Some("f:2: not UTF-8"));
+    let home = Home::new();
+    home.write(".godwit/godwit.conf", b"dbcache=5\n#\xff\n");
+    assert_eq!(home.error(&["utxo", "stats"]), ".godwit/godwit.conf:2: not UTF-8");
 }
 
 #[test]
@@ -567,20 +571,39 @@ fn the_table_is_obeyed() {
     }
 }
 
-/// Any bytes are either a configuration or an error; a multiplicative generator makes them.
 #[test]
-fn arbitrary_files_do_not_panic() {
-    let words =
-        ["[", "]", "test", "main", ".", "=", "no", "dbcache", "5", "\n", "#", "-", "\u{e9}"];
-    let mut state = 1u32;
-    let mut parsed = 0;
-    for _ in 0..20_000 {
-        let mut text = String::new();
-        for _ in 0..8 {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            text.push_str(words[(state >> 16) as usize % words.len()]);
-        }
-        parsed += usize::from(ConfigFile::parse("f".into(), text.as_bytes()).is_ok());
+fn help_names_everything_once() {
+    let Ok(Invocation::Print(help)) = Home::new().parse(&["-help"]) else { panic!("no help") };
+    for option in options() {
+        let heading = |line: &&str| {
+            let name = line.strip_prefix("  -").unwrap_or_default();
+            name.split(['=', ',']).next() == Some(option.name)
+        };
+        assert_eq!(help.lines().filter(heading).count(), 1, "{}", option.name);
     }
-    assert!(parsed > 0, "some of them are configurations");
+    for command in Godwit::COMMANDS.iter().copied().flatten() {
+        assert!(help.contains(&format!("\n  godwit {} [options]", command.words)));
+    }
+    assert!(help.contains("\n  godwit [options]\n"));
+}
+
+#[test]
+fn commands_of_the_signer_are_told_where_to_go() {
+    for arguments in [
+        &["keys"][..],
+        &["keys", "create", "-label=x"],
+        &["-passphrase-fd=0", "keys", "list"],
+        &["psbt", "sign", "f"],
+    ] {
+        let word = arguments.iter().find(|word| !word.starts_with('-')).expect("a command");
+        let expected =
+            format!("'{word}' is a command of godwit-signer; run that instead of godwit");
+        assert_eq!(error(arguments), expected);
+    }
+    let home = Home::with_config("keys=/k\n[regtest]\nkeys=/r\n");
+    assert_eq!(home.config(&["utxo", "stats"]).command, Command::UtxoStats);
+    assert_eq!(
+        error(&["utxo", "stats", "-keys=x"]),
+        "unknown option -keys; -help lists what there is"
+    );
 }

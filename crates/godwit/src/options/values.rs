@@ -1,11 +1,9 @@
-//! The values that options take, from text. `None` means "not one of these": the table says what
+//! The values that options of the node take, from text. `None` means "not one of these": the table says what
 //! was expected.
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::str::FromStr;
 
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
@@ -48,34 +46,6 @@ impl HostPort {
         let address: IpAddr = self.host.parse().ok()?;
         Some(SocketAddr::new(address, self.port.unwrap_or(default_port)))
     }
-}
-
-/// The number of a file descriptor that the process was started with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Descriptor(pub u16);
-
-/// `0` or `1`. Core takes any text for a flag and reads `yes` as off.
-pub(super) fn flag(text: &OsStr) -> Option<bool> {
-    match text.to_str()? {
-        "0" => Some(false),
-        "1" => Some(true),
-        _ => None,
-    }
-}
-
-/// A decimal number, perhaps with a sign.
-pub(super) fn number<T: FromStr>(text: &OsStr) -> Option<T> {
-    text.to_str()?.parse().ok()
-}
-
-/// The number of a file descriptor.
-pub(super) fn descriptor(text: &OsStr) -> Option<Descriptor> {
-    number(text).map(Descriptor)
-}
-
-/// Anything but nothing.
-pub(super) fn path(text: &OsStr) -> Option<PathBuf> {
-    (!text.is_empty()).then(|| PathBuf::from(text))
 }
 
 /// A block hash as Core prints it, or `0` for none.
@@ -176,23 +146,6 @@ mod tests {
 
     fn os(text: &str) -> &OsStr {
         OsStr::new(text)
-    }
-
-    #[test]
-    fn flags() {
-        assert_eq!((flag(os("0")), flag(os("1"))), (Some(false), Some(true)));
-        for text in ["", "2", "yes", "true", "01"] {
-            assert_eq!(flag(os(text)), None, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn numbers() {
-        assert_eq!(number::<u32>(os("4294967295")), Some(u32::MAX));
-        assert_eq!(number::<i32>(os("-1")), Some(-1));
-        for text in ["4294967296", "-1", "", " 1", "1.5", "0x10"] {
-            assert_eq!(number::<u32>(os(text)), None, "{text:?}");
-        }
     }
 
     #[test]

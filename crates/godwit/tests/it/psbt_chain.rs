@@ -1,6 +1,7 @@
-//! PSBTs for coins of a generated chain: made here, signed and finished by `godwit psbt`, mined by the
+//! PSBTs for coins of a generated chain: made here, signed and finished by `godwit-signer psbt`, mined by the
 //! simulator's miner, validated by `godwit import`.
 
+use std::ffi::OsStr;
 use std::fs;
 
 use bitcoin::bip32::{Xpriv, Xpub};
@@ -11,14 +12,15 @@ use bitcoin::{
     Witness, absolute, transaction,
 };
 use godwit::exit::Exit;
-use godwit_keys::{Entry, KeyStore, split_private_descriptor};
+use godwit_keys::{Entry, KdfParameters, KeyStore, split_private_descriptor};
+use godwit_secret::SecretString;
 use godwit_sim::miner::{self, COINBASE_MATURITY, Tip};
 use miniscript::psbt::PsbtExt;
 use miniscript::{DefiniteDescriptorKey, Descriptor};
 
 use crate::blocks::write_dat;
 use crate::node::Node;
-use crate::psbt;
+use crate::signer::sign;
 
 /// Every kind of coin. `A`, `B` and `C` are extended private keys in the key file, `F` is somebody's
 /// public key.
@@ -45,6 +47,7 @@ const KINDS: [&str; 16] = [
 const LOCK: u32 = 7;
 const COIN: u64 = 100_000_000;
 const FEE: u64 = 10_000;
+const PASSPHRASE: &str = "a passphrase of this test";
 
 /// A chain whose last block spends every kind of coin.
 pub(crate) struct SpendingChain {
@@ -78,6 +81,15 @@ fn descriptor(kind: &str) -> Descriptor<DefiniteDescriptorKey> {
     }
     let (descriptor, _) = Descriptor::parse_descriptor(&secp, &text).expect("a descriptor");
     descriptor.at_derivation_index(0).expect("without wildcards")
+}
+
+fn secret(text: &str) -> SecretString {
+    SecretString::from_plain_and_wipe(&mut text.to_owned()).expect("locked memory")
+}
+
+/// The least work for a passphrase that there may be.
+fn weak_kdf() -> KdfParameters {
+    KdfParameters::new(KdfParameters::MIN_KIB_PER_LANE, 1, 1).expect("it is in range")
 }
 
 fn anyone() -> ScriptBuf {
@@ -136,9 +148,9 @@ pub(crate) fn make(node: &Node) -> SpendingChain {
     (0..LOCK).for_each(|_| drop(extend(&[])));
 
     let keys = node.beside("chain.keys");
-    let mut store = KeyStore::create(&keys, &psbt::passphrase(), psbt::weak_kdf()).expect("new");
+    let mut store = KeyStore::create(&keys, &secret(PASSPHRASE), weak_kdf()).expect("new");
     for letter in ['A', 'B', 'C'] {
-        let text = psbt::secret(&format!("pkh({}/*)", xprv(letter)));
+        let text = secret(&format!("pkh({}/*)", xprv(letter)));
         let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
         let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
         let (label, network) = (letter.to_string(), NetworkKind::Test);
@@ -149,11 +161,21 @@ pub(crate) fn make(node: &Node) -> SpendingChain {
     let spends = KINDS.iter().enumerate().map(|(vout, kind)| {
         let path = node.beside("chain.psbt");
         fs::write(&path, unsigned(&funding, vout as u32, kind)).expect("a file");
-        let signed = psbt::sign(node, &keys, &path, &[]).expect(Exit::Success).stdout;
-        fs::write(&path, signed).expect("a file");
-        let finished = node.run(&[&"psbt", &"finalize", &path]).expect(Exit::Success).stdout;
-        fs::write(&path, finished).expect("a file");
-        let extracted = node.run(&[&"psbt", &"extract", &path]).expect(Exit::Success).stdout;
+        let result = |name: &str| {
+            let path = node.beside(&format!("{name}-{vout}"));
+            let option = format!("-out={}", path.display());
+            (path, option)
+        };
+        let ((signed, to_signed), (finished, to_finished)) = (result("signed"), result("finished"));
+        let (extracted, to_extracted) = result("extracted");
+        let keys = format!("-keys={}", keys.display());
+        let passphrase = format!("{PASSPHRASE}\n");
+        let words: &[&dyn AsRef<OsStr>] =
+            &[&"psbt", &"sign", &path, &keys, &"-passphrase-fd=0", &to_signed];
+        sign(words, &passphrase);
+        sign(&[&"psbt", &"finalize", &signed, &to_finished], "");
+        sign(&[&"psbt", &"extract", &finished, &to_extracted], "");
+        let extracted = fs::read_to_string(extracted).expect("a file");
         deserialize_hex(extracted.trim_end()).expect("a transaction")
     });
     let spends = spends.collect();

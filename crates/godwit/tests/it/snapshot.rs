@@ -1,9 +1,11 @@
 //! `utxo dump` and `utxo load`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use godwit::exit::Exit;
+use godwit_sim::hostile::reorganisations;
 use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
@@ -143,4 +145,62 @@ fn a_refused_snapshot_changes_nothing() {
     refuses(&changed(good.len() - 1, !good[good.len() - 1]), Some(&hash), "hash to");
     node.import(&chain);
     assert_eq!(node.stats(), small_chain_stats());
+}
+
+/// A dump of what `donor` makes of these blocks, with its hash.
+fn dump_of(donor: &Node, blocks: &[Vec<u8>]) -> (PathBuf, String) {
+    let (chain, path) = (donor.beside("chain.dat"), donor.beside("dump.dat"));
+    write_dat(&chain, blocks);
+    donor.import(&chain);
+    let said = donor.run(&[&"utxo", &"dump", &path]).expect(Exit::Success).json();
+    (path, said["txoutset_hash"].as_str().expect("a hash").to_owned())
+}
+
+#[test]
+fn a_reorganisation_that_replaces_the_snapshots_block_ends_every_run_and_says_why() {
+    let reorg = &reorganisations()[0];
+    let (fork, base) = (reorg.base.len(), reorg.base.len() + reorg.depth as usize);
+    let stale = [&reorg.base[..], &reorg.blocks[..reorg.depth as usize]].concat();
+    let active = [&reorg.base[..], &reorg.second].concat();
+    let node = Node::new("regtest");
+    // The headers alone: blocks that are damaged behind them.
+    let headers = node.beside("headers.dat");
+    let cut: Vec<_> = stale.iter().map(|block| block[..81].to_vec()).collect();
+    write_dat(&headers, &cut);
+    node.run(&[&"import", &headers]).expect(Exit::InputRefused);
+    let donor = Node::new("regtest");
+    let (snapshot, hash) = dump_of(&donor, &stale);
+    let ended = load(&node, &snapshot, &hash).expect(Exit::Success);
+    assert!(ended.stderr.contains("is 0 below the best header"), "{ended:?}");
+    let loaded = node.stats();
+
+    let branch = node.beside("branch.dat");
+    let (last, rest) = reorg.second.split_last().expect("a branch");
+    write_dat(&branch, rest);
+    node.import(&branch);
+    assert_eq!(node.stats(), loaded, "of equal work the snapshot's block stays");
+    write_dat(&branch, std::slice::from_ref(last));
+    let commands: [&[&str]; 3] = [&["import"], &["import"], &["-connect=0", "-listen=0"]];
+    for words in commands {
+        let mut words: Vec<&dyn AsRef<OsStr>> = words.iter().map(|word| word as _).collect();
+        if words.len() == 1 {
+            words.push(&branch);
+        }
+        let ended = node.run(&words).expect(Exit::Failure);
+        let best = loaded["bestblock"].as_str().expect("a hash");
+        for part in [
+            format!("forks off at height {fork}"),
+            format!("block {best} at height {base}"),
+            "load a snapshot of the other chain".to_owned(),
+        ] {
+            assert!(ended.stderr.contains(&part), "{part} in {ended:?}");
+        }
+        assert_eq!(node.stats(), loaded);
+    }
+    let other = Node::new("regtest");
+    let (snapshot, hash) = dump_of(&other, &active);
+    load(&node, &snapshot, &hash).expect(Exit::Success);
+    let mut expected = other.stats();
+    expected["assumed_below"] = active.len().into();
+    assert_eq!(node.stats(), expected);
 }

@@ -7,8 +7,6 @@ use crate::compact::PartialBlock;
 /// What the peer gave, and what is expected of it.
 #[derive(Default)]
 pub(in crate::peers) struct FetchState {
-    /// Block payloads are kept by the transport.
-    pub(super) expects_block: bool,
     /// When it last gave a block that was stored; zero for never.
     pub(super) last_block: Duration,
     /// We asked it to announce with compact blocks (Core `m_bip152_highbandwidth_to`).

@@ -1,63 +1,50 @@
 //! What serving remembers of one peer.
 
-use std::collections::VecDeque;
+use std::mem::size_of;
 
 use godwit_primitives::BlockHash;
 
-use crate::inventory::{Inventory, InventoryKind};
-use crate::message::BlockTransactionsRequest;
+use super::requests::{Request, Requests};
+use crate::message::MAX_INVENTORY;
 use crate::peers::action::ReadId;
+use crate::peers::send_limits::SEND_PAUSE;
 
-/// Blocks that a peer may have asked for and not got so far; `notfound` for more. Core takes 50,000
-/// and asks for 16 itself; clients that use `getblocks` ask for 500.
-pub(super) const MAX_WANTED: usize = 1_000;
-
-/// Requests for transactions of blocks among them: each has up to 128 KiB of positions.
-pub(super) const MAX_WANTED_TRANSACTIONS: usize = 16;
+/// While a peer owes us a block it is read on, however much it has asked for itself, up to this: two
+/// nodes that wait for each other's blocks must not both stop reading. In bytes; Core, which has
+/// a receive buffer for that, holds the peer all the same.
+const READ_ON_BELOW: usize = MAX_INVENTORY * size_of::<Request>();
 
 /// What a peer has asked for.
 #[derive(Default)]
 pub(in crate::peers) struct ServingState {
-    /// In order; at most [`MAX_WANTED`].
-    pub(super) wanted: VecDeque<Wanted>,
+    pub(super) requests: Requests,
     /// What is being read for it.
-    pub(super) reading: Option<(ReadId, Wanted)>,
+    pub(super) reading: Option<(ReadId, Request)>,
     /// Asking for this block is the sign to announce what follows (Core `m_continuation_block`).
     pub(super) continuation: Option<BlockHash>,
 }
 
-/// A block, or parts of it, for a peer.
-#[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) hash: BlockHash,
-    pub(super) form: Form,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Form {
-    Witness,
-    Stripped,
-    Compact,
-    Transactions(Box<BlockTransactionsRequest>),
-}
-
 impl ServingState {
-    /// Blocks that wait for the peer, for tests of the limits.
+    /// Memory of what the peer has asked for, in bytes.
+    pub(in crate::peers) fn request_bytes(&self) -> usize {
+        let reading = self.reading.as_ref().map_or(0, |(_, request)| request.heap_bytes());
+        self.requests.bytes() + reading
+    }
+
+    /// Something can be done for the peer at once, for which so many bytes are queued.
+    pub(super) fn is_ready(&self, queued: usize) -> bool {
+        !self.requests.is_empty() && self.reading.is_none() && queued <= SEND_PAUSE
+    }
+
+    /// What the peer sends next may be read: it has what it asked for, or it owes us a block.
+    pub(in crate::peers) fn may_read_on(&self, owes_a_block: bool) -> bool {
+        let is_done = self.requests.is_empty() && self.reading.is_none();
+        is_done || owes_a_block && self.request_bytes() < READ_ON_BELOW
+    }
+
+    /// Requests that wait for the peer, for tests of the limits.
     #[cfg(test)]
     pub(in crate::peers) fn waiting_requests(&self) -> usize {
-        self.wanted.len()
-    }
-}
-
-impl Wanted {
-    /// As it was asked for by `getdata`; nothing for `getblocktxn`.
-    pub(super) fn entry(&self) -> Option<Inventory> {
-        let kind = match self.form {
-            Form::Witness => InventoryKind::WITNESS_BLOCK,
-            Form::Stripped => InventoryKind::BLOCK,
-            Form::Compact => InventoryKind::CMPCT_BLOCK,
-            Form::Transactions(_) => return None,
-        };
-        Some(Inventory::block(kind, self.hash))
+        self.requests.len()
     }
 }

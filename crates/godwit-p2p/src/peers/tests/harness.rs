@@ -11,6 +11,7 @@ use super::index::{TestBlock, TestIndex};
 use crate::frame::FRAME_HEADER_SIZE;
 use crate::peers::connections::Attempt;
 use crate::peers::peer::Peer;
+use crate::peers::reading;
 use crate::{
     Action, AddressBook, BlockJudgement, ChainEvent, ChainRequest, Command, ConnectionKind,
     Discard, DiscardReason, DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory,
@@ -53,6 +54,10 @@ pub(super) struct Harness {
     /// Pings are answered at once, by everybody.
     pub(super) answers_pings: bool,
     pongs: Vec<(PeerId, u64)>,
+    /// What was said by those of whom nothing is read.
+    pub(super) unread: BTreeMap<PeerId, VecDeque<(Command, Vec<u8>)>>,
+    /// What was said by those of whom is read again.
+    readable: VecDeque<(PeerId, Command, Vec<u8>)>,
     pub(super) submitted_blocks: Vec<(PeerId, BlockHash)>,
     pub(super) submitted_headers: Vec<(PeerId, usize)>,
     next_host: u32,
@@ -114,6 +119,8 @@ impl Harness {
             reads_everything: true,
             answers_pings: true,
             pongs: Vec::new(),
+            unread: BTreeMap::new(),
+            readable: VecDeque::new(),
             submitted_blocks: Vec::new(),
             submitted_headers: Vec::new(),
             next_host: 0,
@@ -153,6 +160,12 @@ impl Harness {
     pub(super) fn takes_log_line(&mut self, id: PeerId) -> bool {
         self.peers.now = self.now;
         self.peers.lend(&self.index).1.take_log_line(id)
+    }
+
+    /// The peer owes a block.
+    pub(super) fn expect_block(&mut self, id: PeerId) {
+        self.peers.now = self.now;
+        reading::expect_block(&mut self.peers.lend(&self.index).1, id, true);
     }
 
     /// Requests of the peer that wait; none when it is gone.
@@ -250,12 +263,22 @@ impl Harness {
     }
 
     pub(super) fn raw(&mut self, id: PeerId, command: Command, payload: &[u8]) {
+        self.deliver(id, command, payload);
+        self.pump();
+    }
+
+    fn deliver(&mut self, id: PeerId, command: Command, payload: &[u8]) {
+        if let Some(unread) = self.unread.get_mut(&id) {
+            return unread.push_back((command, payload.to_vec()));
+        }
+        if command.stops_reading() {
+            self.unread.insert(id, VecDeque::new());
+        }
         if command == Command::BLOCK || command == Command::HEADERS {
             self.tell(NetEvent::Arriving { peer: id, command, bytes: payload.len() });
         }
         let payload = PooledStream::from(DataStream::from(payload));
         self.tell(NetEvent::Frame { peer: id, frame: Frame { command, payload } });
-        self.pump();
     }
 
     pub(super) fn gives(&mut self, id: PeerId, block: &TestBlock) {
@@ -318,10 +341,13 @@ impl Harness {
         loop {
             let actions = self.peers.take_actions();
             if actions.is_empty() {
-                let Some((id, nonce)) = self.pongs.pop() else { return };
-                let payload = PooledStream::from(DataStream::from(&nonce.to_le_bytes()[..]));
-                let frame = Frame { command: Command::PONG, payload };
-                self.tell(NetEvent::Frame { peer: id, frame });
+                if let Some((id, command, payload)) = self.readable.pop_front() {
+                    self.deliver(id, command, &payload);
+                } else if let Some((id, nonce)) = self.pongs.pop() {
+                    self.deliver(id, Command::PONG, &nonce.to_le_bytes());
+                } else {
+                    return;
+                }
             }
             for action in actions {
                 self.act(action);
@@ -350,6 +376,11 @@ impl Harness {
                 let kind = self.peers.parts.connections.attempts()[&peer].kind;
                 self.connects.push((peer, target, kind));
                 self.begun_with_v2.push(v2);
+            }
+            NetCommand::ReadOn { peer } => {
+                let unread = self.unread.remove(&peer).expect("after a message that stops reading");
+                self.readable
+                    .extend(unread.into_iter().map(|(command, payload)| (peer, command, payload)));
             }
             NetCommand::ExpectCompact { peer, expected } => {
                 self.expects_compact.insert(peer, expected);

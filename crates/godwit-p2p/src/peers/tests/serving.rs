@@ -57,51 +57,6 @@ fn a_block_without_witness_is_stripped() {
     assert_eq!(sent, [Sent::Block(with_witness.bytes)]);
 }
 
-#[test]
-fn what_can_not_be_served_is_not_found() {
-    let blocks = chain(3, 60);
-    let mut node = Harness::with_chain(config(), &blocks);
-    let id = node.inbound_peer();
-    let unknown = block_entry(BlockHash::from_bytes([5; 32]));
-    let tx = Inventory { kind: InventoryKind::TX, hash: [6; 32] };
-    let odd = Inventory { kind: InventoryKind(0x77), hash: [7; 32] };
-    let filtered = Inventory::block(InventoryKind::FILTERED_BLOCK, blocks[0].hash);
-    node.take(id);
-    node.says(id, Message::GetData(vec![tx, unknown, odd, block_entry(blocks[0].hash), filtered]));
-    let sent = node.take(id);
-    assert_eq!(
-        sent,
-        [
-            Sent::Message(Message::NotFound(vec![tx, odd, filtered])),
-            Sent::Message(Message::NotFound(vec![unknown])),
-            Sent::Block(blocks[0].bytes.clone()),
-        ]
-    );
-}
-
-#[test]
-fn b8_getdata_of_50000_entries_is_answered_in_one_go_and_bounded() {
-    let blocks = chain(3, 60);
-    let mut node = Harness::with_chain(config(), &blocks);
-    node.hold_reads = true;
-    let id = node.inbound_peer();
-    node.take(id);
-    let transactions = vec![Inventory { kind: InventoryKind::TX, hash: [6; 32] }; 50_000];
-    node.says(id, Message::GetData(transactions));
-    let sent = node.take(id);
-    let [Sent::Message(Message::NotFound(missing))] = &sent[..] else { panic!("one answer") };
-    assert_eq!(missing.len(), 50_000);
-    // Blocks wait for their turn: one is read, a thousand wait, the rest is not found.
-    node.says(id, Message::GetData(vec![block_entry(blocks[0].hash); 50_000]));
-    assert_eq!((node.reads.len(), node.waiting_requests(id)), (1, 999));
-    let sent = node.take(id);
-    let [Sent::Message(Message::NotFound(missing))] = &sent[..] else { panic!("one answer") };
-    assert_eq!(missing.len(), 49_000);
-    node.says(id, Message::GetData(vec![block_entry(blocks[0].hash); 50_000]));
-    assert_eq!((node.reads.len(), node.waiting_requests(id)), (1, 1_000));
-    assert_eq!(node.is_gone(id), None);
-}
-
 /// Has the peer ask for so much that nothing more is read for it; the bytes that are queued.
 fn fill_queue(node: &mut Harness, id: PeerId) -> usize {
     node.take(id);
@@ -307,12 +262,12 @@ fn a_pruned_node_serves_the_last_290_blocks_only() {
         let why = (!served).then_some(DisconnectReason::PrunedBlock);
         assert_eq!(node.is_gone(id), why);
     }
-    // One that was deleted all the same is not found.
+    // One that was deleted all the same is passed over.
     let mut node = Harness::with_chain(PeersConfig { services: FULL, ..config() }, &blocks);
     node.index.prune_height = 300;
     let id = node.inbound_peer();
     let sent = ask(&mut node, id, InventoryKind::WITNESS_BLOCK, blocks[200].hash);
-    assert_eq!(sent, [Sent::Message(Message::NotFound(vec![block_entry(blocks[200].hash)]))]);
+    assert_eq!((sent, node.is_gone(id)), (vec![], None));
 }
 
 #[test]
@@ -346,7 +301,7 @@ fn old_branches_are_served_to_nobody() {
         node.says(id, Message::GetHeaders(Locator { hashes: Vec::new(), stop: block.hash }));
         assert_eq!(node.take(id).len(), usize::from(served), "nor its header");
     }
-    // Near enough to the tip for single transactions: without an entry no `notfound` is sent.
+    // Near enough to the tip for single transactions.
     let old = TestBlock::chain(&blocks[45], 2, START as u32 - 31 * 24 * 3_600, 9);
     node.index.extend(&old);
     let request = BlockTransactionsRequest { block_hash: old[1].hash, positions: vec![0] };
@@ -396,20 +351,6 @@ fn transactions_of_young_blocks_are_served_old_blocks_are_sent_whole() {
     node.says(id, request(&rich, &[5]));
     let what = Misbehaviour::TransactionsOutOfRange;
     assert_eq!(node.is_gone(id), Some(DisconnectReason::Misbehaved(what)));
-}
-
-#[test]
-fn requests_for_transactions_are_bounded() {
-    let blocks = chain(3, 60);
-    let mut node = Harness::with_chain(config(), &blocks);
-    node.hold_reads = true;
-    let id = node.inbound_peer();
-    for _ in 0..100 {
-        let block_hash = blocks[2].hash;
-        let request = BlockTransactionsRequest { block_hash, positions: vec![0] };
-        node.says(id, Message::GetBlockTxn(request));
-    }
-    assert_eq!((node.waiting_requests(id), node.reads.len()), (16, 1));
 }
 
 #[test]

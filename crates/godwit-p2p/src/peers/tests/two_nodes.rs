@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use godwit_stream::{DataStream, PooledStream};
-
 use super::harness::{Harness, START, Sent, chain, config};
 use super::index::TestBlock;
-use crate::{Command, ConnectionKind, Frame, Message, NetEvent, PeerId, PeersConfig};
+use crate::{Command, ConnectionKind, Message, PeerId, PeersConfig};
 
 struct Pair {
     /// Connects.
@@ -43,21 +41,10 @@ impl Pair {
 
 fn carry(from: &mut Harness, to_peer: PeerId, to: &mut Harness, from_peer: PeerId) {
     for sent in from.take(to_peer) {
-        let (command, payload) = match sent {
-            Sent::Block(bytes) => {
-                let (peer, command) = (from_peer, Command::BLOCK);
-                to.tell(NetEvent::Arriving { peer, command, bytes: bytes.len() });
-                (Command::BLOCK, DataStream::from(&bytes[..]))
-            }
-            Sent::Message(message) => {
-                let mut payload = DataStream::new();
-                message.encode(&mut payload);
-                (message.command(), payload)
-            }
-        };
-        let frame = Frame { command, payload: PooledStream::from(payload) };
-        to.tell(NetEvent::Frame { peer: from_peer, frame });
-        to.pump();
+        match sent {
+            Sent::Block(bytes) => to.raw(from_peer, Command::BLOCK, &bytes),
+            Sent::Message(message) => to.says(from_peer, message),
+        }
     }
 }
 

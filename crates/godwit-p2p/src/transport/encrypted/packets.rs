@@ -98,6 +98,7 @@ impl Packets {
         &mut self.session
     }
 
+    #[cfg(any(test, feature = "residue"))]
     pub(super) fn keys(&self) -> &Session {
         &self.session
     }

@@ -1,6 +1,7 @@
 //! A segment of a run: lookups by way of filter, block index and one positional read.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_stream::DecodeError;
@@ -8,16 +9,17 @@ use godwit_stream::DecodeError;
 use super::format::{
     BLOCK, BlockKind, BlockRef, Footer, RunId, SegmentMeta, blocks_of, open_block,
 };
-use crate::disk::StoreFile;
+use crate::disk::{StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 use crate::utxo::entry::{Entry, Name};
 use crate::utxo::filter::Filter;
 use crate::utxo::key::HashedOutPoint;
 
-/// An open run file.
+/// A run file. It exists as long as this does, and is open while it is read often.
 pub(crate) struct RunFile {
     pub(crate) id: RunId,
-    pub(crate) file: StoreFile,
+    pub(crate) disk: StoreDisk,
+    pub(crate) path: PathBuf,
     /// Length in blocks, the footer included.
     pub(crate) blocks: u32,
 }
@@ -29,7 +31,12 @@ impl RunFile {
     }
 
     pub(crate) fn damaged(&self, block: u32, damage: Damage) -> StoreError {
-        StoreError::damaged(self.file.path(), u64::from(block) * BLOCK as u64, damage)
+        StoreError::damaged(&self.path, u64::from(block) * BLOCK as u64, damage)
+    }
+
+    /// A handle for some reads in a row.
+    pub(crate) fn open(&self) -> Result<StoreFile, StoreError> {
+        self.disk.open_kept(&self.path)
     }
 
     /// Reads raw blocks into `buffer`, replacing what it held.
@@ -38,8 +45,7 @@ impl RunFile {
         blocks: Range<u32>,
         buffer: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        buffer.resize(blocks.len() * BLOCK, 0);
-        self.file.read_exact_at(u64::from(blocks.start) * BLOCK as u64, buffer)
+        read_blocks(&self.open()?, blocks, buffer)
     }
 
     /// Checks block `number`, which was read to `bytes`.
@@ -84,6 +90,15 @@ impl RunFile {
         });
         footer.ok_or_else(|| self.damaged(last, Damage::Format))
     }
+}
+
+fn read_blocks(
+    file: &StoreFile,
+    blocks: Range<u32>,
+    buffer: &mut Vec<u8>,
+) -> Result<(), StoreError> {
+    buffer.resize(blocks.len() * BLOCK, 0);
+    file.read_exact_at(u64::from(blocks.start) * BLOCK as u64, buffer)
 }
 
 /// First keys of blocks, in memory.
@@ -227,15 +242,19 @@ impl Segment {
         let LookupScratch { candidates, blocks, long } = scratch;
         candidates.clear();
         candidates.extend(wanted.iter().filter(|n| self.may_contain(keys[**n as usize].key)));
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        let file = self.run.open()?;
         let mut loaded = 0..0;
         for n in candidates.iter() {
             let key = &keys[*n as usize];
             let range = self.index.candidates(key.key);
             if range != loaded {
                 loaded = range.clone();
-                self.load_blocks(range.clone(), blocks)?;
+                self.load_blocks(&file, range.clone(), blocks)?;
             }
-            if let Some((number, entry)) = self.find(key, range, blocks, long)? {
+            if let Some((number, entry)) = self.find(&file, key, range, blocks, long)? {
                 let decoded = found(*n, entry);
                 decoded.map_err(|error| self.run.damaged(number, Damage::Decode(error)))?;
             }
@@ -243,15 +262,21 @@ impl Segment {
         Ok(())
     }
 
-    fn load_blocks(&self, range: Range<u32>, buffer: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn load_blocks(
+        &self,
+        file: &StoreFile,
+        range: Range<u32>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
         let first = self.meta.first_block;
-        self.run.read_blocks(first + range.start..first + range.end, buffer)
+        read_blocks(file, first + range.start..first + range.end, buffer)
     }
 
     /// Looks for `key` in the blocks of `range`, which lie in `blocks`: the entry, borrowed from
     /// there or from `long`, and the number of its block in the run.
     fn find<'a>(
         &self,
+        file: &StoreFile,
         key: &HashedOutPoint,
         range: Range<u32>,
         blocks: &'a [u8],
@@ -264,7 +289,7 @@ impl Segment {
             match find_in(block, &name).map_err(|damage| self.run.damaged(absolute, damage))? {
                 Found::Entry(entry) => return Ok(Some((absolute, entry))),
                 Found::Long => {
-                    self.read_long(number, block.span, long)?;
+                    self.read_long(file, number, block.span, long)?;
                     let entry = Entry::first_of(long);
                     let entry = entry.ok_or_else(|| self.run.damaged(absolute, Damage::Format))?;
                     return Ok(Some((absolute, entry)));
@@ -276,10 +301,16 @@ impl Segment {
     }
 
     /// Puts together the entry that spans `span` blocks from `number` on.
-    fn read_long(&self, number: u32, span: u8, long: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn read_long(
+        &self,
+        file: &StoreFile,
+        number: u32,
+        span: u8,
+        long: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
         let mut raw = Vec::new();
         let end = self.meta.blocks.min(number + u32::from(span));
-        self.load_blocks(number..end, &mut raw)?;
+        self.load_blocks(file, number..end, &mut raw)?;
         long.clear();
         for (absolute, bytes) in (self.meta.first_block + number..).zip(raw.as_chunks::<BLOCK>().0)
         {

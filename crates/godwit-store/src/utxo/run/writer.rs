@@ -244,7 +244,9 @@ impl<'a> RunWriter<'a> {
     }
 
     fn into_segments(self) -> Vec<Arc<Segment>> {
-        let run = Arc::new(RunFile { id: self.options.run, file: self.file, blocks: self.number });
+        let RunOptions { disk, dir, run: id, .. } = self.options;
+        let (disk, path) = (disk.clone(), id.path(dir));
+        let run = Arc::new(RunFile { id, disk, path, blocks: self.number });
         let seals = self.options.seals;
         let segment = |(meta, filter, index): (_, Option<Filter>, _)| {
             let (filter, index) = (filter.map(Arc::new), Arc::new(index));

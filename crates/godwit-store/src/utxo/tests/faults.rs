@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use godwit_fault_disk::Survival;
 use godwit_primitives::Coin;
 
 use super::super::fixtures::{coin, hasher, outpoint};
 use super::*;
 use crate::error::StoreError;
-use crate::fault::Survival;
 
 type Coins = BTreeMap<u64, Coin>;
 

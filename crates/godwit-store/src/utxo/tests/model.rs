@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use godwit_fault_disk::Survival;
 use godwit_primitives::Coin;
 use godwit_stream::{DataStream, Decode, SpanReader};
 use proptest::prelude::*;
 
 use super::super::fixtures::{Random, coin, hasher, long_coin, outpoint};
 use super::*;
-use crate::fault::Survival;
 
 /// Outpoints in play: few, so that each is created, spent and created again many times.
 const OUTPOINTS: u64 = 48;

@@ -66,6 +66,8 @@ pub(super) struct Connection {
     protocol_told: bool,
     /// What is kept of what it sends.
     pub(super) limits: ReceiveLimits,
+    /// The node has something to do for the peer, and reads no more of it until that is done.
+    pub(super) awaits_read_on: bool,
     /// The system said so and has not taken it back.
     pub(super) readable: bool,
     pub(super) writable: bool,
@@ -97,6 +99,7 @@ impl Connection {
             answer_by: None,
             protocol_told: false,
             limits: ReceiveLimits::default(),
+            awaits_read_on: false,
             readable: ready,
             writable: ready,
             in_line: false,
@@ -276,6 +279,7 @@ impl Connection {
         // Who does not take answers gets to ask no more. But two that send blocks to each other must
         // not both wait: whoever waits for a block reads on, within `SEND_QUEUE_MAX`.
         while self.readable
+            && !self.awaits_read_on
             && (self.limits.expects_block || self.transport.queued_bytes() <= SEND_PAUSE)
         {
             if *allowance == 0 {
@@ -297,6 +301,7 @@ impl Connection {
                         self.report_arrival(peer, frame.command, frame.payload.len(), out);
                         self.arrival_reported = 0;
                     }
+                    self.awaits_read_on = frame.command.stops_reading();
                     out.send(NetEvent::Frame { peer, frame });
                 }
                 Ok(Receive::Discarded(discard)) => {

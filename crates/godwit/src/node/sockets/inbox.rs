@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use godwit_p2p::{Frame, NetEvent};
 use mio::Waker;
 
@@ -64,8 +64,17 @@ impl Outbox {
 
 impl Inbox {
     /// The next event, if there is one.
+    ///
+    /// # Panics
+    ///
+    /// If the sockets' thread has ended, which it does before the node only by a panic: a node that
+    /// went on would have no peers and never wait.
     pub fn take(&self) -> Option<NetEvent> {
-        let event = self.receiver.try_recv().ok()?;
+        let event = match self.receiver.try_recv() {
+            Ok(event) => event,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => panic!("the sockets' thread has ended"),
+        };
         let cost = cost(&event);
         let left = self.budget.used.fetch_sub(cost, Ordering::SeqCst) - cost;
         if left <= INBOX_BYTES / 2

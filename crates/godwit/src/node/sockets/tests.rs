@@ -212,14 +212,54 @@ fn b16_who_has_answered_with_a_byte_may_take_longer() {
     assert_eq!((net.token(), net.network.deadlines.is_empty()), (token, true));
 }
 
+/// An empty message.
+fn empty(command: Command) -> Vec<u8> {
+    let mut frame = MAGIC.to_vec();
+    frame.extend(command.to_bytes());
+    frame.extend([0; 4]);
+    frame.extend(&sha256d(&[])[..4]);
+    frame
+}
+
+#[test]
+fn nothing_is_read_behind_a_getdata_before_the_node_wants_to_go_on() {
+    let commands = [Command::PING, Command::GETDATA, Command::PING, Command::GETBLOCKTXN];
+    let frames = commands.map(empty).concat();
+    let mut net = start(false);
+    let (mut stream, socket) = net.call();
+    net.send(NetCommand::Adopt { socket, peer: PEER });
+    // Together in the buffers of the system.
+    stream.write_all(&frames.repeat(2)).expect("the buffers take it");
+    assert!(matches!(net.event(), NetEvent::Protocol { .. }));
+    let expect = |net: &mut Stepped, expected: &[Command]| {
+        for command in expected {
+            let NetEvent::Frame { frame, .. } = net.event() else { panic!("{command}") };
+            assert_eq!(frame.command, *command);
+        }
+        let mut rounds = 0..20;
+        net.until("some rounds later", |_| rounds.next().is_none());
+        assert!(net.seen.is_empty(), "{:?}", net.seen);
+    };
+    expect(&mut net, &commands[..2]);
+    // Other commands change nothing.
+    net.send(NetCommand::ExpectBlock { peer: PEER, expected: true });
+    expect(&mut net, &[]);
+    net.send(NetCommand::ReadOn { peer: PEER });
+    expect(&mut net, &commands[2..]);
+    net.send(NetCommand::ReadOn { peer: PEER });
+    expect(&mut net, &commands[..2]);
+    // What is to be sent is sent all the same.
+    let payload = DataStream::from(&[1; 100][..]).into();
+    net.send(NetCommand::Send { peer: PEER, command: Command::BLOCK, payload });
+    assert!(matches!(net.event(), NetEvent::Sent { bytes: 124, .. }));
+    expect(&mut net, &[]);
+}
+
 #[test]
 fn a_turn_ends_after_so_many_messages_however_short_they_are() {
     const COST: usize = FRAME_HEADER_SIZE + PACKET_COST;
     const A_TURN: usize = READ_TURN.div_ceil(COST);
-    let mut frame = MAGIC.to_vec();
-    frame.extend(Command::VERACK.to_bytes());
-    frame.extend([0; 4]);
-    frame.extend(&sha256d(&[])[..4]);
+    let frame = empty(Command::VERACK);
     for (sent, left) in [(A_TURN - 1, Left::Idle), (A_TURN, Left::More), (A_TURN + 9, Left::More)] {
         let mut net = start(false);
         let (mut stream, socket) = net.call();

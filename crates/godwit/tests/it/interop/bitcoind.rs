@@ -10,7 +10,7 @@ use super::follower::{self, Follower};
 use super::peer::Peer;
 use super::process::{ForeignNode, Place, cached};
 use super::rpc::{PASSWORD, USER};
-use super::{block, free_port, say, wait_until};
+use super::{block, free_port, long, say, wait_until};
 use crate::node::Node;
 
 /// Whom a bitcoind connects to, and what it has from the beginning.
@@ -204,6 +204,22 @@ fn new_blocks_reach_godwit_and_go_on_from_it_as_compact_blocks() {
     let stats = godwit.stop();
     assert_same_coins(&stats, &miner);
     assert_same_coins(&stats, &last);
+}
+
+#[test]
+fn bitcoind_syncs_thousands_of_blocks_from_godwit() {
+    let connected = |port| start(&Start { connect: Some(port), ..Start::default() });
+    if let Some((stats, bitcoind)) = long::syncs_from_godwit(connected) {
+        assert_same_coins(&stats, &bitcoind);
+    }
+}
+
+#[test]
+fn godwit_syncs_thousands_of_blocks_from_bitcoind() {
+    let connected = |port| start(&Start { connect: Some(port), ..Start::default() });
+    if let Some((stats, bitcoind)) = long::serves_godwit(connected) {
+        assert_same_coins(&stats, &bitcoind);
+    }
 }
 
 /// A block that was just mined arrives at godwit, and behind it.

@@ -1,9 +1,7 @@
 //! Blocks on any parent, put together from godwit's own types.
 
 use godwit_primitives::sha256::sha256d;
-use godwit_primitives::{
-    BlockHeader, COIN, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle,
-};
+use godwit_primitives::{BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle};
 use godwit_sim::miner::{self, REGTEST_BITS};
 use godwit_stream::DataStream;
 
@@ -30,9 +28,20 @@ pub(super) fn hex_of(transaction: &Transaction) -> String {
     hex::encode(bytes.as_slice())
 }
 
-/// A mined block with these transactions, which pay no fee; `height` is between 150 and 299.
+/// A mined block with these transactions, which pay no fee; `height` is between 128 and 32,767.
 /// `nonce` makes blocks at the same height differ.
 pub(super) fn on(parent: &[u8], height: u32, nonce: u8, transactions: &[Transaction]) -> Vec<u8> {
+    after(SPACING, parent, height, nonce, transactions)
+}
+
+/// The same, that many seconds after its parent.
+pub(super) fn after(
+    spacing: u32,
+    parent: &[u8],
+    height: u32,
+    nonce: u8,
+    transactions: &[Transaction],
+) -> Vec<u8> {
     let coinbase = coinbase(height, nonce, transactions);
     let all = || std::iter::once(&coinbase).chain(transactions);
     let (root, _) = merkle::merkle_root(all().map(|tx| tx.txid().to_bytes()));
@@ -41,7 +50,7 @@ pub(super) fn on(parent: &[u8], height: u32, nonce: u8, transactions: &[Transact
         version: miner::BLOCK_VERSION,
         prev_blockhash: parent.block_hash(),
         merkle_root: MerkleRoot::from_bytes(root),
-        time: parent.time + SPACING,
+        time: parent.time + spacing,
         bits: REGTEST_BITS,
         nonce: 0,
     };
@@ -70,7 +79,8 @@ fn coinbase(height: u32, nonce: u8, transactions: &[Transaction]) -> Transaction
         sequence: u32::MAX,
         witness: vec![reserved.to_vec()],
     };
-    let subsidy = TxOut { value: 25 * COIN, script_pubkey: vec![ANYONE] };
+    let value = i64::try_from(miner::subsidy(height)).expect("an amount fits");
+    let subsidy = TxOut { value, script_pubkey: vec![ANYONE] };
     let committing = TxOut { value: 0, script_pubkey: commitment };
     Transaction {
         version: 2,

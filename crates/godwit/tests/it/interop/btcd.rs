@@ -9,13 +9,24 @@ use super::follower::{self, Follower};
 use super::peer::Peer;
 use super::process::{ForeignNode, Place, cached};
 use super::rpc::{PASSWORD, USER};
-use super::{bitcoind, free_port, say, wait_until};
+use super::{bitcoind, free_port, long, say, wait_until};
 use crate::node::Node;
 
-/// A btcd of its own that connects to a port or listens; `None` when there is none in the cache.
+/// Those that `tools/build-btcd` installs. They ask for blocks in different ways: the last one for
+/// all that it knows the headers of in one message, the others in batches of 500 that `getblocks`
+/// brings (on the main network, up to the last checkpoint, for all blocks up to the next one).
+const VERSIONS: [&str; 3] = ["v0.24.2", "v0.25.0", "v0.26.2"];
+
+/// A btcd of the last version and of its own, which connects to a port or listens; `None` when there
+/// is none in the cache.
 #[track_caller]
 fn start(connect: Option<u16>) -> Option<ForeignNode> {
-    let program = cached("btcd", "btcd-v0.26.2/btcd")?;
+    start_version(VERSIONS[2], connect)
+}
+
+#[track_caller]
+fn start_version(version: &str, connect: Option<u16>) -> Option<ForeignNode> {
+    let program = cached(&format!("btcd {version}"), &format!("btcd-{version}/btcd"))?;
     let place = Place::new();
     let mut command = Command::new(program);
     command.args(["--regtest", "--nodnsseed", "--notls", "--debuglevel=debug", "--nocfilters"]);
@@ -118,4 +129,35 @@ fn new_blocks_and_reorganisations_go_on_from_godwit_to_btcd() {
     miner.rpc.call("generatetodescriptor", &json!([6, "raw(51)"]));
     follows("a reorganisation of four blocks");
     assert_eq!(godwit.stop()["bestblock"], btcd.tip());
+}
+
+#[test]
+fn btcd_0_24_syncs_thousands_of_blocks_from_godwit() {
+    long::syncs_from_godwit(|port| start_version(VERSIONS[0], Some(port)));
+}
+
+#[test]
+fn btcd_0_25_syncs_thousands_of_blocks_from_godwit() {
+    long::syncs_from_godwit(|port| start_version(VERSIONS[1], Some(port)));
+}
+
+/// It once got `notfound` for all but the first thousand, and banned godwit.
+#[test]
+fn btcd_0_26_syncs_thousands_of_blocks_from_godwit() {
+    long::syncs_from_godwit(|port| start_version(VERSIONS[2], Some(port)));
+}
+
+#[test]
+fn godwit_syncs_thousands_of_blocks_from_btcd_0_24() {
+    long::serves_godwit(|port| start_version(VERSIONS[0], Some(port)));
+}
+
+#[test]
+fn godwit_syncs_thousands_of_blocks_from_btcd_0_25() {
+    long::serves_godwit(|port| start_version(VERSIONS[1], Some(port)));
+}
+
+#[test]
+fn godwit_syncs_thousands_of_blocks_from_btcd_0_26() {
+    long::serves_godwit(|port| start_version(VERSIONS[2], Some(port)));
 }

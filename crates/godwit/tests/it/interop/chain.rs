@@ -1,4 +1,5 @@
-//! The chain that is synced: generated, with every script type, stamped up to now.
+//! The chains that are synced: generated, stamped up to now. One is short and has every script type,
+//! the other one is long.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -39,11 +40,9 @@ pub(super) fn recent() -> &'static RecentChain {
 }
 
 fn make() -> RecentChain {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is not 1970");
-    let now = now.as_secs().try_into().expect("it is not 2106");
     let mut plan = ChainPlan::small(1);
     plan.stretches.push(Stretch::FanOut(UNSPENT));
-    let plan = plan.ending_at(now).expect("later than genesis");
+    let plan = plan.ending_at(now()).expect("later than genesis");
     let (mut blocks, mut utxo) = (Vec::new(), ReferenceUtxo::new());
     let summary = generate(&plan, |block| {
         utxo.connect(block.bytes, block.height).expect("the chain is consistent");
@@ -133,6 +132,70 @@ impl RecentChain {
     }
 }
 
+/// A chain of more blocks than anybody asks for or tells of at once, and another end of it.
+pub(super) struct LongChain {
+    /// From height 1 on.
+    pub(super) blocks: Vec<Vec<u8>>,
+    /// From [`FORK`] on, longer than the other one.
+    pub(super) branch: Vec<Vec<u8>>,
+}
+
+/// Empty blocks at the end of the long chain.
+const LONG_TAIL: u32 = 5_000;
+
+/// The last block that the two ends of the long chain share. What lies behind it is more than a node
+/// of ours once remembered, and its headers fit one answer to the locator of the other end: btcd 0.26
+/// does not ask on after 2,000 headers with less work than its own chain has (netsync/manager.go,
+/// `handleHeadersMsg`).
+pub(super) const FORK: u32 = 4_140;
+
+/// By so many blocks the branch is longer.
+const LONGER_BY: u32 = 100;
+
+/// Seconds between the blocks of the branch, so that it ends before the chain does, and after
+/// yesterday.
+const BRANCH_SPACING: u32 = 500;
+
+/// Made once for all tests.
+pub(super) fn long() -> &'static LongChain {
+    static CHAIN: LazyLock<LongChain> = LazyLock::new(|| {
+        let plan = ChainPlan { empty_tail: LONG_TAIL, ..ChainPlan::small(2) };
+        let plan = plan.ending_at(now()).expect("later than genesis");
+        let mut blocks = Vec::new();
+        let summary = generate(&plan, |block| {
+            blocks.push(block.bytes.to_vec());
+            Ok(())
+        });
+        let height = summary.expect("the plan is sound").height;
+        let mut branch = Vec::new();
+        for height in FORK + 1..=height + LONGER_BY {
+            let parent = branch.last().unwrap_or(&blocks[FORK as usize - 1]);
+            let block = block::after(BRANCH_SPACING, parent, height, 3, &[]);
+            branch.push(block);
+        }
+        LongChain { blocks, branch }
+    });
+    &CHAIN
+}
+
+impl LongChain {
+    /// Hash of the last block.
+    pub(super) fn tip(&self) -> String {
+        hash(self.blocks.last().expect("a chain has blocks"))
+    }
+
+    /// Hash of the last block of the branch.
+    pub(super) fn branch_tip(&self) -> String {
+        hash(self.branch.last().expect("a branch has blocks"))
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u32 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is not 1970");
+    now.as_secs().try_into().expect("it is not 2106")
+}
+
 /// Hash of a block as nodes print it.
 pub(super) fn hash(block: &[u8]) -> String {
     header(block).block_hash().to_string()
@@ -162,6 +225,5 @@ fn the_chain_spends_every_script_type_and_is_recent() {
     }
     assert_eq!(blocks.len() as u64, recent().height());
     assert_eq!(hash(recent().tip()), summary.tip);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is not 1970");
-    assert!(now.as_secs() - u64::from(summary.tip_time) < 3600);
+    assert!(now() - summary.tip_time < 3600);
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::chain::RecentChain;
 use super::{LIMIT, POLL, free_port, wait_until};
+use crate::blocks::write_dat;
 use crate::node::Node;
 use crate::running::{Moment, Running};
 
@@ -46,12 +47,17 @@ impl<'a> Follower<'a> {
 
     /// Has the chain, and listens on the port.
     pub(super) fn serving(node: &'a Node, chain: &RecentChain) -> (Self, u16) {
-        chain.write(&node.beside("chain.dat"));
-        node.import(&node.beside("chain.dat"));
         let port = free_port();
+        (Self::serving_blocks(node, &chain.blocks, port), port)
+    }
+
+    /// Has these blocks beside those that it had, and listens on the port.
+    pub(super) fn serving_blocks(node: &'a Node, blocks: &[Vec<u8>], port: u16) -> Self {
+        write_dat(&node.beside("blocks.dat"), blocks);
+        node.import(&node.beside("blocks.dat"));
         let mut follower = Self::start(node, &[], Some(port));
         follower.wait_for_listening(port);
-        (follower, port)
+        follower
     }
 
     pub(super) fn logged(&mut self, text: &str) -> bool {
@@ -77,6 +83,23 @@ impl<'a> Follower<'a> {
         let log = self.running.log();
         let (_, rest) = log.0.rsplit_once("UpdateTip: new best=")?;
         Some(rest.get(..64)?.to_owned())
+    }
+
+    /// Waits until its tip is at a height or above.
+    #[track_caller]
+    pub(super) fn wait_for_height(&mut self, height: u32) {
+        wait_until(&format!("godwit is at height {height}"), || {
+            assert!(!self.ended_within(POLL), "godwit ended: {}", self.node.log());
+            self.height().is_some_and(|now| now >= height)
+        });
+    }
+
+    /// Height of the last block that was connected while it runs.
+    fn height(&mut self) -> Option<u32> {
+        let log = self.running.log();
+        let (_, rest) = log.0.rsplit_once("UpdateTip: new best=")?;
+        let (_, rest) = rest.split_once("height=")?;
+        rest.split_once(' ')?.0.parse().ok()
     }
 
     /// Waits until a block is its tip; how long that took.

@@ -1,7 +1,7 @@
 //! godwit and nodes that nobody here wrote: bitcoind and btcd serve it, and sync from it, on
 //! loopback.
 //!
-//! `make interop` builds the two programs into `~/.cache/godwit`; without them these tests say
+//! `make interop` builds these programs into `~/.cache/godwit`; without them these tests say
 //! `SKIPPED`. Each node of a test is a process with a data directory and ports of its own. Times that
 //! are printed count from the answer of the node where something happened.
 
@@ -11,6 +11,7 @@ mod btcd;
 mod chain;
 mod encrypted;
 mod follower;
+mod long;
 mod peer;
 mod process;
 mod psbt;

@@ -1,4 +1,4 @@
-//! A peer that offers one block, whatever is in it. It shares no code with godwit's own protocol.
+//! A peer that offers one block, whatever is in it, or asks for many. It shares no code with godwit's own protocol.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -68,6 +68,33 @@ impl Peer {
                     self.send("block", block);
                     return;
                 }
+                "ping" => self.send("pong", &payload),
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks for blocks, with witness, in one message.
+    pub(super) fn ask_for(&mut self, blocks: &[Vec<u8>]) {
+        let count = u16::try_from(blocks.len()).expect("no more than fit a message");
+        assert!(count >= 0xfd, "its compact size is three bytes");
+        let mut inventory = vec![0xfd];
+        inventory.extend(count.to_le_bytes());
+        for block in blocks {
+            inventory.extend((BLOCK | WITNESS).to_le_bytes());
+            inventory.extend(sha256d(&block[..80]));
+        }
+        self.send("getdata", &inventory);
+    }
+
+    /// The next block that the node sends; whatever else it says is passed over, but for `notfound`.
+    #[track_caller]
+    pub(super) fn next_block(&mut self) -> Vec<u8> {
+        loop {
+            let (command, payload) = self.receive().expect("the node sends blocks");
+            match command.as_str() {
+                "block" => return payload,
+                "notfound" => panic!("the node says that it has not what it has"),
                 "ping" => self.send("pong", &payload),
                 _ => {}
             }

@@ -33,9 +33,10 @@ pub(super) struct ForeignNode {
     pub(super) rpc: Rpc,
     /// Where it listens for peers.
     pub(super) port: u16,
+    command: Command,
     child: Child,
     log: PathBuf,
-    _temp: TempDir,
+    temp: TempDir,
 }
 
 /// What a node is started with.
@@ -63,10 +64,15 @@ impl ForeignNode {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         let child = command.spawn().expect("the program starts");
         let Place { temp, port, rpc_port } = place;
-        let mut node = Self { rpc: Rpc::new(rpc_port), port, child, log, _temp: temp };
-        let rpc = node.rpc;
+        let mut node = Self { rpc: Rpc::new(rpc_port), port, command, child, log, temp };
+        node.wait_for_answer();
+        node
+    }
+
+    fn wait_for_answer(&mut self) {
+        let rpc = self.rpc;
         wait_until("the node answers", || {
-            assert!(node.is_alive(), "the node ended: {}", last_words(node._temp.path()));
+            assert!(self.is_alive(), "the node ended: {}", last_words(self.temp.path()));
             match rpc.try_call("getblockcount", &serde_json::json!([])) {
                 Ok(_) => true,
                 Err(RpcError::Unreachable(_)) => false,
@@ -75,7 +81,14 @@ impl ForeignNode {
                 Err(error) => panic!("{error:?}"),
             }
         });
-        node
+    }
+
+    /// Ends it in an orderly way, and starts it again with what it has.
+    pub(super) fn restart(&mut self) {
+        self.rpc.call("stop", &serde_json::json!([]));
+        wait_until("the node ends", || !self.is_alive());
+        self.child = self.command.spawn().expect("the program starts");
+        self.wait_for_answer();
     }
 
     fn is_alive(&mut self) -> bool {

@@ -1,4 +1,4 @@
-//! What `godwit psbt` signed, before bitcoind.
+//! What `godwit-signer psbt` signed, before bitcoind.
 
 use bitcoin::consensus::encode::serialize_hex;
 use serde_json::json;

@@ -11,13 +11,13 @@ use crossbeam_channel::{Receiver, never};
 use godwit::node::core::NodeCore;
 use godwit::node::index::ChainIndex;
 use godwit_chain::{BlockMemory, Chain, ChainOptions, Poll};
+use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_p2p::{
     AddressBook, DisconnectReason, NetAddress, NetEvent, Now, PeerId, Peers, PeersConfig, Protocol,
     Reachable, SEND_QUEUE_MAX, Services, SocketId, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
-use godwit_store::fault::{FaultDisk, Survival};
 use godwit_stream::{BufferPool, PoolLimits};
 
 use super::sockets::{FIRST_CAPACITY, Link};

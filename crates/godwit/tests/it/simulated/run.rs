@@ -4,11 +4,11 @@ use std::hash::Hasher;
 use std::time::Duration;
 
 use godwit_chain::BlockMemory;
+use godwit_fault_disk::Survival;
 use godwit_p2p::DisconnectReason;
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{Mix, PeerPlan, mix};
 use godwit_sim::rng::Rng;
-use godwit_store::fault::Survival;
 
 use super::driver::{Disconnected, Discovery, Driver, NodePlan, Peak};
 use super::scenarios::node;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crossbeam_channel::never;
 use godwit_chain::{BlockMemory, RECEIVING_BYTES};
+use godwit_fault_disk::Survival;
 use godwit_p2p::{Host, NetAddress, NetEvent, Now};
 use godwit_sim::network::{
     BlockConduct, Branch, Conduct, HeaderConduct, LinkSpec, Noise, PeerPlan, View,
 };
-use godwit_store::fault::Survival;
 use godwit_stream::DataStream;
 
 use super::driver::{Discovery, Driver, NodePlan};

@@ -26,6 +26,7 @@ pub(super) struct Link {
     pub(super) transport: Transport,
     expects_block: bool,
     expects_compact: bool,
+    awaits_read_on: bool,
     failed: bool,
     arrival_reported: usize,
     sent_reported: u64,
@@ -65,6 +66,7 @@ impl Driver {
             transport,
             expects_block: false,
             expects_compact: false,
+            awaits_read_on: false,
             failed: false,
             arrival_reported: 0,
             sent_reported: 0,
@@ -86,7 +88,7 @@ impl Driver {
             }
             let Some(link) = self.links.get_mut(&id) else { return };
             let Some(peer) = link.peer else { return };
-            if link.failed || link.transport.queued_bytes() > SEND_PAUSE {
+            if link.failed || link.awaits_read_on || link.transport.queued_bytes() > SEND_PAUSE {
                 return;
             }
             let limits = ReceiveLimits {
@@ -107,6 +109,7 @@ impl Driver {
                         self.header_bytes += bytes as u64;
                     }
                     self.end_of_message(id);
+                    link_mut(&mut self.links, id).awaits_read_on = frame.command.stops_reading();
                     self.note(format!(
                         "peer={} > {} {}",
                         peer.0,
@@ -270,6 +273,13 @@ impl Driver {
                 self.note(format!("peer={} < {command} {}", peer.0, payload.len()));
                 link_mut(&mut self.links, id).transport.send(command, payload);
                 self.write(id);
+            }
+            NetCommand::ReadOn { peer } => {
+                if let Some(id) = self.by_peer.get(&peer).copied() {
+                    link_mut(&mut self.links, id).awaits_read_on = false;
+                    // Not here: this may be in the middle of reading it.
+                    self.held.insert(id);
+                }
             }
             NetCommand::ExpectBlock { peer, expected } => {
                 if let Some(id) = self.by_peer.get(&peer) {

@@ -1,0 +1,360 @@
+//! Datadirs whose coins were loaded from a snapshot: a crash at the end of the load, and branches that
+//! leave the chain below, at and above the snapshot's block.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use godwit_chain::{Chain, ChainError, SnapshotError, UtxoStats, Verdict, structure};
+use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_primitives::network::{Network, Params};
+use godwit_store::disk::Disk;
+use godwit_store::{
+    BlockRecord, BlockStatus, ChainPoint, Commit, MAX_BLOCK_FILE_SIZE, NetworkId, Store,
+    StoreOptions,
+};
+use godwit_stream::DataStream;
+
+use crate::datadir::{options, submit};
+use crate::pruned_branches::branch;
+use crate::pruning::{BLOCKS, DIR, STATS, hash, header, open, stats_of, submit_all};
+
+/// Height of the snapshot's block.
+const BASE: u32 = 180;
+
+/// Blocks that were connected before the snapshot was loaded.
+const BEFORE: usize = 10;
+
+const FILE: &str = "/node/coins.dat";
+
+/// A snapshot's bytes and its hash.
+struct Snapshot {
+    bytes: Vec<u8>,
+    hash: [u8; 32],
+}
+
+static SNAPSHOT: LazyLock<Snapshot> = LazyLock::new(|| Snapshot::of(&BLOCKS[..BASE as usize]));
+
+impl Snapshot {
+    fn of(blocks: &[Vec<u8>]) -> Self {
+        let disk = FaultDisk::new();
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        submit_all(&mut chain, blocks);
+        let info = chain.dump_snapshot(Path::new(FILE)).expect("a new file");
+        let bytes = disk.contents(Path::new(FILE)).expect("the dump");
+        Self { bytes, hash: info.hash_serialized }
+    }
+
+    /// As `godwit utxo load` does it.
+    fn load(&self, disk: &FaultDisk) -> Result<(), SnapshotError> {
+        disk.overwrite(Path::new(FILE), self.bytes.clone());
+        let mut chain = open(disk, None, MAX_BLOCK_FILE_SIZE);
+        chain.connect_known_only();
+        chain.load_snapshot(Path::new(FILE), Some(self.hash))?;
+        Ok(chain.close()?)
+    }
+}
+
+/// A datadir that knows the first `headers` headers of [`BLOCKS`] and has connected [`BEFORE`] blocks.
+fn with_headers(headers: usize) -> FaultDisk {
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    for block in &BLOCKS[..headers] {
+        chain.accept_header(&header(block), hash(block)).expect("a good header");
+    }
+    submit_all(&mut chain, &BLOCKS[..BEFORE]);
+    chain.flush().expect("no local fault");
+    chain.close().expect("no local fault");
+    disk
+}
+
+/// A datadir with the snapshot loaded, which no header lies above.
+fn loaded() -> FaultDisk {
+    let disk = with_headers(BASE as usize);
+    SNAPSHOT.load(&disk).expect("a good snapshot");
+    disk
+}
+
+fn base_point() -> ChainPoint {
+    ChainPoint { hash: hash(&BLOCKS[BASE as usize - 1]), height: BASE }
+}
+
+/// As `godwit utxo stats` does it, with what is said of the snapshot.
+fn stats(disk: &FaultDisk) -> (UtxoStats, Option<ChainPoint>) {
+    let mut chain = open(disk, None, MAX_BLOCK_FILE_SIZE);
+    chain.connect_known_only();
+    let stats = chain.utxo_stats().expect("no local fault");
+    let base = chain.assumed().map(|assumed| assumed.base);
+    chain.close().expect("no local fault");
+    (stats, base)
+}
+
+fn try_submit(chain: &mut Chain, block: &[u8]) -> Result<Verdict, ChainError> {
+    let params = Arc::clone(chain.params());
+    chain.submit(structure(DataStream::from(block), &params, &chain.hasher(), None))
+}
+
+/// The datadir after a crash has the coins from before the load or the loaded ones. Whether the snapshot
+/// is loaded.
+fn coins_are_either(disk: &FaultDisk, before: &UtxoStats, after: &UtxoStats, moment: &str) -> bool {
+    let (found, base) = stats(disk);
+    let is_loaded = base.is_some();
+    assert_eq!(base, is_loaded.then(base_point), "{moment}");
+    assert_eq!(found, if is_loaded { *after } else { *before }, "{moment}");
+    is_loaded
+}
+
+/// As [`coins_are_either`], and every command works and gives the same as without the crash.
+fn works(disk: &FaultDisk, before: &UtxoStats, after: &UtxoStats, moment: &str) -> bool {
+    let is_loaded = coins_are_either(disk, before, after, moment);
+    let found = if is_loaded { after } else { before };
+
+    let node = disk.copy();
+    let mut chain = open(&node, None, MAX_BLOCK_FILE_SIZE);
+    chain.settle().expect("no local fault");
+    let height = if is_loaded { BASE as usize } else { BEFORE };
+    submit_all(&mut chain, &BLOCKS[height..height + 2]);
+    assert_eq!(chain.tip_point().height as usize, height + 2, "{moment}");
+    chain.close().expect("no local fault");
+
+    let dump = Path::new("/node/dump.dat");
+    let mut chain = open(disk, None, MAX_BLOCK_FILE_SIZE);
+    chain.connect_known_only();
+    assert_eq!(chain.dump_snapshot(dump).expect("a new file").base, found.tip, "{moment}");
+    chain.close().expect("no local fault");
+
+    let again = SNAPSHOT.load(disk);
+    let refused = matches!(again, Err(SnapshotError::NotAhead(..)));
+    assert!(if is_loaded { refused } else { again.is_ok() }, "{moment}: {again:?}");
+    assert_eq!(stats(disk), (*after, Some(base_point())), "{moment}");
+    is_loaded
+}
+
+/// Each operation of a load fails once, and then the process dies or the power goes.
+#[test]
+fn a_crash_at_any_operation_of_a_load_leaves_the_old_coins_or_the_loaded_ones() {
+    let start = with_headers(BLOCKS.len());
+    let (before, after) = (stats_of(&BLOCKS[..BEFORE]), stats_of(&BLOCKS[..BASE as usize]));
+    let mut outcomes = [0, 0];
+    for n in 1.. {
+        let disk = start.copy();
+        disk.overwrite(Path::new(FILE), SNAPSHOT.bytes.clone());
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        chain.connect_known_only();
+        disk.fail_change(n);
+        let result = chain.load_snapshot(Path::new(FILE), Some(SNAPSHOT.hash));
+        drop(chain);
+        let finished = !disk.has_failed();
+        assert!(result.is_ok() || !finished, "operation {n}: {result:?}");
+        let survivals =
+            [Survival::All, Survival::Nothing, Survival::Part(n), Survival::Part(1_000 + n)];
+        for survival in survivals {
+            let disk = disk.copy();
+            disk.crash(survival);
+            let moment = format!("operation {n}, {survival:?}");
+            // All commands where they tell most: the process dies, or the power takes what it may.
+            let is_loaded = match survival {
+                Survival::Part(_) => coins_are_either(&disk, &before, &after, &moment),
+                Survival::All | Survival::Nothing => works(&disk, &before, &after, &moment),
+            };
+            assert!(is_loaded || result.is_err(), "{moment}");
+            outcomes[usize::from(is_loaded)] += 1;
+        }
+        if finished {
+            let [old, new] = outcomes;
+            println!("{n} operations; the old coins {old} times, the loaded ones {new} times");
+            assert!(n > 20 && old > 20 && new > 4, "{n} operations, {outcomes:?}");
+            return;
+        }
+    }
+}
+
+/// Commits something to a datadir that nobody has open.
+fn commit(disk: &FaultDisk, commit: Commit) {
+    let params = Params::new(Network::Regtest);
+    let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
+    let store_options = StoreOptions { dir: DIR.into(), network, new_hash_key: [7; 16] };
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (store, recovered) = Store::open(disk, store_options).expect("a datadir");
+    assert!(recovered.is_empty());
+    store.commit(commit).expect("no local fault");
+}
+
+/// What an earlier version left when it was killed between the two commits at the end of a load.
+#[test]
+fn a_verified_height_whose_blocks_never_came_is_forgotten() {
+    let disk = with_headers(BLOCKS.len());
+    commit(&disk, Commit { verified_tip: Some(base_point()), ..Commit::default() });
+    let (before, after) = (stats_of(&BLOCKS[..BEFORE]), stats_of(&BLOCKS[..BASE as usize]));
+    assert!(!works(&disk, &before, &after, "between two commits"));
+}
+
+/// As [`a_verified_height_whose_blocks_never_came_is_forgotten`], with some of the blocks stored: what
+/// is there is applied again, and nothing above a gap.
+#[test]
+fn a_replay_ends_below_the_first_block_that_is_not_stored() {
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    submit_all(&mut chain, &BLOCKS[..BEFORE]);
+    chain.flush().expect("no local fault");
+    submit_all(&mut chain, &BLOCKS[BEFORE..30]);
+    let gap = chain.tree().find(&hash(&BLOCKS[20])).expect("a known header");
+    let node = chain.tree().node(gap).clone();
+    chain.close().expect("no local fault");
+    let record = BlockRecord {
+        header: node.header,
+        height: node.height,
+        status: BlockStatus::HEADER,
+        tx_count: 0,
+        sequence: node.sequence,
+        position: None,
+        undo: None,
+    };
+    commit(&disk, Commit { blocks: vec![(node.hash, record)], ..Commit::default() });
+    assert_eq!(stats(&disk), (stats_of(&BLOCKS[..20]), None));
+    let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    assert_eq!(submit(&mut chain, &BLOCKS[20]), Verdict::Accepted);
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..30]));
+}
+
+#[track_caller]
+fn is_fork_below(error: &ChainError, expected: u32) {
+    let ChainError::ForkBelowSnapshot { fork, base } = *error else { panic!("{error}") };
+    assert_eq!((fork, base), (expected, base_point()));
+    let text = error.to_string();
+    for part in [
+        format!("height {expected}"),
+        format!("block {} at height {BASE}", base.hash),
+        "load a snapshot of the other chain".to_owned(),
+        "empty data directory".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part} in {text}");
+    }
+}
+
+/// The fork's own block was never stored, nor any below the snapshot's.
+#[test]
+fn a_branch_that_replaces_the_snapshots_block_is_an_error_of_its_own() {
+    let after = stats_of(&BLOCKS[..BASE as usize]);
+    for (fork, in_order) in [(BASE - 1, true), (BASE - 1, false), (BASE - 20, true)] {
+        let rival = branch(&BLOCKS, fork, BASE - fork + 1);
+        let disk = loaded();
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        // Headers alone, and blocks of no more work, change nothing.
+        for block in &rival {
+            chain.accept_header(&header(block), hash(block)).expect("a good header");
+        }
+        chain.settle().expect("a header is no reason to stop");
+        let (last, rest) = match in_order {
+            true => rival.split_last().expect("two blocks or more"),
+            false => rival.split_first().expect("two blocks or more"),
+        };
+        for block in rest {
+            assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+        }
+        chain.close().expect("no local fault");
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        chain.settle().expect("equal work is no reason to stop, after a restart either");
+        assert_eq!(chain.tip_point(), base_point());
+        is_fork_below(&try_submit(&mut chain, last).unwrap_err(), fork);
+        assert_eq!(chain.tip_point(), base_point(), "nothing was taken back");
+        chain.close().expect("no local fault");
+        // It does not go away with a restart, and commands that look at the coins work.
+        for _ in 0..2 {
+            let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+            is_fork_below(&chain.settle().unwrap_err(), fork);
+            drop(chain);
+            assert_eq!(stats(&disk), (after, Some(base_point())));
+        }
+        // The first way out: a snapshot of the other chain.
+        let active = [&BLOCKS[..fork as usize], &rival].concat();
+        Snapshot::of(&active).load(&disk).expect("it has more work");
+        let more = branch(&active, active.len() as u32, 3);
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        chain.settle().expect("its own block is the tip");
+        submit_all(&mut chain, &more);
+        assert_eq!(chain.utxo_stats().unwrap(), stats_of(&[active, more].concat()));
+    }
+}
+
+/// The chain went on above the snapshot before the branch overtook it.
+#[test]
+fn a_branch_from_below_the_snapshot_is_an_error_only_with_more_work_than_the_tip() {
+    let (fork, top) = (BASE - 3, BASE + 5);
+    let disk = loaded();
+    let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    submit_all(&mut chain, &BLOCKS[BASE as usize..top as usize]);
+    let rival = branch(&BLOCKS, fork, top - fork + 1);
+    // The history comes later, from files: branches may start at any of its blocks as before.
+    for block in &BLOCKS[BEFORE..BASE as usize] {
+        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+    }
+    let (last, rest) = rival.split_last().expect("blocks");
+    for block in rest {
+        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+    }
+    assert_eq!(chain.tip_point().height, top);
+    // One more of its own chain: the branch would need two now.
+    submit_all(&mut chain, &BLOCKS[top as usize..=top as usize]);
+    assert_eq!(submit(&mut chain, last), Verdict::Inconclusive);
+    chain.close().expect("no local fault");
+    let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    chain.settle().expect("equal work is no reason to stop");
+    let more = branch(&[&BLOCKS[..fork as usize], &rival].concat(), top + 1, 1);
+    is_fork_below(&try_submit(&mut chain, &more[0]).unwrap_err(), fork);
+    assert_eq!(chain.tip_point().height, top + 1);
+}
+
+#[test]
+fn a_branch_above_the_snapshot_reorganises() {
+    for restarted in [false, true] {
+        let disk = loaded();
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        submit_all(&mut chain, &BLOCKS[BASE as usize..BASE as usize + 5]);
+        if restarted {
+            chain.close().expect("no local fault");
+            chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        }
+        let rival = branch(&BLOCKS, BASE, 6);
+        for block in &rival {
+            submit(&mut chain, block);
+        }
+        let expected = stats_of(&[&BLOCKS[..BASE as usize], &rival].concat());
+        assert_eq!(chain.utxo_stats().unwrap(), expected, "restarted: {restarted}");
+    }
+}
+
+/// The branch and the snapshot's block were stored before the load, and not connected.
+#[test]
+fn a_stored_branch_keeps_a_snapshot_out_only_when_it_would_replace_its_block() {
+    let fork = 130;
+    for (rival_top, refused) in [(BASE, false), (BASE + 1, true)] {
+        let disk = with_headers(BLOCKS.len());
+        let mut stopped = options(Params::new(Network::Regtest));
+        stopped.stop_at_height = Some(BEFORE as u32);
+        let node = Arc::new(disk.clone());
+        let mut chain = Chain::open(node, DIR.into(), stopped, [7; 16]).expect("a datadir");
+        for block in &BLOCKS[BEFORE..fork as usize] {
+            submit(&mut chain, block);
+        }
+        for block in branch(&BLOCKS, fork, rival_top - fork) {
+            assert_eq!(submit(&mut chain, &block), Verdict::Inconclusive);
+        }
+        for block in &BLOCKS[fork as usize..BASE as usize] {
+            submit(&mut chain, block);
+        }
+        chain.close().expect("no local fault");
+        let result = SNAPSHOT.load(&disk);
+        if refused {
+            let Err(SnapshotError::NotAhead(_, rival)) = result else { panic!("{result:?}") };
+            assert_eq!(rival.height, rival_top);
+            assert_eq!(stats(&disk), (stats_of(&BLOCKS[..BEFORE]), None));
+            continue;
+        }
+        result.expect("of equal work the snapshot's block stays, though it came later");
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        chain.settle().expect("of equal work the snapshot's block stays");
+        assert_eq!(chain.tip_point(), base_point());
+        submit_all(&mut chain, &BLOCKS[BASE as usize..]);
+        assert_eq!(chain.utxo_stats().unwrap(), *STATS);
+    }
+}

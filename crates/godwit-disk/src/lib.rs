@@ -1,0 +1,62 @@
+//! The seam between godwit and the operating system's files: what a real disk
+//! (`godwit_store::disk::RealDisk`) and the simulated ones of tests implement.
+//!
+//! A crate of its own, below the store, so that the store's own unit tests can use the simulated disk
+//! of `godwit-fault-disk`: if these traits were part of the store, that crate would implement those of
+//! another build of it.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_stream::DataStream;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, for reading only.
+    Read,
+    /// Reading and writing; created empty when absent (mode 0600).
+    ReadWrite,
+    /// Reading and writing; created, an existing file is emptied.
+    Truncate,
+}
+
+/// A lock on a data directory, held until dropped.
+pub trait DiskLock: Send + Sync {}
+
+/// Files and directories.
+pub trait Disk: Send + Sync {
+    /// Opens a file. A created file is durable by name only after [`Disk::sync_dir`].
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Creates a directory (mode 0700) and its parents, durably.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Makes the entries of a directory durable: creations, renames and removals in it.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Renames a file, atomically replacing `to`.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Names of all entries of a directory, in no particular order.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
+    /// Takes an exclusive lock on a file that is created when absent; `None` when it is taken.
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
+}
+
+/// An open file. All access is positional, so that one handle serves many threads.
+pub trait DiskFile: Send + Sync {
+    /// Fills `out` from `offset`; `UnexpectedEof` when the file is shorter.
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Appends `len` bytes from `offset` to `out`, without zeroing its memory first;
+    /// `UnexpectedEof` when the file is shorter (then `out` may have grown by a part).
+    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()>;
+    /// Writes all of `data` at `offset`, extending the file as needed.
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Makes written bytes and the length durable (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+    /// Length in bytes.
+    fn file_len(&self) -> io::Result<u64>;
+    /// Truncates, or extends with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}

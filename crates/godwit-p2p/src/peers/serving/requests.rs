@@ -1,0 +1,113 @@
+//! What a peer has asked for and not got so far.
+
+use std::collections::VecDeque;
+use std::mem::size_of;
+
+use godwit_primitives::BlockHash;
+
+use crate::inventory::{Inventory, InventoryKind};
+use crate::message::BlockTransactionsRequest;
+
+/// A block, a transaction, or parts of a block, for a peer.
+#[derive(Clone, Debug)]
+pub(super) enum Request {
+    /// An entry of a `getdata`: a transaction, or a block in one of three forms.
+    Entry(Inventory),
+    /// A `getblocktxn`.
+    Transactions(Box<BlockTransactionsRequest>),
+}
+
+impl Request {
+    /// Meaningless for a transaction.
+    pub(super) fn block_hash(&self) -> BlockHash {
+        match self {
+            Self::Entry(entry) => entry.block_hash(),
+            Self::Transactions(request) => request.block_hash,
+        }
+    }
+
+    /// As it was asked for by `getdata`; nothing for `getblocktxn`.
+    pub(super) fn kind(&self) -> Option<InventoryKind> {
+        match self {
+            Self::Entry(entry) => Some(entry.kind),
+            Self::Transactions(_) => None,
+        }
+    }
+
+    fn transaction(&self) -> Option<Inventory> {
+        match self {
+            Self::Entry(entry) if entry.kind.is_transaction() => Some(*entry),
+            Self::Entry(_) | Self::Transactions(_) => None,
+        }
+    }
+
+    /// Memory beside the request itself, in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Entry(_) => 0,
+            Self::Transactions(request) => {
+                size_of::<BlockTransactionsRequest>()
+                    + request.positions.capacity() * size_of::<u16>()
+            }
+        }
+    }
+}
+
+/// Requests in the order in which they came. Who adds to them holds the peer; that bounds them.
+#[derive(Default)]
+pub(super) struct Requests {
+    queue: VecDeque<Request>,
+    /// Of those in the queue.
+    heap_bytes: usize,
+}
+
+impl Requests {
+    pub(super) fn push(&mut self, request: Request) {
+        self.heap_bytes += request.heap_bytes();
+        self.queue.push_back(request);
+    }
+
+    /// The entries that can be answered: blocks filtered by a bloom filter, which nobody can give us,
+    /// and kinds without a meaning are passed over, as in Core.
+    pub(super) fn extend(&mut self, entries: &[Inventory]) {
+        let meant = |entry: &&Inventory| {
+            entry.kind.is_block() && entry.kind != InventoryKind::FILTERED_BLOCK
+                || entry.kind.is_transaction()
+        };
+        // Not doubled when it grows.
+        self.queue.reserve_exact(entries.len());
+        self.queue.extend(entries.iter().filter(meant).map(|entry| Request::Entry(*entry)));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Request> {
+        let request = self.queue.pop_front()?;
+        self.heap_bytes -= request.heap_bytes();
+        if self.queue.is_empty() {
+            self.queue = VecDeque::new();
+        }
+        Some(request)
+    }
+
+    /// Takes the transactions in front of the first block.
+    pub(super) fn take_transactions(&mut self) -> Vec<Inventory> {
+        let count = self.queue.iter().take_while(|request| request.transaction().is_some()).count();
+        let taken = self.queue.drain(..count).filter_map(|request| request.transaction()).collect();
+        if self.queue.is_empty() {
+            self.queue = VecDeque::new();
+        }
+        taken
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.queue.capacity() * size_of::<Request>() + self.heap_bytes
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}

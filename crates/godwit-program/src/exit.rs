@@ -1,0 +1,95 @@
+//! How the process ends.
+
+use std::process::ExitCode;
+
+/// Exit codes. bitcoind knows only 0 and 1; the others tell a supervisor what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The work is done.
+    Success,
+    /// It is not, for none of the reasons below.
+    Failure,
+    /// The work is done, but some of the input was refused; the log says what and why.
+    InputRefused,
+    /// The command line or `godwit.conf` is wrong. Nothing was touched.
+    Configuration,
+    /// The disk is full. What was stored stays.
+    DiskFull,
+    /// Stored data is damaged in a way that godwit can not repair by itself.
+    Damaged,
+    /// Another process uses the data directory, or it belongs to another network.
+    DatadirUnusable,
+    /// A signal stopped the work before its end. What was stored stays; the same command goes on. A
+    /// node has no end of its own: a signal ends it with success.
+    Interrupted,
+    /// An address or port to listen on is taken, or is not this machine's.
+    CannotListen,
+    /// A bug in godwit.
+    Bug,
+}
+
+impl Exit {
+    /// All of them, by code.
+    pub const ALL: [Exit; 10] = [
+        Exit::Success,
+        Exit::Failure,
+        Exit::InputRefused,
+        Exit::Configuration,
+        Exit::DiskFull,
+        Exit::Damaged,
+        Exit::DatadirUnusable,
+        Exit::Interrupted,
+        Exit::CannotListen,
+        Exit::Bug,
+    ];
+
+    /// The code that the shell sees.
+    pub const fn code(self) -> u8 {
+        match self {
+            Exit::Success => 0,
+            Exit::Failure => 1,
+            Exit::InputRefused => 2,
+            Exit::Configuration => 3,
+            Exit::DiskFull => 4,
+            Exit::Damaged => 5,
+            Exit::DatadirUnusable => 6,
+            Exit::Interrupted => 7,
+            Exit::CannotListen => 8,
+            // EX_SOFTWARE of sysexits.h.
+            Exit::Bug => 70,
+        }
+    }
+
+    /// One line for the help.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Exit::Success => "done",
+            Exit::Failure => "not done: the message says why",
+            Exit::InputRefused => "done, but some of the input was refused",
+            Exit::Configuration => "the command line or godwit.conf is wrong",
+            Exit::DiskFull => "the disk is full; what was stored stays",
+            Exit::Damaged => "stored data is damaged beyond what godwit can repair",
+            Exit::DatadirUnusable => "the data directory is in use or of another network",
+            Exit::Interrupted => "stopped by a signal; the same command goes on",
+            Exit::CannotListen => "the address or port to listen on is taken or not ours",
+            Exit::Bug => "a bug in godwit; what was stored stays",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct_and_rising() {
+        let codes = Exit::ALL.map(Exit::code);
+        assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
+    }
+}

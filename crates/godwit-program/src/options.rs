@@ -1,0 +1,125 @@
+//! What the user asked for: the command line and `godwit.conf`, read by the tables of a [`Program`].
+//!
+//! Text is read in three steps. `command_line` and `config_file` find options in the tables and note
+//! where each was given; [`parse`] applies them in rising order of precedence (file, network section of
+//! the file, command line) to a draft; the program checks what concerns several options at once.
+//!
+//! The syntax is bitcoind's (Core `common/args.cpp`, `common/config.cpp`): one or two dashes,
+//! `-name=value`, `-name`, `-noname`. Beyond it, a value may also follow as the next word, options
+//! may stand after the command, an unknown name is always an error, and a flag takes only 0 or 1.
+
+mod command_line;
+mod common;
+mod config_file;
+mod error;
+mod help;
+mod lookup;
+mod resolve;
+mod spec;
+pub mod values;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use godwit_primitives::{Network, Params};
+
+pub use common::{Common, GENERAL, NETWORK};
+pub use error::{OptionsError, Origin, Problem};
+pub use spec::{
+    CommandSpec, Commands, Draft, FilePlace, Form, OptionSpec, OtherLines, Program, Setter, setting,
+};
+
+use command_line::{CommandLine, Given};
+use config_file::ConfigFile;
+
+/// Name of the configuration file inside the data directory.
+pub const CONFIG_FILE: &str = "godwit.conf";
+/// The data directory below the user's home directory when `-datadir` is not given.
+pub const DEFAULT_DATADIR: &str = ".godwit";
+
+/// The user's home directory, if there is one.
+pub fn home_directory() -> Option<PathBuf> {
+    std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
+}
+
+/// The network's part of a data directory (Core's layout: main has the directory itself).
+pub fn network_dir(datadir: &Path, network: Network) -> PathBuf {
+    match Params::new(network).subdir {
+        "" => datadir.to_owned(),
+        subdir => datadir.join(subdir),
+    }
+}
+
+/// What a run of a program is to do.
+pub enum Invocation<P: Program> {
+    /// Print this text and stop: `-help` and `-version`.
+    Print(String),
+    /// Run a command.
+    Run(Invoked<P>),
+}
+
+/// A command with its operands and options.
+pub struct Invoked<P: Program> {
+    /// Which.
+    pub command: P::Command,
+    /// As many as the command takes.
+    pub operands: Vec<PathBuf>,
+    /// The chosen network.
+    pub network: Network,
+    /// `-datadir` as given, or the default; it may not exist yet.
+    pub datadir: PathBuf,
+    /// The configuration file that was read.
+    pub config_file: Option<PathBuf>,
+    /// Values of the program's own options, of all sources.
+    pub draft: P::Draft,
+    given: Vec<Given<P>>,
+}
+
+impl<P: Program> Invoked<P> {
+    /// Where the value of an option comes from that counts.
+    pub fn origin(&self, option: &str) -> Option<&Origin> {
+        self.given.iter().rfind(|given| given.spec.name == option).map(|given| &given.origin)
+    }
+}
+
+/// Reads the arguments (without the program's name) and the configuration file they point to. `home` is
+/// the user's home directory.
+///
+/// # Errors
+///
+/// The first thing that is wrong, as one line with its place.
+pub fn parse<P: Program>(
+    arguments: impl IntoIterator<Item = OsString>,
+    home: Option<&Path>,
+) -> Result<Invocation<P>, OptionsError> {
+    let line = CommandLine::<P>::parse(arguments)?;
+    let common = line.draft()?.common;
+    if common.help {
+        return Ok(Invocation::Print(help::help_text::<P>()));
+    }
+    if common.version {
+        return Ok(Invocation::Print(help::version_text::<P>()));
+    }
+    let (command, operands) = line.command()?;
+    let datadir = resolve::first_datadir(&common, home)?;
+    let file = read_config_file(&datadir, common.conf.as_deref())?;
+    resolve::resolve(line, command, operands, file, home).map(Invocation::Run)
+}
+
+/// A missing file is an error only where `-conf` names it.
+fn read_config_file<P: Program>(
+    datadir: &Path,
+    named: Option<&Path>,
+) -> Result<Option<ConfigFile<P>>, OptionsError> {
+    let path = datadir.join(named.unwrap_or(Path::new(CONFIG_FILE)));
+    match fs::read(&path) {
+        Ok(bytes) => ConfigFile::parse(path, &bytes).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => Ok(None),
+        Err(error) => Err(Problem::ConfigUnreadable { path, error }.on_command_line()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

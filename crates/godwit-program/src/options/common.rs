@@ -1,0 +1,148 @@
+//! The options that every program has: help, version, configuration file, data directory, network.
+
+use std::ffi::OsStr;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+
+use godwit_primitives::Network;
+
+use super::spec::{Commands, FilePlace, Form, OptionSpec, Program, Setter};
+use super::values;
+
+/// Title of the group of options that belong to no other one.
+pub const GENERAL: &str = "Options";
+/// Title of the options that choose a network.
+pub const NETWORK: &str = "Choice of network";
+
+/// Values of these options; `None` is "not given".
+#[derive(Default)]
+pub struct Common {
+    pub(super) help: bool,
+    pub(super) version: bool,
+    pub(super) conf: Option<PathBuf>,
+    pub(super) datadir: Option<PathBuf>,
+    pub(super) chain: Option<Network>,
+    pub(super) testnet3: Option<bool>,
+    pub(super) testnet4: Option<bool>,
+    pub(super) signet: Option<bool>,
+    pub(super) regtest: Option<bool>,
+}
+
+impl Common {
+    pub(super) fn network_flags(&self) -> [(Network, Option<bool>); 4] {
+        [
+            (Network::Testnet3, self.testnet3),
+            (Network::Testnet4, self.testnet4),
+            (Network::Signet, self.signet),
+            (Network::Regtest, self.regtest),
+        ]
+    }
+}
+
+/// The table of a program.
+pub(super) struct CommonOptions<P>(PhantomData<P>);
+
+impl<P: Program> CommonOptions<P> {
+    /// In the order in which the help lists them.
+    pub(super) const TABLE: &'static [OptionSpec<P>] = &[
+        request("help", &["h", "?"], "Print this text and stop.", |draft, text| {
+            draft.help = values::flag(text)?;
+            Some(())
+        }),
+        request("version", &[], "Print the version and stop.", |draft, text| {
+            draft.version = values::flag(text)?;
+            Some(())
+        }),
+        OptionSpec {
+            form: Form::Value { placeholder: "FILE", expected: "the path of a file", off: None },
+            ..request(
+                "conf",
+                &[],
+                "Read options from FILE; relative to the data directory (default: godwit.conf).",
+                |draft, text| {
+                    draft.conf = Some(values::path(text)?);
+                    Some(())
+                },
+            )
+        },
+        OptionSpec {
+            form: Form::Value {
+                placeholder: "DIR",
+                expected: "the path of a directory",
+                off: None,
+            },
+            file: FilePlace::Top,
+            ..request(
+                "datadir",
+                &[],
+                "Keep everything in DIR (default: ~/.godwit). Networks other than main have a \
+                 directory of their own inside.",
+                |draft, text| {
+                    draft.datadir = Some(values::path(text)?);
+                    Some(())
+                },
+            )
+        },
+        OptionSpec {
+            form: Form::Value {
+                placeholder: "NAME",
+                expected: "main, test, testnet4, signet or regtest",
+                off: None,
+            },
+            ..network_flag(
+                "chain",
+                "Use this network: main, test, testnet4, signet or regtest (default: main).",
+                |draft, text| {
+                    draft.chain = Some(text.to_str()?.parse().ok()?);
+                    Some(())
+                },
+            )
+        },
+        network_flag("testnet", "The same as -chain=test.", |draft, text| {
+            draft.testnet3 = Some(values::flag(text)?);
+            Some(())
+        }),
+        network_flag("testnet4", "The same as -chain=testnet4.", |draft, text| {
+            draft.testnet4 = Some(values::flag(text)?);
+            Some(())
+        }),
+        network_flag("signet", "The same as -chain=signet.", |draft, text| {
+            draft.signet = Some(values::flag(text)?);
+            Some(())
+        }),
+        network_flag("regtest", "The same as -chain=regtest.", |draft, text| {
+            draft.regtest = Some(values::flag(text)?);
+            Some(())
+        }),
+    ];
+}
+
+/// A flag that is no setting.
+const fn request<P: Program>(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    help: &'static str,
+    set: fn(&mut Common, &OsStr) -> Option<()>,
+) -> OptionSpec<P> {
+    OptionSpec {
+        name,
+        aliases,
+        form: Form::Flag,
+        file: FilePlace::Nowhere,
+        commands: Commands::Every,
+        networks: &Network::ALL,
+        group: GENERAL,
+        repeats: false,
+        help,
+        set: Setter::Common(set),
+    }
+}
+
+/// `-testnet` and its like.
+const fn network_flag<P: Program>(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Common, &OsStr) -> Option<()>,
+) -> OptionSpec<P> {
+    OptionSpec { file: FilePlace::Top, group: NETWORK, ..request(name, &[], help, set) }
+}

@@ -1,0 +1,130 @@
+//! `godwit.conf`: bitcoin.conf's syntax (Core `common/config.cpp`).
+//!
+//! `name=value` lines, `#` to the end of the line is a comment, `[network]` starts a section whose
+//! options count on that network only, and `network.name=value` says the same for one line. Unlike
+//! Core, which takes the first of two equal names, a repetition is an error.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use godwit_primitives::Network;
+
+use super::command_line::{Given, find_option};
+use super::error::{OptionsError, Origin, Problem};
+use super::lookup;
+use super::spec::{Draft, FilePlace, OtherLines, Program};
+
+/// A read file: known options with values in range, not yet filtered by network.
+pub(super) struct ConfigFile<P: Program> {
+    pub(super) path: PathBuf,
+    entries: Vec<Entry<P>>,
+}
+
+struct Entry<P: Program> {
+    /// `None` stands before the first section.
+    section: Option<Network>,
+    given: Given<P>,
+}
+
+impl<P: Program> ConfigFile<P> {
+    pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Self, OptionsError> {
+        let shared = Arc::new(path.clone());
+        let mut file = ConfigFile { path, entries: Vec::new() };
+        let mut section = None;
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let origin = Origin::File { path: Arc::clone(&shared), line: index + 1 };
+            let line = str::from_utf8(line).map_err(|_| Problem::NotUtf8.at(&origin))?;
+            let line = line.split('#').next().unwrap_or(line).trim();
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                section = Some(network(name, &origin)?);
+            } else if !line.is_empty()
+                && let Some(entry) = Entry::parse(line, section, &origin)?
+            {
+                file.add(entry)?;
+            }
+        }
+        Ok(file)
+    }
+
+    /// The options that count on every network.
+    pub(super) fn top(&self) -> impl Iterator<Item = &Given<P>> {
+        self.entries.iter().filter(|entry| entry.section.is_none()).map(|entry| &entry.given)
+    }
+
+    /// The options of the network's own section.
+    pub(super) fn section(&self, network: Network) -> impl Iterator<Item = &Given<P>> {
+        self.entries
+            .iter()
+            .filter(move |entry| entry.section == Some(network))
+            .map(|entry| &entry.given)
+    }
+
+    fn add(&mut self, entry: Entry<P>) -> Result<(), OptionsError> {
+        let spec = entry.given.spec;
+        let earlier = self.entries.iter().find(|earlier| {
+            earlier.section == entry.section && earlier.given.spec.name == spec.name
+        });
+        if let Some(Entry { given: Given { origin: Origin::File { line, .. }, .. }, .. }) = earlier
+            && !spec.repeats
+        {
+            let repeated = Problem::Repeated { option: spec.name, first_line: *line };
+            return Err(repeated.at(&entry.given.origin));
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+}
+
+impl<P: Program> Entry<P> {
+    /// Values are tried out here, so that a mistake in the section of another network shows too. `None`
+    /// is for another program.
+    fn parse(
+        line: &str,
+        section: Option<Network>,
+        origin: &Origin,
+    ) -> Result<Option<Self>, OptionsError> {
+        if line.starts_with('-') {
+            return Err(Problem::LeadingDash.at(origin));
+        }
+        let (name, value) = line.split_once('=').ok_or_else(|| Problem::NoEqualsSign.at(origin))?;
+        let (section, name) = match (section, name.trim_end().split_once('.')) {
+            (None, Some((prefix, name))) => (Some(network(prefix, origin)?), name),
+            _ => (section, name.trim_end()),
+        };
+        let (spec, negated) = match find_option(name, origin) {
+            Ok(found) => found,
+            Err(error) if is_for_another::<P>(name, &error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match spec.file {
+            FilePlace::Nowhere => {
+                return Err(Problem::NotInFile { option: spec.name }.at(origin));
+            }
+            FilePlace::Top if section.is_some() => {
+                return Err(Problem::NotInSection { option: spec.name }.at(origin));
+            }
+            FilePlace::Top | FilePlace::Anywhere => {}
+        }
+        let value = OsString::from(value.trim_start());
+        let given = Given::new(spec, negated, Some(value), origin.clone())?;
+        given.apply(&mut Draft::default())?;
+        Ok(Some(Entry { section, given }))
+    }
+}
+
+/// Whether an unknown name is that of another program's option.
+fn is_for_another<P: Program>(name: &str, error: &OptionsError) -> bool {
+    match (P::OTHER_LINES, &error.problem) {
+        (OtherLines::Known(names), _) => names.contains(&name),
+        (OtherLines::All, Problem::UnknownOption { suggestion, .. }) => suggestion.is_none(),
+        (OtherLines::All, _) => false,
+    }
+}
+
+fn network(name: &str, origin: &Origin) -> Result<Network, OptionsError> {
+    name.parse().map_err(|_| {
+        let suggestion = lookup::suggest(name, Network::ALL.iter().map(|network| network.name()));
+        Problem::UnknownSection { name: name.to_owned(), suggestion }.at(origin)
+    })
+}

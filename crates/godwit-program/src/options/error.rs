@@ -1,0 +1,282 @@
+//! Everything that can be wrong with a command line or a configuration file.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A command line or configuration file that can not be followed. `Display` is one line that says
+/// where, what, and what to write instead.
+#[derive(Debug)]
+pub struct OptionsError {
+    /// Where.
+    pub origin: Origin,
+    /// What.
+    pub problem: Problem,
+}
+
+/// Where an option was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// On the command line.
+    CommandLine,
+    /// In a configuration file.
+    File {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// Line, from 1.
+        line: usize,
+    },
+}
+
+/// What is wrong. Options are named without dashes.
+#[derive(Debug)]
+pub enum Problem {
+    /// No option has this name.
+    UnknownOption {
+        /// As written.
+        name: String,
+        /// The most similar option.
+        suggestion: Option<String>,
+    },
+    /// No command has this name.
+    UnknownCommand {
+        /// As written.
+        words: String,
+        /// The most similar command.
+        suggestion: Option<String>,
+    },
+    /// The command belongs to another program.
+    OtherProgram {
+        /// Its first word.
+        word: &'static str,
+        /// The program that has it.
+        program: &'static str,
+        /// The program that was started.
+        this: &'static str,
+    },
+    /// No command, where there has to be one.
+    NoCommand,
+    /// The first word of several commands alone.
+    NoSubcommand {
+        /// As written.
+        word: String,
+        /// They.
+        commands: Vec<&'static str>,
+    },
+    /// The command has no such option.
+    NotOfCommand {
+        /// The option.
+        option: &'static str,
+        /// The command.
+        command: &'static str,
+    },
+    /// The command takes another number of operands.
+    Operands {
+        /// The command with its operands, as the help shows it.
+        usage: String,
+        /// Operands given.
+        given: usize,
+    },
+    /// An option without its value.
+    NoValue {
+        /// The option.
+        option: &'static str,
+        /// What the value is, as the help shows it.
+        placeholder: &'static str,
+    },
+    /// `-noname` of an option that is not switched off that way.
+    NotNegatable {
+        /// The option.
+        option: &'static str,
+    },
+    /// A value that the option does not take.
+    BadValue {
+        /// The option.
+        option: &'static str,
+        /// As written.
+        value: String,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// More than one network is chosen.
+    SeveralNetworks,
+    /// An option that the chosen network does not have.
+    WrongNetwork {
+        /// The option.
+        option: &'static str,
+        /// Networks that have it.
+        networks: String,
+        /// The chosen network.
+        chosen: &'static str,
+    },
+    /// No `-datadir` and no home directory to put the default into.
+    NoDatadir,
+    /// The configuration file could not be read.
+    ConfigUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A name in the file that starts with a dash.
+    LeadingDash,
+    /// A line of the file that is neither `name=value` nor `[section]`.
+    NoEqualsSign,
+    /// A line of the file that is not UTF-8.
+    NotUtf8,
+    /// A section of the file that names no network.
+    UnknownSection {
+        /// As written.
+        name: String,
+        /// The most similar network.
+        suggestion: Option<String>,
+    },
+    /// An option that only the command line takes, in the file.
+    NotInFile {
+        /// The option.
+        option: &'static str,
+    },
+    /// An option that chooses network or data directory, inside a network section.
+    NotInSection {
+        /// The option.
+        option: &'static str,
+    },
+    /// The same option twice in one section of the file.
+    Repeated {
+        /// The option.
+        option: &'static str,
+        /// Line of the first one.
+        first_line: usize,
+    },
+    /// An operand that is not what it should be. It is not repeated: who takes a command for another one
+    /// may have written a secret.
+    BadOperand {
+        /// As the help calls it.
+        operand: &'static str,
+        /// What it has to be.
+        expected: &'static str,
+    },
+    /// A value that the option does not take together with others.
+    Refused {
+        /// The option.
+        option: &'static str,
+        /// As understood.
+        value: u64,
+        /// Why, and what to say instead.
+        reason: &'static str,
+    },
+    /// An option that another one makes useless.
+    OfNoUse {
+        /// The option.
+        option: &'static str,
+        /// The other one, with its value.
+        with: &'static str,
+    },
+    /// `datadir` in the file leads to a directory with a configuration file of its own.
+    ConfigIgnored {
+        /// The file that would not be read.
+        ignored: PathBuf,
+    },
+}
+
+impl Problem {
+    /// The error of this problem at a place.
+    pub fn at(self, origin: &Origin) -> OptionsError {
+        OptionsError { origin: origin.clone(), problem: self }
+    }
+
+    /// The error of this problem on the command line.
+    pub fn on_command_line(self) -> OptionsError {
+        self.at(&Origin::CommandLine)
+    }
+}
+
+impl std::error::Error for OptionsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.problem {
+            Problem::ConfigUnreadable { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dash = match &self.origin {
+            Origin::CommandLine => "-",
+            Origin::File { path, line } => {
+                write!(f, "{}:{line}: ", path.display())?;
+                ""
+            }
+        };
+        match &self.problem {
+            Problem::UnknownOption { name, suggestion } => {
+                write!(f, "unknown option {dash}{name}{}", did_you_mean(suggestion, dash))
+            }
+            Problem::UnknownCommand { words, suggestion } => {
+                write!(f, "unknown command '{words}'{}", did_you_mean(suggestion, ""))
+            }
+            Problem::OtherProgram { word, program, this } => {
+                write!(f, "'{word}' is a command of {program}; run that instead of {this}")
+            }
+            Problem::NoCommand => f.write_str("no command; -help lists what there is"),
+            Problem::NoSubcommand { word, commands } => {
+                write!(f, "'{word}' is no whole command; there are {}", commands.join(", "))
+            }
+            Problem::NotOfCommand { option, command } => {
+                write!(f, "{dash}{option} is not an option of {command}; -help lists them")
+            }
+            Problem::Operands { usage, given } => {
+                write!(f, "usage: {usage} (operands given: {given})")
+            }
+            Problem::NoValue { option, placeholder } => {
+                write!(f, "{dash}{option} needs a value: {dash}{option}={placeholder}")
+            }
+            Problem::NotNegatable { option } => {
+                write!(f, "{dash}{option} can not be switched off with {dash}no{option}")
+            }
+            Problem::BadValue { option, value, expected } => {
+                write!(f, "{dash}{option}={value}: expected {expected}")
+            }
+            Problem::SeveralNetworks => f.write_str("more than one network is chosen"),
+            Problem::WrongNetwork { option, networks, chosen } => {
+                write!(f, "{dash}{option} is for {networks}, but the network is {chosen}")
+            }
+            Problem::NoDatadir => f.write_str("no home directory; say -datadir=DIR"),
+            Problem::ConfigUnreadable { path, error } => {
+                write!(f, "configuration file {}: {error}", path.display())
+            }
+            Problem::LeadingDash => f.write_str("options in the file have no leading dash"),
+            Problem::NoEqualsSign => f.write_str("expected name=value or [section]"),
+            Problem::NotUtf8 => f.write_str("not UTF-8"),
+            Problem::UnknownSection { name, suggestion } => {
+                write!(f, "[{name}] is no network{}", did_you_mean(suggestion, ""))
+            }
+            Problem::NotInFile { option } => write!(f, "{option} is for the command line only"),
+            Problem::NotInSection { option } => {
+                write!(f, "{option} has to stand before the network sections")
+            }
+            Problem::Repeated { option, first_line } => {
+                write!(f, "{option} is given twice, first in line {first_line}")
+            }
+            Problem::BadOperand { operand, expected } => write!(f, "{operand}: {expected}"),
+            Problem::Refused { option, value, reason } => {
+                write!(f, "{dash}{option}={value}: {reason}")
+            }
+            Problem::OfNoUse { option, with } => {
+                write!(f, "{dash}{option} is of no use with {dash}{with}")
+            }
+            Problem::ConfigIgnored { ignored } => {
+                write!(f, "in this datadir, {} would be ignored; merge the two", ignored.display())
+            }
+        }
+    }
+}
+
+fn did_you_mean(suggestion: &Option<String>, dash: &str) -> String {
+    match suggestion {
+        Some(other) => format!("; did you mean {dash}{other}?"),
+        None => "; -help lists what there is".to_owned(),
+    }
+}

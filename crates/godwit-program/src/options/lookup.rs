@@ -1,0 +1,49 @@
+//! Options and commands by name, and what a user may have meant.
+
+use super::common::CommonOptions;
+use super::spec::{CommandSpec, OptionSpec, Program};
+
+/// How many letters may differ for a suggestion, in a name of eight letters or more; shorter names
+/// are suggested for a quarter of their letters, and at least one.
+const MAX_TYPOS: usize = 2;
+
+/// All options, in the order in which the help lists those of a group.
+pub(super) fn options<P: Program>() -> impl Iterator<Item = &'static OptionSpec<P>> {
+    CommonOptions::<P>::TABLE.iter().chain(P::OPTIONS.iter().copied().flatten())
+}
+
+/// All commands that have a name.
+pub(super) fn commands<P: Program>() -> impl Iterator<Item = &'static CommandSpec<P>> {
+    P::COMMANDS.iter().copied().flatten()
+}
+
+/// The option of this name or alias.
+pub(super) fn find<P: Program>(name: &str) -> Option<&'static OptionSpec<P>> {
+    options().find(|spec| spec.name == name || spec.aliases.contains(&name))
+}
+
+/// The option that a user who wrote `name` may have meant; a `no` in front stays there.
+pub(super) fn suggest_option<P: Program>(name: &str) -> Option<String> {
+    let names = options::<P>().map(|spec| spec.name);
+    suggest(name, names).or_else(|| {
+        let negatable = options::<P>().filter(|spec| spec.off().is_some()).map(|spec| spec.name);
+        suggest(name.strip_prefix("no")?, negatable).map(|other| format!("no{other}"))
+    })
+}
+
+/// The nearest of `candidates`, if it is near enough to be a typing error.
+pub(super) fn suggest(
+    written: &str,
+    candidates: impl Iterator<Item = &'static str>,
+) -> Option<String> {
+    let (typos, nearest) = candidates
+        .map(|name| (strsim::damerau_levenshtein(written, name), name))
+        .min_by_key(|(typos, _)| *typos)?;
+    let bound = (nearest.len() / 4).clamp(1, MAX_TYPOS);
+    (typos <= bound).then(|| nearest.to_owned())
+}
+
+/// The other program that has a command which begins with this word.
+pub(super) fn elsewhere<P: Program>(word: &str) -> Option<(&'static str, &'static str)> {
+    P::ELSEWHERE.iter().copied().find(|(first, _)| *first == word)
+}

@@ -1,0 +1,200 @@
+//! What a program says of its commands and options. Parsing, ranges, help, suggestions, which command
+//! takes what and what may stand in the file are all read off these tables, through `lookup`.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use godwit_primitives::Network;
+
+use super::common::Common;
+use crate::exit::Exit;
+
+/// A program: its tables, and what it calls things.
+pub trait Program: Sized + 'static {
+    /// One of its commands.
+    type Command: Copy + PartialEq + fmt::Debug + 'static;
+    /// Values of its own options before they are brought together.
+    type Draft: Default + 'static;
+
+    /// What the user types to start it.
+    const NAME: &'static str;
+    /// A sentence of `-version`.
+    const ABOUT: &'static str;
+    /// What runs when no command is named, and how messages call it.
+    const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)>;
+    /// Commands by name.
+    const COMMANDS: &'static [&'static [CommandSpec<Self>]];
+    /// Its own options, in the order in which the help lists those of a group.
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]];
+    /// Groups of options in the order of the help, each by its title.
+    const GROUPS: &'static [&'static str];
+    /// Commands of another program, by their first word, and that program.
+    const ELSEWHERE: &'static [(&'static str, &'static str)];
+    /// What it does with lines of the configuration file for another program.
+    const OTHER_LINES: OtherLines;
+    /// How it may end.
+    const EXITS: &'static [Exit];
+}
+
+/// Names in the configuration file that are no options of a program. All programs read the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherLines {
+    /// These belong to another program; any other one is an error.
+    Known(&'static [&'static str]),
+    /// All belong to another program, which judges them, but for what looks like a typing error.
+    All,
+}
+
+/// Words, operands and purpose of a command.
+pub struct CommandSpec<P: Program> {
+    /// Which.
+    pub command: P::Command,
+    /// One or two words; none for what runs when no command is named.
+    pub words: &'static str,
+    /// Operands as the help shows them, with a space in front.
+    pub operands: &'static str,
+    /// How many operands it takes.
+    pub count: RangeInclusive<usize>,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// What may follow an option's name.
+#[derive(Clone, Copy)]
+pub enum Form {
+    /// `-name`, `-noname`, `-name=0`, `-name=1`.
+    Flag,
+    /// `-name=value` or `-name value`.
+    Value {
+        /// The value in the help.
+        placeholder: &'static str,
+        /// What the value has to be, for messages.
+        expected: &'static str,
+        /// The value that `-noname` stands for, if there is one.
+        off: Option<&'static str>,
+    },
+}
+
+/// Where an option may be given besides the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilePlace {
+    /// Not in the file.
+    Nowhere,
+    /// Before the first network section: it decides which section counts.
+    Top,
+    /// There and in the network sections.
+    Anywhere,
+}
+
+/// Which commands take an option.
+pub enum Commands<P: Program> {
+    /// All of the program.
+    Every,
+    /// These.
+    Only(&'static [P::Command]),
+}
+
+impl<P: Program> Commands<P> {
+    pub(super) fn contain(&self, command: P::Command) -> bool {
+        match self {
+            Self::Every => true,
+            Self::Only(commands) => commands.contains(&command),
+        }
+    }
+}
+
+/// Puts a value into a draft; `None` refuses it.
+pub enum Setter<P: Program> {
+    /// Of an option that every program has.
+    Common(fn(&mut Common, &OsStr) -> Option<()>),
+    /// Of one of the program's own.
+    Own(fn(&mut P::Draft, &OsStr) -> Option<()>),
+}
+
+/// One option.
+pub struct OptionSpec<P: Program> {
+    /// Without dashes.
+    pub name: &'static str,
+    /// Other names for it.
+    pub aliases: &'static [&'static str],
+    /// What may follow the name.
+    pub form: Form,
+    /// Where it may be given besides the command line.
+    pub file: FilePlace,
+    /// Which commands take it.
+    pub commands: Commands<P>,
+    /// Networks on which giving it makes sense.
+    pub networks: &'static [Network],
+    /// One of [`Program::GROUPS`].
+    pub group: &'static str,
+    /// Several values add up; without it the last one counts.
+    pub repeats: bool,
+    /// What it does.
+    pub help: &'static str,
+    /// Where its value goes.
+    pub set: Setter<P>,
+}
+
+impl<P: Program> OptionSpec<P> {
+    /// The value that `-noname` stands for.
+    pub(super) fn off(&self) -> Option<&'static str> {
+        match self.form {
+            Form::Flag => Some("0"),
+            Form::Value { off, .. } => off,
+        }
+    }
+
+    /// What the option takes, for messages.
+    pub(super) fn expected(&self) -> &'static str {
+        match self.form {
+            Form::Flag => "0 or 1",
+            Form::Value { expected, .. } => expected,
+        }
+    }
+}
+
+/// Values of options before they are brought together; absent is "not given".
+pub struct Draft<P: Program> {
+    /// Of the options that every program has.
+    pub common: Common,
+    /// Of the program's own.
+    pub own: P::Draft,
+}
+
+impl<P: Program> Default for Draft<P> {
+    fn default() -> Self {
+        Self { common: Common::default(), own: P::Draft::default() }
+    }
+}
+
+impl<P: Program> Draft<P> {
+    pub(super) fn set(&mut self, spec: &OptionSpec<P>, value: &OsStr) -> Option<()> {
+        match spec.set {
+            Setter::Common(set) => set(&mut self.common, value),
+            Setter::Own(set) => set(&mut self.own, value),
+        }
+    }
+}
+
+/// An option with a value, of every command, in the file too.
+pub const fn setting<P: Program>(
+    name: &'static str,
+    placeholder: &'static str,
+    expected: &'static str,
+    help: &'static str,
+    set: fn(&mut P::Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<P> {
+    OptionSpec {
+        name,
+        aliases: &[],
+        form: Form::Value { placeholder, expected, off: None },
+        file: FilePlace::Anywhere,
+        commands: Commands::Every,
+        networks: &Network::ALL,
+        group: super::common::GENERAL,
+        repeats: false,
+        help,
+        set: Setter::Own(set),
+    }
+}

@@ -1,0 +1,255 @@
+use tempfile::TempDir;
+
+use super::*;
+use crate::exit::Exit;
+
+/// A program that only tests have.
+struct Bird;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Does {
+    Fly,
+    Land,
+    SingLoudly,
+}
+
+#[derive(Default)]
+struct Flight {
+    height: Option<u32>,
+    quiet: bool,
+    songs: Vec<String>,
+}
+
+const OPTIONS: &[OptionSpec<Bird>] = &[
+    setting(
+        "height",
+        "METRES",
+        "a number of metres",
+        "How high (default: 5).",
+        |draft: &mut Flight, text| {
+            draft.height = Some(values::number(text)?);
+            Some(())
+        },
+    ),
+    OptionSpec {
+        form: Form::Flag,
+        group: "Options of fly",
+        commands: Commands::Only(&[Does::Fly]),
+        ..setting(
+            "quiet",
+            "",
+            "",
+            "Without a sound, so that nothing on the ground looks up and nobody who keeps a list of \
+             birds has another line in it.",
+            |draft: &mut Flight, text| {
+                draft.quiet = values::flag(text)?;
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        file: FilePlace::Nowhere,
+        repeats: true,
+        networks: &[Network::Regtest],
+        ..setting("song", "TEXT", "text", "What to sing.", |draft: &mut Flight, text| {
+            draft.songs.push(text.to_str()?.to_owned());
+            Some(())
+        })
+    },
+];
+
+impl Program for Bird {
+    type Command = Does;
+    type Draft = Flight;
+
+    const NAME: &'static str = "bird";
+    const ABOUT: &'static str = "It has feathers.";
+    const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> = None;
+    const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[&[
+        CommandSpec {
+            command: Does::Fly,
+            words: "fly",
+            operands: " PLACE PLACE...",
+            count: 2..=usize::MAX,
+            help: "Fly over PLACEs.",
+        },
+        CommandSpec {
+            command: Does::Land,
+            words: "land",
+            operands: "",
+            count: 0..=0,
+            help: "Land.",
+        },
+        CommandSpec {
+            command: Does::SingLoudly,
+            words: "sing loudly",
+            operands: "",
+            count: 0..=0,
+            help: "Sing.",
+        },
+    ]];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[OPTIONS];
+    const GROUPS: &'static [&'static str] = &[GENERAL, NETWORK, "Options of fly"];
+    const ELSEWHERE: &'static [(&'static str, &'static str)] = &[("swim", "fish")];
+    const OTHER_LINES: OtherLines = OtherLines::All;
+    const EXITS: &'static [Exit] = &[Exit::Success, Exit::Configuration];
+}
+
+/// With this configuration file, if it is not empty.
+fn parsed(config: &str, arguments: &[&str]) -> Result<Invocation<Bird>, String> {
+    let home = TempDir::new().expect("a temporary directory");
+    if !config.is_empty() {
+        let datadir = home.path().join(DEFAULT_DATADIR);
+        fs::create_dir(&datadir).expect("a directory");
+        fs::write(datadir.join(CONFIG_FILE), config).expect("a file");
+    }
+    let place = format!("{}/", home.path().display());
+    parse(arguments.iter().map(OsString::from), Some(home.path()))
+        .map_err(|error| error.to_string().replace(&place, ""))
+}
+
+fn invoked(config: &str, arguments: &[&str]) -> Invoked<Bird> {
+    match parsed(config, arguments) {
+        Ok(Invocation::Run(invoked)) => invoked,
+        Ok(Invocation::Print(text)) => panic!("{text}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn error(config: &str, arguments: &[&str]) -> String {
+    parsed(config, arguments).err().expect("an error")
+}
+
+fn help() -> String {
+    match parsed("", &["-help"]) {
+        Ok(Invocation::Print(text)) => text,
+        _ => panic!("no help"),
+    }
+}
+
+#[test]
+fn commands_have_as_many_operands_as_they_take() {
+    let flown = invoked("", &["fly", "a", "-height=7", "b", "-quiet"]);
+    assert_eq!((flown.command, flown.operands.len()), (Does::Fly, 2));
+    assert_eq!((flown.draft.height, flown.draft.quiet), (Some(7), true));
+    assert_eq!(flown.origin("height"), Some(&Origin::CommandLine));
+    assert_eq!(flown.origin("song"), None);
+    assert_eq!(
+        error("", &["fly", "a"]),
+        "usage: bird fly [options] PLACE PLACE... (operands given: 1)"
+    );
+    assert_eq!(error("", &["land", "a"]), "usage: bird land [options] (operands given: 1)");
+    assert_eq!(error("", &["land", "-quiet"]), "-quiet is not an option of land; -help lists them");
+    assert_eq!(error("", &[]), "no command; -help lists what there is");
+}
+
+#[test]
+fn unknown_commands() {
+    for (arguments, message) in [
+        (&["lnd"][..], "unknown command 'lnd'; did you mean land?"),
+        (&["sing"], "'sing' is no whole command; there are sing loudly"),
+        (&["sing", "loudy"], "unknown command 'sing loudy'; did you mean sing loudly?"),
+        (&["sing", "land"], "unknown command 'sing land'; did you mean land?"),
+        (&["dig", "land"], "unknown command 'dig'; -help lists what there is"),
+        (&["swim"], "'swim' is a command of fish; run that instead of bird"),
+        (&["swim", "-depth=3"], "'swim' is a command of fish; run that instead of bird"),
+        (&["fly", "-depth=3"], "unknown option -depth; -help lists what there is"),
+        (&["fly", "swim", "a"], ""),
+    ] {
+        match message {
+            "" => assert_eq!(invoked("", arguments).command, Does::Fly),
+            _ => assert_eq!(error("", arguments), message, "{arguments:?}"),
+        }
+    }
+}
+
+/// The file is one for all programs.
+#[test]
+fn lines_for_other_programs_are_skipped() {
+    let file = "depth=3\nsignet.depth=x\nheight=4\n[regtest]\nnofins=1\nheight=9\n";
+    assert_eq!(invoked(file, &["land"]).draft.height, Some(4));
+    let regtest = invoked(file, &["land", "-regtest"]);
+    assert_eq!(regtest.draft.height, Some(9));
+    assert!(matches!(regtest.origin("height"), Some(Origin::File { line: 6, .. })));
+    let place = ".godwit/godwit.conf";
+    for (text, message) in [
+        ("heigth=3\n", "1: unknown option heigth; did you mean height?"),
+        ("datdir=/d\n", "1: unknown option datdir; did you mean datadir?"),
+        ("depth\n", "1: expected name=value or [section]"),
+        ("[sea]\n", "1: [sea] is no network; -help lists what there is"),
+        ("song=x\n", "1: song is for the command line only"),
+        ("height=x\n", "1: height=x: expected a number of metres"),
+    ] {
+        assert_eq!(error(text, &["land"]), format!("{place}:{message}"));
+    }
+}
+
+#[test]
+fn help_names_everything_once() {
+    let help = help();
+    for option in lookup::options::<Bird>() {
+        let heading = help.lines().filter(|line| {
+            let name = line.strip_prefix("  -").unwrap_or_default();
+            name.split(['=', ',']).next() == Some(option.name)
+        });
+        assert_eq!(heading.count(), 1, "{}", option.name);
+    }
+    for command in lookup::commands::<Bird>() {
+        assert!(help.contains(&format!("\n  bird {} [options]", command.words)));
+    }
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let expected = "These stand on the command line alone: -conf, -help, -song, -version.";
+    assert!(words.join(" ").contains(expected), "{help}");
+    assert!(help.ends_with("\n    0  done\n    3  the command line or godwit.conf is wrong\n"));
+}
+
+#[test]
+fn lines_of_the_help_fit() {
+    let help = help();
+    let too_long: Vec<&str> = help.lines().filter(|line| line.len() > 79).collect();
+    assert!(too_long.is_empty(), "{too_long:#?}");
+    assert!(help.lines().any(|line| line.len() > 79 - 8), "paragraphs are filled");
+}
+
+/// What the table says about each option that every program has, held against what happens.
+#[test]
+fn the_common_table_is_obeyed() {
+    for spec in lookup::options::<Bird>() {
+        let in_section = error(&format!("[main]\n{}=\n", spec.name), &["land"]);
+        let at_top = error(&format!("{}=\n", spec.name), &["land"]);
+        let refused = |message: &str| {
+            message.contains("command line only") || message.contains("before the network")
+        };
+        assert_eq!(refused(&at_top), spec.file == FilePlace::Nowhere, "{at_top}");
+        assert_eq!(refused(&in_section), spec.file != FilePlace::Anywhere, "{in_section}");
+        let negated = error("", &["land", &format!("-no{}=x", spec.name)]);
+        assert!(negated.contains("can not be switched off"), "{negated}");
+        if let Form::Value { .. } = spec.form {
+            let bare = error("", &["land", &format!("-{}", spec.name)]);
+            assert!(bare.contains("needs a value"), "{bare}");
+        }
+    }
+}
+
+#[test]
+fn networks_that_an_option_has_not() {
+    assert_eq!(invoked("", &["land", "-regtest", "-song=a", "-song=b"]).draft.songs, ["a", "b"]);
+    assert_eq!(error("", &["land", "-song=a"]), "-song is for regtest, but the network is main");
+}
+
+/// Any bytes are either a configuration or an error; a multiplicative generator makes them.
+#[test]
+fn arbitrary_files_do_not_panic() {
+    let words = ["[", "]", "test", "main", ".", "=", "no", "height", "5", "\n", "#", "-", "\u{e9}"];
+    let mut state = 1u32;
+    let mut parsed = 0;
+    for _ in 0..20_000 {
+        let mut text = String::new();
+        for _ in 0..8 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            text.push_str(words[(state >> 16) as usize % words.len()]);
+        }
+        parsed += usize::from(ConfigFile::<Bird>::parse("f".into(), text.as_bytes()).is_ok());
+    }
+    assert!(parsed > 0, "some of them are configurations");
+}

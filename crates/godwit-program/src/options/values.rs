@@ -1,0 +1,51 @@
+//! The values that options of any program take, from text. `None` means "not one of these": the table
+//! says what was expected.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// `0` or `1`. Core takes any text for a flag and reads `yes` as off.
+pub fn flag(text: &OsStr) -> Option<bool> {
+    match text.to_str()? {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// A decimal number, perhaps with a sign.
+pub fn number<T: FromStr>(text: &OsStr) -> Option<T> {
+    text.to_str()?.parse().ok()
+}
+
+/// Anything but nothing.
+pub fn path(text: &OsStr) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| PathBuf::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn os(text: &str) -> &OsStr {
+        OsStr::new(text)
+    }
+
+    #[test]
+    fn flags() {
+        assert_eq!((flag(os("0")), flag(os("1"))), (Some(false), Some(true)));
+        for text in ["", "2", "yes", "true", "01"] {
+            assert_eq!(flag(os(text)), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number::<u32>(os("4294967295")), Some(u32::MAX));
+        assert_eq!(number::<i32>(os("-1")), Some(-1));
+        for text in ["4294967296", "-1", "", " 1", "1.5", "0x10"] {
+            assert_eq!(number::<u32>(os(text)), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Results on standard output.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::exit::Exit;
+
+/// Standard output could not be written.
+#[derive(Debug)]
+pub struct OutputError(pub io::Error);
+
+impl OutputError {
+    /// The exit code.
+    pub fn exit(&self) -> Exit {
+        match self.0.kind() {
+            io::ErrorKind::StorageFull => Exit::DiskFull,
+            _ => Exit::Failure,
+        }
+    }
+}
+
+impl fmt::Display for OutputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "standard output cannot be written: {}", self.0)
+    }
+}
+
+/// JSON for a reader and for a program.
+pub fn print_json(value: &Value) -> Result<Exit, OutputError> {
+    writeln!(io::stdout(), "{value:#}").map_err(OutputError)?;
+    Ok(Exit::Success)
+}
+
+/// Text without white space at its end, and the end of its last line.
+pub fn print_text(text: &str) -> Result<Exit, OutputError> {
+    writeln!(io::stdout(), "{}", text.trim_end()).map_err(OutputError)?;
+    Ok(Exit::Success)
+}

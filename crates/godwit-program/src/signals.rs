@@ -1,0 +1,127 @@
+//! Signals that end a program.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::{SigId, flag, low_level};
+
+use crate::exit::Exit;
+
+/// A clean end saves the next start some work, but nothing that is durable depends on it: after this
+/// long the process ends as it is. A disk may be slow to sync, and a command may not look at the flag.
+const STOP_GRACE: Duration = Duration::from_secs(4);
+
+/// Set by the first SIGINT or SIGTERM. The second, or [`STOP_GRACE`] after the first, ends the process
+/// at once.
+#[derive(Clone)]
+pub struct StopFlag {
+    flag: Arc<AtomicBool>,
+}
+
+impl StopFlag {
+    /// For long work that can stop and go on later.
+    ///
+    /// # Errors
+    ///
+    /// When signals cannot be caught; likewise in [`StopFlag::end_at_once`].
+    pub fn install() -> io::Result<Self> {
+        let stop = Self::caught(false, &[SIGINT, SIGTERM])?;
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let end_late = move || {
+            if signals.forever().next().is_some() {
+                thread::sleep(STOP_GRACE);
+                log::warn!("Still not stopped after {} s; ending.", STOP_GRACE.as_secs());
+                low_level::exit(Exit::Interrupted.code().into());
+            }
+        };
+        thread::Builder::new().name("godwit-signals".into()).spawn(end_late)?;
+        Ok(stop)
+    }
+
+    /// For commands that only read, or whose work is lost when it is not complete: the first signal
+    /// ends the process.
+    pub fn end_at_once() -> io::Result<Self> {
+        let stop = Self::caught(true, &ENDING)?;
+        let first = ENDS_AT_ONCE.set(Arc::clone(&stop.flag));
+        debug_assert!(first.is_ok(), "a process runs one command");
+        Ok(stop)
+    }
+
+    /// A flag that each signal sets, and that makes the next one end the process.
+    fn caught(initially: bool, signals: &[i32]) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(initially));
+        for &signal in signals {
+            let code = i32::from(Exit::Interrupted.code());
+            flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
+            flag::register(signal, Arc::clone(&stop))?;
+        }
+        Ok(Self { flag: stop })
+    }
+
+    /// Whether a signal came.
+    pub fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// For code that knows no signals.
+    pub fn shared(&self) -> &Arc<AtomicBool> {
+        &self.flag
+    }
+}
+
+/// What ends a program from outside.
+const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+/// The flag of [`StopFlag::end_at_once`].
+static ENDS_AT_ONCE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// While it lives, the first signal does not end a process that otherwise ends at once; it can be read
+/// here that one arrived.
+pub struct HeldSignals {
+    arrived: UnixStream,
+    handlers: Vec<SigId>,
+}
+
+impl HeldSignals {
+    /// From now on.
+    ///
+    /// # Errors
+    ///
+    /// When signals cannot be caught.
+    pub fn begin() -> io::Result<Self> {
+        let (arrived, sender) = UnixStream::pair()?;
+        let mut held = Self { arrived, handlers: Vec::new() };
+        for signal in ENDING {
+            held.handlers.push(low_level::pipe::register(signal, sender.try_clone()?)?);
+        }
+        end_at_once(false);
+        Ok(held)
+    }
+}
+
+impl AsFd for HeldSignals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.arrived.as_fd()
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        end_at_once(true);
+        for handler in self.handlers.drain(..) {
+            low_level::unregister(handler);
+        }
+    }
+}
+
+fn end_at_once(now: bool) {
+    if let Some(flag) = ENDS_AT_ONCE.get() {
+        flag.store(now, Ordering::SeqCst);
+    }
+}

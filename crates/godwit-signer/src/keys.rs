@@ -1,0 +1,136 @@
+//! `godwit-signer keys`: the encrypted key file. What is printed is public; secrets come in from the terminal
+//! without echo or from file descriptors, and go out to file descriptors where that is asked for.
+
+mod failure;
+pub(crate) mod import;
+mod import_core_wallet;
+pub(crate) mod input;
+pub(crate) mod session;
+mod terminal;
+
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+
+use godwit_keys::{
+    Entry, ExtendedPrivateKey, KdfParameters, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError,
+    StoredKey, Words, account_descriptors,
+};
+use godwit_program::{Exit, print_json, seconds_since_1970};
+use godwit_secret::SecretString;
+use serde_json::{Value, json};
+
+use crate::options::{Config, Descriptor, KeyFileOptions, KeysAction, KeysOptions};
+
+pub(crate) use failure::{KeysFailure, exit_of_store};
+use input::Output;
+use session::{KeyFile, Session};
+
+/// Runs a command.
+pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFailure> {
+    let file = KeyFile::of(config, &options.file);
+    match &options.action {
+        KeysAction::Create { label, words, show } => create(&file, label, *words, *show),
+        KeysAction::Import { label, secret, bip39_passphrase } => {
+            import::run(&file, label, *secret, *bip39_passphrase)
+        }
+        KeysAction::ImportCoreWallet { label, wallet, passphrase } => {
+            import_core_wallet::run(&file, label, wallet, *passphrase)
+        }
+        KeysAction::List => {
+            let store = Session::begin(&file, [])?.open()?;
+            Ok(print_json(&store.entries().iter().map(described).collect())?)
+        }
+        KeysAction::Export(id) => export(&file, *id),
+        KeysAction::ChangePassphrase { new } => change_passphrase(&file, *new),
+        KeysAction::Remove(id) => {
+            let removed = Session::begin(&file, [])?.open()?.remove(*id);
+            Ok(print_json(&described(&removed?))?)
+        }
+    }
+}
+
+/// Opens the key file for another command.
+pub(crate) fn open(config: &Config, options: &KeyFileOptions) -> Result<KeyStore, KeysFailure> {
+    Session::begin(&KeyFile::of(config, options), [])?.open()
+}
+
+fn create(
+    file: &KeyFile<'_>,
+    label: &str,
+    words: NonZeroUsize,
+    show: Option<Descriptor>,
+) -> Result<Exit, KeysFailure> {
+    let show = show.map(Output::open).transpose()?;
+    let session = Session::begin(file, [])?;
+    let unlocked = session.unlock()?;
+    let mnemonic = Mnemonic::generate(words.get()).map_err(StoreError::from)?;
+    let entry = entry_of_words(label, mnemonic, &SecretString::new(), file.network)?;
+    let (store, id) = unlocked.insert(file, entry)?;
+    if let Some(out) = show {
+        store.write_secrets_to(id, out.as_fd())?;
+    }
+    print_entry(&store, id)
+}
+
+fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, KeysFailure> {
+    let store = Session::begin(file, [])?.open()?;
+    // Past the buffer of the standard library.
+    store.write_secrets_to(id, std::io::stdout().as_fd())?;
+    Ok(Exit::Success)
+}
+
+fn change_passphrase(file: &KeyFile<'_>, new: Option<Descriptor>) -> Result<Exit, KeysFailure> {
+    let session = Session::begin(file, [new])?;
+    let mut store = session.open()?;
+    let new = session.input.new_passphrase(new, "New passphrase")?;
+    store.change_passphrase(&new, KdfParameters::RECOMMENDED)?;
+    Ok(Exit::Success)
+}
+
+/// What words become.
+fn entry_of_words(
+    label: &str,
+    mnemonic: Mnemonic,
+    passphrase: &SecretString,
+    network: NetworkKind,
+) -> Result<Entry, KeysFailure> {
+    let root = ExtendedPrivateKey::from_mnemonic(&mnemonic, passphrase, network);
+    let root = root.map_err(StoreError::from)?;
+    let words = Words { mnemonic, with_passphrase: !passphrase.is_empty() };
+    let descriptors = account_descriptors(&root).map_err(StoreError::from)?;
+    let keys = vec![StoredKey::Extended { key: root, origin: None }];
+    Ok(Entry { words: Some(words), ..new_entry(label, network, descriptors, keys) })
+}
+
+/// An entry of this moment.
+fn new_entry(
+    label: &str,
+    network: NetworkKind,
+    descriptors: Vec<String>,
+    keys: Vec<StoredKey>,
+) -> Entry {
+    let created = seconds_since_1970().unsigned_abs();
+    Entry { label: label.to_owned(), created, network, descriptors, keys, words: None }
+}
+
+fn print_entry(store: &KeyStore, id: KeyId) -> Result<Exit, KeysFailure> {
+    Ok(print_json(&inserted(store, id))?)
+}
+
+/// The public part of an entry that was just inserted.
+fn inserted(store: &KeyStore, id: KeyId) -> Value {
+    described(store.entry(id).expect("it was just inserted"))
+}
+
+/// The public part of an entry.
+fn described(entry: &Entry) -> Value {
+    json!({
+        "id": entry.id().to_string(),
+        "label": entry.label,
+        "created": entry.created,
+        "network": if entry.network.is_mainnet() { "main" } else { "test" },
+        "mnemonic": entry.words.is_some(),
+        "bip39_passphrase": entry.words.as_ref().is_some_and(|words| words.with_passphrase),
+        "descriptors": entry.descriptors,
+    })
+}

@@ -1,0 +1,170 @@
+//! What goes wrong with keys. Nothing of a secret is repeated.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
+use godwit_program::{Exit, OutputError};
+use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
+
+use crate::options::Descriptor;
+
+/// Why a command of `keys` does not do its work.
+#[derive(Debug)]
+pub(crate) enum KeysFailure {
+    /// The key file.
+    Store(StoreError),
+    /// There is no key file.
+    NoKeyFile(PathBuf),
+    /// The process may not hold keys.
+    Hardening(HardeningError),
+    /// There is no locked memory for what is read.
+    Lock(LockError),
+    /// A file descriptor of the command line is not open, or not in this direction.
+    Descriptor(Descriptor, io::Error),
+    /// Reading a secret fails.
+    Read(io::Error),
+    /// A file descriptor ends where a secret is to begin.
+    NothingRead,
+    /// The line of a secret does not end.
+    TooLong,
+    /// A secret is not text.
+    NotText(NotUtf8),
+    /// There is no terminal to ask at.
+    NoTerminal(io::Error),
+    /// The user does not go on.
+    Aborted,
+    /// A key was pressed that stands for no character.
+    NoCharacter,
+    /// What is typed for the second time differs.
+    Differs,
+    /// The key is for main and the chain is not, or the other way round.
+    OtherNetwork,
+    /// A descriptor cannot be imported.
+    Descriptors(DescriptorError),
+    /// A wallet cannot be imported.
+    CoreWallet(PathBuf, CoreWalletError),
+    /// A wallet has no private keys that godwit can use.
+    WalletWithoutKeys,
+    /// A descriptor has public keys only.
+    NoPrivateKey,
+    /// There is a passphrase of a mnemonic, but the secret is none.
+    NoMnemonic,
+    /// Standard output.
+    Output(OutputError),
+}
+
+impl KeysFailure {
+    pub(super) fn of_wallet(path: &Path, error: CoreWalletError) -> Self {
+        match error {
+            CoreWalletError::Memory(error) => Self::Lock(error),
+            error => Self::CoreWallet(path.to_owned(), error),
+        }
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Store(error) => exit_of_store(error),
+            Self::Output(error) => error.exit(),
+            Self::Descriptor(..) => Exit::Configuration,
+            _ => Exit::Failure,
+        }
+    }
+}
+
+pub(crate) fn exit_of_store(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Content(_, KeyFileError::Damaged | KeyFileError::Content) => Exit::Damaged,
+        StoreError::ReservedName(_) => Exit::Configuration,
+        StoreError::File { error, .. } if error.kind() == io::ErrorKind::StorageFull => {
+            Exit::DiskFull
+        }
+        _ => Exit::Failure,
+    }
+}
+
+impl fmt::Display for KeysFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::NoKeyFile(path) => write!(
+                f,
+                "there is no key file {}; keys create or keys import makes it",
+                path.display()
+            ),
+            Self::Hardening(error) => error.fmt(f),
+            Self::Lock(error) => error.fmt(f),
+            Self::Descriptor(Descriptor(number), error) => {
+                write!(f, "file descriptor {number} cannot be used: {error}")
+            }
+            Self::Read(error) => write!(f, "the secret cannot be read: {error}"),
+            Self::NothingRead => f.write_str(
+                "the file descriptor ends before the secret; for an empty one, give it an empty line",
+            ),
+            Self::TooLong => f.write_str("the secret is too long"),
+            Self::NotText(error) => write!(f, "the secret is {error}"),
+            Self::NoTerminal(error) => write!(
+                f,
+                "there is no terminal to ask for the secret ({error}); give it through a file \
+                 descriptor, with -passphrase-fd and its like"
+            ),
+            Self::Aborted => f.write_str("aborted; nothing was done"),
+            Self::NoCharacter => {
+                f.write_str("a key was pressed that stands for no character; nothing was done")
+            }
+            Self::Differs => f.write_str("what was typed first differs; nothing was done"),
+            Self::OtherNetwork => {
+                f.write_str("the key is of another network; choose its network with -chain")
+            }
+            Self::Descriptors(error) => error.fmt(f),
+            Self::CoreWallet(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::WalletWithoutKeys => {
+                f.write_str("the wallet has no private keys that godwit can use")
+            }
+            Self::NoPrivateKey => f.write_str("the descriptor has no private key"),
+            Self::Output(error) => error.fmt(f),
+            Self::NoMnemonic => f.write_str("there is a passphrase of a mnemonic, but no mnemonic"),
+        }
+    }
+}
+
+impl From<StoreError> for KeysFailure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<OutputError> for KeysFailure {
+    fn from(error: OutputError) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl From<HardeningError> for KeysFailure {
+    fn from(error: HardeningError) -> Self {
+        Self::Hardening(error)
+    }
+}
+
+impl From<LockError> for KeysFailure {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl From<ReadError> for KeysFailure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Memory(error) => Self::Lock(error),
+            ReadError::Source(error) => Self::Read(error),
+        }
+    }
+}
+
+impl From<DescriptorError> for KeysFailure {
+    fn from(error: DescriptorError) -> Self {
+        Self::Descriptors(error)
+    }
+}

@@ -1,0 +1,134 @@
+//! Where secrets come from and go to: the terminal, and file descriptors that the process was started
+//! with.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Stderr, Stdout};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use godwit_secret::{SecretBytes, SecretString, run_on_secret_stack};
+
+use super::failure::KeysFailure;
+use super::terminal::Terminal;
+use crate::options::Descriptor;
+
+/// Longest secret, in bytes: a descriptor of several keys.
+const MAX_LINE: usize = 64 << 10;
+
+/// Descriptors to read from, by number, so that one may give several lines.
+pub(crate) struct Input {
+    files: BTreeMap<u16, File>,
+}
+
+impl Input {
+    /// Opens them. A hardened process may not look up its own descriptors any more, so this comes
+    /// before.
+    pub(crate) fn open(
+        descriptors: impl IntoIterator<Item = Descriptor>,
+    ) -> Result<Self, KeysFailure> {
+        let mut files = BTreeMap::new();
+        for descriptor in descriptors {
+            let file = open(descriptor);
+            let file = file.map_err(|error| KeysFailure::Descriptor(descriptor, error))?;
+            files.entry(descriptor.0).or_insert(file);
+        }
+        Ok(Self { files })
+    }
+
+    /// An open file alone, which has this number from now on.
+    pub(crate) fn of_file(file: File, descriptor: Descriptor) -> Self {
+        Self { files: BTreeMap::from([(descriptor.0, file)]) }
+    }
+
+    /// The next line of a descriptor, or what is typed at the terminal.
+    pub(crate) fn secret(
+        &self,
+        from: Option<Descriptor>,
+        what: &str,
+    ) -> Result<SecretString, KeysFailure> {
+        let file = from.map(|Descriptor(number)| &self.files[&number]);
+        let line = match file {
+            Some(file) => run_on_secret_stack(|| line_of(file))??,
+            None => Terminal::open()?.ask(what)?,
+        };
+        SecretString::from_utf8(line).map_err(KeysFailure::NotText)
+    }
+
+    /// As [`secret`](Self::secret); at the terminal it is asked for twice.
+    pub(super) fn new_passphrase(
+        &self,
+        from: Option<Descriptor>,
+        what: &str,
+    ) -> Result<SecretString, KeysFailure> {
+        let first = self.secret(from, what)?;
+        if from.is_none() && self.secret(None, &format!("{what} again"))? != first {
+            return Err(KeysFailure::Differs);
+        }
+        Ok(first)
+    }
+}
+
+/// Byte by byte, straight into locked memory: what comes behind the line is left for the next one. The
+/// line may be empty and the last may lack its end, but where nothing comes there is no secret: it would
+/// pass for an empty one, and a mnemonic has other keys with each passphrase.
+fn line_of(mut file: &File) -> Result<SecretBytes, KeysFailure> {
+    let mut line = SecretBytes::new();
+    loop {
+        if line.read_from(&mut file, 1)? == 0 {
+            return if line.is_empty() { Err(KeysFailure::NothingRead) } else { Ok(line) };
+        }
+        let end = line.len() - 1;
+        if line.expose_secret(|line| line[end] == b'\n') {
+            line.truncate(end);
+            if line.expose_secret(|line| line.ends_with(b"\r")) {
+                line.truncate(end - 1);
+            }
+            return Ok(line);
+        }
+        if end == MAX_LINE {
+            return Err(KeysFailure::TooLong);
+        }
+    }
+}
+
+/// A descriptor to write to.
+pub(super) enum Output {
+    Standard(Stdout),
+    Error(Stderr),
+    Other(File),
+}
+
+impl Output {
+    /// Before the process is hardened, as [`Input::open`].
+    pub(super) fn open(descriptor: Descriptor) -> Result<Self, KeysFailure> {
+        match descriptor {
+            Descriptor(1) => Ok(Self::Standard(io::stdout())),
+            Descriptor(2) => Ok(Self::Error(io::stderr())),
+            other => OpenOptions::new()
+                .append(true)
+                .open(path_of(other))
+                .map(Self::Other)
+                .map_err(|error| KeysFailure::Descriptor(other, error)),
+        }
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Standard(stream) => stream.as_fd(),
+            Self::Error(stream) => stream.as_fd(),
+            Self::Other(file) => file.as_fd(),
+        }
+    }
+}
+
+/// Standard input may be another user's pipe, as with `sudo -u`, which cannot be opened again.
+fn open(descriptor: Descriptor) -> io::Result<File> {
+    match descriptor {
+        Descriptor(0) => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+        other => File::open(path_of(other)),
+    }
+}
+
+fn path_of(Descriptor(number): Descriptor) -> String {
+    format!("/proc/self/fd/{number}")
+}

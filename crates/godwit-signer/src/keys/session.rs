@@ -1,0 +1,110 @@
+//! The key file of a command, and the process that may open it.
+
+use std::path::{Path, PathBuf};
+
+use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, NetworkKind};
+use godwit_primitives::Network;
+use godwit_secret::{Hardened, SecretString, allow_unlocked_secrets, harden_process};
+
+use super::failure::KeysFailure;
+use super::input::Input;
+use crate::options::{Config, Descriptor, KeyFileOptions};
+
+/// Which key file.
+pub(crate) struct KeyFile<'a> {
+    path: PathBuf,
+    options: &'a KeyFileOptions,
+    /// Of the keys that may come in.
+    pub(crate) network: NetworkKind,
+}
+
+impl<'a> KeyFile<'a> {
+    pub(crate) fn of(config: &Config, options: &'a KeyFileOptions) -> Self {
+        let network = match config.network {
+            Network::Main => NetworkKind::Main,
+            _ => NetworkKind::Test,
+        };
+        Self { path: config.key_file(options), options, network }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A process that may hold keys, and where its secrets come from.
+pub(crate) struct Session<'a> {
+    file: &'a KeyFile<'a>,
+    pub(crate) input: Input,
+}
+
+/// The key file, or what makes it.
+pub(crate) enum Unlocked {
+    Open(KeyStore),
+    New(SecretString),
+}
+
+impl<'a> Session<'a> {
+    /// `more`: descriptors that are read besides that of the passphrase.
+    pub(crate) fn begin(
+        file: &'a KeyFile<'a>,
+        more: impl IntoIterator<Item = Option<Descriptor>>,
+    ) -> Result<Self, KeysFailure> {
+        let descriptors = file.options.passphrase.into_iter().chain(more.into_iter().flatten());
+        let input = Input::open(descriptors)?;
+        if file.options.allow_unlocked_secrets {
+            allow_unlocked_secrets();
+        }
+        match harden_process()? {
+            Hardened::Fully => {}
+            partly => eprintln!("godwit-signer: warning: {partly}"),
+        }
+        Ok(Self { file, input })
+    }
+
+    /// The key file, opened.
+    pub(crate) fn open(&self) -> Result<KeyStore, KeysFailure> {
+        let passphrase = self.passphrase()?;
+        Ok(KeyStore::open(&self.file.path, &passphrase)?)
+    }
+
+    /// The passphrase of the key file.
+    pub(crate) fn passphrase(&self) -> Result<SecretString, KeysFailure> {
+        if !self.exists() {
+            return Err(KeysFailure::NoKeyFile(self.file.path.clone()));
+        }
+        let what = format!("Passphrase of {}", self.file.path.display());
+        self.input.secret(self.file.options.passphrase, &what)
+    }
+
+    /// The key file, opened; where there is none, the passphrase of a new one.
+    pub(crate) fn unlock(&self) -> Result<Unlocked, KeysFailure> {
+        if self.exists() {
+            return self.open().map(Unlocked::Open);
+        }
+        let what = format!("Passphrase of the new key file {}", self.file.path.display());
+        self.input.new_passphrase(self.file.options.passphrase, &what).map(Unlocked::New)
+    }
+
+    fn exists(&self) -> bool {
+        self.file.path.symlink_metadata().is_ok()
+    }
+}
+
+impl Unlocked {
+    /// Adds an entry, and makes the file first if it is new.
+    pub(crate) fn insert(
+        self,
+        file: &KeyFile<'_>,
+        entry: Entry,
+    ) -> Result<(KeyStore, KeyId), KeysFailure> {
+        let mut store = match self {
+            Self::Open(store) => store,
+            Self::New(passphrase) => {
+                KeyStore::create(&file.path, &passphrase, KdfParameters::RECOMMENDED)?
+            }
+        };
+        let id = store.insert(entry)?;
+        Ok((store, id))
+    }
+}

@@ -1,0 +1,134 @@
+//! Asking at the terminal without echo.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+use godwit_program::HeldSignals;
+use godwit_secret::{SecretBytes, run_on_secret_stack};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+
+use super::failure::KeysFailure;
+
+/// Longest line, in bytes.
+const MAX_LINE: usize = 64 << 10;
+
+const INTERRUPT: u8 = 3;
+const END: u8 = 4;
+const BACKSPACE: [u8; 2] = [8, 127];
+const KILL_LINE: u8 = 21;
+const TAB: u8 = 9;
+
+/// The terminal of the process, whatever its standard streams are.
+pub(super) struct Terminal {
+    file: File,
+}
+
+/// Puts the terminal back into the state that it had.
+struct Restore<'a> {
+    file: &'a File,
+    state: Termios,
+}
+
+impl Drop for Restore<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = tcsetattr(self.file, OptionalActions::Flush, &self.state) {
+            eprintln!(
+                "godwit-signer: warning: the terminal does not show what is typed ({error}); stty sane \
+                 mends it"
+            );
+        }
+    }
+}
+
+impl Terminal {
+    pub(super) fn open() -> Result<Self, KeysFailure> {
+        let file = OpenOptions::new().read(true).write(true).open("/dev/tty");
+        Ok(Self { file: file.map_err(KeysFailure::NoTerminal)? })
+    }
+
+    /// One line, which is not shown. The terminal hands each key over at once, so that its line buffer
+    /// keeps nothing, and the keys that end a program end the question.
+    pub(super) fn ask(&mut self, what: &str) -> Result<SecretBytes, KeysFailure> {
+        // Without echo, a process that a signal ends would leave a terminal that shows nothing.
+        let signals = HeldSignals::begin().map_err(KeysFailure::NoTerminal)?;
+        let state = tcgetattr(&self.file).map_err(|error| KeysFailure::NoTerminal(error.into()))?;
+        let mut silent = state.clone();
+        silent.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+        silent.special_codes[SpecialCodeIndex::VMIN] = 1;
+        silent.special_codes[SpecialCodeIndex::VTIME] = 0;
+        let restore = Restore { file: &self.file, state };
+        tcsetattr(&self.file, OptionalActions::Flush, &silent)
+            .map_err(|error| KeysFailure::NoTerminal(error.into()))?;
+        (&self.file).write_all(format!("{what}: ").as_bytes()).map_err(KeysFailure::Read)?;
+        let line = run_on_secret_stack(|| typed_line(&self.file, &signals))?;
+        (&self.file).write_all(b"\n").map_err(KeysFailure::Read)?;
+        drop(restore);
+        drop(signals);
+        line
+    }
+}
+
+fn typed_line(mut file: &File, signals: &HeldSignals) -> Result<SecretBytes, KeysFailure> {
+    let mut line = SecretBytes::new();
+    loop {
+        let pressed = key_before_signal(file, signals).map_err(KeysFailure::Read)?;
+        if !pressed || line.read_from(&mut file, 1)? == 0 {
+            return Err(KeysFailure::Aborted);
+        }
+        let end = line.len() - 1;
+        match line.expose_secret(|line| line[end]) {
+            b'\n' | b'\r' => {
+                line.truncate(end);
+                return Ok(line);
+            }
+            INTERRUPT => return Err(KeysFailure::Aborted),
+            END if end == 0 => return Err(KeysFailure::Aborted),
+            KILL_LINE => line.clear(),
+            key if BACKSPACE.contains(&key) => {
+                let kept = line.expose_secret(|line| without_last_character(&line[..end]));
+                line.truncate(kept);
+            }
+            // An arrow or a control key is not seen, and would be part of the passphrase for ever.
+            key if key < b' ' && key != TAB => return Err(KeysFailure::NoCharacter),
+            _ if end == MAX_LINE => return Err(KeysFailure::TooLong),
+            _ => {}
+        }
+    }
+}
+
+/// Waits for a key; `false` when a signal comes first.
+fn key_before_signal(terminal: &File, signals: &HeldSignals) -> io::Result<bool> {
+    let arrived = signals.as_fd();
+    let mut sources = [PollFd::new(terminal, PollFlags::IN), PollFd::new(&arrived, PollFlags::IN)];
+    loop {
+        match poll(&mut sources, None) {
+            Ok(_) => return Ok(sources[1].revents().is_empty()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The length of UTF-8 without its last character.
+fn without_last_character(text: &[u8]) -> usize {
+    let continues = |byte: &&u8| **byte & 0xc0 == 0x80;
+    text.len().saturating_sub(1 + text.iter().rev().take_while(continues).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_character_goes_whole() {
+        for (text, left) in [("", ""), ("a", ""), ("aé", "a"), ("é漢", "é"), ("🐦", "")] {
+            assert_eq!(without_last_character(text.as_bytes()), left.len(), "{text}");
+        }
+        assert_eq!(without_last_character(&[0x80, 0x80]), 0, "no character at all");
+    }
+}

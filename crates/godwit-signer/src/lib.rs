@@ -1,0 +1,8 @@
+//! The program that holds private keys: the encrypted key file, PSBTs, and a search of its own memory for
+//! copies of keys. The node is another program, which links none of this.
+
+mod keys;
+pub mod options;
+mod psbt;
+pub mod residue_check;
+pub mod run;

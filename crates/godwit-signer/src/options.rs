@@ -1,0 +1,180 @@
+//! What the user asked for: the command line and `godwit.conf` become one typed value.
+//!
+//! `godwit_program` reads the text by the tables, and skips what the file says to the node. Behind
+//! [`parse`] nothing is text any more but paths, and every value is in its range.
+
+mod draft;
+mod keys;
+mod keys_table;
+mod psbt;
+mod psbt_table;
+mod table;
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use godwit_keys::KeyId;
+use godwit_primitives::Network;
+use godwit_program::options::{self as tables, Invoked, OptionsError, Problem};
+
+pub use keys::{
+    Bip39Passphrase, Descriptor, KEY_FILE, KeyFileOptions, KeysAction, KeysOptions,
+    ResidueCheckOptions,
+};
+pub use psbt::{PsbtAction, PsbtOptions};
+
+use draft::Draft;
+use table::{CommandName, Signer};
+
+/// Words of a new mnemonic.
+const DEFAULT_WORDS: NonZeroUsize = NonZeroUsize::new(24).expect("not zero");
+
+/// What a run of the program is to do.
+#[derive(Debug)]
+pub enum Invocation {
+    /// Print this text and stop: `-help` and `-version`.
+    Print(String),
+    /// Run a command.
+    Run(Box<Config>),
+}
+
+/// Options of a run, complete and in range.
+#[derive(Debug, PartialEq)]
+pub struct Config {
+    /// The chosen network.
+    pub network: Network,
+    /// `-datadir` as given, or the default; it may not exist yet.
+    pub datadir: PathBuf,
+    /// What to do.
+    pub command: Command,
+}
+
+impl Config {
+    /// The network's part of the data directory.
+    pub fn network_dir(&self) -> PathBuf {
+        tables::network_dir(&self.datadir, self.network)
+    }
+
+    /// The key file of a command that has one.
+    pub fn key_file(&self, options: &KeyFileOptions) -> PathBuf {
+        options.file.clone().unwrap_or_else(|| self.network_dir().join(KEY_FILE))
+    }
+}
+
+/// The command and its own options.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `keys …`
+    Keys(KeysOptions),
+    /// `psbt …`
+    Psbt(PsbtOptions),
+    /// `residue-check [WALLET.dat]`
+    ResidueCheck(ResidueCheckOptions),
+}
+
+/// Reads the arguments (without the program's name) and the configuration file they point to. `home` is
+/// the user's home directory.
+///
+/// # Errors
+///
+/// The first thing that is wrong, as one line with its place.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    home: Option<&Path>,
+) -> Result<Invocation, OptionsError> {
+    match tables::parse::<Signer>(arguments, home)? {
+        tables::Invocation::Print(text) => Ok(Invocation::Print(text)),
+        tables::Invocation::Run(invoked) => resolve(invoked).map(Box::new).map(Invocation::Run),
+    }
+}
+
+fn resolve(invoked: Invoked<Signer>) -> Result<Config, OptionsError> {
+    let Invoked { command, operands, network, datadir, draft, .. } = invoked;
+    Ok(Config { network, datadir, command: of_name(command, operands, draft)? })
+}
+
+fn of_name(
+    name: CommandName,
+    mut operands: Vec<PathBuf>,
+    draft: Draft,
+) -> Result<Command, OptionsError> {
+    Ok(match name {
+        CommandName::KeysCreate => keys(
+            &draft,
+            KeysAction::Create {
+                label: draft.keys.label.clone(),
+                words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
+                show: draft.keys.show,
+            },
+        ),
+        CommandName::KeysImport => keys(
+            &draft,
+            KeysAction::Import {
+                label: draft.keys.label.clone(),
+                secret: draft.keys.secret,
+                bip39_passphrase: draft.keys.bip39_passphrase,
+            },
+        ),
+        CommandName::KeysImportCoreWallet => keys(
+            &draft,
+            KeysAction::ImportCoreWallet {
+                label: draft.keys.label.clone(),
+                wallet: operands.remove(0),
+                passphrase: draft.keys.wallet_passphrase,
+            },
+        ),
+        CommandName::KeysList => keys(&draft, KeysAction::List),
+        CommandName::KeysExport => keys(&draft, KeysAction::Export(key_id(&operands[0])?)),
+        CommandName::KeysChangePassphrase => {
+            keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })
+        }
+        CommandName::KeysRemove => keys(&draft, KeysAction::Remove(key_id(&operands[0])?)),
+        CommandName::PsbtInspect => psbt(draft, PsbtAction::Inspect, operands),
+        CommandName::PsbtSign => psbt(draft, PsbtAction::Sign, operands),
+        CommandName::PsbtCombine => psbt(draft, PsbtAction::Combine, operands),
+        CommandName::PsbtFinalize => psbt(draft, PsbtAction::Finalize, operands),
+        CommandName::PsbtExtract => psbt(draft, PsbtAction::Extract, operands),
+        CommandName::ResidueCheck => Command::ResidueCheck(ResidueCheckOptions {
+            file: key_file(&draft),
+            wallet: operands.pop(),
+            wallet_passphrase: draft.keys.wallet_passphrase,
+        }),
+    })
+}
+
+fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
+    Command::Psbt(PsbtOptions {
+        action,
+        files,
+        key_file: key_file(&draft),
+        out: draft.psbt.out,
+        max_fee: draft.psbt.max_fee,
+        max_fee_rate: draft.psbt.max_fee_rate,
+        any_sighash: draft.psbt.any_sighash.unwrap_or(false),
+        foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
+        unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
+    })
+}
+
+fn key_file(draft: &Draft) -> KeyFileOptions {
+    KeyFileOptions {
+        file: draft.keys.file.clone(),
+        passphrase: draft.keys.passphrase,
+        allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
+    }
+}
+
+fn keys(draft: &Draft, action: KeysAction) -> Command {
+    Command::Keys(KeysOptions { file: key_file(draft), action })
+}
+
+/// Not repeated in the message: who takes the command for another one may have written a secret.
+fn key_id(word: &Path) -> Result<KeyId, OptionsError> {
+    let id = word.to_str().and_then(|word| word.parse().ok());
+    let expected = "eight hexadecimal digits, as keys list shows them";
+    id.ok_or_else(|| Problem::BadOperand { operand: "ID", expected }.on_command_line())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! Values of the signer's options before they are brought together.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use super::keys::{Bip39Passphrase, Descriptor};
+
+/// `None` is "not given".
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) allow_unlocked_secrets: Option<bool>,
+    pub(super) keys: KeysDraft,
+    pub(super) psbt: PsbtDraft,
+}
+
+/// The part of the draft that concerns the key file.
+#[derive(Default)]
+pub(super) struct KeysDraft {
+    pub(super) file: Option<PathBuf>,
+    pub(super) passphrase: Option<Descriptor>,
+    pub(super) new_passphrase: Option<Descriptor>,
+    pub(super) label: String,
+    pub(super) words: Option<NonZeroUsize>,
+    pub(super) show: Option<Descriptor>,
+    pub(super) secret: Option<Descriptor>,
+    pub(super) wallet_passphrase: Option<Descriptor>,
+    pub(super) bip39_passphrase: Bip39Passphrase,
+}
+
+/// The part of the draft that concerns PSBTs.
+#[derive(Default)]
+pub(super) struct PsbtDraft {
+    pub(super) out: Option<PathBuf>,
+    /// Satoshi.
+    pub(super) max_fee: Option<u64>,
+    /// Satoshi for a virtual byte.
+    pub(super) max_fee_rate: Option<u32>,
+    pub(super) any_sighash: Option<bool>,
+    pub(super) foreign_inputs: Option<bool>,
+    pub(super) unproven_amounts: Option<bool>,
+}

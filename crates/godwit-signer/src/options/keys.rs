@@ -1,0 +1,99 @@
+//! Options of the commands that hold private keys.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use godwit_keys::KeyId;
+
+/// The number of a file descriptor that the process was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor(pub u16);
+
+/// Name of the key file inside the network's directory when `-keys` is not given.
+pub const KEY_FILE: &str = "keys.godwit";
+
+/// Which key file, and how its passphrase comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFileOptions {
+    /// `-keys`; `None`: [`KEY_FILE`] in the network's directory.
+    pub file: Option<PathBuf>,
+    /// `-passphrase-fd`; `None`: the terminal.
+    pub passphrase: Option<Descriptor>,
+    /// `-allowunlockedsecrets`.
+    pub allow_unlocked_secrets: bool,
+}
+
+/// Options of `keys`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KeysOptions {
+    /// The key file.
+    pub file: KeyFileOptions,
+    /// What to do with it.
+    pub action: KeysAction,
+}
+
+/// The command behind `keys`.
+#[derive(Debug, PartialEq, Eq)]
+pub enum KeysAction {
+    /// `keys create`
+    Create {
+        /// `-label`.
+        label: String,
+        /// `-words`.
+        words: NonZeroUsize,
+        /// `-mnemonic-fd`: where the words go besides.
+        show: Option<Descriptor>,
+    },
+    /// `keys import`
+    Import {
+        /// `-label`.
+        label: String,
+        /// `-secret-fd`; `None`: the terminal.
+        secret: Option<Descriptor>,
+        /// `-bip39passphrase` and `-bip39passphrase-fd`.
+        bip39_passphrase: Bip39Passphrase,
+    },
+    /// `keys import-core-wallet WALLET`
+    ImportCoreWallet {
+        /// `-label`.
+        label: String,
+        /// The file of the wallet.
+        wallet: PathBuf,
+        /// `-walletpassphrase-fd`; `None`: the terminal.
+        passphrase: Option<Descriptor>,
+    },
+    /// `keys list`
+    List,
+    /// `keys export ID`
+    Export(KeyId),
+    /// `keys change-passphrase`
+    ChangePassphrase {
+        /// `-newpassphrase-fd`; `None`: the terminal.
+        new: Option<Descriptor>,
+    },
+    /// `keys remove ID`
+    Remove(KeyId),
+}
+
+/// Options of `residue-check`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ResidueCheckOptions {
+    /// The user's own key file, to be checked with where `-keys` names it.
+    pub file: KeyFileOptions,
+    /// A wallet of Bitcoin Core.
+    pub wallet: Option<PathBuf>,
+    /// `-walletpassphrase-fd`; `None`: the terminal.
+    pub wallet_passphrase: Option<Descriptor>,
+}
+
+/// Whether a passphrase belongs to an imported mnemonic, and how it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bip39Passphrase {
+    /// There is none.
+    #[default]
+    None,
+    /// It is typed at the terminal.
+    Terminal,
+    /// It is read here.
+    Descriptor(Descriptor),
+}

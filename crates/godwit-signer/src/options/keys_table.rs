@@ -1,0 +1,245 @@
+//! Commands and options that concern private keys, for the tables.
+
+use std::ffi::OsStr;
+use std::num::NonZeroUsize;
+
+use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
+
+use super::draft::Draft;
+use super::keys::{Bip39Passphrase, Descriptor};
+use super::table::{CommandName, KEYS, Signer, line_option, setting};
+
+pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
+    CommandSpec {
+        command: CommandName::KeysCreate,
+        words: "keys create",
+        operands: "",
+        count: 0..=0,
+        help: "Make a new mnemonic (BIP39), keep it and its keys in the encrypted key file, and print \
+               the public descriptors of its first accounts as JSON. The first key makes the file.",
+    },
+    CommandSpec {
+        command: CommandName::KeysImport,
+        words: "keys import",
+        operands: "",
+        count: 0..=0,
+        help: "Put a mnemonic, an xprv or tprv, a WIF or a descriptor with private keys into the key \
+               file. It is asked for at the terminal without echo, or read with -secret-fd.",
+    },
+    CommandSpec {
+        command: CommandName::KeysImportCoreWallet,
+        words: "keys import-core-wallet",
+        operands: " WALLET.dat",
+        count: 1..=1,
+        help: "Put the private keys of a descriptor wallet of Bitcoin Core into the key file, with its \
+               public descriptors. No other program may have the wallet open.",
+    },
+    CommandSpec {
+        command: CommandName::KeysList,
+        words: "keys list",
+        operands: "",
+        count: 0..=0,
+        help: "Print the entries of the key file with their public descriptors as JSON.",
+    },
+    CommandSpec {
+        command: CommandName::KeysExport,
+        words: "keys export",
+        operands: " ID",
+        count: 1..=1,
+        help: "Write the secrets of an entry to standard output in the clear: its mnemonic, else its \
+               private keys, one a line.",
+    },
+    CommandSpec {
+        command: CommandName::KeysChangePassphrase,
+        words: "keys change-passphrase",
+        operands: "",
+        count: 0..=0,
+        help: "Encrypt the key file with another passphrase. Copies of the old file keep the old one.",
+    },
+    CommandSpec {
+        command: CommandName::KeysRemove,
+        words: "keys remove",
+        operands: " ID",
+        count: 1..=1,
+        help: "Remove an entry and its keys from the key file, and print what it was, without secrets.",
+    },
+];
+
+/// What opens the key file.
+const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
+    CommandName::KeysList,
+    CommandName::KeysExport,
+    CommandName::KeysChangePassphrase,
+    CommandName::KeysRemove,
+    CommandName::ResidueCheck,
+    CommandName::PsbtSign,
+]);
+const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
+]);
+
+const FD: Form =
+    Form::Value { placeholder: "N", expected: "the number of an open file descriptor", off: None };
+
+pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
+    OptionSpec {
+        form: Form::Flag,
+        commands: WITH_KEY_FILE,
+        ..setting(
+            "allowunlockedsecrets",
+            "",
+            "",
+            "Where the system refuses to lock memory, or to turn core dumps and tracing off, keep keys \
+             in memory that may reach a swap file, instead of not opening the key file (default: 0).",
+            |draft, text| values::flag(text).map(|on| draft.allow_unlocked_secrets = Some(on)),
+        )
+    },
+    OptionSpec {
+        commands: WITH_KEY_FILE,
+        group: KEYS,
+        ..setting(
+            "keys",
+            "FILE",
+            "the path of a file",
+            "The key file (default: keys.godwit in the network's directory).",
+            |draft, text| {
+                draft.keys.file = Some(values::path(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: WITH_KEY_FILE,
+        ..keys_option(
+            "passphrase-fd",
+            "Read the passphrase of the key file from this file descriptor, up to the end of the line \
+             (default: ask at the terminal).",
+            |draft, text| {
+                draft.keys.passphrase = Some(descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: Commands::Only(&[CommandName::KeysChangePassphrase]),
+        ..keys_option(
+            "newpassphrase-fd",
+            "keys change-passphrase: read the new passphrase from this file descriptor; with the number \
+             of -passphrase-fd, from its next line.",
+            |draft, text| {
+                draft.keys.new_passphrase = Some(descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "TEXT", expected: "text", off: None },
+        commands: NEW_ENTRY,
+        ..keys_option("label", "What to call the entry.", |draft, text| {
+            draft.keys.label = text.to_str()?.to_owned();
+            Some(())
+        })
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "N", expected: "12, 15, 18, 21 or 24", off: None },
+        commands: Commands::Only(&[CommandName::KeysCreate]),
+        ..keys_option(
+            "words",
+            "keys create: the length of the mnemonic, 12, 15, 18, 21 or 24 (default: 24).",
+            |draft, text| {
+                let words = values::number::<NonZeroUsize>(text)?;
+                draft.keys.words =
+                    matches!(words.get(), 12 | 15 | 18 | 21 | 24).then_some(Some(words))?;
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: Commands::Only(&[CommandName::KeysCreate]),
+        ..keys_option(
+            "mnemonic-fd",
+            "keys create: write the mnemonic to this file descriptor, once; 1 is standard output, 2 \
+             standard error (default: do not show it).",
+            |draft, text| {
+                draft.keys.show = Some(descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: Commands::Only(&[CommandName::KeysImport]),
+        ..keys_option(
+            "secret-fd",
+            "keys import: read the secret from this file descriptor, up to the end of the line; with \
+             the number of -passphrase-fd, from the line after that.",
+            |draft, text| {
+                draft.keys.secret = Some(descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: Commands::Only(&[CommandName::KeysImportCoreWallet, CommandName::ResidueCheck]),
+        ..keys_option(
+            "walletpassphrase-fd",
+            "keys import-core-wallet and residue-check: read the passphrase of the wallet, if it has \
+             one, from this file descriptor; with the number of -passphrase-fd, from the line after \
+             that.",
+            |draft, text| {
+                draft.keys.wallet_passphrase = Some(descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: Commands::Only(&[CommandName::KeysImport]),
+        ..keys_option(
+            "bip39passphrase",
+            "keys import: ask for the passphrase that belongs to the mnemonic (default: 0, it has \
+             none).",
+            |draft, text| {
+                let asked = values::flag(text)?;
+                draft.keys.bip39_passphrase =
+                    if asked { Bip39Passphrase::Terminal } else { Bip39Passphrase::None };
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: FD,
+        commands: Commands::Only(&[CommandName::KeysImport]),
+        ..keys_option(
+            "bip39passphrase-fd",
+            "keys import: read that passphrase from this file descriptor.",
+            |draft, text| {
+                draft.keys.bip39_passphrase = Bip39Passphrase::Descriptor(descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+];
+
+/// An option of `keys` on the command line.
+const fn keys_option(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<Signer> {
+    line_option(KEYS, name, "", "", help, set)
+}
+
+/// The number of a file descriptor.
+fn descriptor(text: &OsStr) -> Option<Descriptor> {
+    values::number(text).map(Descriptor)
+}

@@ -1,0 +1,154 @@
+//! The commands and options of `psbt`.
+
+use std::ffi::OsStr;
+
+use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
+
+use super::draft::Draft;
+use super::table::{CommandName, PSBT, Signer, line_option};
+
+/// Largest `-maxfee`: all there will ever be.
+const MAX_FEE: u64 = 2_100_000_000_000_000;
+
+pub(super) const PSBT_COMMANDS: &[CommandSpec<Signer>] = &[
+    CommandSpec {
+        command: CommandName::PsbtInspect,
+        words: "psbt inspect",
+        operands: " FILE",
+        count: 1..=1,
+        help: "Show what the PSBT in FILE would do: amounts, addresses, fee, keys, signatures, what is \
+               missing and what is wrong. FILE has base64 or the binary form, of version 0 or 2, here \
+               and in all commands of psbt; - is standard input.",
+    },
+    CommandSpec {
+        command: CommandName::PsbtSign,
+        words: "psbt sign",
+        operands: " FILE",
+        count: 1..=1,
+        help: "Show a PSBT on standard error and sign it with the keys of the key file. The signed one \
+               goes to standard output in base64, or to -out. Nothing is signed if anything in it \
+               contradicts itself or the limits of the options.",
+    },
+    CommandSpec {
+        command: CommandName::PsbtCombine,
+        words: "psbt combine",
+        operands: " FILE FILE...",
+        count: 2..=usize::MAX,
+        help: "Join what several signers added to copies of one PSBT.",
+    },
+    CommandSpec {
+        command: CommandName::PsbtFinalize,
+        words: "psbt finalize",
+        operands: " FILE",
+        count: 1..=1,
+        help: "Make final scripts of the signatures, input by input, and verify them in Bitcoin Core's \
+               engine.",
+    },
+    CommandSpec {
+        command: CommandName::PsbtExtract,
+        words: "psbt extract",
+        operands: " FILE",
+        count: 1..=1,
+        help: "Print the network transaction of a finished PSBT in hexadecimal, after its scripts were \
+               verified.",
+    },
+];
+
+const WRITING: Commands<Signer> = Commands::Only(&[
+    CommandName::PsbtSign,
+    CommandName::PsbtCombine,
+    CommandName::PsbtFinalize,
+    CommandName::PsbtExtract,
+]);
+
+/// What a fee matters to.
+const PAYING: Commands<Signer> = Commands::Only(&[CommandName::PsbtSign, CommandName::PsbtExtract]);
+
+pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
+    OptionSpec {
+        commands: WRITING,
+        ..setting(
+            "out",
+            "FILE",
+            "the path of a file",
+            "Write the result to FILE, which does not exist yet: a PSBT in binary form, a transaction \
+             in hexadecimal.",
+            |draft, text| {
+                draft.psbt.out = Some(values::path(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        commands: PAYING,
+        ..setting(
+            "maxfee",
+            "SATOSHI",
+            "a number of satoshi",
+            "Sign or extract no transaction with a higher fee (default: 10000000).",
+            |draft, text| {
+                draft.psbt.max_fee = Some(values::number(text).filter(|fee| *fee <= MAX_FEE)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        commands: PAYING,
+        ..setting(
+            "maxfeerate",
+            "SATOSHI",
+            "a number of satoshi for a virtual byte",
+            "Sign or extract no transaction with a higher fee for its size, in satoshi for a virtual \
+             byte (default: 1000).",
+            |draft, text| {
+                draft.psbt.max_fee_rate = Some(values::number(text)?);
+                Some(())
+            },
+        )
+    },
+    flag(
+        "anysighash",
+        "Sign with sighash types that leave parts of the transaction open, where the PSBT asks for \
+         them.",
+        |draft, text| {
+            draft.psbt.any_sighash = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    flag(
+        "foreigninputs",
+        "Sign our inputs although the transaction spends those of others too.",
+        |draft, text| {
+            draft.psbt.foreign_inputs = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    flag(
+        "unprovenamounts",
+        "Sign although the previous transaction of another input is missing, without which a lie \
+         about its amount can turn into a fee.",
+        |draft, text| {
+            draft.psbt.unproven_amounts = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+];
+
+const fn setting(
+    name: &'static str,
+    placeholder: &'static str,
+    expected: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<Signer> {
+    line_option(PSBT, name, placeholder, expected, help, set)
+}
+
+const fn flag(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<Signer> {
+    let every = setting(name, "", "", help, set);
+    OptionSpec { form: Form::Flag, commands: Commands::Only(&[CommandName::PsbtSign]), ..every }
+}

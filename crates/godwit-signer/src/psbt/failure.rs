@@ -1,0 +1,104 @@
+//! Why a command of `psbt` has no result.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
+use godwit_program::{Exit, OutputError};
+use godwit_script::ScriptError;
+
+use crate::keys::KeysFailure;
+
+/// A failure of `psbt`.
+#[derive(Debug)]
+pub(crate) enum PsbtFailure {
+    /// A file could not be read.
+    Read(PathBuf, io::Error),
+    /// A file holds no valid PSBT.
+    Format(PathBuf, FormatError),
+    /// Two operands are standard input.
+    StandardInputTwice,
+    /// The result has more bytes than are read again.
+    TooLong(usize),
+    /// The result could not be written.
+    Write(PathBuf, io::Error),
+    /// PSBTs do not fit together.
+    Combine(CombineError),
+    /// A careful signer does not sign this.
+    Sign(SignError),
+    /// There is no network transaction yet.
+    Extract(FinalizeError),
+    /// The fee of a finished transaction.
+    Fee(FeeObjection),
+    /// Core's engine refuses a finished input.
+    Script(ScriptError),
+    /// The key file.
+    Keys(KeysFailure),
+    /// Standard output.
+    Output(OutputError),
+}
+
+impl PsbtFailure {
+    /// The exit code.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Write(_, error) if error.kind() == io::ErrorKind::StorageFull => Exit::DiskFull,
+            Self::Keys(failure) => failure.exit(),
+            Self::Output(error) => error.exit(),
+            _ => Exit::Failure,
+        }
+    }
+}
+
+impl fmt::Display for PsbtFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
+            Self::Format(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::StandardInputTwice => f.write_str("standard input can be read only once"),
+            Self::TooLong(bytes) => write!(f, "the result of {bytes} bytes is too long"),
+            Self::Write(path, error) => write!(f, "{} cannot be written: {error}", path.display()),
+            Self::Combine(error) => error.fmt(f),
+            Self::Sign(error) => {
+                let remedy = match error {
+                    SignError::UnusualSighash(..) => "; -anysighash signs it",
+                    SignError::Foreign(_) | SignError::Finished(_) => {
+                        "; -foreigninputs signs the others"
+                    }
+                    SignError::UnprovenAmount(_) => {
+                        "; add its previous transaction (-unprovenamounts signs without)"
+                    }
+                    SignError::Fee(objection) => remedy(objection),
+                    _ => "",
+                };
+                write!(f, "not signed: {error}{remedy}")
+            }
+            Self::Extract(error) => error.fmt(f),
+            Self::Fee(objection) => write!(f, "not extracted: {objection}{}", remedy(objection)),
+            Self::Script(error) => write!(f, "a finished input is invalid: {error}"),
+            Self::Keys(failure) => failure.fmt(f),
+            Self::Output(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<KeysFailure> for PsbtFailure {
+    fn from(failure: KeysFailure) -> Self {
+        Self::Keys(failure)
+    }
+}
+
+impl From<OutputError> for PsbtFailure {
+    fn from(error: OutputError) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn remedy(objection: &FeeObjection) -> &'static str {
+    match objection {
+        FeeObjection::AboveLimit { .. } => "; see -maxfee",
+        FeeObjection::AboveRate { .. } => "; see -maxfeerate",
+        _ => "",
+    }
+}

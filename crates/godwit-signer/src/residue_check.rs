@@ -1,0 +1,160 @@
+//! `godwit-signer residue-check`: uses keys in every way that godwit does and searches the memory of the
+//! process for copies of them.
+//!
+//! The keys are invented, and their files lie in a temporary directory. While they are in use they may
+//! lie in the memory for secrets and nowhere else; afterwards, nowhere. The search first proves itself
+//! by leaks that were made on purpose.
+
+mod case;
+mod error;
+mod panics;
+mod payment;
+mod proof;
+mod report;
+mod session;
+mod uses;
+
+use std::path::Path;
+
+use godwit_keys::{CoreWalletError, KeyStore, StoredKey, import_core_wallet};
+use godwit_program::Exit;
+use godwit_secret::{SecretArray, SecretString};
+use tempfile::TempDir;
+
+use crate::keys::session::{KeyFile, Session};
+use crate::options::{Config, ResidueCheckOptions};
+use case::{Case, Invention};
+use report::Search;
+
+pub use case::Observer;
+pub use error::{CheckError, CommandError};
+
+/// A use of keys and what it is called.
+type Use = (&'static str, fn(&mut Case<'_, '_>) -> Result<(), CheckError>);
+
+const USES: [Use; 13] = [
+    ("create a key file", uses::create),
+    ("give a wrong passphrase", uses::open_wrongly),
+    ("unlock", uses::unlock),
+    ("import words", uses::import_words),
+    ("import an extended key", uses::import_extended_key),
+    ("import a WIF", uses::import_wif),
+    ("import a descriptor", uses::import_descriptor),
+    ("derive and sign", uses::derive_and_sign),
+    ("sign a PSBT", payment::sign),
+    ("export to a pipe", uses::export),
+    ("change the passphrase", uses::change_passphrase),
+    ("panic while unlocked", panics::panic_unlocked),
+    ("encrypted connection", session::connect),
+];
+
+/// What the user has, to be checked with.
+#[derive(Default)]
+struct Own<'a> {
+    /// A key file and its passphrase.
+    store: Option<(&'a Path, SecretString)>,
+    /// A wallet of Bitcoin Core and, if it is encrypted, its passphrase.
+    wallet: Option<(&'a Path, Option<SecretString>)>,
+}
+
+/// Runs the command.
+pub(crate) fn run(config: &Config, options: &ResidueCheckOptions) -> Result<Exit, CheckError> {
+    let file = KeyFile::of(config, &options.file);
+    let session = Session::begin(&file, [options.wallet_passphrase])?;
+    let mut own = Own::default();
+    if options.file.file.is_some() {
+        own.store = Some((file.path(), session.passphrase()?));
+    }
+    if let Some(wallet) = &options.wallet {
+        let passphrase = match import_core_wallet(wallet, None) {
+            Err(CoreWalletError::PassphraseNeeded) => {
+                let what = format!("Passphrase of {}", wallet.display());
+                Some(session.input.secret(options.wallet_passphrase, &what)?)
+            }
+            // What else is wrong with it turns up when it is used.
+            _ => None,
+        };
+        own.wallet = Some((wallet, passphrase));
+    }
+    check(own)
+}
+
+/// Checks and prints what was found, a line for each use of keys.
+fn check(own: Own<'_>) -> Result<Exit, CheckError> {
+    let mut out = std::io::stdout();
+    report::print_proof(&mut out, &proof::leak_on_purpose()?)?;
+    let seed = SecretArray::<32>::random()?;
+    let mut search = Search::default();
+    use_invented_keys(&seed, &mut search)?;
+    drop(seed);
+    use_own(own, &mut search)?;
+    report::print(&mut out, &search)
+}
+
+/// Uses keys that come of `seed` in every way that needs nothing of the user's.
+pub fn use_invented_keys(
+    seed: &SecretArray<32>,
+    observer: &mut dyn Observer,
+) -> Result<(), CheckError> {
+    let directory = TempDir::with_prefix("godwit-residue-check-")?;
+    let mut invention = Invention::new(seed);
+    for (name, body) in USES {
+        Case::run(name, directory.path(), &mut invention, observer, body)?;
+    }
+    Ok(directory.close()?)
+}
+
+/// Reads a wallet of Bitcoin Core as `keys import-core-wallet` does.
+pub fn use_wallet(
+    path: &Path,
+    passphrase: Option<SecretString>,
+    observer: &mut dyn Observer,
+) -> Result<(), CheckError> {
+    let body = |case: &mut Case<'_, '_>| uses::import_wallet(case, path, passphrase);
+    inventing_nothing("import a wallet of Core", observer, body)
+}
+
+fn use_own(own: Own<'_>, observer: &mut dyn Observer) -> Result<(), CheckError> {
+    if let Some((path, passphrase)) = own.wallet {
+        use_wallet(path, passphrase, observer)?;
+    }
+    if let Some((path, passphrase)) = own.store {
+        let body = |case: &mut Case<'_, '_>| unlock_own(case, path, passphrase);
+        inventing_nothing("your own key file", observer, body)?;
+    }
+    Ok(())
+}
+
+/// A use of keys that are there, without a file of its own.
+fn inventing_nothing(
+    name: &'static str,
+    observer: &mut dyn Observer,
+    body: impl FnOnce(&mut Case<'_, '_>) -> Result<(), CheckError>,
+) -> Result<(), CheckError> {
+    let nothing = SecretArray::<32>::zeroed()?;
+    Case::run(name, Path::new(""), &mut Invention::new(&nothing), observer, body)
+}
+
+/// Opens the user's key file, and signs nothing of value with each of its keys.
+fn unlock_own(
+    case: &mut Case<'_, '_>,
+    path: &Path,
+    passphrase: SecretString,
+) -> Result<(), CheckError> {
+    case.plant_own_passphrase(&passphrase)?;
+    let store = KeyStore::open(path, &passphrase)?;
+    case.plant_all(store.needles()?);
+    let digest = [0; 32];
+    for key in store.entries().iter().flat_map(|entry| &entry.keys) {
+        let key = match key {
+            StoredKey::Extended { key, .. } => key.private_key()?,
+            StoredKey::Single { key, .. } => key.try_clone()?,
+        };
+        let signature = key.sign_ecdsa(&digest)?;
+        case.plant(key.ecdsa_nonce_needle("nonce", &signature, &digest)?);
+    }
+    case.unlocked()
+}
+
+#[cfg(test)]
+mod tests;

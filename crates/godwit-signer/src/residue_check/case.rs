@@ -1,0 +1,161 @@
+//! One use of keys, watched: what is invented for it, and when memory is searched.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use bitcoin::hashes::{Hash, HashEngine, sha256};
+use godwit_secret::residue::Needle;
+use godwit_secret::{SecretArray, SecretBytes, SecretString, run_on_secret_stack};
+
+use super::CheckError;
+use crate::keys::input::Input;
+use crate::options::Descriptor;
+
+/// Letters of an invented passphrase.
+const PASSPHRASE_LETTERS: usize = 32;
+/// Fewer bytes of a user's passphrase are not searched for.
+const SHORTEST_OWN: usize = 16;
+
+/// Looks at the process, or lets somebody else do so.
+pub trait Observer {
+    /// The secrets that `needles` stand for are in use: they may lie in the memory for secrets, and
+    /// nowhere else.
+    fn unlocked(&mut self, name: &'static str, needles: &[Needle]) -> Result<(), CheckError>;
+
+    /// They are not any more, and may lie nowhere.
+    fn locked(&mut self, name: &'static str, needles: Vec<Needle>) -> Result<(), CheckError>;
+}
+
+/// Makes up secrets: the same from the same seed, so that two processes can have the same.
+pub(super) struct Invention<'a> {
+    seed: &'a SecretArray<32>,
+    count: u64,
+}
+
+impl<'a> Invention<'a> {
+    pub(super) fn new(seed: &'a SecretArray<32>) -> Self {
+        Self { seed, count: 0 }
+    }
+
+    fn next(&mut self) -> Result<SecretArray<32>, CheckError> {
+        self.count += 1;
+        Ok(run_on_secret_stack(|| {
+            let mut engine = sha256::Hash::engine();
+            self.seed.expose_secret(|seed| engine.input(seed));
+            engine.input(&self.count.to_le_bytes());
+            let hash = sha256::Hash::from_engine(engine).to_byte_array();
+            SecretArray::from_fn_in_place(|secret| *secret = hash)
+        })??)
+    }
+}
+
+/// A use of keys under way. Every secret that it makes up or comes by is planted: a needle of it is
+/// searched for.
+pub(super) struct Case<'a, 'b> {
+    name: &'static str,
+    directory: &'a Path,
+    invention: &'a mut Invention<'b>,
+    observer: &'a mut dyn Observer,
+    needles: Vec<Needle>,
+}
+
+impl<'a, 'b> Case<'a, 'b> {
+    /// Runs `body` and looks for its secrets afterwards.
+    pub(super) fn run(
+        name: &'static str,
+        directory: &'a Path,
+        invention: &'a mut Invention<'b>,
+        observer: &'a mut dyn Observer,
+        body: impl FnOnce(&mut Case<'a, 'b>) -> Result<(), CheckError>,
+    ) -> Result<(), CheckError> {
+        let mut case = Self { name, directory, invention, observer, needles: Vec::new() };
+        body(&mut case)?;
+        case.observer.locked(name, case.needles)
+    }
+
+    /// Where a file of this use lies.
+    pub(super) fn path(&self, file: &str) -> PathBuf {
+        self.directory.join(file)
+    }
+
+    pub(super) fn plant(&mut self, needle: Needle) {
+        self.needles.push(needle);
+    }
+
+    pub(super) fn plant_all(&mut self, needles: impl IntoIterator<Item = Needle>) {
+        self.needles.extend(needles);
+    }
+
+    /// An invented number.
+    pub(super) fn number(&mut self, name: &str) -> Result<SecretArray<32>, CheckError> {
+        let number = self.invention.next()?;
+        self.plant(Needle::new(name, &number)?);
+        Ok(number)
+    }
+
+    /// An invented passphrase.
+    pub(super) fn passphrase(&mut self, name: &str) -> Result<SecretString, CheckError> {
+        let number = self.invention.next()?;
+        let letters = number.expose_secret(|number| {
+            SecretBytes::from_fn_in_place(PASSPHRASE_LETTERS, |letters| {
+                for (letter, byte) in letters.iter_mut().zip(number) {
+                    *letter = b'a' + byte % 26;
+                }
+            })
+        })?;
+        let text =
+            SecretString::from_utf8(letters).map_err(|_| CheckError::Unexpected(self.name))?;
+        self.plant(Needle::new(name, &text)?);
+        Ok(text)
+    }
+
+    /// A passphrase of the user's. A short one may be a word that stands in memory anyway.
+    pub(super) fn plant_own_passphrase(
+        &mut self,
+        passphrase: &SecretString,
+    ) -> Result<(), CheckError> {
+        if passphrase.len() >= SHORTEST_OWN {
+            self.plant(Needle::new("passphrase", passphrase)?);
+        }
+        Ok(())
+    }
+
+    /// Now the planted secrets are in use.
+    pub(super) fn unlocked(&mut self) -> Result<(), CheckError> {
+        self.observer.unlocked(self.name, &self.needles)
+    }
+
+    /// What should not have come out.
+    pub(super) fn unexpected(&self) -> CheckError {
+        CheckError::Unexpected(self.name)
+    }
+}
+
+/// What `write` writes to a pipe, read as a command reads its secrets; it must fit the pipe.
+pub(super) fn through_a_pipe(
+    write: impl FnOnce(&PipeWriter) -> Result<(), CheckError>,
+) -> Result<SecretString, CheckError> {
+    let (reader, writer) = std::io::pipe()?;
+    write(&writer)?;
+    drop(writer);
+    let (input, descriptor) = input_of(reader);
+    Ok(input.secret(Some(descriptor), "")?)
+}
+
+/// A command's input that is this pipe alone.
+fn input_of(reader: PipeReader) -> (Input, Descriptor) {
+    let descriptor = Descriptor(0);
+    (Input::of_file(File::from(OwnedFd::from(reader)), descriptor), descriptor)
+}
+
+/// A command's input that gives `secret`.
+pub(super) fn input_with(secret: &SecretString) -> Result<(Input, Descriptor), CheckError> {
+    let (reader, writer) = std::io::pipe()?;
+    let written = secret.expose_secret(|secret| rustix::io::write(&writer, secret.as_bytes()));
+    match written.map_err(io::Error::from)? == secret.len() {
+        true => Ok(input_of(reader)),
+        false => Err(CheckError::Io(io::ErrorKind::WriteZero.into())),
+    }
+}

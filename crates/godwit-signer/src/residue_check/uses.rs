@@ -1,0 +1,245 @@
+//! Every use of keys that godwit has, on invented ones.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use bitcoin::NetworkKind;
+use bitcoin::bip32::DerivationPath;
+use godwit_keys::{
+    Entry, ExtendedPrivateKey, KdfParameters, KeyFileError, KeyId, KeyStore, Mnemonic, PrivateKey,
+    StoreError, StoredKey, core_wallet_needles, import_core_wallet,
+};
+use godwit_secret::residue::Needle;
+use godwit_secret::{SecretBytes, SecretString};
+
+use super::CheckError;
+use super::case::{Case, input_with, through_a_pipe};
+use crate::keys::import::entry_of;
+use crate::options::Bip39Passphrase;
+
+pub(super) const NETWORK: NetworkKind = NetworkKind::Test;
+/// Where invented descriptors lead: an account of single keys, and one of taproot.
+pub(super) const PATHS: [&str; 2] = ["84h/1h/0h/0/0", "86h/1h/0h/0/0"];
+/// What is signed where it does not matter what.
+const DIGEST: [u8; 32] = [0x5a; 32];
+
+/// For all files but one. Argon2's memory is then given back to the allocator and not to the system, so
+/// that what is left in it is found.
+pub(super) fn frugal() -> KdfParameters {
+    KdfParameters::new(64, 1, 1).expect("64 KiB are enough for one lane")
+}
+
+/// A file with keys, closed.
+pub(super) struct Stored {
+    pub(super) path: PathBuf,
+    pub(super) passphrase: SecretString,
+    pub(super) id: KeyId,
+    /// What the entry was imported from.
+    pub(super) descriptor: SecretString,
+}
+
+pub(super) fn create(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let passphrase = case.passphrase("passphrase")?;
+    for (file, parameters) in [("usual", KdfParameters::RECOMMENDED), ("frugal", frugal())] {
+        let store = KeyStore::create(&case.path(file), &passphrase, parameters)?;
+        case.plant_all(store.needles()?);
+        case.unlocked()?;
+    }
+    Ok(())
+}
+
+pub(super) fn open_wrongly(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let path = store_with_keys(case, "closed")?.path;
+    let wrong = case.passphrase("wrong passphrase")?;
+    let outcome = KeyStore::open(&path, &wrong);
+    case.unlocked()?;
+    match outcome {
+        Err(StoreError::Content(_, KeyFileError::WrongPassphrase)) => Ok(()),
+        _ => Err(case.unexpected()),
+    }
+}
+
+pub(super) fn unlock(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let stored = store_with_keys(case, "unlocked")?;
+    let store = KeyStore::open(&stored.path, &stored.passphrase)?;
+    case.plant_all(store.needles()?);
+    case.unlocked()
+}
+
+pub(super) fn import_words(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let invented = Mnemonic::from_32_bytes(&case.number("entropy of the words")?)?;
+    case.plant_all(invented.needles("words")?);
+    let text = through_a_pipe(|pipe| Ok(invented.write_secret_to(pipe.as_fd())?))?;
+    let passphrase = case.passphrase("passphrase of the words")?;
+    case.plant(invented.seed_needle("seed", &passphrase)?);
+    let root = ExtendedPrivateKey::from_mnemonic(&invented, &passphrase, NETWORK)?;
+    plant_tree(case, &root)?;
+    let (input, descriptor) = input_with(&passphrase)?;
+    let passphrase = Bip39Passphrase::Descriptor(descriptor);
+    let entry = entry_of(NETWORK, "words", &text, &input, passphrase)?;
+    insert(case, "words", entry).map(|_| ())
+}
+
+pub(super) fn import_extended_key(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let root = StoredKey::Extended { key: root(case)?, origin: None };
+    import(case, "extended", &text_of(&root)?)
+}
+
+pub(super) fn import_wif(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let key = PrivateKey::from_secret(case.number("private key")?)?;
+    case.plant(key.needle("private key")?);
+    import(case, "single", &text_of(&StoredKey::Single { key, compressed: true })?)
+}
+
+pub(super) fn import_descriptor(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let internal = text_of(&StoredKey::Extended { key: root(case)?, origin: None })?;
+    let leaf = text_of(&StoredKey::Extended { key: root(case)?, origin: None })?;
+    let mut descriptor = around("tr(", &internal, "/86h/1h/0h/<0;1>/*,pk(")?;
+    leaf.expose_secret(|leaf| descriptor.push_str(leaf))?;
+    descriptor.push_str("/86h/1h/0h/<0;1>/*))")?;
+    case.plant(Needle::new("private descriptor", &descriptor)?);
+    import(case, "descriptor", &descriptor)
+}
+
+/// With a wallet that the user names.
+pub(super) fn import_wallet(
+    case: &mut Case<'_, '_>,
+    path: &Path,
+    passphrase: Option<SecretString>,
+) -> Result<(), CheckError> {
+    if let Some(passphrase) = &passphrase {
+        case.plant_own_passphrase(passphrase)?;
+    }
+    case.plant_all(core_wallet_needles(path, passphrase.as_ref())?);
+    let wallet = import_core_wallet(path, passphrase.as_ref())?;
+    case.unlocked()?;
+    match wallet.keys.is_empty() {
+        true => Err(case.unexpected()),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn derive_and_sign(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let root = root(case)?;
+    for path in PATHS {
+        let path: DerivationPath = path.parse().map_err(|_| case.unexpected())?;
+        let key = root.derive(path.as_ref())?.private_key()?;
+        let signature = key.sign_ecdsa(&DIGEST)?;
+        case.plant(key.ecdsa_nonce_needle("nonce of ECDSA", &signature, &DIGEST)?);
+        for tweak in [None, Some(&DIGEST)] {
+            let signature = key.sign_schnorr(&DIGEST, tweak)?;
+            let nonce = key.schnorr_nonce_needle("nonce of BIP340", &signature, &DIGEST, tweak)?;
+            case.plant(nonce);
+        }
+        case.unlocked()?;
+    }
+    Ok(())
+}
+
+pub(super) fn export(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let stored = store_with_keys(case, "exported")?;
+    let store = KeyStore::open(&stored.path, &stored.passphrase)?;
+    let text = through_a_pipe(|pipe| Ok(store.write_secrets_to(stored.id, pipe.as_fd())?))?;
+    case.unlocked()?;
+    // The imported descriptor comes out, with a checksum.
+    let same = text.expose_secret(|exported| {
+        let exported = exported.split('#').next();
+        stored.descriptor.expose_secret(|descriptor| exported == Some(descriptor))
+    });
+    if same { Ok(()) } else { Err(case.unexpected()) }
+}
+
+pub(super) fn change_passphrase(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let stored = store_with_keys(case, "changed")?;
+    let mut store = KeyStore::open(&stored.path, &stored.passphrase)?;
+    case.plant_all(store.needles()?);
+    let new = case.passphrase("new passphrase")?;
+    store.change_passphrase(&new, frugal())?;
+    case.plant_all(store.needles()?);
+    case.unlocked()?;
+    drop(store);
+    let mut store = KeyStore::open(&stored.path, &new)?;
+    store.remove(stored.id)?;
+    case.unlocked()
+}
+
+/// A file with an invented extended key.
+pub(super) fn store_with_keys(case: &mut Case<'_, '_>, file: &str) -> Result<Stored, CheckError> {
+    let root = root(case)?;
+    store_with_root(case, file, root)
+}
+
+pub(super) fn store_with_root(
+    case: &mut Case<'_, '_>,
+    file: &str,
+    root: ExtendedPrivateKey,
+) -> Result<Stored, CheckError> {
+    let descriptor = account(&StoredKey::Extended { key: root, origin: None })?;
+    let (path, passphrase, id) = insert(case, file, imported(&descriptor)?)?;
+    Ok(Stored { path, passphrase, id, descriptor })
+}
+
+/// Makes a file with this entry, and opens and closes it.
+fn insert(
+    case: &mut Case<'_, '_>,
+    file: &str,
+    entry: Entry,
+) -> Result<(PathBuf, SecretString, KeyId), CheckError> {
+    let passphrase = case.passphrase("passphrase")?;
+    let path = case.path(file);
+    let mut store = KeyStore::create(&path, &passphrase, frugal())?;
+    let id = store.insert(entry)?;
+    case.plant_all(store.needles()?);
+    case.unlocked()?;
+    Ok((path, passphrase, id))
+}
+
+/// An invented root, and a needle for every key on the way to invented addresses.
+pub(super) fn root(case: &mut Case<'_, '_>) -> Result<ExtendedPrivateKey, CheckError> {
+    let seed = SecretBytes::copy_of(&case.number("seed")?)?;
+    let root = ExtendedPrivateKey::from_seed(&seed, NETWORK)?;
+    plant_tree(case, &root)?;
+    Ok(root)
+}
+
+fn plant_tree(case: &mut Case<'_, '_>, root: &ExtendedPrivateKey) -> Result<(), CheckError> {
+    case.plant(root.needle("root key")?);
+    for path in PATHS {
+        let path: DerivationPath = path.parse().map_err(|_| case.unexpected())?;
+        let steps: &[_] = path.as_ref();
+        for end in 1..=steps.len() {
+            let key = root.derive(&steps[..end])?;
+            case.plant(key.needle(&format!("key at {}", DerivationPath::from(&steps[..end])))?);
+        }
+    }
+    Ok(())
+}
+
+/// The text of a key, as an export writes it.
+fn text_of(key: &StoredKey) -> Result<SecretString, CheckError> {
+    through_a_pipe(|pipe| Ok(key.write_secret_to(NETWORK, pipe.as_fd())?))
+}
+
+/// A descriptor of the first account of a root.
+fn account(root: &StoredKey) -> Result<SecretString, CheckError> {
+    around("wpkh(", &text_of(root)?, "/84h/1h/0h/0/*)")
+}
+
+fn around(before: &str, key: &SecretString, after: &str) -> Result<SecretString, CheckError> {
+    let mut text = SecretString::with_capacity(before.len() + key.len() + after.len())?;
+    text.push_str(before)?;
+    key.expose_secret(|key| text.push_str(key))?;
+    text.push_str(after)?;
+    Ok(text)
+}
+
+/// As `keys import` reads it.
+fn imported(text: &SecretString) -> Result<Entry, CheckError> {
+    let (input, _) = input_with(text)?;
+    Ok(entry_of(NETWORK, "invented", text, &input, Bip39Passphrase::None)?)
+}
+
+fn import(case: &mut Case<'_, '_>, file: &str, text: &SecretString) -> Result<(), CheckError> {
+    let entry = imported(text)?;
+    insert(case, file, entry).map(|_| ())
+}

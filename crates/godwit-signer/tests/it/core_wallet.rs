@@ -1,0 +1,132 @@
+//! `keys import-core-wallet` and the import of descriptors with private keys, as a user runs them.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use godwit_program::Exit;
+use godwit_sim::programs::Datadir;
+use godwit_testdata::shared_data;
+use serde_json::Value;
+
+use crate::signer;
+
+/// Of BIP32's first vector.
+const XPRV: &str = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5k\
+                    ejMRNNU3TGtRBeJgk33yuGBxrMPHi";
+/// What it is public at, behind `0h`.
+const XPUB_0H: &str = "xpub68Gmy5EdvgibQVfPdqkBBCHxA5htiqg55crXYuXoQRKfDBFA1WEjWgP6LHhwBZeNK1VTsfTFUHC\
+                       drfp1bgwQ9xv5ski8PX9rL2dZXvgGDnw";
+
+/// What a command of `keys` prints. It reads its secrets from lines of standard input.
+#[track_caller]
+fn keys(place: &Datadir, words: &[&dyn AsRef<OsStr>], lines: &str, exit: Exit) -> (String, String) {
+    let input = place.beside("input");
+    fs::write(&input, lines).expect("written");
+    let words = [&[&"keys" as &dyn AsRef<OsStr>], words, &[&"-passphrase-fd=0"]].concat();
+    let mut command = place.command(&words);
+    command.stdin(File::open(input).expect("the input"));
+    let output = command.output().expect("the program starts");
+    let text = |bytes| String::from_utf8(bytes).expect("the program prints text");
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(exit.code().into()), "{stdout}{stderr}");
+    (stdout, stderr)
+}
+
+fn import_wallet(place: &Datadir, wallet: &Path, passphrase: &str, exit: Exit) -> (String, String) {
+    let words: [&dyn AsRef<OsStr>; 3] = [&"import-core-wallet", &wallet, &"-walletpassphrase-fd=0"];
+    keys(place, &words, &format!("of the file\n{passphrase}\n"), exit)
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let texts = value.as_array().expect("a list").iter();
+    let mut texts: Vec<String> =
+        texts.map(|text| text.as_str().expect("text").to_owned()).collect();
+    texts.sort();
+    texts
+}
+
+/// The folder of the wallets and what Core says of them.
+fn wallets() -> Option<(PathBuf, Value)> {
+    let folder = shared_data()?.join("wallets");
+    let file = godwit_testdata::read(folder.join("wallets.json"));
+    let json: Value = serde_json::from_slice(&file).expect("JSON");
+    Some((folder, json["wallets"].clone()))
+}
+
+#[test]
+fn wallets_of_core_become_entries() {
+    let Some((folder, wallets)) = wallets() else { return };
+    let place = signer("regtest");
+    let mut entries = Vec::new();
+    for (name, wallet) in wallets.as_object().expect("wallets") {
+        let path = folder.join(format!("{name}.wallet.dat"));
+        let passphrase = wallet["passphrase"].as_str().unwrap_or_default();
+        let (printed, _) = import_wallet(&place, &path, passphrase, Exit::Success);
+        let entry: Value = serde_json::from_str(&printed).expect("JSON");
+        assert_eq!(texts(&entry["descriptors"]), texts(&wallet["descriptors_public"]), "{name}");
+        assert_eq!(entry["left_out"], Value::Array(Vec::new()));
+        assert!(!printed.contains("prv"));
+        entries.push((entry["id"].as_str().expect("an id").to_owned(), wallet, path));
+    }
+    let (list, _) = keys(&place, &[&"list"], "of the file\n", Exit::Success);
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(4));
+
+    let (id, wallet, path) = &entries[0];
+    let (exported, _) = keys(&place, &[&"export", id], "of the file\n", Exit::Success);
+    let private = texts(&wallet["descriptors_private"]).concat();
+    assert!(exported.lines().count() > 0);
+    for line in exported.lines() {
+        assert!(private.contains(line), "a key of {id}");
+    }
+    let passphrase = wallet["passphrase"].as_str().unwrap_or_default();
+    let (_, error) = import_wallet(&place, path, passphrase, Exit::Failure);
+    assert!(error.contains(id), "they are there already: {error}");
+}
+
+#[test]
+fn wallets_that_cannot_be_imported_change_nothing() {
+    let place = signer("regtest");
+    let other = place.beside("other.dat");
+    fs::write(&other, [1; 5000]).expect("a file");
+    let (_, error) = import_wallet(&place, &other, "", Exit::Failure);
+    assert!(error.contains("no wallet of Bitcoin Core"), "{error}");
+    let (_, error) = import_wallet(&place, &place.beside("none"), "", Exit::Failure);
+    assert!(error.contains("cannot read the wallet"), "{error}");
+
+    let Some((folder, wallets)) = wallets() else { return };
+    let wallet = folder.join("born-encrypted.wallet.dat");
+    let passphrase = wallets["born-encrypted"]["passphrase"].as_str().expect("it has one");
+    let (_, error) = import_wallet(&place, &wallet, "wrong", Exit::Failure);
+    assert!(error.contains("this is not the passphrase of the wallet"), "{error}");
+    let main = signer("main");
+    let (_, error) = import_wallet(&main, &wallet, passphrase, Exit::Failure);
+    assert!(error.contains("another network"), "{error}");
+    for place in [place, main] {
+        assert!(!place.network_dir().join("keys.godwit").exists());
+    }
+}
+
+#[test]
+fn descriptors_with_private_keys_become_public_ones() {
+    let place = signer("main");
+    let import = |descriptor: &str, exit| {
+        let lines = format!("of the file\n{descriptor}\n");
+        keys(&place, &[&"import", &"-secret-fd=0"], &lines, exit)
+    };
+    let (printed, _) = import(&format!("wpkh({XPRV}/0h/<0;1>/*)"), Exit::Success);
+    let entry: Value = serde_json::from_str(&printed).expect("JSON");
+    let descriptors = texts(&entry["descriptors"]);
+    assert_eq!(descriptors.len(), 2);
+    for (n, text) in descriptors.iter().enumerate() {
+        assert!(text.starts_with(&format!("wpkh([3442193e/0h]{XPUB_0H}/{n}/*)#")), "{text}");
+    }
+    // Public ones alone are no keys, and a wrong letter is told by its place.
+    let (_, error) = import(&descriptors[0], Exit::Failure);
+    assert!(error.contains("no private key"), "{error}");
+    let wrong = XPRV.replace("xprv9s2", "xprv9s3");
+    let (_, error) = import(&format!("wpkh({wrong}/0)"), Exit::Failure);
+    assert!(error.contains("character 6 of the descriptor"), "{error}");
+    assert!(!error.contains(&wrong[20..40]), "nothing of the key: {error}");
+}

@@ -1,0 +1,312 @@
+//! `godwit-signer keys`: the key file through the program, with passphrases from file descriptors and from a
+//! terminal.
+
+mod terminal;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use godwit_program::Exit;
+use godwit_sim::programs::{Datadir, Ended, NOBODY};
+use godwit_testdata::shared_file;
+use serde_json::Value;
+
+use crate::signer;
+
+/// Twelve words of BIP39's first vector.
+const WORDS: &str = "abandon abandon abandon abandon abandon abandon abandon abandon abandon \
+                     abandon abandon about";
+/// A key of Core's `key_io_valid.json` would do as well; this is the number 1, for test networks.
+const WIF: &str = "cMahea7zqjxrtgAbB7LSGbcQUr1uX1ojuat9jZodMN87JcbXMTcA";
+
+/// A command of `keys`, its passphrase and whatever else it reads as lines of standard input.
+fn keys(place: &Datadir, words: &[&str], lines: &[&str]) -> Ended {
+    let mut all: Vec<&dyn AsRef<OsStr>> = vec![&"keys"];
+    all.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
+    all.push(&"-passphrase-fd=0");
+    place.run_with_input(&all, &lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+}
+
+fn import(place: &Datadir, secret: &str) -> Ended {
+    keys(place, &["import", "-secret-fd=0"], &["pass", secret])
+}
+
+fn id(entry: &Value) -> String {
+    entry["id"].as_str().expect("an ID").to_owned()
+}
+
+fn list(place: &Datadir) -> Vec<Value> {
+    let list = keys(place, &["list"], &["pass"]).expect(Exit::Success).json();
+    list.as_array().expect("a list").clone()
+}
+
+fn key_file(place: &Datadir) -> PathBuf {
+    place.network_dir().join("keys.godwit")
+}
+
+#[test]
+fn a_life_of_keys() {
+    let place = signer("regtest");
+    let created = keys(&place, &["create", "-label=savings"], &["pass"]).expect(Exit::Success);
+    let entry = created.json();
+    assert_eq!(
+        (entry["label"].as_str(), entry["mnemonic"].as_bool()),
+        (Some("savings"), Some(true))
+    );
+    assert_eq!(entry["descriptors"].as_array().map(Vec::len), Some(8));
+    assert_eq!(fs::metadata(key_file(&place)).expect("made").mode() & 0o777, 0o600);
+    assert_eq!(list(&place), std::slice::from_ref(&entry));
+
+    let exported = keys(&place, &["export", &id(&entry)], &["pass"]).expect(Exit::Success);
+    assert_eq!(exported.stdout.split_whitespace().count(), 24);
+    assert!(!created.stdout.contains(exported.stdout.trim()), "words are shown where asked for");
+
+    keys(&place, &["change-passphrase", "-newpassphrase-fd=0"], &["pass", "new"])
+        .expect(Exit::Success);
+    let wrong = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(wrong.stderr.contains("the passphrase is wrong"), "{wrong:?}");
+    let removed = keys(&place, &["remove", &id(&entry)], &["new"]).expect(Exit::Success);
+    assert_eq!(removed.json(), entry, "what is gone is told");
+    let empty = keys(&place, &["list"], &["new"]).expect(Exit::Success);
+    assert_eq!(empty.json(), Value::Array(Vec::new()));
+
+    // The words bring the same keys back.
+    let again = keys(&place, &["import", "-secret-fd=0"], &["new", exported.stdout.trim()]);
+    assert_eq!(again.expect(Exit::Success).json()["descriptors"], entry["descriptors"]);
+    // The key file is all that is left.
+    let entries = fs::read_dir(place.network_dir()).expect("a directory");
+    let names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["keys.godwit"], "a log would be one more place for secrets");
+    let files = String::from_utf8_lossy(&fs::read(key_file(&place)).expect("made")).into_owned();
+    for secret in ["pass", "new", exported.stdout.trim()] {
+        assert!(!files.contains(secret), "the data directory has {secret:?}");
+    }
+}
+
+#[test]
+fn words_are_shown_once_and_only_where_asked_for() {
+    let place = signer("regtest");
+    let shown = keys(&place, &["create", "-words=12", "-mnemonic-fd=2"], &["pass"]);
+    let shown = shown.expect(Exit::Success);
+    assert_eq!(shown.stderr.split_whitespace().count(), 12, "{shown:?}");
+    let exported = keys(&place, &["export", &id(&shown.json())], &["pass"]);
+    assert_eq!(exported.expect(Exit::Success).stdout, shown.stderr);
+    let silent = keys(&place, &["create"], &["pass"]).expect(Exit::Success);
+    assert_eq!(silent.stderr, "");
+}
+
+#[test]
+fn secrets_of_every_kind_come_in_and_go_out() {
+    let place = signer("regtest");
+    let words = import(&place, &WORDS.to_uppercase()).expect(Exit::Success).json();
+    // BIP84's vector has this root; its master fingerprint is well known.
+    let first = words["descriptors"][0].as_str().expect("text").to_owned();
+    assert!(first.starts_with("pkh([73c5da0a/44h/1h/0h]tpub"), "{first}");
+    let salted = ["import", "-secret-fd=0", "-bip39passphrase-fd=0"];
+    let salted = keys(&place, &salted, &["pass", WORDS, "TREZOR"]).expect(Exit::Success).json();
+    assert_eq!(salted["bip39_passphrase"], true);
+    assert_ne!(salted["descriptors"], words["descriptors"]);
+    let single = import(&place, WIF).expect(Exit::Success).json();
+    assert_eq!(single["descriptors"].as_array().map(Vec::len), Some(4));
+    for (entry, secret) in [(&words, WORDS), (&single, WIF)] {
+        let out = keys(&place, &["export", &id(entry)], &["pass"]).expect(Exit::Success);
+        assert_eq!(out.stdout, format!("{secret}\n"));
+    }
+    assert_eq!(list(&place).len(), 3);
+
+    // The words alone do not bring it back: whoever forgets the passphrase has the key.
+    let out = keys(&place, &["export", &id(&salted)], &["pass"]).expect(Exit::Success);
+    let (first, root) = out.stdout.split_once('\n').expect("two lines");
+    assert!(first == WORDS && root.starts_with("tprv"), "{out:?}");
+    let other = signer("regtest");
+    let again = import(&other, root.trim()).expect(Exit::Success).json();
+    assert_eq!(again["descriptors"], salted["descriptors"]);
+    // The words come to the key that is there.
+    let joined = ["import", "-secret-fd=0", "-bip39passphrase-fd=0"];
+    let joined = keys(&other, &joined, &["pass", WORDS, "TREZOR"]).expect(Exit::Success).json();
+    assert_eq!(
+        (joined["id"].clone(), joined["mnemonic"].as_bool()),
+        (again["id"].clone(), Some(true))
+    );
+    assert_eq!(list(&other).len(), 1);
+}
+
+#[test]
+fn a_passphrase_that_is_not_there_is_not_an_empty_one() {
+    let place = signer("regtest");
+    keys(&place, &["create"], &["pass"]).expect(Exit::Success);
+    let import = ["import", "-secret-fd=0", "-bip39passphrase-fd=0"];
+    let missing = keys(&place, &import, &["pass", WORDS]).expect(Exit::Failure);
+    assert!(missing.stderr.contains("ends before the secret"), "{missing:?}");
+    assert_eq!(list(&place).len(), 1);
+    let empty = keys(&place, &import, &["pass", WORDS, ""]).expect(Exit::Success).json();
+    assert_eq!(empty["bip39_passphrase"], false);
+    let nothing = keys(&place, &["list"], &[]).expect(Exit::Failure);
+    assert!(nothing.stderr.contains("ends before the secret"), "{nothing:?}");
+}
+
+#[test]
+fn extended_keys_and_descriptors_of_core_come_in() {
+    let Some(file) = shared_file("wallets/wallets.json") else { return };
+    let wallets: Value = serde_json::from_slice(&file).expect("JSON");
+    let wallet = &wallets["wallets"]["plain"];
+    let private = wallet["descriptors_private"][0].as_str().expect("text");
+    let public = wallet["descriptors_public"].as_array().expect("a list");
+    let place = signer("regtest");
+    let entry = import(&place, &format!("  {private}\t")).expect(Exit::Success).json();
+    assert_eq!(entry["descriptors"][0], wallet["descriptors_public"][0]);
+
+    let (_, root) = private.split_once('(').expect("a descriptor");
+    let (root, _) = root.split_once('/').expect("a path");
+    let entry = import(&place, root).expect(Exit::Success).json();
+    let ours = entry["descriptors"].as_array().expect("a list");
+    assert!(ours.len() == public.len() && public.iter().all(|text| ours.contains(text)));
+    let out = keys(&place, &["export", &id(&entry)], &["pass"]).expect(Exit::Success);
+    assert_eq!(out.stdout, format!("{root}\n"));
+    let watched = import(&place, public[0].as_str().expect("text")).expect(Exit::Failure);
+    assert!(watched.stderr.contains("no private key"), "{watched:?}");
+}
+
+#[test]
+fn what_is_refused_is_one_line_without_the_secret() {
+    let place = signer("regtest");
+    keys(&place, &["create"], &["pass"]).expect(Exit::Success);
+    let before = fs::read(key_file(&place)).expect("made");
+    let main_key = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn";
+    for (secret, message) in [
+        ("abandon about", "has 12, 15, 18, 21 or 24 words, not 2"),
+        (&WORDS.replace("about", "abandon"), "the mnemonic's checksum is wrong"),
+        (&WORDS.replace("about", "abott"), "word 12 of the mnemonic"),
+        (&WIF.replace('z', "y"), "the key's checksum is wrong"),
+        (&WIF.replace('z', "0"), "is not base58"),
+        (main_key, "of another network"),
+        ("wpkh(tprv8/0/*)", ""),
+        ("", "the key's text has the wrong length"),
+        (&"x".repeat(70_000), "the secret is too long"),
+    ] {
+        let refused = import(&place, secret).expect(Exit::Failure);
+        assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+        assert!(refused.stderr.contains(message), "{message}: {refused:?}");
+        let leaked = secret.len() > 20 && refused.stderr.contains(&secret[..20]);
+        assert!(!leaked && refused.stdout.is_empty(), "{refused:?}");
+    }
+    let no_words = ["import", "-secret-fd=0", "-bip39passphrase-fd=0"];
+    let refused = keys(&place, &no_words, &["pass", WIF, "x"]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("no mnemonic"), "{refused:?}");
+    import(&place, WORDS).expect(Exit::Success);
+    let twice = import(&place, WORDS).expect(Exit::Failure);
+    assert!(twice.stderr.contains("has these keys already"), "{twice:?}");
+    assert_eq!(list(&place).len(), 2);
+    fs::write(key_file(&place), before).expect("ours");
+    assert_eq!(list(&place).len(), 1, "an old copy is a key file too");
+}
+
+#[test]
+fn key_files_that_cannot_be_opened_are_told_apart() {
+    let place = signer("regtest");
+    let missing = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(missing.stderr.contains("there is no key file"), "{missing:?}");
+    let empty = keys(&place, &["create"], &[""]).expect(Exit::Failure);
+    assert!(empty.stderr.contains("the passphrase is empty"), "{empty:?}");
+    assert!(!key_file(&place).exists());
+    keys(&place, &["create"], &["pass"]).expect(Exit::Success);
+    let whole = fs::read(key_file(&place)).expect("made");
+    fs::write(key_file(&place), &whole[..whole.len() - 1]).expect("ours");
+    let cut = keys(&place, &["list"], &["pass"]).expect(Exit::Damaged);
+    assert!(cut.stderr.contains("damaged or cut short"), "{cut:?}");
+    fs::write(key_file(&place), "something else").expect("ours");
+    let other = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(other.stderr.contains("no key file of godwit"), "{other:?}");
+    fs::write(key_file(&place), whole).expect("ours");
+    fs::set_permissions(key_file(&place), fs::Permissions::from_mode(0o644)).expect("ours");
+    let open = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(open.stderr.contains("(mode 0644)") && open.stderr.contains("chmod 600"), "{open:?}");
+}
+
+#[test]
+fn words_go_to_a_descriptor_of_any_number() {
+    let place = signer("regtest");
+    fs::write(place.beside("pass"), "pass").expect("a file");
+    let program = place.command(&[&"keys", &"create", &"-passphrase-fd=9", &"-mnemonic-fd=4"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 9<pass 4>words", "sh"]).arg(program.get_program());
+    command.args(program.get_args()).current_dir(place.beside(""));
+    let ended = Ended::of(command.stdin(Stdio::null()).output().expect("a shell"));
+    let entry = ended.expect(Exit::Success).json();
+    let words = fs::read_to_string(place.beside("words")).expect("written");
+    let exported = keys(&place, &["export", &id(&entry)], &["pass"]).expect(Exit::Success);
+    assert_eq!(exported.stdout, words);
+}
+
+#[test]
+fn descriptors_of_any_number_are_read_and_closed_ones_are_named() {
+    let place = signer("regtest");
+    for (name, text) in [("pass", "päss\n"), ("words", WORDS)] {
+        fs::write(place.beside(name), text).expect("a file");
+    }
+    let program = place.command(&[&"keys", &"import", &"-passphrase-fd=3", &"-secret-fd=5"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 3<pass 5<words", "sh"]).arg(program.get_program());
+    command.args(program.get_args()).current_dir(place.beside(""));
+    let ended = Ended::of(command.stdin(Stdio::null()).output().expect("a shell"));
+    ended.expect(Exit::Success);
+    let listed = keys(&place, &["list"], &["pa\u{308}ss"]).expect(Exit::Success).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "however the umlaut is written");
+
+    let closed = place.run(&[&"keys", &"list", &"-passphrase-fd=77"]).expect(Exit::Configuration);
+    assert!(closed.stderr.contains("file descriptor 77 cannot be used"), "{closed:?}");
+    let binary = place.beside("binary");
+    fs::write(&binary, b"\xff\xfe\n").expect("a file");
+    let mut program = place.command(&[&"keys", &"list", &"-passphrase-fd=0"]);
+    program.stdin(fs::File::open(binary).expect("made"));
+    let refused = Ended::of(program.output().expect("the program starts")).expect(Exit::Failure);
+    assert!(refused.stderr.contains("not UTF-8"), "{refused:?}");
+}
+
+#[test]
+fn programs_at_once_lose_no_key() {
+    let place = signer("regtest");
+    keys(&place, &["create"], &["pass"]).expect(Exit::Success);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| keys(&place, &["create"], &["pass"]).expect(Exit::Success));
+        }
+    });
+    assert_eq!(list(&place).len(), 5);
+}
+
+/// As a user who may lock nothing.
+#[test]
+fn without_locked_memory_there_are_no_keys_but_on_demand() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let program = temp.path().join("godwit-signer");
+    // Where that user can reach it.
+    fs::copy(crate::PROGRAM, &program).expect("room for the program");
+    for (place, mode) in [(temp.path(), 0o777), (program.as_path(), 0o755)] {
+        fs::set_permissions(place, fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    fs::write(temp.path().join("pass"), "pass\n").expect("a file");
+    for (option, exit) in [("0", Exit::Failure), ("1", Exit::Success)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -l 0 && exec \"$@\" 3<pass", "sh"]).arg(&program);
+        command.args(["keys", "create", "-regtest", "-passphrase-fd=3"]);
+        command.arg(format!("-datadir={}", temp.path().join(option).display()));
+        command.arg(format!("-allowunlockedsecrets={option}"));
+        if rustix::process::getuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let command = command.current_dir(temp.path()).stdin(Stdio::null());
+        let ended = Ended::of(command.output().expect("a shell")).expect(exit);
+        let file = temp.path().join(option).join("regtest/keys.godwit");
+        assert_eq!(file.exists(), exit == Exit::Success);
+        if exit == Exit::Failure {
+            assert!(ended.stderr.contains("RLIMIT_MEMLOCK is 0 bytes"), "{ended:?}");
+            assert!(ended.stderr.contains("-allowunlockedsecrets"), "{ended:?}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Questions at a terminal, which `script` makes.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use godwit_program::Exit;
+use godwit_sim::programs::Datadir;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{keys, list};
+use crate::signer;
+
+/// A command at a terminal of its own.
+struct Session {
+    child: Child,
+    keyboard: ChildStdin,
+    screen: ChildStdout,
+    seen: String,
+}
+
+impl Session {
+    /// `None`, with a line that says so, where there is no `script`.
+    fn start(place: &Datadir, words: &str) -> Option<Self> {
+        Self::of_shell(&line(place, words))
+    }
+
+    fn of_shell(line: &str) -> Option<Self> {
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--command", line, "/dev/null"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else {
+            eprintln!("SKIPPED: there is no program script to make a terminal");
+            return None;
+        };
+        let keyboard = child.stdin.take().expect("it is a pipe");
+        let screen = child.stdout.take().expect("it is a pipe");
+        Some(Self { child, keyboard, screen, seen: String::new() })
+    }
+
+    /// Reads until the screen shows `text` for the next time, and types.
+    fn answer(&mut self, text: &str, keys: &str) {
+        self.wait_for(text);
+        self.keyboard.write_all(keys.as_bytes()).expect("it reads");
+    }
+
+    /// What the screen shows up to `text`.
+    fn wait_for(&mut self, text: &str) -> &str {
+        let start = self.seen.len();
+        while !self.seen[start..].contains(text) {
+            let mut byte = [0];
+            let count = self.screen.read(&mut byte).expect("a pipe");
+            assert_eq!(count, 1, "{text:?} is not asked: {}", self.seen);
+            self.seen.push(char::from(byte[0]));
+        }
+        self.seen[start..].trim_end_matches(text)
+    }
+
+    /// Everything that the screen showed, and the exit code.
+    fn end(mut self) -> (String, Option<i32>) {
+        let mut rest = Vec::new();
+        self.screen.read_to_end(&mut rest).expect("a pipe");
+        self.seen.push_str(&String::from_utf8_lossy(&rest));
+        let status = self.child.wait().expect("it ends");
+        (self.seen, status.code())
+    }
+
+    /// The command ends with this message on the screen, and has failed.
+    fn fails(self, message: &str) {
+        let (screen, status) = self.end();
+        assert_eq!(status, code(Exit::Failure), "{screen}");
+        assert!(screen.contains(message), "{screen}");
+    }
+}
+
+/// A command of `keys`, as a shell reads it.
+fn line(place: &Datadir, words: &str) -> String {
+    let program = place.command(&[]);
+    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
+    let options: Vec<String> = program.get_args().map(quoted).collect();
+    format!("{} keys {words} {}", quoted(program.get_program()), options.join(" "))
+}
+
+fn code(exit: Exit) -> Option<i32> {
+    Some(exit.code().into())
+}
+
+#[test]
+fn what_is_typed_is_not_shown() {
+    let place = signer("regtest");
+    let Some(mut session) = Session::start(&place, "create -label=typed") else { return };
+    // With a slip of the finger, and another one at the second time.
+    session.answer("Passphrase of the new key file", "hidX\u{7f}den\r");
+    session.answer("again: ", "wrong\u{15}hidden\r");
+    let (screen, status) = session.end();
+    assert_eq!(status, code(Exit::Success), "{screen}");
+    assert!(screen.contains("\"label\": \"typed\""), "{screen}");
+    for part in ["hid", "den", "wrong"] {
+        assert!(!screen.contains(part), "{part} is on the screen: {screen}");
+    }
+    let listed = keys(&place, &["list"], &["hidden"]).expect(Exit::Success).json();
+    assert_eq!(listed[0]["label"], "typed");
+}
+
+#[test]
+fn a_mistyped_or_aborted_passphrase_makes_no_file() {
+    let place = signer("regtest");
+    let Some(mut session) = Session::start(&place, "create") else { return };
+    session.answer("key file", "one\r");
+    session.answer("again: ", "two\r");
+    session.fails("what was typed first differs");
+    let mut session = Session::start(&place, "create").expect("as before");
+    session.answer("key file", "one\u{3}");
+    session.fails("aborted; nothing was done");
+    assert!(!super::key_file(&place).exists());
+}
+
+#[test]
+fn secrets_are_asked_for_one_after_another() {
+    let place = signer("regtest");
+    keys(&place, &["create"], &["pass"]).expect(Exit::Success);
+    let Some(mut session) = Session::start(&place, "import -bip39passphrase") else { return };
+    session.answer("Passphrase of /", "pass\r");
+    session.answer("Mnemonic, extended private key, WIF or descriptor: ", super::WORDS);
+    session.keyboard.write_all(b"\r").expect("it reads");
+    session.answer("Passphrase of the mnemonic: ", "é\r");
+    session.answer("again: ", "é\r");
+    let (screen, status) = session.end();
+    assert_eq!(status, code(Exit::Success), "{screen}");
+    assert!(!screen.contains("abandon"), "{screen}");
+    assert_eq!(list(&place).len(), 2);
+}
+
+#[test]
+fn a_key_without_a_character_makes_no_passphrase() {
+    let place = signer("regtest");
+    for keys in ["one\u{1b}[A\r", "one\u{4}\r", "\u{0}\r"] {
+        let Some(mut session) = Session::start(&place, "create") else { return };
+        session.answer("key file", keys);
+        session.fails("stands for no character; nothing was done");
+    }
+    assert!(!super::key_file(&place).exists());
+}
+
+#[test]
+fn a_signal_at_a_question_leaves_a_terminal_that_shows_what_is_typed() {
+    let place = signer("regtest");
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
+        let program = line(&place, "create");
+        let shell = format!(
+            "sh -c 'echo \"pid $$.\"; exec \"$0\" \"$@\"' {program}; echo \"ended $?\"; stty -a"
+        );
+        let Some(mut session) = Session::of_shell(&shell) else { return };
+        session.wait_for("pid ");
+        let pid = session.wait_for(".").parse().expect("a number");
+        session.wait_for("key file");
+        session.wait_for(": ");
+        let pid = Pid::from_raw(pid).expect("not zero");
+        kill_process(pid, signal).expect("it is there");
+        let (screen, _) = session.end();
+        assert!(screen.contains("aborted; nothing was done"), "{signal:?}: {screen}");
+        assert!(screen.contains(&format!("ended {}", Exit::Failure.code())), "{screen}");
+        assert!(screen.contains(" echo ") && screen.contains(" icanon "), "{signal:?}: {screen}");
+    }
+    assert!(!super::key_file(&place).exists());
+}

@@ -1,0 +1,131 @@
+//! Files kept open for reading, so that thousands of block files and hundreds of runs need few
+//! descriptors.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use super::StoreFile;
+use crate::error::StoreError;
+
+/// Files kept open for reading: block files, undo files, runs, and the files of an import together.
+/// A set of the main network's size has some 50 to 100 runs (16 partitions of one large run each, and
+/// a few that several partitions share); a block's lookups touch nearly all of them.
+pub(crate) const MAX_KEPT_FILES: usize = 128;
+
+/// The most recently read files, by path.
+#[derive(Default)]
+pub(super) struct KeptFiles(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    files: HashMap<PathBuf, (StoreFile, u64)>,
+    /// Counts uses: the file with the lowest count goes first.
+    uses: u64,
+}
+
+impl KeptFiles {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Consistent between any two operations on it, so a panicked holder leaves nothing half done.
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The file at `path`, opened by `open` when it is not kept. Nobody else is served meanwhile: a
+    /// file that is removed while it is opened would be kept, and its space not be free.
+    pub(super) fn get(
+        &self,
+        path: &Path,
+        open: impl FnOnce() -> Result<StoreFile, StoreError>,
+    ) -> Result<StoreFile, StoreError> {
+        let kept = &mut *self.kept();
+        kept.uses += 1;
+        if let Some((file, used)) = kept.files.get_mut(path) {
+            *used = kept.uses;
+            return Ok(file.clone());
+        }
+        // Room first, so that there is never one more.
+        if kept.files.len() >= MAX_KEPT_FILES {
+            let oldest = kept.files.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
+                kept.files.remove(&oldest);
+            }
+        }
+        let file = open()?;
+        kept.files.insert(path.to_owned(), (file.clone(), kept.uses));
+        Ok(file)
+    }
+
+    /// Lets go of a file that was removed or renamed. To be called behind that: until then it may be
+    /// opened anew.
+    pub(super) fn forget(&self, path: &Path) {
+        self.kept().files.remove(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::disk::{Disk, OpenMode, StoreDisk};
+    use godwit_fault_disk::FaultDisk;
+
+    fn path(n: usize) -> PathBuf {
+        PathBuf::from(format!("/kept/{n}"))
+    }
+
+    fn files(count: usize) -> StoreDisk {
+        let disk = FaultDisk::new();
+        disk.create_dir_all(Path::new("/kept")).unwrap();
+        for n in 0..count {
+            let file = disk.open(&path(n), OpenMode::ReadWrite).unwrap();
+            file.write_all_at(0, &[n as u8]).unwrap();
+        }
+        StoreDisk::new(Arc::new(disk))
+    }
+
+    fn read(disk: &StoreDisk, n: usize) -> u8 {
+        let mut byte = [0];
+        disk.open_kept(&path(n)).unwrap().read_exact_at(0, &mut byte).unwrap();
+        byte[0]
+    }
+
+    fn is_kept(disk: &StoreDisk, n: usize) -> bool {
+        disk.kept.kept().files.contains_key(&path(n))
+    }
+
+    #[test]
+    fn the_least_recently_read_file_goes_first() {
+        let disk = files(MAX_KEPT_FILES + 2);
+        (0..MAX_KEPT_FILES).for_each(|n| assert_eq!(read(&disk, n), n as u8));
+        assert!((0..MAX_KEPT_FILES).all(|n| is_kept(&disk, n)), "as many as the limit are kept");
+        read(&disk, 0);
+        read(&disk, MAX_KEPT_FILES);
+        assert!(is_kept(&disk, 0) && !is_kept(&disk, 1));
+        read(&disk, MAX_KEPT_FILES + 1);
+        assert!(is_kept(&disk, 0) && !is_kept(&disk, 2) && is_kept(&disk, 3));
+        assert_eq!(disk.kept.kept().files.len(), MAX_KEPT_FILES);
+    }
+
+    #[test]
+    fn a_file_that_is_removed_or_renamed_is_let_go() {
+        let disk = files(4);
+        (0..4).for_each(|n| assert_eq!(read(&disk, n), n as u8));
+        disk.remove(&path(0)).unwrap();
+        assert!(!is_kept(&disk, 0));
+        assert!(disk.open_kept(&path(0)).is_err_and(|error| error.is_not_found()));
+        disk.rename(&path(1), &path(2)).unwrap();
+        assert!(!is_kept(&disk, 1) && !is_kept(&disk, 2));
+        assert_eq!(read(&disk, 2), 1, "the file that now has the name");
+        assert_eq!(read(&disk, 3), 3);
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_opened_is_not_kept() {
+        let disk = files(1);
+        for _ in 0..2 {
+            assert!(disk.open_kept(&path(1)).is_err_and(|error| error.is_not_found()));
+        }
+        assert!(!is_kept(&disk, 1));
+    }
+}

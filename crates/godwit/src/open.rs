@@ -1,0 +1,40 @@
+//! Opening the chain of a data directory.
+
+use std::sync::Arc;
+
+use godwit_chain::{BlockMemory, Chain, ChainOptions};
+use godwit_store::disk::RealDisk;
+
+use crate::descriptors;
+use crate::failure::Failure;
+use crate::options::Config;
+use crate::process;
+
+/// Opens the chain of the configured network.
+pub(crate) fn open_chain(
+    config: &Config,
+    workers: usize,
+    stop_at_height: Option<u32>,
+) -> Result<Chain, Failure> {
+    let options = ChainOptions {
+        params: Arc::new(config.params.clone()),
+        assume_valid: config.params.assume_valid,
+        workers,
+        cache_bytes: config.dbcache_bytes,
+        stop_at_height,
+        // What only looks at the coins deletes no blocks, whatever the file says.
+        prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
+        block_memory: BlockMemory::default(),
+        clock: process::seconds_since_1970,
+    };
+    descriptors::raise(descriptors::BESIDE_CONNECTIONS);
+    let key = process::random_bytes()?;
+    let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key)?;
+    if let Some(assumed) = chain.assumed() {
+        log::warn!(
+            "The coins up to height {} were loaded from a snapshot and are assumed, not validated.",
+            assumed.base.height
+        );
+    }
+    Ok(chain)
+}

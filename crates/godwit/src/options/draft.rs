@@ -1,0 +1,47 @@
+//! Values of the node's options before they are brought together.
+
+use std::path::PathBuf;
+
+use godwit_primitives::network::Deployment;
+use godwit_primitives::{BlockHash, Work};
+
+use super::values::{HostPort, UtxoHash};
+
+/// `None` is "not given".
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) dbcache_mib: Option<u64>,
+    pub(super) par: Option<i32>,
+    pub(super) assume_valid: Option<Option<BlockHash>>,
+    pub(super) stop_at_height: Option<u32>,
+    pub(super) prune_mib: Option<u64>,
+    pub(super) verdicts: Option<PathBuf>,
+    pub(super) utxo_hash: Option<UtxoHash>,
+    pub(super) connections: ConnectionDraft,
+    pub(super) minimum_chain_work: Option<Work>,
+    pub(super) signet_challenge: Option<Vec<u8>>,
+    pub(super) activation_heights: Vec<(Deployment, u32)>,
+    pub(super) bip94: bool,
+}
+
+/// The part of the draft that concerns peers.
+#[derive(Default)]
+pub(super) struct ConnectionDraft {
+    pub(super) listen: Option<bool>,
+    pub(super) bind: Vec<HostPort>,
+    pub(super) port: Option<u16>,
+    pub(super) max_connections: Option<u32>,
+    pub(super) network_active: Option<bool>,
+    /// `Some` and empty: connect to nobody.
+    pub(super) connect: Option<Vec<HostPort>>,
+    pub(super) add_nodes: Vec<HostPort>,
+    pub(super) seed_nodes: Vec<HostPort>,
+    pub(super) dns_seed: Option<bool>,
+    /// `Some(None)`: switched off.
+    pub(super) proxy: Option<Option<HostPort>>,
+    pub(super) onion: Option<Option<HostPort>>,
+    pub(super) v2_transport: Option<bool>,
+    pub(super) allow_unlocked_secrets: Option<bool>,
+    pub(super) max_upload_target: Option<u64>,
+    pub(super) max_download_rate: Option<u64>,
+}

@@ -1,0 +1,280 @@
+//! A panic of any thread is one line and exit code 70, at once.
+//!
+//! Two ways to make a named thread of the program panic without a hook in it. Where the thread asks the C
+//! library for the time, for bytes of a file or for a name, a preloaded library lies to it, so that the
+//! standard library's own assertion fails; that is the very program that ships. The others run in a
+//! process of this test, with the program's panic hook and a disk that panics.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use godwit::exit::Exit;
+use godwit_chain::{BadRecord, BlockMemory, Chain, ChainOptions, ImportObserver, import, plan};
+use godwit_fault_disk::{PANIC, PanickingDisk};
+use godwit_primitives::{Network, Params};
+use godwit_program::panics;
+use godwit_store::disk::RealDisk;
+use godwit_store::scan::{BlockFileScanner, SkippedBytes};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::blocks::{small_chain, write_dat};
+use crate::node::{Ended, Node};
+
+/// Lies to the thread of one name from its n-th question on: an impossible time, more bytes than were
+/// asked for, a name that is not found.
+const LIAR: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+static int lies(void) {
+    static int asked;
+    const char *thread = getenv("LIE_TO"), *after = getenv("LIE_AFTER");
+    char name[17] = "";
+    prctl(PR_GET_NAME, name);
+    if (!thread || strcmp(name, thread)) return 0;
+    return __sync_add_and_fetch(&asked, 1) > (after ? atoi(after) : 0);
+}
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int result = real(clock, time);
+    if (lies()) time->tv_nsec = 2000000000;
+    return result;
+}
+ssize_t pread64(int file, void *bytes, size_t count, off64_t offset) {
+    static ssize_t (*real)(int, void *, size_t, off64_t);
+    if (!real) real = dlsym(RTLD_NEXT, "pread64");
+    return lies() ? (ssize_t)count + 1 : real(file, bytes, count, offset);
+}
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
+                struct addrinfo **found) {
+    (void)name, (void)service, (void)hints, (void)found;
+    return EAI_NONAME;
+}
+"#;
+
+/// The liar, compiled once by the compiler that links this test; `None` and a line where it can not be
+/// preloaded.
+fn liar(dir: &Path) -> Option<PathBuf> {
+    if !cfg!(all(target_os = "linux", target_env = "gnu")) {
+        eprintln!("SKIPPED: the C library of another system is not lied about");
+        return None;
+    }
+    let (source, library) = (dir.join("liar.c"), dir.join("liar.so"));
+    fs::write(&source, LIAR).expect("a temporary file");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).args([&library, &source]).arg("-ldl");
+    let output = compiler.output().expect("what links Rust compiles C");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(library)
+}
+
+/// Whatever a thread waits for, it is not this.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// Runs a command to its end, which it may not reach by itself.
+fn end_of(mut command: Command) -> Ended {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let id = Pid::from_child(&child);
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    let guard = thread::spawn(move || {
+        let late = ended
+            .recv_timeout(LONGEST)
+            .is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout);
+        if late {
+            kill_process(id, Signal::KILL).expect("a child that is not waited for yet");
+        }
+    });
+    let output = {
+        let stdout = child.stdout.take().expect("piped");
+        let reader = thread::spawn(move || std::io::read_to_string(stdout).expect("text"));
+        let stderr = std::io::read_to_string(child.stderr.take().expect("piped")).expect("text");
+        let status = child.wait().expect("it ends");
+        Ended { code: status.code(), stdout: reader.join().expect("it reads"), stderr }
+    };
+    drop(done);
+    guard.join().expect("it waits");
+    output
+}
+
+#[track_caller]
+fn assert_bug(ended: &Ended, thread: &str) {
+    assert_eq!(ended.code, Some(Exit::Bug.code().into()), "{thread}: {ended:?}");
+    let begins = format!("godwit: a bug: thread {thread}");
+    assert!(ended.stderr.starts_with(&begins), "{thread}: {ended:?}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{thread}: {ended:?}");
+}
+
+struct Liar {
+    library: PathBuf,
+}
+
+impl Liar {
+    /// Runs a command of the program, one thread of which is lied to.
+    fn run(&self, mut command: Command, thread: &str, after: u32) -> Ended {
+        command.env("LD_PRELOAD", &self.library).env("LIE_TO", thread);
+        end_of({
+            command.env("LIE_AFTER", after.to_string()).env_remove("RUST_BACKTRACE");
+            command
+        })
+    }
+}
+
+/// Half of the small chain, with its coins on disk.
+fn with_half_a_chain(path: &Path) -> Node {
+    let node = Node::new("regtest");
+    let half = small_chain().len() / 2 + 60;
+    let stop = format!("-stopatheight={half}");
+    node.run(&[&"import", &path, &stop, &"-dbcache=4"]).expect(Exit::Success);
+    node
+}
+
+#[test]
+fn a_panic_of_any_thread_of_an_import_ends_it_with_one_line() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let Some(library) = liar(temp.path()) else { return };
+    let (liar, path) = (Liar { library }, temp.path().join("chain.dat"));
+    write_dat(&path, small_chain());
+    // The main thread has the name of the program.
+    for (lied_to, thread, after) in [
+        ("godwit", "main panicked", 400),
+        ("godwit-commit", "godwit-commit panicked", 0),
+        ("godwit-worker-0", "godwit-worker-0 panicked", 0),
+        ("utxo-flush", "utxo-flush panicked", 0),
+    ] {
+        let node = match lied_to {
+            "godwit" => Node::new("regtest"),
+            _ => with_half_a_chain(&path),
+        };
+        let ended = liar.run(node.command(&[&"import", &path, &"-dbcache=4"]), lied_to, after);
+        assert_bug(&ended, thread);
+        // As after a kill, the same command goes on.
+        node.import(&path);
+        assert_eq!(node.stats(), crate::import::small_chain_stats(), "{thread}");
+    }
+}
+
+#[test]
+fn a_panic_of_a_scan_of_the_coins_ends_the_command_with_one_line() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let Some(library) = liar(temp.path()) else { return };
+    let (liar, path) = (Liar { library }, temp.path().join("chain.dat"));
+    write_dat(&path, small_chain());
+    let node = Node::new("regtest");
+    node.import(&path);
+    let ended = liar.run(node.command(&[&"utxo", &"stats"]), "godwit-stats-0", 0);
+    assert_bug(&ended, "godwit-stats-0 panicked");
+}
+
+#[test]
+fn a_panic_of_the_sockets_or_of_a_lookup_ends_the_node_with_one_line() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let Some(library) = liar(temp.path()) else { return };
+    let liar = Liar { library };
+    let listening = [&"-noconnect" as &dyn AsRef<std::ffi::OsStr>, &"-listen=0"];
+    // In plain and on a locked stack, at once and after some rounds.
+    for (option, after) in [("-v2transport=0", 0), ("-v2transport=1", 0), ("-v2transport=1", 3)] {
+        let node = Node::new("regtest");
+        let mut words = listening.to_vec();
+        let connect = "-addnode=127.0.0.1:1";
+        words.extend([&option as &dyn AsRef<std::ffi::OsStr>, &connect]);
+        let ended = liar.run(node.command(&words), "godwit-net", after);
+        assert_bug(&ended, "godwit-net panicked");
+    }
+    let node = Node::new("regtest");
+    let words: [&dyn AsRef<std::ffi::OsStr>; 2] = [&"-connect=nobody.invalid", &"-listen=0"];
+    let ended = liar.run(node.command(&words), "godwit-dns", 0);
+    assert_bug(&ended, "godwit-dns panicked");
+}
+
+#[test]
+fn a_panic_of_a_command_with_keys_unwinds_to_one_line() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let Some(library) = liar(temp.path()) else { return };
+    let node = Node::new("regtest");
+    let ended = Liar { library }.run(node.command(&[&"keys", &"list"]), "godwit", 0);
+    assert_bug(&ended, "main panicked");
+}
+
+const CHILD: &str = "GODWIT_PANICKING_THREAD";
+
+struct Unwatched;
+
+impl ImportObserver for Unwatched {
+    fn progress(&mut self, chain: &mut Chain) {
+        drop(chain.take_events());
+    }
+
+    fn bad_record(&mut self, bad: &BadRecord) {
+        unreachable!("the chain is valid: {bad:?}")
+    }
+
+    fn skipped_bytes(&mut self, _: &Path, skipped: &SkippedBytes) {
+        unreachable!("the file has nothing else: {skipped:?}")
+    }
+}
+
+/// In a process of its own: imports with the program's hook.
+fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
+    panics::end_at_once("godwit", godwit_store::expects_panic);
+    let disk = PanickingDisk::new(Arc::new(RealDisk), thread);
+    let options = ChainOptions {
+        params: Arc::new(Params::new(Network::Regtest)),
+        assume_valid: None,
+        workers: 2,
+        cache_bytes: 4 << 20,
+        stop_at_height: None,
+        prune_bytes: None,
+        block_memory: BlockMemory::default(),
+        clock: || 2_000_000_000,
+    };
+    let data = dir.join("data");
+    let mut chain = Chain::open(Arc::new(disk.clone()), data, options, [7; 16]).expect("it opens");
+    disk.arm();
+    let magic = chain.params().magic;
+    let file = BlockFileScanner::open(chain.disk(), &dir.join("chain.dat"), magic).expect("a file");
+    let stop = Arc::new(AtomicBool::new(false));
+    let plan = plan(&mut chain, vec![file], &mut Unwatched, &stop).expect("no local fault");
+    let ended = import(&mut chain, plan, &mut Unwatched, &stop);
+    eprintln!("the import ended with {ended:?}, and so did {:?}", chain.flush());
+    // Not at once: the thread's end is to be the end.
+    let end = Instant::now() + LONGEST;
+    while Instant::now() < end {
+        thread::sleep(Duration::from_secs(1));
+    }
+    process::exit(1)
+}
+
+#[test]
+fn a_panic_of_the_imports_reader_or_the_flush_ends_the_process_with_one_line() {
+    let test = "panics::a_panic_of_the_imports_reader_or_the_flush_ends_the_process_with_one_line";
+    let threads = ["godwit-reader", "utxo-flush"];
+    if let Ok(named) = env::var(CHILD) {
+        let thread = threads.into_iter().find(|thread| *thread == named).expect("one of them");
+        let dir = env::current_dir().expect("the parent has set it");
+        import_on_panicking_disk(thread, &dir);
+    }
+    for thread in threads {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        write_dat(&temp.path().join("chain.dat"), small_chain());
+        let mut command = Command::new(env::current_exe().expect("a test binary has a path"));
+        command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+        command.env(CHILD, thread).env_remove("RUST_BACKTRACE").current_dir(temp.path());
+        let ended = end_of(command);
+        assert_bug(&ended, thread);
+        assert!(ended.stderr.contains(PANIC), "{ended:?}");
+    }
+}

@@ -9,9 +9,9 @@
 //! may stand after the command, an unknown name is always an error, and a flag takes only 0 or 1.
 
 mod command_line;
-mod common;
 mod config_file;
 mod error;
+mod general;
 mod help;
 mod lookup;
 mod resolve;
@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 
 use godwit_primitives::{Network, Params};
 
-pub use common::{Common, GENERAL, NETWORK};
 pub use error::{OptionsError, Origin, Problem};
+pub use general::{GENERAL, General, NETWORK};
 pub use spec::{
     CommandSpec, Commands, Draft, FilePlace, Form, OptionSpec, OtherLines, Program, Setter, setting,
 };
@@ -95,16 +95,16 @@ pub fn parse<P: Program>(
     home: Option<&Path>,
 ) -> Result<Invocation<P>, OptionsError> {
     let line = CommandLine::<P>::parse(arguments)?;
-    let common = line.draft()?.common;
-    if common.help {
+    let general = line.draft()?.general;
+    if general.help {
         return Ok(Invocation::Print(help::help_text::<P>()));
     }
-    if common.version {
+    if general.version {
         return Ok(Invocation::Print(help::version_text::<P>()));
     }
     let (command, operands) = line.command()?;
-    let datadir = resolve::first_datadir(&common, home)?;
-    let file = read_config_file(&datadir, common.conf.as_deref())?;
+    let datadir = resolve::first_datadir(&general, home)?;
+    let file = read_config_file(&datadir, general.conf.as_deref())?;
     resolve::resolve(line, command, operands, file, home).map(Invocation::Run)
 }
 

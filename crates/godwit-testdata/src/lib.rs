@@ -1,4 +1,4 @@
-//! Real data for tests: where it lies, and its bytes.
+//! Real data for tests: where it is, its bytes, and the line that says that a test was skipped.
 //!
 //! The shared data (real blocks, chains, headers, vectors; its `MANIFEST.json` names each file's
 //! source) is not part of the repository. Tests that need it are skipped without it, visibly:
@@ -10,16 +10,25 @@
 //! # }
 //! ```
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
 use ruzstd::decoding::StreamingDecoder;
 
+/// What the line of a skipped test begins with.
+const PREFIX: &str = "SKIPPED: ";
+/// When this variable is 1, a test that wants shared data and has none fails.
+const REQUIRE: &str = "GODWIT_REQUIRE_DATA";
+
 /// The folder of the shared data: `$GODWIT_DATA`, else `../shared/data` beside the checkout.
 ///
-/// Where there is none: `None`, and one line per test on stderr that starts with `SKIPPED: `.
+/// Where there is none: `None`, and one line per test on stderr, as [`skip`] writes it.
+///
+/// # Panics
+///
+/// Where there is none, and `GODWIT_REQUIRE_DATA` is 1.
 pub fn shared_data() -> Option<PathBuf> {
     let folder = env::var_os("GODWIT_DATA").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
@@ -28,7 +37,10 @@ pub fn shared_data() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    say_skipped();
+    if env::var_os(REQUIRE).is_some_and(|value| value == "1") {
+        panic!("no shared data in {}, and {REQUIRE} is 1", folder.display());
+    }
+    skip("shared data not found (set GODWIT_DATA)");
     None
 }
 
@@ -92,24 +104,37 @@ fn decompressed(mut bytes: &[u8], path: &Path) -> Vec<u8> {
     content
 }
 
-/// To the handle itself: libtest captures `eprintln!` and drops what a passing test printed. In
-/// one write, so that lines of other threads can not fall into it. Once per thread: a property
-/// test asks in every case.
-fn say_skipped() {
-    thread_local!(static SAID: Cell<bool> = const { Cell::new(false) });
-    if SAID.replace(true) {
+/// Says that the test that calls this is skipped, and why: a line on stderr, `SKIPPED: TEST: REASON`.
+/// `tools/test` lists and counts these lines by reason.
+pub fn skip(reason: &str) {
+    // Once per thread: a property test asks in every case.
+    thread_local!(static SAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) });
+    let again = SAID.with_borrow_mut(|said| {
+        let again = said.iter().any(|earlier| earlier == reason);
+        said.extend((!again).then(|| reason.to_owned()));
+        again
+    });
+    if again {
         return;
     }
     // libtest names a test's thread after the test.
     let thread = thread::current();
     let test = thread.name().unwrap_or("unnamed thread");
-    let line = format!("SKIPPED: {test}: shared data not found (set GODWIT_DATA)\n");
+    // To the handle itself: libtest captures `eprintln!` and drops what a passing test printed. In
+    // one write, so that lines of other threads can not fall into it.
+    let line = format!("{PREFIX}{test}: {reason}\n");
     io::stderr().write_all(line.as_bytes()).expect("stderr is open");
+}
+
+/// Says of the calling test what a process that it runs said with [`skip`] on its standard error.
+pub fn skip_as(said: &str) {
+    let skipped = said.lines().filter_map(|line| line.strip_prefix(PREFIX));
+    skipped.filter_map(|line| line.split_once(": ")).for_each(|(_, reason)| skip(reason));
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Command, Output};
 
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
@@ -186,16 +211,33 @@ mod tests {
         assert_eq!(shared_file("MANIFEST.json"), Some(read(folder.join("MANIFEST.json"))));
     }
 
+    /// A test that wants shared data, without any.
+    fn without_data(required: Option<&str>) -> Output {
+        let mut test = Command::new(env::current_exe().expect("this test's program"));
+        test.args(["--exact", "tests::the_manifest_is_found"]).env("GODWIT_DATA", "/nonexistent");
+        match required {
+            Some(value) => test.env(REQUIRE, value),
+            None => test.env_remove(REQUIRE),
+        };
+        test.output().expect("this test's program runs")
+    }
+
     #[test]
     fn a_skipped_test_is_named_once_though_it_passes() {
-        let run = Command::new(env::current_exe().expect("this test's program"))
-            .args(["--exact", "tests::the_manifest_is_found"])
-            .env("GODWIT_DATA", "/nonexistent")
-            .output()
-            .expect("this test's program runs");
-        assert!(run.status.success());
-        let said = String::from_utf8(run.stderr).expect("text");
-        let name = "tests::the_manifest_is_found";
-        assert_eq!(said, format!("SKIPPED: {name}: shared data not found (set GODWIT_DATA)\n"));
+        for required in [None, Some("0"), Some("")] {
+            let run = without_data(required);
+            assert!(run.status.success());
+            let said = String::from_utf8(run.stderr).expect("text");
+            let name = "tests::the_manifest_is_found";
+            assert_eq!(said, format!("SKIPPED: {name}: shared data not found (set GODWIT_DATA)\n"));
+        }
+    }
+
+    #[test]
+    fn without_required_data_a_test_fails() {
+        let run = without_data(Some("1"));
+        assert!(!run.status.success());
+        let said = String::from_utf8(run.stdout).expect("text");
+        assert!(said.contains("no shared data in /nonexistent"), "{said}");
     }
 }

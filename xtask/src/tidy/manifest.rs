@@ -68,7 +68,7 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, SCRIPT, P2P, SECRET, KEYS, PROGRAM],
         tests_may_use: &[SIM, TESTDATA],
     },
-    Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS] },
+    Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS, TESTDATA] },
     Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA] },
     Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {

@@ -39,12 +39,12 @@ fn is_near(counted: f64) -> bool {
 #[test]
 fn the_processor_counts_known_instructions() {
     let Ok(mut counters) = Counters::open() else {
-        eprintln!("SKIPPED: this system gives no hardware counters");
+        godwit_testdata::skip("this system gives no hardware counters");
         return;
     };
     let epoch = Epoch::run(&mut known_cost::subject(), 20, Some(&mut counters));
     let Some(counts) = epoch.counts else {
-        eprintln!("SKIPPED: something else has the hardware counters");
+        godwit_testdata::skip("something else has the hardware counters");
         return;
     };
     assert!(is_near(counts.instructions as f64 / 20.0), "{epoch:?}");
@@ -54,7 +54,7 @@ fn the_processor_counts_known_instructions() {
 #[test]
 fn valgrind_counts_known_instructions() {
     if !callgrind::is_installed() {
-        eprintln!("SKIPPED: valgrind is not installed");
+        godwit_testdata::skip("valgrind is not installed");
         return;
     }
     let program = |iterations: u64| -> Vec<OsString> {

@@ -1,6 +1,6 @@
 //! Options and commands by name, and what a user may have meant.
 
-use super::common::CommonOptions;
+use super::general::GeneralOptions;
 use super::spec::{CommandSpec, OptionSpec, Program};
 
 /// How many letters may differ for a suggestion, in a name of eight letters or more; shorter names
@@ -9,7 +9,7 @@ const MAX_TYPOS: usize = 2;
 
 /// All options, in the order in which the help lists those of a group.
 pub(super) fn options<P: Program>() -> impl Iterator<Item = &'static OptionSpec<P>> {
-    CommonOptions::<P>::TABLE.iter().chain(P::OPTIONS.iter().copied().flatten())
+    GeneralOptions::<P>::TABLE.iter().chain(P::OPTIONS.iter().copied().flatten())
 }
 
 /// All commands that have a name.

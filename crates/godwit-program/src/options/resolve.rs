@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use godwit_primitives::Network;
 
 use super::command_line::{CommandLine, Given};
-use super::common::Common;
 use super::config_file::ConfigFile;
 use super::error::{OptionsError, Problem};
+use super::general::General;
 use super::spec::{Draft, Program};
 use super::{CONFIG_FILE, DEFAULT_DATADIR, Invoked};
 
 /// Where `godwit.conf` is looked for: `-datadir`, else the default.
-pub(super) fn first_datadir(line: &Common, home: Option<&Path>) -> Result<PathBuf, OptionsError> {
+pub(super) fn first_datadir(line: &General, home: Option<&Path>) -> Result<PathBuf, OptionsError> {
     match (&line.datadir, home) {
         (Some(datadir), _) => Ok(datadir.clone()),
         (None, Some(home)) => Ok(home.join(DEFAULT_DATADIR)),
@@ -28,9 +28,9 @@ pub(super) fn resolve<P: Program>(
     file: Option<ConfigFile<P>>,
     home: Option<&Path>,
 ) -> Result<Invoked<P>, OptionsError> {
-    let on_line = line.draft()?.common;
+    let on_line = line.draft()?.general;
     let mut given: Vec<Given<P>> = file.iter().flat_map(ConfigFile::top).cloned().collect();
-    let top = draft_of(&given)?.common;
+    let top = draft_of(&given)?.general;
     let network = choose_network(&on_line, &top)?;
 
     given.extend(file.iter().flat_map(|file| file.section(network)).cloned());
@@ -59,7 +59,7 @@ fn draft_of<P: Program>(given: &[Given<P>]) -> Result<Draft<P>, OptionsError> {
 
 /// A network chosen on the command line wins over the file's; `-notestnet` and its like take back
 /// what the file says.
-fn choose_network(line: &Common, top: &Common) -> Result<Network, OptionsError> {
+fn choose_network(line: &General, top: &General) -> Result<Network, OptionsError> {
     let mut chosen = chosen_networks(line, line);
     if chosen.is_empty() {
         chosen = chosen_networks(top, line);
@@ -71,7 +71,7 @@ fn choose_network(line: &Common, top: &Common) -> Result<Network, OptionsError> 
     }
 }
 
-fn chosen_networks(draft: &Common, veto: &Common) -> Vec<Network> {
+fn chosen_networks(draft: &General, veto: &General) -> Vec<Network> {
     let mut chosen: Vec<Network> = draft.chain.into_iter().collect();
     for ((network, on), (_, allowed)) in draft.network_flags().into_iter().zip(veto.network_flags())
     {

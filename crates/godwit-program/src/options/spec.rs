@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use godwit_primitives::Network;
 
-use super::common::Common;
+use super::general::General;
 use crate::exit::Exit;
 
 /// A program: its tables, and what it calls things.
@@ -107,7 +107,7 @@ impl<P: Program> Commands<P> {
 /// Puts a value into a draft; `None` refuses it.
 pub enum Setter<P: Program> {
     /// Of an option that every program has.
-    Common(fn(&mut Common, &OsStr) -> Option<()>),
+    General(fn(&mut General, &OsStr) -> Option<()>),
     /// Of one of the program's own.
     Own(fn(&mut P::Draft, &OsStr) -> Option<()>),
 }
@@ -157,21 +157,21 @@ impl<P: Program> OptionSpec<P> {
 /// Values of options before they are brought together; absent is "not given".
 pub struct Draft<P: Program> {
     /// Of the options that every program has.
-    pub common: Common,
+    pub general: General,
     /// Of the program's own.
     pub own: P::Draft,
 }
 
 impl<P: Program> Default for Draft<P> {
     fn default() -> Self {
-        Self { common: Common::default(), own: P::Draft::default() }
+        Self { general: General::default(), own: P::Draft::default() }
     }
 }
 
 impl<P: Program> Draft<P> {
     pub(super) fn set(&mut self, spec: &OptionSpec<P>, value: &OsStr) -> Option<()> {
         match spec.set {
-            Setter::Common(set) => set(&mut self.common, value),
+            Setter::General(set) => set(&mut self.general, value),
             Setter::Own(set) => set(&mut self.own, value),
         }
     }
@@ -192,7 +192,7 @@ pub const fn setting<P: Program>(
         file: FilePlace::Anywhere,
         commands: Commands::Every,
         networks: &Network::ALL,
-        group: super::common::GENERAL,
+        group: super::general::GENERAL,
         repeats: false,
         help,
         set: Setter::Own(set),

@@ -213,7 +213,7 @@ fn lines_of_the_help_fit() {
 
 /// What the table says about each option that every program has, held against what happens.
 #[test]
-fn the_common_table_is_obeyed() {
+fn the_general_table_is_obeyed() {
     for spec in lookup::options::<Bird>() {
         let in_section = error(&format!("[main]\n{}=\n", spec.name), &["land"]);
         let at_top = error(&format!("{}=\n", spec.name), &["land"]);

@@ -17,9 +17,7 @@ const NOBODY: libc::uid_t = 65534;
 pub(crate) fn run(test: &str, body: impl FnOnce()) -> String {
     let output = output(test, body);
     let text = String::from_utf8_lossy(&output.stderr);
-    for line in text.lines().filter(|line| line.starts_with("SKIPPED:")) {
-        eprintln!("{line}");
-    }
+    godwit_testdata::skip_as(&text);
     assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stdout));
     text.into_owned()
 }
@@ -70,7 +68,8 @@ pub(crate) fn become_unprivileged() -> bool {
                 && libc::prctl(libc::PR_SET_DUMPABLE, 1 as libc::c_ulong) == 0)
     };
     if !outcome {
-        eprintln!("SKIPPED: root cannot become an unprivileged user here: {}", last_error());
+        let error = last_error();
+        godwit_testdata::skip(&format!("root cannot become an unprivileged user here: {error}"));
     }
     outcome
 }

@@ -28,7 +28,7 @@ fn others_cannot_look_and_no_core_is_dumped() {
             return;
         }
         if !is_readable_by_others() {
-            eprintln!("SKIPPED: processes of one user cannot read each other here anyway");
+            godwit_testdata::skip("processes of one user cannot read each other here anyway");
         }
         assert_eq!(harden_process(), Ok(Hardened::Fully));
         assert!(!is_readable_by_others());
@@ -71,7 +71,7 @@ fn tracer_of(id: libc::pid_t) -> Option<libc::pid_t> {
         return Some(tracer);
     }
     end(tracer);
-    eprintln!("SKIPPED: a process cannot trace another here");
+    godwit_testdata::skip("a process cannot trace another here");
     None
 }
 

@@ -1,12 +1,13 @@
+mod tables;
+
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Network};
-use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR, FilePlace, Form, OptionSpec, Program};
+use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR};
 use tempfile::TempDir;
 
-use super::table::Godwit;
 use super::*;
 
 const HASH: &str = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f";
@@ -75,10 +76,6 @@ fn error(arguments: &[&str]) -> String {
 
 fn file_error(text: &str) -> String {
     Home::with_config(text).error(&["utxo", "stats"])
-}
-
-fn options() -> impl Iterator<Item = &'static OptionSpec<Godwit>> {
-    Godwit::OPTIONS.iter().copied().flatten()
 }
 
 fn genesis() -> BlockHash {
@@ -544,66 +541,4 @@ fn datadir_of_the_file() {
     );
     home.write(".godwit/named.conf", &text);
     assert_eq!(home.config(&["utxo", "stats", "-conf=named.conf"]).datadir, home.path("big"));
-}
-
-/// What the table says about each option, held against what happens.
-#[test]
-fn the_table_is_obeyed() {
-    for spec in options() {
-        let in_section = file_error(&format!("[main]\n{}=\n", spec.name));
-        let at_top = file_error(&format!("{}=\n", spec.name));
-        let refused = |message: &str| {
-            message.contains("command line only") || message.contains("before the network")
-        };
-        assert_eq!(refused(&at_top), spec.file == FilePlace::Nowhere, "{at_top}");
-        assert_eq!(refused(&in_section), spec.file != FilePlace::Anywhere, "{in_section}");
-
-        let negated = error(&["utxo", "stats", &format!("-no{}=x", spec.name)]);
-        assert!(negated.contains("can not be switched off"), "{negated}");
-        if let Form::Value { .. } = spec.form {
-            let bare = error(&["utxo", "stats", &format!("-{}", spec.name)]);
-            assert!(bare.contains("needs a value"), "{bare}");
-        }
-        assert!(spec.aliases.iter().chain([&spec.name]).all(|name| {
-            options().filter(|other| other.name == *name || other.aliases.contains(name)).count()
-                == 1
-        }));
-    }
-}
-
-#[test]
-fn help_names_everything_once() {
-    let Ok(Invocation::Print(help)) = Home::new().parse(&["-help"]) else { panic!("no help") };
-    for option in options() {
-        let heading = |line: &&str| {
-            let name = line.strip_prefix("  -").unwrap_or_default();
-            name.split(['=', ',']).next() == Some(option.name)
-        };
-        assert_eq!(help.lines().filter(heading).count(), 1, "{}", option.name);
-    }
-    for command in Godwit::COMMANDS.iter().copied().flatten() {
-        assert!(help.contains(&format!("\n  godwit {} [options]", command.words)));
-    }
-    assert!(help.contains("\n  godwit [options]\n"));
-}
-
-#[test]
-fn commands_of_the_signer_are_told_where_to_go() {
-    for arguments in [
-        &["keys"][..],
-        &["keys", "create", "-label=x"],
-        &["-passphrase-fd=0", "keys", "list"],
-        &["psbt", "sign", "f"],
-    ] {
-        let word = arguments.iter().find(|word| !word.starts_with('-')).expect("a command");
-        let expected =
-            format!("'{word}' is a command of godwit-signer; run that instead of godwit");
-        assert_eq!(error(arguments), expected);
-    }
-    let home = Home::with_config("keys=/k\n[regtest]\nkeys=/r\n");
-    assert_eq!(home.config(&["utxo", "stats"]).command, Command::UtxoStats);
-    assert_eq!(
-        error(&["utxo", "stats", "-keys=x"]),
-        "unknown option -keys; -help lists what there is"
-    );
 }

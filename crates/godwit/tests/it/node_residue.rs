@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::sync::{free_port, wait_until};
 
-const UNREADABLE: &str = "SKIPPED: a process cannot read its child's memory here";
+const UNREADABLE: &str = "a process cannot read its child's memory here";
 /// Regtest's magic.
 const REGTEST: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 /// More packets than a key is used for, which are 224.
@@ -186,7 +186,7 @@ fn a_node_has_the_keys_of_a_connection_in_locked_memory_alone() {
     let first = peer.needles();
     let before = match node.search(&first) {
         Ok(before) => before,
-        Err(error) => return eprintln!("{UNREADABLE}: {error}"),
+        Err(error) => return godwit_testdata::skip(&format!("{UNREADABLE}: {error}")),
     };
     has_keys_in_locked_memory_alone(&before);
 
@@ -245,7 +245,7 @@ fn a_node_that_is_traced_encrypts_only_if_that_is_accepted() {
     let probe =
         UnprivilegedPlace::new().command(traced, "true".as_ref()).output().expect("a shell");
     if !probe.status.success() {
-        eprintln!("SKIPPED: there is no strace, or it may not trace");
+        godwit_testdata::skip("there is no strace, or it may not trace");
         return;
     }
     let node = Serving::start(traced, &[]);

@@ -193,7 +193,7 @@ fn a_pipe_is_no_key_file_and_makes_nobody_wait() {
 #[test]
 fn a_file_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only the superuser gives files away");
+        godwit_testdata::skip("only the superuser gives files away");
         return;
     }
     let (place, mut store) = created();

@@ -29,7 +29,7 @@ impl Session {
         command.args(["--quiet", "--return", "--command", line, "/dev/null"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else {
-            eprintln!("SKIPPED: there is no program script to make a terminal");
+            godwit_testdata::skip("there is no program script to make a terminal");
             return None;
         };
         let keyboard = child.stdin.take().expect("it is a pipe");

@@ -74,9 +74,7 @@ fn use_in_two_processes(test: &str, place: &UnprivilegedPlace, wallet: Option<(&
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
     let said = text(&output.stderr);
-    for line in said.lines().filter(|line| line.starts_with("SKIPPED:")) {
-        eprintln!("{line}");
-    }
+    godwit_testdata::skip_as(&said);
     assert!(output.status.success(), "{}\n{said}", text(&output.stdout));
     let ends = ["searched to the end", UNREADABLE];
     assert!(ends.iter().any(|end| said.contains(end)), "{said}");
@@ -237,7 +235,7 @@ impl Searching {
         let findings = match self.findings(needles) {
             Ok(findings) => findings,
             Err(error) => {
-                eprintln!("{UNREADABLE}: {error}");
+                godwit_testdata::skip(&format!("{UNREADABLE}: {error}"));
                 exit(0);
             }
         };
@@ -255,7 +253,9 @@ impl Searching {
         let status = self.searched.wait().expect("it is our child");
         assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()));
         let Some(core) = core_dump().filter(|_| status.core_dumped()) else {
-            eprintln!("SKIPPED: the system writes no core dumps into the directory of the process");
+            godwit_testdata::skip(
+                "the system writes no core dumps into the directory of the process",
+            );
             return;
         };
         let seen = scan_file(&core, marker).expect("a file is read").findings;

@@ -51,7 +51,7 @@ fn start(encrypted: bool) -> Stepped {
 /// With encrypted connections; `None` and a line where the system locks no memory.
 fn start_encrypted() -> Option<Stepped> {
     if let Err(error) = check_locked_memory() {
-        eprintln!("SKIPPED: no locked memory: {error}");
+        godwit_testdata::skip(&format!("no locked memory: {error}"));
         return None;
     }
     Some(start(true))

@@ -22,9 +22,7 @@ pub(super) fn cached(name: &str, path: &str) -> Option<PathBuf> {
     if program.is_file() {
         return Some(program);
     }
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("interop");
-    say(&format!("SKIPPED: {test}: no {name} in the cache (`make interop` builds it)"));
+    godwit_testdata::skip(&format!("no {name} in the cache (`make interop` builds it)"));
     None
 }
 

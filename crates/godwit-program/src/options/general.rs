@@ -16,7 +16,7 @@ pub const NETWORK: &str = "Choice of network";
 
 /// Values of these options; `None` is "not given".
 #[derive(Default)]
-pub struct Common {
+pub struct General {
     pub(super) help: bool,
     pub(super) version: bool,
     pub(super) conf: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub struct Common {
     pub(super) regtest: Option<bool>,
 }
 
-impl Common {
+impl General {
     pub(super) fn network_flags(&self) -> [(Network, Option<bool>); 4] {
         [
             (Network::Testnet3, self.testnet3),
@@ -40,9 +40,9 @@ impl Common {
 }
 
 /// The table of a program.
-pub(super) struct CommonOptions<P>(PhantomData<P>);
+pub(super) struct GeneralOptions<P>(PhantomData<P>);
 
-impl<P: Program> CommonOptions<P> {
+impl<P: Program> GeneralOptions<P> {
     /// In the order in which the help lists them.
     pub(super) const TABLE: &'static [OptionSpec<P>] = &[
         request("help", &["h", "?"], "Print this text and stop.", |draft, text| {
@@ -122,7 +122,7 @@ const fn request<P: Program>(
     name: &'static str,
     aliases: &'static [&'static str],
     help: &'static str,
-    set: fn(&mut Common, &OsStr) -> Option<()>,
+    set: fn(&mut General, &OsStr) -> Option<()>,
 ) -> OptionSpec<P> {
     OptionSpec {
         name,
@@ -134,7 +134,7 @@ const fn request<P: Program>(
         group: GENERAL,
         repeats: false,
         help,
-        set: Setter::Common(set),
+        set: Setter::General(set),
     }
 }
 
@@ -142,7 +142,7 @@ const fn request<P: Program>(
 const fn network_flag<P: Program>(
     name: &'static str,
     help: &'static str,
-    set: fn(&mut Common, &OsStr) -> Option<()>,
+    set: fn(&mut General, &OsStr) -> Option<()>,
 ) -> OptionSpec<P> {
     OptionSpec { file: FilePlace::Top, group: NETWORK, ..request(name, &[], help, set) }
 }

@@ -1,12 +1,14 @@
 //! The house rules that a machine can check, over the files of the checkout.
 //!
 //! Each rule is a pure function from text to findings. There are no exception lists: a rule that
-//! is wrong for a file is wrong, and changes here.
+//! is wrong for a file is wrong, and changes here. One is a ratchet: types that are too large are listed
+//! with a reason, and may only shrink.
 
 mod architecture;
 mod figures;
 mod limits;
 mod manifest;
+mod sizes;
 mod source;
 
 use std::fmt;
@@ -52,6 +54,7 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Finding>> {
     let mut findings = manifest::check(&files);
     findings.extend(architecture::check(&files));
     findings.extend(limits::check(&files));
+    findings.extend(sizes::check(&files));
     findings.extend(source::check_modules_declared(&files));
     for file in &files {
         findings.extend(source::check_text(file));

@@ -23,7 +23,7 @@ pub use entry::Source;
 pub use file::AddressBookError;
 pub(crate) use select::Candidate;
 
-use crate::Services;
+use crate::message::Services;
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
 use entry::{Entry, EntryId};
 use places::{Place, PlaceKey, Table};

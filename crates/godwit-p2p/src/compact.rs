@@ -14,6 +14,9 @@ use crate::message::{
     BlockTransactions, BlockTransactionsRequest, CompactBlock, RawTransactions, ShortIdKeys,
 };
 
+/// The version of compact blocks that is spoken: with witness.
+pub(crate) const COMPACT_BLOCKS: u64 = 2;
+
 /// Size of a transaction that can pass for two hashes of a merkle tree, in bytes.
 const AMBIGUOUS_SIZE: usize = 64;
 

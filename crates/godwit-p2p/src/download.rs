@@ -30,7 +30,9 @@ use self::branch::Branch;
 use self::clock::Clock;
 use self::exclusions::Exclusions;
 use self::peer::{Line, MIN_IN_FLIGHT, Peer};
-use crate::{HeaderId, HeaderIndex, Now, PeerId};
+use crate::index::{HeaderId, HeaderIndex};
+use crate::peer_id::PeerId;
+use crate::time::Now;
 
 pub(crate) use self::overdue::OverdueReason;
 

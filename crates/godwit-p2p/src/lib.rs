@@ -5,6 +5,7 @@
 
 mod address_book;
 mod compact;
+mod connection_kind;
 mod discourage;
 mod download;
 mod frame;
@@ -12,6 +13,7 @@ mod index;
 mod inventory;
 mod message;
 mod net_address;
+mod peer_id;
 mod peers;
 mod presync;
 mod rate_limit;
@@ -19,40 +21,37 @@ mod seeds;
 mod slots;
 mod socks5;
 mod spent;
+mod target;
 mod time;
 mod transport;
 mod v2;
 
-pub(crate) use address_book::Candidate;
 pub use address_book::{AddressBook, AddressBookError, Source};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
-pub(crate) use discourage::Discouraged;
+pub use connection_kind::ConnectionKind;
 pub use frame::{Command, FRAME_HEADER_SIZE, Frame, MAX_PAYLOAD};
 pub use index::{HeaderId, HeaderIndex, HeaderInfo};
-pub(crate) use index::{is_ancestor, last_common_ancestor, locator};
 pub use inventory::{Inventory, InventoryKind};
 pub use message::{
     BlockTransactions, BlockTransactionsRequest, CompactBlock, Locator, MAX_HEADERS, Message,
     MessageError, RawTransactions, Services, Version, VersionAddress, block_header_of,
 };
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
+pub use peer_id::PeerId;
 pub use peers::{
-    Action, BlockJudgement, ConnectionKind, DisconnectReason, HeaderFault, Misbehaviour, Peers,
-    PeersConfig, Reachable, ReadId, SEND_PAUSE, SEND_QUEUE_MAX, Summary, Target,
+    Action, BlockJudgement, ChainEvent, ChainRequest, DisconnectReason, Event, HeaderFault,
+    Misbehaviour, NetCommand, NetEvent, Peers, PeersConfig, ReadId, SEND_PAUSE, SEND_QUEUE_MAX,
+    SocketId, Summary,
 };
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::TokenBucket;
 pub use seeds::{dns_seeds, fixed_seeds};
 pub use slots::{MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
 pub use socks5::{Credentials, Socks5, Socks5Error};
+pub use target::{Reachable, Target};
 pub use time::Now;
 pub use transport::{
     Discard, DiscardReason, PACKET_COST, Protocol, Receive, ReceiveLimits, Transport,
     TransportError, Write, payload_limit,
 };
 pub use v2::{MAX_GARBAGE, V2Error, V2Secrets};
-
-/// A peer's name. Never used twice: 64 bits do not run out (Core's counter of addresses did,
-/// CVE-2024-52919).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PeerId(pub u64);

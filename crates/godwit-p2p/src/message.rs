@@ -21,8 +21,9 @@ pub use services::Services;
 pub(crate) use version::MAX_USER_AGENT;
 pub use version::{Version, VersionAddress};
 
+use crate::frame::Command;
+use crate::inventory::Inventory;
 use crate::net_address::AddressEntry;
-use crate::{Command, Inventory};
 
 /// Most headers in a `headers` message (Core `MAX_HEADERS_RESULTS`).
 pub const MAX_HEADERS: usize = 2_000;

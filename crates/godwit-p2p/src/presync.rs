@@ -21,7 +21,8 @@ use godwit_primitives::{BlockHash, BlockHeader, MerkleRoot, Work};
 use siphasher::sip::SipHasher24;
 
 use self::commitments::Commitments;
-use crate::{HeaderInfo, MAX_HEADERS};
+use crate::index::HeaderInfo;
+use crate::message::MAX_HEADERS;
 
 /// The most blocks a second that a valid chain can have for long: the median of eleven block times
 /// must rise with every block, so six blocks can share a second (Core: the same).

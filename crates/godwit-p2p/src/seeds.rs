@@ -5,7 +5,7 @@ use godwit_primitives::Network;
 use godwit_stream::SpanReader;
 use rand::Rng;
 
-use crate::Services;
+use crate::message::Services;
 use crate::net_address::{AddressEntry, NetAddress};
 
 /// What the nodes behind seeds offer (Core `SeedsServiceFlags`).

@@ -21,9 +21,13 @@ pub(crate) use eviction::{
 };
 pub use manual::MAX_ADD_NODE_CONNECTIONS;
 
+use crate::address_book::AddressBook;
+use crate::connection_kind::ConnectionKind;
+use crate::discourage::Discouraged;
 use crate::net_address::{Host, NetAddress};
+use crate::target::{Reachable, Target};
+use crate::time::Now;
 use crate::time::exponential;
-use crate::{AddressBook, ConnectionKind, Discouraged, Now, Reachable, Target};
 use choice::Occupied;
 use manual::Manual;
 use seeding::Seeding;

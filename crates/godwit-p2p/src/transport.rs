@@ -25,8 +25,8 @@ use godwit_stream::{BufferPool, PooledStream};
 
 pub use limits::payload_limit;
 
+use crate::frame::{Command, Frame};
 use crate::v2::{V2Error, V2Secrets};
-use crate::{Command, Frame};
 use buffer::End;
 use encrypted::{Advance, Encrypted};
 use receive::Receiver;

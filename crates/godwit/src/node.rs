@@ -7,7 +7,6 @@ pub mod core;
 mod dns;
 mod driver;
 pub mod index;
-pub mod net;
 mod peers_file;
 mod setup;
 pub mod sockets;

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use godwit_primitives::sha256::sha256;
 
-use crate::Services;
+use crate::message::Services;
 use crate::net_address::{AddressEntry, Host, NetAddress};
 
 /// Seconds in a day.

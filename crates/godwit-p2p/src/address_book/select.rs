@@ -5,8 +5,9 @@ use rand::Rng;
 use super::entry::EntryId;
 use super::places::{BUCKET_SIZE, Place, Slot, Table};
 use super::{AddressBook, SAMPLE_ADDRESSES, SAMPLE_PERCENT};
-use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
-use crate::{Reachable, Services};
+use crate::message::Services;
+use crate::net_address::{AddressEntry, NetAddress};
+use crate::target::Reachable;
 
 /// An address to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,48 +18,6 @@ pub struct Candidate {
     pub services: Services,
     /// When it was last tried, in unix seconds; 0 for not in this run.
     pub last_try: i64,
-}
-
-/// The networks that an address in the book can have.
-const NETWORKS: [AddressNetwork; 5] = [
-    AddressNetwork::Ipv4,
-    AddressNetwork::Ipv6,
-    AddressNetwork::Onion,
-    AddressNetwork::I2p,
-    AddressNetwork::Cjdns,
-];
-
-impl Reachable {
-    /// Whether the network is among these.
-    pub fn contains(self, network: AddressNetwork) -> bool {
-        match network {
-            AddressNetwork::Unroutable => false,
-            AddressNetwork::Ipv4 => self.ipv4,
-            AddressNetwork::Ipv6 => self.ipv6,
-            AddressNetwork::Onion => self.onion,
-            AddressNetwork::I2p => self.i2p,
-            AddressNetwork::Cjdns => self.cjdns,
-        }
-    }
-
-    /// The networks.
-    pub fn networks(self) -> impl Iterator<Item = AddressNetwork> {
-        NETWORKS.into_iter().filter(move |&network| self.contains(network))
-    }
-}
-
-impl FromIterator<AddressNetwork> for Reachable {
-    fn from_iter<I: IntoIterator<Item = AddressNetwork>>(networks: I) -> Self {
-        let networks: Vec<_> = networks.into_iter().collect();
-        let has = |network| networks.contains(&network);
-        Self {
-            ipv4: has(AddressNetwork::Ipv4),
-            ipv6: has(AddressNetwork::Ipv6),
-            onion: has(AddressNetwork::Onion),
-            i2p: has(AddressNetwork::I2p),
-            cjdns: has(AddressNetwork::Cjdns),
-        }
-    }
 }
 
 impl AddressBook {

@@ -6,8 +6,9 @@ use godwit_primitives::BlockHash;
 
 use super::peer::Peer;
 use super::{Block, Downloads};
+use crate::index::{HeaderId, HeaderIndex};
 use crate::message::NETWORK_LIMITED_MIN_BLOCKS;
-use crate::{HeaderId, HeaderIndex, PeerId};
+use crate::peer_id::PeerId;
 
 /// Blocks above the tip that may be asked for. Core: 1024, which at 200 bytes each is 0.2 MB, less
 /// than a round trip of a fast line.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use godwit_primitives::BlockHash;
 
-use crate::{HeaderId, HeaderIndex, last_common_ancestor};
+use crate::index::{HeaderId, HeaderIndex, last_common_ancestor};
 
 /// A block of the window.
 #[derive(Clone, Copy, Debug)]

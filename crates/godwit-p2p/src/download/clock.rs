@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Now;
+use crate::time::Now;
 
 /// The longest step that counts. While something is in flight the scheduler is called far more often;
 /// a longer gap is the driver's own (a flush, a suspended machine), in which answers wait in sockets.

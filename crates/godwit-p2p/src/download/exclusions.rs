@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::PeerId;
+use crate::peer_id::PeerId;
 
 /// How long a peer is not asked again, doubled with each time that it failed to deliver the block:
 /// it may have been about to store what it announced.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Downloads;
 use super::peer::Peer;
-use crate::{Now, PeerId};
+use crate::peer_id::PeerId;
+use crate::time::Now;
 
 /// The least time that a peer gets to deliver what another one has delivered (Core: 2 to 64 seconds,
 /// when the window cannot move, and without asking anybody else).

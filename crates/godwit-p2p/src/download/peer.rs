@@ -7,7 +7,7 @@ use godwit_primitives::BlockHash;
 
 use super::PeerTraits;
 use super::rate::Rate;
-use crate::HeaderId;
+use crate::index::HeaderId;
 
 /// Blocks that a peer is asked for before it has shown how fast it is, and the least later on: while
 /// one is on its way the next is already asked for.

@@ -6,7 +6,7 @@ use godwit_primitives::Work;
 
 use super::branch::Branch;
 use super::{Downloads, assign};
-use crate::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
+use crate::index::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
 
 /// Chains besides the best header's that are downloaded at once: those of peers that have another
 /// chain with no less work than ours, which nobody can make up without hash power.

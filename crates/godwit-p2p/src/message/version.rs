@@ -3,8 +3,8 @@
 use godwit_stream::{DataStream, SpanReader};
 
 use super::{MessageError, Services};
-use crate::NetAddress;
 use crate::frame::sanitized;
+use crate::net_address::NetAddress;
 
 /// Longest user agent, in bytes (Core `MAX_SUBVERSION_LENGTH`).
 pub(crate) const MAX_USER_AGENT: usize = 256;

@@ -3,7 +3,7 @@
 use godwit_stream::{DataStream, DecodeError, SpanReader, compact_size_len};
 
 use super::{AddressEntry, Host, IPV4_IN_IPV6, NetAddress, TORV2_IN_IPV6};
-use crate::{MessageError, Services};
+use crate::message::{MessageError, Services};
 
 /// Longest address of any network in BIP155, in bytes.
 pub(crate) const MAX_ADDRV2: u64 = 512;

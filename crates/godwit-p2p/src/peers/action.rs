@@ -1,54 +1,73 @@
-//! What the engine asks of its driver.
+//! What the engine asks of its driver, in the words in which the sockets and the chain take it.
 
-use std::fmt;
-
-use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
 
-use super::config::Target;
 use super::fault::DisconnectReason;
 use crate::frame::Command;
-use crate::{HeaderId, PeerId};
+use crate::index::HeaderId;
+use crate::peer_id::PeerId;
+use crate::target::Target;
 
-/// Names one [`Action::ReadBlock`]. Never used twice.
+/// A connection that somebody opened to this node, until it has a [`PeerId`]. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId(pub u64);
+
+/// Names one [`ChainRequest::ReadBlock`]. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
-
-/// What a connection is for (Core `ConnectionType`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConnectionKind {
-    /// Opened by the other side.
-    Inbound,
-    /// Blocks, headers and addresses.
-    OutboundFull,
-    /// Headers and blocks only.
-    BlockRelay,
-    /// `-connect` and `-addnode`.
-    Manual,
-    /// Tests whether an address answers, and leaves.
-    Feeler,
-    /// Asks for addresses, and leaves.
-    AddrFetch,
-}
-
-/// As Core's `getpeerinfo` and log lines call it.
-impl fmt::Display for ConnectionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Inbound => "inbound",
-            Self::OutboundFull => "outbound-full-relay",
-            Self::BlockRelay => "block-relay-only",
-            Self::Manual => "manual",
-            Self::Feeler => "feeler",
-            Self::AddrFetch => "addr-fetch",
-        })
-    }
-}
 
 /// What the driver has to do, in order.
 #[derive(Debug)]
 pub enum Action {
+    /// On the network.
+    Net(NetCommand),
+    /// With the chain.
+    Chain(ChainRequest),
+    /// Look a host name up; answer with [`NetEvent::Resolved`](super::NetEvent::Resolved).
+    Resolve {
+        /// A seed's or a configured peer's name.
+        host: String,
+    },
+}
+
+impl From<NetCommand> for Action {
+    fn from(command: NetCommand) -> Self {
+        Self::Net(command)
+    }
+}
+
+impl From<ChainRequest> for Action {
+    fn from(request: ChainRequest) -> Self {
+        Self::Chain(request)
+    }
+}
+
+/// What the network is to do, in order.
+#[derive(Debug)]
+pub enum NetCommand {
+    /// Read from a connection that somebody opened.
+    Adopt {
+        /// The connection.
+        socket: SocketId,
+        /// Its name from now on.
+        peer: PeerId,
+    },
+    /// Close a connection that somebody opened: there is no place, or its address is discouraged.
+    Refuse {
+        /// The connection.
+        socket: SocketId,
+    },
+    /// Open a connection; answer with [`NetEvent::Connected`](super::NetEvent::Connected) or
+    /// [`NetEvent::ConnectFailed`](super::NetEvent::ConnectFailed).
+    Connect {
+        /// The name that the peer will have.
+        peer: PeerId,
+        /// Where to.
+        target: Target,
+        /// Begin with the encrypted protocol; in plain if the other side does not understand that.
+        v2: bool,
+    },
     /// Queue a message on the peer's connection.
     Send {
         /// To whom.
@@ -58,44 +77,52 @@ pub enum Action {
         /// Payload.
         payload: PooledStream,
     },
-    /// Close the connection; what is queued on it need not be sent. The engine has forgotten the peer
-    /// already: no [`Peers::closed`](super::Peers::closed) for it is needed (one is ignored), frames
-    /// that still arrive from it are ignored.
-    Disconnect {
-        /// Whom.
+    /// What the peer sent behind its last message that [stops reading](Command::stops_reading) may be read.
+    /// Exactly one follows each of these messages, unless the peer is disconnected.
+    ReadOn {
+        /// The sender.
         peer: PeerId,
-        /// Why.
+    },
+    /// Payloads of `block` and `blocktxn` of this peer are to be kept (true) or skimmed off (false, as
+    /// at the beginning).
+    ExpectBlock {
+        /// The sender.
+        peer: PeerId,
+        /// Whether to keep them.
+        expected: bool,
+    },
+    /// The same for `cmpctblock`.
+    ExpectCompact {
+        /// The sender.
+        peer: PeerId,
+        /// Whether to keep them.
+        expected: bool,
+    },
+    /// Close the connection; what is queued on it need not be sent. The engine has forgotten the peer
+    /// already: no [`NetEvent::Closed`](super::NetEvent::Closed) for it is needed (one is ignored),
+    /// frames that still arrive from it are ignored.
+    Disconnect {
+        /// The peer.
+        peer: PeerId,
+        /// Why; the engine has logged it.
         why: DisconnectReason,
     },
-    /// Open a connection; answer with [`Peers::connected`](super::Peers::connected) or
-    /// [`Peers::connect_failed`](super::Peers::connect_failed).
-    Connect {
-        /// The name that the peer will have.
-        peer: PeerId,
-        /// Where to.
-        target: Target,
-        /// What for.
-        kind: ConnectionKind,
-        /// Begin with the encrypted protocol.
-        v2: bool,
-    },
-    /// Look a host name up; answer with [`Peers::resolved`](super::Peers::resolved), with no addresses
-    /// when it failed.
-    Resolve {
-        /// A seed's or a configured peer's name.
-        host: String,
-    },
+}
+
+/// What is asked of the chain.
+#[derive(Debug)]
+pub enum ChainRequest {
     /// Put headers into the index, in order, and answer with
-    /// [`Peers::headers_judged`](super::Peers::headers_judged) *before the next event is handed in*.
-    /// They are continuous, keep their own proof of work, and the first one's parent is in the index.
+    /// [`ChainEvent::HeadersJudged`](super::ChainEvent::HeadersJudged) *before the next event is handed
+    /// in*. They are continuous, keep their own proof of work, and the first one's parent is in the index.
     SubmitHeaders {
         /// Who sent them.
         peer: PeerId,
         /// Never empty; at most 2000, or after a pre-sync what that held back as well (below 20,000).
         headers: Vec<BlockHeader>,
     },
-    /// Check and store a block; answer with [`Peers::block_judged`](super::Peers::block_judged), at
-    /// any later time. Its header is in the index.
+    /// Check and store a block; answer with [`ChainEvent::BlockJudged`](super::ChainEvent::BlockJudged),
+    /// at any later time. Its header is in the index.
     SubmitBlock {
         /// Who sent it.
         peer: PeerId,
@@ -104,61 +131,16 @@ pub enum Action {
         /// The block as it came; not decoded so far.
         bytes: PooledStream,
     },
-    /// Read a stored block; answer with [`Peers::block_read`](super::Peers::block_read), at any later
-    /// time. At most one is outstanding per peer.
+    /// Read a stored block; answer with [`ChainEvent::BlockRead`](super::ChainEvent::BlockRead), at any
+    /// later time. At most one is outstanding per peer.
     ReadBlock {
         /// To be given back with the answer.
         request: ReadId,
         /// For whom; the answer is dropped when it is gone.
         peer: PeerId,
-        /// Which block.
+        /// The block.
         id: HeaderId,
         /// The bytes go out as they are, without being decoded here.
         raw: bool,
     },
-    /// What the peer sent behind its last `getdata` or `getblocktxn` may be read. Exactly one follows
-    /// each of these messages, unless the peer is disconnected.
-    ReadOn {
-        /// Of whom.
-        peer: PeerId,
-    },
-    /// Payloads of `block` and `blocktxn` of this peer are to be kept (true) or skimmed off (false, as
-    /// at the beginning).
-    ExpectBlock {
-        /// Whose.
-        peer: PeerId,
-        /// Whether.
-        expected: bool,
-    },
-    /// The same for `cmpctblock`.
-    ExpectCompact {
-        /// Whose.
-        peer: PeerId,
-        /// Whether.
-        expected: bool,
-    },
-}
-
-/// Why the driver's index did not take all headers of an [`Action::SubmitHeaders`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeaderFault {
-    /// The broken rule.
-    pub reject: Reject,
-    /// Place of the offending header among those submitted; the ones before were taken.
-    pub index_of_bad: usize,
-}
-
-/// What became of an [`Action::SubmitBlock`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockJudgement {
-    /// It is stored; whether it is valid shows when it is connected
-    /// ([`Peers::tip_changed`](super::Peers::tip_changed),
-    /// [`Peers::block_invalid`](super::Peers::block_invalid)).
-    Stored,
-    /// It had been stored before.
-    Duplicate,
-    /// It breaks a rule.
-    Refused(Reject),
-    /// The bytes are no block.
-    Undecodable,
 }

@@ -3,6 +3,9 @@
 //! Source: Core `net_processing.cpp`, `ProcessAddrs`, `RelayAddress`, `MaybeSendAddr`; `net.cpp`,
 //! `GetAddresses`, `GetLocalAddrForPeer`.
 
+mod known;
+pub(super) mod state;
+
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -11,14 +14,15 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use siphasher::sip::SipHasher24;
 
-use super::known::KnownAddresses;
-use super::{ConnectionKind, DisconnectReason, Peers, View};
+use super::context::Context;
+use super::fault::DisconnectReason;
+use super::peer::Peer;
 use crate::address_book::TIME_PENALTY;
+use crate::connection_kind::ConnectionKind;
 use crate::message::{MAX_ADDRESSES, Message, Services};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
-use crate::rate_limit::TokenBucket;
+use crate::peer_id::PeerId;
 use crate::time::exponential;
-use crate::{Now, PeerId};
 
 /// Mean time between messages with addresses to a peer (Core `AVG_ADDRESS_BROADCAST_INTERVAL`).
 const BROADCAST_INTERVAL: Duration = Duration::from_secs(30);
@@ -42,56 +46,33 @@ const EARLIEST_TIME: i64 = 100_000_000;
 const ANSWER_LIFETIME: Duration = Duration::from_secs(21 * 60 * 60);
 /// What is added to [`ANSWER_LIFETIME`] at most, in seconds.
 const ANSWER_LIFETIME_SPREAD: u64 = 6 * 60 * 60;
-/// An address fetch that gave nothing is given up (Core: ten times the broadcast interval).
-pub(super) const ADDR_FETCH_TIMEOUT: Duration = Duration::from_secs(10 * 30);
-
-/// What concerns addresses in one peer.
-pub(super) struct AddressRelay {
-    /// Addresses are exchanged with it (Core `m_addr_relay_enabled`).
-    enabled: bool,
-    known: KnownAddresses,
-    /// At most [`MAX_ADDRESSES`].
-    to_send: Vec<AddressEntry>,
-    next_send: Duration,
-    next_own: Option<Duration>,
-    allowance: TokenBucket,
-    /// We asked, and it has not answered so far.
-    asked: bool,
-    /// It asked; it is answered once.
-    answered: bool,
-}
-
 /// Answers to `getaddr`, one for each network that asks.
-pub(super) type AddressAnswers = BTreeMap<AddressNetwork, (Duration, Vec<AddressEntry>)>;
+type AddressAnswers = BTreeMap<AddressNetwork, (Duration, Vec<AddressEntry>)>;
 
-impl AddressRelay {
-    pub(super) fn new(now: Now) -> Self {
-        Self {
-            enabled: false,
-            known: KnownAddresses::default(),
-            to_send: Vec::new(),
-            next_send: Duration::ZERO,
-            next_own: None,
-            allowance: TokenBucket::addresses(now.monotonic),
-            asked: false,
-            answered: false,
-        }
-    }
+/// Addresses that peers tell each other.
+pub(super) struct AddressGossip {
+    answers: AddressAnswers,
+    /// Secret: who could compute the hashes would know to whom an address is passed on.
+    key: [u8; 16],
 }
 
-impl Peers {
+impl AddressGossip {
+    pub(super) fn new(key: [u8; 16]) -> Self {
+        Self { answers: AddressAnswers::new(), key }
+    }
+
     /// Whether addresses are exchanged with the peer: not with one that is there for blocks only, so
     /// that nobody can tell the link by them.
-    pub(super) fn set_up_address_relay(&mut self, id: PeerId) -> bool {
-        let Some(peer) = self.peers.get_mut(&id) else { return false };
+    pub(super) fn set_up(&self, cx: &mut Context<'_>, id: PeerId) -> bool {
+        let Some(peer) = cx.table.get_mut(id) else { return false };
         let excluded = matches!(peer.kind, ConnectionKind::BlockRelay | ConnectionKind::Feeler);
         peer.addresses.enabled |= !excluded;
         !excluded
     }
 
-    pub(super) fn ask_for_addresses(&mut self, now: Now, id: PeerId) {
-        self.send(now, id, &Message::GetAddr);
-        if let Some(peer) = self.peers.get_mut(&id) {
+    pub(super) fn ask(&self, cx: &mut Context<'_>, id: PeerId) {
+        cx.send(id, &Message::GetAddr);
+        if let Some(peer) = cx.table.get_mut(id) {
             peer.addresses.asked = true;
             peer.addresses.allowance.grant(MAX_ADDRESSES as u64);
         }
@@ -100,18 +81,18 @@ impl Peers {
     /// An `addr` or `addrv2`.
     pub(super) fn on_addresses(
         &mut self,
-        view: View<'_>,
+        cx: &mut Context<'_>,
         id: PeerId,
         mut entries: Vec<AddressEntry>,
     ) {
-        if !self.set_up_address_relay(id) {
+        if !self.set_up(cx, id) {
             return;
         }
-        let now = view.now;
+        let now = cx.now;
         let number = entries.len();
         // Which of too many are taken is not for the sender to choose.
-        entries.shuffle(&mut self.rng);
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        entries.shuffle(cx.rng);
+        let Some(peer) = cx.table.get_mut(id) else { return };
         let relay = &mut peer.addresses;
         let allowed = relay.allowance.take_up_to(now.monotonic, number as u64);
         entries.truncate(usize::try_from(allowed).unwrap_or(number));
@@ -122,81 +103,74 @@ impl Peers {
         let (source, kind) = (peer.source(), peer.kind);
         let mut kept = Vec::with_capacity(entries.len());
         for mut entry in entries {
-            if !self.is_useful(view, entry.services) {
+            if !is_useful(cx, entry.services) {
                 continue;
             }
             entry.time = plausible_time(entry.time, now.unix);
-            self.mark_known(id, &entry.address);
-            if self.discouraged.contains(&entry.address.host) {
+            self.mark_known(cx, id, &entry.address);
+            if cx.table.discouraged().contains(&entry.address.host) {
                 continue;
             }
             let fresh = i64::from(entry.time) > now.unix - FRESH;
             if fresh && news && entry.address.is_routable() {
-                self.relay_address(now, id, &entry);
+                self.relay(cx, id, &entry);
             }
-            if self.config.reachable.contains(entry.address.network()) {
+            if cx.config.reachable.contains(entry.address.network()) {
                 kept.push(entry);
             }
         }
         if let Some(source) = source {
-            self.book.add(now.unix, &kept, source, TIME_PENALTY);
+            cx.book.add(now.unix, &kept, source, TIME_PENALTY);
         }
         // A single one is the peer's own: the answer is still to come.
         if kind == ConnectionKind::AddrFetch && number > 1 {
-            self.disconnect(now, id, DisconnectReason::AddrFetchDone);
+            cx.disconnect(id, DisconnectReason::AddrFetchDone);
         }
     }
 
-    /// Worth storing: it may be connected to, or tried by a feeler.
-    fn is_useful(&self, view: View<'_>, services: Services) -> bool {
-        services.contains(Services::NETWORK)
-            || services.contains(Services::NETWORK_LIMITED)
-            || self.has_desirable_services(view, services)
-    }
-
     fn address_hash(&self, address: &NetAddress) -> u64 {
-        let mut hasher = SipHasher24::new_with_key(&self.address_key);
+        let mut hasher = SipHasher24::new_with_key(&self.key);
         address.hash(&mut hasher);
         hasher.finish()
     }
 
-    fn mark_known(&mut self, id: PeerId, address: &NetAddress) {
+    fn mark_known(&self, cx: &mut Context<'_>, id: PeerId, address: &NetAddress) {
         let hash = self.address_hash(address);
-        if let Some(peer) = self.peers.get_mut(&id) {
+        if let Some(peer) = cx.table.get_mut(id) {
             peer.addresses.known.insert(hash);
         }
     }
 
     /// Passes a fresh address on to one or two peers, the same ones for a day, so that telling it
     /// again does not spread it further.
-    fn relay_address(&mut self, now: Now, from: PeerId, entry: &AddressEntry) {
-        let reachable = self.config.reachable.contains(entry.address.network());
+    fn relay(&self, cx: &mut Context<'_>, from: PeerId, entry: &AddressEntry) {
+        let reachable = cx.config.reachable.contains(entry.address.network());
         let hash = self.address_hash(&entry.address);
-        let time = u64::try_from(now.unix).unwrap_or(0).wrapping_add(hash) / ROTATE_INTERVAL;
+        let time = u64::try_from(cx.now.unix).unwrap_or(0).wrapping_add(hash) / ROTATE_INTERVAL;
         let rank = |id: u64| {
-            let mut hasher = SipHasher24::new_with_key(&self.address_key);
+            let mut hasher = SipHasher24::new_with_key(&self.key);
             (hash, time, id).hash(&mut hasher);
             hasher.finish()
         };
         // Addresses that we can not check ourselves go to one or two.
         let number = if reachable || rank(0) & 1 == 1 { RELAY_PEERS } else { 1 };
-        let mut targets: Vec<(u64, PeerId)> = self
-            .peers
-            .values()
+        let mut targets: Vec<(u64, PeerId)> = cx
+            .table
+            .iter()
             .filter(|peer| peer.addresses.enabled && peer.id != from && peer.established())
             .filter(|peer| understands(peer, &entry.address))
             .map(|peer| (rank(peer.id.0), peer.id))
             .collect();
         targets.sort_unstable_by(|a, b| b.cmp(a));
         for (_, id) in targets.into_iter().take(number) {
-            self.queue_address(id, *entry);
+            self.queue(cx, id, *entry);
         }
     }
 
     /// Beyond the limit, a new address replaces a random one.
-    fn queue_address(&mut self, id: PeerId, entry: AddressEntry) {
+    fn queue(&self, cx: &mut Context<'_>, id: PeerId, entry: AddressEntry) {
         let hash = self.address_hash(&entry.address);
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(peer) = cx.table.get_mut(id) else { return };
         let fits = entry.address.is_valid() && understands(peer, &entry.address);
         let relay = &mut peer.addresses;
         if !fits || relay.known.contains(hash) {
@@ -205,15 +179,15 @@ impl Peers {
         if relay.to_send.len() < MAX_ADDRESSES {
             relay.to_send.push(entry);
         } else {
-            let place = self.rng.random_range(0..MAX_ADDRESSES);
+            let place = cx.rng.random_range(0..MAX_ADDRESSES);
             relay.to_send[place] = entry;
         }
     }
 
     /// Answered once, and only to those who connected to us: whom we connected to could tell by what
     /// it told us before who we are.
-    pub(super) fn on_getaddr(&mut self, view: View<'_>, id: PeerId) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+    pub(super) fn on_getaddr(&mut self, cx: &mut Context<'_>, id: PeerId) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
         if !peer.inbound() || peer.addresses.answered {
             return;
         }
@@ -221,35 +195,36 @@ impl Peers {
         peer.addresses.answered = true;
         peer.addresses.to_send.clear();
         let network = peer.address.map_or(AddressNetwork::Unroutable, |to| to.network());
-        for entry in self.address_answer(view.now, network) {
-            self.queue_address(id, entry);
+        for entry in self.answer(cx, network) {
+            self.queue(cx, id, entry);
         }
     }
 
-    fn address_answer(&mut self, now: Now, network: AddressNetwork) -> Vec<AddressEntry> {
-        if let Some((expires, answer)) = self.address_answers.get(&network)
+    fn answer(&mut self, cx: &mut Context<'_>, network: AddressNetwork) -> Vec<AddressEntry> {
+        let now = cx.now;
+        if let Some((expires, answer)) = self.answers.get(&network)
             && *expires > now.monotonic
         {
             return answer.clone();
         }
-        let answer = self.book.sample(now.unix);
-        let spread = self.rng.random_range(0..ANSWER_LIFETIME_SPREAD);
+        let answer = cx.book.sample(now.unix);
+        let spread = cx.rng.random_range(0..ANSWER_LIFETIME_SPREAD);
         let expires = now.monotonic + ANSWER_LIFETIME + Duration::from_secs(spread);
-        self.address_answers.insert(network, (expires, answer.clone()));
+        self.answers.insert(network, (expires, answer.clone()));
         answer
     }
 
     /// Sends what is queued, when it is time to, and our own address about once a day (Core
     /// `MaybeSendAddr`).
-    pub(super) fn attend_addresses(&mut self, view: View<'_>, id: PeerId) {
-        let now = view.now;
-        let enabled = |peer: &super::Peer| peer.addresses.enabled;
-        if !self.peers.get(&id).is_some_and(enabled) {
+    pub(super) fn maintain(&self, cx: &mut Context<'_>, id: PeerId) {
+        let now = cx.now;
+        let enabled = |peer: &Peer| peer.addresses.enabled;
+        if !cx.table.get(id).is_some_and(enabled) {
             return;
         }
-        self.tell_own_address(now, id);
-        let pause = exponential(BROADCAST_INTERVAL, &mut self.rng);
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        self.tell_own(cx, id);
+        let pause = exponential(BROADCAST_INTERVAL, cx.rng);
+        let Some(peer) = cx.table.get_mut(id) else { return };
         if now.monotonic <= peer.addresses.next_send {
             return;
         }
@@ -257,28 +232,22 @@ impl Peers {
         let queued = std::mem::take(&mut peer.addresses.to_send);
         let hashes: Vec<u64> =
             queued.iter().map(|entry| self.address_hash(&entry.address)).collect();
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(peer) = cx.table.get_mut(id) else { return };
         let mut entries = queued;
         let mut hashes = hashes.into_iter();
         entries.retain(|_| !peer.addresses.known.insert(hashes.next().expect("one for each")));
         if !entries.is_empty() {
-            self.send_addresses(now, id, entries);
+            send_addresses(cx, id, entries);
         }
     }
 
-    fn send_addresses(&mut self, now: Now, id: PeerId, entries: Vec<AddressEntry>) {
-        let Some(peer) = self.peers.get(&id) else { return };
-        let v2 = peer.handshake.wants_addrv2;
-        let message = if v2 { Message::AddrV2(entries) } else { Message::Addr(entries) };
-        self.send(now, id, &message);
-    }
-
-    fn tell_own_address(&mut self, now: Now, id: PeerId) {
-        if self.config.listen_port.is_none() || self.initial_download {
+    fn tell_own(&self, cx: &mut Context<'_>, id: PeerId) {
+        let now = cx.now;
+        if cx.config.listen_port.is_none() || cx.initial_download {
             return;
         }
-        let pause = exponential(OWN_ADDRESS_INTERVAL, &mut self.rng);
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let pause = exponential(OWN_ADDRESS_INTERVAL, cx.rng);
+        let Some(peer) = cx.table.get_mut(id) else { return };
         if peer.addresses.next_own.is_some_and(|due| due >= now.monotonic) {
             return;
         }
@@ -287,37 +256,51 @@ impl Peers {
             // Else it would be held back as known.
             peer.addresses.known.clear();
         }
-        let Some(address) = self.own_address(id) else { return };
+        let Some(address) = own_address(cx, id) else { return };
         let time = u32::try_from(now.unix).unwrap_or(0);
-        let entry = AddressEntry { time, services: self.config.services, address };
+        let entry = AddressEntry { time, services: cx.config.services, address };
         if !first {
-            self.queue_address(id, entry);
+            self.queue(cx, id, entry);
         } else {
             // Alone: what comes with it could use up the peer's allowance.
-            self.send_addresses(now, id, vec![entry]);
+            send_addresses(cx, id, vec![entry]);
         }
-    }
-
-    /// Under which address the peer's friends could reach us: the one under which it says that it sees
-    /// us. None is told by a node behind a proxy, which may have one to hide
-    /// (Core: `-discover` is off under `-proxy`).
-    fn own_address(&self, id: PeerId) -> Option<NetAddress> {
-        let port = self.config.listen_port?;
-        let peer = self.peers.get(&id)?;
-        let discovers = !self.config.name_proxy;
-        let routable = peer.address.is_some_and(|address| address.is_routable());
-        let seen = peer
-            .handshake
-            .local
-            .filter(|seen| seen.is_routable() && self.config.reachable.contains(seen.network()));
-        // Whom we connected to can not see the port on which we listen.
-        let seen = seen.map(|seen| if peer.inbound() { seen } else { NetAddress { port, ..seen } });
-        seen.filter(|_| discovers && routable)
     }
 }
 
+/// Worth storing: it may be connected to, or tried by a feeler.
+fn is_useful(cx: &Context<'_>, services: Services) -> bool {
+    services.contains(Services::NETWORK)
+        || services.contains(Services::NETWORK_LIMITED)
+        || cx.has_desirable_services(services)
+}
+
+fn send_addresses(cx: &mut Context<'_>, id: PeerId, entries: Vec<AddressEntry>) {
+    let Some(peer) = cx.table.get(id) else { return };
+    let v2 = peer.handshake.wants_addrv2;
+    let message = if v2 { Message::AddrV2(entries) } else { Message::Addr(entries) };
+    cx.send(id, &message);
+}
+
+/// Under which address the peer's friends could reach us: the one under which it says that it sees
+/// us. None is told by a node behind a proxy, which may have one to hide
+/// (Core: `-discover` is off under `-proxy`).
+fn own_address(cx: &Context<'_>, id: PeerId) -> Option<NetAddress> {
+    let port = cx.config.listen_port?;
+    let peer = cx.table.get(id)?;
+    let discovers = !cx.config.name_proxy;
+    let routable = peer.address.is_some_and(|address| address.is_routable());
+    let seen = peer
+        .handshake
+        .local
+        .filter(|seen| seen.is_routable() && cx.config.reachable.contains(seen.network()));
+    // Whom we connected to can not see the port on which we listen.
+    let seen = seen.map(|seen| if peer.inbound() { seen } else { NetAddress { port, ..seen } });
+    seen.filter(|_| discovers && routable)
+}
+
 /// The peer can decode the address.
-fn understands(peer: &super::Peer, address: &NetAddress) -> bool {
+fn understands(peer: &Peer, address: &NetAddress) -> bool {
     peer.handshake.wants_addrv2 || address.host.is_v1_compatible()
 }
 

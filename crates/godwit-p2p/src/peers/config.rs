@@ -7,6 +7,7 @@ use godwit_stream::BufferPool;
 
 use crate::message::Services;
 use crate::net_address::NetAddress;
+use crate::target::{Reachable, Target};
 
 /// Options of [`Peers`](super::Peers).
 #[derive(Clone)]
@@ -38,7 +39,7 @@ pub struct PeersConfig {
     /// Addresses for when nothing else gives any; empty with `-connect`.
     pub fixed_seeds: Vec<NetAddress>,
     /// Host names go to a proxy unresolved (`-proxy`): no [`Action::Resolve`](super::Action::Resolve)
-    /// is issued, and [`Action::Connect`](super::Action::Connect) carries [`Target::Name`].
+    /// is issued, and [`NetCommand::Connect`](super::NetCommand::Connect) carries [`Target::Name`].
     pub name_proxy: bool,
     /// Reachable networks: IPv4 and IPv6, and what proxies lead to (`-onion`).
     pub reachable: Reachable,
@@ -49,39 +50,4 @@ pub struct PeersConfig {
     pub pool: BufferPool,
     /// All of the engine's randomness. The same seed and inputs give the same actions.
     pub seed: [u8; 32],
-}
-
-/// Networks to which connections can be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reachable {
-    /// IPv4.
-    pub ipv4: bool,
-    /// IPv6.
-    pub ipv6: bool,
-    /// Tor, through a proxy.
-    pub onion: bool,
-    /// I2P. Not supported by the driver so far.
-    pub i2p: bool,
-    /// CJDNS.
-    pub cjdns: bool,
-}
-
-impl Reachable {
-    /// What needs no proxy: IPv4 and IPv6.
-    pub const CLEARNET: Self =
-        Self { ipv4: true, ipv6: true, onion: false, i2p: false, cjdns: false };
-}
-
-/// Where to connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// An address.
-    Address(NetAddress),
-    /// A host name: to be resolved (the engine asks for it) or to be passed to the proxy.
-    Name {
-        /// Host.
-        host: String,
-        /// TCP port.
-        port: u16,
-    },
 }

@@ -2,38 +2,29 @@
 //!
 //! Source: Core `net_processing.cpp`, `ProcessMessage` and `PushNodeVersion`.
 
-use std::time::Duration;
-
 use data_encoding::HEXLOWER;
 use log::{debug, info};
 
-use super::{ConnectionKind, DisconnectReason, Peers, View};
+use super::context::Context;
+use super::fault::DisconnectReason;
+use super::peer::Peer;
+use crate::compact::COMPACT_BLOCKS;
+use crate::connection_kind::ConnectionKind;
 use crate::frame::Command;
 use crate::message::{Message, Services, Version, VersionAddress};
-use crate::net_address::Host;
-use crate::{NetAddress, Now, PeerId, Protocol};
+use crate::net_address::{Host, NetAddress};
+use crate::peer_id::PeerId;
+use crate::transport::Protocol;
 
 /// What this node speaks. Core's 70017 adds `feature`, of which there is none so far.
-pub(super) const PROTOCOL_VERSION: i32 = 70_016;
+const PROTOCOL_VERSION: i32 = 70_016;
 /// Peers below it are left (Core `MIN_PEER_PROTO_VERSION`).
 const MIN_PEER_VERSION: i32 = 31_800;
-/// `sendheaders` exists from here on (BIP130).
-pub(super) const SENDHEADERS_VERSION: i32 = 70_012;
 /// `sendcmpct` exists from here on (BIP152).
 const COMPACT_BLOCKS_VERSION: i32 = 70_014;
 /// `wtxidrelay` exists from here on (BIP339); `sendaddrv2` is only sent to such peers, since older
 /// ones may not take unknown messages (BIP155).
 const WTXID_RELAY_VERSION: i32 = 70_016;
-/// The version of compact blocks that is spoken: with witness.
-pub(super) const COMPACT_BLOCKS: u64 = 2;
-
-/// From connecting to `verack` (Core `DEFAULT_PEER_CONNECT_TIMEOUT`).
-pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A pruned peer will do while our tip is not older than so many blocks (Core
-/// `NODE_NETWORK_LIMITED_ALLOW_CONN_BLOCKS`).
-const LIMITED_PEER_DEPTH: i64 = 144;
-
 /// What two users can compare to know that nobody sits between them; as Core's `getpeerinfo`.
 fn named(protocol: &Protocol) -> String {
     match protocol {
@@ -42,161 +33,153 @@ fn named(protocol: &Protocol) -> String {
     }
 }
 
-impl Peers {
-    pub(super) fn send_version(&mut self, view: View<'_>, id: PeerId) {
-        let Some(peer) = self.peers.get(&id) else { return };
-        let unspecified = NetAddress::new(Host::UNSPECIFIED, 0);
-        let theirs = peer
-            .address
-            .filter(|address| address.is_routable() && address.host.is_v1_compatible())
-            .unwrap_or(unspecified);
-        let height = view.index.get(view.index.tip()).height;
-        let version = Version {
-            version: PROTOCOL_VERSION,
-            services: self.config.services,
-            timestamp: view.now.unix,
-            receiver: VersionAddress { services: Services::NONE, address: theirs },
-            sender: VersionAddress { services: self.config.services, address: unspecified },
-            nonce: peer.handshake.nonce,
-            user_agent: self.config.user_agent.clone(),
-            start_height: i32::try_from(height).unwrap_or(i32::MAX),
-            relay: false,
-        };
-        self.send(view.now, id, &Message::Version(Box::new(version)));
-    }
+pub(super) fn send_version(cx: &mut Context<'_>, id: PeerId) {
+    let Some(peer) = cx.table.get(id) else { return };
+    let unspecified = NetAddress::new(Host::UNSPECIFIED, 0);
+    let theirs = peer
+        .address
+        .filter(|address| address.is_routable() && address.host.is_v1_compatible())
+        .unwrap_or(unspecified);
+    let height = cx.index.get(cx.index.tip()).height;
+    let version = Version {
+        version: PROTOCOL_VERSION,
+        services: cx.config.services,
+        timestamp: cx.now.unix,
+        receiver: VersionAddress { services: Services::NONE, address: theirs },
+        sender: VersionAddress { services: cx.config.services, address: unspecified },
+        nonce: peer.handshake.nonce,
+        user_agent: cx.config.user_agent.clone(),
+        start_height: i32::try_from(height).unwrap_or(i32::MAX),
+        relay: false,
+    };
+    cx.send(id, &Message::Version(Box::new(version)));
+}
 
-    pub(super) fn on_version(&mut self, view: View<'_>, id: PeerId, version: &Version) {
-        let now = view.now;
-        let Some(peer) = self.peers.get(&id) else { return };
-        if peer.handshake.version.is_some() {
-            return debug!("peer={}: redundant version message", id.0);
-        }
-        if let Some(why) = self.unfit(view, id, version) {
-            return self.disconnect(now, id, why);
-        }
-        let peer = self.peers.get_mut(&id).expect("it was found");
-        let common = version.version.min(PROTOCOL_VERSION);
-        let handshake = &mut peer.handshake;
-        handshake.version = Some(version.version);
-        handshake.common_version = common;
-        handshake.services = version.services;
-        handshake.user_agent.clone_from(&version.user_agent);
-        handshake.start_height = version.start_height;
-        handshake.relay = version.relay;
-        handshake.local = Some(version.receiver.address);
-        let (inbound, kind, address) = (peer.inbound(), peer.kind, peer.address);
-        debug!(
-            "peer={}: {} version {}, blocks={}, services {}",
-            id.0, version.user_agent, version.version, version.start_height, version.services
-        );
-        if inbound {
-            self.send_version(view, id);
-        }
-        if common >= WTXID_RELAY_VERSION {
-            self.send(now, id, &Message::WtxidRelay);
-            self.send(now, id, &Message::SendAddrV2);
-        }
-        self.send(now, id, &Message::Verack);
-        if !inbound {
-            if self.set_up_address_relay(id) {
-                self.ask_for_addresses(now, id);
-            }
-            if let Some(address) = address {
-                self.book.good(now.unix, &address);
-            }
-        }
-        if kind == ConnectionKind::Feeler {
-            self.disconnect(now, id, DisconnectReason::FeelerDone);
-        }
+/// Takes what the peer says of itself, and answers; false when that was not for the first time, or it was let
+/// go for it.
+pub(super) fn on_version(cx: &mut Context<'_>, id: PeerId, version: &Version) -> bool {
+    let Some(peer) = cx.table.get(id) else { return false };
+    if peer.handshake.version.is_some() {
+        debug!("peer={}: redundant version message", id.0);
+        return false;
     }
-
-    /// Why a peer that says this of itself is of no use.
-    fn unfit(&mut self, view: View<'_>, id: PeerId, version: &Version) -> Option<DisconnectReason> {
-        let peer = self.peers.get(&id)?;
-        if let (false, Some(address)) = (peer.inbound(), peer.address) {
-            self.book.set_services(&address, version.services);
-        }
-        let expects_services = matches!(
-            peer.kind,
-            ConnectionKind::OutboundFull | ConnectionKind::BlockRelay | ConnectionKind::AddrFetch
-        );
-        if expects_services && !self.has_desirable_services(view, version.services) {
-            return Some(DisconnectReason::MissingServices);
-        }
-        if version.version < MIN_PEER_VERSION {
-            return Some(DisconnectReason::ObsoleteVersion(version.version));
-        }
-        // Only a connection on its way can meet itself: nonces of finished ones are no secret.
-        let own = |other: &super::Peer| {
-            !other.inbound() && !other.established() && other.handshake.nonce == version.nonce
-        };
-        if peer.inbound() && self.peers.values().any(own) {
-            return Some(DisconnectReason::SelfConnection);
-        }
-        None
+    if let Some(why) = unfit(cx, id, version) {
+        cx.disconnect(id, why);
+        return false;
     }
-
-    /// Whether an outbound peer that offers this is worth a connection (Core
-    /// `HasAllDesirableServiceFlags`).
-    pub(super) fn has_desirable_services(&self, view: View<'_>, services: Services) -> bool {
-        services.contains(Services::NETWORK | Services::WITNESS)
-            || (services.contains(Services::NETWORK_LIMITED | Services::WITNESS)
-                && self.near_tip(view))
+    let peer = cx.table.get_mut(id).expect("it was found");
+    let common = version.version.min(PROTOCOL_VERSION);
+    let handshake = &mut peer.handshake;
+    handshake.version = Some(version.version);
+    handshake.common_version = common;
+    handshake.services = version.services;
+    handshake.user_agent.clone_from(&version.user_agent);
+    handshake.start_height = version.start_height;
+    handshake.relay = version.relay;
+    handshake.local = Some(version.receiver.address);
+    let inbound = peer.inbound();
+    debug!(
+        "peer={}: {} version {}, blocks={}, services {}",
+        id.0, version.user_agent, version.version, version.start_height, version.services
+    );
+    if inbound {
+        send_version(cx, id);
     }
-
-    /// Pruned peers have all the blocks that are missing here.
-    pub(super) fn near_tip(&self, view: View<'_>) -> bool {
-        let tip = view.index.get(view.index.tip()).header;
-        let behind = view.now.unix.saturating_sub(i64::from(tip.time));
-        behind / i64::from(self.config.params.pow_target_spacing) < LIMITED_PEER_DEPTH
+    if common >= WTXID_RELAY_VERSION {
+        cx.send(id, &Message::WtxidRelay);
+        cx.send(id, &Message::SendAddrV2);
     }
+    cx.send(id, &Message::Verack);
+    cx.table.contains(id)
+}
 
-    pub(super) fn on_verack(&mut self, view: View<'_>, id: PeerId) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.handshake.established {
-            return debug!("peer={}: redundant verack message", id.0);
-        }
-        peer.handshake.established = true;
-        let handshake = &peer.handshake;
-        let (kind, common) = (peer.kind, handshake.common_version);
-        let line = format!(
-            "New {kind} peer connected: transport: {}, version: {}, blocks={}, {}, peer={}{}",
-            handshake.protocol,
-            handshake.version.unwrap_or(0),
-            handshake.start_height,
-            handshake.user_agent,
-            id.0,
-            named(&handshake.protocol)
-        );
-        // Inbound connections can be made by anybody, at any rate; outbound peers that are let go of
-        // are replaced.
-        if kind == ConnectionKind::Inbound || !self.log_lines.take(view.now.monotonic, 1) {
-            debug!("{line}")
-        } else {
-            info!("{line}")
-        }
-        if common >= COMPACT_BLOCKS_VERSION {
-            let message = Message::SendCmpct { announce: false, version: COMPACT_BLOCKS };
-            self.send(view.now, id, &message);
-        }
-        self.start_downloads(view.now, id);
-        self.attend(view, id);
+/// Why a peer that says this of itself is of no use.
+fn unfit(cx: &mut Context<'_>, id: PeerId, version: &Version) -> Option<DisconnectReason> {
+    let peer = cx.table.get(id)?;
+    if let (false, Some(address)) = (peer.inbound(), peer.address) {
+        cx.book.set_services(&address, version.services);
     }
-
-    /// A message that is only allowed before `verack`; true when it came in time.
-    pub(super) fn negotiates(&mut self, now: Now, id: PeerId, command: Command) -> bool {
-        let late = self.peers.get(&id).is_none_or(|peer| peer.established());
-        if late {
-            self.disconnect(now, id, DisconnectReason::NegotiatedTooLate(command));
-        }
-        !late
+    let expects_services = matches!(
+        peer.kind,
+        ConnectionKind::OutboundFull | ConnectionKind::BlockRelay | ConnectionKind::AddrFetch
+    );
+    if expects_services && !cx.has_desirable_services(version.services) {
+        return Some(DisconnectReason::MissingServices);
     }
+    if version.version < MIN_PEER_VERSION {
+        return Some(DisconnectReason::ObsoleteVersion(version.version));
+    }
+    // Only a connection on its way can meet itself: nonces of finished ones are no secret.
+    let own = |other: &Peer| {
+        !other.inbound() && !other.established() && other.handshake.nonce == version.nonce
+    };
+    if peer.inbound() && cx.table.iter().any(own) {
+        return Some(DisconnectReason::SelfConnection);
+    }
+    None
+}
 
-    pub(super) fn on_sendaddrv2(&mut self, now: Now, id: PeerId) {
-        if self.negotiates(now, id, Command::SENDADDRV2)
-            && let Some(peer) = self.peers.get_mut(&id)
-        {
-            peer.handshake.wants_addrv2 = true;
-        }
+/// Both sides are ready; false when they were before.
+pub(super) fn on_verack(cx: &mut Context<'_>, id: PeerId) -> bool {
+    let Some(peer) = cx.table.get_mut(id) else { return false };
+    if peer.handshake.established {
+        debug!("peer={}: redundant verack message", id.0);
+        return false;
+    }
+    peer.handshake.established = true;
+    let handshake = &peer.handshake;
+    let (kind, common) = (peer.kind, handshake.common_version);
+    let line = format!(
+        "New {kind} peer connected: transport: {}, version: {}, blocks={}, {}, peer={}{}",
+        handshake.protocol,
+        handshake.version.unwrap_or(0),
+        handshake.start_height,
+        handshake.user_agent,
+        id.0,
+        named(&handshake.protocol)
+    );
+    // Inbound connections can be made by anybody, at any rate; outbound peers that are let go of
+    // are replaced.
+    if kind == ConnectionKind::Inbound || !cx.out.take_log_line(cx.now) {
+        debug!("{line}")
+    } else {
+        info!("{line}")
+    }
+    if common >= COMPACT_BLOCKS_VERSION {
+        let message = Message::SendCmpct { announce: false, version: COMPACT_BLOCKS };
+        cx.send(id, &message);
+    }
+    true
+}
+
+/// A message that is only allowed before `verack`; true when it came in time.
+pub(super) fn negotiates(cx: &mut Context<'_>, id: PeerId, command: Command) -> bool {
+    let late = cx.table.get(id).is_none_or(|peer| peer.established());
+    if late {
+        cx.disconnect(id, DisconnectReason::NegotiatedTooLate(command));
+    }
+    !late
+}
+
+pub(super) fn on_sendaddrv2(cx: &mut Context<'_>, id: PeerId) {
+    if negotiates(cx, id, Command::SENDADDRV2)
+        && let Some(peer) = cx.table.get_mut(id)
+    {
+        peer.handshake.wants_addrv2 = true;
+    }
+}
+
+pub(super) fn on_sendheaders(cx: &mut Context<'_>, id: PeerId) {
+    if let Some(peer) = cx.table.get_mut(id) {
+        peer.handshake.prefers_headers = true;
+    }
+}
+
+pub(super) fn on_sendcmpct(cx: &mut Context<'_>, id: PeerId, announce: bool, version: u64) {
+    if version == COMPACT_BLOCKS
+        && let Some(peer) = cx.table.get_mut(id)
+    {
+        peer.handshake.provides_compact = true;
+        peer.handshake.wants_compact = announce;
     }
 }

@@ -4,75 +4,72 @@ use std::time::Duration;
 
 use rand::Rng;
 
-use super::connection::Ping;
-use super::{DisconnectReason, Peers};
+use super::context::Context;
+use super::fault::DisconnectReason;
+use super::peer::Ping;
 use crate::message::Message;
-use crate::{Now, PeerId};
+use crate::peer_id::PeerId;
 
 /// Between pings (Core `PING_INTERVAL`).
 const PING_INTERVAL: Duration = Duration::from_secs(2 * 60);
 
-/// A ping without answer, or silence, ends the connection after that (Core `TIMEOUT_INTERVAL`).
-pub(super) const TIMEOUT_INTERVAL: Duration = Duration::from_secs(20 * 60);
+/// A ping without answer ends the connection after that (Core `TIMEOUT_INTERVAL`).
+const TIMEOUT_INTERVAL: Duration = Duration::from_secs(20 * 60);
 
 /// BIP31: pings have a nonce, and an answer, in versions above it (Core `BIP0031_VERSION`).
 const BIP31_VERSION: i32 = 60_000;
 
-impl Ping {
-    /// What the peer says is read again: an answer that has been due for long may have waited all the
-    /// time, so another one is asked for.
-    pub(super) fn excuse(&mut self, now: Duration) {
-        if self.sent_at.is_some_and(|sent| now.saturating_sub(sent) > PING_INTERVAL) {
-            self.nonce = None;
-        }
+/// What the peer says is read again: an answer that has been due for long may have waited all the time,
+/// so another one is asked for.
+pub(super) fn excuse(ping: &mut Ping, now: Duration) {
+    if ping.sent_at.is_some_and(|sent| now.saturating_sub(sent) > PING_INTERVAL) {
+        ping.nonce = None;
     }
 }
 
-impl Peers {
-    /// Pings the peer when it is time to (Core `MaybeSendPing`); false when it was disconnected.
-    pub(super) fn attend_ping(&mut self, now: Now, id: PeerId) -> bool {
-        let Some(peer) = self.peers.get_mut(&id) else { return false };
-        if peer.serving.held {
-            // Its answer would not be read.
-            return true;
-        }
-        let waited = peer.ping.sent_at.map(|sent| now.monotonic.saturating_sub(sent));
-        if peer.ping.nonce.is_some() {
-            if waited.is_some_and(|waited| waited > TIMEOUT_INTERVAL) {
-                self.disconnect(now, id, DisconnectReason::PingTimeout);
-                return false;
-            }
-            return true;
-        }
-        if waited.is_none_or(|waited| waited > PING_INTERVAL) {
-            peer.ping.sent_at = Some(now.monotonic);
-            let nonce = (peer.handshake.common_version > BIP31_VERSION)
-                .then(|| self.rng.random_range(1..=u64::MAX));
-            peer.ping.nonce = nonce;
-            self.send(now, id, &Message::Ping(nonce));
-        }
-        true
+/// Pings the peer when it is time to (Core `MaybeSendPing`); false when it was disconnected.
+pub(super) fn maintain(cx: &mut Context<'_>, id: PeerId) -> bool {
+    let Some(peer) = cx.table.get_mut(id) else { return false };
+    if peer.flow.held {
+        // Its answer would not be read.
+        return true;
     }
-
-    pub(super) fn on_ping(&mut self, now: Now, id: PeerId, nonce: Option<u64>) {
-        let Some(peer) = self.peers.get(&id) else { return };
-        if let (true, Some(nonce)) = (peer.handshake.common_version > BIP31_VERSION, nonce) {
-            self.send(now, id, &Message::Pong(nonce));
+    let waited = peer.ping.sent_at.map(|sent| cx.now.monotonic.saturating_sub(sent));
+    if peer.ping.nonce.is_some() {
+        if waited.is_some_and(|waited| waited > TIMEOUT_INTERVAL) {
+            cx.disconnect(id, DisconnectReason::PingTimeout);
+            return false;
         }
+        return true;
     }
+    if waited.is_none_or(|waited| waited > PING_INTERVAL) {
+        peer.ping.sent_at = Some(cx.now.monotonic);
+        let nonce = (peer.handshake.common_version > BIP31_VERSION)
+            .then(|| cx.rng.random_range(1..=u64::MAX));
+        peer.ping.nonce = nonce;
+        cx.send(id, &Message::Ping(nonce));
+    }
+    true
+}
 
-    /// A wrong nonce is of an earlier ping and no answer; zero is a known bug and ends the waiting
-    /// (Core `ProcessPong`).
-    pub(super) fn on_pong(&mut self, now: Now, id: PeerId, nonce: u64) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let ping = &mut peer.ping;
-        if ping.nonce == Some(nonce) {
-            let sent_at = ping.sent_at.unwrap_or(now.monotonic);
-            let took = now.monotonic.saturating_sub(sent_at);
-            ping.shortest = Some(ping.shortest.map_or(took, |shortest| shortest.min(took)));
-        }
-        if nonce == 0 || ping.nonce == Some(nonce) {
-            ping.nonce = None;
-        }
+pub(super) fn on_ping(cx: &mut Context<'_>, id: PeerId, nonce: Option<u64>) {
+    let Some(peer) = cx.table.get(id) else { return };
+    if let (true, Some(nonce)) = (peer.handshake.common_version > BIP31_VERSION, nonce) {
+        cx.send(id, &Message::Pong(nonce));
+    }
+}
+
+/// A wrong nonce is of an earlier ping and no answer; zero is a known bug and ends the waiting
+/// (Core `ProcessPong`).
+pub(super) fn on_pong(cx: &mut Context<'_>, id: PeerId, nonce: u64) {
+    let Some(peer) = cx.table.get_mut(id) else { return };
+    let ping = &mut peer.ping;
+    if ping.nonce == Some(nonce) {
+        let sent_at = ping.sent_at.unwrap_or(cx.now.monotonic);
+        let took = cx.now.monotonic.saturating_sub(sent_at);
+        ping.shortest = Some(ping.shortest.map_or(took, |shortest| shortest.min(took)));
+    }
+    if nonce == 0 || ping.nonce == Some(nonce) {
+        ping.nonce = None;
     }
 }

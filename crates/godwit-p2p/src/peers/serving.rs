@@ -2,44 +2,34 @@
 //!
 //! Source: Core `net_processing.cpp`, `ProcessGetBlockData`, `GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`.
 
+mod locator;
 mod requests;
+pub(super) mod state;
 
 use godwit_consensus::proof_equivalent_time;
 use godwit_primitives::{Block, BlockHash};
 use godwit_stream::{DataStream, PooledStream};
 use log::{debug, error};
-
-use super::fault::Misbehaviour;
-use super::{Action, DisconnectReason, Peers, ReadId, View};
-use requests::{Request, Requests};
-
-use crate::compact::{block_transactions, compact_block};
-use crate::frame::{Command, FRAME_HEADER_SIZE, MAX_PAYLOAD};
-use crate::inventory::{Inventory, InventoryKind};
-use crate::message::{
-    BlockTransactionsRequest, Locator, MAX_HEADERS, MAX_INVENTORY, Message,
-    NETWORK_LIMITED_MIN_BLOCKS, Services,
-};
-use crate::{HeaderId, PeerId, is_ancestor};
 use rand::Rng;
 
-/// While more bytes than this are queued for a peer, nothing is read for it, and the driver should
-/// not read from it unless a block is expected of it (Core `-maxsendbuffer`: 1000 kB).
-pub const SEND_PAUSE: usize = 1_000_000;
-
-/// A peer for which more would be queued is left: it does not read what it asks for. A pause, the
-/// longest message, and room for a few answers that need no block.
-pub const SEND_QUEUE_MAX: usize = 8_000_000;
-
-// A pause, the longest message, and the answer to a full `getdata` of what can not be found.
-const _: () = assert!(
-    SEND_QUEUE_MAX
-        >= SEND_PAUSE
-            + MAX_PAYLOAD as usize
-            + 3
-            + MAX_INVENTORY * Inventory::SIZE
-            + 2 * FRAME_HEADER_SIZE
-);
+use super::action::{ChainRequest, ReadId};
+use super::context::Context;
+use super::fault::{DisconnectReason, Misbehaviour};
+use super::peer::Peer;
+use super::reading::read_on;
+use super::relay::recent::RecentBlock;
+use super::table::PeerTable;
+use crate::compact::{block_transactions, compact_block};
+use crate::frame::Command;
+use crate::index::{HeaderId, is_ancestor};
+use crate::inventory::{Inventory, InventoryKind};
+use crate::message::{
+    BlockTransactionsRequest, Locator, MAX_HEADERS, Message, NETWORK_LIMITED_MIN_BLOCKS, Services,
+};
+use crate::peer_id::PeerId;
+use crate::rate_limit::UploadTarget;
+use locator::{chain_part, fork_with};
+use requests::Request;
 
 /// Blocks in an answer to `getblocks` (Core: 500).
 const MAX_GETBLOCKS: usize = 500;
@@ -66,20 +56,6 @@ const STALE_AGE_LIMIT: i64 = 30 * 24 * 60 * 60;
 /// seconds).
 const HISTORICAL_AGE: i64 = 7 * 24 * 60 * 60;
 
-/// What a peer has asked for.
-#[derive(Default)]
-pub(super) struct Serving {
-    requests: Requests,
-    /// What is being read for it.
-    reading: Option<(ReadId, Request)>,
-    /// Bytes handed to the driver that it has not reported as written, message headers included.
-    pub(super) queued: usize,
-    /// Nothing that the peer sends is read before [`Action::ReadOn`].
-    pub(super) held: bool,
-    /// Asking for this block is the sign to announce what follows (Core `m_continuation_block`).
-    continuation: Option<BlockHash>,
-}
-
 /// What can be done about a request.
 enum Answer {
     Read(HeaderId),
@@ -88,189 +64,144 @@ enum Answer {
     Disconnect(DisconnectReason),
 }
 
-impl Peers {
-    fn serve_block(&mut self, view: View<'_>, id: PeerId, request: Request) {
-        if self.serve_recent(view, id, &request) {
-            return;
-        }
-        match self.answer(view, id, request.block_hash()) {
-            Answer::Read(header) => self.read(id, header, request),
-            Answer::Nothing => {}
-            Answer::Disconnect(why) => self.disconnect(view.now, id, why),
+/// Requests that are looked up for one peer before others have their turn, 2 ms at worst: those for
+/// blocks that are not given cost the asker nothing but 36 bytes.
+const LOOKUPS_AT_ONCE: usize = 1_000;
+
+/// The last announced block, when it is at hand.
+type Recent<'a> = Option<&'a RecentBlock>;
+
+/// What this node gives to others.
+pub(super) struct Serving {
+    upload: UploadTarget,
+}
+
+impl Serving {
+    pub(super) fn new(max_upload_target: Option<u64>) -> Self {
+        Self { upload: UploadTarget::new(max_upload_target) }
+    }
+
+    /// A `getdata`: its entries wait for their turn.
+    pub(super) fn on_getdata(
+        &self,
+        cx: &mut Context<'_>,
+        recent: Recent<'_>,
+        id: PeerId,
+        entries: &[Inventory],
+    ) {
+        if let Some(peer) = cx.table.get_mut(id) {
+            peer.serving.requests.extend(entries);
+            self.serve(cx, recent, id);
         }
     }
 
-    fn read(&mut self, id: PeerId, header: HeaderId, wanted: Request) {
-        let request = self.next_read_id();
-        let raw = wanted.kind() == Some(InventoryKind::WITNESS_BLOCK);
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.serving.reading = Some((request, wanted));
-            self.actions.push_back(Action::ReadBlock { request, peer: id, id: header, raw });
+    /// Goes on with what the peer asked for, as far as it takes it (Core `ProcessGetData`).
+    fn serve(&self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId) {
+        for _ in 0..LOOKUPS_AT_ONCE {
+            let Some(peer) = cx.table.get_mut(id) else { return };
+            if !peer.serving.is_ready(peer.flow.queued) {
+                break;
+            }
+            let missing = peer.serving.requests.take_transactions();
+            if missing.is_empty() {
+                let Some(request) = peer.serving.requests.pop() else { break };
+                self.serve_block(cx, recent, id, request);
+            } else if peer.hears_of_transactions() {
+                cx.send(id, &Message::NotFound(missing));
+            }
+        }
+        read_on(cx, id);
+    }
+
+    /// Goes on for those with more requests than are looked up at once.
+    pub(super) fn serve_ready(&self, cx: &mut Context<'_>, recent: Recent<'_>) {
+        let ready = cx.table.iter().filter(|peer| peer.serving.is_ready(peer.flow.queued));
+        for id in ready.map(|peer| peer.id).collect::<Vec<_>>() {
+            self.serve(cx, recent, id);
+        }
+    }
+
+    /// Whether [`serve_ready`](Self::serve_ready) has something to do.
+    pub(super) fn has_ready(&self, table: &PeerTable) -> bool {
+        table.iter().any(|peer| peer.serving.is_ready(peer.flow.queued))
+    }
+
+    fn serve_block(&self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, request: Request) {
+        if serve_recent(cx, recent, id, &request) {
+            return;
+        }
+        match self.answer(cx, id, request.block_hash()) {
+            Answer::Read(header) => read(cx, id, header, request),
+            Answer::Nothing => {}
+            Answer::Disconnect(why) => cx.disconnect(id, why),
         }
     }
 
     /// Core `ProcessGetBlockData`.
-    fn answer(&self, view: View<'_>, id: PeerId, hash: BlockHash) -> Answer {
-        let Some(header) = view.index.find(&hash) else { return Answer::Nothing };
-        let Some(peer) = self.peers.get(&id) else { return Answer::Nothing };
-        if !self.may_be_served(view, header) {
+    fn answer(&self, cx: &Context<'_>, id: PeerId, hash: BlockHash) -> Answer {
+        let Some(header) = cx.index.find(&hash) else { return Answer::Nothing };
+        let Some(peer) = cx.table.get(id) else { return Answer::Nothing };
+        if !may_be_served(cx, header) {
             return Answer::Nothing;
         }
-        let block = view.index.get(header);
-        let best = view.index.get(view.index.best_header());
+        let block = cx.index.get(header);
+        let best = cx.index.get(cx.index.best_header());
         let age = i64::from(best.header.time) - i64::from(block.header.time);
-        if age > HISTORICAL_AGE && self.upload.is_reached_for_old_blocks(view.now.monotonic) {
+        if age > HISTORICAL_AGE && self.upload.is_reached_for_old_blocks(cx.now.monotonic) {
             return Answer::Disconnect(DisconnectReason::UploadTarget);
         }
-        let tip = view.index.get(view.index.tip());
-        let pruned = !self.config.services.contains(Services::NETWORK);
+        let tip = cx.index.get(cx.index.tip());
+        let pruned = !cx.config.services.contains(Services::NETWORK);
         if pruned && tip.height.saturating_sub(block.height) > LIMITED_SERVED {
             // It would wait for the block; and where exactly we pruned is nobody's business.
             debug!("peer={}: asks for pruned block {}", peer.id.0, block.height);
             return Answer::Disconnect(DisconnectReason::PrunedBlock);
         }
-        if !block.stored || block.height < view.index.prune_height() {
+        if !block.stored || block.height < cx.index.prune_height() {
             return Answer::Nothing;
         }
         Answer::Read(header)
     }
 
-    /// Core `BlockRequestAllowed`: the best chain, and young valid branches.
-    fn may_be_served(&self, view: View<'_>, header: HeaderId) -> bool {
-        if is_ancestor(view.index, header, view.index.tip()) {
-            return true;
-        }
-        let block = view.index.get(header);
-        let best = view.index.get(view.index.best_header());
-        let age = i64::from(best.header.time) - i64::from(block.header.time);
-        let (to, from) = (best.chain_work, block.chain_work);
-        block.connected
-            && !block.failed
-            && age < STALE_AGE_LIMIT
-            && proof_equivalent_time(to, from, best.header.bits, &self.config.params)
-                < STALE_AGE_LIMIT
-    }
-
-    /// The last announced block is at hand.
-    fn serve_recent(&mut self, view: View<'_>, id: PeerId, wanted: &Request) -> bool {
-        let hash = wanted.block_hash();
-        let recent = self.recent_block.as_ref().filter(|recent| recent.hash == hash);
-        let Some(recent) = recent else { return false };
-        match wanted {
-            Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
-                let message = Message::CmpctBlock(recent.compact.clone());
-                self.send(view.now, id, &message);
-                self.continue_announcing(view, id, hash);
-            }
-            Request::Entry(_) => return false,
-            Request::Transactions(request) => {
-                match block_transactions(recent.block.view(), request) {
-                    Some(answer) => self.send(view.now, id, &Message::BlockTxn(answer)),
-                    None => self.misbehave(view.now, id, Misbehaviour::TransactionsOutOfRange),
-                }
-            }
-        }
-        true
-    }
-
-    /// The answer to an [`Action::ReadBlock`] for a peer.
-    pub(super) fn block_served(
-        &mut self,
-        view: View<'_>,
+    /// The answer to a [`ChainRequest::ReadBlock`] for a peer.
+    pub(super) fn on_read(
+        &self,
+        cx: &mut Context<'_>,
+        recent: Recent<'_>,
         request: ReadId,
         bytes: Option<PooledStream>,
     ) {
-        let waits = |peer: &super::Peer| {
+        let waits = |peer: &Peer| {
             peer.serving.reading.as_ref().is_some_and(|(reading, _)| *reading == request)
         };
-        let Some(peer) = self.peers.values_mut().find(|peer| waits(peer)) else { return };
+        let Some(peer) = cx.table.iter_mut().find(|peer| waits(peer)) else { return };
         let id = peer.id;
         let Some((_, wanted)) = peer.serving.reading.take() else { return };
         let Some(bytes) = bytes else {
-            if self.may_log(view.now, id) {
+            if cx.take_log_line(id) {
                 error!("peer={}: cannot load block {} from disk", id.0, wanted.block_hash());
             }
-            return self.disconnect(view.now, id, DisconnectReason::BlockUnreadable);
+            return cx.disconnect(id, DisconnectReason::BlockUnreadable);
         };
         let hash = wanted.block_hash();
-        if !self.send_block(view, id, wanted, bytes) {
+        if !send_block(cx, id, wanted, bytes) {
             return;
         }
-        self.continue_announcing(view, id, hash);
-        self.serve(view, id);
-    }
-
-    /// False when the peer was disconnected.
-    fn send_block(
-        &mut self,
-        view: View<'_>,
-        id: PeerId,
-        wanted: Request,
-        bytes: PooledStream,
-    ) -> bool {
-        if wanted.kind() == Some(InventoryKind::WITNESS_BLOCK) {
-            self.send_payload(view.now, id, Command::BLOCK, bytes);
-            return self.peers.contains_key(&id);
-        }
-        let Ok(block) = Block::decode(bytes) else {
-            if self.may_log(view.now, id) {
-                error!("Block {} on disk does not decode", wanted.block_hash());
-            }
-            self.disconnect(view.now, id, DisconnectReason::BlockUnreadable);
-            return false;
-        };
-        match wanted {
-            Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
-                self.send_compact(view, id, &block);
-            }
-            Request::Entry(_) => {
-                let mut stripped = self.config.pool.take();
-                strip(&block, &mut stripped);
-                self.send_payload(view.now, id, Command::BLOCK, stripped);
-            }
-            Request::Transactions(request) => match block_transactions(block.view(), &request) {
-                Some(answer) => self.send(view.now, id, &Message::BlockTxn(answer)),
-                None => self.misbehave(view.now, id, Misbehaviour::TransactionsOutOfRange),
-            },
-        }
-        self.peers.contains_key(&id)
-    }
-
-    /// Old blocks are sent whole: nobody has their transactions at hand.
-    fn send_compact(&mut self, view: View<'_>, id: PeerId, block: &Block) {
-        let tip = view.index.get(view.index.tip()).height;
-        let height = view.index.find(&block.hash()).map(|header| view.index.get(header).height);
-        let young = height.is_some_and(|height| height + MAX_COMPACT_DEPTH >= tip);
-        if young && self.tip_is_recent(view) {
-            let nonce = self.rng.random();
-            self.send(view.now, id, &Message::CmpctBlock(compact_block(block.view(), nonce)));
-        } else {
-            let mut whole = self.config.pool.take();
-            whole.write(block.view().bytes());
-            self.send_payload(view.now, id, Command::BLOCK, whole);
-        }
-    }
-
-    /// After the last block of a batch that `getblocks` announced, the tip is announced, even if it was
-    /// before: that makes the peer ask for the next batch.
-    fn continue_announcing(&mut self, view: View<'_>, id: PeerId, hash: BlockHash) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.serving.continuation == Some(hash) {
-            peer.serving.continuation = None;
-            self.announce_inv(view, id, view.index.tip());
-        }
+        continue_announcing(cx, id, hash);
+        self.serve(cx, recent, id);
     }
 
     pub(super) fn on_getblocktxn(
-        &mut self,
-        view: View<'_>,
+        &self,
+        cx: &mut Context<'_>,
+        recent: Recent<'_>,
         id: PeerId,
         request: BlockTransactionsRequest,
     ) {
         let hash = request.block_hash;
-        let Some(header) = view.index.find(&hash) else { return };
-        let block = view.index.get(header);
-        let tip = view.index.get(view.index.tip());
+        let Some(header) = cx.index.find(&hash) else { return };
+        let block = cx.index.get(header);
+        let tip = cx.index.get(cx.index.tip());
         if !block.stored {
             return debug!("peer={}: getblocktxn for a block that is not here", id.0);
         }
@@ -280,102 +211,178 @@ impl Peers {
         } else {
             Request::Entry(Inventory::block(InventoryKind::WITNESS_BLOCK, hash))
         };
-        if let Some(peer) = self.peers.get_mut(&id) {
+        if let Some(peer) = cx.table.get_mut(id) {
             peer.serving.requests.push(request);
-            self.serve(view, id);
+            self.serve(cx, recent, id);
         }
     }
 
-    pub(super) fn on_getheaders(&mut self, view: View<'_>, id: PeerId, locator: &Locator) {
-        let tip = view.index.get(view.index.tip());
-        if tip.chain_work < self.config.minimum_chain_work {
-            // The peer would have to give up the sync that this began. An empty answer tells that we
-            // are alive.
-            return self.send(view.now, id, &Message::Headers(Vec::new()));
-        }
-        let first = if locator.hashes.is_empty() {
-            let Some(stop) = view.index.find(&locator.stop) else { return };
-            if !self.may_be_served(view, stop) {
-                return;
+    /// The driver has written so much to the peer.
+    pub(super) fn on_sent(
+        &mut self,
+        cx: &mut Context<'_>,
+        recent: Recent<'_>,
+        id: PeerId,
+        bytes: usize,
+    ) {
+        self.upload.record(cx.now.monotonic, bytes as u64);
+        if let Some(peer) = cx.table.get_mut(id) {
+            peer.flow.queued = peer.flow.queued.saturating_sub(bytes);
+            if peer.flow.held && bytes > 0 {
+                // It has no other way to show that it is there: what it says is not read.
+                peer.last_received = cx.now.monotonic;
             }
-            let header = view.index.get(stop).header;
-            self.send(view.now, id, &Message::Headers(vec![header]));
-            return self.sent_header(id, stop);
-        } else {
-            fork_with(view, &locator.hashes).saturating_add(1)
+            self.serve(cx, recent, id);
+        }
+    }
+}
+
+fn read(cx: &mut Context<'_>, id: PeerId, header: HeaderId, wanted: Request) {
+    let request = cx.out.next_read();
+    let raw = wanted.kind() == Some(InventoryKind::WITNESS_BLOCK);
+    if let Some(peer) = cx.table.get_mut(id) {
+        peer.serving.reading = Some((request, wanted));
+        cx.out.push(ChainRequest::ReadBlock { request, peer: id, id: header, raw });
+    }
+}
+
+/// Core `BlockRequestAllowed`: the best chain, and young valid branches.
+fn may_be_served(cx: &Context<'_>, header: HeaderId) -> bool {
+    if is_ancestor(cx.index, header, cx.index.tip()) {
+        return true;
+    }
+    let block = cx.index.get(header);
+    let best = cx.index.get(cx.index.best_header());
+    let age = i64::from(best.header.time) - i64::from(block.header.time);
+    let (to, from) = (best.chain_work, block.chain_work);
+    block.connected
+        && !block.failed
+        && age < STALE_AGE_LIMIT
+        && proof_equivalent_time(to, from, best.header.bits, &cx.config.params) < STALE_AGE_LIMIT
+}
+
+/// The last announced block is at hand.
+fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &Request) -> bool {
+    let hash = wanted.block_hash();
+    let Some(recent) = recent.filter(|recent| recent.hash == hash) else { return false };
+    match wanted {
+        Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
+            cx.send(id, &Message::CmpctBlock(recent.compact.clone()));
+            continue_announcing(cx, id, hash);
+        }
+        Request::Entry(_) => return false,
+        Request::Transactions(request) => match block_transactions(recent.block.view(), request) {
+            Some(answer) => cx.send(id, &Message::BlockTxn(answer)),
+            None => cx.misbehave(id, Misbehaviour::TransactionsOutOfRange),
+        },
+    }
+    true
+}
+
+/// False when the peer was disconnected.
+fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledStream) -> bool {
+    if wanted.kind() == Some(InventoryKind::WITNESS_BLOCK) {
+        cx.send_payload(id, Command::BLOCK, bytes);
+        return cx.table.contains(id);
+    }
+    let Ok(block) = Block::decode(bytes) else {
+        if cx.take_log_line(id) {
+            error!("Block {} on disk does not decode", wanted.block_hash());
+        }
+        cx.disconnect(id, DisconnectReason::BlockUnreadable);
+        return false;
+    };
+    match wanted {
+        Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
+            send_compact(cx, id, &block);
+        }
+        Request::Entry(_) => {
+            let mut stripped = cx.config.pool.take();
+            strip(&block, &mut stripped);
+            cx.send_payload(id, Command::BLOCK, stripped);
+        }
+        Request::Transactions(request) => match block_transactions(block.view(), &request) {
+            Some(answer) => cx.send(id, &Message::BlockTxn(answer)),
+            None => cx.misbehave(id, Misbehaviour::TransactionsOutOfRange),
+        },
+    }
+    cx.table.contains(id)
+}
+
+/// Old blocks are sent whole: nobody has their transactions at hand.
+fn send_compact(cx: &mut Context<'_>, id: PeerId, block: &Block) {
+    let tip = cx.index.get(cx.index.tip()).height;
+    let height = cx.index.find(&block.hash()).map(|header| cx.index.get(header).height);
+    let young = height.is_some_and(|height| height + MAX_COMPACT_DEPTH >= tip);
+    if young && cx.tip_is_recent() {
+        let nonce = cx.rng.random();
+        cx.send(id, &Message::CmpctBlock(compact_block(block.view(), nonce)));
+    } else {
+        let mut whole = cx.config.pool.take();
+        whole.write(block.view().bytes());
+        cx.send_payload(id, Command::BLOCK, whole);
+    }
+}
+
+/// After the last block of a batch that `getblocks` announced, the tip is announced, even if it was
+/// before: that makes the peer ask for the next batch.
+fn continue_announcing(cx: &mut Context<'_>, id: PeerId, hash: BlockHash) {
+    let Some(peer) = cx.table.get_mut(id) else { return };
+    if peer.serving.continuation == Some(hash) {
+        peer.serving.continuation = None;
+        cx.announce_inv(id, cx.index.tip());
+    }
+}
+
+pub(super) fn on_getheaders(cx: &mut Context<'_>, id: PeerId, locator: &Locator) {
+    let tip = cx.index.get(cx.index.tip());
+    if tip.chain_work < cx.config.minimum_chain_work {
+        // The peer would have to give up the sync that this began. An empty answer tells that we
+        // are alive.
+        return cx.send(id, &Message::Headers(Vec::new()));
+    }
+    let first = if locator.hashes.is_empty() {
+        let Some(stop) = cx.index.find(&locator.stop) else { return };
+        if !may_be_served(cx, stop) {
+            return;
+        }
+        let header = cx.index.get(stop).header;
+        cx.send(id, &Message::Headers(vec![header]));
+        return cx.set_sent(id, stop);
+    } else {
+        fork_with(cx.index, &locator.hashes).saturating_add(1)
+    };
+    let ids = chain_part(cx.index, first, MAX_HEADERS, locator.stop);
+    let headers = ids.iter().map(|&id| cx.index.get(id).header).collect();
+    // Not the better of both: a tip that was announced and is not in this answer is announced
+    // again.
+    cx.set_sent(id, ids.last().copied().unwrap_or(tip.id));
+    cx.send(id, &Message::Headers(headers));
+}
+
+pub(super) fn on_getblocks(cx: &mut Context<'_>, id: PeerId, locator: &Locator) {
+    let first = fork_with(cx.index, &locator.hashes).saturating_add(1);
+    let mut ids = chain_part(cx.index, first, MAX_GETBLOCKS, locator.stop);
+    let tip = cx.index.get(cx.index.tip()).height;
+    let full = ids.len() == MAX_GETBLOCKS;
+    if ids.last().is_some_and(|&last| cx.index.get(last).hash == locator.stop) {
+        ids.pop();
+    }
+    if !cx.config.services.contains(Services::NETWORK) {
+        let kept = |id: &HeaderId| {
+            let block = cx.index.get(*id);
+            block.stored && block.height.saturating_add(LIMITED_ANNOUNCED) > tip
         };
-        let ids = chain_part(view, first, MAX_HEADERS, locator.stop);
-        let headers = ids.iter().map(|&id| view.index.get(id).header).collect();
-        // Not the better of both: a tip that was announced and is not in this answer is announced
-        // again.
-        self.sent_header(id, ids.last().copied().unwrap_or(tip.id));
-        self.send(view.now, id, &Message::Headers(headers));
+        let number = ids.iter().take_while(|&id| kept(id)).count();
+        ids.truncate(number);
     }
-
-    pub(super) fn on_getblocks(&mut self, view: View<'_>, id: PeerId, locator: &Locator) {
-        let first = fork_with(view, &locator.hashes).saturating_add(1);
-        let mut ids = chain_part(view, first, MAX_GETBLOCKS, locator.stop);
-        let tip = view.index.get(view.index.tip()).height;
-        let full = ids.len() == MAX_GETBLOCKS;
-        if ids.last().is_some_and(|&last| view.index.get(last).hash == locator.stop) {
-            ids.pop();
-        }
-        if !self.config.services.contains(Services::NETWORK) {
-            let kept = |id: &HeaderId| {
-                let block = view.index.get(*id);
-                block.stored && block.height.saturating_add(LIMITED_ANNOUNCED) > tip
-            };
-            let number = ids.iter().take_while(|&id| kept(id)).count();
-            ids.truncate(number);
-        }
-        let hashes: Vec<BlockHash> = ids.iter().map(|&id| view.index.get(id).hash).collect();
-        let Some(last) = hashes.last().copied() else { return };
-        if full && let Some(peer) = self.peers.get_mut(&id) {
-            peer.serving.continuation = Some(last);
-        }
-        let entry = |&hash| Inventory::block(InventoryKind::BLOCK, hash);
-        self.send(view.now, id, &Message::Inv(hashes.iter().map(entry).collect()));
+    let hashes: Vec<BlockHash> = ids.iter().map(|&id| cx.index.get(id).hash).collect();
+    let Some(last) = hashes.last().copied() else { return };
+    if full && let Some(peer) = cx.table.get_mut(id) {
+        peer.serving.continuation = Some(last);
     }
-}
-
-/// Height of the last block of our chain that a locator shares (Core `FindForkInGlobalIndex`).
-fn fork_with(view: View<'_>, hashes: &[BlockHash]) -> u32 {
-    let tip = view.index.tip();
-    for header in hashes.iter().filter_map(|hash| view.index.find(hash)) {
-        if is_ancestor(view.index, header, tip) {
-            return view.index.get(header).height;
-        }
-        if is_ancestor(view.index, tip, header) {
-            return view.index.get(tip).height;
-        }
-    }
-    0
-}
-
-/// Up to `most` blocks of our chain from height `first`, up to `stop`.
-fn chain_part(view: View<'_>, first: u32, most: usize, stop: BlockHash) -> Vec<HeaderId> {
-    let tip = view.index.get(view.index.tip());
-    let mut last = tip.height.min(first.saturating_add(most as u32 - 1));
-    // Found before the walk, which then costs no more than the answer.
-    if let Some(stop) = view.index.find(&stop).filter(|&stop| is_ancestor(view.index, stop, tip.id))
-    {
-        let height = view.index.get(stop).height;
-        last = if height >= first { last.min(height) } else { last };
-    }
-    if first > last {
-        return Vec::new();
-    }
-    // Walked backwards: each step is then one, and not a search.
-    let mut ids = Vec::with_capacity((last - first + 1) as usize);
-    let mut next = view.index.ancestor(tip.id, last);
-    while let Some(id) = next
-        && view.index.get(id).height >= first
-    {
-        ids.push(id);
-        next = view.index.parent(id);
-    }
-    ids.reverse();
-    ids
+    let entry = |&hash| Inventory::block(InventoryKind::BLOCK, hash);
+    cx.send(id, &Message::Inv(hashes.iter().map(entry).collect()));
 }
 
 /// The block without witnesses (BIP144).

@@ -1,7 +1,5 @@
 //! What the engine tells about itself.
 
-use super::Peers;
-
 /// Numbers for progress lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -11,17 +9,4 @@ pub struct Summary {
     pub outbound: usize,
     /// Blocks that were asked for and did not arrive so far.
     pub blocks_in_flight: usize,
-}
-
-impl Peers {
-    /// Numbers for progress lines.
-    pub fn summary(&self) -> Summary {
-        let established = || self.peers.values().filter(|peer| peer.established());
-        let inbound = established().filter(|peer| peer.inbound()).count();
-        Summary {
-            inbound,
-            outbound: established().count() - inbound,
-            blocks_in_flight: self.blocks_in_flight(),
-        }
-    }
 }

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{Situation, SlotPeer, SlotsConfig, Wanted, ports};
+use crate::address_book::{AddressBook, Candidate};
+use crate::connection_kind::ConnectionKind;
+use crate::message::Services;
 use crate::net_address::{AddressNetwork, NetAddress, NetGroup};
-use crate::{AddressBook, Candidate, ConnectionKind, Services, Target};
+use crate::target::Target;
 
 /// Addresses drawn from the book until the search is given up for now.
 const MAX_TRIES: usize = 100;

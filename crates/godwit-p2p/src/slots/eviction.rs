@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use siphasher::sip::SipHasher24;
 
+use crate::connection_kind::ConnectionKind;
 use crate::net_address::{AddressNetwork, NetAddress};
-use crate::{ConnectionKind, PeerId};
+use crate::peer_id::PeerId;
 
 /// Peers kept for the keyed hash of their group: an attacker can not tell which groups those are.
 const KEPT_BY_GROUP: usize = 4;

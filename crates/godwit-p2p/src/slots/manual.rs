@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{Opening, SlotPeer, SlotsConfig};
-use crate::{ConnectionKind, Target};
+use crate::connection_kind::ConnectionKind;
+use crate::target::Target;
 
 /// Connections that `-addnode` opens at most (Core `MAX_ADDNODE_CONNECTIONS`).
 pub const MAX_ADD_NODE_CONNECTIONS: usize = 8;

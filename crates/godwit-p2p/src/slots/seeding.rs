@@ -8,7 +8,9 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::{Opening, SlotPeer, SlotsConfig};
-use crate::{AddressBook, ConnectionKind, Reachable, Target};
+use crate::address_book::AddressBook;
+use crate::connection_kind::ConnectionKind;
+use crate::target::{Reachable, Target};
 
 /// Nobody is asked for addresses once there are so many full connections (Core
 /// `SEED_OUTBOUND_CONNECTION_THRESHOLD`).

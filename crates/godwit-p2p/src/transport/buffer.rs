@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use godwit_stream::{BufferPool, DataStream, PooledStream};
 
-use crate::Command;
+use crate::frame::Command;
 
 /// Capacity in bytes that the first byte of a payload may claim, whatever length is announced.
 const FIRST_CAPACITY: usize = 64 * 1024;

@@ -14,7 +14,7 @@ use godwit_stream::{BufferPool, PooledStream};
 use super::buffer::{End, Got, read_once};
 use super::send::{Outgoing, Queue, plain_size};
 use super::{Receive, ReceiveLimits, TransportError};
-use crate::Command;
+use crate::frame::Command;
 use crate::frame::FRAME_HEADER_SIZE;
 use crate::v2::{
     HEADER_SIZE, Handshake, LENGTH_SIZE, MAX_GARBAGE, MAX_NAME_SIZE, PUBLIC_KEY_SIZE, Session,

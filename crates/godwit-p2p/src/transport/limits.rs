@@ -1,12 +1,13 @@
 //! How long the payload of each message may be.
 
 use super::{DiscardReason, ReceiveLimits};
+use crate::frame::Command;
 use crate::frame::MAX_PAYLOAD;
+use crate::inventory::Inventory;
 use crate::message::{
     MAX_ADDRESSES, MAX_COMPACT_TRANSACTIONS, MAX_HEADERS, MAX_INVENTORY, MAX_LOCATOR,
 };
 use crate::net_address::AddressEntry;
-use crate::{Command, Inventory};
 
 use godwit_primitives::HEADER_SIZE;
 use godwit_stream::compact_size_len;

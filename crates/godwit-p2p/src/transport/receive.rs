@@ -10,8 +10,8 @@ use super::buffer::{Buffer, Got, read_once};
 use super::limits::{Judgement, judge};
 use super::skim::{SKIM_STEP, Skim};
 use super::{Discard, DiscardReason, Receive, ReceiveLimits, TransportError};
+use crate::frame::{Command, Frame};
 use crate::frame::{FRAME_HEADER_SIZE, FrameHeader};
-use crate::{Command, Frame};
 
 #[derive(Debug)]
 pub(super) struct Receiver {

@@ -7,7 +7,7 @@ use godwit_primitives::sha256::sha256d;
 use godwit_stream::{DataStream, PooledStream};
 
 use super::Write;
-use crate::Command;
+use crate::frame::Command;
 use crate::frame::{FRAME_HEADER_SIZE, FrameHeader};
 use crate::v2::TAG_SIZE;
 

@@ -4,7 +4,7 @@ use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{BlockHash, HEADER_SIZE};
 
 use super::{Discard, DiscardReason};
-use crate::Command;
+use crate::frame::Command;
 
 /// How much of what is dropped is read at once, in bytes, onto the stack.
 pub(super) const SKIM_STEP: usize = 16 * 1024;

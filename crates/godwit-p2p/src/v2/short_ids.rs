@@ -2,7 +2,7 @@
 //!
 //! Source: BIP324 "Message types", Core `net.cpp` `V2_MESSAGE_IDS`.
 
-use crate::Command;
+use crate::frame::Command;
 
 /// Longest name of a message in a packet, in bytes: a zero and the twelve bytes of v1.
 pub(crate) const MAX_NAME_SIZE: usize = 13;

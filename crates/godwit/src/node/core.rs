@@ -8,12 +8,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use godwit_chain::{Chain, Event, Poll};
-use godwit_p2p::{Action, BlockJudgement, HeaderFault, HeaderIndex, Now, PeerId, Peers, ReadId};
+use godwit_p2p::{
+    Action, BlockJudgement, ChainEvent, ChainRequest, Event as PeersEvent, HeaderFault,
+    HeaderIndex, NetCommand, NetEvent, Now, PeerId, Peers, ReadId,
+};
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
 
 use super::index::ChainIndex;
-use super::net::{NetCommand, NetEvent};
 use crate::chain_log::{log_disconnected, update_tip};
 
 /// Steps of the chain between two looks at the network: some 20 ms at worst.
@@ -158,41 +160,18 @@ impl NodeCore {
 
     /// `-networkactive`.
     pub fn set_network_active(&mut self, now: Now, active: bool) {
-        self.peers.set_network_active(now, &ChainIndex(&self.chain), active);
+        self.tell(now, PeersEvent::NetworkActive(active));
         self.obey(now);
     }
 
     /// Something happened on the network.
     pub fn handle(&mut self, now: Now, event: NetEvent) {
-        let (peers, index) = (&mut self.peers, &ChainIndex(&self.chain));
-        match event {
-            NetEvent::Inbound { socket, address } => {
-                let command = match peers.accept_inbound(now, index, address) {
-                    Some(peer) => NetCommand::Adopt { socket, peer },
-                    None => NetCommand::Refuse { socket },
-                };
-                self.commands.push_back(command);
-            }
-            NetEvent::Connected { peer, address } => peers.connected(now, index, peer, address),
-            NetEvent::ConnectFailed { peer, local } => {
-                let whose = if local { "our own network or proxy" } else { "the other side" };
-                log::debug!("connecting to peer={} failed because of {whose}", peer.0);
-                peers.connect_failed(now, peer, local);
-            }
-            NetEvent::Protocol { peer, protocol } => peers.speaks(peer, protocol),
-            NetEvent::Frame { peer, frame } => peers.frame(now, index, peer, frame),
-            NetEvent::Arriving { peer, command, bytes } => {
-                peers.arriving(now, peer, command, bytes);
-            }
-            NetEvent::Discarded { peer, discard } => peers.discarded(now, index, peer, &discard),
-            NetEvent::TransportFailed { peer, error } => {
-                peers.transport_failed(now, peer, &error);
-            }
-            NetEvent::Closed { peer } => peers.closed(now, peer),
-            NetEvent::Sent { peer, bytes } => peers.sent(now, index, peer, bytes),
-            NetEvent::Resolved { host, addresses } => peers.resolved(now, &host, &addresses),
-        }
+        self.tell(now, event);
         self.obey(now);
+    }
+
+    fn tell(&mut self, now: Now, event: impl Into<PeersEvent>) {
+        self.peers.handle(now, &ChainIndex(&self.chain), event);
     }
 
     /// Moves the chain on, a little at a time, and lets the engine do what is due.
@@ -214,10 +193,10 @@ impl NodeCore {
         self.note_tip(now);
         // One at a time, so that what many peers ask for does not keep the chain waiting.
         if let Some((request, bytes)) = self.waiting_reads.pop_front() {
-            self.peers.block_read(now, &ChainIndex(&self.chain), request, bytes);
+            self.tell(now, ChainEvent::BlockRead { request, bytes });
         }
         let room = self.chain.room().min(self.most_in_flight);
-        self.peers.tick(now, &ChainIndex(&self.chain), room);
+        self.tell(now, PeersEvent::Tick { room });
         self.obey(now);
         Ok(if self.waiting_reads.is_empty() { poll } else { Poll::Progress })
     }
@@ -237,7 +216,7 @@ impl NodeCore {
             }
             // The chain has logged it where it found it.
             Event::Invalid { hash, reject } => {
-                self.peers.block_invalid(now, &ChainIndex(&self.chain), hash, reject);
+                self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }
             Event::Stored { ticket, new, .. } => {
                 let judgement =
@@ -253,7 +232,7 @@ impl NodeCore {
                 if self.to_take_apart.remove(&request) {
                     self.waiting_reads.push_back((request, bytes));
                 } else {
-                    self.peers.block_read(now, &ChainIndex(&self.chain), request, bytes);
+                    self.tell(now, ChainEvent::BlockRead { request, bytes });
                 }
             }
         }
@@ -262,7 +241,7 @@ impl NodeCore {
 
     fn judged(&mut self, now: Now, ticket: u64, judgement: BlockJudgement) {
         let hash = self.submitted.remove(&ticket).expect("each ticket is answered once");
-        self.peers.block_judged(now, &ChainIndex(&self.chain), hash, judgement);
+        self.tell(now, ChainEvent::BlockJudged { hash, judgement });
     }
 
     fn note_tip(&mut self, now: Now) {
@@ -274,7 +253,8 @@ impl NodeCore {
             self.initial_download = false;
             log::info!("Leaving InitialBlockDownload (latching to false)");
         }
-        self.peers.tip_changed(now, &ChainIndex(&self.chain), self.initial_download);
+        let initial_download = self.initial_download;
+        self.tell(now, ChainEvent::TipChanged { initial_download });
         self.obey(now);
     }
 
@@ -299,26 +279,19 @@ impl NodeCore {
 
     fn obey_one(&mut self, now: Now, action: Action) {
         match action {
-            Action::Send { peer, command, payload } => {
-                self.commands.push_back(NetCommand::Send { peer, command, payload });
-            }
-            Action::Disconnect { peer, why } => {
-                self.commands.push_back(NetCommand::Disconnect { peer, why });
-            }
-            Action::Connect { peer, target, v2, .. } => {
-                self.commands.push_back(NetCommand::Connect { peer, target, v2 });
-            }
+            Action::Net(command) => self.commands.push_back(command),
+            Action::Chain(request) => self.ask_chain(now, request),
             Action::Resolve { host } => self.lookups.push(host),
-            Action::ReadOn { peer } => self.commands.push_back(NetCommand::ReadOn { peer }),
-            Action::ExpectBlock { peer, expected } => {
-                self.commands.push_back(NetCommand::ExpectBlock { peer, expected });
+        }
+    }
+
+    fn ask_chain(&mut self, now: Now, request: ChainRequest) {
+        match request {
+            ChainRequest::SubmitHeaders { peer, headers } => {
+                self.submit_headers(now, peer, &headers)
             }
-            Action::ExpectCompact { peer, expected } => {
-                self.commands.push_back(NetCommand::ExpectCompact { peer, expected });
-            }
-            Action::SubmitHeaders { peer, headers } => self.submit_headers(now, peer, &headers),
-            Action::SubmitBlock { hash, bytes, .. } => self.submit_block(hash, bytes),
-            Action::ReadBlock { request, id, raw, .. } => {
+            ChainRequest::SubmitBlock { hash, bytes, .. } => self.submit_block(hash, bytes),
+            ChainRequest::ReadBlock { request, id, raw, .. } => {
                 let node = ChainIndex(&self.chain).node_id(id);
                 if !raw {
                     self.to_take_apart.insert(request);
@@ -340,7 +313,7 @@ impl NodeCore {
             }
         }
         self.log_headers(now);
-        self.peers.headers_judged(now, &ChainIndex(&self.chain), peer, result);
+        self.tell(now, ChainEvent::HeadersJudged { peer, result });
     }
 
     /// Core's line about the progress of headers, while the chain is being downloaded.

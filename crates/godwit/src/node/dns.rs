@@ -9,9 +9,7 @@ use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use godwit_p2p::NetAddress;
-
-use super::net::NetEvent;
+use godwit_p2p::{NetAddress, NetEvent};
 
 /// Longest time until a name is given up. The system's own limit is usually 10 to 30 seconds.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);

@@ -20,13 +20,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
-use godwit_p2p::{Command, NetAddress, PeerId, Target, TokenBucket, Transport};
+use godwit_p2p::{
+    Command, NetAddress, NetCommand, NetEvent, PeerId, SocketId, Target, TokenBucket, Transport,
+};
 use godwit_secret::run_on_secret_stack;
 use godwit_stream::{BufferPool, PooledStream};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::net::{NetCommand, NetEvent, SocketId};
 use connection::{Connection, Left, Phase, is_local};
 use inbox::Outbox;
 use route::{Route, route};

@@ -9,9 +9,8 @@ use std::process::{Command as Process, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use godwit::node::net::{NetCommand, NetEvent};
 use godwit::node::sockets::{Inbox, Proxies, Sockets, SocketsConfig, bind};
-use godwit_p2p::{Command, NetAddress, PeerId, Protocol, Target};
+use godwit_p2p::{Command, NetAddress, NetCommand, NetEvent, PeerId, Protocol, Target};
 use godwit_stream::{BufferPool, DataStream, PoolLimits};
 
 const MAGIC: [u8; 4] = [1, 2, 3, 4];

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use godwit::node::net::{NetCommand, NetEvent};
 use godwit::node::sockets::{INBOX_BYTES, Inbox, Proxies, Sockets, SocketsConfig, bind};
 use godwit_p2p::{
     Command, Discard, DiscardReason, DisconnectReason, FRAME_HEADER_SIZE, Frame, NetAddress,
-    PeerId, Protocol, Target,
+    NetCommand, NetEvent, PeerId, Protocol, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_primitives::sha256::sha256d;

@@ -4,7 +4,8 @@ use super::super::PeerTraits;
 use super::MB;
 use super::simulation::{Conduct, HONEST, Simulation};
 use super::tree::{GENESIS, Tree, hash_of};
-use crate::{HeaderId, HeaderIndex, PeerId, is_ancestor};
+use crate::index::is_ancestor;
+use crate::{HeaderId, HeaderIndex, PeerId};
 
 const SIZE: u64 = 500_000;
 

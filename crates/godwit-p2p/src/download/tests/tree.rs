@@ -2,7 +2,8 @@
 
 use godwit_primitives::{BlockHash, BlockHeader, MerkleRoot, Work};
 
-use crate::{HeaderId, HeaderIndex, HeaderInfo, last_common_ancestor};
+use crate::index::last_common_ancestor;
+use crate::{HeaderId, HeaderIndex, HeaderInfo};
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::harness::{FULL, Harness, chain, config};
 use crate::{
     AddressBook, AddressEntry, Command, ConnectionKind, DisconnectReason, Host, Message,
-    Misbehaviour, NetAddress, PeerId, PeersConfig, Reachable, Services, Source, Version,
+    Misbehaviour, NetAddress, NetEvent, PeerId, PeersConfig, Reachable, Services, Source, Version,
     VersionAddress,
 };
 
@@ -74,8 +74,8 @@ fn b10_peer_ids_are_never_used_twice() {
     let mut node = Harness::new(config());
     let mut last = node.inbound();
     for _ in 0..1_000 {
-        node.peers.closed(node.now, last);
-        let next = node.peers.accept_inbound(node.now, &node.index, super::harness::address(1));
+        node.tell(NetEvent::Closed { peer: last });
+        let next = node.accept(super::harness::address(1));
         let next = next.expect("there is a place");
         assert!(next > last);
         last = next;
@@ -275,14 +275,14 @@ fn outbound(node: &mut Harness) -> PeerId {
 /// As behind a proxy for names.
 fn nameless(node: &mut Harness) -> PeerId {
     let id = outbound(node);
-    node.peers.peers.get_mut(&id).expect("it is connected").address = None;
+    node.peers.table.get_mut(id).expect("it is connected").address = None;
     id
 }
 
 /// As behind a hidden service.
 fn from_this_machine(node: &mut Harness) -> PeerId {
     let address = NetAddress::new(Host::Ipv4([127, 0, 0, 1]), 1);
-    node.peers.accept_inbound(node.now, &node.index, address).expect("there is a place")
+    node.accept(address).expect("there is a place")
 }
 
 #[test]

@@ -2,7 +2,7 @@ use godwit_primitives::Block;
 
 use super::harness::{Harness, START, Sent, block_inv, chain, config};
 use super::index::TestBlock;
-use crate::{Command, HeaderIndex, Locator, Message, PeerId, compact_block};
+use crate::{ChainEvent, Command, HeaderIndex, Locator, Message, NetEvent, PeerId, compact_block};
 
 /// What is sent when `blocks` are connected at once.
 fn announced(node: &mut Harness, id: PeerId, blocks: &[TestBlock]) -> Vec<Sent> {
@@ -187,7 +187,7 @@ fn the_tip_is_read_once_for_all_compact_announcements() {
     node.mined(&new[..1]);
     assert_eq!(node.reads.len(), 1);
     let (request, _, header) = node.reads.pop_front().expect("one");
-    node.peers.closed(node.now, ids[0]);
+    node.tell(NetEvent::Closed { peer: ids[0] });
     node.answer_read(request, header);
     node.pump();
     for &id in &ids[1..] {
@@ -218,7 +218,7 @@ fn a_compact_announcement_that_can_not_be_read_becomes_another() {
     node.headers(id, &old[4..]);
     assert_eq!(announced(&mut node, id, &new), []);
     let (request, ..) = node.reads.pop_front().expect("one");
-    node.peers.block_read(node.now, &node.index, request, None);
+    node.tell(ChainEvent::BlockRead { request, bytes: None });
     node.pump();
     assert_eq!((node.take(id), node.is_gone(id)), (vec![inv(&new[0])], None));
 }

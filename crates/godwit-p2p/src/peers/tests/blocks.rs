@@ -6,7 +6,7 @@ use super::harness::{Harness, START, block_entry, chain, config};
 use super::index::TestBlock;
 use crate::{
     Command, ConnectionKind, Discard, DiscardReason, DisconnectReason, Message, Misbehaviour,
-    PeerId,
+    NetEvent, PeerId,
 };
 
 fn misbehaved(what: Misbehaviour) -> Option<DisconnectReason> {
@@ -81,7 +81,7 @@ fn a_pushed_block_of_a_known_header_can_be_asked_of_who_pushed_it() {
     node.take(id);
     node.pushes(id, &blocks[1]);
     assert_eq!(node.take_only(id, Command::GETHEADERS), []);
-    node.peers.closed(node.now, silent[0]);
+    node.tell(NetEvent::Closed { peer: silent[0] });
     node.tick();
     assert_eq!(node.requested(id), [blocks[0].hash, blocks[1].hash]);
 }
@@ -246,7 +246,7 @@ fn what_a_lost_peer_was_asked_for_is_asked_of_another() {
     node.tick();
     let lost = node.requested(ids[0]);
     assert!(!lost.is_empty());
-    node.peers.closed(node.now, ids[0]);
+    node.tell(NetEvent::Closed { peer: ids[0] });
     node.serve(&ids[1..], &blocks, 30, |_, block| Some(block.clone()));
     assert_eq!(node.tip(), blocks[9].hash);
 }
@@ -263,7 +263,7 @@ fn a_damaged_block_frees_the_request_and_discourages_nobody() {
         why: DiscardReason::WrongChecksum,
         block: None,
     };
-    node.peers.discarded(node.now, &node.index, asked, &discard);
+    node.tell(NetEvent::Discarded { peer: asked, discard });
     node.pump();
     assert_eq!(node.is_gone(asked), Some(DisconnectReason::CorruptBlock));
     assert_eq!(node.discouraged(), 0);

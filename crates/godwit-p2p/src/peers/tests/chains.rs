@@ -2,7 +2,8 @@
 
 use super::harness::{START, chain};
 use super::index::{TestBlock, TestIndex};
-use crate::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor, locator};
+use crate::index::{is_ancestor, last_common_ancestor, locator};
+use crate::{HeaderId, HeaderIndex};
 
 /// A chain of 70 blocks, a branch of 20 from height 30, one of 3 from height 45.
 fn branched() -> (TestIndex, Vec<HeaderId>) {

@@ -66,11 +66,11 @@ fn b15_a_partial_block_is_dropped_when_its_height_is_connected() {
     let child = TestBlock::on(&block, START as u32, 2, 3);
     node.headers(id, std::slice::from_ref(&block));
     node.says(id, Message::CmpctBlock(compact(&child)));
-    assert!(node.peers.holds_partial(id));
+    assert!(node.peer_state(id).fetch.holds_partial());
     node.mined(std::slice::from_ref(&block));
-    assert!(node.peers.holds_partial(id), "it may still be of use");
+    assert!(node.peer_state(id).fetch.holds_partial(), "it may still be of use");
     node.mined(&[TestBlock::on(&block, START as u32, 7, 0)]);
-    assert!(!node.peers.holds_partial(id));
+    assert!(!node.peer_state(id).fetch.holds_partial());
 }
 
 #[test]
@@ -253,7 +253,8 @@ fn b15_of_eight_peers_that_send_parts_three_have_theirs_kept() {
             let block = TestBlock::on(&tip, START as u32, salt, 3);
             node.says(id, Message::CmpctBlock(compact(&block)));
         }
-        let kept: Vec<bool> = ids.iter().map(|&id| node.peers.holds_partial(id)).collect();
+        let kept: Vec<bool> =
+            ids.iter().map(|&id| node.peer_state(id).fetch.holds_partial()).collect();
         assert_eq!(kept, [false, false, false, false, false, true, true, true]);
     }
 }

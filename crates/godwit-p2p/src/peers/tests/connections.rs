@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use super::harness::{FULL, Harness, START, address, chain, config};
 use crate::{
-    AddressBook, AddressEntry, Command, ConnectionKind, DisconnectReason, Host, Message,
-    NetAddress, PeerId, Peers, PeersConfig, Source, Target, TransportError,
+    AddressBook, AddressEntry, ChainEvent, Command, ConnectionKind, DisconnectReason, Event, Host,
+    Message, NetAddress, NetEvent, PeerId, Peers, PeersConfig, Source, Target, TransportError,
 };
 
 fn misbehave(node: &mut Harness, id: PeerId) {
@@ -20,7 +20,7 @@ fn with_addresses(config: PeersConfig, count: u8, age: u32) -> Harness {
         book.add(START, &[entry], Source::Host(Host::Ipv4([30 + n, 1, 1, 1])), 0);
     }
     node.peers = Peers::new(config, book, node.now, &node.index);
-    node.peers.tip_changed(node.now, &node.index, false);
+    node.tell(ChainEvent::TipChanged { initial_download: false });
     node
 }
 
@@ -31,7 +31,7 @@ fn connect_all(node: &mut Harness, seconds: u64) -> Vec<(PeerId, ConnectionKind)
         node.advance(Duration::from_secs(1));
         for (id, target, kind) in std::mem::take(&mut node.connects) {
             let Target::Address(address) = target else { panic!("no names here") };
-            node.peers.connected(node.now, &node.index, id, Some(address));
+            node.tell(NetEvent::Connected { peer: id, address: Some(address) });
             node.pump();
             node.greet(id);
             if node.is_gone(id).is_none() {
@@ -53,7 +53,7 @@ fn the_slots_are_filled_from_the_address_book() {
     assert_eq!(count(&connected, ConnectionKind::OutboundFull), 8);
     assert_eq!(count(&connected, ConnectionKind::BlockRelay), 2);
     assert_eq!(node.peers.address_book().tried_len(), 10, "they answered");
-    node.peers.closed(node.now, connected[0].0);
+    node.tell(NetEvent::Closed { peer: connected[0].0 });
     assert_eq!(connect_all(&mut node, 5).len(), 1, "a place became free");
 }
 
@@ -64,11 +64,11 @@ fn a_failed_attempt_frees_the_place() {
     for _ in 0..30 {
         node.advance(Duration::from_secs(1));
         for (id, ..) in std::mem::take(&mut node.connects) {
-            node.peers.connect_failed(node.now, id, false);
+            node.tell(NetEvent::ConnectFailed { peer: id, local: false });
             attempts += 1;
         }
     }
-    assert!(attempts > 20 && node.peers.connecting.is_empty(), "{attempts}");
+    assert!(attempts > 20 && node.peers.parts.connections.attempts().is_empty(), "{attempts}");
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn a_dead_proxy_wears_no_address_out() {
             node.advance(Duration::from_secs(1));
             let (id, target, _) = node.connects.remove(0);
             let Target::Address(address) = target else { panic!("no names here") };
-            node.peers.connected(node.now, &node.index, id, Some(address));
+            node.tell(NetEvent::Connected { peer: id, address: Some(address) });
             node.pump();
             node.greet(id);
         }
         let before = saved(&node);
         for _ in 0..30 {
             for (id, ..) in std::mem::take(&mut node.connects) {
-                node.peers.connect_failed(node.now, id, local);
+                node.tell(NetEvent::ConnectFailed { peer: id, local });
             }
             node.advance(Duration::from_secs(1));
         }
@@ -168,10 +168,10 @@ fn misbehaving_hosts_are_discouraged_and_refused_when_places_are_scarce() {
     let host = node.address_of(bad);
     misbehave(&mut node, bad);
     assert_eq!(node.discouraged(), 1);
-    let again = node.peers.accept_inbound(node.now, &node.index, host);
+    let again = node.accept(host);
     assert!(again.is_some(), "there is place enough");
     node.inbound();
-    let refused = node.peers.accept_inbound(node.now, &node.index, host);
+    let refused = node.accept(host);
     assert_eq!(refused, None, "the last place is not for it");
     node.inbound();
 }
@@ -182,7 +182,7 @@ fn others_of_the_same_host_go_with_a_misbehaving_peer() {
     let host = address(200);
     let mut connect = |port| {
         let address = NetAddress { port, ..host };
-        node.peers.accept_inbound(node.now, &node.index, address).expect("there is a place")
+        node.accept(address).expect("there is a place")
     };
     let (a, b) = (connect(1), connect(2));
     let other = node.inbound_peer();
@@ -196,8 +196,8 @@ fn others_of_the_same_host_go_with_a_misbehaving_peer() {
 fn local_peers_are_left_but_not_discouraged_and_manual_ones_are_kept() {
     let mut node = Harness::new(config());
     let local = NetAddress::new(Host::Ipv4([127, 0, 0, 1]), 5_000);
-    let id = node.peers.accept_inbound(node.now, &node.index, local).expect("there is a place");
-    let other = node.peers.accept_inbound(node.now, &node.index, local).expect("there is a place");
+    let id = node.accept(local).expect("there is a place");
+    let other = node.accept(local).expect("there is a place");
     let manual = node.peer(ConnectionKind::Manual);
     node.greet(id);
     misbehave(&mut node, id);
@@ -213,7 +213,7 @@ fn a_full_house_makes_room_by_eviction() {
     let ids: Vec<PeerId> = (0..40).map(|_| node.inbound_peer()).collect();
     node.advance(Duration::from_secs(1));
     let host = NetAddress::new(Host::Ipv4([99, 1, 1, 1]), 1);
-    let new = node.peers.accept_inbound(node.now, &node.index, host);
+    let new = node.accept(host);
     node.pump();
     assert!(new.is_some());
     let evicted: Vec<_> = ids.iter().filter(|id| node.is_gone(**id).is_some()).collect();
@@ -225,7 +225,7 @@ fn a_full_house_makes_room_by_eviction() {
         node.inbound_peer();
     }
     let host = NetAddress::new(Host::Ipv4([99, 1, 1, 1]), 1);
-    let refused = node.peers.accept_inbound(node.now, &node.index, host);
+    let refused = node.accept(host);
     assert_eq!((refused, node.gone.len()), (None, 0), "each of few has something in its favour");
 }
 
@@ -237,12 +237,12 @@ fn names_are_resolved_first_or_left_to_the_proxy() {
     node.advance(Duration::from_secs(1));
     assert_eq!((node.resolves.len(), node.connects.len()), (1, 0));
     let found = NetAddress::new(Host::Ipv4([50, 1, 1, 1]), 0);
-    node.peers.resolved(node.now, "node.example", &[found]);
+    node.tell(NetEvent::Resolved { host: "node.example".into(), addresses: vec![found] });
     node.pump();
     let expected = Target::Address(NetAddress { port: 8_333, ..found });
     let (id, at, kind) = node.connects.pop().expect("one");
     assert_eq!((at, kind), (expected, ConnectionKind::Manual));
-    node.peers.connected(node.now, &node.index, id, None);
+    node.tell(NetEvent::Connected { peer: id, address: None });
     node.pump();
     node.greet(id);
     node.advance(Duration::from_secs(120));
@@ -259,9 +259,9 @@ fn a_name_without_addresses_is_tried_again_later() {
     let target = Target::Name { host: "node.example".into(), port: 8_333 };
     let mut node = Harness::new(PeersConfig { connect_only: Some(vec![target]), ..config() });
     node.advance(Duration::from_secs(1));
-    node.peers.resolved(node.now, "node.example", &[]);
+    node.tell(NetEvent::Resolved { host: "node.example".into(), addresses: vec![] });
     node.pump();
-    assert_eq!(node.peers.connecting.len(), 0);
+    assert_eq!(node.peers.parts.connections.attempts().len(), 0);
     node.advance(Duration::from_secs(120));
     assert!(node.resolves.len() > 1 && node.connects.is_empty());
 }
@@ -274,12 +274,12 @@ fn dns_seeds_fill_an_empty_address_book() {
     assert_eq!(node.resolves, ["x9.seed.example."]);
     let found: Vec<NetAddress> =
         (0..10).map(|n| NetAddress::new(Host::Ipv4([50 + n, 1, 1, 1]), 0)).collect();
-    node.peers.resolved(node.now, "x9.seed.example.", &found);
+    node.tell(NetEvent::Resolved { host: "x9.seed.example.".into(), addresses: found.to_vec() });
     assert_eq!(node.peers.address_book().len(), 10);
 
     let mut node = Harness::new(PeersConfig { dns_seeds: seeds.clone(), ..config() });
     node.advance(Duration::from_secs(30));
-    node.peers.resolved(node.now, "x9.seed.example.", &[]);
+    node.tell(NetEvent::Resolved { host: "x9.seed.example.".into(), addresses: vec![] });
     node.pump();
     assert_eq!(node.resolves.last().map(String::as_str), Some("seed.example."));
 
@@ -292,7 +292,7 @@ fn dns_seeds_fill_an_empty_address_book() {
     let connects = node.connects.iter().map(|(_, target, kind)| (target.clone(), *kind));
     assert_eq!(connects.collect::<Vec<_>>(), [expected]);
     let (id, ..) = node.connects[0];
-    node.peers.connected(node.now, &node.index, id, None);
+    node.tell(NetEvent::Connected { peer: id, address: None });
     node.pump();
     node.greet(id);
     let told = found.iter().map(|address| AddressEntry {
@@ -321,16 +321,19 @@ fn without_network_nothing_is_open() {
     connect_all(&mut node, 3);
     node.advance(Duration::from_millis(500));
     let inbound = node.inbound_peer();
-    node.peers.set_network_active(node.now, &node.index, false);
+    node.tell(Event::NetworkActive(false));
     node.pump();
     assert_eq!(node.is_gone(inbound), Some(DisconnectReason::NetworkInactive));
-    assert_eq!((node.peers.peers.len(), node.peers.connecting.len()), (0, 0));
+    assert_eq!(
+        (node.peers.table.iter().count(), node.peers.parts.connections.attempts().len()),
+        (0, 0)
+    );
     node.connects.clear();
     node.advance(Duration::from_secs(60));
     assert!(node.connects.is_empty());
-    let refused = node.peers.accept_inbound(node.now, &node.index, address(9));
+    let refused = node.accept(address(9));
     assert_eq!(refused, None);
-    node.peers.set_network_active(node.now, &node.index, true);
+    node.tell(Event::NetworkActive(true));
     assert!(!connect_all(&mut node, 5).is_empty());
 }
 
@@ -344,7 +347,7 @@ fn transport_errors_end_the_connection_without_punishment() {
     for (error, expected) in cases {
         let mut node = Harness::new(config());
         let id = node.inbound_peer();
-        node.peers.transport_failed(node.now, id, &error);
+        node.tell(NetEvent::TransportFailed { peer: id, error });
         node.pump();
         assert_eq!(node.is_gone(id), Some(expected));
         assert_eq!(node.discouraged(), 0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::harness::{FULL, Harness, START, chain, config};
 use crate::{
-    AddressBook, AddressEntry, ConnectionKind, DisconnectReason, Host, NetAddress, Peers,
+    AddressBook, AddressEntry, ConnectionKind, DisconnectReason, Host, NetAddress, NetEvent, Peers,
     PeersConfig, Protocol, Services, Source, Target, TransportError,
 };
 
@@ -58,10 +58,10 @@ fn what_is_broken_in_an_encrypted_connection_ends_it_and_is_held_against_nobody(
     for error in errors {
         let mut node = Harness::new(config());
         let id = node.full_peer();
-        node.peers.speaks(id, Protocol::V2 { session_id: [7; 32] });
-        let protocol = node.peers.peers[&id].handshake.protocol;
+        node.tell(NetEvent::Protocol { peer: id, protocol: Protocol::V2 { session_id: [7; 32] } });
+        let protocol = node.peer_state(id).handshake.protocol;
         assert_eq!(protocol, Protocol::V2 { session_id: [7; 32] });
-        node.peers.transport_failed(node.now, id, &error);
+        node.tell(NetEvent::TransportFailed { peer: id, error });
         node.pump();
         assert_eq!(node.is_gone(id), Some(DisconnectReason::Undecryptable));
         assert_eq!(node.discouraged(), 0);

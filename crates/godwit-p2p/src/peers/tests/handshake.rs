@@ -207,7 +207,7 @@ fn b13_hostile_version_fields_do_no_harm() {
         let hello = Version { timestamp, start_height, user_agent, ..node.version() };
         node.greet_as(id, hello);
         assert_eq!(node.is_gone(id), None);
-        let user_agent = &node.peers.peers[&id].handshake.user_agent;
+        let user_agent = &node.peer_state(id).handshake.user_agent;
         assert_eq!(*user_agent, "/[31mevilscript/".replace('[', ""), "sanitised");
         // Their time is not ours: our next version still has the driver's clock.
         let next = node.outbound(ConnectionKind::Manual);
@@ -250,7 +250,7 @@ fn pings_go_out_every_two_minutes_and_have_twenty_to_be_answered() {
     assert!((9..=11).contains(&pings), "{pings}");
     assert_eq!(node.is_gone(good), None);
     assert_eq!(node.is_gone(silent), Some(DisconnectReason::PingTimeout));
-    let shortest = node.peers.peers[&good].ping.shortest;
+    let shortest = node.peer_state(good).ping.shortest;
     assert!(shortest.is_some_and(|ping| ping <= Duration::from_secs(150)));
 }
 

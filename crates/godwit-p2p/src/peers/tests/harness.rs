@@ -9,11 +9,14 @@ use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
 
 use super::index::{TestBlock, TestIndex};
 use crate::frame::FRAME_HEADER_SIZE;
-use crate::peers::connection::Attempt;
+use crate::peers::connections::Attempt;
+use crate::peers::peer::Peer;
+use crate::peers::reading;
 use crate::{
-    Action, AddressBook, BlockJudgement, Command, ConnectionKind, Discard, DiscardReason,
-    DisconnectReason, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message, NetAddress, Now,
-    PeerId, Peers, PeersConfig, Reachable, ReadId, Services, Target, Version, VersionAddress,
+    Action, AddressBook, BlockJudgement, ChainEvent, ChainRequest, Command, ConnectionKind,
+    Discard, DiscardReason, DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory,
+    InventoryKind, Message, NetAddress, NetCommand, NetEvent, Now, PeerId, Peers, PeersConfig,
+    Reachable, ReadId, Services, SocketId, Target, Version, VersionAddress,
 };
 
 /// When the tests begin, in seconds since 1970.
@@ -126,11 +129,53 @@ impl Harness {
     }
 
     fn started(mut self) -> Self {
-        self.peers.tip_changed(self.now, &self.index, self.initial_download);
+        let initial_download = self.initial_download;
+        self.tell(ChainEvent::TipChanged { initial_download });
         self
     }
 
+    /// Something happens; what is to be done about it is left to [`pump`](Self::pump).
+    pub(super) fn tell(&mut self, event: impl Into<Event>) {
+        self.peers.handle(self.now, &self.index, event);
+    }
+
     // ---- connections
+
+    /// Somebody connects; `None` when it is refused. What else is to be done then is left to
+    /// [`pump`](Self::pump).
+    pub(super) fn accept(&mut self, address: NetAddress) -> Option<PeerId> {
+        self.tell(NetEvent::Inbound { socket: SocketId(0), address });
+        let mut adopted = None;
+        for action in self.peers.take_actions() {
+            match action {
+                Action::Net(NetCommand::Adopt { peer, .. }) => adopted = Some(peer),
+                Action::Net(NetCommand::Refuse { .. }) => {}
+                other => self.act(other),
+            }
+        }
+        adopted
+    }
+
+    /// Spends a line of the log at the expense of the peer.
+    pub(super) fn takes_log_line(&mut self, id: PeerId) -> bool {
+        self.peers.now = self.now;
+        self.peers.lend(&self.index).1.take_log_line(id)
+    }
+
+    /// The peer owes a block.
+    pub(super) fn expect_block(&mut self, id: PeerId) {
+        self.peers.now = self.now;
+        reading::expect_block(&mut self.peers.lend(&self.index).1, id, true);
+    }
+
+    /// Requests of the peer that wait; none when it is gone.
+    pub(super) fn waiting_requests(&self, id: PeerId) -> usize {
+        self.peers.table.get(id).map_or(0, |peer| peer.serving.waiting_requests())
+    }
+
+    pub(super) fn peer_state(&self, id: PeerId) -> &Peer {
+        self.peers.table.get(id).expect("it is connected")
+    }
 
     /// Each is of another group, as far as there are as many.
     pub(super) fn fresh_address(&mut self) -> NetAddress {
@@ -142,13 +187,13 @@ impl Harness {
     /// A peer that connected to us and said nothing so far.
     pub(super) fn inbound(&mut self) -> PeerId {
         let address = self.fresh_address();
-        self.peers.accept_inbound(self.now, &self.index, address).expect("there is a place")
+        self.accept(address).expect("there is a place")
     }
 
     /// A peer that we connected to; our `version` is on its way.
     pub(super) fn outbound(&mut self, kind: ConnectionKind) -> PeerId {
         let address = self.fresh_address();
-        let id = self.peers.next_peer_id();
+        let id = self.peers.table.next_id();
         let attempt = Attempt {
             target: Target::Address(address),
             kind,
@@ -157,8 +202,8 @@ impl Harness {
             count_failure: true,
             resolving: false,
         };
-        self.peers.connecting.insert(id, attempt);
-        self.peers.connected(self.now, &self.index, id, Some(address));
+        self.peers.parts.connections.attempts().insert(id, attempt);
+        self.tell(NetEvent::Connected { peer: id, address: Some(address) });
         self.pump();
         id
     }
@@ -230,10 +275,10 @@ impl Harness {
             self.unread.insert(id, VecDeque::new());
         }
         if command == Command::BLOCK || command == Command::HEADERS {
-            self.peers.arriving(self.now, id, command, payload.len());
+            self.tell(NetEvent::Arriving { peer: id, command, bytes: payload.len() });
         }
         let payload = PooledStream::from(DataStream::from(payload));
-        self.peers.frame(self.now, &self.index, id, Frame { command, payload });
+        self.tell(NetEvent::Frame { peer: id, frame: Frame { command, payload } });
     }
 
     pub(super) fn gives(&mut self, id: PeerId, block: &TestBlock) {
@@ -248,7 +293,7 @@ impl Harness {
         let (command, why) = (Command::BLOCK, DiscardReason::UnexpectedBlock);
         let (bytes, block) = (block.bytes.len(), Some(block.hash));
         let discard = Discard { command, bytes, why, block };
-        self.peers.discarded(self.now, &self.index, id, &discard);
+        self.tell(NetEvent::Discarded { peer: id, discard });
         self.pump();
     }
 
@@ -259,7 +304,7 @@ impl Harness {
 
     pub(super) fn discard(&mut self, id: PeerId, command: Command, bytes: usize) {
         let discard = Discard { command, bytes, why: DiscardReason::Unknown, block: None };
-        self.peers.discarded(self.now, &self.index, id, &discard);
+        self.tell(NetEvent::Discarded { peer: id, discard });
         self.pump();
     }
 
@@ -312,53 +357,69 @@ impl Harness {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Send { peer, command, payload } => self.sent(peer, command, payload),
-            Action::Disconnect { peer, why } => {
+            Action::Net(command) => self.on_network(command),
+            Action::Chain(request) => self.on_chain(request),
+            Action::Resolve { host } => self.resolves.push(host),
+        }
+    }
+
+    fn on_network(&mut self, command: NetCommand) {
+        match command {
+            NetCommand::Adopt { .. } | NetCommand::Refuse { .. } => {
+                unreachable!("connections come by `accept`");
+            }
+            NetCommand::Send { peer, command, payload } => self.sent(peer, command, payload),
+            NetCommand::Disconnect { peer, why } => {
                 assert!(self.gone.insert(peer, why).is_none(), "once");
             }
-            Action::Connect { peer, target, kind, v2 } => {
+            NetCommand::Connect { peer, target, v2 } => {
+                let kind = self.peers.parts.connections.attempts()[&peer].kind;
                 self.connects.push((peer, target, kind));
                 self.begun_with_v2.push(v2);
             }
-            Action::Resolve { host } => self.resolves.push(host),
-            Action::SubmitHeaders { peer, headers } => {
+            NetCommand::ReadOn { peer } => {
+                let unread = self.unread.remove(&peer).expect("after a message that stops reading");
+                self.readable
+                    .extend(unread.into_iter().map(|(command, payload)| (peer, command, payload)));
+            }
+            NetCommand::ExpectCompact { peer, expected } => {
+                self.expects_compact.insert(peer, expected);
+            }
+            NetCommand::ExpectBlock { peer, expected } => {
+                assert_ne!(self.expects.insert(peer, expected), Some(expected));
+            }
+        }
+    }
+
+    fn on_chain(&mut self, request: ChainRequest) {
+        match request {
+            ChainRequest::SubmitHeaders { peer, headers } => {
                 assert!(!headers.is_empty());
                 self.submitted_headers.push((peer, headers.len()));
                 let result = self.index.accept(&headers);
-                self.peers.headers_judged(self.now, &self.index, peer, result);
+                self.tell(ChainEvent::HeadersJudged { peer, result });
             }
-            Action::SubmitBlock { peer, hash, bytes } => {
+            ChainRequest::SubmitBlock { peer, hash, bytes } => {
                 self.submitted_blocks.push((peer, hash));
                 let judgement = self.index.judge(hash, bytes.unread());
-                self.peers.block_judged(self.now, &self.index, hash, judgement);
+                self.tell(ChainEvent::BlockJudged { hash, judgement });
                 if judgement == BlockJudgement::Stored {
                     self.connect();
                 }
             }
-            Action::ReadBlock { request, peer, id, .. } => {
+            ChainRequest::ReadBlock { request, peer, id, .. } => {
                 if self.hold_reads {
                     self.reads.push_back((request, peer, id));
                 } else {
                     self.answer_read(request, id);
                 }
             }
-            Action::ReadOn { peer } => {
-                let unread = self.unread.remove(&peer).expect("after a message that stops reading");
-                self.readable
-                    .extend(unread.into_iter().map(|(command, payload)| (peer, command, payload)));
-            }
-            Action::ExpectCompact { peer, expected } => {
-                self.expects_compact.insert(peer, expected);
-            }
-            Action::ExpectBlock { peer, expected } => {
-                assert_ne!(self.expects.insert(peer, expected), Some(expected));
-            }
         }
     }
 
     pub(super) fn answer_read(&mut self, request: ReadId, id: crate::HeaderId) {
         let bytes = PooledStream::from(DataStream::from(self.index.bytes(id)));
-        self.peers.block_read(self.now, &self.index, request, Some(bytes));
+        self.tell(ChainEvent::BlockRead { request, bytes: Some(bytes) });
     }
 
     fn sent(&mut self, peer: PeerId, command: Command, payload: PooledStream) {
@@ -378,16 +439,17 @@ impl Harness {
         };
         self.sent.entry(peer).or_default().push_back(sent);
         if self.reads_everything {
-            self.peers.sent(self.now, &self.index, peer, FRAME_HEADER_SIZE + size);
+            self.tell(NetEvent::Sent { peer, bytes: FRAME_HEADER_SIZE + size });
         }
     }
 
     pub(super) fn connect(&mut self) {
         for hash in self.index.connect() {
             let reject = godwit_consensus::Reject::new(godwit_consensus::RejectReason::BadCbAmount);
-            self.peers.block_invalid(self.now, &self.index, hash, reject);
+            self.tell(ChainEvent::BlockInvalid { hash, reject });
         }
-        self.peers.tip_changed(self.now, &self.index, self.initial_download);
+        let initial_download = self.initial_download;
+        self.tell(ChainEvent::TipChanged { initial_download });
     }
 
     /// Blocks that appear here by no peer's doing, as if mined.
@@ -398,7 +460,7 @@ impl Harness {
     }
 
     pub(super) fn tick(&mut self) {
-        self.peers.tick(self.now, &self.index, self.room);
+        self.tell(Event::Tick { room: self.room });
         self.pump();
     }
 
@@ -469,21 +531,21 @@ impl Harness {
 
     /// What the connections are for.
     pub(super) fn kinds(&self) -> impl Iterator<Item = ConnectionKind> {
-        self.peers.peers.values().map(|peer| peer.kind)
+        self.peers.table.iter().map(|peer| peer.kind)
     }
 
     pub(super) fn address_of(&self, id: PeerId) -> NetAddress {
-        self.peers.peers[&id].address.expect("it has one")
+        self.peer_state(id).address.expect("it has one")
     }
 
     /// Hosts that are discouraged.
     pub(super) fn discouraged(&self) -> usize {
-        self.peers.discouraged.len()
+        self.peers.table.discouraged().len()
     }
 
     /// How far the chain of a peer was measured, when such a look goes on.
     pub(super) fn presync_height(&self) -> Option<u32> {
-        let presyncs = self.peers.peers.values().filter_map(|peer| peer.chain.presync.as_ref());
+        let presyncs = self.peers.table.iter().filter_map(|peer| peer.headers.presync());
         presyncs.map(|presync| presync.height()).max()
     }
 

@@ -8,7 +8,7 @@ use godwit_primitives::{BlockHash, Work};
 use super::harness::{Harness, chain, config};
 use super::headers::locators;
 use super::index::TestBlock;
-use crate::{Command, DisconnectReason, MAX_HEADERS, PeerId, PeersConfig};
+use crate::{Command, DisconnectReason, MAX_HEADERS, NetEvent, PeerId, PeersConfig};
 
 #[test]
 fn b4_a_peer_that_does_not_answer_delays_headers_by_seconds() {
@@ -85,7 +85,7 @@ fn b5_slow_headers_on_a_slow_line_punish_nobody() {
 /// Lets `seconds` pass in which so many bytes of a `headers` message arrive in each.
 fn trickle(node: &mut Harness, id: PeerId, seconds: u64, bytes: usize) {
     for _ in 0..seconds {
-        node.peers.arriving(node.now, id, Command::HEADERS, bytes);
+        node.tell(NetEvent::Arriving { peer: id, command: Command::HEADERS, bytes });
         node.advance(Duration::from_secs(1));
     }
 }
@@ -252,7 +252,7 @@ fn b7_a_flooder_that_connects_again_goes_on_with_what_was_left() {
     let gone_at = node.now.monotonic;
     let mut messages = |seconds| {
         node.now.monotonic = gone_at + Duration::from_secs(seconds);
-        let id = node.peers.accept_inbound(node.now, &node.index, address).expect("a place");
+        let id = node.accept(address).expect("a place");
         node.pump();
         node.greet(id);
         node.headers(id, &blocks[MAX_HEADERS - 1..]);

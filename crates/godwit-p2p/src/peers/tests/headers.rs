@@ -5,9 +5,10 @@ use godwit_primitives::{BlockHash, Work};
 
 use super::harness::{Harness, START, block_inv, chain, config};
 use super::index::{TestBlock, mine, spoil};
+use crate::index::locator;
 use crate::{
-    Command, ConnectionKind, DisconnectReason, HeaderIndex, MAX_HEADERS, Message, Misbehaviour,
-    PeerId, PeersConfig, locator,
+    ChainEvent, Command, ConnectionKind, DisconnectReason, HeaderIndex, MAX_HEADERS, Message,
+    Misbehaviour, PeerId, PeersConfig,
 };
 
 fn misbehaved(what: Misbehaviour) -> Option<DisconnectReason> {
@@ -241,7 +242,7 @@ fn a_peer_with_little_work_is_left_in_the_initial_download_only() {
         let blocks = chain(5, 400_000);
         let mut node = Harness::with_chain(with_minimum_work(), &blocks);
         node.initial_download = initial_download;
-        node.peers.tip_changed(node.now, &node.index, initial_download);
+        node.tell(ChainEvent::TipChanged { initial_download });
         let id = node.peer(kind);
         node.headers(id, &blocks);
         assert_eq!(node.is_gone(id), expected);
@@ -291,7 +292,7 @@ fn an_announced_block_that_becomes_known_can_be_asked_of_who_announced_it() {
     let (a, b) = (node.full_peer(), node.full_peer());
     let next = TestBlock::on(chain(5, 60).last().expect("five"), START as u32, 2, 0);
     node.says(a, Message::Inv(vec![block_inv(next.hash)]));
-    let known = |node: &Harness, id| node.peers.peers[&id].chain.best_known;
+    let known = |node: &Harness, id| node.peer_state(id).known.best();
     assert_eq!(known(&node, a), None);
     node.headers(b, std::slice::from_ref(&next));
     node.advance(Duration::from_secs(1));

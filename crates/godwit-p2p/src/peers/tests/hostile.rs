@@ -9,7 +9,8 @@ use super::index::TestBlock;
 use crate::rate_limit::INVENTORY_BURST;
 use crate::{
     BlockTransactionsRequest, Command, ConnectionKind, DisconnectReason, Inventory, InventoryKind,
-    Locator, MAX_HEADERS, Message, PeerId, PeersConfig, compact_block, presync_memory_bound,
+    Locator, MAX_HEADERS, Message, NetEvent, PeerId, PeersConfig, compact_block,
+    presync_memory_bound,
 };
 
 fn transactions(count: usize) -> Message {
@@ -75,7 +76,7 @@ fn b14_repeated_faults_of_many_connections_fill_no_log() {
     log::set_logger(&COUNTER).expect("no other test sets one");
     log::set_max_level(log::LevelFilter::Info);
     let mut node = Harness::new(config());
-    node.peers.last_peer = 424_242_000;
+    node.peers.table.name_from(424_242_000);
     for n in 0..100_000 {
         // Those that we chose are replaced, perhaps by more of the same.
         let id = match n % 2 {
@@ -99,7 +100,7 @@ fn b14_one_peer_that_may_stay_fills_no_log_either() {
     let id = node.peer(ConnectionKind::Manual);
     let mut allowed = 0;
     for _ in 0..100_000 {
-        allowed += usize::from(node.peers.may_log(node.now, id));
+        allowed += usize::from(node.takes_log_line(id));
     }
     assert!(allowed <= 10, "{allowed}");
 }
@@ -171,7 +172,7 @@ proptest! {
             }
             for &id in &hostile_peers {
                 // One message; and one more while it owes a block.
-                prop_assert!(node.peers.waiting_requests(id) < 2 * 5_000);
+                prop_assert!(node.waiting_requests(id) < 2 * 5_000);
                 node.take(id);
             }
             node.answer_questions(honest, &blocks, |block| Some(block.clone()));
@@ -198,7 +199,7 @@ fn b1_presyncs_of_all_connections_cost_each_its_bound_and_end_with_them() {
     // 48 bytes a header.
     let bound = HELD_BACK * MAX_HEADERS * 48..bound + 1;
     let memory = |node: &Harness| -> usize {
-        let presyncs = node.peers.peers.values().filter_map(|peer| peer.chain.presync.as_ref());
+        let presyncs = node.peers.table.iter().filter_map(|peer| peer.headers.presync());
         presyncs.map(|presync| presync.memory()).sum()
     };
     let peers: Vec<PeerId> =
@@ -213,7 +214,7 @@ fn b1_presyncs_of_all_connections_cost_each_its_bound_and_end_with_them() {
     }
     assert_eq!((node.presync_height(), node.index.headers()), (Some(length), 1));
     for (n, &id) in peers.iter().enumerate() {
-        node.peers.closed(node.now, id);
+        node.tell(NetEvent::Closed { peer: id });
         assert!(memory(&node) <= (peers.len() - 1 - n) * bound.end);
     }
     assert_eq!(memory(&node), 0);

@@ -11,7 +11,8 @@ use godwit_primitives::{
 };
 use godwit_stream::DataStream;
 
-use crate::{HeaderFault, HeaderId, HeaderIndex, HeaderInfo, is_ancestor};
+use crate::index::is_ancestor;
+use crate::{HeaderFault, HeaderId, HeaderIndex, HeaderInfo};
 
 /// A block and its bytes.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use super::harness::{Harness, Sent, block_entry, chain, config};
 use crate::frame::FRAME_HEADER_SIZE;
 use crate::{
     BlockTransactionsRequest, Command, ConnectionKind, DisconnectReason, Inventory, InventoryKind,
-    Message, Misbehaviour, SEND_PAUSE, Version,
+    Message, Misbehaviour, NetEvent, SEND_PAUSE, Version,
 };
 
 #[test]
@@ -77,8 +77,8 @@ fn b8_50000_blocks_wait_and_what_is_said_behind_them_is_not_read() {
     for _ in 0..3 {
         node.says(id, Message::GetData(vec![block_entry(blocks[0].hash); 50_000]));
     }
-    assert_eq!((node.reads.len(), node.peers.waiting_requests(id)), (1, 49_999));
-    assert_eq!(node.peers.peers[&id].serving.request_bytes(), 50_000 * REQUEST_SIZE);
+    assert_eq!((node.reads.len(), node.waiting_requests(id)), (1, 49_999));
+    assert_eq!(node.peer_state(id).serving.request_bytes(), 50_000 * REQUEST_SIZE);
     assert_eq!((node.unread[&id].len(), node.take(id)), (2, vec![]));
     // One after the other is served, and nothing is kept of what is done.
     node.hold_reads = false;
@@ -86,7 +86,7 @@ fn b8_50000_blocks_wait_and_what_is_said_behind_them_is_not_read() {
     node.answer_read(request, header);
     node.pump();
     assert_eq!(node.take(id).len(), 150_000);
-    assert_eq!(node.peers.peers[&id].serving.request_bytes(), 0);
+    assert_eq!(node.peer_state(id).serving.request_bytes(), 0);
     assert_eq!(node.is_gone(id), None);
 }
 
@@ -124,7 +124,7 @@ fn b8_2564_blocks_are_served_in_order_as_the_queue_drains() {
             break;
         }
         assert!(waits > SEND_PAUSE, "it is served until enough waits");
-        node.peers.sent(node.now, &node.index, id, waits);
+        node.tell(NetEvent::Sent { peer: id, bytes: waits });
         node.pump();
     }
     let pong = Sent::Message(Message::Pong(9));
@@ -144,7 +144,7 @@ fn b8_blocks_that_are_not_here_are_looked_up_a_thousand_at_a_time() {
     node.says(id, Message::GetData(vec![block_entry(BlockHash::from_bytes([5; 32])); 50_000]));
     node.says(id, Message::Ping(Some(9)));
     for left in (0..50).rev() {
-        assert_eq!(node.peers.waiting_requests(id), left * 1_000);
+        assert_eq!(node.waiting_requests(id), left * 1_000);
         assert_eq!(node.peers.next_wakeup() == node.now.monotonic, left > 0, "{left}");
         assert_eq!(node.take(id).len(), usize::from(left == 0));
         node.tick();
@@ -167,14 +167,14 @@ fn who_owes_a_block_is_read_on_up_to_50000_requests() {
     ask(&mut node, 10);
     ask(&mut node, 49_000);
     assert!(!node.unread.contains_key(&id));
-    assert_eq!(node.peers.waiting_requests(id), 49_009);
+    assert_eq!(node.waiting_requests(id), 49_009);
     // Its blocks arrive, though it is not served.
     node.gives(id, &blocks[10]);
     assert_eq!(node.tip(), blocks[10].hash);
     ask(&mut node, 50_000);
     assert!(node.unread.contains_key(&id), "so much is not asked for by accident");
-    assert_eq!(node.peers.waiting_requests(id), 99_009);
-    let bytes = node.peers.peers[&id].serving.request_bytes();
+    assert_eq!(node.waiting_requests(id), 99_009);
+    let bytes = node.peer_state(id).serving.request_bytes();
     assert!(bytes <= 2 * 50_000 * REQUEST_SIZE, "{bytes}");
 
     // One that owes nothing when it asks is read when it shall give something.
@@ -184,7 +184,7 @@ fn who_owes_a_block_is_read_on_up_to_50000_requests() {
     ask(&mut node, 10);
     node.says(id, Message::Ping(Some(9)));
     assert!(node.unread.contains_key(&id));
-    node.peers.expect_block(id, true);
+    node.expect_block(id);
     node.pump();
     assert_eq!(node.take_only(id, Command::PONG), [Message::Pong(9)]);
 }
@@ -208,7 +208,7 @@ fn who_is_served_for_hours_stays_as_long_as_it_takes_something() {
         node.advance(Duration::from_secs(1_199));
         assert_eq!(node.is_gone(slow), None);
         let part = node.take(slow);
-        node.peers.sent(node.now, &node.index, slow, part.len() * 1_000_000);
+        node.tell(NetEvent::Sent { peer: slow, bytes: part.len() * 1_000_000 });
         node.pump();
         sent.extend(part);
     }
@@ -245,11 +245,11 @@ fn requests_for_transactions_are_bounded() {
 
     // While a block is expected many wait; what they take is counted.
     node.hold_reads = true;
-    node.peers.expect_block(id, true);
+    node.expect_block(id);
     for _ in 0..100 {
         node.says(id, request(60_000));
     }
-    let bytes = node.peers.peers[&id].serving.request_bytes();
+    let bytes = node.peer_state(id).serving.request_bytes();
     assert!(node.unread.contains_key(&id) && bytes > 50_000 * REQUEST_SIZE, "{bytes}");
     assert!(bytes < 50_000 * REQUEST_SIZE + (160 << 10), "one more than fits: {bytes}");
 }

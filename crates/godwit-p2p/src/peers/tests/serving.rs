@@ -4,10 +4,11 @@ use godwit_stream::{BufferPool, DataStream, PoolLimits};
 use super::harness::{FULL, Harness, START, Sent, block_entry, block_inv, chain, config};
 use super::index::TestBlock;
 use crate::frame::FRAME_HEADER_SIZE;
+use crate::index::locator;
 use crate::{
-    Action, BlockTransactionsRequest, Command, DisconnectReason, Frame, HeaderIndex, Inventory,
-    InventoryKind, Locator, MAX_HEADERS, Message, Misbehaviour, PeerId, PeersConfig, SEND_PAUSE,
-    SEND_QUEUE_MAX, Services, locator,
+    Action, BlockTransactionsRequest, ChainEvent, Command, DisconnectReason, Frame, HeaderIndex,
+    Inventory, InventoryKind, Locator, MAX_HEADERS, Message, Misbehaviour, NetCommand, NetEvent,
+    PeerId, PeersConfig, SEND_PAUSE, SEND_QUEUE_MAX, Services,
 };
 
 fn getheaders(hashes: Vec<BlockHash>) -> Message {
@@ -74,10 +75,10 @@ fn b7_a_late_report_takes_nothing_off_that_was_queued_after_it() {
     node.reads_everything = false;
     let queued = fill_queue(&mut node, id);
     // What the driver wrote before it came to know of the long answer.
-    node.peers.sent(node.now, &node.index, id, 0);
+    node.tell(NetEvent::Sent { peer: id, bytes: 0 });
     node.says(id, Message::GetData(vec![block_entry(blocks[0].hash)]));
     assert_eq!(node.take(id), []);
-    node.peers.sent(node.now, &node.index, id, queued);
+    node.tell(NetEvent::Sent { peer: id, bytes: queued });
     node.pump();
     assert_eq!(node.take(id), [Sent::Block(blocks[0].bytes.clone())]);
 }
@@ -92,10 +93,10 @@ fn b7_small_answers_hold_no_buffer_of_a_block() {
     let mut node = Harness::new(PeersConfig { pool, ..config() });
     let id = node.inbound_peer();
     let payload = DataStream::from(&[7; 8][..]).into();
-    node.peers.frame(node.now, &node.index, id, Frame { command: Command::PING, payload });
+    node.tell(NetEvent::Frame { peer: id, frame: Frame { command: Command::PING, payload } });
     let actions = node.peers.take_actions();
     let sizes = actions.iter().map(|action| match action {
-        Action::Send { command: Command::PONG, payload, .. } => payload.capacity(),
+        Action::Net(NetCommand::Send { command: Command::PONG, payload, .. }) => payload.capacity(),
         other => panic!("{other:?}"),
     });
     assert!(sizes.max().is_some_and(|capacity| capacity < 100));
@@ -113,10 +114,10 @@ fn b7_blocks_are_read_only_as_fast_as_the_peer_takes_them() {
     assert_eq!(node.take(id), [], "nothing is read while so much is queued");
     for (place, block) in blocks.iter().enumerate() {
         node.hold_reads = true;
-        node.peers.sent(node.now, &node.index, id, excess - 1);
+        node.tell(NetEvent::Sent { peer: id, bytes: excess - 1 });
         node.pump();
         assert!(node.reads.is_empty(), "one byte too many is left");
-        node.peers.sent(node.now, &node.index, id, 1);
+        node.tell(NetEvent::Sent { peer: id, bytes: 1 });
         node.pump();
         excess = FRAME_HEADER_SIZE + block.bytes.len();
         let (request, peer, header) = node.reads.pop_front().expect("one read");
@@ -318,7 +319,7 @@ fn above_the_upload_target_old_blocks_end_the_connection() {
     let (a, b, c) = (node.inbound_peer(), node.inbound_peer(), node.inbound_peer());
     let (old, young) = (blocks[0].hash, blocks[1_999].hash);
     assert_eq!(ask(&mut node, a, InventoryKind::WITNESS_BLOCK, old).len(), 1);
-    node.peers.sent(node.now, &node.index, a, 1_000_000);
+    node.tell(NetEvent::Sent { peer: a, bytes: 1_000_000 });
     assert_eq!(ask(&mut node, b, InventoryKind::WITNESS_BLOCK, young).len(), 1);
     assert_eq!(ask(&mut node, c, InventoryKind::WITNESS_BLOCK, old).len(), 0);
     assert_eq!(node.is_gone(c), Some(DisconnectReason::UploadTarget));
@@ -360,12 +361,12 @@ fn a_block_that_can_not_be_read_ends_the_connection_of_who_waits_for_it() {
     let (id, other) = (node.inbound_peer(), node.inbound_peer());
     node.says(id, Message::GetData(vec![block_entry(blocks[0].hash)]));
     let (request, ..) = node.reads.pop_front().expect("a read");
-    node.peers.block_read(node.now, &node.index, request, None);
+    node.tell(ChainEvent::BlockRead { request, bytes: None });
     node.pump();
     assert_eq!(node.is_gone(id), Some(DisconnectReason::BlockUnreadable));
     assert_eq!(node.is_gone(other), None);
     // An answer for somebody who is gone is dropped.
-    node.peers.block_read(node.now, &node.index, request, None);
+    node.tell(ChainEvent::BlockRead { request, bytes: None });
     node.pump();
 }
 

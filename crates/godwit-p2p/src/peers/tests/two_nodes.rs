@@ -66,7 +66,7 @@ fn a_node_syncs_from_another_and_follows_it() {
         parent = next;
     }
     // By now the server announces in compact form: it gave every tip.
-    let announcing = pair.server.peers.peers.len();
+    let announcing = pair.server.peers.table.iter().count();
     assert_eq!(announcing, 1);
     let next = TestBlock::on(&parent, START as u32 + 9, 9, 3);
     pair.server.mined(std::slice::from_ref(&next));

@@ -15,10 +15,10 @@ use super::super::limits::{Judgement, judge};
 use super::super::skim::{SKIM_STEP, Skim};
 use super::super::{DiscardReason, Receive, ReceiveLimits, TransportError};
 use super::Advance;
+use crate::frame::{Command, Frame, MAX_PAYLOAD};
 use crate::v2::{
     EXPANSION, HEADER_SIZE, IGNORE, LENGTH_SIZE, MAX_NAME_SIZE, Name, Session, TAG_SIZE, parse_name,
 };
-use crate::{Command, Frame, MAX_PAYLOAD};
 
 /// Size of the shortest packet, in bytes; no packet ends within so many.
 pub(super) const MIN_PACKET: usize = EXPANSION;

@@ -4,14 +4,13 @@ use std::io::{self, Read, Write as _};
 use std::time::{Duration, Instant};
 
 use godwit_p2p::{
-    Command, NetAddress, PeerId, Protocol, Receive, ReceiveLimits, SEND_PAUSE, Socks5, Target,
-    Transport, TransportError, Write,
+    Command, NetAddress, NetEvent, PeerId, Protocol, Receive, ReceiveLimits, SEND_PAUSE, Socks5,
+    Target, Transport, TransportError, Write,
 };
 use mio::net::TcpStream;
 
 use super::inbox::Outbox;
 use super::listen::is_exhausted;
-use crate::node::net::NetEvent;
 
 /// Bytes read from one connection before the next one has its turn; a message or packet costs
 /// `PACKET_COST` beside its bytes.

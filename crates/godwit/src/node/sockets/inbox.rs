@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
-use godwit_p2p::Frame;
+use godwit_p2p::{Frame, NetEvent};
 use mio::Waker;
-
-use crate::node::net::NetEvent;
 
 /// Bytes of events between sockets and node, counted by the buffers that they lie in. A round of
 /// messages from all peers fits, and the node takes them out faster than a line brings them; a slow

@@ -1,5 +1,6 @@
 //! Listening sockets.
 
+use godwit_p2p::{NetEvent, SocketId};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +11,6 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Network;
-use crate::node::net::{NetEvent, SocketId};
 
 /// Connections that the system keeps until they are accepted (Core `SOMAXCONN`, 128 for long).
 const BACKLOG: i32 = 128;

@@ -10,12 +10,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, never};
 use godwit::node::core::NodeCore;
 use godwit::node::index::ChainIndex;
-use godwit::node::net::{NetEvent, SocketId};
 use godwit_chain::{BlockMemory, Chain, ChainOptions, Poll};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_p2p::{
-    AddressBook, DisconnectReason, NetAddress, Now, PeerId, Peers, PeersConfig, Protocol,
-    Reachable, SEND_QUEUE_MAX, Services, Target,
+    AddressBook, DisconnectReason, NetAddress, NetEvent, Now, PeerId, Peers, PeersConfig, Protocol,
+    Reachable, SEND_QUEUE_MAX, Services, SocketId, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::never;
-use godwit::node::net::NetEvent;
 use godwit_chain::{BlockMemory, RECEIVING_BYTES};
 use godwit_fault_disk::Survival;
-use godwit_p2p::{Host, NetAddress, Now};
+use godwit_p2p::{Host, NetAddress, NetEvent, Now};
 use godwit_sim::network::{
     BlockConduct, Branch, Conduct, HeaderConduct, LinkSpec, Noise, PeerPlan, View,
 };

@@ -1,11 +1,18 @@
 //! Random companies of peers: whatever they do, the node synchronises while one honest peer can be
 //! reached.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::run::{BLOCK_MEMORY, Outcome, run_seed, run_undisturbed};
+
+/// What went over the network in undisturbed runs of the seeds from 0, as digests: one line for each, 16
+/// hexadecimal digits. The oracle of changes that are to change nothing: recorded at a6743c3, and anew
+/// only in a commit that says why the node now behaves differently
+/// (`GODWIT_SIM_RECORD=FILE cargo test --release -p godwit --test it all_undisturbed -- --ignored`).
+const DIGESTS: &str = include_str!("digests.txt");
 
 /// Memory that all peers of a run together make the node hold in receive buffers. Each buffer is at most
 /// twice what has arrived of its message, which the driver checks; the longest that comes here are
@@ -20,30 +27,37 @@ fn check(seed: u64, outcome: &Outcome) {
     assert!(peak.addresses as u64 <= 20 * (1_000 + 360 * hours), "seed {seed}: {peak:?}");
 }
 
-/// Runs the seeds on all processors and says what they took.
-fn run_all(seeds: std::ops::Range<u64>) {
+/// Runs the seeds on all processors; the results are not in the order of the seeds.
+fn in_parallel<T: Send>(seeds: Range<u64>, run: impl Fn(u64) -> T + Sync) -> Vec<(u64, T)> {
+    let next = AtomicU64::new(seeds.start);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let work = || {
+            let mut results = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    return results;
+                }
+                results.push((seed, run(seed)));
+            }
+        };
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().flat_map(|thread| thread.join().expect("see above")).collect()
+    })
+}
+
+/// Runs the seeds and says what they took.
+fn run_all(seeds: Range<u64>) {
     if let Ok(seed) = std::env::var("GODWIT_SIM_SEED") {
         let seed = seed.parse().expect("GODWIT_SIM_SEED is a number");
         eprintln!("{:?}", run_seed(seed));
         return;
     }
-    let next = AtomicU64::new(seeds.start);
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let outcomes: Vec<(u64, Outcome)> = thread::scope(|scope| {
-        let work = || {
-            let mut outcomes = Vec::new();
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= seeds.end {
-                    return outcomes;
-                }
-                let outcome = run_seed(seed);
-                check(seed, &outcome);
-                outcomes.push((seed, outcome));
-            }
-        };
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        running.into_iter().flat_map(|thread| thread.join().expect("see above")).collect()
+    let outcomes = in_parallel(seeds, |seed| {
+        let outcome = run_seed(seed);
+        check(seed, &outcome);
+        outcome
     });
     say(&outcomes);
     let is_full =
@@ -84,6 +98,44 @@ fn say(outcomes: &[(u64, Outcome)]) {
 #[test]
 fn a_hundred_companies_of_honest_and_hostile_peers() {
     run_all(0..100);
+}
+
+fn recorded() -> Vec<u64> {
+    let digest = |line| u64::from_str_radix(line, 16).expect("a line is a number");
+    DIGESTS.lines().map(digest).collect()
+}
+
+/// Digests of undisturbed runs, in the order of the seeds.
+fn digests(seeds: Range<u64>) -> Vec<u64> {
+    let mut digests = in_parallel(seeds, |seed| run_undisturbed(seed).digest);
+    digests.sort_unstable();
+    digests.into_iter().map(|(_, digest)| digest).collect()
+}
+
+/// Compares the first so many seeds with what is recorded.
+fn compare_with_recorded(count: usize) {
+    let found = digests(0..count as u64);
+    let recorded = recorded();
+    let others: Vec<usize> =
+        (0..count).filter(|&seed| recorded.get(seed) != Some(&found[seed])).collect();
+    let wrong = others.len();
+    assert!(others.is_empty(), "{wrong} of {count} seeds say something else: {others:?}");
+}
+
+#[test]
+fn twenty_undisturbed_seeds_say_what_is_recorded() {
+    compare_with_recorded(20);
+}
+
+/// Or records a thousand where `GODWIT_SIM_RECORD` says.
+#[test]
+#[ignore = "soak"]
+fn all_undisturbed_seeds_say_what_is_recorded() {
+    let Some(path) = std::env::var_os("GODWIT_SIM_RECORD") else {
+        return compare_with_recorded(recorded().len());
+    };
+    let lines: String = digests(0..1_000).iter().map(|digest| format!("{digest:016x}\n")).collect();
+    std::fs::write(path, lines).expect("GODWIT_SIM_RECORD can be written");
 }
 
 #[test]

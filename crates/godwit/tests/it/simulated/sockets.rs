@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use godwit::node::net::{NetCommand, NetEvent};
 use godwit_p2p::{
-    Command, MAX_GARBAGE, NetAddress, PeerId, Protocol, Receive, ReceiveLimits, SEND_PAUSE, Target,
-    Transport, TransportError, V2Secrets, Write, block_header_of,
+    Command, MAX_GARBAGE, NetAddress, NetCommand, NetEvent, PeerId, Protocol, Receive,
+    ReceiveLimits, SEND_PAUSE, Target, Transport, TransportError, V2Secrets, Write,
+    block_header_of,
 };
 use godwit_primitives::sha256::sha256d;
 use godwit_secret::SecretArray;

@@ -1,0 +1,34 @@
+//! What connections are for.
+
+use std::fmt;
+
+/// What a connection is for (Core `ConnectionType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConnectionKind {
+    /// Opened by the other side.
+    Inbound,
+    /// Blocks, headers and addresses.
+    OutboundFull,
+    /// Headers and blocks only.
+    BlockRelay,
+    /// `-connect` and `-addnode`.
+    Manual,
+    /// Tests whether an address answers, and leaves.
+    Feeler,
+    /// Asks for addresses, and leaves.
+    AddrFetch,
+}
+
+/// As Core's `getpeerinfo` and log lines call it.
+impl fmt::Display for ConnectionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inbound => "inbound",
+            Self::OutboundFull => "outbound-full-relay",
+            Self::BlockRelay => "block-relay-only",
+            Self::Manual => "manual",
+            Self::Feeler => "feeler",
+            Self::AddrFetch => "addr-fetch",
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! What address gossip remembers of one peer.
+
+use std::time::Duration;
+
+use super::known::KnownAddresses;
+use crate::net_address::AddressEntry;
+use crate::rate_limit::TokenBucket;
+use crate::time::Now;
+
+/// What was exchanged with the peer, and what is to be sent to it.
+pub(in crate::peers) struct AddressState {
+    /// Addresses are exchanged with it (Core `m_addr_relay_enabled`).
+    pub(super) enabled: bool,
+    pub(super) known: KnownAddresses,
+    /// At most [`MAX_ADDRESSES`](crate::message::MAX_ADDRESSES).
+    pub(super) to_send: Vec<AddressEntry>,
+    pub(super) next_send: Duration,
+    pub(super) next_own: Option<Duration>,
+    pub(super) allowance: TokenBucket,
+    /// We asked, and it has not answered so far.
+    pub(super) asked: bool,
+    /// It asked; it is answered once.
+    pub(super) answered: bool,
+}
+
+impl AddressState {
+    pub(in crate::peers) fn new(now: Now) -> Self {
+        Self {
+            enabled: false,
+            known: KnownAddresses::default(),
+            to_send: Vec::new(),
+            next_send: Duration::ZERO,
+            next_own: None,
+            allowance: TokenBucket::addresses(now.monotonic),
+            asked: false,
+            answered: false,
+        }
+    }
+}

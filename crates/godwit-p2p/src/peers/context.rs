@@ -1,0 +1,159 @@
+//! What all parts of the engine share while an event is handled: the moment, the chain, the peers, the
+//! way out.
+
+use godwit_stream::{DataStream, PooledStream};
+use log::{debug, info, warn};
+use rand::rngs::StdRng;
+
+use super::action::NetCommand;
+use super::config::PeersConfig;
+use super::fault::{DisconnectReason, Misbehaviour};
+use super::outbox::Outbox;
+use super::peer::Peer;
+use super::send_limits::SEND_QUEUE_MAX;
+use super::table::PeerTable;
+use crate::address_book::AddressBook;
+use crate::connection_kind::ConnectionKind;
+use crate::frame::{Command, FRAME_HEADER_SIZE};
+use crate::index::{HeaderId, HeaderIndex};
+use crate::inventory::{Inventory, InventoryKind};
+use crate::message::{Message, Services};
+use crate::net_address::NetAddress;
+use crate::peer_id::PeerId;
+use crate::time::Now;
+
+/// Below so many spacings since the tip, blocks are taken as they are announced (Core
+/// `CanDirectFetch`).
+const RECENT_SPACINGS: i64 = 20;
+
+/// A pruned peer will do while our tip is not older than so many blocks (Core
+/// `NODE_NETWORK_LIMITED_ALLOW_CONN_BLOCKS`).
+const LIMITED_PEER_DEPTH: i64 = 144;
+
+/// Lent to a part for one event.
+pub(super) struct Context<'a> {
+    pub(super) now: Now,
+    pub(super) index: &'a dyn HeaderIndex,
+    pub(super) config: &'a PeersConfig,
+    pub(super) initial_download: bool,
+    /// One for all parts: the same seed and events give the same actions.
+    pub(super) rng: &'a mut StdRng,
+    pub(super) table: &'a mut PeerTable,
+    pub(super) book: &'a mut AddressBook,
+    pub(super) out: &'a mut Outbox,
+}
+
+impl Context<'_> {
+    pub(super) fn send(&mut self, id: PeerId, message: &Message) {
+        // Not a pooled buffer: those have the size of a block, and this may wait for long.
+        let mut payload = DataStream::new();
+        message.encode(&mut payload);
+        self.send_payload(id, message.command(), payload.into());
+    }
+
+    /// Queues a message, or lets the peer go when it does not read.
+    pub(super) fn send_payload(&mut self, id: PeerId, command: Command, payload: PooledStream) {
+        let Some(peer) = self.table.get_mut(id) else { return };
+        let queued = peer.flow.queued.saturating_add(FRAME_HEADER_SIZE + payload.len());
+        if queued > SEND_QUEUE_MAX {
+            return self.disconnect(id, DisconnectReason::SendQueueFull);
+        }
+        peer.flow.queued = queued;
+        self.out.push(NetCommand::Send { peer: id, command, payload });
+    }
+
+    pub(super) fn announce_inv(&mut self, id: PeerId, tip: HeaderId) {
+        let entry = Inventory::block(InventoryKind::BLOCK, self.index.get(tip).hash);
+        self.send(id, &Message::Inv(vec![entry]));
+    }
+
+    /// The header was sent or announced to the peer.
+    pub(super) fn set_sent(&mut self, id: PeerId, header: HeaderId) {
+        if let Some(peer) = self.table.get_mut(id) {
+            peer.known.set_sent(header);
+        }
+    }
+
+    /// Ends a connection: forgets the peer and tells the driver.
+    pub(super) fn disconnect(&mut self, id: PeerId, why: DisconnectReason) {
+        let Some(peer) = self.forget(id) else { return };
+        // Outbound peers that are let go of are replaced, and may all be alike.
+        let quiet = peer.inbound() || !peer.established();
+        if quiet || !self.out.take_log_line(self.now) {
+            debug!("disconnecting {} peer={}: {why}", peer.kind, id.0);
+        } else {
+            info!("disconnecting {} peer={}: {why}", peer.kind, id.0);
+        }
+        self.out.push(NetCommand::Disconnect { peer: id, why });
+    }
+
+    /// The peer is no longer connected. What it was asked for is asked of others from now on.
+    pub(super) fn forget(&mut self, id: PeerId) -> Option<Peer> {
+        let peer = self.table.remove(self.now, id)?;
+        // Not for block relay peers: their links are nobody's business.
+        if peer.established()
+            && peer.kind != ConnectionKind::BlockRelay
+            && !peer.inbound()
+            && let Some(address) = peer.address
+        {
+            self.book.connected(self.now.unix, &address);
+        }
+        Some(peer)
+    }
+
+    /// Ends the connection and discourages the address, but for peers that the operator chose, and
+    /// for local addresses, which many peers can share (Core `MaybeDiscourageAndDisconnect`).
+    pub(super) fn misbehave(&mut self, id: PeerId, what: Misbehaviour) {
+        let Some(peer) = self.table.get(id) else { return };
+        let (kind, address) = (peer.kind, peer.address);
+        if kind == ConnectionKind::Manual {
+            if self.take_log_line(id) {
+                warn!("Not punishing manually connected peer {}: {what}", id.0);
+            }
+            return;
+        }
+        if self.take_log_line(id) {
+            info!("Misbehaving: peer={}: {what}", id.0);
+        }
+        self.disconnect(id, DisconnectReason::Misbehaved(what));
+        let Some(address) = address.filter(|address| !address.is_local()) else { return };
+        self.table.discourage(&address.host);
+        let shares = |peer: &&Peer| {
+            let same = |other: NetAddress| other.host == address.host;
+            peer.address.is_some_and(same) && peer.kind != ConnectionKind::Manual
+        };
+        let sharing: Vec<PeerId> = self.table.iter().filter(shares).map(|peer| peer.id).collect();
+        for other in sharing {
+            self.disconnect(other, DisconnectReason::SharesDiscouragedAddress);
+        }
+    }
+
+    /// Spends a log line of this peer's allowance and of that of all; false when there is none left.
+    pub(super) fn take_log_line(&mut self, id: PeerId) -> bool {
+        let Some(peer) = self.table.get_mut(id) else { return false };
+        peer.allowances.log_lines.take(self.now.monotonic, 1) && self.out.take_log_line(self.now)
+    }
+
+    /// The tip is young: new blocks are worth having at once (Core `CanDirectFetch`).
+    pub(super) fn tip_is_recent(&self) -> bool {
+        let spacing = i64::from(self.config.params.pow_target_spacing);
+        self.tip_time() > self.now.unix.saturating_sub(RECENT_SPACINGS * spacing)
+    }
+
+    /// Pruned peers have all the blocks that are missing here.
+    pub(super) fn near_tip(&self) -> bool {
+        let behind = self.now.unix.saturating_sub(self.tip_time());
+        behind / i64::from(self.config.params.pow_target_spacing) < LIMITED_PEER_DEPTH
+    }
+
+    fn tip_time(&self) -> i64 {
+        i64::from(self.index.get(self.index.tip()).header.time)
+    }
+
+    /// Whether an outbound peer that offers this is worth a connection (Core
+    /// `HasAllDesirableServiceFlags`).
+    pub(super) fn has_desirable_services(&self, services: Services) -> bool {
+        services.contains(Services::NETWORK | Services::WITNESS)
+            || (services.contains(Services::NETWORK_LIMITED | Services::WITNESS) && self.near_tip())
+    }
+}

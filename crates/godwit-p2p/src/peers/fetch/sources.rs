@@ -1,0 +1,109 @@
+//! Who sent the blocks that are not connected so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use godwit_primitives::BlockHash;
+
+use crate::message::NETWORK_LIMITED_MIN_BLOCKS;
+use crate::peer_id::PeerId;
+
+/// Blocks whose sender is remembered. More can not be on their way, stored and not connected, since
+/// the download window is smaller; side branches that are never connected are what is left.
+const MAX_SOURCES: usize = 4_096;
+
+/// Blocks below the tip whose sender is still remembered: their branch may yet be connected, as long as
+/// everybody has the blocks of the other one.
+const SOURCE_DEPTH: u32 = NETWORK_LIMITED_MIN_BLOCKS;
+
+/// Who sent the blocks that are not connected so far (Core `mapBlockSource`).
+#[derive(Default)]
+pub(super) struct BlockSources {
+    by_hash: BTreeMap<BlockHash, Sender>,
+    by_height: BTreeSet<(u32, BlockHash)>,
+}
+
+/// Who sent a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) peer: PeerId,
+    pub(super) height: u32,
+    pub(super) via_compact_block: bool,
+}
+
+impl BlockSources {
+    /// The first sender counts, as in Core.
+    pub(super) fn insert(&mut self, hash: BlockHash, sender: Sender) {
+        if self.by_hash.contains_key(&hash) {
+            return;
+        }
+        self.by_hash.insert(hash, sender);
+        self.by_height.insert((sender.height, hash));
+        if self.by_hash.len() > MAX_SOURCES
+            && let Some((_, lowest)) = self.by_height.pop_first()
+        {
+            self.by_hash.remove(&lowest);
+        }
+    }
+
+    pub(super) fn remove(&mut self, hash: &BlockHash) -> Option<Sender> {
+        let sender = self.by_hash.remove(hash)?;
+        self.by_height.remove(&(sender.height, *hash));
+        Some(sender)
+    }
+
+    pub(super) fn get(&self, hash: &BlockHash) -> Option<Sender> {
+        self.by_hash.get(hash).copied()
+    }
+
+    /// Forgets what lies too deep below the tip to be connected.
+    pub(super) fn forget_below(&mut self, tip_height: u32) {
+        let lowest = (tip_height.saturating_sub(SOURCE_DEPTH), BlockHash::ZERO);
+        let kept = self.by_height.split_off(&lowest);
+        for (_, hash) in std::mem::replace(&mut self.by_height, kept) {
+            self.by_hash.remove(&hash);
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.by_hash.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(n: u32) -> BlockHash {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&n.to_le_bytes());
+        BlockHash::from_bytes(bytes)
+    }
+
+    #[test]
+    fn senders_are_bounded_and_the_lowest_are_forgotten_first() {
+        let mut sources = BlockSources::default();
+        let sender = |height| Sender { peer: PeerId(1), height, via_compact_block: false };
+        for n in 0..2 * MAX_SOURCES as u32 {
+            sources.insert(hash(n), sender(n));
+            assert!(sources.len() <= MAX_SOURCES);
+        }
+        assert!(sources.get(&hash(MAX_SOURCES as u32 - 1)).is_none());
+        assert!(sources.get(&hash(MAX_SOURCES as u32)).is_some());
+        let tip = 2 * MAX_SOURCES as u32 - 1;
+        sources.forget_below(tip);
+        assert_eq!(sources.len(), SOURCE_DEPTH as usize + 1);
+        assert!(sources.remove(&hash(tip)).is_some() && sources.remove(&hash(tip)).is_none());
+        assert_eq!(sources.by_height.len(), sources.len());
+    }
+
+    #[test]
+    fn the_first_sender_is_remembered() {
+        let mut sources = BlockSources::default();
+        for peer in 1..3 {
+            let sender = Sender { peer: PeerId(peer), height: 1, via_compact_block: false };
+            sources.insert(hash(1), sender);
+        }
+        assert_eq!(sources.get(&hash(1)).map(|sender| sender.peer), Some(PeerId(1)));
+    }
+}

@@ -1,0 +1,310 @@
+//! From whom headers are fetched, and how long that may take.
+//!
+//! Core asks one peer until the best header is a day old and waits for it a quarter of an hour and
+//! more, asked or not. Here the time that answers take is added up, and when it is too long for what
+//! they brought, another peer is begun beside the first: a race. Who is at least twice as fast goes
+//! on; else the line is slow, not the peer, the first one goes on and gets twice the time until the
+//! next race. All are asked once one has told its whole chain: blocks can then be fetched from all of
+//! them, however old the chain's end is.
+
+use std::time::Duration;
+
+use godwit_primitives::BlockHash;
+
+use super::state::SyncStage;
+use crate::connection_kind::ConnectionKind;
+use crate::index::locator;
+use crate::message::{Locator, Message};
+use crate::peer_id::PeerId;
+use crate::peers::context::Context;
+use crate::peers::fault::DisconnectReason;
+use crate::peers::peer::Peer;
+use crate::peers::table::PeerTable;
+
+/// How long an answer to `getheaders` is waited for before another may be sent (Core
+/// `HEADERS_RESPONSE_TIME`).
+pub(super) const HEADERS_RESPONSE_TIME: Duration = Duration::from_secs(2 * 60);
+
+/// For all headers of a chain (Core `HEADERS_DOWNLOAD_TIMEOUT_BASE`); after it, a peer that still
+/// delivers counts as slow, and one that does not is left.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// For each header that is expected, in addition (Core `HEADERS_DOWNLOAD_TIMEOUT_PER_HEADER`).
+const SYNC_TIMEOUT_PER_HEADER: Duration = Duration::from_millis(1);
+/// Headers younger than this are fetched from everybody (Core: 24 hours), in seconds.
+const RECENT: i64 = 24 * 60 * 60;
+/// Time beyond [`USUAL_ANSWER`] that the answers of a peer may take together before it counts as
+/// slow. Each slow peer doubles that of the next one, and each race that nobody else won that of the
+/// next: a line that is slow itself is not filled with the same headers from all sides.
+const SLOW_ANSWER: Duration = Duration::from_secs(5);
+/// What each answer may take.
+const USUAL_ANSWER: Duration = Duration::from_secs(1);
+/// How often slow peers double [`SLOW_ANSWER`]: to 40 seconds.
+const MAX_SLOW: u32 = 3;
+/// How often races do: to 160 seconds.
+const MAX_RACES: u32 = 5;
+/// Whose answer takes this many times less wins a race.
+const WINS_BY: u32 = 2;
+/// Bytes a second at which an answer under way is waited for. A full one takes 20 seconds then, and
+/// who lets it trickle in more slowly is taken for slow although it never falls silent.
+const ANSWER_RATE: f64 = 8_000.0;
+/// On a line where peers deliver blocks more slowly than that, what is this many times less than what
+/// one of them delivers will do.
+const ANSWER_SHARE: f64 = 4.0;
+/// But it is never waited for at less, in bytes a second.
+const LEAST_ANSWER_RATE: f64 = 100.0;
+
+/// What the sync of headers has to know of the download of blocks.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::peers) struct FetchStatus {
+    /// Blocks that were asked for and did not arrive so far.
+    pub(in crate::peers) in_flight: usize,
+    /// Bytes a second that a peer delivers on average; `None` before a block came.
+    pub(in crate::peers) usual_rate: Option<f64>,
+}
+
+/// From whom headers are fetched.
+#[derive(Default)]
+pub(super) struct HeaderSync {
+    /// Times in a row that a race for headers showed the line to be slow.
+    races: u32,
+}
+
+impl HeaderSync {
+    /// The open question, if any, has its answer. `complete`: the peer has no more than it told.
+    pub(super) fn answered(&mut self, cx: &mut Context<'_>, id: PeerId, complete: bool) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        let sent = peer.headers.getheaders_sent.take();
+        let running = matches!(peer.headers.stage, SyncStage::Running { .. } | SyncStage::Slow);
+        if complete && running && peer.headers.presync.is_none() {
+            peer.headers.stage = SyncStage::CaughtUp;
+        }
+        if let (false, Some(sent)) = (complete, sent) {
+            let took = cx.now.monotonic.saturating_sub(sent);
+            self.note_full_answer(cx, id, took);
+        }
+    }
+
+    /// A full answer came `took` after the question. If the peer runs beside a slow one, that decides
+    /// who goes on.
+    fn note_full_answer(&mut self, cx: &mut Context<'_>, id: PeerId, took: Duration) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        peer.headers.answer_time = Some(took);
+        peer.headers.slowest_answer = peer.headers.slowest_answer.max(took);
+        peer.headers.lost_time += took.saturating_sub(USUAL_ANSWER);
+        if !matches!(peer.headers.stage, SyncStage::Running { .. }) || running(cx.table) != 1 {
+            return;
+        }
+        let now = cx.now.monotonic;
+        let time = |peer: &Peer| {
+            let waited = peer.headers.getheaders_sent.map(|sent| now.saturating_sub(sent));
+            peer.headers.answer_time.max(waited).unwrap_or(Duration::MAX)
+        };
+        let rivals = cx.table.iter().filter(|peer| peer.headers.stage == SyncStage::Slow);
+        let Some((rival, rivals_time)) =
+            rivals.map(|peer| (peer.id, time(peer))).min_by_key(|(_, time)| *time)
+        else {
+            return;
+        };
+        if took.saturating_mul(WINS_BY) <= rivals_time {
+            self.races = 0;
+            return;
+        }
+        let chain = &cx.table.get(rival).expect("it was found").headers;
+        if took.saturating_mul(WINS_BY) <= chain.slowest_answer {
+            // Quick only while it is watched. What it has measured it may measure to the end.
+            self.races = 0;
+            if chain.presync.is_none() {
+                rest(cx, rival);
+            }
+            return;
+        }
+        self.races = (self.races + 1).min(MAX_RACES);
+        rest(cx, id);
+        run(cx, rival);
+    }
+
+    /// Notices a sync that takes too long; false when the peer was disconnected.
+    pub(super) fn keeps_time(&self, cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) -> bool {
+        let slow = cx.table.iter().filter(|peer| peer.headers.stage == SyncStage::Slow).count();
+        let doubled = self.races.max((slow as u32).min(MAX_SLOW));
+        let allowed = SLOW_ANSWER.saturating_mul(1 << doubled);
+        let now = cx.now.monotonic;
+        let rate = answer_rate(fetch);
+        let asked = |peer: &&Peer| peer.headers.getheaders_sent.is_some();
+        let questions = cx.table.iter().filter(asked).count();
+        let Some(peer) = cx.table.get_mut(id) else { return false };
+        let arriving = peer.headers.arriving;
+        let earned = Duration::from_secs_f64(arriving as f64 / rate);
+        let waited = |sent| now.saturating_sub(sent).saturating_sub(earned);
+        let unanswered = peer.headers.getheaders_sent.map(waited);
+        match peer.headers.stage {
+            SyncStage::Idle | SyncStage::Resting | SyncStage::CaughtUp => true,
+            SyncStage::Running { deadline } => {
+                let lost = peer.headers.lost_time.saturating_add(unanswered.unwrap_or_default());
+                if now > deadline || lost > allowed {
+                    peer.headers.stage = SyncStage::Slow;
+                }
+                true
+            }
+            SyncStage::Slow => {
+                // All answers share our line, and what else the peer sends may be what its answer waits
+                // behind; what comes of the answer itself has been counted.
+                let time = HEADERS_RESPONSE_TIME.saturating_mul(questions.min(32) as u32);
+                let silent = unanswered.is_some_and(|waited| waited > time)
+                    && (arriving > 0 || now.saturating_sub(peer.last_received) > time);
+                if !silent || !headers_are_missing(cx, id) {
+                    ask_again(cx, id, time);
+                    return true;
+                }
+                cx.disconnect(id, DisconnectReason::HeadersTimeout);
+                false
+            }
+        }
+    }
+}
+
+/// Asks for the headers behind a locator, unless a question is open (Core `MaybeSendGetHeaders`).
+pub(super) fn ask_for_headers(cx: &mut Context<'_>, id: PeerId, hashes: Vec<BlockHash>) -> bool {
+    let now = cx.now;
+    let Some(peer) = cx.table.get_mut(id) else { return false };
+    let open = |sent| now.monotonic.saturating_sub(sent) <= HEADERS_RESPONSE_TIME;
+    if peer.headers.getheaders_sent.is_some_and(open) {
+        return false;
+    }
+    peer.headers.getheaders_sent = Some(now.monotonic);
+    peer.headers.last_getheaders = now.monotonic;
+    cx.send(id, &Message::GetHeaders(Locator { hashes, stop: BlockHash::ZERO }));
+    true
+}
+
+/// Asks for what follows the best header.
+pub(super) fn ask_for_newer_headers(cx: &mut Context<'_>, id: PeerId) -> bool {
+    ask_for_headers(cx, id, locator(cx.index, cx.index.best_header()))
+}
+
+/// Begins the header sync with the peer, when it is its turn.
+pub(super) fn begin(cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) {
+    let Some(peer) = cx.table.get(id) else { return };
+    if !peer.headers.stage.may_begin() || !peer.serves_blocks() {
+        return;
+    }
+    let best = cx.index.get(cx.index.best_header());
+    let age = cx.now.unix.saturating_sub(i64::from(best.header.time));
+    let first = fetches_from(cx, fetch, peer) && running(cx.table) == 0 && is_next(cx, fetch, peer);
+    if !first && age >= RECENT && !some_chain_is_known(cx) {
+        return;
+    }
+    // From the parent: an up-to-date peer then answers with one header and not with none, which
+    // tells what it has.
+    let start = cx.index.parent(best.id).unwrap_or(best.id);
+    if !ask_for_headers(cx, id, locator(cx.index, start)) {
+        return;
+    }
+    run(cx, id);
+}
+
+/// The sync with the peer is under way from now on.
+fn run(cx: &mut Context<'_>, id: PeerId) {
+    let best = cx.index.get(cx.index.best_header());
+    let age = cx.now.unix.saturating_sub(i64::from(best.header.time));
+    let expected = age.max(0) / i64::from(cx.config.params.pow_target_spacing);
+    let expected = u32::try_from(expected).unwrap_or(u32::MAX);
+    let timeout = SYNC_TIMEOUT.saturating_add(SYNC_TIMEOUT_PER_HEADER * expected);
+    let deadline = cx.now.monotonic.saturating_add(timeout);
+    let Some(peer) = cx.table.get_mut(id) else { return };
+    peer.headers.stage = SyncStage::Running { deadline };
+    (peer.headers.lost_time, peer.headers.slowest_answer) = (Duration::ZERO, Duration::ZERO);
+}
+
+fn running(table: &PeerTable) -> usize {
+    let running = |peer: &&Peer| matches!(peer.headers.stage, SyncStage::Running { .. });
+    table.iter().filter(running).count()
+}
+
+pub(super) fn is_resting(table: &PeerTable, id: PeerId) -> bool {
+    table.get(id).is_some_and(|peer| peer.headers.stage == SyncStage::Resting)
+}
+
+/// What the peer told leads nowhere, as far as can be seen: another one is asked beside it.
+pub(super) fn no_progress(cx: &mut Context<'_>, id: PeerId) {
+    let running = running(cx.table);
+    let Some(peer) = cx.table.get_mut(id) else { return };
+    match peer.headers.stage {
+        SyncStage::Running { .. } => peer.headers.stage = SyncStage::Slow,
+        SyncStage::Slow if running > 0 => rest(cx, id),
+        _ => {}
+    }
+}
+
+/// Another peer goes on.
+fn rest(cx: &mut Context<'_>, id: PeerId) {
+    let Some(peer) = cx.table.get_mut(id) else { return };
+    peer.headers.stage = SyncStage::Resting;
+    peer.headers.presync = None;
+    peer.headers.chain_sync.deadline = None;
+}
+
+/// Of those that could be begun, none was asked longer ago: each has its turn.
+fn is_next(cx: &Context<'_>, fetch: &FetchStatus, peer: &Peer) -> bool {
+    let asked = |peer: &Peer| (peer.headers.last_getheaders, peer.id);
+    let before = |other: &&Peer| {
+        asked(other) < asked(peer)
+            && other.established()
+            && other.headers.stage.may_begin()
+            && other.headers.getheaders_sent.is_none()
+            && other.serves_blocks()
+    };
+    !cx.table.iter().filter(before).any(|other| fetches_from(cx, fetch, other))
+}
+
+/// Some peer has told a whole chain, as good as any that is known.
+fn some_chain_is_known(cx: &Context<'_>) -> bool {
+    let best = cx.index.get(cx.index.best_header());
+    best.chain_work >= cx.config.minimum_chain_work
+        && cx.table.iter().any(|peer| {
+            let known = peer.known.best().map(|known| cx.index.get(known));
+            peer.headers.stage == SyncStage::CaughtUp
+                && known.is_some_and(|known| known.chain_work >= best.chain_work)
+        })
+}
+
+/// Inbound peers are asked only when there is nobody else (Core
+/// `sync_blocks_and_headers_from_peer`).
+fn fetches_from(cx: &Context<'_>, fetch: &FetchStatus, peer: &Peer) -> bool {
+    let preferred = |peer: &Peer| peer.established() && peer.preferred();
+    preferred(peer)
+        || (peer.kind != ConnectionKind::AddrFetch
+            && (!cx.table.iter().any(preferred) || fetch.in_flight == 0))
+}
+
+/// Bytes a second at which a running answer counts as coming.
+fn answer_rate(fetch: &FetchStatus) -> f64 {
+    let usual = fetch.usual_rate.map_or(ANSWER_RATE, |rate| rate / ANSWER_SHARE);
+    usual.clamp(LEAST_ANSWER_RATE, ANSWER_RATE)
+}
+
+/// An answer can get lost, and this peer may be the only one. `time`: for all answers that are
+/// waited for.
+fn ask_again(cx: &mut Context<'_>, id: PeerId, time: Duration) {
+    let Some(peer) = cx.table.get(id) else { return };
+    let waited = cx.now.monotonic.saturating_sub(peer.headers.last_getheaders);
+    if waited <= time {
+        return;
+    }
+    let hashes = match &peer.headers.presync {
+        Some(presync) => presync.next_locator(),
+        None => {
+            let best = cx.index.best_header();
+            locator(cx.index, cx.index.parent(best).unwrap_or(best))
+        }
+    };
+    ask_for_headers(cx, id, hashes);
+}
+
+/// Our headers are old, and another peer can be asked.
+fn headers_are_missing(cx: &Context<'_>, id: PeerId) -> bool {
+    let best = cx.index.get(cx.index.best_header());
+    let age = cx.now.unix.saturating_sub(i64::from(best.header.time));
+    let other = |peer: &Peer| peer.id != id && peer.established() && peer.preferred();
+    age >= RECENT && cx.table.iter().any(other)
+}

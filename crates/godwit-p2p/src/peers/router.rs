@@ -1,0 +1,383 @@
+//! The parts of the engine, and which of them an event concerns in which order.
+//!
+//! This is the only place that knows all parts: they know the [`Context`] and not each other. What one of
+//! them finds out and another has to act upon comes back as a value.
+
+use godwit_primitives::BlockHash;
+use log::debug;
+
+use super::addresses::AddressGossip;
+use super::connections::Connections;
+use super::context::Context;
+use super::event::{ChainEvent, NetEvent};
+use super::fault::{DisconnectReason, Misbehaviour};
+use super::fetch::{BlockFetch, Compact};
+use super::headers::{FetchStatus, Headers, work_threshold};
+use super::relay::BlockRelay;
+use super::serving::{Serving, on_getblocks, on_getheaders};
+use super::{handshake, lifetime, ping, reading};
+use crate::connection_kind::ConnectionKind;
+use crate::frame::{Command, Frame};
+use crate::inventory::{Inventory, InventoryKind};
+use crate::message::{CompactBlock, Message, MessageError, Version};
+use crate::peer_id::PeerId;
+use crate::transport::{Discard, DiscardReason, TransportError};
+
+/// Bytes of transactions that cost a peer as much as one announced transaction.
+const BYTES_PER_ENTRY: usize = Inventory::SIZE;
+
+/// Everything that the engine does, part by part.
+pub(super) struct Parts {
+    pub(super) connections: Connections,
+    pub(super) headers: Headers,
+    pub(super) fetch: BlockFetch,
+    pub(super) relay: BlockRelay,
+    pub(super) serving: Serving,
+    pub(super) addresses: AddressGossip,
+}
+
+impl Parts {
+    pub(super) fn on_net(&mut self, cx: &mut Context<'_>, event: NetEvent) {
+        match event {
+            NetEvent::Inbound { socket, address } => {
+                self.connections.on_inbound(cx, socket, address)
+            }
+            NetEvent::Connected { peer, address } => {
+                if self.connections.on_connected(cx, peer, address) {
+                    handshake::send_version(cx, peer);
+                }
+            }
+            NetEvent::ConnectFailed { peer, local } => self.connections.on_failed(cx, peer, local),
+            NetEvent::Protocol { peer, protocol } => {
+                if let Some(peer) = cx.table.get_mut(peer) {
+                    peer.handshake.protocol = protocol;
+                }
+            }
+            NetEvent::Frame { peer, frame } => {
+                reading::hold(cx, peer, frame.command);
+                self.on_frame(cx, peer, frame);
+                reading::read_on(cx, peer);
+            }
+            NetEvent::Arriving { peer, command, bytes } => self.on_bytes(cx, peer, command, bytes),
+            NetEvent::Discarded { peer, discard } => self.on_discarded(cx, peer, &discard),
+            NetEvent::TransportFailed { peer, error } => cx.disconnect(peer, broken(&error)),
+            NetEvent::Closed { peer } => {
+                if cx.forget(peer).is_some() {
+                    debug!("peer={}: connection closed", peer.0);
+                }
+            }
+            NetEvent::Sent { peer, bytes } => {
+                self.serving.on_sent(cx, self.relay.recent(), peer, bytes);
+            }
+            NetEvent::Resolved { host, addresses } => {
+                self.connections.on_resolved(cx, &host, &addresses);
+            }
+        }
+        self.forget_departed(cx);
+    }
+
+    pub(super) fn on_chain(&mut self, cx: &mut Context<'_>, event: ChainEvent) {
+        match event {
+            ChainEvent::HeadersJudged { peer, result } => self.headers.on_judged(cx, peer, result),
+            ChainEvent::BlockJudged { hash, judgement } => {
+                self.fetch.on_judged(cx, hash, judgement);
+            }
+            ChainEvent::BlockInvalid { hash, reject } => self.fetch.on_refused(cx, hash, reject),
+            ChainEvent::TipChanged { .. } => self.on_tip(cx),
+            ChainEvent::BlockRead { request, bytes } => {
+                if self.relay.waits_for(request) {
+                    self.relay.on_read(cx, bytes);
+                } else {
+                    self.serving.on_read(cx, self.relay.recent(), request, bytes);
+                }
+            }
+        }
+        self.forget_departed(cx);
+    }
+
+    fn on_tip(&mut self, cx: &mut Context<'_>) {
+        let new = cx.index.tip();
+        let Some(old) = self.relay.set_tip(new) else { return };
+        self.connections.on_tip(cx.now);
+        self.fetch.on_tip(cx);
+        if !cx.initial_download {
+            self.relay.announce(cx, old, new);
+        }
+    }
+
+    /// What is due from time to time.
+    pub(super) fn maintain(&mut self, cx: &mut Context<'_>) {
+        for id in cx.table.ids() {
+            self.maintain_peer(cx, id);
+            self.forget_departed(cx);
+        }
+        self.connections.watch_tip(cx, self.fetch.downloads());
+        self.forget_departed(cx);
+        self.connections.open_connections(cx);
+    }
+
+    /// Goes on for those who have asked for more than was looked up at once.
+    pub(super) fn serve_ready(&mut self, cx: &mut Context<'_>) {
+        self.serving.serve_ready(cx, self.relay.recent());
+        self.forget_departed(cx);
+    }
+
+    /// Asks for the blocks that are wanted next.
+    pub(super) fn download(&mut self, cx: &mut Context<'_>, room: u64) {
+        self.fetch.download(cx, room);
+        self.forget_departed(cx);
+    }
+
+    pub(super) fn set_active(&mut self, cx: &mut Context<'_>, active: bool) {
+        self.connections.set_active(cx, active);
+        self.forget_departed(cx);
+    }
+
+    /// Whoever left meanwhile is asked for nothing any more.
+    fn forget_departed(&mut self, cx: &mut Context<'_>) {
+        for id in cx.table.take_departed() {
+            self.fetch.forget(cx, id);
+        }
+    }
+
+    /// Everything that is due for one peer (Core `SendMessages`).
+    fn maintain_peer(&mut self, cx: &mut Context<'_>, id: PeerId) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        peer.known.update(cx.index);
+        let fetch = FetchStatus {
+            in_flight: self.fetch.in_flight(cx.table),
+            usual_rate: self.fetch.downloads().usual_rate(),
+        };
+        if lifetime::maintain(cx, id)
+            && ping::maintain(cx, id)
+            && self.headers.keeps_up(cx, &fetch, id)
+        {
+            self.addresses.maintain(cx, id);
+            self.headers.maintain(cx, &fetch, id);
+        }
+    }
+
+    fn on_bytes(&mut self, cx: &mut Context<'_>, id: PeerId, command: Command, bytes: usize) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        peer.last_received = cx.now.monotonic;
+        if command == Command::HEADERS {
+            self.headers.on_bytes(cx, id, bytes);
+        } else {
+            self.fetch.on_bytes(cx, id, bytes);
+        }
+    }
+
+    fn on_frame(&mut self, cx: &mut Context<'_>, id: PeerId, frame: Frame) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        peer.last_received = cx.now.monotonic;
+        peer.headers.message_ended();
+        let introduced = peer.handshake.version.is_some();
+        let established = peer.established();
+        if frame.command == Command::BLOCK {
+            if established {
+                let unrequested = self.fetch.on_block(cx, id, frame.payload);
+                self.on_unrequested(cx, id, unrequested);
+            }
+            return;
+        }
+        if frame.command == Command::SENDCMPCT && frame.payload.unread().first() > Some(&1) {
+            return cx.misbehave(id, Misbehaviour::ForbiddenValue(frame.command));
+        }
+        match Message::decode(frame.command, frame.payload.unread()) {
+            Ok(Some(Message::Version(version))) => self.on_version(cx, id, &version),
+            Ok(Some(message)) if introduced => self.on_message(cx, id, message, established),
+            Ok(Some(message)) => {
+                debug!("peer={}: {} before version", id.0, message.command());
+            }
+            Ok(None) => {}
+            Err(error) => on_undecodable(cx, id, frame.command, error),
+        }
+    }
+
+    /// Messages before `verack` are those that negotiate; others are ignored until then.
+    fn on_message(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: PeerId,
+        message: Message,
+        established: bool,
+    ) {
+        let recent = self.relay.recent();
+        match message {
+            Message::Version(_) => {}
+            Message::Verack => self.on_verack(cx, id),
+            // Transactions are never announced.
+            Message::WtxidRelay => drop(handshake::negotiates(cx, id, Command::WTXIDRELAY)),
+            Message::SendAddrV2 => handshake::on_sendaddrv2(cx, id),
+            Message::SendHeaders => handshake::on_sendheaders(cx, id),
+            Message::SendCmpct { announce, version } => {
+                handshake::on_sendcmpct(cx, id, announce, version);
+            }
+            other if !established => {
+                debug!("peer={}: {} before verack", id.0, other.command());
+            }
+            // Transactions are never announced.
+            Message::FeeFilter(_) => {}
+            Message::Ping(nonce) => ping::on_ping(cx, id, nonce),
+            Message::Pong(nonce) => ping::on_pong(cx, id, nonce),
+            Message::GetAddr => self.addresses.on_getaddr(cx, id),
+            Message::Addr(entries) | Message::AddrV2(entries) => {
+                self.addresses.on_addresses(cx, id, entries);
+            }
+            Message::Inv(entries) => self.on_inv(cx, id, &entries),
+            Message::GetData(entries) => self.serving.on_getdata(cx, recent, id, &entries),
+            Message::NotFound(entries) => self.fetch.on_notfound(cx, id, &entries),
+            Message::GetHeaders(locator) => on_getheaders(cx, id, &locator),
+            Message::GetBlocks(locator) => on_getblocks(cx, id, &locator),
+            Message::Headers(headers) => self.headers.on_headers(cx, id, headers),
+            Message::CmpctBlock(block) => self.on_compact(cx, id, block),
+            Message::GetBlockTxn(request) => {
+                self.serving.on_getblocktxn(cx, recent, id, request);
+            }
+            Message::BlockTxn(answer) => {
+                let unrequested = self.fetch.on_blocktxn(cx, id, &answer);
+                self.on_unrequested(cx, id, unrequested);
+            }
+        }
+    }
+
+    fn on_version(&mut self, cx: &mut Context<'_>, id: PeerId, version: &Version) {
+        if !handshake::on_version(cx, id, version) {
+            return;
+        }
+        let Some(peer) = cx.table.get(id) else { return };
+        let (inbound, kind, address) = (peer.inbound(), peer.kind, peer.address);
+        if !inbound {
+            if self.addresses.set_up(cx, id) {
+                self.addresses.ask(cx, id);
+            }
+            if let Some(address) = address {
+                cx.book.good(cx.now.unix, &address);
+            }
+        }
+        if kind == ConnectionKind::Feeler {
+            cx.disconnect(id, DisconnectReason::FeelerDone);
+        }
+    }
+
+    fn on_verack(&mut self, cx: &mut Context<'_>, id: PeerId) {
+        if handshake::on_verack(cx, id) {
+            self.fetch.start(cx, id);
+            self.maintain_peer(cx, id);
+        }
+    }
+
+    /// Transactions are not wanted, as our `version` said; up to a budget they are ignored.
+    fn on_inv(&mut self, cx: &mut Context<'_>, id: PeerId, entries: &[Inventory]) {
+        let transactions = entries.iter().filter(|entry| entry.kind.is_transaction()).count();
+        if transactions > 0 && !tolerates_transactions(cx, id, transactions as u64) {
+            return;
+        }
+        let blocks = entries.iter().filter(|entry| entry.kind == InventoryKind::BLOCK);
+        self.headers.on_announced(cx, id, blocks.map(Inventory::block_hash));
+    }
+
+    fn on_compact(&mut self, cx: &mut Context<'_>, id: PeerId, block: CompactBlock) {
+        let least_work = work_threshold(cx);
+        match self.fetch.on_compact(cx, id, block, least_work) {
+            Compact::Ignored => {}
+            Compact::Unconnected => self.headers.on_unconnected(cx, id),
+            Compact::Header(header) => self.headers.on_compact_header(cx, id, header),
+        }
+    }
+
+    /// A block that was not asked for: dropped (what nobody asked for is kept nowhere), but it tells as
+    /// much as an `inv`. Core takes it in if its header connects.
+    fn on_unrequested(&mut self, cx: &mut Context<'_>, id: PeerId, hash: Option<BlockHash>) {
+        if let Some(hash) = hash {
+            debug!("peer={}: unrequested block {hash}", id.0);
+            self.headers.on_announced(cx, id, std::iter::once(hash));
+        }
+    }
+
+    /// Messages without a meaning are ignored, but for those that ask for what is not offered, and for
+    /// transactions beyond an allowance.
+    fn on_discarded(&mut self, cx: &mut Context<'_>, id: PeerId, discard: &Discard) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        peer.last_received = cx.now.monotonic;
+        peer.headers.message_ended();
+        if !peer.established() {
+            return;
+        }
+        match (discard.command, discard.why) {
+            (Command::BLOCK, DiscardReason::WrongChecksum) => self.fetch.on_corrupt(cx, id),
+            (Command::BLOCK, DiscardReason::UnexpectedBlock) => {
+                self.on_unrequested(cx, id, discard.block);
+            }
+            (_, DiscardReason::WrongChecksum | DiscardReason::InvalidCommand) => {}
+            // It may have been sent before the peer knew that it shall not.
+            (Command::CMPCTBLOCK, _) if !cx.initial_download => {
+                self.headers.on_unconnected(cx, id);
+            }
+            (Command::TX, _) => {
+                let entries = 1 + (discard.bytes / BYTES_PER_ENTRY) as u64;
+                tolerates_transactions(cx, id, entries);
+            }
+            (
+                command @ (Command::MEMPOOL
+                | Command::FILTERLOAD
+                | Command::FILTERADD
+                | Command::FILTERCLEAR
+                | Command::GETCFILTERS
+                | Command::GETCFHEADERS
+                | Command::GETCFCHECKPT),
+                _,
+            ) => cx.disconnect(id, DisconnectReason::NotOffered(command)),
+            (_, DiscardReason::Unknown | DiscardReason::UnexpectedBlock) => {}
+        }
+    }
+}
+
+/// What Core makes of a message that it can not read: most are ignored.
+fn on_undecodable(cx: &mut Context<'_>, id: PeerId, command: Command, error: MessageError) {
+    let established = cx.table.get(id).is_some_and(|peer| peer.established());
+    match error {
+        _ if !established => {}
+        MessageError::TooMany { command: Command::GETHEADERS | Command::GETBLOCKS, .. } => {
+            cx.disconnect(id, DisconnectReason::LocatorTooLong);
+        }
+        MessageError::TooMany { command, .. } => {
+            cx.misbehave(id, Misbehaviour::TooManyEntries(command));
+        }
+        MessageError::InvalidCompactBlock => {
+            cx.misbehave(id, Misbehaviour::InvalidCompactBlock);
+        }
+        MessageError::Malformed(_) if command == Command::PONG => {
+            // A known mistake of other software: the waiting ends.
+            ping::on_pong(cx, id, 0);
+        }
+        MessageError::Malformed(_)
+        | MessageError::UserAgentTooLong
+        | MessageError::AddressLength { .. }
+        | MessageError::PositionTooLarge => {
+            debug!("peer={}: ignoring {command}: {error}", id.0);
+        }
+    }
+}
+
+/// Spends of the peer's allowance for transactions; false when it was disconnected.
+fn tolerates_transactions(cx: &mut Context<'_>, id: PeerId, entries: u64) -> bool {
+    let Some(peer) = cx.table.get_mut(id) else { return false };
+    let within = peer.allowances.transactions.take(cx.now.monotonic, entries);
+    if !within {
+        cx.disconnect(id, DisconnectReason::UnwantedTransactions);
+    }
+    within
+}
+
+/// The bytes of a peer can not be read as messages.
+fn broken(error: &TransportError) -> DisconnectReason {
+    match error {
+        TransportError::Io(_) => DisconnectReason::Io,
+        TransportError::WrongMagic(_) => DisconnectReason::WrongMagic,
+        TransportError::TooLarge { command, .. } => DisconnectReason::Oversized(*command),
+        TransportError::NoTerminator
+        | TransportError::WrongTag
+        | TransportError::PacketTooLarge(_) => DisconnectReason::Undecryptable,
+    }
+}

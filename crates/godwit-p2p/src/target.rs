@@ -1,0 +1,78 @@
+//! Where connections lead.
+
+use crate::net_address::{AddressNetwork, NetAddress};
+
+/// The networks that an address in the book can have.
+const NETWORKS: [AddressNetwork; 5] = [
+    AddressNetwork::Ipv4,
+    AddressNetwork::Ipv6,
+    AddressNetwork::Onion,
+    AddressNetwork::I2p,
+    AddressNetwork::Cjdns,
+];
+
+/// Networks to which connections can be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reachable {
+    /// IPv4.
+    pub ipv4: bool,
+    /// IPv6.
+    pub ipv6: bool,
+    /// Tor, through a proxy.
+    pub onion: bool,
+    /// I2P. Not supported by the driver so far.
+    pub i2p: bool,
+    /// CJDNS.
+    pub cjdns: bool,
+}
+
+impl Reachable {
+    /// What needs no proxy: IPv4 and IPv6.
+    pub const CLEARNET: Self =
+        Self { ipv4: true, ipv6: true, onion: false, i2p: false, cjdns: false };
+
+    /// Whether the network is among these.
+    pub fn contains(self, network: AddressNetwork) -> bool {
+        match network {
+            AddressNetwork::Unroutable => false,
+            AddressNetwork::Ipv4 => self.ipv4,
+            AddressNetwork::Ipv6 => self.ipv6,
+            AddressNetwork::Onion => self.onion,
+            AddressNetwork::I2p => self.i2p,
+            AddressNetwork::Cjdns => self.cjdns,
+        }
+    }
+
+    /// The networks.
+    pub fn networks(self) -> impl Iterator<Item = AddressNetwork> {
+        NETWORKS.into_iter().filter(move |&network| self.contains(network))
+    }
+}
+
+impl FromIterator<AddressNetwork> for Reachable {
+    fn from_iter<I: IntoIterator<Item = AddressNetwork>>(networks: I) -> Self {
+        let networks: Vec<_> = networks.into_iter().collect();
+        let has = |network| networks.contains(&network);
+        Self {
+            ipv4: has(AddressNetwork::Ipv4),
+            ipv6: has(AddressNetwork::Ipv6),
+            onion: has(AddressNetwork::Onion),
+            i2p: has(AddressNetwork::I2p),
+            cjdns: has(AddressNetwork::Cjdns),
+        }
+    }
+}
+
+/// Where to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An address.
+    Address(NetAddress),
+    /// A host name: to be resolved (the engine asks for it) or to be passed to the proxy.
+    Name {
+        /// Host.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+}

@@ -104,7 +104,7 @@ fn sizes(files: &[TextFile], crate_name: &str) -> BTreeMap<(String, String), Siz
     }
     let mut sizes: BTreeMap<(String, String), Size> = BTreeMap::new();
     for (module, file) in sources {
-        let mut current: Option<(String, bool)> = None;
+        let mut current: Option<((String, String), bool)> = None;
         for line in file.text.lines().take_while(|line| *line != "mod tests {") {
             if let Some(name) = opened(line) {
                 let is_struct = defined(line).is_some();

@@ -78,10 +78,14 @@ fn a_life_of_keys() {
     // The words bring the same keys back.
     let again = keys(&place, &["import", "-secret-fd=0"], &["new", exported.stdout.trim()]);
     assert_eq!(again.expect(Exit::Success).json()["descriptors"], entry["descriptors"]);
-    // The key file is all that is left.
+    // The key file and its empty lock are all that is left.
     let entries = fs::read_dir(place.network_dir()).expect("a directory");
-    let names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
-    assert_eq!(names, ["keys.godwit"], "a log would be one more place for secrets");
+    let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    let expected = ["keys.godwit", "keys.godwit.lock"];
+    assert_eq!(names, expected, "a log would be one more place for secrets");
+    let lock = place.network_dir().join("keys.godwit.lock");
+    assert_eq!(fs::read(lock).expect("it is there"), b"", "a lock holds nothing");
     let files = String::from_utf8_lossy(&fs::read(key_file(&place)).expect("made")).into_owned();
     for secret in ["pass", "new", exported.stdout.trim()] {
         assert!(!files.contains(secret), "the data directory has {secret:?}");

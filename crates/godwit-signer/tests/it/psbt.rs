@@ -76,7 +76,7 @@ fn standard_input_is_a_file_too() {
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{output:?}");
     let ended = place.run(&[&"psbt", &"combine", &"-", &"-"]).expect(Exit::Failure);
-    assert_eq!(ended.stderr, "godwit: standard input can be read only once\n");
+    assert_eq!(ended.stderr, "godwit-signer: standard input can be read only once\n");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn what_is_not_finished_is_named() {
     let place = signer("regtest");
     let path = file(&place, "unsigned.psbt", UNSIGNED);
     let ended = psbt(&place, "extract", &path).expect(Exit::Failure);
-    assert_eq!(ended.stderr, "godwit: input 0 is not finished\n");
+    assert_eq!(ended.stderr, "godwit-signer: input 0 is not finished\n");
     let ended = psbt(&place, "finalize", &path).expect(Exit::InputRefused);
     let why = "the output that it spends is missing";
     assert!(ended.stderr.contains(&format!("input 1 is not finished: {why}")), "{ended:?}");
@@ -165,7 +165,7 @@ fn one_line_for_what_cannot_be_read() {
     ] {
         let path = file(&place, "bad.psbt", content);
         let ended = psbt(&place, "inspect", &path).expect(Exit::Failure);
-        assert_eq!(ended.stderr, format!("godwit: {}: {message}\n", path.display()));
+        assert_eq!(ended.stderr, format!("godwit-signer: {}: {message}\n", path.display()));
     }
     let missing = place.beside("missing.psbt");
     let ended = psbt(&place, "inspect", &missing).expect(Exit::Failure);
@@ -297,8 +297,7 @@ fn what_is_refused_leaves_no_signature_behind() {
     let foreign = theirs["psbts"][2]["unsigned"].as_str().expect("text");
     let foreign = file(&place, "foreign.psbt", foreign);
     let refused = sign(&place, &keys, &foreign, &[]).expect(Exit::Failure);
-    let line =
-        "godwit: not signed: input 0: none of its keys is ours; -foreigninputs signs the others\n";
+    let line = "godwit-signer: not signed: input 0: none of its keys is ours; -foreigninputs signs the others\n";
     assert!(refused.stderr.ends_with(line), "{refused:?}");
     assert_eq!(refused.stdout, "");
     let refused = sign(&place, &keys, &foreign, &["-foreigninputs"]).expect(Exit::Failure);

@@ -1,4 +1,5 @@
-//! A peer that offers one block, whatever is in it, or asks for many. It shares no code with godwit's own protocol.
+//! A peer that offers one block, whatever is in it, or asks for many. It shares no code with godwit's own
+//! protocol.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

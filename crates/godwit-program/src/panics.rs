@@ -64,8 +64,10 @@ fn line(program: &str, info: &PanicHookInfo<'_>) -> String {
     let current = thread::current();
     let thread = current.name().unwrap_or("without a name");
     let place = info.location().map_or(String::new(), |place| format!(" at {place}"));
-    let message: String =
-        info.payload_as_str().unwrap_or("no message").chars().take(MAX_MESSAGE).collect();
+    let payload = info.payload();
+    let literal = payload.downcast_ref::<&str>().copied();
+    let message = literal.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let message: String = message.unwrap_or("no message").chars().take(MAX_MESSAGE).collect();
     let message = message.replace('\n', " ");
     format!("{program}: a bug: thread {thread} panicked{place}: {}\n", Escaped(&message))
 }

@@ -185,13 +185,13 @@ fn a_panic_of_the_sockets_or_of_a_lookup_ends_the_node_with_one_line() {
     let Some(library) = liar(temp.path()) else { return };
     let liar = Liar { library };
     let listening = [&"-noconnect" as &dyn AsRef<std::ffi::OsStr>, &"-listen=0"];
-    // In plain and on a locked stack, at its first question and at a later one.
-    for (option, after) in [("-v2transport=0", 0), ("-v2transport=1", 0), ("-v2transport=1", 1)] {
+    // In plain and on a locked stack.
+    for option in ["-v2transport=0", "-v2transport=1"] {
         let node = Node::new("regtest");
         let mut words = listening.to_vec();
         let connect = "-addnode=127.0.0.1:1";
         words.extend([&option as &dyn AsRef<std::ffi::OsStr>, &connect]);
-        let ended = liar.run(node.command(&words), "godwit-net", after);
+        let ended = liar.run(node.command(&words), "godwit-net", 0);
         assert_bug(&ended, "godwit-net panicked");
     }
     let node = Node::new("regtest");

@@ -21,7 +21,8 @@ use godwit_consensus::{
 };
 use godwit_primitives::network::Params;
 use godwit_primitives::{BlockHash, BlockHeader};
-use godwit_store::utxo::{SealId, UtxoHasher, UtxoStore};
+use godwit_store::exec::{Executor, Priority, Workers};
+use godwit_store::utxo::{CacheMinima, SealId, UtxoHasher, UtxoStore};
 use godwit_store::{BlockPosition, ChainPoint, Store, StoreError};
 use godwit_stream::BufferPool;
 
@@ -37,7 +38,6 @@ use crate::structure::{Received, Structured};
 use crate::tree::{HeaderTree, NodeId, Validity};
 use crate::verify::{Outcome, Resolved};
 use crate::waiting::{WAITING_MEMORY, Waiting};
-use crate::workers::Workers;
 
 /// How a chain is to be run.
 pub struct ChainOptions {
@@ -45,10 +45,14 @@ pub struct ChainOptions {
     pub params: Arc<Params>,
     /// The block below which scripts are taken as valid, if any (`-assumevalid`).
     pub assume_valid: Option<BlockHash>,
+    /// Where jobs run.
+    pub executor: Arc<dyn Executor>,
     /// Worker threads (`-par`).
     pub workers: usize,
     /// Bytes for the coins store (`-dbcache`).
     pub cache_bytes: u64,
+    /// Below what the coins store does not go. For tests, which then flush and merge few coins.
+    pub cache_minima: CacheMinima,
     /// Stop connecting at this height (`-stopatheight`).
     pub stop_at_height: Option<u32>,
     /// Bytes that block and undo files together should not exceed (`-prune`); `None` keeps all.
@@ -74,6 +78,10 @@ impl Default for BlockMemory {
         Self { receiving: RECEIVING_BYTES, waiting: WAITING_MEMORY }
     }
 }
+
+/// Jobs that wait for a worker: what an import, blocks from peers and the look-ahead have on their way,
+/// all of which the inbox has room for, and the parts of a window of the largest blocks.
+const QUEUED_JOBS: [usize; Priority::COUNT] = [INBOX_LIMIT, 32 * 520];
 
 /// A block that is this near to the clock is placed by its height, not by its time.
 const RECENT_SECONDS: u64 = 2 * 60 * 60;
@@ -203,10 +211,12 @@ impl Chain {
     ) -> Result<Self, ChainError> {
         let (outbox, inbox) = bounded(INBOX_LIMIT);
         let (durable_headers, now) = (tree.len() as u32, (options.clock)());
+        let workers =
+            Workers::start(&*options.executor, "godwit-worker", options.workers, QUEUED_JOBS);
         Ok(Self {
             inbox,
             params: Arc::clone(&options.params),
-            workers: Arc::new(Workers::start(options.workers).map_err(ChainError::Spawn)?),
+            workers: Arc::new(workers.map_err(ChainError::Spawn)?),
             committer: Committer::start(Arc::clone(&store), outbox.clone())?,
             pruning: Pruning::new(options.prune_bytes, tip),
             cache: Waiting::new(options.block_memory.waiting),
@@ -418,7 +428,14 @@ impl Chain {
         }
         let position = match position {
             Some(position) => position,
-            None => self.store.append_block(new.view().bytes())?,
+            None => {
+                let bytes = new.view().bytes();
+                let written =
+                    self.store.write_block(self.store.reserve_block(bytes.len())?, bytes)?;
+                let position = written.position();
+                self.store.note_written(written);
+                position
+            }
         };
         self.received(id, new.view().tx_count(), position);
         self.keep_if_near(id, new);

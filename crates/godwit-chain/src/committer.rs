@@ -7,12 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use godwit_store::exec::guarded;
 use godwit_store::utxo::ManifestId;
 use godwit_store::{Commit, Store};
 
 use crate::error::ChainError;
 use crate::message::{Message, send};
-use crate::workers::guarded;
 
 /// One commit waits at most: the connector prepares the next when this one is durable.
 const QUEUE_LIMIT: usize = 1;

@@ -313,7 +313,8 @@ impl Chain {
         if let Some(undo) = undo {
             let start = Instant::now();
             let block = node.position.expect("stored before it was applied");
-            let position = self.store.append_undo(block, &undo)?;
+            let position = self.store.reserve_undo(block, &undo);
+            self.store.note_written(self.store.write_undo(position, &undo)?);
             self.tree.node_mut(id).undo = Some(position);
             self.times.undo += start.elapsed();
         }

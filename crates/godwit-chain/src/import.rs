@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use godwit_consensus::{Reject, RejectReason};
 use godwit_primitives::BlockHash;
+use godwit_store::exec::{Workers, guarded};
 use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkippedBytes};
 use godwit_stream::BufferPool;
 
@@ -24,7 +25,6 @@ use crate::event::Event;
 use crate::message::{INBOX_LIMIT, Message, report_from, send};
 use crate::permits::Permits;
 use crate::structure::{Received, structure};
-use crate::workers::{Workers, guarded};
 
 /// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
 pub const IMPORT_BYTES: u64 = 96 << 20;

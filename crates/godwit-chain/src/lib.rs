@@ -35,7 +35,6 @@ mod submit;
 mod tree;
 mod verify;
 mod waiting;
-mod workers;
 
 pub use chain::{BlockMemory, Chain, ChainOptions, Verdict};
 pub use error::ChainError;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use godwit_store::StoreError;
+use godwit_store::exec::{Priority, Workers};
 use godwit_store::utxo::ManifestId;
 use godwit_stream::PooledStream;
 
@@ -11,11 +12,10 @@ use crate::apply::Prefetched;
 use crate::feed::Arrival;
 use crate::structure::{Received, Structured};
 use crate::verify::Outcome;
-use crate::workers::{Urgency, Workers, guarded};
 
-/// Most messages that wait. The inbox must never be full: the connector may wait for room in the
-/// workers' queues, and workers that wait for room here would never make any. So what can be on its
-/// way is bounded below this: half of it for blocks that arrive, and a few for each block in line.
+/// Most messages that wait. The inbox must never be full, since workers would wait for room here. So
+/// what can be on its way is bounded below this: half of it for blocks that arrive, and a few for each
+/// block in line.
 pub(crate) const INBOX_LIMIT: usize = 4096;
 
 /// A message to the connector.
@@ -55,22 +55,22 @@ pub(crate) fn report_from(
     job: impl FnOnce() -> Message + Send + 'static,
 ) {
     let outbox = outbox.clone();
-    workers.run(Urgency::Urgent, move || {
-        let message = guarded(job).unwrap_or(Message::Panicked);
-        send(&outbox, message);
+    workers.run(Priority::Urgent, "report", job, move |message| {
+        send(&outbox, message.unwrap_or(Message::Panicked));
     });
 }
 
 #[cfg(test)]
 mod tests {
     use crossbeam_channel::bounded;
+    use godwit_store::exec::Threads;
 
     use super::*;
 
     #[test]
     fn a_job_lets_go_of_what_it_holds_before_it_reports() {
         let (outbox, inbox) = bounded(1);
-        let workers = Workers::start(1).unwrap();
+        let workers = Workers::start(&Threads::default(), "godwit-test", 1, [2; 2]).unwrap();
         let held = Arc::new(());
         for panics in [false, true] {
             let holds = Arc::clone(&held);

@@ -65,8 +65,9 @@ impl Chain {
                 .map_err(|error| store.damaged_manifest(error))?,
             None => Manifest::empty(PARTITION_BITS, &hasher),
         };
-        let config = UtxoConfig { budget: options.cache_bytes, merge_rate: None };
-        let utxo = UtxoStore::open(store.disk(), &store.utxo_dir(), hasher, &manifest, config)?;
+        let config = UtxoConfig { budget: options.cache_bytes, minima: options.cache_minima };
+        let (disk, executor) = (store.disk(), &options.executor);
+        let utxo = UtxoStore::open(disk, &store.utxo_dir(), hasher, &manifest, config, executor)?;
         let tip = match &state.utxo_tip {
             None => tree.genesis(),
             Some(point) => find(&tree, &point.hash)?,

@@ -134,14 +134,14 @@ impl Chain {
         let Some(target) = self.pruning.target else { return Vec::new() };
         let files = self.store.file_bytes();
         let mut total: u64 = files.values().sum();
-        let (limit, last) = (self.prunable_height(), self.store.last_file());
+        let (limit, open) = (self.prunable_height(), self.store.first_open_file());
         let mut found = Vec::new();
         for (file, bytes) in files {
             if total <= target {
                 break;
             }
             let highest = self.pruning.files.get(&file).map_or(0, |blocks| blocks.highest);
-            if file < last && highest <= limit {
+            if file < open && highest <= limit {
                 found.push(file);
                 total -= bytes;
             }

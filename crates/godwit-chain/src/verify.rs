@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use godwit_consensus::{Reject, RejectReason};
 use godwit_primitives::ScriptFlags;
 use godwit_script::{PreparedTx, ScriptError, SpentOutput};
+use godwit_store::exec::{Priority, Workers, guarded};
 use godwit_store::{StoreError, UndoRecord};
 use godwit_stream::BufferPool;
 
 use crate::apply::{SpentCoins, sigops_exceeded};
 use crate::structure::Structured;
-use crate::workers::{Urgency, Workers, guarded};
 
 /// Inputs that one job verifies; at about 30 microseconds each a job is long against the cost of
 /// queueing it and short against the time of a block.
@@ -73,13 +73,12 @@ enum Part {
 /// A failure and its place in the order in which Core would have met it.
 type Found = ((usize, usize), VerifyError);
 
-struct Verification<R> {
+struct Verification {
     resolved: Arc<Resolved>,
     parts_left: AtomicUsize,
     failure: Mutex<Option<Found>>,
     undo: Mutex<Option<UndoRecord>>,
     cancelled: Arc<AtomicBool>,
-    report: Mutex<Option<R>>,
 }
 
 /// Verifies a block on `workers` and gives the outcome to `report`, once. `cancelled` makes what has
@@ -104,11 +103,20 @@ pub(crate) fn verify(
         failure: Mutex::new(None),
         undo: Mutex::new(None),
         cancelled,
-        report: Mutex::new(Some(report)),
     });
+    let report = Arc::new(Mutex::new(Some(report)));
     for part in parts {
-        let verification = Arc::clone(&verification);
-        workers.run(Urgency::Scripts, move || verification.run(&part));
+        let (verification, report) = (Arc::clone(&verification), Arc::clone(&report));
+        workers.run(
+            Priority::Scripts,
+            "verify",
+            move || verification.run(&part),
+            move |outcome| {
+                if let (Some(outcome), Some(report)) = (outcome.flatten(), lock(&report).take()) {
+                    report(outcome);
+                }
+            },
+        );
     }
 }
 
@@ -161,14 +169,14 @@ impl Resolved {
     }
 }
 
-impl<R: FnOnce(Outcome)> Verification<R> {
-    fn run(&self, part: &Part) {
+impl Verification {
+    /// Checks a part; with the last one the outcome is known.
+    fn run(&self, part: &Part) -> Option<Outcome> {
         if !self.is_settled(part) && guarded(|| self.check(part)).is_none() {
             self.fail((0, 0), VerifyError::Panicked);
         }
-        if self.parts_left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.finish();
-        }
+        let is_last = self.parts_left.fetch_sub(1, Ordering::AcqRel) == 1;
+        is_last.then(|| self.outcome())
     }
 
     /// Whether the part's result cannot change the outcome any more.
@@ -239,14 +247,11 @@ impl<R: FnOnce(Outcome)> Verification<R> {
         }
     }
 
-    fn finish(&self) {
-        let failure = lock(&self.failure).take();
+    fn outcome(&self) -> Outcome {
         let undo = lock(&self.undo).take();
-        if let Some(report) = lock(&self.report).take() {
-            report(match failure {
-                Some((_, error)) => Err(error),
-                None => Ok(undo),
-            });
+        match lock(&self.failure).take() {
+            Some((_, error)) => Err(error),
+            None => Ok(undo),
         }
     }
 }

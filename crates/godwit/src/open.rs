@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use godwit_chain::{BlockMemory, Chain, ChainOptions};
 use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
+use godwit_store::utxo::CacheMinima;
 
 use crate::descriptors;
 use crate::failure::Failure;
@@ -19,8 +21,10 @@ pub(crate) fn open_chain(
     let options = ChainOptions {
         params: Arc::new(config.params.clone()),
         assume_valid: config.params.assume_valid,
+        executor: Arc::new(Threads::default()),
         workers,
         cache_bytes: config.dbcache_bytes,
+        cache_minima: CacheMinima::PRODUCT,
         stop_at_height,
         // What only looks at the coins deletes no blocks, whatever the file says.
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),

@@ -4,6 +4,8 @@ use std::path::Path;
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::{Network, Params};
 use godwit_store::error::{IoFailure, Operation};
+use godwit_store::exec::Threads;
+use godwit_store::utxo::CacheMinima;
 
 use super::*;
 use crate::chain::{BlockMemory, ChainOptions};
@@ -12,8 +14,10 @@ fn chain() -> Chain {
     let options = ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
+        executor: Arc::new(Threads::default()),
         workers: 1,
         cache_bytes: 4 << 20,
+        cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),

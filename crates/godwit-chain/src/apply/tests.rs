@@ -10,7 +10,8 @@ use godwit_consensus::{RejectReason, script_flags};
 use godwit_primitives::network::{Deployment, Network};
 use godwit_store::BLOCK_BUFFERS;
 use godwit_store::disk::{RealDisk, StoreDisk};
-use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher};
+use godwit_store::exec::{Executor, Threads, Workers};
+use godwit_store::utxo::{CacheMinima, Manifest, UtxoConfig, UtxoHasher};
 use godwit_stream::{BufferPool, DataStream};
 use godwit_testdata::{read, shared_data};
 use serde_json::Value;
@@ -20,7 +21,6 @@ use godwit_primitives::OutPoint;
 use super::*;
 use crate::structure::{Received, structure};
 use crate::verify::{Needs, Outcome, Resolved, VerifyError, verify};
-use crate::workers::Workers;
 
 /// A spent coin and the median time past of the block before the one that created it.
 struct Prevout {
@@ -92,12 +92,17 @@ fn cases(dir: &Path) -> Vec<(String, Case)> {
         .collect()
 }
 
+fn workers() -> Workers {
+    Workers::start(&Threads::default(), "godwit-test", 2, [10_000; 2]).unwrap()
+}
+
 fn store_of(dir: &Path, prevouts: &[Prevout]) -> UtxoStore {
     let hasher = UtxoHasher::new([1; 16]);
     let disk = StoreDisk::new(Arc::new(RealDisk));
-    let config = UtxoConfig { budget: 64 << 20, merge_rate: None };
+    let config = UtxoConfig { budget: 64 << 20, minima: CacheMinima::PRODUCT };
+    let executor: Arc<dyn Executor> = Arc::new(Threads::default());
     let manifest = Manifest::empty(2, &hasher);
-    let mut utxo = UtxoStore::open(&disk, dir, hasher, &manifest, config).unwrap();
+    let mut utxo = UtxoStore::open(&disk, dir, hasher, &manifest, config, &executor).unwrap();
     for Prevout { outpoint, coin, .. } in prevouts {
         let hashed = hasher.hash(*outpoint);
         utxo.add(&hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
@@ -148,7 +153,7 @@ fn fees(case: &Case, spent: &SpentCoins) -> Amount {
 #[test]
 fn every_real_block_connects_over_its_prevouts() {
     let Some(dir) = shared_data() else { return };
-    let workers = Workers::start(2).unwrap();
+    let workers = workers();
     let mut inputs = 0;
     for (name, case) in cases(&dir) {
         let temp = tempfile::tempdir().unwrap();
@@ -190,7 +195,7 @@ fn a_missing_coin_is_noticed_and_leaves_no_trace() {
 #[test]
 fn a_damaged_witness_or_signature_fails_its_block() {
     let Some(dir) = shared_data() else { return };
-    let workers = Workers::start(2).unwrap();
+    let workers = workers();
     let all = cases(&dir);
     let (name, case) = all.iter().find(|(name, _)| name.contains("413567")).expect("is there");
     let temp = tempfile::tempdir().unwrap();

@@ -10,7 +10,9 @@ use godwit_chain::{
 };
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
+use godwit_store::utxo::CacheMinima;
 use godwit_stream::DataStream;
 
 /// After every chain of the tests, so that no block lies in the future.
@@ -22,8 +24,10 @@ pub(crate) fn options(params: Params) -> ChainOptions {
     ChainOptions {
         params: Arc::new(params),
         assume_valid: None,
+        executor: Arc::new(Threads::default()),
         workers: 2,
         cache_bytes: 16 << 20,
+        cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),

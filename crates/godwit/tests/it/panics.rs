@@ -20,7 +20,9 @@ use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_primitives::{Network, Params};
 use godwit_program::panics;
 use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
+use godwit_store::utxo::CacheMinima;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::blocks::{small_chain, write_dat};
@@ -225,8 +227,10 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
     let options = ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
+        executor: Arc::new(Threads::default()),
         workers: 2,
         cache_bytes: 4 << 20,
+        cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),

@@ -18,6 +18,8 @@ use godwit_p2p::{
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
+use godwit_store::exec::Threads;
+use godwit_store::utxo::CacheMinima;
 use godwit_stream::{BufferPool, PoolLimits};
 
 use super::sockets::{FIRST_CAPACITY, Link};
@@ -201,8 +203,10 @@ impl Driver {
         let options = ChainOptions {
             params: Arc::clone(&self.stage.params),
             assume_valid: None,
+            executor: Arc::new(Threads::default()),
             workers: self.plan.workers,
             cache_bytes: 4 << 20,
+            cache_minima: CacheMinima::PRODUCT,
             stop_at_height: None,
             prune_bytes: None,
             block_memory: self.plan.block_memory,

@@ -11,6 +11,8 @@ pub mod error;
 pub mod exec;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod gate_disk;
 mod record;
 pub mod scan;
 mod store;

@@ -1,6 +1,9 @@
 //! Each operation that changes the disk fails once, the machine goes down in every way that the
 //! fault disk knows, and nothing that a commit has promised may be missing afterwards.
 
+mod appends;
+mod slow;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,9 +28,13 @@ const BLOCKS_PER_COMMIT: u32 = 3;
 const KEPT: u32 = 4;
 
 fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
+    open_on(Arc::new(fault.clone()))
+}
+
+fn open_on(disk: Arc<dyn Disk>) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
     let network = NetworkId { magic: MAGIC, genesis: [9; 32] };
     let options = StoreOptions { dir: "/node".into(), network, new_hash_key: [3; 16] };
-    Store::open_with_file_size(Arc::new(fault.clone()), options, MAX_FILE_SIZE)
+    Store::open_with_file_size(disk, options, MAX_FILE_SIZE)
 }
 
 fn block_of(height: u32) -> Vec<u8> {

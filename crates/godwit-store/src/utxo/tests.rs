@@ -4,6 +4,8 @@ mod layout;
 mod limits;
 mod model;
 mod panics;
+mod pinned;
+mod rotation;
 mod scans;
 mod speed;
 

@@ -26,18 +26,18 @@ use godwit_store::utxo::{CacheMinima, SealId, UtxoHasher, UtxoStore};
 use godwit_store::{BlockPosition, ChainPoint, Store, StoreError};
 use godwit_stream::BufferPool;
 
-use crate::ahead::Ahead;
-use crate::candidates::Candidates;
-use crate::committer::Committer;
+use crate::durability::committer::Committer;
+use crate::durability::pruning::Pruning;
 use crate::error::ChainError;
 use crate::event::{Event, StageTimes};
-use crate::feed::{Feed, RECEIVING_BYTES};
+use crate::index::candidates::Candidates;
+use crate::intake::{Feed, RECEIVING_BYTES};
+use crate::lookahead::Ahead;
+use crate::lookahead::kept::{WAITING_MEMORY, Waiting};
 use crate::message::{INBOX_LIMIT, Message};
-use crate::pruning::Pruning;
 use crate::structure::{Received, Structured};
 use crate::tree::{HeaderTree, NodeId, Validity};
 use crate::verify::{Outcome, Resolved};
-use crate::waiting::{WAITING_MEMORY, Waiting};
 
 /// How a chain is to be run.
 pub struct ChainOptions {

@@ -19,12 +19,12 @@ use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkippedBytes};
 use godwit_stream::BufferPool;
 
 use crate::chain::{AcceptError, Chain};
-use crate::connect::Step;
 use crate::error::ChainError;
 use crate::event::Event;
 use crate::message::{INBOX_LIMIT, Message, report_from, send};
 use crate::permits::Permits;
 use crate::structure::{Received, structure};
+use crate::window::Step;
 
 /// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
 pub const IMPORT_BYTES: u64 = 96 << 20;

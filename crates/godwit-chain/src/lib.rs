@@ -12,21 +12,18 @@
 //! [`ChainOptions`] says; the monotonic clock only times stages and bounds waits. What happened goes
 //! out as [`Event`]s.
 
-mod ahead;
 mod apply;
-mod candidates;
 mod chain;
-mod commit;
-mod committer;
-mod connect;
+mod durability;
 mod error;
 mod event;
-mod feed;
 mod import;
+mod index;
+mod intake;
+mod lookahead;
 mod message;
 mod open;
 mod permits;
-mod pruning;
 mod signet;
 mod snapshot;
 mod stats;
@@ -34,19 +31,19 @@ mod structure;
 mod submit;
 mod tree;
 mod verify;
-mod waiting;
+mod window;
 
 pub use chain::{BlockMemory, Chain, ChainOptions, Verdict};
+pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use error::ChainError;
 pub use event::{Connected, Event, StageTimes};
-pub use feed::{Poll, RECEIVING_BYTES};
 pub use import::{
     BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
 };
+pub use intake::{Poll, RECEIVING_BYTES};
+pub use lookahead::kept::WAITING_MEMORY;
 pub use permits::Permit;
-pub use pruning::MIN_BLOCKS_TO_KEEP;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
-pub use waiting::WAITING_MEMORY;

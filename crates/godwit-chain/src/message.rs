@@ -9,7 +9,7 @@ use godwit_store::utxo::ManifestId;
 use godwit_stream::PooledStream;
 
 use crate::apply::Prefetched;
-use crate::feed::Arrival;
+use crate::intake::Arrival;
 use crate::structure::{Received, Structured};
 use crate::verify::Outcome;
 

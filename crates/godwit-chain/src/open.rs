@@ -13,7 +13,7 @@ use godwit_store::{
 use godwit_stream::SpanReader;
 
 use crate::chain::{AcceptError, Chain, ChainOptions};
-use crate::commit::{by_height, restore};
+use crate::durability::{by_height, restore};
 use crate::error::ChainError;
 use crate::structure::{Received, structure};
 use crate::tree::{HeaderTree, NodeId};

@@ -1,6 +1,8 @@
 //! Looking ahead: the next blocks in line for the tip, read back from their files where they are not
 //! in memory, and their coins fetched from below the memtable before their turn.
 
+pub(crate) mod kept;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

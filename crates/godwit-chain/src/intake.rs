@@ -16,12 +16,12 @@ use godwit_store::{BlockPosition, StoreError};
 use godwit_stream::{DataStream, PooledStream};
 
 use crate::chain::{AcceptError, Chain};
-use crate::connect::Step;
 use crate::error::ChainError;
 use crate::event::Event;
 use crate::message::{Message, report_from};
 use crate::structure::{Received, structure};
 use crate::tree::NodeId;
+use crate::window::Step;
 
 /// Bytes of received blocks that are being decoded or wait to be accepted, where the options say nothing
 /// else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the [`Chain::room`]. Sixteen blocks

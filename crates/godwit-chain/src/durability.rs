@@ -6,13 +6,16 @@
 //! costs a few syncs, and after a crash the blocks above the last flush are applied again from
 //! godwit's own files without running their scripts again.
 
+pub(crate) mod committer;
+pub(crate) mod pruning;
+
 use std::time::Instant;
 
 use godwit_store::utxo::{ManifestId, SealId};
 use godwit_store::{BlockRecord, BlockStatus, Commit, UtxoCommit};
 
 use crate::chain::{Chain, Flush};
-use crate::committer::Request;
+use crate::durability::committer::Request;
 use crate::error::ChainError;
 use crate::tree::{Node, Validity};
 

@@ -5,6 +5,7 @@
 //! is Core's (`ConnectBlock`), so that a block that breaks several gets Core's reason. A block that
 //! fails leaves the store as it was.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_consensus::{
@@ -16,6 +17,7 @@ use godwit_store::StoreError;
 use godwit_store::utxo::{EpochPin, HashedOutPoint, Probe, Taken, UtxoStore};
 
 use crate::structure::Structured;
+use crate::tree::NodeId;
 
 /// What a block's place in the chain says about its rules.
 #[derive(Clone, Copy)]
@@ -72,6 +74,33 @@ impl SpentCoins {
     }
 }
 
+/// A block whose coins were found and spent, and whose outputs were created, in its place.
+pub(crate) struct Resolved {
+    id: NodeId,
+    block: Arc<Structured>,
+    spent: SpentCoins,
+    flags: ScriptFlags,
+}
+
+impl Resolved {
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(crate) fn block(&self) -> &Arc<Structured> {
+        &self.block
+    }
+
+    pub(crate) fn spent(&self) -> &SpentCoins {
+        &self.spent
+    }
+
+    /// Flags of its scripts.
+    pub(crate) fn flags(&self) -> ScriptFlags {
+        self.flags
+    }
+}
+
 /// Why a block was not applied.
 #[derive(Debug)]
 pub(crate) enum ApplyError {
@@ -97,8 +126,19 @@ impl From<Reject> for ApplyError {
     }
 }
 
-/// Applies `block`.
+/// Applies the block of node `id`.
 pub(crate) fn apply(
+    utxo: &mut UtxoStore,
+    id: NodeId,
+    block: Arc<Structured>,
+    prefetched: Option<Prefetched>,
+    rules: &BlockRules<'_>,
+) -> Result<Resolved, ApplyError> {
+    let spent = spend_and_create(utxo, &block, prefetched, rules)?;
+    Ok(Resolved { id, block, spent, flags: rules.flags })
+}
+
+fn spend_and_create(
     utxo: &mut UtxoStore,
     block: &Structured,
     prefetched: Option<Prefetched>,

@@ -6,18 +6,21 @@
 //! costs a few syncs, and after a crash the blocks above the last flush are applied again from
 //! godwit's own files without running their scripts again.
 
-pub(crate) mod committer;
+mod commit;
 pub(crate) mod pruning;
 
-use std::time::Instant;
+use std::sync::Arc;
 
-use godwit_store::utxo::{ManifestId, SealId};
-use godwit_store::{BlockRecord, BlockStatus, Commit, UtxoCommit};
+use godwit_store::exec::Priority;
+use godwit_store::utxo::{ManifestId, SealId, UtxoStore};
+use godwit_store::{Commit, StoreError, UtxoCommit};
 
-use crate::chain::{Chain, Flush};
-use crate::durability::committer::Request;
+use crate::desk::Desk;
+use crate::durability::pruning::Pruning;
 use crate::error::ChainError;
-use crate::tree::{Node, Validity};
+use crate::index::{BlockIndex, Stored};
+use crate::site::Site;
+use crate::tree::NodeId;
 
 /// A checkpoint is due after this many connected blocks.
 const CHECKPOINT_BLOCKS: u32 = 2_000;
@@ -25,142 +28,232 @@ const CHECKPOINT_BLOCKS: u32 = 2_000;
 /// A checkpoint is due after this long, if any block was connected.
 const CHECKPOINT_SECONDS: u64 = 20;
 
-impl Chain {
-    /// Whether no block may be applied before the memtable is sealed.
-    pub(crate) fn wants_flush(&self) -> bool {
-        self.utxo.should_freeze()
+/// A sealed memtable on its way to disk, and the tip whose coins it completes.
+struct Flush {
+    seal: SealId,
+    tip: NodeId,
+}
+
+/// A commit has returned.
+pub(crate) struct Committed(Result<Option<ManifestId>, StoreError>);
+
+/// What a commit is put together from.
+pub(crate) struct State<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) index: &'a mut BlockIndex,
+    pub(crate) coins: &'a mut UtxoStore,
+    /// The last block that an earlier run verified, while the coins do not reach it.
+    pub(crate) replay: Option<NodeId>,
+    /// Seconds since 1970.
+    pub(crate) now: i64,
+}
+
+/// See the module's documentation.
+pub(crate) struct Durability {
+    flush: Option<Flush>,
+    /// Headers that the block index on disk will hold after the commit that is under way.
+    committing: Option<u32>,
+    /// A block waits for a commit of the block index.
+    wanted: bool,
+    connected_since: u32,
+    /// Headers that the block index on disk holds: those before this place in the tree.
+    durable_headers: u32,
+    last_commit: i64,
+    pruning: Pruning,
+    /// Jobs here are never cancelled.
+    desk: Desk<Committed>,
+}
+
+impl Durability {
+    /// What `index` holds is on disk. `now` is in seconds since 1970.
+    pub(crate) fn new(
+        index: &BlockIndex,
+        prune_bytes: Option<u64>,
+        now: i64,
+        desk: Desk<Committed>,
+    ) -> Self {
+        Self {
+            flush: None,
+            committing: None,
+            wanted: false,
+            connected_since: 0,
+            durable_headers: index.tree().len() as u32,
+            last_commit: now,
+            pruning: Pruning::new(prune_bytes, index),
+            desk,
+        }
     }
 
-    /// Starts what is due and finishes what is done; whether there was anything.
-    pub(crate) fn maintain(&mut self) -> Result<bool, ChainError> {
-        let start = Instant::now();
-        self.utxo.poll()?;
+    /// Lowest height from which on every block up to the tip is stored.
+    pub(crate) fn prune_height(&self) -> u32 {
+        self.pruning.lowest()
+    }
+
+    /// How often blocks were deleted.
+    pub(crate) fn prunings(&self) -> u32 {
+        self.pruning.prunings()
+    }
+
+    /// Finds the lowest stored block of the active chain again: the chain is another one.
+    pub(crate) fn find_prune_height(&mut self, index: &BlockIndex) {
+        self.pruning.find_lowest(index);
+    }
+
+    pub(crate) fn note_stored(&mut self, index: &BlockIndex, stored: &Stored) {
+        let id = stored.id();
+        self.pruning.note_stored(id, index.height(id), stored.position().file);
+    }
+
+    pub(crate) fn note_connected(&mut self) {
+        self.connected_since += 1;
+    }
+
+    /// Whether a block on top of `parent` may be stored now. One whose parent is not stored has to
+    /// wait for the commit of an index that holds the headers below: after a crash it would be a block
+    /// without a known parent, and be fetched again.
+    pub(crate) fn names(&self, index: &BlockIndex, parent: Option<NodeId>) -> bool {
+        parent.is_none_or(|parent| {
+            parent.index() < self.durable_headers || index.node(parent).position.is_some()
+        })
+    }
+
+    /// The next commit is wanted soon.
+    pub(crate) fn want_commit(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Whether no block may be applied before the memtable is sealed.
+    pub(crate) fn wants_rotation(&self, coins: &UtxoStore) -> bool {
+        coins.should_freeze()
+    }
+
+    pub(crate) fn is_committing(&self) -> bool {
+        self.committing.is_some()
+    }
+
+    /// Starts what is due; whether there was anything. With an empty window the coins are those of
+    /// the tip.
+    pub(crate) fn advance(
+        &mut self,
+        mut state: State<'_>,
+        window_is_empty: bool,
+    ) -> Result<bool, ChainError> {
+        state.coins.poll()?;
         let mut any = false;
-        if self.wants_flush() && self.window.is_empty() {
+        if self.wants_rotation(state.coins) && window_is_empty {
             // Memory is full and the last flush still being written or committed: the one stall,
             // bounded by the time that writing a memtable takes.
-            match &self.flush {
-                None => self.seal()?,
-                Some(flush) if self.utxo.flushed() < flush.seal => {
-                    self.utxo.wait_flushed(flush.seal)?;
+            any = match self.flushing() {
+                None => {
+                    self.rotate(state.index, state.coins)?;
+                    true
                 }
-                Some(_) if self.committer.is_busy() => self.wait()?,
-                Some(_) => {}
-            }
-            any = true;
+                Some(seal) if state.coins.flushed() < seal => {
+                    state.coins.wait_flushed(seal)?;
+                    true
+                }
+                Some(_) => false,
+            };
         }
-        let flushed = self.flush.as_ref().is_some_and(|flush| self.utxo.flushed() >= flush.seal);
-        if !self.committer.is_busy() {
-            if flushed {
-                self.commit_flush()?;
+        if self.committing.is_none() {
+            let seal = self.flushing();
+            if seal.is_some_and(|seal| state.coins.flushed() >= seal) {
+                self.commit_flush(&mut state);
                 any = true;
-            } else if self.checkpoint_is_due() || self.prune_is_due() {
-                self.commit_index();
+            } else if self.wanted
+                || self.checkpoint_is_due(state.now)
+                || self.pruning.is_due(state.site, state.index, state.replay)
+            {
+                self.commit_index(&mut state);
                 any = true;
             }
+            self.pruning.note_looked();
         }
-        self.times.flush += start.elapsed();
         Ok(any)
     }
 
-    fn checkpoint_is_due(&self) -> bool {
-        self.blocks_since_commit >= CHECKPOINT_BLOCKS
-            || (self.blocks_since_commit > 0
-                && interval_is_over(self.last_commit, (self.options.clock)()))
+    fn checkpoint_is_due(&self, now: i64) -> bool {
+        self.connected_since >= CHECKPOINT_BLOCKS
+            || (self.connected_since > 0 && interval_is_over(self.last_commit, now))
     }
 
-    fn seal(&mut self) -> Result<(), ChainError> {
-        debug_assert_eq!(self.applied, self.tip);
-        let seal = self.utxo.freeze()?;
-        self.flush = Some(Flush { seal, tip: self.tip });
-        Ok(())
+    /// The flush whose run is not committed yet.
+    pub(crate) fn flushing(&self) -> Option<SealId> {
+        self.flush.as_ref().map(|flush| flush.seal)
     }
 
-    fn commit_flush(&mut self) -> Result<(), ChainError> {
-        let Some(Flush { seal, tip }) = self.flush.take() else { return Ok(()) };
-        let (id, manifest) = self.utxo.manifest(seal);
+    /// Seals the memtable, whose coins are those of the tip.
+    pub(crate) fn rotate(
+        &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<SealId, ChainError> {
+        let seal = coins.freeze()?;
+        self.note_sealed(seal, index.tip());
+        Ok(seal)
+    }
+
+    /// The memtables up to `seal` hold the coins of `tip`.
+    pub(crate) fn note_sealed(&mut self, seal: SealId, tip: NodeId) {
+        self.flush = Some(Flush { seal, tip });
+    }
+
+    /// Commits the run of the last flush, which is written, with the tip that it describes.
+    pub(crate) fn commit_flush(&mut self, state: &mut State<'_>) {
+        let Some(Flush { seal, tip }) = self.flush.take() else { return };
+        let (id, manifest) = state.coins.manifest(seal);
         let mut encoded = godwit_stream::DataStream::new();
         encoded.put(&manifest);
         let utxo = UtxoCommit {
             manifest: encoded.into_vec(),
-            tip: self.point(tip),
-            assumed: self.assumed,
+            tip: state.index.point(tip),
+            assumed: state.index.assumed().copied(),
         };
         self.pruning.note_coins(tip);
-        self.start_commit(Some(utxo), Some(id));
-        Ok(())
+        self.start_commit(state, Some(utxo), Some(id));
     }
 
-    pub(crate) fn commit_index(&mut self) {
-        self.start_commit(None, None);
+    /// Commits the block index and the verified height.
+    pub(crate) fn commit_index(&mut self, state: &mut State<'_>) {
+        self.start_commit(state, None, None);
     }
 
-    fn start_commit(&mut self, utxo: Option<UtxoCommit>, manifest: Option<ManifestId>) {
-        let appended = self.store.take_appended();
-        let pruned = self.prune();
-        let blocks = self.tree.take_dirty();
-        let blocks = blocks.iter().map(|id| {
-            let node = self.tree.node(*id);
-            (node.hash, record(node))
-        });
-        let blocks = blocks.collect();
+    fn start_commit(
+        &mut self,
+        state: &mut State<'_>,
+        utxo: Option<UtxoCommit>,
+        manifest: Option<ManifestId>,
+    ) {
+        assert!(self.committing.is_none(), "one commit at a time");
+        let State { site, index, replay, now, .. } = state;
+        let appended = site.store.take_appended();
+        let pruned = self.pruning.prune(site, index, *replay);
+        let blocks = index.take_changes();
         // A replay that is interrupted takes nothing back.
-        let verified_tip = Some(self.point(self.replay.unwrap_or(self.tip)));
+        let verified_tip = Some(index.point(replay.unwrap_or(index.tip())));
         let commit = Commit { appended, blocks, pruned, verified_tip, utxo };
-        self.committer.commit(Request { commit, manifest });
-        self.headers_in_commit = self.tree.len() as u32;
-        self.blocks_since_commit = 0;
-        self.last_commit = (self.options.clock)();
+        self.committing = Some(index.tree().len() as u32);
+        self.wanted = false;
+        self.connected_since = 0;
+        self.last_commit = *now;
+        let store = Arc::clone(&site.store);
+        self.desk.run(Priority::Urgent, "commit", move || {
+            Committed(commit::run(&store, commit).map(|()| manifest))
+        });
     }
 
-    fn wait_commit(&mut self) -> Result<(), ChainError> {
-        self.check_threads()?;
-        while self.committer.is_busy() {
-            self.wait()?;
+    /// A commit has returned.
+    pub(crate) fn committed(
+        &mut self,
+        coins: &mut UtxoStore,
+        committed: Committed,
+    ) -> Result<(), StoreError> {
+        let headers = self.committing.take().expect("a commit was under way");
+        if let Some(manifest) = committed.0? {
+            coins.committed(manifest)?;
         }
+        self.durable_headers = headers;
         Ok(())
-    }
-
-    /// Makes the block index and the verified height durable and waits for it.
-    pub(crate) fn checkpoint(&mut self) -> Result<(), ChainError> {
-        self.wait_commit()?;
-        self.commit_index();
-        self.wait_commit()
-    }
-
-    /// Makes everything verified durable, coins included, and waits for it.
-    pub fn flush(&mut self) -> Result<(), ChainError> {
-        self.settle()?;
-        if let Some(flush) = &self.flush {
-            self.utxo.wait_flushed(flush.seal)?;
-            self.wait_commit()?;
-            self.commit_flush()?;
-        }
-        self.seal()?;
-        let seal = self.flush.as_ref().expect("just sealed").seal;
-        // Blocks and undo records are synced while the run is written, so that the commit that names
-        // both waits for neither.
-        self.checkpoint()?;
-        self.utxo.wait_flushed(seal)?;
-        self.commit_flush()?;
-        self.wait_commit()
-    }
-
-    /// Makes the coins of a snapshot, written up to `seal`, durable as those of the tip, and waits for
-    /// it. One commit holds them, the tip and what is assumed: a verified height that is durable before
-    /// the coins would be replayed after a crash, from blocks that never came.
-    pub(crate) fn commit_snapshot(&mut self, seal: SealId) -> Result<(), ChainError> {
-        self.flush = Some(Flush { seal, tip: self.tip });
-        self.commit_flush()?;
-        self.wait_commit()
-    }
-
-    /// Stops soon: nothing in flight is waited for, the index and the verified height become
-    /// durable, and coins that were not flushed are rebuilt from godwit's own files at the next
-    /// start.
-    pub fn close(mut self) -> Result<(), ChainError> {
-        self.cancel();
-        self.checkpoint()
     }
 }
 
@@ -168,56 +261,6 @@ impl Chain {
 /// otherwise not end before that clock has caught up.
 fn interval_is_over(last_commit: i64, now: i64) -> bool {
     now.abs_diff(last_commit) > CHECKPOINT_SECONDS
-}
-
-/// What the database keeps of a node.
-fn record(node: &Node) -> BlockRecord {
-    let mut status = match node.validity {
-        Validity::Header => BlockStatus::HEADER,
-        Validity::Structured => BlockStatus::STRUCTURED,
-        Validity::Scripts => BlockStatus::SCRIPTS,
-    };
-    if node.failed {
-        status = status | BlockStatus::FAILED;
-    }
-    BlockRecord {
-        header: node.header,
-        height: node.height,
-        status,
-        tx_count: node.tx_count,
-        sequence: node.sequence,
-        position: node.position,
-        undo: node.undo,
-    }
-}
-
-/// Validity and failure of a stored node.
-pub(crate) fn standing(status: BlockStatus) -> (Validity, bool) {
-    let validity = if status.contains(BlockStatus::SCRIPTS) {
-        Validity::Scripts
-    } else if status.contains(BlockStatus::STRUCTURED) {
-        Validity::Structured
-    } else {
-        Validity::Header
-    };
-    (validity, status.contains(BlockStatus::FAILED))
-}
-
-/// Nodes in the order in which a chain needs them: parents first.
-pub(crate) fn by_height(mut records: Vec<BlockRecord>) -> Vec<BlockRecord> {
-    records.sort_unstable_by_key(|record| (record.height, record.sequence));
-    records
-}
-
-/// A node and its record agree on where the block lies.
-pub(crate) fn restore(node: &mut Node, record: &BlockRecord) {
-    let (validity, failed) = standing(record.status);
-    node.validity = validity;
-    node.failed |= failed;
-    node.tx_count = record.tx_count;
-    node.sequence = record.sequence;
-    node.position = record.position;
-    node.undo = record.undo;
 }
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
 use godwit_stream::PooledStream;
 
+use crate::intake::Source;
+use crate::verdict::Verdict;
+
 /// Something that happened to the active chain, or to a block that was handed in or asked for.
 pub enum Event {
     /// A block was connected: everything about it is verified, or was assumed valid.
@@ -20,24 +23,15 @@ pub enum Event {
         /// The rule.
         reject: Reject,
     },
-    /// A received block lies in the block files; it will be connected when its chain is complete and
-    /// the best.
-    Stored {
-        /// As given to [`Chain::receive_block`](crate::Chain::receive_block).
-        ticket: u64,
-        /// The block.
-        hash: BlockHash,
-        /// `false` when it was stored before.
-        new: bool,
-    },
-    /// A received block is not stored.
-    Refused {
-        /// As given to [`Chain::receive_block`](crate::Chain::receive_block).
-        ticket: u64,
+    /// A block that was handed in has its verdict. One that is stored will be connected when its chain
+    /// is complete and the best.
+    Judged {
+        /// Where it came from.
+        source: Source,
         /// The block; `None` for bytes that are no block.
         hash: Option<BlockHash>,
-        /// The rule that it breaks; `None` for bytes that are no block.
-        reject: Option<Reject>,
+        /// The verdict.
+        verdict: Verdict,
     },
     /// A stored block was read.
     Read {

@@ -1,240 +1,193 @@
-//! Blocks from peers: any number under way, in any order, with any content.
+//! The one way in for blocks: from peers, from the files of an import, from a caller that waits for
+//! the verdict. Any number under way, in any order, with any content.
 //!
-//! [`Chain::receive_block`] hands a block's bytes to a worker, which decodes them and applies the
-//! structural rules; [`Chain::poll`] accepts what came back (contextual rules, appended to the block
-//! files) and moves the tip. The verdict on each is an event that carries the caller's ticket. A
-//! malformed block leaves no trace, as with [`Chain::submit`]: its bytes may be a forged copy of a
-//! good block.
+//! A worker decodes a block's bytes and applies the structural rules; what comes of it waits here
+//! until the index judges it in its place. A malformed block leaves no trace: its bytes may be a
+//! forged copy of a good block.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Select};
-use godwit_primitives::BlockHash;
-use godwit_store::{BlockPosition, StoreError};
-use godwit_stream::{DataStream, PooledStream};
+use godwit_store::exec::Priority;
+use godwit_stream::PooledStream;
 
-use crate::chain::{AcceptError, Chain};
-use crate::error::ChainError;
-use crate::event::Event;
-use crate::message::{Message, report_from};
+use crate::desk::Desk;
+use crate::permits::Permit;
+use crate::site::Site;
 use crate::structure::{Received, structure};
-use crate::tree::NodeId;
-use crate::window::Step;
 
 /// Bytes of received blocks that are being decoded or wait to be accepted, where the options say nothing
-/// else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the [`Chain::room`]. Sixteen blocks
+/// else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the [`Chain::room`](crate::Chain::room). Sixteen blocks
 /// of the largest size, some forty usual ones: a full pipe of a gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
 
-/// What [`Chain::poll`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Poll {
-    /// Something changed; there may be more to do.
-    Progress,
-    /// Nothing can be done before a worker or the commit thread reports.
-    Waiting,
-    /// Every received block has its verdict and the best candidate is the tip.
-    Idle,
-}
-
-/// Blocks that workers decode or read at once. Each will send one message; what is more waits here, so
+/// Blocks of peers that workers decode at once. Each will send one message; what is more waits here, so
 /// that the inbox never fills up however many there are.
-const MAX_JOBS: usize = 256;
+const DECODE_JOBS: usize = 256;
 
-/// A received block with its worker's answer.
+/// Where a block came from, and what its verdict goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A peer; the number is the caller's ([`Chain::receive_block`](crate::Chain::receive_block)).
+    Peer {
+        /// The caller's number.
+        ticket: u64,
+    },
+    /// A record of an import.
+    Record {
+        /// Its place in the order of the plan.
+        sequence: u64,
+    },
+    /// A caller that waits ([`Chain::submit`](crate::Chain::submit)).
+    Caller,
+}
+
+/// A block that arrived, as far as it can be judged by itself.
 pub(crate) struct Arrival {
-    ticket: u64,
-    memory: u64,
-    received: Received,
+    pub(crate) source: Source,
+    pub(crate) received: Received,
+    /// Bytes that it counts towards [`Intake::receiving`].
+    pub(crate) charge: u64,
 }
 
-/// What a worker is to do.
-enum Job {
-    Decode { ticket: u64, bytes: PooledStream },
-    Read { ticket: u64, position: BlockPosition },
-}
-
-/// Blocks that are under way to their verdict, or to whoever asked for them.
-#[derive(Default)]
-pub(crate) struct Feed {
-    /// Memory of received blocks without a verdict.
-    receiving: u64,
-    /// Jobs that no worker has yet.
-    queue: VecDeque<Job>,
-    /// Jobs that workers have.
+/// Blocks on their way to their verdict.
+pub(crate) struct Intake {
+    /// Blocks of peers that no worker has yet.
+    queue: VecDeque<(u64, PooledStream)>,
+    /// Blocks of peers that workers have.
     jobs: usize,
+    /// In the order in which they were decoded.
     arrivals: VecDeque<Arrival>,
+    /// Records of an import, which are taken in the order of the plan.
+    records: BTreeMap<u64, Arrival>,
+    next_record: u64,
+    records_arrived: u64,
+    /// Memory of peers' blocks without a verdict.
+    receiving: u64,
+    limit: u64,
+    handle: IntakeHandle,
 }
 
-impl Feed {
-    fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.jobs == 0 && self.arrivals.is_empty()
+/// Hands blocks to the intake from another thread.
+#[derive(Clone)]
+pub(crate) struct IntakeHandle {
+    site: Site,
+    desk: Desk<Arrival>,
+}
+
+impl IntakeHandle {
+    /// Has record `sequence` of an import decoded; `permit` bounds how many there are.
+    pub(crate) fn take_record(&self, sequence: u64, bytes: PooledStream, permit: Permit) {
+        self.decode(Source::Record { sequence }, bytes, 0, Some(permit));
+    }
+
+    fn decode(&self, source: Source, bytes: PooledStream, charge: u64, permit: Option<Permit>) {
+        let Site { params, hasher, .. } = &self.site;
+        let (params, hasher) = (Arc::clone(params), *hasher);
+        self.desk.run(Priority::Urgent, "decode", move || {
+            let received = structure(bytes, &params, &hasher, permit);
+            Arrival { source, received, charge }
+        });
     }
 }
 
-impl Chain {
-    /// Takes the bytes of one block from a peer; bytes behind it are ignored. The verdict comes as
-    /// [`Event::Stored`] or [`Event::Refused`] with this ticket. Never waits; the caller heeds
-    /// [`room`](Self::room), or memory grows.
-    pub fn receive_block(&mut self, bytes: PooledStream, ticket: u64) {
+impl Intake {
+    pub(crate) fn new(site: &Site, limit: u64, desk: Desk<Arrival>) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            jobs: 0,
+            arrivals: VecDeque::new(),
+            records: BTreeMap::new(),
+            next_record: 0,
+            records_arrived: 0,
+            receiving: 0,
+            limit,
+            handle: IntakeHandle { site: site.clone(), desk },
+        }
+    }
+
+    /// Takes the bytes of one block of a peer; bytes behind it are ignored.
+    pub(crate) fn take(&mut self, ticket: u64, bytes: PooledStream) {
         let bytes = bytes.in_proportion();
-        self.feed.receiving += bytes.capacity() as u64;
-        self.feed.queue.push_back(Job::Decode { ticket, bytes });
-        self.start_jobs();
+        self.receiving += bytes.capacity() as u64;
+        self.queue.push_back((ticket, bytes));
+        self.start();
     }
 
-    /// Bytes of blocks that can be taken now without exceeding [`BlockMemory::receiving`].
-    ///
-    /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving
-    pub fn room(&self) -> u64 {
-        self.options.block_memory.receiving.saturating_sub(self.receiving())
+    /// For the thread that reads an import's files.
+    pub(crate) fn handle(&self) -> IntakeHandle {
+        self.handle.clone()
     }
 
-    /// Bytes of blocks that are decoded or wait to be accepted: as long as nothing is handed in without
-    /// [`room`](Self::room), at most [`BlockMemory::receiving`] and one block.
-    ///
-    /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving
-    pub fn receiving(&self) -> u64 {
-        self.feed.receiving
-    }
-
-    /// Memory of the received blocks that wait for their turn: at most [`BlockMemory::waiting`].
-    ///
-    /// [`BlockMemory::waiting`]: crate::BlockMemory::waiting
-    pub fn waiting_memory(&self) -> usize {
-        self.cache.memory()
-    }
-
-    /// Starts to read a stored block; the bytes come as [`Event::Read`]. Workers read, so that a slow
-    /// disk does not hold up connecting.
-    pub fn read_block(&mut self, id: NodeId, ticket: u64) {
-        if id == self.tree.genesis() {
-            let bytes = DataStream::from(&self.params.genesis_block()[..]);
-            self.events.push_back(Event::Read { ticket, bytes: Some(bytes.into()) });
-        } else if let Some(position) = self.tree.node(id).position {
-            self.feed.queue.push_back(Job::Read { ticket, position });
-            self.start_jobs();
-        } else {
-            self.events.push_back(Event::Read { ticket, bytes: None });
-        }
-    }
-
-    /// Does what can be done without waiting, a little at a time.
-    ///
-    /// # Errors
-    ///
-    /// A fault of this node, after which the chain is to be dropped or closed.
-    pub fn poll(&mut self) -> Result<Poll, ChainError> {
-        if self.next_is_acceptable()
-            && let Some(arrival) = self.feed.arrivals.pop_front()
+    fn start(&mut self) {
+        while self.jobs < DECODE_JOBS
+            && let Some((ticket, bytes)) = self.queue.pop_front()
         {
-            self.take_in(arrival)?;
+            self.jobs += 1;
+            let charge = bytes.capacity() as u64;
+            self.handle.decode(Source::Peer { ticket }, bytes, charge, None);
         }
-        let step = self.step()?;
-        self.start_jobs();
-        Ok(match step {
-            Step::Progress => Poll::Progress,
-            _ if self.next_is_acceptable() => Poll::Progress,
-            Step::Idle if self.feed.is_idle() => Poll::Idle,
-            Step::Waiting | Step::Idle => Poll::Waiting,
-        })
     }
 
-    /// Waits until a worker or the commit thread has reported, `other` has a message (which stays
-    /// there) or is closed, or the time is over.
-    pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
-        let start = Instant::now();
-        let mut select = Select::new();
-        select.recv(&self.inbox);
-        select.recv(other);
-        // Whatever it was, the caller looks again.
-        let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
-        self.times.wait += start.elapsed();
-    }
-
-    fn start_jobs(&mut self) {
-        while self.feed.jobs < MAX_JOBS
-            && let Some(job) = self.feed.queue.pop_front()
-        {
-            self.feed.jobs += 1;
-            match job {
-                Job::Decode { ticket, bytes } => self.start_decoding(ticket, bytes),
-                Job::Read { ticket, position } => self.start_reading(ticket, position),
+    /// A block is decoded.
+    pub(crate) fn arrived(&mut self, arrival: Arrival) {
+        match arrival.source {
+            Source::Peer { .. } => {
+                self.jobs -= 1;
+                self.start();
+                self.arrivals.push_back(arrival);
             }
-        }
-    }
-
-    fn start_decoding(&self, ticket: u64, bytes: PooledStream) {
-        let memory = bytes.capacity() as u64;
-        let (params, hasher) = (Arc::clone(&self.params), self.hasher);
-        report_from(&self.workers, &self.outbox, move || {
-            let received = structure(bytes, &params, &hasher, None);
-            Message::Arrived(Arrival { ticket, memory, received })
-        });
-    }
-
-    fn start_reading(&self, ticket: u64, position: BlockPosition) {
-        let store = Arc::clone(&self.store);
-        report_from(&self.workers, &self.outbox, move || {
-            let bytes = store.read_block(position);
-            Message::Read { ticket, bytes }
-        });
-    }
-
-    pub(crate) fn note_arrival(&mut self, arrival: Arrival) {
-        self.feed.jobs -= 1;
-        self.feed.arrivals.push_back(arrival);
-    }
-
-    /// A block that cannot be read is not served; if the chain needs it, it will say so itself.
-    pub(crate) fn note_read(&mut self, ticket: u64, bytes: Result<PooledStream, StoreError>) {
-        self.feed.jobs -= 1;
-        let bytes = bytes.map_err(|error| match error.is_not_found() {
-            true => log::debug!("A block was pruned before it was read: {error}"),
-            false => log::error!("A stored block is not served: {error}"),
-        });
-        self.events.push_back(Event::Read { ticket, bytes: bytes.ok() });
-    }
-
-    /// Whether the first arrival may be stored now. One whose parent is not stored has to wait for the
-    /// commit of an index that holds the headers below: after a crash it would be a block without a
-    /// known parent, and be fetched again.
-    fn next_is_acceptable(&mut self) -> bool {
-        let Some(arrival) = self.feed.arrivals.front() else { return false };
-        let Received::Structured(block) = &arrival.received else { return true };
-        let parent = self.tree.find(&block.header().prev_blockhash);
-        let named = parent.is_none_or(|parent| {
-            parent.index() < self.durable_headers || self.tree.node(parent).position.is_some()
-        });
-        if !named && !self.committer.is_busy() {
-            self.commit_index();
-        }
-        named
-    }
-
-    fn take_in(&mut self, arrival: Arrival) -> Result<(), ChainError> {
-        let Arrival { ticket, memory, received } = arrival;
-        self.feed.receiving -= memory;
-        let refused = |hash, reject| Event::Refused { ticket, hash, reject };
-        let event = match received {
-            Received::Undecodable => refused(None, None),
-            Received::Unjudged(error) => return Err(ChainError::Engine(error)),
-            Received::Malformed { hash, reject, .. } => refused(Some(hash), Some(reject)),
-            Received::Structured(block) => {
-                let start = Instant::now();
-                let accepted = self.accept_structured(&block, None);
-                self.times.accept += start.elapsed();
-                let hash: BlockHash = block.hash();
-                match accepted {
-                    Ok(stored) => Event::Stored { ticket, hash, new: stored.new },
-                    Err(AcceptError::Rejected(reject)) => refused(Some(hash), Some(reject)),
-                    Err(AcceptError::Chain(error)) => return Err(error),
-                }
+            Source::Record { sequence } => {
+                self.records_arrived += 1;
+                self.records.insert(sequence, arrival);
             }
-        };
-        self.events.push_back(event);
-        Ok(())
+            Source::Caller => self.arrivals.push_back(arrival),
+        }
+    }
+
+    /// The block that is to be judged next.
+    pub(crate) fn next(&self) -> Option<&Arrival> {
+        self.records.get(&self.next_record).or_else(|| self.arrivals.front())
+    }
+
+    /// Takes it out.
+    pub(crate) fn pop(&mut self) -> Option<Arrival> {
+        match self.records.remove(&self.next_record) {
+            Some(record) => {
+                self.next_record += 1;
+                Some(record)
+            }
+            None => self.arrivals.pop_front(),
+        }
+    }
+
+    /// A block that was taken out needs no memory here any more.
+    pub(crate) fn forgive(&mut self, charge: u64) {
+        self.receiving -= charge;
+    }
+
+    /// Records of the import that are decoded.
+    pub(crate) fn records_arrived(&self) -> u64 {
+        self.records_arrived
+    }
+
+    /// An import is over; those of the next one count from 0.
+    pub(crate) fn forget_records(&mut self) {
+        self.records.clear();
+        (self.next_record, self.records_arrived) = (0, 0);
+    }
+
+    /// Bytes of blocks that can be taken without exceeding the limit.
+    pub(crate) fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.receiving)
+    }
+
+    /// Bytes of peers' blocks that are being decoded or wait to be accepted.
+    pub(crate) fn receiving(&self) -> u64 {
+        self.receiving
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.jobs == 0 && self.next().is_none()
     }
 }

@@ -14,9 +14,12 @@
 
 mod apply;
 mod chain;
+mod desk;
 mod durability;
 mod error;
 mod event;
+mod flush;
+mod goal;
 mod import;
 mod index;
 mod intake;
@@ -24,26 +27,32 @@ mod lookahead;
 mod message;
 mod open;
 mod permits;
+mod reads;
+mod record;
 mod signet;
+mod site;
 mod snapshot;
 mod stats;
 mod structure;
 mod submit;
 mod tree;
+mod verdict;
 mod verify;
+mod view;
 mod window;
 
-pub use chain::{BlockMemory, Chain, ChainOptions, Verdict};
+pub use chain::{BlockMemory, Chain, ChainOptions, Poll};
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use error::ChainError;
 pub use event::{Connected, Event, StageTimes};
 pub use import::{
     BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
 };
-pub use intake::{Poll, RECEIVING_BYTES};
+pub use intake::{RECEIVING_BYTES, Source};
 pub use lookahead::kept::WAITING_MEMORY;
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
+pub use verdict::Verdict;

@@ -3,17 +3,21 @@
 
 pub(crate) mod kept;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_primitives::network::Deployment;
 use godwit_store::StoreError;
-use godwit_store::utxo::Layers;
+use godwit_store::exec::Priority;
+use godwit_store::utxo::{Layers, UtxoStore};
 
 use crate::apply::Prefetched;
-use crate::chain::Chain;
+use crate::desk::Desk;
 use crate::error::ChainError;
-use crate::message::{Message, report_from};
+use crate::index::{BlockIndex, Stored};
+use crate::lookahead::kept::Kept;
+use crate::site::Site;
 use crate::structure::Structured;
 use crate::tree::{NodeId, Validity};
 
@@ -33,8 +37,9 @@ const CACHE_BYTES_PER_INPUT: u64 = 1024;
 const TYPICAL_INPUT_BYTES: usize = 128;
 
 /// A block in line for the tip.
-pub(crate) struct Ahead {
+struct Ahead {
     id: NodeId,
+    /// Tells a job's answer from that to an earlier one for the same block.
     token: u64,
     stage: Stage,
 }
@@ -48,156 +53,271 @@ enum Stage {
     Ready(Arc<Structured>, Option<Prefetched>),
 }
 
-impl Chain {
-    /// Keeps a fresh block in memory if it may come into line. One of an import is kept only if it
+/// A block whose turn has come.
+pub(crate) struct Ready {
+    pub(crate) id: NodeId,
+    pub(crate) block: Arc<Structured>,
+    pub(crate) prefetched: Option<Prefetched>,
+}
+
+/// What a job found for the block in line with this token.
+pub(crate) struct Answer {
+    token: u64,
+    found: Found,
+}
+
+enum Found {
+    /// The block, read back; `None` when it is damaged.
+    Block(Result<Option<Arc<Structured>>, StoreError>),
+    /// Its coins below the memtable.
+    Coins(Result<Prefetched, StoreError>),
+}
+
+/// Why an answer cannot be used.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The bytes of a stored block are not what was written.
+    Damaged(NodeId),
+    /// A read failed.
+    Store(StoreError),
+}
+
+/// See the module's documentation.
+pub(crate) struct Lookahead {
+    line: VecDeque<Ahead>,
+    /// Accepted blocks in memory that are next or nearly next in line.
+    kept: Kept,
+    next_token: u64,
+    /// Inputs that the blocks in line may have, the last block aside.
+    inputs_limit: usize,
+    /// What workers spent on the probes of BIP30.
+    probe_time: Duration,
+    desk: Desk<Answer>,
+}
+
+impl Lookahead {
+    /// None in line; at most `kept_bytes` of blocks in memory, beside a coins store of `cache_bytes`.
+    pub(crate) fn new(kept_bytes: usize, cache_bytes: u64, desk: Desk<Answer>) -> Self {
+        Self {
+            line: VecDeque::new(),
+            kept: Kept::new(kept_bytes),
+            next_token: 0,
+            inputs_limit: AHEAD_INPUTS.min(cache_bytes / CACHE_BYTES_PER_INPUT) as usize,
+            probe_time: Duration::ZERO,
+            desk,
+        }
+    }
+
+    /// Keeps a stored block in memory if it may come into line. One of an import is kept only if it
     /// is next or follows one that is kept: a block that waits for another one would hold the budget
     /// that this one needs to be read.
-    pub(crate) fn keep_if_near(&mut self, id: NodeId, block: &Arc<Structured>) {
-        let node = self.tree.node(id);
+    pub(crate) fn keep(&mut self, index: &BlockIndex, stored: &Stored, applied: NodeId) {
+        let (id, node) = (stored.id(), index.node(stored.id()));
         let Some(parent) = node.parent() else { return };
-        let near = match block.holds_permit() {
+        let near = match stored.block().holds_permit() {
             true => {
-                parent == self.applied
-                    || self.cache.contains((node.height - 1, parent))
-                    || self.ahead.back().is_some_and(|last| last.id == parent)
+                parent == applied
+                    || self.kept.contains((node.height - 1, parent))
+                    || self.line.back().is_some_and(|last| last.id == parent)
             }
-            false => self.tree.is_ancestor(self.applied, id),
+            false => index.tree().is_ancestor(applied, id),
         };
         if near && !node.failed {
-            self.cache.insert((node.height, id), Arc::clone(block));
+            self.kept.insert((node.height, id), Arc::clone(stored.block()));
         }
     }
 
     /// Fills the line towards `target`, which the last applied block leads to.
-    pub(crate) fn look_ahead(&mut self, target: NodeId) -> Result<(), ChainError> {
-        let last = self.ahead.back().map_or(self.applied, |ahead| ahead.id);
-        if !self.tree.is_ancestor(last, target) {
-            self.ahead.clear();
+    ///
+    /// # Errors
+    ///
+    /// [`ChainError::DamagedIndex`] where a block on the way is not stored.
+    pub(crate) fn fill(
+        &mut self,
+        site: &Site,
+        index: &BlockIndex,
+        coins: &UtxoStore,
+        applied: NodeId,
+        target: NodeId,
+    ) -> Result<(), ChainError> {
+        let last = self.line.back().map_or(applied, |ahead| ahead.id);
+        if !index.tree().is_ancestor(last, target) {
+            self.line.clear();
         }
-        let target_height = self.tree.node(target).height;
-        let inputs = AHEAD_INPUTS.min(self.options.cache_bytes / CACHE_BYTES_PER_INPUT) as usize;
-        while self.ahead.len() < AHEAD_BLOCKS && self.inputs_ahead() < inputs {
-            let last = self.ahead.back().map_or(self.applied, |ahead| ahead.id);
-            let height = self.tree.node(last).height + 1;
+        let target_height = index.height(target);
+        while self.line.len() < AHEAD_BLOCKS && self.inputs(index) < self.inputs_limit {
+            let last = self.line.back().map_or(applied, |ahead| ahead.id);
+            let height = index.height(last) + 1;
             if height > target_height {
                 break;
             }
-            let id = self.tree.ancestor(target, height).expect("below the target");
-            let token = self.token();
-            let stage = match self.cache.remove((height, id)) {
-                Some(block) => self.fetch(token, id, block),
-                None => self.load(token, id)?,
+            let id = index.tree().ancestor(target, height).expect("below the target");
+            self.next_token += 1;
+            let token = self.next_token;
+            let stage = match self.kept.remove((height, id)) {
+                Some(block) => self.fetch(index, coins, token, id, block),
+                None => self.load(site, index, token, id)?,
             };
-            self.ahead.push_back(Ahead { id, token, stage });
+            self.line.push_back(Ahead { id, token, stage });
         }
         Ok(())
     }
 
     /// Takes the first block out of the line, if it is ready.
-    pub(crate) fn take_ready(&mut self) -> Option<(NodeId, Arc<Structured>, Option<Prefetched>)> {
-        let Ahead { id, stage: Stage::Ready(block, prefetched), .. } = self.ahead.front_mut()?
-        else {
-            return None;
-        };
-        let ready = (*id, Arc::clone(block), prefetched.take());
-        self.ahead.pop_front();
-        Some(ready)
+    pub(crate) fn take_ready(&mut self) -> Option<Ready> {
+        let front = self.line.pop_front()?;
+        match front.stage {
+            Stage::Ready(block, prefetched) => Some(Ready { id: front.id, block, prefetched }),
+            Stage::Loading | Stage::Fetching(_) => {
+                self.line.push_front(front);
+                None
+            }
+        }
     }
 
-    fn inputs_ahead(&self) -> usize {
+    fn inputs(&self, index: &BlockIndex) -> usize {
         let inputs = |ahead: &Ahead| match &ahead.stage {
             Stage::Fetching(block) | Stage::Ready(block, _) => block.spends().len(),
             Stage::Loading => {
-                let position = self.tree.node(ahead.id).position;
+                let position = index.node(ahead.id).position;
                 position.map_or(0, |position| position.len as usize / TYPICAL_INPUT_BYTES)
             }
         };
-        self.ahead.iter().map(inputs).sum()
+        self.line.iter().map(inputs).sum()
     }
 
-    fn load(&self, token: u64, id: NodeId) -> Result<Stage, ChainError> {
-        let node = self.tree.node(id);
+    fn load(
+        &self,
+        site: &Site,
+        index: &BlockIndex,
+        token: u64,
+        id: NodeId,
+    ) -> Result<Stage, ChainError> {
+        let node = index.node(id);
         // Candidates are stored, and so is what leads to them from the tip.
         let position = node.position.ok_or(ChainError::DamagedIndex(node.hash))?;
-        let (hash, hasher) = (node.hash, self.hasher());
+        let (hash, hasher) = (node.hash, site.hasher);
         // What was verified before needs no second look at its witnesses: its scripts do not run.
-        let segwit = self.params.is_active(Deployment::Segwit, node.height);
+        let segwit = site.params.is_active(Deployment::Segwit, node.height);
         let witnesses = (node.validity < Validity::Scripts).then_some(segwit);
-        let store = Arc::clone(&self.store);
-        report_from(&self.workers, &self.outbox, move || {
+        let store = Arc::clone(&site.store);
+        self.desk.run(Priority::Urgent, "load", move || {
             let block = store.read_block(position).map(|bytes| {
                 Structured::from_own_file(bytes, hash, witnesses, &hasher).map(Arc::new)
             });
-            Message::Loaded { token, block }
+            Answer { token, found: Found::Block(block) }
         });
         Ok(Stage::Loading)
     }
 
-    pub(crate) fn loaded(
-        &mut self,
+    fn fetch(
+        &self,
+        index: &BlockIndex,
+        coins: &UtxoStore,
         token: u64,
-        block: Result<Option<Arc<Structured>>, StoreError>,
-    ) -> Result<(), ChainError> {
-        let Some(at) = self.ahead.iter().position(|ahead| ahead.token == token) else {
-            return out_of_line(block);
-        };
-        let id = self.ahead[at].id;
-        let Some(block) = block? else { return Err(self.damaged(id)) };
-        self.ahead[at].stage = self.fetch(token, id, block);
-        Ok(())
-    }
-
-    /// A stored block is damaged. One that was never connected is forgotten, so that a good copy is
-    /// stored in its place after the next start.
-    fn damaged(&mut self, id: NodeId) -> ChainError {
-        let node = self.tree.node_mut(id);
-        let hash = node.hash;
-        if node.validity < Validity::Scripts {
-            (node.position, node.validity, node.tx_count) = (None, Validity::Header, 0);
-        }
-        match self.checkpoint() {
-            Ok(()) => ChainError::DamagedBlock(hash),
-            Err(error) => error,
-        }
-    }
-
-    fn fetch(&self, token: u64, id: NodeId, block: Arc<Structured>) -> Stage {
-        let layers = self.utxo.layers();
+        id: NodeId,
+        block: Arc<Structured>,
+    ) -> Stage {
+        let layers = coins.layers();
         if layers.is_empty() {
             return Stage::Ready(block, None);
         }
-        let no_overwrite = self.enforces_bip30(id);
+        let no_overwrite = index.enforces_bip30(id);
         let fetched = Arc::clone(&block);
-        report_from(&self.workers, &self.outbox, move || {
-            let prefetched = prefetch(&fetched, &layers, no_overwrite);
-            Message::Fetched { token, prefetched }
+        self.desk.run(Priority::Urgent, "prefetch", move || {
+            let coins = prefetch(&fetched, &layers, no_overwrite);
+            Answer { token, found: Found::Coins(coins) }
         });
         Stage::Fetching(block)
     }
 
-    pub(crate) fn fetched(
+    /// A job has found something.
+    ///
+    /// # Errors
+    ///
+    /// The block is damaged, or a read failed. What was read for a block that is not in line any more
+    /// says nothing, for its file may have been pruned meanwhile, unless the store is closed.
+    pub(crate) fn answered(
         &mut self,
-        token: u64,
-        prefetched: Result<Prefetched, StoreError>,
-    ) -> Result<(), ChainError> {
-        let Some(ahead) = self.ahead.iter_mut().find(|ahead| ahead.token == token) else {
-            return out_of_line(prefetched);
+        index: &BlockIndex,
+        coins: &UtxoStore,
+        answer: Answer,
+    ) -> Result<(), Fault> {
+        let Answer { token, found } = answer;
+        let Some(at) = self.line.iter().position(|ahead| ahead.token == token) else {
+            return found.out_of_line();
         };
-        let prefetched = prefetched?;
-        if let Stage::Fetching(block) = &ahead.stage {
-            self.times.bip30 += prefetched.probe_time;
-            ahead.stage = Stage::Ready(Arc::clone(block), Some(prefetched));
+        let id = self.line[at].id;
+        match found {
+            Found::Block(block) => {
+                let block = block.map_err(Fault::Store)?.ok_or(Fault::Damaged(id))?;
+                self.line[at].stage = self.fetch(index, coins, token, id, block);
+            }
+            Found::Coins(prefetched) => {
+                let prefetched = prefetched.map_err(Fault::Store)?;
+                if let Stage::Fetching(block) = &self.line[at].stage {
+                    self.probe_time += prefetched.probe_time;
+                    self.line[at].stage = Stage::Ready(Arc::clone(block), Some(prefetched));
+                }
+            }
         }
         Ok(())
     }
+
+    /// Empties the line: it leads to another block now.
+    pub(crate) fn clear_line(&mut self) {
+        self.line.clear();
+    }
+
+    /// Forgets every block.
+    pub(crate) fn clear(&mut self) {
+        self.line.clear();
+        self.kept.clear();
+    }
+
+    /// Forgets what is kept: it is read back when its turn comes.
+    pub(crate) fn clear_kept(&mut self) {
+        self.kept.clear();
+    }
+
+    /// Forgets blocks that turned out to be invalid.
+    pub(crate) fn forget(&mut self, index: &BlockIndex, failed: &[NodeId]) {
+        for id in failed {
+            self.kept.remove((index.height(*id), *id));
+        }
+        self.line.clear();
+    }
+
+    /// Forgets what is kept up to a height: a block of that height was applied.
+    pub(crate) fn forget_up_to(&mut self, height: u32) {
+        self.kept.forget_up_to(height);
+    }
+
+    /// Forgets what is kept of an import, so that it can read on.
+    pub(crate) fn release_permits(&mut self) {
+        self.kept.release_permits();
+    }
+
+    /// Memory of the blocks of peers that wait for their turn.
+    pub(crate) fn kept_memory(&self) -> usize {
+        self.kept.memory()
+    }
+
+    pub(crate) fn probe_time(&self) -> Duration {
+        self.probe_time
+    }
 }
 
-/// A job reports for a block that is not in line any more. Its file may have been pruned meanwhile, so
-/// an error says nothing, unless the store is closed.
-fn out_of_line<T>(result: Result<T, StoreError>) -> Result<(), ChainError> {
-    match result {
-        Err(error @ StoreError::Closed(_)) => Err(error.into()),
-        Ok(_) | Err(_) => Ok(()),
+impl Found {
+    fn out_of_line(self) -> Result<(), Fault> {
+        let error = match self {
+            Self::Block(block) => block.err(),
+            Self::Coins(coins) => coins.err(),
+        };
+        match error {
+            Some(error @ StoreError::Closed(_)) => Err(Fault::Store(error)),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

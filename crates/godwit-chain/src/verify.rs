@@ -5,41 +5,62 @@
 //! worker that finishes a block's last part reports it; blocks retire in height order elsewhere.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use godwit_consensus::{Reject, RejectReason};
-use godwit_primitives::ScriptFlags;
 use godwit_script::{PreparedTx, ScriptError, SpentOutput};
-use godwit_store::exec::{Priority, Workers, guarded};
+use godwit_store::exec::Priority;
 use godwit_store::{StoreError, UndoRecord};
 use godwit_stream::BufferPool;
 
-use crate::apply::{SpentCoins, sigops_exceeded};
+use crate::apply::{Resolved, sigops_exceeded};
+use crate::desk::Desk;
 use crate::structure::Structured;
+use crate::tree::NodeId;
 
 /// Inputs that one job verifies; at about 30 microseconds each a job is long against the cost of
 /// queueing it and short against the time of a block.
 const INPUTS_PER_JOB: usize = 96;
 
-/// A block whose coins are resolved.
-pub(crate) struct Resolved {
-    pub(crate) block: Arc<Structured>,
-    pub(crate) spent: SpentCoins,
-    pub(crate) flags: ScriptFlags,
-    /// Message start of the network, which frames the undo record.
-    pub(crate) magic: [u8; 4],
-    /// Where the undo record's memory comes from.
-    pub(crate) buffers: BufferPool,
+/// A block whose signature operations are within the limit and whose scripts hold or need not run.
+/// Nothing but [`verify`] makes one.
+pub(crate) struct Verified {
+    resolved: Arc<Resolved>,
+    /// Where one was asked for.
+    undo: Option<UndoRecord>,
+}
+
+impl Verified {
+    pub(crate) fn id(&self) -> NodeId {
+        self.resolved.id()
+    }
+
+    pub(crate) fn block(&self) -> &Structured {
+        self.resolved.block()
+    }
+
+    /// The undo record, unless it is stored already.
+    pub(crate) fn undo(&self) -> Option<&UndoRecord> {
+        self.undo.as_ref()
+    }
 }
 
 /// Which checks a block still needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Its scripts.
     pub(crate) scripts: bool,
-    /// The undo record: it is not stored yet.
-    pub(crate) undo: bool,
+    /// The undo record, unless it is stored already.
+    pub(crate) undo: Option<UndoFormat>,
+}
+
+/// How undo records are encoded.
+#[derive(Clone)]
+pub(crate) struct UndoFormat {
+    /// Message start of the network, which frames the record.
+    pub(crate) magic: [u8; 4],
+    /// Where the record's memory comes from.
+    pub(crate) buffers: BufferPool,
 }
 
 /// Why verification did not succeed.
@@ -51,16 +72,14 @@ pub(crate) enum VerifyError {
     Engine(ScriptError),
     /// The undo record cannot be encoded.
     Undo(StoreError),
-    /// A job panicked.
-    Panicked,
 }
 
-/// The result of a verified block: its undo record, where one was asked for.
-pub(crate) type Outcome = Result<Option<UndoRecord>, VerifyError>;
+/// What comes of verifying a block.
+pub(crate) type Outcome = Result<Verified, VerifyError>;
 
 enum Part {
     Sigops,
-    Undo,
+    Undo(UndoFormat),
     Txs(Range<usize>),
     /// Some inputs of one transaction that is too long for a single job.
     Inputs {
@@ -78,22 +97,17 @@ struct Verification {
     parts_left: AtomicUsize,
     failure: Mutex<Option<Found>>,
     undo: Mutex<Option<UndoRecord>>,
-    cancelled: Arc<AtomicBool>,
 }
 
-/// Verifies a block on `workers` and gives the outcome to `report`, once. `cancelled` makes what has
-/// not started yet finish at once; its outcome is then meaningless.
-pub(crate) fn verify(
-    workers: &Workers,
+/// Verifies a block on the workers of `desk`; `answer` makes the answer out of the outcome.
+pub(crate) fn verify<R: Send + 'static>(
+    desk: &Desk<R>,
     resolved: Arc<Resolved>,
     needs: Needs,
-    cancelled: Arc<AtomicBool>,
-    report: impl FnOnce(Outcome) + Send + 'static,
+    answer: impl Fn(Outcome) -> R + Clone + Send + 'static,
 ) {
     let mut parts = vec![Part::Sigops];
-    if needs.undo {
-        parts.push(Part::Undo);
-    }
+    parts.extend(needs.undo.map(Part::Undo));
     if needs.scripts {
         split(&resolved, &mut parts);
     }
@@ -102,26 +116,15 @@ pub(crate) fn verify(
         parts_left: AtomicUsize::new(parts.len()),
         failure: Mutex::new(None),
         undo: Mutex::new(None),
-        cancelled,
     });
-    let report = Arc::new(Mutex::new(Some(report)));
     for part in parts {
-        let (verification, report) = (Arc::clone(&verification), Arc::clone(&report));
-        workers.run(
-            Priority::Scripts,
-            "verify",
-            move || verification.run(&part),
-            move |outcome| {
-                if let (Some(outcome), Some(report)) = (outcome.flatten(), lock(&report).take()) {
-                    report(outcome);
-                }
-            },
-        );
+        let (verification, answer) = (Arc::clone(&verification), answer.clone());
+        desk.run_part(Priority::Scripts, "verify", move || verification.run(&part).map(answer));
     }
 }
 
 fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
-    let first = &resolved.spent.first;
+    let first = &resolved.spent().first;
     let inputs_of = |tx: usize| (first[tx + 1] - first[tx]) as usize;
     let tx_count = first.len() - 1;
     let (mut start, mut inputs) = (1, 0);
@@ -159,49 +162,50 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Resolved {
-    fn prepare(&self, tx: usize) -> Result<PreparedTx, ScriptError> {
-        let spent = self.spent.of_tx(tx);
-        let outputs = spent
-            .iter()
-            .map(|coin| SpentOutput { value: coin.value, script_pubkey: &coin.script_pubkey });
-        PreparedTx::new(self.block.view().tx(tx).bytes(), outputs)
-    }
-}
-
 impl Verification {
     /// Checks a part; with the last one the outcome is known.
     fn run(&self, part: &Part) -> Option<Outcome> {
-        if !self.is_settled(part) && guarded(|| self.check(part)).is_none() {
-            self.fail((0, 0), VerifyError::Panicked);
+        if !self.is_settled(part) {
+            self.check(part);
         }
         let is_last = self.parts_left.fetch_sub(1, Ordering::AcqRel) == 1;
-        is_last.then(|| self.outcome())
+        is_last.then(|| self.finish())
+    }
+
+    fn prepare(&self, tx: usize) -> Result<PreparedTx, ScriptError> {
+        let outputs = self
+            .resolved
+            .spent()
+            .of_tx(tx)
+            .iter()
+            .map(|coin| SpentOutput { value: coin.value, script_pubkey: &coin.script_pubkey });
+        PreparedTx::new(self.resolved.block().view().tx(tx).bytes(), outputs)
     }
 
     /// Whether the part's result cannot change the outcome any more.
     fn is_settled(&self, part: &Part) -> bool {
         let place = match part {
-            Part::Sigops | Part::Undo => (0, 0),
+            Part::Sigops | Part::Undo(_) => (0, 0),
             Part::Txs(txs) => (txs.start, 0),
             Part::Inputs { tx, inputs, .. } => (*tx, inputs.start),
         };
         let failure = lock(&self.failure);
         let found = failure.as_ref().map(|(found, _)| *found);
-        self.cancelled.load(Ordering::Relaxed) || found.is_some_and(|found| found < place)
+        found.is_some_and(|found| found < place)
     }
 
     fn check(&self, part: &Part) {
-        let Resolved { block, spent, flags, magic, buffers } = &*self.resolved;
+        let (block, spent) = (self.resolved.block(), self.resolved.spent());
+        let flags = self.resolved.flags();
         match part {
             Part::Sigops => {
                 // Core meets the limit before it looks at any script's result.
-                if sigops_exceeded(block, spent, *flags, block.view().tx_count()) {
+                if sigops_exceeded(block, spent, flags, block.view().tx_count()) {
                     let reject = Reject::new(RejectReason::BadBlkSigops);
                     self.fail((0, 0), VerifyError::Rejected(reject));
                 }
             }
-            Part::Undo => {
+            Part::Undo(UndoFormat { magic, buffers }) => {
                 let txs = (1..spent.first.len() - 1).map(|tx| spent.of_tx(tx));
                 let prev = &block.header().prev_blockhash;
                 match UndoRecord::encode(*magic, prev, txs, buffers) {
@@ -211,15 +215,15 @@ impl Verification {
             }
             Part::Txs(txs) => {
                 for tx in txs.clone() {
-                    let result = self.resolved.prepare(tx).and_then(|tx| tx.verify(*flags));
+                    let result = self.prepare(tx).and_then(|tx| tx.verify(flags));
                     if self.note(tx, result) {
                         return;
                     }
                 }
             }
             Part::Inputs { tx, inputs, prepared } => {
-                let result = match prepared.get_or_init(|| self.resolved.prepare(*tx)) {
-                    Ok(prepared) => prepared.verify_range(inputs.clone(), *flags),
+                let result = match prepared.get_or_init(|| self.prepare(*tx)) {
+                    Ok(prepared) => prepared.verify_range(inputs.clone(), flags),
                     Err(error) => Err(*error),
                 };
                 self.note(*tx, result);
@@ -247,11 +251,11 @@ impl Verification {
         }
     }
 
-    fn outcome(&self) -> Outcome {
+    fn finish(&self) -> Outcome {
         let undo = lock(&self.undo).take();
         match lock(&self.failure).take() {
             Some((_, error)) => Err(error),
-            None => Ok(undo),
+            None => Ok(Verified { resolved: Arc::clone(&self.resolved), undo }),
         }
     }
 }

@@ -1,31 +1,35 @@
-//! Moving the tip: which block is next, applying it, retiring it when its scripts have passed, and
-//! taking blocks back.
+//! The window: blocks that are applied to the coins and whose scripts still run, and the way back.
 //!
 //! Core does this in `ActivateBestChain`; the difference is that here the blocks of one branch
 //! overlap. A change of branch waits until the window is empty, so that at most one branch is ever in
 //! flight.
+//!
+//! ```text
+//!                 tip                        applied
+//!   connected ─────▼── verified? ── verified? ──▼── next in line
+//!                     └───── the window ───────┘
+//! ```
+//!
+//! A block that fails takes those above it back with it, last first, from coins that memory still
+//! holds.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use crossbeam_channel::RecvTimeoutError;
-use godwit_consensus::{
-    AssumedBlock, Reject, ScriptCheckReason, Standing, enforces_bip30, is_bip30_unspendable,
-    script_check_reason, script_flags,
-};
+use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::network::Deployment;
-use godwit_primitives::{BlockHash, ScriptFlags};
-use godwit_store::{BlockUndo, UndoRecord};
+use godwit_store::utxo::UtxoStore;
+use godwit_store::{BlockUndo, StoreError};
 
-use crate::apply::{ApplyError, BlockRules, Mismatch, Prefetched, SpentCoins, apply, unapply};
-use crate::chain::{Applied, Chain};
+use crate::apply::{ApplyError, BlockRules, Mismatch, Resolved, SpentCoins, apply, unapply};
+use crate::desk::Desk;
 use crate::error::ChainError;
-use crate::event::{Connected, Event};
-use crate::message::{Message, send};
+use crate::index::BlockIndex;
+use crate::lookahead::Ready;
+use crate::site::Site;
 use crate::structure::Structured;
-use crate::tree::{NodeId, Validity};
-use crate::verify::{Needs, Outcome, Resolved, VerifyError, verify};
+use crate::tree::NodeId;
+use crate::verify::{Needs, Outcome, UndoFormat, Verified, VerifyError, verify};
 
 /// Blocks applied whose scripts still run.
 const WINDOW_BLOCKS: usize = 32;
@@ -33,357 +37,259 @@ const WINDOW_BLOCKS: usize = 32;
 /// Bytes of the coins that the blocks in the window spent, the last block aside.
 const WINDOW_COIN_BYTES: usize = 64 << 20;
 
-/// Longest time without a look at the stop flag.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
-
-/// What a step did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Something changed; there may be more to do.
-    Progress,
-    /// Nothing can be done before a worker or the commit thread reports.
-    Waiting,
-    /// The tip is the best candidate and everything about it is verified.
-    Idle,
+/// A block that is applied to the coins and not yet retired.
+struct Applied {
+    /// Tells its outcome from that of an earlier application of the same block.
+    token: u64,
+    resolved: Arc<Resolved>,
+    /// Memory of the coins that it spent.
+    coin_bytes: usize,
+    outcome: Option<Outcome>,
 }
 
-impl Chain {
-    /// Does what can be done without waiting, one step at a time.
-    pub(crate) fn step(&mut self) -> Result<Step, ChainError> {
-        self.check_threads()?;
-        while let Ok(message) = self.inbox.try_recv() {
-            self.receive(message)?;
-        }
-        if self.retire()? || self.maintain()? {
-            return Ok(Step::Progress);
-        }
-        if let Some((id, reject)) = self.refused {
-            if !self.window.is_empty() {
-                return Ok(Step::Waiting);
-            }
-            self.reject(id, reject)?;
-            return Ok(Step::Progress);
-        }
-        let stopped = self.reached_stop_height();
-        let best = if self.known_only { self.replay } else { self.candidates.best() };
-        let target = match best {
-            Some(best) if best != self.applied && !stopped => best,
-            _ if self.window.is_empty() => {
-                // What is connectable is connected; the rest of an import is read back when its turn
-                // comes.
-                self.cache.release_permits();
-                return Ok(Step::Idle);
-            }
-            _ => return Ok(Step::Waiting),
-        };
-        if !self.tree.is_ancestor(self.applied, target) {
-            if !self.window.is_empty() {
-                return Ok(Step::Waiting);
-            }
-            self.ahead.clear();
-            if self.can_switch_to(target)? {
-                self.disconnect_tip()?;
-            }
-            return Ok(Step::Progress);
-        }
-        self.look_ahead(target)?;
-        if self.wants_flush() || self.window_is_full() {
-            return Ok(Step::Waiting);
-        }
-        match self.take_ready() {
-            Some((id, block, prefetched)) => self.apply_next(id, block, prefetched),
-            None => Ok(Step::Waiting),
+/// The outcome of an applied block.
+pub(crate) struct Answer {
+    token: u64,
+    outcome: Outcome,
+}
+
+/// What became of the block at the window's front.
+pub(crate) enum Retired {
+    /// It stands on the tip and is to be connected.
+    Verified(Verified),
+    /// It breaks a rule: its coins and those of the blocks above it are as they were before.
+    TakenBack(NodeId, Reject),
+}
+
+/// See the module's documentation.
+pub(crate) struct Window {
+    blocks: VecDeque<Applied>,
+    /// The last block that is applied to the coins.
+    applied: NodeId,
+    /// A block that could not be applied. It is judged when the window is empty: where an ancestor
+    /// turns out to be invalid, nothing is said of it.
+    refused: Option<(NodeId, Reject)>,
+    /// The branch that is being switched to, once its blocks and the way to it are known to be
+    /// there, and how often blocks had been pruned by then.
+    checked_branch: Option<(NodeId, u32)>,
+    next_token: u64,
+    desk: Desk<Answer>,
+}
+
+impl Window {
+    /// An empty window over the coins of block `applied`.
+    pub(crate) fn new(applied: NodeId, desk: Desk<Answer>) -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            applied,
+            refused: None,
+            checked_branch: None,
+            next_token: 0,
+            desk,
         }
     }
 
-    /// Waits for one message, and not for long, so that whoever drives the chain can look whether it
-    /// is to stop.
-    pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
-        self.check_threads()?;
-        let start = Instant::now();
-        let message = self.inbox.recv_timeout(LONGEST_WAIT);
-        self.times.wait += start.elapsed();
-        match message {
-            Ok(message) => self.receive(message),
-            Err(RecvTimeoutError::Timeout) => Ok(()),
-            Err(RecvTimeoutError::Disconnected) => {
-                unreachable!("the chain holds a sender itself")
-            }
-        }
+    pub(crate) fn applied(&self) -> NodeId {
+        self.applied
     }
 
-    /// Runs until the best candidate is the tip and verified.
-    pub fn settle(&mut self) -> Result<(), ChainError> {
-        loop {
-            match self.step()? {
-                Step::Progress => {}
-                Step::Waiting => self.wait()?,
-                Step::Idle => return Ok(()),
-            }
-        }
+    /// The coins are those of another block now.
+    pub(crate) fn set_applied(&mut self, applied: NodeId) {
+        assert!(self.blocks.is_empty(), "nothing is in flight");
+        self.applied = applied;
     }
 
-    pub(crate) fn receive(&mut self, message: Message) -> Result<(), ChainError> {
-        match message {
-            Message::Loaded { token, block } => self.loaded(token, block)?,
-            Message::Fetched { token, prefetched } => self.fetched(token, prefetched)?,
-            Message::Verified { token, outcome } => self.note_outcome(token, outcome),
-            Message::Committed(manifest) => {
-                if let Some(manifest) = manifest? {
-                    self.utxo.committed(manifest)?;
-                }
-                self.committer.idle();
-                self.durable_headers = self.headers_in_commit;
-            }
-            Message::Received { sequence, received } => {
-                self.arrivals.insert(sequence, received);
-            }
-            Message::Arrived(arrival) => self.note_arrival(arrival),
-            Message::Read { ticket, bytes } => self.note_read(ticket, bytes),
-            Message::ReaderFailed(error) => return Err(error.into()),
-            Message::Panicked => {
-                self.panicked = true;
-                return self.check_threads();
-            }
-        }
-        Ok(())
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
     }
 
-    /// Fails for good once a thread has panicked: a wait for what it was to report would have no end.
-    pub(crate) fn check_threads(&self) -> Result<(), ChainError> {
-        if self.panicked { Err(ChainError::ThreadPanicked) } else { Ok(()) }
+    pub(crate) fn is_full(&self) -> bool {
+        let bytes: usize = self.blocks.iter().map(|applied| applied.coin_bytes).sum();
+        self.blocks.len() >= WINDOW_BLOCKS || bytes > WINDOW_COIN_BYTES
     }
 
-    /// Whether connecting has reached `-stopatheight`.
-    pub(crate) fn reached_stop_height(&self) -> bool {
-        let height = self.tree.node(self.applied).height;
-        self.options.stop_at_height.is_some_and(|stop| height >= stop)
+    /// Whether a block was refused, and the blocks below it are still verified.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused.is_some()
     }
 
-    fn window_is_full(&self) -> bool {
-        let bytes: usize = self.window.iter().map(|applied| applied.coin_bytes).sum();
-        self.window.len() >= WINDOW_BLOCKS || bytes > WINDOW_COIN_BYTES
+    /// The block that was refused, once everything below it is connected.
+    pub(crate) fn take_refused(&mut self) -> Option<(NodeId, Reject)> {
+        if self.blocks.is_empty() { self.refused.take() } else { None }
     }
 
-    fn apply_next(
+    /// Applies a block to the coins and starts its verification, or takes note that it is refused.
+    pub(crate) fn apply(
         &mut self,
-        id: NodeId,
-        block: Arc<Structured>,
-        prefetched: Option<Prefetched>,
-    ) -> Result<Step, ChainError> {
-        let start = Instant::now();
-        let scripts = self.needs_scripts(id);
-        let tree = &self.tree;
+        site: &Site,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+        ready: Ready,
+        scripts: bool,
+    ) -> Result<(), StoreError> {
+        let Ready { id, block, prefetched } = ready;
+        let tree = index.tree();
         let median_time_past = |height| {
             let block = tree.ancestor(id, height).expect("coins come from below the block");
             tree.median_time_past(block)
         };
-        let node = tree.node(id);
-        let flags = script_flags(node.height, &node.hash, &self.params);
+        let node = index.node(id);
         let rules = BlockRules {
             height: node.height,
-            flags,
-            sequence_locks: self.params.is_active(Deployment::Csv, node.height),
-            no_overwrite: self.enforces_bip30(id),
+            flags: script_flags(node.height, &node.hash, &site.params),
+            sequence_locks: site.params.is_active(Deployment::Csv, node.height),
+            no_overwrite: index.enforces_bip30(id),
             prev_median_time_past: median_time_past(node.height - 1),
             median_time_past: &median_time_past,
-            params: &self.params,
+            params: &site.params,
         };
-        let result = apply(&mut self.utxo, &block, prefetched, &rules);
-        self.times.apply += start.elapsed();
-        match result {
-            Ok(spent) => self.start_verification(id, block, spent, flags, scripts),
+        match apply(coins, id, block, prefetched, &rules) {
+            Ok(resolved) => self.verify(site, index, resolved, scripts),
             Err(ApplyError::Rejected(reject)) => self.refused = Some((id, reject)),
-            Err(ApplyError::Store(error)) => return Err(error.into()),
+            Err(ApplyError::Store(error)) => return Err(error),
         }
-        Ok(Step::Progress)
+        Ok(())
     }
 
-    pub(crate) fn enforces_bip30(&self, id: NodeId) -> bool {
-        let node = self.tree.node(id);
-        let ancestor = |height| {
-            let id = self.tree.ancestor(id, height).expect("asked for heights below the block");
-            self.tree.node(id).hash
-        };
-        enforces_bip30(node.height, &node.hash, &ancestor, &self.params)
-    }
-
-    /// Whether the scripts of a block still have to run: not where they ran before, and not below
-    /// the assumed block under Core's conditions.
-    fn needs_scripts(&mut self, id: NodeId) -> bool {
-        if self.tree.node(id).validity == Validity::Scripts {
-            return false;
-        }
-        let reason = self.script_check_reason(id);
-        let scripts = reason.is_some();
-        if self.script_state != Some(scripts) {
-            self.script_state = Some(scripts);
-            let godwit_store::ChainPoint { hash, height } = self.point(id);
-            match reason {
-                Some(reason) => log::info!(
-                    "Enabling script verification at block #{height} ({hash}): {reason}."
-                ),
-                None => log::info!("Disabling script verification at block #{height} ({hash})."),
-            }
-        }
-        scripts
-    }
-
-    fn script_check_reason(&self, id: NodeId) -> Option<ScriptCheckReason> {
-        let assumed = match self.options.assume_valid {
-            None => AssumedBlock::None,
-            Some(hash) => match self.tree.find(&hash) {
-                None => AssumedBlock::Unknown,
-                Some(assumed) => AssumedBlock::Known {
-                    height: self.tree.node(assumed).height,
-                    descends: self.tree.is_ancestor(id, assumed),
-                },
-            },
-        };
-        let best = self.tree.best_header();
-        let standing = Standing {
-            height: self.tree.node(id).height,
-            in_best_chain: self.tree.is_ancestor(id, best),
-            chain_work: self.tree.node(id).chain_work,
-            best_chain_work: self.tree.node(best).chain_work,
-            best_bits: self.tree.node(best).header.bits,
-        };
-        script_check_reason(assumed, &standing, self.params.minimum_chain_work, &self.params)
-    }
-
-    fn start_verification(
-        &mut self,
-        id: NodeId,
-        block: Arc<Structured>,
-        spent: SpentCoins,
-        flags: ScriptFlags,
-        scripts: bool,
-    ) {
-        let token = self.token();
-        let magic = self.params.magic;
-        let coin_bytes = spent.bytes();
-        let buffers = self.store.block_buffers().clone();
-        let resolved = Arc::new(Resolved { block, spent, flags, magic, buffers });
-        let needs = Needs { scripts, undo: self.tree.node(id).undo.is_none() };
-        let outbox = self.outbox.clone();
-        let report = move |outcome| send(&outbox, Message::Verified { token, outcome });
-        let cancelled = Arc::clone(&self.cancelled);
-        verify(&self.workers, Arc::clone(&resolved), needs, cancelled, report);
-        self.window.push_back(Applied { id, token, resolved, coin_bytes, outcome: None });
+    fn verify(&mut self, site: &Site, index: &BlockIndex, resolved: Resolved, scripts: bool) {
+        self.next_token += 1;
+        let (token, id) = (self.next_token, resolved.id());
+        let coin_bytes = resolved.spent().bytes();
+        let resolved = Arc::new(resolved);
+        let buffers = site.store.block_buffers().clone();
+        let format = UndoFormat { magic: site.params.magic, buffers };
+        let undo = index.node(id).undo.is_none().then_some(format);
+        verify(&self.desk, Arc::clone(&resolved), Needs { scripts, undo }, move |outcome| Answer {
+            token,
+            outcome,
+        });
+        self.blocks.push_back(Applied { token, resolved, coin_bytes, outcome: None });
         self.applied = id;
-        self.cache.forget_up_to(self.tree.node(id).height);
     }
 
-    fn note_outcome(&mut self, token: u64, outcome: Outcome) {
-        if let Some(applied) = self.window.iter_mut().find(|applied| applied.token == token) {
+    /// The checks of an applied block are done; of one that was taken back meanwhile it says nothing.
+    pub(crate) fn answered(&mut self, answer: Answer) {
+        let Answer { token, outcome } = answer;
+        if let Some(applied) = self.blocks.iter_mut().find(|applied| applied.token == token) {
             applied.outcome = Some(outcome);
         }
     }
 
-    /// Connects the blocks at the window's front whose checks are done; whether there were any.
-    fn retire(&mut self) -> Result<bool, ChainError> {
-        let mut any = false;
-        while let Some(outcome) = self.window.front_mut().and_then(|front| front.outcome.take()) {
-            any = true;
-            let Some(Applied { id, resolved, .. }) = self.window.pop_front() else { break };
-            match outcome {
-                Ok(undo) => self.connected(id, &resolved, undo)?,
-                Err(VerifyError::Rejected(reject)) => {
-                    while let Some(above) = self.window.pop_back() {
-                        self.unapply(above.id, &above.resolved.block, &above.resolved.spent)?;
-                    }
-                    self.unapply(id, &resolved.block, &resolved.spent)?;
-                    self.reject(id, reject)?;
+    /// Takes the block at the front out, if its checks are done.
+    pub(crate) fn retire(
+        &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<Option<Retired>, ChainError> {
+        let Some(front) = self.blocks.pop_front_if(|front| front.outcome.is_some()) else {
+            return Ok(None);
+        };
+        match front.outcome.expect("just seen") {
+            Ok(verified) => Ok(Some(Retired::Verified(verified))),
+            Err(VerifyError::Rejected(reject)) => {
+                while let Some(above) = self.blocks.pop_back() {
+                    self.take_back(index, coins, &above.resolved)?;
                 }
-                Err(VerifyError::Engine(error)) => return Err(ChainError::Engine(error)),
-                Err(VerifyError::Undo(error)) => return Err(error.into()),
-                Err(VerifyError::Panicked) => self.receive(Message::Panicked)?,
+                // What stood above it is not judged.
+                self.refused = None;
+                self.take_back(index, coins, &front.resolved)?;
+                Ok(Some(Retired::TakenBack(front.resolved.id(), reject)))
             }
+            Err(VerifyError::Engine(error)) => Err(ChainError::Engine(error)),
+            Err(VerifyError::Undo(error)) => Err(error.into()),
         }
-        Ok(any)
     }
 
-    fn connected(
+    fn take_back(
         &mut self,
-        id: NodeId,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
         resolved: &Resolved,
-        undo: Option<UndoRecord>,
     ) -> Result<(), ChainError> {
-        let node = self.tree.node(id);
-        if let Some(undo) = undo {
-            let start = Instant::now();
-            let block = node.position.expect("stored before it was applied");
-            let position = self.store.reserve_undo(block, &undo);
-            self.store.note_written(self.store.write_undo(position, &undo)?);
-            self.tree.node_mut(id).undo = Some(position);
-            self.times.undo += start.elapsed();
-        }
-        let node = self.tree.node_mut(id);
-        let verified_before = node.validity == Validity::Scripts;
-        node.validity = Validity::Scripts;
-        self.note_replayed(id, verified_before);
-        self.tip = id;
-        self.blocks_since_commit += 1;
-        self.candidates.prune(&self.tree, id);
-        let (point, bytes) = (self.point(id), resolved.block.view().total_size());
-        self.events.push_back(Event::Connected(Connected { point, bytes }));
-        Ok(())
+        self.unapply(index, coins, resolved.id(), resolved.block(), resolved.spent())
     }
 
     fn unapply(
         &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
         id: NodeId,
         block: &Structured,
         spent: &SpentCoins,
     ) -> Result<(), ChainError> {
-        let node = self.tree.node(id);
+        let node = index.node(id);
         // A coinbase that a later one overwrote is not there (BIP30's two pairs).
         let overwritten = is_bip30_unspendable(node.height, &node.hash);
         let mismatch = if overwritten { Mismatch::Tolerated } else { Mismatch::Reported };
-        if !unapply(&mut self.utxo, block, spent, node.height, mismatch)? {
+        if !unapply(coins, block, spent, node.height, mismatch)? {
             return Err(ChainError::DamagedUndo(node.hash));
         }
         self.applied = node.parent().expect("genesis is never applied");
         Ok(())
     }
 
-    /// Disconnects the tip, which is verified, with its undo record.
-    fn disconnect_tip(&mut self) -> Result<(), ChainError> {
+    /// Whether the active chain can be left for the one that ends in `target`; `lowest` is the lowest
+    /// block of the active chain that is stored, `prunings` how often blocks were deleted. Where a
+    /// block of that one is missing, `target` is set aside.
+    ///
+    /// # Errors
+    ///
+    /// The two chains part below what can be taken back.
+    pub(crate) fn can_switch_to(
+        &mut self,
+        index: &mut BlockIndex,
+        target: NodeId,
+        lowest: u32,
+        prunings: u32,
+    ) -> Result<bool, ChainError> {
+        if self.checked_branch == Some((target, prunings)) {
+            return Ok(true);
+        }
+        let fork = index.tree().fork(self.applied, target);
+        let mut branch = vec![target];
+        while let Some(&id) = branch.last()
+            && id != fork
+            && index.node(id).position.is_some()
+        {
+            branch.extend(index.node(id).parent());
+        }
+        if branch.pop() != Some(fork) {
+            index.set_aside(&branch, target);
+            return Ok(false);
+        }
+        let fork = index.height(fork);
+        if let Some(assumed) = index.assumed()
+            && fork < assumed.base.height
+        {
+            return Err(ChainError::ForkBelowSnapshot { fork, base: assumed.base });
+        }
+        if fork + 1 < lowest {
+            return Err(ChainError::ForkBelowPruned { fork, lowest });
+        }
+        self.checked_branch = Some((target, prunings));
+        Ok(true)
+    }
+
+    /// Takes the coins of the tip, which is verified, back with its undo record.
+    pub(crate) fn disconnect(
+        &mut self,
+        site: &Site,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<(), ChainError> {
         let id = self.applied;
-        let node = self.tree.node(id);
+        let node = index.node(id);
         let hash = node.hash;
         let (Some(position), Some(undo)) = (node.position, node.undo) else {
             return Err(ChainError::DamagedIndex(hash));
         };
         let prev = node.header.prev_blockhash;
-        let bytes = self.store.read_block(position)?;
-        let block = Structured::from_own_file(bytes, hash, None, &self.hasher())
+        let bytes = site.store.read_block(position)?;
+        let block = Structured::from_own_file(bytes, hash, None, &site.hasher)
             .ok_or(ChainError::DamagedBlock(hash))?;
-        let undo = self.store.read_undo(undo, &prev)?;
+        let undo = site.store.read_undo(undo, &prev)?;
         let spent = spent_coins(&block, undo).ok_or(ChainError::DamagedUndo(hash))?;
-        self.unapply(id, &block, &spent)?;
-        self.tip = self.applied;
-        self.events.push_back(Event::Disconnected(self.point(id)));
-        Ok(())
-    }
-
-    fn reject(&mut self, id: NodeId, reject: Reject) -> Result<(), ChainError> {
-        self.refused = None;
-        let node = self.tree.node(id);
-        let hash: BlockHash = node.hash;
-        if node.validity == Validity::Scripts {
-            return Err(ChainError::Contradiction(hash, reject));
-        }
-        log::warn!("ConnectBlock {hash} failed: {reject}");
-        self.events.push_back(Event::Invalid { hash, reject });
-        self.fail(id, reject);
-        self.ahead.clear();
-        Ok(())
-    }
-
-    /// Gives up what is in flight: nothing of the window is connected.
-    pub(crate) fn cancel(&mut self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+        self.unapply(index, coins, id, &block, &spent)
     }
 }
 

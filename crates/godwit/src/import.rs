@@ -113,7 +113,7 @@ impl ImportObserver for Reporter {
                 Event::Disconnected(tip) => log_disconnected(&tip),
                 // The chain has logged it where it found it.
                 Event::Invalid { .. } => {}
-                Event::Stored { .. } | Event::Refused { .. } | Event::Read { .. } => {
+                Event::Judged { .. } | Event::Read { .. } => {
                     unreachable!("an import hands in and asks for no block")
                 }
             }

@@ -1,16 +1,15 @@
-use std::sync::atomic::Ordering;
-use std::thread;
+//! The chain on a disk in memory.
 
 use crossbeam_channel::TrySendError;
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::Network;
-use godwit_store::disk::Disk;
-use godwit_store::exec::Threads;
+use godwit_store::exec::{Priority, Threads};
 
 use super::*;
 
-fn options() -> ChainOptions {
-    ChainOptions {
+/// An empty regtest chain.
+pub(crate) fn chain(disk: &FaultDisk) -> Chain {
+    let options = ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
         executor: Arc::new(Threads::default()),
@@ -21,30 +20,48 @@ fn options() -> ChainOptions {
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         clock: || 2_000_000_000,
-    }
+    };
+    Chain::open(Arc::new(disk.clone()), "/node".into(), options, [7; 16]).expect("a datadir")
+}
+
+/// A header on top of genesis, which has no work.
+pub(crate) fn child_of_genesis(chain: &Chain) -> godwit_primitives::BlockHeader {
+    let genesis = chain.index.node(chain.index.tree().genesis()).header;
+    godwit_primitives::BlockHeader { prev_blockhash: genesis.block_hash(), ..genesis }
+}
+
+#[test]
+fn a_candidate_that_the_index_knows_no_place_of_is_an_error() {
+    let mut chain = chain(&FaultDisk::new());
+    let header = child_of_genesis(&chain);
+    let hash = header.block_hash();
+    // As a damaged index has it: the block was received, and never pruned.
+    chain.index.add_candidate_without_block(header);
+    let result = chain.settle();
+    assert!(matches!(result, Err(ChainError::DamagedIndex(h)) if h == hash), "{result:?}");
 }
 
 /// A fatal error drops the chain; the parts of the window's blocks look at the flag before they start.
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
-    let disk: Arc<dyn Disk> = Arc::new(FaultDisk::new());
-    let chain = Chain::open(disk, "/data".into(), options(), [7; 16]).expect("it opens");
-    let (outbox, cancelled) = (chain.outbox.clone(), Arc::clone(&chain.cancelled));
+    let chain = chain(&FaultDisk::new());
+    let (outbox, desk) = (chain.outbox(), chain.reads.desk());
     // Runs until the chain is being dropped.
     let running = move || {
         loop {
             match outbox.try_send(Message::Panicked) {
-                Err(TrySendError::Disconnected(_)) => return,
-                Ok(()) | Err(TrySendError::Full(_)) => thread::yield_now(),
+                Err(TrySendError::Disconnected(_)) => return None,
+                Ok(()) | Err(TrySendError::Full(_)) => std::thread::yield_now(),
             }
         }
     };
-    chain.workers.run(Priority::Scripts, "running", running, |_| {});
+    desk.run_part(Priority::Scripts, "running", running);
     let (seen, next_part) = bounded(1);
-    let waiting = move || {
-        seen.send(cancelled.load(Ordering::Relaxed)).expect("the test waits for it");
-    };
-    chain.workers.run(Priority::Scripts, "waiting", waiting, |_| {});
+    desk.run_part(Priority::Scripts, "waiting", move || {
+        seen.send(()).expect("the test waits for it");
+        None
+    });
+    drop(desk);
     drop(chain);
-    assert_eq!(next_part.recv(), Ok(true));
+    assert!(next_part.recv().is_err(), "it never ran");
 }

@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::chain::Chain;
-use crate::error::ChainError;
+use crate::index::BlockIndex;
+use crate::site::Site;
 use crate::tree::NodeId;
 
 /// Blocks below the tip that are never deleted, for reorganisations and for peers (Core
@@ -31,10 +31,9 @@ pub(crate) struct Pruning {
     /// Lowest height from which on the active chain's blocks are stored.
     lowest: u32,
     /// Whether there is a new file since the last look.
-    due: bool,
-    /// The branch that is being switched to, once its blocks and the way to it are known to be
-    /// there.
-    checked_branch: Option<NodeId>,
+    new_file: bool,
+    /// How often blocks were deleted.
+    prunings: u32,
 }
 
 /// The blocks of one file.
@@ -45,9 +44,18 @@ struct Blocks {
 }
 
 impl Pruning {
-    pub(crate) fn new(target: Option<u64>, coins: NodeId) -> Self {
-        let files = BTreeMap::new();
-        Self { target, files, coins, lowest: 0, due: false, checked_branch: None }
+    /// The coins of the tip are on disk.
+    pub(crate) fn new(target: Option<u64>, index: &BlockIndex) -> Self {
+        let (files, coins) = (BTreeMap::new(), index.tip());
+        let mut pruning = Self { target, files, coins, lowest: 0, new_file: false, prunings: 0 };
+        for place in 0..index.tree().len() as u32 {
+            let id = index.tree().at(place);
+            let node = index.node(id);
+            if let Some(position) = node.position {
+                pruning.note_stored(id, node.height, position.file);
+            }
+        }
+        pruning
     }
 
     /// A block lies in a file.
@@ -57,7 +65,7 @@ impl Pruning {
             let blocks = self.files.entry(file).or_default();
             blocks.highest = blocks.highest.max(height);
             blocks.ids.push(id);
-            self.due |= self.files.len() > known;
+            self.new_file |= self.files.len() > known;
         }
     }
 
@@ -65,82 +73,77 @@ impl Pruning {
     pub(crate) fn note_coins(&mut self, id: NodeId) {
         self.coins = id;
     }
-}
 
-impl Chain {
     /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were
     /// pruned, or the coins loaded from a snapshot.
-    pub fn prune_height(&self) -> u32 {
-        self.pruning.lowest
+    pub(crate) fn lowest(&self) -> u32 {
+        self.lowest
     }
 
-    /// Whether a block need not be stored: it is, or it was before it was connected and pruned.
-    pub(crate) fn has_block(&self, id: NodeId) -> bool {
-        let node = self.tree.node(id);
-        node.position.is_some() || (node.tx_count > 0 && self.tree.is_ancestor(id, self.tip))
+    pub(crate) fn prunings(&self) -> u32 {
+        self.prunings
     }
 
     /// Finds the lowest stored block of the active chain.
-    pub(crate) fn find_prune_height(&mut self) {
-        let (mut walk, genesis) = (self.tip, self.tree.genesis());
-        while walk != genesis && self.tree.node(walk).position.is_some() {
-            walk = self.tree.node(walk).parent().expect("above genesis");
+    pub(crate) fn find_lowest(&mut self, index: &BlockIndex) {
+        let (mut walk, genesis) = (index.tip(), index.tree().genesis());
+        while walk != genesis && index.node(walk).position.is_some() {
+            walk = index.node(walk).parent().expect("above genesis");
         }
         let missing = walk != genesis;
-        self.pruning.lowest = if missing { self.tree.node(walk).height + 1 } else { 0 };
+        self.lowest = if missing { index.height(walk) + 1 } else { 0 };
     }
 
-    /// Whether a file can be deleted that could not be when the last commit was put together.
-    pub(crate) fn prune_is_due(&mut self) -> bool {
-        std::mem::take(&mut self.pruning.due) && !self.files_to_prune().is_empty()
+    /// Whether a file can be deleted that could not be at the last look.
+    pub(crate) fn is_due(&self, site: &Site, index: &BlockIndex, replay: Option<NodeId>) -> bool {
+        self.new_file && !self.files_to_prune(site, index, replay).is_empty()
     }
 
-    /// Takes the blocks of the files to be deleted with the next commit out of the tree.
-    pub(crate) fn prune(&mut self) -> Vec<u32> {
-        let files = self.files_to_prune();
+    /// Whether a commit is due for the sake of files was asked; not again before there is a new one.
+    pub(crate) fn note_looked(&mut self) {
+        self.new_file = false;
+    }
+
+    /// Takes the blocks of the files to be deleted with the next commit out of the index; the numbers
+    /// of the files.
+    pub(crate) fn prune(
+        &mut self,
+        site: &Site,
+        index: &mut BlockIndex,
+        replay: Option<NodeId>,
+    ) -> Vec<u32> {
+        let files = self.files_to_prune(site, index, replay);
         for file in &files {
-            let Some(blocks) = self.pruning.files.remove(file) else { continue };
-            blocks.ids.into_iter().for_each(|id| self.forget_stored(id, *file));
+            let Some(blocks) = self.files.remove(file) else { continue };
+            for id in blocks.ids {
+                let height = index.height(id);
+                if index.forget_pruned(id, *file) && index.tree().is_ancestor(id, index.tip()) {
+                    self.lowest = self.lowest.max(height + 1);
+                }
+            }
         }
         if !files.is_empty() {
-            self.pruning.checked_branch = None;
+            self.prunings += 1;
             log::info!(
                 "Pruning {} block files: blocks are kept from height {} on.",
                 files.len(),
-                self.pruning.lowest
+                self.lowest
             );
         }
         files
     }
 
-    fn forget_stored(&mut self, id: NodeId, file: u32) {
-        let node = self.tree.node(id);
-        if node.position.is_none_or(|position| position.file != file) {
-            return;
-        }
-        if self.tree.is_ancestor(id, self.tip) {
-            self.pruning.lowest = self.pruning.lowest.max(node.height + 1);
-        }
-        if let Some(parent) = node.parent()
-            && let Some(waiting) = self.unlinked.get_mut(&parent)
-        {
-            waiting.retain(|child| *child != id);
-        }
-        let node = self.tree.node_mut(id);
-        (node.position, node.undo) = (None, None);
-    }
-
-    fn files_to_prune(&self) -> Vec<u32> {
-        let Some(target) = self.pruning.target else { return Vec::new() };
-        let files = self.store.file_bytes();
+    fn files_to_prune(&self, site: &Site, index: &BlockIndex, replay: Option<NodeId>) -> Vec<u32> {
+        let Some(target) = self.target else { return Vec::new() };
+        let files = site.store.file_bytes();
         let mut total: u64 = files.values().sum();
-        let (limit, open) = (self.prunable_height(), self.store.first_open_file());
+        let (limit, open) = (self.prunable_height(index, replay), site.store.first_open_file());
         let mut found = Vec::new();
         for (file, bytes) in files {
             if total <= target {
                 break;
             }
-            let highest = self.pruning.files.get(&file).map_or(0, |blocks| blocks.highest);
+            let highest = self.files.get(&file).map_or(0, |blocks| blocks.highest);
             if file < open && highest <= limit {
                 found.push(file);
                 total -= bytes;
@@ -150,57 +153,12 @@ impl Chain {
     }
 
     /// Files with no block above this height may be deleted.
-    fn prunable_height(&self) -> u32 {
-        let height = |id| self.tree.node(id).height;
+    fn prunable_height(&self, index: &BlockIndex, replay: Option<NodeId>) -> u32 {
         // A restart takes back the blocks down from the coins on disk to the fork, and applies those
         // from there on.
-        let fork = |tip| height(self.tree.fork(self.pruning.coins, tip));
-        let replayed = self.replay.map_or(u32::MAX, fork);
-        height(self.tip).saturating_sub(MIN_BLOCKS_TO_KEEP).min(fork(self.tip)).min(replayed)
-    }
-
-    /// Whether the active chain can be left for the one that ends in `target`. Where a block of that
-    /// one is missing, it is no candidate until the block arrives again (Core `FindMostWorkChain`).
-    pub(crate) fn can_switch_to(&mut self, target: NodeId) -> Result<bool, ChainError> {
-        if self.pruning.checked_branch == Some(target) {
-            return Ok(true);
-        }
-        let fork = self.tree.fork(self.applied, target);
-        let mut branch = vec![target];
-        while let Some(&id) = branch.last()
-            && id != fork
-            && self.tree.node(id).position.is_some()
-        {
-            branch.extend(self.tree.node(id).parent());
-        }
-        if branch.pop() != Some(fork) {
-            self.set_aside(&branch, target);
-            return Ok(false);
-        }
-        let fork_height = self.tree.node(fork).height;
-        if let Some(assumed) = &self.assumed
-            && fork_height < assumed.base.height
-        {
-            return Err(ChainError::ForkBelowSnapshot { fork: fork_height, base: assumed.base });
-        }
-        if fork_height + 1 < self.pruning.lowest {
-            let lowest = self.pruning.lowest;
-            return Err(ChainError::ForkBelowPruned { fork: fork_height, lowest });
-        }
-        self.pruning.checked_branch = Some(target);
-        Ok(true)
-    }
-
-    /// Takes `target`, and the blocks of its branch above a missing one, out of the candidates.
-    fn set_aside(&mut self, above_missing: &[NodeId], target: NodeId) {
-        self.candidates.remove(&self.tree, target);
-        for id in above_missing {
-            self.candidates.remove(&self.tree, *id);
-            let parent = self.tree.node(*id).parent().expect("above another block");
-            let waiting = self.unlinked.entry(parent).or_default();
-            if !waiting.contains(id) {
-                waiting.push(*id);
-            }
-        }
+        let fork = |tip| index.height(index.tree().fork(self.coins, tip));
+        let replayed = replay.map_or(u32::MAX, fork);
+        let tip = index.tip();
+        index.height(tip).saturating_sub(MIN_BLOCKS_TO_KEEP).min(fork(tip)).min(replayed)
     }
 }

@@ -3,8 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, never, unbounded};
-use godwit_chain::{Chain, Event, Poll, RECEIVING_BYTES, UtxoStats, Verdict, WAITING_MEMORY};
-use godwit_consensus::{Reject, ResultClass};
+use godwit_chain::{
+    Chain, Event, Poll, RECEIVING_BYTES, Source, UtxoStats, Verdict, WAITING_MEMORY,
+};
+use godwit_consensus::ResultClass;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{Block, BlockHash, BlockHeader, TxView};
 use godwit_sim::chain::generate;
@@ -69,27 +71,14 @@ fn settle(chain: &mut Chain) -> Vec<Event> {
     }
 }
 
-/// What became of one ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    Stored { new: bool },
-    Undecodable,
-    Refused(Reject),
-}
-
 /// The answers by ticket, each given once.
-fn answers(events: &[Event], tickets: u64) -> Vec<Answer> {
+fn answers(events: &[Event], tickets: u64) -> Vec<Verdict> {
     let mut answers = vec![None; tickets as usize];
     for event in events {
         let (ticket, answer) = match event {
-            Event::Stored { ticket, new, .. } => (*ticket, Answer::Stored { new: *new }),
-            Event::Refused { ticket, reject: None, hash } => {
-                assert_eq!(*hash, None);
-                (*ticket, Answer::Undecodable)
-            }
-            Event::Refused { ticket, reject: Some(reject), hash } => {
-                assert!(hash.is_some());
-                (*ticket, Answer::Refused(*reject))
+            Event::Judged { source: Source::Peer { ticket }, hash, verdict } => {
+                assert_eq!(hash.is_none(), *verdict == Verdict::Undecodable);
+                (*ticket, *verdict)
             }
             _ => continue,
         };
@@ -107,8 +96,8 @@ fn submitted<'b>(blocks: impl IntoIterator<Item = &'b Vec<u8>>) -> UtxoStats {
     chain.utxo_stats().unwrap()
 }
 
-const NEW: Answer = Answer::Stored { new: true };
-const KNOWN: Answer = Answer::Stored { new: false };
+const NEW: Verdict = Verdict::Inconclusive;
+const KNOWN: Verdict = Verdict::Duplicate;
 
 #[test]
 fn blocks_in_any_order_and_twice_make_the_chain_of_submitting_them_in_order() {
@@ -212,7 +201,7 @@ fn a2_b20_forged_copies_are_refused_and_the_honest_block_is_taken() {
     }
     let events = settle(&mut chain);
     for answer in answers(&events, forged.len() as u64) {
-        let Answer::Refused(reject) = answer else { panic!("{answer:?}") };
+        let Verdict::Rejected(reject) = answer else { panic!("{answer:?}") };
         assert_eq!(reject.class, ResultClass::Mutated, "{reject}");
     }
     for (hash, _) in &forged {
@@ -238,7 +227,7 @@ fn bytes_that_are_no_block_harm_nobody() {
         give(&mut chain, bytes, ticket as u64);
     }
     let events = settle(&mut chain);
-    assert_eq!(answers(&events, 4), [Answer::Undecodable; 4]);
+    assert_eq!(answers(&events, 4), [Verdict::Undecodable; 4]);
     for (ticket, block) in blocks.iter().enumerate() {
         give(&mut chain, block, ticket as u64);
     }
@@ -252,11 +241,9 @@ fn wall_clock() -> i64 {
 
 /// The verdict that the events tell on the block that was given with ticket 0.
 fn verdict(events: &[Event], block: &[u8]) -> Verdict {
-    match answers(events, 1)[0] {
-        Answer::Undecodable => return Verdict::Undecodable,
-        Answer::Refused(reject) => return Verdict::Rejected(reject),
-        KNOWN => return Verdict::Duplicate,
-        Answer::Stored { .. } => {}
+    let verdict = answers(events, 1)[0];
+    if verdict != NEW {
+        return verdict;
     }
     let hash = hash(block);
     let judged = events.iter().rev().find_map(|event| match event {
@@ -266,7 +253,7 @@ fn verdict(events: &[Event], block: &[u8]) -> Verdict {
         }
         _ => None,
     });
-    judged.unwrap_or(Verdict::Inconclusive)
+    judged.unwrap_or(NEW)
 }
 
 #[test]

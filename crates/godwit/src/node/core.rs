@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use godwit_chain::{Chain, Event, Poll};
+use godwit_chain::{Chain, Event, Poll, Source, Verdict};
 use godwit_p2p::{
     Action, BlockJudgement, ChainEvent, ChainRequest, Event as PeersEvent, HeaderFault,
     HeaderIndex, NetCommand, NetEvent, Now, PeerId, Peers, ReadId,
@@ -218,15 +218,7 @@ impl NodeCore {
             Event::Invalid { hash, reject } => {
                 self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }
-            Event::Stored { ticket, new, .. } => {
-                let judgement =
-                    if new { BlockJudgement::Stored } else { BlockJudgement::Duplicate };
-                self.judged(now, ticket, judgement);
-            }
-            Event::Refused { ticket, reject, .. } => {
-                let judgement = reject.map_or(BlockJudgement::Undecodable, BlockJudgement::Refused);
-                self.judged(now, ticket, judgement);
-            }
+            Event::Judged { source, verdict, .. } => self.judged(now, source, verdict),
             Event::Read { ticket, bytes } => {
                 let request = ReadId(ticket);
                 if self.to_take_apart.remove(&request) {
@@ -239,8 +231,15 @@ impl NodeCore {
         self.obey(now);
     }
 
-    fn judged(&mut self, now: Now, ticket: u64, judgement: BlockJudgement) {
+    fn judged(&mut self, now: Now, source: Source, verdict: Verdict) {
+        let Source::Peer { ticket } = source else { unreachable!("blocks come from peers alone") };
         let hash = self.submitted.remove(&ticket).expect("each ticket is answered once");
+        let judgement = match verdict {
+            Verdict::Accepted | Verdict::Inconclusive => BlockJudgement::Stored,
+            Verdict::Duplicate => BlockJudgement::Duplicate,
+            Verdict::Undecodable => BlockJudgement::Undecodable,
+            Verdict::Rejected(reject) => BlockJudgement::Refused(reject),
+        };
         self.tell(now, ChainEvent::BlockJudged { hash, judgement });
     }
 

@@ -1,0 +1,18 @@
+//! What all stations work with, the same from opening to closing.
+
+use std::sync::Arc;
+
+use godwit_primitives::network::Params;
+use godwit_store::Store;
+use godwit_store::exec::Executor;
+use godwit_store::utxo::UtxoHasher;
+
+/// The data directory and the rules of its network.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) store: Arc<Store>,
+    pub(crate) params: Arc<Params>,
+    /// The keyed hash of the data directory's coins.
+    pub(crate) hasher: UtxoHasher,
+    pub(crate) executor: Arc<dyn Executor>,
+}

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Select, Sender, bounded};
-use godwit_consensus::Reject;
+use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::Params;
 use godwit_store::Store;
@@ -37,7 +37,6 @@ use crate::reads::Reads;
 use crate::site::Site;
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
-use crate::verdict::Verdict;
 use crate::verify::Verified;
 use crate::window::{Retired, Window};
 
@@ -61,9 +60,6 @@ pub struct ChainOptions {
     pub prune_bytes: Option<u64>,
     /// Memory for blocks from peers.
     pub block_memory: BlockMemory,
-    /// Seconds since 1970.
-    /// It judges the times of headers and says when a checkpoint is due.
-    pub clock: fn() -> i64,
 }
 
 /// What blocks from peers may take of memory.
@@ -134,7 +130,9 @@ pub struct Chain {
     cancelled: Arc<AtomicBool>,
     /// A thread panicked, and what it was to report will never come.
     panicked: bool,
-    pub(crate) clock: fn() -> i64,
+    /// Seconds since 1970, as the chain was last told. It judges the times of headers and says when a
+    /// checkpoint is due.
+    pub(crate) now: i64,
     /// Worker threads.
     pub(crate) workers: usize,
 }
@@ -153,6 +151,7 @@ impl Chain {
         store: Arc<Store>,
         index: BlockIndex,
         coins: UtxoStore,
+        now: i64,
     ) -> Result<Self, ChainError> {
         let crew = |name, servers, queued| {
             Workers::start(&*options.executor, name, servers, queued)
@@ -167,7 +166,7 @@ impl Chain {
         let hasher = UtxoHasher::new(store.utxo_hash_key());
         let (params, executor) = (Arc::clone(&options.params), Arc::clone(&options.executor));
         let site = Site { store, params, hasher, executor };
-        let (memory, now) = (options.block_memory, (options.clock)());
+        let memory = options.block_memory;
         let intake = desk(&workers, &cancelled, &outbox, Message::Intake);
         let lookahead = desk(&workers, &cancelled, &outbox, Message::Lookahead);
         let window = desk(&workers, &cancelled, &outbox, Message::Window);
@@ -189,15 +188,15 @@ impl Chain {
             times: StageTimes::default(),
             cancelled,
             panicked: false,
-            clock: options.clock,
+            now,
             workers: options.workers,
         })
     }
 
     /// A block's way, from top to bottom. Each line is a station, and says whether it did anything.
-    pub(crate) fn step(&mut self) -> Result<Step, ChainError> {
+    pub(crate) fn step(&mut self, now: i64) -> Result<Step, ChainError> {
+        self.now = now;
         self.check_threads()?;
-        let now = (self.clock)();
         self.deliver()?; //                        what jobs found, to the stations that asked for it
         let mut any = self.accept_arrival(now)?; // Intake: decoded -> accepted -> stored; the verdict
         let target = self.target();
@@ -303,7 +302,7 @@ impl Chain {
                         let stored = self.index.receive(accepted, place);
                         self.durability.note_stored(&self.index, &stored);
                         self.lookahead.keep(&self.index, &stored, self.window.applied());
-                        Verdict::Inconclusive
+                        Verdict::Stored
                     }
                 };
                 (Some(hash), verdict)
@@ -452,13 +451,13 @@ impl Chain {
         }
     }
 
-    /// Does what can be done without waiting, a little at a time.
+    /// Does what can be done without waiting, a little at a time. `now` is in seconds since 1970.
     ///
     /// # Errors
     ///
     /// A fault of this node, after which the chain is to be dropped or closed.
-    pub fn poll(&mut self) -> Result<Poll, ChainError> {
-        Ok(match self.step()? {
+    pub fn poll(&mut self, now: i64) -> Result<Poll, ChainError> {
+        Ok(match self.step(now)? {
             Step::Progress => Poll::Progress,
             Step::Idle if self.intake.is_idle() && self.reads.is_idle() => Poll::Idle,
             Step::Waiting | Step::Idle => Poll::Waiting,
@@ -489,9 +488,9 @@ impl Chain {
     }
 
     /// Runs until every block has its verdict and the best candidate is the tip and verified.
-    pub fn settle(&mut self) -> Result<(), ChainError> {
+    pub fn settle(&mut self, now: i64) -> Result<(), ChainError> {
         loop {
-            match self.poll()? {
+            match self.poll(now)? {
                 Poll::Progress => {}
                 Poll::Waiting => self.wait()?,
                 Poll::Idle => return Ok(()),

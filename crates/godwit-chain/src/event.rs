@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use godwit_consensus::Reject;
+use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
 use godwit_stream::PooledStream;
 
 use crate::intake::Source;
-use crate::verdict::Verdict;
 
 /// Something that happened to the active chain, or to a block that was handed in or asked for.
 pub enum Event {

@@ -17,21 +17,21 @@ impl Chain {
     /// Makes the block index and the verified height durable and waits for it.
     pub(crate) fn checkpoint(&mut self) -> Result<(), ChainError> {
         self.wait_commit()?;
-        let (durability, mut state) = self.durability_at((self.clock)());
+        let (durability, mut state) = self.durability_at(self.now);
         durability.commit_index(&mut state);
         self.wait_commit()
     }
 
     fn commit_flush(&mut self) -> Result<(), ChainError> {
         self.wait_commit()?;
-        let (durability, mut state) = self.durability_at((self.clock)());
+        let (durability, mut state) = self.durability_at(self.now);
         durability.commit_flush(&mut state);
         self.wait_commit()
     }
 
     /// Makes everything verified durable, coins included, and waits for it.
     pub fn flush(&mut self) -> Result<(), ChainError> {
-        self.settle()?;
+        self.settle(self.now)?;
         if let Some(seal) = self.durability.flushing() {
             self.coins.wait_flushed(seal)?;
             self.commit_flush()?;

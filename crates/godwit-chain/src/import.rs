@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_consensus::{Reject, RejectReason};
+use godwit_consensus::{Reject, RejectReason, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_store::exec::guarded;
 use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkippedBytes};
@@ -23,7 +23,6 @@ use crate::event::Event;
 use crate::intake::{IntakeHandle, Source};
 use crate::message::{INBOX_LIMIT, Message, send};
 use crate::permits::Permits;
-use crate::verdict::Verdict;
 
 /// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
 pub const IMPORT_BYTES: u64 = 96 << 20;
@@ -60,6 +59,9 @@ pub struct ImportSummary {
 
 /// Who watches an import.
 pub trait ImportObserver {
+    /// Seconds since 1970.
+    fn now(&self) -> i64;
+
     /// A step was made: events must be taken from the chain, or they pile up.
     fn progress(&mut self, chain: &mut Chain);
 
@@ -129,7 +131,7 @@ pub fn plan(
         }
     }
     let scanned = records.len() as u64;
-    let rejected = insert_headers(chain, &records);
+    let rejected = insert_headers(chain, &records, observer.now());
     let refused = rejected.len() as u64;
     let mut index = 0;
     records.retain(|planned| {
@@ -157,7 +159,7 @@ fn is_stored(chain: &Chain, hash: &BlockHash) -> bool {
 
 /// Inserts every header whose chain reaches one that is known, parents first; the records whose
 /// headers are not in the tree, by index.
-fn insert_headers(chain: &mut Chain, records: &[Planned]) -> HashMap<usize, Reject> {
+fn insert_headers(chain: &mut Chain, records: &[Planned], now: i64) -> HashMap<usize, Reject> {
     let mut children: HashMap<BlockHash, Vec<usize>> = HashMap::new();
     let mut rejected = HashMap::new();
     let mut ready = Vec::new();
@@ -172,7 +174,7 @@ fn insert_headers(chain: &mut Chain, records: &[Planned]) -> HashMap<usize, Reje
         }
         while let Some(index) = ready.pop() {
             let Planned { record, hash, .. } = &records[index];
-            match chain.accept_header(&record.header, *hash) {
+            match chain.accept_header(&record.header, *hash, now) {
                 Ok(_) => rejected.remove(&index),
                 Err(reject) => rejected.insert(index, reject),
             };
@@ -271,12 +273,12 @@ fn drive(
             summary.stopped = true;
             return Ok(());
         }
-        let step = chain.step()?;
+        let step = chain.step(observer.now())?;
         for event in chain.take_events() {
             let bad = match &event {
                 Event::Judged { source: Source::Record { sequence }, verdict, .. } => {
                     judged += 1;
-                    summary.stored += u64::from(*verdict == Verdict::Inconclusive);
+                    summary.stored += u64::from(*verdict == Verdict::Stored);
                     let planned = &records[*sequence as usize];
                     refusal(*verdict).map(|reject| bad_record(chain, sources, planned, reject))
                 }
@@ -312,7 +314,7 @@ fn refusal(verdict: Verdict) -> Option<Option<Reject>> {
     match verdict {
         Verdict::Undecodable => Some(None),
         Verdict::Rejected(reject) => Some(Some(reject)),
-        Verdict::Accepted | Verdict::Inconclusive | Verdict::Duplicate => None,
+        Verdict::Connected | Verdict::Stored | Verdict::Duplicate => None,
     }
 }
 

@@ -8,9 +8,9 @@
 //! in any order) → connected (its undo record is written and everything before it is connected; the
 //! connector, in height order).
 //!
-//! Nothing here opens a socket or prints, and nothing is decided by the time but what the clock in
-//! [`ChainOptions`] says; the monotonic clock only times stages and bounds waits. What happened goes
-//! out as [`Event`]s.
+//! Nothing here opens a socket or prints, and nothing is decided by the time but by that which the
+//! chain is told; the monotonic clock only times stages and bounds waits. What happened goes out as
+//! [`Event`]s.
 
 mod apply;
 mod chain;
@@ -36,7 +36,6 @@ mod stats;
 mod structure;
 mod submit;
 mod tree;
-mod verdict;
 mod verify;
 mod view;
 mod window;
@@ -45,6 +44,7 @@ pub use chain::{BlockMemory, Chain, ChainOptions, Poll};
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use error::ChainError;
 pub use event::{Connected, Event, StageTimes};
+pub use godwit_consensus::Verdict;
 pub use import::{
     BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
 };
@@ -55,4 +55,3 @@ pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
-pub use verdict::Verdict;

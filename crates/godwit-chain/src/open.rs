@@ -21,14 +21,15 @@ const PARTITION_BITS: u8 = 4;
 
 impl Chain {
     /// Opens the datadir of one network, or creates it. `new_hash_key` is random; it becomes the key
-    /// of the coins store's hashes when the datadir is new.
+    /// of the coins store's hashes when the datadir is new. `now` is in seconds since 1970.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
         options: ChainOptions,
         new_hash_key: [u8; 16],
+        now: i64,
     ) -> Result<Self, ChainError> {
-        Self::open_with_file_size(disk, dir, options, new_hash_key, MAX_BLOCK_FILE_SIZE)
+        Self::open_with_file_size(disk, dir, options, new_hash_key, now, MAX_BLOCK_FILE_SIZE)
     }
 
     /// As [`open`](Self::open), with block files of another size: see
@@ -38,6 +39,7 @@ impl Chain {
         dir: PathBuf,
         options: ChainOptions,
         new_hash_key: [u8; 16],
+        now: i64,
         file_size: u32,
     ) -> Result<Self, ChainError> {
         let network = NetworkId {
@@ -64,7 +66,7 @@ impl Chain {
         let coins = UtxoStore::open(disk, &store.utxo_dir(), hasher, &manifest, config, executor)?;
         let params = Arc::clone(&options.params);
         let index = BlockIndex::load(params, records, state.utxo_tip.as_ref(), state.assumed)?;
-        let mut chain = Self::assemble(&options, Arc::new(store), index, coins)?;
+        let mut chain = Self::assemble(&options, Arc::new(store), index, coins, now)?;
         chain.recover(recovered)?;
         chain.durability.find_prune_height(&chain.index);
         let last = match &state.verified_tip {
@@ -80,7 +82,7 @@ impl Chain {
         if !recovered.is_empty() {
             log::info!("{} blocks had arrived after the last commit.", recovered.len());
         }
-        let now = (self.clock)();
+        let now = self.now;
         for RecoveredBlock { position, .. } in recovered {
             let bytes = self.site.store.read_block(position)?;
             let block = match structure(bytes, &self.site.params, &self.site.hasher, None) {

@@ -1,5 +1,6 @@
 //! One block at a time, to a verdict: what Core's `submitblock` does.
 
+use godwit_consensus::Verdict;
 use godwit_primitives::BlockHash;
 
 use crate::chain::Chain;
@@ -7,15 +8,14 @@ use crate::error::ChainError;
 use crate::event::Event;
 use crate::intake::{Arrival, Source};
 use crate::structure::Received;
-use crate::verdict::Verdict;
 
 impl Chain {
     /// Judges a block completely before it returns. Core checks the block by itself before it looks
-    /// at its header's place, so a malformed block leaves no trace.
-    pub fn submit(&mut self, received: Received) -> Result<Verdict, ChainError> {
+    /// at its header's place, so a malformed block leaves no trace. `now` is in seconds since 1970.
+    pub fn submit(&mut self, received: Received, now: i64) -> Result<Verdict, ChainError> {
         let first_new_event = self.events.len();
         self.intake.arrived(Arrival { source: Source::Caller, received, charge: 0 });
-        self.settle()?;
+        self.settle(now)?;
         let mut verdict = None;
         for event in self.events.iter().skip(first_new_event) {
             match event {
@@ -23,7 +23,7 @@ impl Chain {
                     verdict = Some((*hash, *judged));
                 }
                 Event::Connected(connected) => {
-                    replace(&mut verdict, connected.point.hash, Verdict::Accepted);
+                    replace(&mut verdict, connected.point.hash, Verdict::Connected);
                 }
                 Event::Invalid { hash, reject } => {
                     replace(&mut verdict, *hash, Verdict::Rejected(*reject));
@@ -39,7 +39,7 @@ impl Chain {
 fn replace(verdict: &mut Option<(Option<BlockHash>, Verdict)>, of: BlockHash, by: Verdict) {
     if let Some((Some(hash), verdict)) = verdict
         && *hash == of
-        && matches!(*verdict, Verdict::Inconclusive | Verdict::Accepted)
+        && matches!(*verdict, Verdict::Stored | Verdict::Connected)
     {
         *verdict = by;
     }

@@ -18,9 +18,14 @@ use crate::tree::{HeaderTree, NodeId};
 const RECENT_SECONDS: u64 = 2 * 60 * 60;
 
 impl Chain {
-    /// Adds a header to the tree (Core `AcceptBlockHeader`).
-    pub fn accept_header(&mut self, new: &BlockHeader, hash: BlockHash) -> Result<NodeId, Reject> {
-        self.index.accept_header(new, hash, (self.clock)())
+    /// Adds a header to the tree (Core `AcceptBlockHeader`). `now` is in seconds since 1970.
+    pub fn accept_header(
+        &mut self,
+        new: &BlockHeader,
+        hash: BlockHash,
+        now: i64,
+    ) -> Result<NodeId, Reject> {
+        self.index.accept_header(new, hash, now)
     }
 
     /// Takes the bytes of one block from a peer; bytes behind it are ignored. The verdict comes as

@@ -52,7 +52,7 @@ use rand::{Rng, SeedableRng};
 
 pub use action::{Action, ChainRequest, NetCommand, ReadId, SocketId};
 pub use config::PeersConfig;
-pub use event::{BlockJudgement, ChainEvent, Event, HeaderFault, NetEvent};
+pub use event::{ChainEvent, Event, HeaderFault, NetEvent};
 pub use fault::{DisconnectReason, Misbehaviour};
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;

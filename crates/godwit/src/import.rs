@@ -102,6 +102,10 @@ impl Reporter {
 }
 
 impl ImportObserver for Reporter {
+    fn now(&self) -> i64 {
+        seconds_since_1970()
+    }
+
     fn progress(&mut self, chain: &mut Chain) {
         for event in chain.take_events() {
             match event {

@@ -29,11 +29,11 @@ pub(crate) fn open_chain(
         // What only looks at the coins deletes no blocks, whatever the file says.
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: BlockMemory::default(),
-        clock: process::seconds_since_1970,
     };
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);
     let key = process::random_bytes()?;
-    let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key)?;
+    let now = process::seconds_since_1970();
+    let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key, now)?;
     if let Some(assumed) = chain.assumed() {
         log::warn!(
             "The coins up to height {} were loaded from a snapshot and are assumed, not validated.",

@@ -7,6 +7,9 @@ use godwit_store::exec::{Priority, Threads};
 
 use super::*;
 
+/// After every block of the tests.
+const NOW: i64 = 2_000_000_000;
+
 /// An empty regtest chain.
 pub(crate) fn chain(disk: &FaultDisk) -> Chain {
     let options = ChainOptions {
@@ -19,9 +22,9 @@ pub(crate) fn chain(disk: &FaultDisk) -> Chain {
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
-        clock: || 2_000_000_000,
     };
-    Chain::open(Arc::new(disk.clone()), "/node".into(), options, [7; 16]).expect("a datadir")
+    let disk = Arc::new(disk.clone());
+    Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
 }
 
 /// A header on top of genesis, which has no work.
@@ -37,7 +40,7 @@ fn a_candidate_that_the_index_knows_no_place_of_is_an_error() {
     let hash = header.block_hash();
     // As a damaged index has it: the block was received, and never pruned.
     chain.index.add_candidate_without_block(header);
-    let result = chain.settle();
+    let result = chain.settle(NOW);
     assert!(matches!(result, Err(ChainError::DamagedIndex(h)) if h == hash), "{result:?}");
 }
 

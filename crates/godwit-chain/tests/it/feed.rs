@@ -15,7 +15,7 @@ use godwit_sim::plan::ChainPlan;
 use godwit_sim::rng::Rng;
 use godwit_stream::{DataStream, PooledStream, SpanReader};
 
-use crate::datadir::{open, open_with, options, submit};
+use crate::datadir::{clock, open, open_with, options, submit, submit_at};
 
 fn small_chain() -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
@@ -44,7 +44,7 @@ fn header(block: &[u8]) -> BlockHeader {
 
 fn accept_headers<'b>(chain: &mut Chain, blocks: impl IntoIterator<Item = &'b Vec<u8>>) {
     for block in blocks {
-        chain.accept_header(&header(block), hash(block)).expect("a good header");
+        chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
     }
 }
 
@@ -54,10 +54,14 @@ fn give(chain: &mut Chain, block: &[u8], ticket: u64) {
 
 /// Until nothing is under way; what happened meanwhile.
 fn settle(chain: &mut Chain) -> Vec<Event> {
+    settle_at(chain, clock())
+}
+
+fn settle_at(chain: &mut Chain, now: i64) -> Vec<Event> {
     let nobody: Receiver<()> = never();
     let mut events = Vec::new();
     loop {
-        let poll = chain.poll().expect("no local fault");
+        let poll = chain.poll(now).expect("no local fault");
         events.extend(chain.take_events());
         assert!(chain.waiting_memory() <= WAITING_MEMORY);
         match poll {
@@ -91,12 +95,12 @@ fn submitted<'b>(blocks: impl IntoIterator<Item = &'b Vec<u8>>) -> UtxoStats {
     let temp = tempfile::tempdir().unwrap();
     let mut chain = open(temp.path(), Network::Regtest);
     for block in blocks {
-        assert_eq!(submit(&mut chain, block), Verdict::Accepted);
+        assert_eq!(submit(&mut chain, block), Verdict::Connected);
     }
     chain.utxo_stats().unwrap()
 }
 
-const NEW: Verdict = Verdict::Inconclusive;
+const NEW: Verdict = Verdict::Stored;
 const KNOWN: Verdict = Verdict::Duplicate;
 
 #[test]
@@ -113,7 +117,7 @@ fn blocks_in_any_order_and_twice_make_the_chain_of_submitting_them_in_order() {
         for (ticket, block) in sent.iter().enumerate() {
             give(&mut chain, block, ticket as u64);
             if ticket % 17 == 0 {
-                chain.poll().expect("no local fault");
+                chain.poll(clock()).expect("no local fault");
                 events.extend(chain.take_events());
             }
         }
@@ -247,7 +251,7 @@ fn verdict(events: &[Event], block: &[u8]) -> Verdict {
     }
     let hash = hash(block);
     let judged = events.iter().rev().find_map(|event| match event {
-        Event::Connected(connected) if connected.point.hash == hash => Some(Verdict::Accepted),
+        Event::Connected(connected) if connected.point.hash == hash => Some(Verdict::Connected),
         Event::Invalid { hash: invalid, reject } if *invalid == hash => {
             Some(Verdict::Rejected(*reject))
         }
@@ -262,16 +266,13 @@ fn hostile_blocks_get_the_verdict_of_submitting_them() {
     let mut judged = 0;
     for suite in suites(now).iter().filter(|suite| suite.options == ChainOptions::default()) {
         let temp = tempfile::tempdir().unwrap();
-        let [mut fed, mut submitting] = ["fed", "submitting"].map(|name| {
-            let mut options = options(Params::new(Network::Regtest));
-            options.clock = wall_clock;
-            open_with(&temp.path().join(name), options)
-        });
+        let [mut fed, mut submitting] = ["fed", "submitting"]
+            .map(|name| open_with(&temp.path().join(name), options(Params::new(Network::Regtest))));
         let cases = suite.cases.iter().flat_map(|case| &case.blocks);
         for block in suite.base.iter().chain(cases) {
             give(&mut fed, block, 0);
-            let events = settle(&mut fed);
-            let expected = submit(&mut submitting, block);
+            let events = settle_at(&mut fed, wall_clock());
+            let expected = submit_at(&mut submitting, block, wall_clock());
             submitting.take_events();
             assert_eq!(verdict(&events, block), expected, "{}", suite.name);
             assert_eq!(fed.tip_point(), submitting.tip_point(), "{}", suite.name);

@@ -1,6 +1,6 @@
 //! What the driver tells the engine.
 
-use godwit_consensus::Reject;
+use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_stream::PooledStream;
 
@@ -143,8 +143,9 @@ pub enum ChainEvent {
     BlockJudged {
         /// The block.
         hash: BlockHash,
-        /// What became of it.
-        judgement: BlockJudgement,
+        /// What the chain says of it; whether a stored block is valid shows when it is connected
+        /// ([`TipChanged`](Self::TipChanged), [`BlockInvalid`](Self::BlockInvalid)).
+        verdict: Verdict,
     },
     /// A stored block turned out invalid when it was connected.
     BlockInvalid {
@@ -176,18 +177,4 @@ pub struct HeaderFault {
     pub reject: Reject,
     /// Place of the offending header among those submitted; the ones before were taken.
     pub index_of_bad: usize,
-}
-
-/// What became of a [`SubmitBlock`](super::ChainRequest::SubmitBlock).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockJudgement {
-    /// It is stored; whether it is valid shows when it is connected ([`ChainEvent::TipChanged`],
-    /// [`ChainEvent::BlockInvalid`]).
-    Stored,
-    /// It had been stored before.
-    Duplicate,
-    /// It breaks a rule.
-    Refused(Reject),
-    /// The bytes are no block.
-    Undecodable,
 }

@@ -79,8 +79,8 @@ impl Parts {
     pub(super) fn on_chain(&mut self, cx: &mut Context<'_>, event: ChainEvent) {
         match event {
             ChainEvent::HeadersJudged { peer, result } => self.headers.on_judged(cx, peer, result),
-            ChainEvent::BlockJudged { hash, judgement } => {
-                self.fetch.on_judged(cx, hash, judgement);
+            ChainEvent::BlockJudged { hash, verdict } => {
+                self.fetch.on_judged(cx, hash, verdict);
             }
             ChainEvent::BlockInvalid { hash, reject } => self.fetch.on_refused(cx, hash, reject),
             ChainEvent::TipChanged { .. } => self.on_tip(cx),

@@ -17,5 +17,3 @@ mod index;
 mod requests;
 mod serving;
 mod two_nodes;
-
-use super::BlockJudgement;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use godwit_chain::{Chain, Event, Poll, Source, Verdict};
 use godwit_p2p::{
-    Action, BlockJudgement, ChainEvent, ChainRequest, Event as PeersEvent, HeaderFault,
-    HeaderIndex, NetCommand, NetEvent, Now, PeerId, Peers, ReadId,
+    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderFault, HeaderIndex, NetCommand,
+    NetEvent, Now, PeerId, Peers, ReadId,
 };
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
@@ -182,7 +182,7 @@ impl NodeCore {
     pub fn advance(&mut self, now: Now) -> Result<Poll, godwit_chain::ChainError> {
         let mut poll = Poll::Progress;
         for _ in 0..CHAIN_STEPS {
-            poll = self.chain.poll()?;
+            poll = self.chain.poll(now.unix)?;
             for event in self.chain.take_events() {
                 self.note(now, event);
             }
@@ -234,13 +234,7 @@ impl NodeCore {
     fn judged(&mut self, now: Now, source: Source, verdict: Verdict) {
         let Source::Peer { ticket } = source else { unreachable!("blocks come from peers alone") };
         let hash = self.submitted.remove(&ticket).expect("each ticket is answered once");
-        let judgement = match verdict {
-            Verdict::Accepted | Verdict::Inconclusive => BlockJudgement::Stored,
-            Verdict::Duplicate => BlockJudgement::Duplicate,
-            Verdict::Undecodable => BlockJudgement::Undecodable,
-            Verdict::Rejected(reject) => BlockJudgement::Refused(reject),
-        };
-        self.tell(now, ChainEvent::BlockJudged { hash, judgement });
+        self.tell(now, ChainEvent::BlockJudged { hash, verdict });
     }
 
     fn note_tip(&mut self, now: Now) {
@@ -303,7 +297,7 @@ impl NodeCore {
     fn submit_headers(&mut self, now: Now, peer: PeerId, headers: &[BlockHeader]) {
         let mut result = Ok(ChainIndex(&self.chain).tip());
         for (n, header) in headers.iter().enumerate() {
-            match self.chain.accept_header(header, header.block_hash()) {
+            match self.chain.accept_header(header, header.block_hash(), now.unix) {
                 Ok(id) => result = Ok(ChainIndex::header_id(id)),
                 Err(reject) => {
                     result = Err(HeaderFault { reject, index_of_bad: n });

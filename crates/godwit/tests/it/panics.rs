@@ -207,6 +207,10 @@ const CHILD: &str = "GODWIT_PANICKING_THREAD";
 struct Unwatched;
 
 impl ImportObserver for Unwatched {
+    fn now(&self) -> i64 {
+        NOW
+    }
+
     fn progress(&mut self, chain: &mut Chain) {
         drop(chain.take_events());
     }
@@ -219,6 +223,9 @@ impl ImportObserver for Unwatched {
         unreachable!("the file has nothing else: {skipped:?}")
     }
 }
+
+/// After every block of the tests.
+const NOW: i64 = 2_000_000_000;
 
 /// In a process of its own: imports with the program's hook.
 fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
@@ -234,10 +241,10 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
-        clock: || 2_000_000_000,
     };
     let data = dir.join("data");
-    let mut chain = Chain::open(Arc::new(disk.clone()), data, options, [7; 16]).expect("it opens");
+    let mut chain =
+        Chain::open(Arc::new(disk.clone()), data, options, [7; 16], NOW).expect("it opens");
     disk.arm();
     let magic = chain.params().magic;
     let file = BlockFileScanner::open(chain.disk(), &dir.join("chain.dat"), magic).expect("a file");

@@ -13,10 +13,10 @@ use crate::peers::connections::Attempt;
 use crate::peers::peer::Peer;
 use crate::peers::reading;
 use crate::{
-    Action, AddressBook, BlockJudgement, ChainEvent, ChainRequest, Command, ConnectionKind,
-    Discard, DiscardReason, DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory,
-    InventoryKind, Message, NetAddress, NetCommand, NetEvent, Now, PeerId, Peers, PeersConfig,
-    Reachable, ReadId, Services, SocketId, Target, Version, VersionAddress,
+    Action, AddressBook, ChainEvent, ChainRequest, Command, ConnectionKind, Discard, DiscardReason,
+    DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message,
+    NetAddress, NetCommand, NetEvent, Now, PeerId, Peers, PeersConfig, Reachable, ReadId, Services,
+    SocketId, Target, Version, VersionAddress,
 };
 
 /// When the tests begin, in seconds since 1970.
@@ -401,9 +401,9 @@ impl Harness {
             }
             ChainRequest::SubmitBlock { peer, hash, bytes } => {
                 self.submitted_blocks.push((peer, hash));
-                let judgement = self.index.judge(hash, bytes.unread());
-                self.tell(ChainEvent::BlockJudged { hash, judgement });
-                if judgement == BlockJudgement::Stored {
+                let verdict = self.index.judge(hash, bytes.unread());
+                self.tell(ChainEvent::BlockJudged { hash, verdict });
+                if verdict == godwit_consensus::Verdict::Stored {
                     self.connect();
                 }
             }

@@ -1,6 +1,5 @@
 //! The node on the simulator's network, disk and clock.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash};
 use std::path::PathBuf;
@@ -28,10 +27,6 @@ use super::worlds::Stage;
 
 /// Name of the seed host that knows all peers.
 const SEED_HOST: &str = "seed.invalid";
-
-thread_local! {
-    static CLOCK: Cell<i64> = const { Cell::new(0) };
-}
 
 const FULL_NODE: Services =
     Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
@@ -144,11 +139,6 @@ pub(super) struct Driver {
     verbose: bool,
 }
 
-/// Seconds since 1970 on the node's clock.
-fn clock() -> i64 {
-    CLOCK.get()
-}
-
 fn pool() -> BufferPool {
     let buffer_bytes = FIRST_CAPACITY;
     BufferPool::new(PoolLimits { buffers: 8, buffer_bytes, total_bytes: 8 * buffer_bytes })
@@ -199,7 +189,6 @@ impl Driver {
 
     fn start(&mut self, book: AddressBook) {
         self.started = self.crowd.now();
-        CLOCK.set(self.now().unix);
         let options = ChainOptions {
             params: Arc::clone(&self.stage.params),
             assume_valid: None,
@@ -210,10 +199,9 @@ impl Driver {
             stop_at_height: None,
             prune_bytes: None,
             block_memory: self.plan.block_memory,
-            clock,
         };
         let disk = Arc::new(self.disk.clone());
-        let chain = Chain::open(disk, PathBuf::from("/node"), options, [7; 16]);
+        let chain = Chain::open(disk, PathBuf::from("/node"), options, [7; 16], self.now().unix);
         let chain = chain.unwrap_or_else(|error| self.fail(&format!("opening: {error}")));
         let config = self.config();
         let peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
@@ -354,7 +342,6 @@ impl Driver {
 
     /// Lets the node do what it can at this time.
     fn settle(&mut self) {
-        CLOCK.set(self.now().unix);
         self.obey();
         while self.stirred && self.crowd.now() >= self.next_turn {
             self.stirred = false;
@@ -376,9 +363,9 @@ impl Driver {
     /// Waits for the chain's threads, so that how fast they are changes nothing: its events are
     /// noticed together, when there are no more to come.
     fn let_chain_finish(&mut self) {
-        let nobody: Receiver<()> = never();
+        let (nobody, now): (Receiver<()>, i64) = (never(), self.now().unix);
         loop {
-            match self.core().chain_mut().poll() {
+            match self.core().chain_mut().poll(now) {
                 Ok(Poll::Progress) => {}
                 Ok(Poll::Waiting) => {
                     self.core().chain_mut().wait_with(&nobody, Duration::from_secs(1));

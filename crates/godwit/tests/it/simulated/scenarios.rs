@@ -232,7 +232,7 @@ fn blocks_that_come_faster_than_they_can_be_taken_wait() {
     assert!(!core.handle_some(now, 8, next) && taken.get() == 0, "events wait");
     while !core.takes_blocks() {
         core.chain_mut().wait_with(&never::<()>(), Duration::from_secs(1));
-        core.chain_mut().poll().expect("no fault of its own");
+        core.chain_mut().poll(now.unix).expect("no fault of its own");
     }
     assert_eq!(core.chain_mut().take_events().len(), 1);
     assert!(core.handle_some(now, 8, next) && taken.get() == 8);

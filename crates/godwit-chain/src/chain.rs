@@ -15,29 +15,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Select, Sender, bounded};
+use crossbeam_channel::{Receiver, Select, bounded};
 use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::Params;
-use godwit_store::Store;
-use godwit_store::exec::{Executor, Priority, Workers};
+use godwit_store::exec::{Executor, Workers};
 use godwit_store::utxo::{CacheMinima, UtxoHasher, UtxoStore};
+use godwit_store::{Store, WrittenBlock};
 
+use crate::appender::{Appended, Appender, Sender};
 use crate::desk::Desk;
 use crate::durability::{Durability, State};
 use crate::error::ChainError;
 use crate::event::{Connected, Event, StageTimes};
 use crate::goal::Goal;
-use crate::index::{Acceptance, BlockIndex};
-use crate::intake::{Arrival, Intake, RECEIVING_BYTES};
+use crate::index::{Acceptance, Accepted, BlockIndex};
+use crate::intake::{Arrival, Intake};
+use crate::limits::{INBOX_LIMIT, QUEUED_ALONE, QUEUED_JOBS, RECEIVING_BYTES};
 use crate::lookahead::kept::WAITING_MEMORY;
 use crate::lookahead::{Fault, Lookahead};
-use crate::message::{INBOX_LIMIT, Message, send};
+use crate::message::{Message, send};
 use crate::reads::Reads;
 use crate::site::Site;
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
-use crate::verify::Verified;
+use crate::verify::Recorded;
 use crate::window::{Retired, Window};
 
 /// How a chain is to be run.
@@ -77,15 +79,10 @@ impl Default for BlockMemory {
     }
 }
 
-/// Jobs that wait for a worker: what an import, blocks from peers and the look-ahead have on their way,
-/// all of which the inbox has room for, and the parts of a window of the largest blocks.
-const QUEUED_JOBS: [usize; Priority::COUNT] = [INBOX_LIMIT, 32 * 520];
-
-/// Commits that wait: none, for the next is prepared when one has returned.
-const QUEUED_COMMITS: [usize; Priority::COUNT] = [1, 0];
-
 /// Longest time without a look at the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+type Outbox = crossbeam_channel::Sender<Message>;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,22 +111,27 @@ pub struct Chain {
     /// First, so that it is dropped first: jobs that still run when the chain is dropped then report
     /// to nobody, while the drop waits for them.
     inbox: Receiver<Message>,
-    outbox: Sender<Message>,
+    outbox: Outbox,
     pub(crate) site: Site,
     pub(crate) goal: Goal,
     pub(crate) index: BlockIndex,
     pub(crate) coins: UtxoStore,
     pub(crate) intake: Intake,
+    pub(crate) appender: Appender,
     pub(crate) lookahead: Lookahead,
     pub(crate) window: Window,
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
+    /// What was written and is not yet in the index.
+    appended: Vec<Appended>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) times: StageTimes,
     /// What is set makes jobs that have not started do nothing.
     cancelled: Arc<AtomicBool>,
     /// A thread panicked, and what it was to report will never come.
     panicked: bool,
+    /// The chain ends with this error when the commit that is wanted has returned.
+    ending: Option<ChainError>,
     /// Seconds since 1970, as the chain was last told. It judges the times of headers and says when a
     /// checkpoint is due.
     pub(crate) now: i64,
@@ -159,7 +161,8 @@ impl Chain {
                 .map(Arc::new)
         };
         let workers = crew("godwit-worker", options.workers, QUEUED_JOBS)?;
-        let committer = crew("godwit-commit", 1, QUEUED_COMMITS)?;
+        let writer = crew("godwit-append", 1, QUEUED_ALONE)?;
+        let committer = crew("godwit-commit", 1, QUEUED_ALONE)?;
         let (outbox, inbox) = bounded(INBOX_LIMIT);
         let cancelled = Arc::new(AtomicBool::new(false));
         let never_cancelled = Arc::default();
@@ -168,6 +171,7 @@ impl Chain {
         let site = Site { store, params, hasher, executor };
         let memory = options.block_memory;
         let intake = desk(&workers, &cancelled, &outbox, Message::Intake);
+        let appender = desk(&writer, &cancelled, &outbox, Message::Appender);
         let lookahead = desk(&workers, &cancelled, &outbox, Message::Lookahead);
         let window = desk(&workers, &cancelled, &outbox, Message::Window);
         let durability = desk(&committer, &never_cancelled, &outbox, Message::Durability);
@@ -176,6 +180,7 @@ impl Chain {
             inbox,
             goal: Goal::new(options.stop_at_height, options.assume_valid),
             intake: Intake::new(&site, memory.receiving, intake),
+            appender: Appender::new(appender),
             lookahead: Lookahead::new(memory.waiting, options.cache_bytes, lookahead),
             window: Window::new(index.tip(), window),
             durability: Durability::new(&index, options.prune_bytes, now, durability),
@@ -184,10 +189,12 @@ impl Chain {
             index,
             coins,
             outbox,
+            appended: Vec::new(),
             events: VecDeque::new(),
             times: StageTimes::default(),
             cancelled,
             panicked: false,
+            ending: None,
             now,
             workers: options.workers,
         })
@@ -197,22 +204,43 @@ impl Chain {
     pub(crate) fn step(&mut self, now: i64) -> Result<Step, ChainError> {
         self.now = now;
         self.check_threads()?;
-        self.deliver()?; //                        what jobs found, to the stations that asked for it
-        let mut any = self.accept_arrival(now)?; // Intake: decoded -> accepted -> stored; the verdict
+        self.deliver()?; //                        what jobs found, to the station that asked for it
+        if self.ending.is_some() {
+            return self.end(now);
+        }
+        let mut any = self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
+        any |= self.keep_appended(); //            Appender: written -> stored, and has its verdict
         let target = self.target();
-        any |= self.look_ahead(target)?; //        Lookahead: read back, coins fetched
-        any |= self.apply_next(target)?; //        Window: resolved; its scripts start
-        any |= self.retire()?; //                  Window: verified -> undo written -> connected, or taken back
-        any |= self.change_branch()?; //           Window: a refused block, a branch that is left
+        self.look_ahead(target)?; //               Lookahead: read back, coins fetched
+        any |= self.apply_next(target); //         Window: resolved; its scripts start
+        any |= self.record_verified(); //          Window: verified -> its undo record on its way to its file
+        any |= self.retire()?; //                  Window: recorded -> connected, or taken back
+        any |= self.change_branch()?; //           Window: a refused block judged, a branch left
         any |= self.maintain(now)?; //             Durability: rotation, flush, commit, pruning
+        self.appender.start(&self.site); //        Appender: all that was gathered, as one job
         Ok(self.progress(any))
+    }
+
+    /// Goes on until what is known is durable.
+    fn end(&mut self, now: i64) -> Result<Step, ChainError> {
+        self.maintain(now)?;
+        match self.ending.take() {
+            Some(error) if self.durability.is_settled() => Err(error),
+            ending => {
+                self.ending = ending;
+                Ok(Step::Waiting)
+            }
+        }
     }
 
     fn progress(&mut self, any: bool) -> Step {
         let applied = self.window.applied();
         if any {
             Step::Progress
-        } else if self.window.is_empty() && self.goal.target(&self.index, applied).is_none() {
+        } else if self.window.is_empty()
+            && self.appender.is_idle()
+            && self.goal.target(&self.index, applied).is_none()
+        {
             // What is connectable is connected; the rest of an import is read back when its turn comes.
             self.lookahead.release_permits();
             Step::Idle
@@ -221,8 +249,9 @@ impl Chain {
         }
     }
 
-    /// Gives every message to its station.
+    /// Gives every message to its station, and the coins store what its own jobs report.
     fn deliver(&mut self) -> Result<(), ChainError> {
+        self.coins.poll()?;
         while let Ok(message) = self.inbox.try_recv() {
             self.deliver_one(message)?;
         }
@@ -237,11 +266,16 @@ impl Chain {
                 match self.lookahead.answered(index, coins, answer) {
                     Ok(()) => {}
                     Err(Fault::Store(error)) => return Err(error.into()),
-                    Err(Fault::Damaged(id)) => return Err(self.damaged(id)),
+                    Err(Fault::Damaged(id)) => self.end_damaged(id),
                 }
                 self.times.bip30 = self.lookahead.probe_time();
             }
-            Message::Window(answer) => self.window.answered(answer),
+            Message::Appender(answer) => {
+                let appended = self.appender.answered(answer)?;
+                self.times.undo = self.appender.took();
+                self.appended.extend(appended);
+            }
+            Message::Window(answer) => self.window.answered(index, answer)?,
             Message::Durability(committed) => self.durability.committed(coins, committed)?,
             Message::Reads(answer) => {
                 let (ticket, bytes) = self.reads.answered(site, answer);
@@ -266,7 +300,8 @@ impl Chain {
         let Some(next) = self.intake.next() else { return Ok(false) };
         if let Received::Structured(block) = &next.received {
             let parent = self.index.tree().find(&block.header().prev_blockhash);
-            if !self.durability.names(&self.index, parent) {
+            let first = parent.is_some_and(|parent| self.appender.is_writing(parent));
+            if !first && !self.durability.names(&self.index, parent) {
                 self.durability.want_commit();
                 return Ok(false);
             }
@@ -279,8 +314,9 @@ impl Chain {
     }
 
     fn accept(&mut self, arrival: Arrival, now: i64) -> Result<(), ChainError> {
-        let Arrival { source, received, charge } = arrival;
-        self.intake.forgive(charge);
+        let Arrival { source, received, charge, permit } = arrival;
+        // The block holds its own share.
+        drop(permit);
         let (hash, verdict) = match received {
             Received::Undecodable => (None, Verdict::Undecodable),
             Received::Unjudged(error) => return Err(ChainError::Engine(error)),
@@ -288,28 +324,57 @@ impl Chain {
             Received::Structured(block) => {
                 let hash = block.hash();
                 let verdict = match self.index.accept(block, now) {
+                    Acceptance::New(accepted) => {
+                        let sender = Sender { source, charge };
+                        return Ok(self.appender.append_block(&self.site, accepted, sender)?);
+                    }
                     Acceptance::Known => Verdict::Duplicate,
                     Acceptance::Refused { reject, failed } => {
                         log::debug!("block {hash} was not accepted: {reject}");
                         self.forget(&failed);
                         Verdict::Rejected(reject)
                     }
-                    Acceptance::New(accepted) => {
-                        let bytes = accepted.block().view().bytes();
-                        let store = &self.site.store;
-                        let place = store.reserve_block(bytes.len())?;
-                        store.note_written(store.write_block(place, bytes)?);
-                        let stored = self.index.receive(accepted, place);
-                        self.durability.note_stored(&self.index, &stored);
-                        self.lookahead.keep(&self.index, &stored, self.window.applied());
-                        Verdict::Stored
-                    }
                 };
                 (Some(hash), verdict)
             }
         };
-        self.events.push_back(Event::Judged { source, hash, verdict });
+        self.judged(Sender { source, charge }, hash, verdict);
         Ok(())
+    }
+
+    fn judged(&mut self, sender: Sender, hash: Option<BlockHash>, verdict: Verdict) {
+        let Sender { source, charge } = sender;
+        self.intake.forgive(charge);
+        self.events.push_back(Event::Judged { source, hash, verdict });
+    }
+
+    /// Takes note of what is written, in the turn in which it enters the index.
+    fn keep_appended(&mut self) -> bool {
+        let any = !self.appended.is_empty();
+        for appended in std::mem::take(&mut self.appended) {
+            match appended {
+                Appended::Block { accepted, sender, written } => {
+                    self.keep_block(accepted, sender, written);
+                }
+                Appended::Undo { recorded, written } => {
+                    self.site.store.note_written(written);
+                    self.window.recorded(recorded);
+                }
+            }
+        }
+        any
+    }
+
+    fn keep_block(&mut self, accepted: Accepted, sender: Sender, written: WrittenBlock) {
+        let stored = self.index.receive(accepted, &written);
+        self.site.store.note_written(written);
+        self.durability.note_stored(&self.index, &stored);
+        self.lookahead.keep(&self.index, &stored, self.window.applied());
+        let hash = Some(stored.block().hash());
+        self.judged(sender, hash, Verdict::Stored);
+        for copy in self.appender.take_copies(stored.id()) {
+            self.judged(copy, hash, Verdict::Duplicate);
+        }
     }
 
     /// Blocks turned out to be invalid.
@@ -328,30 +393,42 @@ impl Chain {
         target.filter(|target| !self.window.has_refused() && leads(target))
     }
 
-    fn look_ahead(&mut self, target: Option<NodeId>) -> Result<bool, ChainError> {
-        let Some(target) = target else { return Ok(false) };
+    fn look_ahead(&mut self, target: Option<NodeId>) -> Result<(), ChainError> {
+        let Some(target) = target else { return Ok(()) };
         let Self { site, index, coins, window, .. } = self;
-        self.lookahead.fill(site, index, coins, window.applied(), target)?;
-        Ok(false)
+        self.lookahead.fill(site, index, coins, window.applied(), target)
     }
 
-    fn apply_next(&mut self, target: Option<NodeId>) -> Result<bool, ChainError> {
+    fn apply_next(&mut self, target: Option<NodeId>) -> bool {
         let full = self.window.is_full() || self.durability.wants_rotation(&self.coins);
         if full || target.is_none() {
-            return Ok(false);
+            return false;
         }
-        let Some(ready) = self.lookahead.take_ready() else { return Ok(false) };
         let start = Instant::now();
         let Self { site, index, coins, goal, .. } = self;
+        let Some(ready) = self.lookahead.take_ready(index, coins) else { return false };
         let id = ready.id;
         let scripts = goal.scripts_for(index, &site.params, id);
         let runs = scripts.is_some();
         goal.say_change(index, id, scripts);
-        let result = self.window.apply(site, index, coins, ready, runs);
+        self.window.apply(site, index, coins, ready, runs);
         self.times.apply += start.elapsed();
-        result?;
         self.lookahead.forget_up_to(self.index.height(self.window.applied()));
-        Ok(true)
+        true
+    }
+
+    /// Has the undo records of verified blocks written, strictly in height order.
+    fn record_verified(&mut self) -> bool {
+        let mut any = false;
+        while let Some(verified) = self.window.next_to_record() {
+            any = true;
+            let block =
+                self.index.node(verified.id()).position.expect("stored before it was applied");
+            if let Some(recorded) = self.appender.append_undo(&self.site, verified, block) {
+                self.window.recorded(recorded);
+            }
+        }
+        any
     }
 
     /// Connects the blocks at the window's front whose checks are done.
@@ -360,32 +437,20 @@ impl Chain {
         while let Some(retired) = self.window.retire(&self.index, &mut self.coins)? {
             any = true;
             match retired {
-                Retired::Verified(verified) => self.connect(&verified)?,
+                Retired::Recorded(recorded) => self.connect(&recorded),
                 Retired::TakenBack(id, reject) => self.reject(id, reject)?,
             }
         }
         Ok(any)
     }
 
-    fn connect(&mut self, verified: &Verified) -> Result<(), ChainError> {
-        let id = verified.id();
-        let place = match verified.undo() {
-            Some(undo) => {
-                let start = Instant::now();
-                let block = self.index.node(id).position.expect("stored before it was applied");
-                let place = self.site.store.reserve_undo(block, undo);
-                self.site.store.note_written(self.site.store.write_undo(place, undo)?);
-                self.times.undo += start.elapsed();
-                Some(place)
-            }
-            None => None,
-        };
-        let verified_before = self.index.connect(verified, place);
+    fn connect(&mut self, recorded: &Recorded) {
+        let id = recorded.id();
+        let verified_before = self.index.connect(recorded);
         self.goal.note_connected(&self.index, id, verified_before);
         self.durability.note_connected();
-        let (point, bytes) = (self.index.point(id), verified.block().view().total_size());
+        let (point, bytes) = (self.index.point(id), recorded.block().view().total_size());
         self.events.push_back(Event::Connected(Connected { point, bytes }));
-        Ok(())
     }
 
     fn reject(&mut self, id: NodeId, reject: Reject) -> Result<(), ChainError> {
@@ -414,16 +479,20 @@ impl Chain {
         let applied = self.window.applied();
         let Some(target) = self.goal.target(&self.index, applied) else { return Ok(false) };
         if self.index.tree().is_ancestor(applied, target) {
+            self.window.forget_disconnecting();
             return Ok(false);
         }
         self.lookahead.clear_line();
         let (lowest, prunings) = (self.durability.prune_height(), self.durability.prunings());
-        if self.window.can_switch_to(&mut self.index, target, lowest, prunings)? {
-            self.window.disconnect(&self.site, &self.index, &mut self.coins)?;
+        if !self.window.can_switch_to(&mut self.index, target, lowest, prunings)? {
+            return Ok(true);
+        }
+        let done = self.window.disconnect(&self.site, &self.index, &mut self.coins)?;
+        if done {
             self.index.disconnect();
             self.events.push_back(Event::Disconnected(self.index.point(applied)));
         }
-        Ok(true)
+        Ok(done)
     }
 
     fn maintain(&mut self, now: i64) -> Result<bool, ChainError> {
@@ -441,14 +510,12 @@ impl Chain {
         (durability, State { site, index, coins, replay: goal.replay(), now })
     }
 
-    /// A stored block is damaged.
-    fn damaged(&mut self, id: NodeId) -> ChainError {
+    /// A stored block is damaged: the chain ends when the index that says so is durable.
+    fn end_damaged(&mut self, id: NodeId) {
         let hash = self.index.node(id).hash;
         self.index.forget_damaged(id);
-        match self.checkpoint() {
-            Ok(()) => ChainError::DamagedBlock(hash),
-            Err(error) => error,
-        }
+        self.durability.want_commit();
+        self.ending.get_or_insert(ChainError::DamagedBlock(hash));
     }
 
     /// Does what can be done without waiting, a little at a time. `now` is in seconds since 1970.
@@ -504,7 +571,7 @@ impl Chain {
     }
 
     /// Sends to this chain's inbox.
-    pub(crate) fn outbox(&self) -> Sender<Message> {
+    pub(crate) fn outbox(&self) -> Outbox {
         self.outbox.clone()
     }
 }
@@ -512,7 +579,7 @@ impl Chain {
 fn desk<R: Send + 'static>(
     workers: &Arc<Workers>,
     cancelled: &Arc<AtomicBool>,
-    outbox: &Sender<Message>,
+    outbox: &Outbox,
     message: fn(R) -> Message,
 ) -> Desk<R> {
     let outbox = outbox.clone();

@@ -12,7 +12,7 @@ pub(crate) mod pruning;
 use std::sync::Arc;
 
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{ManifestId, SealId, UtxoStore};
+use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
 use godwit_store::{Commit, StoreError, UtxoCommit};
 
 use crate::desk::Desk;
@@ -110,7 +110,8 @@ impl Durability {
 
     /// Whether a block on top of `parent` may be stored now. One whose parent is not stored has to
     /// wait for the commit of an index that holds the headers below: after a crash it would be a block
-    /// without a known parent, and be fetched again.
+    /// without a known parent, and be fetched again. (A parent that is on its way to the files comes
+    /// before it there.)
     pub(crate) fn names(&self, index: &BlockIndex, parent: Option<NodeId>) -> bool {
         parent.is_none_or(|parent| {
             parent.index() < self.durable_headers || index.node(parent).position.is_some()
@@ -127,6 +128,11 @@ impl Durability {
         coins.should_freeze()
     }
 
+    /// Whether no commit is under way or wanted.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.committing.is_none() && !self.wanted
+    }
+
     pub(crate) fn is_committing(&self) -> bool {
         self.committing.is_some()
     }
@@ -138,22 +144,12 @@ impl Durability {
         mut state: State<'_>,
         window_is_empty: bool,
     ) -> Result<bool, ChainError> {
-        state.coins.poll()?;
         let mut any = false;
         if self.wants_rotation(state.coins) && window_is_empty {
-            // Memory is full and the last flush still being written or committed: the one stall,
-            // bounded by the time that writing a memtable takes.
-            any = match self.flushing() {
-                None => {
-                    self.rotate(state.index, state.coins)?;
-                    true
-                }
-                Some(seal) if state.coins.flushed() < seal => {
-                    state.coins.wait_flushed(seal)?;
-                    true
-                }
-                Some(_) => false,
-            };
+            // Where memory is full and the last flush still being written or committed, nothing is
+            // applied before that is done: the one stall, bounded by the time that writing a memtable
+            // takes. Everything else goes on.
+            any = self.flush.is_none() && self.rotate(state.index, state.coins)?;
         }
         if self.committing.is_none() {
             let seal = self.flushing();
@@ -182,15 +178,15 @@ impl Durability {
         self.flush.as_ref().map(|flush| flush.seal)
     }
 
-    /// Seals the memtable, whose coins are those of the tip.
-    pub(crate) fn rotate(
-        &mut self,
-        index: &BlockIndex,
-        coins: &mut UtxoStore,
-    ) -> Result<SealId, ChainError> {
-        let seal = coins.freeze()?;
-        self.note_sealed(seal, index.tip());
-        Ok(seal)
+    /// Seals the memtable, whose coins are those of the tip, if there is room for the next one.
+    fn rotate(&mut self, index: &BlockIndex, coins: &mut UtxoStore) -> Result<bool, StoreError> {
+        match coins.rotate()? {
+            Rotation::Sealed(seal) => {
+                self.note_sealed(seal, index.tip());
+                Ok(true)
+            }
+            Rotation::Full => Ok(false),
+        }
     }
 
     /// The memtables up to `seal` hold the coins of `tip`.

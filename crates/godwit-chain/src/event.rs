@@ -54,11 +54,11 @@ pub struct Connected {
 /// Where the connector's time went, and of the workers' time the BIP30 probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
-    /// Contextual rules and appending to the block file.
+    /// Contextual rules.
     pub accept: Duration,
     /// Resolving and applying coins.
     pub apply: Duration,
-    /// Writing undo records.
+    /// Writing blocks and undo records; on the thread that appends.
     pub undo: Duration,
     /// Waiting for workers or for the reader.
     pub wait: Duration,

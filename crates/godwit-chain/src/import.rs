@@ -21,11 +21,9 @@ use crate::chain::{Chain, Step};
 use crate::error::ChainError;
 use crate::event::Event;
 use crate::intake::{IntakeHandle, Source};
-use crate::message::{INBOX_LIMIT, Message, send};
+use crate::limits::{IMPORT_BYTES, SMALLEST_CHARGE};
+use crate::message::{Message, send};
 use crate::permits::Permits;
-
-/// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
-pub const IMPORT_BYTES: u64 = 96 << 20;
 
 /// A record that could not be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,13 +247,6 @@ fn drain(chain: &mut Chain, read: u64) -> Result<(), ChainError> {
     chain.lookahead.clear_kept();
     Ok(())
 }
-
-/// Bytes of the budget that the smallest record takes. It bounds how many records are on their way to
-/// half of what the inbox holds, so that workers never wait for room there while the connector waits
-/// for them.
-const SMALLEST_CHARGE: u64 = IMPORT_BYTES / (INBOX_LIMIT as u64 / 2);
-
-const _: () = assert!(IMPORT_BYTES / SMALLEST_CHARGE < INBOX_LIMIT as u64 * 3 / 4);
 
 fn drive(
     chain: &mut Chain,

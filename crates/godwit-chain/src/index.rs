@@ -3,8 +3,8 @@
 //!
 //! Nothing here does I/O. A block rises in the index only by a value that proves what was done with
 //! it: [`BlockIndex::accept`] gives an [`Accepted`], [`BlockIndex::receive`] takes one back together
-//! with the place of its bytes, and [`BlockIndex::connect`], the one function by which the tip moves
-//! up, takes a [`Verified`], which only verification makes.
+//! with the store's word that its bytes are written, and [`BlockIndex::connect`], the one function by
+//! which the tip moves up, takes a [`Recorded`], which is made of a verified block alone.
 
 mod candidates;
 
@@ -18,14 +18,16 @@ use godwit_consensus::{
 };
 use godwit_primitives::network::Params;
 use godwit_primitives::{BlockHash, BlockHeader};
-use godwit_store::{AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, UndoPosition};
+use godwit_store::{
+    AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, RecoveredBlock, WrittenBlock,
+};
 
 use crate::error::ChainError;
 use crate::index::candidates::Candidates;
 use crate::record::{by_height, record, restore};
 use crate::structure::Structured;
 use crate::tree::{HeaderTree, Node, NodeId, Validity};
-use crate::verify::Verified;
+use crate::verify::Recorded;
 
 /// A block whose header has its place in the tree and that keeps the rules of that place.
 pub(crate) struct Accepted {
@@ -294,8 +296,21 @@ impl BlockIndex {
         }
     }
 
-    /// The bytes of an accepted block lie at `position` (Core `ReceivedBlockTransactions`).
-    pub(crate) fn receive(&mut self, accepted: Accepted, position: BlockPosition) -> Stored {
+    /// The bytes of an accepted block are in its file (Core `ReceivedBlockTransactions`).
+    pub(crate) fn receive(&mut self, accepted: Accepted, written: &WrittenBlock) -> Stored {
+        self.receive_at(accepted, written.position())
+    }
+
+    /// An accepted block was found in its file, behind what the last commit names.
+    pub(crate) fn receive_recovered(
+        &mut self,
+        accepted: Accepted,
+        found: &RecoveredBlock,
+    ) -> Stored {
+        self.receive_at(accepted, found.position)
+    }
+
+    fn receive_at(&mut self, accepted: Accepted, position: BlockPosition) -> Stored {
         let Accepted { id, block } = accepted;
         let node = self.tree.node_mut(id);
         node.tx_count = block.view().tx_count() as u32;
@@ -393,13 +408,13 @@ impl BlockIndex {
         failed
     }
 
-    /// Makes a verified block, which stands on the tip, the tip. Its undo record lies at `undo`, or
-    /// where it lay before. Whether an earlier run had verified it.
-    pub(crate) fn connect(&mut self, verified: &Verified, undo: Option<UndoPosition>) -> bool {
-        let id = verified.id();
+    /// Makes a verified block, which stands on the tip and has its undo record on disk, the tip.
+    /// Whether an earlier run had verified it.
+    pub(crate) fn connect(&mut self, recorded: &Recorded) -> bool {
+        let id = recorded.id();
         debug_assert_eq!(self.tree.node(id).parent(), Some(self.tip));
         let node = self.tree.node_mut(id);
-        node.undo = undo.or(node.undo);
+        node.undo = recorded.undo().or(node.undo);
         let verified_before = node.validity == Validity::Scripts;
         node.validity = Validity::Scripts;
         self.tip = id;

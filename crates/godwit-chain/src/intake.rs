@@ -12,18 +12,10 @@ use godwit_store::exec::Priority;
 use godwit_stream::PooledStream;
 
 use crate::desk::Desk;
+use crate::limits::DECODE_JOBS;
 use crate::permits::Permit;
 use crate::site::Site;
 use crate::structure::{Received, structure};
-
-/// Bytes of received blocks that are being decoded or wait to be accepted, where the options say nothing
-/// else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the [`Chain::room`](crate::Chain::room). Sixteen blocks
-/// of the largest size, some forty usual ones: a full pipe of a gigabit line over 0.5 s of round trip.
-pub const RECEIVING_BYTES: u64 = 64 << 20;
-
-/// Blocks of peers that workers decode at once. Each will send one message; what is more waits here, so
-/// that the inbox never fills up however many there are.
-const DECODE_JOBS: usize = 256;
 
 /// Where a block came from, and what its verdict goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +40,9 @@ pub(crate) struct Arrival {
     pub(crate) received: Received,
     /// Bytes that it counts towards [`Intake::receiving`].
     pub(crate) charge: u64,
+    /// What it holds of an import's budget, also where the block itself is gone: so many records at
+    /// most are on their way here.
+    pub(crate) permit: Option<Permit>,
 }
 
 /// Blocks on their way to their verdict.
@@ -62,7 +57,7 @@ pub(crate) struct Intake {
     records: BTreeMap<u64, Arrival>,
     next_record: u64,
     records_arrived: u64,
-    /// Memory of peers' blocks without a verdict.
+    /// Memory of peers' blocks that are not stored or refused yet.
     receiving: u64,
     limit: u64,
     handle: IntakeHandle,
@@ -85,8 +80,8 @@ impl IntakeHandle {
         let Site { params, hasher, .. } = &self.site;
         let (params, hasher) = (Arc::clone(params), *hasher);
         self.desk.run(Priority::Urgent, "decode", move || {
-            let received = structure(bytes, &params, &hasher, permit);
-            Arrival { source, received, charge }
+            let received = structure(bytes, &params, &hasher, permit.clone());
+            Arrival { source, received, charge, permit }
         });
     }
 }
@@ -161,7 +156,7 @@ impl Intake {
         }
     }
 
-    /// A block that was taken out needs no memory here any more.
+    /// A block that was taken out is stored or refused, and its bytes count no more.
     pub(crate) fn forgive(&mut self, charge: u64) {
         self.receiving -= charge;
     }
@@ -182,7 +177,7 @@ impl Intake {
         self.limit.saturating_sub(self.receiving)
     }
 
-    /// Bytes of peers' blocks that are being decoded or wait to be accepted.
+    /// Bytes of peers' blocks that are being decoded, wait to be accepted or are being written.
     pub(crate) fn receiving(&self) -> u64 {
         self.receiving
     }

@@ -12,6 +12,7 @@
 //! chain is told; the monotonic clock only times stages and bounds waits. What happened goes out as
 //! [`Event`]s.
 
+mod appender;
 mod apply;
 mod chain;
 mod desk;
@@ -23,6 +24,7 @@ mod goal;
 mod import;
 mod index;
 mod intake;
+mod limits;
 mod lookahead;
 mod message;
 mod open;
@@ -45,10 +47,9 @@ pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use error::ChainError;
 pub use event::{Connected, Event, StageTimes};
 pub use godwit_consensus::Verdict;
-pub use import::{
-    BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
-};
-pub use intake::{RECEIVING_BYTES, Source};
+pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
+pub use intake::Source;
+pub use limits::{IMPORT_BYTES, RECEIVING_BYTES};
 pub use lookahead::kept::WAITING_MEMORY;
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};

@@ -16,13 +16,11 @@ use crate::apply::Prefetched;
 use crate::desk::Desk;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
+use crate::limits::{AHEAD_BLOCKS, AHEAD_JOBS};
 use crate::lookahead::kept::Kept;
 use crate::site::Site;
 use crate::structure::Structured;
 use crate::tree::{NodeId, Validity};
-
-/// Blocks in line whose inputs are fetched before their turn.
-const AHEAD_BLOCKS: usize = 32;
 
 /// Inputs of the blocks in line, the last block aside: about ten full blocks. Bounds what their coins
 /// can take, whose scripts may have 10,000 bytes each.
@@ -49,15 +47,15 @@ enum Stage {
     Loading,
     /// Its coins are being fetched.
     Fetching(Arc<Structured>),
-    /// Ready; without prefetched coins the store is asked when it is applied.
-    Ready(Arc<Structured>, Option<Prefetched>),
+    /// Its coins are here, as long as their pin is covered.
+    Ready(Arc<Structured>, Prefetched),
 }
 
 /// A block whose turn has come.
 pub(crate) struct Ready {
     pub(crate) id: NodeId,
     pub(crate) block: Arc<Structured>,
-    pub(crate) prefetched: Option<Prefetched>,
+    pub(crate) prefetched: Prefetched,
 }
 
 /// What a job found for the block in line with this token.
@@ -88,6 +86,11 @@ pub(crate) struct Lookahead {
     /// Accepted blocks in memory that are next or nearly next in line.
     kept: Kept,
     next_token: u64,
+    /// Jobs that have not answered, those for blocks that are not in line any more included.
+    jobs: usize,
+    /// Blocks whose coins were fetched again, because a flush had let go of what they were fetched
+    /// beside.
+    refetched: u64,
     /// Inputs that the blocks in line may have, the last block aside.
     inputs_limit: usize,
     /// What workers spent on the probes of BIP30.
@@ -102,6 +105,8 @@ impl Lookahead {
             line: VecDeque::new(),
             kept: Kept::new(kept_bytes),
             next_token: 0,
+            jobs: 0,
+            refetched: 0,
             inputs_limit: AHEAD_INPUTS.min(cache_bytes / CACHE_BYTES_PER_INPUT) as usize,
             probe_time: Duration::ZERO,
             desk,
@@ -145,7 +150,10 @@ impl Lookahead {
             self.line.clear();
         }
         let target_height = index.height(target);
-        while self.line.len() < AHEAD_BLOCKS && self.inputs(index) < self.inputs_limit {
+        while self.line.len() < AHEAD_BLOCKS
+            && self.jobs < AHEAD_JOBS
+            && self.inputs(index) < self.inputs_limit
+        {
             let last = self.line.back().map_or(applied, |ahead| ahead.id);
             let height = index.height(last) + 1;
             if height > target_height {
@@ -163,14 +171,35 @@ impl Lookahead {
         Ok(())
     }
 
-    /// Takes the first block out of the line, if it is ready.
-    pub(crate) fn take_ready(&mut self) -> Option<Ready> {
+    /// Takes the first block out of the line, if it is ready: memory and what was fetched for it
+    /// together know all its coins.
+    ///
+    /// Where memory ran out since, the coins of every block in line that lost its pin are fetched again,
+    /// all at once: one after another they would cost a round trip each. That ends, because nothing is
+    /// applied meanwhile and so nothing more is flushed than was sealed already.
+    pub(crate) fn take_ready(&mut self, index: &BlockIndex, coins: &UtxoStore) -> Option<Ready> {
+        let Stage::Ready(_, prefetched) = &self.line.front()?.stage else { return None };
+        if !coins.covers(&prefetched.pin) {
+            self.refetch_uncovered(index, coins);
+            return None;
+        }
         let front = self.line.pop_front()?;
         match front.stage {
             Stage::Ready(block, prefetched) => Some(Ready { id: front.id, block, prefetched }),
-            Stage::Loading | Stage::Fetching(_) => {
-                self.line.push_front(front);
-                None
+            Stage::Loading | Stage::Fetching(_) => unreachable!("just seen"),
+        }
+    }
+
+    fn refetch_uncovered(&mut self, index: &BlockIndex, coins: &UtxoStore) {
+        for at in 0..self.line.len() {
+            let Ahead { id, token, stage } = &self.line[at];
+            if let Stage::Ready(block, prefetched) = stage
+                && !coins.covers(&prefetched.pin)
+                && self.jobs < AHEAD_JOBS
+            {
+                let (id, token, block) = (*id, *token, Arc::clone(block));
+                self.refetched += 1;
+                self.line[at].stage = self.fetch(index, coins, token, id, block);
             }
         }
     }
@@ -187,7 +216,7 @@ impl Lookahead {
     }
 
     fn load(
-        &self,
+        &mut self,
         site: &Site,
         index: &BlockIndex,
         token: u64,
@@ -201,6 +230,7 @@ impl Lookahead {
         let segwit = site.params.is_active(Deployment::Segwit, node.height);
         let witnesses = (node.validity < Validity::Scripts).then_some(segwit);
         let store = Arc::clone(&site.store);
+        self.jobs += 1;
         self.desk.run(Priority::Urgent, "load", move || {
             let block = store.read_block(position).map(|bytes| {
                 Structured::from_own_file(bytes, hash, witnesses, &hasher).map(Arc::new)
@@ -211,7 +241,7 @@ impl Lookahead {
     }
 
     fn fetch(
-        &self,
+        &mut self,
         index: &BlockIndex,
         coins: &UtxoStore,
         token: u64,
@@ -220,8 +250,9 @@ impl Lookahead {
     ) -> Stage {
         let layers = coins.layers();
         if layers.is_empty() {
-            return Stage::Ready(block, None);
+            return Stage::Ready(block, Prefetched::nothing(layers.pin()));
         }
+        self.jobs += 1;
         let no_overwrite = index.enforces_bip30(id);
         let fetched = Arc::clone(&block);
         self.desk.run(Priority::Urgent, "prefetch", move || {
@@ -243,6 +274,7 @@ impl Lookahead {
         coins: &UtxoStore,
         answer: Answer,
     ) -> Result<(), Fault> {
+        self.jobs -= 1;
         let Answer { token, found } = answer;
         let Some(at) = self.line.iter().position(|ahead| ahead.token == token) else {
             return found.out_of_line();
@@ -257,7 +289,7 @@ impl Lookahead {
                 let prefetched = prefetched.map_err(Fault::Store)?;
                 if let Stage::Fetching(block) = &self.line[at].stage {
                     self.probe_time += prefetched.probe_time;
-                    self.line[at].stage = Stage::Ready(Arc::clone(block), Some(prefetched));
+                    self.line[at].stage = Stage::Ready(Arc::clone(block), prefetched);
                 }
             }
         }
@@ -303,6 +335,12 @@ impl Lookahead {
         self.kept.memory()
     }
 
+    /// Blocks whose coins were fetched again.
+    #[cfg(test)]
+    pub(crate) fn refetched(&self) -> u64 {
+        self.refetched
+    }
+
     pub(crate) fn probe_time(&self) -> Duration {
         self.probe_time
     }
@@ -326,12 +364,7 @@ fn prefetch(
     layers: &Layers,
     no_overwrite: bool,
 ) -> Result<Prefetched, StoreError> {
-    let mut prefetched = Prefetched {
-        coins: Vec::new(),
-        outputs_exist: Vec::new(),
-        probe_time: Duration::ZERO,
-        pin: layers.pin(),
-    };
+    let mut prefetched = Prefetched::nothing(layers.pin());
     layers.get_many(block.spends(), &mut prefetched.coins)?;
     if no_overwrite {
         let start = Instant::now();

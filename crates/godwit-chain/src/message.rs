@@ -4,20 +4,17 @@ use crossbeam_channel::Sender;
 use godwit_store::StoreError;
 
 use crate::intake::Arrival;
-use crate::{durability, lookahead, reads, window};
-
-/// Most messages that wait. The inbox must never be full, since workers would wait for room here. So
-/// what can be on its way is bounded below this: half of it for blocks that arrive, and a few for each
-/// block in line.
-pub(crate) const INBOX_LIMIT: usize = 4096;
+use crate::{appender, durability, lookahead, reads, window};
 
 /// A message to a station.
 pub(crate) enum Message {
     /// A block is decoded and checked by itself.
     Intake(Arrival),
+    /// Blocks and undo records are written.
+    Appender(appender::Answer),
     /// A block in line was read back, or its coins were fetched.
     Lookahead(lookahead::Answer),
-    /// All checks of an applied block are done.
+    /// All checks of an applied block are done, or the tip was read back.
     Window(window::Answer),
     /// A commit has returned.
     Durability(durability::Committed),

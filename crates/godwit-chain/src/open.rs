@@ -83,8 +83,8 @@ impl Chain {
             log::info!("{} blocks had arrived after the last commit.", recovered.len());
         }
         let now = self.now;
-        for RecoveredBlock { position, .. } in recovered {
-            let bytes = self.site.store.read_block(position)?;
+        for found in recovered {
+            let bytes = self.site.store.read_block(found.position)?;
             let block = match structure(bytes, &self.site.params, &self.site.hasher, None) {
                 Received::Structured(block) => block,
                 Received::Unjudged(error) => return Err(ChainError::Engine(error)),
@@ -93,7 +93,7 @@ impl Chain {
             };
             // Nothing bounds their bytes: they are read back when their turn comes.
             if let Acceptance::New(accepted) = self.index.accept(block, now) {
-                let stored = self.index.receive(accepted, position);
+                let stored = self.index.receive_recovered(accepted, &found);
                 self.durability.note_stored(&self.index, &stored);
             }
         }

@@ -9,11 +9,8 @@ use godwit_store::{BlockPosition, StoreError};
 use godwit_stream::PooledStream;
 
 use crate::desk::Desk;
+use crate::limits::READ_JOBS;
 use crate::site::Site;
-
-/// Blocks that workers read at once. Each will send one message; what is more waits here, one for each
-/// peer and one to be announced.
-const READ_JOBS: usize = 256;
 
 /// A block that was read.
 pub(crate) struct Answer {

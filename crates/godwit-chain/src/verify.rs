@@ -11,17 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use godwit_consensus::{Reject, RejectReason};
 use godwit_script::{PreparedTx, ScriptError, SpentOutput};
 use godwit_store::exec::Priority;
-use godwit_store::{StoreError, UndoRecord};
+use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, UndoRecord, WrittenUndo};
 use godwit_stream::BufferPool;
 
 use crate::apply::{Resolved, sigops_exceeded};
 use crate::desk::Desk;
+use crate::limits::INPUTS_PER_PART;
 use crate::structure::Structured;
 use crate::tree::NodeId;
-
-/// Inputs that one job verifies; at about 30 microseconds each a job is long against the cost of
-/// queueing it and short against the time of a block.
-const INPUTS_PER_JOB: usize = 96;
 
 /// A block whose signature operations are within the limit and whose scripts hold or need not run.
 /// Nothing but [`verify`] makes one.
@@ -36,13 +33,52 @@ impl Verified {
         self.resolved.id()
     }
 
+    /// The block with its undo record on disk, if it is there already.
+    pub(crate) fn recorded_before(self) -> Result<Recorded, Self> {
+        match self.undo {
+            None => Ok(Recorded { resolved: self.resolved, undo: None }),
+            Some(_) => Err(self),
+        }
+    }
+
+    /// Takes the place of the undo record of a block whose own bytes lie at `block`.
+    pub(crate) fn reserve_undo(&self, store: &Store, block: BlockPosition) -> UndoPosition {
+        store.reserve_undo(block, self.undo_record())
+    }
+
+    /// Writes the undo record to its place; not durable before the next commit.
+    pub(crate) fn write_undo(
+        self,
+        store: &Store,
+        place: UndoPosition,
+    ) -> Result<(Recorded, WrittenUndo), StoreError> {
+        let written = store.write_undo(place, self.undo_record())?;
+        Ok((Recorded { resolved: self.resolved, undo: Some(written.position()) }, written))
+    }
+
+    fn undo_record(&self) -> &UndoRecord {
+        self.undo.as_ref().expect("it is written where it was asked for")
+    }
+}
+
+/// A verified block whose undo record is in its file: it may be connected.
+pub(crate) struct Recorded {
+    resolved: Arc<Resolved>,
+    /// Where the record lies, if it was not stored before.
+    undo: Option<UndoPosition>,
+}
+
+impl Recorded {
+    pub(crate) fn id(&self) -> NodeId {
+        self.resolved.id()
+    }
+
     pub(crate) fn block(&self) -> &Structured {
         self.resolved.block()
     }
 
-    /// The undo record, unless it is stored already.
-    pub(crate) fn undo(&self) -> Option<&UndoRecord> {
-        self.undo.as_ref()
+    pub(crate) fn undo(&self) -> Option<UndoPosition> {
+        self.undo
     }
 }
 
@@ -100,10 +136,12 @@ struct Verification {
 }
 
 /// Verifies a block on the workers of `desk`; `answer` makes the answer out of the outcome.
+/// `parts_out` counts the parts that are queued or running, of this and other blocks.
 pub(crate) fn verify<R: Send + 'static>(
     desk: &Desk<R>,
     resolved: Arc<Resolved>,
     needs: Needs,
+    parts_out: &Arc<AtomicUsize>,
     answer: impl Fn(Outcome) -> R + Clone + Send + 'static,
 ) {
     let mut parts = vec![Part::Sigops];
@@ -117,9 +155,15 @@ pub(crate) fn verify<R: Send + 'static>(
         failure: Mutex::new(None),
         undo: Mutex::new(None),
     });
+    parts_out.fetch_add(parts.len(), Ordering::Relaxed);
     for part in parts {
         let (verification, answer) = (Arc::clone(&verification), answer.clone());
-        desk.run_part(Priority::Scripts, "verify", move || verification.run(&part).map(answer));
+        let parts_out = Arc::clone(parts_out);
+        desk.run_part(Priority::Scripts, "verify", move || {
+            let outcome = verification.run(&part);
+            parts_out.fetch_sub(1, Ordering::Relaxed);
+            outcome.map(answer)
+        });
     }
 }
 
@@ -130,7 +174,7 @@ fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
     let (mut start, mut inputs) = (1, 0);
     for tx in 1..tx_count {
         let count = inputs_of(tx);
-        if count > 2 * INPUTS_PER_JOB {
+        if count > 2 * INPUTS_PER_PART {
             if start < tx {
                 parts.push(Part::Txs(start..tx));
             }
@@ -139,7 +183,7 @@ fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
             continue;
         }
         inputs += count;
-        if inputs >= INPUTS_PER_JOB {
+        if inputs >= INPUTS_PER_PART {
             parts.push(Part::Txs(start..tx + 1));
             (start, inputs) = (tx + 1, 0);
         }
@@ -151,8 +195,8 @@ fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
 
 fn split_inputs(tx: usize, count: usize, parts: &mut Vec<Part>) {
     let prepared = Arc::new(OnceLock::new());
-    for from in (0..count).step_by(INPUTS_PER_JOB) {
-        let inputs = from..count.min(from + INPUTS_PER_JOB);
+    for from in (0..count).step_by(INPUTS_PER_PART) {
+        let inputs = from..count.min(from + INPUTS_PER_PART);
         parts.push(Part::Inputs { tx, inputs, prepared: Arc::clone(&prepared) });
     }
 }

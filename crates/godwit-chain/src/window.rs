@@ -6,33 +6,36 @@
 //!
 //! ```text
 //!                 tip                        applied
-//!   connected ─────▼── verified? ── verified? ──▼── next in line
-//!                     └───── the window ───────┘
+//!   connected ─────▼── writing ── verified ── verifying ──▼── next in line
+//!                     └──────────── the window ─────────┘
 //! ```
 //!
-//! A block that fails takes those above it back with it, last first, from coins that memory still
-//! holds.
+//! A block that passed has its undo record written when all below it have passed too, and is connected
+//! when that write has returned. A block that fails takes those above it back with it, last first, from
+//! coins that memory still holds. No coin is read from a disk on the connector's thread: a tip that is
+//! to be disconnected is read back by a worker, with its undo record and the coins that it created.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
+use godwit_primitives::Coin;
 use godwit_primitives::network::Deployment;
-use godwit_store::utxo::UtxoStore;
+use godwit_store::exec::Priority;
+use godwit_store::utxo::{EpochPin, UtxoStore};
 use godwit_store::{BlockUndo, StoreError};
 
-use crate::apply::{ApplyError, BlockRules, Mismatch, Resolved, SpentCoins, apply, unapply};
+use crate::apply::{BlockRules, Mismatch, Resolved, SpentCoins, apply, unapply};
 use crate::desk::Desk;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
+use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
 use crate::lookahead::Ready;
 use crate::site::Site;
 use crate::structure::Structured;
 use crate::tree::NodeId;
-use crate::verify::{Needs, Outcome, UndoFormat, Verified, VerifyError, verify};
-
-/// Blocks applied whose scripts still run.
-const WINDOW_BLOCKS: usize = 32;
+use crate::verify::{Needs, Outcome, Recorded, UndoFormat, Verified, VerifyError, verify};
 
 /// Bytes of the coins that the blocks in the window spent, the last block aside.
 const WINDOW_COIN_BYTES: usize = 64 << 20;
@@ -44,19 +47,67 @@ struct Applied {
     resolved: Arc<Resolved>,
     /// Memory of the coins that it spent.
     coin_bytes: usize,
-    outcome: Option<Outcome>,
+    progress: Progress,
 }
 
-/// The outcome of an applied block.
-pub(crate) struct Answer {
+enum Progress {
+    /// Workers are at it.
+    Verifying,
+    /// It did not pass. Nothing above it leaves this window but with it.
+    Failed(VerifyError),
+    /// It waits for those below it.
+    Verified(Verified),
+    /// Its undo record is on its way to the disk, and those of all blocks below.
+    Writing,
+    /// Its undo record is written: it is connected when it is the first.
+    Recorded(Recorded),
+}
+
+/// What a job found.
+pub(crate) enum Answer {
+    /// The outcome of the applied block with this token.
+    Verified(u64, Outcome),
+    /// The tip, read back to be disconnected under this token.
+    Read(u64, Result<ReadBack, ReadError>),
+}
+
+/// A connected block with all that taking it back needs.
+pub(crate) struct ReadBack {
+    block: Structured,
+    spent: SpentCoins,
+    /// What it created, as far as it lies below the memtable.
+    created: Vec<Option<Coin>>,
+    pin: EpochPin,
+}
+
+/// Why a connected block could not be read back.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The block's bytes are not what was written.
+    Block,
+    /// Its undo record does not fit it.
+    Undo,
+    /// A read failed.
+    Store(StoreError),
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The tip that is to be disconnected.
+struct Disconnecting {
+    id: NodeId,
     token: u64,
-    outcome: Outcome,
+    read: Option<ReadBack>,
 }
 
 /// What became of the block at the window's front.
 pub(crate) enum Retired {
     /// It stands on the tip and is to be connected.
-    Verified(Verified),
+    Recorded(Recorded),
     /// It breaks a rule: its coins and those of the blocks above it are as they were before.
     TakenBack(NodeId, Reject),
 }
@@ -72,7 +123,12 @@ pub(crate) struct Window {
     /// The branch that is being switched to, once its blocks and the way to it are known to be
     /// there, and how often blocks had been pruned by then.
     checked_branch: Option<(NodeId, u32)>,
+    disconnecting: Option<Disconnecting>,
+    /// A worker reads a tip back.
+    reading: bool,
     next_token: u64,
+    /// Parts of verifications that are queued or running.
+    parts_out: Arc<AtomicUsize>,
     desk: Desk<Answer>,
 }
 
@@ -84,7 +140,10 @@ impl Window {
             applied,
             refused: None,
             checked_branch: None,
+            disconnecting: None,
+            reading: false,
             next_token: 0,
+            parts_out: Arc::default(),
             desk,
         }
     }
@@ -105,7 +164,9 @@ impl Window {
 
     pub(crate) fn is_full(&self) -> bool {
         let bytes: usize = self.blocks.iter().map(|applied| applied.coin_bytes).sum();
-        self.blocks.len() >= WINDOW_BLOCKS || bytes > WINDOW_COIN_BYTES
+        self.blocks.len() >= WINDOW_BLOCKS
+            || bytes > WINDOW_COIN_BYTES
+            || self.parts_out.load(Ordering::Relaxed) >= SCRIPT_PARTS
     }
 
     /// Whether a block was refused, and the blocks below it are still verified.
@@ -126,7 +187,7 @@ impl Window {
         coins: &mut UtxoStore,
         ready: Ready,
         scripts: bool,
-    ) -> Result<(), StoreError> {
+    ) {
         let Ready { id, block, prefetched } = ready;
         let tree = index.tree();
         let median_time_past = |height| {
@@ -143,12 +204,12 @@ impl Window {
             median_time_past: &median_time_past,
             params: &site.params,
         };
-        match apply(coins, id, block, prefetched, &rules) {
+        let pin = prefetched.pin.clone();
+        let result = coins.pinned(&pin, |coins| apply(coins, id, block, prefetched, &rules));
+        match result.expect("the line gives out only what is covered") {
             Ok(resolved) => self.verify(site, index, resolved, scripts),
-            Err(ApplyError::Rejected(reject)) => self.refused = Some((id, reject)),
-            Err(ApplyError::Store(error)) => return Err(error),
+            Err(reject) => self.refused = Some((id, reject)),
         }
-        Ok(())
     }
 
     fn verify(&mut self, site: &Site, index: &BlockIndex, resolved: Resolved, scripts: bool) {
@@ -159,34 +220,84 @@ impl Window {
         let buffers = site.store.block_buffers().clone();
         let format = UndoFormat { magic: site.params.magic, buffers };
         let undo = index.node(id).undo.is_none().then_some(format);
-        verify(&self.desk, Arc::clone(&resolved), Needs { scripts, undo }, move |outcome| Answer {
-            token,
-            outcome,
+        let needs = Needs { scripts, undo };
+        verify(&self.desk, Arc::clone(&resolved), needs, &self.parts_out, move |outcome| {
+            Answer::Verified(token, outcome)
         });
-        self.blocks.push_back(Applied { token, resolved, coin_bytes, outcome: None });
+        let progress = Progress::Verifying;
+        self.blocks.push_back(Applied { token, resolved, coin_bytes, progress });
         self.applied = id;
     }
 
-    /// The checks of an applied block are done; of one that was taken back meanwhile it says nothing.
-    pub(crate) fn answered(&mut self, answer: Answer) {
-        let Answer { token, outcome } = answer;
-        if let Some(applied) = self.blocks.iter_mut().find(|applied| applied.token == token) {
-            applied.outcome = Some(outcome);
+    /// A job has found something. About a block that was taken back meanwhile, or a tip that is not to
+    /// be disconnected any more, it says nothing.
+    pub(crate) fn answered(
+        &mut self,
+        index: &BlockIndex,
+        answer: Answer,
+    ) -> Result<(), ChainError> {
+        match answer {
+            Answer::Verified(token, outcome) => {
+                let applied = self.blocks.iter_mut().find(|applied| applied.token == token);
+                if let Some(applied) = applied {
+                    applied.progress = match outcome {
+                        Ok(verified) => Progress::Verified(verified),
+                        Err(error) => Progress::Failed(error),
+                    };
+                }
+            }
+            Answer::Read(token, read) => {
+                self.reading = false;
+                let tip = self.disconnecting.as_mut().filter(|tip| tip.token == token);
+                let Some(tip) = tip else { return Ok(()) };
+                let hash = index.node(tip.id).hash;
+                tip.read = Some(read.map_err(|error| match error {
+                    ReadError::Block => ChainError::DamagedBlock(hash),
+                    ReadError::Undo => ChainError::DamagedUndo(hash),
+                    ReadError::Store(error) => error.into(),
+                })?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next verified block whose undo record can be written: those of all blocks below it are
+    /// written or on their way. So none is ever written above a block that fails.
+    pub(crate) fn next_to_record(&mut self) -> Option<Verified> {
+        let on_its_way =
+            |progress: &Progress| matches!(progress, Progress::Writing | Progress::Recorded(_));
+        let next = self.blocks.iter_mut().find(|applied| !on_its_way(&applied.progress))?;
+        match std::mem::replace(&mut next.progress, Progress::Writing) {
+            Progress::Verified(verified) => Some(verified),
+            other => {
+                next.progress = other;
+                None
+            }
         }
     }
 
-    /// Takes the block at the front out, if its checks are done.
+    /// The undo record of a block is in its file.
+    pub(crate) fn recorded(&mut self, recorded: Recorded) {
+        let id = recorded.id();
+        let applied = self.blocks.iter_mut().find(|applied| applied.resolved.id() == id);
+        let applied = applied.expect("what is being written is not taken back");
+        assert!(matches!(applied.progress, Progress::Writing), "written once");
+        applied.progress = Progress::Recorded(recorded);
+    }
+
+    /// Takes the block at the front out, if it can be connected or did not pass.
     pub(crate) fn retire(
         &mut self,
         index: &BlockIndex,
         coins: &mut UtxoStore,
     ) -> Result<Option<Retired>, ChainError> {
-        let Some(front) = self.blocks.pop_front_if(|front| front.outcome.is_some()) else {
-            return Ok(None);
+        let is_done = |front: &mut Applied| {
+            matches!(front.progress, Progress::Recorded(_) | Progress::Failed(_))
         };
-        match front.outcome.expect("just seen") {
-            Ok(verified) => Ok(Some(Retired::Verified(verified))),
-            Err(VerifyError::Rejected(reject)) => {
+        let Some(front) = self.blocks.pop_front_if(is_done) else { return Ok(None) };
+        match front.progress {
+            Progress::Recorded(recorded) => Ok(Some(Retired::Recorded(recorded))),
+            Progress::Failed(VerifyError::Rejected(reject)) => {
                 while let Some(above) = self.blocks.pop_back() {
                     self.take_back(index, coins, &above.resolved)?;
                 }
@@ -195,8 +306,11 @@ impl Window {
                 self.take_back(index, coins, &front.resolved)?;
                 Ok(Some(Retired::TakenBack(front.resolved.id(), reject)))
             }
-            Err(VerifyError::Engine(error)) => Err(ChainError::Engine(error)),
-            Err(VerifyError::Undo(error)) => Err(error.into()),
+            Progress::Failed(VerifyError::Engine(error)) => Err(ChainError::Engine(error)),
+            Progress::Failed(VerifyError::Undo(error)) => Err(error.into()),
+            Progress::Verifying | Progress::Verified(_) | Progress::Writing => {
+                unreachable!("just seen")
+            }
         }
     }
 
@@ -206,7 +320,9 @@ impl Window {
         coins: &mut UtxoStore,
         resolved: &Resolved,
     ) -> Result<(), ChainError> {
-        self.unapply(index, coins, resolved.id(), resolved.block(), resolved.spent())
+        // Sealed is only what an empty window had left: all that it created is in the active memtable.
+        let (id, block, spent) = (resolved.id(), resolved.block(), resolved.spent());
+        self.unapply(index, coins, id, block, spent, &mut [])
     }
 
     fn unapply(
@@ -216,12 +332,13 @@ impl Window {
         id: NodeId,
         block: &Structured,
         spent: &SpentCoins,
+        created: &mut [Option<Coin>],
     ) -> Result<(), ChainError> {
         let node = index.node(id);
         // A coinbase that a later one overwrote is not there (BIP30's two pairs).
         let overwritten = is_bip30_unspendable(node.height, &node.hash);
         let mismatch = if overwritten { Mismatch::Tolerated } else { Mismatch::Reported };
-        if !unapply(coins, block, spent, node.height, mismatch)? {
+        if !unapply(coins, block, spent, node.height, mismatch, created) {
             return Err(ChainError::DamagedUndo(node.hash));
         }
         self.applied = node.parent().expect("genesis is never applied");
@@ -270,12 +387,45 @@ impl Window {
         Ok(true)
     }
 
-    /// Takes the coins of the tip, which is verified, back with its undo record.
+    /// Takes the coins of the tip, which is verified, back: has a worker read what that needs, and does
+    /// it when the answer is here. Whether it is done.
     pub(crate) fn disconnect(
         &mut self,
         site: &Site,
         index: &BlockIndex,
         coins: &mut UtxoStore,
+    ) -> Result<bool, ChainError> {
+        let applied = self.applied;
+        if self.reading {
+            return Ok(false);
+        }
+        let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
+        let Some(ReadBack { block, spent, mut created, pin }) = tip.and_then(|tip| tip.read) else {
+            self.read_back(site, index, coins)?;
+            return Ok(false);
+        };
+        let taken_back = coins.pinned(&pin, |coins| {
+            self.unapply(index, coins, applied, &block, &spent, &mut created)
+        });
+        match taken_back {
+            Some(result) => result.map(|()| true),
+            None => {
+                self.read_back(site, index, coins)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// The tip is to stay after all.
+    pub(crate) fn forget_disconnecting(&mut self) {
+        self.disconnecting = None;
+    }
+
+    fn read_back(
+        &mut self,
+        site: &Site,
+        index: &BlockIndex,
+        coins: &UtxoStore,
     ) -> Result<(), ChainError> {
         let id = self.applied;
         let node = index.node(id);
@@ -283,13 +433,26 @@ impl Window {
         let (Some(position), Some(undo)) = (node.position, node.undo) else {
             return Err(ChainError::DamagedIndex(hash));
         };
-        let prev = node.header.prev_blockhash;
-        let bytes = site.store.read_block(position)?;
-        let block = Structured::from_own_file(bytes, hash, None, &site.hasher)
-            .ok_or(ChainError::DamagedBlock(hash))?;
-        let undo = site.store.read_undo(undo, &prev)?;
-        let spent = spent_coins(&block, undo).ok_or(ChainError::DamagedUndo(hash))?;
-        self.unapply(index, coins, id, &block, &spent)
+        self.next_token += 1;
+        let token = self.next_token;
+        self.disconnecting = Some(Disconnecting { id, token, read: None });
+        self.reading = true;
+        let (prev, hasher) = (node.header.prev_blockhash, site.hasher);
+        let (store, layers) = (Arc::clone(&site.store), coins.layers());
+        self.desk.run(Priority::Urgent, "disconnect", move || {
+            let read = || {
+                let bytes = store.read_block(position)?;
+                let block = Structured::from_own_file(bytes, hash, None, &hasher);
+                let block = block.ok_or(ReadError::Block)?;
+                let undo = store.read_undo(undo, &prev)?;
+                let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
+                let (mut created, pin) = (Vec::new(), layers.pin());
+                layers.get_many(block.creates(), &mut created)?;
+                Ok(ReadBack { block, spent, created, pin })
+            };
+            Answer::Read(token, read())
+        });
+        Ok(())
     }
 }
 

@@ -25,6 +25,8 @@ fn an_error_about_a_block_that_is_not_in_line_any_more_is_fatal_only_when_the_st
     let mut chain = chain(&FaultDisk::new());
     let (open, closed) = (StoreError::Io(not_found()), StoreError::Closed(not_found()));
     let (token, id) = (1, chain.index.tree().genesis());
+    // That many answers follow.
+    chain.lookahead.jobs = 6;
     let in_line = || Ahead { id, token, stage: Stage::Loading };
     for answer in answers(token, &open) {
         chain.lookahead.line.push_back(in_line());

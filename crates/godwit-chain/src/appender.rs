@@ -33,6 +33,7 @@ use crate::index::Accepted;
 use crate::intake::Source;
 use crate::limits::APPEND_BATCH;
 use crate::site::Site;
+use crate::status::ChainStatus;
 use crate::tree::NodeId;
 use crate::verify::{Recorded, Verified};
 
@@ -70,6 +71,12 @@ pub(crate) struct Appender {
     running: bool,
     /// Blocks on their way, each with those who handed in another copy meanwhile.
     writing: BTreeMap<NodeId, Vec<Sender>>,
+    /// Bytes on their way.
+    bytes: u64,
+    /// Bytes that were written.
+    written: u64,
+    /// What was written and is not yet in the index.
+    returned: Vec<Appended>,
     /// Time that jobs spent.
     took: Duration,
     desk: Desk<Answer>,
@@ -103,6 +110,9 @@ impl Appender {
             gathered: Vec::new(),
             running: false,
             writing: BTreeMap::new(),
+            bytes: 0,
+            written: 0,
+            returned: Vec::new(),
             took: Duration::ZERO,
             desk,
         }
@@ -145,6 +155,7 @@ impl Appender {
     }
 
     fn gather(&mut self, append: Append) {
+        self.bytes += append.bytes();
         self.gathered.push(append);
     }
 
@@ -170,11 +181,26 @@ impl Appender {
         });
     }
 
-    /// What a job has written, in order.
-    pub(crate) fn answered(&mut self, answer: Answer) -> Result<Vec<Appended>, StoreError> {
+    /// A job has written what it was given.
+    pub(crate) fn answered(&mut self, answer: Answer) -> Result<(), StoreError> {
         self.running = false;
         self.took += answer.took;
-        answer.appended
+        let appended = answer.appended?;
+        for record in &appended {
+            let bytes = match record {
+                Appended::Block { written, .. } => u64::from(written.position().len),
+                Appended::Undo { written, .. } => u64::from(written.position().len),
+            };
+            self.bytes -= bytes;
+            self.written += bytes;
+        }
+        self.returned.extend(appended);
+        Ok(())
+    }
+
+    /// What is written since the last call, in order.
+    pub(crate) fn take_returned(&mut self) -> Vec<Appended> {
+        std::mem::take(&mut self.returned)
     }
 
     /// A block was stored: those who sent other copies of it meanwhile.
@@ -188,11 +214,17 @@ impl Appender {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        !self.running && self.gathered.is_empty()
+        !self.running && self.gathered.is_empty() && self.returned.is_empty()
     }
 
-    /// Time that jobs spent writing.
-    pub(crate) fn took(&self) -> Duration {
-        self.took
+    /// Bytes of blocks and undo records that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub(crate) fn status(&self, status: &mut ChainStatus) {
+        status.memory.appending = self.bytes;
+        status.written.appended = self.written;
+        status.times.undo = self.took;
     }
 }

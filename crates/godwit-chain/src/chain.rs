@@ -18,69 +18,41 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Select, bounded};
 use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
-use godwit_primitives::network::Params;
-use godwit_store::exec::{Executor, Workers};
-use godwit_store::utxo::{CacheMinima, UtxoHasher, UtxoStore};
-use godwit_store::{Store, WrittenBlock};
+use godwit_store::exec::Workers;
+use godwit_store::utxo::{UtxoHasher, UtxoStore};
+use godwit_store::{ChainPoint, Store, WrittenBlock};
 
 use crate::appender::{Appended, Appender, Sender};
 use crate::desk::Desk;
 use crate::durability::{Durability, State};
 use crate::error::ChainError;
-use crate::event::{Connected, Event, StageTimes};
+use crate::event::{Connected, Event};
 use crate::goal::Goal;
 use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
-use crate::limits::{INBOX_LIMIT, QUEUED_ALONE, QUEUED_JOBS, RECEIVING_BYTES};
-use crate::lookahead::kept::WAITING_MEMORY;
+use crate::limits::{INBOX_LIMIT, QUEUED_ALONE, QUEUED_JOBS};
 use crate::lookahead::{Fault, Lookahead};
 use crate::message::{Message, send};
+use crate::options::ChainOptions;
 use crate::reads::Reads;
 use crate::site::Site;
+use crate::status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
 use crate::verify::Recorded;
 use crate::window::{Retired, Window};
 
-/// How a chain is to be run.
-pub struct ChainOptions {
-    /// Rules and constants of the network.
-    pub params: Arc<Params>,
-    /// The block below which scripts are taken as valid, if any (`-assumevalid`).
-    pub assume_valid: Option<BlockHash>,
-    /// Where jobs run.
-    pub executor: Arc<dyn Executor>,
-    /// Worker threads (`-par`).
-    pub workers: usize,
-    /// Bytes for the coins store (`-dbcache`).
-    pub cache_bytes: u64,
-    /// Below what the coins store does not go. For tests, which then flush and merge few coins.
-    pub cache_minima: CacheMinima,
-    /// Stop connecting at this height (`-stopatheight`).
-    pub stop_at_height: Option<u32>,
-    /// Bytes that block and undo files together should not exceed (`-prune`); `None` keeps all.
-    pub prune_bytes: Option<u64>,
-    /// Memory for blocks from peers.
-    pub block_memory: BlockMemory,
-}
-
-/// What blocks from peers may take of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockMemory {
-    /// Bytes that are being decoded or wait to be accepted, one block more at worst.
-    pub receiving: u64,
-    /// Bytes of accepted blocks that wait for their turn, indexes included.
-    pub waiting: usize,
-}
-
-impl Default for BlockMemory {
-    fn default() -> Self {
-        Self { receiving: RECEIVING_BYTES, waiting: WAITING_MEMORY }
-    }
-}
-
 /// Longest time without a look at the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Whether the chain comes to its end.
+enum Ending {
+    No,
+    /// A thread panicked, and what it was to report will never come.
+    Panicked,
+    /// With this error, when the commit that is wanted has returned.
+    AfterCommit(ChainError),
+}
 
 type Outbox = crossbeam_channel::Sender<Message>;
 
@@ -122,21 +94,12 @@ pub struct Chain {
     pub(crate) window: Window,
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
-    /// What was written and is not yet in the index.
-    appended: Vec<Appended>,
     pub(crate) events: VecDeque<Event>,
-    pub(crate) times: StageTimes,
-    /// What is set makes jobs that have not started do nothing.
-    cancelled: Arc<AtomicBool>,
-    /// A thread panicked, and what it was to report will never come.
-    panicked: bool,
-    /// The chain ends with this error when the commit that is wanted has returned.
-    ending: Option<ChainError>,
+    pub(crate) status: ChainStatus,
+    ending: Ending,
     /// Seconds since 1970, as the chain was last told. It judges the times of headers and says when a
     /// checkpoint is due.
     pub(crate) now: i64,
-    /// Worker threads.
-    pub(crate) workers: usize,
 }
 
 /// A chain that is given up, for a fault or by a signal, waits for no script that has not started.
@@ -153,6 +116,7 @@ impl Chain {
         store: Arc<Store>,
         index: BlockIndex,
         coins: UtxoStore,
+        verified: ChainPoint,
         now: i64,
     ) -> Result<Self, ChainError> {
         let crew = |name, servers, queued| {
@@ -168,7 +132,14 @@ impl Chain {
         let never_cancelled = Arc::default();
         let hasher = UtxoHasher::new(store.utxo_hash_key());
         let (params, executor) = (Arc::clone(&options.params), Arc::clone(&options.executor));
-        let site = Site { store, params, hasher, executor };
+        let site = Site {
+            store,
+            params,
+            hasher,
+            executor,
+            workers: options.workers,
+            cancelled: Arc::clone(&cancelled),
+        };
         let memory = options.block_memory;
         let intake = desk(&workers, &cancelled, &outbox, Message::Intake);
         let appender = desk(&writer, &cancelled, &outbox, Message::Appender);
@@ -176,6 +147,19 @@ impl Chain {
         let window = desk(&workers, &cancelled, &outbox, Message::Window);
         let durability = desk(&committer, &never_cancelled, &outbox, Message::Durability);
         let reads = desk(&workers, &cancelled, &outbox, Message::Reads);
+        let tip = index.point(index.tip());
+        let status = ChainStatus {
+            tip,
+            best_header: index.point(index.tree().best_header()),
+            verified_durable: verified,
+            coins_durable: tip,
+            bytes_at_risk: 0,
+            written: BytesWritten::default(),
+            memory: ChainMemory::default(),
+            times: StageTimes::default(),
+            connected: ConnectedTotals::default(),
+            refetched: 0,
+        };
         Ok(Self {
             inbox,
             goal: Goal::new(options.stop_at_height, options.assume_valid),
@@ -183,20 +167,16 @@ impl Chain {
             appender: Appender::new(appender),
             lookahead: Lookahead::new(memory.waiting, options.cache_bytes, lookahead),
             window: Window::new(index.tip(), window),
-            durability: Durability::new(&index, options.prune_bytes, now, durability),
+            durability: Durability::new(&index, verified, options.prune_bytes, now, durability),
             reads: Reads::new(reads),
             site,
             index,
             coins,
             outbox,
-            appended: Vec::new(),
             events: VecDeque::new(),
-            times: StageTimes::default(),
-            cancelled,
-            panicked: false,
-            ending: None,
+            status,
+            ending: Ending::No,
             now,
-            workers: options.workers,
         })
     }
 
@@ -205,7 +185,7 @@ impl Chain {
         self.now = now;
         self.check_threads()?;
         self.deliver()?; //                        what jobs found, to the station that asked for it
-        if self.ending.is_some() {
+        if matches!(self.ending, Ending::AfterCommit(_)) {
             return self.end(now);
         }
         let mut any = self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
@@ -218,18 +198,35 @@ impl Chain {
         any |= self.change_branch()?; //           Window: a refused block judged, a branch left
         any |= self.maintain(now)?; //             Durability: rotation, flush, commit, pruning
         self.appender.start(&self.site); //        Appender: all that was gathered, as one job
+        self.publish();
         Ok(self.progress(any))
+    }
+
+    /// Each station adds what it knows to the status.
+    fn publish(&mut self) {
+        let status = &mut self.status;
+        status.tip = self.index.point(self.index.tip());
+        status.best_header = self.index.point(self.index.tree().best_header());
+        self.intake.status(status);
+        self.appender.status(status);
+        self.lookahead.status(status);
+        self.window.status(status);
+        self.durability.status(self.appender.written(), status);
+        let counters = self.coins.counters();
+        status.written.flushed = counters.flushed_bytes;
+        status.written.merged = counters.merge_bytes_written;
+        status.memory.coins = self.coins.memory_used();
     }
 
     /// Goes on until what is known is durable.
     fn end(&mut self, now: i64) -> Result<Step, ChainError> {
         self.maintain(now)?;
-        match self.ending.take() {
-            Some(error) if self.durability.is_settled() => Err(error),
-            ending => {
-                self.ending = ending;
-                Ok(Step::Waiting)
-            }
+        if !self.durability.is_settled() {
+            return Ok(Step::Waiting);
+        }
+        match std::mem::replace(&mut self.ending, Ending::No) {
+            Ending::AfterCommit(error) => Err(error),
+            Ending::No | Ending::Panicked => unreachable!("just seen"),
         }
     }
 
@@ -262,18 +259,13 @@ impl Chain {
         let Self { site, index, coins, .. } = self;
         match message {
             Message::Intake(arrival) => self.intake.arrived(arrival),
-            Message::Lookahead(answer) => {
-                match self.lookahead.answered(index, coins, answer) {
-                    Ok(()) => {}
-                    Err(Fault::Store(error)) => return Err(error.into()),
-                    Err(Fault::Damaged(id)) => self.end_damaged(id),
-                }
-                self.times.bip30 = self.lookahead.probe_time();
-            }
+            Message::Lookahead(answer) => match self.lookahead.answered(index, coins, answer) {
+                Ok(()) => {}
+                Err(Fault::Store(error)) => return Err(error.into()),
+                Err(Fault::Damaged(id)) => self.end_damaged(id),
+            },
             Message::Appender(answer) => {
-                let appended = self.appender.answered(answer)?;
-                self.times.undo = self.appender.took();
-                self.appended.extend(appended);
+                self.appender.answered(answer)?;
             }
             Message::Window(answer) => self.window.answered(index, answer)?,
             Message::Durability(committed) => self.durability.committed(coins, committed)?,
@@ -283,7 +275,7 @@ impl Chain {
             }
             Message::Import(error) => return Err(error.into()),
             Message::Panicked => {
-                self.panicked = true;
+                self.ending = Ending::Panicked;
                 return self.check_threads();
             }
         }
@@ -292,7 +284,10 @@ impl Chain {
 
     /// Fails for good once a thread has panicked: a wait for what it was to report would have no end.
     pub(crate) fn check_threads(&self) -> Result<(), ChainError> {
-        if self.panicked { Err(ChainError::ThreadPanicked) } else { Ok(()) }
+        match self.ending {
+            Ending::Panicked => Err(ChainError::ThreadPanicked),
+            Ending::No | Ending::AfterCommit(_) => Ok(()),
+        }
     }
 
     /// Judges the next block in its place and stores it.
@@ -309,7 +304,7 @@ impl Chain {
         let arrival = self.intake.pop().expect("just seen");
         let start = Instant::now();
         let result = self.accept(arrival, now);
-        self.times.accept += start.elapsed();
+        self.status.times.accept += start.elapsed();
         result.map(|()| true)
     }
 
@@ -350,8 +345,9 @@ impl Chain {
 
     /// Takes note of what is written, in the turn in which it enters the index.
     fn keep_appended(&mut self) -> bool {
-        let any = !self.appended.is_empty();
-        for appended in std::mem::take(&mut self.appended) {
+        let returned = self.appender.take_returned();
+        let any = !returned.is_empty();
+        for appended in returned {
             match appended {
                 Appended::Block { accepted, sender, written } => {
                     self.keep_block(accepted, sender, written);
@@ -412,7 +408,7 @@ impl Chain {
         let runs = scripts.is_some();
         goal.say_change(index, id, scripts);
         self.window.apply(site, index, coins, ready, runs);
-        self.times.apply += start.elapsed();
+        self.status.times.apply += start.elapsed();
         self.lookahead.forget_up_to(self.index.height(self.window.applied()));
         true
     }
@@ -450,6 +446,8 @@ impl Chain {
         self.goal.note_connected(&self.index, id, verified_before);
         self.durability.note_connected();
         let (point, bytes) = (self.index.point(id), recorded.block().view().total_size());
+        self.status.connected.blocks += 1;
+        self.status.connected.bytes += bytes as u64;
         self.events.push_back(Event::Connected(Connected { point, bytes }));
     }
 
@@ -500,14 +498,15 @@ impl Chain {
         let window_is_empty = self.window.is_empty();
         let (durability, state) = self.durability_at(now);
         let any = durability.advance(state, window_is_empty)?;
-        self.times.flush += start.elapsed();
+        self.status.times.flush += start.elapsed();
         Ok(any)
     }
 
     /// The station of durability and what it works with.
     pub(crate) fn durability_at(&mut self, now: i64) -> (&mut Durability, State<'_>) {
-        let Self { site, index, coins, durability, goal, .. } = self;
-        (durability, State { site, index, coins, replay: goal.replay(), now })
+        let Self { site, index, coins, durability, goal, appender, .. } = self;
+        let (replay, appended) = (goal.replay(), appender.written());
+        (durability, State { site, index, coins, replay, now, appended })
     }
 
     /// A stored block is damaged: the chain ends when the index that says so is durable.
@@ -515,7 +514,7 @@ impl Chain {
         let hash = self.index.node(id).hash;
         self.index.forget_damaged(id);
         self.durability.want_commit();
-        self.ending.get_or_insert(ChainError::DamagedBlock(hash));
+        self.ending = Ending::AfterCommit(ChainError::DamagedBlock(hash));
     }
 
     /// Does what can be done without waiting, a little at a time. `now` is in seconds since 1970.
@@ -541,7 +540,7 @@ impl Chain {
         select.recv(other);
         // Whatever it was, the caller looks again.
         let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
-        self.times.wait += start.elapsed();
+        self.status.times.wait += start.elapsed();
     }
 
     /// Waits until a job has reported, and not for long, so that whoever drives the chain can look
@@ -567,7 +566,7 @@ impl Chain {
 
     /// Gives up what is in flight: nothing of the window is connected.
     pub(crate) fn cancel(&mut self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+        self.site.cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Sends to this chain's inbox.

@@ -13,13 +13,14 @@ use std::sync::Arc;
 
 use godwit_store::exec::Priority;
 use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
-use godwit_store::{Commit, StoreError, UtxoCommit};
+use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 
 use crate::desk::Desk;
 use crate::durability::pruning::Pruning;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
 use crate::site::Site;
+use crate::status::ChainStatus;
 use crate::tree::NodeId;
 
 /// A checkpoint is due after this many connected blocks.
@@ -34,6 +35,17 @@ struct Flush {
     tip: NodeId,
 }
 
+/// What commits have made durable.
+#[derive(Clone, Copy)]
+struct Durable {
+    /// Headers that the block index on disk holds: those before this place in the tree.
+    headers: u32,
+    verified: ChainPoint,
+    coins: ChainPoint,
+    /// Bytes of blocks and undo records that were appended by then, since the chain was opened.
+    appended: u64,
+}
+
 /// A commit has returned.
 pub(crate) struct Committed(Result<Option<ManifestId>, StoreError>);
 
@@ -46,18 +58,19 @@ pub(crate) struct State<'a> {
     pub(crate) replay: Option<NodeId>,
     /// Seconds since 1970.
     pub(crate) now: i64,
+    /// Bytes of blocks and undo records that were written since the chain was opened.
+    pub(crate) appended: u64,
 }
 
 /// See the module's documentation.
 pub(crate) struct Durability {
     flush: Option<Flush>,
-    /// Headers that the block index on disk will hold after the commit that is under way.
-    committing: Option<u32>,
+    /// What the commit that is under way will have made durable.
+    committing: Option<Durable>,
+    durable: Durable,
     /// A block waits for a commit of the block index.
     wanted: bool,
     connected_since: u32,
-    /// Headers that the block index on disk holds: those before this place in the tree.
-    durable_headers: u32,
     last_commit: i64,
     pruning: Pruning,
     /// Jobs here are never cancelled.
@@ -65,9 +78,10 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    /// What `index` holds is on disk. `now` is in seconds since 1970.
+    /// What `index` holds is on disk, with the coins of its tip. `now` is in seconds since 1970.
     pub(crate) fn new(
         index: &BlockIndex,
+        verified: ChainPoint,
         prune_bytes: Option<u64>,
         now: i64,
         desk: Desk<Committed>,
@@ -75,9 +89,14 @@ impl Durability {
         Self {
             flush: None,
             committing: None,
+            durable: Durable {
+                headers: index.tree().len() as u32,
+                verified,
+                coins: index.point(index.tip()),
+                appended: 0,
+            },
             wanted: false,
             connected_since: 0,
-            durable_headers: index.tree().len() as u32,
             last_commit: now,
             pruning: Pruning::new(prune_bytes, index),
             desk,
@@ -114,7 +133,7 @@ impl Durability {
     /// before it there.)
     pub(crate) fn names(&self, index: &BlockIndex, parent: Option<NodeId>) -> bool {
         parent.is_none_or(|parent| {
-            parent.index() < self.durable_headers || index.node(parent).position.is_some()
+            parent.index() < self.durable.headers || index.node(parent).position.is_some()
         })
     }
 
@@ -221,14 +240,16 @@ impl Durability {
         manifest: Option<ManifestId>,
     ) {
         assert!(self.committing.is_none(), "one commit at a time");
-        let State { site, index, replay, now, .. } = state;
+        let State { site, index, replay, now, appended: bytes, .. } = state;
         let appended = site.store.take_appended();
         let pruned = self.pruning.prune(site, index, *replay);
         let blocks = index.take_changes();
         // A replay that is interrupted takes nothing back.
-        let verified_tip = Some(index.point(replay.unwrap_or(index.tip())));
-        let commit = Commit { appended, blocks, pruned, verified_tip, utxo };
-        self.committing = Some(index.tree().len() as u32);
+        let verified = index.point(replay.unwrap_or(index.tip()));
+        let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
+        let headers = index.tree().len() as u32;
+        self.committing = Some(Durable { headers, verified, coins, appended: *bytes });
+        let commit = Commit { appended, blocks, pruned, verified_tip: Some(verified), utxo };
         self.wanted = false;
         self.connected_since = 0;
         self.last_commit = *now;
@@ -244,12 +265,19 @@ impl Durability {
         coins: &mut UtxoStore,
         committed: Committed,
     ) -> Result<(), StoreError> {
-        let headers = self.committing.take().expect("a commit was under way");
+        let durable = self.committing.take().expect("a commit was under way");
         if let Some(manifest) = committed.0? {
             coins.committed(manifest)?;
         }
-        self.durable_headers = headers;
+        self.durable = durable;
         Ok(())
+    }
+
+    /// Adds what is durable to the status; `appended` is as in [`State`].
+    pub(crate) fn status(&self, appended: u64, status: &mut ChainStatus) {
+        let Durable { verified, coins, appended: durable, .. } = self.durable;
+        (status.verified_durable, status.coins_durable) = (verified, coins);
+        status.bytes_at_risk = appended - durable;
     }
 }
 

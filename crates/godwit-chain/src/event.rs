@@ -1,7 +1,5 @@
 //! What the chain tells those who watch it.
 
-use std::time::Duration;
-
 use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
@@ -49,21 +47,4 @@ pub struct Connected {
     pub point: ChainPoint,
     /// Length of the block in bytes.
     pub bytes: usize,
-}
-
-/// Where the connector's time went, and of the workers' time the BIP30 probes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StageTimes {
-    /// Contextual rules.
-    pub accept: Duration,
-    /// Resolving and applying coins.
-    pub apply: Duration,
-    /// Writing blocks and undo records; on the thread that appends.
-    pub undo: Duration,
-    /// Waiting for workers or for the reader.
-    pub wait: Duration,
-    /// Sealing memtables and preparing commits.
-    pub flush: Duration,
-    /// Looking below the memtable for outputs that exist already (BIP30); on workers.
-    pub bip30: Duration,
 }

@@ -15,6 +15,7 @@ use crate::desk::Desk;
 use crate::limits::DECODE_JOBS;
 use crate::permits::Permit;
 use crate::site::Site;
+use crate::status::ChainStatus;
 use crate::structure::{Received, structure};
 
 /// Where a block came from, and what its verdict goes by.
@@ -180,6 +181,10 @@ impl Intake {
     /// Bytes of peers' blocks that are being decoded, wait to be accepted or are being written.
     pub(crate) fn receiving(&self) -> u64 {
         self.receiving
+    }
+
+    pub(crate) fn status(&self, status: &mut ChainStatus) {
+        status.memory.receiving = self.receiving;
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -19,6 +19,7 @@ use crate::index::{BlockIndex, Stored};
 use crate::limits::{AHEAD_BLOCKS, AHEAD_JOBS};
 use crate::lookahead::kept::Kept;
 use crate::site::Site;
+use crate::status::ChainStatus;
 use crate::structure::Structured;
 use crate::tree::{NodeId, Validity};
 
@@ -330,19 +331,10 @@ impl Lookahead {
         self.kept.release_permits();
     }
 
-    /// Memory of the blocks of peers that wait for their turn.
-    pub(crate) fn kept_memory(&self) -> usize {
-        self.kept.memory()
-    }
-
-    /// Blocks whose coins were fetched again.
-    #[cfg(test)]
-    pub(crate) fn refetched(&self) -> u64 {
-        self.refetched
-    }
-
-    pub(crate) fn probe_time(&self) -> Duration {
-        self.probe_time
+    pub(crate) fn status(&self, status: &mut ChainStatus) {
+        status.memory.kept = self.kept.memory();
+        status.refetched = self.refetched;
+        status.times.bip30 = self.probe_time;
     }
 }
 

@@ -9,9 +9,10 @@ use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{MAX_BLOCK_FILE_SIZE, NetworkId, RecoveredBlock, Store, StoreOptions};
 use godwit_stream::SpanReader;
 
-use crate::chain::{Chain, ChainOptions};
+use crate::chain::Chain;
 use crate::error::ChainError;
 use crate::index::{Acceptance, BlockIndex};
+use crate::options::ChainOptions;
 use crate::structure::{Received, structure};
 use crate::tree::NodeId;
 
@@ -66,13 +67,11 @@ impl Chain {
         let coins = UtxoStore::open(disk, &store.utxo_dir(), hasher, &manifest, config, executor)?;
         let params = Arc::clone(&options.params);
         let index = BlockIndex::load(params, records, state.utxo_tip.as_ref(), state.assumed)?;
-        let mut chain = Self::assemble(&options, Arc::new(store), index, coins, now)?;
+        let verified = state.verified_tip.unwrap_or_else(|| index.point(index.tip()));
+        let mut chain = Self::assemble(&options, Arc::new(store), index, coins, verified, now)?;
         chain.recover(recovered)?;
         chain.durability.find_prune_height(&chain.index);
-        let last = match &state.verified_tip {
-            None => chain.index.tip(),
-            Some(point) => chain.index.find(&point.hash)?,
-        };
+        let last = chain.index.find(&verified.hash)?;
         chain.start_replay(last);
         Ok(chain)
     }

@@ -1,6 +1,7 @@
 //! What all stations work with, the same from opening to closing.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use godwit_primitives::network::Params;
 use godwit_store::Store;
@@ -15,4 +16,8 @@ pub(crate) struct Site {
     /// The keyed hash of the data directory's coins.
     pub(crate) hasher: UtxoHasher,
     pub(crate) executor: Arc<dyn Executor>,
+    /// Worker threads.
+    pub(crate) workers: usize,
+    /// Once it is set, jobs that have not started do nothing.
+    pub(crate) cancelled: Arc<AtomicBool>,
 }

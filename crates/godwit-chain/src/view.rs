@@ -11,7 +11,8 @@ use godwit_store::{AssumedSnapshot, ChainPoint};
 use godwit_stream::{BufferPool, DataStream, PooledStream};
 
 use crate::chain::Chain;
-use crate::event::{Event, StageTimes};
+use crate::event::Event;
+use crate::status::ChainStatus;
 use crate::tree::{HeaderTree, NodeId};
 
 /// A block that is this near to the clock is placed by its height, not by its time.
@@ -78,13 +79,6 @@ impl Chain {
         self.intake.receiving()
     }
 
-    /// Memory of the received blocks that wait for their turn: at most [`BlockMemory::waiting`].
-    ///
-    /// [`BlockMemory::waiting`]: crate::BlockMemory::waiting
-    pub fn waiting_memory(&self) -> usize {
-        self.lookahead.kept_memory()
-    }
-
     /// The keyed hash of this datadir's coins store.
     pub fn hasher(&self) -> UtxoHasher {
         self.site.hasher
@@ -126,9 +120,9 @@ impl Chain {
         self.site.store.block_buffers()
     }
 
-    /// Time spent by stage since the chain was opened.
-    pub fn stage_times(&self) -> StageTimes {
-        self.times
+    /// What the chain did and holds, as of the end of its last turn.
+    pub fn status(&self) -> &ChainStatus {
+        &self.status
     }
 
     /// Counters of the coins store.

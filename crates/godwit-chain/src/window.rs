@@ -33,6 +33,7 @@ use crate::index::BlockIndex;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
 use crate::lookahead::Ready;
 use crate::site::Site;
+use crate::status::ChainStatus;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 use crate::verify::{Needs, Outcome, Recorded, UndoFormat, Verified, VerifyError, verify};
@@ -162,10 +163,17 @@ impl Window {
         self.blocks.is_empty()
     }
 
+    pub(crate) fn status(&self, status: &mut ChainStatus) {
+        status.memory.window = self.coin_bytes();
+    }
+
+    fn coin_bytes(&self) -> usize {
+        self.blocks.iter().map(|applied| applied.coin_bytes).sum()
+    }
+
     pub(crate) fn is_full(&self) -> bool {
-        let bytes: usize = self.blocks.iter().map(|applied| applied.coin_bytes).sum();
         self.blocks.len() >= WINDOW_BLOCKS
-            || bytes > WINDOW_COIN_BYTES
+            || self.coin_bytes() > WINDOW_COIN_BYTES
             || self.parts_out.load(Ordering::Relaxed) >= SCRIPT_PARTS
     }
 

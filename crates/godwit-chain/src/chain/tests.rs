@@ -3,14 +3,16 @@
 use crossbeam_channel::TrySendError;
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHeader;
-use godwit_primitives::Network;
+use godwit_primitives::{Network, Params};
 use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::StoreError;
 use godwit_store::exec::{Priority, Threads};
+use godwit_store::utxo::CacheMinima;
 use godwit_stream::{DataStream, SpanReader};
 
 use super::*;
+use crate::options::BlockMemory;
 
 /// After every block of the tests.
 const NOW: i64 = 2_000_000_000;
@@ -153,7 +155,7 @@ fn coins_that_a_flush_let_go_of_are_fetched_again_and_the_chain_is_the_same() {
         }
         let (_, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
         result.expect("no fault");
-        let (flushes, refetched) = (chain.utxo().counters().flushes, chain.lookahead.refetched());
+        let (flushes, refetched) = (chain.utxo().counters().flushes, chain.status().refetched);
         (chain.utxo_stats().expect("no fault"), flushes, refetched)
     });
     let [(expected, 0, 0), (stats, flushes, _)] = tips else { panic!("{tips:?}") };

@@ -31,15 +31,6 @@ const RATED_SECONDS: u64 = 5;
 /// Time between two lines about headers.
 const HEADER_LINES: Duration = Duration::from_secs(5);
 
-/// What was connected since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Connected {
-    /// Blocks.
-    pub blocks: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
 /// Chain and engine.
 pub struct NodeCore {
     chain: Chain,
@@ -54,7 +45,6 @@ pub struct NodeCore {
     to_take_apart: HashSet<ReadId>,
     /// Those that were read; at most one for each peer and one to be announced.
     waiting_reads: VecDeque<(ReadId, Option<PooledStream>)>,
-    connected: Connected,
     /// Bytes of blocks that may be on their way, whatever the chain could take.
     most_in_flight: u64,
     /// The chain was never up to date since the start (Core `IsInitialBlockDownload`).
@@ -76,7 +66,6 @@ impl NodeCore {
             next_ticket: 0,
             to_take_apart: HashSet::new(),
             waiting_reads: VecDeque::new(),
-            connected: Connected::default(),
             most_in_flight: u64::MAX,
             initial_download: true,
             tip_moved: true,
@@ -102,11 +91,6 @@ impl NodeCore {
     /// The chain, to be closed.
     pub fn into_chain(self) -> Chain {
         self.chain
-    }
-
-    /// What was connected since the start.
-    pub fn connected(&self) -> Connected {
-        self.connected
     }
 
     /// Whether the chain was never up to date since the start.
@@ -205,8 +189,6 @@ impl NodeCore {
     fn note(&mut self, now: Now, event: Event) {
         match event {
             Event::Connected(connected) => {
-                self.connected.blocks += 1;
-                self.connected.bytes += connected.bytes as u64;
                 self.tip_moved = true;
                 log::info!("{}", update_tip(&self.chain, connected.point.hash, now.unix));
             }

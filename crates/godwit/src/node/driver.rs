@@ -222,7 +222,8 @@ impl<'a> Node<'a> {
     }
 
     fn show_progress(&mut self, now: Now, peers: usize) {
-        let (connected, chain) = (self.core.connected(), self.core.chain());
+        let chain = self.core.chain();
+        let connected = chain.status().connected;
         let (done, total) = work(chain, now.unix);
         let downloading = self.core.is_initial_download() && done < total;
         if !downloading && !self.on_terminal {
@@ -248,7 +249,8 @@ impl<'a> Node<'a> {
         }
         drop(self.sockets);
         self.peers_file.save(self.core.peers().address_book());
-        let (connected, times) = (self.core.connected(), self.core.chain().stage_times());
+        let status = *self.core.chain().status();
+        let (connected, times) = (status.connected, status.times);
         let tip = self.core.chain().tip_point();
         let closing = Instant::now();
         let mut chain = self.core.into_chain();

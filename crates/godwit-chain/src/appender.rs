@@ -29,8 +29,8 @@ use godwit_store::exec::Priority;
 use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, WrittenBlock, WrittenUndo};
 
 use crate::desk::Desk;
+use crate::event::Source;
 use crate::index::Accepted;
-use crate::intake::Source;
 use crate::limits::APPEND_BATCH;
 use crate::site::Site;
 use crate::status::ChainStatus;

@@ -61,6 +61,13 @@ impl Prefetched {
     }
 }
 
+/// A block whose turn has come, with what was found for it.
+pub(crate) struct Ready {
+    pub(crate) id: NodeId,
+    pub(crate) block: Arc<Structured>,
+    pub(crate) prefetched: Prefetched,
+}
+
 /// The coins that a block spent.
 #[derive(Debug, Default)]
 pub(crate) struct SpentCoins {

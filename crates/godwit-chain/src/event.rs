@@ -5,7 +5,22 @@ use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
 use godwit_stream::PooledStream;
 
-use crate::intake::Source;
+/// Where a block came from, and what its verdict goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A peer; the number is the caller's ([`Chain::receive_block`](crate::Chain::receive_block)).
+    Peer {
+        /// The caller's number.
+        ticket: u64,
+    },
+    /// A record of an import.
+    Record {
+        /// Its place in the order of the plan.
+        sequence: u64,
+    },
+    /// A caller that waits ([`Chain::submit`](crate::Chain::submit)).
+    Caller,
+}
 
 /// Something that happened to the active chain, or to a block that was handed in or asked for.
 pub enum Event {

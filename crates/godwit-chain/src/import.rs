@@ -19,8 +19,8 @@ use godwit_stream::BufferPool;
 
 use crate::chain::{Chain, Step};
 use crate::error::ChainError;
-use crate::event::Event;
-use crate::intake::{IntakeHandle, Source};
+use crate::event::{Event, Source};
+use crate::intake::IntakeHandle;
 use crate::limits::{IMPORT_BYTES, SMALLEST_CHARGE};
 use crate::message::{Message, send};
 use crate::permits::Permits;

@@ -12,28 +12,12 @@ use godwit_store::exec::Priority;
 use godwit_stream::PooledStream;
 
 use crate::desk::Desk;
+use crate::event::Source;
 use crate::limits::DECODE_JOBS;
 use crate::permits::Permit;
 use crate::site::Site;
 use crate::status::ChainStatus;
 use crate::structure::{Received, structure};
-
-/// Where a block came from, and what its verdict goes by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A peer; the number is the caller's ([`Chain::receive_block`](crate::Chain::receive_block)).
-    Peer {
-        /// The caller's number.
-        ticket: u64,
-    },
-    /// A record of an import.
-    Record {
-        /// Its place in the order of the plan.
-        sequence: u64,
-    },
-    /// A caller that waits ([`Chain::submit`](crate::Chain::submit)).
-    Caller,
-}
 
 /// A block that arrived, as far as it can be judged by itself.
 pub(crate) struct Arrival {

@@ -22,6 +22,11 @@ pub(crate) const DECODE_JOBS: usize = 256;
 /// of the largest size, some forty usual ones: a full pipe of a gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
 
+/// Memory of the blocks that peers sent and that wait for their turn, indexes included: some forty
+/// full blocks, more than is ever fetched ahead of the tip ([`AHEAD_BLOCKS`]). An import's blocks are
+/// not counted, they have a budget of their own ([`IMPORT_BYTES`]).
+pub const WAITING_MEMORY: usize = 64 << 20;
+
 /// Blocks that workers read for peers at once. What is more waits: one for each peer and one that is to
 /// be announced.
 pub(crate) const READ_JOBS: usize = 256;

@@ -12,7 +12,7 @@ use godwit_store::StoreError;
 use godwit_store::exec::Priority;
 use godwit_store::utxo::{Layers, UtxoStore};
 
-use crate::apply::Prefetched;
+use crate::apply::{Prefetched, Ready};
 use crate::desk::Desk;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
@@ -50,13 +50,6 @@ enum Stage {
     Fetching(Arc<Structured>),
     /// Its coins are here, as long as their pin is covered.
     Ready(Arc<Structured>, Prefetched),
-}
-
-/// A block whose turn has come.
-pub(crate) struct Ready {
-    pub(crate) id: NodeId,
-    pub(crate) block: Arc<Structured>,
-    pub(crate) prefetched: Prefetched,
 }
 
 /// What a job found for the block in line with this token.

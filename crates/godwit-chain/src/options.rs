@@ -7,8 +7,7 @@ use godwit_primitives::network::Params;
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
 
-use crate::limits::RECEIVING_BYTES;
-use crate::lookahead::kept::WAITING_MEMORY;
+use crate::limits::{RECEIVING_BYTES, WAITING_MEMORY};
 
 /// How a chain is to be run.
 pub struct ChainOptions {

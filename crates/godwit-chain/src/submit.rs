@@ -5,8 +5,8 @@ use godwit_primitives::BlockHash;
 
 use crate::chain::Chain;
 use crate::error::ChainError;
-use crate::event::Event;
-use crate::intake::{Arrival, Source};
+use crate::event::{Event, Source};
+use crate::intake::Arrival;
 use crate::structure::Received;
 
 impl Chain {

@@ -26,12 +26,11 @@ use godwit_store::exec::Priority;
 use godwit_store::utxo::{EpochPin, UtxoStore};
 use godwit_store::{BlockUndo, StoreError};
 
-use crate::apply::{BlockRules, Mismatch, Resolved, SpentCoins, apply, unapply};
+use crate::apply::{BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
 use crate::desk::Desk;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
-use crate::lookahead::Ready;
 use crate::site::Site;
 use crate::status::ChainStatus;
 use crate::structure::Structured;
@@ -309,9 +308,9 @@ impl Window {
                 while let Some(above) = self.blocks.pop_back() {
                     self.take_back(index, coins, &above.resolved)?;
                 }
+                self.take_back(index, coins, &front.resolved)?;
                 // What stood above it is not judged.
                 self.refused = None;
-                self.take_back(index, coins, &front.resolved)?;
                 Ok(Some(Retired::TakenBack(front.resolved.id(), reject)))
             }
             Progress::Failed(VerifyError::Engine(error)) => Err(ChainError::Engine(error)),

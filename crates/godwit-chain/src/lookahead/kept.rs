@@ -9,11 +9,6 @@ use std::sync::Arc;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
-/// Memory of the blocks that peers sent and that wait for their turn, indexes included: some forty
-/// full blocks, more than is ever fetched ahead of the tip (`AHEAD_BLOCKS`). An import's blocks are
-/// not counted, they have a budget of their own (`IMPORT_BYTES`).
-pub const WAITING_MEMORY: usize = 64 << 20;
-
 /// Height first, so that the farthest block is the last one.
 type Place = (u32, NodeId);
 

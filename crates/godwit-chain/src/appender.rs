@@ -22,8 +22,7 @@
 //! one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use godwit_store::exec::Priority;
 use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, WrittenBlock, WrittenUndo};
@@ -173,11 +172,11 @@ impl Appender {
         let count = self.gathered.iter().take_while(in_batch).count();
         let batch: Vec<Append> = self.gathered.drain(..count).collect();
         self.running = true;
-        let store = Arc::clone(&site.store);
+        let site = site.clone();
         self.desk.run(Priority::Urgent, "append", move || {
-            let start = Instant::now();
-            let appended = batch.into_iter().map(|append| append.write(&store)).collect();
-            Answer { appended, took: start.elapsed() }
+            let start = site.now();
+            let appended = batch.into_iter().map(|append| append.write(&site.store)).collect();
+            Answer { appended, took: site.now() - start }
         });
     }
 

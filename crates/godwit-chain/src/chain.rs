@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Select, bounded};
 use godwit_consensus::{Reject, Verdict};
@@ -165,7 +165,7 @@ impl Chain {
             goal: Goal::new(options.stop_at_height, options.assume_valid),
             intake: Intake::new(&site, memory.receiving, intake),
             appender: Appender::new(appender),
-            lookahead: Lookahead::new(memory.waiting, options.cache_bytes, lookahead),
+            lookahead: Lookahead::new(&site, memory.waiting, options.cache_bytes, lookahead),
             window: Window::new(index.tip(), window),
             durability: Durability::new(&index, verified, options.prune_bytes, now, durability),
             reads: Reads::new(reads),
@@ -302,9 +302,9 @@ impl Chain {
             }
         }
         let arrival = self.intake.pop().expect("just seen");
-        let start = Instant::now();
+        let start = self.site.now();
         let result = self.accept(arrival, now);
-        self.status.times.accept += start.elapsed();
+        self.status.times.accept += self.site.now() - start;
         result.map(|()| true)
     }
 
@@ -391,8 +391,8 @@ impl Chain {
 
     fn look_ahead(&mut self, target: Option<NodeId>) -> Result<(), ChainError> {
         let Some(target) = target else { return Ok(()) };
-        let Self { site, index, coins, window, .. } = self;
-        self.lookahead.fill(site, index, coins, window.applied(), target)
+        let Self { index, coins, window, .. } = self;
+        self.lookahead.fill(index, coins, window.applied(), target)
     }
 
     fn apply_next(&mut self, target: Option<NodeId>) -> bool {
@@ -400,7 +400,7 @@ impl Chain {
         if full || target.is_none() {
             return false;
         }
-        let start = Instant::now();
+        let start = self.site.now();
         let Self { site, index, coins, goal, .. } = self;
         let Some(ready) = self.lookahead.take_ready(index, coins) else { return false };
         let id = ready.id;
@@ -408,7 +408,7 @@ impl Chain {
         let runs = scripts.is_some();
         goal.say_change(index, id, scripts);
         self.window.apply(site, index, coins, ready, runs);
-        self.status.times.apply += start.elapsed();
+        self.status.times.apply += self.site.now() - start;
         self.lookahead.forget_up_to(self.index.height(self.window.applied()));
         true
     }
@@ -494,11 +494,11 @@ impl Chain {
     }
 
     fn maintain(&mut self, now: i64) -> Result<bool, ChainError> {
-        let start = Instant::now();
+        let start = self.site.now();
         let window_is_empty = self.window.is_empty();
         let (durability, state) = self.durability_at(now);
         let any = durability.advance(state, window_is_empty)?;
-        self.status.times.flush += start.elapsed();
+        self.status.times.flush += self.site.now() - start;
         Ok(any)
     }
 
@@ -533,14 +533,14 @@ impl Chain {
     /// Waits until a job has reported, `other` has a message (which stays there) or is closed, or the
     /// time is over.
     pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
-        let start = Instant::now();
+        let start = self.site.now();
         let mut select = Select::new();
         select.recv(&self.inbox);
         select.recv(self.coins.events());
         select.recv(other);
         // Whatever it was, the caller looks again.
         let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
-        self.status.times.wait += start.elapsed();
+        self.status.times.wait += self.site.now() - start;
     }
 
     /// Waits until a job has reported, and not for long, so that whoever drives the chain can look

@@ -9,8 +9,6 @@
 mod commit;
 pub(crate) mod pruning;
 
-use std::sync::Arc;
-
 use godwit_store::exec::Priority;
 use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
@@ -253,9 +251,9 @@ impl Durability {
         self.wanted = false;
         self.connected_since = 0;
         self.last_commit = *now;
-        let store = Arc::clone(&site.store);
+        let site = site.clone();
         self.desk.run(Priority::Urgent, "commit", move || {
-            Committed(commit::run(&store, commit).map(|()| manifest))
+            Committed(commit::run(&site, commit).map(|()| manifest))
         });
     }
 

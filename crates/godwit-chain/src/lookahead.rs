@@ -5,7 +5,7 @@ pub(crate) mod kept;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use godwit_primitives::network::Deployment;
 use godwit_store::StoreError;
@@ -89,12 +89,18 @@ pub(crate) struct Lookahead {
     inputs_limit: usize,
     /// What workers spent on the probes of BIP30.
     probe_time: Duration,
+    site: Site,
     desk: Desk<Answer>,
 }
 
 impl Lookahead {
     /// None in line; at most `kept_bytes` of blocks in memory, beside a coins store of `cache_bytes`.
-    pub(crate) fn new(kept_bytes: usize, cache_bytes: u64, desk: Desk<Answer>) -> Self {
+    pub(crate) fn new(
+        site: &Site,
+        kept_bytes: usize,
+        cache_bytes: u64,
+        desk: Desk<Answer>,
+    ) -> Self {
         Self {
             line: VecDeque::new(),
             kept: Kept::new(kept_bytes),
@@ -103,6 +109,7 @@ impl Lookahead {
             refetched: 0,
             inputs_limit: AHEAD_INPUTS.min(cache_bytes / CACHE_BYTES_PER_INPUT) as usize,
             probe_time: Duration::ZERO,
+            site: site.clone(),
             desk,
         }
     }
@@ -133,7 +140,6 @@ impl Lookahead {
     /// [`ChainError::DamagedIndex`] where a block on the way is not stored.
     pub(crate) fn fill(
         &mut self,
-        site: &Site,
         index: &BlockIndex,
         coins: &UtxoStore,
         applied: NodeId,
@@ -158,7 +164,7 @@ impl Lookahead {
             let token = self.next_token;
             let stage = match self.kept.remove((height, id)) {
                 Some(block) => self.fetch(index, coins, token, id, block),
-                None => self.load(site, index, token, id)?,
+                None => self.load(index, token, id)?,
             };
             self.line.push_back(Ahead { id, token, stage });
         }
@@ -209,21 +215,15 @@ impl Lookahead {
         self.line.iter().map(inputs).sum()
     }
 
-    fn load(
-        &mut self,
-        site: &Site,
-        index: &BlockIndex,
-        token: u64,
-        id: NodeId,
-    ) -> Result<Stage, ChainError> {
+    fn load(&mut self, index: &BlockIndex, token: u64, id: NodeId) -> Result<Stage, ChainError> {
         let node = index.node(id);
         // Candidates are stored, and so is what leads to them from the tip.
         let position = node.position.ok_or(ChainError::DamagedIndex(node.hash))?;
-        let (hash, hasher) = (node.hash, site.hasher);
+        let (hash, hasher) = (node.hash, self.site.hasher);
         // What was verified before needs no second look at its witnesses: its scripts do not run.
-        let segwit = site.params.is_active(Deployment::Segwit, node.height);
+        let segwit = self.site.params.is_active(Deployment::Segwit, node.height);
         let witnesses = (node.validity < Validity::Scripts).then_some(segwit);
-        let store = Arc::clone(&site.store);
+        let store = Arc::clone(&self.site.store);
         self.jobs += 1;
         self.desk.run(Priority::Urgent, "load", move || {
             let block = store.read_block(position).map(|bytes| {
@@ -248,9 +248,9 @@ impl Lookahead {
         }
         self.jobs += 1;
         let no_overwrite = index.enforces_bip30(id);
-        let fetched = Arc::clone(&block);
+        let (site, fetched) = (self.site.clone(), Arc::clone(&block));
         self.desk.run(Priority::Urgent, "prefetch", move || {
-            let coins = prefetch(&fetched, &layers, no_overwrite);
+            let coins = prefetch(&site, &fetched, &layers, no_overwrite);
             Answer { token, found: Found::Coins(coins) }
         });
         Stage::Fetching(block)
@@ -345,6 +345,7 @@ impl Found {
 }
 
 fn prefetch(
+    site: &Site,
     block: &Structured,
     layers: &Layers,
     no_overwrite: bool,
@@ -352,9 +353,9 @@ fn prefetch(
     let mut prefetched = Prefetched::nothing(layers.pin());
     layers.get_many(block.spends(), &mut prefetched.coins)?;
     if no_overwrite {
-        let start = Instant::now();
+        let start = site.now();
         layers.contains_many(block.creates(), &mut prefetched.outputs_exist)?;
-        prefetched.probe_time = start.elapsed();
+        prefetched.probe_time = site.now() - start;
     }
     Ok(prefetched)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use godwit_primitives::network::Params;
 use godwit_store::Store;
@@ -20,4 +21,11 @@ pub(crate) struct Site {
     pub(crate) workers: usize,
     /// Once it is set, jobs that have not started do nothing.
     pub(crate) cancelled: Arc<AtomicBool>,
+}
+
+impl Site {
+    /// Time since some fixed moment; only stages are timed by it.
+    pub(crate) fn now(&self) -> Duration {
+        self.executor.now()
+    }
 }

@@ -1,17 +1,17 @@
 //! One commit, as a job: block and undo bytes, the block index and the coins' manifest become durable
 //! together, beside connecting.
 
+use godwit_store::{Commit, StoreError};
 use std::fmt;
-use std::time::Instant;
 
-use godwit_store::{Commit, Store, StoreError};
+use crate::site::Site;
 
 /// Makes `commit` durable and says so in the log.
-pub(super) fn run(store: &Store, commit: Commit) -> Result<(), StoreError> {
+pub(super) fn run(site: &Site, commit: Commit) -> Result<(), StoreError> {
     log::info!("Commit started: {}", Contents(&commit));
-    let started = Instant::now();
-    store.commit(commit)?;
-    log::info!("Commit done in {} ms.", started.elapsed().as_millis());
+    let started = site.now();
+    site.store.commit(commit)?;
+    log::info!("Commit done in {} ms.", (site.now() - started).as_millis());
     Ok(())
 }
 

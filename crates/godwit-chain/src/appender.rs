@@ -65,6 +65,8 @@ pub(crate) struct Answer {
 
 /// See the module's documentation.
 pub(crate) struct Appender {
+    /// What waits for the job. Blocks count in the intake until they are stored, undo records are those
+    /// of blocks in the window.
     gathered: Vec<Append>,
     /// A job writes what was gathered before.
     running: bool,

@@ -94,6 +94,7 @@ pub struct Chain {
     pub(crate) window: Window,
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
+    /// What happened since they were last taken, which whoever drives the chain does after each turn.
     pub(crate) events: VecDeque<Event>,
     pub(crate) status: ChainStatus,
     ending: Ending,

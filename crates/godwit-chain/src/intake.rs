@@ -32,13 +32,13 @@ pub(crate) struct Arrival {
 
 /// Blocks on their way to their verdict.
 pub(crate) struct Intake {
-    /// Blocks of peers that no worker has yet.
+    /// Blocks of peers that no worker has yet; `receiving` counts their bytes.
     queue: VecDeque<(u64, PooledStream)>,
     /// Blocks of peers that workers have.
     jobs: usize,
-    /// In the order in which they were decoded.
+    /// In the order in which they were decoded; counted like those before.
     arrivals: VecDeque<Arrival>,
-    /// Records of an import, which are taken in the order of the plan.
+    /// Records of an import, which are taken in the order of the plan. Each holds a permit.
     records: BTreeMap<u64, Arrival>,
     next_record: u64,
     records_arrived: u64,

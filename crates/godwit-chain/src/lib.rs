@@ -2,11 +2,11 @@
 //! connecting, reorganising, verdicts.
 //!
 //! A block earns trust on its way and changes type with it: bytes → [`Structured`] (it decodes and
-//! keeps the structural rules; workers) → stored (its header has a place and the contextual rules
-//! hold; the connector appends it to the block files) → resolved (its coins were found and spent in
-//! the store; the connector, in height order) → verified (signature operations and scripts; workers,
-//! in any order) → connected (its undo record is written and everything before it is connected; the
-//! connector, in height order).
+//! keeps the structural rules; workers) → accepted (its header has a place and the contextual rules
+//! hold; the connector) → stored (it is in its block file; one thread writes) → resolved (its coins were
+//! found and spent in the store; the connector, in height order) → verified (signature operations and
+//! scripts; workers, in any order) → recorded (its undo record is written, in height order) → connected
+//! (everything before it is connected; the connector). `Chain::step` is the row of these stations.
 //!
 //! Nothing here opens a socket or prints, and nothing is decided by the time but by that which the
 //! chain is told; the monotonic clock only times stages and bounds waits. What happened goes out as

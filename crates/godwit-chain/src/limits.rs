@@ -10,6 +10,17 @@
 //!    kept or refused.
 //!
 //! So every wait ends.
+//!
+//! What waits inside the stations is bounded by what has not ended yet:
+//!
+//! | queue | bounded by |
+//! | --- | --- |
+//! | `Intake`: blocks for which no worker is free, arrivals | [`RECEIVING_BYTES`], which its caller heeds ([`Chain::room`](crate::Chain::room)); records of an import by their permits |
+//! | `Appender`: what is gathered, what has returned | the same, for a block counts there until it is stored; undo records by [`WINDOW_BLOCKS`] |
+//! | `Lookahead`: the line, what is kept | [`AHEAD_BLOCKS`]; [`WAITING_MEMORY`] and the permits |
+//! | `Window` | [`WINDOW_BLOCKS`], coins, [`SCRIPT_PARTS`] |
+//! | `Reads` | what its caller asks for: the engine has one block read for each peer and one to announce |
+//! | events | one for each message and each block of a turn, where they are taken after each turn |
 
 use godwit_store::exec::Priority;
 
@@ -57,8 +68,11 @@ pub(crate) const SCRIPT_PARTS: usize = 1024;
 /// queueing it and short against the time of a block.
 pub(crate) const INPUTS_PER_PART: usize = 96;
 
+/// Bytes of the largest block.
+const MAX_BLOCK_BYTES: u64 = 4_000_000;
+
 /// Inputs of a block: 41 bytes each of a million without witnesses.
-const MAX_BLOCK_INPUTS: usize = 1_000_000 / 41;
+pub(crate) const MAX_BLOCK_INPUTS: usize = 1_000_000 / 41;
 
 /// Parts of one block: a transaction with more than twice the inputs of a part has parts of its own, and
 /// what is before it ends a part. One more for the signature operations, the undo record and the rest.
@@ -68,26 +82,39 @@ pub(crate) const MAX_PARTS: usize = 2 * MAX_BLOCK_INPUTS.div_ceil(INPUTS_PER_PAR
 /// written.
 pub(crate) const APPEND_BATCH: u64 = 8 << 20;
 
-const URGENT: usize = DECODE_JOBS + READ_JOBS + IMPORT_JOBS as usize + AHEAD_JOBS + 1;
+/// The one job that reads the tip back, to disconnect it.
+const DISCONNECT_JOBS: usize = 1;
 
+const URGENT: usize = DECODE_JOBS + READ_JOBS + IMPORT_JOBS as usize + AHEAD_JOBS + DISCONNECT_JOBS;
+
+/// Another block is applied while [`SCRIPT_PARTS`] are not reached, and has so many more at most.
 const SCRIPTS: usize = SCRIPT_PARTS + MAX_PARTS;
 
-/// Jobs that wait for a worker: those of all stations, one that reads the tip to disconnect it, and the
-/// parts of verifications.
+/// Jobs that wait for a worker: those of all stations.
 pub(crate) const QUEUED_JOBS: [usize; Priority::COUNT] = [URGENT, SCRIPTS];
 
 /// Jobs that wait for the thread that appends, and for the one that commits: the next is handed out when
 /// one has returned.
 pub(crate) const QUEUED_ALONE: [usize; Priority::COUNT] = [1, 0];
 
-/// Most messages that wait: the answers of all those jobs, of an append and a commit, and that a thread
-/// panicked or the import's reader failed.
-pub(crate) const INBOX_LIMIT: usize = URGENT + SCRIPTS + 2 + 2;
+/// Messages of the import's reader: that it could not read a file, that it panicked.
+const READER_MESSAGES: usize = 2;
+
+/// Most messages that wait: one of each job that is queued or running, those of the one that appends and
+/// the one that commits, and the reader's.
+pub(crate) const INBOX_LIMIT: usize = URGENT + SCRIPTS + 2 + READER_MESSAGES;
 
 const _: () = {
+    // 1: each job's message has its place, and the inbox stays small.
+    assert!(INBOX_LIMIT >= QUEUED_JOBS[0] + QUEUED_JOBS[1] + 2 * QUEUED_ALONE[0] + READER_MESSAGES);
     assert!(INBOX_LIMIT <= 8192, "the inbox is memory, too");
-    assert!(SMALLEST_CHARGE > 0 && IMPORT_BYTES / SMALLEST_CHARGE <= IMPORT_JOBS);
+    // 2: a block's two jobs, one after the other, and as many of blocks that left the line.
+    assert!(AHEAD_JOBS >= 2 * AHEAD_BLOCKS, "who left the line holds up nobody in it");
     assert!(AHEAD_BLOCKS >= WINDOW_BLOCKS, "the window is filled from the line");
-    assert!(SCRIPT_PARTS >= MAX_PARTS, "a whole block is verified at once");
+    assert!(SCRIPT_PARTS >= MAX_PARTS, "the next block starts before a whole one has ended");
+    // 5: a permit holds every record between reader and verdict, so that many are on their way.
+    assert!(SMALLEST_CHARGE > 0 && IMPORT_BYTES / SMALLEST_CHARGE <= IMPORT_JOBS);
     assert!(APPEND_BATCH < RECEIVING_BYTES, "appending gives back while more arrives");
+    assert!(RECEIVING_BYTES >= 2 * MAX_BLOCK_BYTES, "one is taken while one is written");
+    assert!(IMPORT_BYTES >= 2 * MAX_BLOCK_BYTES, "one is read while one is connected");
 };

@@ -20,6 +20,7 @@ pub(crate) struct Answer {
 
 /// Reads under way and reads that wait for a worker.
 pub(crate) struct Reads {
+    /// Those that wait: as many as the caller asked for and was not answered, above [`READ_JOBS`].
     queue: VecDeque<(u64, BlockPosition)>,
     jobs: usize,
     desk: Desk<Answer>,

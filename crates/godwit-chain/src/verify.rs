@@ -147,7 +147,7 @@ pub(crate) fn verify<R: Send + 'static>(
     let mut parts = vec![Part::Sigops];
     parts.extend(needs.undo.map(Part::Undo));
     if needs.scripts {
-        split(&resolved, &mut parts);
+        split(&resolved.spent().first, &mut parts);
     }
     let verification = Arc::new(Verification {
         resolved,
@@ -167,8 +167,8 @@ pub(crate) fn verify<R: Send + 'static>(
     }
 }
 
-fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
-    let first = &resolved.spent().first;
+/// Splits the scripts of a block; `first` is as in [`SpentCoins`](crate::apply::SpentCoins).
+fn split(first: &[u32], parts: &mut Vec<Part>) {
     let inputs_of = |tx: usize| (first[tx + 1] - first[tx]) as usize;
     let tx_count = first.len() - 1;
     let (mut start, mut inputs) = (1, 0);
@@ -300,6 +300,63 @@ impl Verification {
         match lock(&self.failure).take() {
             Some((_, error)) => Err(error),
             None => Ok(Verified { resolved: Arc::clone(&self.resolved), undo }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{MAX_BLOCK_INPUTS, MAX_PARTS};
+
+    /// The parts of a block whose transactions have so many inputs, the coinbase aside.
+    fn parts(inputs: &[usize]) -> Vec<Part> {
+        let mut first = vec![0, 0];
+        let mut end = 0;
+        for count in inputs {
+            end += *count as u32;
+            first.push(end);
+        }
+        // As `verify` begins.
+        let mut parts = vec![Part::Sigops];
+        split(&first, &mut parts);
+        parts
+    }
+
+    #[test]
+    fn every_input_is_in_one_part_and_no_block_has_more_parts_than_the_limit_says() {
+        const MOST: usize = 2 * INPUTS_PER_PART;
+        let patterns: [&[usize]; 8] = [
+            &[1],
+            &[INPUTS_PER_PART - 1],
+            &[INPUTS_PER_PART],
+            &[MOST, MOST - 1],
+            &[MOST + 1],
+            // Each large one ends a part and has a short last part of its own.
+            &[1, MOST + 1],
+            &[INPUTS_PER_PART - 1, MOST + 1],
+            &[MAX_BLOCK_INPUTS],
+        ];
+        for pattern in patterns {
+            let mut left = MAX_BLOCK_INPUTS;
+            let fits = |count: &&usize| {
+                let fits = **count <= left;
+                left -= if fits { **count } else { 0 };
+                fits
+            };
+            let inputs: Vec<usize> = pattern.iter().cycle().take_while(fits).copied().collect();
+            let parts = parts(&inputs);
+            // One more encodes the undo record.
+            assert!(parts.len() < MAX_PARTS, "{} parts of {pattern:?}", parts.len());
+            let mut seen = vec![0; inputs.len()];
+            for part in &parts {
+                match part {
+                    Part::Sigops | Part::Undo(_) => {}
+                    Part::Txs(txs) => txs.clone().for_each(|tx| seen[tx - 1] += inputs[tx - 1]),
+                    Part::Inputs { tx, inputs, .. } => seen[tx - 1] += inputs.len(),
+                }
+            }
+            assert_eq!(seen, inputs, "{pattern:?}");
         }
     }
 }

@@ -35,10 +35,11 @@ const HEADER_LINES: Duration = Duration::from_secs(5);
 pub struct NodeCore {
     chain: Chain,
     peers: Peers,
+    /// What the network is to do; taken after each turn.
     commands: VecDeque<NetCommand>,
-    /// Names to be looked up.
+    /// Names to be looked up; taken after each turn.
     lookups: Vec<String>,
-    /// Blocks without a verdict, by ticket.
+    /// Blocks without a verdict, by ticket: those that the chain counts as being received.
     submitted: HashMap<u64, BlockHash>,
     next_ticket: u64,
     /// Blocks being read that the engine takes apart, which is work, and does not just pass on.

@@ -13,11 +13,15 @@ use std::io::{self, Write};
 use std::panic::{self, PanicHookInfo, UnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use signal_hook::low_level;
 
 use crate::escape::Escaped;
 use crate::exit::Exit;
+
+/// How long the end of the process waits for the log's last lines.
+const LOG_WAIT: Duration = Duration::from_secs(2);
 
 /// Characters of a panic's message that are shown: it may quote what a peer has sent.
 const MAX_MESSAGE: usize = 1_000;
@@ -44,8 +48,24 @@ pub fn end_at_once(program: &'static str, is_expected: fn() -> bool) {
             }
         }
         report(program, info);
+        flush_log();
         low_level::exit(Exit::Bug.code().into());
     }));
+}
+
+/// Has written what was logged before: it may say why. On a thread of its own, because the panicking one
+/// may be unable to do anything, even to look at the clock; and not for long.
+fn flush_log() {
+    let flush = || log::logger().flush();
+    let Ok(thread) = thread::Builder::new().name("godwit-flush-log".into()).spawn(flush) else {
+        return;
+    };
+    let pause = Duration::from_millis(10);
+    let mut left = LOG_WAIT.as_millis() / pause.as_millis();
+    while left > 0 && !thread.is_finished() {
+        thread::sleep(pause);
+        left -= 1;
+    }
 }
 
 /// Writes the line, and the backtrace where `RUST_BACKTRACE` asks for one. Not through the log, whose

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
-use godwit_chain::{Chain, Poll};
+use godwit_chain::{Chain, ChainError, Poll};
 use godwit_p2p::{Now, Peers, Services};
+use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
 
 use super::core::NodeCore;
@@ -131,7 +133,9 @@ impl<'a> Node<'a> {
             listeners,
         )
         .map_err(SocketsError)?;
-        let peers_file = PeersFile::new(&config.network_dir(), config.params.magic);
+        let (dir, magic) = (config.network_dir(), config.params.magic);
+        let peers_file = PeersFile::new(Arc::new(RealDisk), &Threads::default(), &dir, magic)
+            .map_err(ChainError::Spawn)?;
         let book = peers_file.load(seed);
         let params = Arc::clone(chain.params());
         let now = now(started);
@@ -207,7 +211,7 @@ impl<'a> Node<'a> {
     }
 
     fn housekeeping(&mut self, now: Now) {
-        if now.monotonic >= self.next_save {
+        if now.monotonic >= self.next_save && !self.peers_file.is_saving() {
             self.next_save = now.monotonic + SAVE_INTERVAL;
             self.peers_file.save(self.core.peers().address_book());
         }
@@ -248,7 +252,7 @@ impl<'a> Node<'a> {
             progress.finish();
         }
         drop(self.sockets);
-        self.peers_file.save(self.core.peers().address_book());
+        self.peers_file.end(self.core.peers().address_book());
         let status = *self.core.chain().status();
         let (connected, times) = (status.connected, status.times);
         let tip = self.core.chain().tip_point();

@@ -49,6 +49,8 @@ pub(crate) struct Prefetched {
     pub(crate) outputs_exist: Vec<bool>,
     /// What the answers about outputs took.
     pub(crate) probe_time: Duration,
+    /// Memory of the coins.
+    pub(crate) memory: usize,
     /// The layers that gave the answers.
     pub(crate) pin: EpochPin,
 }
@@ -57,8 +59,20 @@ impl Prefetched {
     /// No coin of the block lies below the memtable.
     pub(crate) fn nothing(pin: EpochPin) -> Self {
         let (coins, outputs_exist) = (Vec::new(), Vec::new());
-        Self { coins, outputs_exist, probe_time: Duration::ZERO, pin }
+        Self { coins, outputs_exist, probe_time: Duration::ZERO, memory: 0, pin }
     }
+
+    /// Counts the memory of the coins, once they are here.
+    pub(crate) fn count_memory(&mut self) {
+        let scripts = script_bytes(self.coins.iter().flatten());
+        self.memory = scripts + self.coins.capacity() * size_of::<Option<Coin>>();
+    }
+}
+
+/// Memory of the scripts that do not fit into their coins.
+fn script_bytes<'a>(coins: impl Iterator<Item = &'a Coin>) -> usize {
+    let spilled = coins.filter(|coin| coin.script_pubkey.spilled());
+    spilled.map(|coin| coin.script_pubkey.capacity()).sum()
 }
 
 /// A block whose turn has come, with what was found for it.
@@ -80,9 +94,7 @@ pub(crate) struct SpentCoins {
 impl SpentCoins {
     /// Memory that the coins take.
     pub(crate) fn bytes(&self) -> usize {
-        let scripts = self.coins.iter().filter(|coin| coin.script_pubkey.spilled());
-        let scripts: usize = scripts.map(|coin| coin.script_pubkey.capacity()).sum();
-        scripts + self.coins.len() * size_of::<Coin>()
+        script_bytes(self.coins.iter()) + self.coins.len() * size_of::<Coin>()
     }
 
     /// The coins of one transaction.

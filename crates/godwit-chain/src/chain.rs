@@ -216,6 +216,7 @@ impl Chain {
         let counters = self.coins.counters();
         status.written.flushed = counters.flushed_bytes;
         status.written.merged = counters.merge_bytes_written;
+        status.memory.tree = self.index.tree().memory();
         status.memory.coins = self.coins.memory_used();
     }
 

@@ -325,6 +325,12 @@ impl Lookahead {
     }
 
     pub(crate) fn status(&self, status: &mut ChainStatus) {
+        let memory = |ahead: &Ahead| match &ahead.stage {
+            Stage::Loading => 0,
+            Stage::Fetching(block) => block.memory(),
+            Stage::Ready(block, prefetched) => block.memory() + prefetched.memory,
+        };
+        status.memory.lookahead = self.line.iter().map(memory).sum();
         status.memory.kept = self.kept.memory();
         status.refetched = self.refetched;
         status.times.bip30 = self.probe_time;
@@ -357,6 +363,7 @@ fn prefetch(
         layers.contains_many(block.creates(), &mut prefetched.outputs_exist)?;
         prefetched.probe_time = site.now() - start;
     }
+    prefetched.count_memory();
     Ok(prefetched)
 }
 

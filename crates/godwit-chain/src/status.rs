@@ -48,10 +48,14 @@ pub struct ChainMemory {
     pub receiving: u64,
     /// Blocks of peers that are kept for their turn.
     pub kept: usize,
+    /// Blocks in line for the tip and the coins that were fetched for them.
+    pub lookahead: usize,
     /// Coins that the blocks in the window spent.
     pub window: usize,
     /// Blocks and undo records on their way to their files.
     pub appending: u64,
+    /// Headers and what is known of their blocks.
+    pub tree: usize,
     /// The coins store.
     pub coins: MemoryUsage,
 }

@@ -30,6 +30,24 @@ pub enum Event {
     NetworkActive(bool),
 }
 
+impl NetEvent {
+    /// Whose connection it concerns, if the engine knows that by a name.
+    pub fn peer(&self) -> Option<PeerId> {
+        match self {
+            Self::Connected { peer, .. }
+            | Self::ConnectFailed { peer, .. }
+            | Self::Protocol { peer, .. }
+            | Self::Frame { peer, .. }
+            | Self::Arriving { peer, .. }
+            | Self::Discarded { peer, .. }
+            | Self::TransportFailed { peer, .. }
+            | Self::Closed { peer }
+            | Self::Sent { peer, .. } => Some(*peer),
+            Self::Inbound { .. } | Self::Resolved { .. } => None,
+        }
+    }
+}
+
 impl From<NetEvent> for Event {
     fn from(event: NetEvent) -> Self {
         Self::Net(event)

@@ -115,24 +115,22 @@ impl NodeCore {
     }
 
     /// Whether the chain can take more of what arrives: peers deliver what they were asked for however
-    /// large it turns out to be. Until it can, nothing should be waited for that may be a block.
+    /// large it turns out to be.
     pub fn takes_blocks(&self) -> bool {
         self.chain.room() > 0
     }
 
-    /// Handles at most so many events, as long as the chain can take blocks: what comes faster than it
-    /// can be decoded stays where it waits, which has its own limit. Whether there may be more.
+    /// Handles at most so many events; whether there may be more. `next` is told whether the chain can
+    /// take blocks: where it cannot, they stay where they wait, which has its own limit, and so does
+    /// what their senders said behind them. Everybody else is heard.
     pub fn handle_some(
         &mut self,
         now: Now,
         at_most: usize,
-        mut next: impl FnMut() -> Option<NetEvent>,
+        mut next: impl FnMut(bool) -> Option<NetEvent>,
     ) -> bool {
         for _ in 0..at_most {
-            if !self.takes_blocks() {
-                return false;
-            }
-            let Some(event) = next() else { return false };
+            let Some(event) = next(self.takes_blocks()) else { return false };
             self.handle(now, event);
         }
         true

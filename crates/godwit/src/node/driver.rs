@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::never;
 use godwit_chain::{Chain, ChainError, Poll};
 use godwit_p2p::{Now, Peers, Services};
 use godwit_store::disk::RealDisk;
@@ -182,15 +181,11 @@ impl<'a> Node<'a> {
                 return Ok(Ended::StopHeight);
             }
             self.housekeeping(now);
+            busy |= self.core.takes_blocks() && self.inbox.holds_back();
             if !busy {
                 let until_due = self.core.next_wakeup().saturating_sub(now.monotonic);
                 let timeout = until_due.min(LONGEST_WAIT);
-                let paused = never();
-                let inbox = match self.core.takes_blocks() {
-                    true => self.inbox.receiver(),
-                    false => &paused,
-                };
-                self.core.chain_mut().wait_with(inbox, timeout);
+                self.core.chain_mut().wait_with(self.inbox.receiver(), timeout);
             }
         }
     }
@@ -200,7 +195,11 @@ impl<'a> Node<'a> {
         for event in self.resolver.poll(Instant::now()) {
             self.core.handle(now, event);
         }
-        self.core.handle_some(now, EVENTS_AT_ONCE, || self.inbox.take())
+        let inbox = &self.inbox;
+        self.core.handle_some(now, EVENTS_AT_ONCE, |takes_blocks| match takes_blocks {
+            true => inbox.take(),
+            false => inbox.take_but_blocks(),
+        })
     }
 
     fn send_commands(&mut self) {

@@ -29,11 +29,11 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use connection::{Connection, Left, Phase, is_local};
-use inbox::Outbox;
+use inbox::{Outbox, Share};
 use route::{Route, route};
 use transports::Transports;
 
-pub use inbox::{INBOX_BYTES, Inbox};
+pub use inbox::{INBOX_BYTES, Inbox, Queued};
 pub use listen::{BindError, bind};
 pub use route::Proxies;
 pub(crate) use transports::check_locked_memory;
@@ -257,14 +257,20 @@ impl Network {
         if self.may_accept() {
             at(self.accept_after);
         }
-        if !self.held.is_empty()
-            && self.out.has_room()
+        if self.held_has_room()
             && let (Some(bucket), Some(rate)) = (&mut self.download, self.config.max_download_rate)
             && let Some(ready) = bucket.ready_at(now - self.started, READ_AT_LEAST.min(rate))
         {
             at(self.started + ready);
         }
         next.map(|next| next.saturating_duration_since(now))
+    }
+
+    /// Whether a connection that is held waits for nothing but its rate.
+    fn held_has_room(&self) -> bool {
+        let share = |token| self.connections.get(token).map(Connection::share);
+        let mut shares = self.held.iter().filter_map(share);
+        shares.any(|share| self.out.has_room(share))
     }
 
     fn note(&mut self, event: &mio::event::Event) {
@@ -430,7 +436,8 @@ impl Network {
             if connection.transport_is_refused() {
                 self.retry_in_plain(token);
             } else {
-                connection.tell_connect_failed(connection.awaits_proxy(), &self.out);
+                connection
+                    .tell_connect_failed(connection.awaits_proxy(), self.out.of(Share::Messages));
                 self.close(token);
             }
         }
@@ -440,7 +447,8 @@ impl Network {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.in_line = false;
         let now = self.started.elapsed();
-        let most = if self.out.has_room() { usize::MAX } else { 0 };
+        let share = connection.share();
+        let most = if self.out.has_room(share) { usize::MAX } else { 0 };
         let allowed = match &mut self.download {
             Some(bucket) => bucket.take_up_to(now, READ_AT_MOST.min(most as u64)) as usize,
             None => most,
@@ -448,7 +456,7 @@ impl Network {
         let mut left_over = allowed;
         let deadline_before = connection.deadline();
         let proxy_deadline = Instant::now() + PROXY_TIMEOUT;
-        let left = connection.turn(&mut left_over, proxy_deadline, &self.out);
+        let left = connection.turn(&mut left_over, proxy_deadline, self.out.of(share));
         if let Some(bucket) = &mut self.download {
             bucket.grant(left_over as u64);
         }

@@ -9,7 +9,7 @@ use godwit_p2p::{
 };
 use mio::net::TcpStream;
 
-use super::inbox::Outbox;
+use super::inbox::{PeerOutbox, Share};
 use super::listen::is_exhausted;
 
 /// Bytes read from one connection before the next one has its turn; a message or packet costs
@@ -108,6 +108,14 @@ impl Connection {
         }
     }
 
+    /// The part of the node's inbox that its events take.
+    pub(super) fn share(&self) -> Share {
+        match self.limits.expects_block || self.limits.expects_compact {
+            true => Share::Blocks,
+            false => Share::Messages,
+        }
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Connecting { deadline, .. } | Phase::Proxy { deadline, .. } => Some(deadline),
@@ -132,7 +140,7 @@ impl Connection {
         &mut self,
         allowance: &mut usize,
         proxy_deadline: Instant,
-        out: &Outbox,
+        out: PeerOutbox<'_>,
     ) -> Left {
         if let Phase::Connecting { .. } = self.phase
             && let Some(left) = self.finish_connecting(proxy_deadline, out)
@@ -164,7 +172,7 @@ impl Connection {
     }
 
     /// `None`: connected, go on.
-    fn finish_connecting(&mut self, proxy_deadline: Instant, out: &Outbox) -> Option<Left> {
+    fn finish_connecting(&mut self, proxy_deadline: Instant, out: PeerOutbox<'_>) -> Option<Left> {
         if !self.writable {
             return Some(Left::Idle);
         }
@@ -190,7 +198,7 @@ impl Connection {
         None
     }
 
-    fn connected(&mut self, out: &Outbox) {
+    fn connected(&mut self, out: PeerOutbox<'_>) {
         // Messages are written whole; waiting for more to send would only add latency.
         if let Err(error) = self.stream.set_nodelay(true) {
             log::debug!("no delay can not be set: {error}");
@@ -206,13 +214,13 @@ impl Connection {
         }
     }
 
-    fn connect_failed(&mut self, error: &io::Error, out: &Outbox) -> Left {
+    fn connect_failed(&mut self, error: &io::Error, out: PeerOutbox<'_>) -> Left {
         let local = self.awaits_proxy() || is_local(error);
         self.tell_connect_failed(local, out);
         Left::Over
     }
 
-    pub(super) fn tell_connect_failed(&self, local: bool, out: &Outbox) {
+    pub(super) fn tell_connect_failed(&self, local: bool, out: PeerOutbox<'_>) {
         let peer = self.peer;
         out.send(match self.told {
             true => NetEvent::Closed { peer },
@@ -221,7 +229,7 @@ impl Connection {
     }
 
     /// `None`: the proxy has connected us, go on.
-    fn proxy_turn(&mut self, out: &Outbox) -> Option<Left> {
+    fn proxy_turn(&mut self, out: PeerOutbox<'_>) -> Option<Left> {
         let Phase::Proxy { handshake, .. } = &mut self.phase else { return None };
         let local = match talk_to_proxy(handshake, &mut self.stream) {
             Ok(true) => {
@@ -254,7 +262,7 @@ impl Connection {
         }
     }
 
-    fn report_sent(&mut self, peer: PeerId, out: &Outbox) {
+    fn report_sent(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
         let sent = self.transport.total_sent_plain();
         let bytes = (sent - self.sent_reported) as usize;
         if bytes > 0 {
@@ -263,7 +271,7 @@ impl Connection {
         }
     }
 
-    fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
+    fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: PeerOutbox<'_>) -> Left {
         let left = self.read_messages(peer, allowance, out);
         if let Some((command, received, _)) = self.transport.incoming()
             && (command == Command::HEADERS
@@ -274,7 +282,7 @@ impl Connection {
         left
     }
 
-    fn read_messages(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
+    fn read_messages(&mut self, peer: PeerId, allowance: &mut usize, out: PeerOutbox<'_>) -> Left {
         let mut turn = READ_TURN;
         // Who does not take answers gets to ask no more. But two that send blocks to each other must
         // not both wait: whoever waits for a block reads on, within `SEND_QUEUE_MAX`.
@@ -324,7 +332,7 @@ impl Connection {
     }
 
     /// Once it is known, and before the first message.
-    fn tell_protocol(&mut self, peer: PeerId, out: &Outbox) {
+    fn tell_protocol(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
         let protocol = self.transport.protocol();
         if !self.protocol_told && protocol != Protocol::Detecting {
             self.protocol_told = true;
@@ -332,7 +340,7 @@ impl Connection {
         }
     }
 
-    fn closed(&self, peer: PeerId, out: &Outbox) -> Left {
+    fn closed(&self, peer: PeerId, out: PeerOutbox<'_>) -> Left {
         if self.transport_is_refused() {
             return Left::Refused;
         }
@@ -340,7 +348,13 @@ impl Connection {
         Left::Over
     }
 
-    fn report_arrival(&mut self, peer: PeerId, command: Command, received: usize, out: &Outbox) {
+    fn report_arrival(
+        &mut self,
+        peer: PeerId,
+        command: Command,
+        received: usize,
+        out: PeerOutbox<'_>,
+    ) {
         let bytes = received.saturating_sub(self.arrival_reported);
         if bytes > 0 {
             self.arrival_reported = received;

@@ -273,7 +273,13 @@ fn a_turn_ends_after_so_many_messages_however_short_they_are() {
             thread::sleep(Duration::from_millis(1));
         }
         connection.readable = true;
-        let mut turn = || connection.turn(&mut usize::MAX.clone(), Instant::now(), &network.out);
+        let mut turn = || {
+            connection.turn(
+                &mut usize::MAX.clone(),
+                Instant::now(),
+                network.out.of(Share::Messages),
+            )
+        };
         assert_eq!(turn(), left);
         let messages = || {
             let events = std::iter::from_fn(|| inbox.take());

@@ -81,20 +81,21 @@ impl Driver {
 
     pub(super) fn read(&mut self, id: ConnectionId) {
         loop {
-            if !self.core().takes_blocks() {
-                self.held.insert(id);
-                self.peak.held += 1;
-                return;
-            }
+            let takes_blocks = self.core().takes_blocks();
             let Some(link) = self.links.get_mut(&id) else { return };
-            let Some(peer) = link.peer else { return };
-            if link.failed || link.awaits_read_on || link.transport.queued_bytes() > SEND_PAUSE {
-                return;
-            }
             let limits = ReceiveLimits {
                 expects_block: link.expects_block,
                 expects_compact: link.expects_compact,
             };
+            if !takes_blocks && (limits.expects_block || limits.expects_compact) {
+                self.held.insert(id);
+                self.peak.held += 1;
+                return;
+            }
+            let Some(peer) = link.peer else { return };
+            if link.failed || link.awaits_read_on || link.transport.queued_bytes() > SEND_PAUSE {
+                return;
+            }
             let received = link.transport.receive(&mut self.crowd.socket(id), &limits, READ_TURN);
             self.check_receiving(id);
             self.tell_protocol(id, peer);
@@ -110,12 +111,7 @@ impl Driver {
                     }
                     self.end_of_message(id);
                     link_mut(&mut self.links, id).awaits_read_on = frame.command.stops_reading();
-                    self.note(format!(
-                        "peer={} > {} {}",
-                        peer.0,
-                        frame.command,
-                        frame.payload.len()
-                    ));
+                    self.note(format!("peer={} > {} {bytes}", peer.0, frame.command));
                     self.tell(NetEvent::Frame { peer, frame });
                 }
                 Ok(Receive::Discarded(discard)) => {

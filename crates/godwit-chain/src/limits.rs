@@ -13,14 +13,14 @@
 //!
 //! What waits inside the stations is bounded by what has not ended yet:
 //!
-//! | queue | bounded by |
-//! | --- | --- |
-//! | `Intake`: blocks for which no worker is free, arrivals | [`RECEIVING_BYTES`], which its caller heeds ([`Chain::room`](crate::Chain::room)); records of an import by their permits |
-//! | `Appender`: what is gathered, what has returned | the same, for a block counts there until it is stored; undo records by [`WINDOW_BLOCKS`] |
-//! | `Lookahead`: the line, what is kept | [`AHEAD_BLOCKS`]; [`WAITING_MEMORY`] and the permits |
-//! | `Window` | [`WINDOW_BLOCKS`], coins, [`SCRIPT_PARTS`] |
-//! | `Reads` | what its caller asks for: the engine has one block read for each peer and one to announce |
-//! | events | one for each message and each block of a turn, where they are taken after each turn |
+//! - `Intake`, blocks for which no worker is free and arrivals: [`RECEIVING_BYTES`], which its caller
+//!   heeds ([`Chain::room`](crate::Chain::room)); records of an import: their permits.
+//! - `Appender`, what is gathered and what has returned: the same, for a block counts there until it is
+//!   stored; undo records: [`WINDOW_BLOCKS`].
+//! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`]; [`WAITING_MEMORY`] and the permits.
+//! - `Window`: [`WINDOW_BLOCKS`], coins, [`SCRIPT_PARTS`].
+//! - `Reads`: what its caller asks for; the engine has one block read for each peer and one to announce.
+//! - Events: one for each message and each block of a turn, where they are taken after each turn.
 
 use godwit_store::exec::Priority;
 
@@ -29,8 +29,9 @@ use godwit_store::exec::Priority;
 pub(crate) const DECODE_JOBS: usize = 256;
 
 /// Bytes of received blocks that are being decoded or wait to be accepted, where the options say nothing
-/// else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the [`Chain::room`](crate::Chain::room). Sixteen blocks
-/// of the largest size, some forty usual ones: a full pipe of a gigabit line over 0.5 s of round trip.
+/// else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the
+/// [`Chain::room`](crate::Chain::room). Sixteen blocks of the largest size, some forty usual ones: a full
+/// pipe of a gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
 
 /// Memory of the blocks that peers sent and that wait for their turn, indexes included: some forty

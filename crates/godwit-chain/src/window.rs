@@ -68,7 +68,7 @@ pub(crate) enum Answer {
     /// The outcome of the applied block with this token.
     Verified(u64, Outcome),
     /// The tip, read back to be disconnected under this token.
-    Read(u64, Result<ReadBack, ReadError>),
+    Read(u64, Result<Box<ReadBack>, ReadError>),
 }
 
 /// A connected block with all that taking it back needs.
@@ -101,7 +101,7 @@ impl From<StoreError> for ReadError {
 struct Disconnecting {
     id: NodeId,
     token: u64,
-    read: Option<ReadBack>,
+    read: Option<Box<ReadBack>>,
 }
 
 /// What became of the block at the window's front.
@@ -298,10 +298,12 @@ impl Window {
         index: &BlockIndex,
         coins: &mut UtxoStore,
     ) -> Result<Option<Retired>, ChainError> {
-        let is_done = |front: &mut Applied| {
-            matches!(front.progress, Progress::Recorded(_) | Progress::Failed(_))
-        };
-        let Some(front) = self.blocks.pop_front_if(is_done) else { return Ok(None) };
+        let is_done =
+            |front: &Applied| matches!(front.progress, Progress::Recorded(_) | Progress::Failed(_));
+        if !self.blocks.front().is_some_and(is_done) {
+            return Ok(None);
+        }
+        let Some(front) = self.blocks.pop_front() else { return Ok(None) };
         match front.progress {
             Progress::Recorded(recorded) => Ok(Some(Retired::Recorded(recorded))),
             Progress::Failed(VerifyError::Rejected(reject)) => {
@@ -407,10 +409,11 @@ impl Window {
             return Ok(false);
         }
         let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
-        let Some(ReadBack { block, spent, mut created, pin }) = tip.and_then(|tip| tip.read) else {
+        let Some(read) = tip.and_then(|tip| tip.read) else {
             self.read_back(site, index, coins)?;
             return Ok(false);
         };
+        let ReadBack { block, spent, mut created, pin } = *read;
         let taken_back = coins.pinned(&pin, |coins| {
             self.unapply(index, coins, applied, &block, &spent, &mut created)
         });
@@ -455,7 +458,7 @@ impl Window {
                 let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
                 let (mut created, pin) = (Vec::new(), layers.pin());
                 layers.get_many(block.creates(), &mut created)?;
-                Ok(ReadBack { block, spent, created, pin })
+                Ok(Box::new(ReadBack { block, spent, created, pin }))
             };
             Answer::Read(token, read())
         });

@@ -194,7 +194,7 @@ fn blocks_are_read_while_others_are_appended_and_synced() {
                 scope.spawn(move || {
                     let nonces = (0..60).map(|i| thread * 1000 + i);
                     let append = |nonce: u32| {
-                        let position = append(&files, &block(nonce, 500 + nonce as usize)).unwrap();
+                        let position = append(files, &block(nonce, 500 + nonce as usize)).unwrap();
                         assert_eq!(read(files, position), block(nonce, 500 + nonce as usize));
                         (nonce, position)
                     };

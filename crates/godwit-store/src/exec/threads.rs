@@ -154,7 +154,8 @@ mod tests {
             let job = move || assert!(!panics, "expected by the test");
             workers.run(Priority::Urgent, "panic", job, move |reply| sender.send(reply).unwrap());
         };
-        (tell(true), tell(false));
+        tell(true);
+        tell(false);
         drop(workers);
         assert_eq!(replies.try_iter().collect::<Vec<_>>(), [None, Some(())]);
     }

@@ -40,8 +40,8 @@ pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, Net
 pub use peer_id::PeerId;
 pub use peers::{
     Action, ChainEvent, ChainRequest, DisconnectReason, Event, HeaderFault, Misbehaviour,
-    NetCommand, NetEvent, Peers, PeersConfig, ReadId, SEND_PAUSE, SEND_QUEUE_MAX, SocketId,
-    Summary,
+    NetCommand, NetEvent, PEER_MEMORY, Peers, PeersConfig, ReadId, SEND_PAUSE, SEND_QUEUE_MAX,
+    SocketId, Summary,
 };
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::TokenBucket;

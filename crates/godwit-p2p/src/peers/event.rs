@@ -39,6 +39,7 @@ impl NetEvent {
             | Self::Protocol { peer, .. }
             | Self::Frame { peer, .. }
             | Self::Arriving { peer, .. }
+            | Self::Receiving { peer, .. }
             | Self::Discarded { peer, .. }
             | Self::TransportFailed { peer, .. }
             | Self::Closed { peer }
@@ -110,6 +111,14 @@ pub enum NetEvent {
         command: Command,
         /// How many.
         bytes: usize,
+    },
+    /// The message that a peer is sending takes so much memory by now, complete or not. After a
+    /// [`Frame`](Self::Frame) or a [`Discarded`](Self::Discarded) there is nothing of it.
+    Receiving {
+        /// From whom.
+        peer: PeerId,
+        /// Capacity of its buffer, in bytes.
+        memory: usize,
     },
     /// A message was dropped while it was received.
     Discarded {

@@ -14,6 +14,7 @@ mod header_sync;
 mod headers;
 mod hostile;
 mod index;
+mod memory;
 mod requests;
 mod serving;
 mod two_nodes;

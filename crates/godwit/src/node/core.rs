@@ -44,7 +44,7 @@ pub struct NodeCore {
     next_ticket: u64,
     /// Blocks being read that the engine takes apart, which is work, and does not just pass on.
     to_take_apart: HashSet<ReadId>,
-    /// Those that were read; at most one for each peer and one to be announced.
+    /// Those that were read; the engine reads few at once, and one to be announced.
     waiting_reads: VecDeque<(ReadId, Option<PooledStream>)>,
     /// Bytes of blocks that may be on their way, whatever the chain could take.
     most_in_flight: u64,

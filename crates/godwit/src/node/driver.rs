@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::never;
 use godwit_chain::{Chain, ChainError, Poll};
 use godwit_p2p::{Now, Peers, Services};
 use godwit_store::disk::RealDisk;
@@ -30,6 +31,9 @@ const EVENTS_AT_ONCE: usize = 64;
 
 /// Longest time without a look at the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Longest time without a look at the sockets' thread while it has more to do than it should.
+const CATCHING_UP: Duration = Duration::from_millis(2);
 
 /// The address book is written this often (Core `DUMP_PEERS_INTERVAL`).
 const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -181,11 +185,15 @@ impl<'a> Node<'a> {
                 return Ok(Ended::StopHeight);
             }
             self.housekeeping(now);
-            busy |= self.core.takes_blocks() && self.inbox.holds_back();
+            let may_answer = self.sockets.has_room();
+            busy |= may_answer && self.core.takes_blocks() && self.inbox.holds_back();
             if !busy {
                 let until_due = self.core.next_wakeup().saturating_sub(now.monotonic);
-                let timeout = until_due.min(LONGEST_WAIT);
-                self.core.chain_mut().wait_with(self.inbox.receiver(), timeout);
+                let longest = if may_answer { LONGEST_WAIT } else { CATCHING_UP };
+                let timeout = until_due.min(longest);
+                let paused = never();
+                let inbox = if may_answer { self.inbox.receiver() } else { &paused };
+                self.core.chain_mut().wait_with(inbox, timeout);
             }
         }
     }
@@ -195,11 +203,19 @@ impl<'a> Node<'a> {
         for event in self.resolver.poll(Instant::now()) {
             self.core.handle(now, event);
         }
-        let inbox = &self.inbox;
-        self.core.handle_some(now, EVENTS_AT_ONCE, |takes_blocks| match takes_blocks {
-            true => inbox.take(),
-            false => inbox.take_but_blocks(),
-        })
+        for _ in 0..EVENTS_AT_ONCE {
+            let (inbox, sockets) = (&self.inbox, &self.sockets);
+            let next = |takes_blocks| match takes_blocks {
+                _ if !sockets.has_room() => None,
+                true => inbox.take(),
+                false => inbox.take_but_blocks(),
+            };
+            if !self.core.handle_some(now, 1, next) {
+                return false;
+            }
+            self.send_commands();
+        }
+        true
     }
 
     fn send_commands(&mut self) {

@@ -48,7 +48,7 @@ fn start() -> Net {
 }
 
 impl Net {
-    fn event(&self) -> NetEvent {
+    fn event_or_memory(&self) -> NetEvent {
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {
             match self.inbox.take() {
@@ -58,6 +58,16 @@ impl Net {
             }
         }
         panic!("no event in a minute");
+    }
+
+    /// The next event that is not about the memory of half a message.
+    fn event(&self) -> NetEvent {
+        loop {
+            match self.event_or_memory() {
+                NetEvent::Receiving { .. } => {}
+                event => return event,
+            }
+        }
     }
 
     /// The next event that is not about bytes that were sent.
@@ -190,6 +200,36 @@ fn headers_are_told_of_while_they_arrive() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn the_memory_of_half_a_message_is_told_until_it_is_complete() {
+    let net = start();
+    let mut stream = net.adopted();
+    let bytes = frame("inv", &[0; 1_000_003]);
+    stream.write_all(&bytes[..600_000]).expect("it is read");
+    let mut told = 0;
+    while told < 600_000 - FRAME_HEADER_SIZE {
+        let NetEvent::Receiving { peer: PEER, memory } = net.event_or_memory() else {
+            panic!("memory")
+        };
+        assert!(memory > told && memory <= 1_200_000, "{memory} after {told}");
+        told = memory;
+    }
+    stream.write_all(&bytes[600_000..]).expect("it is read");
+    loop {
+        match net.event_or_memory() {
+            NetEvent::Receiving { memory, .. } => assert!(memory > told),
+            NetEvent::Frame { frame, .. } => {
+                assert_eq!((frame.command, frame.payload.len()), (Command::INV, 1_000_003));
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // Of a whole one there was nothing to tell.
+    stream.write_all(&frame("ping", &[5; 8])).expect("it is read");
+    assert!(matches!(net.event_or_memory(), NetEvent::Frame { .. }));
 }
 
 #[test]
@@ -446,7 +486,7 @@ fn a_limited_rate_is_kept_over_all_connections() {
         while let Some(event) = net.inbox.take() {
             received += match event {
                 NetEvent::Frame { frame, .. } => 24 + frame.payload.len() as u64,
-                NetEvent::Protocol { .. } => 0,
+                NetEvent::Protocol { .. } | NetEvent::Receiving { .. } => 0,
                 other => panic!("{other:?}"),
             };
         }

@@ -40,6 +40,8 @@ pub(super) struct Harness {
     pub(super) initial_download: bool,
     pub(super) sent: BTreeMap<PeerId, VecDeque<Sent>>,
     pub(super) gone: BTreeMap<PeerId, DisconnectReason>,
+    /// What the driver was told of when to pause, in this order.
+    pub(super) pauses: Vec<usize>,
     pub(super) connects: Vec<(PeerId, Target, ConnectionKind)>,
     /// Of each of them, and of those that were taken out.
     pub(super) begun_with_v2: Vec<bool>,
@@ -109,6 +111,7 @@ impl Harness {
             initial_download: blocks.is_empty(),
             sent: BTreeMap::new(),
             gone: BTreeMap::new(),
+            pauses: Vec::new(),
             connects: Vec::new(),
             begun_with_v2: Vec::new(),
             resolves: Vec::new(),
@@ -377,6 +380,7 @@ impl Harness {
                 self.connects.push((peer, target, kind));
                 self.begun_with_v2.push(v2);
             }
+            NetCommand::PauseAbove { queued } => self.pauses.push(queued),
             NetCommand::ReadOn { peer } => {
                 let unread = self.unread.remove(&peer).expect("after a message that stops reading");
                 self.readable

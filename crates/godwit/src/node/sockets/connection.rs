@@ -4,8 +4,8 @@ use std::io::{self, Read, Write as _};
 use std::time::{Duration, Instant};
 
 use godwit_p2p::{
-    Command, NetAddress, NetEvent, PeerId, Protocol, Receive, ReceiveLimits, SEND_PAUSE, Socks5,
-    Target, Transport, TransportError, Write,
+    Command, NetAddress, NetEvent, PeerId, Protocol, Receive, ReceiveLimits, Socks5, Target,
+    Transport, TransportError, Write,
 };
 use mio::net::TcpStream;
 
@@ -68,6 +68,8 @@ pub(super) struct Connection {
     pub(super) limits: ReceiveLimits,
     /// The node has something to do for the peer, and reads no more of it until that is done.
     pub(super) awaits_read_on: bool,
+    /// While more bytes wait to be written, nothing is read.
+    pub(super) pause_above: usize,
     /// The system said so and has not taken it back.
     pub(super) readable: bool,
     pub(super) writable: bool,
@@ -75,6 +77,8 @@ pub(super) struct Connection {
     pub(super) in_line: bool,
     /// Bytes of the message under way that the node knows of.
     arrival_reported: usize,
+    /// Memory of the message under way that the node knows of.
+    memory_reported: usize,
     sent_reported: u64,
 }
 
@@ -85,6 +89,7 @@ impl Connection {
         peer: PeerId,
         address: Option<NetAddress>,
         transport: Transport,
+        pause_above: usize,
     ) -> Self {
         // Open from the start: it was accepted, and the system reports changes only.
         let ready = matches!(phase, Phase::Open);
@@ -100,10 +105,12 @@ impl Connection {
             protocol_told: false,
             limits: ReceiveLimits::default(),
             awaits_read_on: false,
+            pause_above,
             readable: ready,
             writable: ready,
             in_line: false,
             arrival_reported: 0,
+            memory_reported: 0,
             sent_reported: 0,
         }
     }
@@ -279,6 +286,11 @@ impl Connection {
         {
             self.report_arrival(peer, command, received, out);
         }
+        let memory = self.transport.buffered_bytes();
+        if self.memory_reported != memory && !matches!(left, Left::Over | Left::Refused) {
+            self.memory_reported = memory;
+            out.send(NetEvent::Receiving { peer, memory });
+        }
         left
     }
 
@@ -288,7 +300,7 @@ impl Connection {
         // not both wait: whoever waits for a block reads on, within `SEND_QUEUE_MAX`.
         while self.readable
             && !self.awaits_read_on
-            && (self.limits.expects_block || self.transport.queued_bytes() <= SEND_PAUSE)
+            && (self.limits.expects_block || self.transport.unwritten_bytes() <= self.pause_above)
         {
             if *allowance == 0 {
                 return Left::Held;
@@ -305,6 +317,7 @@ impl Connection {
             self.tell_protocol(peer, out);
             match received {
                 Ok(Receive::Frame(frame)) => {
+                    self.memory_reported = 0;
                     if frame.command == Command::BLOCK || frame.command == Command::HEADERS {
                         self.report_arrival(peer, frame.command, frame.payload.len(), out);
                         self.arrival_reported = 0;
@@ -313,7 +326,7 @@ impl Connection {
                     out.send(NetEvent::Frame { peer, frame });
                 }
                 Ok(Receive::Discarded(discard)) => {
-                    self.arrival_reported = 0;
+                    (self.arrival_reported, self.memory_reported) = (0, 0);
                     out.send(NetEvent::Discarded { peer, discard });
                 }
                 Ok(Receive::BudgetUsed) => {}

@@ -12,11 +12,13 @@ use godwit::node::index::ChainIndex;
 use godwit_chain::{BlockMemory, Chain, ChainOptions, Poll};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_p2p::{
-    AddressBook, DisconnectReason, NetAddress, NetEvent, Now, PeerId, Peers, PeersConfig, Protocol,
-    Reachable, SEND_QUEUE_MAX, Services, SocketId, Target,
+    AddressBook, DisconnectReason, MAX_GARBAGE, NetAddress, NetEvent, Now, PEER_MEMORY, PeerId,
+    Peers, PeersConfig, Protocol, Reachable, SEND_PAUSE, SEND_QUEUE_MAX, Services, SocketId,
+    Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
+use godwit_store::BLOCK_BUFFERS;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
 use godwit_stream::{BufferPool, PoolLimits};
@@ -30,6 +32,9 @@ const SEED_HOST: &str = "seed.invalid";
 
 const FULL_NODE: Services =
     Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
+
+/// Memory of a key and its garbage that wait to be written, or of garbage that is received.
+const HANDSHAKE_BYTES: usize = 3 * (MAX_GARBAGE + 4_096);
 
 /// How the node hears of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub(super) struct Peak {
     pub(super) receiving: usize,
     /// Bytes of messages to be sent.
     pub(super) sending: usize,
+    /// Memory of both.
+    pub(super) memory: usize,
     /// Bytes of blocks that the chain decodes or has to accept.
     pub(super) arriving: u64,
     /// Memory of accepted blocks that wait for their turn.
@@ -112,9 +119,11 @@ pub(super) struct Driver {
     timers: BTreeMap<u64, Timer>,
     next_timer: u64,
     /// The node has something to do.
-    stirred: bool,
+    pub(super) stirred: bool,
     /// When the chain has its turn.
     next_turn: Duration,
+    /// From a connection for which more bytes wait nothing is read.
+    pub(super) pause_above: usize,
     /// Connections that are not read before the chain can take blocks.
     pub(super) held: BTreeSet<ConnectionId>,
     pub(super) disconnected: Vec<Disconnected>,
@@ -144,6 +153,17 @@ fn pool() -> BufferPool {
     BufferPool::new(PoolLimits { buffers: 8, buffer_bytes, total_bytes: 8 * buffer_bytes })
 }
 
+/// The chain's pool, as large blocks leave it: payloads for peers come out of it. The memory of its
+/// buffers is never touched.
+fn block_buffers() -> BufferPool {
+    let pool = BufferPool::new(BLOCK_BUFFERS);
+    let PoolLimits { buffer_bytes, total_bytes, .. } = BLOCK_BUFFERS;
+    let buffers: Vec<_> =
+        (0..total_bytes / buffer_bytes).map(|_| pool.take_for(buffer_bytes)).collect();
+    drop(buffers);
+    pool
+}
+
 impl Driver {
     pub(super) fn new(
         stage: &'static Stage,
@@ -167,6 +187,7 @@ impl Driver {
             next_timer: 0,
             stirred: true,
             next_turn: Duration::ZERO,
+            pause_above: SEND_PAUSE,
             held: BTreeSet::new(),
             disconnected: Vec::new(),
             refused: Vec::new(),
@@ -189,6 +210,7 @@ impl Driver {
 
     fn start(&mut self, book: AddressBook) {
         self.started = self.crowd.now();
+        self.pause_above = SEND_PAUSE;
         let options = ChainOptions {
             params: Arc::clone(&self.stage.params),
             assume_valid: None,
@@ -239,7 +261,7 @@ impl Driver {
             name_proxy: false,
             reachable: Reachable::CLEARNET,
             max_upload_target: None,
-            pool: self.pool.clone(),
+            pool: block_buffers(),
             seed,
         }
     }
@@ -394,8 +416,10 @@ impl Driver {
     }
 
     fn measure(&mut self) {
-        let receiving = self.links.values().map(|link| link.transport.buffered_bytes()).sum();
+        let receiving: usize =
+            self.links.values().map(|link| link.transport.buffered_bytes()).sum();
         let sending = self.links.values().map(|link| link.transport.queued_bytes()).sum();
+        let queued: usize = self.links.values().map(|link| link.transport.queued_memory()).sum();
         let connections = self.links.len();
         let longest = self.links.values().map(|link| link.transport.queued_bytes()).max();
         let core = self.core();
@@ -404,12 +428,19 @@ impl Driver {
         if waiting > self.plan.block_memory.waiting {
             self.fail(&format!("{waiting} bytes of blocks wait"));
         }
+        // Bytes of handshakes are no messages, and are not in the engine's account.
+        let memory: usize = queued + receiving;
+        let account = self.core().peers().memory();
+        if memory > account + connections * HANDSHAKE_BYTES || account > PEER_MEMORY {
+            self.fail(&format!("{memory} bytes are held for peers, {account} in the account"));
+        }
         if longest.is_some_and(|bytes| bytes > SEND_QUEUE_MAX) {
             self.fail("a send queue is too long");
         }
         let peak = &mut self.peak;
         peak.receiving = peak.receiving.max(receiving);
         peak.sending = peak.sending.max(sending);
+        peak.memory = peak.memory.max(memory);
         peak.waiting = peak.waiting.max(waiting);
         peak.addresses = peak.addresses.max(addresses);
         peak.connections = peak.connections.max(connections);

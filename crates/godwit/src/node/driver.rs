@@ -334,15 +334,19 @@ impl Lonely {
 /// `None` where nobody is to be expected.
 fn what_to_try(options: &NodeOptions) -> Option<String> {
     let NodeOptions { connect, add_nodes, proxy, listen, network_active, .. } = options;
-    let nobody = connect.as_ref().is_some_and(Vec::is_empty) && add_nodes.is_empty();
-    let try_this = match (nobody, connect, proxy) {
-        _ if !network_active || (nobody && *listen) => return None,
-        (true, ..) => {
+    let try_this = match (connect.as_deref(), add_nodes.is_empty(), proxy) {
+        _ if !network_active => return None,
+        (Some([]), true, _) if *listen => return None,
+        (Some([]), true, _) => {
             "-noconnect connects to nobody; name a peer with -connect=HOST or -addnode=HOST"
         }
-        (_, Some(_), _) => "check the host and port of -connect, and that a node runs there",
-        (_, None, Some(_)) => "check that the proxy of -proxy runs and is connected",
-        (_, None, None) => {
+        (Some([]), false, _) => "check the host and port of -addnode, and that a node runs there",
+        (Some(_), true, _) => "check the host and port of -connect, and that a node runs there",
+        (Some(_), false, _) => {
+            "check the hosts and ports of -connect and -addnode, and that nodes run there"
+        }
+        (None, _, Some(_)) => "check that the proxy of -proxy runs and is connected",
+        (None, _, None) => {
             "check the internet connection and the firewall, or name a peer with -addnode=HOST"
         }
     };

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! 1. Places are reserved on the connector's thread, in the order in which the records come here, and
-//!    one job at a time writes them in that order. So what is written is a prefix of what is reserved.
+//!    one job at a time writes those of either kind in that order. So what is written of each file is a
+//!    prefix of what is reserved.
 //! 2. A record enters the index only when its write has returned, in the turn in which the store takes
 //!    note of it. So a commit names only written bytes, and every block before the ends that it names
 //!    has its entry.
@@ -19,7 +20,10 @@
 //!    error. None of the blocks that were on their way got a verdict, so no peer is blamed.
 //!
 //! All that is gathered while a job runs is the next job: one block with a fast disk, many with a slow
-//! one.
+//! one. Undo records go first, since their blocks hold places in the window until they are written, and
+//! the memtable is not rotated before: behind all blocks that peers may have on their way they would
+//! hold up connecting. A block's coins are fetched when it is stored, so its write adds to the latency
+//! of a block at the tip, though not to that of one in a row.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,9 +69,11 @@ pub(crate) struct Answer {
 
 /// See the module's documentation.
 pub(crate) struct Appender {
-    /// What waits for the job. Blocks count in the intake until they are stored, undo records are those
-    /// of blocks in the window.
-    gathered: Vec<Append>,
+    /// Blocks that wait for the job. They count in the intake until they are stored, or hold permits of
+    /// an import.
+    blocks: Vec<Append>,
+    /// Undo records that wait for it, of blocks in the window.
+    undo: Vec<Append>,
     /// A job writes what was gathered before.
     running: bool,
     /// Blocks on their way, each with those who handed in another copy meanwhile.
@@ -108,7 +114,8 @@ impl Append {
 impl Appender {
     pub(crate) fn new(desk: Desk<Answer>) -> Self {
         Self {
-            gathered: Vec::new(),
+            blocks: Vec::new(),
+            undo: Vec::new(),
             running: false,
             writing: BTreeMap::new(),
             bytes: 0,
@@ -133,7 +140,9 @@ impl Appender {
         }
         let place = site.store.reserve_block(accepted.block().view().bytes().len())?;
         self.writing.insert(accepted.id(), Vec::new());
-        self.gather(Append::Block { accepted, sender, place });
+        let append = Append::Block { accepted, sender, place };
+        self.bytes += append.bytes();
+        self.blocks.push(append);
         Ok(())
     }
 
@@ -149,30 +158,28 @@ impl Appender {
             Ok(recorded) => Some(recorded),
             Err(verified) => {
                 let place = verified.reserve_undo(&site.store, block);
-                self.gather(Append::Undo { verified, place });
+                let append = Append::Undo { verified, place };
+                self.bytes += append.bytes();
+                self.undo.push(append);
                 None
             }
         }
     }
 
-    fn gather(&mut self, append: Append) {
-        self.bytes += append.bytes();
-        self.gathered.push(append);
-    }
-
     /// Starts to write what was gathered, if no job is at it.
     pub(crate) fn start(&mut self, site: &Site) {
-        if self.running || self.gathered.is_empty() {
+        if self.running || (self.undo.is_empty() && self.blocks.is_empty()) {
             return;
         }
-        let mut bytes = 0;
+        let mut batch = std::mem::take(&mut self.undo);
+        let mut bytes = batch.iter().map(Append::bytes).sum::<u64>();
         let in_batch = |append: &&Append| {
             let fits = bytes < APPEND_BATCH;
             bytes += append.bytes();
             fits
         };
-        let count = self.gathered.iter().take_while(in_batch).count();
-        let batch: Vec<Append> = self.gathered.drain(..count).collect();
+        let count = self.blocks.iter().take_while(in_batch).count();
+        batch.extend(self.blocks.drain(..count));
         self.running = true;
         let site = site.clone();
         self.desk.run(Priority::Urgent, "append", move || {
@@ -215,7 +222,7 @@ impl Appender {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        !self.running && self.gathered.is_empty() && self.returned.is_empty()
+        !self.running && self.blocks.is_empty() && self.undo.is_empty() && self.returned.is_empty()
     }
 
     /// Bytes of blocks and undo records that were written.
@@ -226,6 +233,6 @@ impl Appender {
     pub(crate) fn status(&self, status: &mut ChainStatus) {
         status.memory.appending = self.bytes;
         status.written.appended = self.written;
-        status.times.undo = self.took;
+        status.times.append = self.took;
     }
 }

@@ -223,12 +223,21 @@ impl Chain {
     /// Goes on until what is known is durable.
     fn end(&mut self, now: i64) -> Result<Step, ChainError> {
         self.maintain(now)?;
+        self.check_damage()?;
+        Ok(Step::Waiting)
+    }
+
+    /// Fails once the index that forgets a damaged block is durable.
+    pub(crate) fn check_damage(&mut self) -> Result<(), ChainError> {
         if !self.durability.is_settled() {
-            return Ok(Step::Waiting);
+            return Ok(());
         }
         match std::mem::replace(&mut self.ending, Ending::No) {
             Ending::AfterCommit(error) => Err(error),
-            Ending::No | Ending::Panicked => unreachable!("just seen"),
+            other => {
+                self.ending = other;
+                Ok(())
+            }
         }
     }
 
@@ -299,7 +308,10 @@ impl Chain {
             let parent = self.index.tree().find(&block.header().prev_blockhash);
             let first = parent.is_some_and(|parent| self.appender.is_writing(parent));
             if !first && !self.durability.names(&self.index, parent) {
-                self.durability.want_commit();
+                // The commit that is under way may be the one that names it.
+                if !self.durability.is_committing() {
+                    self.durability.want_commit();
+                }
                 return Ok(false);
             }
         }
@@ -486,6 +498,11 @@ impl Chain {
         let (lowest, prunings) = (self.durability.prune_height(), self.durability.prunings());
         if !self.window.can_switch_to(&mut self.index, target, lowest, prunings)? {
             return Ok(true);
+        }
+        // What a disconnected block changes goes into the memtable, too: not over a full one. The window
+        // is empty, so that `maintain` rotates it, or what keeps it from that reports when it is over.
+        if self.durability.wants_rotation(&self.coins) {
+            return Ok(false);
         }
         let done = self.window.disconnect(&self.site, &self.index, &mut self.coins)?;
         if done {

@@ -11,7 +11,8 @@ impl Chain {
         while self.durability.is_committing() {
             self.wait()?;
         }
-        Ok(())
+        // A block that was read meanwhile may be damaged.
+        self.check_damage()
     }
 
     /// Makes the block index and the verified height durable and waits for it.

@@ -264,8 +264,9 @@ fn drive(
             summary.stopped = true;
             return Ok(());
         }
+        let before = chain.events.len();
         let step = chain.step(observer.now())?;
-        for event in chain.take_events() {
+        for event in chain.events.split_off(before) {
             let bad = match &event {
                 Event::Judged { source: Source::Record { sequence }, verdict, .. } => {
                     judged += 1;

@@ -412,9 +412,10 @@ impl BlockIndex {
     /// Whether an earlier run had verified it.
     pub(crate) fn connect(&mut self, recorded: &Recorded) -> bool {
         let id = recorded.id();
-        debug_assert_eq!(self.tree.node(id).parent(), Some(self.tip));
+        assert_eq!(self.tree.node(id).parent(), Some(self.tip), "blocks are connected to the tip");
         let node = self.tree.node_mut(id);
         node.undo = recorded.undo().or(node.undo);
+        assert!(node.undo.is_some(), "a connected block can be disconnected");
         let verified_before = node.validity == Validity::Scripts;
         node.validity = Validity::Scripts;
         self.tip = id;

@@ -28,8 +28,8 @@ use godwit_store::exec::Priority;
 /// [`BlockMemory::receiving`](crate::BlockMemory).
 pub(crate) const DECODE_JOBS: usize = 256;
 
-/// Bytes of received blocks that are being decoded or wait to be accepted, where the options say nothing
-/// else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the
+/// Bytes of received blocks that are being decoded, wait to be accepted or are being written, where the
+/// options say nothing else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the
 /// [`Chain::room`](crate::Chain::room). Sixteen blocks of the largest size, some forty usual ones: a full
 /// pipe of a gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
@@ -110,7 +110,10 @@ const _: () = {
     assert!(INBOX_LIMIT >= QUEUED_JOBS[0] + QUEUED_JOBS[1] + 2 * QUEUED_ALONE[0] + READER_MESSAGES);
     assert!(INBOX_LIMIT <= 8192, "the inbox is memory, too");
     // 2: a block's two jobs, one after the other, and as many of blocks that left the line.
-    assert!(AHEAD_JOBS >= 2 * AHEAD_BLOCKS, "who left the line holds up nobody in it");
+    assert!(
+        AHEAD_JOBS >= 2 * AHEAD_BLOCKS,
+        "jobs of one line that was left hold up nobody in the next"
+    );
     assert!(AHEAD_BLOCKS >= WINDOW_BLOCKS, "the window is filled from the line");
     assert!(SCRIPT_PARTS >= MAX_PARTS, "the next block starts before a whole one has ended");
     // 5: a permit holds every record between reader and verdict, so that many are on their way.

@@ -34,7 +34,7 @@ pub struct ChainOptions {
 /// What blocks from peers may take of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMemory {
-    /// Bytes that are being decoded or wait to be accepted, one block more at worst.
+    /// Bytes that are being decoded, wait to be accepted or are being written, one block more at worst.
     pub receiving: u64,
     /// Bytes of accepted blocks that wait for their turn, indexes included.
     pub waiting: usize,

@@ -80,8 +80,8 @@ pub struct StageTimes {
     pub wait: Duration,
     /// Sealing memtables and preparing commits.
     pub flush: Duration,
-    /// Writing blocks and undo records; on the thread that appends.
-    pub undo: Duration,
+    /// Writing blocks and undo records; on workers.
+    pub append: Duration,
     /// Looking below the memtable for outputs that exist already (BIP30); on workers.
     pub bip30: Duration,
 }

@@ -71,7 +71,7 @@ impl Chain {
         self.intake.room()
     }
 
-    /// Bytes of blocks that are decoded or wait to be accepted: as long as nothing is handed in without
+    /// Bytes of blocks that are decoded, wait to be accepted or are being written: as long as nothing is handed in without
     /// [`room`](Self::room), at most [`BlockMemory::receiving`] and one block.
     ///
     /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving

@@ -1,7 +1,8 @@
 //! What a panic of any thread does: one line on standard error, and exit code 70.
 //!
-//! A job of several threads ends at once, as by a kill, whichever of them panics: the others wait for
-//! what the one was to do, and unwinding would wait for them. Nothing that is durable depends on an
+//! A job of several threads ends at once, as by a kill, whichever of them panics, but for a moment in
+//! which waiting lines of the log are written: the others wait for what the one was to do, and unwinding
+//! would wait for them. Nothing that is durable depends on an
 //! orderly end (`ARCHITECTURE.md`, "Commit and recovery"). A hook sees to it, not the threads
 //! themselves, so that no thread can be forgotten, whoever starts it.
 //!

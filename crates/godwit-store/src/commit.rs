@@ -13,7 +13,8 @@
 //!
 //! 1. *Places are written to in the order in which they were reserved, and noted in the same order.*
 //!    So what is written of the block files is at every instant a prefix of what is reserved, and a
-//!    crash leaves complete records, then at most one that is torn, then nothing.
+//!    kill leaves complete records, then at most one that is torn, then nothing. A power cut may leave any
+//!    of the bytes behind the last sync; what is found there is checked again ([`crate::RecoveredBlock`]).
 //! 2. *A position enters the block index together with [`Store::note_written`].* So a commit, which
 //!    names the ends of what was noted when its entries were gathered, names only bytes whose write had
 //!    returned, and has an entry for every block before those ends.

@@ -1,7 +1,8 @@
 //! Where the log's lines go: to `debug.log` and to the console.
 //!
 //! A thread of its own writes them. Who logs never waits for a disk or for whoever reads the console:
-//! what does not fit into the queue is counted, and the log says how many lines it lacks.
+//! what does not fit into the queue is counted, and the log says how many lines it lacks. Lines in the
+//! queue are lost when the process is killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -24,8 +25,9 @@ const LOG_LINES: usize = 8_192;
 /// Bytes of those lines: they may quote what a peer has sent.
 const LOG_BYTES: usize = 4 << 20;
 
-/// How long the end of the process waits for the log when it must not wait for ever.
-const FLUSH_WAIT: Duration = Duration::from_secs(2);
+/// How long the end of the process waits for the log when it must not wait for ever: other threads go
+/// on meanwhile, also after a panic.
+const FLUSH_WAIT: Duration = Duration::from_millis(200);
 
 /// What the console shows of what the file gets. With a [`MultiProgress`] that `is_hidden`, because
 /// standard error is no terminal, a long job takes [`Console::Lines`].
@@ -60,12 +62,22 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Dropping it waits until everything that was logged is written.
-pub(crate) struct Logging(Sender<Entry>);
+pub(crate) struct Logging {
+    lines: Sender<Entry>,
+    waiting: Arc<AtomicUsize>,
+    lost: Arc<AtomicUsize>,
+}
 
 impl Drop for Logging {
     fn drop(&mut self) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let line = format_line(seconds_since_1970(), Level::Warn, &lines_are_missing(lost));
+            self.waiting.fetch_add(line.capacity(), Ordering::Relaxed);
+            let (Ok(()) | Err(_)) = self.lines.send(Entry::Line(Level::Warn, line));
+        }
         let (done, written) = bounded(1);
-        if self.0.send(Entry::Flush(done)).is_ok() {
+        if self.lines.send(Entry::Flush(done)).is_ok() {
             let (Ok(()) | Err(_)) = written.recv();
         }
     }
@@ -82,15 +94,19 @@ struct Logger {
     /// Bytes of the lines that wait.
     waiting: Arc<AtomicUsize>,
     /// Lines that were dropped, and that the log does not tell of yet.
-    lost: AtomicUsize,
+    lost: Arc<AtomicUsize>,
 }
 
 impl Logger {
     fn start(mut writer: Writer<impl Write + Send + 'static>) -> io::Result<(Self, Logging)> {
         let (lines, waiting_lines) = bounded(LOG_LINES);
         let waiting = Arc::<AtomicUsize>::default();
-        let logger = Self { lines, waiting: Arc::clone(&waiting), lost: AtomicUsize::new(0) };
-        let logging = Logging(logger.lines.clone());
+        let logger = Self { lines, waiting: Arc::clone(&waiting), lost: Arc::default() };
+        let logging = Logging {
+            lines: logger.lines.clone(),
+            waiting: Arc::clone(&waiting),
+            lost: Arc::clone(&logger.lost),
+        };
         let run = move || writer.write_all(&waiting_lines, &waiting);
         Builder::new().name("godwit-log".into()).spawn(run)?;
         Ok((logger, logging))

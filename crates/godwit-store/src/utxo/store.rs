@@ -279,8 +279,9 @@ impl UtxoStore {
     }
 
     /// Whether what was read under `pin` can be combined with [`Self::take`] and [`Self::probe`].
-    /// Turns false only within [`Self::add`], [`Self::take`], [`Self::spend_below`] (when memory runs
-    /// out), [`Self::freeze`] and [`Self::poll`], and then for good.
+    /// Turns false only within [`Self::add`], [`Self::take`], [`Self::spend_below`] and at the end of
+    /// [`Self::pinned`] (when memory runs out), [`Self::freeze`], [`Self::rotate`], [`Self::poll`] and
+    /// [`Self::committed`], and then for good.
     pub fn covers(&self, pin: &EpochPin) -> bool {
         self.sealed.covers(pin)
     }

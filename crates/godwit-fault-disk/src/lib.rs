@@ -5,7 +5,9 @@
 //! with its `sync`, its name with the `sync_dir` of its directory. What was not synced survives a
 //! crash wholly, not at all, or in a pseudo-random part.
 
+mod change;
 mod panicking;
+mod random;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -18,8 +20,8 @@ use godwit_stream::DataStream;
 
 pub use panicking::{PANIC, PanickingDisk};
 
-/// Granularity at which an unsynced write may be torn.
-const SECTOR: usize = 512;
+use change::{Change, NameChange};
+use random::SplitMix;
 
 /// What survives of unsynced changes.
 #[derive(Clone, Copy, Debug)]
@@ -56,96 +58,6 @@ struct Inode {
     current: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<Change>,
-}
-
-#[derive(Clone)]
-enum Change {
-    Write(u64, Vec<u8>),
-    SetLen(u64),
-}
-
-#[derive(Clone)]
-enum NameChange {
-    Link(PathBuf, usize),
-    Unlink(PathBuf),
-    Rename(PathBuf, PathBuf),
-}
-
-impl NameChange {
-    fn dir(&self) -> Option<&Path> {
-        match self {
-            NameChange::Link(path, _) | NameChange::Unlink(path) => path.parent(),
-            NameChange::Rename(_, to) => to.parent(),
-        }
-    }
-
-    fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
-        match self {
-            NameChange::Link(path, inode) => {
-                names.insert(path.clone(), *inode);
-            }
-            NameChange::Unlink(path) => {
-                names.remove(path);
-            }
-            NameChange::Rename(from, to) => {
-                if let Some(inode) = names.remove(from) {
-                    names.insert(to.clone(), inode);
-                }
-            }
-        }
-    }
-}
-
-impl Change {
-    fn apply(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Change::Write(offset, data) => {
-                let (start, end) = (*offset as usize, *offset as usize + data.len());
-                if bytes.len() < end {
-                    bytes.resize(end, 0);
-                }
-                bytes[start..end].copy_from_slice(data);
-            }
-            Change::SetLen(len) => bytes.resize(*len as usize, 0),
-        }
-    }
-
-    fn apply_part(&self, bytes: &mut Vec<u8>, random: &mut SplitMix) {
-        let Change::Write(offset, data) = self else {
-            if random.coin() {
-                self.apply(bytes);
-            }
-            return;
-        };
-        // The length may reach the disk without the data: a file system without data journalling
-        // shows zeros there.
-        if random.coin() {
-            let end = *offset as usize + data.len();
-            bytes.resize(bytes.len().max(end), 0);
-        }
-        for (index, sector) in data.chunks(SECTOR).enumerate() {
-            if random.coin() {
-                let at = offset + (index * SECTOR) as u64;
-                Change::Write(at, sector.to_vec()).apply(bytes);
-            }
-        }
-    }
-}
-
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn coin(&mut self) -> bool {
-        self.next() & 1 == 1
-    }
 }
 
 impl State {

@@ -6,6 +6,7 @@
 //! crash wholly, not at all, or in a pseudo-random part.
 
 mod change;
+mod inline;
 mod panicking;
 mod random;
 
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
 use godwit_stream::DataStream;
 
+pub use inline::{InlineExecutor, Pace};
 pub use panicking::{PANIC, PanickingDisk};
 
 use change::{Change, NameChange};

@@ -1,5 +1,8 @@
 //! Pseudo-random numbers.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
@@ -13,5 +16,16 @@ impl SplitMix {
 
     pub(crate) fn coin(&mut self) -> bool {
         self.next() & 1 == 1
+    }
+
+    /// A number below `bound`, which is not zero. Of a single one nothing is drawn.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        if bound == 1 { 0 } else { self.next() % bound }
+    }
+
+    /// A time of the range, both ends included.
+    pub(crate) fn within(&mut self, range: &RangeInclusive<Duration>) -> Duration {
+        let width = (*range.end() - *range.start()).as_nanos() as u64;
+        *range.start() + Duration::from_nanos(self.below(width + 1))
     }
 }

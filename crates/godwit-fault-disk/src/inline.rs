@@ -1,0 +1,316 @@
+//! Jobs on the caller's thread, in virtual time and in an order drawn from a seed.
+//!
+//! A pushed job only waits. Whoever drives the simulation lets jobs go on:
+//! [`InlineExecutor::run_until`] for a test that has a clock of its own, [`InlineExecutor::finish_one`]
+//! where only the order matters. A job starts when a server of its crew is free, and its closure runs
+//! then, as a whole; what it found is told at its end, later by what it took: [`Pace`] says how long.
+//! Meanwhile others start and end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::ops::{Range, RangeInclusive};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use godwit_disk::exec::{Crew, Executor, Job, Priority, Report};
+
+use crate::random::SplitMix;
+
+/// Of the jobs that wait for a crew with several servers, one of the first so many is next: threads
+/// that took them in order may have been held up by that much.
+const OVERTAKING: usize = 8;
+
+/// What a job takes besides its disk operations.
+#[derive(Clone, Debug)]
+pub enum Pace {
+    /// Nothing: it ends at the instant at which it starts.
+    Instant,
+    /// A time drawn from this range.
+    Timed(RangeInclusive<Duration>),
+}
+
+/// [`Executor`] in virtual time; clones are the same one.
+#[derive(Clone)]
+pub struct InlineExecutor(Arc<Mutex<State>>);
+
+struct State {
+    clock: Duration,
+    pace: Pace,
+    random: SplitMix,
+    crews: BTreeMap<u64, CrewState>,
+    next_crew: u64,
+    /// Jobs that have run and are still to be told, by their end and the order of their starts.
+    running: BTreeMap<(Duration, u64), Running>,
+    next_job: u64,
+    /// The job whose closure runs.
+    current: Option<Current>,
+    armed: bool,
+    started: BTreeMap<&'static str, u64>,
+}
+
+struct CrewState {
+    servers: usize,
+    busy: usize,
+    capacity: [usize; Priority::COUNT],
+    queues: [VecDeque<(&'static str, Job)>; Priority::COUNT],
+}
+
+struct Running {
+    crew: u64,
+    name: &'static str,
+    started: Duration,
+    report: Report,
+}
+
+#[derive(Clone, Copy)]
+struct Current {
+    now: Duration,
+}
+
+/// A job that is about to run.
+struct Start {
+    crew: u64,
+    name: &'static str,
+    closure: Job,
+    job: u64,
+    at: Duration,
+}
+
+impl CrewState {
+    fn is_ready(&self) -> bool {
+        self.busy < self.servers && self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// The next job: of the first priority that has any, the first one if they run one at a time.
+    fn next(&mut self, random: &mut SplitMix) -> Option<(&'static str, Job)> {
+        let queue = self.queues.iter_mut().find(|queue| !queue.is_empty())?;
+        let choice = if self.servers == 1 { 1 } else { queue.len().min(OVERTAKING) };
+        queue.remove(random.below(choice as u64) as usize)
+    }
+}
+
+impl State {
+    fn next_start(&mut self) -> Option<Start> {
+        let ready = |crews: &BTreeMap<u64, CrewState>| -> Vec<u64> {
+            crews.iter().filter(|(_, crew)| crew.is_ready()).map(|(id, _)| *id).collect()
+        };
+        let ready = ready(&self.crews);
+        let last = ready.len().checked_sub(1)?;
+        let crew = ready[self.random.below(last as u64 + 1) as usize];
+        let state = self.crews.get_mut(&crew)?;
+        let (name, closure) = state.next(&mut self.random)?;
+        state.busy += 1;
+        Some(self.start(crew, name, closure))
+    }
+
+    fn start(&mut self, crew: u64, name: &'static str, closure: Job) -> Start {
+        self.next_job += 1;
+        *self.started.entry(name).or_default() += 1;
+        let (job, at) = (self.next_job, self.clock);
+        let took = match &self.pace {
+            Pace::Instant => Duration::ZERO,
+            Pace::Timed(range) => self.random.within(range),
+        };
+        self.current = Some(Current { now: at + took });
+        Start { crew, name, closure, job, at }
+    }
+
+    /// The next end, if it is not behind `until`: time has moved there.
+    fn next_report(&mut self, until: Duration) -> Option<Report> {
+        let next = self.running.first_entry().filter(|next| next.key().0 <= until)?;
+        let ((end, _), running) = next.remove_entry();
+        self.clock = self.clock.max(end);
+        if let Some(crew) = self.crews.get_mut(&running.crew) {
+            crew.busy -= 1;
+        }
+        Some(running.report)
+    }
+}
+
+impl InlineExecutor {
+    /// Without crews; it is the instant zero.
+    pub fn new(seed: u64, pace: Pace) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            clock: Duration::ZERO,
+            pace,
+            random: SplitMix(seed),
+            crews: BTreeMap::new(),
+            next_crew: 0,
+            running: BTreeMap::new(),
+            next_job: 0,
+            current: None,
+            armed: false,
+            started: BTreeMap::new(),
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A failed assertion is told by its own panic, not by those of what is dropped behind it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves time to `now`; jobs start and end on the way. Whether any has ended. To be called before
+    /// and after whatever may push jobs at that instant.
+    pub fn run_until(&self, now: Duration) -> bool {
+        let mut any = false;
+        loop {
+            self.start_jobs();
+            let report = self.state().next_report(now);
+            match report {
+                Some(report) => report(),
+                None => {
+                    let mut state = self.state();
+                    state.clock = state.clock.max(now);
+                    return any;
+                }
+            }
+            any = true;
+        }
+    }
+
+    /// Starts what can start and moves time to the next end, which is told; `false` when nothing runs.
+    pub fn finish_one(&self) -> bool {
+        self.start_jobs();
+        let report = self.state().next_report(Duration::MAX);
+        report.map(|report| report()).is_some()
+    }
+
+    /// When the next job ends of those that run.
+    pub fn next_end(&self) -> Option<Duration> {
+        self.state().running.first_key_value().map(|((end, _), _)| *end)
+    }
+
+    /// From when to when the first job of that name runs, of those that do.
+    pub fn running(&self, name: &str) -> Option<Range<Duration>> {
+        let state = self.state();
+        let mut running = state.running.iter().filter(|(_, running)| running.name == name);
+        running.next().map(|((end, _), running)| running.started..*end)
+    }
+
+    /// Jobs of that name that were started.
+    pub fn started(&self, name: &str) -> u64 {
+        self.state().started.get(name).copied().unwrap_or(0)
+    }
+
+    /// From now on nobody may wait for jobs: whoever does panics.
+    pub fn arm(&self) {
+        self.state().armed = true;
+    }
+
+    /// Everybody may wait again.
+    pub fn disarm(&self) {
+        self.state().armed = false;
+    }
+
+    /// The process dies: what waits does not run, what runs is not told, and crews that were started
+    /// take nothing more.
+    pub fn kill(&self) {
+        let mut state = self.state();
+        state.armed = false;
+        let crews = std::mem::take(&mut state.crews);
+        let running = std::mem::take(&mut state.running);
+        drop(state);
+        // Jobs may hold what pushes or drops crews in its turn.
+        drop((crews, running));
+    }
+
+    fn start_jobs(&self) {
+        loop {
+            // Not in the loop's condition: the guard would live as long as the job runs.
+            let start = self.state().next_start();
+            let Some(start) = start else { return };
+            self.run(start);
+        }
+    }
+
+    fn run(&self, start: Start) {
+        let Start { crew, name, closure, job, at } = start;
+        let report = closure();
+        let mut state = self.state();
+        let end = state.current.take().expect("a job runs by itself").now;
+        state.running.insert((end, job), Running { crew, name, started: at, report });
+    }
+}
+
+impl Executor for InlineExecutor {
+    fn start(
+        &self,
+        _: &'static str,
+        servers: usize,
+        capacity: [usize; Priority::COUNT],
+    ) -> io::Result<Box<dyn Crew>> {
+        let mut state = self.state();
+        let id = state.next_crew;
+        state.next_crew += 1;
+        let (servers, queues) = (servers.max(1), Default::default());
+        state.crews.insert(id, CrewState { servers, busy: 0, capacity, queues });
+        Ok(Box::new(InlineCrew { executor: self.clone(), id }))
+    }
+
+    fn now(&self) -> Duration {
+        let state = self.state();
+        state.current.map_or(state.clock, |current| current.now)
+    }
+
+    fn run_one(&self) -> bool {
+        assert!(!self.state().armed, "a turn waits for a job");
+        self.finish_one()
+    }
+
+    fn beside(
+        &self,
+        _: &'static str,
+        task: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<Option<JoinHandle<()>>> {
+        task();
+        Ok(None)
+    }
+}
+
+struct InlineCrew {
+    executor: InlineExecutor,
+    id: u64,
+}
+
+impl Crew for InlineCrew {
+    fn push(&self, priority: Priority, name: &'static str, job: Job) {
+        let mut state = self.executor.state();
+        let Some(crew) = state.crews.get_mut(&self.id) else { return };
+        let queue = &mut crew.queues[priority.queue()];
+        let full = queue.len() >= crew.capacity[priority.queue()];
+        if !full {
+            queue.push_back((name, job));
+        }
+        drop(state);
+        assert!(!full, "job {name}: the queue is full");
+    }
+}
+
+impl Drop for InlineCrew {
+    fn drop(&mut self) {
+        loop {
+            let mut state = self.executor.state();
+            let its = |(_, running): &(&(Duration, u64), &Running)| running.crew == self.id;
+            let ends = state.running.iter().find(its).map(|(key, _)| *key);
+            let running = ends.and_then(|key| state.running.remove(&key));
+            if let (Some((end, _)), Some(running)) = (ends, running) {
+                state.clock = state.clock.max(end);
+                drop(state);
+                (running.report)();
+                continue;
+            }
+            let Some(crew) = state.crews.get_mut(&self.id) else { return };
+            let Some((name, job)) = crew.queues.iter_mut().find_map(VecDeque::pop_front) else {
+                state.crews.remove(&self.id);
+                return;
+            };
+            let start = state.start(self.id, name, job);
+            drop(state);
+            self.executor.run(start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

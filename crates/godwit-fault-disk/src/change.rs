@@ -1,6 +1,7 @@
 //! Changes of files and of directories.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::random::SplitMix;
@@ -47,6 +48,14 @@ impl NameChange {
 }
 
 impl Change {
+    /// Bytes that may be others behind it.
+    pub(crate) fn range(&self) -> Range<u64> {
+        match self {
+            Change::Write(offset, data) => *offset..offset + data.len() as u64,
+            Change::SetLen(len) => *len..u64::MAX,
+        }
+    }
+
     pub(crate) fn apply(&self, bytes: &mut Vec<u8>) {
         match self {
             Change::Write(offset, data) => {

@@ -4,7 +4,8 @@
 //! [`InlineExecutor::run_until`] for a test that has a clock of its own, [`InlineExecutor::finish_one`]
 //! where only the order matters. A job starts when a server of its crew is free, and its closure runs
 //! then, as a whole; what it found is told at its end, later by what it took: [`Pace`] says how long.
-//! Meanwhile others start and end.
+//! Meanwhile others start and end. The operations of a simulated disk have their instants in between
+//! ([`crate::FaultDisk::timed`]), so that a crash comes in the middle of jobs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -65,6 +66,7 @@ struct Running {
 
 #[derive(Clone, Copy)]
 struct Current {
+    job: u64,
     now: Duration,
 }
 
@@ -75,6 +77,16 @@ struct Start {
     closure: Job,
     job: u64,
     at: Duration,
+}
+
+/// When something was done, and by which job; 0 is the thread that owns the simulation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
+    pub(crate) job: u64,
+    /// The time of the simulation, up to which everything is known.
+    pub(crate) clock: Duration,
 }
 
 impl CrewState {
@@ -112,7 +124,7 @@ impl State {
             Pace::Instant => Duration::ZERO,
             Pace::Timed(range) => self.random.within(range),
         };
-        self.current = Some(Current { now: at + took });
+        self.current = Some(Current { job, now: at + took });
         Start { crew, name, closure, job, at }
     }
 
@@ -193,7 +205,7 @@ impl InlineExecutor {
         self.state().started.get(name).copied().unwrap_or(0)
     }
 
-    /// From now on nobody may wait for jobs: whoever does panics.
+    /// From now on nothing but jobs may wait for a disk or for jobs: whoever does panics.
     pub fn arm(&self) {
         self.state().armed = true;
     }
@@ -213,6 +225,34 @@ impl InlineExecutor {
         drop(state);
         // Jobs may hold what pushes or drops crews in its turn.
         drop((crews, running));
+    }
+
+    /// Lets the time pass that something takes, of the job that does it. Outside jobs it takes none.
+    ///
+    /// # Panics
+    ///
+    /// Outside jobs, when that is forbidden ([`Self::arm`]); `what` says what it was.
+    pub(crate) fn charge(
+        &self,
+        cost: &RangeInclusive<Duration>,
+        what: impl FnOnce() -> String,
+    ) -> Span {
+        let mut state = self.state();
+        let State { current, random, clock, armed, .. } = &mut *state;
+        let (clock, armed) = (*clock, *armed);
+        if let Some(Current { job, now }) = current {
+            let from = *now;
+            *now += random.within(cost);
+            return Span { from, to: *now, job: *job, clock };
+        }
+        drop(state);
+        assert!(!armed, "a turn waits for the disk: {}", what());
+        Span { from: clock, to: clock, job: 0, clock }
+    }
+
+    /// The time of the simulation; that of a job that runs is ahead of it.
+    pub(crate) fn clock(&self) -> Duration {
+        self.state().clock
     }
 
     fn start_jobs(&self) {

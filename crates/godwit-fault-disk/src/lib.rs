@@ -4,17 +4,23 @@
 //! File contents and directory entries become durable separately, as POSIX allows: a file's bytes
 //! with its `sync`, its name with the `sync_dir` of its directory. What was not synced survives a
 //! crash wholly, not at all, or in a pseudo-random part.
+//!
+//! On an [`InlineExecutor`] the operations of jobs take time ([`FaultDisk::timed`]), and a crash at an
+//! instant comes between or in the middle of them.
 
 mod change;
 mod inline;
 mod panicking;
 mod random;
+mod timeline;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
 use godwit_stream::DataStream;
@@ -23,7 +29,9 @@ pub use inline::{InlineExecutor, Pace};
 pub use panicking::{PANIC, PanickingDisk};
 
 use change::{Change, NameChange};
+use inline::Span;
 use random::SplitMix;
+use timeline::{Inode, Names};
 
 /// What survives of unsynced changes.
 #[derive(Clone, Copy, Debug)]
@@ -40,12 +48,82 @@ pub enum Survival {
 #[derive(Clone, Default)]
 pub struct FaultDisk(Arc<Mutex<State>>);
 
+/// How long operations take, drawn from ranges.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    /// A read, also of a length or a directory; opening a file that is there.
+    pub read: RangeInclusive<Duration>,
+    /// A write, a change of a length or a name.
+    pub write: RangeInclusive<Duration>,
+    /// Making a file or a directory durable.
+    pub sync: RangeInclusive<Duration>,
+}
+
+impl Latency {
+    /// Everything takes the same time.
+    pub fn constant(time: Duration) -> Self {
+        let range = time..=time;
+        Self { read: range.clone(), write: range.clone(), sync: range }
+    }
+}
+
+/// What an operation does, which decides what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    Sync,
+}
+
+/// An operation, for messages.
+#[derive(Clone, Copy)]
+struct Operation<'a> {
+    kind: Kind,
+    name: &'static str,
+    path: &'a Path,
+}
+
+/// Whose time operations take.
+struct Timing {
+    executor: InlineExecutor,
+    latency: Latency,
+}
+
+impl Timing {
+    fn charge(&self, operation: Operation<'_>) -> Span {
+        let cost = match operation.kind {
+            Kind::Read => &self.latency.read,
+            Kind::Write => &self.latency.write,
+            Kind::Sync => &self.latency.sync,
+        };
+        self.executor.charge(cost, || operation.describe())
+    }
+
+    /// The present.
+    fn instant(&self) -> Span {
+        self.executor.charge(&(Duration::ZERO..=Duration::ZERO), String::new)
+    }
+}
+
+impl<'a> Operation<'a> {
+    fn new(kind: Kind, name: &'static str, path: &'a Path) -> Self {
+        Self { kind, name, path }
+    }
+
+    fn describe(&self) -> String {
+        format!("{} {}", self.name, self.path.display())
+    }
+
+    /// Counts among those that fail at request.
+    fn changes_disk(&self) -> bool {
+        self.kind != Kind::Read
+    }
+}
+
 #[derive(Clone, Default)]
 struct State {
     inodes: Vec<Inode>,
-    names: BTreeMap<PathBuf, usize>,
-    durable_names: BTreeMap<PathBuf, usize>,
-    pending_names: Vec<NameChange>,
+    names: Names,
     dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     operations: u64,
@@ -53,13 +131,8 @@ struct State {
     fail_at: Option<u64>,
     failure: Option<io::ErrorKind>,
     boot: u64,
-}
-
-#[derive(Clone, Default)]
-struct Inode {
-    current: Vec<u8>,
-    durable: Vec<u8>,
-    pending: Vec<Change>,
+    /// `None`: operations take no time, and there is none.
+    timing: Option<Arc<Timing>>,
 }
 
 impl State {
@@ -76,21 +149,45 @@ impl State {
         }
         Ok(())
     }
-
-    fn rename_entry(&mut self, change: NameChange) {
-        change.apply(&mut self.names);
-        self.pending_names.push(change);
-    }
 }
 
 impl FaultDisk {
-    /// An empty disk.
+    /// An empty disk whose operations take no time.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// An empty disk. Operations of the jobs of `executor` take time of theirs; operations outside of
+    /// jobs panic while the executor is armed, and take none else.
+    pub fn timed(executor: &InlineExecutor, latency: Latency) -> Self {
+        let timing = Some(Arc::new(Timing { executor: executor.clone(), latency }));
+        Self(Arc::new(Mutex::new(State { timing, ..State::default() })))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("a test thread panicked while holding the disk")
+        // A failed assertion is told by its own panic, not by those of what is dropped behind it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins an operation, of a handle of that boot if any: when it takes place.
+    fn begin(
+        &self,
+        operation: Operation<'_>,
+        boot: Option<u64>,
+    ) -> io::Result<(MutexGuard<'_, State>, Span)> {
+        let mut state = self.state();
+        if boot.is_some_and(|boot| boot != state.boot) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let mut span = Span::default();
+        if let Some(timing) = state.timing.clone() {
+            // It may panic, which must not happen under the lock.
+            drop(state);
+            span = timing.charge(operation);
+            state = self.state();
+        }
+        state.step(operation.changes_disk())?;
+        Ok((state, span))
     }
 
     /// The n-th operation from now on that changes the disk (1 = the next) fails, and every
@@ -106,30 +203,15 @@ impl FaultDisk {
     }
 
     /// The machine or process dies and comes back: handles and locks are gone, no failure is
-    /// planned any more.
+    /// planned any more. A write that is under way at this instant is torn in half.
     pub fn crash(&self, survival: Survival) {
         let mut state = self.state();
+        let now = state.timing.as_ref().map_or(Duration::ZERO, |timing| timing.executor.clock());
         let mut random = SplitMix(if let Survival::Part(seed) = survival { seed } else { 0 });
         for inode in &mut state.inodes {
-            for change in std::mem::take(&mut inode.pending) {
-                match survival {
-                    Survival::All => change.apply(&mut inode.durable),
-                    Survival::Nothing => {}
-                    Survival::Part(_) => change.apply_part(&mut inode.durable, &mut random),
-                }
-            }
-            inode.current = inode.durable.clone();
+            inode.crash(now, survival, &mut random);
         }
-        let pending = std::mem::take(&mut state.pending_names);
-        let kept = match survival {
-            Survival::All => pending.len(),
-            Survival::Nothing => 0,
-            Survival::Part(_) => (random.next() % (pending.len() as u64 + 1)) as usize,
-        };
-        for change in &pending[..kept] {
-            change.apply(&mut state.durable_names);
-        }
-        state.names = state.durable_names.clone();
+        state.names.crash(now, survival, &mut random);
         state.locked.clear();
         state.fail_at = None;
         state.failure = None;
@@ -147,23 +229,21 @@ impl FaultDisk {
     /// The bytes of a file as a reader sees them now.
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
-        state.names.get(path).map(|inode| state.inodes[*inode].current.clone())
+        state.names.current.get(path).map(|inode| state.inodes[*inode].current.clone())
     }
 
     /// Replaces a file's bytes in place, durably: damage from outside.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.state();
-        let inode = Inode { current: bytes.clone(), durable: bytes, pending: Vec::new() };
-        let index = match state.names.get(path) {
+        let index = match state.names.current.get(path) {
             Some(index) => *index,
             None => {
                 state.inodes.push(Inode::default());
                 state.inodes.len() - 1
             }
         };
-        state.inodes[index] = inode;
-        state.names.insert(path.to_owned(), index);
-        state.durable_names.insert(path.to_owned(), index);
+        state.inodes[index] = Inode::durable(bytes);
+        state.names.link(path, index);
     }
 }
 
@@ -179,10 +259,13 @@ impl Drop for Lock {
 
 impl Disk for FaultDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = self.state();
-        let existing = state.names.get(path).copied();
-        state.step(mode != OpenMode::Read && existing.is_none())?;
-        let inode = match (existing, mode) {
+        let creates = mode != OpenMode::Read && !self.state().names.current.contains_key(path);
+        let operation = match creates {
+            true => Operation::new(Kind::Write, "create", path),
+            false => Operation::new(Kind::Read, "open", path),
+        };
+        let (mut state, span) = self.begin(operation, None)?;
+        let inode = match (state.names.current.get(path).copied(), mode) {
             (Some(inode), _) => inode,
             (None, OpenMode::Read) => return Err(io::ErrorKind::NotFound.into()),
             (None, _) => {
@@ -191,22 +274,21 @@ impl Disk for FaultDisk {
                 }
                 state.inodes.push(Inode::default());
                 let inode = state.inodes.len() - 1;
-                state.rename_entry(NameChange::Link(path.to_owned(), inode));
+                state.names.change(span, NameChange::Link(path.to_owned(), inode));
                 inode
             }
         };
         if mode == OpenMode::Truncate {
-            state.inodes[inode].current.clear();
-            state.inodes[inode].pending.push(Change::SetLen(0));
+            state.inodes[inode].change(span, Change::SetLen(0));
         }
         let boot = state.boot;
-        Ok(Arc::new(FaultFile { disk: self.clone(), inode, boot }))
+        Ok(Arc::new(FaultFile { disk: self.clone(), path: path.to_owned(), inode, boot }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
-        if !state.dirs.contains(path) {
-            state.step(true)?;
+        if !self.state().dirs.contains(path) {
+            let (mut state, _) =
+                self.begin(Operation::new(Kind::Write, "create dir", path), None)?;
             let dirs = path.ancestors().map(Path::to_owned);
             state.dirs.extend(dirs);
         }
@@ -214,53 +296,41 @@ impl Disk for FaultDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
-        state.step(true)?;
-        let pending = std::mem::take(&mut state.pending_names);
-        for change in pending {
-            if change.dir() == Some(path) {
-                change.apply(&mut state.durable_names);
-            } else {
-                state.pending_names.push(change);
-            }
-        }
+        let (mut state, span) = self.begin(Operation::new(Kind::Sync, "sync dir", path), None)?;
+        state.names.sync_dir(span, path);
         Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.state();
-        state.step(true)?;
-        if !state.names.contains_key(from) {
+        let (mut state, span) = self.begin(Operation::new(Kind::Write, "rename", from), None)?;
+        if !state.names.current.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        state.rename_entry(NameChange::Rename(from.to_owned(), to.to_owned()));
+        state.names.change(span, NameChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.state();
-        state.step(true)?;
-        if !state.names.contains_key(path) {
+        let (mut state, span) = self.begin(Operation::new(Kind::Write, "remove", path), None)?;
+        if !state.names.current.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        state.rename_entry(NameChange::Unlink(path.to_owned()));
+        state.names.change(span, NameChange::Unlink(path.to_owned()));
         Ok(())
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        let mut state = self.state();
-        state.step(false)?;
+        let (state, _) = self.begin(Operation::new(Kind::Read, "list", path), None)?;
         if !state.dirs.contains(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let inside = |entry: &&PathBuf| entry.parent() == Some(path);
-        let names = state.names.keys().chain(&state.dirs).filter(inside);
+        let names = state.names.current.keys().chain(&state.dirs).filter(inside);
         Ok(names.filter_map(|entry| entry.file_name().map(OsString::from)).collect())
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let mut state = self.state();
-        state.step(false)?;
+        let (mut state, _) = self.begin(Operation::new(Kind::Read, "lock", path), None)?;
         if !state.locked.insert(path.to_owned()) {
             return Ok(None);
         }
@@ -270,26 +340,21 @@ impl Disk for FaultDisk {
 
 struct FaultFile {
     disk: FaultDisk,
+    path: PathBuf,
     inode: usize,
     boot: u64,
 }
 
 impl FaultFile {
-    fn state(&self, changes_disk: bool) -> io::Result<MutexGuard<'_, State>> {
-        let mut state = self.disk.state();
-        if state.boot != self.boot {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        state.step(changes_disk)?;
-        Ok(state)
+    fn begin(&self, kind: Kind, name: &'static str) -> io::Result<(MutexGuard<'_, State>, Span)> {
+        self.disk.begin(Operation::new(kind, name, &self.path), Some(self.boot))
     }
 
-    fn change(&self, change: Change) -> io::Result<()> {
-        let failed = match self.state(true) {
-            Ok(mut state) => {
-                let inode = &mut state.inodes[self.inode];
-                change.apply(&mut inode.current);
-                inode.pending.push(change);
+    fn change(&self, name: &'static str, change: Change) -> io::Result<()> {
+        let failed = match self.begin(Kind::Write, name) {
+            Ok((mut state, span)) => {
+                self.check_alone(&state, span, change.range(), name);
+                state.inodes[self.inode].change(span, change);
                 return Ok(());
             }
             Err(error) => error,
@@ -300,19 +365,24 @@ impl FaultFile {
             && state.fail_at == Some(state.changes)
         {
             let torn = Change::Write(offset, data[..data.len() / 2].to_vec());
-            let inode = &mut state.inodes[self.inode];
-            torn.apply(&mut inode.current);
-            inode.pending.push(torn);
+            let span = state.timing.as_ref().map_or(Span::default(), |timing| timing.instant());
+            state.inodes[self.inode].change(span, torn);
         }
         Err(failed)
+    }
+
+    fn check_alone(&self, state: &State, span: Span, bytes: Range<u64>, name: &'static str) {
+        let what = || Operation::new(Kind::Read, name, &self.path).describe();
+        state.inodes[self.inode].check_alone(span, bytes, what);
     }
 }
 
 impl DiskFile for FaultFile {
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.state(false)?;
+        let (state, span) = self.begin(Kind::Read, "read")?;
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         let end = start.checked_add(out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.check_alone(&state, span, offset..end as u64, "read");
         let bytes = state.inodes[self.inode].current.get(start..end);
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
@@ -326,24 +396,22 @@ impl DiskFile for FaultFile {
     }
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.change(Change::Write(offset, data.to_vec()))
+        self.change("write", Change::Write(offset, data.to_vec()))
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.state(true)?;
-        let inode = &mut state.inodes[self.inode];
-        for change in std::mem::take(&mut inode.pending) {
-            change.apply(&mut inode.durable);
-        }
+        let (mut state, span) = self.begin(Kind::Sync, "sync")?;
+        state.inodes[self.inode].sync(span);
         Ok(())
     }
 
     fn file_len(&self) -> io::Result<u64> {
-        Ok(self.state(false)?.inodes[self.inode].current.len() as u64)
+        let (state, _) = self.begin(Kind::Read, "length")?;
+        Ok(state.inodes[self.inode].current.len() as u64)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.change(Change::SetLen(len))
+        self.change("set length", Change::SetLen(len))
     }
 }
 

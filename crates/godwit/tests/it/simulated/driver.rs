@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, never};
 use godwit::node::core::NodeCore;
 use godwit::node::index::ChainIndex;
 use godwit_chain::{BlockMemory, Chain, ChainOptions, Poll};
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
     AddressBook, DisconnectReason, MAX_GARBAGE, NetAddress, NetEvent, Now, PEER_MEMORY, PeerId,
     Peers, PeersConfig, Protocol, Reachable, SEND_PAUSE, SEND_QUEUE_MAX, Services, SocketId,
@@ -19,7 +18,6 @@ use godwit_p2p::{
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
 use godwit_store::BLOCK_BUFFERS;
-use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
 use godwit_stream::{BufferPool, PoolLimits};
 
@@ -54,7 +52,7 @@ pub(super) enum Discovery {
 pub(super) struct NodePlan {
     pub(super) seed: u64,
     pub(super) discovery: Discovery,
-    /// Worker threads.
+    /// Workers: so many of the chain's jobs run at once.
     pub(super) workers: usize,
     pub(super) max_inbound: usize,
     /// `-v2transport`.
@@ -110,6 +108,7 @@ pub(super) struct Driver {
     pub(super) plan: NodePlan,
     pub(super) crowd: Crowd,
     core: Option<NodeCore>,
+    pub(super) executor: InlineExecutor,
     disk: FaultDisk,
     pub(super) pool: BufferPool,
     /// When the node was started.
@@ -173,12 +172,15 @@ impl Driver {
     ) -> Self {
         tap::open();
         let magic = stage.params.magic;
+        let executor = InlineExecutor::new(plan.seed, Pace::Instant);
+        let latency = Latency::constant(Duration::ZERO);
         let mut driver = Self {
             stage,
             plan,
             crowd: Crowd::new(plan.seed, line, magic, stage.unix_start(), peers),
             core: None,
-            disk: FaultDisk::new(),
+            disk: FaultDisk::timed(&executor, latency),
+            executor,
             pool: pool(),
             started: Duration::ZERO,
             links: BTreeMap::new(),
@@ -214,7 +216,7 @@ impl Driver {
         let options = ChainOptions {
             params: Arc::clone(&self.stage.params),
             assume_valid: None,
-            executor: Arc::new(Threads::default()),
+            executor: Arc::new(self.executor.clone()),
             workers: self.plan.workers,
             cache_bytes: 4 << 20,
             cache_minima: CacheMinima::PRODUCT,
@@ -228,6 +230,7 @@ impl Driver {
         let config = self.config();
         let peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
         self.core = Some(NodeCore::new(chain, peers));
+        self.executor.arm();
         self.stirred = true;
         self.settle();
     }
@@ -303,6 +306,7 @@ impl Driver {
     /// The node dies, and what it had not synced is lost as `survival` says; another one starts.
     pub(super) fn kill(&mut self, survival: Survival) {
         self.note(format!("the node is killed: {survival:?}"));
+        self.executor.kill();
         self.disk.crash(survival);
         let core = self.core.take().expect("the node runs");
         // The addresses lie in a file of their own.
@@ -382,15 +386,17 @@ impl Driver {
         self.measure();
     }
 
-    /// Waits for the chain's threads, so that how fast they are changes nothing: its events are
-    /// noticed together, when there are no more to come.
+    /// Lets all jobs end at this instant, in whatever order the seed gives: that changes nothing, for
+    /// the chain's events are noticed together, when there are no more to come.
     fn let_chain_finish(&mut self) {
-        let (nobody, now): (Receiver<()>, i64) = (never(), self.now().unix);
+        let now = self.now().unix;
         loop {
             match self.core().chain_mut().poll(now) {
                 Ok(Poll::Progress) => {}
                 Ok(Poll::Waiting) => {
-                    self.core().chain_mut().wait_with(&nobody, Duration::from_secs(1));
+                    if !self.executor.finish_one() {
+                        self.fail("the chain waits, and no job runs");
+                    }
                 }
                 Ok(Poll::Idle) => return,
                 Err(error) => self.fail(&format!("the chain gives up: {error}")),
@@ -478,6 +484,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        // What is dropped may close its files properly.
+        self.executor.disarm();
         if std::thread::panicking() {
             eprintln!("{}", self.trace);
             for plan in self.crowd.plans() {

@@ -1,8 +1,5 @@
-//! The whole node in a simulated world: real code of node, engine, chain and store; network, clock
-//! and disk of the simulator; one thread that drives them; one seed.
-//!
-//! The chain's workers are threads, but nothing is seen of them: after each event the driver waits
-//! until the chain has nothing more to do.
+//! The whole node in a simulated world: real code of node, engine, chain and store; network, clock, disk
+//! and execution of the simulator; one thread that runs it all; one seed.
 
 mod driver;
 mod encrypted;

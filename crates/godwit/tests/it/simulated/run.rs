@@ -47,8 +47,7 @@ pub(super) fn run_seed(seed: u64) -> Outcome {
     run_company(seed, mix(seed, &Stage::of_seed(seed).world))
 }
 
-/// The run of a seed in which the node is not killed: what is written at that moment depends on
-/// threads of the store. It follows from the seed alone.
+/// The run of a seed in which the node is not killed.
 pub(super) fn run_undisturbed(seed: u64) -> Outcome {
     let company = mix(seed, &Stage::of_seed(seed).world);
     run_company(seed, Mix { kills: Vec::new(), ..company })
@@ -114,6 +113,7 @@ pub(super) fn check(driver: &mut Driver, stage: &Stage) {
     if tip(driver) != stage.world.best.tip().hash {
         driver.fail("the tip was left again");
     }
+    driver.executor.disarm();
     let stats = driver.core().chain_mut().utxo_stats();
     let stats = stats.unwrap_or_else(|error| driver.fail(&format!("statistics: {error}")));
     if stats.muhash != stage.muhash {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use godwit_disk::exec::{Crew, Executor, Job, Priority, Report};
 
+use crate::journal::Journal;
 use crate::random::SplitMix;
 
 /// Of the jobs that wait for a crew with several servers, one of the first so many is next: threads
@@ -47,7 +48,9 @@ struct State {
     /// The job whose closure runs.
     current: Option<Current>,
     armed: bool,
-    started: BTreeMap<&'static str, u64>,
+    /// Jobs that were told, by name.
+    ended: BTreeMap<&'static str, u64>,
+    journal: Journal,
 }
 
 struct CrewState {
@@ -118,8 +121,8 @@ impl State {
 
     fn start(&mut self, crew: u64, name: &'static str, closure: Job) -> Start {
         self.next_job += 1;
-        *self.started.entry(name).or_default() += 1;
         let (job, at) = (self.next_job, self.clock);
+        self.journal.note(at, format_args!("start {name} #{job}"));
         let took = match &self.pace {
             Pace::Instant => Duration::ZERO,
             Pace::Timed(range) => self.random.within(range),
@@ -131,12 +134,20 @@ impl State {
     /// The next end, if it is not behind `until`: time has moved there.
     fn next_report(&mut self, until: Duration) -> Option<Report> {
         let next = self.running.first_entry().filter(|next| next.key().0 <= until)?;
-        let ((end, _), running) = next.remove_entry();
-        self.clock = self.clock.max(end);
+        let (key, running) = next.remove_entry();
         if let Some(crew) = self.crews.get_mut(&running.crew) {
             crew.busy -= 1;
         }
-        Some(running.report)
+        Some(self.end(key, running))
+    }
+
+    /// A job has ended: what tells it.
+    fn end(&mut self, (end, job): (Duration, u64), running: Running) -> Report {
+        let Running { name, report, .. } = running;
+        self.clock = self.clock.max(end);
+        *self.ended.entry(name).or_default() += 1;
+        self.journal.note(self.clock, format_args!("end {name} #{job}"));
+        report
     }
 }
 
@@ -153,7 +164,8 @@ impl InlineExecutor {
             next_job: 0,
             current: None,
             armed: false,
-            started: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            journal: Journal::default(),
         })))
     }
 
@@ -200,9 +212,14 @@ impl InlineExecutor {
         running.next().map(|((end, _), running)| running.started..*end)
     }
 
-    /// Jobs of that name that were started.
-    pub fn started(&self, name: &str) -> u64 {
-        self.state().started.get(name).copied().unwrap_or(0)
+    /// Jobs of that name that were told.
+    pub fn ended(&self, name: &str) -> u64 {
+        self.state().ended.get(name).copied().unwrap_or(0)
+    }
+
+    /// Where starts and ends of jobs are noted, and the operations of its disks.
+    pub fn journal(&self) -> Journal {
+        self.state().journal.clone()
     }
 
     /// From now on nothing but jobs may wait for a disk or for jobs: whoever does panics.
@@ -334,10 +351,10 @@ impl Drop for InlineCrew {
             let its = |(_, running): &(&(Duration, u64), &Running)| running.crew == self.id;
             let ends = state.running.iter().find(its).map(|(key, _)| *key);
             let running = ends.and_then(|key| state.running.remove(&key));
-            if let (Some((end, _)), Some(running)) = (ends, running) {
-                state.clock = state.clock.max(end);
+            if let (Some(key), Some(running)) = (ends, running) {
+                let report = state.end(key, running);
                 drop(state);
-                (running.report)();
+                report();
                 continue;
             }
             let Some(crew) = state.crews.get_mut(&self.id) else { return };

@@ -10,12 +10,14 @@
 
 mod change;
 mod inline;
+mod journal;
 mod panicking;
 mod random;
 mod timeline;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -26,6 +28,7 @@ use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
 use godwit_stream::DataStream;
 
 pub use inline::{InlineExecutor, Pace};
+pub use journal::{Content, Journal};
 pub use panicking::{PANIC, PanickingDisk};
 
 use change::{Change, NameChange};
@@ -75,12 +78,36 @@ enum Kind {
     Sync,
 }
 
-/// An operation, for messages.
+/// An operation, for messages and the journal.
 #[derive(Clone, Copy)]
 struct Operation<'a> {
     kind: Kind,
     name: &'static str,
     path: &'a Path,
+    detail: Detail<'a>,
+}
+
+/// What the journal says of an operation besides its name and path.
+#[derive(Clone, Copy)]
+enum Detail<'a> {
+    Nothing,
+    /// Bytes at an offset.
+    Bytes(u64, &'a [u8]),
+    Length(u64),
+    NewName(&'a Path),
+    /// It is noted when more is known.
+    Later,
+}
+
+impl fmt::Display for Detail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Detail::Nothing | Detail::Later => Ok(()),
+            Detail::Bytes(offset, bytes) => write!(f, " at {offset} {}", Content(bytes)),
+            Detail::Length(len) => write!(f, " {len}"),
+            Detail::NewName(path) => write!(f, " to {}", path.display()),
+        }
+    }
 }
 
 /// Whose time operations take.
@@ -99,6 +126,15 @@ impl Timing {
         self.executor.charge(cost, || operation.describe())
     }
 
+    fn note(&self, span: Span, operation: Operation<'_>) {
+        let journal = self.executor.journal();
+        // Hashing what is not noted would be most of the work.
+        if journal.is_open() && !matches!(operation.detail, Detail::Later) {
+            let (what, detail) = (operation.describe(), operation.detail);
+            journal.note(span.from, format_args!("disk #{} {what}{detail}", span.job));
+        }
+    }
+
     /// The present.
     fn instant(&self) -> Span {
         self.executor.charge(&(Duration::ZERO..=Duration::ZERO), String::new)
@@ -107,7 +143,11 @@ impl Timing {
 
 impl<'a> Operation<'a> {
     fn new(kind: Kind, name: &'static str, path: &'a Path) -> Self {
-        Self { kind, name, path }
+        Self { kind, name, path, detail: Detail::Nothing }
+    }
+
+    fn with(self, detail: Detail<'a>) -> Self {
+        Self { detail, ..self }
     }
 
     fn describe(&self) -> String {
@@ -184,6 +224,7 @@ impl FaultDisk {
             // It may panic, which must not happen under the lock.
             drop(state);
             span = timing.charge(operation);
+            timing.note(span, operation);
             state = self.state();
         }
         state.step(operation.changes_disk())?;
@@ -195,6 +236,11 @@ impl FaultDisk {
     pub fn fail_change(&self, n: u64) {
         let mut state = self.state();
         state.fail_at = Some(state.changes + n);
+    }
+
+    /// Nothing fails any more that was planned and has not happened.
+    pub fn fail_nothing(&self) {
+        self.state().fail_at = None;
     }
 
     /// Whether the planned failure has happened.
@@ -302,7 +348,8 @@ impl Disk for FaultDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (mut state, span) = self.begin(Operation::new(Kind::Write, "rename", from), None)?;
+        let operation = Operation::new(Kind::Write, "rename", from).with(Detail::NewName(to));
+        let (mut state, span) = self.begin(operation, None)?;
         if !state.names.current.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -346,12 +393,21 @@ struct FaultFile {
 }
 
 impl FaultFile {
-    fn begin(&self, kind: Kind, name: &'static str) -> io::Result<(MutexGuard<'_, State>, Span)> {
-        self.disk.begin(Operation::new(kind, name, &self.path), Some(self.boot))
+    fn begin(
+        &self,
+        kind: Kind,
+        name: &'static str,
+        detail: Detail<'_>,
+    ) -> io::Result<(MutexGuard<'_, State>, Span)> {
+        self.disk.begin(Operation::new(kind, name, &self.path).with(detail), Some(self.boot))
     }
 
     fn change(&self, name: &'static str, change: Change) -> io::Result<()> {
-        let failed = match self.begin(Kind::Write, name) {
+        let detail = match &change {
+            Change::Write(offset, data) => Detail::Bytes(*offset, data),
+            Change::SetLen(len) => Detail::Length(*len),
+        };
+        let failed = match self.begin(Kind::Write, name, detail) {
             Ok((mut state, span)) => {
                 self.check_alone(&state, span, change.range(), name);
                 state.inodes[self.inode].change(span, change);
@@ -379,12 +435,16 @@ impl FaultFile {
 
 impl DiskFile for FaultFile {
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let (state, span) = self.begin(Kind::Read, "read")?;
+        let (state, span) = self.begin(Kind::Read, "read", Detail::Later)?;
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         let end = start.checked_add(out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         self.check_alone(&state, span, offset..end as u64, "read");
         let bytes = state.inodes[self.inode].current.get(start..end);
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        if let Some(timing) = &state.timing {
+            let read = Operation::new(Kind::Read, "read", &self.path);
+            timing.note(span, read.with(Detail::Bytes(offset, out)));
+        }
         Ok(())
     }
 
@@ -400,13 +460,13 @@ impl DiskFile for FaultFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let (mut state, span) = self.begin(Kind::Sync, "sync")?;
+        let (mut state, span) = self.begin(Kind::Sync, "sync", Detail::Nothing)?;
         state.inodes[self.inode].sync(span);
         Ok(())
     }
 
     fn file_len(&self) -> io::Result<u64> {
-        let (state, _) = self.begin(Kind::Read, "length")?;
+        let (state, _) = self.begin(Kind::Read, "length", Detail::Nothing)?;
         Ok(state.inodes[self.inode].current.len() as u64)
     }
 

@@ -58,7 +58,7 @@ fn a_job_runs_when_it_starts_and_is_told_when_it_ends() {
     assert_eq!(executor.next_end(), Some(20 * MILLISECOND), "the third had to wait");
     assert!(executor.run_until(60 * MILLISECOND) && executor.next_end().is_none());
     assert_eq!(executor.now(), 60 * MILLISECOND);
-    assert_eq!(executor.started("a") + executor.started("c"), 2);
+    assert_eq!(executor.ended("a") + executor.ended("c"), 2);
 }
 
 #[test]

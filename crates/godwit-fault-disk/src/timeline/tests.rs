@@ -5,7 +5,7 @@ use godwit_disk::exec::{Crew, Executor, Priority};
 use godwit_disk::{Disk, DiskFile, OpenMode};
 
 use super::*;
-use crate::{FaultDisk, InlineExecutor, Latency, Pace};
+use crate::{Content, FaultDisk, InlineExecutor, Latency, Pace};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DIRS: [&str; 2] = ["/d", "/e"];
@@ -267,4 +267,29 @@ fn a_crash_at_an_instant_leaves_what_a_plain_disk_keeps_of_the_operations_before
         }
     }
     assert!(torn > 100 && dropped > 300, "{torn} torn, {dropped} never happened");
+}
+
+#[test]
+fn the_journal_has_jobs_and_operations_with_their_content() {
+    let (executor, _, file) = timed_file();
+    let journal = executor.journal();
+    journal.open();
+    let crew = executor.start("test", 1, [1, 0]).unwrap();
+    run(&*crew, move || {
+        file.write_all_at(3, b"est").unwrap();
+        file.read_exact_at(0, &mut [0; 6]).unwrap();
+        file.sync().unwrap();
+    });
+    assert!(executor.finish_one());
+    let found = journal.close();
+    let expected = format!(
+        "0.000000000 start test #1\n\
+         0.000000000 disk #1 write /d/f at 3 {}\n\
+         0.010000000 disk #1 read /d/f at 0 {}\n\
+         0.020000000 disk #1 sync /d/f\n\
+         0.030000000 end test #1\n",
+        Content(b"est"),
+        Content(b"oldest")
+    );
+    assert_eq!(found, expected);
 }

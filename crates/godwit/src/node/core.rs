@@ -215,6 +215,7 @@ impl NodeCore {
     fn judged(&mut self, now: Now, source: Source, verdict: Verdict) {
         let Source::Peer { ticket } = source else { unreachable!("blocks come from peers alone") };
         let hash = self.submitted.remove(&ticket).expect("each ticket is answered once");
+        log::debug!("block {hash} from a peer: {verdict:?}");
         self.tell(now, ChainEvent::BlockJudged { hash, verdict });
     }
 

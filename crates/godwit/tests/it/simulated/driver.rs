@@ -1,29 +1,36 @@
 //! The node on the simulator's network, disk and clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::hash::{DefaultHasher, Hash};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use godwit::node::PeersFile;
 use godwit::node::core::NodeCore;
 use godwit::node::index::ChainIndex;
-use godwit_chain::{BlockMemory, Chain, ChainOptions, Poll};
+use godwit_chain::{BlockMemory, Chain, ChainError, ChainOptions, Poll};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
-    AddressBook, DisconnectReason, MAX_GARBAGE, NetAddress, NetEvent, Now, PEER_MEMORY, PeerId,
-    Peers, PeersConfig, Protocol, Reachable, SEND_PAUSE, SEND_QUEUE_MAX, Services, SocketId,
-    Target,
+    AddressBook, Command, DisconnectReason, MAX_GARBAGE, NetAddress, NetEvent, Now, PEER_MEMORY,
+    PeerId, Peers, PeersConfig, Protocol, Reachable, SEND_PAUSE, SEND_QUEUE_MAX, Services,
+    SocketId, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
 use godwit_store::BLOCK_BUFFERS;
+use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
 use godwit_stream::{BufferPool, PoolLimits};
 
 use super::sockets::{FIRST_CAPACITY, Link};
 use super::tap;
+use super::timed::{Delays, KILLED_AT_START};
 use super::worlds::Stage;
+
+/// The node's data directory.
+pub(super) const DIR: &str = "/node";
 
 /// Name of the seed host that knows all peers.
 const SEED_HOST: &str = "seed.invalid";
@@ -60,6 +67,12 @@ pub(super) struct NodePlan {
     pub(super) block_memory: BlockMemory,
     /// Time from one turn of the chain to the next, as if it were that slow.
     pub(super) turn: Duration,
+    /// How long jobs take; `None`: no time, and a turn of the chain comes when all have ended.
+    pub(super) delays: Option<Delays>,
+    /// With how little memory for coins the chain works; it gets no more.
+    pub(super) minima: CacheMinima,
+    /// Everything that happens is noted in the executor's journal.
+    pub(super) journal: bool,
 }
 
 pub(super) enum Timer {
@@ -107,9 +120,9 @@ pub(super) struct Driver {
     pub(super) stage: &'static Stage,
     pub(super) plan: NodePlan,
     pub(super) crowd: Crowd,
-    core: Option<NodeCore>,
+    pub(super) core: Option<NodeCore>,
     pub(super) executor: InlineExecutor,
-    disk: FaultDisk,
+    pub(super) disk: FaultDisk,
     pub(super) pool: BufferPool,
     /// When the node was started.
     started: Duration,
@@ -123,6 +136,17 @@ pub(super) struct Driver {
     next_turn: Duration,
     /// From a connection for which more bytes wait nothing is read.
     pub(super) pause_above: usize,
+    /// Where the address book is, in simulations with time; in others it is handed over.
+    pub(super) peers_file: Option<PeersFile>,
+    pub(super) next_save: Duration,
+    /// Blocks whose coins were fetched again, by nodes that have ended.
+    pub(super) refetched: u64,
+    /// Answers that are due in this turn.
+    pub(super) due: Vec<(PeerId, Command)>,
+    /// Answers that came in the turn of the question.
+    pub(super) answered: u64,
+    /// The next start dies at this change of the disk.
+    pub(super) fail_at_start: Option<u64>,
     /// Connections that are not read before the chain can take blocks.
     pub(super) held: BTreeSet<ConnectionId>,
     pub(super) disconnected: Vec<Disconnected>,
@@ -172,8 +196,14 @@ impl Driver {
     ) -> Self {
         tap::open();
         let magic = stage.params.magic;
-        let executor = InlineExecutor::new(plan.seed, Pace::Instant);
-        let latency = Latency::constant(Duration::ZERO);
+        let (pace, latency) = match plan.delays {
+            Some(delays) => (delays.pace(), delays.latency()),
+            None => (Pace::Instant, Latency::constant(Duration::ZERO)),
+        };
+        let executor = InlineExecutor::new(plan.seed, pace);
+        if plan.journal {
+            executor.journal().open();
+        }
         let mut driver = Self {
             stage,
             plan,
@@ -190,6 +220,12 @@ impl Driver {
             stirred: true,
             next_turn: Duration::ZERO,
             pause_above: SEND_PAUSE,
+            peers_file: None,
+            next_save: Duration::ZERO,
+            refetched: 0,
+            due: Vec::new(),
+            answered: 0,
+            fail_at_start: None,
             held: BTreeSet::new(),
             disconnected: Vec::new(),
             refused: Vec::new(),
@@ -213,26 +249,51 @@ impl Driver {
     fn start(&mut self, book: AddressBook) {
         self.started = self.crowd.now();
         self.pause_above = SEND_PAUSE;
-        let options = ChainOptions {
-            params: Arc::clone(&self.stage.params),
-            assume_valid: None,
-            executor: Arc::new(self.executor.clone()),
-            workers: self.plan.workers,
-            cache_bytes: 4 << 20,
-            cache_minima: CacheMinima::PRODUCT,
-            stop_at_height: None,
-            prune_bytes: None,
-            block_memory: self.plan.block_memory,
-        };
-        let disk = Arc::new(self.disk.clone());
-        let chain = Chain::open(disk, PathBuf::from("/node"), options, [7; 16], self.now().unix);
-        let chain = chain.unwrap_or_else(|error| self.fail(&format!("opening: {error}")));
+        let chain = self.open_chain();
+        let book = self.load_book().unwrap_or(book);
         let config = self.config();
         let peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
         self.core = Some(NodeCore::new(chain, peers));
         self.executor.arm();
         self.stirred = true;
         self.settle();
+    }
+
+    /// A planned failure of the disk kills the node in the middle of opening, again and again if need be.
+    fn open_chain(&mut self) -> Chain {
+        if let Some(change) = self.fail_at_start.take() {
+            self.disk.fail_change(change);
+        }
+        loop {
+            match self.try_to_open() {
+                Ok(chain) => {
+                    self.disk.fail_nothing();
+                    return chain;
+                }
+                Err(error) if self.disk.has_failed() => {
+                    self.note(format!("the node is killed while it starts: {error}"));
+                    self.executor.kill();
+                    self.disk.crash(KILLED_AT_START);
+                }
+                Err(error) => self.fail(&format!("opening: {error}")),
+            }
+        }
+    }
+
+    fn try_to_open(&self) -> Result<Chain, ChainError> {
+        let options = ChainOptions {
+            params: Arc::clone(&self.stage.params),
+            assume_valid: None,
+            executor: Arc::new(self.executor.clone()),
+            workers: self.plan.workers,
+            cache_bytes: self.plan.minima.budget,
+            cache_minima: self.plan.minima,
+            stop_at_height: None,
+            prune_bytes: None,
+            block_memory: self.plan.block_memory,
+        };
+        let disk = Arc::new(self.disk.clone());
+        Chain::open(disk, PathBuf::from(DIR), options, [7; 16], self.now().unix)
     }
 
     fn config(&self) -> PeersConfig {
@@ -274,7 +335,7 @@ impl Driver {
     }
 
     /// The node's clocks.
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         let now = self.crowd.now();
         let unix = self.stage.unix_start() + now.as_secs() as i64;
         Now { monotonic: now - self.started, unix }
@@ -295,7 +356,10 @@ impl Driver {
             }
             // Time always goes on, however impatient the node is.
             let wakeup = wakeup.max(self.crowd.now() + Duration::from_millis(1));
-            match self.crowd.next(wakeup.min(end)) {
+            let wakeup = wakeup.min(self.next_of_its_own().unwrap_or(wakeup));
+            let event = self.crowd.next(wakeup.min(end));
+            self.let_jobs_go_on();
+            match event {
                 Some(event) => self.happen(event),
                 None => self.stirred = true,
             }
@@ -311,7 +375,29 @@ impl Driver {
         let core = self.core.take().expect("the node runs");
         // The addresses lie in a file of their own.
         let book = core.peers().address_book().to_bytes(self.stage.params.magic);
+        self.peers_file = None;
+        self.refetched += core.chain().status().refetched;
         drop(core);
+        let book = AddressBook::from_bytes(&book, self.stage.params.magic, [9; 32]);
+        self.begin_anew(book.expect("its own bytes"));
+    }
+
+    /// The node is asked to stop between two turns, and does; another one starts.
+    pub(super) fn stop(&mut self) {
+        self.note("the node is asked to stop".to_owned());
+        self.executor.disarm();
+        let core = self.core.take().expect("the node runs");
+        if let Some(file) = self.peers_file.take() {
+            file.end(core.peers().address_book());
+        }
+        self.refetched += core.chain().status().refetched;
+        if let Err(error) = core.into_chain().close() {
+            self.fail(&format!("closing: {error}"));
+        }
+        self.begin_anew(AddressBook::new([self.plan.seed as u8; 32]));
+    }
+
+    fn begin_anew(&mut self, book: AddressBook) {
         for id in std::mem::take(&mut self.links).into_keys() {
             self.crowd.close(id);
         }
@@ -319,12 +405,14 @@ impl Driver {
         self.held.clear();
         self.timers.clear();
         self.arrived_before.extend(self.arrived.drain());
+        self.due.clear();
         tap::take();
-        let book = AddressBook::from_bytes(&book, self.stage.params.magic, [9; 32]);
-        self.start(book.expect("its own bytes"));
+        self.miss_events();
+        self.start(book);
     }
 
     fn happen(&mut self, event: NodeEvent) {
+        self.journal(format_args!("event {event:?}"));
         match event {
             NodeEvent::Incoming(id, address) => {
                 let transport = self.transport(self.plan.v2, false);
@@ -369,21 +457,37 @@ impl Driver {
     /// Lets the node do what it can at this time.
     fn settle(&mut self) {
         self.obey();
+        self.let_jobs_go_on();
         while self.stirred && self.crowd.now() >= self.next_turn {
             self.stirred = false;
             self.next_turn = self.crowd.now() + self.plan.turn;
-            self.let_chain_finish();
-            let now = self.now();
-            if let Err(error) = self.core().advance(now) {
-                self.fail(&format!("the node gives up: {error}"));
-            }
+            self.turn();
+            self.save_book();
             self.hear();
             self.obey();
             for id in std::mem::take(&mut self.held) {
                 self.read(id);
             }
+            self.let_jobs_go_on();
         }
+        self.check_answers();
         self.measure();
+    }
+
+    fn turn(&mut self) {
+        if self.plan.delays.is_none() {
+            self.let_chain_finish();
+        }
+        let now = self.now();
+        let poll = self.core().advance(now);
+        match poll {
+            Ok(Poll::Progress) => self.stirred |= self.plan.delays.is_some(),
+            Ok(Poll::Waiting | Poll::Idle) => {}
+            Err(error) => self.fail(&format!("the node gives up: {error}")),
+        }
+        if self.plan.delays.is_some() && self.executor.now() != self.crowd.now() {
+            self.fail("a turn took time");
+        }
     }
 
     /// Lets all jobs end at this instant, in whatever order the seed gives: that changes nothing, for
@@ -405,7 +509,7 @@ impl Driver {
     }
 
     /// The node's log goes into the trace.
-    fn hear(&mut self) {
+    pub(super) fn hear(&mut self) {
         for line in tap::take() {
             if !line.starts_with("DEBUG") {
                 self.log_bytes += line.len();
@@ -470,10 +574,16 @@ impl Driver {
 
     fn trace(&mut self, line: String) {
         let now = self.crowd.now();
+        self.journal(format_args!("{line}"));
         if self.verbose {
             eprintln!("{:12.6} {line}", now.as_secs_f64());
         }
         self.trace.note(now, line);
+    }
+
+    /// Something that only the journal says.
+    pub(super) fn journal(&self, line: fmt::Arguments<'_>) {
+        self.executor.journal().note(self.crowd.now(), line);
     }
 
     /// Ends the test; the trace is printed when the driver is dropped.

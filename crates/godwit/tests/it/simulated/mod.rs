@@ -4,9 +4,11 @@
 mod driver;
 mod encrypted;
 mod floods;
+mod replay;
 mod run;
 mod scenarios;
 mod seeds;
 mod sockets;
 mod tap;
+mod timed;
 mod worlds;

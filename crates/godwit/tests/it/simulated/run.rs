@@ -15,14 +15,14 @@ use super::scenarios::node;
 use super::worlds::Stage;
 
 /// Longest that a synchronisation may take, in simulated time.
-const LIMIT: Duration = Duration::from_secs(12 * 3_600);
+pub(super) const LIMIT: Duration = Duration::from_secs(12 * 3_600);
 
 /// The first is what a block may turn out to take, before the node has seen one: with less it would ask
 /// for none. The second is so little that most chains of the runs do not fit.
 pub(super) const BLOCK_MEMORY: BlockMemory = BlockMemory { receiving: 1_000_000, waiting: 200_000 };
 
 /// Of every five nodes two have a chain that is slower than their peers.
-fn turn(seed: u64) -> Duration {
+pub(super) fn turn(seed: u64) -> Duration {
     let rng = &mut Rng::new(seed ^ 0x7475_726e);
     match rng.chance(400) {
         true => Duration::from_millis(rng.log_between(10, 10_000)),
@@ -56,8 +56,7 @@ pub(super) fn run_undisturbed(seed: u64) -> Outcome {
 fn run_company(seed: u64, company: Mix) -> Outcome {
     let stage = Stage::of_seed(seed);
     let rng = &mut Rng::new(seed ^ 0x6e6f_6465);
-    let discoveries = [Discovery::Seed, Discovery::Fixed, Discovery::AddNode, Discovery::Connect];
-    let discovery = discoveries[rng.below(4) as usize];
+    let discovery = discovery(rng);
     let plan = NodePlan {
         discovery,
         max_inbound: 20,
@@ -95,7 +94,13 @@ fn run_mix(stage: &'static Stage, plan: NodePlan, company: Mix, rng: &mut Rng) -
     }
 }
 
-fn survival(rng: &mut Rng) -> Survival {
+/// A way to hear of peers.
+pub(super) fn discovery(rng: &mut Rng) -> Discovery {
+    let discoveries = [Discovery::Seed, Discovery::Fixed, Discovery::AddNode, Discovery::Connect];
+    discoveries[rng.below(4) as usize]
+}
+
+pub(super) fn survival(rng: &mut Rng) -> Survival {
     match rng.below(4) {
         0 => Survival::All,
         1 => Survival::Nothing,

@@ -10,6 +10,7 @@ use godwit_p2p::{Host, NetAddress, NetEvent, Now};
 use godwit_sim::network::{
     BlockConduct, Branch, Conduct, HeaderConduct, LinkSpec, Noise, PeerPlan, View,
 };
+use godwit_store::utxo::CacheMinima;
 use godwit_stream::DataStream;
 
 use super::driver::{Discovery, Driver, NodePlan};
@@ -64,8 +65,18 @@ pub(super) fn several(count: usize, conduct: &Conduct) -> Vec<Conduct> {
 }
 
 pub(super) fn node(seed: u64, discovery: Discovery) -> NodePlan {
-    let (block_memory, turn) = (BlockMemory::default(), Duration::ZERO);
-    NodePlan { seed, discovery, workers: 1, max_inbound: 125, v2: false, block_memory, turn }
+    NodePlan {
+        seed,
+        discovery,
+        workers: 1,
+        max_inbound: 125,
+        v2: false,
+        block_memory: BlockMemory::default(),
+        turn: Duration::ZERO,
+        delays: None,
+        minima: CacheMinima::PRODUCT,
+        journal: false,
+    }
 }
 
 pub(super) fn driver(stage: &'static Stage, line: Option<u64>, peers: Vec<PeerPlan>) -> Driver {

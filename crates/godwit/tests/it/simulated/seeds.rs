@@ -28,7 +28,10 @@ fn check(seed: u64, outcome: &Outcome) {
 }
 
 /// Runs the seeds on all processors; the results are not in the order of the seeds.
-fn in_parallel<T: Send>(seeds: Range<u64>, run: impl Fn(u64) -> T + Sync) -> Vec<(u64, T)> {
+pub(super) fn in_parallel<T: Send>(
+    seeds: Range<u64>,
+    run: impl Fn(u64) -> T + Sync,
+) -> Vec<(u64, T)> {
     let next = AtomicU64::new(seeds.start);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use godwit_fault_disk::Content;
 use godwit_p2p::{
     Command, MAX_GARBAGE, NetAddress, NetCommand, NetEvent, PeerId, Protocol, Receive,
     ReceiveLimits, Target, Transport, TransportError, V2Secrets, Write, block_header_of,
@@ -113,8 +114,14 @@ impl Driver {
                         self.report_arrival(id, frame.command, bytes);
                         self.header_bytes += bytes as u64;
                     }
+                    self.expect_answer(peer, frame.command);
                     self.end_of_message(id);
                     link_mut(&mut self.links, id).awaits_read_on = frame.command.stops_reading();
+                    self.journal(format_args!(
+                        "content of peer={}: {}",
+                        peer.0,
+                        Content(frame.payload.unread())
+                    ));
                     self.note(format!("peer={} > {} {bytes}", peer.0, frame.command));
                     self.tell(NetEvent::Frame { peer, frame });
                 }
@@ -285,7 +292,13 @@ impl Driver {
             NetCommand::Connect { peer, target, v2 } => self.connect(peer, &target, v2),
             NetCommand::Send { peer, command, payload } => {
                 let Some(id) = self.by_peer.get(&peer).copied() else { return };
+                self.journal(format_args!(
+                    "content for peer={}: {}",
+                    peer.0,
+                    Content(payload.unread())
+                ));
                 self.note(format!("peer={} < {command} {}", peer.0, payload.len()));
+                self.note_answer(peer, command);
                 link_mut(&mut self.links, id).transport.send(command, payload);
                 self.write(id);
             }

@@ -1,0 +1,170 @@
+//! A run with kills follows from its seed as well: two processes tell the same of it, byte for byte.
+
+use std::env;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use godwit_sim::network::mix;
+use godwit_sim::rng::Rng;
+
+use super::driver::{Driver, NodePlan};
+use super::run::{BLOCK_MEMORY, LIMIT, check, discovery, tip, turn};
+use super::scenarios::node;
+use super::seeds::in_parallel;
+use super::timed::{Delays, SMALL_CACHE};
+use super::worlds::Stage;
+
+/// Tells the second process where its journals go, and the seeds.
+const CHILD: &str = "GODWIT_SIM_REPLAY";
+/// Lines before the first different one that are printed.
+const CONTEXT: usize = 20;
+
+/// For how long a run goes on with the best chain.
+const AFTERWARDS: Duration = Duration::from_secs(10);
+
+/// What a run with kills was.
+struct Killed {
+    /// Messages, timers, jobs, disk operations and verdicts up to its end.
+    journal: String,
+    kills: u64,
+    flushes: u64,
+    merges: u64,
+    took: Duration,
+}
+
+fn run_killed(seed: u64) -> Killed {
+    let stage = Stage::of_seed(seed);
+    let company = mix(seed, &stage.world);
+    let rng = &mut Rng::new(seed ^ 0x6b69_6c6c);
+    let discovery = discovery(rng);
+    let plan = NodePlan {
+        workers: rng.between(1, 4) as usize,
+        max_inbound: 20,
+        v2: seed % 2 == 1,
+        block_memory: BLOCK_MEMORY,
+        turn: turn(seed),
+        delays: Some(Delays::of(rng)),
+        minima: SMALL_CACHE,
+        journal: true,
+        ..node(seed, discovery)
+    };
+    let mut driver = Driver::new(stage, plan, company.line, company.peers);
+    let kills = rng.between(1, 4);
+    let kills = driver.kill_often(rng, kills);
+    let best = stage.world.best.tip().hash;
+    if !driver.run(LIMIT, |driver| tip(driver) == best) {
+        driver.fail("the best chain was not reached");
+    }
+    let took = driver.crowd.now();
+    driver.run(took + AFTERWARDS, |_| false);
+    // It may be on its way to a branch that will turn out to be invalid.
+    if !driver.run(LIMIT, |driver| tip(driver) == best) {
+        driver.fail("the best chain was not reached again");
+    }
+    let journal = driver.executor.journal().close();
+    let (flushes, merges) = (driver.executor.ended("flush"), driver.executor.ended("merge"));
+    check(&mut driver, stage);
+    Killed { journal, kills, flushes, merges, took }
+}
+
+/// Runs the seeds here and in another process, and compares what they tell.
+fn replay(seeds: Range<u64>) {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let mut child = Command::new(env::current_exe().expect("a test binary has a path"));
+    child.args(["--exact", "simulated::replay::the_other_process", "--ignored"]);
+    child.env(CHILD, temp.path()).env("GODWIT_SIM_SEEDS", format!("{}-{}", seeds.start, seeds.end));
+    let mut child = child.stdout(Stdio::null()).spawn().expect("a second process");
+    let runs = in_parallel(seeds, run_killed);
+    let status = child.wait().expect("the second process");
+    say(&runs);
+    assert!(status.success(), "the other process: {status}");
+    for (seed, run) in &runs {
+        assert!(run.kills >= 1, "seed {seed}: nobody was killed");
+        assert!(run.flushes >= 5 && run.merges >= 1, "seed {seed}: {} {}", run.flushes, run.merges);
+        let other = fs::read_to_string(journal_path(temp.path(), *seed)).expect("its journal");
+        if let Some(difference) = first_difference(&run.journal, &other) {
+            panic!("seed {seed} was another run in another process\n{difference}");
+        }
+    }
+}
+
+fn say(runs: &[(u64, Killed)]) {
+    let sum = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>();
+    let least = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).min().unwrap_or(0);
+    eprintln!(
+        "{} runs, {} s of simulated time, {} kills (at least {}), {} flushes (at least {}), {} merges \
+         (at least {}), {} bytes of journals",
+        runs.len(),
+        sum(|run| run.took.as_secs()),
+        sum(|run| run.kills),
+        least(|run| run.kills),
+        sum(|run| run.flushes),
+        least(|run| run.flushes),
+        sum(|run| run.merges),
+        least(|run| run.merges),
+        sum(|run| run.journal.len() as u64),
+    );
+}
+
+fn journal_path(dir: &Path, seed: u64) -> PathBuf {
+    dir.join(format!("{seed}.journal"))
+}
+
+/// The first line that differs, with those before it.
+fn first_difference(one: &str, other: &str) -> Option<String> {
+    if one == other {
+        return None;
+    }
+    let (one, other): (Vec<&str>, Vec<&str>) = (one.lines().collect(), other.lines().collect());
+    let same = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
+    let before = one[same.saturating_sub(CONTEXT)..same].join("\n");
+    let (here, there) = (one.get(same), other.get(same));
+    Some(format!("{before}\nline {}, here:  {here:?}\nline {0}, there: {there:?}", same + 1))
+}
+
+#[test]
+fn the_first_different_line_is_found() {
+    assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+    let found = first_difference("a\nb\nc\n", "a\nb\nd\n").expect("a difference");
+    assert_eq!(found, "a\nb\nline 3, here:  Some(\"c\")\nline 3, there: Some(\"d\")");
+    let found = first_difference("a\n", "a\nb\n").expect("a difference");
+    assert_eq!(found, "a\nline 2, here:  None\nline 2, there: Some(\"b\")");
+}
+
+#[test]
+#[ignore = "the second process of the others"]
+fn the_other_process() {
+    let Some(dir) = env::var_os(CHILD) else { return };
+    let seeds = env::var("GODWIT_SIM_SEEDS").expect("given with the directory");
+    let (start, end) = seeds.split_once('-').expect("two numbers");
+    let seed = |text: &str| text.parse::<u64>().expect("a number");
+    let (start, end) = (seed(start), seed(end));
+    // In another order: what is in memory by then is not the same.
+    in_parallel(0..end - start, |n| {
+        let seed = end - 1 - n;
+        let path = journal_path(Path::new(&dir), seed);
+        fs::write(path, run_killed(seed).journal).expect("a temporary file");
+    });
+}
+
+#[test]
+fn a_hundred_runs_with_kills_are_the_same_in_two_processes() {
+    match env::var("GODWIT_SIM_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("GODWIT_SIM_SEED is a number");
+            replay(seed..seed + 1);
+        }
+        Err(_) => replay(0..100),
+    }
+}
+
+#[test]
+#[ignore = "soak"]
+fn ten_thousand_runs_with_kills_are_the_same_in_two_processes() {
+    for start in (100..10_100).step_by(100) {
+        replay(start..start + 100);
+    }
+}

@@ -8,6 +8,7 @@ mod replay;
 mod run;
 mod scenarios;
 mod seeds;
+mod slow_disk;
 mod sockets;
 mod tap;
 mod timed;

@@ -1,5 +1,7 @@
 //! The node on the simulator's network, disk and clock.
 
+mod peak;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash};
@@ -13,9 +15,8 @@ use godwit::node::index::ChainIndex;
 use godwit_chain::{BlockMemory, Chain, ChainError, ChainOptions, Poll};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
-    AddressBook, Command, DisconnectReason, MAX_GARBAGE, NetAddress, NetEvent, Now, PEER_MEMORY,
-    PeerId, Peers, PeersConfig, Protocol, Reachable, SEND_PAUSE, SEND_QUEUE_MAX, Services,
-    SocketId, Target,
+    AddressBook, Command, DisconnectReason, NetAddress, NetEvent, Now, PeerId, Peers, PeersConfig,
+    Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
@@ -23,6 +24,8 @@ use godwit_store::BLOCK_BUFFERS;
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
 use godwit_stream::{BufferPool, PoolLimits};
+
+pub(super) use peak::Peak;
 
 use super::sockets::{FIRST_CAPACITY, Link};
 use super::tap;
@@ -37,9 +40,6 @@ const SEED_HOST: &str = "seed.invalid";
 
 const FULL_NODE: Services =
     Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
-
-/// Memory of a key and its garbage that wait to be written, or of garbage that is received.
-const HANDSHAKE_BYTES: usize = 3 * (MAX_GARBAGE + 4_096);
 
 /// How the node hears of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,27 +78,6 @@ pub(super) struct NodePlan {
 pub(super) enum Timer {
     ConnectFailed(PeerId),
     Resolved(String),
-}
-
-/// The most that the node held at one time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Peak {
-    /// Bytes of messages being received.
-    pub(super) receiving: usize,
-    /// Bytes of messages to be sent.
-    pub(super) sending: usize,
-    /// Memory of both.
-    pub(super) memory: usize,
-    /// Bytes of blocks that the chain decodes or has to accept.
-    pub(super) arriving: u64,
-    /// Memory of accepted blocks that wait for their turn.
-    pub(super) waiting: usize,
-    /// Times that a connection was not read because the chain could take no blocks.
-    pub(super) held: usize,
-    /// Addresses in the book.
-    pub(super) addresses: usize,
-    /// Connections.
-    pub(super) connections: usize,
 }
 
 /// A peer that the node disconnected, when and why.
@@ -523,46 +502,6 @@ impl Driver {
         self.next_timer += 1;
         self.timers.insert(token, timer);
         self.crowd.wake(self.crowd.now() + after, token);
-    }
-
-    fn measure(&mut self) {
-        let receiving: usize =
-            self.links.values().map(|link| link.transport.buffered_bytes()).sum();
-        let sending = self.links.values().map(|link| link.transport.queued_bytes()).sum();
-        let queued: usize = self.links.values().map(|link| link.transport.queued_memory()).sum();
-        let connections = self.links.len();
-        let longest = self.links.values().map(|link| link.transport.queued_bytes()).max();
-        let core = self.core();
-        let addresses = core.peers().address_book().len();
-        let waiting = core.chain().status().memory.kept;
-        if waiting > self.plan.block_memory.waiting {
-            self.fail(&format!("{waiting} bytes of blocks wait"));
-        }
-        // Bytes of handshakes are no messages, and are not in the engine's account.
-        let memory: usize = queued + receiving;
-        let account = self.core().peers().memory();
-        if memory > account + connections * HANDSHAKE_BYTES || account > PEER_MEMORY {
-            self.fail(&format!("{memory} bytes are held for peers, {account} in the account"));
-        }
-        if longest.is_some_and(|bytes| bytes > SEND_QUEUE_MAX) {
-            self.fail("a send queue is too long");
-        }
-        let peak = &mut self.peak;
-        peak.receiving = peak.receiving.max(receiving);
-        peak.sending = peak.sending.max(sending);
-        peak.memory = peak.memory.max(memory);
-        peak.waiting = peak.waiting.max(waiting);
-        peak.addresses = peak.addresses.max(addresses);
-        peak.connections = peak.connections.max(connections);
-    }
-
-    /// What the chain was given before it had its turn: one block more than its limit at worst.
-    fn check_arriving(&mut self) {
-        let arriving = self.core().chain().receiving();
-        if arriving > self.plan.block_memory.receiving + self.stage.largest_buffer {
-            self.fail(&format!("{arriving} bytes of blocks are with the chain"));
-        }
-        self.peak.arriving = self.peak.arriving.max(arriving);
     }
 
     /// Something that follows from the seed alone.

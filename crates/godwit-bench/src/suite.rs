@@ -33,11 +33,9 @@ const CALLGRIND_NANOSECONDS: f64 = 2e6;
 pub enum SuiteError {
     /// A file or directory.
     File(PathBuf, io::Error),
-    /// A worker.
     Worker(WorkerError),
     /// A worker was not built with the policy that its folder says.
     Policy {
-        /// Its program.
         path: PathBuf,
         /// The allocator type that its streams use.
         allocator: String,

@@ -73,7 +73,6 @@ pub struct CoreDescriptor {
 pub enum Purpose {
     /// To be paid to.
     Receiving,
-    /// For change.
     Change,
 }
 
@@ -82,7 +81,6 @@ pub enum Purpose {
 pub struct LeftOut {
     /// As the wallet has it, without private keys.
     pub text: String,
-    /// Why.
     pub error: DescriptorError,
 }
 

@@ -33,13 +33,9 @@ pub enum FileAction {
 /// holds what it held before.
 #[derive(Debug)]
 pub enum StoreError {
-    /// The system fails.
     File {
-        /// At what.
         action: FileAction,
-        /// Of which file.
         path: PathBuf,
-        /// How.
         error: io::Error,
     },
     /// The file was replaced and is as asked for, but the system fails to say that it will still be so

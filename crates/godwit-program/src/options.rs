@@ -56,17 +56,14 @@ pub fn network_dir(datadir: &Path, network: Network) -> PathBuf {
 pub enum Invocation<P: Program> {
     /// Print this text and stop: `-help` and `-version`.
     Print(String),
-    /// Run a command.
     Run(Invoked<P>),
 }
 
 /// A command with its operands and options.
 pub struct Invoked<P: Program> {
-    /// Which.
     pub command: P::Command,
     /// As many as the command takes.
     pub operands: Vec<PathBuf>,
-    /// The chosen network.
     pub network: Network,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,

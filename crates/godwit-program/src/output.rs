@@ -12,7 +12,6 @@ use crate::exit::Exit;
 pub struct OutputError(pub io::Error);
 
 impl OutputError {
-    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self.0.kind() {
             io::ErrorKind::StorageFull => Exit::DiskFull,

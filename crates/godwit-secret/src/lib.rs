@@ -10,6 +10,8 @@
 //! Where memory cannot be locked there are no secrets: every constructor returns [`LockError`], until
 //! [`allow_unlocked_secrets`] is called.
 
+#![warn(missing_docs)]
+
 mod allocator;
 mod arena;
 mod array;

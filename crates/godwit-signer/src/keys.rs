@@ -25,7 +25,6 @@ pub(crate) use failure::{KeysFailure, exit_of_store};
 use input::Output;
 use session::{KeyFile, Session};
 
-/// Runs a command.
 pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFailure> {
     let file = KeyFile::of(config, &options.file);
     match &options.action {
@@ -87,7 +86,6 @@ fn change_passphrase(file: &KeyFile<'_>, new: Option<Descriptor>) -> Result<Exit
     Ok(Exit::Success)
 }
 
-/// What words become.
 fn entry_of_words(
     label: &str,
     mnemonic: Mnemonic,

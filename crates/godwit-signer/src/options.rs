@@ -35,18 +35,15 @@ const DEFAULT_WORDS: NonZeroUsize = NonZeroUsize::new(24).expect("not zero");
 pub enum Invocation {
     /// Print this text and stop: `-help` and `-version`.
     Print(String),
-    /// Run a command.
     Run(Box<Config>),
 }
 
 /// Options of a run, complete and in range.
 #[derive(Debug, PartialEq)]
 pub struct Config {
-    /// The chosen network.
     pub network: Network,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,
-    /// What to do.
     pub command: Command,
 }
 

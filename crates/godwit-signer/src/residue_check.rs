@@ -57,7 +57,6 @@ struct Own<'a> {
     wallet: Option<(&'a Path, Option<SecretString>)>,
 }
 
-/// Runs the command.
 pub(crate) fn run(config: &Config, options: &ResidueCheckOptions) -> Result<Exit, CheckError> {
     let file = KeyFile::of(config, &options.file);
     let session = Session::begin(&file, [options.wallet_passphrase])?;

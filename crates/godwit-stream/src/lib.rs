@@ -7,6 +7,8 @@
 //! A decoder allocates only for bytes that are there: a length that the input claims is checked
 //! against what remains before room is made for it.
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "baselines")]
 pub mod baseline;
 mod bulk;

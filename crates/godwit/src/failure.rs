@@ -12,7 +12,6 @@ use crate::process::EntropyError;
 /// An error that ends the run. `Display` is one line for the user. Each part of the program says so of its
 /// own errors, so that none is known here but those of the crates below.
 pub(crate) trait Fatal: fmt::Debug + fmt::Display {
-    /// The exit code.
     fn exit(&self) -> Exit;
 }
 
@@ -21,7 +20,6 @@ pub(crate) trait Fatal: fmt::Debug + fmt::Display {
 pub(crate) struct Failure(Box<dyn Fatal>);
 
 impl Failure {
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.0.exit()
     }

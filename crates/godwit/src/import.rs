@@ -21,7 +21,6 @@ const MIB: f64 = 1_048_576.0;
 /// not fill the disk with log lines.
 const BAD_RECORD_LINES: u64 = 100;
 
-/// Runs the command.
 pub(crate) fn run(
     config: &Config,
     options: &ImportOptions,

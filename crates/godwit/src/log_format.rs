@@ -148,9 +148,7 @@ fn civil_date(day: u64) -> (u64, u64, u64) {
 /// The line that says that the chain has a new best block, in Core's form.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateTip {
-    /// The block.
     pub hash: BlockHash,
-    /// Its height.
     pub height: u32,
     /// The version of its header.
     pub version: i32,

@@ -23,7 +23,6 @@ pub use values::{HostPort, UtxoHash};
 pub enum Invocation {
     /// Print this text and stop: `-help` and `-version`.
     Print(String),
-    /// Run a command.
     Run(Box<Config>),
 }
 
@@ -42,7 +41,6 @@ pub struct Config {
     pub dbcache_bytes: u64,
     /// `-prune` in bytes; `None` keeps every block.
     pub prune_bytes: Option<u64>,
-    /// What to do.
     pub command: Command,
 }
 

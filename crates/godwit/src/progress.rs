@@ -30,7 +30,6 @@ pub struct Position {
     pub height: u32,
     /// Blocks connected since the start.
     pub blocks: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Work done, in any unit.
     pub done: u64,
@@ -138,7 +137,6 @@ impl Speed {
     }
 }
 
-/// What is shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Status {
     height: u32,

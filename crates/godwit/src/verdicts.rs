@@ -36,7 +36,6 @@ impl Fatal for WriteError {
     }
 }
 
-/// Runs the command.
 pub(crate) fn run(
     config: &Config,
     options: &ImportOptions,

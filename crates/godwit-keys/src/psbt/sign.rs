@@ -23,9 +23,7 @@ use crate::private_key::PrivateKey;
 /// What is known of a key that a PSBT names.
 #[derive(Debug)]
 pub enum Found {
-    /// It is not ours.
     NotOurs,
-    /// Its private key.
     Ours(PrivateKey),
     /// The source is one of ours, but the key there is another one.
     OtherKey,
@@ -79,7 +77,6 @@ pub enum SignError {
     /// No previous transaction proves the amount of this input, and a signature of ours for another one
     /// would be valid though it is a lie (CVE-2020-14199).
     UnprovenAmount(usize),
-    /// The fee.
     Fee(FeeObjection),
     /// None of the inputs is ours.
     NothingToSign,

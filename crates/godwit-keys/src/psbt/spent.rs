@@ -145,7 +145,6 @@ impl fmt::Display for SpendKind {
 /// A spent output whose scripts are known and belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// The output.
     pub output: TxOut,
     /// Whether it comes from a previous transaction with the right txid.
     pub proven: bool,

@@ -48,7 +48,6 @@ pub enum OtherLines {
 
 /// Words, operands and purpose of a command.
 pub struct CommandSpec<P: Program> {
-    /// Which.
     pub command: P::Command,
     /// One or two words; none for what runs when no command is named.
     pub words: &'static str,
@@ -56,7 +55,6 @@ pub struct CommandSpec<P: Program> {
     pub operands: &'static str,
     /// How many operands it takes.
     pub count: RangeInclusive<usize>,
-    /// What it does.
     pub help: &'static str,
 }
 
@@ -91,7 +89,6 @@ pub enum FilePlace {
 pub enum Commands<P: Program> {
     /// All of the program.
     Every,
-    /// These.
     Only(&'static [P::Command]),
 }
 
@@ -112,7 +109,6 @@ pub enum Setter<P: Program> {
     Own(fn(&mut P::Draft, &OsStr) -> Option<()>),
 }
 
-/// One option.
 pub struct OptionSpec<P: Program> {
     /// Without dashes.
     pub name: &'static str,
@@ -130,7 +126,6 @@ pub struct OptionSpec<P: Program> {
     pub group: &'static str,
     /// Several values add up; without it the last one counts.
     pub repeats: bool,
-    /// What it does.
     pub help: &'static str,
     /// Where its value goes.
     pub set: Setter<P>,

@@ -63,7 +63,6 @@ impl KeysFailure {
         }
     }
 
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => exit_of_store(error),

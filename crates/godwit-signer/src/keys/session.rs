@@ -10,7 +10,6 @@ use super::failure::KeysFailure;
 use super::input::Input;
 use crate::options::{Config, Descriptor, KeyFileOptions};
 
-/// Which key file.
 pub(crate) struct KeyFile<'a> {
     path: PathBuf,
     options: &'a KeyFileOptions,

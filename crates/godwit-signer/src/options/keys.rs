@@ -26,7 +26,6 @@ pub struct KeyFileOptions {
 /// Options of `keys`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeysOptions {
-    /// The key file.
     pub file: KeyFileOptions,
     /// What to do with it.
     pub action: KeysAction,

@@ -7,7 +7,6 @@ use super::keys::KeyFileOptions;
 /// What to do with PSBTs, and how.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PsbtOptions {
-    /// What to do.
     pub action: PsbtAction,
     /// The files to read, at least one; `-` is standard input.
     pub files: Vec<PathBuf>,
@@ -32,7 +31,6 @@ pub struct PsbtOptions {
 pub enum PsbtAction {
     /// Show one.
     Inspect,
-    /// Sign one.
     Sign,
     /// Join several.
     Combine,

@@ -40,7 +40,6 @@ pub(crate) enum PsbtFailure {
 }
 
 impl PsbtFailure {
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Write(_, error) if error.kind() == io::ErrorKind::StorageFull => Exit::DiskFull,

@@ -49,7 +49,6 @@ pub(super) fn write_psbt(psbt: &Psbt, out: Option<&Path>) -> Result<Exit, PsbtFa
     }
 }
 
-/// A line of text.
 pub(super) fn write_text(line: &str, out: Option<&Path>) -> Result<Exit, PsbtFailure> {
     match out {
         Some(path) => create(path, format!("{line}\n").as_bytes()),

@@ -28,7 +28,6 @@ pub enum CheckError {
     Random(RandomError),
     /// There is nothing to search for.
     Needle(NeedleError),
-    /// The system fails.
     Io(io::Error),
     /// A use of keys failed.
     Key(KeyError),
@@ -78,7 +77,6 @@ impl fmt::Display for CheckError {
 impl Error for CheckError {}
 
 impl CheckError {
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => keys::exit_of_store(error),

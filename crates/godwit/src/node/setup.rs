@@ -28,7 +28,6 @@ pub(crate) fn user_agent() -> String {
     format!("/godwit:{}/", env!("CARGO_PKG_VERSION"))
 }
 
-/// The engine's options.
 pub(crate) fn peers_config(
     options: &NodeOptions,
     params: &Arc<Params>,

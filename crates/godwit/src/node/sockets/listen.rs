@@ -27,9 +27,7 @@ pub(super) const MAX_UNDECIDED: usize = 32;
 /// An address that could not be listened on.
 #[derive(Debug)]
 pub struct BindError {
-    /// The address.
     pub address: SocketAddr,
-    /// Why.
     pub error: io::Error,
 }
 

@@ -5,8 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A command line or configuration file that can not be followed. `Display` is one line that says
-/// where, what, and what to write instead.
+/// A command line or configuration file that makes no sense. `Display` is one line: where, what is
+/// wrong, and what to write instead.
 #[derive(Debug)]
 pub struct OptionsError {
     pub origin: Origin,
@@ -52,11 +52,11 @@ pub enum Problem {
     },
     /// No command, where there has to be one.
     NoCommand,
-    /// The first word of several commands alone.
+    /// Only the first word of commands that have two.
     NoSubcommand { word: String, commands: Vec<&'static str> },
-    /// The command has no such option.
+    /// The option exists, but not for this command.
     NotOfCommand { option: &'static str, command: &'static str },
-    /// The command takes another number of operands.
+    /// The command takes a different number of operands.
     Operands {
         /// The command with its operands, as the help shows it.
         usage: String,
@@ -108,8 +108,8 @@ pub enum Problem {
         /// Line of the first one.
         first_line: usize,
     },
-    /// An operand that is not what it should be. It is not repeated: who takes a command for another one
-    /// may have written a secret.
+    /// An operand that is not what it should be. The message does not repeat it: a user who
+    /// mistakes one command for another may have typed a secret.
     BadOperand {
         /// As the help calls it.
         operand: &'static str,
@@ -123,13 +123,13 @@ pub enum Problem {
         /// Why, and what to say instead.
         reason: &'static str,
     },
-    /// An option that another one makes useless.
+    /// An option that has no effect together with another one.
     OfNoUse {
         option: &'static str,
-        /// The other one, with its value.
+        /// The other option, with its value.
         with: &'static str,
     },
-    /// `datadir` in the file leads to a directory with a configuration file of its own.
+    /// `datadir` in the file points to a directory that has a configuration file itself.
     ConfigIgnored {
         /// The file that would not be read.
         ignored: PathBuf,
@@ -137,12 +137,12 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The error of this problem at a place.
+    /// This problem at a place.
     pub fn at(self, origin: &Origin) -> OptionsError {
         OptionsError { origin: origin.clone(), problem: self }
     }
 
-    /// The error of this problem on the command line.
+    /// This problem on the command line.
     pub fn on_command_line(self) -> OptionsError {
         self.at(&Origin::CommandLine)
     }

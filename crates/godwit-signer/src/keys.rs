@@ -1,5 +1,6 @@
-//! `godwit-signer keys`: the encrypted key file. What is printed is public; secrets come in from the terminal
-//! without echo or from file descriptors, and go out to file descriptors where that is asked for.
+//! `godwit-signer keys`: the encrypted key file. Everything printed is public. Secrets are read
+//! from the terminal without echo or from file descriptors, and are written only to file
+//! descriptors, on request.
 
 mod failure;
 pub(crate) mod import;
@@ -73,7 +74,7 @@ fn create(
 
 fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, KeysFailure> {
     let store = Session::begin(file, [])?.open()?;
-    // Past the buffer of the standard library.
+    // Straight to the file descriptor: the buffer of `Stdout` would keep a copy of the secret.
     store.write_secrets_to(id, std::io::stdout().as_fd())?;
     Ok(Exit::Success)
 }
@@ -100,7 +101,7 @@ fn entry_of_words(
     Ok(Entry { words: Some(words), ..new_entry(label, network, descriptors, keys) })
 }
 
-/// An entry of this moment.
+/// An entry created now.
 fn new_entry(
     label: &str,
     network: NetworkKind,

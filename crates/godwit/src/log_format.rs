@@ -1,8 +1,8 @@
 //! The log: Bitcoin Core's line format, to `debug.log` and to the console.
 //!
-//! A line is `2026-11-21T03:26:00Z message` (UTC), with `[warning] ` or `[error] ` in front of the
-//! message where it is one (Core `logging.cpp`). People and tools grep these lines, so strings that
-//! Core also prints, like [`UpdateTip`], keep Core's form.
+//! A line is `2026-11-21T03:26:00Z message` (UTC); a warning's or error's message begins with
+//! `[warning] ` or `[error] ` (Core `logging.cpp`). People and tools search for these lines, so
+//! messages that Core prints too, like [`UpdateTip`], keep Core's form.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -24,25 +24,25 @@ pub const LOG_FILE: &str = "debug.log";
 const SECONDS_PER_DAY: u64 = 86_400;
 const MIB: f64 = 1_048_576.0;
 
-/// What the console shows of what the file gets. With a [`MultiProgress`] that `is_hidden`, because
-/// standard error is no terminal, a long job takes [`Console::Lines`].
+/// Which of the log's lines the console shows as well. A long job takes [`Console::Lines`] when its
+/// [`MultiProgress`] `is_hidden`, because standard error is no terminal.
 pub enum Console {
-    /// Every line, on standard output: a job without a terminal.
+    /// Every line, on standard output: for a long job without a terminal.
     Lines,
-    /// Warnings and errors, on standard error: standard output belongs to a command's result, or
-    /// the terminal to the progress bar, which makes room for the line.
+    /// Warnings and errors, on standard error. Standard output is for a command's result; on a
+    /// terminal, the progress bar makes room for the line.
     Warnings(MultiProgress),
 }
 
-/// Starts logging of this process; once.
+/// Starts logging in this process.
 ///
 /// # Errors
 ///
-/// When `debug.log` in `directory` can not be opened for appending; it is created with mode 0600.
+/// When `debug.log` in `directory` cannot be opened for appending. It is created with mode 0600.
 ///
 /// # Panics
 ///
-/// When the process logs already.
+/// When called a second time.
 pub fn start(directory: &Path, console: Console) -> io::Result<()> {
     let logger = Logger::open(&directory.join(LOG_FILE), console)?;
     log::set_logger(Box::leak(Box::new(logger))).expect("main starts the log once");
@@ -53,7 +53,7 @@ pub fn start(directory: &Path, console: Console) -> io::Result<()> {
 struct Logger {
     file: Mutex<File>,
     console: Console,
-    /// The file could not be written; said once, because every later line fails alike.
+    /// The file could not be written. Reported once: every later line would fail in the same way.
     file_failed: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl Log for Logger {
         let message = record.args().to_string();
         let line = format_line(seconds_since_1970(), record.level(), &message);
         self.write_console(record.level(), &line);
-        // A panic between lock and unlock can not leave a File half changed.
+        // A panic between lock and unlock cannot leave a `File` half changed.
         let mut file = self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Err(error) = file.write_all(line.as_bytes())
             && !self.file_failed.swap(true, Ordering::Relaxed)
@@ -87,7 +87,8 @@ impl Logger {
         Ok(Logger { file: Mutex::new(file), console, file_failed: AtomicBool::new(false) })
     }
 
-    /// A console that went away is no reason to stop, and there is no one left to tell.
+    /// Ignores errors: a console that was closed is no reason to stop, and nothing can be reported
+    /// to it.
     fn write_console(&self, level: Level, line: &str) {
         match &self.console {
             Console::Lines => drop(io::stdout().write_all(line.as_bytes())),
@@ -112,7 +113,7 @@ fn format_line(seconds: u64, level: Level, message: &str) -> String {
     format!("{} {prefix}{}\n", Utc(seconds), Escaped(message.trim_end_matches('\n')))
 }
 
-/// Seconds since 1970 as `2026-11-21T03:26:00Z` (Core `FormatISO8601DateTime`).
+/// Unix time in seconds, shown as `2026-11-21T03:26:00Z` (Core `FormatISO8601DateTime`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Utc(pub u64);
 
@@ -145,22 +146,22 @@ fn civil_date(day: u64) -> (u64, u64, u64) {
     (year, month, day_of_month)
 }
 
-/// The line that says that the chain has a new best block, in Core's form.
+/// The line that reports a new tip, in Core's form.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateTip {
     pub hash: BlockHash,
     pub height: u32,
-    /// The version of its header.
+    /// Version of its header.
     pub version: i32,
     /// Base-2 logarithm of the work of the chain up to it.
     pub log2_work: f64,
     /// Transactions of the chain up to it.
     pub tx_count: u64,
-    /// Seconds since 1970, from its header.
+    /// Time of its header, in seconds since 1970.
     pub time: u32,
     /// Estimated share of all transactions, from 0 to 1.
     pub progress: f64,
-    /// Bytes that the UTXO set's memory uses.
+    /// Memory of the UTXO store, in bytes.
     pub cache_bytes: u64,
     /// Coins in that memory.
     pub cache_coins: u64,

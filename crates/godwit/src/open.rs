@@ -22,7 +22,8 @@ pub(crate) fn open_chain(
         workers,
         cache_bytes: config.dbcache_bytes,
         stop_at_height,
-        // What only looks at the coins deletes no blocks, whatever the file says.
+        // A command that only reads the coins deletes no blocks, whatever the configuration file
+        // says.
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: BlockMemory::default(),
         clock: process::seconds_since_1970,

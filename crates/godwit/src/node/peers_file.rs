@@ -1,4 +1,4 @@
-//! `peers.dat`: the address book between two runs.
+//! `peers.dat`: keeps the address book between runs.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use godwit_p2p::AddressBook;
 /// Name of the file in the network's data directory.
 pub const PEERS_FILE: &str = "peers.dat";
 
-/// Largest file that is read: several times that of a full book.
+/// Largest file that is read, in bytes: several times that of a full book.
 const MAX_PEERS_FILE: u64 = 64 << 20;
 
 /// Where the address book is kept.
@@ -23,7 +23,8 @@ impl PeersFile {
         Self { path: network_dir.join(PEERS_FILE), magic }
     }
 
-    /// The kept book, or an empty one. A file that is damaged is put aside; addresses are found again.
+    /// Reads the address book; an empty one if there is no file. A damaged file is put aside: the
+    /// addresses can be found again.
     pub(crate) fn load(&self, seed: [u8; 32]) -> AddressBook {
         let bytes = match read(&self.path) {
             Ok(Some(bytes)) => bytes,
@@ -49,8 +50,8 @@ impl PeersFile {
         }
     }
 
-    /// Replaces the file; after a crash it is the old one or the new one. A failure is a line in the
-    /// log: the node can do without.
+    /// Replaces the file; after a crash it is the old one or the new one. A failure is only logged:
+    /// the node can do without the file.
     pub(crate) fn save(&self, book: &AddressBook) {
         if let Err(error) = self.replace(&book.to_bytes(self.magic)) {
             log::warn!("{} can not be written: {error}", self.path.display());

@@ -1,4 +1,4 @@
-//! Values of the node's options before they are brought together.
+//! Values of the node's options as given, before they are checked against each other.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(super) struct ConnectionDraft {
     pub(super) port: Option<u16>,
     pub(super) max_connections: Option<u32>,
     pub(super) network_active: Option<bool>,
-    /// `Some` and empty: connect to nobody.
+    /// Empty: no automatic connections.
     pub(super) connect: Option<Vec<HostPort>>,
     pub(super) add_nodes: Vec<HostPort>,
     pub(super) seed_nodes: Vec<HostPort>,

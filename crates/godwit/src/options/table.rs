@@ -16,7 +16,7 @@ use super::values::{self, HostPort};
 pub(super) const MIN_DBCACHE_MIB: u64 = 4;
 /// Default of `-dbcache` in MiB (Core `kernel/caches.h`, `DEFAULT_KERNEL_CACHE`).
 pub(super) const DEFAULT_DBCACHE_MIB: u64 = 450;
-/// Largest `-dbcache`, 16 TiB: more than any machine has, and far from overflowing in bytes.
+/// Largest `-dbcache`, 16 TiB: more than any machine has, and its bytes do not overflow.
 const MAX_DBCACHE_MIB: u64 = 1 << 24;
 /// Largest `-par`. Core stops at 16, because one block's scripts seldom keep more busy; here the
 /// scripts of several blocks run at once.
@@ -65,7 +65,7 @@ const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
 const TESTING: &str = "Options for tests";
 
-/// What runs when no command is named.
+/// The command that runs when none is named.
 const NODE: &CommandSpec<Godwit> = &CommandSpec {
     command: CommandName::Node,
     words: "",
@@ -453,7 +453,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
 ];
 
-/// An option with a value, of every command, in the file too.
+/// An option with a value that every command takes, on the command line and in the file.
 const fn setting(
     name: &'static str,
     placeholder: &'static str,
@@ -464,7 +464,7 @@ const fn setting(
     options::setting(name, placeholder, expected, help, set)
 }
 
-/// A setting of what validates blocks.
+/// A setting of the commands that validate blocks.
 const fn validation_setting(
     name: &'static str,
     placeholder: &'static str,

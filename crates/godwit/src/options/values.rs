@@ -1,5 +1,5 @@
-//! The values that options of the node take, from text. `None` means "not one of these": the table says what
-//! was expected.
+//! Parses the values of the node's options. `None` means that the text is no such value: the
+//! option's table entry says what was expected.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,8 +14,8 @@ const MAX_ACTIVATION_HEIGHT: u32 = i32::MAX as u32 - 1;
 /// Longest host name (RFC 1035).
 const MAX_HOST_NAME: usize = 253;
 
-/// A `hash_serialized_3` of a UTXO set: 32 bytes in the order in which they were hashed; text is
-/// reversed, as Core prints it.
+/// A `hash_serialized_3` of a UTXO set: 32 bytes as the hash function gives them; as text reversed,
+/// as Core prints it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UtxoHash(pub [u8; 32]);
 
@@ -31,12 +31,12 @@ impl fmt::Debug for UtxoHash {
     }
 }
 
-/// A host, by name or number, and its port where one is given.
+/// A host, by name or address, and its port if one was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
     /// An IP address, an onion address or a name; without brackets.
     pub host: String,
-    /// From 1.
+    /// Never 0.
     pub port: Option<u16>,
 }
 

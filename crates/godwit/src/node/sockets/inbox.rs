@@ -1,5 +1,5 @@
-//! The queue of events from the sockets to the node. It is bounded in bytes: whoever reads from
-//! sockets stops while it is full, and is woken when half of it is free.
+//! The queue of events from the sockets to the node, bounded in bytes: the sockets' thread stops
+//! reading while it is full, and is woken when half of it is free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,34 +8,34 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use godwit_p2p::{Frame, NetEvent};
 use mio::Waker;
 
-/// Bytes of events between sockets and node, counted by the buffers that they lie in. A round of
-/// messages from all peers fits, and the node takes them out faster than a line brings them; a slow
-/// disk makes the sockets wait.
+/// Bytes of events between sockets and node, counted by the capacity of their buffers. A round of
+/// messages from all peers fits, and the node takes them out faster than the network delivers them;
+/// with a slow disk the sockets wait.
 pub const INBOX_BYTES: u64 = 16 << 20;
 
-/// What an event is counted for beside its payload.
+/// Bytes that an event counts beside its payload.
 const EVENT_BYTES: u64 = 256;
 
 struct Budget {
     used: AtomicU64,
-    /// The sockets' thread waits for room.
+    /// The sockets' thread waits to be woken when there is room.
     starved: AtomicBool,
 }
 
-/// Events on their way out of the sockets' thread.
+/// The end of the queue that the sockets' thread has.
 pub(super) struct Outbox {
     sender: Sender<NetEvent>,
     budget: Arc<Budget>,
 }
 
-/// Events on their way into the node.
+/// The end of the queue that the node has.
 pub struct Inbox {
     receiver: Receiver<NetEvent>,
     budget: Arc<Budget>,
     waker: Arc<Waker>,
 }
 
-/// Both ends. `waker` wakes the thread that has the [`Outbox`].
+/// Both ends of the queue. `waker` wakes the thread that has the [`Outbox`].
 pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
     let (sender, receiver) = unbounded();
     let budget = Arc::new(Budget { used: AtomicU64::new(0), starved: AtomicBool::new(false) });
@@ -43,18 +43,20 @@ pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
 }
 
 impl Outbox {
-    /// Whether more may be read from sockets. After a `false` the waker tells when it may.
+    /// Whether more may be read from sockets. If not, the waker will wake the thread when there is
+    /// room.
     pub(super) fn has_room(&self) -> bool {
         let room = || self.budget.used.load(Ordering::SeqCst) < INBOX_BYTES;
         if room() {
             return true;
         }
         self.budget.starved.store(true, Ordering::SeqCst);
-        // The node may have taken everything before it could see the flag.
+        // Once more: the node may have emptied the queue before it could see the flag, and would
+        // not wake the thread.
         room()
     }
 
-    /// Queues an event; `false` when the node is gone.
+    /// Queues an event; `false` when the node has ended.
     pub(super) fn send(&self, event: NetEvent) -> bool {
         let event = in_proportion(event);
         self.budget.used.fetch_add(cost(&event), Ordering::SeqCst);
@@ -67,8 +69,8 @@ impl Inbox {
     ///
     /// # Panics
     ///
-    /// If the sockets' thread has ended, which it does before the node only by a panic: a node that
-    /// went on would have no peers and never wait.
+    /// If the sockets' thread has ended. Before the node ends, only a panic ends that thread; a
+    /// node that continued would have no peers and would spin.
     pub fn take(&self) -> Option<NetEvent> {
         let event = match self.receiver.try_recv() {
             Ok(event) => event,
@@ -86,7 +88,7 @@ impl Inbox {
         Some(event)
     }
 
-    /// For waiting.
+    /// The queue itself, to wait on.
     pub fn receiver(&self) -> &Receiver<NetEvent> {
         &self.receiver
     }
@@ -99,8 +101,8 @@ fn cost(event: &NetEvent) -> u64 {
     }
 }
 
-/// Its payload in a buffer that is not too large for it: four small blocks in buffers of the largest ones
-/// would fill the queue.
+/// Moves a payload from a buffer that is much too large for it to one that fits: four small blocks
+/// in buffers of the largest would fill the queue.
 fn in_proportion(event: NetEvent) -> NetEvent {
     match event {
         NetEvent::Frame { peer, frame: Frame { command, payload } } => {

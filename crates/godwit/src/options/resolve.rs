@@ -11,7 +11,7 @@ use super::table::{
     CommandName, DEFAULT_DBCACHE_MIB, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS,
     MIN_DBCACHE_MIB, MIN_PRUNE_MIB,
 };
-use super::values::HostPort;
+use super::values::{HostPort, OrOff};
 use super::{Command, Config, ImportOptions, NodeOptions};
 
 /// Tor's SOCKS port (Core `DEFAULT_TOR_SOCKS_PORT`).
@@ -57,7 +57,7 @@ fn params(network: Network, draft: &Draft) -> Params {
     }
     params.enforce_bip94 |= draft.bip94;
     if let Some(assume_valid) = draft.assume_valid {
-        params.assume_valid = assume_valid;
+        params.assume_valid = assume_valid.value();
     }
     if let Some(work) = draft.minimum_chain_work {
         params.minimum_chain_work = work;
@@ -99,7 +99,7 @@ fn node(
     params: &Params,
 ) -> Result<NodeOptions, OptionsError> {
     let max_connections = draft.max_connections.unwrap_or(DEFAULT_MAX_CONNECTIONS);
-    let (proxy, onion) = (draft.proxy.flatten(), draft.onion);
+    let (proxy, onion) = (draft.proxy.and_then(OrOff::value), draft.onion);
     let alone = draft.connect.is_some() || max_connections == 0;
     let listen = draft.listen.unwrap_or(!draft.bind.is_empty() || !(alone || proxy.is_some()));
     if !listen && !draft.bind.is_empty() {
@@ -125,7 +125,7 @@ fn node(
         proxy,
         onion: match onion {
             None => proxy,
-            Some(onion) => onion.map(|onion| numeric(onion, DEFAULT_PROXY_PORT)),
+            Some(onion) => onion.value().map(|onion| numeric(onion, DEFAULT_PROXY_PORT)),
         },
         v2_transport: draft.v2_transport.unwrap_or(true),
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),

@@ -10,7 +10,7 @@ use godwit_program::options::{
 };
 
 use super::draft::Draft;
-use super::values::{self, HostPort};
+use super::values::{self, OrOff};
 
 /// Smallest `-dbcache` in MiB; smaller values mean this one (Core `node/caches.h`, `MIN_DB_CACHE`).
 pub(super) const MIN_DBCACHE_MIB: u64 = 4;
@@ -225,7 +225,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
              header chain and buried under two weeks of work; 0 runs all scripts (default: a block \
              known when this version was made).",
             |draft, text| {
-                draft.assume_valid = Some(values::hash_or_zero(text)?);
+                draft.assume_valid = Some(OrOff::parse(text, values::block_hash)?);
                 Some(())
             },
         )
@@ -373,7 +373,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "",
             "Connect through this SOCKS5 proxy (default port: 9050), which resolves names too.",
             |draft, text| {
-                draft.connections.proxy = Some(proxy(text)?);
+                draft.connections.proxy = Some(OrOff::parse(text, values::ip_port)?);
                 Some(())
             },
         )
@@ -387,7 +387,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Reach onion addresses through this SOCKS5 proxy (default: that of -proxy); -noonion \
              does not reach them.",
             |draft, text| {
-                draft.connections.onion = Some(proxy(text)?);
+                draft.connections.onion = Some(OrOff::parse(text, values::ip_port)?);
                 Some(())
             },
         )
@@ -502,9 +502,4 @@ const fn connection_flag(
     set: fn(&mut Draft, &OsStr) -> Option<()>,
 ) -> OptionSpec<Godwit> {
     OptionSpec { form: Form::Flag, ..connection_setting(name, "", "", help, set) }
-}
-
-/// A proxy's address, or `0` for none.
-fn proxy(text: &OsStr) -> Option<Option<HostPort>> {
-    if text == "0" { Some(None) } else { values::ip_port(text).map(Some) }
 }

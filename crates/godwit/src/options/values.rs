@@ -48,12 +48,30 @@ impl HostPort {
     }
 }
 
-/// A block hash as Core prints it, or `0` for none.
-pub(super) fn hash_or_zero(text: &OsStr) -> Option<Option<BlockHash>> {
-    match text.to_str()? {
-        "0" => Some(None),
-        digits => digits.parse().ok().map(Some),
+/// A value of an option that `0` switches off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OrOff<T> {
+    Off,
+    Value(T),
+}
+
+impl<T> OrOff<T> {
+    /// `0`, or what `parse` takes.
+    pub(super) fn parse(text: &OsStr, parse: fn(&OsStr) -> Option<T>) -> Option<Self> {
+        if text == "0" { Some(Self::Off) } else { parse(text).map(Self::Value) }
     }
+
+    pub(super) fn value(self) -> Option<T> {
+        match self {
+            Self::Off => None,
+            Self::Value(value) => Some(value),
+        }
+    }
+}
+
+/// A block hash as Core prints it.
+pub(super) fn block_hash(text: &OsStr) -> Option<BlockHash> {
+    text.to_str()?.parse().ok()
 }
 
 pub(super) fn utxo_hash(text: &OsStr) -> Option<UtxoHash> {
@@ -204,8 +222,9 @@ mod tests {
     #[test]
     fn hashes() {
         let genesis: BlockHash = HASH.parse().expect("64 digits");
-        assert_eq!(hash_or_zero(os(HASH)), Some(Some(genesis)));
-        assert_eq!(hash_or_zero(os("0")), Some(None));
+        let hash_or_zero = |text: &OsStr| OrOff::parse(text, block_hash);
+        assert_eq!(hash_or_zero(os(HASH)), Some(OrOff::Value(genesis)));
+        assert_eq!(hash_or_zero(os("0")), Some(OrOff::Off));
         for text in ["", "1", "00", &HASH[1..], &format!("{HASH}0"), &HASH.replace('f', "g")] {
             assert_eq!(hash_or_zero(os(text)), None, "{text:?}");
         }

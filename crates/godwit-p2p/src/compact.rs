@@ -71,12 +71,10 @@ impl PartialBlock {
         Ok(Self { compact, hash })
     }
 
-    /// The block's hash.
     pub fn hash(&self) -> BlockHash {
         self.hash
     }
 
-    /// The block's header.
     pub fn header(&self) -> &BlockHeader {
         &self.compact.header
     }

@@ -11,7 +11,6 @@ pub struct HeaderId(pub u32);
 pub struct HeaderInfo {
     /// Its name in the index.
     pub id: HeaderId,
-    /// Its hash.
     pub hash: BlockHash,
     /// The header itself.
     pub header: BlockHeader,

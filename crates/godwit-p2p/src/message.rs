@@ -108,7 +108,6 @@ pub enum MessageError {
     PositionTooLarge,
     /// More entries than the protocol allows. Core: `Misbehaving`; for a locator just a disconnect.
     TooMany {
-        /// The message.
         command: Command,
         /// Entries that it claims.
         count: u64,
@@ -152,7 +151,6 @@ impl std::error::Error for MessageError {
 }
 
 impl Message {
-    /// The message's name.
     pub fn command(&self) -> Command {
         match self {
             Self::Version(_) => Command::VERSION,

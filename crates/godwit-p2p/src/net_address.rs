@@ -35,7 +35,6 @@ pub enum Host {
 /// A host and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetAddress {
-    /// The host.
     pub host: Host,
     /// The TCP port.
     pub port: u16,
@@ -48,7 +47,6 @@ pub struct AddressEntry {
     pub time: u32,
     /// What it offers, as the sender says.
     pub services: Services,
-    /// The address.
     pub address: NetAddress,
 }
 

@@ -73,7 +73,6 @@ pub(crate) struct SlotsConfig {
 /// A connection, or one on the way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotPeer<'a> {
-    /// What for.
     pub kind: ConnectionKind,
     /// The other side, if known.
     pub address: Option<NetAddress>,
@@ -83,7 +82,6 @@ pub(crate) struct SlotPeer<'a> {
     pub ready: bool,
 }
 
-/// What there is.
 #[derive(Clone, Copy)]
 pub(crate) struct Situation<'a> {
     /// All connections, those on the way too.
@@ -109,7 +107,6 @@ pub(crate) enum Opening {
     Connect {
         /// Where to. Never a name that is a DNS seed's.
         target: Target,
-        /// What for.
         kind: ConnectionKind,
         /// To be passed to [`AddressBook::attempt`] when the connection is tried: whether this node
         /// has shown to be online.
@@ -118,10 +115,7 @@ pub(crate) enum Opening {
     /// Ask a DNS seed: resolve [`filtered_name`](crate::filtered_name), and add
     /// [`dns_seed_entries`](crate::dns_seed_entries). Without an answer, or when names are for the
     /// proxy to resolve: connect to the name itself and ask for addresses.
-    AskDnsSeed {
-        /// The seed's name.
-        host: String,
-    },
+    AskDnsSeed { host: String },
     /// Add the [`fixed_seed_entries`](crate::fixed_seed_entries) of these networks.
     AddFixedSeeds {
         /// Reachable networks of which no address is known.

@@ -14,15 +14,12 @@ const NETWORKS: [AddressNetwork; 5] = [
 /// Networks to which connections can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reachable {
-    /// IPv4.
     pub ipv4: bool,
-    /// IPv6.
     pub ipv6: bool,
     /// Tor, through a proxy.
     pub onion: bool,
     /// I2P. Not supported by the driver so far.
     pub i2p: bool,
-    /// CJDNS.
     pub cjdns: bool,
 }
 
@@ -43,7 +40,6 @@ impl Reachable {
         }
     }
 
-    /// The networks.
     pub fn networks(self) -> impl Iterator<Item = AddressNetwork> {
         NETWORKS.into_iter().filter(move |&network| self.contains(network))
     }
@@ -66,11 +62,9 @@ impl FromIterator<AddressNetwork> for Reachable {
 /// Where to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// An address.
     Address(NetAddress),
     /// A host name: to be resolved (the engine asks for it) or to be passed to the proxy.
     Name {
-        /// Host.
         host: String,
         /// TCP port.
         port: u16,

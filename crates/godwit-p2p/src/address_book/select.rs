@@ -12,7 +12,6 @@ use crate::target::Reachable;
 /// An address to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where.
     pub address: NetAddress,
     /// What it is said to offer.
     pub services: Services,

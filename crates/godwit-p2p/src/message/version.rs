@@ -40,7 +40,6 @@ pub struct Version {
 pub struct VersionAddress {
     /// What is offered there.
     pub services: Services,
-    /// Where.
     pub address: NetAddress,
 }
 

@@ -26,11 +26,9 @@ pub(super) const MINIMUM_CONNECT_TIME: Duration = Duration::from_secs(30);
 /// A peer that may have to make room. Times are monotonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EvictionCandidate {
-    /// Its name.
     pub peer: PeerId,
     /// Only inbound ones are given up.
     pub kind: ConnectionKind,
-    /// Its address.
     pub address: NetAddress,
     /// When it connected.
     pub connected: Duration,
@@ -188,7 +186,6 @@ fn youngest_of_largest_group(
 pub(crate) struct OutboundPeer {
     /// Its name; a higher one connected later.
     pub peer: PeerId,
-    /// What for.
     pub kind: ConnectionKind,
     /// Its address, if known.
     pub address: Option<NetAddress>,

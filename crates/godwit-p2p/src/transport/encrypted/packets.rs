@@ -70,7 +70,6 @@ enum Fate {
 
 #[derive(Clone, Copy)]
 enum Dropped {
-    /// A decoy.
     Decoy,
     /// The first packet that is none.
     Version,

@@ -1,10 +1,11 @@
 //! Addresses of nodes, in buckets that keep one source from filling the book (Core `addrman.cpp`).
 //!
-//! An address that somebody told us is "new": it may stand in up to eight of 1024 buckets of 64, and
-//! in which ones depends on the groups of the address and of its source. One that answered is "tried":
-//! it has one place in 256 buckets of 64. Buckets and places come from a hash with a secret key.
+//! An address that a peer or seed told us is *new*: it may be in up to eight of 1024 buckets of 64
+//! places; in which ones depends on the groups of the address and of its source. An address that
+//! answered is *tried*: it has one place in 256 buckets of 64. A hash with a secret key decides
+//! buckets and places.
 //!
-//! Times are unix seconds. An entry has at least one place, so there are never more than
+//! Times are unix seconds. Every entry has at least one place, so there are never more than
 //! [`MAX_ENTRIES`].
 
 mod entry;

@@ -1,9 +1,10 @@
-//! Low-work header protection: a chain's work is found out before any of its headers is stored.
+//! Low-work header protection: a chain has to show its work before any of its headers is stored.
 //!
-//! Headers are downloaded twice (Core `headerssync.h`). The first pass adds up the work and keeps one
-//! bit, of a salted hash, of every [`commitment_period`]-th header. Once the chain has enough work
-//! the second pass downloads it again, compares the bits, and lets a header go only when enough bits
-//! above it agreed. So a peer cannot show a chain with much work and then have another one stored.
+//! Headers are downloaded twice (Core `headerssync.h`). The first pass adds up the work and keeps
+//! one bit of a salted hash of every [`commitment_period`]-th header, a commitment. Once the chain
+//! has enough work, the second pass downloads it again, compares the commitments, and releases a
+//! header only when enough commitments above it agreed. So a peer cannot show a chain with much
+//! work and then have another one stored.
 //!
 //! Memory of one pre-sync is at most [`memory_bound`], whatever the peer sends.
 //!
@@ -24,11 +25,11 @@ use self::commitments::Commitments;
 use crate::index::HeaderInfo;
 use crate::message::MAX_HEADERS;
 
-/// The most blocks a second that a valid chain can have for long: the median of eleven block times
-/// must rise with every block, so six blocks can share a second (Core: the same).
+/// Most blocks per second that a valid chain can have in the long run: the median of eleven block
+/// times must rise with every block, so six blocks can share a second (Core: the same).
 const MAX_BLOCKS_PER_SECOND: u64 = 6;
 
-/// How far a pre-sync is.
+/// The state of a pre-sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresyncState {
     /// First pass: the chain has not shown enough work so far (Core `PRESYNC`).
@@ -39,19 +40,21 @@ pub enum PresyncState {
     Final,
 }
 
-/// What came of a message of headers.
+/// The result of processing a message of headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresyncOutcome {
-    /// False: the headers are not those of one valid chain that the peer shows twice. Given up.
+    /// False if the headers are not those of one valid chain that the peer shows twice. The
+    /// pre-sync is given up.
     pub success: bool,
     /// Headers that are safe to store now, in order; they connect to those of earlier outcomes, the
     /// first to where the pre-sync started.
     pub accepted: Vec<BlockHeader>,
-    /// Ask on, with [`Presync::next_locator`]. Otherwise the pre-sync is over.
+    /// More headers are to be requested, with [`Presync::next_locator`]. Otherwise the pre-sync is
+    /// over.
     pub request_more: bool,
 }
 
-/// A header without the hash of its predecessor, which is that of the header before.
+/// A header without the previous block's hash, which the header before it gives.
 #[derive(Clone, Copy, Debug)]
 struct CompressedHeader {
     version: i32,
@@ -88,8 +91,8 @@ pub struct Presync {
     params: Params,
     minimum_work: Work,
     salt: (u64, u64),
-    /// Heights with a commitment are this modulo the period. Secret, so that the peer cannot tell
-    /// which headers are compared.
+    /// A height with this remainder modulo the period has a commitment. Secret, so that the peer
+    /// cannot tell which headers are compared.
     commit_offset: u32,
     max_commitments: u64,
     state: PresyncState,
@@ -99,11 +102,11 @@ pub struct Presync {
     commitments: Commitments,
     /// Last header of the second pass.
     redownloaded: Position,
-    /// Headers of the second pass that are not safe so far.
+    /// Headers of the second pass that are not safe yet.
     buffer: VecDeque<CompressedHeader>,
     /// What the first header of the buffer connects to.
     buffer_prev: BlockHash,
-    /// The second pass has shown the work: what it brought and brings is safe.
+    /// The second pass has reached the work: all its headers are safe.
     release_all: bool,
 }
 

@@ -1,7 +1,8 @@
 //! Which connections to open, and which to give up for others (Core `net.cpp`, `node/eviction.cpp`).
 //!
-//! Nothing here connects: [`Slots::next`] looks at what there is and says what is missing. Connections
-//! on the way count like those that stand, so that no slot is filled twice.
+//! Nothing here connects: [`Slots::next`] compares the present connections with the slots and
+//! returns which to open. Connections that are being opened count as present, so that no slot is
+//! filled twice.
 
 mod choice;
 mod eviction;

@@ -6,24 +6,25 @@ use super::{Opening, SlotPeer, SlotsConfig};
 use crate::connection_kind::ConnectionKind;
 use crate::target::Target;
 
-/// Connections that `-addnode` opens at most (Core `MAX_ADDNODE_CONNECTIONS`).
+/// Most connections that `-addnode` opens (Core `MAX_ADDNODE_CONNECTIONS`).
 pub const MAX_ADD_NODE_CONNECTIONS: usize = 8;
-/// Time between two tries to reach a peer of `-addnode`.
+/// Time between two attempts to reach a peer of `-addnode`.
 const ADD_NODE_INTERVAL: Duration = Duration::from_secs(60);
-/// A peer of `-connect` is tried again after this time, and after so much more each time ...
+/// A peer of `-connect` is tried again after this time, which grows by as much with each attempt
+/// ...
 const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
-/// ... until the time has grown to so many intervals.
+/// ... up to this many intervals.
 const CONNECT_INTERVALS: u32 = 10;
 
 /// A peer to stay connected to.
 struct Wish {
     target: Target,
-    /// When to try it.
+    /// When to try it next.
     due: Duration,
     attempts: u32,
 }
 
-/// The wishes, and how patient to be with them.
+/// The peers that the operator asked for.
 pub(super) struct Manual {
     wishes: Vec<Wish>,
     /// `-connect` rather than `-addnode`.
@@ -62,7 +63,7 @@ fn connect_interval(attempts: u32) -> Duration {
     CONNECT_INTERVAL * (attempts.min(CONNECT_INTERVALS) + 1)
 }
 
-/// Whether there is a connection to it, in whichever direction.
+/// Whether there is a connection to it, in either direction.
 fn is_open(target: &Target, peers: &[SlotPeer<'_>]) -> bool {
     peers.iter().any(|peer| {
         let same_address = match target {

@@ -1,7 +1,7 @@
-//! What peers say to each other.
+//! The messages of the peer-to-peer protocol.
 //!
-//! A payload may go on behind what its message needs: Core ignores the rest, and so does this. What
-//! Core's handlers do with a payload that does not decode is told at [`MessageError`].
+//! A payload may be longer than its message: surplus bytes are ignored, as in Core.
+//! [`MessageError`] says what Core does with a payload that does not decode.
 
 mod compact;
 mod services;

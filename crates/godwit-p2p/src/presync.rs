@@ -148,8 +148,9 @@ impl Presync {
         }
     }
 
-    /// Takes a message of headers. The caller has checked that each has the proof of work that it
-    /// claims. `full_message`: as many as a message holds, so the peer may have more.
+    /// Processes a message of headers. The caller has checked that each has the proof of work that
+    /// it claims. `full_message`: it has as many headers as a message can, so the peer may have
+    /// more.
     pub fn process(&mut self, headers: &[BlockHeader], full_message: bool) -> PresyncOutcome {
         let mut accepted = Vec::new();
         let success = !headers.is_empty()
@@ -175,7 +176,7 @@ impl Presync {
         PresyncOutcome { success, accepted, request_more }
     }
 
-    /// Hashes from which the peer is to go on.
+    /// A locator from which the peer is to continue.
     ///
     /// Two suffice: a peer that left the chain of the first one cannot go on with it, and the
     /// pre-sync ends at the first header that does not connect.
@@ -190,7 +191,7 @@ impl Presync {
         hashes
     }
 
-    /// How far it is.
+    /// The state of the pre-sync.
     pub fn state(&self) -> PresyncState {
         self.state
     }
@@ -205,7 +206,7 @@ impl Presync {
         self.measured.work
     }
 
-    /// Bytes of memory in use, what the allocations could hold included.
+    /// Memory in use, in bytes, counted by the capacity of its allocations.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.commitments.memory()
@@ -243,7 +244,7 @@ impl Presync {
             }
         }
         if self.buffer.len() == self.buffer.capacity() {
-            // By a message at a time instead of doubling: a third of the memory at the end.
+            // By one message at a time: doubling would take three times the memory in the end.
             self.buffer.reserve_exact(MAX_HEADERS);
         }
         self.buffer.push_back(CompressedHeader::new(header));
@@ -264,7 +265,7 @@ impl Presync {
         })
     }
 
-    /// Takes out of the buffer what has enough agreed headers above it.
+    /// Removes from the buffer the headers that have enough agreed commitments above them.
     fn release(&mut self) -> Vec<BlockHeader> {
         let kept = match self.release_all {
             true => 0,
@@ -297,8 +298,8 @@ impl Presync {
     }
 }
 
-/// The most commitments that a valid chain on a block of that median time can have by now. It is
-/// what bounds the memory of the first pass; a longer chain may be tried again later.
+/// Most commitments that a valid chain on a block with this median time can have by now. This
+/// bounds the memory of the first pass; a longer chain can be tried again later.
 fn max_commitments(params: &Params, median_time_past: u32, now_unix: i64) -> u64 {
     let seconds =
         now_unix.saturating_sub(i64::from(median_time_past)).saturating_add(MAX_FUTURE_BLOCK_TIME);
@@ -307,8 +308,8 @@ fn max_commitments(params: &Params, median_time_past: u32, now_unix: i64) -> u64
     blocks / u64::from(params.headers_sync.commitment_period)
 }
 
-/// The most bytes that one pre-sync of a chain from genesis holds at `now_unix`: on the main network
-/// in 2026 2.2 MB, of which 1.3 MB are commitments.
+/// Most bytes that a pre-sync of a chain from genesis holds at `now_unix`: 2.2 MB on the main
+/// network in 2026, of which 1.3 MB are commitments.
 pub fn memory_bound(params: &Params, now_unix: i64) -> usize {
     let commitments = max_commitments(params, params.genesis.time, now_unix);
     let buffer = params.headers_sync.redownload_buffer_size as usize + 2 * MAX_HEADERS;

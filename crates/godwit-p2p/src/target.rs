@@ -1,4 +1,4 @@
-//! Where connections lead.
+//! Targets of outgoing connections.
 
 use crate::net_address::{AddressNetwork, NetAddress};
 
@@ -18,13 +18,13 @@ pub struct Reachable {
     pub ipv6: bool,
     /// Tor, through a proxy.
     pub onion: bool,
-    /// I2P. Not supported by the driver so far.
+    /// The driver does not support it yet.
     pub i2p: bool,
     pub cjdns: bool,
 }
 
 impl Reachable {
-    /// What needs no proxy: IPv4 and IPv6.
+    /// IPv4 and IPv6, which need no proxy.
     pub const CLEARNET: Self =
         Self { ipv4: true, ipv6: true, onion: false, i2p: false, cjdns: false };
 
@@ -63,10 +63,9 @@ impl FromIterator<AddressNetwork> for Reachable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Address(NetAddress),
-    /// A host name: to be resolved (the engine asks for it) or to be passed to the proxy.
+    /// A host name, which is resolved (the engine asks for it) or passed to the proxy.
     Name {
         host: String,
-        /// TCP port.
         port: u16,
     },
 }

@@ -309,7 +309,7 @@ impl Psbt {
         }
         let sighash = task.sighash;
         if let Some(version2) = &mut self.version2 {
-            version2.note_signature(sighash.anyone_can_pay(), sighash.none(), sighash.single());
+            version2.note_signature(sighash);
         }
         Signed { input: task.input, key: task.key, sighash }
     }

@@ -87,7 +87,7 @@ pub struct SignatureReview {
     /// The key that it is said to be by.
     pub key: SigningKey,
     pub sighash: Sighash,
-    /// Whether it is valid; `None` where that can not be told.
+    /// Whether it is valid; `None` where that cannot be told.
     pub valid: Option<bool>,
 }
 

@@ -59,7 +59,7 @@ pub struct Signed {
 /// Why nothing was signed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SignError {
-    /// The private keys can not be used.
+    /// The private keys cannot be used.
     Key(KeyError),
     /// An input is wrong or incomplete.
     Input(usize, InputObjection),
@@ -259,7 +259,7 @@ impl Psbt {
         Ok(tasks)
     }
 
-    /// Whether an input that can not be signed names a key of ours.
+    /// Whether an input that cannot be signed names a key of ours.
     fn names_ours(&self, index: usize, keys: &mut KeyLookup<'_>) -> Result<bool, SignError> {
         let input = &self.fields.inputs[index];
         let ecdsa = input.bip32_derivation.iter();

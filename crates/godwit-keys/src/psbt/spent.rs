@@ -294,7 +294,7 @@ fn check_taproot(script: &Script, fields: &Input) -> Result<(), InputObjection> 
     }
 }
 
-/// Whether a script has an `OP_CODESEPARATOR`, or can not be read to its end.
+/// Whether a script has an `OP_CODESEPARATOR`, or cannot be read to its end.
 pub(super) fn has_code_separator(script: &Script) -> bool {
     script.instructions().any(|instruction| match instruction {
         Ok(Instruction::Op(opcode)) => opcode == OP_CODESEPARATOR,

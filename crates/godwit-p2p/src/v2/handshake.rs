@@ -46,7 +46,7 @@ pub struct V2Secrets {
     pub garbage: Vec<u8>,
 }
 
-/// Why a connection can not be encrypted.
+/// Why a connection cannot be encrypted.
 #[derive(Debug)]
 pub enum V2Error {
     /// There is no locked memory for its keys.

@@ -9,7 +9,8 @@ use godwit_fault_disk::FaultDisk;
 use godwit_primitives::{Network, Params};
 use godwit_store::disk::{Disk, StoreDisk};
 use godwit_store::error::NetworkId;
-use godwit_store::utxo::{MIN_BUDGET, Manifest, UtxoConfig, UtxoHasher, UtxoStore};
+use godwit_store::exec::{Executor, Threads};
+use godwit_store::utxo::{CacheMinima, Manifest, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{
     AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, SCHEMA_VERSION, Store,
     StoreOptions, UndoPosition,
@@ -74,9 +75,11 @@ fn check_manifest(bytes: &[u8]) {
     out.put(&manifest);
     assert!(bytes.starts_with(out.as_slice()), "another form of {manifest:?}");
     let disk = StoreDisk::new(Arc::new(FaultDisk::new()));
-    let config = UtxoConfig { budget: MIN_BUDGET, merge_rate: None };
+    let config = UtxoConfig { budget: 0, minima: CacheMinima::PRODUCT };
     let hasher = UtxoHasher::new(HASH_KEY);
-    let opened = UtxoStore::open(&disk, Path::new("/data/utxo"), hasher, &manifest, config);
+    let executor: Arc<dyn Executor> = Arc::new(Threads::default());
+    let dir = Path::new("/data/utxo");
+    let opened = UtxoStore::open(&disk, dir, hasher, &manifest, config, &executor);
     assert!(opened.is_err() || manifest.is_empty(), "runs that are not there");
 }
 

@@ -9,7 +9,10 @@ use godwit_fault_disk::FaultDisk;
 use godwit_primitives::{Coin, OutPoint, ScriptBytes, Txid};
 use godwit_store::StoreError;
 use godwit_store::disk::{Disk, StoreDisk};
-use godwit_store::utxo::{HashedOutPoint, MIN_BUDGET, Manifest, UtxoConfig, UtxoHasher, UtxoStore};
+use godwit_store::exec::{Executor, Threads};
+use godwit_store::utxo::{
+    CacheMinima, HashedOutPoint, Manifest, UtxoConfig, UtxoHasher, UtxoStore,
+};
 use godwit_stream::{DataStream, Decode, SpanReader};
 
 use crate::input::Input;
@@ -45,8 +48,9 @@ fn hasher() -> UtxoHasher {
 
 fn open(disk: &FaultDisk, manifest: &Manifest) -> Result<UtxoStore, StoreError> {
     let disk = StoreDisk::new(Arc::new(disk.clone()));
-    let config = UtxoConfig { budget: MIN_BUDGET, merge_rate: None };
-    UtxoStore::open(&disk, Path::new(DIR), hasher(), manifest, config)
+    let executor: Arc<dyn Executor> = Arc::new(Threads::default());
+    let config = UtxoConfig { budget: 0, minima: CacheMinima::PRODUCT };
+    UtxoStore::open(&disk, Path::new(DIR), hasher(), manifest, config, &executor)
 }
 
 fn disk_of(files: impl IntoIterator<Item = (PathBuf, Vec<u8>)>) -> FaultDisk {

@@ -4,7 +4,11 @@
 //! This is the connector's hot path, strictly in height order. The order in which rules are applied
 //! is Core's (`ConnectBlock`), so that a block that breaks several gets Core's reason. A block that
 //! fails leaves the store as it was.
+//!
+//! Nothing here reads from a disk: what memory does not know a worker has looked up before, under a pin
+//! that the caller keeps ([`UtxoStore::pinned`]).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_consensus::{
@@ -12,10 +16,10 @@ use godwit_consensus::{
     sigop_cost, sigop_cost_within_limit,
 };
 use godwit_primitives::{Amount, Coin, Params, ScriptFlags, TxView, coin};
-use godwit_store::StoreError;
 use godwit_store::utxo::{EpochPin, HashedOutPoint, Probe, Taken, UtxoStore};
 
 use crate::structure::Structured;
+use crate::tree::NodeId;
 
 /// What a block's place in the chain says about its rules.
 #[derive(Clone, Copy)]
@@ -39,14 +43,43 @@ pub(crate) struct BlockRules<'a> {
 /// What workers found below the memtable for one block, and the pin that says whether it still holds.
 #[derive(Debug)]
 pub(crate) struct Prefetched {
-    /// One answer for each of the block's spends.
+    /// One answer for each of the block's spends; empty where no coin can lie below.
     pub(crate) coins: Vec<Option<Coin>>,
     /// Whether an output exists below the memtable; empty where BIP30 does not ask.
     pub(crate) outputs_exist: Vec<bool>,
     /// What the answers about outputs took.
     pub(crate) probe_time: Duration,
+    /// Memory of the coins.
+    pub(crate) memory: usize,
     /// The layers that gave the answers.
     pub(crate) pin: EpochPin,
+}
+
+impl Prefetched {
+    /// No coin of the block lies below the memtable.
+    pub(crate) fn nothing(pin: EpochPin) -> Self {
+        let (coins, outputs_exist) = (Vec::new(), Vec::new());
+        Self { coins, outputs_exist, probe_time: Duration::ZERO, memory: 0, pin }
+    }
+
+    /// Counts the memory of the coins, once they are here.
+    pub(crate) fn count_memory(&mut self) {
+        let scripts = script_bytes(self.coins.iter().flatten());
+        self.memory = scripts + self.coins.capacity() * size_of::<Option<Coin>>();
+    }
+}
+
+/// Memory of the scripts that do not fit into their coins.
+fn script_bytes<'a>(coins: impl Iterator<Item = &'a Coin>) -> usize {
+    let spilled = coins.filter(|coin| coin.script_pubkey.spilled());
+    spilled.map(|coin| coin.script_pubkey.capacity()).sum()
+}
+
+/// A block whose turn has come, with what was found for it.
+pub(crate) struct Ready {
+    pub(crate) id: NodeId,
+    pub(crate) block: Arc<Structured>,
+    pub(crate) prefetched: Prefetched,
 }
 
 /// The coins that a block spent.
@@ -61,9 +94,7 @@ pub(crate) struct SpentCoins {
 impl SpentCoins {
     /// Memory that the coins take.
     pub(crate) fn bytes(&self) -> usize {
-        let scripts = self.coins.iter().filter(|coin| coin.script_pubkey.spilled());
-        let scripts: usize = scripts.map(|coin| coin.script_pubkey.capacity()).sum();
-        scripts + self.coins.len() * size_of::<Coin>()
+        script_bytes(self.coins.iter()) + self.coins.len() * size_of::<Coin>()
     }
 
     /// The coins of one transaction.
@@ -72,41 +103,53 @@ impl SpentCoins {
     }
 }
 
-/// Why a block was not applied.
-#[derive(Debug)]
-pub(crate) enum ApplyError {
-    /// It breaks a rule.
-    Rejected(Reject),
-    /// The store failed.
-    Store(StoreError),
+/// A block whose coins were found and spent, and whose outputs were created, in its place.
+pub(crate) struct Resolved {
+    id: NodeId,
+    block: Arc<Structured>,
+    spent: SpentCoins,
+    flags: ScriptFlags,
 }
 
-impl From<StoreError> for ApplyError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
+impl Resolved {
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(crate) fn block(&self) -> &Arc<Structured> {
+        &self.block
+    }
+
+    pub(crate) fn spent(&self) -> &SpentCoins {
+        &self.spent
+    }
+
+    /// Flags of its scripts.
+    pub(crate) fn flags(&self) -> ScriptFlags {
+        self.flags
     }
 }
 
-fn reject(reason: RejectReason) -> ApplyError {
-    ApplyError::Rejected(Reject::new(reason))
-}
-
-impl From<Reject> for ApplyError {
-    fn from(reject: Reject) -> Self {
-        Self::Rejected(reject)
-    }
-}
-
-/// Applies `block`.
+/// Applies the block of node `id`.
 pub(crate) fn apply(
     utxo: &mut UtxoStore,
-    block: &Structured,
-    prefetched: Option<Prefetched>,
+    id: NodeId,
+    block: Arc<Structured>,
+    prefetched: Prefetched,
     rules: &BlockRules<'_>,
-) -> Result<SpentCoins, ApplyError> {
-    let prefetched = prefetched.filter(|answers| utxo.covers(&answers.pin));
+) -> Result<Resolved, Reject> {
+    let spent = spend_and_create(utxo, &block, prefetched, rules)?;
+    Ok(Resolved { id, block, spent, flags: rules.flags })
+}
+
+fn spend_and_create(
+    utxo: &mut UtxoStore,
+    block: &Structured,
+    prefetched: Prefetched,
+    rules: &BlockRules<'_>,
+) -> Result<SpentCoins, Reject> {
     if rules.no_overwrite {
-        check_no_overwrite(utxo, block, prefetched.as_ref())?;
+        check_no_overwrite(utxo, block, &prefetched)?;
     }
     let mut run = Run {
         utxo,
@@ -128,19 +171,19 @@ pub(crate) fn apply(
     }
     if result.is_ok() {
         let coinbase = block.view().tx(0);
-        result = check_coinbase_amount(coinbase, run.fees, rules.height, rules.params)
-            .map_err(ApplyError::from);
+        result = check_coinbase_amount(coinbase, run.fees, rules.height, rules.params);
     }
     let spent = run.spent;
     match result {
         Ok(()) => Ok(spent),
-        Err(error @ ApplyError::Store(_)) => Err(error),
-        Err(error) => {
+        Err(reject) => {
             // Core counts signature operations as it goes; here workers do, after this function. So
             // look whether an earlier transaction had already exceeded the limit.
             let excess = sigops_exceeded(block, &spent, rules.flags, txs_done);
-            unapply_txs(utxo, block, &spent, rules.height, txs_done, Mismatch::Tolerated)?;
-            if excess { Err(reject(RejectReason::BadBlkSigops)) } else { Err(error) }
+            let place =
+                Place { height: rules.height, txs: txs_done, mismatch: Mismatch::Tolerated };
+            unapply_txs(utxo, block, &spent, place, &mut []);
+            if excess { Err(Reject::new(RejectReason::BadBlkSigops)) } else { Err(reject) }
         }
     }
 }
@@ -162,24 +205,17 @@ pub(crate) fn sigops_exceeded(
 fn check_no_overwrite(
     utxo: &UtxoStore,
     block: &Structured,
-    prefetched: Option<&Prefetched>,
-) -> Result<(), ApplyError> {
+    prefetched: &Prefetched,
+) -> Result<(), Reject> {
     let outputs = block.creates();
     if utxo.probe_any(outputs).is_some() {
-        return Err(reject(RejectReason::Bip30));
+        return Err(Reject::new(RejectReason::Bip30));
     }
-    let mut below = Vec::new();
-    let exist_below = match prefetched {
-        Some(answers) => &answers.outputs_exist,
-        None => {
-            utxo.layers().contains_many(outputs, &mut below)?;
-            &below
-        }
-    };
     // Hardly any exists below: memory is asked again only for those.
-    for (output, _) in outputs.iter().zip(exist_below).filter(|(_, exists)| **exists) {
+    let below = outputs.iter().zip(&prefetched.outputs_exist).filter(|(_, exists)| **exists);
+    for (output, _) in below {
         if utxo.probe(output) == Probe::NotInMemory {
-            return Err(reject(RejectReason::Bip30));
+            return Err(Reject::new(RejectReason::Bip30));
         }
     }
     Ok(())
@@ -192,7 +228,7 @@ const WARM_KEYS: usize = 64;
 struct Run<'a> {
     utxo: &'a mut UtxoStore,
     block: &'a Structured,
-    below: Option<Prefetched>,
+    below: Prefetched,
     rules: &'a BlockRules<'a>,
     spent: SpentCoins,
     outputs_done: usize,
@@ -200,7 +236,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn apply_tx(&mut self, n: usize, tx: TxView<'_>) -> Result<(), ApplyError> {
+    fn apply_tx(&mut self, n: usize, tx: TxView<'_>) -> Result<(), Reject> {
         if n > 0 {
             let result = self.spend_inputs(tx);
             self.spent.first.push(self.spent.coins.len() as u32);
@@ -220,14 +256,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn spend_inputs(&mut self, tx: TxView<'_>) -> Result<(), ApplyError> {
+    fn spend_inputs(&mut self, tx: TxView<'_>) -> Result<(), Reject> {
         let first = self.spent.coins.len();
         let inputs = first..first + tx.input_count();
         for (index, hashed) in inputs.clone().zip(&self.block.spends()[inputs]) {
             self.warm_inputs(index);
-            match self.take(index, hashed)? {
+            match take(self.utxo, hashed, self.below.coins.get_mut(index)) {
                 Some(coin) => self.spent.coins.push(coin),
-                None => return Err(reject(RejectReason::InputsMissingOrSpent)),
+                None => return Err(Reject::new(RejectReason::InputsMissingOrSpent)),
             }
         }
         let coins = &self.spent.coins[first..];
@@ -253,23 +289,23 @@ impl Run<'_> {
             self.utxo.warm(&next[..next.len().min(WARM_KEYS)]);
         }
     }
+}
 
-    fn take(&mut self, index: usize, hashed: &HashedOutPoint) -> Result<Option<Coin>, ApplyError> {
-        let Some(below) = &mut self.below else {
-            return Ok(self.utxo.spend(hashed)?);
-        };
-        match self.utxo.take(hashed) {
-            Taken::Coin(coin) => Ok(Some(coin)),
-            Taken::Spent => Ok(None),
-            // Memory that ran out within this block may have cost the answers their validity.
-            Taken::NotInMemory if !self.utxo.covers(&below.pin) => Ok(self.utxo.spend(hashed)?),
-            Taken::NotInMemory => {
-                let coin = below.coins[index].take();
-                if coin.is_some() {
-                    self.utxo.spend_below(hashed);
-                }
-                Ok(coin)
+/// Spends a coin that memory knows, or the answer that a worker found for it below.
+fn take(
+    utxo: &mut UtxoStore,
+    hashed: &HashedOutPoint,
+    below: Option<&mut Option<Coin>>,
+) -> Option<Coin> {
+    match utxo.take(hashed) {
+        Taken::Coin(coin) => Some(coin),
+        Taken::Spent => None,
+        Taken::NotInMemory => {
+            let coin = below?.take();
+            if coin.is_some() {
+                utxo.spend_below(hashed);
             }
+            coin
         }
     }
 }
@@ -283,27 +319,39 @@ pub(crate) enum Mismatch {
     Reported,
 }
 
-/// Takes back a whole block.
+/// What of a block is taken back, and from where.
+#[derive(Clone, Copy)]
+struct Place {
+    height: u32,
+    /// So many transactions, and the inputs of the one after them that were spent.
+    txs: usize,
+    mismatch: Mismatch,
+}
+
+/// Takes back a whole block. `created` are the answers for its outputs from below the memtable; a block
+/// that was applied since the last rotation needs none, for all that it created is in the active
+/// memtable. Returns whether every output was there as created.
 pub(crate) fn unapply(
     utxo: &mut UtxoStore,
     block: &Structured,
     spent: &SpentCoins,
     height: u32,
     mismatch: Mismatch,
-) -> Result<bool, StoreError> {
-    unapply_txs(utxo, block, spent, height, block.view().tx_count(), mismatch)
+    created: &mut [Option<Coin>],
+) -> bool {
+    let place = Place { height, txs: block.view().tx_count(), mismatch };
+    unapply_txs(utxo, block, spent, place, created)
 }
 
-/// Takes back the first `txs` transactions and the inputs of the one after them that were spent, last
-/// first. Returns whether every output was there as created.
+/// Last transaction first.
 fn unapply_txs(
     utxo: &mut UtxoStore,
     block: &Structured,
     spent: &SpentCoins,
-    height: u32,
-    txs: usize,
-    mismatch: Mismatch,
-) -> Result<bool, StoreError> {
+    place: Place,
+    created: &mut [Option<Coin>],
+) -> bool {
+    let Place { height, txs, mismatch } = place;
     let done = spent.first[txs] as usize;
     restore(utxo, &block.spends()[done..spent.coins.len()], &spent.coins[done..]);
     let outputs_before: Vec<usize> = block
@@ -322,7 +370,8 @@ fn unapply_txs(
             if coin::is_unspendable(output.script_pubkey) {
                 continue;
             }
-            let removed = utxo.spend(&block.creates()[outputs_before[n] + vout])?;
+            let index = outputs_before[n] + vout;
+            let removed = take(utxo, &block.creates()[index], created.get_mut(index));
             intact &= removed.is_some_and(|coin| {
                 coin.value == output.value
                     && coin.script_pubkey[..] == *output.script_pubkey
@@ -333,7 +382,7 @@ fn unapply_txs(
         let range = spent.first[n] as usize..spent.first[n + 1] as usize;
         restore(utxo, &block.spends()[range.clone()], &spent.coins[range]);
     }
-    Ok(intact || mismatch == Mismatch::Tolerated)
+    intact || mismatch == Mismatch::Tolerated
 }
 
 fn restore(utxo: &mut UtxoStore, outpoints: &[HashedOutPoint], coins: &[Coin]) {

@@ -1,151 +1,106 @@
-//! The chain: header tree, stored blocks, coins and the tip that they describe.
+//! The chain: it owns the stations of a block's journey and carries what leaves one of them to the
+//! next.
 //!
-//! One thread, the connector, owns it. Blocks enter through [`Chain::submit`] (one at a time, to a
-//! verdict), [`import`](crate::import()) (from files) or [`Chain::receive_block`] (from peers, many
-//! at once); [`Chain::poll`] moves the tip towards the best candidate. What may run beside
-//! connecting runs on workers and on the commit thread and comes back through the inbox.
+//! One thread, the connector, owns it. Blocks enter through [`Chain::receive_block`] (from peers, many
+//! at once), [`import`](crate::import()) (from files) or [`Chain::submit`] (one at a time, to a
+//! verdict); [`Chain::poll`] moves them on. What may run beside connecting runs on workers and comes
+//! back through the inbox, to the station that asked for it.
 //!
 //! Two ends. `applied` is the last block applied to the coins, `tip` the last whose scripts have
 //! passed too. They differ by the window, whose blocks are taken back when one of them fails; only
 //! the tip is ever told to the world or written to disk.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-use godwit_consensus::{
-    PrevContext, Reject, RejectReason, ResultClass, check_header, contextual_check_block,
-    contextual_check_header,
-};
-use godwit_primitives::network::Params;
-use godwit_primitives::{BlockHash, BlockHeader};
-use godwit_store::utxo::{SealId, UtxoHasher, UtxoStore};
-use godwit_store::{BlockPosition, ChainPoint, Store, StoreError};
-use godwit_stream::BufferPool;
+use crossbeam_channel::{Receiver, Select, bounded};
+use godwit_consensus::{Reject, Verdict};
+use godwit_primitives::BlockHash;
+use godwit_store::exec::Workers;
+use godwit_store::utxo::{UtxoHasher, UtxoStore};
+use godwit_store::{ChainPoint, Store, WrittenBlock};
 
-use crate::ahead::Ahead;
-use crate::candidates::Candidates;
-use crate::committer::Committer;
+use crate::appender::{Appended, Appender, Sender};
+use crate::desk::Desk;
+use crate::durability::{Durability, State};
 use crate::error::ChainError;
-use crate::event::{Event, StageTimes};
-use crate::feed::{Feed, RECEIVING_BYTES};
-use crate::message::{INBOX_LIMIT, Message};
-use crate::pruning::Pruning;
-use crate::structure::{Received, Structured};
-use crate::tree::{HeaderTree, NodeId, Validity};
-use crate::verify::{Outcome, Resolved};
-use crate::waiting::{WAITING_MEMORY, Waiting};
-use crate::workers::Workers;
+use crate::event::{Connected, Event};
+use crate::goal::Goal;
+use crate::index::{Acceptance, Accepted, BlockIndex};
+use crate::intake::{Arrival, Intake};
+use crate::limits::{INBOX_LIMIT, QUEUED_ALONE, QUEUED_JOBS};
+use crate::lookahead::{Fault, Lookahead};
+use crate::message::{Message, send};
+use crate::options::ChainOptions;
+use crate::reads::Reads;
+use crate::site::Site;
+use crate::status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
+use crate::structure::Received;
+use crate::tree::{NodeId, Validity};
+use crate::verify::Recorded;
+use crate::window::{Retired, Window};
 
-/// How a chain is to be run.
-pub struct ChainOptions {
-    /// Rules and constants of the network.
-    pub params: Arc<Params>,
-    /// The block below which scripts are taken as valid, if any (`-assumevalid`).
-    pub assume_valid: Option<BlockHash>,
-    /// Worker threads (`-par`).
-    pub workers: usize,
-    /// Bytes for the coins store (`-dbcache`).
-    pub cache_bytes: u64,
-    /// Stop connecting at this height (`-stopatheight`).
-    pub stop_at_height: Option<u32>,
-    /// Bytes that block and undo files together should not exceed (`-prune`); `None` keeps all.
-    pub prune_bytes: Option<u64>,
-    /// Memory for blocks from peers.
-    pub block_memory: BlockMemory,
-    /// Seconds since 1970.
-    /// It judges the times of headers and says when a checkpoint is due.
-    pub clock: fn() -> i64,
+/// Longest time without a look at the stop flag.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Whether the chain comes to its end.
+enum Ending {
+    No,
+    /// A thread panicked, and what it was to report will never come.
+    Panicked,
+    /// With this error, when the commit that is wanted has returned.
+    AfterCommit(ChainError),
 }
 
-/// What blocks from peers may take of memory.
+type Outbox = crossbeam_channel::Sender<Message>;
+
+/// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockMemory {
-    /// Bytes that are being decoded or wait to be accepted, one block more at worst.
-    pub receiving: u64,
-    /// Bytes of accepted blocks that wait for their turn, indexes included.
-    pub waiting: usize,
+pub(crate) enum Step {
+    /// Something changed; there may be more to do.
+    Progress,
+    /// Nothing can be done before a job reports.
+    Waiting,
+    /// The tip is the best candidate and everything about it is verified.
+    Idle,
 }
 
-impl Default for BlockMemory {
-    fn default() -> Self {
-        Self { receiving: RECEIVING_BYTES, waiting: WAITING_MEMORY }
-    }
-}
-
-/// A block that is this near to the clock is placed by its height, not by its time.
-const RECENT_SECONDS: u64 = 2 * 60 * 60;
-
-/// A block that is applied to the coins and not yet retired.
-pub(crate) struct Applied {
-    pub(crate) id: NodeId,
-    /// Tells its outcome from that of an earlier application of the same block.
-    pub(crate) token: u64,
-    pub(crate) resolved: Arc<Resolved>,
-    /// Memory of the coins that it spent.
-    pub(crate) coin_bytes: usize,
-    pub(crate) outcome: Option<Outcome>,
-}
-
-/// A sealed memtable on its way to disk, and the tip whose coins it completes.
-pub(crate) struct Flush {
-    pub(crate) seal: SealId,
-    pub(crate) tip: NodeId,
+/// What [`Chain::poll`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// Something changed; there may be more to do.
+    Progress,
+    /// Nothing can be done before a job reports.
+    Waiting,
+    /// Every received block has its verdict and the best candidate is the tip.
+    Idle,
 }
 
 /// See the module's documentation.
 pub struct Chain {
-    /// First, so that it is dropped first: jobs and commits that still run when the chain is dropped
-    /// then report to nobody instead of waiting for room, while the drop waits for them.
-    pub(crate) inbox: Receiver<Message>,
-    pub(crate) params: Arc<Params>,
-    pub(crate) options: ChainOptions,
-    pub(crate) store: Arc<Store>,
-    pub(crate) hasher: UtxoHasher,
-    pub(crate) utxo: UtxoStore,
-    pub(crate) tree: HeaderTree,
-    pub(crate) candidates: Candidates,
-    /// Stored blocks that wait for an ancestor, by parent.
-    pub(crate) unlinked: HashMap<NodeId, Vec<NodeId>>,
-    pub(crate) next_sequence: u64,
-    pub(crate) applied: NodeId,
-    /// The last block that an earlier run verified, until its coins are applied again.
-    pub(crate) replay: Option<NodeId>,
-    /// Nothing is connected but what an earlier run verified.
-    pub(crate) known_only: bool,
-    pub(crate) tip: NodeId,
-    pub(crate) window: VecDeque<Applied>,
-    /// A block that could not be applied. It is judged when the window is empty: where an ancestor
-    /// turns out to be invalid, nothing is said of it.
-    pub(crate) refused: Option<(NodeId, Reject)>,
-    pub(crate) ahead: VecDeque<Ahead>,
-    /// Accepted blocks in memory that are next or nearly next in line.
-    pub(crate) cache: Waiting,
-    pub(crate) feed: Feed,
-    pub(crate) workers: Arc<Workers>,
-    pub(crate) committer: Committer,
-    /// Records of an import that are decoded and wait for their turn, by sequence.
-    pub(crate) arrivals: BTreeMap<u64, Received>,
-    pub(crate) flush: Option<Flush>,
-    pub(crate) pruning: Pruning,
-    pub(crate) blocks_since_commit: u32,
-    /// Headers that the block index on disk holds: those before this place in the tree.
-    pub(crate) durable_headers: u32,
-    /// Those that it will hold after the commit that is under way.
-    pub(crate) headers_in_commit: u32,
-    /// By the chain's clock.
-    pub(crate) last_commit: i64,
-    pub(crate) cancelled: Arc<AtomicBool>,
-    /// A thread panicked, and what it was to report will never come.
-    pub(crate) panicked: bool,
-    pub(crate) outbox: Sender<Message>,
-    pub(crate) next_token: u64,
+    /// First, so that it is dropped first: jobs that still run when the chain is dropped then report
+    /// to nobody, while the drop waits for them.
+    inbox: Receiver<Message>,
+    outbox: Outbox,
+    pub(crate) site: Site,
+    pub(crate) goal: Goal,
+    pub(crate) index: BlockIndex,
+    pub(crate) coins: UtxoStore,
+    pub(crate) intake: Intake,
+    pub(crate) appender: Appender,
+    pub(crate) lookahead: Lookahead,
+    pub(crate) window: Window,
+    pub(crate) durability: Durability,
+    pub(crate) reads: Reads,
+    /// What happened since they were last taken, which whoever drives the chain does after each turn.
     pub(crate) events: VecDeque<Event>,
-    pub(crate) times: StageTimes,
-    pub(crate) assumed: Option<godwit_store::AssumedSnapshot>,
-    pub(crate) script_state: Option<bool>,
+    pub(crate) status: ChainStatus,
+    ending: Ending,
+    /// Seconds since 1970, as the chain was last told. It judges the times of headers and says when a
+    /// checkpoint is due.
+    pub(crate) now: i64,
 }
 
 /// A chain that is given up, for a fault or by a signal, waits for no script that has not started.
@@ -155,367 +110,501 @@ impl Drop for Chain {
     }
 }
 
-/// The verdict on a submitted block, as Core's `submitblock` gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Connected; it is or was the tip.
-    Accepted,
-    /// Stored, and not itself judged as the new tip.
-    Inconclusive,
-    /// Stored before.
-    Duplicate,
-    /// The bytes are no block.
-    Undecodable,
-    /// It breaks a rule.
-    Rejected(Reject),
-}
-
-/// What became of a block that was accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
-    pub(crate) id: NodeId,
-    /// Whether it was not stored before.
-    pub(crate) new: bool,
-}
-
-/// Why a block was not accepted.
-#[derive(Debug)]
-pub(crate) enum AcceptError {
-    Rejected(Reject),
-    Chain(ChainError),
-}
-
-impl From<StoreError> for AcceptError {
-    fn from(error: StoreError) -> Self {
-        Self::Chain(error.into())
-    }
-}
-
 impl Chain {
+    /// The stations around an index and coins that were read from disk.
     pub(crate) fn assemble(
-        options: ChainOptions,
+        options: &ChainOptions,
         store: Arc<Store>,
-        hasher: UtxoHasher,
-        utxo: UtxoStore,
-        tree: HeaderTree,
-        tip: NodeId,
-        assumed: Option<godwit_store::AssumedSnapshot>,
+        index: BlockIndex,
+        coins: UtxoStore,
+        verified: ChainPoint,
+        now: i64,
     ) -> Result<Self, ChainError> {
+        let crew = |name, servers, queued| {
+            Workers::start(&*options.executor, name, servers, queued)
+                .map_err(ChainError::Spawn)
+                .map(Arc::new)
+        };
+        let workers = crew("godwit-worker", options.workers, QUEUED_JOBS)?;
+        let writer = crew("godwit-append", 1, QUEUED_ALONE)?;
+        let committer = crew("godwit-commit", 1, QUEUED_ALONE)?;
         let (outbox, inbox) = bounded(INBOX_LIMIT);
-        let (durable_headers, now) = (tree.len() as u32, (options.clock)());
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let never_cancelled = Arc::default();
+        let hasher = UtxoHasher::new(store.utxo_hash_key());
+        let (params, executor) = (Arc::clone(&options.params), Arc::clone(&options.executor));
+        let site = Site {
+            store,
+            params,
+            hasher,
+            executor,
+            workers: options.workers,
+            cancelled: Arc::clone(&cancelled),
+        };
+        let memory = options.block_memory;
+        let intake = desk(&workers, &cancelled, &outbox, Message::Intake);
+        let appender = desk(&writer, &cancelled, &outbox, Message::Appender);
+        let lookahead = desk(&workers, &cancelled, &outbox, Message::Lookahead);
+        let window = desk(&workers, &cancelled, &outbox, Message::Window);
+        let durability = desk(&committer, &never_cancelled, &outbox, Message::Durability);
+        let reads = desk(&workers, &cancelled, &outbox, Message::Reads);
+        let tip = index.point(index.tip());
+        let status = ChainStatus {
+            tip,
+            best_header: index.point(index.tree().best_header()),
+            verified_durable: verified,
+            coins_durable: tip,
+            bytes_at_risk: 0,
+            written: BytesWritten::default(),
+            memory: ChainMemory::default(),
+            times: StageTimes::default(),
+            connected: ConnectedTotals::default(),
+            refetched: 0,
+        };
         Ok(Self {
             inbox,
-            params: Arc::clone(&options.params),
-            workers: Arc::new(Workers::start(options.workers).map_err(ChainError::Spawn)?),
-            committer: Committer::start(Arc::clone(&store), outbox.clone())?,
-            pruning: Pruning::new(options.prune_bytes, tip),
-            cache: Waiting::new(options.block_memory.waiting),
-            options,
-            store,
-            hasher,
-            utxo,
-            tree,
-            candidates: Candidates::default(),
-            unlinked: HashMap::new(),
-            next_sequence: 1,
-            applied: tip,
-            replay: None,
-            known_only: false,
-            tip,
-            window: VecDeque::new(),
-            refused: None,
-            ahead: VecDeque::new(),
-            feed: Feed::default(),
-            arrivals: BTreeMap::new(),
-            flush: None,
-            blocks_since_commit: 0,
-            durable_headers,
-            headers_in_commit: durable_headers,
-            last_commit: now,
-            cancelled: Arc::new(AtomicBool::new(false)),
-            panicked: false,
+            goal: Goal::new(options.stop_at_height, options.assume_valid),
+            intake: Intake::new(&site, memory.receiving, intake),
+            appender: Appender::new(appender),
+            lookahead: Lookahead::new(&site, memory.waiting, options.cache_bytes, lookahead),
+            window: Window::new(index.tip(), window),
+            durability: Durability::new(&index, verified, options.prune_bytes, now, durability),
+            reads: Reads::new(reads),
+            site,
+            index,
+            coins,
             outbox,
-            next_token: 0,
             events: VecDeque::new(),
-            times: StageTimes::default(),
-            assumed,
-            script_state: None,
+            status,
+            ending: Ending::No,
+            now,
         })
     }
 
-    /// The keyed hash of this datadir's coins store.
-    pub fn hasher(&self) -> UtxoHasher {
-        self.hasher
-    }
-
-    /// The header tree.
-    pub fn tree(&self) -> &HeaderTree {
-        &self.tree
-    }
-
-    /// The last connected block.
-    pub fn tip(&self) -> NodeId {
-        self.tip
-    }
-
-    /// Hash and height of the last connected block.
-    pub fn tip_point(&self) -> ChainPoint {
-        self.point(self.tip)
-    }
-
-    /// The network's parameters.
-    pub fn params(&self) -> &Arc<Params> {
-        &self.params
-    }
-
-    /// The disk that the chain lies on.
-    pub fn disk(&self) -> &godwit_store::disk::StoreDisk {
-        self.store.disk()
-    }
-
-    /// The buffers that blocks are read into, from wherever they come.
-    pub fn block_buffers(&self) -> &BufferPool {
-        self.store.block_buffers()
-    }
-
-    /// Time spent by stage since the chain was opened.
-    pub fn stage_times(&self) -> StageTimes {
-        self.times
-    }
-
-    /// Counters of the coins store.
-    pub fn utxo(&self) -> &UtxoStore {
-        &self.utxo
-    }
-
-    /// The snapshot that the coins below it were loaded from, unverified, if any.
-    pub fn assumed(&self) -> Option<&godwit_store::AssumedSnapshot> {
-        self.assumed.as_ref()
-    }
-
-    /// Connects nothing from now on but blocks that were connected before: for commands that look at
-    /// the coins, which must neither move the tip nor run scripts.
-    pub fn connect_known_only(&mut self) {
-        self.known_only = true;
-    }
-
-    /// What happened since the last call, oldest first.
-    pub fn take_events(&mut self) -> VecDeque<Event> {
-        std::mem::take(&mut self.events)
-    }
-
-    /// Estimated share of the network's transactions that the chain up to `id` holds, from 0 to 1
-    /// (Core `GuessVerificationProgress`). `now` is in seconds since 1970.
-    pub fn verification_progress(&self, id: NodeId, now: i64) -> f64 {
-        let (node, data) = (self.tree.node(id), &self.params.chain_tx_data);
-        let best = self.tree.node(self.tree.best_header());
-        let mut time = i64::from(node.header.time);
-        if now.abs_diff(time) <= RECENT_SECONDS {
-            let missing = i64::from(best.height.saturating_sub(node.height));
-            time = now - missing * i64::from(self.params.pow_target_spacing);
+    /// A block's way, from top to bottom. Each line is a station, and says whether it did anything.
+    pub(crate) fn step(&mut self, now: i64) -> Result<Step, ChainError> {
+        self.now = now;
+        self.check_threads()?;
+        self.deliver()?; //                        what jobs found, to the station that asked for it
+        if matches!(self.ending, Ending::AfterCommit(_)) {
+            return self.end(now);
         }
-        let known = node.chain_tx_count <= data.tx_count;
-        let (base, since) =
-            if known { (data.tx_count, data.time) } else { (node.chain_tx_count, time) };
-        let total = base as f64 + (now - since) as f64 * data.tx_rate;
-        let share = node.chain_tx_count as f64 / total;
-        if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+        let mut any = self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
+        any |= self.keep_appended(); //            Appender: written -> stored, and has its verdict
+        let target = self.target();
+        self.look_ahead(target)?; //               Lookahead: read back, coins fetched
+        any |= self.apply_next(target); //         Window: resolved; its scripts start
+        any |= self.record_verified(); //          Window: verified -> its undo record on its way to its file
+        any |= self.retire()?; //                  Window: recorded -> connected, or taken back
+        any |= self.change_branch()?; //           Window: a refused block judged, a branch left
+        any |= self.maintain(now)?; //             Durability: rotation, flush, commit, pruning
+        self.appender.start(&self.site); //        Appender: all that was gathered, as one job
+        self.publish();
+        Ok(self.progress(any))
     }
 
-    /// Bytes of the stored blocks of the best header's chain that are not connected yet.
-    pub fn stored_ahead(&self) -> u64 {
-        let best = self.tree.best_header();
-        let (fork, mut walk) = (self.tree.fork(self.tip, best), best);
-        let mut bytes = 0;
-        while walk != fork {
-            let node = self.tree.node(walk);
-            bytes += node.position.map_or(0, |position| u64::from(position.len));
-            walk = node.parent().expect("the fork lies below");
+    /// Each station adds what it knows to the status.
+    fn publish(&mut self) {
+        let status = &mut self.status;
+        status.tip = self.index.point(self.index.tip());
+        status.best_header = self.index.point(self.index.tree().best_header());
+        self.intake.status(status);
+        self.appender.status(status);
+        self.lookahead.status(status);
+        self.window.status(status);
+        self.durability.status(self.appender.written(), status);
+        let counters = self.coins.counters();
+        status.written.flushed = counters.flushed_bytes;
+        status.written.merged = counters.merge_bytes_written;
+        status.memory.tree = self.index.tree().memory();
+        status.memory.coins = self.coins.memory_used();
+    }
+
+    /// Goes on until what is known is durable.
+    fn end(&mut self, now: i64) -> Result<Step, ChainError> {
+        self.maintain(now)?;
+        self.check_damage()?;
+        Ok(Step::Waiting)
+    }
+
+    /// Fails once the index that forgets a damaged block is durable.
+    pub(crate) fn check_damage(&mut self) -> Result<(), ChainError> {
+        if !self.durability.is_settled() {
+            return Ok(());
         }
-        bytes
-    }
-
-    pub(crate) fn point(&self, id: NodeId) -> ChainPoint {
-        let node = self.tree.node(id);
-        ChainPoint { hash: node.hash, height: node.height }
-    }
-
-    pub(crate) fn token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token
-    }
-
-    /// Adds a header to the tree (Core `AcceptBlockHeader`).
-    pub fn accept_header(&mut self, new: &BlockHeader, hash: BlockHash) -> Result<NodeId, Reject> {
-        if let Some(known) = self.tree.find(&hash) {
-            let failed = self.tree.node(known).failed;
-            let reject = Reject::new(RejectReason::DuplicateInvalid);
-            return if failed { Err(reject) } else { Ok(known) };
+        match std::mem::replace(&mut self.ending, Ending::No) {
+            Ending::AfterCommit(error) => Err(error),
+            other => {
+                self.ending = other;
+                Ok(())
+            }
         }
-        check_header(&hash, new, &self.params)?;
-        let parent = self.tree.find(&new.prev_blockhash);
-        let parent = parent.ok_or(Reject::new(RejectReason::PrevBlkNotFound))?;
-        if self.tree.node(parent).failed {
-            return Err(Reject::new(RejectReason::BadPrevblk));
-        }
-        let now = (self.options.clock)();
-        self.with_prev_context(parent, |context, params| {
-            contextual_check_header(new, context, params, now)
-        })?;
-        Ok(self.tree.insert(*new, hash, parent))
     }
 
-    fn with_prev_context<T>(
-        &self,
-        parent: NodeId,
-        check: impl FnOnce(&PrevContext<'_>, &Params) -> T,
-    ) -> T {
-        let node = self.tree.node(parent);
-        // The 20-minute rule walks down one by one, through a whole period on testnet3.
-        let cursor = Cell::new(parent);
-        let ancestor = |height| {
-            let above = self.tree.node(cursor.get());
-            let id = match above.parent() {
-                Some(below) if above.height == height + 1 => below,
-                _ => {
-                    let id = self.tree.ancestor(parent, height);
-                    id.expect("asked for heights up to the parent's")
+    fn progress(&mut self, any: bool) -> Step {
+        let applied = self.window.applied();
+        if any {
+            Step::Progress
+        } else if self.window.is_empty()
+            && self.appender.is_idle()
+            && self.goal.target(&self.index, applied).is_none()
+        {
+            // What is connectable is connected; the rest of an import is read back when its turn comes.
+            self.lookahead.release_permits();
+            Step::Idle
+        } else {
+            Step::Waiting
+        }
+    }
+
+    /// Gives every message to its station, and the coins store what its own jobs report.
+    fn deliver(&mut self) -> Result<(), ChainError> {
+        self.coins.poll()?;
+        while let Ok(message) = self.inbox.try_recv() {
+            self.deliver_one(message)?;
+        }
+        Ok(())
+    }
+
+    fn deliver_one(&mut self, message: Message) -> Result<(), ChainError> {
+        let Self { site, index, coins, .. } = self;
+        match message {
+            Message::Intake(arrival) => self.intake.arrived(arrival),
+            Message::Lookahead(answer) => match self.lookahead.answered(index, coins, answer) {
+                Ok(()) => {}
+                Err(Fault::Store(error)) => return Err(error.into()),
+                Err(Fault::Damaged(id)) => self.end_damaged(id),
+            },
+            Message::Appender(answer) => {
+                self.appender.answered(answer)?;
+            }
+            Message::Window(answer) => self.window.answered(index, answer)?,
+            Message::Durability(committed) => self.durability.committed(coins, committed)?,
+            Message::Reads(answer) => {
+                let (ticket, bytes) = self.reads.answered(site, answer);
+                self.events.push_back(Event::Read { ticket, bytes });
+            }
+            Message::Import(error) => return Err(error.into()),
+            Message::Panicked => {
+                self.ending = Ending::Panicked;
+                return self.check_threads();
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails for good once a thread has panicked: a wait for what it was to report would have no end.
+    pub(crate) fn check_threads(&self) -> Result<(), ChainError> {
+        match self.ending {
+            Ending::Panicked => Err(ChainError::ThreadPanicked),
+            Ending::No | Ending::AfterCommit(_) => Ok(()),
+        }
+    }
+
+    /// Judges the next block in its place and stores it.
+    fn accept_arrival(&mut self, now: i64) -> Result<bool, ChainError> {
+        let Some(next) = self.intake.next() else { return Ok(false) };
+        if let Received::Structured(block) = &next.received {
+            let parent = self.index.tree().find(&block.header().prev_blockhash);
+            let first = parent.is_some_and(|parent| self.appender.is_writing(parent));
+            if !first && !self.durability.names(&self.index, parent) {
+                // The commit that is under way may be the one that names it.
+                if !self.durability.is_committing() {
+                    self.durability.want_commit();
                 }
-            };
-            cursor.set(id);
-            self.tree.node(id).header
-        };
-        let context = PrevContext {
-            height: node.height,
-            header: node.header,
-            median_time_past: self.tree.median_time_past(parent),
-            ancestor: &ancestor,
-        };
-        check(&context, &self.params)
-    }
-
-    /// Stores a block whose structure holds (Core `AcceptBlock`). Where it lies already on disk,
-    /// `position` says where.
-    pub(crate) fn accept_structured(
-        &mut self,
-        new: &Arc<Structured>,
-        position: Option<BlockPosition>,
-    ) -> Result<Stored, AcceptError> {
-        let id = self.accept_header(new.header(), new.hash()).map_err(AcceptError::Rejected)?;
-        let node = self.tree.node(id);
-        let Some(parent) = node.parent() else {
-            return Ok(Stored { id, new: false });
-        };
-        if self.has_block(id) {
-            return Ok(Stored { id, new: false });
-        }
-        let checked = self.with_prev_context(parent, |context, params| {
-            contextual_check_block(new.view(), context, params)
-        });
-        if let Err(reject) = checked {
-            self.fail(id, reject);
-            return Err(AcceptError::Rejected(reject));
-        }
-        let position = match position {
-            Some(position) => position,
-            None => self.store.append_block(new.view().bytes())?,
-        };
-        self.received(id, new.view().tx_count(), position);
-        self.keep_if_near(id, new);
-        Ok(Stored { id, new: true })
-    }
-
-    /// A block arrived and is stored (Core `ReceivedBlockTransactions`).
-    fn received(&mut self, id: NodeId, tx_count: usize, position: BlockPosition) {
-        let node = self.tree.node_mut(id);
-        node.tx_count = tx_count as u32;
-        node.position = Some(position);
-        node.validity = node.validity.max(Validity::Structured);
-        self.pruning.note_stored(id, node.height, position.file);
-        self.link(id);
-    }
-
-    /// Gives a stored block, and those that waited for it, their place among the candidates, if the
-    /// chain below is complete.
-    pub(crate) fn link(&mut self, id: NodeId) {
-        let parent = self.tree.node(id).parent().expect("genesis is never received");
-        if !self.tree.node(parent).has_chain() && !self.leaves_assumed_history(parent, id) {
-            self.unlinked.entry(parent).or_default().push(id);
-            return;
-        }
-        let mut queue = VecDeque::from([id]);
-        while let Some(id) = queue.pop_front() {
-            let parent = self.tree.node(id).parent().expect("genesis is never received");
-            let before = self.tree.node(parent).chain_tx_count;
-            let sequence = self.next_sequence;
-            self.next_sequence += 1;
-            let node = self.tree.node_mut(id);
-            // The base of an assumed snapshot is a candidate before its block is there.
-            if !node.has_chain() {
-                node.sequence = sequence;
+                return Ok(false);
             }
-            node.chain_tx_count = before + u64::from(node.tx_count);
-            if !node.failed {
-                self.candidates.add(&self.tree, id, self.tip);
+        }
+        let arrival = self.intake.pop().expect("just seen");
+        let start = self.site.now();
+        let result = self.accept(arrival, now);
+        self.status.times.accept += self.site.now() - start;
+        result.map(|()| true)
+    }
+
+    fn accept(&mut self, arrival: Arrival, now: i64) -> Result<(), ChainError> {
+        let Arrival { source, received, charge, permit } = arrival;
+        // The block holds its own share.
+        drop(permit);
+        let (hash, verdict) = match received {
+            Received::Undecodable => (None, Verdict::Undecodable),
+            Received::Unjudged(error) => return Err(ChainError::Engine(error)),
+            Received::Malformed { hash, reject, .. } => (Some(hash), Verdict::Rejected(reject)),
+            Received::Structured(block) => {
+                let hash = block.hash();
+                let verdict = match self.index.accept(block, now) {
+                    Acceptance::New(accepted) => {
+                        let sender = Sender { source, charge };
+                        return Ok(self.appender.append_block(&self.site, accepted, sender)?);
+                    }
+                    Acceptance::Known => Verdict::Duplicate,
+                    Acceptance::Refused { reject, failed } => {
+                        log::debug!("block {hash} was not accepted: {reject}");
+                        self.forget(&failed);
+                        Verdict::Rejected(reject)
+                    }
+                };
+                (Some(hash), verdict)
             }
-            queue.extend(self.unlinked.remove(&id).unwrap_or_default());
+        };
+        self.judged(Sender { source, charge }, hash, verdict);
+        Ok(())
+    }
+
+    fn judged(&mut self, sender: Sender, hash: Option<BlockHash>, verdict: Verdict) {
+        let Sender { source, charge } = sender;
+        self.intake.forgive(charge);
+        self.events.push_back(Event::Judged { source, hash, verdict });
+    }
+
+    /// Takes note of what is written, in the turn in which it enters the index.
+    fn keep_appended(&mut self) -> bool {
+        let returned = self.appender.take_returned();
+        let any = !returned.is_empty();
+        for appended in returned {
+            match appended {
+                Appended::Block { accepted, sender, written } => {
+                    self.keep_block(accepted, sender, written);
+                }
+                Appended::Undo { recorded, written } => {
+                    self.site.store.note_written(written);
+                    self.window.recorded(recorded);
+                }
+            }
+        }
+        any
+    }
+
+    fn keep_block(&mut self, accepted: Accepted, sender: Sender, written: WrittenBlock) {
+        let stored = self.index.receive(accepted, &written);
+        self.site.store.note_written(written);
+        self.durability.note_stored(&self.index, &stored);
+        self.lookahead.keep(&self.index, &stored, self.window.applied());
+        let hash = Some(stored.block().hash());
+        self.judged(sender, hash, Verdict::Stored);
+        for copy in self.appender.take_copies(stored.id()) {
+            self.judged(copy, hash, Verdict::Duplicate);
         }
     }
 
-    /// Whether a branch leaves, between `parent` and `id`, the chain that ends in the block of an
-    /// assumed snapshot. Nothing below that block is waited for. Such a branch is a candidate like any
-    /// other, so that one with more work than the tip is noticed: it cannot become the tip
-    /// ([`ChainError::ForkBelowSnapshot`]), for the coins at its fork are not there.
-    fn leaves_assumed_history(&self, parent: NodeId, id: NodeId) -> bool {
-        let base = self.assumed.as_ref().and_then(|assumed| self.tree.find(&assumed.base.hash));
-        base.is_some_and(|base| {
-            self.tree.is_ancestor(parent, base) && !self.tree.is_ancestor(id, base)
+    /// Blocks turned out to be invalid.
+    fn forget(&mut self, failed: &[NodeId]) {
+        if !failed.is_empty() {
+            self.lookahead.forget(&self.index, failed);
+        }
+    }
+
+    /// The block that the blocks in line lead to; `None` where there is nothing to be applied before
+    /// the window is empty.
+    fn target(&self) -> Option<NodeId> {
+        let applied = self.window.applied();
+        let target = self.goal.target(&self.index, applied);
+        let leads = |target: &NodeId| self.index.tree().is_ancestor(applied, *target);
+        target.filter(|target| !self.window.has_refused() && leads(target))
+    }
+
+    fn look_ahead(&mut self, target: Option<NodeId>) -> Result<(), ChainError> {
+        let Some(target) = target else { return Ok(()) };
+        let Self { index, coins, window, .. } = self;
+        self.lookahead.fill(index, coins, window.applied(), target)
+    }
+
+    fn apply_next(&mut self, target: Option<NodeId>) -> bool {
+        let full = self.window.is_full() || self.durability.wants_rotation(&self.coins);
+        if full || target.is_none() {
+            return false;
+        }
+        let start = self.site.now();
+        let Self { site, index, coins, goal, .. } = self;
+        let Some(ready) = self.lookahead.take_ready(index, coins) else { return false };
+        let id = ready.id;
+        let scripts = goal.scripts_for(index, &site.params, id);
+        let runs = scripts.is_some();
+        goal.say_change(index, id, scripts);
+        self.window.apply(site, index, coins, ready, runs);
+        self.status.times.apply += self.site.now() - start;
+        self.lookahead.forget_up_to(self.index.height(self.window.applied()));
+        true
+    }
+
+    /// Has the undo records of verified blocks written, strictly in height order.
+    fn record_verified(&mut self) -> bool {
+        let mut any = false;
+        while let Some(verified) = self.window.next_to_record() {
+            any = true;
+            let block =
+                self.index.node(verified.id()).position.expect("stored before it was applied");
+            if let Some(recorded) = self.appender.append_undo(&self.site, verified, block) {
+                self.window.recorded(recorded);
+            }
+        }
+        any
+    }
+
+    /// Connects the blocks at the window's front whose checks are done.
+    fn retire(&mut self) -> Result<bool, ChainError> {
+        let mut any = false;
+        while let Some(retired) = self.window.retire(&self.index, &mut self.coins)? {
+            any = true;
+            match retired {
+                Retired::Recorded(recorded) => self.connect(&recorded),
+                Retired::TakenBack(id, reject) => self.reject(id, reject)?,
+            }
+        }
+        Ok(any)
+    }
+
+    fn connect(&mut self, recorded: &Recorded) {
+        let id = recorded.id();
+        let verified_before = self.index.connect(recorded);
+        self.goal.note_connected(&self.index, id, verified_before);
+        self.durability.note_connected();
+        let (point, bytes) = (self.index.point(id), recorded.block().view().total_size());
+        self.status.connected.blocks += 1;
+        self.status.connected.bytes += bytes as u64;
+        self.events.push_back(Event::Connected(Connected { point, bytes }));
+    }
+
+    fn reject(&mut self, id: NodeId, reject: Reject) -> Result<(), ChainError> {
+        let node = self.index.node(id);
+        let hash = node.hash;
+        if node.validity == Validity::Scripts {
+            return Err(ChainError::Contradiction(hash, reject));
+        }
+        log::warn!("ConnectBlock {hash} failed: {reject}");
+        self.events.push_back(Event::Invalid { hash, reject });
+        let failed = self.index.fail(id, reject);
+        self.forget(&failed);
+        self.lookahead.clear_line();
+        Ok(())
+    }
+
+    /// Judges the block that could not be applied, or leaves a branch for a better one, block by block.
+    fn change_branch(&mut self) -> Result<bool, ChainError> {
+        if !self.window.is_empty() {
+            return Ok(false);
+        }
+        if let Some((id, reject)) = self.window.take_refused() {
+            self.reject(id, reject)?;
+            return Ok(true);
+        }
+        let applied = self.window.applied();
+        let Some(target) = self.goal.target(&self.index, applied) else { return Ok(false) };
+        if self.index.tree().is_ancestor(applied, target) {
+            self.window.forget_disconnecting();
+            return Ok(false);
+        }
+        self.lookahead.clear_line();
+        let (lowest, prunings) = (self.durability.prune_height(), self.durability.prunings());
+        if !self.window.can_switch_to(&mut self.index, target, lowest, prunings)? {
+            return Ok(true);
+        }
+        // What a disconnected block changes goes into the memtable, too: not over a full one. The window
+        // is empty, so that `maintain` rotates it, or what keeps it from that reports when it is over.
+        if self.durability.wants_rotation(&self.coins) {
+            return Ok(false);
+        }
+        let done = self.window.disconnect(&self.site, &self.index, &mut self.coins)?;
+        if done {
+            self.index.disconnect();
+            self.events.push_back(Event::Disconnected(self.index.point(applied)));
+        }
+        Ok(done)
+    }
+
+    fn maintain(&mut self, now: i64) -> Result<bool, ChainError> {
+        let start = self.site.now();
+        let window_is_empty = self.window.is_empty();
+        let (durability, state) = self.durability_at(now);
+        let any = durability.advance(state, window_is_empty)?;
+        self.status.times.flush += self.site.now() - start;
+        Ok(any)
+    }
+
+    /// The station of durability and what it works with.
+    pub(crate) fn durability_at(&mut self, now: i64) -> (&mut Durability, State<'_>) {
+        let Self { site, index, coins, durability, goal, appender, .. } = self;
+        let (replay, appended) = (goal.replay(), appender.written());
+        (durability, State { site, index, coins, replay, now, appended })
+    }
+
+    /// A stored block is damaged: the chain ends when the index that says so is durable.
+    fn end_damaged(&mut self, id: NodeId) {
+        let hash = self.index.node(id).hash;
+        self.index.forget_damaged(id);
+        self.durability.want_commit();
+        self.ending = Ending::AfterCommit(ChainError::DamagedBlock(hash));
+    }
+
+    /// Does what can be done without waiting, a little at a time. `now` is in seconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// A fault of this node, after which the chain is to be dropped or closed.
+    pub fn poll(&mut self, now: i64) -> Result<Poll, ChainError> {
+        Ok(match self.step(now)? {
+            Step::Progress => Poll::Progress,
+            Step::Idle if self.intake.is_idle() && self.reads.is_idle() => Poll::Idle,
+            Step::Waiting | Step::Idle => Poll::Waiting,
         })
     }
 
-    /// Lets chains start at the block of an assumed snapshot: its descendants need nothing below.
-    pub(crate) fn adopt_assumed_base(&mut self, base: NodeId) {
-        let hash = self.tree.node(base).hash;
-        let compiled_in = self.params.assumeutxo.iter().find(|known| known.blockhash == hash);
-        // Without a known number of transactions counting starts at the base.
-        let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
-        // Its place among the candidates depends on its sequence.
-        self.candidates.remove(&self.tree, base);
-        let node = self.tree.node_mut(base);
-        node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
-        // It is the tip before its block comes: a branch of equal work never came earlier.
-        node.sequence = 0;
-        self.candidates.prune(&self.tree, self.tip);
-        self.candidates.add(&self.tree, base, self.tip);
+    /// Waits until a job has reported, `other` has a message (which stays there) or is closed, or the
+    /// time is over.
+    pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
+        let start = self.site.now();
+        let mut select = Select::new();
+        select.recv(&self.inbox);
+        select.recv(self.coins.events());
+        select.recv(other);
+        // Whatever it was, the caller looks again.
+        let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
+        self.status.times.wait += self.site.now() - start;
     }
 
-    /// Links the stored blocks that waited for the block of an assumed snapshot or for one below it.
-    pub(crate) fn link_above_assumed_history(&mut self, base: NodeId) {
-        let parents = self.unlinked.keys().filter(|parent| self.tree.is_ancestor(**parent, base));
-        let mut parents: Vec<NodeId> = parents.copied().collect();
-        parents.sort_unstable();
-        for parent in parents {
-            for child in self.unlinked.remove(&parent).unwrap_or_default() {
-                self.link(child);
+    /// Waits until a job has reported, and not for long, so that whoever drives the chain can look
+    /// whether it is to stop.
+    pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
+        self.check_threads()?;
+        if !self.site.executor.run_one() {
+            self.wait_with(&crossbeam_channel::never::<()>(), LONGEST_WAIT);
+        }
+        self.deliver()
+    }
+
+    /// Runs until every block has its verdict and the best candidate is the tip and verified.
+    pub fn settle(&mut self, now: i64) -> Result<(), ChainError> {
+        loop {
+            match self.poll(now)? {
+                Poll::Progress => {}
+                Poll::Waiting => self.wait()?,
+                Poll::Idle => return Ok(()),
             }
         }
     }
 
-    /// Marks a block and its descendants as invalid, unless only these bytes are at fault (Core
-    /// `InvalidBlockFound`).
-    pub(crate) fn fail(&mut self, id: NodeId, reject: Reject) {
-        if reject.class == ResultClass::Mutated {
-            return;
-        }
-        for failed in self.tree.mark_failed(id) {
-            self.candidates.remove(&self.tree, failed);
-            self.cache.remove((self.tree.node(failed).height, failed));
-        }
-        self.ahead.clear();
-        let ChainPoint { hash, height } = self.point(id);
-        log::warn!("InvalidChainFound: invalid block={hash} height={height} reason={reject}");
+    /// Gives up what is in flight: nothing of the window is connected.
+    pub(crate) fn cancel(&mut self) {
+        self.site.cancelled.store(true, Ordering::Relaxed);
     }
+
+    /// Sends to this chain's inbox.
+    pub(crate) fn outbox(&self) -> Outbox {
+        self.outbox.clone()
+    }
+}
+
+fn desk<R: Send + 'static>(
+    workers: &Arc<Workers>,
+    cancelled: &Arc<AtomicBool>,
+    outbox: &Outbox,
+    message: fn(R) -> Message,
+) -> Desk<R> {
+    let outbox = outbox.clone();
+    Desk::new(Arc::clone(workers), Arc::clone(cancelled), move |answer: Option<R>| {
+        send(&outbox, answer.map_or(Message::Panicked, message));
+    })
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

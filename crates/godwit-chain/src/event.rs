@@ -1,11 +1,26 @@
 //! What the chain tells those who watch it.
 
-use std::time::Duration;
-
-use godwit_consensus::Reject;
+use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
 use godwit_stream::PooledStream;
+
+/// Where a block came from, and what its verdict goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A peer; the number is the caller's ([`Chain::receive_block`](crate::Chain::receive_block)).
+    Peer {
+        /// The caller's number.
+        ticket: u64,
+    },
+    /// A record of an import.
+    Record {
+        /// Its place in the order of the plan.
+        sequence: u64,
+    },
+    /// A caller that waits ([`Chain::submit`](crate::Chain::submit)).
+    Caller,
+}
 
 /// Something that happened to the active chain, or to a block that was handed in or asked for.
 pub enum Event {
@@ -20,24 +35,15 @@ pub enum Event {
         /// The rule.
         reject: Reject,
     },
-    /// A received block lies in the block files; it will be connected when its chain is complete and
-    /// the best.
-    Stored {
-        /// As given to [`Chain::receive_block`](crate::Chain::receive_block).
-        ticket: u64,
-        /// The block.
-        hash: BlockHash,
-        /// `false` when it was stored before.
-        new: bool,
-    },
-    /// A received block is not stored.
-    Refused {
-        /// As given to [`Chain::receive_block`](crate::Chain::receive_block).
-        ticket: u64,
+    /// A block that was handed in has its verdict. One that is stored will be connected when its chain
+    /// is complete and the best.
+    Judged {
+        /// Where it came from.
+        source: Source,
         /// The block; `None` for bytes that are no block.
         hash: Option<BlockHash>,
-        /// The rule that it breaks; `None` for bytes that are no block.
-        reject: Option<Reject>,
+        /// The verdict.
+        verdict: Verdict,
     },
     /// A stored block was read.
     Read {
@@ -56,21 +62,4 @@ pub struct Connected {
     pub point: ChainPoint,
     /// Length of the block in bytes.
     pub bytes: usize,
-}
-
-/// Where the connector's time went, and of the workers' time the BIP30 probes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StageTimes {
-    /// Contextual rules and appending to the block file.
-    pub accept: Duration,
-    /// Resolving and applying coins.
-    pub apply: Duration,
-    /// Writing undo records.
-    pub undo: Duration,
-    /// Waiting for workers or for the reader.
-    pub wait: Duration,
-    /// Sealing memtables and preparing commits.
-    pub flush: Duration,
-    /// Looking below the memtable for outputs that exist already (BIP30); on workers.
-    pub bip30: Duration,
 }

@@ -10,24 +10,20 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use godwit_consensus::{Reject, RejectReason};
+use godwit_consensus::{Reject, RejectReason, Verdict};
 use godwit_primitives::BlockHash;
+use godwit_store::exec::guarded;
 use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkippedBytes};
 use godwit_stream::BufferPool;
 
-use crate::chain::{AcceptError, Chain};
-use crate::connect::Step;
+use crate::chain::{Chain, Step};
 use crate::error::ChainError;
-use crate::event::Event;
-use crate::message::{INBOX_LIMIT, Message, report_from, send};
+use crate::event::{Event, Source};
+use crate::intake::IntakeHandle;
+use crate::limits::{IMPORT_BYTES, SMALLEST_CHARGE};
+use crate::message::{Message, send};
 use crate::permits::Permits;
-use crate::structure::{Received, structure};
-use crate::workers::{Workers, guarded};
-
-/// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
-pub const IMPORT_BYTES: u64 = 96 << 20;
 
 /// A record that could not be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +57,9 @@ pub struct ImportSummary {
 
 /// Who watches an import.
 pub trait ImportObserver {
+    /// Seconds since 1970.
+    fn now(&self) -> i64;
+
     /// A step was made: events must be taken from the chain, or they pile up.
     fn progress(&mut self, chain: &mut Chain);
 
@@ -130,7 +129,7 @@ pub fn plan(
         }
     }
     let scanned = records.len() as u64;
-    let rejected = insert_headers(chain, &records);
+    let rejected = insert_headers(chain, &records, observer.now());
     let refused = rejected.len() as u64;
     let mut index = 0;
     records.retain(|planned| {
@@ -153,12 +152,12 @@ pub fn plan(
 
 fn is_stored(chain: &Chain, hash: &BlockHash) -> bool {
     let id = chain.tree().find(hash);
-    id.is_some_and(|id| id == chain.tree().genesis() || chain.has_block(id))
+    id.is_some_and(|id| id == chain.tree().genesis() || chain.index.has_block(id))
 }
 
 /// Inserts every header whose chain reaches one that is known, parents first; the records whose
 /// headers are not in the tree, by index.
-fn insert_headers(chain: &mut Chain, records: &[Planned]) -> HashMap<usize, Reject> {
+fn insert_headers(chain: &mut Chain, records: &[Planned], now: i64) -> HashMap<usize, Reject> {
     let mut children: HashMap<BlockHash, Vec<usize>> = HashMap::new();
     let mut rejected = HashMap::new();
     let mut ready = Vec::new();
@@ -173,7 +172,7 @@ fn insert_headers(chain: &mut Chain, records: &[Planned]) -> HashMap<usize, Reje
         }
         while let Some(index) = ready.pop() {
             let Planned { record, hash, .. } = &records[index];
-            match chain.accept_header(&record.header, *hash) {
+            match chain.accept_header(&record.header, *hash, now) {
                 Ok(_) => rejected.remove(&index),
                 Err(reject) => rejected.insert(index, reject),
             };
@@ -217,53 +216,37 @@ pub fn import(
     let reader = Reader {
         sources: Arc::clone(&sources),
         records: Arc::clone(&records),
-        workers: Arc::clone(&chain.workers),
-        outbox: chain.outbox.clone(),
+        intake: chain.intake.handle(),
+        outbox: chain.outbox(),
         permits: permits.clone(),
-        buffers: chain.store.block_buffers().clone(),
-        params: Arc::clone(&chain.params),
-        hasher: chain.hasher(),
+        buffers: chain.block_buffers().clone(),
     };
     let thread = std::thread::Builder::new()
         .name("godwit-reader".into())
         .spawn(move || {
             let outbox = reader.outbox.clone();
-            if guarded(|| reader.run()).is_none() {
+            guarded(|| reader.run()).unwrap_or_else(|| {
                 send(&outbox, Message::Panicked);
-            }
+                0
+            })
         })
         .map_err(ChainError::Spawn)?;
     let result = drive(chain, &sources, &records, observer, stop, &mut summary);
     permits.close();
-    let drained = drain(chain, &thread);
-    if thread.join().is_err() {
-        return Err(ChainError::ThreadPanicked);
-    }
+    let read = thread.join().map_err(|_| ChainError::ThreadPanicked)?;
+    let drained = drain(chain, read);
     result.and(drained).map(|()| summary)
 }
 
-/// Empties the inbox until the reader has ended: it may be waiting for a worker that waits for room
-/// in the inbox.
-fn drain(chain: &mut Chain, thread: &std::thread::JoinHandle<()>) -> Result<(), ChainError> {
-    let mut result = Ok(());
-    while !thread.is_finished() {
-        if let Ok(message) = chain.inbox.recv_timeout(POLL) {
-            result = result.and(chain.receive(message));
-        }
-        chain.arrivals.clear();
+/// Waits until what the reader had handed in, `read` records, is decoded, and forgets it.
+fn drain(chain: &mut Chain, read: u64) -> Result<(), ChainError> {
+    while chain.intake.records_arrived() < read {
+        chain.wait()?;
     }
-    chain.cache.clear();
-    result
+    chain.intake.forget_records();
+    chain.lookahead.clear_kept();
+    Ok(())
 }
-
-/// Bytes of the budget that the smallest record takes. It bounds how many records are on their way to
-/// half of what the inbox holds, so that workers never wait for room there while the connector waits
-/// for them.
-const SMALLEST_CHARGE: u64 = IMPORT_BYTES / (INBOX_LIMIT as u64 / 2);
-
-const _: () = assert!(IMPORT_BYTES / SMALLEST_CHARGE < INBOX_LIMIT as u64 * 3 / 4);
-
-const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 fn drive(
     chain: &mut Chain,
@@ -275,71 +258,79 @@ fn drive(
 ) -> Result<(), ChainError> {
     // Made when the first block is found invalid.
     let mut by_hash = None;
-    let mut next = 0;
+    let mut judged = 0;
     loop {
         if stop.load(Ordering::Relaxed) {
             summary.stopped = true;
             return Ok(());
         }
-        while let Some(received) = chain.arrivals.remove(&next) {
-            let planned = &records[next as usize];
-            next += 1;
-            let start = Instant::now();
-            let taken = take_in(chain, planned, received)?;
-            chain.times.accept += start.elapsed();
-            match taken {
-                Ok(new) => summary.stored += u64::from(new),
-                Err(reject) => {
-                    summary.bad += 1;
-                    observer.bad_record(&bad_record(chain, sources, planned, reject));
+        let before = chain.events.len();
+        let step = chain.step(observer.now())?;
+        for event in chain.events.split_off(before) {
+            let bad = match &event {
+                Event::Judged { source: Source::Record { sequence }, verdict, .. } => {
+                    judged += 1;
+                    summary.stored += u64::from(*verdict == Verdict::Stored);
+                    let planned = &records[*sequence as usize];
+                    refusal(*verdict).map(|reject| bad_record(chain, sources, planned, reject))
                 }
+                Event::Invalid { hash, reject } => {
+                    let by_hash = by_hash.get_or_insert_with(|| {
+                        let hashes = records.iter().map(|planned| planned.hash);
+                        hashes.zip(0..).collect()
+                    });
+                    found_invalid(chain, sources, records, by_hash, hash, *reject)
+                }
+                _ => None,
+            };
+            if let Some(bad) = bad {
+                summary.bad += 1;
+                observer.bad_record(&bad);
             }
-        }
-        let events = chain.events.len();
-        let step = chain.step()?;
-        for bad in found_invalid(chain, events, sources, records, &mut by_hash) {
-            summary.bad += 1;
-            observer.bad_record(&bad);
+            if !matches!(event, Event::Judged { .. }) {
+                chain.events.push_back(event);
+            }
         }
         match step {
             Step::Progress => observer.progress(chain),
-            Step::Idle if next == records.len() as u64 || chain.reached_stop_height() => {
-                return Ok(());
-            }
+            Step::Idle if judged == records.len() || chain.is_at_stop_height() => return Ok(()),
             Step::Waiting | Step::Idle => chain.wait()?,
         }
     }
 }
 
-/// The blocks that were found invalid when they were connected, from the event `first` on.
+/// Why a record cannot be used, if so: the rule, or `None` for bytes that are no block. Where the bytes
+/// alone are at fault the header may be good: other bytes of the block can keep the rule that these
+/// break.
+fn refusal(verdict: Verdict) -> Option<Option<Reject>> {
+    match verdict {
+        Verdict::Undecodable => Some(None),
+        Verdict::Rejected(reject) => Some(Some(reject)),
+        Verdict::Connected | Verdict::Stored | Verdict::Duplicate => None,
+    }
+}
+
+/// A block that was found invalid when it was connected.
 fn found_invalid(
     chain: &Chain,
-    first: usize,
     sources: &[BlockFileScanner],
     records: &[Planned],
-    by_hash: &mut Option<HashMap<BlockHash, usize>>,
-) -> Vec<BadRecord> {
-    let mut found = Vec::new();
-    for event in chain.events.iter().skip(first) {
-        let Event::Invalid { hash, reject } = event else { continue };
-        let by_hash = by_hash.get_or_insert_with(|| {
-            let hashes = records.iter().map(|planned| planned.hash);
-            hashes.zip(0..).collect()
-        });
-        found.extend(match by_hash.get(hash) {
-            Some(index) => Some(bad_record(chain, sources, &records[*index], Some(*reject))),
-            // An earlier import has stored it.
-            None => own_record(chain, hash, *reject),
-        });
+    by_hash: &HashMap<BlockHash, usize>,
+    hash: &BlockHash,
+    reject: Reject,
+) -> Option<BadRecord> {
+    match by_hash.get(hash) {
+        Some(place) => Some(bad_record(chain, sources, &records[*place], Some(reject))),
+        // An earlier import has stored it.
+        None => own_record(chain, hash, reject),
     }
-    found
 }
 
 fn own_record(chain: &Chain, hash: &BlockHash, reject: Reject) -> Option<BadRecord> {
     let node = chain.tree().node(chain.tree().find(hash)?);
     let position = node.position?;
     Some(BadRecord {
-        path: chain.store.block_file(position.file),
+        path: chain.site.store.block_file(position.file),
         offset: position.offset.into(),
         height: Some(node.height),
         hash: *hash,
@@ -347,54 +338,29 @@ fn own_record(chain: &Chain, hash: &BlockHash, reject: Reject) -> Option<BadReco
     })
 }
 
-/// Whether the block is new; the reason why it cannot be used, if so.
-type Taken = Result<bool, Option<Reject>>;
-
-fn take_in(chain: &mut Chain, planned: &Planned, received: Received) -> Result<Taken, ChainError> {
-    match received {
-        Received::Undecodable => Ok(Err(None)),
-        Received::Unjudged(error) => Err(ChainError::Engine(error)),
-        // The header may be good: other bytes of the block can keep the rule that these break.
-        Received::Malformed { reject, .. } => Ok(Err(Some(reject))),
-        Received::Structured(block) => match chain.accept_structured(&block, None) {
-            Ok(stored) => Ok(Ok(stored.new)),
-            Err(AcceptError::Rejected(reject)) => {
-                log::debug!("block {} was not accepted: {reject}", planned.hash);
-                Ok(Err(Some(reject)))
-            }
-            Err(AcceptError::Chain(error)) => Err(error),
-        },
-    }
-}
-
 struct Reader {
     sources: Arc<Vec<BlockFileScanner>>,
     records: Arc<Vec<Planned>>,
-    workers: Arc<Workers>,
+    intake: IntakeHandle,
     outbox: crossbeam_channel::Sender<Message>,
     permits: Permits,
     buffers: BufferPool,
-    params: Arc<godwit_primitives::network::Params>,
-    hasher: godwit_store::utxo::UtxoHasher,
 }
 
 impl Reader {
-    fn run(self) {
+    /// Hands in the records one after another; how many.
+    fn run(self) -> u64 {
         for (sequence, planned) in (0u64..).zip(self.records.iter()) {
             let bytes = u64::from(planned.record.len).max(SMALLEST_CHARGE);
-            let Some(permit) = self.permits.acquire(bytes) else { return };
-            let bytes = match self.sources[planned.source].read(&planned.record, &self.buffers) {
-                Ok(bytes) => bytes,
+            let Some(permit) = self.permits.acquire(bytes) else { return sequence };
+            match self.sources[planned.source].read(&planned.record, &self.buffers) {
+                Ok(bytes) => self.intake.take_record(sequence, bytes, permit),
                 Err(error) => {
-                    send(&self.outbox, Message::ReaderFailed(error));
-                    return;
+                    send(&self.outbox, Message::Import(error));
+                    return sequence;
                 }
-            };
-            let (params, hasher) = (Arc::clone(&self.params), self.hasher);
-            report_from(&self.workers, &self.outbox, move || {
-                let received = structure(bytes, &params, &hasher, Some(permit));
-                Message::Received { sequence, received }
-            });
+            }
         }
+        self.records.len() as u64
     }
 }

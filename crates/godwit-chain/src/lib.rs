@@ -2,52 +2,59 @@
 //! connecting, reorganising, verdicts.
 //!
 //! A block earns trust on its way and changes type with it: bytes → [`Structured`] (it decodes and
-//! keeps the structural rules; workers) → stored (its header has a place and the contextual rules
-//! hold; the connector appends it to the block files) → resolved (its coins were found and spent in
-//! the store; the connector, in height order) → verified (signature operations and scripts; workers,
-//! in any order) → connected (its undo record is written and everything before it is connected; the
-//! connector, in height order).
+//! keeps the structural rules; workers) → accepted (its header has a place and the contextual rules
+//! hold; the connector) → stored (it is in its block file; one thread writes) → resolved (its coins were
+//! found and spent in the store; the connector, in height order) → verified (signature operations and
+//! scripts; workers, in any order) → recorded (its undo record is written, in height order) → connected
+//! (everything before it is connected; the connector). `Chain::step` is the row of these stations.
 //!
-//! Nothing here opens a socket or prints, and nothing is decided by the time but what the clock in
-//! [`ChainOptions`] says; the monotonic clock only times stages and bounds waits. What happened goes
-//! out as [`Event`]s.
+//! Nothing here opens a socket or prints, and nothing is decided by the time but by that which the
+//! chain is told; the monotonic clock only times stages and bounds waits. What happened goes out as
+//! [`Event`]s.
 
-mod ahead;
+mod appender;
 mod apply;
-mod candidates;
 mod chain;
-mod commit;
-mod committer;
-mod connect;
+mod desk;
+mod durability;
 mod error;
 mod event;
-mod feed;
+mod flush;
+mod goal;
 mod import;
+mod index;
+mod intake;
+mod limits;
+mod lookahead;
 mod message;
 mod open;
+mod options;
 mod permits;
-mod pruning;
+mod reads;
+mod record;
 mod signet;
+mod site;
 mod snapshot;
 mod stats;
+mod status;
 mod structure;
 mod submit;
 mod tree;
 mod verify;
-mod waiting;
-mod workers;
+mod view;
+mod window;
 
-pub use chain::{BlockMemory, Chain, ChainOptions, Verdict};
+pub use chain::{Chain, Poll};
+pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use error::ChainError;
-pub use event::{Connected, Event, StageTimes};
-pub use feed::{Poll, RECEIVING_BYTES};
-pub use import::{
-    BadRecord, IMPORT_BYTES, ImportObserver, ImportPlan, ImportSummary, import, plan,
-};
+pub use event::{Connected, Event, Source};
+pub use godwit_consensus::Verdict;
+pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
+pub use limits::{IMPORT_BYTES, RECEIVING_BYTES, WAITING_MEMORY};
+pub use options::{BlockMemory, ChainOptions};
 pub use permits::Permit;
-pub use pruning::MIN_BLOCKS_TO_KEEP;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
+pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
-pub use waiting::WAITING_MEMORY;

@@ -28,9 +28,12 @@ pub(crate) struct Permits {
     shared: Arc<Shared>,
 }
 
-/// A share of the budget of an import; dropping it gives the bytes back.
+/// A share of the budget of an import; dropping the last clone of it gives the bytes back.
+#[derive(Clone, Debug)]
+pub struct Permit(#[expect(dead_code, reason = "held for its drop")] Arc<Share>);
+
 #[derive(Debug)]
-pub struct Permit {
+struct Share {
     shared: Arc<Shared>,
     bytes: u64,
 }
@@ -56,7 +59,7 @@ impl Permits {
         }
         state.used += bytes;
         drop(state);
-        Some(Permit { shared: Arc::clone(&self.shared), bytes })
+        Some(Permit(Arc::new(Share { shared: Arc::clone(&self.shared), bytes })))
     }
 
     /// Ends every wait, now and later: nobody will take what would be brought in.
@@ -66,7 +69,7 @@ impl Permits {
     }
 }
 
-impl Drop for Permit {
+impl Drop for Share {
     fn drop(&mut self) {
         self.shared.lock().used -= self.bytes;
         self.shared.changed.notify_all();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use godwit_primitives::{Coin, OutPoint, Txid, money_range};
 use godwit_store::disk::{OpenMode, StoreFile};
 use godwit_store::utxo::{HashedOutPoint, OutPointOrder};
-use godwit_store::{AssumedSnapshot, ChainPoint, StoreError};
+use godwit_store::{ChainPoint, StoreError};
 use godwit_stream::{DataStream, DecodeError, SpanReader};
 
 use crate::chain::Chain;
@@ -101,7 +101,7 @@ impl Chain {
         };
         writer.buffer.write(&MAGIC);
         writer.buffer.write(&VERSION.to_le_bytes());
-        writer.buffer.write(&self.params.magic);
+        writer.buffer.write(&self.site.params.magic);
         writer.buffer.put(&stats.tip.hash);
         writer.buffer.write_u64(stats.totals.txouts);
         self.write_coins(&mut writer)?;
@@ -114,12 +114,12 @@ impl Chain {
             base: stats.tip,
             coins: stats.totals.txouts,
             hash_serialized: stats.hash_serialized,
-            chain_tx_count: self.tree.node(self.tip).chain_tx_count,
+            chain_tx_count: self.index.node(self.index.tip()).chain_tx_count,
         })
     }
 
     fn write_coins(&self, writer: &mut Writer) -> Result<(), SnapshotError> {
-        let layers = self.utxo.layers();
+        let layers = self.coins.layers();
         let mut sorted = layers.sorted(OutPointOrder::LevelDb, SORT_BYTES)?;
         // One transaction's coins: their number comes before them.
         let mut txid = Txid::ZERO;
@@ -153,17 +153,18 @@ impl Chain {
         self.flush()?;
         let mut reader = Reader::open(self.disk().open(path, OpenMode::Read)?, path)?;
         let (base, coins) = self.read_header(&mut reader)?;
-        let point = self.point(base);
-        let compiled_in = self.params.assumeutxo.iter().find(|known| known.blockhash == point.hash);
+        let point = self.index.point(base);
+        let compiled_in =
+            self.site.params.assumeutxo.iter().find(|known| known.blockhash == point.hash);
         let chain_tx_count = compiled_in.map_or(0, |known| known.chain_tx_count);
         let expected = expected
             .or(compiled_in.map(|known| known.hash_serialized))
             .ok_or_else(|| SnapshotError::NoExpectedHash(path.to_path_buf(), point))?;
         self.forget_coins()?;
         self.add_coins(&mut reader, coins, point.height)?;
-        let seal = self.utxo.freeze()?;
-        self.utxo.wait_flushed(seal)?;
-        let found = hash_serialized(&self.utxo.layers())?;
+        let seal = self.coins.freeze()?;
+        self.coins.wait_flushed(seal)?;
+        let found = hash_serialized(&self.coins.layers())?;
         if found != expected {
             return Err(SnapshotError::WrongHash { path: path.to_path_buf(), found, expected });
         }
@@ -184,30 +185,33 @@ impl Chain {
         if version != VERSION {
             return Err(SnapshotError::Version(path, version));
         }
-        if header.array().map_err(not_a_snapshot)? != self.params.magic {
+        if header.array().map_err(not_a_snapshot)? != self.site.params.magic {
             return Err(SnapshotError::OtherNetwork(path));
         }
         let hash = header.get().map_err(not_a_snapshot)?;
         let coins = header.u64().map_err(not_a_snapshot)?;
         reader.advance(HEADER_SIZE);
-        let base =
-            self.tree.find(&hash).ok_or_else(|| SnapshotError::UnknownBase(path.clone(), hash))?;
-        let (node, tip) = (self.tree.node(base), self.tree.node(self.tip));
+        let base = self
+            .index
+            .tree()
+            .find(&hash)
+            .ok_or_else(|| SnapshotError::UnknownBase(path.clone(), hash))?;
+        let (node, tip) = (self.index.node(base), self.index.node(self.index.tip()));
         if node.failed {
             return Err(SnapshotError::InvalidBase(path, hash));
         }
-        let best = self.tree.best_header();
-        if !self.tree.is_ancestor(base, best) {
-            return Err(SnapshotError::NotInBestChain(path, self.point(best)));
+        let best = self.index.tree().best_header();
+        if !self.index.tree().is_ancestor(base, best) {
+            return Err(SnapshotError::NotInBestChain(path, self.index.point(best)));
         }
         if node.chain_work <= tip.chain_work {
-            return Err(SnapshotError::NotAhead(path, self.point(self.tip)));
+            return Err(SnapshotError::NotAhead(path, self.index.point(self.index.tip())));
         }
-        if let Some(stored) = self.candidates.best()
-            && self.tree.node(stored).chain_work > node.chain_work
-            && !self.tree.is_ancestor(base, stored)
+        if let Some(stored) = self.index.best()
+            && self.index.node(stored).chain_work > node.chain_work
+            && !self.index.tree().is_ancestor(base, stored)
         {
-            return Err(SnapshotError::NotAhead(path, self.point(stored)));
+            return Err(SnapshotError::NotAhead(path, self.index.point(stored)));
         }
         Ok((base, coins))
     }
@@ -215,10 +219,10 @@ impl Chain {
     /// Spends every coin.
     fn forget_coins(&mut self) -> Result<(), SnapshotError> {
         let hasher = self.hasher();
-        let layers = self.utxo.layers();
+        let layers = self.coins.layers();
         let mut scan = layers.scan()?;
         while let Some(entry) = scan.next()? {
-            self.utxo.spend(&hasher.hash(entry.outpoint))?;
+            self.coins.spend(&hasher.hash(entry.outpoint))?;
             self.make_room()?;
         }
         Ok(())
@@ -250,7 +254,7 @@ impl Chain {
                 let Some(vout) = vout.filter(|_| possible) else { return Err(reader.malformed()) };
                 let hashed: HashedOutPoint = hasher.hash(OutPoint { txid, vout });
                 let script = &coin.script_pubkey;
-                self.utxo.add(&hashed, coin.value, script, coin.height, coin.coinbase, true);
+                self.coins.add(&hashed, coin.value, script, coin.height, coin.coinbase, true);
                 self.make_room()?;
             }
             left -= count;
@@ -262,23 +266,20 @@ impl Chain {
     }
 
     fn make_room(&mut self) -> Result<(), SnapshotError> {
-        if self.utxo.should_freeze() {
-            self.utxo.poll()?;
-            self.utxo.freeze()?;
+        if self.coins.should_freeze() {
+            self.coins.poll()?;
+            self.coins.freeze()?;
         }
         Ok(())
     }
 
     /// Makes `base` the tip, assumed to be valid.
     fn assume(&mut self, base: NodeId, utxo_hash: [u8; 32]) {
-        let base_point = self.point(base);
-        self.assumed = Some(AssumedSnapshot { base: base_point, utxo_hash });
-        (self.applied, self.tip, self.replay) = (base, base, None);
-        self.ahead.clear();
-        self.cache.clear();
-        self.adopt_assumed_base(base);
-        self.link_above_assumed_history(base);
-        self.find_prune_height();
+        self.lookahead.clear();
+        self.goal.set_replay(None);
+        self.index.assume(base, utxo_hash);
+        self.window.set_applied(base);
+        self.durability.find_prune_height(&self.index);
     }
 }
 

@@ -58,8 +58,8 @@ impl Chain {
     /// Flushes and takes the statistics of the coins at the tip.
     pub fn utxo_stats(&mut self) -> Result<UtxoStats, ChainError> {
         self.flush()?;
-        let layers = self.utxo.layers();
-        let (totals, muhash) = muhash_totals(&layers, self.options.workers)?;
+        let layers = self.coins.layers();
+        let (totals, muhash) = muhash_totals(&layers, self.site.workers)?;
         let hash_serialized = hash_serialized(&layers)?;
         Ok(UtxoStats { tip: self.tip_point(), totals, muhash, hash_serialized })
     }

@@ -1,50 +1,46 @@
 //! One block at a time, to a verdict: what Core's `submitblock` does.
 
-use std::sync::Arc;
-
+use godwit_consensus::Verdict;
 use godwit_primitives::BlockHash;
 
-use crate::chain::{AcceptError, Chain, Verdict};
+use crate::chain::Chain;
 use crate::error::ChainError;
-use crate::event::Event;
-use crate::structure::{Received, Structured};
+use crate::event::{Event, Source};
+use crate::intake::Arrival;
+use crate::structure::Received;
 
 impl Chain {
     /// Judges a block completely before it returns. Core checks the block by itself before it looks
-    /// at its header's place, so a malformed block leaves no trace.
-    pub fn submit(&mut self, received: Received) -> Result<Verdict, ChainError> {
-        match received {
-            Received::Undecodable => Ok(Verdict::Undecodable),
-            Received::Unjudged(error) => Err(ChainError::Engine(error)),
-            Received::Malformed { reject, .. } => Ok(Verdict::Rejected(reject)),
-            Received::Structured(block) => self.submit_structured(&block),
-        }
-    }
-
-    fn submit_structured(&mut self, block: &Arc<Structured>) -> Result<Verdict, ChainError> {
-        let stored = match self.accept_structured(block, None) {
-            Ok(stored) => stored,
-            Err(AcceptError::Rejected(reject)) => return Ok(Verdict::Rejected(reject)),
-            Err(AcceptError::Chain(error)) => return Err(error),
-        };
+    /// at its header's place, so a malformed block leaves no trace. `now` is in seconds since 1970.
+    pub fn submit(&mut self, received: Received, now: i64) -> Result<Verdict, ChainError> {
         let first_new_event = self.events.len();
-        self.settle()?;
-        if !stored.new {
-            return Ok(Verdict::Duplicate);
+        self.intake.arrived(Arrival { source: Source::Caller, received, charge: 0, permit: None });
+        self.settle(now)?;
+        let mut verdict = None;
+        for event in self.events.iter().skip(first_new_event) {
+            match event {
+                Event::Judged { source: Source::Caller, hash, verdict: judged } => {
+                    verdict = Some((*hash, *judged));
+                }
+                Event::Connected(connected) => {
+                    replace(&mut verdict, connected.point.hash, Verdict::Connected);
+                }
+                Event::Invalid { hash, reject } => {
+                    replace(&mut verdict, *hash, Verdict::Rejected(*reject));
+                }
+                _ => {}
+            }
         }
-        let hash = block.hash();
-        let events = self.events.iter().skip(first_new_event);
-        Ok(events.rev().find_map(|event| judged(event, hash)).unwrap_or(Verdict::Inconclusive))
+        Ok(verdict.expect("every arrival is judged").1)
     }
 }
 
-/// The verdict that an event holds on the block `hash`.
-fn judged(event: &Event, hash: BlockHash) -> Option<Verdict> {
-    match event {
-        Event::Connected(connected) if connected.point.hash == hash => Some(Verdict::Accepted),
-        Event::Invalid { hash: invalid, reject } if *invalid == hash => {
-            Some(Verdict::Rejected(*reject))
-        }
-        _ => None,
+/// A new block that is stored gets its last verdict from its being connected.
+fn replace(verdict: &mut Option<(Option<BlockHash>, Verdict)>, of: BlockHash, by: Verdict) {
+    if let Some((Some(hash), verdict)) = verdict
+        && *hash == of
+        && matches!(*verdict, Verdict::Stored | Verdict::Connected)
+    {
+        *verdict = by;
     }
 }

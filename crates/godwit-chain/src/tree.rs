@@ -131,6 +131,17 @@ impl HeaderTree {
         self.nodes.len()
     }
 
+    /// Bytes of memory, the spare room of its parts included.
+    pub fn memory(&self) -> usize {
+        let Self { nodes, by_hash, dirty, is_dirty, .. } = self;
+        // The table has a control byte for each place.
+        let entry = size_of::<(BlockHash, NodeId)>() + 1;
+        nodes.capacity() * size_of::<Node>()
+            + by_hash.capacity() * entry
+            + dirty.capacity() * size_of::<NodeId>()
+            + is_dirty.capacity()
+    }
+
     /// Number of blocks that are stored.
     pub fn stored(&self) -> usize {
         self.nodes.iter().filter(|node| node.position.is_some()).count()

@@ -5,41 +5,98 @@
 //! worker that finishes a block's last part reports it; blocks retire in height order elsewhere.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use godwit_consensus::{Reject, RejectReason};
-use godwit_primitives::ScriptFlags;
 use godwit_script::{PreparedTx, ScriptError, SpentOutput};
-use godwit_store::{StoreError, UndoRecord};
+use godwit_store::exec::Priority;
+use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, UndoRecord, WrittenUndo};
 use godwit_stream::BufferPool;
 
-use crate::apply::{SpentCoins, sigops_exceeded};
+use crate::apply::{Resolved, sigops_exceeded};
+use crate::desk::Desk;
+use crate::limits::INPUTS_PER_PART;
 use crate::structure::Structured;
-use crate::workers::{Urgency, Workers, guarded};
+use crate::tree::NodeId;
 
-/// Inputs that one job verifies; at about 30 microseconds each a job is long against the cost of
-/// queueing it and short against the time of a block.
-const INPUTS_PER_JOB: usize = 96;
+/// A block whose signature operations are within the limit and whose scripts hold or need not run.
+/// Nothing but [`verify`] makes one.
+pub(crate) struct Verified {
+    resolved: Arc<Resolved>,
+    /// Where one was asked for.
+    undo: Option<UndoRecord>,
+}
 
-/// A block whose coins are resolved.
-pub(crate) struct Resolved {
-    pub(crate) block: Arc<Structured>,
-    pub(crate) spent: SpentCoins,
-    pub(crate) flags: ScriptFlags,
-    /// Message start of the network, which frames the undo record.
-    pub(crate) magic: [u8; 4],
-    /// Where the undo record's memory comes from.
-    pub(crate) buffers: BufferPool,
+impl Verified {
+    pub(crate) fn id(&self) -> NodeId {
+        self.resolved.id()
+    }
+
+    /// The block with its undo record on disk, if it is there already.
+    pub(crate) fn recorded_before(self) -> Result<Recorded, Self> {
+        match self.undo {
+            None => Ok(Recorded { resolved: self.resolved, undo: None }),
+            Some(_) => Err(self),
+        }
+    }
+
+    /// Takes the place of the undo record of a block whose own bytes lie at `block`.
+    pub(crate) fn reserve_undo(&self, store: &Store, block: BlockPosition) -> UndoPosition {
+        store.reserve_undo(block, self.undo_record())
+    }
+
+    /// Writes the undo record to its place; not durable before the next commit.
+    pub(crate) fn write_undo(
+        self,
+        store: &Store,
+        place: UndoPosition,
+    ) -> Result<(Recorded, WrittenUndo), StoreError> {
+        let written = store.write_undo(place, self.undo_record())?;
+        Ok((Recorded { resolved: self.resolved, undo: Some(written.position()) }, written))
+    }
+
+    fn undo_record(&self) -> &UndoRecord {
+        self.undo.as_ref().expect("it is written where it was asked for")
+    }
+}
+
+/// A verified block whose undo record is in its file: it may be connected.
+pub(crate) struct Recorded {
+    resolved: Arc<Resolved>,
+    /// Where the record lies, if it was not stored before.
+    undo: Option<UndoPosition>,
+}
+
+impl Recorded {
+    pub(crate) fn id(&self) -> NodeId {
+        self.resolved.id()
+    }
+
+    pub(crate) fn block(&self) -> &Structured {
+        self.resolved.block()
+    }
+
+    pub(crate) fn undo(&self) -> Option<UndoPosition> {
+        self.undo
+    }
 }
 
 /// Which checks a block still needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Its scripts.
     pub(crate) scripts: bool,
-    /// The undo record: it is not stored yet.
-    pub(crate) undo: bool,
+    /// The undo record, unless it is stored already.
+    pub(crate) undo: Option<UndoFormat>,
+}
+
+/// How undo records are encoded.
+#[derive(Clone)]
+pub(crate) struct UndoFormat {
+    /// Message start of the network, which frames the record.
+    pub(crate) magic: [u8; 4],
+    /// Where the record's memory comes from.
+    pub(crate) buffers: BufferPool,
 }
 
 /// Why verification did not succeed.
@@ -51,16 +108,14 @@ pub(crate) enum VerifyError {
     Engine(ScriptError),
     /// The undo record cannot be encoded.
     Undo(StoreError),
-    /// A job panicked.
-    Panicked,
 }
 
-/// The result of a verified block: its undo record, where one was asked for.
-pub(crate) type Outcome = Result<Option<UndoRecord>, VerifyError>;
+/// What comes of verifying a block.
+pub(crate) type Outcome = Result<Verified, VerifyError>;
 
 enum Part {
     Sigops,
-    Undo,
+    Undo(UndoFormat),
     Txs(Range<usize>),
     /// Some inputs of one transaction that is too long for a single job.
     Inputs {
@@ -73,53 +128,53 @@ enum Part {
 /// A failure and its place in the order in which Core would have met it.
 type Found = ((usize, usize), VerifyError);
 
-struct Verification<R> {
+struct Verification {
     resolved: Arc<Resolved>,
     parts_left: AtomicUsize,
     failure: Mutex<Option<Found>>,
     undo: Mutex<Option<UndoRecord>>,
-    cancelled: Arc<AtomicBool>,
-    report: Mutex<Option<R>>,
 }
 
-/// Verifies a block on `workers` and gives the outcome to `report`, once. `cancelled` makes what has
-/// not started yet finish at once; its outcome is then meaningless.
-pub(crate) fn verify(
-    workers: &Workers,
+/// Verifies a block on the workers of `desk`; `answer` makes the answer out of the outcome.
+/// `parts_out` counts the parts that are queued or running, of this and other blocks.
+pub(crate) fn verify<R: Send + 'static>(
+    desk: &Desk<R>,
     resolved: Arc<Resolved>,
     needs: Needs,
-    cancelled: Arc<AtomicBool>,
-    report: impl FnOnce(Outcome) + Send + 'static,
+    parts_out: &Arc<AtomicUsize>,
+    answer: impl Fn(Outcome) -> R + Clone + Send + 'static,
 ) {
     let mut parts = vec![Part::Sigops];
-    if needs.undo {
-        parts.push(Part::Undo);
-    }
+    parts.extend(needs.undo.map(Part::Undo));
     if needs.scripts {
-        split(&resolved, &mut parts);
+        split(&resolved.spent().first, &mut parts);
     }
     let verification = Arc::new(Verification {
         resolved,
         parts_left: AtomicUsize::new(parts.len()),
         failure: Mutex::new(None),
         undo: Mutex::new(None),
-        cancelled,
-        report: Mutex::new(Some(report)),
     });
+    parts_out.fetch_add(parts.len(), Ordering::Relaxed);
     for part in parts {
-        let verification = Arc::clone(&verification);
-        workers.run(Urgency::Scripts, move || verification.run(&part));
+        let (verification, answer) = (Arc::clone(&verification), answer.clone());
+        let parts_out = Arc::clone(parts_out);
+        desk.run_part(Priority::Scripts, "verify", move || {
+            let outcome = verification.run(&part);
+            parts_out.fetch_sub(1, Ordering::Relaxed);
+            outcome.map(answer)
+        });
     }
 }
 
-fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
-    let first = &resolved.spent.first;
+/// Splits the scripts of a block; `first` is as in [`SpentCoins`](crate::apply::SpentCoins).
+fn split(first: &[u32], parts: &mut Vec<Part>) {
     let inputs_of = |tx: usize| (first[tx + 1] - first[tx]) as usize;
     let tx_count = first.len() - 1;
     let (mut start, mut inputs) = (1, 0);
     for tx in 1..tx_count {
         let count = inputs_of(tx);
-        if count > 2 * INPUTS_PER_JOB {
+        if count > 2 * INPUTS_PER_PART {
             if start < tx {
                 parts.push(Part::Txs(start..tx));
             }
@@ -128,7 +183,7 @@ fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
             continue;
         }
         inputs += count;
-        if inputs >= INPUTS_PER_JOB {
+        if inputs >= INPUTS_PER_PART {
             parts.push(Part::Txs(start..tx + 1));
             (start, inputs) = (tx + 1, 0);
         }
@@ -140,8 +195,8 @@ fn split(resolved: &Resolved, parts: &mut Vec<Part>) {
 
 fn split_inputs(tx: usize, count: usize, parts: &mut Vec<Part>) {
     let prepared = Arc::new(OnceLock::new());
-    for from in (0..count).step_by(INPUTS_PER_JOB) {
-        let inputs = from..count.min(from + INPUTS_PER_JOB);
+    for from in (0..count).step_by(INPUTS_PER_PART) {
+        let inputs = from..count.min(from + INPUTS_PER_PART);
         parts.push(Part::Inputs { tx, inputs, prepared: Arc::clone(&prepared) });
     }
 }
@@ -151,49 +206,50 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Resolved {
+impl Verification {
+    /// Checks a part; with the last one the outcome is known.
+    fn run(&self, part: &Part) -> Option<Outcome> {
+        if !self.is_settled(part) {
+            self.check(part);
+        }
+        let is_last = self.parts_left.fetch_sub(1, Ordering::AcqRel) == 1;
+        is_last.then(|| self.finish())
+    }
+
     fn prepare(&self, tx: usize) -> Result<PreparedTx, ScriptError> {
-        let spent = self.spent.of_tx(tx);
-        let outputs = spent
+        let outputs = self
+            .resolved
+            .spent()
+            .of_tx(tx)
             .iter()
             .map(|coin| SpentOutput { value: coin.value, script_pubkey: &coin.script_pubkey });
-        PreparedTx::new(self.block.view().tx(tx).bytes(), outputs)
-    }
-}
-
-impl<R: FnOnce(Outcome)> Verification<R> {
-    fn run(&self, part: &Part) {
-        if !self.is_settled(part) && guarded(|| self.check(part)).is_none() {
-            self.fail((0, 0), VerifyError::Panicked);
-        }
-        if self.parts_left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.finish();
-        }
+        PreparedTx::new(self.resolved.block().view().tx(tx).bytes(), outputs)
     }
 
     /// Whether the part's result cannot change the outcome any more.
     fn is_settled(&self, part: &Part) -> bool {
         let place = match part {
-            Part::Sigops | Part::Undo => (0, 0),
+            Part::Sigops | Part::Undo(_) => (0, 0),
             Part::Txs(txs) => (txs.start, 0),
             Part::Inputs { tx, inputs, .. } => (*tx, inputs.start),
         };
         let failure = lock(&self.failure);
         let found = failure.as_ref().map(|(found, _)| *found);
-        self.cancelled.load(Ordering::Relaxed) || found.is_some_and(|found| found < place)
+        found.is_some_and(|found| found < place)
     }
 
     fn check(&self, part: &Part) {
-        let Resolved { block, spent, flags, magic, buffers } = &*self.resolved;
+        let (block, spent) = (self.resolved.block(), self.resolved.spent());
+        let flags = self.resolved.flags();
         match part {
             Part::Sigops => {
                 // Core meets the limit before it looks at any script's result.
-                if sigops_exceeded(block, spent, *flags, block.view().tx_count()) {
+                if sigops_exceeded(block, spent, flags, block.view().tx_count()) {
                     let reject = Reject::new(RejectReason::BadBlkSigops);
                     self.fail((0, 0), VerifyError::Rejected(reject));
                 }
             }
-            Part::Undo => {
+            Part::Undo(UndoFormat { magic, buffers }) => {
                 let txs = (1..spent.first.len() - 1).map(|tx| spent.of_tx(tx));
                 let prev = &block.header().prev_blockhash;
                 match UndoRecord::encode(*magic, prev, txs, buffers) {
@@ -203,15 +259,15 @@ impl<R: FnOnce(Outcome)> Verification<R> {
             }
             Part::Txs(txs) => {
                 for tx in txs.clone() {
-                    let result = self.resolved.prepare(tx).and_then(|tx| tx.verify(*flags));
+                    let result = self.prepare(tx).and_then(|tx| tx.verify(flags));
                     if self.note(tx, result) {
                         return;
                     }
                 }
             }
             Part::Inputs { tx, inputs, prepared } => {
-                let result = match prepared.get_or_init(|| self.resolved.prepare(*tx)) {
-                    Ok(prepared) => prepared.verify_range(inputs.clone(), *flags),
+                let result = match prepared.get_or_init(|| self.prepare(*tx)) {
+                    Ok(prepared) => prepared.verify_range(inputs.clone(), flags),
                     Err(error) => Err(*error),
                 };
                 self.note(*tx, result);
@@ -239,14 +295,68 @@ impl<R: FnOnce(Outcome)> Verification<R> {
         }
     }
 
-    fn finish(&self) {
-        let failure = lock(&self.failure).take();
+    fn finish(&self) -> Outcome {
         let undo = lock(&self.undo).take();
-        if let Some(report) = lock(&self.report).take() {
-            report(match failure {
-                Some((_, error)) => Err(error),
-                None => Ok(undo),
-            });
+        match lock(&self.failure).take() {
+            Some((_, error)) => Err(error),
+            None => Ok(Verified { resolved: Arc::clone(&self.resolved), undo }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{MAX_BLOCK_INPUTS, MAX_PARTS};
+
+    /// The parts of a block whose transactions have so many inputs, the coinbase aside.
+    fn parts(inputs: &[usize]) -> Vec<Part> {
+        let mut first = vec![0, 0];
+        let mut end = 0;
+        for count in inputs {
+            end += *count as u32;
+            first.push(end);
+        }
+        // As `verify` begins.
+        let mut parts = vec![Part::Sigops];
+        split(&first, &mut parts);
+        parts
+    }
+
+    #[test]
+    fn every_input_is_in_one_part_and_no_block_has_more_parts_than_the_limit_says() {
+        const MOST: usize = 2 * INPUTS_PER_PART;
+        let patterns: [&[usize]; 8] = [
+            &[1],
+            &[INPUTS_PER_PART - 1],
+            &[INPUTS_PER_PART],
+            &[MOST, MOST - 1],
+            &[MOST + 1],
+            // Each large one ends a part and has a short last part of its own.
+            &[1, MOST + 1],
+            &[INPUTS_PER_PART - 1, MOST + 1],
+            &[MAX_BLOCK_INPUTS],
+        ];
+        for pattern in patterns {
+            let mut left = MAX_BLOCK_INPUTS;
+            let fits = |count: &&usize| {
+                let fits = **count <= left;
+                left -= if fits { **count } else { 0 };
+                fits
+            };
+            let inputs: Vec<usize> = pattern.iter().cycle().take_while(fits).copied().collect();
+            let parts = parts(&inputs);
+            // One more encodes the undo record.
+            assert!(parts.len() < MAX_PARTS, "{} parts of {pattern:?}", parts.len());
+            let mut seen = vec![0; inputs.len()];
+            for part in &parts {
+                match part {
+                    Part::Sigops | Part::Undo(_) => {}
+                    Part::Txs(txs) => txs.clone().for_each(|tx| seen[tx - 1] += inputs[tx - 1]),
+                    Part::Inputs { tx, inputs, .. } => seen[tx - 1] += inputs.len(),
+                }
+            }
+            assert_eq!(seen, inputs, "{pattern:?}");
         }
     }
 }

@@ -31,6 +31,7 @@ mod sequence_lock;
 mod signet;
 mod sigops;
 mod tx;
+mod verdict;
 mod witness;
 
 pub use assume_valid::{AssumedBlock, ScriptCheckReason, Standing, script_check_reason};
@@ -53,4 +54,5 @@ pub use sequence_lock::sequence_locks_met;
 pub use signet::{SOLUTION_FLAGS, SignetSpend, signet_spend};
 pub use sigops::{legacy_sigop_count, sigop_cost};
 pub use tx::{check_transaction, check_tx_inputs};
+pub use verdict::Verdict;
 pub use witness::{check_witnesses, commitment_output};

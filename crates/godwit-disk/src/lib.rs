@@ -1,9 +1,12 @@
-//! The seam between godwit and the operating system's files: what a real disk
-//! (`godwit_store::disk::RealDisk`) and the simulated ones of tests implement.
+//! The seam between godwit and the operating system: files here, threads and the clock in [`exec`].
+//! It is what the real disk (`godwit_store::disk::RealDisk`), real threads
+//! (`godwit_store::exec::Threads`) and the simulated ones of tests implement.
 //!
 //! The traits are a crate below the store so that the store's own unit tests can use the simulated
 //! disk of `godwit-fault-disk`. A crate's unit tests are a second build of it: were the traits part
 //! of the store, the simulated disk would implement those of the other build.
+
+pub mod exec;
 
 use std::ffi::OsString;
 use std::io;

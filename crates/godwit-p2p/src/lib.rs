@@ -39,8 +39,8 @@ pub use message::{
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
 pub use peer_id::PeerId;
 pub use peers::{
-    Action, BlockJudgement, ChainEvent, ChainRequest, DisconnectReason, Event, HeaderFault,
-    Misbehaviour, NetCommand, NetEvent, Peers, PeersConfig, ReadId, SEND_PAUSE, SEND_QUEUE_MAX,
+    Action, ChainEvent, ChainRequest, DisconnectReason, Event, HeaderFault, Misbehaviour,
+    NetCommand, NetEvent, PEER_MEMORY, Peers, PeersConfig, ReadId, SEND_PAUSE, SEND_QUEUE_MAX,
     SocketId, Summary,
 };
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};

@@ -13,7 +13,7 @@
 //! Connections Headers BlockFetch BlockRelay Serving AddressGossip   (and handshake, ping, lifetime)
 //!   |_________|________|_________|________|___________|
 //!               |
-//!            Context         now, chain, configuration, PeerTable, AddressBook, Outbox
+//!            Context         now, chain, configuration, PeerTable, AddressBook, SharedMemory, Outbox
 //! ```
 //!
 //! A part has its own fields, and what it remembers of one peer is a type of its own inside
@@ -31,6 +31,7 @@ mod handshake;
 mod headers;
 mod known_chain;
 mod lifetime;
+mod memory;
 mod outbox;
 mod peer;
 mod ping;
@@ -52,8 +53,9 @@ use rand::{Rng, SeedableRng};
 
 pub use action::{Action, ChainRequest, NetCommand, ReadId, SocketId};
 pub use config::PeersConfig;
-pub use event::{BlockJudgement, ChainEvent, Event, HeaderFault, NetEvent};
+pub use event::{ChainEvent, Event, HeaderFault, NetEvent};
 pub use fault::{DisconnectReason, Misbehaviour};
+pub use memory::account::PEER_MEMORY;
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;
 
@@ -62,6 +64,7 @@ use connections::Connections;
 use context::Context;
 use fetch::BlockFetch;
 use headers::Headers;
+use memory::account::SharedMemory;
 use outbox::Outbox;
 use relay::BlockRelay;
 use router::Parts;
@@ -85,6 +88,7 @@ pub struct Peers {
     rng: StdRng,
     table: PeerTable,
     book: AddressBook,
+    memory: SharedMemory,
     out: Outbox,
     parts: Parts,
     initial_download: bool,
@@ -125,6 +129,7 @@ impl Peers {
             rng,
             table,
             book,
+            memory: SharedMemory::default(),
             out: Outbox::new(now),
             parts,
             initial_download: true,
@@ -160,11 +165,12 @@ impl Peers {
         }
         parts.serve_ready(&mut cx);
         parts.download(&mut cx, room);
+        parts.serve_line(&mut cx);
     }
 
     /// When an [`Event::Tick`] is due at the latest, on the monotonic clock.
     pub fn next_wakeup(&self) -> Duration {
-        if self.parts.serving.has_ready(&self.table) {
+        if self.parts.serving.has_ready(&self.memory, &self.table) {
             return self.now.monotonic;
         }
         let downloads = self.parts.fetch.downloads().next_wakeup(self.now);
@@ -187,6 +193,11 @@ impl Peers {
         }
     }
 
+    /// What all connections together make this node hold, in bytes; see [`PEER_MEMORY`].
+    pub fn memory(&self) -> usize {
+        self.memory.total(&self.table)
+    }
+
     /// The known addresses, to be written to disk now and then (Core: every 15 minutes) and at the
     /// end.
     pub fn address_book(&self) -> &AddressBook {
@@ -202,6 +213,7 @@ impl Peers {
             rng: &mut self.rng,
             table: &mut self.table,
             book: &mut self.book,
+            memory: &mut self.memory,
             out: &mut self.out,
         };
         (&mut self.parts, context)

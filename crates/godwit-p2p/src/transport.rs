@@ -24,6 +24,7 @@ use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
 pub use limits::payload_limit;
+pub(crate) use send::message_memory;
 
 use crate::frame::{Command, Frame};
 use crate::v2::{V2Error, V2Secrets};
@@ -363,7 +364,13 @@ impl Transport {
     /// Whether there is something to write at once. What has been read can be answered by bytes that
     /// are no message.
     pub fn wants_write(&self) -> bool {
-        self.queue.queued_bytes() > 0
+        self.unwritten_bytes() > 0
+    }
+
+    /// Size of what can be written now and is not written completely, in bytes: without the messages
+    /// that wait for the other side's key, which has to be read first.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.queue.queued_bytes()
     }
 
     /// Size of the messages that are not written completely, in bytes.
@@ -373,6 +380,16 @@ impl Transport {
             Wire::Encrypted(encrypted) => encrypted.waiting_bytes(),
         };
         self.queue.queued_bytes() + waiting
+    }
+
+    /// Memory of the messages that are not written completely, in bytes: the capacity of their buffers,
+    /// and 384 bytes each.
+    pub fn queued_memory(&self) -> usize {
+        let waiting = match &self.wire {
+            Wire::Plain(_) => 0,
+            Wire::Encrypted(encrypted) => encrypted.waiting_memory(),
+        };
+        self.queue.memory() + waiting
     }
 
     /// Memory of the message that is being received, in bytes.

@@ -1,10 +1,10 @@
 //! What a panic of any thread does: one line on standard error, and exit code 70.
 //!
-//! A program with several threads ends at once, as if killed, when any of them panics: the other
-//! threads would wait for work that is never done, and unwinding would wait for those threads.
-//! Nothing durable depends on an orderly end (`ARCHITECTURE.md`, "Commit and recovery"). A panic
-//! hook does it rather than the threads, so that no thread can be forgotten, including those that
-//! libraries start.
+//! A job of several threads ends at once, as by a kill, whichever of them panics, but for a moment in
+//! which waiting lines of the log are written: the others wait for what the one was to do, and unwinding
+//! would wait for them. Nothing that is durable depends on an
+//! orderly end (`ARCHITECTURE.md`, "Commit and recovery"). A hook sees to it, not the threads
+//! themselves, so that no thread can be forgotten, whoever starts it.
 //!
 //! The program with keys has one thread, which unwinds, so that secrets are wiped and the terminal
 //! echoes again. Libraries never end the process: to their callers, a worker's panic is an error.
@@ -14,13 +14,17 @@ use std::io::{self, Write};
 use std::panic::{self, PanicHookInfo, UnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use signal_hook::low_level;
 
 use crate::escape::Escaped;
 use crate::exit::Exit;
 
-/// Most characters of a panic's message that are shown: it may quote what a peer sent.
+/// How long the end of the process waits for the log's last lines.
+const LOG_WAIT: Duration = Duration::from_secs(2);
+
+/// Characters of a panic's message that are shown: it may quote what a peer has sent.
 const MAX_MESSAGE: usize = 1_000;
 
 /// Runs `main` of the program called `program`; a panic unwinds and ends as [`Exit::Bug`].
@@ -46,12 +50,28 @@ pub fn end_at_once(program: &'static str, is_expected: fn() -> bool) {
             }
         }
         report(program, info);
+        flush_log();
         low_level::exit(Exit::Bug.code().into());
     }));
 }
 
-/// Writes the line, and a backtrace where `RUST_BACKTRACE` asks for one. Not through the log: the
-/// panicking thread may hold its locks.
+/// Has written what was logged before: it may say why. On a thread of its own, because the panicking one
+/// may be unable to do anything, even to look at the clock; and not for long.
+fn flush_log() {
+    let flush = || log::logger().flush();
+    let Ok(thread) = thread::Builder::new().name("godwit-flush-log".into()).spawn(flush) else {
+        return;
+    };
+    let pause = Duration::from_millis(10);
+    let mut left = LOG_WAIT.as_millis() / pause.as_millis();
+    while left > 0 && !thread.is_finished() {
+        thread::sleep(pause);
+        left -= 1;
+    }
+}
+
+/// Writes the line, and the backtrace where `RUST_BACKTRACE` asks for one. Not through the log, whose
+/// locks the panicking thread may hold.
 fn report(program: &str, info: &PanicHookInfo<'_>) {
     let mut text = line(program, info);
     let backtrace = Backtrace::capture();

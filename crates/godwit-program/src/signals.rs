@@ -39,6 +39,7 @@ impl StopFlag {
             if signals.forever().next().is_some() {
                 thread::sleep(STOP_GRACE);
                 log::warn!("Still not stopped after {} s; ending.", STOP_GRACE.as_secs());
+                log::logger().flush();
                 low_level::exit(Exit::Interrupted.code().into());
             }
         };

@@ -5,7 +5,7 @@
 //! each file is durable; nothing is read back to find that out. Only what was appended after the
 //! last commit is scanned at open, so that it need not be downloaded again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
@@ -48,16 +48,20 @@ pub(crate) struct BlockFiles {
     magic: [u8; 4],
     max_file_size: u32,
     tail: Mutex<Tail>,
+    writer: Mutex<Writer>,
 }
 
-/// Where the next block goes, and what is not yet durable.
+/// Which places are taken, and what is not yet durable. Held for arithmetic only: the connector must
+/// not wait for a disk here.
 struct Tail {
+    /// Where the next block goes.
     file: u32,
     end: u32,
     /// Lengths of the files before it.
     full: BTreeMap<u32, u32>,
-    handle: Option<StoreFile>,
-    /// Files that grew since the last commit took them.
+    /// The file of the last block that was noted: what follows in it may still be being written.
+    noted: u32,
+    /// Files that grew since the last commit took them, by blocks that were noted.
     grown: BTreeMap<u32, Grown>,
     unsynced_names: bool,
 }
@@ -71,19 +75,48 @@ struct Grown {
     handle: Option<StoreFile>,
 }
 
-impl Tail {
-    /// Syncs and closes the oldest file that waits for the commit, where too many do.
-    fn make_room(&mut self) -> Result<(), StoreError> {
-        let mut open = self.grown.values_mut().filter(|grown| grown.handle.is_some());
-        let oldest = open.next();
-        if let Some(oldest) = oldest
-            && open.count() + 1 >= MAX_OPEN_BLOCK_FILES
-            && let Some(handle) = &oldest.handle
-        {
-            handle.sync()?;
-            oldest.handle = None;
+/// Where the bytes of the next block are written. Held across I/O, and taken by jobs only.
+struct Writer {
+    file: u32,
+    end: u32,
+    handle: Option<StoreFile>,
+    /// Open files before it, oldest first.
+    left: VecDeque<(u32, StoreFile)>,
+}
+
+impl Writer {
+    /// Goes on to the next file.
+    fn leave(&mut self) {
+        self.left.extend(self.handle.take().map(|handle| (self.file, handle)));
+        (self.file, self.end) = (self.file + 1, 0);
+    }
+
+    /// Syncs and closes the oldest file where too many are open; its number.
+    fn make_room(&mut self) -> Result<Option<u32>, StoreError> {
+        if self.left.len() < MAX_OPEN_BLOCK_FILES {
+            return Ok(None);
         }
-        Ok(())
+        let Some((file, handle)) = self.left.pop_front() else { return Ok(None) };
+        handle.sync()?;
+        Ok(Some(file))
+    }
+}
+
+/// A block whose bytes are in its file, though not yet durable.
+#[derive(Debug)]
+pub struct WrittenBlock {
+    position: BlockPosition,
+    handle: StoreFile,
+    /// Whether the file is new, so that its name is to be made durable too.
+    created: bool,
+    /// An earlier file that was synced with all its blocks, and closed.
+    synced: Option<u32>,
+}
+
+impl WrittenBlock {
+    /// Where it lies.
+    pub fn position(&self) -> BlockPosition {
+        self.position
     }
 }
 
@@ -147,10 +180,11 @@ impl BlockFiles {
             grown.insert(number, Grown { end, handle: None });
         }
         full.remove(&file);
-        let (handle, unsynced_names) = (None, !grown.is_empty());
-        let tail = Mutex::new(Tail { file, end, full, handle, grown, unsynced_names });
+        let unsynced_names = !grown.is_empty();
+        let tail = Mutex::new(Tail { file, end, full, noted: file, grown, unsynced_names });
+        let writer = Mutex::new(Writer { file, end, handle: None, left: VecDeque::new() });
         let (disk, dir) = (disk.clone(), dir.to_owned());
-        Ok((BlockFiles { disk, dir, magic, max_file_size, tail }, recovered))
+        Ok((BlockFiles { disk, dir, magic, max_file_size, tail, writer }, recovered))
     }
 
     pub(crate) fn path(&self, file: u32) -> PathBuf {
@@ -158,15 +192,19 @@ impl BlockFiles {
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
-        // A panic while appending leaves `end` before the half-written record, which the next
-        // append overwrites: the tail is consistent.
+        // Nothing under it can panic between two changes that belong together.
         self.tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Appends a block. Not durable before [`BlockFiles::sync`].
-    pub(crate) fn append(&self, block: &[u8]) -> Result<BlockPosition, StoreError> {
-        let too_large = StoreError::RecordTooLarge { len: block.len() as u64 };
-        let len = u32::try_from(block.len()).map_err(|_| too_large.clone())?;
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A panicked write leaves `end` before the half-written record, which nothing then follows.
+        self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes the place of the next block, of `len` bytes. Does no I/O.
+    pub(crate) fn reserve(&self, len: usize) -> Result<BlockPosition, StoreError> {
+        let too_large = StoreError::RecordTooLarge { len: len as u64 };
+        let len = u32::try_from(len).map_err(|_| too_large.clone())?;
         if len > MAX_BLOCK_SERIALIZED_SIZE {
             return Err(too_large);
         }
@@ -174,24 +212,57 @@ impl BlockFiles {
         if tail.end > 0 && tail.end + FRAME_SIZE + len >= self.max_file_size {
             let (full, len) = (tail.file, tail.end);
             tail.full.insert(full, len);
-            (tail.file, tail.end, tail.handle) = (full + 1, 0, None);
+            (tail.file, tail.end) = (full + 1, 0);
         }
-        let handle = match &tail.handle {
-            Some(handle) => handle.clone(),
+        let offset = tail.end + FRAME_SIZE;
+        tail.end = offset + len;
+        Ok(BlockPosition { file: tail.file, offset, len })
+    }
+
+    /// Writes a block to the place that was reserved for it.
+    ///
+    /// # Panics
+    ///
+    /// If a place that was reserved before has not been written to: a hole would end what a restart
+    /// finds.
+    pub(crate) fn write(
+        &self,
+        at: BlockPosition,
+        block: &[u8],
+    ) -> Result<WrittenBlock, StoreError> {
+        assert_eq!(block.len(), at.len as usize, "the block has the length of its place");
+        let mut writer = self.writer();
+        // After a failed write nothing can follow in order.
+        self.disk.check()?;
+        if at.file != writer.file {
+            writer.leave();
+        }
+        let start = at.offset - FRAME_SIZE;
+        assert_eq!((writer.file, writer.end), (at.file, start), "written in order of reservation");
+        let (handle, created, synced) = match &writer.handle {
+            Some(handle) => (handle.clone(), false, None),
             None => {
-                tail.unsynced_names = true;
-                tail.make_room()?;
-                let handle = self.disk.open(&self.path(tail.file), OpenMode::ReadWrite)?;
-                tail.handle.insert(handle).clone()
+                let synced = writer.make_room()?;
+                (self.disk.open(&self.path(at.file), OpenMode::ReadWrite)?, true, synced)
             }
         };
-        let offset = tail.end + FRAME_SIZE;
-        handle.write_all_at(u64::from(tail.end), &frame(self.magic, len))?;
-        handle.write_all_at(u64::from(offset), block)?;
-        let (file, end) = (tail.file, offset + len);
-        tail.end = end;
-        tail.grown.insert(file, Grown { end, handle: Some(handle) });
-        Ok(BlockPosition { file, offset, len })
+        handle.write_all_at(u64::from(start), &frame(self.magic, at.len))?;
+        handle.write_all_at(u64::from(at.offset), block)?;
+        (writer.end, writer.handle) = (at.offset + at.len, Some(handle.clone()));
+        Ok(WrittenBlock { position: at, handle, created, synced })
+    }
+
+    /// A written block is in the index from now on: the next commit names it. In order of
+    /// reservation.
+    pub(crate) fn note(&self, written: WrittenBlock) {
+        let WrittenBlock { position: BlockPosition { file, offset, len }, handle, .. } = written;
+        let mut tail = self.tail();
+        tail.noted = file;
+        tail.unsynced_names |= written.created;
+        if let Some(synced) = written.synced.and_then(|file| tail.grown.get_mut(&file)) {
+            synced.handle = None;
+        }
+        tail.grown.insert(file, Grown { end: offset + len, handle: Some(handle) });
     }
 
     /// The files that are complete and not removed, with their lengths.
@@ -205,9 +276,16 @@ impl BlockFiles {
         (tail.file, tail.end)
     }
 
+    /// The first file that may still grow: one that blocks are being written to, or will be.
+    pub(crate) fn first_open_file(&self) -> u32 {
+        self.tail().noted
+    }
+
     /// Removes a file that no commit names any more and that blocks are not appended to.
     pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
         self.disk.remove(&self.path(file))?;
+        // Its space is free only when it is open nowhere.
+        self.writer().left.retain(|(left, _)| *left != file);
         self.tail().full.remove(&file);
         Ok(())
     }
@@ -225,7 +303,7 @@ impl BlockFiles {
         Ok(block)
     }
 
-    /// Hands over what was appended and not handed over before, to be made durable.
+    /// Hands over what was noted and not handed over before, to be made durable.
     pub(crate) fn take_appended(&self) -> AppendedBlocks {
         let mut tail = self.tail();
         let names = std::mem::take(&mut tail.unsynced_names);

@@ -1,5 +1,36 @@
 //! The commit: the moment from which a restart continues.
 //!
+//! # The four states of a block's bytes
+//!
+//! ```text
+//! reserved ──write job──▶ written ──note_written──▶ noted ──take_appended, sync, transaction──▶ durable
+//! the place is known,     in the page cache;        in the index;                               named by
+//! nothing names it        nothing names it          the next commit names it                    the database
+//! ```
+//!
+//! The connector reserves and notes, which is arithmetic. One job at a time writes; no lock that the
+//! connector takes is held across I/O. An undo record goes the same way. What must hold:
+//!
+//! 1. *Places are written to in the order in which they were reserved, and noted in the same order.*
+//!    So what is written of the block files is at every instant a prefix of what is reserved, and a
+//!    kill leaves complete records, then at most one that is torn, then nothing. A power cut may leave any
+//!    of the bytes behind the last sync; what is found there is checked again ([`crate::RecoveredBlock`]).
+//! 2. *A position enters the block index together with [`Store::note_written`].* So a commit, which
+//!    names the ends of what was noted when its entries were gathered, names only bytes whose write had
+//!    returned, and has an entry for every block before those ends.
+//! 3. *What is reserved or written and not noted lies behind the committed ends.* A crash hands it
+//!    back at open ([`crate::RecoveredBlock`]) or cuts it off, as it does with what is appended beside
+//!    a commit.
+//! 4. *A block is called verified only once its undo record is noted.* So no commit names a verified
+//!    tip whose undo bytes it does not sync.
+//! 5. *A file is pruned only if all places in it are noted.* Those of blocks lie from
+//!    [`Store::first_open_file`] on; an undo record that is not noted belongs to a block above the
+//!    tip, whose file is kept. So no write goes to a file that is being removed.
+//! 6. *The first failed write closes the store.* So nothing is ever written, noted or committed behind
+//!    a hole.
+//!
+//! # The order of a commit
+//!
 //! One database transaction names everything that belongs together: how far each block and undo
 //! file reaches, the block index changes that point into them, the verified tip, and the UTXO runs
 //! with the block they describe. Before it, all that it names is made durable; after it, what it no
@@ -27,8 +58,8 @@
 //! re-verified (verified tip), and leaves the UTXO set where it was; a restart re-applies the blocks
 //! between the UTXO tip and the verified tip without scripts.
 //!
-//! A commit runs beside connecting: appending goes on while it syncs, and what is appended
-//! meanwhile belongs to the next one.
+//! A commit runs beside connecting: appending goes on while it syncs, and what is noted meanwhile
+//! belongs to the next one.
 
 use godwit_primitives::BlockHash;
 use godwit_stream::SerializeData;
@@ -54,7 +85,7 @@ pub struct UtxoCommit {
 
 /// The ends of the block and undo files when [`Store::take_appended`] looked at them.
 ///
-/// A commit names these ends, not those of the moment when it is written: a block that is appended in
+/// A commit names these ends, not those of the moment when it is written: a block that is noted in
 /// between has no entry in this commit's block index, and must lie behind the committed end to be
 /// found again after a crash.
 #[derive(Default)]
@@ -66,7 +97,7 @@ pub struct Appended {
 /// What changes with one commit.
 #[derive(Default)]
 pub struct Commit {
-    /// What was appended up to the moment when `blocks` was put together: positions in it are at
+    /// What was noted up to the moment when `blocks` was put together: positions in it are at
     /// most these ends, and every block before them has its entry.
     pub appended: Appended,
     /// Entries of the block index, new or changed.
@@ -83,7 +114,7 @@ pub struct Commit {
 }
 
 impl Store {
-    /// Hands over what was appended since the last call, for the next [`Commit`]. To be called
+    /// Hands over what was noted since the last call, for the next [`Commit`]. To be called
     /// together with gathering the changes of the block index; does no I/O.
     pub fn take_appended(&self) -> Appended {
         Appended { blocks: self.blocks.take_appended(), undo: self.undo.take_appended() }

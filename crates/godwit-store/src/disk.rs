@@ -9,6 +9,7 @@
 mod kept;
 mod real;
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -143,6 +144,12 @@ pub struct StoreFile {
     path: Arc<Path>,
     file: Arc<dyn DiskFile>,
     latch: Arc<Latch>,
+}
+
+impl fmt::Debug for StoreFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreFile({})", self.path.display())
+    }
 }
 
 impl StoreFile {

@@ -2,7 +2,8 @@
 
 use godwit_primitives::{BlockHash, BlockHeader, Coin, MerkleRoot};
 
-use crate::record::{BlockRecord, BlockStatus, ChainPoint};
+use crate::record::{BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition};
+use crate::{Store, StoreError, UndoRecord};
 
 pub(crate) const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 
@@ -53,4 +54,22 @@ pub(crate) fn coin(n: u32) -> Coin {
         height: n / 2,
         coinbase: n.is_multiple_of(3),
     }
+}
+
+/// All steps of an append, as the chain takes them one by one.
+pub(crate) fn append_block(store: &Store, block: &[u8]) -> Result<BlockPosition, StoreError> {
+    let position = store.reserve_block(block.len())?;
+    store.note_written(store.write_block(position, block)?);
+    Ok(position)
+}
+
+/// The same for a block's undo record.
+pub(crate) fn append_undo(
+    store: &Store,
+    block: BlockPosition,
+    record: &UndoRecord,
+) -> Result<UndoPosition, StoreError> {
+    let position = store.reserve_undo(block, record);
+    store.note_written(store.write_undo(position, record)?);
+    Ok(position)
 }

@@ -8,15 +8,20 @@ mod commit;
 mod db;
 pub mod disk;
 pub mod error;
+pub mod exec;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod gate_disk;
 mod record;
 pub mod scan;
 mod store;
 mod undo;
 pub mod utxo;
 
-pub use block_files::{MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock};
+pub use block_files::{
+    MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock, WrittenBlock,
+};
 pub use commit::{Appended, Commit, UtxoCommit};
 pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
@@ -24,6 +29,6 @@ pub use record::{
     AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition,
 };
 pub use store::{
-    BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, SCHEMA_VERSION, Store, StoreOptions,
+    BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, SCHEMA_VERSION, Store, StoreOptions, Written,
 };
-pub use undo::{BlockUndo, UndoRecord};
+pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

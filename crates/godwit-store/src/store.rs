@@ -12,7 +12,7 @@ use godwit_stream::{
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
-    RecoveredBlock, file_number,
+    RecoveredBlock, WrittenBlock, file_number,
 };
 use crate::db::{Db, Table};
 use crate::disk::{Disk, DiskLock, MAX_KEPT_FILES, OpenMode, StoreDisk};
@@ -21,7 +21,7 @@ use crate::record::{
     AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, UndoPosition, UtxoState,
 };
 use crate::scan::{XOR_FILE, read_obfuscation};
-use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord};
+use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, WrittenUndo};
 
 /// Version of the database's tables and of every file that they name.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -138,6 +138,27 @@ pub(crate) struct DurableEnds {
     pub(crate) uncommitted: BTreeSet<u32>,
 }
 
+/// What was written and is not yet named by a commit: for [`Store::note_written`].
+#[derive(Debug)]
+pub enum Written {
+    /// A block.
+    Block(WrittenBlock),
+    /// An undo record.
+    Undo(WrittenUndo),
+}
+
+impl From<WrittenBlock> for Written {
+    fn from(written: WrittenBlock) -> Self {
+        Self::Block(written)
+    }
+}
+
+impl From<WrittenUndo> for Written {
+    fn from(written: WrittenUndo) -> Self {
+        Self::Undo(written)
+    }
+}
+
 /// An open data directory. All methods may be called from any thread; a failed write or fsync
 /// closes it for good.
 pub struct Store {
@@ -238,7 +259,7 @@ impl Store {
         StoreError::damaged(&self.dir.join(DATABASE_FILE), 0, Damage::Decode(error))
     }
 
-    /// Bytes of each pair of block and undo file, those being appended to included.
+    /// Bytes of each pair of block and undo file, places included that were only reserved.
     pub fn file_bytes(&self) -> BTreeMap<u32, u64> {
         let (last, last_len) = self.blocks.last_file();
         let mut bytes = self.undo.lengths();
@@ -249,9 +270,10 @@ impl Store {
         bytes
     }
 
-    /// Number of the block file that blocks are appended to.
-    pub fn last_file(&self) -> u32 {
-        self.blocks.last_file().0
+    /// Number of the first block file that may still grow: one that blocks are being written to, or
+    /// will be. Neither it nor a later one may be pruned.
+    pub fn first_open_file(&self) -> u32 {
+        self.blocks.first_open_file()
     }
 
     /// Path of a block file, to name it to the user.
@@ -288,15 +310,38 @@ impl Store {
         })
     }
 
-    /// Appends a block to the block files. Durable, and known after a restart, with the next
-    /// commit; handed back as [`RecoveredBlock`] when a crash comes first and the bytes survive.
+    /// Takes the next place in the block files for a block of `len` bytes. Does no I/O. The place is
+    /// to be written to with [`Store::write_block`], and named to nobody before that has returned.
     ///
     /// # Errors
     ///
-    /// [`StoreError::RecordTooLarge`] above [`crate::MAX_BLOCK_SERIALIZED_SIZE`], else
+    /// [`StoreError::RecordTooLarge`] above [`crate::MAX_BLOCK_SERIALIZED_SIZE`].
+    pub fn reserve_block(&self, len: usize) -> Result<BlockPosition, StoreError> {
+        self.blocks.reserve(len)
+    }
+
+    /// Writes a block to the place that was reserved for it. Places are written to in the order in
+    /// which they were reserved. Handed back as [`RecoveredBlock`] when a crash comes before the
+    /// commit that names it, and the bytes survive.
+    ///
+    /// # Errors
+    ///
     /// [`StoreError::Io`] or [`StoreError::Closed`].
-    pub fn append_block(&self, block: &[u8]) -> Result<BlockPosition, StoreError> {
-        self.blocks.append(block)
+    ///
+    /// # Panics
+    ///
+    /// If it is not this place's turn, or the block has another length.
+    pub fn write_block(&self, at: BlockPosition, block: &[u8]) -> Result<WrittenBlock, StoreError> {
+        self.blocks.write(at, block)
+    }
+
+    /// Has the next commit name what was written. To be called in the order of reservation, together
+    /// with the change of the block index that says where it lies. Does no I/O.
+    pub fn note_written(&self, written: impl Into<Written>) {
+        match written.into() {
+            Written::Block(written) => self.blocks.note(written),
+            Written::Undo(written) => self.undo.note(written),
+        }
     }
 
     /// The bytes of a stored block.
@@ -314,14 +359,29 @@ impl Store {
         self.magic
     }
 
-    /// Appends a block's undo data to the undo file with the number of the block's file. Durable
-    /// with the next commit.
-    pub fn append_undo(
+    /// Takes the next place for a block's undo record in the undo file with the number of the block's
+    /// file. Does no I/O; further as [`Store::reserve_block`].
+    pub fn reserve_undo(&self, block: BlockPosition, record: &UndoRecord) -> UndoPosition {
+        self.undo.reserve(block.file, record)
+    }
+
+    /// Writes an undo record to the place that was reserved for it, those of one file in the order in
+    /// which they were reserved.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Io`] or [`StoreError::Closed`]; [`StoreError::Damaged`] when the file is shorter
+    /// than a commit has named.
+    ///
+    /// # Panics
+    ///
+    /// If it is not this place's turn, or the record has another length.
+    pub fn write_undo(
         &self,
-        block: BlockPosition,
+        at: UndoPosition,
         record: &UndoRecord,
-    ) -> Result<UndoPosition, StoreError> {
-        self.undo.append(block.file, record)
+    ) -> Result<WrittenUndo, StoreError> {
+        self.undo.write(at, record)
     }
 
     /// Reads a block's undo data; `prev` is the hash of the block before it, which the checksum

@@ -5,7 +5,7 @@
 //! (`node/blockstorage.cpp`, `WriteBlockUndo`). The undo data of a block in `blkNNNNN.dat` lie in
 //! the `rev` file of the same number, in the order of connecting.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
@@ -124,17 +124,44 @@ pub(crate) struct UndoFiles {
     disk: StoreDisk,
     dir: PathBuf,
     tails: Mutex<Tails>,
+    writers: Mutex<BTreeMap<u32, Writer>>,
 }
 
+/// Which places are taken, and what is not yet durable. Held for arithmetic only: the connector must
+/// not wait for a disk here.
 #[derive(Default)]
 struct Tails {
     /// Where the next record of each file goes.
     ends: BTreeMap<u32, u64>,
-    /// Files written to and not yet synced.
+    /// Files with records that were noted and not yet synced.
     unsynced: BTreeMap<u32, StoreFile>,
-    /// Files that grew since [`UndoFiles::sync`] last returned.
-    grown: BTreeSet<u32>,
+    /// Ends of the last records that were noted, of the files with some that no commit was handed.
+    grown: BTreeMap<u32, u64>,
     unsynced_names: bool,
+}
+
+/// An open file and where its next record is written. Held across writes, and taken by jobs only.
+struct Writer {
+    handle: StoreFile,
+    end: u64,
+}
+
+/// An undo record whose bytes are in its file, though not yet durable.
+#[derive(Debug)]
+pub struct WrittenUndo {
+    position: UndoPosition,
+    handle: StoreFile,
+    /// Whether the file is new, so that its name is to be made durable too.
+    created: bool,
+    /// Whether everything that was written before is durable.
+    synced: bool,
+}
+
+impl WrittenUndo {
+    /// Where it lies.
+    pub fn position(&self) -> UndoPosition {
+        self.position
+    }
 }
 
 impl UndoFiles {
@@ -142,7 +169,8 @@ impl UndoFiles {
     /// is first written to.
     pub(crate) fn new(disk: &StoreDisk, dir: &Path, ends: BTreeMap<u32, u64>) -> Self {
         let tails = Mutex::new(Tails { ends, ..Tails::default() });
-        UndoFiles { disk: disk.clone(), dir: dir.to_owned(), tails }
+        let writers = Mutex::default();
+        UndoFiles { disk: disk.clone(), dir: dir.to_owned(), tails, writers }
     }
 
     fn path(&self, file: u32) -> PathBuf {
@@ -150,8 +178,7 @@ impl UndoFiles {
     }
 
     fn tails(&self) -> MutexGuard<'_, Tails> {
-        // An end moves only behind a record that is written whole, so a panicked holder leaves no
-        // end inside a torn one.
+        // Nothing under it can panic between two changes that belong together.
         self.tails.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -163,36 +190,65 @@ impl UndoFiles {
     /// Removes a file that no commit names any more, if there is one.
     pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
         self.disk.remove(&self.path(file))?;
+        self.writers().remove(&file);
         let mut tails = self.tails();
         tails.ends.remove(&file);
         tails.unsynced.remove(&file);
+        tails.grown.remove(&file);
         Ok(())
     }
 
-    /// Appends a record to file `file`. Not durable before [`UndoFiles::sync`].
-    pub(crate) fn append(
-        &self,
-        file: u32,
-        record: &UndoRecord,
-    ) -> Result<UndoPosition, StoreError> {
-        let mut tails = self.tails();
-        let end = tails.ends.get(&file).copied().unwrap_or(0);
-        let handle = self.writer(&mut tails, file, end)?;
-        handle.write_all_at(end, record.as_slice())?;
-        tails.ends.insert(file, end + OVERHEAD + u64::from(record.len));
-        tails.grown.insert(file);
-        Ok(UndoPosition { file, offset: end + u64::from(FRAME_SIZE), len: record.len })
+    fn writers(&self) -> MutexGuard<'_, BTreeMap<u32, Writer>> {
+        // An end moves only behind a record that is written whole, so a panicked holder leaves no
+        // end inside a torn one.
+        self.writers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn writer(&self, tails: &mut Tails, file: u32, end: u64) -> Result<StoreFile, StoreError> {
-        if let Some(handle) = tails.unsynced.get(&file) {
-            return Ok(handle.clone());
-        }
-        if tails.unsynced.len() >= MAX_OPEN_UNDO_FILES {
-            for handle in std::mem::take(&mut tails.unsynced).values() {
-                handle.sync()?;
+    /// Takes the place of the next record in file `file`. Does no I/O.
+    pub(crate) fn reserve(&self, file: u32, record: &UndoRecord) -> UndoPosition {
+        let mut tails = self.tails();
+        let end = tails.ends.entry(file).or_default();
+        let offset = *end + u64::from(FRAME_SIZE);
+        *end += OVERHEAD + u64::from(record.len);
+        UndoPosition { file, offset, len: record.len }
+    }
+
+    /// Writes a record to the place that was reserved for it.
+    ///
+    /// # Panics
+    ///
+    /// If a place that was reserved before it in the same file has not been written to.
+    pub(crate) fn write(
+        &self,
+        at: UndoPosition,
+        record: &UndoRecord,
+    ) -> Result<WrittenUndo, StoreError> {
+        assert_eq!(at.len, record.len, "the record has the length of its place");
+        let start = at.offset - u64::from(FRAME_SIZE);
+        let mut writers = self.writers();
+        // After a failed write nothing can follow in order.
+        self.disk.check()?;
+        let mut synced = false;
+        if !writers.contains_key(&at.file) {
+            synced = writers.len() >= MAX_OPEN_UNDO_FILES;
+            if synced {
+                for writer in std::mem::take(&mut *writers).into_values() {
+                    writer.handle.sync()?;
+                }
             }
+            let handle = self.open_at(at.file, start)?;
+            writers.insert(at.file, Writer { handle, end: start });
         }
+        let writer = writers.get_mut(&at.file).expect("it was just opened");
+        assert_eq!(writer.end, start, "written in order of reservation");
+        writer.handle.write_all_at(start, record.as_slice())?;
+        writer.end = start + OVERHEAD + u64::from(record.len);
+        let handle = writer.handle.clone();
+        Ok(WrittenUndo { position: at, handle, created: start == 0, synced })
+    }
+
+    /// Opens a file to write to it from `end` on, and cuts off what lies behind.
+    fn open_at(&self, file: u32, end: u64) -> Result<StoreFile, StoreError> {
         let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;
         let len = handle.file_len()?;
         if len < end {
@@ -203,9 +259,22 @@ impl UndoFiles {
             log::info!("{path}: cutting off {} bytes that no commit names", len - end);
             handle.set_len(end)?;
         }
-        tails.unsynced_names |= end == 0;
-        tails.unsynced.insert(file, handle.clone());
         Ok(handle)
+    }
+
+    /// A written record is in the index from now on: the next commit names it. In order of
+    /// reservation.
+    pub(crate) fn note(&self, written: WrittenUndo) {
+        let WrittenUndo { position, handle, created, synced } = written;
+        let mut tails = self.tails();
+        if synced {
+            // All of them were written before this record.
+            tails.unsynced.clear();
+        }
+        tails.unsynced_names |= created;
+        tails.unsynced.insert(position.file, handle);
+        let end = position.offset + u64::from(position.len) + HASH_SIZE as u64;
+        tails.grown.insert(position.file, end);
     }
 
     /// Reads the record at `position` of the block behind `prev`.
@@ -238,13 +307,13 @@ impl UndoFiles {
         Ok(undo)
     }
 
-    /// Hands over what was appended and not handed over before, to be made durable.
+    /// Hands over what was noted and not handed over before, to be made durable.
     pub(crate) fn take_appended(&self) -> AppendedUndo {
         let mut tails = self.tails();
         let grown = std::mem::take(&mut tails.grown);
         AppendedUndo {
             handles: std::mem::take(&mut tails.unsynced).into_values().collect(),
-            ends: grown.into_iter().map(|file| (file, tails.ends[&file])).collect(),
+            ends: grown.into_iter().collect(),
             names: std::mem::take(&mut tails.unsynced_names),
         }
     }

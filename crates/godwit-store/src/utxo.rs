@@ -19,6 +19,7 @@ mod arena;
 mod background;
 mod budget;
 mod commits;
+mod crews;
 mod entry;
 mod filter;
 #[cfg(test)]
@@ -35,19 +36,20 @@ mod sealed;
 mod segments;
 mod slots;
 mod sort;
+mod stop;
 mod store;
-mod worker;
 
-pub use background::SealId;
-pub use budget::{MIN_BUDGET, MemoryUsage};
+pub use background::{Rotation, SealId};
+pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
+pub use crews::UtxoEvent;
 pub use key::{HashedOutPoint, UtxoHasher};
 pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan};
 pub use manifest::Manifest;
 pub use memtable::{Probe, Taken};
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
-pub use store::{Counters, UtxoConfig, UtxoStore};
+pub use store::{Counters, UtxoStore};
 
 #[cfg(test)]
 mod tests;

@@ -36,15 +36,14 @@ pub(crate) fn log_disconnected(tip: &ChainPoint) {
 pub(crate) fn cost_lines(times: &StageTimes, closing: Duration) -> Vec<String> {
     let mut lines = vec![
         format!(
-            "Connector: accept {:.1} s, apply {:.1} s, undo {:.1} s, flush {:.1} s, waiting {:.1} s, \
-             closing {:.1} s.",
+            "Connector: accept {:.1} s, apply {:.1} s, flush {:.1} s, waiting {:.1} s, closing {:.1} s.",
             times.accept.as_secs_f64(),
             times.apply.as_secs_f64(),
-            times.undo.as_secs_f64(),
             times.flush.as_secs_f64(),
             times.wait.as_secs_f64(),
             closing.as_secs_f64()
         ),
+        format!("Blocks and undo records written in {:.1} s.", times.append.as_secs_f64()),
         format!("BIP30 probes: {:.2} s.", times.bip30.as_secs_f64()),
     ];
     lines.extend(peak_memory().map(|peak| format!("Peak memory {:.1} MiB.", peak as f64 / MIB)));

@@ -33,7 +33,7 @@ pub(crate) fn run(
     for path in &options.paths {
         sources.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);
     }
-    let mut reporter = Reporter { blocks: 0, bytes: 0, total_bytes: 0, bad: 0, progress: None };
+    let mut reporter = Reporter { total_bytes: 0, bad: 0, progress: None };
     let plan = godwit_chain::plan(&mut chain, sources, &mut reporter, stop.shared())?;
     let best = chain.tree().node(chain.tree().best_header());
     log::info!(
@@ -50,7 +50,7 @@ pub(crate) fn run(
         progress.finish();
     }
     let summary = result?;
-    let times = chain.stage_times();
+    let status = *chain.status();
     let tip = chain.tip_point();
     let flushing = Instant::now();
     if summary.stopped {
@@ -61,9 +61,9 @@ pub(crate) fn run(
     }
     let report = Report {
         summary: &summary,
-        blocks: reporter.blocks,
+        blocks: status.connected.blocks,
         height: tip.height,
-        times,
+        times: status.times,
         closing: flushing.elapsed(),
         total: started.elapsed(),
     };
@@ -83,8 +83,6 @@ pub(crate) fn run(
 }
 
 struct Reporter {
-    blocks: u64,
-    bytes: u64,
     total_bytes: u64,
     bad: u64,
     progress: Option<Progress>,
@@ -102,29 +100,31 @@ impl Reporter {
 }
 
 impl ImportObserver for Reporter {
+    fn now(&self) -> i64 {
+        seconds_since_1970()
+    }
+
     fn progress(&mut self, chain: &mut Chain) {
         for event in chain.take_events() {
             match event {
                 Event::Connected(connected) => {
-                    self.blocks += 1;
-                    self.bytes += connected.bytes as u64;
                     log::info!("{}", update_tip(chain, connected.point.hash, seconds_since_1970()));
                 }
                 Event::Disconnected(tip) => log_disconnected(&tip),
                 // The chain has logged it.
                 Event::Invalid { .. } => {}
-                Event::Stored { .. } | Event::Refused { .. } | Event::Read { .. } => {
+                Event::Judged { .. } | Event::Read { .. } => {
                     unreachable!("an import hands in and asks for no block")
                 }
             }
         }
-        let height = chain.tip_point().height;
+        let (height, connected) = (chain.tip_point().height, chain.status().connected);
         if let Some(progress) = &mut self.progress {
             progress.update(Position {
                 height,
-                blocks: self.blocks,
-                bytes: self.bytes,
-                done: self.bytes,
+                blocks: connected.blocks,
+                bytes: connected.bytes,
+                done: connected.bytes,
                 total: self.total_bytes,
                 peers: None,
             });

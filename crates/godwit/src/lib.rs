@@ -6,6 +6,7 @@ mod descriptors;
 mod failure;
 mod import;
 pub mod log_format;
+mod logging;
 pub mod node;
 mod open;
 pub mod options;

@@ -1,22 +1,14 @@
-//! The log: Bitcoin Core's line format, to `debug.log` and to the console.
+//! The log's lines: Bitcoin Core's format.
 //!
 //! A line is `2026-11-21T03:26:00Z message` (UTC); a warning's or error's message begins with
 //! `[warning] ` or `[error] ` (Core `logging.cpp`). People and tools search for these lines, so
 //! messages that Core prints too, like [`UpdateTip`], keep Core's form.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use godwit_primitives::BlockHash;
 use godwit_program::Escaped;
-use indicatif::MultiProgress;
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::Level;
 
 /// Name of the log in the network's data directory.
 pub const LOG_FILE: &str = "debug.log";
@@ -24,87 +16,8 @@ pub const LOG_FILE: &str = "debug.log";
 const SECONDS_PER_DAY: u64 = 86_400;
 const MIB: f64 = 1_048_576.0;
 
-/// Which of the log's lines the console shows as well. A long job takes [`Console::Lines`] when its
-/// [`MultiProgress`] `is_hidden`, because standard error is no terminal.
-pub enum Console {
-    /// Every line, on standard output: for a long job without a terminal.
-    Lines,
-    /// Warnings and errors, on standard error. Standard output is for a command's result; on a
-    /// terminal, the progress bar makes room for the line.
-    Warnings(MultiProgress),
-}
-
-/// Starts logging in this process.
-///
-/// # Errors
-///
-/// When `debug.log` in `directory` cannot be opened for appending. It is created with mode 0600.
-///
-/// # Panics
-///
-/// When called a second time.
-pub fn start(directory: &Path, console: Console) -> io::Result<()> {
-    let logger = Logger::open(&directory.join(LOG_FILE), console)?;
-    log::set_logger(Box::leak(Box::new(logger))).expect("main starts the log once");
-    log::set_max_level(LevelFilter::Info);
-    Ok(())
-}
-
-struct Logger {
-    file: Mutex<File>,
-    console: Console,
-    /// The file could not be written. Reported once: every later line would fail in the same way.
-    file_failed: AtomicBool,
-}
-
-impl Log for Logger {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= Level::Info
-    }
-
-    fn log(&self, record: &Record<'_>) {
-        if !self.enabled(record.metadata()) {
-            return;
-        }
-        let message = record.args().to_string();
-        let line = format_line(seconds_since_1970(), record.level(), &message);
-        self.write_console(record.level(), &line);
-        // A panic between lock and unlock cannot leave a `File` half changed.
-        let mut file = self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Err(error) = file.write_all(line.as_bytes())
-            && !self.file_failed.swap(true, Ordering::Relaxed)
-        {
-            self.write_console(Level::Error, &format!("{LOG_FILE} can not be written: {error}\n"));
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-impl Logger {
-    fn open(path: &Path, console: Console) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-        Ok(Logger { file: Mutex::new(file), console, file_failed: AtomicBool::new(false) })
-    }
-
-    /// Ignores errors: a console that was closed is no reason to stop, and nothing can be reported
-    /// to it.
-    fn write_console(&self, level: Level, line: &str) {
-        match &self.console {
-            Console::Lines => drop(io::stdout().write_all(line.as_bytes())),
-            Console::Warnings(bars) if level <= Level::Warn => {
-                bars.suspend(|| drop(io::stderr().write_all(line.as_bytes())));
-            }
-            Console::Warnings(_) => {}
-        }
-    }
-}
-
-fn seconds_since_1970() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
-}
-
-fn format_line(seconds: u64, level: Level, message: &str) -> String {
+/// One line with its end. `seconds` since 1970.
+pub(crate) fn format_line(seconds: u64, level: Level, message: &str) -> String {
     let prefix = match level {
         Level::Error => "[error] ",
         Level::Warn => "[warning] ",
@@ -188,10 +101,6 @@ impl fmt::Display for UpdateTip {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use indicatif::ProgressDrawTarget;
-
     use super::*;
 
     #[test]
@@ -270,38 +179,5 @@ mod tests {
         );
         let negative = UpdateTip { version: -1, ..tip }.to_string();
         assert!(negative.contains(" version=0xffffffff "), "{negative}");
-    }
-
-    fn quiet() -> Console {
-        Console::Warnings(MultiProgress::with_draw_target(ProgressDrawTarget::hidden()))
-    }
-
-    fn log_info(logger: &Logger, message: &str) {
-        logger.log(&Record::builder().level(Level::Info).args(format_args!("{message}")).build());
-    }
-
-    #[test]
-    fn the_file_is_private_and_appended_to() {
-        let directory = tempfile::TempDir::new().expect("a temporary directory");
-        let path = directory.path().join(LOG_FILE);
-        for message in ["first\x1b", "second"] {
-            log_info(&Logger::open(&path, quiet()).expect("a writable log"), message);
-        }
-        let text = std::fs::read_to_string(&path).expect("a log");
-        let messages: Vec<&str> =
-            text.lines().filter_map(|line| line.split_once("Z ")).map(|(_, rest)| rest).collect();
-        assert_eq!(messages, ["first\\x1b", "second"]);
-        let mode = path.metadata().expect("a log").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        assert!(Logger::open(&directory.path().join("absent/x"), quiet()).is_err());
-    }
-
-    #[test]
-    fn a_full_disk_is_noted_and_survived() {
-        let logger = Logger::open(Path::new("/dev/full"), quiet()).expect("it opens");
-        assert!(!logger.file_failed.load(Ordering::Relaxed));
-        log_info(&logger, "lost");
-        assert!(logger.file_failed.load(Ordering::Relaxed));
-        log_info(&logger, "lost too");
     }
 }

@@ -12,4 +12,4 @@ mod setup;
 pub mod sockets;
 
 pub(crate) use driver::run;
-pub use peers_file::PEERS_FILE;
+pub use peers_file::{PEERS_FILE, PeersFile};

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use godwit_chain::{BlockMemory, Chain, ChainOptions};
 use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
+use godwit_store::utxo::CacheMinima;
 
 use crate::descriptors;
 use crate::failure::Failure;
@@ -19,18 +21,20 @@ pub(crate) fn open_chain(
     let options = ChainOptions {
         params: Arc::new(config.params.clone()),
         assume_valid: config.params.assume_valid,
+        executor: Arc::new(Threads::default()),
         workers,
         cache_bytes: config.dbcache_bytes,
+        cache_minima: CacheMinima::PRODUCT,
         stop_at_height,
         // A command that only reads the coins deletes no blocks, whatever the configuration file
         // says.
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: BlockMemory::default(),
-        clock: process::seconds_since_1970,
     };
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);
     let key = process::random_bytes()?;
-    let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key)?;
+    let now = process::seconds_since_1970();
+    let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key, now)?;
     if let Some(assumed) = chain.assumed() {
         log::warn!(
             "The coins up to height {} were loaded from a snapshot and are assumed, not validated.",

@@ -10,7 +10,7 @@ use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
-use crate::log_format::{self, Console};
+use crate::logging::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::StopFlag;
 use crate::{import, node, utxo, verdicts};
@@ -90,7 +90,8 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         true => Console::Lines,
         false => Console::Warnings(bars.clone()),
     };
-    log_format::start(&dir, console).map_err(|error| StartError::Log(dir.clone(), error))?;
+    let log = logging::start(&dir, console);
+    let _written_at_the_end = log.map_err(|error| StartError::Log(dir.clone(), error))?;
     log::info!("godwit version {}", env!("CARGO_PKG_VERSION"));
     match &config.command {
         Command::Node(options) => node::run(config, options, &bars, &stop),

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::open::open_chain;
 use crate::options::{Config, ImportOptions};
-use crate::process::StopFlag;
+use crate::process::{StopFlag, seconds_since_1970};
 
 /// The file for verdicts could not be written.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ pub(crate) fn run(
     let failed = |error| WriteError(file.to_path_buf(), error);
     let mut out = BufWriter::new(File::create(file).map_err(failed)?);
     let mut chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
-    // Blocks that an earlier run stored are connected before the first record is submitted.
-    chain.settle()?;
+    // What an earlier run stored is connected before the first record is judged.
+    chain.settle(seconds_since_1970())?;
     let mut number = 0;
     for path in &options.paths {
         let source = BlockFileScanner::open(chain.disk(), path, config.params.magic)?;
@@ -76,7 +76,7 @@ fn judge(
     let bytes = source.read(record, chain.block_buffers())?;
     let params = Arc::clone(chain.params());
     let received = structure(bytes, &params, &chain.hasher(), None);
-    let verdict = chain.submit(received)?;
+    let verdict = chain.submit(received, seconds_since_1970())?;
     chain.take_events();
     Ok(verdict)
 }
@@ -94,8 +94,8 @@ fn line(number: u64, record: &ScannedBlock, verdict: Verdict, chain: &Chain) -> 
 
 fn word(verdict: Verdict) -> String {
     match verdict {
-        Verdict::Accepted => "accept".into(),
-        Verdict::Inconclusive => "inconclusive".into(),
+        Verdict::Connected => "accept".into(),
+        Verdict::Stored => "inconclusive".into(),
         Verdict::Duplicate => "duplicate".into(),
         Verdict::Undecodable => "Block decode failed".into(),
         Verdict::Rejected(reject) => reject.reason.to_string(),

@@ -27,9 +27,9 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         crate_name: "godwit-chain",
         name: "Chain",
-        methods: 108,
-        fields: 36,
-        why: "owns everything still",
+        methods: 73,
+        fields: 16,
+        why: "its step carries what leaves one station to the next; a third are the crate's interface, one line each",
     },
     Exception {
         crate_name: "godwit-p2p",

@@ -31,9 +31,11 @@ const LEFTOVERS: &[&str] = &[
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime"];
 /// Modules of `std` that lead to the outside world.
 const OUTSIDE: &[&str] = &["fs", "net", "thread"];
-/// What is mere data in `std::net`.
-const ADDRESSES: &[&str] =
-    &["IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"];
+/// What is mere data in these modules: addresses, and what another crate's thread is waited for with.
+const DATA: [(&str, &[&str]); 2] = [
+    ("net::", &["IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"]),
+    ("thread::", &["JoinHandle"]),
+];
 
 /// Whitespace rules for every text file.
 pub(crate) fn check_text(file: &TextFile) -> Vec<Finding> {
@@ -152,9 +154,11 @@ fn impure_name(line: &str, text: &str) -> Option<String> {
     line.match_indices("std::").find_map(|(at, prefix)| {
         let after = &text[at + prefix.len()..];
         let module = names(after).into_iter().find(|name| OUTSIDE.contains(name))?;
-        let items = after.strip_prefix("net::").map(names).unwrap_or_default();
-        let data = !items.is_empty() && items.iter().all(|name| ADDRESSES.contains(name));
-        (!data).then(|| format!("std::{module}"))
+        let is_data = DATA.iter().any(|(module, data)| {
+            let items = after.strip_prefix(module).map(names).unwrap_or_default();
+            !items.is_empty() && items.iter().all(|name| data.contains(name))
+        });
+        (!is_data).then(|| format!("std::{module}"))
     })
 }
 
@@ -333,6 +337,8 @@ mod tests {
             "use std::net;\n",
             "use std::net::*;\n",
             "    std::thread::spawn(f);\n",
+            "use std::thread::{self, JoinHandle};\n",
+            "use std::net::JoinHandle;\n",
             "    let start = Instant::now();\n",
             "use std::time::SystemTime;\n",
         ] {
@@ -345,6 +351,7 @@ mod tests {
     fn data_and_tests_are_pure() {
         for text in [
             "use std::net::{IpAddr, Ipv4Addr};\nuse std::thread_local;\n",
+            "use std::thread::JoinHandle;\n",
             "    let ip = std::net::IpAddr::from(bytes); // Instant\n",
             "// std::fs\nuse std::{fmt, mem};\nlet fs = thread;\n",
             "use std::time::{Duration, Instant};\n",

@@ -11,8 +11,6 @@ pub struct Stages {
     pub accept: f64,
     /// Spending and adding coins.
     pub apply: f64,
-    /// Writing undo data.
-    pub undo: f64,
     /// Writing coins to the disk.
     pub flush: f64,
     /// Waiting for what other threads do.
@@ -23,7 +21,7 @@ pub struct Stages {
 
 impl Stages {
     /// Names of the fields.
-    pub const NAMES: [&str; 6] = ["accept", "apply", "undo", "flush", "waiting", "closing"];
+    pub const NAMES: [&str; 5] = ["accept", "apply", "flush", "waiting", "closing"];
 
     /// Reads `accept 0.6 s, apply 3.4 s, ...`; `None` when a stage lacks.
     pub fn parse(line: &str) -> Option<Self> {
@@ -33,11 +31,10 @@ impl Stages {
             Some((name, rest.strip_suffix(" s")?.parse::<f64>().ok()?))
         });
         let mut next = |name| seconds.next().filter(|(found, _)| *found == name).map(|(_, s)| s);
-        let [accept, apply, undo, flush, waiting, closing] = Self::NAMES.map(&mut next);
+        let [accept, apply, flush, waiting, closing] = Self::NAMES.map(&mut next);
         Some(Self {
             accept: accept?,
             apply: apply?,
-            undo: undo?,
             flush: flush?,
             waiting: waiting?,
             closing: closing?,
@@ -45,9 +42,9 @@ impl Stages {
     }
 
     /// The fields, in the order of their names.
-    pub fn values(self) -> [f64; 6] {
-        let Self { accept, apply, undo, flush, waiting, closing } = self;
-        [accept, apply, undo, flush, waiting, closing]
+    pub fn values(self) -> [f64; 5] {
+        let Self { accept, apply, flush, waiting, closing } = self;
+        [accept, apply, flush, waiting, closing]
     }
 }
 
@@ -106,11 +103,11 @@ mod tests {
 
     #[test]
     fn stages_of_the_connectors_line() {
-        let line =
-            "accept 0.6 s, apply 3.4 s, undo 0.1 s, flush 0.0 s, waiting 3.9 s, closing 0.4 s.";
+        let line = "accept 0.6 s, apply 3.4 s, flush 0.0 s, waiting 3.9 s, closing 0.4 s.";
         let stages = Stages::parse(line).unwrap();
-        assert_eq!(stages.values(), [0.6, 3.4, 0.1, 0.0, 3.9, 0.4]);
-        for wrong in ["", "accept 0.6 s.", &line.replace("undo", "redo"), &line.replace("3.4", "x")]
+        assert_eq!(stages.values(), [0.6, 3.4, 0.0, 3.9, 0.4]);
+        for wrong in
+            ["", "accept 0.6 s.", &line.replace("flush", "rush"), &line.replace("3.4", "x")]
         {
             assert_eq!(Stages::parse(wrong), None, "{wrong}");
         }

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, Coin, OutPoint};
 use godwit_store::disk::RealDisk;
-use godwit_store::utxo::{Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
+use godwit_store::exec::{Executor, Threads};
+use godwit_store::utxo::{CacheMinima, Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{ChainPoint, Commit, NetworkId, Store, StoreError, StoreOptions, UtxoCommit};
 use godwit_stream::DataStream;
 
@@ -114,14 +115,19 @@ pub(super) fn coins_in(datadir: &Path) -> Result<usize, StoreError> {
     let manifest = godwit_stream::SpanReader::new(&encoded).get::<Manifest>();
     let manifest = manifest.map_err(|error| store.damaged_manifest(error))?;
     let hasher = UtxoHasher::new(store.utxo_hash_key());
-    let config = UtxoConfig { budget: BUDGET, merge_rate: None };
-    let utxo = UtxoStore::open(store.disk(), &store.utxo_dir(), hasher, &manifest, config)?;
+    let config = UtxoConfig { budget: BUDGET, minima: CacheMinima::PRODUCT };
+    let utxo =
+        UtxoStore::open(store.disk(), &store.utxo_dir(), hasher, &manifest, config, &executor())?;
     let mut scan = utxo.layers().scan()?;
     let mut coins = 0;
     while scan.next()?.is_some() {
         coins += 1;
     }
     Ok(coins)
+}
+
+fn executor() -> Arc<dyn Executor> {
+    Arc::new(Threads::default())
 }
 
 fn open_store(dir: PathBuf) -> Result<Store, StoreError> {
@@ -135,8 +141,9 @@ fn open(dir: PathBuf) -> Result<Opened, StoreError> {
     let store = open_store(dir)?;
     let hasher = UtxoHasher::new(store.utxo_hash_key());
     let manifest = Manifest::empty(PARTITION_BITS, &hasher);
-    let config = UtxoConfig { budget: BUDGET, merge_rate: None };
-    let utxo = UtxoStore::open(store.disk(), &store.utxo_dir(), hasher, &manifest, config)?;
+    let config = UtxoConfig { budget: BUDGET, minima: CacheMinima::PRODUCT };
+    let utxo =
+        UtxoStore::open(store.disk(), &store.utxo_dir(), hasher, &manifest, config, &executor())?;
     Ok(Opened { store, utxo, hasher })
 }
 

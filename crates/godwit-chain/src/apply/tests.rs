@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use crossbeam_channel::bounded;
 use godwit_consensus::{RejectReason, script_flags};
 use godwit_primitives::network::{Deployment, Network};
 use godwit_store::BLOCK_BUFFERS;
 use godwit_store::disk::{RealDisk, StoreDisk};
-use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher};
+use godwit_store::exec::{Executor, Threads, Workers};
+use godwit_store::utxo::{CacheMinima, Manifest, UtxoConfig, UtxoHasher};
 use godwit_stream::{BufferPool, DataStream};
 use godwit_testdata::{read, shared_data};
 use serde_json::Value;
@@ -18,9 +18,10 @@ use serde_json::Value;
 use godwit_primitives::OutPoint;
 
 use super::*;
+use crate::desk::Desk;
 use crate::structure::{Received, structure};
-use crate::verify::{Needs, Outcome, Resolved, VerifyError, verify};
-use crate::workers::Workers;
+use crate::tree::HeaderTree;
+use crate::verify::{Needs, Outcome, UndoFormat, VerifyError, verify};
 
 /// A spent coin and the median time past of the block before the one that created it.
 struct Prevout {
@@ -92,12 +93,17 @@ fn cases(dir: &Path) -> Vec<(String, Case)> {
         .collect()
 }
 
+fn workers() -> Arc<Workers> {
+    Arc::new(Workers::start(&Threads::default(), "godwit-test", 2, [10_000; 2]).unwrap())
+}
+
 fn store_of(dir: &Path, prevouts: &[Prevout]) -> UtxoStore {
     let hasher = UtxoHasher::new([1; 16]);
     let disk = StoreDisk::new(Arc::new(RealDisk));
-    let config = UtxoConfig { budget: 64 << 20, merge_rate: None };
+    let config = UtxoConfig { budget: 64 << 20, minima: CacheMinima::PRODUCT };
+    let executor: Arc<dyn Executor> = Arc::new(Threads::default());
     let manifest = Manifest::empty(2, &hasher);
-    let mut utxo = UtxoStore::open(&disk, dir, hasher, &manifest, config).unwrap();
+    let mut utxo = UtxoStore::open(&disk, dir, hasher, &manifest, config, &executor).unwrap();
     for Prevout { outpoint, coin, .. } in prevouts {
         let hashed = hasher.hash(*outpoint);
         utxo.add(&hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
@@ -105,7 +111,7 @@ fn store_of(dir: &Path, prevouts: &[Prevout]) -> UtxoStore {
     utxo
 }
 
-fn connect(utxo: &mut UtxoStore, case: &Case) -> Result<SpentCoins, ApplyError> {
+fn connect(utxo: &mut UtxoStore, case: &Case) -> Result<Resolved, Reject> {
     let times: HashMap<u32, u32> = case
         .prevouts
         .iter()
@@ -123,19 +129,22 @@ fn connect(utxo: &mut UtxoStore, case: &Case) -> Result<SpentCoins, ApplyError> 
         median_time_past: &median_time_past,
         params: &case.params,
     };
-    apply(utxo, &case.block, None, &rules)
+    let nothing = Prefetched::nothing(utxo.layers().pin());
+    apply(utxo, any_id(), Arc::clone(&case.block), nothing, &rules)
 }
 
-fn verified(workers: &Workers, case: &Case, spent: SpentCoins) -> Outcome {
-    let flags = script_flags(case.height, &case.block.hash(), &case.params);
-    let magic = case.params.magic;
-    let buffers = BufferPool::new(BLOCK_BUFFERS);
-    let resolved = Resolved { block: Arc::clone(&case.block), spent, flags, magic, buffers };
+fn any_id() -> NodeId {
+    HeaderTree::new(Params::new(Network::Regtest).genesis).genesis()
+}
+
+fn verified(workers: &Arc<Workers>, case: &Case, resolved: Resolved) -> Outcome {
     let (sender, receiver) = bounded(1);
-    let needs = Needs { scripts: true, undo: true };
-    verify(workers, Arc::new(resolved), needs, Arc::new(AtomicBool::new(false)), move |outcome| {
-        sender.send(outcome).unwrap();
+    let desk = Desk::new(Arc::clone(workers), Arc::default(), move |outcome: Option<Outcome>| {
+        sender.send(outcome.expect("no panic")).unwrap();
     });
+    let format = UndoFormat { magic: case.params.magic, buffers: BufferPool::new(BLOCK_BUFFERS) };
+    let needs = Needs { scripts: true, undo: Some(format) };
+    verify(&desk, Arc::new(resolved), needs, &Arc::default(), |outcome| outcome);
     receiver.recv().unwrap()
 }
 
@@ -148,16 +157,17 @@ fn fees(case: &Case, spent: &SpentCoins) -> Amount {
 #[test]
 fn every_real_block_connects_over_its_prevouts() {
     let Some(dir) = shared_data() else { return };
-    let workers = Workers::start(2).unwrap();
+    let workers = workers();
     let mut inputs = 0;
     for (name, case) in cases(&dir) {
         let temp = tempfile::tempdir().unwrap();
         let mut utxo = store_of(temp.path(), &case.prevouts);
-        let spent = connect(&mut utxo, &case).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        assert_eq!(fees(&case, &spent), case.fees, "{name}");
-        inputs += spent.coins.len();
-        let undo = verified(&workers, &case, spent).unwrap_or_else(|e| panic!("{name}: {e:?}"));
-        assert!(undo.is_some(), "{name}");
+        let resolved = connect(&mut utxo, &case).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        assert_eq!(fees(&case, &resolved.spent), case.fees, "{name}");
+        inputs += resolved.spent.coins.len();
+        let outcome = verified(&workers, &case, resolved);
+        let verified = outcome.unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        assert!(verified.recorded_before().is_err(), "{name}");
     }
     println!("{inputs} inputs");
     assert!(inputs > 50_000);
@@ -173,13 +183,12 @@ fn a_missing_coin_is_noticed_and_leaves_no_trace() {
         let mut utxo = store_of(temp.path(), &case.prevouts);
         let hashed = UtxoHasher::new([1; 16]).hash(missing.outpoint);
         let coin = utxo.spend(&hashed).unwrap().expect("just added");
-        let Err(ApplyError::Rejected(reject)) = connect(&mut utxo, &case) else {
-            panic!("{name}: was not rejected")
-        };
+        let Err(reject) = connect(&mut utxo, &case) else { panic!("{name}: was not rejected") };
         assert_eq!(reject.reason, RejectReason::InputsMissingOrSpent, "{name}");
         utxo.add(&hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
-        let spent = connect(&mut utxo, &case).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        assert!(unapply(&mut utxo, &case.block, &spent, case.height, Mismatch::Reported).unwrap());
+        let Resolved { spent, .. } =
+            connect(&mut utxo, &case).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        assert!(unapply(&mut utxo, &case.block, &spent, case.height, Mismatch::Reported, &mut []));
         for Prevout { outpoint, coin, .. } in &case.prevouts {
             let hashed = UtxoHasher::new([1; 16]).hash(*outpoint);
             assert_eq!(utxo.get(&hashed).unwrap().as_ref(), Some(coin), "{name}");
@@ -190,16 +199,17 @@ fn a_missing_coin_is_noticed_and_leaves_no_trace() {
 #[test]
 fn a_damaged_witness_or_signature_fails_its_block() {
     let Some(dir) = shared_data() else { return };
-    let workers = Workers::start(2).unwrap();
+    let workers = workers();
     let all = cases(&dir);
     let (name, case) = all.iter().find(|(name, _)| name.contains("413567")).expect("is there");
     let temp = tempfile::tempdir().unwrap();
     let mut utxo = store_of(temp.path(), &case.prevouts);
-    let mut spent = connect(&mut utxo, case).unwrap();
+    let mut resolved = connect(&mut utxo, case).unwrap();
+    let spent = &mut resolved.spent;
     // The last transaction's first coin gets another script: its signature no longer fits.
     let last = spent.first[spent.first.len() - 2] as usize;
     spent.coins[last].script_pubkey = [0x51, 0x87][..].into();
-    let outcome = verified(&workers, case, spent);
+    let outcome = verified(&workers, case, resolved);
     let Err(VerifyError::Rejected(reject)) = outcome else { panic!("{name}: passed") };
     assert_eq!(reject.reason, RejectReason::BlockScriptVerifyFlagFailed);
 }

@@ -1,46 +1,190 @@
-use std::sync::atomic::Ordering;
-use std::thread;
+//! The chain on a disk in memory.
 
 use crossbeam_channel::TrySendError;
-use godwit_fault_disk::FaultDisk;
-use godwit_primitives::Network;
-use godwit_store::disk::Disk;
+use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_primitives::BlockHeader;
+use godwit_primitives::{Network, Params};
+use godwit_sim::chain::generate;
+use godwit_sim::plan::ChainPlan;
+use godwit_store::StoreError;
+use godwit_store::exec::{Priority, Threads};
+use godwit_store::utxo::CacheMinima;
+use godwit_stream::{DataStream, SpanReader};
 
 use super::*;
-use crate::workers::Urgency;
+use crate::options::BlockMemory;
 
-fn options() -> ChainOptions {
-    ChainOptions {
+/// After every block of the tests.
+const NOW: i64 = 2_000_000_000;
+
+/// An empty regtest chain.
+pub(crate) fn chain(disk: &FaultDisk) -> Chain {
+    chain_with(disk, CacheMinima::PRODUCT)
+}
+
+/// Flushes after a few blocks.
+const SMALL_CACHE: CacheMinima =
+    CacheMinima { budget: 192 << 10, active: 80 << 10, io_buffer: 4 << 10, arena_step: 4 << 10 };
+
+fn chain_with(disk: &FaultDisk, cache_minima: CacheMinima) -> Chain {
+    let options = ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
+        executor: Arc::new(Threads::default()),
         workers: 1,
-        cache_bytes: 4 << 20,
+        cache_bytes: cache_minima.budget,
+        cache_minima,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
-        clock: || 2_000_000_000,
+    };
+    let disk = Arc::new(disk.clone());
+    Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
+}
+
+fn blocks() -> Vec<Vec<u8>> {
+    let mut blocks = Vec::new();
+    generate(&ChainPlan::small(1), |block| {
+        blocks.push(block.bytes.to_vec());
+        Ok(())
+    })
+    .expect("the plan is sound");
+    blocks
+}
+
+fn give(chain: &mut Chain, block: &[u8], ticket: u64) {
+    let header: BlockHeader = SpanReader::new(block).get().expect("a block starts with a header");
+    chain.accept_header(&header, header.block_hash(), NOW).expect("a good header");
+    chain.receive_block(DataStream::from(block).into(), ticket);
+}
+
+/// Polls until `end` says so or the chain fails; the verdicts on the way.
+fn poll_until(
+    chain: &mut Chain,
+    end: impl Fn(&Chain, Poll) -> bool,
+) -> (Vec<Verdict>, Result<(), ChainError>) {
+    let mut verdicts = Vec::new();
+    loop {
+        let poll = chain.poll(NOW);
+        verdicts.extend(chain.take_events().into_iter().filter_map(|event| match event {
+            Event::Judged { verdict, .. } => Some(verdict),
+            _ => None,
+        }));
+        match poll {
+            Err(error) => return (verdicts, Err(error)),
+            Ok(poll) if end(chain, poll) => return (verdicts, Ok(())),
+            Ok(Poll::Progress) => {}
+            Ok(Poll::Waiting | Poll::Idle) => {
+                chain.wait_with(&crossbeam_channel::never::<()>(), LONGEST_WAIT);
+            }
+        }
     }
+}
+
+/// A header on top of genesis, which has no work.
+pub(crate) fn child_of_genesis(chain: &Chain) -> godwit_primitives::BlockHeader {
+    let genesis = chain.index.node(chain.index.tree().genesis()).header;
+    godwit_primitives::BlockHeader { prev_blockhash: genesis.block_hash(), ..genesis }
+}
+
+#[test]
+fn a_candidate_that_the_index_knows_no_place_of_is_an_error() {
+    let mut chain = chain(&FaultDisk::new());
+    let header = child_of_genesis(&chain);
+    let hash = header.block_hash();
+    // As a damaged index has it: the block was received, and never pruned.
+    chain.index.add_candidate_without_block(header);
+    let result = chain.settle(NOW);
+    assert!(matches!(result, Err(ChainError::DamagedIndex(h)) if h == hash), "{result:?}");
+}
+
+#[test]
+fn a_failed_append_is_a_fault_of_this_node_and_no_verdict_on_a_block() {
+    let blocks = blocks();
+    for change in 1..12 {
+        let disk = FaultDisk::new();
+        let mut chain = chain(&disk);
+        disk.fail_change(change);
+        for (ticket, block) in (0..).zip(&blocks) {
+            give(&mut chain, block, ticket);
+        }
+        let (verdicts, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
+        assert!(disk.has_failed(), "change {change}");
+        assert!(
+            matches!(result, Err(ChainError::Store(StoreError::Io(_) | StoreError::Closed(_)))),
+            "change {change}: {result:?}"
+        );
+        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Stored), "change {change}");
+        assert!(verdicts.len() < blocks.len(), "change {change}");
+        drop(chain);
+        disk.crash(Survival::All);
+        let mut chain = self::chain(&disk);
+        let (_, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
+        result.expect("what was written is found again");
+        assert!(chain.tree().stored() >= verdicts.len(), "change {change}");
+    }
+}
+
+#[test]
+fn a_block_on_its_way_to_the_disk_counts_and_is_not_stored_yet() {
+    let blocks = blocks();
+    let mut chain = chain(&FaultDisk::new());
+    let room = chain.room();
+    for ticket in 0..3 {
+        give(&mut chain, &blocks[0], ticket);
+    }
+    // Nothing is delivered, so nothing that is decoded is accepted.
+    let charged = room - chain.room();
+    assert!(charged >= 3 * blocks[0].len() as u64);
+    let on_its_way = |chain: &Chain, _| !chain.appender.is_idle();
+    let (verdicts, _) = poll_until(&mut chain, on_its_way);
+    assert_eq!((verdicts, chain.room(), chain.tree().stored()), (vec![], room - charged, 0));
+    let (verdicts, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
+    result.expect("no fault");
+    assert_eq!(verdicts, [Verdict::Stored, Verdict::Duplicate, Verdict::Duplicate]);
+    assert_eq!((chain.room(), chain.tree().stored(), chain.tip_point().height), (room, 1, 1));
+}
+
+#[test]
+fn coins_that_a_flush_let_go_of_are_fetched_again_and_the_chain_is_the_same() {
+    let blocks = blocks();
+    let tips = [CacheMinima::PRODUCT, SMALL_CACHE].map(|minima| {
+        let mut chain = chain_with(&FaultDisk::new(), minima);
+        for (ticket, block) in (0..).zip(&blocks) {
+            give(&mut chain, block, ticket);
+        }
+        let (_, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
+        result.expect("no fault");
+        let (flushes, refetched) = (chain.utxo().counters().flushes, chain.status().refetched);
+        (chain.utxo_stats().expect("no fault"), flushes, refetched)
+    });
+    let [(expected, 0, 0), (stats, flushes, _)] = tips else { panic!("{tips:?}") };
+    assert_eq!(stats, expected);
+    assert!(flushes >= 5, "{flushes} flushes");
+    assert_eq!(expected.tip.height as usize, blocks.len());
 }
 
 /// A fatal error drops the chain; the parts of the window's blocks look at the flag before they start.
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
-    let disk: Arc<dyn Disk> = Arc::new(FaultDisk::new());
-    let chain = Chain::open(disk, "/data".into(), options(), [7; 16]).expect("it opens");
-    let (outbox, cancelled) = (chain.outbox.clone(), Arc::clone(&chain.cancelled));
+    let chain = chain(&FaultDisk::new());
+    let (outbox, desk) = (chain.outbox(), chain.reads.desk());
     // Runs until the chain is being dropped.
-    chain.workers.run(Urgency::Scripts, move || {
+    let running = move || {
         loop {
             match outbox.try_send(Message::Panicked) {
-                Err(TrySendError::Disconnected(_)) => return,
-                Ok(()) | Err(TrySendError::Full(_)) => thread::yield_now(),
+                Err(TrySendError::Disconnected(_)) => return None,
+                Ok(()) | Err(TrySendError::Full(_)) => std::thread::yield_now(),
             }
         }
-    });
+    };
+    desk.run_part(Priority::Scripts, "running", running);
     let (seen, next_part) = bounded(1);
-    chain.workers.run(Urgency::Scripts, move || {
-        seen.send(cancelled.load(Ordering::Relaxed)).expect("the test waits for it");
+    desk.run_part(Priority::Scripts, "waiting", move || {
+        seen.send(()).expect("the test waits for it");
+        None
     });
+    drop(desk);
     drop(chain);
-    assert_eq!(next_part.recv(), Ok(true));
+    assert!(next_part.recv().is_err(), "it never ran");
 }

@@ -103,3 +103,17 @@ fn the_first_of_two_equal_headers_stays_best() {
     extend(&mut tree, NodeId(0), 1, 2);
     assert_eq!(tree.best_header(), first);
 }
+
+/// `docs/limits.md` says about 300 bytes; a table or list that has just grown has room for as much again.
+#[test]
+fn a_header_costs_a_few_hundred_bytes_and_each_is_counted() {
+    let mut tree = HeaderTree::new(header(BlockHash::ZERO, 0, 0));
+    let (mut tip, mut before) = (tree.genesis(), tree.memory());
+    for n in 1..=20_000 {
+        tip = extend(&mut tree, tip, n, 0);
+        assert!(tree.memory() >= before);
+        before = tree.memory();
+    }
+    let each = before / tree.len();
+    assert!((200..=600).contains(&each), "{each} bytes");
+}

@@ -10,7 +10,9 @@ use godwit_chain::{
 };
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
+use godwit_store::utxo::CacheMinima;
 use godwit_stream::DataStream;
 
 /// After every chain of the tests, so that no block lies in the future.
@@ -22,17 +24,19 @@ pub(crate) fn options(params: Params) -> ChainOptions {
     ChainOptions {
         params: Arc::new(params),
         assume_valid: None,
+        executor: Arc::new(Threads::default()),
         workers: 2,
         cache_bytes: 16 << 20,
+        cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
-        clock,
     }
 }
 
 pub(crate) fn open_with(dir: &Path, options: ChainOptions) -> Chain {
-    Chain::open(Arc::new(RealDisk), dir.to_path_buf(), options, [7; 16]).expect("datadir opens")
+    Chain::open(Arc::new(RealDisk), dir.to_path_buf(), options, [7; 16], clock())
+        .expect("datadir opens")
 }
 
 pub(crate) fn open(dir: &Path, network: Network) -> Chain {
@@ -41,9 +45,14 @@ pub(crate) fn open(dir: &Path, network: Network) -> Chain {
 
 /// Judges one block.
 pub(crate) fn submit(chain: &mut Chain, block: &[u8]) -> Verdict {
+    submit_at(chain, block, clock())
+}
+
+/// Judges one block at that time.
+pub(crate) fn submit_at(chain: &mut Chain, block: &[u8], now: i64) -> Verdict {
     let received =
         structure(DataStream::from(block), &Arc::clone(chain.params()), &chain.hasher(), None);
-    chain.submit(received).expect("no local fault")
+    chain.submit(received, now).expect("no local fault")
 }
 
 /// The blocks of a file in Core's framing.
@@ -65,6 +74,10 @@ pub(crate) struct Watch<F> {
 }
 
 impl<F: FnMut(&Chain, Event)> ImportObserver for Watch<F> {
+    fn now(&self) -> i64 {
+        clock()
+    }
+
     fn progress(&mut self, chain: &mut Chain) {
         for event in chain.take_events() {
             (self.on_event)(chain, event);

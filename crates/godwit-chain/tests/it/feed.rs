@@ -3,8 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, never, unbounded};
-use godwit_chain::{Chain, Event, Poll, RECEIVING_BYTES, UtxoStats, Verdict, WAITING_MEMORY};
-use godwit_consensus::{Reject, ResultClass};
+use godwit_chain::{
+    Chain, Event, Poll, RECEIVING_BYTES, Source, UtxoStats, Verdict, WAITING_MEMORY,
+};
+use godwit_consensus::ResultClass;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{Block, BlockHash, BlockHeader, TxView};
 use godwit_sim::chain::generate;
@@ -13,7 +15,7 @@ use godwit_sim::plan::ChainPlan;
 use godwit_sim::rng::Rng;
 use godwit_stream::{DataStream, PooledStream, SpanReader};
 
-use crate::datadir::{open, open_with, options, submit};
+use crate::datadir::{clock, open, open_with, options, submit, submit_at};
 
 fn small_chain() -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
@@ -42,7 +44,7 @@ fn header(block: &[u8]) -> BlockHeader {
 
 fn accept_headers<'b>(chain: &mut Chain, blocks: impl IntoIterator<Item = &'b Vec<u8>>) {
     for block in blocks {
-        chain.accept_header(&header(block), hash(block)).expect("a good header");
+        chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
     }
 }
 
@@ -52,12 +54,16 @@ fn give(chain: &mut Chain, block: &[u8], ticket: u64) {
 
 /// Until nothing is under way; what happened meanwhile.
 fn settle(chain: &mut Chain) -> Vec<Event> {
+    settle_at(chain, clock())
+}
+
+fn settle_at(chain: &mut Chain, now: i64) -> Vec<Event> {
     let nobody: Receiver<()> = never();
     let mut events = Vec::new();
     loop {
-        let poll = chain.poll().expect("no local fault");
+        let poll = chain.poll(now).expect("no local fault");
         events.extend(chain.take_events());
-        assert!(chain.waiting_memory() <= WAITING_MEMORY);
+        assert!(chain.status().memory.kept <= WAITING_MEMORY);
         match poll {
             Poll::Progress => {}
             Poll::Waiting => chain.wait_with(&nobody, Duration::from_secs(1)),
@@ -69,27 +75,14 @@ fn settle(chain: &mut Chain) -> Vec<Event> {
     }
 }
 
-/// What became of one ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    Stored { new: bool },
-    Undecodable,
-    Refused(Reject),
-}
-
 /// The answers by ticket, each given once.
-fn answers(events: &[Event], tickets: u64) -> Vec<Answer> {
+fn answers(events: &[Event], tickets: u64) -> Vec<Verdict> {
     let mut answers = vec![None; tickets as usize];
     for event in events {
         let (ticket, answer) = match event {
-            Event::Stored { ticket, new, .. } => (*ticket, Answer::Stored { new: *new }),
-            Event::Refused { ticket, reject: None, hash } => {
-                assert_eq!(*hash, None);
-                (*ticket, Answer::Undecodable)
-            }
-            Event::Refused { ticket, reject: Some(reject), hash } => {
-                assert!(hash.is_some());
-                (*ticket, Answer::Refused(*reject))
+            Event::Judged { source: Source::Peer { ticket }, hash, verdict } => {
+                assert_eq!(hash.is_none(), *verdict == Verdict::Undecodable);
+                (*ticket, *verdict)
             }
             _ => continue,
         };
@@ -102,13 +95,13 @@ fn submitted<'b>(blocks: impl IntoIterator<Item = &'b Vec<u8>>) -> UtxoStats {
     let temp = tempfile::tempdir().unwrap();
     let mut chain = open(temp.path(), Network::Regtest);
     for block in blocks {
-        assert_eq!(submit(&mut chain, block), Verdict::Accepted);
+        assert_eq!(submit(&mut chain, block), Verdict::Connected);
     }
     chain.utxo_stats().unwrap()
 }
 
-const NEW: Answer = Answer::Stored { new: true };
-const KNOWN: Answer = Answer::Stored { new: false };
+const NEW: Verdict = Verdict::Stored;
+const KNOWN: Verdict = Verdict::Duplicate;
 
 #[test]
 fn blocks_in_any_order_and_twice_make_the_chain_of_submitting_them_in_order() {
@@ -124,7 +117,7 @@ fn blocks_in_any_order_and_twice_make_the_chain_of_submitting_them_in_order() {
         for (ticket, block) in sent.iter().enumerate() {
             give(&mut chain, block, ticket as u64);
             if ticket % 17 == 0 {
-                chain.poll().expect("no local fault");
+                chain.poll(clock()).expect("no local fault");
                 events.extend(chain.take_events());
             }
         }
@@ -152,11 +145,11 @@ fn a_block_that_arrives_out_of_order_is_kept_in_memory_for_its_turn() {
     }
     settle(&mut chain);
     let bytes: usize = blocks[1..].iter().map(Vec::len).sum();
-    assert!(chain.waiting_memory() > bytes, "{} bytes of blocks wait", bytes);
+    assert!(chain.status().memory.kept > bytes, "{} bytes of blocks wait", bytes);
     give(&mut chain, &blocks[0], 0);
     settle(&mut chain);
     assert_eq!(chain.tip_point().height, blocks.len() as u32);
-    assert_eq!(chain.waiting_memory(), 0);
+    assert_eq!(chain.status().memory.kept, 0);
 }
 
 /// The block with its last transaction twice: an odd number of transactions has the same merkle
@@ -212,7 +205,7 @@ fn a2_b20_forged_copies_are_refused_and_the_honest_block_is_taken() {
     }
     let events = settle(&mut chain);
     for answer in answers(&events, forged.len() as u64) {
-        let Answer::Refused(reject) = answer else { panic!("{answer:?}") };
+        let Verdict::Rejected(reject) = answer else { panic!("{answer:?}") };
         assert_eq!(reject.class, ResultClass::Mutated, "{reject}");
     }
     for (hash, _) in &forged {
@@ -238,7 +231,7 @@ fn bytes_that_are_no_block_harm_nobody() {
         give(&mut chain, bytes, ticket as u64);
     }
     let events = settle(&mut chain);
-    assert_eq!(answers(&events, 4), [Answer::Undecodable; 4]);
+    assert_eq!(answers(&events, 4), [Verdict::Undecodable; 4]);
     for (ticket, block) in blocks.iter().enumerate() {
         give(&mut chain, block, ticket as u64);
     }
@@ -252,21 +245,19 @@ fn wall_clock() -> i64 {
 
 /// The verdict that the events tell on the block that was given with ticket 0.
 fn verdict(events: &[Event], block: &[u8]) -> Verdict {
-    match answers(events, 1)[0] {
-        Answer::Undecodable => return Verdict::Undecodable,
-        Answer::Refused(reject) => return Verdict::Rejected(reject),
-        KNOWN => return Verdict::Duplicate,
-        Answer::Stored { .. } => {}
+    let verdict = answers(events, 1)[0];
+    if verdict != NEW {
+        return verdict;
     }
     let hash = hash(block);
     let judged = events.iter().rev().find_map(|event| match event {
-        Event::Connected(connected) if connected.point.hash == hash => Some(Verdict::Accepted),
+        Event::Connected(connected) if connected.point.hash == hash => Some(Verdict::Connected),
         Event::Invalid { hash: invalid, reject } if *invalid == hash => {
             Some(Verdict::Rejected(*reject))
         }
         _ => None,
     });
-    judged.unwrap_or(Verdict::Inconclusive)
+    judged.unwrap_or(NEW)
 }
 
 #[test]
@@ -275,16 +266,13 @@ fn hostile_blocks_get_the_verdict_of_submitting_them() {
     let mut judged = 0;
     for suite in suites(now).iter().filter(|suite| suite.options == ChainOptions::default()) {
         let temp = tempfile::tempdir().unwrap();
-        let [mut fed, mut submitting] = ["fed", "submitting"].map(|name| {
-            let mut options = options(Params::new(Network::Regtest));
-            options.clock = wall_clock;
-            open_with(&temp.path().join(name), options)
-        });
+        let [mut fed, mut submitting] = ["fed", "submitting"]
+            .map(|name| open_with(&temp.path().join(name), options(Params::new(Network::Regtest))));
         let cases = suite.cases.iter().flat_map(|case| &case.blocks);
         for block in suite.base.iter().chain(cases) {
             give(&mut fed, block, 0);
-            let events = settle(&mut fed);
-            let expected = submit(&mut submitting, block);
+            let events = settle_at(&mut fed, wall_clock());
+            let expected = submit_at(&mut submitting, block, wall_clock());
             submitting.take_events();
             assert_eq!(verdict(&events, block), expected, "{}", suite.name);
             assert_eq!(fed.tip_point(), submitting.tip_point(), "{}", suite.name);

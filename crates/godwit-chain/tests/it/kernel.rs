@@ -17,7 +17,7 @@ use godwit_consensus::ResultClass;
 use godwit_primitives::network::{Deployment, Network, Params};
 use godwit_sim::hostile::{ChainOptions, HostileCase, Suite, reorganisations, suites};
 
-use crate::datadir::{open, open_with, options, submit};
+use crate::datadir::{open, open_with, options, submit_at};
 use crate::golden::reversed_hex;
 
 /// Core's logging is one per process, so its chainstates run one at a time.
@@ -114,8 +114,8 @@ enum Outcome {
 
 fn outcome(verdict: Verdict) -> Outcome {
     match verdict {
-        Verdict::Accepted => Outcome::Accepted,
-        Verdict::Inconclusive => Outcome::Inconclusive,
+        Verdict::Connected => Outcome::Accepted,
+        Verdict::Stored => Outcome::Inconclusive,
         Verdict::Duplicate => Outcome::Duplicate,
         Verdict::Undecodable => Outcome::Undecodable,
         Verdict::Rejected(reject) => Outcome::Rejected(match reject.class {
@@ -133,8 +133,8 @@ fn outcome(verdict: Verdict) -> Outcome {
 
 fn word(verdict: Verdict) -> String {
     match verdict {
-        Verdict::Accepted => "accept".into(),
-        Verdict::Inconclusive => "inconclusive".into(),
+        Verdict::Connected => "accept".into(),
+        Verdict::Stored => "inconclusive".into(),
         Verdict::Duplicate => "duplicate".into(),
         Verdict::Undecodable => "Block decode failed".into(),
         Verdict::Rejected(reject) => reject.reason.to_string(),
@@ -143,7 +143,7 @@ fn word(verdict: Verdict) -> String {
 
 /// Submits one block to both and compares; the verdict's word.
 fn judge(name: &str, block: &[u8], chain: &mut Chain, kernel: &KernelChain) -> String {
-    let verdict = submit(chain, block);
+    let verdict = submit_at(chain, block, wall_clock());
     let (core, log) = kernel.submit(block);
     assert_eq!(outcome(verdict), core, "{name}: {verdict:?}; Core logged:\n{log}");
     if let Verdict::Rejected(reject) = verdict {
@@ -170,9 +170,7 @@ fn regtest(dir: &Path, suite: &ChainOptions) -> Chain {
     for (name, height) in &suite.activation {
         params.set_activation_height(deployment(name), *height);
     }
-    let mut options = options(params);
-    options.clock = wall_clock;
-    open_with(dir, options)
+    open_with(dir, options(params))
 }
 
 /// The names of `-testactivationheight`.
@@ -195,7 +193,7 @@ fn judge_suite(suite: &Suite, reasons: &mut BTreeMap<String, usize>) -> usize {
     for block in &suite.base {
         let verdict = match &oracle {
             Some(kernel) => judge(suite.name, block, &mut chain, kernel),
-            None => word(submit(&mut chain, block)),
+            None => word(submit_at(&mut chain, block, wall_clock())),
         };
         assert_eq!(verdict, "accept", "{}: base", suite.name);
     }
@@ -205,7 +203,7 @@ fn judge_suite(suite: &Suite, reasons: &mut BTreeMap<String, usize>) -> usize {
             let name = format!("{}/{name}[{n}]", suite.name);
             let verdict = match &oracle {
                 Some(kernel) => judge(&name, block, &mut chain, kernel),
-                None => word(submit(&mut chain, block)),
+                None => word(submit_at(&mut chain, block, wall_clock())),
             };
             assert_eq!(verdict, expected.unwrap_or("accept"), "{name}: as the generator expects");
             *reasons.entry(verdict).or_default() += 1;
@@ -251,7 +249,7 @@ fn same_as_fresh<'a>(name: &str, chain: &mut Chain, blocks: impl Iterator<Item =
     let temp = tempfile::tempdir().unwrap();
     let mut fresh = open(temp.path(), Network::Regtest);
     for block in blocks {
-        assert_eq!(submit(&mut fresh, block), Verdict::Accepted, "{name}");
+        assert_eq!(submit_at(&mut fresh, block, wall_clock()), Verdict::Connected, "{name}");
     }
     let (after, expected) = (chain.utxo_stats().unwrap(), fresh.utxo_stats().unwrap());
     assert_eq!(after, expected, "{name}: {}", reversed_hex(&after.muhash));

@@ -13,7 +13,7 @@ use godwit_store::StoreError;
 use godwit_store::disk::RealDisk;
 use godwit_store::scan::BlockFileScanner;
 
-use crate::datadir::{Watch, options};
+use crate::datadir::{Watch, clock, options};
 
 /// A file of the small chain.
 fn chain_file(dir: &Path) -> std::path::PathBuf {
@@ -46,7 +46,8 @@ fn panicking(thread: &'static str) -> (ChainError, Result<(), ChainError>) {
     let (file, dir) = (chain_file(temp.path()), temp.path().join("data"));
     let disk = PanickingDisk::new(Arc::new(RealDisk), thread);
     let open = |options| {
-        Chain::open(Arc::new(disk.clone()), dir.clone(), options, [7; 16]).expect("it opens")
+        Chain::open(Arc::new(disk.clone()), dir.clone(), options, [7; 16], clock())
+            .expect("it opens")
     };
     if thread == "godwit-worker" {
         // Coins on disk, which the workers fetch.
@@ -85,7 +86,7 @@ fn a_panic_in_a_scan_of_the_coins_is_an_error() {
     let disk = PanickingDisk::new(Arc::new(RealDisk), "godwit-stats");
     let dir = temp.path().join("data");
     let mut chain =
-        Chain::open(Arc::new(disk.clone()), dir, small_cache(), [7; 16]).expect("opens");
+        Chain::open(Arc::new(disk.clone()), dir, small_cache(), [7; 16], clock()).expect("opens");
     import_all(&mut chain, &file).expect("the disk is not armed");
     chain.utxo_stats().expect("the disk is not armed");
     disk.arm();

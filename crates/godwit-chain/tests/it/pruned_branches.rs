@@ -10,7 +10,7 @@ use godwit_primitives::{
 };
 use godwit_stream::DataStream;
 
-use crate::datadir::submit;
+use crate::datadir::{clock, submit};
 use crate::pruning::{
     BLOCKS, DIR, ONE_BLOCK, STATS, bytes_on, check_kept, hash, header, open, stats_of, submit_all,
 };
@@ -95,11 +95,11 @@ fn a_reorganisation_of_288_blocks_works_and_a_deeper_one_is_an_error() {
     let mut chain = open(&disk, None, ONE_BLOCK);
     let (last, before) = deeper.split_last().unwrap();
     for block in before {
-        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+        assert_eq!(submit(&mut chain, block), Verdict::Stored);
     }
     let params = Arc::clone(chain.params());
     let last = godwit_chain::structure(DataStream::from(&last[..]), &params, &chain.hasher(), None);
-    let error = chain.submit(last).unwrap_err();
+    let error = chain.submit(last, clock()).unwrap_err();
     let lowest = tip - MIN_BLOCKS_TO_KEEP + 1;
     assert!(matches!(error, ChainError::ForkBelowPruned { fork: f, lowest: l }
         if (f, l) == (fork, lowest)));
@@ -109,7 +109,7 @@ fn a_reorganisation_of_288_blocks_works_and_a_deeper_one_is_an_error() {
     chain.close().unwrap();
     // It does not go away with a restart, and does no harm.
     let mut chain = open(&disk, None, ONE_BLOCK);
-    assert!(matches!(chain.settle(), Err(ChainError::ForkBelowPruned { .. })));
+    assert!(matches!(chain.settle(clock()), Err(ChainError::ForkBelowPruned { .. })));
     chain.connect_known_only();
     assert_eq!(chain.utxo_stats().unwrap(), *STATS);
 }
@@ -148,12 +148,12 @@ fn a_branch_with_pruned_blocks_is_taken_when_they_have_come_again() {
 
     let mut chain = open(&disk, None, ONE_BLOCK);
     for block in &stale[5..] {
-        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+        assert_eq!(submit(&mut chain, block), Verdict::Stored);
     }
     assert_eq!(chain.tip_point(), on_active);
     chain.close().unwrap();
     let mut chain = open(&disk, None, ONE_BLOCK);
-    chain.settle().unwrap();
+    chain.settle(clock()).unwrap();
     assert_eq!(chain.tip_point(), on_active, "a restart does not take it either");
     for block in stale[..5].iter().rev() {
         assert_eq!(chain.tip_point(), on_active);

@@ -14,7 +14,7 @@ use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::{Disk, RealDisk};
 use godwit_stream::SpanReader;
 
-use crate::datadir::{import_file, options, submit};
+use crate::datadir::{clock, import_file, options, submit};
 use crate::pruned_branches::branch;
 
 /// So small that nearly every block has a file of its own.
@@ -55,7 +55,7 @@ fn try_open(
     let mut options = options(Params::new(Network::Regtest));
     options.cache_bytes = 4 << 20;
     options.prune_bytes = prune;
-    Chain::open_with_file_size(disk, dir.to_path_buf(), options, [7; 16], size)
+    Chain::open_with_file_size(disk, dir.to_path_buf(), options, [7; 16], clock(), size)
 }
 
 pub(crate) fn open(disk: &FaultDisk, prune: Option<u64>, size: u32) -> Chain {
@@ -64,7 +64,7 @@ pub(crate) fn open(disk: &FaultDisk, prune: Option<u64>, size: u32) -> Chain {
 
 pub(crate) fn submit_all(chain: &mut Chain, blocks: &[Vec<u8>]) {
     for block in blocks {
-        assert_eq!(submit(chain, block), Verdict::Accepted);
+        assert_eq!(submit(chain, block), Verdict::Connected);
     }
     chain.take_events();
 }
@@ -109,7 +109,7 @@ pub(crate) fn check_kept(chain: &mut Chain, disk: &dyn Disk, dir: &Path) {
     }
     let mut read = 0;
     loop {
-        let poll = chain.poll().unwrap();
+        let poll = chain.poll(clock()).unwrap();
         for event in chain.take_events() {
             if let Event::Read { ticket, bytes } = event {
                 let bytes = bytes.expect("a block that is kept can be served");
@@ -141,10 +141,10 @@ pub(crate) fn check_kept(chain: &mut Chain, disk: &dyn Disk, dir: &Path) {
 fn check_next_start(disk: &FaultDisk) {
     let disk = disk.copy();
     let mut chain = open(&disk, Some(1), ONE_BLOCK);
-    chain.settle().unwrap();
+    chain.settle(clock()).unwrap();
     chain.close().unwrap();
     let mut chain = open(&disk, Some(1), ONE_BLOCK);
-    chain.settle().unwrap();
+    chain.settle(clock()).unwrap();
     check_kept(&mut chain, &disk, Path::new(DIR));
 }
 
@@ -209,7 +209,7 @@ fn without_a_flush_nothing_is_deleted() {
     chain.close().unwrap();
     let mut chain = open(&disk, Some(1), ONE_BLOCK);
     assert_eq!(chain.prune_height(), 0);
-    chain.settle().unwrap();
+    chain.settle(clock()).unwrap();
     assert_eq!((chain.prune_height(), chain.utxo_stats().unwrap()), (0, *STATS));
     chain.flush().unwrap();
     assert_eq!(chain.prune_height(), BLOCKS.len() as u32 + 1 - MIN_BLOCKS_TO_KEEP);
@@ -236,7 +236,7 @@ fn a_restart_finds_the_blocks_above_the_last_flush() {
                 let survivals = [Survival::All, Survival::Nothing, Survival::Part(height as u64)];
                 disk.crash(survivals[crashes % 3]);
                 chain = open(&disk, Some(1), ONE_BLOCK);
-                chain.settle().unwrap();
+                chain.settle(clock()).unwrap();
                 check_next_start(&disk);
                 height = chain.tip_point().height as usize;
                 // What a power failure took is fetched again.
@@ -271,7 +271,7 @@ fn a_crash_at_any_operation_while_pruning_loses_nothing_and_leaves_nothing() {
         let run = |disk: &FaultDisk| {
             let node = Arc::new(disk.clone());
             let mut chain = try_open(node, Path::new(DIR), Some(1), FILE_SIZE)?;
-            chain.settle()?;
+            chain.settle(clock())?;
             chain.close()
         };
         disk.fail_change(n);
@@ -284,7 +284,7 @@ fn a_crash_at_any_operation_while_pruning_loses_nothing_and_leaves_nothing() {
         disk.crash(parts[n as usize % 3]);
         // Removals that a power failure took back are made again.
         let mut chain = open(&disk, Some(1), FILE_SIZE);
-        chain.settle().unwrap();
+        chain.settle(clock()).unwrap();
         chain.flush().unwrap();
         assert_eq!(chain.tip_point(), STATS.tip, "operation {n}");
         check_kept(&mut chain, &disk, Path::new(DIR));
@@ -346,7 +346,7 @@ fn a_datadir_that_began_with_a_snapshot_is_pruned_above_it() {
     let mut chain = open("second", Some(1));
     let dir = temp.path().join("second");
     for block in BLOCKS.iter() {
-        chain.accept_header(&header(block), hash(block)).unwrap();
+        chain.accept_header(&header(block), hash(block), clock()).unwrap();
     }
     chain.load_snapshot(&snapshot, Some(info.hash_serialized)).unwrap();
     assert_eq!(chain.prune_height() as usize, BASE + 1);

@@ -7,7 +7,7 @@ use godwit_sim::chain::generate;
 use godwit_sim::hostile::reorganisations;
 use godwit_sim::plan::ChainPlan;
 
-use crate::datadir::{open, open_with, options, submit};
+use crate::datadir::{clock, open, open_with, options, submit};
 
 fn small_chain() -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
@@ -26,14 +26,14 @@ fn a_chain_goes_on_where_it_was_closed_with_and_without_a_flush() {
     let (whole, parts) = (temp.path().join("whole"), temp.path().join("parts"));
     let mut chain = open(&whole, Network::Regtest);
     for block in &blocks {
-        assert_eq!(submit(&mut chain, block), Verdict::Accepted);
+        assert_eq!(submit(&mut chain, block), Verdict::Connected);
     }
     let expected = chain.utxo_stats().unwrap();
     chain.close().unwrap();
     for (n, part) in blocks.chunks(blocks.len() / 5).enumerate() {
         let mut chain = open(&parts, Network::Regtest);
         for block in part {
-            assert_eq!(submit(&mut chain, block), Verdict::Accepted);
+            assert_eq!(submit(&mut chain, block), Verdict::Connected);
         }
         if n % 2 == 0 {
             chain.flush().unwrap();
@@ -41,7 +41,7 @@ fn a_chain_goes_on_where_it_was_closed_with_and_without_a_flush() {
         chain.close().unwrap();
     }
     let mut chain = open(&parts, Network::Regtest);
-    chain.settle().unwrap();
+    chain.settle(clock()).unwrap();
     assert_eq!(chain.utxo_stats().unwrap(), expected);
     let mut chain = open(&whole, Network::Regtest);
     assert_eq!(chain.utxo_stats().unwrap(), expected);
@@ -53,12 +53,12 @@ fn a_chain_that_is_dropped_without_a_word_loses_no_block() {
     let temp = tempfile::tempdir().unwrap();
     let mut chain = open(temp.path(), Network::Regtest);
     for block in &blocks {
-        assert_eq!(submit(&mut chain, block), Verdict::Accepted);
+        assert_eq!(submit(&mut chain, block), Verdict::Connected);
     }
     let tip = chain.tip_point();
     drop(chain);
     let mut chain = open(temp.path(), Network::Regtest);
-    chain.settle().unwrap();
+    chain.settle(clock()).unwrap();
     assert_eq!(chain.tip_point(), tip, "what had arrived is connected from godwit's own files");
 }
 
@@ -66,7 +66,7 @@ fn stats_of<'b>(blocks: impl IntoIterator<Item = &'b Vec<u8>>) -> UtxoStats {
     let temp = tempfile::tempdir().unwrap();
     let mut chain = open(temp.path(), Network::Regtest);
     for block in blocks {
-        assert_eq!(submit(&mut chain, block), Verdict::Accepted);
+        assert_eq!(submit(&mut chain, block), Verdict::Connected);
     }
     chain.utxo_stats().unwrap()
 }
@@ -130,12 +130,12 @@ fn a_damaged_witness_of_a_stored_block_is_never_the_blocks_fault() {
     std::fs::write(&file, bytes).unwrap();
 
     let mut chain = open(temp.path(), Network::Regtest);
-    assert!(matches!(chain.settle(), Err(ChainError::DamagedBlock(_))));
+    assert!(matches!(chain.settle(clock()), Err(ChainError::DamagedBlock(_))));
     drop(chain);
     let mut chain = open(temp.path(), Network::Regtest);
-    chain.settle().unwrap();
+    chain.settle(clock()).unwrap();
     assert_eq!(chain.tip_point().height, damaged as u32);
-    assert_eq!(submit(&mut chain, &blocks[damaged]), Verdict::Accepted);
+    assert_eq!(submit(&mut chain, &blocks[damaged]), Verdict::Connected);
     assert_eq!(chain.tip_point().height as usize, blocks.len());
 }
 

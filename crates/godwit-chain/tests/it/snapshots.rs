@@ -14,7 +14,7 @@ use godwit_store::{
 };
 use godwit_stream::DataStream;
 
-use crate::datadir::{options, submit};
+use crate::datadir::{clock, options, submit};
 use crate::pruned_branches::branch;
 use crate::pruning::{BLOCKS, DIR, STATS, hash, header, open, stats_of, submit_all};
 
@@ -59,7 +59,7 @@ fn with_headers(headers: usize) -> FaultDisk {
     let disk = FaultDisk::new();
     let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
     for block in &BLOCKS[..headers] {
-        chain.accept_header(&header(block), hash(block)).expect("a good header");
+        chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
     }
     submit_all(&mut chain, &BLOCKS[..BEFORE]);
     chain.flush().expect("no local fault");
@@ -90,7 +90,7 @@ fn stats(disk: &FaultDisk) -> (UtxoStats, Option<ChainPoint>) {
 
 fn try_submit(chain: &mut Chain, block: &[u8]) -> Result<Verdict, ChainError> {
     let params = Arc::clone(chain.params());
-    chain.submit(structure(DataStream::from(block), &params, &chain.hasher(), None))
+    chain.submit(structure(DataStream::from(block), &params, &chain.hasher(), None), clock())
 }
 
 /// The datadir after a crash has the coins from before the load or the loaded ones. Whether the snapshot
@@ -110,7 +110,7 @@ fn works(disk: &FaultDisk, before: &UtxoStats, after: &UtxoStats, moment: &str) 
 
     let node = disk.copy();
     let mut chain = open(&node, None, MAX_BLOCK_FILE_SIZE);
-    chain.settle().expect("no local fault");
+    chain.settle(clock()).expect("no local fault");
     let height = if is_loaded { BASE as usize } else { BEFORE };
     submit_all(&mut chain, &BLOCKS[height..height + 2]);
     assert_eq!(chain.tip_point().height as usize, height + 2, "{moment}");
@@ -212,7 +212,7 @@ fn a_replay_ends_below_the_first_block_that_is_not_stored() {
     commit(&disk, Commit { blocks: vec![(node.hash, record)], ..Commit::default() });
     assert_eq!(stats(&disk), (stats_of(&BLOCKS[..20]), None));
     let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-    assert_eq!(submit(&mut chain, &BLOCKS[20]), Verdict::Accepted);
+    assert_eq!(submit(&mut chain, &BLOCKS[20]), Verdict::Connected);
     assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..30]));
 }
 
@@ -241,19 +241,19 @@ fn a_branch_that_replaces_the_snapshots_block_is_an_error_of_its_own() {
         let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
         // Headers alone, and blocks of no more work, change nothing.
         for block in &rival {
-            chain.accept_header(&header(block), hash(block)).expect("a good header");
+            chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
         }
-        chain.settle().expect("a header is no reason to stop");
+        chain.settle(clock()).expect("a header is no reason to stop");
         let (last, rest) = match in_order {
             true => rival.split_last().expect("two blocks or more"),
             false => rival.split_first().expect("two blocks or more"),
         };
         for block in rest {
-            assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+            assert_eq!(submit(&mut chain, block), Verdict::Stored);
         }
         chain.close().expect("no local fault");
         let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-        chain.settle().expect("equal work is no reason to stop, after a restart either");
+        chain.settle(clock()).expect("equal work is no reason to stop, after a restart either");
         assert_eq!(chain.tip_point(), base_point());
         is_fork_below(&try_submit(&mut chain, last).unwrap_err(), fork);
         assert_eq!(chain.tip_point(), base_point(), "nothing was taken back");
@@ -261,7 +261,7 @@ fn a_branch_that_replaces_the_snapshots_block_is_an_error_of_its_own() {
         // It does not go away with a restart, and commands that look at the coins work.
         for _ in 0..2 {
             let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-            is_fork_below(&chain.settle().unwrap_err(), fork);
+            is_fork_below(&chain.settle(clock()).unwrap_err(), fork);
             drop(chain);
             assert_eq!(stats(&disk), (after, Some(base_point())));
         }
@@ -270,7 +270,7 @@ fn a_branch_that_replaces_the_snapshots_block_is_an_error_of_its_own() {
         Snapshot::of(&active).load(&disk).expect("it has more work");
         let more = branch(&active, active.len() as u32, 3);
         let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-        chain.settle().expect("its own block is the tip");
+        chain.settle(clock()).expect("its own block is the tip");
         submit_all(&mut chain, &more);
         assert_eq!(chain.utxo_stats().unwrap(), stats_of(&[active, more].concat()));
     }
@@ -286,19 +286,19 @@ fn a_branch_from_below_the_snapshot_is_an_error_only_with_more_work_than_the_tip
     let rival = branch(&BLOCKS, fork, top - fork + 1);
     // The history comes later, from files: branches may start at any of its blocks as before.
     for block in &BLOCKS[BEFORE..BASE as usize] {
-        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+        assert_eq!(submit(&mut chain, block), Verdict::Stored);
     }
     let (last, rest) = rival.split_last().expect("blocks");
     for block in rest {
-        assert_eq!(submit(&mut chain, block), Verdict::Inconclusive);
+        assert_eq!(submit(&mut chain, block), Verdict::Stored);
     }
     assert_eq!(chain.tip_point().height, top);
     // One more of its own chain: the branch would need two now.
     submit_all(&mut chain, &BLOCKS[top as usize..=top as usize]);
-    assert_eq!(submit(&mut chain, last), Verdict::Inconclusive);
+    assert_eq!(submit(&mut chain, last), Verdict::Stored);
     chain.close().expect("no local fault");
     let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-    chain.settle().expect("equal work is no reason to stop");
+    chain.settle(clock()).expect("equal work is no reason to stop");
     let more = branch(&[&BLOCKS[..fork as usize], &rival].concat(), top + 1, 1);
     is_fork_below(&try_submit(&mut chain, &more[0]).unwrap_err(), fork);
     assert_eq!(chain.tip_point().height, top + 1);
@@ -332,12 +332,13 @@ fn a_stored_branch_keeps_a_snapshot_out_only_when_it_would_replace_its_block() {
         let mut stopped = options(Params::new(Network::Regtest));
         stopped.stop_at_height = Some(BEFORE as u32);
         let node = Arc::new(disk.clone());
-        let mut chain = Chain::open(node, DIR.into(), stopped, [7; 16]).expect("a datadir");
+        let mut chain =
+            Chain::open(node, DIR.into(), stopped, [7; 16], clock()).expect("a datadir");
         for block in &BLOCKS[BEFORE..fork as usize] {
             submit(&mut chain, block);
         }
         for block in branch(&BLOCKS, fork, rival_top - fork) {
-            assert_eq!(submit(&mut chain, &block), Verdict::Inconclusive);
+            assert_eq!(submit(&mut chain, &block), Verdict::Stored);
         }
         for block in &BLOCKS[fork as usize..BASE as usize] {
             submit(&mut chain, block);
@@ -352,7 +353,7 @@ fn a_stored_branch_keeps_a_snapshot_out_only_when_it_would_replace_its_block() {
         }
         result.expect("of equal work the snapshot's block stays, though it came later");
         let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-        chain.settle().expect("of equal work the snapshot's block stays");
+        chain.settle(clock()).expect("of equal work the snapshot's block stays");
         assert_eq!(chain.tip_point(), base_point());
         submit_all(&mut chain, &BLOCKS[BASE as usize..]);
         assert_eq!(chain.utxo_stats().unwrap(), *STATS);

@@ -83,6 +83,12 @@ pub enum NetCommand {
         /// The sender.
         peer: PeerId,
     },
+    /// Read nothing from peers for which more than this waits to be written, unless a block is expected
+    /// of them; [`SEND_PAUSE`](super::SEND_PAUSE) before the first of these, less while memory is short.
+    PauseAbove {
+        /// Bytes of messages that are not written completely, headers included.
+        queued: usize,
+    },
     /// Payloads of `block` and `blocktxn` of this peer are to be kept (true) or skimmed off (false, as
     /// at the beginning).
     ExpectBlock {

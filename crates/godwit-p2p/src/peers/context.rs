@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use super::action::NetCommand;
 use super::config::PeersConfig;
 use super::fault::{DisconnectReason, Misbehaviour};
+use super::memory::account::SharedMemory;
 use super::outbox::Outbox;
 use super::peer::Peer;
 use super::send_limits::SEND_QUEUE_MAX;
@@ -21,6 +22,7 @@ use crate::message::{Message, Services};
 use crate::net_address::NetAddress;
 use crate::peer_id::PeerId;
 use crate::time::Now;
+use crate::transport::message_memory;
 
 /// Below so many spacings since the tip, blocks are taken as they are announced (Core
 /// `CanDirectFetch`).
@@ -40,6 +42,7 @@ pub(super) struct Context<'a> {
     pub(super) rng: &'a mut StdRng,
     pub(super) table: &'a mut PeerTable,
     pub(super) book: &'a mut AddressBook,
+    pub(super) memory: &'a mut SharedMemory,
     pub(super) out: &'a mut Outbox,
 }
 
@@ -54,11 +57,13 @@ impl Context<'_> {
     /// Queues a message, or lets the peer go when it does not read.
     pub(super) fn send_payload(&mut self, id: PeerId, command: Command, payload: PooledStream) {
         let Some(peer) = self.table.get_mut(id) else { return };
-        let queued = peer.flow.queued.saturating_add(FRAME_HEADER_SIZE + payload.len());
-        if queued > SEND_QUEUE_MAX {
+        // It may wait for long.
+        let payload = payload.in_proportion();
+        let bytes = FRAME_HEADER_SIZE + payload.len();
+        if peer.flow.footprint.queued() + bytes > SEND_QUEUE_MAX {
             return self.disconnect(id, DisconnectReason::SendQueueFull);
         }
-        peer.flow.queued = queued;
+        peer.flow.footprint.push(self.now.monotonic, bytes, message_memory(&payload));
         self.out.push(NetCommand::Send { peer: id, command, payload });
     }
 

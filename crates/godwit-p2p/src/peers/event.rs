@@ -1,6 +1,6 @@
 //! What the driver tells the engine.
 
-use godwit_consensus::Reject;
+use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_stream::PooledStream;
 
@@ -28,6 +28,25 @@ pub enum Event {
     /// `-networkactive`: false disconnects everybody and opens nothing any more. Connections on their way
     /// are ended, too.
     NetworkActive(bool),
+}
+
+impl NetEvent {
+    /// Whose connection it concerns, if the engine knows that by a name.
+    pub fn peer(&self) -> Option<PeerId> {
+        match self {
+            Self::Connected { peer, .. }
+            | Self::ConnectFailed { peer, .. }
+            | Self::Protocol { peer, .. }
+            | Self::Frame { peer, .. }
+            | Self::Arriving { peer, .. }
+            | Self::Receiving { peer, .. }
+            | Self::Discarded { peer, .. }
+            | Self::TransportFailed { peer, .. }
+            | Self::Closed { peer }
+            | Self::Sent { peer, .. } => Some(*peer),
+            Self::Inbound { .. } | Self::Resolved { .. } => None,
+        }
+    }
 }
 
 impl From<NetEvent> for Event {
@@ -93,6 +112,14 @@ pub enum NetEvent {
         /// How many.
         bytes: usize,
     },
+    /// The message that a peer is sending takes so much memory by now, complete or not. After a
+    /// [`Frame`](Self::Frame) or a [`Discarded`](Self::Discarded) there is nothing of it.
+    Receiving {
+        /// From whom.
+        peer: PeerId,
+        /// Capacity of its buffer, in bytes.
+        memory: usize,
+    },
     /// A message was dropped while it was received.
     Discarded {
         /// From whom.
@@ -143,8 +170,9 @@ pub enum ChainEvent {
     BlockJudged {
         /// The block.
         hash: BlockHash,
-        /// What became of it.
-        judgement: BlockJudgement,
+        /// What the chain says of it; whether a stored block is valid shows when it is connected
+        /// ([`TipChanged`](Self::TipChanged), [`BlockInvalid`](Self::BlockInvalid)).
+        verdict: Verdict,
     },
     /// A stored block turned out invalid when it was connected.
     BlockInvalid {
@@ -176,18 +204,4 @@ pub struct HeaderFault {
     pub reject: Reject,
     /// Place of the offending header among those submitted; the ones before were taken.
     pub index_of_bad: usize,
-}
-
-/// What became of a [`SubmitBlock`](super::ChainRequest::SubmitBlock).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockJudgement {
-    /// It is stored; whether it is valid shows when it is connected ([`ChainEvent::TipChanged`],
-    /// [`ChainEvent::BlockInvalid`]).
-    Stored,
-    /// It had been stored before.
-    Duplicate,
-    /// It breaks a rule.
-    Refused(Reject),
-    /// The bytes are no block.
-    Undecodable,
 }

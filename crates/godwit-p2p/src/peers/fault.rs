@@ -63,6 +63,8 @@ pub enum DisconnectReason {
     BlockUnreadable,
     /// It does not read what it asked for.
     SendQueueFull,
+    /// Memory for connections was short, and it held most of it.
+    HoldsMemory,
     /// Bytes of another network or protocol.
     WrongMagic,
     /// Its encrypted bytes are not what somebody with the same keys sends.
@@ -130,6 +132,7 @@ impl fmt::Display for DisconnectReason {
             Self::PrunedBlock => "asks for a block below the pruned node's limit",
             Self::BlockUnreadable => "cannot load a block that it asked for",
             Self::SendQueueFull => "does not read what it asked for",
+            Self::HoldsMemory => "holds too much memory while it is short",
             Self::WrongMagic => "wrong network magic",
             Self::Undecryptable => "v2 transport error",
             Self::Oversized(command) => return write!(f, "oversized {command} message"),

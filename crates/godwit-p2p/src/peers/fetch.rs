@@ -1,4 +1,4 @@
-//! Blocks: asking for them, taking them in, and what their judgement means for who sent them.
+//! Blocks: asking for them, taking them in, and what their verdict means for who sent them.
 //!
 //! A block may come in compact form (BIP152). Without a mempool that saves no bytes. It saves the time that a
 //! peer takes to validate before it announces, and the transactions can be asked for at once. The scheduler
@@ -11,7 +11,7 @@ pub(super) mod state;
 
 use std::collections::BTreeMap;
 
-use godwit_consensus::{Reject, check_proof_of_work};
+use godwit_consensus::{Reject, Verdict, check_proof_of_work};
 use godwit_primitives::work::block_proof;
 use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
 use godwit_stream::PooledStream;
@@ -19,7 +19,6 @@ use log::{debug, info, warn};
 
 use super::action::ChainRequest;
 use super::context::Context;
-use super::event::BlockJudgement;
 use super::fault::{Blame, DisconnectReason, Misbehaviour, Source, blame};
 use super::reading::expect_block;
 use super::table::PeerTable;
@@ -205,26 +204,21 @@ impl BlockFetch {
         expect_block(cx, id, more);
     }
 
-    pub(super) fn on_judged(
-        &mut self,
-        cx: &mut Context<'_>,
-        hash: BlockHash,
-        judgement: BlockJudgement,
-    ) {
-        match judgement {
-            BlockJudgement::Stored => {
+    pub(super) fn on_judged(&mut self, cx: &mut Context<'_>, hash: BlockHash, verdict: Verdict) {
+        match verdict {
+            Verdict::Stored | Verdict::Connected => {
                 self.downloads.judged(hash, true);
                 let sender = self.sources.get(&hash).map(|sender| sender.peer);
                 if let Some(peer) = sender.and_then(|id| cx.table.get_mut(id)) {
                     peer.fetch.last_block = cx.now.monotonic;
                 }
             }
-            BlockJudgement::Duplicate => self.downloads.judged(hash, true),
-            BlockJudgement::Refused(reject) => {
+            Verdict::Duplicate => self.downloads.judged(hash, true),
+            Verdict::Rejected(reject) => {
                 self.downloads.judged(hash, false);
                 self.on_refused(cx, hash, reject);
             }
-            BlockJudgement::Undecodable => {
+            Verdict::Undecodable => {
                 self.downloads.judged(hash, false);
                 if let Some(sender) = self.sources.remove(&hash) {
                     cx.misbehave(sender.peer, Misbehaviour::UndecodableBlock);

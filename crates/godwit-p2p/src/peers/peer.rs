@@ -7,6 +7,7 @@ use super::fetch::state::FetchState;
 use super::headers::allowance::useless_headers;
 use super::headers::state::HeaderState;
 use super::known_chain::KnownChain;
+use super::memory::footprint::Footprint;
 use super::serving::state::ServingState;
 use crate::address_book::Source;
 use crate::connection_kind::ConnectionKind;
@@ -73,14 +74,14 @@ pub(super) struct Handshake {
 }
 
 /// What flows on the connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Flow {
     /// Nothing that the peer sends is read before [`NetCommand::ReadOn`](super::NetCommand::ReadOn).
     pub(super) held: bool,
     /// Block payloads are kept by the transport.
     pub(super) expects_block: bool,
-    /// Bytes handed to the driver that it has not reported as written, message headers included.
-    pub(super) queued: usize,
+    /// What it holds of the driver's memory.
+    pub(super) footprint: Footprint,
 }
 
 /// Pings and what they measure.
@@ -120,7 +121,11 @@ impl Peer {
             fetch: FetchState::default(),
             serving: ServingState::default(),
             addresses: AddressState::new(now),
-            flow: Flow::default(),
+            flow: Flow {
+                held: false,
+                expects_block: false,
+                footprint: Footprint::new(now.monotonic),
+            },
             allowances: Allowances {
                 transactions: TokenBucket::inventory(now.monotonic),
                 useless_headers: useless_headers(now.monotonic),

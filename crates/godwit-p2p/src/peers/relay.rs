@@ -112,6 +112,7 @@ impl BlockRelay {
         }
         let read = cx.out.next_read();
         self.pending = Some(PendingAnnouncement { read, tip, waiting: vec![id] });
+        cx.memory.begin_read(read);
         cx.out.push(ChainRequest::ReadBlock { request: read, peer: id, id: tip, raw: false });
     }
 

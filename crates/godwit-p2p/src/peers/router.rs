@@ -13,6 +13,7 @@ use super::event::{ChainEvent, NetEvent};
 use super::fault::{DisconnectReason, Misbehaviour};
 use super::fetch::{BlockFetch, Compact};
 use super::headers::{FetchStatus, Headers, work_threshold};
+use super::memory::{keep_budget, make_room};
 use super::relay::BlockRelay;
 use super::serving::{Serving, on_getblocks, on_getheaders};
 use super::{handshake, lifetime, ping, reading};
@@ -57,6 +58,13 @@ impl Parts {
                 reading::hold(cx, peer, frame.command);
                 self.on_frame(cx, peer, frame);
                 reading::read_on(cx, peer);
+                keep_budget(cx);
+            }
+            NetEvent::Receiving { peer, memory } => {
+                if let Some(peer) = cx.table.get_mut(peer) {
+                    peer.flow.footprint.set_receiving(cx.now.monotonic, memory);
+                }
+                keep_budget(cx);
             }
             NetEvent::Arriving { peer, command, bytes } => self.on_bytes(cx, peer, command, bytes),
             NetEvent::Discarded { peer, discard } => self.on_discarded(cx, peer, &discard),
@@ -68,6 +76,7 @@ impl Parts {
             }
             NetEvent::Sent { peer, bytes } => {
                 self.serving.on_sent(cx, self.relay.recent(), peer, bytes);
+                keep_budget(cx);
             }
             NetEvent::Resolved { host, addresses } => {
                 self.connections.on_resolved(cx, &host, &addresses);
@@ -79,17 +88,21 @@ impl Parts {
     pub(super) fn on_chain(&mut self, cx: &mut Context<'_>, event: ChainEvent) {
         match event {
             ChainEvent::HeadersJudged { peer, result } => self.headers.on_judged(cx, peer, result),
-            ChainEvent::BlockJudged { hash, judgement } => {
-                self.fetch.on_judged(cx, hash, judgement);
+            ChainEvent::BlockJudged { hash, verdict } => {
+                self.fetch.on_judged(cx, hash, verdict);
             }
             ChainEvent::BlockInvalid { hash, reject } => self.fetch.on_refused(cx, hash, reject),
             ChainEvent::TipChanged { .. } => self.on_tip(cx),
             ChainEvent::BlockRead { request, bytes } => {
+                cx.memory.end_read(request);
                 if self.relay.waits_for(request) {
                     self.relay.on_read(cx, bytes);
                 } else {
                     self.serving.on_read(cx, self.relay.recent(), request, bytes);
                 }
+                self.forget_departed(cx);
+                self.serving.serve_line(cx, self.relay.recent());
+                keep_budget(cx);
             }
         }
         self.forget_departed(cx);
@@ -111,6 +124,7 @@ impl Parts {
             self.maintain_peer(cx, id);
             self.forget_departed(cx);
         }
+        self.make_room_for_line(cx);
         self.connections.watch_tip(cx, self.fetch.downloads());
         self.forget_departed(cx);
         self.connections.open_connections(cx);
@@ -128,6 +142,20 @@ impl Parts {
         self.forget_departed(cx);
     }
 
+    /// Reads blocks for those who wait for them, as far as there is memory.
+    pub(super) fn serve_line(&mut self, cx: &mut Context<'_>) {
+        self.serving.serve_line(cx, self.relay.recent());
+        keep_budget(cx);
+        self.forget_departed(cx);
+    }
+
+    /// While somebody waits for memory, who holds it and lets go of nothing has to go.
+    fn make_room_for_line(&mut self, cx: &mut Context<'_>) {
+        while self.serving.has_line() && !cx.memory.has_room_for_block(cx.table) && make_room(cx) {
+            self.forget_departed(cx);
+        }
+    }
+
     pub(super) fn set_active(&mut self, cx: &mut Context<'_>, active: bool) {
         self.connections.set_active(cx, active);
         self.forget_departed(cx);
@@ -137,6 +165,7 @@ impl Parts {
     fn forget_departed(&mut self, cx: &mut Context<'_>) {
         for id in cx.table.take_departed() {
             self.fetch.forget(cx, id);
+            self.serving.forget(id);
         }
     }
 
@@ -160,6 +189,7 @@ impl Parts {
     fn on_bytes(&mut self, cx: &mut Context<'_>, id: PeerId, command: Command, bytes: usize) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.last_received = cx.now.monotonic;
+        peer.flow.footprint.moved(cx.now.monotonic, bytes);
         if command == Command::HEADERS {
             self.headers.on_bytes(cx, id, bytes);
         } else {
@@ -170,6 +200,7 @@ impl Parts {
     fn on_frame(&mut self, cx: &mut Context<'_>, id: PeerId, frame: Frame) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.last_received = cx.now.monotonic;
+        peer.flow.footprint.received(cx.now.monotonic, frame.command, frame.payload.len());
         peer.headers.message_ended();
         let introduced = peer.handshake.version.is_some();
         let established = peer.established();
@@ -300,6 +331,7 @@ impl Parts {
     fn on_discarded(&mut self, cx: &mut Context<'_>, id: PeerId, discard: &Discard) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.last_received = cx.now.monotonic;
+        peer.flow.footprint.received(cx.now.monotonic, discard.command, discard.bytes);
         peer.headers.message_ended();
         if !peer.established() {
             return;

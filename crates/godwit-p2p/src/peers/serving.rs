@@ -6,6 +6,8 @@ mod locator;
 mod requests;
 pub(super) mod state;
 
+use std::collections::VecDeque;
+
 use godwit_consensus::proof_equivalent_time;
 use godwit_primitives::{Block, BlockHash};
 use godwit_stream::{DataStream, PooledStream};
@@ -15,6 +17,8 @@ use rand::Rng;
 use super::action::{ChainRequest, ReadId};
 use super::context::Context;
 use super::fault::{DisconnectReason, Misbehaviour};
+use super::memory::account::SharedMemory;
+use super::memory::has_room_to_read;
 use super::peer::Peer;
 use super::reading::read_on;
 use super::relay::recent::RecentBlock;
@@ -74,16 +78,18 @@ type Recent<'a> = Option<&'a RecentBlock>;
 /// What this node gives to others.
 pub(super) struct Serving {
     upload: UploadTarget,
+    /// Peers that wait for a block to be read for them, in this order.
+    line: VecDeque<PeerId>,
 }
 
 impl Serving {
     pub(super) fn new(max_upload_target: Option<u64>) -> Self {
-        Self { upload: UploadTarget::new(max_upload_target) }
+        Self { upload: UploadTarget::new(max_upload_target), line: VecDeque::new() }
     }
 
     /// A `getdata`: its entries wait for their turn.
     pub(super) fn on_getdata(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         recent: Recent<'_>,
         id: PeerId,
@@ -96,15 +102,22 @@ impl Serving {
     }
 
     /// Goes on with what the peer asked for, as far as it takes it (Core `ProcessGetData`).
-    fn serve(&self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId) {
+    fn serve(&mut self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId) {
         for _ in 0..LOOKUPS_AT_ONCE {
             let Some(peer) = cx.table.get_mut(id) else { return };
-            if !peer.serving.is_ready(peer.flow.queued) {
+            if !is_ready(cx.memory, peer) {
                 break;
             }
             let missing = peer.serving.requests.take_transactions();
             if missing.is_empty() {
-                let Some(request) = peer.serving.requests.pop() else { break };
+                if !self.may_read(cx, id) {
+                    self.join_line(id);
+                    break;
+                }
+                let peer = cx.table.get_mut(id);
+                let Some(request) = peer.and_then(|peer| peer.serving.requests.pop()) else {
+                    break;
+                };
                 self.serve_block(cx, recent, id, request);
             } else if peer.hears_of_transactions() {
                 cx.send(id, &Message::NotFound(missing));
@@ -114,16 +127,51 @@ impl Serving {
     }
 
     /// Goes on for those with more requests than are looked up at once.
-    pub(super) fn serve_ready(&self, cx: &mut Context<'_>, recent: Recent<'_>) {
-        let ready = cx.table.iter().filter(|peer| peer.serving.is_ready(peer.flow.queued));
+    pub(super) fn serve_ready(&mut self, cx: &mut Context<'_>, recent: Recent<'_>) {
+        let ready = cx.table.iter().filter(|peer| self.is_next(cx.memory, peer));
         for id in ready.map(|peer| peer.id).collect::<Vec<_>>() {
             self.serve(cx, recent, id);
         }
     }
 
     /// Whether [`serve_ready`](Self::serve_ready) has something to do.
-    pub(super) fn has_ready(&self, table: &PeerTable) -> bool {
-        table.iter().any(|peer| peer.serving.is_ready(peer.flow.queued))
+    pub(super) fn has_ready(&self, memory: &SharedMemory, table: &PeerTable) -> bool {
+        table.iter().any(|peer| self.is_next(memory, peer))
+    }
+
+    fn is_next(&self, memory: &SharedMemory, peer: &Peer) -> bool {
+        is_ready(memory, peer) && !self.line.contains(&peer.id)
+    }
+
+    /// Reads blocks for those who wait, as far as there is room.
+    pub(super) fn serve_line(&mut self, cx: &mut Context<'_>, recent: Recent<'_>) {
+        while let Some(&first) = self.line.front()
+            && has_room_to_read(cx)
+        {
+            self.serve(cx, recent, first);
+            self.forget(first);
+        }
+    }
+
+    /// Whether a peer waits for a block to be read.
+    pub(super) fn has_line(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// The peer waits for nothing any more.
+    pub(super) fn forget(&mut self, id: PeerId) {
+        self.line.retain(|&other| other != id);
+    }
+
+    fn join_line(&mut self, id: PeerId) {
+        if !self.line.contains(&id) {
+            self.line.push_back(id);
+        }
+    }
+
+    /// Whether it is this peer's turn to have a block read for it.
+    fn may_read(&self, cx: &Context<'_>, id: PeerId) -> bool {
+        self.line.front().is_none_or(|&first| first == id) && has_room_to_read(cx)
     }
 
     fn serve_block(&self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, request: Request) {
@@ -165,7 +213,7 @@ impl Serving {
 
     /// The answer to a [`ChainRequest::ReadBlock`] for a peer.
     pub(super) fn on_read(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         recent: Recent<'_>,
         request: ReadId,
@@ -192,7 +240,7 @@ impl Serving {
     }
 
     pub(super) fn on_getblocktxn(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         recent: Recent<'_>,
         id: PeerId,
@@ -227,7 +275,7 @@ impl Serving {
     ) {
         self.upload.record(cx.now.monotonic, bytes as u64);
         if let Some(peer) = cx.table.get_mut(id) {
-            peer.flow.queued = peer.flow.queued.saturating_sub(bytes);
+            peer.flow.footprint.written(cx.now.monotonic, bytes);
             if peer.flow.held && bytes > 0 {
                 // It has no other way to show that it is there: what it says is not read.
                 peer.last_received = cx.now.monotonic;
@@ -237,11 +285,17 @@ impl Serving {
     }
 }
 
+/// Something can be done for the peer at once, or when it is its turn.
+fn is_ready(memory: &SharedMemory, peer: &Peer) -> bool {
+    peer.serving.is_waiting() && peer.flow.footprint.queued() <= memory.pause_above()
+}
+
 fn read(cx: &mut Context<'_>, id: PeerId, header: HeaderId, wanted: Request) {
     let request = cx.out.next_read();
     let raw = wanted.kind() == Some(InventoryKind::WITNESS_BLOCK);
     if let Some(peer) = cx.table.get_mut(id) {
         peer.serving.reading = Some((request, wanted));
+        cx.memory.begin_read(request);
         cx.out.push(ChainRequest::ReadBlock { request, peer: id, id: header, raw });
     }
 }
@@ -297,7 +351,7 @@ fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledSt
             send_compact(cx, id, &block);
         }
         Request::Entry(_) => {
-            let mut stripped = cx.config.pool.take();
+            let mut stripped = cx.config.pool.take_for(block.view().stripped_size());
             strip(&block, &mut stripped);
             cx.send_payload(id, Command::BLOCK, stripped);
         }
@@ -318,8 +372,9 @@ fn send_compact(cx: &mut Context<'_>, id: PeerId, block: &Block) {
         let nonce = cx.rng.random();
         cx.send(id, &Message::CmpctBlock(compact_block(block.view(), nonce)));
     } else {
-        let mut whole = cx.config.pool.take();
-        whole.write(block.view().bytes());
+        let bytes = block.view().bytes();
+        let mut whole = cx.config.pool.take_for(bytes.len());
+        whole.write(bytes);
         cx.send_payload(id, Command::BLOCK, whole);
     }
 }

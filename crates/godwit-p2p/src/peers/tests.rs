@@ -14,8 +14,7 @@ mod header_sync;
 mod headers;
 mod hostile;
 mod index;
+mod memory;
 mod requests;
 mod serving;
 mod two_nodes;
-
-use super::BlockJudgement;

@@ -24,38 +24,59 @@ struct Wish {
     attempts: u32,
 }
 
-/// The peers that the operator asked for.
+impl Wish {
+    fn to(target: &Target) -> Self {
+        Self { target: target.clone(), due: Duration::ZERO, attempts: 0 }
+    }
+
+    fn is_due(&self, now: Duration, peers: &[SlotPeer<'_>]) -> bool {
+        self.due <= now && !is_open(&self.target, peers)
+    }
+
+    /// Dials, and again after `wait` of the attempts before.
+    fn dial(&mut self, now: Duration, wait: impl Fn(u32) -> Duration) -> Opening {
+        self.due = now.saturating_add(wait(self.attempts));
+        self.attempts = self.attempts.saturating_add(1);
+        let (target, kind) = (self.target.clone(), ConnectionKind::Manual);
+        Opening::Connect { target, kind, count_failure: false }
+    }
+}
+
+/// The peers of `-connect` and those of `-addnode`; the former do not replace the latter (Core
+/// `CConnman::Start`: `ThreadOpenAddedConnections` runs whatever `-connect` says).
 pub(super) struct Manual {
-    wishes: Vec<Wish>,
-    /// `-connect` rather than `-addnode`.
-    only: bool,
+    connect: Vec<Wish>,
+    /// Without those that are in `connect`, too.
+    added: Vec<Wish>,
 }
 
 impl Manual {
     pub(super) fn new(config: &SlotsConfig) -> Self {
-        let targets = config.connect_only.as_ref().unwrap_or(&config.add_nodes);
-        let wish =
-            |target: &Target| Wish { target: target.clone(), due: Duration::ZERO, attempts: 0 };
-        Self { wishes: targets.iter().map(wish).collect(), only: config.connect_only.is_some() }
+        let connect = config.connect_only.as_deref().unwrap_or_default();
+        let added = config.add_nodes.iter().filter(|target| !connect.contains(target));
+        Self {
+            connect: connect.iter().map(Wish::to).collect(),
+            added: added.map(Wish::to).collect(),
+        }
     }
 
     pub(super) fn next(&mut self, now: Duration, peers: &[SlotPeer<'_>]) -> Vec<Opening> {
-        let open = peers.iter().filter(|peer| peer.kind == ConnectionKind::Manual).count();
-        let room =
-            if self.only { usize::MAX } else { MAX_ADD_NODE_CONNECTIONS.saturating_sub(open) };
-        let only = self.only;
-        self.wishes
-            .iter_mut()
-            .filter(|wish| wish.due <= now && !is_open(&wish.target, peers))
-            .take(room)
-            .map(|wish| {
-                let wait = if only { connect_interval(wish.attempts) } else { ADD_NODE_INTERVAL };
-                wish.attempts = wish.attempts.saturating_add(1);
-                wish.due = now.saturating_add(wait);
-                let (target, kind) = (wish.target.clone(), ConnectionKind::Manual);
-                Opening::Connect { target, kind, count_failure: false }
-            })
+        let room = MAX_ADD_NODE_CONNECTIONS.saturating_sub(self.open_added(peers));
+        let connect = self.connect.iter_mut().filter(|wish| wish.is_due(now, peers));
+        let added = self.added.iter_mut().filter(|wish| wish.is_due(now, peers)).take(room);
+        connect
+            .map(|wish| wish.dial(now, connect_interval))
+            .chain(added.map(|wish| wish.dial(now, |_| ADD_NODE_INTERVAL)))
             .collect()
+    }
+
+    /// Connections opened for `-addnode`.
+    fn open_added(&self, peers: &[SlotPeer<'_>]) -> usize {
+        let is_added = |peer: &&SlotPeer<'_>| {
+            peer.kind == ConnectionKind::Manual
+                && self.added.iter().any(|wish| peer.target == Some(&wish.target))
+        };
+        peers.iter().filter(is_added).count()
     }
 }
 

@@ -369,6 +369,31 @@ fn added_nodes_are_tried_each_minute_and_eight_at_once() {
 }
 
 #[test]
+fn added_nodes_are_dialled_beside_those_of_connect_and_share_no_places_with_them() {
+    let only: Vec<_> = (0..3).map(|n| name(&format!("connect{n}.example"))).collect();
+    let added: Vec<_> = (0..10).map(|n| name(&format!("added{n}.example"))).collect();
+    // One is in both lists.
+    let add_nodes: Vec<_> = only.iter().take(1).chain(&added).cloned().collect();
+    let connect_only = Some(only.clone());
+    let mut world =
+        World::new(SlotsConfig { connect_only, add_nodes: add_nodes.clone(), ..config() });
+    world.know_groups(40);
+    let expected: Vec<_> = only.iter().chain(&added[..MAX_ADD_NODE_CONNECTIONS]).cloned().collect();
+    assert_eq!(targets(&world.run(600.0)), expected);
+    world.links.clear();
+    assert_eq!(targets(&world.run(5.0)), expected);
+    world.links.retain(|link| !only.contains(&link.target));
+    assert_eq!(targets(&world.run(5.0)), only);
+
+    let nobody = SlotsConfig { connect_only: Some(Vec::new()), add_nodes, ..config() };
+    let mut world = World::new(nobody);
+    world.know_groups(40);
+    let opened = world.run(600.0);
+    assert_eq!(targets(&opened).len(), MAX_ADD_NODE_CONNECTIONS);
+    assert!(kinds(&opened).iter().all(|&kind| kind == ConnectionKind::Manual));
+}
+
+#[test]
 fn added_node_that_connected_to_us_is_not_dialled() {
     let address = ipv4(60, 1, 1, 1);
     let mut world =

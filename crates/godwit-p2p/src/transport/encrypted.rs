@@ -12,7 +12,7 @@ use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
 use super::buffer::{End, Got, read_once};
-use super::send::{Outgoing, Queue, plain_size};
+use super::send::{Outgoing, Queue, message_memory, plain_size};
 use super::{Receive, ReceiveLimits, TransportError};
 use crate::frame::Command;
 use crate::frame::FRAME_HEADER_SIZE;
@@ -236,6 +236,10 @@ impl Encrypted {
 
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting.iter().map(|(_, payload)| plain_size(payload)).sum()
+    }
+
+    pub(super) fn waiting_memory(&self) -> usize {
+        self.waiting.iter().map(|(_, payload)| message_memory(payload)).sum()
     }
 
     pub(super) fn buffered_bytes(&self) -> usize {

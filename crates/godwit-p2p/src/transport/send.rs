@@ -14,6 +14,16 @@ use crate::v2::TAG_SIZE;
 /// Most messages that one call of the system writes.
 const MESSAGES_AT_ONCE: usize = 16;
 
+/// What a message that waits to be written is charged beside its payload's buffer: its places in the
+/// queues here and in the engine's account, which double when they are full, and what the allocator adds
+/// to a small payload.
+pub(super) const MESSAGE_BYTES: usize = 384;
+
+const _: () = assert!(2 * (size_of::<Outgoing>() + 2 * size_of::<usize>()) + 64 <= MESSAGE_BYTES);
+
+/// An empty queue keeps room for so many messages.
+const IDLE_MESSAGES: usize = 16;
+
 /// What is to be written, in order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -22,6 +32,8 @@ pub(super) struct Queue {
     written: usize,
     /// Size of all messages in the queue.
     queued: usize,
+    /// What they take.
+    memory: usize,
     total: u64,
     /// What the written messages count for.
     counted: u64,
@@ -36,6 +48,11 @@ pub(super) struct Outgoing {
     tail: Option<[u8; TAG_SIZE]>,
     /// Size in bytes in the plain protocol; nothing, for what is no message.
     counts: usize,
+}
+
+/// What a message takes while it waits.
+pub(crate) fn message_memory(payload: &PooledStream) -> usize {
+    MESSAGE_BYTES + payload.capacity()
 }
 
 /// Size in bytes of a message in the plain protocol.
@@ -93,6 +110,7 @@ impl Outgoing {
 impl Queue {
     pub(super) fn push(&mut self, message: Outgoing) {
         self.queued += message.len();
+        self.memory += message_memory(&message.payload);
         self.messages.push_back(message);
     }
 
@@ -158,9 +176,16 @@ impl Queue {
             }
             self.written -= len;
             self.queued -= len;
+            self.memory -= message_memory(&first.payload);
             self.counted += first.counts as u64;
             self.messages.pop_front();
         }
+        // Thousands of pongs may have been in it.
+        self.messages.shrink_to(IDLE_MESSAGES);
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.memory
     }
 
     pub(super) fn queued_bytes(&self) -> usize {

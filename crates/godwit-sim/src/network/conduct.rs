@@ -95,6 +95,8 @@ pub enum Noise {
     GetData,
     /// `getdata` of existing blocks, whose answers are never read (B7).
     GetDataUnread,
+    /// The same without witnesses (B7).
+    StrippedUnread,
     /// `getheaders` from genesis, whose answers are never read (B7).
     GetHeadersUnread,
     /// Headers that the node has.
@@ -208,6 +210,10 @@ impl Conduct {
 
     /// Whether what the node writes is read.
     pub(super) fn reads(&self) -> bool {
-        !matches!(self.noise, Some((Noise::GetDataUnread | Noise::GetHeadersUnread, _, _)))
+        let unread = |noise: &Noise| {
+            let unread = [Noise::GetDataUnread, Noise::StrippedUnread, Noise::GetHeadersUnread];
+            unread.contains(noise)
+        };
+        !self.noise.as_ref().is_some_and(|(noise, _, _)| unread(noise))
     }
 }

@@ -53,6 +53,11 @@ impl Session {
                 let entry = |hash| Inventory::block(InventoryKind::WITNESS_BLOCK, hash);
                 Message::GetData(blocks.map(|block| entry(block.hash)).collect())
             }
+            Noise::StrippedUnread => {
+                let blocks = chain.blocks().iter();
+                let entry = |hash| Inventory::block(InventoryKind::BLOCK, hash);
+                Message::GetData(blocks.map(|block| entry(block.hash)).collect())
+            }
             Noise::GetHeadersUnread => Message::GetHeaders(Locator {
                 hashes: vec![chain.at(0).expect("genesis").hash],
                 stop: BlockHash::ZERO,

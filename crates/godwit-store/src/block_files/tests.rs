@@ -31,6 +31,13 @@ fn pool() -> BufferPool {
     BufferPool::new(crate::BLOCK_BUFFERS)
 }
 
+/// All steps of an append, as the chain takes them one by one.
+fn append(files: &BlockFiles, block: &[u8]) -> Result<BlockPosition, StoreError> {
+    let position = files.reserve(block.len())?;
+    files.note(files.write(position, block)?);
+    Ok(position)
+}
+
 fn read(files: &BlockFiles, position: BlockPosition) -> Vec<u8> {
     files.read(position, &pool()).unwrap().as_slice().to_vec()
 }
@@ -41,7 +48,7 @@ fn records_are_framed_as_core_frames_them() {
     let (files, recovered) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
     assert_eq!(recovered, []);
     let blocks = [block(1, 100), block(2, 80), block(3, 5000)];
-    let positions = blocks.each_ref().map(|block| files.append(block).unwrap());
+    let positions = blocks.each_ref().map(|block| append(&files, block).unwrap());
     assert_eq!(positions[1], BlockPosition { file: 0, offset: 116, len: 80 });
     let expected = blocks.each_ref().map(|block| framed(block)).concat();
     assert_eq!(fault.contents(&path(0)).unwrap(), expected);
@@ -56,8 +63,8 @@ fn a_file_ends_before_its_maximal_size() {
     for (last, file) in [(391, 0), (392, 1), (393, 1)] {
         let (_, disk) = fresh();
         let (files, _) = open(&disk, None, 1000);
-        assert_eq!(files.append(&block(1, 584)).unwrap().file, 0);
-        let position = files.append(&block(2, last + 8)).unwrap();
+        assert_eq!(append(&files, &block(1, 584)).unwrap().file, 0);
+        let position = append(&files, &block(2, last + 8)).unwrap();
         assert_eq!(position.file, file, "{last}");
         assert_eq!(position.offset, if file == 0 { 600 } else { 8 });
         assert_eq!(read(&files, position), block(2, last + 8));
@@ -69,11 +76,11 @@ fn the_longest_block_is_stored_and_a_longer_one_refused() {
     let (_, disk) = fresh();
     let (files, _) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
     let longest = block(1, MAX_BLOCK_SERIALIZED_SIZE as usize);
-    let position = files.append(&longest).unwrap();
+    let position = append(&files, &longest).unwrap();
     assert!(read(&files, position) == longest);
     let longer = block(1, MAX_BLOCK_SERIALIZED_SIZE as usize + 1);
-    assert_eq!(files.append(&longer), Err(StoreError::RecordTooLarge { len: 4_000_001 }));
-    assert_eq!(files.append(&block(2, 80)).unwrap().offset, 8 + 4_000_000 + 8);
+    assert_eq!(append(&files, &longer), Err(StoreError::RecordTooLarge { len: 4_000_001 }));
+    assert_eq!(append(&files, &block(2, 80)).unwrap().offset, 8 + 4_000_000 + 8);
 }
 
 #[test]
@@ -82,11 +89,11 @@ fn sync_tells_each_file_that_grew_once() {
     let (files, _) = open(&disk, None, 500);
     assert_eq!(files.sync(files.take_appended()), Ok(vec![]));
     for nonce in 0..5 {
-        files.append(&block(nonce, 192)).unwrap();
+        append(&files, &block(nonce, 192)).unwrap();
     }
     assert_eq!(files.sync(files.take_appended()), Ok(vec![(0, 400), (1, 400), (2, 200)]));
     assert_eq!(files.sync(files.take_appended()), Ok(vec![]));
-    files.append(&block(5, 100)).unwrap();
+    append(&files, &block(5, 100)).unwrap();
     assert_eq!(files.sync(files.take_appended()), Ok(vec![(2, 308)]));
     fault.crash(Survival::Nothing);
     assert_eq!(fault.contents(&path(2)).unwrap().len(), 308);
@@ -96,7 +103,7 @@ fn sync_tells_each_file_that_grew_once() {
 fn uncommitted_records_are_handed_back_across_files() {
     let (fault, disk) = fresh();
     let (files, _) = open(&disk, None, 500);
-    let positions: Vec<_> = (0..7).map(|n| files.append(&block(n, 192)).unwrap()).collect();
+    let positions: Vec<_> = (0..7).map(|n| append(&files, &block(n, 192)).unwrap()).collect();
     drop(files);
     for committed in 0..positions.len() {
         let end = positions[committed];
@@ -105,7 +112,7 @@ fn uncommitted_records_are_handed_back_across_files() {
             .map(|n| RecoveredBlock { position: positions[n as usize], header: header(n) })
             .collect();
         assert_eq!(recovered, expected);
-        assert_eq!(files.append(&block(9, 100)).unwrap().file, 3);
+        assert_eq!(append(&files, &block(9, 100)).unwrap().file, 3);
         let tail = files.sync(files.take_appended()).unwrap();
         assert_eq!(tail.last(), Some(&(3, 308)), "recovered bytes are synced too");
         // Back to what it was for the next round.
@@ -118,7 +125,7 @@ fn a_record_torn_at_any_byte_is_cut_off_and_overwritten() {
     let (fault, disk) = fresh();
     let (files, _) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
     let kept = [block(1, 300), block(2, 80)];
-    let positions = kept.each_ref().map(|block| files.append(block).unwrap());
+    let positions = kept.each_ref().map(|block| append(&files, block).unwrap());
     let end = positions[1].offset + positions[1].len;
     let last = framed(&block(3, 120));
     let intact = fault.contents(&path(0)).unwrap();
@@ -127,7 +134,7 @@ fn a_record_torn_at_any_byte_is_cut_off_and_overwritten() {
         let (files, recovered) = open(&disk, Some((0, 308)), MAX_BLOCK_FILE_SIZE);
         assert_eq!(recovered, [RecoveredBlock { position: positions[1], header: header(2) }]);
         assert_eq!(fault.contents(&path(0)).unwrap().len(), end as usize, "cut at {cut}");
-        let again = files.append(&block(3, 120)).unwrap();
+        let again = append(&files, &block(3, 120)).unwrap();
         assert_eq!(again.offset, end + FRAME_SIZE);
         assert_eq!(fault.contents(&path(0)).unwrap(), [&intact[..], &last[..]].concat());
     }
@@ -145,7 +152,7 @@ fn garbage_behind_the_committed_end_is_cut_off() {
         let (files, recovered) = open(&disk, Some((0, 108)), MAX_BLOCK_FILE_SIZE);
         assert_eq!(recovered, []);
         assert_eq!(fault.contents(&path(0)).unwrap(), good);
-        assert_eq!(files.append(&block(2, 100)).unwrap().offset, 116);
+        assert_eq!(append(&files, &block(2, 100)).unwrap().offset, 116);
     }
 }
 
@@ -167,7 +174,7 @@ fn files_shorter_than_committed_are_damage() {
 fn reading_beyond_a_file_fails_without_closing_the_store() {
     let (_, disk) = fresh();
     let (files, _) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-    let position = files.append(&block(1, 100)).unwrap();
+    let position = append(&files, &block(1, 100)).unwrap();
     assert!(files.read(BlockPosition { len: 101, ..position }, &pool()).is_err());
     assert!(files.read(BlockPosition { len: u32::MAX, ..position }, &pool()).is_err());
     assert!(
@@ -187,7 +194,7 @@ fn blocks_are_read_while_others_are_appended_and_synced() {
                 scope.spawn(move || {
                     let nonces = (0..60).map(|i| thread * 1000 + i);
                     let append = |nonce: u32| {
-                        let position = files.append(&block(nonce, 500 + nonce as usize)).unwrap();
+                        let position = append(files, &block(nonce, 500 + nonce as usize)).unwrap();
                         assert_eq!(read(files, position), block(nonce, 500 + nonce as usize));
                         (nonce, position)
                     };
@@ -232,7 +239,7 @@ fn files_before_the_last_one_may_be_gone() {
     let mut ends = BTreeMap::from([(0, FileEnds::PRUNED), (6, FileEnds::PRUNED), (7, end(108))]);
     let files = open(&ends);
     assert_eq!((files.last_file(), files.full_files()), ((7, 108), BTreeMap::new()));
-    let position = files.append(&block(2, 100)).unwrap();
+    let position = append(&files, &block(2, 100)).unwrap();
     assert_eq!((position.file, files.full_files()), (8, [(7, 108)].into()));
     // Undo data alone do not make a file the last one, and the number of a pruned one is not used.
     ends.insert(9, FileEnds { blocks: 0, undo: 5 });
@@ -241,14 +248,14 @@ fn files_before_the_last_one_may_be_gone() {
     ends.extend([(7, FileEnds::PRUNED), (8, FileEnds::PRUNED)]);
     disk.remove(&path(7)).unwrap();
     disk.remove(&path(8)).unwrap();
-    assert_eq!(open(&ends).append(&block(3, 100)).unwrap().file, 9);
+    assert_eq!(append(&open(&ends), &block(3, 100)).unwrap().file, 9);
 }
 
 #[test]
 fn a_removed_file_is_neither_counted_nor_read() {
     let (fault, disk) = fresh();
     let (files, _) = open(&disk, None, 150);
-    let positions = [1, 2, 3].map(|n| files.append(&block(n, 100)).unwrap());
+    let positions = [1, 2, 3].map(|n| append(&files, &block(n, 100)).unwrap());
     assert_eq!(read(&files, positions[0]), block(1, 100));
     files.sync(files.take_appended()).unwrap();
     files.remove(0).unwrap();
@@ -266,4 +273,23 @@ fn a_file_whose_only_record_was_torn_is_not_told_of() {
     let (files, recovered) = open(&disk, None, 150);
     assert_eq!((recovered, files.last_file()), (vec![], (0, 0)));
     assert_eq!(files.sync(files.take_appended()), Ok(vec![]));
+}
+
+/// The ninth file costs an fsync of the first; a file that is removed is open no longer.
+#[test]
+fn few_files_stay_open_behind_the_last() {
+    let (_, disk) = fresh();
+    let (files, _) = open(&disk, None, 1000);
+    let left = || -> Vec<u32> { files.writer().left.iter().map(|(file, _)| *file).collect() };
+    for n in 0..8 {
+        assert_eq!(append(&files, &block(n, 900)).unwrap().file, n);
+    }
+    assert_eq!(left(), [0, 1, 2, 3, 4, 5, 6]);
+    append(&files, &block(8, 900)).unwrap();
+    assert_eq!(left(), [1, 2, 3, 4, 5, 6, 7]);
+    files.remove(3).unwrap();
+    assert_eq!(left(), [1, 2, 4, 5, 6, 7]);
+    let appended = files.take_appended();
+    let open = |file: &u32| appended.files[file].handle.is_some();
+    assert!(!open(&0) && (1..=8).all(|file| open(&file)), "it was synced when the ninth came");
 }

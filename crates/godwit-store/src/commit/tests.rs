@@ -1,6 +1,9 @@
 //! Each operation that changes the disk fails once, the machine goes down in every way that the
 //! fault disk knows, and nothing that a commit has promised may be missing afterwards.
 
+mod appends;
+mod slow;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use super::*;
 use crate::block_files::file_number;
 use crate::disk::Disk;
 use crate::error::NetworkId;
-use crate::fixtures::{MAGIC, block, coin, header, point, record};
+use crate::fixtures::{MAGIC, append_block, append_undo, block, coin, header, point, record};
 use crate::record::{BlockPosition, FileEnds};
 use crate::store::{CommittedState, StoreOptions};
 use crate::{RecoveredBlock, UndoRecord};
@@ -25,9 +28,13 @@ const BLOCKS_PER_COMMIT: u32 = 3;
 const KEPT: u32 = 4;
 
 fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
+    open_on(Arc::new(fault.clone()))
+}
+
+fn open_on(disk: Arc<dyn Disk>) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
     let network = NetworkId { magic: MAGIC, genesis: [9; 32] };
     let options = StoreOptions { dir: "/node".into(), network, new_hash_key: [3; 16] };
-    Store::open_with_file_size(Arc::new(fault.clone()), options, MAX_FILE_SIZE)
+    Store::open_with_file_size(disk, options, MAX_FILE_SIZE)
 }
 
 fn block_of(height: u32) -> Vec<u8> {
@@ -82,14 +89,14 @@ struct Progress {
 
 fn append(store: &Store, height: u32, progress: &mut Progress) -> Result<BlockRecord, StoreError> {
     let mut record = record(height, height);
-    let position = store.append_block(&block_of(height))?;
+    let position = append_block(store, &block_of(height))?;
     progress.appended.push((height, position));
     record.position = Some(position);
     let spent = spent_by(height);
     let spent = spent.iter().map(Vec::as_slice);
     let prev = &record.header.prev_blockhash;
     let undo = UndoRecord::encode(MAGIC, prev, spent, store.block_buffers())?;
-    record.undo = Some(store.append_undo(position, &undo)?);
+    record.undo = Some(append_undo(store, position, &undo)?);
     Ok(record)
 }
 
@@ -105,7 +112,7 @@ fn work(store: &Store, first: u32, progress: &mut Progress) -> Result<(), StoreE
         }
         let mut pruned = Vec::new();
         if progress.pruning {
-            let (files, heights) = next.prune(store.last_file());
+            let (files, heights) = next.prune(store.first_open_file());
             pruned = files;
             changed.extend(heights);
         }
@@ -229,7 +236,7 @@ fn any_operation_may_fail(pruning: bool) {
                 let result = work(&store, 1, &mut progress);
                 if let Err(error) = &result {
                     assert!(error.is_disk_full(), "{context}: {error}");
-                    let later = store.append_block(&block_of(1)).unwrap_err();
+                    let later = append_block(&store, &block_of(1)).unwrap_err();
                     assert!(matches!(later, StoreError::Closed(_)), "{context}: {later}");
                     assert!(matches!(
                         store.commit(Commit {
@@ -356,7 +363,7 @@ fn the_tail_begins_in_the_last_file_with_committed_blocks() {
     let ends = FileEnds { blocks: 0, undo: 1 };
     batch.put(&FILE_ENDS, last.file + 1, &ends).unwrap();
     batch.commit().unwrap();
-    let appended = store.append_block(&block(99, 80)).unwrap();
+    let appended = append_block(&store, &block(99, 80)).unwrap();
     assert_eq!(appended.file, last.file);
     drop(store);
     let (_, recovered) = open(&fault).unwrap();
@@ -389,5 +396,5 @@ fn pruned_files_are_gone_when_the_commit_returns_and_the_rest_is_counted() {
     assert!(left.is_disjoint(pruned) && on_disk(&fault, "rev").is_subset(&left));
     let bytes = left.iter().map(|file| (*file, len("blk", *file) + len("rev", *file)));
     assert_eq!(store.file_bytes(), bytes.collect());
-    assert_eq!(left.last(), Some(&store.last_file()));
+    assert_eq!(left.last(), Some(&store.first_open_file()));
 }

@@ -5,7 +5,7 @@ use godwit_fault_disk::{FaultDisk, Survival};
 use super::*;
 use crate::commit::{Commit, UtxoCommit};
 use crate::disk::RealDisk;
-use crate::fixtures::{MAGIC, block, header, point, record};
+use crate::fixtures::{MAGIC, append_block, block, header, point, record};
 
 const DIR: &str = "/node/regtest";
 const NETWORK: NetworkId = NetworkId { magic: MAGIC, genesis: [9; 32] };
@@ -28,7 +28,7 @@ fn filled() -> FaultDisk {
     let (store, _) = open(&fault).unwrap();
     let blocks = [1, 2].map(|n| {
         let mut record = record(n, n);
-        record.position = Some(store.append_block(&block(n, 200)).unwrap());
+        record.position = Some(append_block(&store, &block(n, 200)).unwrap());
         (record.header.block_hash(), record)
     });
     let blocks = blocks.to_vec();
@@ -65,7 +65,7 @@ fn what_was_committed_is_there_again_on_a_real_disk() {
     let dir = dir.path().join("a/regtest");
     let (store, _) = Store::open(Arc::new(RealDisk), options(&dir)).unwrap();
     let mut first = record(1, 1);
-    first.position = Some(store.append_block(&block(1, 500)).unwrap());
+    first.position = Some(append_block(&store, &block(1, 500)).unwrap());
     let second = record(2, 2);
     let hashes = [first, second].map(|record| record.header.block_hash());
     let assumed = AssumedSnapshot { base: point(1, 1), utxo_hash: [8; 32] };
@@ -216,7 +216,7 @@ fn without_its_database_a_directory_gives_all_blocks_back() {
 fn recovered_blocks_become_durable_with_the_commit_that_names_them() {
     let fault = filled();
     let (store, _) = open(&fault).unwrap();
-    let position = store.append_block(&block(3, 300)).unwrap();
+    let position = append_block(&store, &block(3, 300)).unwrap();
     drop(store);
     fault.crash(Survival::All);
     let (store, recovered) = open(&fault).unwrap();

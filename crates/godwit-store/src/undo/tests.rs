@@ -20,6 +20,13 @@ fn files(disk: &StoreDisk, ends: &[(u32, u64)]) -> UndoFiles {
     UndoFiles::new(disk, Path::new(DIR), ends.iter().copied().collect())
 }
 
+/// All steps of an append, as the chain takes them one by one.
+fn append(files: &UndoFiles, file: u32, record: &UndoRecord) -> Result<UndoPosition, StoreError> {
+    let position = files.reserve(file, record);
+    files.note(files.write(position, record)?);
+    Ok(position)
+}
+
 fn path(file: u32) -> PathBuf {
     Path::new(DIR).join(format!("rev{file:05}.dat"))
 }
@@ -130,7 +137,7 @@ proptest! {
         prop_assert_eq!(record.as_slice(), naive(&spent));
         let (_, disk) = fresh();
         let files = files(&disk, &[]);
-        let position = files.append(3, &record).unwrap();
+        let position = append(&files, 3, &record).unwrap();
         let undo = files.read(position, &PREV).unwrap();
         prop_assert_eq!(groups(&undo), spent.clone());
         prop_assert_eq!(undo.coins(), spent.concat());
@@ -146,7 +153,7 @@ fn counts_cross_the_compact_size_boundaries() {
             assert!(record.as_slice() == naive(&spent), "{count}");
             let (_, disk) = fresh();
             let files = files(&disk, &[]);
-            let position = files.append(0, &record).unwrap();
+            let position = append(&files, 0, &record).unwrap();
             assert!(groups(&files.read(position, &PREV).unwrap()) == spent, "{count}");
         }
     }
@@ -159,7 +166,7 @@ fn a_block_without_spends_has_an_empty_record() {
     assert_eq!(record.as_slice(), naive(&[]));
     let (_, disk) = fresh();
     let files = files(&disk, &[]);
-    let position = files.append(0, &record).unwrap();
+    let position = append(&files, 0, &record).unwrap();
     assert_eq!(position, UndoPosition { file: 0, offset: 8, len: 1 });
     assert_eq!(files.read(position, &PREV).unwrap(), BlockUndo::default());
 }
@@ -168,7 +175,8 @@ fn a_block_without_spends_has_an_empty_record() {
 fn records_follow_one_another_in_the_file_of_their_block() {
     let (fault, disk) = fresh();
     let files = files(&disk, &[]);
-    let written = [(5, 1), (0, 2), (5, 3)].map(|(file, n)| (n, files.append(file, &record_of(n))));
+    let written =
+        [(5, 1), (0, 2), (5, 3)].map(|(file, n)| (n, append(&files, file, &record_of(n))));
     for (n, position) in written {
         let undo = files.read(position.unwrap(), &PREV).unwrap();
         assert_eq!(undo.coins(), [coin(n)]);
@@ -181,7 +189,7 @@ fn records_follow_one_another_in_the_file_of_their_block() {
 fn any_damaged_byte_is_noticed() {
     let (fault, disk) = fresh();
     let before = files(&disk, &[]);
-    let position = before.append(0, &encode(&[vec![coin(1), coin(2)], vec![coin(3)]])).unwrap();
+    let position = append(&before, 0, &encode(&[vec![coin(1), coin(2)], vec![coin(3)]])).unwrap();
     let intact = fault.contents(&path(0)).unwrap();
     let damaged = |damage| Err(StoreError::damaged(&path(0), position.offset, damage));
     for at in position.offset as usize..intact.len() {
@@ -228,22 +236,22 @@ fn checksummed_nonsense_does_not_decode() {
 fn what_no_commit_has_named_is_cut_off_when_the_file_is_written_to() {
     let (fault, disk) = fresh();
     let before = files(&disk, &[]);
-    before.append(0, &record_of(1)).unwrap();
+    append(&before, 0, &record_of(1)).unwrap();
     let ends = before.sync(before.take_appended()).unwrap();
-    before.append(0, &encode(&[vec![coin(2); 50]])).unwrap();
+    append(&before, 0, &encode(&[vec![coin(2); 50]])).unwrap();
     drop(before);
     fault.crash(Survival::All);
 
     let disk = StoreDisk::new(Arc::new(fault.clone()));
     let after = files(&disk, &ends);
-    let position = after.append(0, &record_of(3)).unwrap();
+    let position = append(&after, 0, &record_of(3)).unwrap();
     assert_eq!(position.offset, ends[0].1 + 8);
     let expected = [1, 3].map(|n| naive(&[vec![coin(n)]])).concat();
     assert_eq!(fault.contents(&path(0)).unwrap(), expected);
 
     let beyond = files(&disk, &[(0, expected.len() as u64 + 1)]);
     let short = StoreError::damaged(&path(0), expected.len() as u64 + 1, Damage::Short);
-    assert_eq!(beyond.append(0, &record_of(4)), Err(short));
+    assert_eq!(append(&beyond, 0, &record_of(4)), Err(short));
 }
 
 #[test]
@@ -252,7 +260,7 @@ fn more_files_than_are_kept_open_are_all_durable_after_a_sync() {
     let written = files(&disk, &[]);
     let count = 3 * MAX_OPEN_UNDO_FILES as u32;
     let positions: Vec<_> =
-        (0..2 * count).map(|n| (n, written.append(n % count, &record_of(n)).unwrap())).collect();
+        (0..2 * count).map(|n| (n, append(&written, n % count, &record_of(n)).unwrap())).collect();
     let ends = written.sync(written.take_appended()).unwrap();
     assert_eq!(ends.len() as u32, count);
     assert_eq!(written.sync(written.take_appended()).unwrap(), []);

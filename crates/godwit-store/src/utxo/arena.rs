@@ -24,7 +24,7 @@ const REGION: usize = 16 << 20;
 const REGION_UNITS: u32 = (REGION / UNIT) as u32;
 /// Bytes that are taken at once of the first region. Small against the smallest budget, large against
 /// the largest entry.
-const SMALL_STEP: usize = 128 << 10;
+pub(super) const SMALL_STEP: usize = 128 << 10;
 /// Bytes that are taken at once of another one: a huge page.
 const HUGE_STEP: usize = 2 << 20;
 /// Units by which a place may be too large for what takes it.
@@ -40,7 +40,7 @@ const CLASSES: usize = MAX_LEN / UNIT + 1;
 /// Regions that offsets can name.
 const MAX_REGIONS: usize = (u32::MAX / REGION_UNITS) as usize;
 
-const _: () = assert!(REGION.is_multiple_of(HUGE_STEP) && REGION.is_multiple_of(SMALL_STEP));
+const _: () = assert!(REGION.is_multiple_of(HUGE_STEP));
 
 /// An arena of byte strings, each named by the offset of its first unit. Offset 0 names nothing.
 pub(super) struct Arena {
@@ -50,6 +50,8 @@ pub(super) struct Arena {
     end: u32,
     /// Freed places by length in units.
     free: Box<[FreeList]>,
+    /// Bytes that are taken at once of the first region.
+    small_step: usize,
 }
 
 /// Places of one length. Each holds the offset of the next one in its first bytes.
@@ -65,9 +67,12 @@ fn units(len: usize) -> u32 {
 }
 
 impl Arena {
-    pub(super) fn new() -> Self {
+    /// `small_step` bytes are taken at once of the first region: [`SMALL_STEP`], less in tests. A
+    /// divisor of [`REGION`].
+    pub(super) fn new(small_step: usize) -> Self {
+        assert!(REGION.is_multiple_of(small_step) && small_step.is_multiple_of(UNIT));
         let free = vec![FreeList::default(); CLASSES].into_boxed_slice();
-        Self { regions: Vec::new(), next: 0, end: 0, free }
+        Self { regions: Vec::new(), next: 0, end: 0, free, small_step }
     }
 
     /// Bytes taken.
@@ -75,9 +80,13 @@ impl Arena {
         self.end as usize * UNIT + CLASSES * size_of::<FreeList>()
     }
 
-    /// By how much [`Self::memory`] rises next.
+    /// By how much [`Self::memory`] may rise with the next insertion.
     pub(super) fn memory_step(&self) -> usize {
-        if self.end < REGION_UNITS { SMALL_STEP } else { HUGE_STEP }
+        MAX_LEN.next_multiple_of(self.step())
+    }
+
+    fn step(&self) -> usize {
+        if self.end < REGION_UNITS { self.small_step } else { HUGE_STEP }
     }
 
     /// Whether its offsets are nearly used up.
@@ -159,7 +168,7 @@ impl Arena {
 
     #[cold]
     fn take_more(&mut self) {
-        let step = (self.memory_step() / UNIT) as u32;
+        let step = (self.step() / UNIT) as u32;
         if self.end < self.regions.len() as u32 * REGION_UNITS {
             self.end += step;
             return;
@@ -211,7 +220,7 @@ mod tests {
     proptest! {
         #[test]
         fn keeps_what_was_put(steps in prop::collection::vec((2usize..60, 0u8..0x80), 1..400)) {
-            let mut arena = Arena::new();
+            let mut arena = Arena::new(SMALL_STEP);
             let mut model: HashMap<u32, Vec<u8>> = HashMap::new();
             for (len, fill) in steps {
                 let len = if fill == 0 { MAX_LEN - len } else { len };
@@ -234,7 +243,7 @@ mod tests {
 
     #[test]
     fn freed_places_are_taken_again() {
-        let mut arena = Arena::new();
+        let mut arena = Arena::new(SMALL_STEP);
         for round in 0..1000 {
             let offsets: Vec<u32> = (0..100).map(|_| arena.insert(&[7; 66])).collect();
             offsets.into_iter().for_each(|offset| arena.release(offset, 66));
@@ -247,7 +256,7 @@ mod tests {
     #[test]
     fn idle_places_serve_slightly_shorter_data() {
         for (len, served) in [(68, true), (65, true), (53, true), (52, false), (69, false)] {
-            let mut arena = Arena::new();
+            let mut arena = Arena::new(SMALL_STEP);
             let idle = arena.insert(&[7; 68]);
             arena.release(idle, 68);
             let taken = arena.insert(&vec![7; len]);
@@ -259,7 +268,7 @@ mod tests {
 
     #[test]
     fn places_in_use_now_and_then_are_kept_for_their_size() {
-        let mut arena = Arena::new();
+        let mut arena = Arena::new(SMALL_STEP);
         let places: Vec<u32> = (0..10_000).map(|_| arena.insert(&[7; 68])).collect();
         let (few, many) = places.split_at(10);
         few.iter().for_each(|place| arena.release(*place, 68));
@@ -272,7 +281,7 @@ mod tests {
     /// huge ones, and nothing lies over a region's end or over something else.
     #[test]
     fn regions_follow_each_other() {
-        let mut arena = Arena::new();
+        let mut arena = Arena::new(SMALL_STEP);
         let (mut places, mut memory) = (Vec::new(), arena.memory());
         while arena.regions.len() < 3 {
             let n = places.len();
@@ -297,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_longest_place_fits_a_step() {
-        let mut arena = Arena::new();
+        let mut arena = Arena::new(SMALL_STEP);
         let places = (0..100).map(|n| arena.insert(&[n; MAX_LEN])).collect::<Vec<_>>();
         for (n, offset) in places.into_iter().enumerate() {
             assert!(arena.bytes(offset)[..MAX_LEN].iter().all(|byte| usize::from(*byte) == n));

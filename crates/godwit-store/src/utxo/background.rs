@@ -1,12 +1,10 @@
-//! Freezing, and what the background threads have done since it was last asked.
+//! Rotation, and what background jobs have done since it was last asked.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
-use crossbeam_channel::select;
-
-use super::budget;
-use super::jobs::{FlushEvent, FlushJob, MergeJob};
+use super::crews::{Done, UtxoEvent};
+use super::jobs::{FlushJob, MergeJob};
 use super::layers::Layers;
 use super::manifest::{Manifest, VERSION};
 use super::memtable::Memtable;
@@ -22,26 +20,37 @@ use super::commits::ManifestId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SealId(pub(super) u64);
 
+/// Whether the active memtable was replaced by a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotation {
+    /// It is sealed and being written.
+    Sealed(SealId),
+    /// Memory is full of earlier memtables, or merges are far behind: it is to be tried again when a
+    /// background job has reported.
+    Full,
+}
+
 impl UtxoStore {
-    /// Seals the active memtable and has it written. Nothing changed since the last freeze: returns
-    /// its seal. Waits only while memory is full of earlier memtables, or merges are far behind.
+    /// Seals the active memtable and has it written, if there is room for the next one. Nothing
+    /// changed since the last rotation: returns its seal. Never waits.
     ///
     /// # Errors
     ///
-    /// What a background thread failed with.
-    pub fn freeze(&mut self) -> Result<SealId, StoreError> {
+    /// What a background job failed with.
+    pub fn rotate(&mut self) -> Result<Rotation, StoreError> {
         self.poll()?;
         if self.active.is_empty() {
-            return Ok(SealId(self.sealed.newest()));
+            return Ok(Rotation::Sealed(SealId(self.sealed.newest())));
         }
         if self.must_wait() {
-            self.counters.stalls += 1;
-            while self.must_wait() {
-                self.wait_event()?;
-            }
+            self.counters.stalls += u64::from(!self.stalled);
+            self.stalled = true;
+            return Ok(Rotation::Full);
         }
-        let memory = budget::flush_memory(&self.active, self.budget);
-        let table = std::mem::replace(&mut self.active, Memtable::new());
+        self.stalled = false;
+        let memory = self.budget.flush_memory(&self.active);
+        let next = Memtable::new(self.budget.arena_step());
+        let table = std::mem::replace(&mut self.active, next);
         log::debug!(
             "freezing {} coins and {} tombstones, {} bytes a coin",
             table.coins(),
@@ -50,10 +59,24 @@ impl UtxoStore {
         );
         let (seal, table) = self.sealed.seal(table, memory);
         let run = self.take_run_id();
-        let buffer = budget::io_buffer(self.budget);
-        self.flusher.submit(FlushJob::Flush { run, seal, table, buffer });
+        let buffer = self.budget.io_buffer();
+        self.crews.flush(&self.place, FlushJob { run, seal, table, buffer });
         self.after_change();
-        Ok(SealId(seal))
+        Ok(Rotation::Sealed(SealId(seal)))
+    }
+
+    /// As [`Self::rotate`], but waits for room: for commands.
+    ///
+    /// # Errors
+    ///
+    /// What a background job failed with.
+    pub fn freeze(&mut self) -> Result<SealId, StoreError> {
+        loop {
+            match self.rotate()? {
+                Rotation::Sealed(seal) => return Ok(seal),
+                Rotation::Full => self.wait_event()?,
+            }
+        }
     }
 
     fn must_wait(&self) -> bool {
@@ -67,19 +90,16 @@ impl UtxoStore {
         run
     }
 
-    /// Takes in what the background threads have finished and gives them what is due. Does not
+    /// Takes in what the background jobs have finished and gives them what is due. Does not
     /// wait. To be called once a block, and now and then while there are none.
     ///
     /// # Errors
     ///
-    /// What a background thread failed with.
+    /// What a background job failed with.
     pub fn poll(&mut self) -> Result<(), StoreError> {
         self.check()?;
-        while let Ok(event) = self.flusher.events().try_recv() {
-            self.on_flush(event)?;
-        }
-        while let Ok(event) = self.merger.events().try_recv() {
-            self.on_merge(event)?;
+        while let Ok(event) = self.crews.events().try_recv() {
+            self.take_in(event)?;
         }
         self.sealed.release();
         self.start_merge();
@@ -90,54 +110,39 @@ impl UtxoStore {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Waits for a background thread to finish something.
+    /// Waits for a background job to report.
     fn wait_event(&mut self) -> Result<(), StoreError> {
         self.check()?;
-        let (flushed, merged) = (self.flusher.events().clone(), self.merger.events().clone());
-        select! {
-            recv(flushed) -> event => match event {
-                Ok(event) => self.on_flush(event)?,
-                Err(_) => return self.fail(self.flusher.ended()),
-            },
-            recv(merged) -> event => match event {
-                Ok(event) => self.on_merge(event)?,
-                Err(_) => return self.fail(self.merger.ended()),
-            },
-        }
+        while self.crews.events().is_empty() && self.place.executor.run_one() {}
+        let event = self.crews.events().recv().expect("the store holds a sender itself");
+        self.take_in(event)?;
         self.sealed.release();
         self.start_merge();
         Ok(())
     }
 
-    fn fail<T>(&mut self, error: StoreError) -> Result<T, StoreError> {
-        self.failed = Some(error.clone());
-        Err(error)
-    }
-
-    fn on_flush(&mut self, event: Result<FlushEvent, StoreError>) -> Result<(), StoreError> {
-        match event {
-            Err(error) => self.fail(error),
-            Ok(FlushEvent::Removed) => Ok(()),
-            Ok(FlushEvent::Flushed(segments)) => {
-                if let Some(segment) = segments.first() {
-                    self.commits.written(segment.run.id);
-                    self.runs.push(Arc::downgrade(&segment.run));
-                    self.sealed.set_flushed(segment.seals.newest);
-                    self.counters.flushes += 1;
-                    self.counters.flushed_bytes += segment.run.bytes();
-                }
-                self.segments.install(segments);
-                self.after_change();
-                Ok(())
-            }
+    fn take_in(&mut self, event: Result<UtxoEvent, StoreError>) -> Result<(), StoreError> {
+        match event.inspect_err(|error| self.failed = Some(error.clone()))?.0 {
+            Done::Flushed(segments) => self.on_flushed(segments),
+            Done::Merged(output) => self.on_merged(output),
+            Done::Removed => self.crews.removed(&self.place),
         }
+        Ok(())
     }
 
-    fn on_merge(&mut self, event: Result<Vec<Arc<Segment>>, StoreError>) -> Result<(), StoreError> {
-        let output = match event {
-            Err(error) => return self.fail(error),
-            Ok(output) => output,
-        };
+    fn on_flushed(&mut self, segments: Vec<Arc<Segment>>) {
+        if let Some(segment) = segments.first() {
+            self.commits.written(segment.run.id);
+            self.runs.push(Arc::downgrade(&segment.run));
+            self.sealed.set_flushed(segment.seals.newest);
+            self.counters.flushes += 1;
+            self.counters.flushed_bytes += segment.run.bytes();
+        }
+        self.segments.install(segments);
+        self.after_change();
+    }
+
+    fn on_merged(&mut self, output: Vec<Arc<Segment>>) {
         let merge = self.merging.take().expect("one merge runs at a time");
         self.commits.written(merge.run);
         self.counters.merges += 1;
@@ -148,14 +153,13 @@ impl UtxoStore {
         }
         self.segments.replace(&merge.parts, output);
         self.after_change();
-        Ok(())
     }
 
     /// Restores what must hold after layers have changed: filters and indexes within their shares,
     /// the newest layers published, kept memtables within the budget.
     pub(super) fn after_change(&mut self) {
-        self.segments.limit_filters(budget::filter_limit(self.budget));
-        self.segments.limit_indexes(budget::index_limit(self.budget));
+        self.segments.limit_filters(self.budget.filter_limit());
+        self.segments.limit_indexes(self.budget.index_limit());
         self.layers = Arc::new(Layers {
             place: self.place.clone(),
             epoch: self.sealed.current().clone(),
@@ -172,21 +176,21 @@ impl UtxoStore {
         if self.merging.is_some() {
             return;
         }
-        let limit = budget::shared_merge_limit(self.budget);
+        let limit = self.budget.shared_merge_limit();
         let Some((seals, parts)) = self.segments.next_merge(self.commits.seal(), limit) else {
             return;
         };
-        let memory = budget::merge_memory(&parts, self.budget);
+        let memory = self.budget.merge_memory(&parts);
         let used = self.memory_used();
-        if used.total() - used.kept + memory > self.budget {
+        if used.total() - used.kept + memory > self.budget.bytes() {
             return;
         }
         let run = self.take_run_id();
-        let buffer = budget::io_buffer(self.budget);
-        let max_filter = budget::merge_filter_limit(self.budget) as u64;
+        let buffer = self.budget.io_buffer();
+        let max_filter = self.budget.merge_filter_limit() as u64;
         let job = MergeJob { run, parts: parts.clone(), seals, buffer, max_filter };
         self.merging = Some(RunningMerge { run, parts, memory });
-        self.merger.submit(job);
+        self.crews.merge(&self.place, job);
         self.drop_kept();
     }
 
@@ -199,7 +203,7 @@ impl UtxoStore {
     ///
     /// # Errors
     ///
-    /// What a background thread failed with.
+    /// What a background job failed with.
     pub fn wait_flushed(&mut self, seal: SealId) -> Result<(), StoreError> {
         self.poll()?;
         while self.flushed() < seal {
@@ -212,7 +216,7 @@ impl UtxoStore {
     ///
     /// # Errors
     ///
-    /// What a background thread failed with.
+    /// What a background job failed with.
     pub fn wait_merges(&mut self) -> Result<(), StoreError> {
         self.poll()?;
         while self.merging.is_some() {
@@ -253,7 +257,7 @@ impl UtxoStore {
     ///
     /// # Errors
     ///
-    /// What a background thread failed with.
+    /// What a background job failed with.
     ///
     /// # Panics
     ///
@@ -262,10 +266,8 @@ impl UtxoStore {
         self.commits.committed(id);
         let in_use = self.runs_in_use();
         let obsolete = self.commits.take_obsolete(&in_use);
-        if !obsolete.is_empty() {
-            let paths = obsolete.into_iter().map(|run| run.path(&self.place.dir)).collect();
-            self.flusher.submit(FlushJob::Remove(paths));
-        }
+        let paths = obsolete.into_iter().map(|run| run.path(&self.place.dir));
+        self.crews.remove(&self.place, paths);
         self.poll()
     }
 }

@@ -10,6 +10,7 @@
 //! With no flush under way the active memtable is to be frozen at 2/3 of the rest, so that the next
 //! one has 1/3 to grow in while it is flushed; then it may take what the flush leaves.
 
+use super::arena::SMALL_STEP;
 use super::filter::Filter;
 use super::jobs::MergePart;
 use super::memtable::Memtable;
@@ -17,12 +18,45 @@ use super::merge_policy::MAX_INPUTS;
 use super::run::format::PAYLOAD;
 use super::store::UtxoStore;
 
-/// The smallest memory budget in bytes; less is raised to it.
-pub const MIN_BUDGET: u64 = 4 << 20;
-/// An active memtable below this size is never frozen for want of memory: freezing frees nothing.
-const MIN_ACTIVE: usize = 512 << 10;
+/// The most that a flush or a merge reads or writes at once.
+const MAX_IO_BUFFER: usize = 256 << 10;
 /// Sealed memtables that wait to be written, at most.
-const MAX_UNFLUSHED: usize = 4;
+pub(super) const MAX_UNFLUSHED: usize = 4;
+
+/// How a store is run.
+#[derive(Clone, Copy, Debug)]
+pub struct UtxoConfig {
+    /// Bytes of memory (`-dbcache`); [`CacheMinima::budget`] when less.
+    pub budget: u64,
+    /// Below what it does not go.
+    pub minima: CacheMinima,
+}
+
+/// The least that a store works with, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheMinima {
+    /// The smallest memory budget; less is raised to it.
+    pub budget: u64,
+    /// An active memtable below this size is never frozen for want of memory: freezing frees nothing.
+    pub active: usize,
+    /// What a flush or a merge reads or writes at once.
+    pub io_buffer: usize,
+    /// What a memtable takes at once for its first entries; a power of two.
+    pub arena_step: usize,
+}
+
+impl CacheMinima {
+    /// What nodes run with. Tests take less, so that few coins make flushes and merges.
+    pub const PRODUCT: Self =
+        Self { budget: 4 << 20, active: 512 << 10, io_buffer: 16 << 10, arena_step: SMALL_STEP };
+}
+
+/// The memory of one store, and how its parts share it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    bytes: usize,
+    minima: CacheMinima,
+}
 
 /// Memory in use by what it is used for, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,44 +88,61 @@ impl MemoryUsage {
     }
 }
 
-pub(super) fn filter_limit(budget: usize) -> usize {
-    budget / 4
-}
+impl Budget {
+    pub(super) fn new(config: UtxoConfig) -> Self {
+        let UtxoConfig { budget, minima } = config;
+        let bytes = usize::try_from(budget.max(minima.budget)).unwrap_or(usize::MAX);
+        Self { bytes, minima }
+    }
 
-pub(super) fn index_limit(budget: usize) -> usize {
-    budget / 8
-}
+    pub(super) fn bytes(self) -> usize {
+        self.bytes
+    }
 
-/// Bytes read or written at once by a flush or a merge.
-pub(super) fn io_buffer(budget: usize) -> usize {
-    (budget / 256).clamp(16 << 10, 256 << 10)
-}
+    /// See [`CacheMinima::arena_step`].
+    pub(super) fn arena_step(self) -> usize {
+        self.minima.arena_step
+    }
 
-/// Bytes that the filter of one merged segment may take.
-pub(super) fn merge_filter_limit(budget: usize) -> usize {
-    budget / 20
-}
+    pub(super) fn filter_limit(self) -> usize {
+        self.bytes / 4
+    }
 
-/// Bytes of inputs up to which small merges share one run.
-pub(super) fn shared_merge_limit(budget: usize) -> u64 {
-    budget as u64
-}
+    pub(super) fn index_limit(self) -> usize {
+        self.bytes / 8
+    }
 
-/// Bytes that a merge takes.
-pub(super) fn merge_memory(parts: &[MergePart], budget: usize) -> usize {
-    let filter = |part: &MergePart| {
-        Filter::full_bytes(part.expected_entries()).min(merge_filter_limit(budget) as u64)
-    };
-    let index = |part: &MergePart| part.bytes() / PAYLOAD as u64 * 4;
-    let tables: u64 = parts.iter().map(|part| filter(part) + index(part)).sum();
-    tables as usize + (MAX_INPUTS + 1) * io_buffer(budget)
-}
+    /// Bytes read or written at once by a flush or a merge.
+    pub(super) fn io_buffer(self) -> usize {
+        (self.bytes / 256).clamp(self.minima.io_buffer, MAX_IO_BUFFER)
+    }
 
-/// Bytes that flushing a memtable takes: buffer, filters, block indexes.
-pub(super) fn flush_memory(table: &Memtable, budget: usize) -> usize {
-    let filters = Filter::full_bytes((table.coins() + table.tombstones()) as u64) as usize;
-    // Every partition may round its filter up to two blocks more.
-    filters + (64 << 6) + table.memory() / PAYLOAD * 4 + io_buffer(budget)
+    /// Bytes that the filter of one merged segment may take.
+    pub(super) fn merge_filter_limit(self) -> usize {
+        self.bytes / 20
+    }
+
+    /// Bytes of inputs up to which small merges share one run.
+    pub(super) fn shared_merge_limit(self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Bytes that a merge takes.
+    pub(super) fn merge_memory(self, parts: &[MergePart]) -> usize {
+        let filter = |part: &MergePart| {
+            Filter::full_bytes(part.expected_entries()).min(self.merge_filter_limit() as u64)
+        };
+        let index = |part: &MergePart| part.bytes() / PAYLOAD as u64 * 4;
+        let tables: u64 = parts.iter().map(|part| filter(part) + index(part)).sum();
+        tables as usize + (MAX_INPUTS + 1) * self.io_buffer()
+    }
+
+    /// Bytes that flushing a memtable takes: buffer, filters, block indexes.
+    pub(super) fn flush_memory(self, table: &Memtable) -> usize {
+        let filters = Filter::full_bytes((table.coins() + table.tombstones()) as u64) as usize;
+        // Every partition may round its filter up to two blocks more.
+        filters + (64 << 6) + table.memory() / PAYLOAD * 4 + self.io_buffer()
+    }
 }
 
 impl UtxoStore {
@@ -113,33 +164,39 @@ impl UtxoStore {
     /// once a block. A freeze within a block is allowed, only no commit point.
     pub fn should_freeze(&self) -> bool {
         let used = self.memory_used();
-        let tables = self.budget.saturating_sub(used.above_kept() - used.active);
+        let tables = self.budget.bytes().saturating_sub(used.above_kept() - used.active);
         let limit =
             if used.frozen == 0 { tables / 3 * 2 } else { tables.saturating_sub(used.frozen) };
         let next = self.active.memory() + self.active.memory_step();
-        let needed = next + flush_memory(&self.active, self.budget);
-        (needed > limit && self.active.memory() >= MIN_ACTIVE) || self.active.is_full()
+        let needed = next + self.budget.flush_memory(&self.active);
+        (needed > limit && self.active.memory() >= self.budget.minima.active)
+            || self.active.is_full()
     }
 
     /// Whether sealing the active memtable now leaves no room for the next one.
     pub(super) fn lacks_room(&self) -> bool {
         let waiting = self.sealed.unflushed().count();
-        let more = flush_memory(&self.active, self.budget) + MIN_ACTIVE;
+        let more = self.budget.flush_memory(&self.active) + self.budget.minima.active;
         let used = self.memory_used();
         waiting >= MAX_UNFLUSHED
-            || waiting > 0 && used.frozen + used.above_kept() + more > self.budget
+            || waiting > 0 && used.frozen + used.above_kept() + more > self.budget.bytes()
     }
 
-    /// Drops kept memtables, oldest first, while the budget is exceeded.
+    /// Drops kept memtables, oldest first, while the budget is exceeded; not within
+    /// [`Self::pinned`].
     pub(super) fn drop_kept(&mut self) {
-        while self.memory_used().total() > self.budget && self.sealed.drop_oldest_kept() {
+        if self.pinned {
+            self.allowance = usize::MAX;
+            return;
+        }
+        while self.memory_used().total() > self.budget.bytes() && self.sealed.drop_oldest_kept() {
             self.counters.uncovered += 1;
         }
         let used = self.memory_used();
         self.allowance = if used.kept == 0 {
             usize::MAX
         } else {
-            self.budget.saturating_sub(used.total() - used.active)
+            self.budget.bytes().saturating_sub(used.total() - used.active)
         };
     }
 }

@@ -1,8 +1,7 @@
-//! What the background threads do: write a sealed memtable as a run, or several segments as one.
+//! What the background jobs do: write a sealed memtable as a run, or several segments as one.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::layers::Place;
 use super::memtable::Memtable;
@@ -11,26 +10,15 @@ use super::run::format::RunId;
 use super::run::reader::SegmentCursor;
 use super::run::segment::{SealRange, Segment};
 use super::run::writer::{RunOptions, RunWriter};
-use super::worker::{Pace, WorkError};
+use super::stop::{Stop, WorkError};
 
-/// A job for the flusher.
-pub(super) enum FlushJob {
-    /// Write a sealed memtable.
-    Flush {
-        run: RunId,
-        seal: u64,
-        table: Arc<Memtable>,
-        /// Bytes written at once.
-        buffer: usize,
-    },
-    /// Remove run files that no commit names.
-    Remove(Vec<PathBuf>),
-}
-
-/// What the flusher did.
-pub(super) enum FlushEvent {
-    Flushed(Vec<Arc<Segment>>),
-    Removed,
+/// Write a sealed memtable as a run.
+pub(super) struct FlushJob {
+    pub(super) run: RunId,
+    pub(super) seal: u64,
+    pub(super) table: Arc<Memtable>,
+    /// Bytes written at once.
+    pub(super) buffer: usize,
 }
 
 /// Merge segments of one or several partitions into one run.
@@ -74,25 +62,22 @@ impl MergePart {
     }
 }
 
-pub(super) fn flush(place: &Place, job: FlushJob, pace: &Pace) -> Result<FlushEvent, WorkError> {
-    match job {
-        FlushJob::Flush { run, seal, table, buffer } => {
-            let seals = SealRange { oldest: seal, newest: seal };
-            let (coins, spent) = (table.coins(), table.tombstones());
-            log::info!("Flush to run {} started: {coins} coins, {spent} spent ones.", run.0);
-            let started = Instant::now();
-            let options = options(place, run, seals, buffer, u64::MAX);
-            let segments = write_memtable(options, place, &table, pace)?;
-            log_done("Flush to run", run, &segments, started);
-            Ok(FlushEvent::Flushed(segments))
-        }
-        FlushJob::Remove(paths) => {
-            for path in paths {
-                place.disk.remove(&path)?;
-            }
-            Ok(FlushEvent::Removed)
-        }
-    }
+pub(super) fn flush(
+    place: &Place,
+    job: FlushJob,
+    stop: &Stop,
+) -> Result<Vec<Arc<Segment>>, WorkError> {
+    let FlushJob { run, seal, table, buffer } = job;
+    // One that is still queued when the store is dropped is not begun.
+    stop.check()?;
+    let seals = SealRange { oldest: seal, newest: seal };
+    let (coins, spent) = (table.coins(), table.tombstones());
+    log::info!("Flush to run {} started: {coins} coins, {spent} spent ones.", run.0);
+    let started = place.executor.now();
+    let options = options(place, run, seals, buffer, u64::MAX);
+    let segments = write_memtable(options, place, &table, stop)?;
+    log_done("Flush to run", run, &segments, place.executor.now() - started);
+    Ok(segments)
 }
 
 fn options(
@@ -104,6 +89,7 @@ fn options(
 ) -> RunOptions<'_> {
     RunOptions {
         disk: &place.disk,
+        executor: &*place.executor,
         dir: &place.dir,
         run,
         fingerprint: place.hasher.fingerprint(),
@@ -119,9 +105,9 @@ fn write_memtable(
     options: RunOptions<'_>,
     place: &Place,
     table: &Memtable,
-    pace: &Pace,
+    stop: &Stop,
 ) -> Result<Vec<Arc<Segment>>, WorkError> {
-    let mut writer = RunWriter::create(options, pace)?;
+    let mut writer = RunWriter::create(options, stop)?;
     let counts = table.counts_by_prefix(place.partition_bits);
     for (partition, count) in counts.into_iter().enumerate() {
         writer.begin(partition as u8, count as u64);
@@ -138,14 +124,15 @@ fn write_memtable(
 pub(super) fn merge(
     place: &Place,
     job: MergeJob,
-    pace: &Pace,
+    stop: &Stop,
 ) -> Result<Vec<Arc<Segment>>, WorkError> {
     let MergeJob { run, parts, seals, buffer, max_filter } = job;
+    stop.check()?;
     let inputs: usize = parts.iter().map(|part| part.inputs.len()).sum();
     let bytes: u64 = parts.iter().map(MergePart::bytes).sum();
     log::info!("Merge into run {} started: {inputs} segments, {bytes} bytes.", run.0);
-    let started = Instant::now();
-    let mut writer = RunWriter::create(options(place, run, seals, buffer, max_filter), pace)?;
+    let started = place.executor.now();
+    let mut writer = RunWriter::create(options(place, run, seals, buffer, max_filter), stop)?;
     for part in parts {
         writer.begin(part.partition as u8, part.expected_entries());
         let mut sources = Vec::with_capacity(part.inputs.len());
@@ -160,11 +147,11 @@ pub(super) fn merge(
         writer.end()?;
     }
     let segments = writer.finish()?;
-    log_done("Merge into run", run, &segments, started);
+    log_done("Merge into run", run, &segments, place.executor.now() - started);
     Ok(segments)
 }
 
-fn log_done(what: &str, run: RunId, segments: &[Arc<Segment>], started: Instant) {
+fn log_done(what: &str, run: RunId, segments: &[Arc<Segment>], took: Duration) {
     let bytes = segments.first().map_or(0, |segment| segment.run.bytes());
-    log::info!("{what} {} done: {bytes} bytes in {} ms.", run.0, started.elapsed().as_millis());
+    log::info!("{what} {} done: {bytes} bytes in {} ms.", run.0, took.as_millis());
 }

@@ -19,6 +19,7 @@
 //! under it has to be read again.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use godwit_primitives::{Coin, OutPoint};
@@ -32,6 +33,7 @@ use super::run::reader::SegmentCursor;
 use super::run::segment::{LookupScratch, Segment};
 use crate::disk::StoreDisk;
 use crate::error::StoreError;
+use crate::exec::Executor;
 
 /// Bytes that a scan reads at once from each segment.
 const SCAN_BUFFER: usize = 64 << 10;
@@ -45,13 +47,16 @@ pub struct EpochPin(pub(super) Arc<Epoch>);
 #[derive(Debug)]
 pub(super) struct Epoch(pub(super) u64);
 
-/// Where things are and how keys are made, for all parts of one store.
+/// Where things are, how keys are made and where jobs run, for all parts of one store.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) disk: StoreDisk,
     pub(super) dir: PathBuf,
     pub(super) hasher: UtxoHasher,
     pub(super) partition_bits: u32,
+    pub(super) executor: Arc<dyn Executor>,
+    /// Id of the next scratch run of a sort.
+    pub(super) next_scratch: Arc<AtomicU64>,
 }
 
 impl Place {

@@ -80,11 +80,12 @@ fn coin_of(entry: Entry<'_>) -> Option<Coin> {
 }
 
 impl Memtable {
-    pub(super) fn new() -> Self {
+    /// `arena_step` as for [`Arena::new`].
+    pub(super) fn new(arena_step: usize) -> Self {
         let shards: Vec<Slots> = (0..SHARDS).map(|_| Slots::new()).collect();
         let slot_bytes = shards.iter().map(Slots::memory).sum();
         let growth_bytes = shards[0].memory_grown();
-        let (arena, builder) = (Arena::new(), EntryBuilder::default());
+        let (arena, builder) = (Arena::new(arena_step), EntryBuilder::default());
         Self { shards, arena, builder, slot_bytes, growth_bytes, coins: 0, tombstones: 0 }
     }
 

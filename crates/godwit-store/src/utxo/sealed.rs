@@ -143,13 +143,14 @@ impl Sealed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arena::SMALL_STEP;
     use super::*;
 
     fn sealed(count: u64) -> (Sealed, Vec<EpochPin>) {
         let mut sealed = Sealed::new(10);
         let mut pins = vec![sealed.current().clone()];
         for _ in 0..count {
-            sealed.seal(Memtable::new(), 0);
+            sealed.seal(Memtable::new(SMALL_STEP), 0);
             pins.push(sealed.current().clone());
         }
         (sealed, pins)

@@ -12,6 +12,10 @@ use super::run::segment::{BlockIndex, SealRange, Segment};
 /// Segments by partition, newest first.
 pub(super) struct Segments {
     partitions: Vec<Vec<Arc<Segment>>>,
+    /// Bytes of all filters and of all block indexes. The chain asks several times for each block, and
+    /// there are a hundred segments.
+    filter_memory: usize,
+    index_memory: usize,
 }
 
 /// Sums over all segments.
@@ -33,7 +37,7 @@ pub struct Shape {
 
 impl Segments {
     pub(super) fn new(partitions: usize) -> Self {
-        Self { partitions: vec![Vec::new(); partitions] }
+        Self { partitions: vec![Vec::new(); partitions], filter_memory: 0, index_memory: 0 }
     }
 
     pub(super) fn partitions(&self) -> &[Vec<Arc<Segment>>] {
@@ -47,6 +51,8 @@ impl Segments {
             let place = list.partition_point(|other| other.seals.newest > segment.seals.newest);
             list.insert(place, segment);
         }
+        self.filter_memory = self.all().map(|segment| segment.filter_memory()).sum();
+        self.index_memory = self.all().map(|segment| segment.index.memory()).sum();
     }
 
     /// Puts the output of a merge in place of its inputs.
@@ -78,39 +84,37 @@ impl Segments {
     }
 
     pub(super) fn filter_memory(&self) -> usize {
-        self.all().map(|segment| segment.filter_memory()).sum()
+        self.filter_memory
     }
 
     pub(super) fn index_memory(&self) -> usize {
-        self.all().map(|segment| segment.index.memory()).sum()
+        self.index_memory
     }
 
     /// Halves the largest filter until all fit, and drops it when it was halved before. The largest
     /// is the one to miss least: it belongs to the oldest segment, where lookups of coins that
     /// exist end with a read anyhow.
     pub(super) fn limit_filters(&mut self, max: usize) {
-        let mut total = self.filter_memory();
-        while total > max {
+        while self.filter_memory > max {
             let all = self.partitions.iter_mut().flatten();
             let Some(largest) = all.max_by_key(|segment| segment.filter_memory()) else { return };
             let folded = largest.filter.as_ref().and_then(|filter| filter.fold()).map(Arc::new);
-            total -= largest.filter_memory();
+            self.filter_memory -= largest.filter_memory();
             *largest = Arc::new(Segment { filter: folded, ..Segment::clone(largest) });
-            total += largest.filter_memory();
+            self.filter_memory += largest.filter_memory();
         }
     }
 
     /// Halves the largest block index until all fit.
     pub(super) fn limit_indexes(&mut self, max: usize) {
-        let mut total = self.index_memory();
-        while total > max {
+        while self.index_memory > max {
             let all = self.partitions.iter_mut().flatten();
             let Some(largest) = all.max_by_key(|segment| segment.index.memory()) else { return };
             if largest.index.memory() <= size_of::<u32>() {
                 return;
             }
             let index: Arc<BlockIndex> = Arc::new(largest.index.thinned());
-            total -= largest.index.memory() - index.memory();
+            self.index_memory -= largest.index.memory() - index.memory();
             *largest = Arc::new(Segment { index, ..Segment::clone(largest) });
         }
     }

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use godwit_primitives::OutPoint;
 
@@ -19,7 +19,7 @@ use super::run::format::RunId;
 use super::run::reader::SegmentCursor;
 use super::run::segment::{SealRange, Segment};
 use super::run::writer::{RunOptions, RunWriter};
-use super::worker::{Pace, WorkError};
+use super::stop::{Stop, WorkError};
 use crate::error::StoreError;
 
 /// Scratch runs have ids from here on, far from those of runs.
@@ -69,12 +69,10 @@ fn var_int_bytes(n: u32) -> [u8; 8] {
     (bytes << (8 * (8 - used))).to_be_bytes()
 }
 
-static NEXT_SCRATCH: AtomicU64 = AtomicU64::new(FIRST_SCRATCH);
-
 /// Scratch runs of one sort; removed when dropped.
 struct Scratch {
     place: Place,
-    pace: Pace,
+    stop: Stop,
     paths: VecDeque<PathBuf>,
 }
 
@@ -84,10 +82,11 @@ impl Scratch {
         &mut self,
         fill: impl FnOnce(&mut RunWriter<'_>) -> Result<(), WorkError>,
     ) -> Result<Arc<Segment>, StoreError> {
-        let run = RunId(NEXT_SCRATCH.fetch_add(1, Ordering::Relaxed));
+        let run = RunId(self.place.next_scratch.fetch_add(1, Ordering::Relaxed));
         self.paths.push_back(run.path(&self.place.dir));
         let options = RunOptions {
             disk: &self.place.disk,
+            executor: &*self.place.executor,
             dir: &self.place.dir,
             run,
             fingerprint: self.place.hasher.fingerprint(),
@@ -98,7 +97,7 @@ impl Scratch {
             durable: false,
         };
         let write = || {
-            let mut writer = RunWriter::create(options, &self.pace)?;
+            let mut writer = RunWriter::create(options, &self.stop)?;
             writer.begin(0, 0);
             fill(&mut writer)?;
             writer.end()?;
@@ -107,7 +106,7 @@ impl Scratch {
         match write() {
             Ok(segments) => Ok(segments.into_iter().next().expect("no scratch run is empty")),
             Err(WorkError::Failed(error)) => Err(error),
-            Err(WorkError::Stopped) => unreachable!("this pace has no end to drop"),
+            Err(WorkError::Stopped) => unreachable!("nothing stops a sort"),
         }
     }
 
@@ -231,8 +230,8 @@ impl Layers {
         order: OutPointOrder,
         memory: usize,
     ) -> Result<SortedScan, StoreError> {
-        let pace = Pace::unlimited();
-        let mut scratch = Scratch { place: self.place.clone(), pace, paths: VecDeque::new() };
+        let (place, stop) = (self.place.clone(), Stop::never());
+        let mut scratch = Scratch { place, stop, paths: VecDeque::new() };
         let mut segments = sorted_batches(self.scan()?, order, memory, &mut scratch)?;
         let fan_in = memory.max(MIN_SORT_MEMORY) / BUFFER - 1;
         while segments.len() > fan_in {

@@ -1,18 +1,18 @@
 //! The store as the connector uses it: coins in and out, in block order, from one thread.
 
-use std::convert::Infallible;
-use std::num::NonZeroU64;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, Weak};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::Receiver;
 use godwit_primitives::coin::is_unspendable;
 use godwit_primitives::{Amount, Coin};
 
-use super::budget::{self, MIN_BUDGET};
+use super::budget::{Budget, UtxoConfig};
 use super::commits::Commits;
+use super::crews::{Crews, UtxoEvent};
 use super::entry::CoinParts;
-use super::jobs::{self, FlushEvent, FlushJob, MergeJob, MergePart};
+use super::jobs::MergePart;
 use super::key::{HashedOutPoint, UtxoHasher};
 use super::layers::{EpochPin, Layers, LayersReader, Place};
 use super::manifest::{Manifest, ManifestRun};
@@ -22,18 +22,9 @@ use super::run::segment::{RunFile, Segment};
 use super::sealed::Sealed;
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
-use super::worker::{Pace, Worker};
 use crate::disk::StoreDisk;
 use crate::error::{Damage, IoFailure, Operation, StoreError};
-
-/// How a store is run.
-#[derive(Clone, Copy, Debug)]
-pub struct UtxoConfig {
-    /// Bytes of memory (`-dbcache`); [`MIN_BUDGET`] when less.
-    pub budget: u64,
-    /// Bytes that merges may write each second; `None`: as fast as they can.
-    pub merge_rate: Option<NonZeroU64>,
-}
+use crate::exec::Executor;
 
 /// What a store did since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +39,7 @@ pub struct Counters {
     pub merge_bytes_read: u64,
     /// Bytes of runs that merges wrote.
     pub merge_bytes_written: u64,
-    /// Freezes that had to wait for a flush or a merge.
+    /// Times that no room was left for a rotation before a flush or a merge had ended.
     pub stalls: u64,
     /// Kept memtables that were dropped while an older snapshot was pinned, for want of memory.
     pub uncovered: u64,
@@ -67,10 +58,12 @@ pub(super) struct RunningMerge {
 /// [`super::layers`] explains what other threads may read meanwhile, [`super`] how commits work.
 pub struct UtxoStore {
     pub(super) place: Place,
-    pub(super) budget: usize,
+    pub(super) budget: Budget,
     pub(super) active: Memtable,
     /// Bytes of `active` at which kept memtables have to go.
     pub(super) allowance: usize,
+    /// Whether kept memtables stay although memory is short: within [`Self::pinned`].
+    pub(super) pinned: bool,
     pub(super) sealed: Sealed,
     pub(super) segments: Segments,
     pub(super) commits: Commits,
@@ -78,15 +71,14 @@ pub struct UtxoStore {
     pub(super) runs: Vec<Weak<RunFile>>,
     pub(super) layers: Arc<Layers>,
     pub(super) published: LayersReader,
-    pub(super) flusher: Worker<FlushJob, FlushEvent>,
-    pub(super) merger: Worker<MergeJob, Vec<Arc<Segment>>>,
+    pub(super) crews: Crews,
     pub(super) merging: Option<RunningMerge>,
     pub(super) next_run: u64,
-    /// The first failure of a background thread: nothing works after it.
+    /// The first failure of a background job: nothing works after it.
     pub(super) failed: Option<StoreError>,
     pub(super) counters: Counters,
-    /// Dropped to stop the background threads.
-    stop: Option<Sender<Infallible>>,
+    /// Whether the last rotation was refused for want of room.
+    pub(super) stalled: bool,
 }
 
 impl UtxoStore {
@@ -104,15 +96,18 @@ impl UtxoStore {
         hasher: UtxoHasher,
         manifest: &Manifest,
         config: UtxoConfig,
+        executor: &Arc<dyn Executor>,
     ) -> Result<Self, StoreError> {
         if !manifest.is_readable(&hasher) {
             return Err(StoreError::damaged(dir, 0, Damage::Format));
         }
         let (disk, partition_bits) = (disk.clone(), u32::from(manifest.partition_bits));
-        let place = Place { disk, dir: dir.to_owned(), hasher, partition_bits };
-        place.disk.create_dir_all(dir)?;
+        let (dir, executor) = (dir.to_owned(), Arc::clone(executor));
+        let next_scratch = Arc::new(AtomicU64::new(FIRST_SCRATCH));
+        let place = Place { disk, dir, hasher, partition_bits, executor, next_scratch };
+        place.disk.create_dir_all(&place.dir)?;
         let next_run = remove_orphans(&place, manifest)?.max(manifest.next_run);
-        let budget = usize::try_from(config.budget.max(MIN_BUDGET)).unwrap_or(usize::MAX);
+        let budget = Budget::new(config);
         let mut segments = Segments::new(place.partitions());
         let mut runs = Vec::new();
         for named in &manifest.runs {
@@ -121,8 +116,8 @@ impl UtxoStore {
             for meta in &metas {
                 let segment = Segment::load(&run, meta, named.seals, partition_bits)?;
                 segments.install(vec![Arc::new(segment)]);
-                segments.limit_filters(budget::filter_limit(budget));
-                segments.limit_indexes(budget::index_limit(budget));
+                segments.limit_filters(budget.filter_limit());
+                segments.limit_indexes(budget.index_limit());
             }
         }
         let sealed = Sealed::new(manifest.seal);
@@ -132,26 +127,27 @@ impl UtxoStore {
             frozen: Vec::new(),
             partitions: segments.partitions().to_vec(),
         });
-        let (stop, stopped) = bounded(0);
-        let (flusher, merger) = spawn_workers(&place, Pace::new(stopped, config.merge_rate))?;
+        let no_thread =
+            |error| StoreError::Io(IoFailure::new(&place.dir, Operation::Spawn, &error));
+        let crews = Crews::start(&place).map_err(no_thread)?;
         let mut store = Self {
             place,
             budget,
-            active: Memtable::new(),
+            active: Memtable::new(budget.arena_step()),
             allowance: 0,
+            pinned: false,
             sealed,
             segments,
             commits: Commits::new(manifest),
             runs,
             published: LayersReader(Arc::new(RwLock::new(Arc::clone(&layers)))),
             layers,
-            flusher,
-            merger,
+            crews,
             merging: None,
             next_run,
             failed: None,
             counters: Counters::default(),
-            stop: Some(stop),
+            stalled: false,
         };
         store.after_change();
         Ok(store)
@@ -283,10 +279,32 @@ impl UtxoStore {
     }
 
     /// Whether what was read under `pin` can be combined with [`Self::take`] and [`Self::probe`].
-    /// Turns false only within [`Self::add`], [`Self::take`], [`Self::spend_below`] (when memory runs
-    /// out), [`Self::freeze`] and [`Self::poll`], and then for good.
+    /// Turns false only within [`Self::add`], [`Self::take`], [`Self::spend_below`] and at the end of
+    /// [`Self::pinned`] (when memory runs out), [`Self::freeze`], [`Self::rotate`], [`Self::poll`] and
+    /// [`Self::committed`], and then for good.
     pub fn covers(&self, pin: &EpochPin) -> bool {
         self.sealed.covers(pin)
+    }
+
+    /// Runs `change` if what was read under `pin` can be combined with memory, and keeps it so until
+    /// `change` returns: kept memtables that memory has no room for go only then. So within a block no
+    /// answer is lost, and a block is applied wholly from memory or not begun. Memory may exceed the
+    /// budget by what `change` adds.
+    pub fn pinned<T>(&mut self, pin: &EpochPin, change: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        if !self.covers(pin) {
+            return None;
+        }
+        (self.pinned, self.allowance) = (true, usize::MAX);
+        let result = change(self);
+        self.pinned = false;
+        self.drop_kept();
+        Some(result)
+    }
+
+    /// Where background jobs report, to wait for: [`Self::poll`] takes what comes. Whoever drives the
+    /// store selects on it and receives nothing.
+    pub fn events(&self) -> &Receiver<Result<UtxoEvent, StoreError>> {
+        self.crews.events()
     }
 
     /// What was done since the store was opened.
@@ -309,16 +327,6 @@ impl UtxoStore {
         if self.active.memory() > self.allowance {
             self.drop_kept();
         }
-    }
-}
-
-impl Drop for UtxoStore {
-    /// Background work stops at its next write; files it leaves unfinished are removed by the next
-    /// [`UtxoStore::open`].
-    fn drop(&mut self) {
-        self.stop = None;
-        self.flusher.join();
-        self.merger.join();
     }
 }
 
@@ -362,16 +370,4 @@ fn open_run(
         return Err(run.damaged(named.blocks.saturating_sub(1), Damage::Format));
     }
     Ok((run, metas))
-}
-
-type Workers = (Worker<FlushJob, FlushEvent>, Worker<MergeJob, Vec<Arc<Segment>>>);
-
-fn spawn_workers(place: &Place, pace: Pace) -> Result<Workers, StoreError> {
-    let no_thread = |error| StoreError::Io(IoFailure::new(&place.dir, Operation::Spawn, &error));
-    let (flush_place, flush_pace) = (place.clone(), pace.at_full_speed());
-    let flusher =
-        Worker::spawn("utxo-flush", move |job| jobs::flush(&flush_place, job, &flush_pace));
-    let merge_place = place.clone();
-    let merger = Worker::spawn("utxo-merge", move |job| jobs::merge(&merge_place, job, &pace));
-    Ok((flusher.map_err(no_thread)?, merger.map_err(no_thread)?))
 }

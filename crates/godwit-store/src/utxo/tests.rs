@@ -4,6 +4,8 @@ mod layout;
 mod limits;
 mod model;
 mod panics;
+mod pinned;
+mod rotation;
 mod scans;
 mod speed;
 
@@ -16,13 +18,19 @@ use godwit_primitives::Coin;
 use super::fixtures::hasher;
 use super::*;
 use crate::disk::StoreDisk;
+use crate::exec::{Executor, Threads};
 
 const DIR: &str = "/data/utxo";
-const CONFIG: UtxoConfig = UtxoConfig { budget: MIN_BUDGET, merge_rate: None };
+const MIN_BUDGET: u64 = CacheMinima::PRODUCT.budget;
+const CONFIG: UtxoConfig = UtxoConfig { budget: MIN_BUDGET, minima: CacheMinima::PRODUCT };
 
 fn open(disk: &FaultDisk, manifest: &Manifest) -> Result<UtxoStore, crate::StoreError> {
     let disk = StoreDisk::new(Arc::new(disk.clone()));
-    UtxoStore::open(&disk, Path::new(DIR), hasher(), manifest, CONFIG)
+    UtxoStore::open(&disk, Path::new(DIR), hasher(), manifest, CONFIG, &executor())
+}
+
+fn executor() -> Arc<dyn Executor> {
+    Arc::new(Threads::default())
 }
 
 fn add(store: &mut UtxoStore, key: &HashedOutPoint, coin: &Coin, overwrite: bool) {

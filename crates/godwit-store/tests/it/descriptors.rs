@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, OutPoint, Txid};
 use godwit_store::disk::{RealDisk, StoreDisk};
-use godwit_store::utxo::{Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
+use godwit_store::exec::{Executor, Threads};
+use godwit_store::utxo::{CacheMinima, Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{
     BlockPosition, ChainPoint, Commit, MAX_OPEN_FILES, NetworkId, RecoveredBlock, Store,
     StoreOptions, UndoPosition, UndoRecord, UtxoCommit,
@@ -54,8 +55,10 @@ fn outpoint(n: u32) -> godwit_store::utxo::HashedOutPoint {
 }
 
 fn coins(store: &Store, manifest: &Manifest) -> UtxoStore {
-    let config = UtxoConfig { budget: 0, merge_rate: None };
-    UtxoStore::open(store.disk(), &store.utxo_dir(), hasher(), manifest, config).expect("it opens")
+    let config = UtxoConfig { budget: 0, minima: CacheMinima::PRODUCT };
+    let executor: Arc<dyn Executor> = Arc::new(Threads::default());
+    UtxoStore::open(store.disk(), &store.utxo_dir(), hasher(), manifest, config, &executor)
+        .expect("it opens")
 }
 
 /// Appends the blocks, each with an undo record, and looks at how many files that leaves open.
@@ -64,10 +67,14 @@ fn append(store: &Store, blocks: Range<u32>) -> Vec<(BlockPosition, UndoPosition
         let spent = std::iter::empty::<&[_]>();
         let magic = store.magic();
         let record = UndoRecord::encode(magic, &BlockHash::ZERO, spent, store.block_buffers());
-        store.append_undo(position, &record.expect("a small record")).expect("it is appended")
+        let record = record.expect("a small record");
+        let place = store.reserve_undo(position, &record);
+        store.note_written(store.write_undo(place, &record).expect("it is written"));
+        place
     };
     let appended = blocks.map(|n| {
-        let position = store.append_block(&block(n)).expect("it is appended");
+        let position = store.reserve_block(block(n).len()).expect("a small block");
+        store.note_written(store.write_block(position, &block(n)).expect("it is written"));
         assert_eq!(position.file, n, "one block in a file");
         (position, undo(position))
     });
@@ -172,7 +179,7 @@ fn two_thousand_block_files_and_four_hundred_runs_need_few_descriptors() {
         within("after a recovery's commit");
         drop(store);
         let (store, recovered) = open(temp.path());
-        assert_eq!((recovered, store.last_file()), (vec![], BLOCK_FILES + 19));
+        assert_eq!((recovered, store.first_open_file()), (vec![], BLOCK_FILES + 19));
         drop(others);
     });
 }
@@ -184,10 +191,11 @@ fn a_snapshot_reads_runs_that_merges_have_replaced() {
     const PER_RUN: u32 = 100;
     let temp = tempfile::tempdir().expect("a temporary directory");
     let disk = StoreDisk::new(Arc::new(RealDisk));
-    let config = UtxoConfig { budget: 0, merge_rate: None };
+    let config = UtxoConfig { budget: 0, minima: CacheMinima::PRODUCT };
     let manifest = Manifest::empty(4, &hasher());
-    let mut set =
-        UtxoStore::open(&disk, temp.path(), hasher(), &manifest, config).expect("it opens");
+    let executor: Arc<dyn Executor> = Arc::new(Threads::default());
+    let mut set = UtxoStore::open(&disk, temp.path(), hasher(), &manifest, config, &executor)
+        .expect("it opens");
     let mut snapshot = None;
     let run_files = || fs::read_dir(temp.path()).expect("it is a directory").count();
     for n in 0..12 {

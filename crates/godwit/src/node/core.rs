@@ -7,10 +7,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use godwit_chain::{Chain, Event, Poll};
+use godwit_chain::{Chain, Event, Poll, Source, Verdict};
 use godwit_p2p::{
-    Action, BlockJudgement, ChainEvent, ChainRequest, Event as PeersEvent, HeaderFault,
-    HeaderIndex, NetCommand, NetEvent, Now, PeerId, Peers, ReadId,
+    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderFault, HeaderIndex, NetCommand,
+    NetEvent, Now, PeerId, Peers, ReadId,
 };
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
@@ -31,30 +31,21 @@ const RATED_SECONDS: u64 = 5;
 /// Time between two lines about headers.
 const HEADER_LINES: Duration = Duration::from_secs(5);
 
-/// What was connected since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Connected {
-    /// Blocks.
-    pub blocks: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
 /// Chain and engine.
 pub struct NodeCore {
     chain: Chain,
     peers: Peers,
+    /// What the network is to do; taken after each turn.
     commands: VecDeque<NetCommand>,
-    /// Names to be looked up.
+    /// Names to be looked up; taken after each turn.
     lookups: Vec<String>,
-    /// Blocks without a verdict, by ticket.
+    /// Blocks without a verdict, by ticket: those that the chain counts as being received.
     submitted: HashMap<u64, BlockHash>,
     next_ticket: u64,
     /// Blocks being read that the engine takes apart, which is work, and does not just pass on.
     to_take_apart: HashSet<ReadId>,
-    /// Those that were read; at most one for each peer and one to be announced.
+    /// Those that were read; the engine reads few at once, and one to be announced.
     waiting_reads: VecDeque<(ReadId, Option<PooledStream>)>,
-    connected: Connected,
     /// Bytes of blocks that may be on their way, whatever the chain could take.
     most_in_flight: u64,
     /// The chain was never up to date since the start (Core `IsInitialBlockDownload`).
@@ -76,7 +67,6 @@ impl NodeCore {
             next_ticket: 0,
             to_take_apart: HashSet::new(),
             waiting_reads: VecDeque::new(),
-            connected: Connected::default(),
             most_in_flight: u64::MAX,
             initial_download: true,
             tip_moved: true,
@@ -104,11 +94,6 @@ impl NodeCore {
         self.chain
     }
 
-    /// What was connected since the start.
-    pub fn connected(&self) -> Connected {
-        self.connected
-    }
-
     /// Whether the chain was never up to date since the start.
     pub fn is_initial_download(&self) -> bool {
         self.initial_download
@@ -130,24 +115,22 @@ impl NodeCore {
     }
 
     /// Whether the chain can take more of what arrives: peers deliver what they were asked for however
-    /// large it turns out to be. Until it can, nothing should be waited for that may be a block.
+    /// large it turns out to be.
     pub fn takes_blocks(&self) -> bool {
         self.chain.room() > 0
     }
 
-    /// Handles at most so many events, as long as the chain can take blocks: what comes faster than it
-    /// can be decoded stays where it waits, which has its own limit. Whether there may be more.
+    /// Handles at most so many events; whether there may be more. `next` is told whether the chain can
+    /// take blocks: where it cannot, they stay where they wait, which has its own limit, and so does
+    /// what their senders said behind them. Everybody else is heard.
     pub fn handle_some(
         &mut self,
         now: Now,
         at_most: usize,
-        mut next: impl FnMut() -> Option<NetEvent>,
+        mut next: impl FnMut(bool) -> Option<NetEvent>,
     ) -> bool {
         for _ in 0..at_most {
-            if !self.takes_blocks() {
-                return false;
-            }
-            let Some(event) = next() else { return false };
+            let Some(event) = next(self.takes_blocks()) else { return false };
             self.handle(now, event);
         }
         true
@@ -182,7 +165,7 @@ impl NodeCore {
     pub fn advance(&mut self, now: Now) -> Result<Poll, godwit_chain::ChainError> {
         let mut poll = Poll::Progress;
         for _ in 0..CHAIN_STEPS {
-            poll = self.chain.poll()?;
+            poll = self.chain.poll(now.unix)?;
             for event in self.chain.take_events() {
                 self.note(now, event);
             }
@@ -205,8 +188,6 @@ impl NodeCore {
     fn note(&mut self, now: Now, event: Event) {
         match event {
             Event::Connected(connected) => {
-                self.connected.blocks += 1;
-                self.connected.bytes += connected.bytes as u64;
                 self.tip_moved = true;
                 log::info!("{}", update_tip(&self.chain, connected.point.hash, now.unix));
             }
@@ -218,15 +199,7 @@ impl NodeCore {
             Event::Invalid { hash, reject } => {
                 self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }
-            Event::Stored { ticket, new, .. } => {
-                let judgement =
-                    if new { BlockJudgement::Stored } else { BlockJudgement::Duplicate };
-                self.judged(now, ticket, judgement);
-            }
-            Event::Refused { ticket, reject, .. } => {
-                let judgement = reject.map_or(BlockJudgement::Undecodable, BlockJudgement::Refused);
-                self.judged(now, ticket, judgement);
-            }
+            Event::Judged { source, verdict, .. } => self.judged(now, source, verdict),
             Event::Read { ticket, bytes } => {
                 let request = ReadId(ticket);
                 if self.to_take_apart.remove(&request) {
@@ -239,9 +212,10 @@ impl NodeCore {
         self.obey(now);
     }
 
-    fn judged(&mut self, now: Now, ticket: u64, judgement: BlockJudgement) {
+    fn judged(&mut self, now: Now, source: Source, verdict: Verdict) {
+        let Source::Peer { ticket } = source else { unreachable!("blocks come from peers alone") };
         let hash = self.submitted.remove(&ticket).expect("each ticket is answered once");
-        self.tell(now, ChainEvent::BlockJudged { hash, judgement });
+        self.tell(now, ChainEvent::BlockJudged { hash, verdict });
     }
 
     fn note_tip(&mut self, now: Now) {
@@ -304,7 +278,7 @@ impl NodeCore {
     fn submit_headers(&mut self, now: Now, peer: PeerId, headers: &[BlockHeader]) {
         let mut result = Ok(ChainIndex(&self.chain).tip());
         for (n, header) in headers.iter().enumerate() {
-            match self.chain.accept_header(header, header.block_hash()) {
+            match self.chain.accept_header(header, header.block_hash(), now.unix) {
                 Ok(id) => result = Ok(ChainIndex::header_id(id)),
                 Err(reject) => {
                     result = Err(HeaderFault { reject, index_of_bad: n });

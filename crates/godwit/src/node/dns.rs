@@ -29,6 +29,7 @@ struct Answer {
 pub(crate) struct Resolver {
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
+    /// Different names: those that the options and the network's seeds give.
     waiting: VecDeque<String>,
     /// When each lookup times out.
     running: HashMap<String, Instant>,
@@ -41,6 +42,8 @@ impl Resolver {
     }
 
     fn with_lookup(lookup: fn(&str) -> Vec<NetAddress>) -> Self {
+        // Holds one answer of each thread, of which MAX_LOOKUPS are waited for; one that was given up
+        // ends some time.
         let (sender, answers) = unbounded();
         let (waiting, running) = (VecDeque::new(), HashMap::new());
         Self { answers, sender, waiting, running, lookup }

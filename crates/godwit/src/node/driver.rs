@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
-use godwit_chain::{Chain, Poll};
+use godwit_chain::{Chain, ChainError, Poll};
 use godwit_p2p::{Now, Peers, Services};
+use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
 
 use super::core::NodeCore;
@@ -29,6 +31,9 @@ const EVENTS_AT_ONCE: usize = 64;
 
 /// Longest time without a look at the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Longest time without a look at the sockets' thread while it has more to do than it should.
+const CATCHING_UP: Duration = Duration::from_millis(2);
 
 /// The address book is written this often (Core `DUMP_PEERS_INTERVAL`).
 const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -131,7 +136,9 @@ impl<'a> Node<'a> {
             listeners,
         )
         .map_err(SocketsError)?;
-        let peers_file = PeersFile::new(&config.network_dir(), config.params.magic);
+        let (dir, magic) = (config.network_dir(), config.params.magic);
+        let peers_file = PeersFile::new(Arc::new(RealDisk), &Threads::default(), &dir, magic)
+            .map_err(ChainError::Spawn)?;
         let book = peers_file.load(seed);
         let params = Arc::clone(chain.params());
         let now = now(started);
@@ -178,14 +185,14 @@ impl<'a> Node<'a> {
                 return Ok(Ended::StopHeight);
             }
             self.housekeeping(now);
+            let may_answer = self.sockets.has_room();
+            busy |= may_answer && self.core.takes_blocks() && self.inbox.holds_back();
             if !busy {
                 let until_due = self.core.next_wakeup().saturating_sub(now.monotonic);
-                let timeout = until_due.min(LONGEST_WAIT);
+                let longest = if may_answer { LONGEST_WAIT } else { CATCHING_UP };
+                let timeout = until_due.min(longest);
                 let paused = never();
-                let inbox = match self.core.takes_blocks() {
-                    true => self.inbox.receiver(),
-                    false => &paused,
-                };
+                let inbox = if may_answer { self.inbox.receiver() } else { &paused };
                 self.core.chain_mut().wait_with(inbox, timeout);
             }
         }
@@ -196,7 +203,19 @@ impl<'a> Node<'a> {
         for event in self.resolver.poll(Instant::now()) {
             self.core.handle(now, event);
         }
-        self.core.handle_some(now, EVENTS_AT_ONCE, || self.inbox.take())
+        for _ in 0..EVENTS_AT_ONCE {
+            let (inbox, sockets) = (&self.inbox, &self.sockets);
+            let next = |takes_blocks| match takes_blocks {
+                _ if !sockets.has_room() => None,
+                true => inbox.take(),
+                false => inbox.take_but_blocks(),
+            };
+            if !self.core.handle_some(now, 1, next) {
+                return false;
+            }
+            self.send_commands();
+        }
+        true
     }
 
     fn send_commands(&mut self) {
@@ -207,7 +226,7 @@ impl<'a> Node<'a> {
     }
 
     fn housekeeping(&mut self, now: Now) {
-        if now.monotonic >= self.next_save {
+        if now.monotonic >= self.next_save && !self.peers_file.is_saving() {
             self.next_save = now.monotonic + SAVE_INTERVAL;
             self.peers_file.save(self.core.peers().address_book());
         }
@@ -222,7 +241,8 @@ impl<'a> Node<'a> {
     }
 
     fn show_progress(&mut self, now: Now, peers: usize) {
-        let (connected, chain) = (self.core.connected(), self.core.chain());
+        let chain = self.core.chain();
+        let connected = chain.status().connected;
         let (done, total) = work(chain, now.unix);
         let downloading = self.core.is_initial_download() && done < total;
         if !downloading && !self.on_terminal {
@@ -247,8 +267,9 @@ impl<'a> Node<'a> {
             progress.finish();
         }
         drop(self.sockets);
-        self.peers_file.save(self.core.peers().address_book());
-        let (connected, times) = (self.core.connected(), self.core.chain().stage_times());
+        self.peers_file.end(self.core.peers().address_book());
+        let status = *self.core.chain().status();
+        let (connected, times) = (status.connected, status.times);
         let tip = self.core.chain().tip_point();
         let closing = Instant::now();
         let mut chain = self.core.into_chain();
@@ -313,15 +334,19 @@ impl Lonely {
 /// `None` where nobody is to be expected.
 fn what_to_try(options: &NodeOptions) -> Option<String> {
     let NodeOptions { connect, add_nodes, proxy, listen, network_active, .. } = options;
-    let nobody = connect.as_ref().is_some_and(Vec::is_empty) && add_nodes.is_empty();
-    let try_this = match (nobody, connect, proxy) {
-        _ if !network_active || (nobody && *listen) => return None,
-        (true, ..) => {
+    let try_this = match (connect.as_deref(), add_nodes.is_empty(), proxy) {
+        _ if !network_active => return None,
+        (Some([]), true, _) if *listen => return None,
+        (Some([]), true, _) => {
             "-noconnect connects to nobody; name a peer with -connect=HOST or -addnode=HOST"
         }
-        (_, Some(_), _) => "check the host and port of -connect, and that a node runs there",
-        (_, None, Some(_)) => "check that the proxy of -proxy runs and is connected",
-        (_, None, None) => {
+        (Some([]), false, _) => "check the host and port of -addnode, and that a node runs there",
+        (Some(_), true, _) => "check the host and port of -connect, and that a node runs there",
+        (Some(_), false, _) => {
+            "check the hosts and ports of -connect and -addnode, and that nodes run there"
+        }
+        (None, _, Some(_)) => "check that the proxy of -proxy runs and is connected",
+        (None, _, None) => {
             "check the internet connection and the firewall, or name a peer with -addnode=HOST"
         }
     };

@@ -1,10 +1,13 @@
 //! `peers.dat`: keeps the address book between runs.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_p2p::AddressBook;
+use godwit_store::disk::{Disk, OpenMode};
+use godwit_store::exec::{Executor, Priority, Workers};
 
 /// Name of the file in the network's data directory.
 pub const PEERS_FILE: &str = "peers.dat";
@@ -12,21 +15,39 @@ pub const PEERS_FILE: &str = "peers.dat";
 /// Largest file that is read, in bytes: several times that of a full book.
 const MAX_PEERS_FILE: u64 = 64 << 20;
 
-/// Where the address book is kept.
-pub(crate) struct PeersFile {
+/// Where the address book is kept. A worker of its own writes it: the node's thread does not wait for
+/// the disk.
+pub struct PeersFile {
+    disk: Arc<dyn Disk>,
     path: PathBuf,
     magic: [u8; 4],
+    writer: Workers,
+    /// The writer has not finished the last book that it was given.
+    saving: Arc<AtomicBool>,
 }
 
 impl PeersFile {
-    pub(crate) fn new(network_dir: &Path, magic: [u8; 4]) -> Self {
-        Self { path: network_dir.join(PEERS_FILE), magic }
+    /// The file in `network_dir` on `disk`, of the network with this message start.
+    ///
+    /// # Errors
+    ///
+    /// The operating system gave no thread.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        executor: &dyn Executor,
+        network_dir: &Path,
+        magic: [u8; 4],
+    ) -> io::Result<Self> {
+        // One book, and the last one behind it.
+        let writer = Workers::start(executor, "godwit-peers", 1, [2, 0])?;
+        let path = network_dir.join(PEERS_FILE);
+        Ok(Self { disk, path, magic, writer, saving: Arc::default() })
     }
 
-    /// Reads the address book; an empty one if there is no file. A damaged file is put aside: the
-    /// addresses can be found again.
-    pub(crate) fn load(&self, seed: [u8; 32]) -> AddressBook {
-        let bytes = match read(&self.path) {
+    /// The kept book, or an empty one. A file that is damaged is put aside; addresses are found again.
+    /// Reads on the caller's thread: for the start.
+    pub fn load(&self, seed: [u8; 32]) -> AddressBook {
+        let bytes = match read(&*self.disk, &self.path) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return AddressBook::new(seed),
             Err(error) => {
@@ -42,7 +63,7 @@ impl PeersFile {
             Err(error) => {
                 let aside = self.path.with_extension("dat.bak");
                 log::warn!("{PEERS_FILE} is put aside as {}: {error}", aside.display());
-                if let Err(error) = fs::rename(&self.path, &aside) {
+                if let Err(error) = self.disk.rename(&self.path, &aside) {
                     log::warn!("{} can not be renamed: {error}", self.path.display());
                 }
                 AddressBook::new(seed)
@@ -50,39 +71,78 @@ impl PeersFile {
         }
     }
 
-    /// Replaces the file; after a crash it is the old one or the new one. A failure is only logged:
-    /// the node can do without the file.
-    pub(crate) fn save(&self, book: &AddressBook) {
-        if let Err(error) = self.replace(&book.to_bytes(self.magic)) {
-            log::warn!("{} can not be written: {error}", self.path.display());
-        }
+    /// Whether the last book is still being written.
+    pub fn is_saving(&self) -> bool {
+        self.saving.load(Ordering::Acquire)
     }
 
-    fn replace(&self, bytes: &[u8]) -> io::Result<()> {
-        let new = self.path.with_extension("dat.new");
-        let mut file = File::create(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        drop(file);
-        fs::rename(&new, &self.path)
+    /// Has the file replaced; after a crash it is the old one or the new one. A failure is a line in
+    /// the log: the node can do without.
+    ///
+    /// # Panics
+    ///
+    /// While the last book [is being written](Self::is_saving).
+    pub fn save(&self, book: &AddressBook) {
+        assert!(!self.is_saving(), "one book at a time");
+        self.start(book);
+    }
+
+    /// Has the file replaced for the last time and waits for it.
+    pub fn end(self, book: &AddressBook) {
+        // Dropping the worker waits for what it has to do.
+        self.start(book);
+    }
+
+    fn start(&self, book: &AddressBook) {
+        self.saving.store(true, Ordering::Release);
+        let (disk, path, bytes) =
+            (Arc::clone(&self.disk), self.path.clone(), book.to_bytes(self.magic));
+        let replace = move || {
+            if let Err(error) = replace(&*disk, &path, &bytes) {
+                log::warn!("{} can not be written: {error}", path.display());
+            }
+        };
+        let saving = Arc::clone(&self.saving);
+        self.writer.run(Priority::Urgent, "save peers", replace, move |_| {
+            saving.store(false, Ordering::Release);
+        });
     }
 }
 
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let size = match fs::metadata(path) {
-        Ok(metadata) => metadata.len(),
+fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("dat.new");
+    let file = disk.open(&new, OpenMode::Truncate)?;
+    file.write_all_at(0, bytes)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(&new, path)
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match disk.open(path, OpenMode::Read) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
+    let size = file.file_len()?;
     if size > MAX_PEERS_FILE {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    fs::read(path).map(Some)
+    let mut bytes = vec![0; size as usize];
+    file.read_exact_at(0, &mut bytes)?;
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::sync::Mutex;
+    use std::thread::JoinHandle;
+    use std::time::Duration;
+
     use godwit_p2p::{AddressEntry, NetAddress, Services, Source};
+    use godwit_store::disk::RealDisk;
+    use godwit_store::exec::{Crew, Job, Threads};
 
     use super::*;
 
@@ -104,13 +164,23 @@ mod tests {
         book
     }
 
+    fn file_in(dir: &Path, magic: [u8; 4]) -> PeersFile {
+        let executor = Threads::default();
+        PeersFile::new(Arc::new(RealDisk), &executor, dir, magic).expect("a thread")
+    }
+
+    /// Has the book saved and waits for it.
+    fn save(dir: &Path) {
+        file_in(dir, MAGIC).end(&book());
+    }
+
     #[test]
     fn a_book_is_kept() {
         let temp = tempfile::tempdir().expect("a temporary directory");
-        let file = PeersFile::new(temp.path(), MAGIC);
+        let file = file_in(temp.path(), MAGIC);
         assert!(file.load(SEED).is_empty());
-        file.save(&book());
-        file.save(&book());
+        save(temp.path());
+        save(temp.path());
         assert_eq!(file.load(SEED).len(), book().len());
         assert!(!temp.path().join("peers.dat.new").exists());
     }
@@ -119,8 +189,8 @@ mod tests {
     fn a_damaged_file_is_put_aside() {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let path = temp.path().join(PEERS_FILE);
-        let file = PeersFile::new(temp.path(), MAGIC);
-        file.save(&book());
+        let file = file_in(temp.path(), MAGIC);
+        save(temp.path());
         let mut bytes = fs::read(&path).expect("the file");
         *bytes.last_mut().expect("bytes") ^= 1;
         fs::write(&path, &bytes).expect("the file");
@@ -128,7 +198,62 @@ mod tests {
         assert_eq!(fs::read(temp.path().join("peers.dat.bak")).expect("it is kept"), bytes);
         assert!(!path.exists());
         // Another network's.
+        save(temp.path());
+        assert!(file_in(temp.path(), [0; 4]).load(SEED).is_empty());
+    }
+
+    /// Runs its jobs when it is told to.
+    #[derive(Clone, Default)]
+    struct Later(Arc<Mutex<Vec<Job>>>);
+
+    impl Crew for Later {
+        fn push(&self, _: Priority, _: &'static str, job: Job) {
+            self.0.lock().expect("no panic").push(job);
+        }
+    }
+
+    impl Executor for Later {
+        fn start(
+            &self,
+            _: &'static str,
+            _: usize,
+            _: [usize; Priority::COUNT],
+        ) -> io::Result<Box<dyn Crew>> {
+            Ok(Box::new(self.clone()))
+        }
+
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn run_one(&self) -> bool {
+            let job = self.0.lock().expect("no panic").pop();
+            job.map(|job| job()()).is_some()
+        }
+
+        fn beside(
+            &self,
+            _: &'static str,
+            _: Box<dyn FnOnce() + Send>,
+        ) -> io::Result<Option<JoinHandle<()>>> {
+            unreachable!("one job writes the file")
+        }
+    }
+
+    #[test]
+    fn saving_touches_the_disk_on_the_worker_alone() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let later = Later::default();
+        let file = PeersFile::new(Arc::new(RealDisk), &later, temp.path(), MAGIC).expect("a crew");
         file.save(&book());
-        assert!(PeersFile::new(temp.path(), [0; 4]).load(SEED).is_empty());
+        assert!(file.is_saving());
+        assert_eq!(fs::read_dir(temp.path()).expect("a directory").count(), 0);
+        assert!(later.run_one() && !later.run_one());
+        assert!(!file.is_saving());
+        assert_eq!(file.load(SEED).len(), book().len());
+        // The next one may come, and the last one while it is being written.
+        file.save(&book());
+        file.end(&book());
+        assert!(later.run_one() && later.run_one() && !later.run_one());
     }
 }

@@ -16,12 +16,14 @@ mod transports;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use godwit_p2p::{
-    Command, NetAddress, NetCommand, NetEvent, PeerId, SocketId, Target, TokenBucket, Transport,
+    Command, NetAddress, NetCommand, NetEvent, PeerId, SEND_PAUSE, SocketId, Target, TokenBucket,
+    Transport,
 };
 use godwit_secret::run_on_secret_stack;
 use godwit_stream::{BufferPool, PooledStream};
@@ -29,11 +31,11 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use connection::{Connection, Left, Phase, is_local};
-use inbox::Outbox;
+use inbox::{Outbox, Share};
 use route::{Route, route};
 use transports::Transports;
 
-pub use inbox::{INBOX_BYTES, Inbox};
+pub use inbox::{INBOX_BYTES, Inbox, Queued};
 pub use listen::{BindError, bind};
 pub use route::Proxies;
 pub(crate) use transports::check_locked_memory;
@@ -49,6 +51,10 @@ const FAILED_POLL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Events that the system reports at once.
 const SYSTEM_EVENTS: usize = 256;
+
+/// Bytes of messages on their way from the node to the thread. Hashing and encrypting them may take
+/// longer than writing answers: until the thread has caught up, the node takes no more questions.
+const COMMAND_BYTES: usize = 8 << 20;
 
 const WAKER: Token = Token(0);
 /// Tokens of connections start here; those below are listeners'.
@@ -73,6 +79,8 @@ pub struct SocketsConfig {
 /// The running thread. Dropping it closes all connections and waits for it.
 pub struct Sockets {
     commands: Option<Sender<NetCommand>>,
+    /// Memory of what was sent and not obeyed.
+    backlog: Arc<AtomicUsize>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,14 +91,21 @@ impl Sockets {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (outbox, inbox) = inbox::channel(Arc::clone(&waker));
-        // Bounded by the engine, which asks no peer for more than it can answer and answers nobody
-        // whose queue is long.
+        // Bounded by `has_room`, and by what the node does before it looks there.
         let (sender, commands) = unbounded();
+        let backlog = Arc::new(AtomicUsize::new(0));
+        let commands = Commands { receiver: commands, backlog: Arc::clone(&backlog) };
         let mut network = Network::new(poll, config, commands, outbox);
         network.listen(listeners)?;
         let thread =
             std::thread::Builder::new().name("godwit-net".into()).spawn(move || run(network))?;
-        Ok((Self { commands: Some(sender), waker, thread: Some(thread) }, inbox))
+        Ok((Self { commands: Some(sender), backlog, waker, thread: Some(thread) }, inbox))
+    }
+
+    /// Whether the thread keeps up with what it is told. If not, nothing should be done that gives it
+    /// more, as answering does; there is no event when it has caught up.
+    pub fn has_room(&self) -> bool {
+        self.backlog.load(Ordering::Relaxed) < COMMAND_BYTES
     }
 
     /// Hands commands over, in order.
@@ -99,6 +114,7 @@ impl Sockets {
         let mut any = false;
         for command in commands {
             any = true;
+            self.backlog.fetch_add(cost(&command), Ordering::Relaxed);
             // The thread ends only when this sender is dropped, or by a panic, which [`Inbox::take`] finds.
             if sender.send(command).is_err() {
                 return;
@@ -140,6 +156,34 @@ fn run(network: Network) {
     start();
 }
 
+/// Commands on their way into the thread.
+struct Commands {
+    receiver: Receiver<NetCommand>,
+    backlog: Arc<AtomicUsize>,
+}
+
+impl Commands {
+    fn try_recv(&self) -> Result<NetCommand, TryRecvError> {
+        let command = self.receiver.try_recv()?;
+        self.backlog.fetch_sub(cost(&command), Ordering::Relaxed);
+        Ok(command)
+    }
+}
+
+/// The thread has ended: the node takes the next event, which says so ([`Inbox::take`]).
+impl Drop for Commands {
+    fn drop(&mut self) {
+        self.backlog.store(0, Ordering::Relaxed);
+    }
+}
+
+fn cost(command: &NetCommand) -> usize {
+    match command {
+        NetCommand::Send { payload, .. } => size_of::<NetCommand>() + payload.capacity(),
+        _ => size_of::<NetCommand>(),
+    }
+}
+
 struct Listener {
     socket: TcpListener,
     /// Somebody may be waiting.
@@ -150,7 +194,7 @@ struct Listener {
 struct Network {
     poll: Poll,
     config: SocketsConfig,
-    commands: Receiver<NetCommand>,
+    commands: Commands,
     out: Outbox,
     started: Instant,
     listeners: Vec<Listener>,
@@ -165,6 +209,8 @@ struct Network {
     line: VecDeque<Token>,
     /// Connections that may not read at the moment.
     held: Vec<Token>,
+    /// From a connection for which more waits to be written nothing is read.
+    pause_above: usize,
     /// Of connections that are not open yet.
     deadlines: BTreeSet<(Instant, Token)>,
     download: Option<TokenBucket>,
@@ -181,7 +227,7 @@ struct Dial {
 }
 
 impl Network {
-    fn new(poll: Poll, config: SocketsConfig, commands: Receiver<NetCommand>, out: Outbox) -> Self {
+    fn new(poll: Poll, config: SocketsConfig, commands: Commands, out: Outbox) -> Self {
         let rate = config.max_download_rate;
         let second = Duration::from_secs(1);
         let transports = Transports::new(config.magic, config.pool.clone(), config.encrypted);
@@ -200,6 +246,7 @@ impl Network {
             undecided: HashMap::new(),
             line: VecDeque::new(),
             held: Vec::new(),
+            pause_above: SEND_PAUSE,
             deadlines: BTreeSet::new(),
             download: rate.map(|rate| TokenBucket::new(Duration::ZERO, rate, rate, second)),
             transports,
@@ -257,14 +304,20 @@ impl Network {
         if self.may_accept() {
             at(self.accept_after);
         }
-        if !self.held.is_empty()
-            && self.out.has_room()
+        if self.held_has_room()
             && let (Some(bucket), Some(rate)) = (&mut self.download, self.config.max_download_rate)
             && let Some(ready) = bucket.ready_at(now - self.started, READ_AT_LEAST.min(rate))
         {
             at(self.started + ready);
         }
         next.map(|next| next.saturating_duration_since(now))
+    }
+
+    /// Whether a connection that is held waits for nothing but its rate.
+    fn held_has_room(&self) -> bool {
+        let share = |token| self.connections.get(token).map(Connection::share);
+        let mut shares = self.held.iter().filter_map(share);
+        shares.any(|share| self.out.has_room(share))
     }
 
     fn note(&mut self, event: &mio::event::Event) {
@@ -308,6 +361,7 @@ impl Network {
                 connection.awaits_read_on = false;
                 enqueue(&mut self.line, token, connection);
             }
+            NetCommand::PauseAbove { queued } => self.pause_above(queued),
             NetCommand::ExpectBlock { peer, expected } => {
                 let Some(token) = self.by_peer.get(&peer).copied() else { return };
                 let Some(connection) = self.connections.get_mut(&token) else { return };
@@ -328,6 +382,15 @@ impl Network {
         }
     }
 
+    fn pause_above(&mut self, queued: usize) {
+        self.pause_above = queued;
+        for (token, connection) in &mut self.connections {
+            connection.pause_above = queued;
+            // It may have been paused.
+            enqueue(&mut self.line, *token, connection);
+        }
+    }
+
     fn queue(&mut self, peer: PeerId, command: Command, payload: PooledStream) {
         // Without a connection there is an event under way that says so.
         let Some(token) = self.by_peer.get(&peer).copied() else { return };
@@ -344,7 +407,9 @@ impl Network {
         };
         // Not before there is a place for the connection: its keys take time and locked memory.
         let transport = self.transports.incoming();
-        let connection = Connection::new(stream, Phase::Open, peer, Some(address), transport);
+        let phase = Phase::Open;
+        let connection =
+            Connection::new(stream, phase, peer, Some(address), transport, self.pause_above);
         if let Err(error) = self.register(token, connection) {
             log::warn!("A connection can not be watched: {error}");
             self.out.send(NetEvent::Closed { peer });
@@ -372,7 +437,8 @@ impl Network {
             Err(error) => return failed(&self.out, proxy.is_some() || is_local(&error)),
         };
         let phase = Phase::Connecting { proxy, deadline: Instant::now() + CONNECT_TIMEOUT };
-        let mut connection = Connection::new(stream, phase, peer, address, transport);
+        let mut connection =
+            Connection::new(stream, phase, peer, address, transport, self.pause_above);
         connection.target = Some(target);
         connection.told = again;
         if let Err(error) = self.register(token, connection) {
@@ -430,7 +496,8 @@ impl Network {
             if connection.transport_is_refused() {
                 self.retry_in_plain(token);
             } else {
-                connection.tell_connect_failed(connection.awaits_proxy(), &self.out);
+                connection
+                    .tell_connect_failed(connection.awaits_proxy(), self.out.of(Share::Messages));
                 self.close(token);
             }
         }
@@ -440,7 +507,8 @@ impl Network {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.in_line = false;
         let now = self.started.elapsed();
-        let most = if self.out.has_room() { usize::MAX } else { 0 };
+        let share = connection.share();
+        let most = if self.out.has_room(share) { usize::MAX } else { 0 };
         let allowed = match &mut self.download {
             Some(bucket) => bucket.take_up_to(now, READ_AT_MOST.min(most as u64)) as usize,
             None => most,
@@ -448,7 +516,7 @@ impl Network {
         let mut left_over = allowed;
         let deadline_before = connection.deadline();
         let proxy_deadline = Instant::now() + PROXY_TIMEOUT;
-        let left = connection.turn(&mut left_over, proxy_deadline, &self.out);
+        let left = connection.turn(&mut left_over, proxy_deadline, self.out.of(share));
         if let Some(bucket) = &mut self.download {
             bucket.grant(left_over as u64);
         }

@@ -317,8 +317,8 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "connect",
             "",
             "",
-            "Connect to this peer and to no other one; -noconnect connects to nobody. May be given \
-             several times.",
+            "Connect to this peer and to no other one but those of -addnode; -noconnect to those \
+             alone. May be given several times.",
             |draft, text| {
                 if text == "0" {
                     draft.connections.connect = Some(Vec::new());
@@ -336,7 +336,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "addnode",
             "HOST[:PORT]",
             HOST_EXPECTED,
-            "Stay connected to this peer, besides others. May be given several times.",
+            "Stay connected to this peer, besides others (8 at once). May be given several times.",
             |draft, text| {
                 draft.connections.add_nodes.push(values::host_port(text)?);
                 Some(())

@@ -25,7 +25,8 @@ fn a_node_without_peers_says_after_a_minute_what_to_try() {
     let closed = format!("-connect=127.0.0.1:{}", free_port());
     let proxy = format!("-proxy=127.0.0.1:{}", free_port());
     let bind = format!("-bind=127.0.0.1:{}", free_port());
-    let cases: [(&[&str], Option<&str>); 5] = [
+    let add = format!("-addnode=127.0.0.1:{}", free_port());
+    let cases: [(&[&str], Option<&str>); 7] = [
         (
             &["-listen=0", "-noconnect"],
             Some(
@@ -37,6 +38,19 @@ fn a_node_without_peers_says_after_a_minute_what_to_try() {
             &[&closed],
             Some(
                 "No peer for 60 s: check the host and port of -connect, and that a node runs there.",
+            ),
+        ),
+        (
+            &["-noconnect", &add],
+            Some(
+                "No peer for 60 s: check the host and port of -addnode, and that a node runs there.",
+            ),
+        ),
+        (
+            &[&closed, &add],
+            Some(
+                "No peer for 60 s: check the hosts and ports of -connect and -addnode, and that nodes \
+                 run there.",
             ),
         ),
         (
@@ -80,6 +94,22 @@ fn a_peer_of_addnode_is_synced_from_beside_automatic_connections() {
     node.run(&[&"-listen=0", &absent, &add, &stop]).expect(Exit::Success);
     assert_eq!(node.stats(), small_chain_stats());
     assert!(node.log().contains("New manual peer connected"), "{}", node.log());
+    stops_in_time(serving);
+}
+
+#[test]
+fn a_peer_of_addnode_is_synced_from_beside_those_of_connect_or_none() {
+    let server = with_small_chain();
+    let port = free_port();
+    let serving = serve(&server, port);
+    let stop = format!("-stopatheight={}", small_chain().len());
+    let add = format!("-addnode=127.0.0.1:{port}");
+    let absent = format!("-connect=127.0.0.1:{}", free_port());
+    for connect in ["-noconnect", &absent] {
+        let node = Node::new("regtest");
+        node.run(&[&"-listen=0", &connect, &add, &stop]).expect(Exit::Success);
+        assert_eq!(node.stats(), small_chain_stats(), "{connect}");
+    }
     stops_in_time(serving);
 }
 

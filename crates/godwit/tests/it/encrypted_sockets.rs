@@ -48,7 +48,9 @@ impl Net {
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {
             match self.inbox.take() {
-                Some(NetEvent::Sent { .. } | NetEvent::Arriving { .. }) => {}
+                Some(
+                    NetEvent::Sent { .. } | NetEvent::Arriving { .. } | NetEvent::Receiving { .. },
+                ) => {}
                 Some(event) => return event,
                 None => thread::sleep(Duration::from_millis(1)),
             }

@@ -17,6 +17,7 @@ mod network_stop;
 mod node;
 mod node_residue;
 mod panics;
+mod peer_memory;
 mod progress;
 mod proxies;
 mod pruning;

@@ -20,7 +20,9 @@ use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_primitives::{Network, Params};
 use godwit_program::panics;
 use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
+use godwit_store::utxo::CacheMinima;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::blocks::{small_chain, write_dat};
@@ -205,6 +207,10 @@ const CHILD: &str = "GODWIT_PANICKING_THREAD";
 struct Unwatched;
 
 impl ImportObserver for Unwatched {
+    fn now(&self) -> i64 {
+        NOW
+    }
+
     fn progress(&mut self, chain: &mut Chain) {
         drop(chain.take_events());
     }
@@ -218,6 +224,9 @@ impl ImportObserver for Unwatched {
     }
 }
 
+/// After every block of the tests.
+const NOW: i64 = 2_000_000_000;
+
 /// In a process of its own: imports with the program's hook.
 fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
     panics::end_at_once("godwit", godwit_store::expects_panic);
@@ -225,15 +234,17 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
     let options = ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
+        executor: Arc::new(Threads::default()),
         workers: 2,
         cache_bytes: 4 << 20,
+        cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
-        clock: || 2_000_000_000,
     };
     let data = dir.join("data");
-    let mut chain = Chain::open(Arc::new(disk.clone()), data, options, [7; 16]).expect("it opens");
+    let mut chain =
+        Chain::open(Arc::new(disk.clone()), data, options, [7; 16], NOW).expect("it opens");
     disk.arm();
     let magic = chain.params().magic;
     let file = BlockFileScanner::open(chain.disk(), &dir.join("chain.dat"), magic).expect("a file");

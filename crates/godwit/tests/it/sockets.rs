@@ -48,7 +48,7 @@ fn start() -> Net {
 }
 
 impl Net {
-    fn event(&self) -> NetEvent {
+    fn event_or_memory(&self) -> NetEvent {
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {
             match self.inbox.take() {
@@ -58,6 +58,16 @@ impl Net {
             }
         }
         panic!("no event in a minute");
+    }
+
+    /// The next event that is not about the memory of half a message.
+    fn event(&self) -> NetEvent {
+        loop {
+            match self.event_or_memory() {
+                NetEvent::Receiving { .. } => {}
+                event => return event,
+            }
+        }
     }
 
     /// The next event that is not about bytes that were sent.
@@ -190,6 +200,36 @@ fn headers_are_told_of_while_they_arrive() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn the_memory_of_half_a_message_is_told_until_it_is_complete() {
+    let net = start();
+    let mut stream = net.adopted();
+    let bytes = frame("inv", &[0; 1_000_003]);
+    stream.write_all(&bytes[..600_000]).expect("it is read");
+    let mut told = 0;
+    while told < 600_000 - FRAME_HEADER_SIZE {
+        let NetEvent::Receiving { peer: PEER, memory } = net.event_or_memory() else {
+            panic!("memory")
+        };
+        assert!(memory > told && memory <= 1_200_000, "{memory} after {told}");
+        told = memory;
+    }
+    stream.write_all(&bytes[600_000..]).expect("it is read");
+    loop {
+        match net.event_or_memory() {
+            NetEvent::Receiving { memory, .. } => assert!(memory > told),
+            NetEvent::Frame { frame, .. } => {
+                assert_eq!((frame.command, frame.payload.len()), (Command::INV, 1_000_003));
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // Of a whole one there was nothing to tell.
+    stream.write_all(&frame("ping", &[5; 8])).expect("it is read");
+    assert!(matches!(net.event_or_memory(), NetEvent::Frame { .. }));
 }
 
 #[test]
@@ -346,6 +386,53 @@ fn a_node_that_takes_nothing_makes_peers_wait_and_loses_nothing() {
 }
 
 #[test]
+fn who_owes_no_block_is_heard_while_the_chain_takes_none() {
+    const BLOCKS: usize = 30;
+    const OTHER: PeerId = PeerId(8);
+    let net = start();
+    let stream = net.adopted();
+    net.sockets.send([NetCommand::ExpectBlock { peer: PEER, expected: true }]);
+    thread::sleep(Duration::from_millis(50));
+    let sent = flood(stream, BLOCKS);
+    // As a node whose chain takes no block.
+    let heard = || {
+        let end = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < end {
+            match net.inbox.take_but_blocks() {
+                Some(NetEvent::Arriving { .. } | NetEvent::Protocol { .. }) => {}
+                Some(event) => return event,
+                None => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        panic!("no event in a minute");
+    };
+    wait_until_still(&sent);
+    let mut other = TcpStream::connect(net.address).expect("it listens");
+    let NetEvent::Inbound { socket, .. } = heard() else { panic!("an inbound peer") };
+    assert!(net.inbox.holds_back(), "blocks came before");
+    net.sockets.send([NetCommand::Adopt { socket, peer: OTHER }]);
+    other.write_all(&frame("ping", &[5; 8])).expect("it is read");
+    let NetEvent::Frame { peer, frame: ping } = heard() else { panic!("a message") };
+    assert_eq!((peer, ping.command), (OTHER, Command::PING));
+    let pong = payload(&[5; 8]);
+    net.sockets.send([NetCommand::Send { peer: OTHER, command: Command::PONG, payload: pong }]);
+    let expected = frame("pong", &[5; 8]);
+    let mut received = vec![0; expected.len()];
+    other.read_exact(&mut received).expect("it is sent");
+    assert!(received == expected);
+    // Then the chain takes them again.
+    let mut blocks = 0;
+    while blocks < BLOCKS {
+        match net.event() {
+            NetEvent::Frame { peer: PEER, .. } => blocks += 1,
+            NetEvent::Arriving { .. } | NetEvent::Sent { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(net.event_but_sent(), NetEvent::Closed { peer: PEER }));
+}
+
+#[test]
 fn who_does_not_take_answers_gets_to_ask_no_more() {
     let net = start();
     let mut stream = net.adopted();
@@ -399,7 +486,7 @@ fn a_limited_rate_is_kept_over_all_connections() {
         while let Some(event) = net.inbox.take() {
             received += match event {
                 NetEvent::Frame { frame, .. } => 24 + frame.payload.len() as u64,
-                NetEvent::Protocol { .. } => 0,
+                NetEvent::Protocol { .. } | NetEvent::Receiving { .. } => 0,
                 other => panic!("{other:?}"),
             };
         }

@@ -50,6 +50,11 @@ impl HeaderState {
         self.chain_sync.protected
     }
 
+    /// Memory of a pre-sync that is under way, in bytes.
+    pub(in crate::peers) fn presync_memory(&self) -> usize {
+        self.presync.as_ref().map_or(0, |presync| presync.memory())
+    }
+
     #[cfg(test)]
     pub(in crate::peers) fn presync(&self) -> Option<&Presync> {
         self.presync.as_deref()

@@ -75,7 +75,7 @@ impl Requests {
                 || entry.kind.is_transaction()
         };
         // Not doubled when it grows.
-        self.queue.reserve_exact(entries.len());
+        self.queue.reserve_exact(entries.iter().filter(meant).count());
         self.queue.extend(entries.iter().filter(meant).map(|entry| Request::Entry(*entry)));
     }
 

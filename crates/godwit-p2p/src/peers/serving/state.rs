@@ -7,7 +7,6 @@ use godwit_primitives::BlockHash;
 use super::requests::{Request, Requests};
 use crate::message::MAX_INVENTORY;
 use crate::peers::action::ReadId;
-use crate::peers::send_limits::SEND_PAUSE;
 
 /// While a peer owes us a block it is read on, however much it has asked for itself, up to this: two
 /// nodes that wait for each other's blocks must not both stop reading. In bytes; Core, which has
@@ -31,9 +30,9 @@ impl ServingState {
         self.requests.bytes() + reading
     }
 
-    /// Something can be done for the peer at once, for which so many bytes are queued.
-    pub(super) fn is_ready(&self, queued: usize) -> bool {
-        !self.requests.is_empty() && self.reading.is_none() && queued <= SEND_PAUSE
+    /// The peer has asked for something, and nothing is being read for it.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.requests.is_empty() && self.reading.is_none()
     }
 
     /// What the peer sends next may be read: it has what it asked for, or it owes us a block.

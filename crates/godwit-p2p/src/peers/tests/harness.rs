@@ -13,10 +13,10 @@ use crate::peers::connections::Attempt;
 use crate::peers::peer::Peer;
 use crate::peers::reading;
 use crate::{
-    Action, AddressBook, BlockJudgement, ChainEvent, ChainRequest, Command, ConnectionKind,
-    Discard, DiscardReason, DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory,
-    InventoryKind, Message, NetAddress, NetCommand, NetEvent, Now, PeerId, Peers, PeersConfig,
-    Reachable, ReadId, Services, SocketId, Target, Version, VersionAddress,
+    Action, AddressBook, ChainEvent, ChainRequest, Command, ConnectionKind, Discard, DiscardReason,
+    DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message,
+    NetAddress, NetCommand, NetEvent, Now, PeerId, Peers, PeersConfig, Reachable, ReadId, Services,
+    SocketId, Target, Version, VersionAddress,
 };
 
 /// When the tests begin, in seconds since 1970.
@@ -40,6 +40,8 @@ pub(super) struct Harness {
     pub(super) initial_download: bool,
     pub(super) sent: BTreeMap<PeerId, VecDeque<Sent>>,
     pub(super) gone: BTreeMap<PeerId, DisconnectReason>,
+    /// What the driver was told of when to pause, in this order.
+    pub(super) pauses: Vec<usize>,
     pub(super) connects: Vec<(PeerId, Target, ConnectionKind)>,
     /// Of each of them, and of those that were taken out.
     pub(super) begun_with_v2: Vec<bool>,
@@ -109,6 +111,7 @@ impl Harness {
             initial_download: blocks.is_empty(),
             sent: BTreeMap::new(),
             gone: BTreeMap::new(),
+            pauses: Vec::new(),
             connects: Vec::new(),
             begun_with_v2: Vec::new(),
             resolves: Vec::new(),
@@ -377,6 +380,7 @@ impl Harness {
                 self.connects.push((peer, target, kind));
                 self.begun_with_v2.push(v2);
             }
+            NetCommand::PauseAbove { queued } => self.pauses.push(queued),
             NetCommand::ReadOn { peer } => {
                 let unread = self.unread.remove(&peer).expect("after a message that stops reading");
                 self.readable
@@ -401,9 +405,9 @@ impl Harness {
             }
             ChainRequest::SubmitBlock { peer, hash, bytes } => {
                 self.submitted_blocks.push((peer, hash));
-                let judgement = self.index.judge(hash, bytes.unread());
-                self.tell(ChainEvent::BlockJudged { hash, judgement });
-                if judgement == BlockJudgement::Stored {
+                let verdict = self.index.judge(hash, bytes.unread());
+                self.tell(ChainEvent::BlockJudged { hash, verdict });
+                if verdict == godwit_consensus::Verdict::Stored {
                     self.connect();
                 }
             }

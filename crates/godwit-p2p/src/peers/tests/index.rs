@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-use godwit_consensus::{Reject, RejectReason, ResultClass};
+use godwit_consensus::{Reject, RejectReason, ResultClass, Verdict};
 use godwit_primitives::merkle::merkle_root;
 use godwit_primitives::work::block_proof;
 use godwit_primitives::{
@@ -224,22 +224,21 @@ impl TestIndex {
     }
 
     /// What the structural checks say of a block; a good one is stored.
-    pub(super) fn judge(&mut self, hash: BlockHash, bytes: &[u8]) -> super::BlockJudgement {
-        use super::BlockJudgement::{Duplicate, Refused, Stored, Undecodable};
-        let Ok(block) = Block::from_bytes(bytes) else { return Undecodable };
+    pub(super) fn judge(&mut self, hash: BlockHash, bytes: &[u8]) -> Verdict {
+        let Ok(block) = Block::from_bytes(bytes) else { return Verdict::Undecodable };
         assert_eq!(block.hash(), hash, "the engine hashed the header");
         let (root, repeated) = merkle_root(block.view().txids().iter().map(|id| id.to_bytes()));
         if repeated || root != block.header().merkle_root.to_bytes() {
             let reject = Reject::new(RejectReason::BadTxnMrklRoot);
             assert_eq!(reject.class, ResultClass::Mutated);
-            return Refused(reject);
+            return Verdict::Rejected(reject);
         }
         let id = self.find(&hash).expect("the engine knows the header");
         if self.get(id).stored {
-            return Duplicate;
+            return Verdict::Duplicate;
         }
         self.store(hash, bytes.to_vec());
-        Stored
+        Verdict::Stored
     }
 
     fn store(&mut self, hash: BlockHash, bytes: Vec<u8>) {

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use godwit_primitives::{OutPoint, Txid};
 use proptest::prelude::*;
 
+use super::super::arena::SMALL_STEP;
 use super::super::fixtures::{Random, coin, hasher, long_coin, outpoint};
 use super::*;
 
@@ -76,7 +77,7 @@ fn coin_of_step(n: u64, long: bool, version: u64) -> Coin {
 proptest! {
     #[test]
     fn behaves_as_core_on_a_map(steps in steps()) {
-        let (mut table, mut model) = (Memtable::new(), HashMap::new());
+        let (mut table, mut model) = (Memtable::new(SMALL_STEP), HashMap::new());
         for (version, step) in steps.into_iter().enumerate() {
             let version = version as u64;
             let known = match step {
@@ -108,7 +109,7 @@ proptest! {
 
     #[test]
     fn cursors_give_everything_in_order(count in 0u64..3000, bits in 0u32..=6) {
-        let mut table = Memtable::new();
+        let mut table = Memtable::new(SMALL_STEP);
         (0..count).for_each(|n| add(&mut table, n, false));
         let mut sorted: Vec<_> = (0..count).map(|n| (outpoint(n).key, outpoint(n).outpoint)).collect();
         sorted.sort_unstable();
@@ -133,7 +134,7 @@ proptest! {
 #[test]
 fn equal_keys_are_told_apart() {
     let at = |n: u64| HashedOutPoint { key: 0x1234_5678_9abc_def0, ..outpoint(n) };
-    let mut table = Memtable::new();
+    let mut table = Memtable::new(SMALL_STEP);
     for n in 0..200 {
         table.add(&at(n), parts(&coin(n)), false);
     }
@@ -158,7 +159,7 @@ fn keys_that_begin_alike_come_in_order() {
     let mut sorted: Vec<_> = keys.map(|key| (key.key, key.outpoint)).collect();
     sorted.sort_unstable();
     for falling in [false, true] {
-        let mut table = Memtable::new();
+        let mut table = Memtable::new(SMALL_STEP);
         let mut order = sorted.clone();
         if falling {
             order.reverse();
@@ -176,7 +177,7 @@ fn keys_that_begin_alike_come_in_order() {
 
 #[test]
 fn room_for_the_next_growth_is_counted() {
-    let mut table = Memtable::new();
+    let mut table = Memtable::new(SMALL_STEP);
     for n in 0..50_000 {
         let (before, counted) = (table.slot_bytes, table.growth_bytes);
         add(&mut table, n, false);
@@ -189,7 +190,7 @@ fn room_for_the_next_growth_is_counted() {
 /// An attacker can grind txids; 10^6 outpoints with 28 equal bytes must not cluster.
 #[test]
 fn ground_outpoints_keep_probes_short() {
-    let mut table = Memtable::new();
+    let mut table = Memtable::new(SMALL_STEP);
     for n in 0..1_000_000u32 {
         let mut txid = [0xab; 32];
         let place = if n % 2 == 0 { 0 } else { 28 };
@@ -226,7 +227,7 @@ fn churn(table: &mut Memtable, created: u64, keep_one_in: u64) -> Vec<u64> {
 /// Places of scripts that nobody uses any more are taken by others.
 #[test]
 fn a_change_of_fashion_costs_little() {
-    let mut table = Memtable::new();
+    let mut table = Memtable::new(SMALL_STEP);
     let script = |len: usize| vec![0x51; len];
     let add = |table: &mut Memtable, n: u64, script: &[u8]| {
         table.add(
@@ -246,7 +247,7 @@ fn a_change_of_fashion_costs_little() {
 
 #[test]
 fn a_live_coin_costs_at_most_80_bytes() {
-    let mut table = Memtable::new();
+    let mut table = Memtable::new(SMALL_STEP);
     let live = churn(&mut table, 3_000_000, 6);
     assert_eq!(table.coins(), live.len());
     // What is left of the last huge page is for the next ones.
@@ -279,7 +280,7 @@ fn memtable_speed() {
     for count in [1_000_000, 5_000_000] {
         let mut keys: Vec<HashedOutPoint> = (0..count as u64).map(outpoint).collect();
         let coins: Vec<Coin> = (0..1000).map(coin).collect();
-        let mut table = Memtable::new();
+        let mut table = Memtable::new(SMALL_STEP);
         println!("{count} coins");
         measure("hash", count, || {
             let sum = keys.iter().fold(0, |sum, key| sum ^ hasher().key(&key.outpoint));
@@ -290,7 +291,7 @@ fn memtable_speed() {
                 table.add(key, parts(coin), false);
             }
         });
-        let mut warmed = Memtable::new();
+        let mut warmed = Memtable::new(SMALL_STEP);
         measure("warm, then add", count, || {
             for (batch, coins) in keys.chunks(64).zip(coins.chunks_exact(64).cycle()) {
                 warmed.warm(batch);

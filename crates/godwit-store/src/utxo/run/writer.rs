@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use godwit_stream::DataStream;
@@ -13,9 +13,10 @@ use super::format::{
 use super::segment::{BlockIndex, RunFile, SealRange, Segment};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::StoreError;
+use crate::exec::Executor;
 use crate::utxo::entry::Entry;
 use crate::utxo::filter::Filter;
-use crate::utxo::worker::{Pace, WorkError};
+use crate::utxo::stop::{Stop, WorkError};
 
 /// Bytes written between two fsyncs of a run: the last one, which nothing can interrupt, then does
 /// not delay the end of the program, and reads by others do not queue behind a burst. Tests have it
@@ -25,6 +26,7 @@ const SYNC_EVERY: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 /// What a run is written with.
 pub(crate) struct RunOptions<'a> {
     pub(crate) disk: &'a StoreDisk,
+    pub(crate) executor: &'a dyn Executor,
     pub(crate) dir: &'a Path,
     pub(crate) run: RunId,
     /// [`crate::utxo::UtxoHasher::fingerprint`].
@@ -43,7 +45,7 @@ pub(crate) struct RunOptions<'a> {
 pub(crate) struct RunWriter<'a> {
     options: RunOptions<'a>,
     file: StoreFile,
-    pace: &'a Pace,
+    stop: &'a Stop,
     /// Sealed blocks not yet written.
     pending: Vec<u8>,
     /// Bytes written, and how many of them were written when the last fsync began.
@@ -67,12 +69,12 @@ struct OpenSegment {
 }
 
 impl<'a> RunWriter<'a> {
-    pub(crate) fn create(options: RunOptions<'a>, pace: &'a Pace) -> Result<Self, WorkError> {
+    pub(crate) fn create(options: RunOptions<'a>, stop: &'a Stop) -> Result<Self, WorkError> {
         let path = options.run.path(options.dir);
         let file = options.disk.open(&path, OpenMode::Truncate)?;
         Ok(Self {
             file,
-            pace,
+            stop,
             pending: Vec::with_capacity(options.buffer + BLOCK),
             written: 0,
             synced: 0,
@@ -164,15 +166,14 @@ impl<'a> RunWriter<'a> {
 
     fn write_pending(&mut self) -> Result<(), WorkError> {
         self.file.write_all_at(self.written, &self.pending)?;
-        let len = self.pending.len() as u64;
-        self.written += len;
+        self.written += self.pending.len() as u64;
         self.pending.clear();
         if self.options.durable && self.written - self.synced >= SYNC_EVERY {
             self.wait_sync()?;
-            self.sync = BackgroundSync::start(&self.file)?;
+            self.sync = BackgroundSync::start(self.options.executor, &self.file)?;
             self.synced = self.written;
         }
-        self.pace.after(len)
+        self.stop.check()
     }
 
     fn wait_sync(&mut self) -> Result<(), StoreError> {
@@ -256,34 +257,41 @@ impl<'a> RunWriter<'a> {
     }
 }
 
-/// An fsync in a thread of its own, which mostly waits for the disk.
-struct BackgroundSync(Option<JoinHandle<Result<(), StoreError>>>);
+/// An fsync beside the writing, in a thread of its own where there are threads: it mostly waits for
+/// the disk.
+struct BackgroundSync {
+    thread: Option<JoinHandle<()>>,
+    result: Arc<OnceLock<Result<(), StoreError>>>,
+}
 
 impl BackgroundSync {
     /// `None` when there was no thread to be had, and the fsync is done.
-    fn start(file: &StoreFile) -> Result<Option<Self>, StoreError> {
+    fn start(executor: &dyn Executor, file: &StoreFile) -> Result<Option<Self>, StoreError> {
+        let result = Arc::new(OnceLock::new());
+        let (file, told) = (file.clone(), Arc::clone(&result));
         let synced = file.clone();
-        let thread = std::thread::Builder::new().name("utxo-sync".to_owned());
-        match thread.spawn(move || synced.sync()) {
-            Ok(thread) => Ok(Some(Self(Some(thread)))),
+        let task = move || {
+            told.get_or_init(|| synced.sync());
+        };
+        match executor.beside("utxo-sync", Box::new(task)) {
+            Ok(thread) => Ok(Some(Self { thread, result })),
             Err(_) => file.sync().map(|()| None),
         }
     }
 
     fn wait(mut self) -> Result<(), StoreError> {
-        self.0.take().map_or(Ok(()), join)
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            resume_unwind(panic);
+        }
+        self.result.get().cloned().expect("the fsync has ended")
     }
-}
-
-fn join(thread: JoinHandle<Result<(), StoreError>>) -> Result<(), StoreError> {
-    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 impl Drop for BackgroundSync {
     /// A run that is given up is not closed under the fsync. What that fsync says does not matter any
     /// more: the file is removed, and a failure has closed the store.
     fn drop(&mut self) {
-        if let Some(thread) = self.0.take()
+        if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
             log::warn!("an fsync of a run has panicked");

@@ -129,7 +129,7 @@ fn another_key_or_version_is_refused() {
     let dir = Path::new(DIR);
     let other = UtxoHasher::new([1; 16]);
     let refused = |hasher, manifest: &Manifest| {
-        UtxoStore::open(&store_disk, dir, hasher, manifest, CONFIG).err()
+        UtxoStore::open(&store_disk, dir, hasher, manifest, CONFIG, &executor()).err()
     };
     assert_eq!(refused(other, &manifest), Some(damage_at(dir, 0, Damage::Format)));
     assert_eq!(

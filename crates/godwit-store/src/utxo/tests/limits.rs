@@ -7,7 +7,8 @@ use crate::disk::RealDisk;
 
 fn open_real(dir: &Path, config: UtxoConfig) -> UtxoStore {
     let disk = StoreDisk::new(Arc::new(RealDisk));
-    UtxoStore::open(&disk, dir, hasher(), &Manifest::empty(2, &hasher()), config).unwrap()
+    UtxoStore::open(&disk, dir, hasher(), &Manifest::empty(2, &hasher()), config, &executor())
+        .unwrap()
 }
 
 /// A set 20 times the memory: the budget holds at every step, with snapshots pinned and dropped,

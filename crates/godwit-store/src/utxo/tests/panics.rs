@@ -30,7 +30,7 @@ fn a_background_thread_that_panics_fails_the_store() {
         let manifest = Manifest::empty(1, &hasher());
         let open = |manifest: &Manifest| {
             let disk = StoreDisk::new(Arc::new(disk.clone()));
-            UtxoStore::open(&disk, Path::new(DIR), hasher(), manifest, CONFIG)
+            UtxoStore::open(&disk, Path::new(DIR), hasher(), manifest, CONFIG, &executor())
         };
         live(&mut open(&manifest).unwrap()).unwrap();
         disk.arm();

@@ -1,11 +1,13 @@
 //! Reading a whole snapshot, in any order and in outpoint order.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use godwit_primitives::{OutPoint, Txid};
 use godwit_stream::DataStream;
 
 use super::super::fixtures::{Random, coin, hasher, long_coin, outpoint};
+use super::super::sort::FIRST_SCRATCH;
 use super::*;
 use crate::disk::Disk;
 
@@ -113,6 +115,20 @@ fn a_sort_in_little_memory_takes_several_passes() {
     expected.dedup();
     let seen = sorted(&store, OutPointOrder::Numeric, 0);
     assert!(seen.iter().map(|(outpoint, _)| outpoint).eq(&expected));
+}
+
+/// Names of scratch files do not depend on what other stores of the process have sorted.
+#[test]
+fn scratch_runs_are_counted_by_each_store() {
+    let next = || {
+        let (_disk, store, _) = layered();
+        let first = store.place.next_scratch.load(Ordering::Relaxed);
+        sorted(&store, OutPointOrder::Numeric, 0);
+        (first, store.place.next_scratch.load(Ordering::Relaxed))
+    };
+    let (first, after) = next();
+    assert!(first == FIRST_SCRATCH && after > first);
+    assert_eq!(next(), (first, after));
 }
 
 /// A scan goes on over the coins of its moment while the store changes under it.

@@ -47,9 +47,10 @@ fn store_speed() {
         println!("{COINS} coins, budget {} MiB", budget >> 20);
         let dir = tempfile::tempdir().unwrap();
         let disk = StoreDisk::new(Arc::new(RealDisk));
-        let config = UtxoConfig { budget, merge_rate: None };
+        let config = UtxoConfig { budget, minima: CacheMinima::PRODUCT };
         let manifest = Manifest::empty(4, &hasher());
-        let mut store = UtxoStore::open(&disk, dir.path(), hasher(), &manifest, config).unwrap();
+        let mut store =
+            UtxoStore::open(&disk, dir.path(), hasher(), &manifest, config, &executor()).unwrap();
         let coins: Vec<Coin> = (0..1000).map(coin).collect();
         measure("add, with flushes and merges", COINS, || {
             for n in 0..COINS {
@@ -83,7 +84,9 @@ fn store_speed() {
         });
         drop(store);
         measure("open", COINS, || {
-            UtxoStore::open(&disk, dir.path(), hasher(), &manifest, config).map(drop).unwrap()
+            UtxoStore::open(&disk, dir.path(), hasher(), &manifest, config, &executor())
+                .map(drop)
+                .unwrap()
         });
     }
 }

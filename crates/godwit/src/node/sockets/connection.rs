@@ -4,12 +4,12 @@ use std::io::{self, Read, Write as _};
 use std::time::{Duration, Instant};
 
 use godwit_p2p::{
-    Command, NetAddress, NetEvent, PeerId, Protocol, Receive, ReceiveLimits, SEND_PAUSE, Socks5,
-    Target, Transport, TransportError, Write,
+    Command, NetAddress, NetEvent, PeerId, Protocol, Receive, ReceiveLimits, Socks5, Target,
+    Transport, TransportError, Write,
 };
 use mio::net::TcpStream;
 
-use super::inbox::Outbox;
+use super::inbox::{PeerOutbox, Share};
 use super::listen::is_exhausted;
 
 /// Bytes read from one connection before the next one has its turn; a message or packet costs
@@ -68,6 +68,8 @@ pub(super) struct Connection {
     pub(super) limits: ReceiveLimits,
     /// The node has something to do for the peer, and reads no more of it until that is done.
     pub(super) awaits_read_on: bool,
+    /// While more bytes wait to be written, nothing is read.
+    pub(super) pause_above: usize,
     /// The system said so and has not taken it back.
     pub(super) readable: bool,
     pub(super) writable: bool,
@@ -75,6 +77,8 @@ pub(super) struct Connection {
     pub(super) in_line: bool,
     /// Bytes of the message under way that the node knows of.
     arrival_reported: usize,
+    /// Memory of the message under way that the node knows of.
+    memory_reported: usize,
     sent_reported: u64,
 }
 
@@ -85,6 +89,7 @@ impl Connection {
         peer: PeerId,
         address: Option<NetAddress>,
         transport: Transport,
+        pause_above: usize,
     ) -> Self {
         // Open from the start: it was accepted, and the system reports changes only.
         let ready = matches!(phase, Phase::Open);
@@ -100,11 +105,21 @@ impl Connection {
             protocol_told: false,
             limits: ReceiveLimits::default(),
             awaits_read_on: false,
+            pause_above,
             readable: ready,
             writable: ready,
             in_line: false,
             arrival_reported: 0,
+            memory_reported: 0,
             sent_reported: 0,
+        }
+    }
+
+    /// The part of the node's inbox that its events take.
+    pub(super) fn share(&self) -> Share {
+        match self.limits.expects_block || self.limits.expects_compact {
+            true => Share::Blocks,
+            false => Share::Messages,
         }
     }
 
@@ -132,7 +147,7 @@ impl Connection {
         &mut self,
         allowance: &mut usize,
         proxy_deadline: Instant,
-        out: &Outbox,
+        out: PeerOutbox<'_>,
     ) -> Left {
         if let Phase::Connecting { .. } = self.phase
             && let Some(left) = self.finish_connecting(proxy_deadline, out)
@@ -164,7 +179,7 @@ impl Connection {
     }
 
     /// `None`: connected, go on.
-    fn finish_connecting(&mut self, proxy_deadline: Instant, out: &Outbox) -> Option<Left> {
+    fn finish_connecting(&mut self, proxy_deadline: Instant, out: PeerOutbox<'_>) -> Option<Left> {
         if !self.writable {
             return Some(Left::Idle);
         }
@@ -190,7 +205,7 @@ impl Connection {
         None
     }
 
-    fn connected(&mut self, out: &Outbox) {
+    fn connected(&mut self, out: PeerOutbox<'_>) {
         // Messages are written whole; waiting for more to send would only add latency.
         if let Err(error) = self.stream.set_nodelay(true) {
             log::debug!("no delay can not be set: {error}");
@@ -206,13 +221,13 @@ impl Connection {
         }
     }
 
-    fn connect_failed(&mut self, error: &io::Error, out: &Outbox) -> Left {
+    fn connect_failed(&mut self, error: &io::Error, out: PeerOutbox<'_>) -> Left {
         let local = self.awaits_proxy() || is_local(error);
         self.tell_connect_failed(local, out);
         Left::Over
     }
 
-    pub(super) fn tell_connect_failed(&self, local: bool, out: &Outbox) {
+    pub(super) fn tell_connect_failed(&self, local: bool, out: PeerOutbox<'_>) {
         let peer = self.peer;
         out.send(match self.told {
             true => NetEvent::Closed { peer },
@@ -221,7 +236,7 @@ impl Connection {
     }
 
     /// `None`: the proxy has connected us, go on.
-    fn proxy_turn(&mut self, out: &Outbox) -> Option<Left> {
+    fn proxy_turn(&mut self, out: PeerOutbox<'_>) -> Option<Left> {
         let Phase::Proxy { handshake, .. } = &mut self.phase else { return None };
         let local = match talk_to_proxy(handshake, &mut self.stream) {
             Ok(true) => {
@@ -254,7 +269,7 @@ impl Connection {
         }
     }
 
-    fn report_sent(&mut self, peer: PeerId, out: &Outbox) {
+    fn report_sent(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
         let sent = self.transport.total_sent_plain();
         let bytes = (sent - self.sent_reported) as usize;
         if bytes > 0 {
@@ -263,7 +278,7 @@ impl Connection {
         }
     }
 
-    fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
+    fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: PeerOutbox<'_>) -> Left {
         let left = self.read_messages(peer, allowance, out);
         if let Some((command, received, _)) = self.transport.incoming()
             && (command == Command::HEADERS
@@ -271,16 +286,21 @@ impl Connection {
         {
             self.report_arrival(peer, command, received, out);
         }
+        let memory = self.transport.buffered_bytes();
+        if self.memory_reported != memory && !matches!(left, Left::Over | Left::Refused) {
+            self.memory_reported = memory;
+            out.send(NetEvent::Receiving { peer, memory });
+        }
         left
     }
 
-    fn read_messages(&mut self, peer: PeerId, allowance: &mut usize, out: &Outbox) -> Left {
+    fn read_messages(&mut self, peer: PeerId, allowance: &mut usize, out: PeerOutbox<'_>) -> Left {
         let mut turn = READ_TURN;
         // Who does not take answers gets to ask no more. But two that send blocks to each other must
         // not both wait: whoever waits for a block reads on, within `SEND_QUEUE_MAX`.
         while self.readable
             && !self.awaits_read_on
-            && (self.limits.expects_block || self.transport.queued_bytes() <= SEND_PAUSE)
+            && (self.limits.expects_block || self.transport.unwritten_bytes() <= self.pause_above)
         {
             if *allowance == 0 {
                 return Left::Held;
@@ -297,6 +317,7 @@ impl Connection {
             self.tell_protocol(peer, out);
             match received {
                 Ok(Receive::Frame(frame)) => {
+                    self.memory_reported = 0;
                     if frame.command == Command::BLOCK || frame.command == Command::HEADERS {
                         self.report_arrival(peer, frame.command, frame.payload.len(), out);
                         self.arrival_reported = 0;
@@ -305,7 +326,7 @@ impl Connection {
                     out.send(NetEvent::Frame { peer, frame });
                 }
                 Ok(Receive::Discarded(discard)) => {
-                    self.arrival_reported = 0;
+                    (self.arrival_reported, self.memory_reported) = (0, 0);
                     out.send(NetEvent::Discarded { peer, discard });
                 }
                 Ok(Receive::BudgetUsed) => {}
@@ -324,7 +345,7 @@ impl Connection {
     }
 
     /// Once it is known, and before the first message.
-    fn tell_protocol(&mut self, peer: PeerId, out: &Outbox) {
+    fn tell_protocol(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
         let protocol = self.transport.protocol();
         if !self.protocol_told && protocol != Protocol::Detecting {
             self.protocol_told = true;
@@ -332,7 +353,7 @@ impl Connection {
         }
     }
 
-    fn closed(&self, peer: PeerId, out: &Outbox) -> Left {
+    fn closed(&self, peer: PeerId, out: PeerOutbox<'_>) -> Left {
         if self.transport_is_refused() {
             return Left::Refused;
         }
@@ -340,7 +361,13 @@ impl Connection {
         Left::Over
     }
 
-    fn report_arrival(&mut self, peer: PeerId, command: Command, received: usize, out: &Outbox) {
+    fn report_arrival(
+        &mut self,
+        peer: PeerId,
+        command: Command,
+        received: usize,
+        out: PeerOutbox<'_>,
+    ) {
         let bytes = received.saturating_sub(self.arrival_reported);
         if bytes > 0 {
             self.arrival_reported = received;

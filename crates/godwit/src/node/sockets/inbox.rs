@@ -1,11 +1,17 @@
-//! The queue of events from the sockets to the node, bounded in bytes: the sockets' thread stops
-//! reading while it is full, and is woken when half of it is free.
+//! The queue of events from the sockets to the node. It is bounded in bytes: whoever reads from
+//! sockets stops while it is full, and is woken when half of it is free.
+//!
+//! While the chain can take no more blocks, the node leaves those that come where they are, with
+//! what their senders say behind them. So that nobody else waits for that, peers that owe blocks have
+//! a [`Share`] of the queue of their own.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
-use godwit_p2p::{Frame, NetEvent};
+use godwit_p2p::{Command, Frame, NetEvent, PeerId};
 use mio::Waker;
 
 /// Bytes of events between sockets and node, counted by the capacity of their buffers. A round of
@@ -13,54 +19,127 @@ use mio::Waker;
 /// with a slow disk the sockets wait.
 pub const INBOX_BYTES: u64 = 16 << 20;
 
-/// Bytes that an event counts beside its payload.
+/// The part of [`INBOX_BYTES`] for peers that owe no block.
+const MESSAGES_BYTES: u64 = 4 << 20;
+
+/// What an event is counted for beside its payload.
 const EVENT_BYTES: u64 = 256;
 
+/// The part of the queue that a connection's events take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Of peers that owe no block.
+    Messages,
+    /// Of peers that were asked for blocks, or may announce one whole.
+    Blocks,
+}
+
+impl Share {
+    fn limit(self) -> u64 {
+        match self {
+            Self::Messages => MESSAGES_BYTES,
+            Self::Blocks => INBOX_BYTES - MESSAGES_BYTES,
+        }
+    }
+}
+
+#[derive(Default)]
 struct Budget {
     used: AtomicU64,
     /// The sockets' thread waits to be woken when there is room.
     starved: AtomicBool,
 }
 
-/// The end of the queue that the sockets' thread has.
-pub(super) struct Outbox {
-    sender: Sender<NetEvent>,
-    budget: Arc<Budget>,
+#[derive(Default)]
+struct Budgets {
+    messages: Budget,
+    blocks: Budget,
 }
 
-/// The end of the queue that the node has.
+impl Budgets {
+    fn of(&self, share: Share) -> &Budget {
+        match share {
+            Share::Messages => &self.messages,
+            Share::Blocks => &self.blocks,
+        }
+    }
+}
+
+/// An event, and the share that it is counted to.
+pub struct Queued {
+    share: Share,
+    event: NetEvent,
+}
+
+/// Events on their way out of the sockets' thread.
+pub(super) struct Outbox {
+    sender: Sender<Queued>,
+    budgets: Arc<Budgets>,
+}
+
+/// Where the events of one connection go.
+#[derive(Clone, Copy)]
+pub(super) struct PeerOutbox<'a> {
+    outbox: &'a Outbox,
+    share: Share,
+}
+
+/// Events on their way into the node, whose thread alone takes them.
 pub struct Inbox {
-    receiver: Receiver<NetEvent>,
-    budget: Arc<Budget>,
+    receiver: Receiver<Queued>,
+    held: RefCell<Held>,
+    budgets: Arc<Budgets>,
     waker: Arc<Waker>,
 }
 
-/// Both ends of the queue. `waker` wakes the thread that has the [`Outbox`].
+/// Events that wait for the chain: blocks, and what their senders said behind them.
+#[derive(Default)]
+struct Held {
+    events: VecDeque<Queued>,
+    /// How many there are of each peer.
+    peers: BTreeMap<PeerId, usize>,
+}
+
+/// Both ends. `waker` wakes the thread that has the [`Outbox`].
 pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
+    // Bounded by the budgets.
     let (sender, receiver) = unbounded();
-    let budget = Arc::new(Budget { used: AtomicU64::new(0), starved: AtomicBool::new(false) });
-    (Outbox { sender, budget: Arc::clone(&budget) }, Inbox { receiver, budget, waker })
+    let budgets = Arc::<Budgets>::default();
+    let outbox = Outbox { sender, budgets: Arc::clone(&budgets) };
+    (outbox, Inbox { receiver, held: RefCell::default(), budgets, waker })
 }
 
 impl Outbox {
-    /// Whether more may be read from sockets. If not, the waker will wake the thread when there is
-    /// room.
-    pub(super) fn has_room(&self) -> bool {
-        let room = || self.budget.used.load(Ordering::SeqCst) < INBOX_BYTES;
+    /// Whether more may be read from the sockets of that share. After a `false` the waker tells when
+    /// it may.
+    pub(super) fn has_room(&self, share: Share) -> bool {
+        let budget = self.budgets.of(share);
+        let room = || budget.used.load(Ordering::SeqCst) < share.limit();
         if room() {
             return true;
         }
-        self.budget.starved.store(true, Ordering::SeqCst);
-        // Once more: the node may have emptied the queue before it could see the flag, and would
-        // not wake the thread.
+        budget.starved.store(true, Ordering::SeqCst);
+        // The node may have taken everything before it could see the flag.
         room()
     }
 
-    /// Queues an event; `false` when the node has ended.
+    /// Where the events of a connection with that share go.
+    pub(super) fn of(&self, share: Share) -> PeerOutbox<'_> {
+        PeerOutbox { outbox: self, share }
+    }
+
+    /// Queues an event of a peer that owes nothing; `false` when the node is gone.
     pub(super) fn send(&self, event: NetEvent) -> bool {
-        let event = in_proportion(event);
-        self.budget.used.fetch_add(cost(&event), Ordering::SeqCst);
-        self.sender.send(event).is_ok()
+        self.of(Share::Messages).send(event)
+    }
+}
+
+impl PeerOutbox<'_> {
+    /// Queues an event; `false` when the node is gone.
+    pub(super) fn send(&self, event: NetEvent) -> bool {
+        let (share, event) = (self.share, in_proportion(event));
+        self.outbox.budgets.of(share).used.fetch_add(cost(&event), Ordering::SeqCst);
+        self.outbox.sender.send(Queued { share, event }).is_ok()
     }
 }
 
@@ -72,26 +151,88 @@ impl Inbox {
     /// If the sockets' thread has ended. Before the node ends, only a panic ends that thread; a
     /// node that continued would have no peers and would spin.
     pub fn take(&self) -> Option<NetEvent> {
-        let event = match self.receiver.try_recv() {
-            Ok(event) => event,
-            Err(TryRecvError::Empty) => return None,
+        let held = self.held.borrow_mut().pop();
+        held.or_else(|| self.receive()).map(|queued| self.release(queued))
+    }
+
+    /// The next event, if there is one, that can be handled while the chain takes no block. Blocks,
+    /// and what their senders said behind them, are held back for [`take`](Self::take).
+    ///
+    /// # Panics
+    ///
+    /// As [`take`](Self::take).
+    pub fn take_but_blocks(&self) -> Option<NetEvent> {
+        while let Some(queued) = self.receive() {
+            let free = self.held.borrow_mut().push_if_held(queued);
+            if let Some(queued) = free {
+                return Some(self.release(queued));
+            }
+        }
+        None
+    }
+
+    /// Whether events were held back, that can be taken once the chain takes blocks again.
+    pub fn holds_back(&self) -> bool {
+        !self.held.borrow().events.is_empty()
+    }
+
+    fn receive(&self) -> Option<Queued> {
+        match self.receiver.try_recv() {
+            Ok(queued) => Some(queued),
+            Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => panic!("the sockets' thread has ended"),
-        };
-        let cost = cost(&event);
-        let left = self.budget.used.fetch_sub(cost, Ordering::SeqCst) - cost;
-        if left <= INBOX_BYTES / 2
-            && self.budget.starved.swap(false, Ordering::SeqCst)
+        }
+    }
+
+    /// Gives back what the event took of its share.
+    fn release(&self, Queued { share, event }: Queued) -> NetEvent {
+        let (cost, budget) = (cost(&event), self.budgets.of(share));
+        let left = budget.used.fetch_sub(cost, Ordering::SeqCst) - cost;
+        if left <= share.limit() / 2
+            && budget.starved.swap(false, Ordering::SeqCst)
             && let Err(error) = self.waker.wake()
         {
             log::error!("The sockets' thread can not be woken: {error}");
         }
-        Some(event)
+        event
     }
 
-    /// The queue itself, to wait on.
-    pub fn receiver(&self) -> &Receiver<NetEvent> {
+    /// For waiting.
+    pub fn receiver(&self) -> &Receiver<Queued> {
         &self.receiver
     }
+}
+
+impl Held {
+    /// Takes an event that has to wait; gives back any other.
+    fn push_if_held(&mut self, queued: Queued) -> Option<Queued> {
+        let Some(peer) = queued.event.peer() else { return Some(queued) };
+        if !carries_block(&queued.event) && !self.peers.contains_key(&peer) {
+            return Some(queued);
+        }
+        *self.peers.entry(peer).or_default() += 1;
+        self.events.push_back(queued);
+        None
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        let queued = self.events.pop_front()?;
+        if let Some(peer) = queued.event.peer()
+            && let Some(count) = self.peers.get_mut(&peer)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.peers.remove(&peer);
+            }
+        }
+        Some(queued)
+    }
+}
+
+/// Whether a block may come of the event: whole, in compact form, or with the rest of one.
+fn carries_block(event: &NetEvent) -> bool {
+    let commands = [Command::BLOCK, Command::CMPCTBLOCK, Command::BLOCKTXN];
+    matches!(event, NetEvent::Frame { frame, .. } if commands.contains(&frame.command))
 }
 
 fn cost(event: &NetEvent) -> u64 {
@@ -114,28 +255,38 @@ fn in_proportion(event: NetEvent) -> NetEvent {
 
 #[cfg(test)]
 mod tests {
-    use godwit_p2p::{Command, PeerId};
-    use godwit_stream::{BufferPool, PoolLimits};
+    use godwit_stream::{BufferPool, DataStream, PoolLimits};
     use mio::{Poll, Token};
 
     use super::*;
 
     const LARGEST: usize = 4 << 20;
 
+    fn ends() -> (Outbox, Inbox) {
+        let poll = Poll::new().expect("a poll");
+        channel(Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker")))
+    }
+
+    fn used(inbox: &Inbox, share: Share) -> u64 {
+        inbox.budgets.of(share).used.load(Ordering::SeqCst)
+    }
+
     #[test]
     fn buffers_in_the_queue_are_bounded_whatever_lies_in_them() {
-        for length in [1, 300, 100_000, LARGEST / 4 - 1, LARGEST / 4, LARGEST / 2, LARGEST] {
-            let poll = Poll::new().expect("a poll");
-            let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
-            let (outbox, inbox) = channel(Arc::new(waker));
+        let lengths = [1, 300, 100_000, LARGEST / 4 - 1, LARGEST / 4, LARGEST / 2, LARGEST];
+        for (length, share) in lengths
+            .into_iter()
+            .flat_map(|length| [(length, Share::Messages), (length, Share::Blocks)])
+        {
+            let (outbox, inbox) = ends();
             let (buffers, total_bytes) = (32, 32 * LARGEST);
             let pool = BufferPool::new(PoolLimits { buffers, buffer_bytes: LARGEST, total_bytes });
             let mut count = 0;
-            while outbox.has_room() {
+            while outbox.has_room(share) {
                 let mut payload = pool.take_for(LARGEST);
                 payload.write(&vec![7; length]);
                 let frame = Frame { command: Command::BLOCK, payload };
-                assert!(outbox.send(NetEvent::Frame { peer: PeerId(1), frame }));
+                assert!(outbox.of(share).send(NetEvent::Frame { peer: PeerId(1), frame }));
                 count += 1;
             }
             let (mut held, mut payloads) = (0, 0);
@@ -145,10 +296,78 @@ mod tests {
                 payloads += usize::from(frame.payload.len() == length);
             }
             assert_eq!(payloads, count);
-            assert!(held <= INBOX_BYTES + LARGEST as u64, "{held} bytes for {length} each");
+            let limit = share.limit();
+            assert!(held <= limit + LARGEST as u64, "{held} bytes for {length} each");
             let fair = (length * 4) as u64 + EVENT_BYTES;
-            assert!(count as u64 * fair >= INBOX_BYTES, "only {count} of {length} bytes");
-            assert_eq!(inbox.budget.used.load(Ordering::SeqCst), 0);
+            assert!(count as u64 * fair >= limit, "only {count} of {length} bytes");
+            assert_eq!(used(&inbox, share), 0);
         }
+        assert_eq!(Share::Messages.limit() + Share::Blocks.limit(), INBOX_BYTES);
+    }
+
+    fn frame(peer: u64, command: Command) -> NetEvent {
+        let frame = Frame { command, payload: DataStream::from(&[7; 1000][..]).into() };
+        NetEvent::Frame { peer: PeerId(peer), frame }
+    }
+
+    fn names(events: impl IntoIterator<Item = NetEvent>) -> Vec<(u64, String)> {
+        let name = |event| match event {
+            NetEvent::Frame { peer, frame } => (peer.0, frame.command.to_string()),
+            NetEvent::Closed { peer } => (peer.0, "closed".to_owned()),
+            other => panic!("{other:?}"),
+        };
+        events.into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn who_sends_a_block_waits_for_the_chain_and_nobody_else() {
+        let (outbox, inbox) = ends();
+        let owes = outbox.of(Share::Blocks);
+        for (peer, commands) in [
+            (1, &[Command::PING, Command::BLOCK, Command::PING][..]),
+            (2, &[Command::CMPCTBLOCK, Command::PING]),
+            (3, &[Command::BLOCKTXN]),
+        ] {
+            assert!(commands.iter().all(|command| owes.send(frame(peer, *command))));
+        }
+        assert!(outbox.send(frame(4, Command::PING)));
+        let now: Vec<NetEvent> = std::iter::from_fn(|| inbox.take_but_blocks()).collect();
+        assert_eq!(names(now), [(1, "ping".to_owned()), (4, "ping".to_owned())]);
+        assert!(inbox.holds_back());
+        // What is held back is counted still.
+        assert!(used(&inbox, Share::Blocks) > 5_000);
+        assert_eq!(used(&inbox, Share::Messages), 0);
+        // The order of each peer stays.
+        assert!(owes.send(NetEvent::Closed { peer: PeerId(2) }));
+        assert!(outbox.send(frame(4, Command::PONG)));
+        let first = inbox.take();
+        let now = std::iter::from_fn(|| inbox.take_but_blocks());
+        assert_eq!(
+            names(first.into_iter().chain(now)),
+            [(1, "block".to_owned()), (4, "pong".to_owned())]
+        );
+        let rest = std::iter::from_fn(|| inbox.take());
+        let expected =
+            [(1, "ping"), (2, "cmpctblock"), (2, "ping"), (3, "blocktxn"), (2, "closed")];
+        assert_eq!(names(rest), expected.map(|(peer, name)| (peer, name.to_owned())));
+        assert!(!inbox.holds_back() && used(&inbox, Share::Blocks) == 0);
+        assert!(inbox.held.borrow().peers.is_empty());
+    }
+
+    #[test]
+    fn blocks_that_wait_leave_room_for_messages() {
+        let (outbox, inbox) = ends();
+        let mut count = 0;
+        while outbox.has_room(Share::Blocks) {
+            assert!(outbox.of(Share::Blocks).send(frame(1, Command::BLOCK)));
+            count += 1;
+        }
+        assert!(outbox.has_room(Share::Messages));
+        assert!(inbox.take_but_blocks().is_none());
+        assert!(!outbox.has_room(Share::Blocks), "nothing was taken");
+        while inbox.take().is_some() {
+            count -= 1;
+        }
+        assert!(count == 0 && outbox.has_room(Share::Blocks));
     }
 }

@@ -40,6 +40,7 @@ fn start(encrypted: bool) -> Stepped {
         encrypted,
     };
     let (commands, receiver) = unbounded();
+    let receiver = Commands { receiver, backlog: Arc::new(AtomicUsize::new(0)) };
     let mut network = Network::new(poll, config, receiver, outbox);
     let any = "127.0.0.1:0".parse().expect("an address");
     let listeners = bind(&[any], 0).expect("a free port");
@@ -273,7 +274,13 @@ fn a_turn_ends_after_so_many_messages_however_short_they_are() {
             thread::sleep(Duration::from_millis(1));
         }
         connection.readable = true;
-        let mut turn = || connection.turn(&mut usize::MAX.clone(), Instant::now(), &network.out);
+        let mut turn = || {
+            connection.turn(
+                &mut usize::MAX.clone(),
+                Instant::now(),
+                network.out.of(Share::Messages),
+            )
+        };
         assert_eq!(turn(), left);
         let messages = || {
             let events = std::iter::from_fn(|| inbox.take());
@@ -282,4 +289,21 @@ fn a_turn_ends_after_so_many_messages_however_short_they_are() {
         assert_eq!(messages(), sent.min(A_TURN));
         assert_eq!((turn(), messages()), (Left::Idle, sent.saturating_sub(A_TURN)));
     }
+}
+
+#[test]
+fn a_node_whose_sockets_do_not_keep_up_has_no_room() {
+    const LENGTH: usize = 1 << 20;
+    let mut net = start(false);
+    let backlog = Arc::clone(&net.network.commands.backlog);
+    let (commands, waker) = (Some(net.commands.clone()), Arc::clone(&net.waker));
+    let sockets = Sockets { commands, backlog, waker, thread: None };
+    for sent in 1..=COMMAND_BYTES / LENGTH {
+        assert!(sockets.has_room(), "{sent}");
+        let payload = DataStream::from(&[7; LENGTH][..]).into();
+        sockets.send([NetCommand::Send { peer: PEER, command: Command::BLOCK, payload }]);
+    }
+    assert!(!sockets.has_room());
+    net.until("they are taken", |_| sockets.has_room());
+    assert_eq!(sockets.backlog.load(Ordering::Relaxed), 0);
 }

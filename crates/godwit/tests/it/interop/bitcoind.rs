@@ -123,7 +123,7 @@ fn bitcoind_and_godwit_refuse_an_invalid_taproot_spend() {
         liar.expect_disconnect();
     }
     assert!(bitcoind.logged("Invalid Schnorr signature"), "for no other reason");
-    assert!(godwit.refused_a_script_of(&chain::hash(&invalid)));
+    godwit.expect_refused_script_of(&chain::hash(&invalid));
     assert_eq!(bitcoind.tip(), chain.summary.tip);
 
     // Built in the same way and on the same parent, but valid.

@@ -95,7 +95,7 @@ fn btcd_and_godwit_refuse_an_invalid_taproot_spend() {
     let mut liar = Peer::connect(port, chain.summary.height + 1);
     liar.deliver(&invalid);
     liar.expect_disconnect();
-    assert!(godwit.refused_a_script_of(&chain::hash(&invalid)));
+    godwit.expect_refused_script_of(&chain::hash(&invalid));
     assert_eq!(btcd.tip(), chain.summary.tip);
 
     // Built in the same way and on the same parent, but valid.

@@ -64,9 +64,11 @@ impl<'a> Follower<'a> {
         self.running.log().0.contains(text)
     }
 
-    /// Whether it refused a block because of a script.
-    pub(super) fn refused_a_script_of(&mut self, hash: &str) -> bool {
-        self.logged(&format!("ConnectBlock {hash} failed: block-script-verify-flag-failed"))
+    /// Waits until it says that it refused a block because of a script: a thread writes its log.
+    #[track_caller]
+    pub(super) fn expect_refused_script_of(&mut self, hash: &str) {
+        let line = format!("ConnectBlock {hash} failed: block-script-verify-flag-failed");
+        wait_until("godwit says why it refused the block", || self.logged(&line));
     }
 
     /// Waits until it accepts connections.

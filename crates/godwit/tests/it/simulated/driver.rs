@@ -1,6 +1,5 @@
 //! The node on the simulator's network, disk and clock.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash};
 use std::path::PathBuf;
@@ -13,11 +12,15 @@ use godwit::node::index::ChainIndex;
 use godwit_chain::{BlockMemory, Chain, ChainOptions, Poll};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_p2p::{
-    AddressBook, DisconnectReason, NetAddress, NetEvent, Now, PeerId, Peers, PeersConfig, Protocol,
-    Reachable, SEND_QUEUE_MAX, Services, SocketId, Target,
+    AddressBook, DisconnectReason, MAX_GARBAGE, NetAddress, NetEvent, Now, PEER_MEMORY, PeerId,
+    Peers, PeersConfig, Protocol, Reachable, SEND_PAUSE, SEND_QUEUE_MAX, Services, SocketId,
+    Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
+use godwit_store::BLOCK_BUFFERS;
+use godwit_store::exec::Threads;
+use godwit_store::utxo::CacheMinima;
 use godwit_stream::{BufferPool, PoolLimits};
 
 use super::sockets::{FIRST_CAPACITY, Link};
@@ -27,12 +30,11 @@ use super::worlds::Stage;
 /// Name of the seed host that knows all peers.
 const SEED_HOST: &str = "seed.invalid";
 
-thread_local! {
-    static CLOCK: Cell<i64> = const { Cell::new(0) };
-}
-
 const FULL_NODE: Services =
     Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
+
+/// Memory of a key and its garbage that wait to be written, or of garbage that is received.
+const HANDSHAKE_BYTES: usize = 3 * (MAX_GARBAGE + 4_096);
 
 /// How the node hears of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,8 @@ pub(super) struct Peak {
     pub(super) receiving: usize,
     /// Bytes of messages to be sent.
     pub(super) sending: usize,
+    /// Memory of both.
+    pub(super) memory: usize,
     /// Bytes of blocks that the chain decodes or has to accept.
     pub(super) arriving: u64,
     /// Memory of accepted blocks that wait for their turn.
@@ -115,9 +119,11 @@ pub(super) struct Driver {
     timers: BTreeMap<u64, Timer>,
     next_timer: u64,
     /// The node has something to do.
-    stirred: bool,
+    pub(super) stirred: bool,
     /// When the chain has its turn.
     next_turn: Duration,
+    /// From a connection for which more bytes wait nothing is read.
+    pub(super) pause_above: usize,
     /// Connections that are not read before the chain can take blocks.
     pub(super) held: BTreeSet<ConnectionId>,
     pub(super) disconnected: Vec<Disconnected>,
@@ -142,14 +148,20 @@ pub(super) struct Driver {
     verbose: bool,
 }
 
-/// Seconds since 1970 on the node's clock.
-fn clock() -> i64 {
-    CLOCK.get()
-}
-
 fn pool() -> BufferPool {
     let buffer_bytes = FIRST_CAPACITY;
     BufferPool::new(PoolLimits { buffers: 8, buffer_bytes, total_bytes: 8 * buffer_bytes })
+}
+
+/// The chain's pool, as large blocks leave it: payloads for peers come out of it. The memory of its
+/// buffers is never touched.
+fn block_buffers() -> BufferPool {
+    let pool = BufferPool::new(BLOCK_BUFFERS);
+    let PoolLimits { buffer_bytes, total_bytes, .. } = BLOCK_BUFFERS;
+    let buffers: Vec<_> =
+        (0..total_bytes / buffer_bytes).map(|_| pool.take_for(buffer_bytes)).collect();
+    drop(buffers);
+    pool
 }
 
 impl Driver {
@@ -175,6 +187,7 @@ impl Driver {
             next_timer: 0,
             stirred: true,
             next_turn: Duration::ZERO,
+            pause_above: SEND_PAUSE,
             held: BTreeSet::new(),
             disconnected: Vec::new(),
             refused: Vec::new(),
@@ -197,19 +210,20 @@ impl Driver {
 
     fn start(&mut self, book: AddressBook) {
         self.started = self.crowd.now();
-        CLOCK.set(self.now().unix);
+        self.pause_above = SEND_PAUSE;
         let options = ChainOptions {
             params: Arc::clone(&self.stage.params),
             assume_valid: None,
+            executor: Arc::new(Threads::default()),
             workers: self.plan.workers,
             cache_bytes: 4 << 20,
+            cache_minima: CacheMinima::PRODUCT,
             stop_at_height: None,
             prune_bytes: None,
             block_memory: self.plan.block_memory,
-            clock,
         };
         let disk = Arc::new(self.disk.clone());
-        let chain = Chain::open(disk, PathBuf::from("/node"), options, [7; 16]);
+        let chain = Chain::open(disk, PathBuf::from("/node"), options, [7; 16], self.now().unix);
         let chain = chain.unwrap_or_else(|error| self.fail(&format!("opening: {error}")));
         let config = self.config();
         let peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
@@ -247,7 +261,7 @@ impl Driver {
             name_proxy: false,
             reachable: Reachable::CLEARNET,
             max_upload_target: None,
-            pool: self.pool.clone(),
+            pool: block_buffers(),
             seed,
         }
     }
@@ -350,7 +364,6 @@ impl Driver {
 
     /// Lets the node do what it can at this time.
     fn settle(&mut self) {
-        CLOCK.set(self.now().unix);
         self.obey();
         while self.stirred && self.crowd.now() >= self.next_turn {
             self.stirred = false;
@@ -372,9 +385,9 @@ impl Driver {
     /// Waits for the chain's threads, so that how fast they are changes nothing: its events are
     /// noticed together, when there are no more to come.
     fn let_chain_finish(&mut self) {
-        let nobody: Receiver<()> = never();
+        let (nobody, now): (Receiver<()>, i64) = (never(), self.now().unix);
         loop {
-            match self.core().chain_mut().poll() {
+            match self.core().chain_mut().poll(now) {
                 Ok(Poll::Progress) => {}
                 Ok(Poll::Waiting) => {
                     self.core().chain_mut().wait_with(&nobody, Duration::from_secs(1));
@@ -403,15 +416,23 @@ impl Driver {
     }
 
     fn measure(&mut self) {
-        let receiving = self.links.values().map(|link| link.transport.buffered_bytes()).sum();
+        let receiving: usize =
+            self.links.values().map(|link| link.transport.buffered_bytes()).sum();
         let sending = self.links.values().map(|link| link.transport.queued_bytes()).sum();
+        let queued: usize = self.links.values().map(|link| link.transport.queued_memory()).sum();
         let connections = self.links.len();
         let longest = self.links.values().map(|link| link.transport.queued_bytes()).max();
         let core = self.core();
         let addresses = core.peers().address_book().len();
-        let waiting = core.chain().waiting_memory();
+        let waiting = core.chain().status().memory.kept;
         if waiting > self.plan.block_memory.waiting {
             self.fail(&format!("{waiting} bytes of blocks wait"));
+        }
+        // Bytes of handshakes are no messages, and are not in the engine's account.
+        let memory: usize = queued + receiving;
+        let account = self.core().peers().memory();
+        if memory > account + connections * HANDSHAKE_BYTES || account > PEER_MEMORY {
+            self.fail(&format!("{memory} bytes are held for peers, {account} in the account"));
         }
         if longest.is_some_and(|bytes| bytes > SEND_QUEUE_MAX) {
             self.fail("a send queue is too long");
@@ -419,6 +440,7 @@ impl Driver {
         let peak = &mut self.peak;
         peak.receiving = peak.receiving.max(receiving);
         peak.sending = peak.sending.max(sending);
+        peak.memory = peak.memory.max(memory);
         peak.waiting = peak.waiting.max(waiting);
         peak.addresses = peak.addresses.max(addresses);
         peak.connections = peak.connections.max(connections);

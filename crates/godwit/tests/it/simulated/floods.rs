@@ -75,6 +75,14 @@ fn b7_b8_floods_of_inv_getdata_and_getheaders_fill_no_queue() {
 }
 
 #[test]
+fn b7_small_blocks_for_peers_that_read_nothing_hold_no_buffers_of_large_ones() {
+    let stage = Stage::mixed();
+    let driver = beside(stage, &noise(stage, &[Noise::StrippedUnread], SECOND / 2), 300 * SECOND);
+    let peak = driver.peak;
+    assert!(peak.sending > 1 << 20 && peak.memory < 4 * peak.sending, "{peak:?}");
+}
+
+#[test]
 fn b10_b12_addresses_and_transactions_are_taken_slowly() {
     let stage = Stage::reorganising();
     let bad = noise(stage, &[Noise::Addresses, Noise::Transactions, Noise::Pings], SECOND);

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use godwit_p2p::{
     Command, MAX_GARBAGE, NetAddress, NetCommand, NetEvent, PeerId, Protocol, Receive,
-    ReceiveLimits, SEND_PAUSE, Target, Transport, TransportError, V2Secrets, Write,
-    block_header_of,
+    ReceiveLimits, Target, Transport, TransportError, V2Secrets, Write, block_header_of,
 };
 use godwit_primitives::sha256::sha256d;
 use godwit_secret::SecretArray;
@@ -29,6 +28,7 @@ pub(super) struct Link {
     awaits_read_on: bool,
     failed: bool,
     arrival_reported: usize,
+    memory_reported: usize,
     sent_reported: u64,
     pub(super) established: bool,
     protocol_told: bool,
@@ -69,6 +69,7 @@ impl Driver {
             awaits_read_on: false,
             failed: false,
             arrival_reported: 0,
+            memory_reported: 0,
             sent_reported: 0,
             established: peer.is_none(),
             protocol_told: false,
@@ -81,20 +82,24 @@ impl Driver {
 
     pub(super) fn read(&mut self, id: ConnectionId) {
         loop {
-            if !self.core().takes_blocks() {
-                self.held.insert(id);
-                self.peak.held += 1;
-                return;
-            }
+            let takes_blocks = self.core().takes_blocks();
             let Some(link) = self.links.get_mut(&id) else { return };
-            let Some(peer) = link.peer else { return };
-            if link.failed || link.awaits_read_on || link.transport.queued_bytes() > SEND_PAUSE {
-                return;
-            }
             let limits = ReceiveLimits {
                 expects_block: link.expects_block,
                 expects_compact: link.expects_compact,
             };
+            if !takes_blocks && (limits.expects_block || limits.expects_compact) {
+                self.held.insert(id);
+                self.peak.held += 1;
+                return;
+            }
+            let Some(peer) = link.peer else { return };
+            if link.failed
+                || link.awaits_read_on
+                || link.transport.unwritten_bytes() > self.pause_above
+            {
+                return;
+            }
             let received = link.transport.receive(&mut self.crowd.socket(id), &limits, READ_TURN);
             self.check_receiving(id);
             self.tell_protocol(id, peer);
@@ -110,12 +115,7 @@ impl Driver {
                     }
                     self.end_of_message(id);
                     link_mut(&mut self.links, id).awaits_read_on = frame.command.stops_reading();
-                    self.note(format!(
-                        "peer={} > {} {}",
-                        peer.0,
-                        frame.command,
-                        frame.payload.len()
-                    ));
+                    self.note(format!("peer={} > {} {bytes}", peer.0, frame.command));
                     self.tell(NetEvent::Frame { peer, frame });
                 }
                 Ok(Receive::Discarded(discard)) => {
@@ -144,6 +144,7 @@ impl Driver {
         {
             self.report_arrival(id, command, received);
         }
+        self.report_memory(id);
         // What was read may have made the transport answer.
         if self.links.get(&id).is_some_and(|link| link.transport.wants_write()) {
             self.write(id);
@@ -187,7 +188,8 @@ impl Driver {
     }
 
     fn end_of_message(&mut self, id: ConnectionId) {
-        link_mut(&mut self.links, id).arrival_reported = 0;
+        let link = link_mut(&mut self.links, id);
+        (link.arrival_reported, link.memory_reported) = (0, 0);
     }
 
     fn report_arrival(&mut self, id: ConnectionId, command: Command, received: usize) {
@@ -200,12 +202,25 @@ impl Driver {
         }
     }
 
+    /// Nothing that the node would have to do anything about.
+    fn report_memory(&mut self, id: ConnectionId) {
+        let link = link_mut(&mut self.links, id);
+        let (memory, peer) = (link.transport.buffered_bytes(), link.peer);
+        let peer = peer.expect("messages are read of peers");
+        if link.memory_reported != memory {
+            link.memory_reported = memory;
+            let stirred = self.stirred;
+            self.tell(NetEvent::Receiving { peer, memory });
+            self.stirred = stirred;
+        }
+    }
+
     pub(super) fn write(&mut self, id: ConnectionId) {
         let Some(link) = self.links.get_mut(&id).filter(|link| link.established) else { return };
-        let paused = link.transport.queued_bytes() > SEND_PAUSE;
+        let paused = link.transport.unwritten_bytes() > self.pause_above;
         let written = link.transport.write(&mut self.crowd.socket(id), usize::MAX);
         let Some(peer) = link.peer else { return };
-        let (sent, queued) = (link.transport.total_sent_plain(), link.transport.queued_bytes());
+        let (sent, queued) = (link.transport.total_sent_plain(), link.transport.unwritten_bytes());
         let bytes = (sent - link.sent_reported) as usize;
         if bytes > 0 {
             link.sent_reported = sent;
@@ -213,7 +228,7 @@ impl Driver {
         }
         match written {
             Ok(Write::Done | Write::Pending | Write::BudgetUsed) => {
-                if paused && queued <= SEND_PAUSE {
+                if paused && queued <= self.pause_above {
                     self.read(id);
                 }
             }
@@ -280,6 +295,13 @@ impl Driver {
                     // Not here: this may be in the middle of reading it.
                     self.held.insert(id);
                 }
+            }
+            NetCommand::PauseAbove { queued } => {
+                let before = std::mem::replace(&mut self.pause_above, queued);
+                let waited = |link: &Link| link.transport.unwritten_bytes() > before;
+                let waiting: Vec<ConnectionId> =
+                    self.links.iter().filter(|(_, link)| waited(link)).map(|(id, _)| *id).collect();
+                waiting.into_iter().for_each(|id| self.read(id));
             }
             NetCommand::ExpectBlock { peer, expected } => {
                 if let Some(id) = self.by_peer.get(&peer) {

@@ -9,16 +9,11 @@ use std::sync::Arc;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
-/// Memory of the blocks that peers sent and that wait for their turn, indexes included: some forty
-/// full blocks, more than is ever fetched ahead of the tip (`AHEAD_BLOCKS`). An import's blocks are
-/// not counted, they have a budget of their own (`IMPORT_BYTES`).
-pub const WAITING_MEMORY: usize = 64 << 20;
-
 /// Height first, so that the farthest block is the last one.
 type Place = (u32, NodeId);
 
 /// The blocks, by place.
-pub(crate) struct Waiting {
+pub(crate) struct Kept {
     blocks: BTreeMap<Place, Arc<Structured>>,
     limit: usize,
     memory: usize,
@@ -26,7 +21,7 @@ pub(crate) struct Waiting {
     permits: usize,
 }
 
-impl Waiting {
+impl Kept {
     /// None yet; at most `limit` bytes of memory.
     pub(crate) fn new(limit: usize) -> Self {
         Self { blocks: BTreeMap::new(), limit, memory: 0, permits: 0 }
@@ -129,7 +124,7 @@ mod tests {
         HeaderTree::new(Params::new(Network::Regtest).genesis).genesis()
     }
 
-    fn heights(waiting: &Waiting) -> Vec<u32> {
+    fn heights(waiting: &Kept) -> Vec<u32> {
         waiting.blocks.keys().map(|(height, _)| *height).collect()
     }
 
@@ -137,7 +132,7 @@ mod tests {
     fn the_nearest_blocks_stay_whatever_their_order() {
         let blocks = blocks(None);
         let (id, size) = (any_id(), blocks[0].memory());
-        let mut waiting = Waiting::new(3 * size);
+        let mut waiting = Kept::new(3 * size);
         for height in [5, 7, 2, 6, 4, 1] {
             waiting.insert((height, id), Arc::clone(&blocks[height as usize]));
             assert!(waiting.memory() <= 3 * size);
@@ -159,7 +154,7 @@ mod tests {
         let permits = Permits::new(100);
         let (of_import, of_peers) = (blocks(Some(&permits)), blocks(None));
         let (id, size) = (any_id(), of_peers[0].memory());
-        let mut waiting = Waiting::new(size);
+        let mut waiting = Kept::new(size);
         for height in 1..=3 {
             waiting.insert((height, id), Arc::clone(&of_import[height as usize]));
         }

@@ -1,0 +1,108 @@
+//! Where one station hands out work.
+//!
+//! The answer comes back in the message of that station and of no other, so that a station knows
+//! neither the chain nor the other stations' messages.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use godwit_store::exec::{Priority, Workers};
+
+/// A station's access to a crew of workers; jobs answer with an `R`.
+pub(crate) struct Desk<R> {
+    workers: Arc<Workers>,
+    /// Given `None` when a job panicked.
+    send: Arc<dyn Fn(Option<R>) + Send + Sync>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl<R> Clone for Desk<R> {
+    fn clone(&self) -> Self {
+        let Self { workers, send, cancelled } = self;
+        let (workers, send, cancelled) =
+            (Arc::clone(workers), Arc::clone(send), Arc::clone(cancelled));
+        Self { workers, send, cancelled }
+    }
+}
+
+impl<R: Send + 'static> Desk<R> {
+    /// Jobs run on `workers` and give their answers to `send`, which never waits. What has not
+    /// started when `cancelled` is set does not run and does not answer.
+    pub(crate) fn new(
+        workers: Arc<Workers>,
+        cancelled: Arc<AtomicBool>,
+        send: impl Fn(Option<R>) + Send + Sync + 'static,
+    ) -> Self {
+        Self { workers, send: Arc::new(send), cancelled }
+    }
+
+    /// Runs `job` and answers what it gives. What it holds is dropped before that.
+    pub(crate) fn run(
+        &self,
+        priority: Priority,
+        name: &'static str,
+        job: impl FnOnce() -> R + Send + 'static,
+    ) {
+        self.run_part(priority, name, || Some(job()));
+    }
+
+    /// Runs one of several jobs that give one answer together: the last one gives it.
+    pub(crate) fn run_part(
+        &self,
+        priority: Priority,
+        name: &'static str,
+        part: impl FnOnce() -> Option<R> + Send + 'static,
+    ) {
+        let (send, cancelled) = (Arc::clone(&self.send), Arc::clone(&self.cancelled));
+        let part = move || if cancelled.load(Ordering::Relaxed) { None } else { part() };
+        self.workers.run(priority, name, part, move |result| match result {
+            Some(None) => {}
+            Some(answer) => send(answer),
+            None => send(None),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::{Receiver, bounded};
+    use godwit_store::exec::Threads;
+
+    use super::*;
+
+    fn desk(cancelled: &Arc<AtomicBool>) -> (Desk<u32>, Receiver<Option<u32>>) {
+        let workers = Workers::start(&Threads::default(), "godwit-test", 1, [8; 2]).unwrap();
+        let (sender, answers) = bounded(8);
+        let send = move |answer| sender.send(answer).unwrap();
+        (Desk::new(Arc::new(workers), Arc::clone(cancelled), send), answers)
+    }
+
+    #[test]
+    fn a_job_lets_go_of_what_it_holds_before_it_answers() {
+        let (desk, answers) = desk(&Arc::default());
+        let held = Arc::new(());
+        for panics in [false, true] {
+            let holds = Arc::clone(&held);
+            desk.run(Priority::Urgent, "test", move || {
+                assert!(!panics && Arc::strong_count(&holds) == 2, "expected by the test");
+                7
+            });
+            assert_eq!(answers.recv().unwrap(), (!panics).then_some(7));
+            assert_eq!(Arc::strong_count(&held), 1);
+        }
+    }
+
+    #[test]
+    fn parts_answer_once_and_what_is_cancelled_never() {
+        let cancelled = Arc::default();
+        let (desk, answers) = desk(&cancelled);
+        for part in 0..3 {
+            desk.run_part(Priority::Scripts, "test", move || (part == 2).then_some(part));
+        }
+        assert_eq!(answers.recv().unwrap(), Some(2));
+        cancelled.store(true, Ordering::Relaxed);
+        desk.run(Priority::Urgent, "test", || panic!("was cancelled"));
+        drop(desk);
+        assert!(answers.recv().is_err(), "nobody answers any more");
+    }
+}

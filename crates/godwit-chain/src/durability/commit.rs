@@ -1,0 +1,33 @@
+//! One commit, as a job: block and undo bytes, the block index and the coins' manifest become durable
+//! together, beside connecting.
+
+use godwit_store::{Commit, StoreError};
+use std::fmt;
+
+use crate::site::Site;
+
+/// Makes `commit` durable and says so in the log.
+pub(super) fn run(site: &Site, commit: Commit) -> Result<(), StoreError> {
+    log::info!("Commit started: {}", Contents(&commit));
+    let started = site.now();
+    site.store.commit(commit)?;
+    log::info!("Commit done in {} ms.", (site.now() - started).as_millis());
+    Ok(())
+}
+
+/// What a commit makes durable, for the log.
+struct Contents<'a>(&'a Commit);
+
+impl fmt::Display for Contents<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Commit { blocks, verified_tip, utxo, .. } = self.0;
+        write!(f, "{} entries of the block index", blocks.len())?;
+        if let Some(tip) = verified_tip {
+            write!(f, ", verified up to height {}", tip.height)?;
+        }
+        match utxo {
+            Some(utxo) => write!(f, ", coins at height {}.", utxo.tip.height),
+            None => f.write_str("."),
+        }
+    }
+}

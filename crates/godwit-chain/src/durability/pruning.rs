@@ -1,0 +1,164 @@
+//! Deleting old block and undo files (`-prune`).
+//!
+//! Files go with the commits that happen anyway, oldest first, while all block and undo files
+//! together exceed the target. Never deleted is the file that is being appended to, nor one that
+//! holds a block above the tip less [`MIN_BLOCKS_TO_KEEP`], nor one that holds a block which a
+//! restart would apply or take back: those above the block whose coins the commit leaves on disk.
+//! What is kept for one of these reasons may exceed the target; no flush is made for its sake.
+//!
+//! The commit's transaction takes the positions of the blocks out of the index, and only behind it
+//! are the files deleted. A pruned block keeps its number of transactions, by which it counts as
+//! received: chains over it stay chains. Core: `node/blockstorage.cpp`, `FindFilesToPrune`.
+
+use std::collections::BTreeMap;
+
+use crate::index::BlockIndex;
+use crate::site::Site;
+use crate::tree::NodeId;
+
+/// Blocks below the tip that are never deleted, for reorganisations and for peers (Core
+/// `validation.h`).
+pub const MIN_BLOCKS_TO_KEEP: u32 = 288;
+
+/// What is known of the files, and what was deleted.
+pub(crate) struct Pruning {
+    /// Bytes that all block and undo files together may have; `None` keeps everything.
+    target: Option<u64>,
+    /// The blocks of each file; empty without a target.
+    files: BTreeMap<u32, Blocks>,
+    /// The block whose coins are on disk.
+    coins: NodeId,
+    /// Lowest height from which on the active chain's blocks are stored.
+    lowest: u32,
+    /// Whether there is a new file since the last look.
+    new_file: bool,
+    /// How often blocks were deleted.
+    prunings: u32,
+}
+
+/// The blocks of one file.
+#[derive(Default)]
+struct Blocks {
+    highest: u32,
+    ids: Vec<NodeId>,
+}
+
+impl Pruning {
+    /// The coins of the tip are on disk.
+    pub(crate) fn new(target: Option<u64>, index: &BlockIndex) -> Self {
+        let (files, coins) = (BTreeMap::new(), index.tip());
+        let mut pruning = Self { target, files, coins, lowest: 0, new_file: false, prunings: 0 };
+        for place in 0..index.tree().len() as u32 {
+            let id = index.tree().at(place);
+            let node = index.node(id);
+            if let Some(position) = node.position {
+                pruning.note_stored(id, node.height, position.file);
+            }
+        }
+        pruning
+    }
+
+    /// A block lies in a file.
+    pub(crate) fn note_stored(&mut self, id: NodeId, height: u32, file: u32) {
+        if self.target.is_some() {
+            let known = self.files.len();
+            let blocks = self.files.entry(file).or_default();
+            blocks.highest = blocks.highest.max(height);
+            blocks.ids.push(id);
+            self.new_file |= self.files.len() > known;
+        }
+    }
+
+    /// The commit that is being put together holds the coins of this block.
+    pub(crate) fn note_coins(&mut self, id: NodeId) {
+        self.coins = id;
+    }
+
+    /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were
+    /// pruned, or the coins loaded from a snapshot.
+    pub(crate) fn lowest(&self) -> u32 {
+        self.lowest
+    }
+
+    pub(crate) fn prunings(&self) -> u32 {
+        self.prunings
+    }
+
+    /// Finds the lowest stored block of the active chain.
+    pub(crate) fn find_lowest(&mut self, index: &BlockIndex) {
+        let (mut walk, genesis) = (index.tip(), index.tree().genesis());
+        while walk != genesis && index.node(walk).position.is_some() {
+            walk = index.node(walk).parent().expect("above genesis");
+        }
+        let missing = walk != genesis;
+        self.lowest = if missing { index.height(walk) + 1 } else { 0 };
+    }
+
+    /// Whether a file can be deleted that could not be at the last look.
+    pub(crate) fn is_due(&self, site: &Site, index: &BlockIndex, replay: Option<NodeId>) -> bool {
+        self.new_file && !self.files_to_prune(site, index, replay).is_empty()
+    }
+
+    /// Whether a commit is due for the sake of files was asked; not again before there is a new one.
+    pub(crate) fn note_looked(&mut self) {
+        self.new_file = false;
+    }
+
+    /// Takes the blocks of the files to be deleted with the next commit out of the index; the numbers
+    /// of the files.
+    pub(crate) fn prune(
+        &mut self,
+        site: &Site,
+        index: &mut BlockIndex,
+        replay: Option<NodeId>,
+    ) -> Vec<u32> {
+        let files = self.files_to_prune(site, index, replay);
+        for file in &files {
+            let Some(blocks) = self.files.remove(file) else { continue };
+            for id in blocks.ids {
+                let height = index.height(id);
+                if index.forget_pruned(id, *file) && index.tree().is_ancestor(id, index.tip()) {
+                    self.lowest = self.lowest.max(height + 1);
+                }
+            }
+        }
+        if !files.is_empty() {
+            self.prunings += 1;
+            log::info!(
+                "Pruning {} block files: blocks are kept from height {} on.",
+                files.len(),
+                self.lowest
+            );
+        }
+        files
+    }
+
+    fn files_to_prune(&self, site: &Site, index: &BlockIndex, replay: Option<NodeId>) -> Vec<u32> {
+        let Some(target) = self.target else { return Vec::new() };
+        let files = site.store.file_bytes();
+        let mut total: u64 = files.values().sum();
+        let (limit, open) = (self.prunable_height(index, replay), site.store.first_open_file());
+        let mut found = Vec::new();
+        for (file, bytes) in files {
+            if total <= target {
+                break;
+            }
+            let highest = self.files.get(&file).map_or(0, |blocks| blocks.highest);
+            if file < open && highest <= limit {
+                found.push(file);
+                total -= bytes;
+            }
+        }
+        found
+    }
+
+    /// Files with no block above this height may be deleted.
+    fn prunable_height(&self, index: &BlockIndex, replay: Option<NodeId>) -> u32 {
+        // A restart takes back the blocks down from the coins on disk to the fork, and applies those
+        // from there on.
+        let fork = |tip| index.height(index.tree().fork(self.coins, tip));
+        let replayed = replay.map_or(u32::MAX, fork);
+        let tip = index.tip();
+        index.height(tip).saturating_sub(MIN_BLOCKS_TO_KEEP).min(fork(tip)).min(replayed)
+    }
+}

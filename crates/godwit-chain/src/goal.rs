@@ -1,0 +1,114 @@
+//! How far the tip is to move, and whether the scripts of the blocks on the way run.
+
+use godwit_consensus::{AssumedBlock, ScriptCheckReason, Standing, script_check_reason};
+use godwit_primitives::BlockHash;
+use godwit_primitives::network::Params;
+
+use crate::index::BlockIndex;
+use crate::tree::{NodeId, Validity};
+
+/// See the module's documentation.
+pub(crate) struct Goal {
+    /// `-stopatheight`.
+    stop_at_height: Option<u32>,
+    /// Nothing is connected but what an earlier run verified.
+    known_only: bool,
+    /// The last block that an earlier run verified, until its coins are applied again.
+    replay: Option<NodeId>,
+    /// The block below which scripts are taken as valid (`-assumevalid`).
+    assume_valid: Option<BlockHash>,
+    /// What the log said last of scripts: whether they run.
+    said: Option<bool>,
+}
+
+impl Goal {
+    pub(crate) fn new(stop_at_height: Option<u32>, assume_valid: Option<BlockHash>) -> Self {
+        Self { stop_at_height, known_only: false, replay: None, assume_valid, said: None }
+    }
+
+    /// The block that the tip is to become, unless `applied` is that block or far enough.
+    pub(crate) fn target(&self, index: &BlockIndex, applied: NodeId) -> Option<NodeId> {
+        let best = if self.known_only { self.replay } else { index.best() };
+        best.filter(|best| *best != applied && !self.is_reached(index, applied))
+    }
+
+    /// Whether connecting has reached `-stopatheight`.
+    pub(crate) fn is_reached(&self, index: &BlockIndex, applied: NodeId) -> bool {
+        self.stop_at_height.is_some_and(|stop| index.height(applied) >= stop)
+    }
+
+    pub(crate) fn connect_known_only(&mut self) {
+        self.known_only = true;
+    }
+
+    pub(crate) fn replay(&self) -> Option<NodeId> {
+        self.replay
+    }
+
+    pub(crate) fn set_replay(&mut self, replay: Option<NodeId>) {
+        self.replay = replay;
+    }
+
+    /// A block was connected; with the last one of a replay, or the first that is new, it ends.
+    pub(crate) fn note_connected(&mut self, index: &BlockIndex, id: NodeId, verified_before: bool) {
+        if self.replay.is_some_and(|last| last == id || !verified_before) {
+            self.replay = None;
+            log::info!("Replay done at height {}.", index.height(id));
+        }
+    }
+
+    /// Why the scripts of a block have to run; `None` where they ran before, and below the assumed
+    /// block under Core's conditions.
+    pub(crate) fn scripts_for(
+        &self,
+        index: &BlockIndex,
+        params: &Params,
+        id: NodeId,
+    ) -> Option<ScriptCheckReason> {
+        let (node, tree) = (index.node(id), index.tree());
+        if node.validity == Validity::Scripts {
+            return None;
+        }
+        let assumed = match self.assume_valid {
+            None => AssumedBlock::None,
+            Some(hash) => match tree.find(&hash) {
+                None => AssumedBlock::Unknown,
+                Some(assumed) => AssumedBlock::Known {
+                    height: tree.node(assumed).height,
+                    descends: tree.is_ancestor(id, assumed),
+                },
+            },
+        };
+        let best = tree.best_header();
+        let standing = Standing {
+            height: node.height,
+            in_best_chain: tree.is_ancestor(id, best),
+            chain_work: node.chain_work,
+            best_chain_work: tree.node(best).chain_work,
+            best_bits: tree.node(best).header.bits,
+        };
+        script_check_reason(assumed, &standing, params.minimum_chain_work, params)
+    }
+
+    /// Says in the log where scripts begin and cease to run. Blocks whose scripts ran before say
+    /// nothing.
+    pub(crate) fn say_change(
+        &mut self,
+        index: &BlockIndex,
+        id: NodeId,
+        reason: Option<ScriptCheckReason>,
+    ) {
+        let runs = reason.is_some();
+        if index.node(id).validity == Validity::Scripts || self.said == Some(runs) {
+            return;
+        }
+        self.said = Some(runs);
+        let godwit_store::ChainPoint { hash, height } = index.point(id);
+        match reason {
+            Some(reason) => {
+                log::info!("Enabling script verification at block #{height} ({hash}): {reason}.");
+            }
+            None => log::info!("Disabling script verification at block #{height} ({hash})."),
+        }
+    }
+}

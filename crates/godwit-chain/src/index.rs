@@ -1,0 +1,490 @@
+//! What is known of blocks: every header, which blocks are stored, which of those could become the
+//! tip, and which one is.
+//!
+//! Nothing here does I/O. A block rises in the index only by a value that proves what was done with
+//! it: [`BlockIndex::accept`] gives an [`Accepted`], [`BlockIndex::receive`] takes one back together
+//! with the store's word that its bytes are written, and [`BlockIndex::connect`], the one function by
+//! which the tip moves up, takes a [`Recorded`], which is made of a verified block alone.
+
+mod candidates;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use godwit_consensus::{
+    PrevContext, Reject, RejectReason, ResultClass, check_header, contextual_check_block,
+    contextual_check_header, enforces_bip30,
+};
+use godwit_primitives::network::Params;
+use godwit_primitives::{BlockHash, BlockHeader};
+use godwit_store::{
+    AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, RecoveredBlock, WrittenBlock,
+};
+
+use crate::error::ChainError;
+use crate::index::candidates::Candidates;
+use crate::record::{by_height, record, restore};
+use crate::structure::Structured;
+use crate::tree::{HeaderTree, Node, NodeId, Validity};
+use crate::verify::Recorded;
+
+/// A block whose header has its place in the tree and that keeps the rules of that place.
+pub(crate) struct Accepted {
+    id: NodeId,
+    block: Arc<Structured>,
+}
+
+impl Accepted {
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(crate) fn block(&self) -> &Arc<Structured> {
+        &self.block
+    }
+}
+
+/// A block whose bytes lie in a block file, and that the index knows there.
+pub(crate) struct Stored {
+    id: NodeId,
+    block: Arc<Structured>,
+    position: BlockPosition,
+}
+
+impl Stored {
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    pub(crate) fn block(&self) -> &Arc<Structured> {
+        &self.block
+    }
+
+    pub(crate) fn position(&self) -> BlockPosition {
+        self.position
+    }
+}
+
+/// What [`BlockIndex::accept`] says of a block.
+pub(crate) enum Acceptance {
+    /// It is to be stored.
+    New(Accepted),
+    /// It is stored, or was before it was pruned.
+    Known,
+    /// It breaks a rule; `failed` are the nodes that are invalid for that reason from now on.
+    Refused { reject: Reject, failed: Vec<NodeId> },
+}
+
+/// See the module's documentation.
+pub(crate) struct BlockIndex {
+    params: Arc<Params>,
+    tree: HeaderTree,
+    candidates: Candidates,
+    /// Stored blocks that wait for an ancestor, by parent.
+    unlinked: BTreeMap<NodeId, Vec<NodeId>>,
+    next_sequence: u64,
+    /// The snapshot that the coins below its block were loaded from.
+    assumed: Option<AssumedSnapshot>,
+    /// The last connected block.
+    tip: NodeId,
+}
+
+impl BlockIndex {
+    /// The index that `records` describe, whose coins are those of `tip` (`None`: of genesis).
+    ///
+    /// # Errors
+    ///
+    /// [`ChainError::DamagedIndex`] where a record's parent, the tip or the snapshot's block is not
+    /// among them.
+    pub(crate) fn load(
+        params: Arc<Params>,
+        records: Vec<BlockRecord>,
+        tip: Option<&ChainPoint>,
+        assumed: Option<AssumedSnapshot>,
+    ) -> Result<Self, ChainError> {
+        let tree = HeaderTree::new(params.genesis);
+        let tip_id = tree.genesis();
+        let mut index = Self {
+            params,
+            tree,
+            candidates: Candidates::default(),
+            unlinked: BTreeMap::new(),
+            next_sequence: 1,
+            assumed,
+            tip: tip_id,
+        };
+        let received = index.insert_records(records)?;
+        if let Some(point) = tip {
+            index.tip = index.find(&point.hash)?;
+        }
+        index.relink(&received)?;
+        Ok(index)
+    }
+
+    /// Puts the records into the tree; the nodes whose blocks are or were stored, parents first.
+    fn insert_records(&mut self, records: Vec<BlockRecord>) -> Result<Vec<NodeId>, ChainError> {
+        let mut received = Vec::new();
+        for record in by_height(records) {
+            let hash = record.header.block_hash();
+            let parent = self.find(&record.header.prev_blockhash)?;
+            let id = self.tree.insert(record.header, hash, parent);
+            restore(self.tree.node_mut(id), &record);
+            // A pruned block has no position any more, but its number of transactions.
+            if record.tx_count > 0 {
+                received.push(id);
+            }
+        }
+        // Each header was inserted before its node was known to be invalid.
+        self.tree.find_best_header();
+        Ok(received)
+    }
+
+    /// Gives the blocks that are or were stored their places among the candidates again.
+    fn relink(&mut self, received: &[NodeId]) -> Result<(), ChainError> {
+        for id in received {
+            self.next_sequence = self.next_sequence.max(self.tree.node(*id).sequence + 1);
+        }
+        self.candidates.add(&self.tree, self.tip, self.tip);
+        let base = self.assumed.map(|assumed| self.find(&assumed.base.hash)).transpose()?;
+        if let Some(base) = base {
+            self.adopt_assumed_base(base);
+        }
+        for id in received {
+            let parent = self.tree.node(*id).parent().expect("genesis is not stored");
+            let before = self.tree.node(parent).chain_tx_count;
+            if before == 0 {
+                if self.tree.node(*id).position.is_some() {
+                    self.unlinked.entry(parent).or_default().push(*id);
+                }
+                continue;
+            }
+            let node = self.tree.node_mut(*id);
+            node.chain_tx_count = before + u64::from(node.tx_count);
+            if !node.failed {
+                self.candidates.add(&self.tree, *id, self.tip);
+            }
+        }
+        if let Some(base) = base {
+            self.link_above_assumed_history(base);
+        }
+        // What was just read back is not new.
+        self.tree.take_dirty();
+        Ok(())
+    }
+
+    pub(crate) fn tree(&self) -> &HeaderTree {
+        &self.tree
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        self.tree.node(id)
+    }
+
+    /// The last connected block.
+    pub(crate) fn tip(&self) -> NodeId {
+        self.tip
+    }
+
+    pub(crate) fn assumed(&self) -> Option<&AssumedSnapshot> {
+        self.assumed.as_ref()
+    }
+
+    /// The best block that could become the tip, the tip included.
+    pub(crate) fn best(&self) -> Option<NodeId> {
+        self.candidates.best()
+    }
+
+    pub(crate) fn height(&self, id: NodeId) -> u32 {
+        self.tree.node(id).height
+    }
+
+    pub(crate) fn point(&self, id: NodeId) -> ChainPoint {
+        let node = self.tree.node(id);
+        ChainPoint { hash: node.hash, height: node.height }
+    }
+
+    /// The node of a hash that the database names.
+    pub(crate) fn find(&self, hash: &BlockHash) -> Result<NodeId, ChainError> {
+        self.tree.find(hash).ok_or(ChainError::DamagedIndex(*hash))
+    }
+
+    /// Whether a block need not be stored: it is, or it was before it was connected and pruned.
+    pub(crate) fn has_block(&self, id: NodeId) -> bool {
+        let node = self.tree.node(id);
+        node.position.is_some() || (node.tx_count > 0 && self.tree.is_ancestor(id, self.tip))
+    }
+
+    pub(crate) fn enforces_bip30(&self, id: NodeId) -> bool {
+        let node = self.tree.node(id);
+        let ancestor = |height| {
+            let id = self.tree.ancestor(id, height).expect("asked for heights below the block");
+            self.tree.node(id).hash
+        };
+        enforces_bip30(node.height, &node.hash, &ancestor, &self.params)
+    }
+
+    /// Adds a header to the tree (Core `AcceptBlockHeader`). `now` is in seconds since 1970.
+    pub(crate) fn accept_header(
+        &mut self,
+        new: &BlockHeader,
+        hash: BlockHash,
+        now: i64,
+    ) -> Result<NodeId, Reject> {
+        if let Some(known) = self.tree.find(&hash) {
+            let failed = self.tree.node(known).failed;
+            let reject = Reject::new(RejectReason::DuplicateInvalid);
+            return if failed { Err(reject) } else { Ok(known) };
+        }
+        check_header(&hash, new, &self.params)?;
+        let parent = self.tree.find(&new.prev_blockhash);
+        let parent = parent.ok_or(Reject::new(RejectReason::PrevBlkNotFound))?;
+        if self.tree.node(parent).failed {
+            return Err(Reject::new(RejectReason::BadPrevblk));
+        }
+        self.with_prev_context(parent, |context, params| {
+            contextual_check_header(new, context, params, now)
+        })?;
+        Ok(self.tree.insert(*new, hash, parent))
+    }
+
+    fn with_prev_context<T>(
+        &self,
+        parent: NodeId,
+        check: impl FnOnce(&PrevContext<'_>, &Params) -> T,
+    ) -> T {
+        let node = self.tree.node(parent);
+        // The 20-minute rule walks down one by one, through a whole period on testnet3.
+        let cursor = Cell::new(parent);
+        let ancestor = |height| {
+            let above = self.tree.node(cursor.get());
+            let id = match above.parent() {
+                Some(below) if above.height == height + 1 => below,
+                _ => {
+                    let id = self.tree.ancestor(parent, height);
+                    id.expect("asked for heights up to the parent's")
+                }
+            };
+            cursor.set(id);
+            self.tree.node(id).header
+        };
+        let context = PrevContext {
+            height: node.height,
+            header: node.header,
+            median_time_past: self.tree.median_time_past(parent),
+            ancestor: &ancestor,
+        };
+        check(&context, &self.params)
+    }
+
+    /// Judges a block in its place (Core `AcceptBlock`).
+    pub(crate) fn accept(&mut self, new: Arc<Structured>, now: i64) -> Acceptance {
+        let id = match self.accept_header(new.header(), new.hash(), now) {
+            Ok(id) => id,
+            Err(reject) => return Acceptance::Refused { reject, failed: Vec::new() },
+        };
+        let Some(parent) = self.tree.node(id).parent() else { return Acceptance::Known };
+        if self.has_block(id) {
+            return Acceptance::Known;
+        }
+        let checked = self.with_prev_context(parent, |context, params| {
+            contextual_check_block(new.view(), context, params)
+        });
+        match checked {
+            Ok(()) => Acceptance::New(Accepted { id, block: new }),
+            Err(reject) => Acceptance::Refused { reject, failed: self.fail(id, reject) },
+        }
+    }
+
+    /// The bytes of an accepted block are in its file (Core `ReceivedBlockTransactions`).
+    pub(crate) fn receive(&mut self, accepted: Accepted, written: &WrittenBlock) -> Stored {
+        self.receive_at(accepted, written.position())
+    }
+
+    /// An accepted block was found in its file, behind what the last commit names.
+    pub(crate) fn receive_recovered(
+        &mut self,
+        accepted: Accepted,
+        found: &RecoveredBlock,
+    ) -> Stored {
+        self.receive_at(accepted, found.position)
+    }
+
+    fn receive_at(&mut self, accepted: Accepted, position: BlockPosition) -> Stored {
+        let Accepted { id, block } = accepted;
+        let node = self.tree.node_mut(id);
+        node.tx_count = block.view().tx_count() as u32;
+        node.position = Some(position);
+        node.validity = node.validity.max(Validity::Structured);
+        self.link(id);
+        Stored { id, block, position }
+    }
+
+    /// Gives a stored block, and those that waited for it, their place among the candidates, if the
+    /// chain below is complete.
+    fn link(&mut self, id: NodeId) {
+        let parent = self.tree.node(id).parent().expect("genesis is never received");
+        if !self.tree.node(parent).has_chain() && !self.leaves_assumed_history(parent, id) {
+            self.unlinked.entry(parent).or_default().push(id);
+            return;
+        }
+        let mut queue = VecDeque::from([id]);
+        while let Some(id) = queue.pop_front() {
+            let parent = self.tree.node(id).parent().expect("genesis is never received");
+            let before = self.tree.node(parent).chain_tx_count;
+            let sequence = self.next_sequence;
+            self.next_sequence += 1;
+            let node = self.tree.node_mut(id);
+            // The base of an assumed snapshot is a candidate before its block is there.
+            if !node.has_chain() {
+                node.sequence = sequence;
+            }
+            node.chain_tx_count = before + u64::from(node.tx_count);
+            if !node.failed {
+                self.candidates.add(&self.tree, id, self.tip);
+            }
+            queue.extend(self.unlinked.remove(&id).unwrap_or_default());
+        }
+    }
+
+    /// Whether a branch leaves, between `parent` and `id`, the chain that ends in the block of an
+    /// assumed snapshot. Nothing below that block is waited for. Such a branch is a candidate like any
+    /// other, so that one with more work than the tip is noticed: it cannot become the tip
+    /// ([`ChainError::ForkBelowSnapshot`]), for the coins at its fork are not there.
+    fn leaves_assumed_history(&self, parent: NodeId, id: NodeId) -> bool {
+        let base = self.assumed.as_ref().and_then(|assumed| self.tree.find(&assumed.base.hash));
+        base.is_some_and(|base| {
+            self.tree.is_ancestor(parent, base) && !self.tree.is_ancestor(id, base)
+        })
+    }
+
+    /// Makes the block of a snapshot the tip, assumed to be valid.
+    pub(crate) fn assume(&mut self, base: NodeId, utxo_hash: [u8; 32]) {
+        self.assumed = Some(AssumedSnapshot { base: self.point(base), utxo_hash });
+        self.tip = base;
+        self.adopt_assumed_base(base);
+        self.link_above_assumed_history(base);
+    }
+
+    /// Lets chains start at the block of an assumed snapshot: its descendants need nothing below.
+    fn adopt_assumed_base(&mut self, base: NodeId) {
+        let hash = self.tree.node(base).hash;
+        let compiled_in = self.params.assumeutxo.iter().find(|known| known.blockhash == hash);
+        // Without a known number of transactions counting starts at the base.
+        let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
+        // Its place among the candidates depends on its sequence.
+        self.candidates.remove(&self.tree, base);
+        let node = self.tree.node_mut(base);
+        node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
+        // It is the tip before its block comes: a branch of equal work never came earlier.
+        node.sequence = 0;
+        self.candidates.prune(&self.tree, self.tip);
+        self.candidates.add(&self.tree, base, self.tip);
+    }
+
+    /// Links the stored blocks that waited for the block of an assumed snapshot or for one below it.
+    fn link_above_assumed_history(&mut self, base: NodeId) {
+        let parents = self.unlinked.keys().filter(|parent| self.tree.is_ancestor(**parent, base));
+        let parents: Vec<NodeId> = parents.copied().collect();
+        for parent in parents {
+            for child in self.unlinked.remove(&parent).unwrap_or_default() {
+                self.link(child);
+            }
+        }
+    }
+
+    /// Marks a block and its descendants as invalid, unless only these bytes are at fault (Core
+    /// `InvalidBlockFound`). The nodes that are newly marked.
+    pub(crate) fn fail(&mut self, id: NodeId, reject: Reject) -> Vec<NodeId> {
+        if reject.class == ResultClass::Mutated {
+            return Vec::new();
+        }
+        let failed = self.tree.mark_failed(id);
+        for failed in &failed {
+            self.candidates.remove(&self.tree, *failed);
+        }
+        let ChainPoint { hash, height } = self.point(id);
+        log::warn!("InvalidChainFound: invalid block={hash} height={height} reason={reject}");
+        failed
+    }
+
+    /// Makes a verified block, which stands on the tip and has its undo record on disk, the tip.
+    /// Whether an earlier run had verified it.
+    pub(crate) fn connect(&mut self, recorded: &Recorded) -> bool {
+        let id = recorded.id();
+        assert_eq!(self.tree.node(id).parent(), Some(self.tip), "blocks are connected to the tip");
+        let node = self.tree.node_mut(id);
+        node.undo = recorded.undo().or(node.undo);
+        assert!(node.undo.is_some(), "a connected block can be disconnected");
+        let verified_before = node.validity == Validity::Scripts;
+        node.validity = Validity::Scripts;
+        self.tip = id;
+        self.candidates.prune(&self.tree, id);
+        verified_before
+    }
+
+    /// The tip's coins were taken back: its parent is the tip.
+    pub(crate) fn disconnect(&mut self) {
+        self.tip = self.tree.node(self.tip).parent().expect("genesis is never disconnected");
+    }
+
+    /// The bytes of a stored block are damaged. One that was never connected is forgotten, so that a
+    /// good copy is stored in its place after the next start.
+    pub(crate) fn forget_damaged(&mut self, id: NodeId) {
+        let node = self.tree.node_mut(id);
+        if node.validity < Validity::Scripts {
+            (node.position, node.validity, node.tx_count) = (None, Validity::Header, 0);
+        }
+    }
+
+    /// Block file `file` is deleted: the block is not in it any more. Whether it was.
+    pub(crate) fn forget_pruned(&mut self, id: NodeId, file: u32) -> bool {
+        let node = self.tree.node(id);
+        if node.position.is_none_or(|position| position.file != file) {
+            return false;
+        }
+        if let Some(parent) = node.parent()
+            && let Some(waiting) = self.unlinked.get_mut(&parent)
+        {
+            waiting.retain(|child| *child != id);
+        }
+        let node = self.tree.node_mut(id);
+        (node.position, node.undo) = (None, None);
+        true
+    }
+
+    /// Takes `target`, and the blocks of its branch above a missing one, out of the candidates until
+    /// that one arrives again (Core `FindMostWorkChain`).
+    pub(crate) fn set_aside(&mut self, above_missing: &[NodeId], target: NodeId) {
+        self.candidates.remove(&self.tree, target);
+        for id in above_missing {
+            self.candidates.remove(&self.tree, *id);
+            let parent = self.tree.node(*id).parent().expect("above another block");
+            let waiting = self.unlinked.entry(parent).or_default();
+            if !waiting.contains(id) {
+                waiting.push(*id);
+            }
+        }
+    }
+
+    /// The entries of the block index that changed since the last call.
+    pub(crate) fn take_changes(&mut self) -> Vec<(BlockHash, BlockRecord)> {
+        let dirty = self.tree.take_dirty();
+        let entry = |id: &NodeId| {
+            let node = self.tree.node(*id);
+            (node.hash, record(node))
+        };
+        dirty.iter().map(entry).collect()
+    }
+}
+
+#[cfg(test)]
+impl BlockIndex {
+    /// A candidate whose block lies nowhere.
+    pub(crate) fn add_candidate_without_block(&mut self, header: BlockHeader) {
+        let parent = self.tree.find(&header.prev_blockhash).expect("a known parent");
+        let id = self.tree.insert(header, header.block_hash(), parent);
+        self.tree.node_mut(id).tx_count = 1;
+        self.candidates.add(&self.tree, id, self.tip);
+    }
+}

@@ -1,0 +1,124 @@
+//! The limits on which freedom from deadlock rests, together.
+//!
+//! 1. A job sends at most one message, when it is done, and the inbox has a place for every job that can
+//!    be queued or running ([`INBOX_LIMIT`]): no worker ever waits to report.
+//! 2. Each station counts the jobs that it has out and stops at its limit; the queues of the workers hold
+//!    the sum ([`QUEUED_JOBS`]): the connector never waits to hand out a job.
+//! 3. In a turn the connector waits for nothing else: not for the disk, a flush, a merge or a commit.
+//! 4. [`Chain::wait`](crate::chain::Chain) waits only for jobs that are out.
+//! 5. The reader of an import waits for permits alone, which blocks give back that were connected, not
+//!    kept or refused.
+//!
+//! So every wait ends.
+//!
+//! What waits inside the stations is bounded by what has not ended yet:
+//!
+//! - `Intake`, blocks for which no worker is free and arrivals: [`RECEIVING_BYTES`], which its caller
+//!   heeds ([`Chain::room`](crate::Chain::room)); records of an import: their permits.
+//! - `Appender`, what is gathered and what has returned: the same, for a block counts there until it is
+//!   stored; undo records: [`WINDOW_BLOCKS`].
+//! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`]; [`WAITING_MEMORY`] and the permits.
+//! - `Window`: [`WINDOW_BLOCKS`], coins, [`SCRIPT_PARTS`].
+//! - `Reads`: what its caller asks for; the engine has one block read for each peer and one to announce.
+//! - Events: one for each message and each block of a turn, where they are taken after each turn.
+
+use godwit_store::exec::Priority;
+
+/// Blocks of peers that workers decode at once; what is more waits in the intake, bounded by
+/// [`BlockMemory::receiving`](crate::BlockMemory).
+pub(crate) const DECODE_JOBS: usize = 256;
+
+/// Bytes of received blocks that are being decoded, wait to be accepted or are being written, where the
+/// options say nothing else ([`BlockMemory`](crate::BlockMemory)); what is left of it is the
+/// [`Chain::room`](crate::Chain::room). Sixteen blocks of the largest size, some forty usual ones: a full
+/// pipe of a gigabit line over 0.5 s of round trip.
+pub const RECEIVING_BYTES: u64 = 64 << 20;
+
+/// Memory of the blocks that peers sent and that wait for their turn, indexes included: some forty
+/// full blocks, more than is ever fetched ahead of the tip ([`AHEAD_BLOCKS`]). An import's blocks are
+/// not counted, they have a budget of their own ([`IMPORT_BYTES`]).
+pub const WAITING_MEMORY: usize = 64 << 20;
+
+/// Blocks that workers read for peers at once. What is more waits: one for each peer and one that is to
+/// be announced.
+pub(crate) const READ_JOBS: usize = 256;
+
+/// Records of an import between its reader and the tip, by number.
+pub(crate) const IMPORT_JOBS: u64 = 2048;
+
+/// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
+pub const IMPORT_BYTES: u64 = 96 << 20;
+
+/// Bytes of that budget that the smallest record takes, so that [`IMPORT_JOBS`] holds.
+pub(crate) const SMALLEST_CHARGE: u64 = IMPORT_BYTES / IMPORT_JOBS;
+
+/// Blocks in line whose inputs are fetched before their turn.
+pub(crate) const AHEAD_BLOCKS: usize = 32;
+
+/// Jobs for blocks in line, those for blocks that left it since included.
+pub(crate) const AHEAD_JOBS: usize = 2 * AHEAD_BLOCKS;
+
+/// Blocks applied whose scripts still run or whose undo records are on their way to the disk.
+pub(crate) const WINDOW_BLOCKS: usize = 32;
+
+/// Parts of verifications that are queued or running before another block is applied, those of blocks
+/// that were taken back included.
+pub(crate) const SCRIPT_PARTS: usize = 1024;
+
+/// Inputs that one part verifies; at about 30 microseconds each a part is long against the cost of
+/// queueing it and short against the time of a block.
+pub(crate) const INPUTS_PER_PART: usize = 96;
+
+/// Bytes of the largest block.
+const MAX_BLOCK_BYTES: u64 = 4_000_000;
+
+/// Inputs of a block: 41 bytes each of a million without witnesses.
+pub(crate) const MAX_BLOCK_INPUTS: usize = 1_000_000 / 41;
+
+/// Parts of one block: a transaction with more than twice the inputs of a part has parts of its own, and
+/// what is before it ends a part. One more for the signature operations, the undo record and the rest.
+pub(crate) const MAX_PARTS: usize = 2 * MAX_BLOCK_INPUTS.div_ceil(INPUTS_PER_PART) + 4;
+
+/// Bytes that one job appends, the last record aside: what it holds is given back when all of it is
+/// written.
+pub(crate) const APPEND_BATCH: u64 = 8 << 20;
+
+/// The one job that reads the tip back, to disconnect it.
+const DISCONNECT_JOBS: usize = 1;
+
+const URGENT: usize = DECODE_JOBS + READ_JOBS + IMPORT_JOBS as usize + AHEAD_JOBS + DISCONNECT_JOBS;
+
+/// Another block is applied while [`SCRIPT_PARTS`] are not reached, and has so many more at most.
+const SCRIPTS: usize = SCRIPT_PARTS + MAX_PARTS;
+
+/// Jobs that wait for a worker: those of all stations.
+pub(crate) const QUEUED_JOBS: [usize; Priority::COUNT] = [URGENT, SCRIPTS];
+
+/// Jobs that wait for the thread that appends, and for the one that commits: the next is handed out when
+/// one has returned.
+pub(crate) const QUEUED_ALONE: [usize; Priority::COUNT] = [1, 0];
+
+/// Messages of the import's reader: that it could not read a file, that it panicked.
+const READER_MESSAGES: usize = 2;
+
+/// Most messages that wait: one of each job that is queued or running, those of the one that appends and
+/// the one that commits, and the reader's.
+pub(crate) const INBOX_LIMIT: usize = URGENT + SCRIPTS + 2 + READER_MESSAGES;
+
+const _: () = {
+    // 1: each job's message has its place, and the inbox stays small.
+    assert!(INBOX_LIMIT >= QUEUED_JOBS[0] + QUEUED_JOBS[1] + 2 * QUEUED_ALONE[0] + READER_MESSAGES);
+    assert!(INBOX_LIMIT <= 8192, "the inbox is memory, too");
+    // 2: a block's two jobs, one after the other, and as many of blocks that left the line.
+    assert!(
+        AHEAD_JOBS >= 2 * AHEAD_BLOCKS,
+        "jobs of one line that was left hold up nobody in the next"
+    );
+    assert!(AHEAD_BLOCKS >= WINDOW_BLOCKS, "the window is filled from the line");
+    assert!(SCRIPT_PARTS >= MAX_PARTS, "the next block starts before a whole one has ended");
+    // 5: a permit holds every record between reader and verdict, so that many are on their way.
+    assert!(SMALLEST_CHARGE > 0 && IMPORT_BYTES / SMALLEST_CHARGE <= IMPORT_JOBS);
+    assert!(APPEND_BATCH < RECEIVING_BYTES, "appending gives back while more arrives");
+    assert!(RECEIVING_BYTES >= 2 * MAX_BLOCK_BYTES, "one is taken while one is written");
+    assert!(IMPORT_BYTES >= 2 * MAX_BLOCK_BYTES, "one is read while one is connected");
+};

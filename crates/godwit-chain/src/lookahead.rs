@@ -1,0 +1,371 @@
+//! Looking ahead: the next blocks in line for the tip, read back from their files where they are not
+//! in memory, and their coins fetched from below the memtable before their turn.
+
+pub(crate) mod kept;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_primitives::network::Deployment;
+use godwit_store::StoreError;
+use godwit_store::exec::Priority;
+use godwit_store::utxo::{Layers, UtxoStore};
+
+use crate::apply::{Prefetched, Ready};
+use crate::desk::Desk;
+use crate::error::ChainError;
+use crate::index::{BlockIndex, Stored};
+use crate::limits::{AHEAD_BLOCKS, AHEAD_JOBS};
+use crate::lookahead::kept::Kept;
+use crate::site::Site;
+use crate::status::ChainStatus;
+use crate::structure::Structured;
+use crate::tree::{NodeId, Validity};
+
+/// Inputs of the blocks in line, the last block aside: about ten full blocks. Bounds what their coins
+/// can take, whose scripts may have 10,000 bytes each.
+const AHEAD_INPUTS: u64 = 64 << 10;
+
+/// Bytes of the coins store's memory for each of these inputs. With little memory a memtable is
+/// sealed every few blocks, and what was fetched before the last seals has to be fetched again: with
+/// 8 MiB, looking ten blocks ahead made nearly every answer come too early.
+const CACHE_BYTES_PER_INPUT: u64 = 1024;
+
+/// Bytes of a block for each of its inputs, to guess how many a block has that is still being read.
+const TYPICAL_INPUT_BYTES: usize = 128;
+
+/// A block in line for the tip.
+struct Ahead {
+    id: NodeId,
+    /// Tells a job's answer from that to an earlier one for the same block.
+    token: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Being read back from its file.
+    Loading,
+    /// Its coins are being fetched.
+    Fetching(Arc<Structured>),
+    /// Its coins are here, as long as their pin is covered.
+    Ready(Arc<Structured>, Prefetched),
+}
+
+/// What a job found for the block in line with this token.
+pub(crate) struct Answer {
+    token: u64,
+    found: Found,
+}
+
+enum Found {
+    /// The block, read back; `None` when it is damaged.
+    Block(Result<Option<Arc<Structured>>, StoreError>),
+    /// Its coins below the memtable.
+    Coins(Result<Prefetched, StoreError>),
+}
+
+/// Why an answer cannot be used.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The bytes of a stored block are not what was written.
+    Damaged(NodeId),
+    /// A read failed.
+    Store(StoreError),
+}
+
+/// See the module's documentation.
+pub(crate) struct Lookahead {
+    line: VecDeque<Ahead>,
+    /// Accepted blocks in memory that are next or nearly next in line.
+    kept: Kept,
+    next_token: u64,
+    /// Jobs that have not answered, those for blocks that are not in line any more included.
+    jobs: usize,
+    /// Blocks whose coins were fetched again, because a flush had let go of what they were fetched
+    /// beside.
+    refetched: u64,
+    /// Inputs that the blocks in line may have, the last block aside.
+    inputs_limit: usize,
+    /// What workers spent on the probes of BIP30.
+    probe_time: Duration,
+    site: Site,
+    desk: Desk<Answer>,
+}
+
+impl Lookahead {
+    /// None in line; at most `kept_bytes` of blocks in memory, beside a coins store of `cache_bytes`.
+    pub(crate) fn new(
+        site: &Site,
+        kept_bytes: usize,
+        cache_bytes: u64,
+        desk: Desk<Answer>,
+    ) -> Self {
+        Self {
+            line: VecDeque::new(),
+            kept: Kept::new(kept_bytes),
+            next_token: 0,
+            jobs: 0,
+            refetched: 0,
+            inputs_limit: AHEAD_INPUTS.min(cache_bytes / CACHE_BYTES_PER_INPUT) as usize,
+            probe_time: Duration::ZERO,
+            site: site.clone(),
+            desk,
+        }
+    }
+
+    /// Keeps a stored block in memory if it may come into line. One of an import is kept only if it
+    /// is next or follows one that is kept: a block that waits for another one would hold the budget
+    /// that this one needs to be read.
+    pub(crate) fn keep(&mut self, index: &BlockIndex, stored: &Stored, applied: NodeId) {
+        let (id, node) = (stored.id(), index.node(stored.id()));
+        let Some(parent) = node.parent() else { return };
+        let near = match stored.block().holds_permit() {
+            true => {
+                parent == applied
+                    || self.kept.contains((node.height - 1, parent))
+                    || self.line.back().is_some_and(|last| last.id == parent)
+            }
+            false => index.tree().is_ancestor(applied, id),
+        };
+        if near && !node.failed {
+            self.kept.insert((node.height, id), Arc::clone(stored.block()));
+        }
+    }
+
+    /// Fills the line towards `target`, which the last applied block leads to.
+    ///
+    /// # Errors
+    ///
+    /// [`ChainError::DamagedIndex`] where a block on the way is not stored.
+    pub(crate) fn fill(
+        &mut self,
+        index: &BlockIndex,
+        coins: &UtxoStore,
+        applied: NodeId,
+        target: NodeId,
+    ) -> Result<(), ChainError> {
+        let last = self.line.back().map_or(applied, |ahead| ahead.id);
+        if !index.tree().is_ancestor(last, target) {
+            self.line.clear();
+        }
+        let target_height = index.height(target);
+        while self.line.len() < AHEAD_BLOCKS
+            && self.jobs < AHEAD_JOBS
+            && self.inputs(index) < self.inputs_limit
+        {
+            let last = self.line.back().map_or(applied, |ahead| ahead.id);
+            let height = index.height(last) + 1;
+            if height > target_height {
+                break;
+            }
+            let id = index.tree().ancestor(target, height).expect("below the target");
+            self.next_token += 1;
+            let token = self.next_token;
+            let stage = match self.kept.remove((height, id)) {
+                Some(block) => self.fetch(index, coins, token, id, block),
+                None => self.load(index, token, id)?,
+            };
+            self.line.push_back(Ahead { id, token, stage });
+        }
+        Ok(())
+    }
+
+    /// Takes the first block out of the line, if it is ready: memory and what was fetched for it
+    /// together know all its coins.
+    ///
+    /// Where memory ran out since, the coins of every block in line that lost its pin are fetched again,
+    /// all at once: one after another they would cost a round trip each. That ends, because nothing is
+    /// applied meanwhile and so nothing more is flushed than was sealed already.
+    pub(crate) fn take_ready(&mut self, index: &BlockIndex, coins: &UtxoStore) -> Option<Ready> {
+        let Stage::Ready(_, prefetched) = &self.line.front()?.stage else { return None };
+        if !coins.covers(&prefetched.pin) {
+            self.refetch_uncovered(index, coins);
+            return None;
+        }
+        let front = self.line.pop_front()?;
+        match front.stage {
+            Stage::Ready(block, prefetched) => Some(Ready { id: front.id, block, prefetched }),
+            Stage::Loading | Stage::Fetching(_) => unreachable!("just seen"),
+        }
+    }
+
+    fn refetch_uncovered(&mut self, index: &BlockIndex, coins: &UtxoStore) {
+        for at in 0..self.line.len() {
+            let Ahead { id, token, stage } = &self.line[at];
+            if let Stage::Ready(block, prefetched) = stage
+                && !coins.covers(&prefetched.pin)
+                && self.jobs < AHEAD_JOBS
+            {
+                let (id, token, block) = (*id, *token, Arc::clone(block));
+                self.refetched += 1;
+                self.line[at].stage = self.fetch(index, coins, token, id, block);
+            }
+        }
+    }
+
+    fn inputs(&self, index: &BlockIndex) -> usize {
+        let inputs = |ahead: &Ahead| match &ahead.stage {
+            Stage::Fetching(block) | Stage::Ready(block, _) => block.spends().len(),
+            Stage::Loading => {
+                let position = index.node(ahead.id).position;
+                position.map_or(0, |position| position.len as usize / TYPICAL_INPUT_BYTES)
+            }
+        };
+        self.line.iter().map(inputs).sum()
+    }
+
+    fn load(&mut self, index: &BlockIndex, token: u64, id: NodeId) -> Result<Stage, ChainError> {
+        let node = index.node(id);
+        // Candidates are stored, and so is what leads to them from the tip.
+        let position = node.position.ok_or(ChainError::DamagedIndex(node.hash))?;
+        let (hash, hasher) = (node.hash, self.site.hasher);
+        // What was verified before needs no second look at its witnesses: its scripts do not run.
+        let segwit = self.site.params.is_active(Deployment::Segwit, node.height);
+        let witnesses = (node.validity < Validity::Scripts).then_some(segwit);
+        let store = Arc::clone(&self.site.store);
+        self.jobs += 1;
+        self.desk.run(Priority::Urgent, "load", move || {
+            let block = store.read_block(position).map(|bytes| {
+                Structured::from_own_file(bytes, hash, witnesses, &hasher).map(Arc::new)
+            });
+            Answer { token, found: Found::Block(block) }
+        });
+        Ok(Stage::Loading)
+    }
+
+    fn fetch(
+        &mut self,
+        index: &BlockIndex,
+        coins: &UtxoStore,
+        token: u64,
+        id: NodeId,
+        block: Arc<Structured>,
+    ) -> Stage {
+        let layers = coins.layers();
+        if layers.is_empty() {
+            return Stage::Ready(block, Prefetched::nothing(layers.pin()));
+        }
+        self.jobs += 1;
+        let no_overwrite = index.enforces_bip30(id);
+        let (site, fetched) = (self.site.clone(), Arc::clone(&block));
+        self.desk.run(Priority::Urgent, "prefetch", move || {
+            let coins = prefetch(&site, &fetched, &layers, no_overwrite);
+            Answer { token, found: Found::Coins(coins) }
+        });
+        Stage::Fetching(block)
+    }
+
+    /// A job has found something.
+    ///
+    /// # Errors
+    ///
+    /// The block is damaged, or a read failed. What was read for a block that is not in line any more
+    /// says nothing, for its file may have been pruned meanwhile, unless the store is closed.
+    pub(crate) fn answered(
+        &mut self,
+        index: &BlockIndex,
+        coins: &UtxoStore,
+        answer: Answer,
+    ) -> Result<(), Fault> {
+        self.jobs -= 1;
+        let Answer { token, found } = answer;
+        let Some(at) = self.line.iter().position(|ahead| ahead.token == token) else {
+            return found.out_of_line();
+        };
+        let id = self.line[at].id;
+        match found {
+            Found::Block(block) => {
+                let block = block.map_err(Fault::Store)?.ok_or(Fault::Damaged(id))?;
+                self.line[at].stage = self.fetch(index, coins, token, id, block);
+            }
+            Found::Coins(prefetched) => {
+                let prefetched = prefetched.map_err(Fault::Store)?;
+                if let Stage::Fetching(block) = &self.line[at].stage {
+                    self.probe_time += prefetched.probe_time;
+                    self.line[at].stage = Stage::Ready(Arc::clone(block), prefetched);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties the line: it leads to another block now.
+    pub(crate) fn clear_line(&mut self) {
+        self.line.clear();
+    }
+
+    /// Forgets every block.
+    pub(crate) fn clear(&mut self) {
+        self.line.clear();
+        self.kept.clear();
+    }
+
+    /// Forgets what is kept: it is read back when its turn comes.
+    pub(crate) fn clear_kept(&mut self) {
+        self.kept.clear();
+    }
+
+    /// Forgets blocks that turned out to be invalid.
+    pub(crate) fn forget(&mut self, index: &BlockIndex, failed: &[NodeId]) {
+        for id in failed {
+            self.kept.remove((index.height(*id), *id));
+        }
+        self.line.clear();
+    }
+
+    /// Forgets what is kept up to a height: a block of that height was applied.
+    pub(crate) fn forget_up_to(&mut self, height: u32) {
+        self.kept.forget_up_to(height);
+    }
+
+    /// Forgets what is kept of an import, so that it can read on.
+    pub(crate) fn release_permits(&mut self) {
+        self.kept.release_permits();
+    }
+
+    pub(crate) fn status(&self, status: &mut ChainStatus) {
+        let memory = |ahead: &Ahead| match &ahead.stage {
+            Stage::Loading => 0,
+            Stage::Fetching(block) => block.memory(),
+            Stage::Ready(block, prefetched) => block.memory() + prefetched.memory,
+        };
+        status.memory.lookahead = self.line.iter().map(memory).sum();
+        status.memory.kept = self.kept.memory();
+        status.refetched = self.refetched;
+        status.times.bip30 = self.probe_time;
+    }
+}
+
+impl Found {
+    fn out_of_line(self) -> Result<(), Fault> {
+        let error = match self {
+            Self::Block(block) => block.err(),
+            Self::Coins(coins) => coins.err(),
+        };
+        match error {
+            Some(error @ StoreError::Closed(_)) => Err(Fault::Store(error)),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn prefetch(
+    site: &Site,
+    block: &Structured,
+    layers: &Layers,
+    no_overwrite: bool,
+) -> Result<Prefetched, StoreError> {
+    let mut prefetched = Prefetched::nothing(layers.pin());
+    layers.get_many(block.spends(), &mut prefetched.coins)?;
+    if no_overwrite {
+        let start = site.now();
+        layers.contains_many(block.creates(), &mut prefetched.outputs_exist)?;
+        prefetched.probe_time = site.now() - start;
+    }
+    prefetched.count_memory();
+    Ok(prefetched)
+}
+
+#[cfg(test)]
+mod tests;

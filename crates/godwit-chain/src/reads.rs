@@ -1,0 +1,76 @@
+//! Stored blocks for those who ask: peers. Workers read them, so that a slow disk does not hold up
+//! connecting.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use godwit_store::exec::Priority;
+use godwit_store::{BlockPosition, StoreError};
+use godwit_stream::PooledStream;
+
+use crate::desk::Desk;
+use crate::limits::READ_JOBS;
+use crate::site::Site;
+
+/// A block that was read.
+pub(crate) struct Answer {
+    ticket: u64,
+    bytes: Result<PooledStream, StoreError>,
+}
+
+/// Reads under way and reads that wait for a worker.
+pub(crate) struct Reads {
+    /// Those that wait: as many as the caller asked for and was not answered, above [`READ_JOBS`].
+    queue: VecDeque<(u64, BlockPosition)>,
+    jobs: usize,
+    desk: Desk<Answer>,
+}
+
+impl Reads {
+    pub(crate) fn new(desk: Desk<Answer>) -> Self {
+        Self { queue: VecDeque::new(), jobs: 0, desk }
+    }
+
+    /// Reads the block at `position` when a worker is free.
+    pub(crate) fn read(&mut self, site: &Site, ticket: u64, position: BlockPosition) {
+        self.queue.push_back((ticket, position));
+        self.start(site);
+    }
+
+    fn start(&mut self, site: &Site) {
+        while self.jobs < READ_JOBS
+            && let Some((ticket, position)) = self.queue.pop_front()
+        {
+            self.jobs += 1;
+            let store = Arc::clone(&site.store);
+            self.desk.run(Priority::Urgent, "read", move || Answer {
+                ticket,
+                bytes: store.read_block(position),
+            });
+        }
+    }
+
+    /// What a worker read. A block that cannot be read is not served; if the chain needs it, it will
+    /// say so itself.
+    pub(crate) fn answered(&mut self, site: &Site, answer: Answer) -> (u64, Option<PooledStream>) {
+        self.jobs -= 1;
+        self.start(site);
+        let Answer { ticket, bytes } = answer;
+        let bytes = bytes.map_err(|error| match error.is_not_found() {
+            true => log::debug!("A block was pruned before it was read: {error}"),
+            false => log::error!("A stored block is not served: {error}"),
+        });
+        (ticket, bytes.ok())
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.jobs == 0
+    }
+}
+
+#[cfg(test)]
+impl Reads {
+    pub(crate) fn desk(&self) -> Desk<Answer> {
+        self.desk.clone()
+    }
+}

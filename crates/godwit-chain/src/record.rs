@@ -1,0 +1,55 @@
+//! A node of the header tree as the database keeps it.
+
+use godwit_store::{BlockRecord, BlockStatus};
+
+use crate::tree::{Node, Validity};
+
+/// What the database keeps of a node.
+pub(crate) fn record(node: &Node) -> BlockRecord {
+    let mut status = match node.validity {
+        Validity::Header => BlockStatus::HEADER,
+        Validity::Structured => BlockStatus::STRUCTURED,
+        Validity::Scripts => BlockStatus::SCRIPTS,
+    };
+    if node.failed {
+        status = status | BlockStatus::FAILED;
+    }
+    BlockRecord {
+        header: node.header,
+        height: node.height,
+        status,
+        tx_count: node.tx_count,
+        sequence: node.sequence,
+        position: node.position,
+        undo: node.undo,
+    }
+}
+
+/// Validity and failure of a stored node.
+fn standing(status: BlockStatus) -> (Validity, bool) {
+    let validity = if status.contains(BlockStatus::SCRIPTS) {
+        Validity::Scripts
+    } else if status.contains(BlockStatus::STRUCTURED) {
+        Validity::Structured
+    } else {
+        Validity::Header
+    };
+    (validity, status.contains(BlockStatus::FAILED))
+}
+
+/// Nodes in the order in which a chain needs them: parents first.
+pub(crate) fn by_height(mut records: Vec<BlockRecord>) -> Vec<BlockRecord> {
+    records.sort_unstable_by_key(|record| (record.height, record.sequence));
+    records
+}
+
+/// A node and its record agree on where the block lies.
+pub(crate) fn restore(node: &mut Node, record: &BlockRecord) {
+    let (validity, failed) = standing(record.status);
+    node.validity = validity;
+    node.failed |= failed;
+    node.tx_count = record.tx_count;
+    node.sequence = record.sequence;
+    node.position = record.position;
+    node.undo = record.undo;
+}

@@ -1,0 +1,31 @@
+//! What all stations work with, the same from opening to closing.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use godwit_primitives::network::Params;
+use godwit_store::Store;
+use godwit_store::exec::Executor;
+use godwit_store::utxo::UtxoHasher;
+
+/// The data directory and the rules of its network.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) store: Arc<Store>,
+    pub(crate) params: Arc<Params>,
+    /// The keyed hash of the data directory's coins.
+    pub(crate) hasher: UtxoHasher,
+    pub(crate) executor: Arc<dyn Executor>,
+    /// Worker threads.
+    pub(crate) workers: usize,
+    /// Once it is set, jobs that have not started do nothing.
+    pub(crate) cancelled: Arc<AtomicBool>,
+}
+
+impl Site {
+    /// Time since some fixed moment; only stages are timed by it.
+    pub(crate) fn now(&self) -> Duration {
+        self.executor.now()
+    }
+}

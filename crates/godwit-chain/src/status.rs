@@ -1,0 +1,87 @@
+//! What the chain does and holds, as one plain value.
+
+use std::time::Duration;
+
+use godwit_store::ChainPoint;
+use godwit_store::utxo::MemoryUsage;
+
+/// The chain at the end of its last turn.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainStatus {
+    /// The last connected block.
+    pub tip: ChainPoint,
+    /// The header with the most work that is not known to be invalid.
+    pub best_header: ChainPoint,
+    /// The last block that a restart takes as verified.
+    pub verified_durable: ChainPoint,
+    /// The block whose coins are on disk: those of the blocks above are applied again after a restart.
+    pub coins_durable: ChainPoint,
+    /// Bytes of blocks and undo records that the last commit does not name: a power cut may cost them.
+    pub bytes_at_risk: u64,
+    /// Bytes written since the chain was opened.
+    pub written: BytesWritten,
+    /// Memory in use, in bytes.
+    pub memory: ChainMemory,
+    /// Where the time went since the chain was opened.
+    pub times: StageTimes,
+    /// What was connected since the chain was opened.
+    pub connected: ConnectedTotals,
+    /// Blocks whose coins were fetched again, because memory ran out after the first time.
+    pub refetched: u64,
+}
+
+/// Bytes written to disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BytesWritten {
+    /// Blocks and undo records.
+    pub appended: u64,
+    /// Runs of the coins store.
+    pub flushed: u64,
+    /// Runs that merges made.
+    pub merged: u64,
+}
+
+/// Memory in use by what it is used for, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChainMemory {
+    /// Blocks of peers that are decoded, wait to be accepted or are being written.
+    pub receiving: u64,
+    /// Blocks of peers that are kept for their turn.
+    pub kept: usize,
+    /// Blocks in line for the tip and the coins that were fetched for them.
+    pub lookahead: usize,
+    /// Coins that the blocks in the window spent.
+    pub window: usize,
+    /// Blocks and undo records on their way to their files.
+    pub appending: u64,
+    /// Headers and what is known of their blocks.
+    pub tree: usize,
+    /// The coins store.
+    pub coins: MemoryUsage,
+}
+
+/// What was connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectedTotals {
+    /// Blocks.
+    pub blocks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Where the connector's time went, and of other threads' time what the chain waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StageTimes {
+    /// Contextual rules.
+    pub accept: Duration,
+    /// Resolving and applying coins.
+    pub apply: Duration,
+    /// Waiting for jobs.
+    pub wait: Duration,
+    /// Sealing memtables and preparing commits.
+    pub flush: Duration,
+    /// Writing blocks and undo records; on workers.
+    pub append: Duration,
+    /// Looking below the memtable for outputs that exist already (BIP30); on workers.
+    pub bip30: Duration,
+}

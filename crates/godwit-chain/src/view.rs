@@ -1,0 +1,168 @@
+//! What the chain shows, and what is given to it and asked of it from outside.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use godwit_consensus::Reject;
+use godwit_primitives::network::Params;
+use godwit_primitives::{BlockHash, BlockHeader};
+use godwit_store::utxo::{UtxoHasher, UtxoStore};
+use godwit_store::{AssumedSnapshot, ChainPoint};
+use godwit_stream::{BufferPool, DataStream, PooledStream};
+
+use crate::chain::Chain;
+use crate::event::Event;
+use crate::status::ChainStatus;
+use crate::tree::{HeaderTree, NodeId};
+
+/// A block that is this near to the clock is placed by its height, not by its time.
+const RECENT_SECONDS: u64 = 2 * 60 * 60;
+
+impl Chain {
+    /// Adds a header to the tree (Core `AcceptBlockHeader`). `now` is in seconds since 1970.
+    pub fn accept_header(
+        &mut self,
+        new: &BlockHeader,
+        hash: BlockHash,
+        now: i64,
+    ) -> Result<NodeId, Reject> {
+        self.index.accept_header(new, hash, now)
+    }
+
+    /// Takes the bytes of one block from a peer; bytes behind it are ignored. The verdict comes as
+    /// [`Event::Judged`] with this ticket. Never waits; the caller heeds [`room`](Self::room), or
+    /// memory grows.
+    pub fn receive_block(&mut self, bytes: PooledStream, ticket: u64) {
+        self.intake.take(ticket, bytes);
+    }
+
+    /// Starts to read a stored block; the bytes come as [`Event::Read`].
+    pub fn read_block(&mut self, id: NodeId, ticket: u64) {
+        if id == self.index.tree().genesis() {
+            let bytes = DataStream::from(&self.site.params.genesis_block()[..]);
+            self.events.push_back(Event::Read { ticket, bytes: Some(bytes.into()) });
+        } else if let Some(position) = self.index.node(id).position {
+            self.reads.read(&self.site, ticket, position);
+        } else {
+            self.events.push_back(Event::Read { ticket, bytes: None });
+        }
+    }
+
+    /// Connects nothing from now on but blocks that were connected before: for commands that look at
+    /// the coins, which must neither move the tip nor run scripts.
+    pub fn connect_known_only(&mut self) {
+        self.goal.connect_known_only();
+    }
+
+    /// Whether connecting has reached `-stopatheight`.
+    pub(crate) fn is_at_stop_height(&self) -> bool {
+        self.goal.is_reached(&self.index, self.window.applied())
+    }
+
+    /// What happened since the last call, oldest first.
+    pub fn take_events(&mut self) -> VecDeque<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Bytes of blocks that can be taken now without exceeding [`BlockMemory::receiving`].
+    ///
+    /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving
+    pub fn room(&self) -> u64 {
+        self.intake.room()
+    }
+
+    /// Bytes of blocks that are decoded, wait to be accepted or are being written: as long as nothing is handed in without
+    /// [`room`](Self::room), at most [`BlockMemory::receiving`] and one block.
+    ///
+    /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving
+    pub fn receiving(&self) -> u64 {
+        self.intake.receiving()
+    }
+
+    /// The keyed hash of this datadir's coins store.
+    pub fn hasher(&self) -> UtxoHasher {
+        self.site.hasher
+    }
+
+    /// The header tree.
+    pub fn tree(&self) -> &HeaderTree {
+        self.index.tree()
+    }
+
+    /// The last connected block.
+    pub fn tip(&self) -> NodeId {
+        self.index.tip()
+    }
+
+    /// Hash and height of the last connected block.
+    pub fn tip_point(&self) -> ChainPoint {
+        self.index.point(self.index.tip())
+    }
+
+    /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were
+    /// pruned, or the coins loaded from a snapshot.
+    pub fn prune_height(&self) -> u32 {
+        self.durability.prune_height()
+    }
+
+    /// The network's parameters.
+    pub fn params(&self) -> &Arc<Params> {
+        &self.site.params
+    }
+
+    /// The disk that the chain lies on.
+    pub fn disk(&self) -> &godwit_store::disk::StoreDisk {
+        self.site.store.disk()
+    }
+
+    /// The buffers that blocks are read into, from wherever they come.
+    pub fn block_buffers(&self) -> &BufferPool {
+        self.site.store.block_buffers()
+    }
+
+    /// What the chain did and holds, as of the end of its last turn.
+    pub fn status(&self) -> &ChainStatus {
+        &self.status
+    }
+
+    /// Counters of the coins store.
+    pub fn utxo(&self) -> &UtxoStore {
+        &self.coins
+    }
+
+    /// The snapshot that the coins below it were loaded from, unverified, if any.
+    pub fn assumed(&self) -> Option<&AssumedSnapshot> {
+        self.index.assumed()
+    }
+
+    /// Estimated share of the network's transactions that the chain up to `id` holds, from 0 to 1
+    /// (Core `GuessVerificationProgress`). `now` is in seconds since 1970.
+    pub fn verification_progress(&self, id: NodeId, now: i64) -> f64 {
+        let (node, data) = (self.index.node(id), &self.site.params.chain_tx_data);
+        let best = self.index.node(self.index.tree().best_header());
+        let mut time = i64::from(node.header.time);
+        if now.abs_diff(time) <= RECENT_SECONDS {
+            let missing = i64::from(best.height.saturating_sub(node.height));
+            time = now - missing * i64::from(self.site.params.pow_target_spacing);
+        }
+        let known = node.chain_tx_count <= data.tx_count;
+        let (base, since) =
+            if known { (data.tx_count, data.time) } else { (node.chain_tx_count, time) };
+        let total = base as f64 + (now - since) as f64 * data.tx_rate;
+        let share = node.chain_tx_count as f64 / total;
+        if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// Bytes of the stored blocks of the best header's chain that are not connected yet.
+    pub fn stored_ahead(&self) -> u64 {
+        let best = self.index.tree().best_header();
+        let (fork, mut walk) = (self.index.tree().fork(self.index.tip(), best), best);
+        let mut bytes = 0;
+        while walk != fork {
+            let node = self.index.node(walk);
+            bytes += node.position.map_or(0, |position| u64::from(position.len));
+            walk = node.parent().expect("the fork lies below");
+        }
+        bytes
+    }
+}

@@ -1,0 +1,482 @@
+//! The window: blocks that are applied to the coins and whose scripts still run, and the way back.
+//!
+//! Core does this in `ActivateBestChain`; the difference is that here the blocks of one branch
+//! overlap. A change of branch waits until the window is empty, so that at most one branch is ever in
+//! flight.
+//!
+//! ```text
+//!                 tip                        applied
+//!   connected ─────▼── writing ── verified ── verifying ──▼── next in line
+//!                     └──────────── the window ─────────┘
+//! ```
+//!
+//! A block that passed has its undo record written when all below it have passed too, and is connected
+//! when that write has returned. A block that fails takes those above it back with it, last first, from
+//! coins that memory still holds. No coin is read from a disk on the connector's thread: a tip that is
+//! to be disconnected is read back by a worker, with its undo record and the coins that it created.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
+use godwit_primitives::Coin;
+use godwit_primitives::network::Deployment;
+use godwit_store::exec::Priority;
+use godwit_store::utxo::{EpochPin, UtxoStore};
+use godwit_store::{BlockUndo, StoreError};
+
+use crate::apply::{BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
+use crate::desk::Desk;
+use crate::error::ChainError;
+use crate::index::BlockIndex;
+use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
+use crate::site::Site;
+use crate::status::ChainStatus;
+use crate::structure::Structured;
+use crate::tree::NodeId;
+use crate::verify::{Needs, Outcome, Recorded, UndoFormat, Verified, VerifyError, verify};
+
+/// Bytes of the coins that the blocks in the window spent, the last block aside.
+const WINDOW_COIN_BYTES: usize = 64 << 20;
+
+/// A block that is applied to the coins and not yet retired.
+struct Applied {
+    /// Tells its outcome from that of an earlier application of the same block.
+    token: u64,
+    resolved: Arc<Resolved>,
+    /// Memory of the coins that it spent.
+    coin_bytes: usize,
+    progress: Progress,
+}
+
+enum Progress {
+    /// Workers are at it.
+    Verifying,
+    /// It did not pass. Nothing above it leaves this window but with it.
+    Failed(VerifyError),
+    /// It waits for those below it.
+    Verified(Verified),
+    /// Its undo record is on its way to the disk, and those of all blocks below.
+    Writing,
+    /// Its undo record is written: it is connected when it is the first.
+    Recorded(Recorded),
+}
+
+/// What a job found.
+pub(crate) enum Answer {
+    /// The outcome of the applied block with this token.
+    Verified(u64, Outcome),
+    /// The tip, read back to be disconnected under this token.
+    Read(u64, Result<Box<ReadBack>, ReadError>),
+}
+
+/// A connected block with all that taking it back needs.
+pub(crate) struct ReadBack {
+    block: Structured,
+    spent: SpentCoins,
+    /// What it created, as far as it lies below the memtable.
+    created: Vec<Option<Coin>>,
+    pin: EpochPin,
+}
+
+/// Why a connected block could not be read back.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The block's bytes are not what was written.
+    Block,
+    /// Its undo record does not fit it.
+    Undo,
+    /// A read failed.
+    Store(StoreError),
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The tip that is to be disconnected.
+struct Disconnecting {
+    id: NodeId,
+    token: u64,
+    read: Option<Box<ReadBack>>,
+}
+
+/// What became of the block at the window's front.
+pub(crate) enum Retired {
+    /// It stands on the tip and is to be connected.
+    Recorded(Recorded),
+    /// It breaks a rule: its coins and those of the blocks above it are as they were before.
+    TakenBack(NodeId, Reject),
+}
+
+/// See the module's documentation.
+pub(crate) struct Window {
+    blocks: VecDeque<Applied>,
+    /// The last block that is applied to the coins.
+    applied: NodeId,
+    /// A block that could not be applied. It is judged when the window is empty: where an ancestor
+    /// turns out to be invalid, nothing is said of it.
+    refused: Option<(NodeId, Reject)>,
+    /// The branch that is being switched to, once its blocks and the way to it are known to be
+    /// there, and how often blocks had been pruned by then.
+    checked_branch: Option<(NodeId, u32)>,
+    disconnecting: Option<Disconnecting>,
+    /// A worker reads a tip back.
+    reading: bool,
+    next_token: u64,
+    /// Parts of verifications that are queued or running.
+    parts_out: Arc<AtomicUsize>,
+    desk: Desk<Answer>,
+}
+
+impl Window {
+    /// An empty window over the coins of block `applied`.
+    pub(crate) fn new(applied: NodeId, desk: Desk<Answer>) -> Self {
+        Self {
+            blocks: VecDeque::new(),
+            applied,
+            refused: None,
+            checked_branch: None,
+            disconnecting: None,
+            reading: false,
+            next_token: 0,
+            parts_out: Arc::default(),
+            desk,
+        }
+    }
+
+    pub(crate) fn applied(&self) -> NodeId {
+        self.applied
+    }
+
+    /// The coins are those of another block now.
+    pub(crate) fn set_applied(&mut self, applied: NodeId) {
+        assert!(self.blocks.is_empty(), "nothing is in flight");
+        self.applied = applied;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub(crate) fn status(&self, status: &mut ChainStatus) {
+        status.memory.window = self.coin_bytes();
+    }
+
+    fn coin_bytes(&self) -> usize {
+        self.blocks.iter().map(|applied| applied.coin_bytes).sum()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.blocks.len() >= WINDOW_BLOCKS
+            || self.coin_bytes() > WINDOW_COIN_BYTES
+            || self.parts_out.load(Ordering::Relaxed) >= SCRIPT_PARTS
+    }
+
+    /// Whether a block was refused, and the blocks below it are still verified.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// The block that was refused, once everything below it is connected.
+    pub(crate) fn take_refused(&mut self) -> Option<(NodeId, Reject)> {
+        if self.blocks.is_empty() { self.refused.take() } else { None }
+    }
+
+    /// Applies a block to the coins and starts its verification, or takes note that it is refused.
+    pub(crate) fn apply(
+        &mut self,
+        site: &Site,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+        ready: Ready,
+        scripts: bool,
+    ) {
+        let Ready { id, block, prefetched } = ready;
+        let tree = index.tree();
+        let median_time_past = |height| {
+            let block = tree.ancestor(id, height).expect("coins come from below the block");
+            tree.median_time_past(block)
+        };
+        let node = index.node(id);
+        let rules = BlockRules {
+            height: node.height,
+            flags: script_flags(node.height, &node.hash, &site.params),
+            sequence_locks: site.params.is_active(Deployment::Csv, node.height),
+            no_overwrite: index.enforces_bip30(id),
+            prev_median_time_past: median_time_past(node.height - 1),
+            median_time_past: &median_time_past,
+            params: &site.params,
+        };
+        let pin = prefetched.pin.clone();
+        let result = coins.pinned(&pin, |coins| apply(coins, id, block, prefetched, &rules));
+        match result.expect("the line gives out only what is covered") {
+            Ok(resolved) => self.verify(site, index, resolved, scripts),
+            Err(reject) => self.refused = Some((id, reject)),
+        }
+    }
+
+    fn verify(&mut self, site: &Site, index: &BlockIndex, resolved: Resolved, scripts: bool) {
+        self.next_token += 1;
+        let (token, id) = (self.next_token, resolved.id());
+        let coin_bytes = resolved.spent().bytes();
+        let resolved = Arc::new(resolved);
+        let buffers = site.store.block_buffers().clone();
+        let format = UndoFormat { magic: site.params.magic, buffers };
+        let undo = index.node(id).undo.is_none().then_some(format);
+        let needs = Needs { scripts, undo };
+        verify(&self.desk, Arc::clone(&resolved), needs, &self.parts_out, move |outcome| {
+            Answer::Verified(token, outcome)
+        });
+        let progress = Progress::Verifying;
+        self.blocks.push_back(Applied { token, resolved, coin_bytes, progress });
+        self.applied = id;
+    }
+
+    /// A job has found something. About a block that was taken back meanwhile, or a tip that is not to
+    /// be disconnected any more, it says nothing.
+    pub(crate) fn answered(
+        &mut self,
+        index: &BlockIndex,
+        answer: Answer,
+    ) -> Result<(), ChainError> {
+        match answer {
+            Answer::Verified(token, outcome) => {
+                let applied = self.blocks.iter_mut().find(|applied| applied.token == token);
+                if let Some(applied) = applied {
+                    applied.progress = match outcome {
+                        Ok(verified) => Progress::Verified(verified),
+                        Err(error) => Progress::Failed(error),
+                    };
+                }
+            }
+            Answer::Read(token, read) => {
+                self.reading = false;
+                let tip = self.disconnecting.as_mut().filter(|tip| tip.token == token);
+                let Some(tip) = tip else { return Ok(()) };
+                let hash = index.node(tip.id).hash;
+                tip.read = Some(read.map_err(|error| match error {
+                    ReadError::Block => ChainError::DamagedBlock(hash),
+                    ReadError::Undo => ChainError::DamagedUndo(hash),
+                    ReadError::Store(error) => error.into(),
+                })?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next verified block whose undo record can be written: those of all blocks below it are
+    /// written or on their way. So none is ever written above a block that fails.
+    pub(crate) fn next_to_record(&mut self) -> Option<Verified> {
+        let on_its_way =
+            |progress: &Progress| matches!(progress, Progress::Writing | Progress::Recorded(_));
+        let next = self.blocks.iter_mut().find(|applied| !on_its_way(&applied.progress))?;
+        match std::mem::replace(&mut next.progress, Progress::Writing) {
+            Progress::Verified(verified) => Some(verified),
+            other => {
+                next.progress = other;
+                None
+            }
+        }
+    }
+
+    /// The undo record of a block is in its file.
+    pub(crate) fn recorded(&mut self, recorded: Recorded) {
+        let id = recorded.id();
+        let applied = self.blocks.iter_mut().find(|applied| applied.resolved.id() == id);
+        let applied = applied.expect("what is being written is not taken back");
+        assert!(matches!(applied.progress, Progress::Writing), "written once");
+        applied.progress = Progress::Recorded(recorded);
+    }
+
+    /// Takes the block at the front out, if it can be connected or did not pass.
+    pub(crate) fn retire(
+        &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<Option<Retired>, ChainError> {
+        let is_done =
+            |front: &Applied| matches!(front.progress, Progress::Recorded(_) | Progress::Failed(_));
+        if !self.blocks.front().is_some_and(is_done) {
+            return Ok(None);
+        }
+        let Some(front) = self.blocks.pop_front() else { return Ok(None) };
+        match front.progress {
+            Progress::Recorded(recorded) => Ok(Some(Retired::Recorded(recorded))),
+            Progress::Failed(VerifyError::Rejected(reject)) => {
+                while let Some(above) = self.blocks.pop_back() {
+                    self.take_back(index, coins, &above.resolved)?;
+                }
+                self.take_back(index, coins, &front.resolved)?;
+                // What stood above it is not judged.
+                self.refused = None;
+                Ok(Some(Retired::TakenBack(front.resolved.id(), reject)))
+            }
+            Progress::Failed(VerifyError::Engine(error)) => Err(ChainError::Engine(error)),
+            Progress::Failed(VerifyError::Undo(error)) => Err(error.into()),
+            Progress::Verifying | Progress::Verified(_) | Progress::Writing => {
+                unreachable!("just seen")
+            }
+        }
+    }
+
+    fn take_back(
+        &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+        resolved: &Resolved,
+    ) -> Result<(), ChainError> {
+        // Sealed is only what an empty window had left: all that it created is in the active memtable.
+        let (id, block, spent) = (resolved.id(), resolved.block(), resolved.spent());
+        self.unapply(index, coins, id, block, spent, &mut [])
+    }
+
+    fn unapply(
+        &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+        id: NodeId,
+        block: &Structured,
+        spent: &SpentCoins,
+        created: &mut [Option<Coin>],
+    ) -> Result<(), ChainError> {
+        let node = index.node(id);
+        // A coinbase that a later one overwrote is not there (BIP30's two pairs).
+        let overwritten = is_bip30_unspendable(node.height, &node.hash);
+        let mismatch = if overwritten { Mismatch::Tolerated } else { Mismatch::Reported };
+        if !unapply(coins, block, spent, node.height, mismatch, created) {
+            return Err(ChainError::DamagedUndo(node.hash));
+        }
+        self.applied = node.parent().expect("genesis is never applied");
+        Ok(())
+    }
+
+    /// Whether the active chain can be left for the one that ends in `target`; `lowest` is the lowest
+    /// block of the active chain that is stored, `prunings` how often blocks were deleted. Where a
+    /// block of that one is missing, `target` is set aside.
+    ///
+    /// # Errors
+    ///
+    /// The two chains part below what can be taken back.
+    pub(crate) fn can_switch_to(
+        &mut self,
+        index: &mut BlockIndex,
+        target: NodeId,
+        lowest: u32,
+        prunings: u32,
+    ) -> Result<bool, ChainError> {
+        if self.checked_branch == Some((target, prunings)) {
+            return Ok(true);
+        }
+        let fork = index.tree().fork(self.applied, target);
+        let mut branch = vec![target];
+        while let Some(&id) = branch.last()
+            && id != fork
+            && index.node(id).position.is_some()
+        {
+            branch.extend(index.node(id).parent());
+        }
+        if branch.pop() != Some(fork) {
+            index.set_aside(&branch, target);
+            return Ok(false);
+        }
+        let fork = index.height(fork);
+        if let Some(assumed) = index.assumed()
+            && fork < assumed.base.height
+        {
+            return Err(ChainError::ForkBelowSnapshot { fork, base: assumed.base });
+        }
+        if fork + 1 < lowest {
+            return Err(ChainError::ForkBelowPruned { fork, lowest });
+        }
+        self.checked_branch = Some((target, prunings));
+        Ok(true)
+    }
+
+    /// Takes the coins of the tip, which is verified, back: has a worker read what that needs, and does
+    /// it when the answer is here. Whether it is done.
+    pub(crate) fn disconnect(
+        &mut self,
+        site: &Site,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<bool, ChainError> {
+        let applied = self.applied;
+        if self.reading {
+            return Ok(false);
+        }
+        let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
+        let Some(read) = tip.and_then(|tip| tip.read) else {
+            self.read_back(site, index, coins)?;
+            return Ok(false);
+        };
+        let ReadBack { block, spent, mut created, pin } = *read;
+        let taken_back = coins.pinned(&pin, |coins| {
+            self.unapply(index, coins, applied, &block, &spent, &mut created)
+        });
+        match taken_back {
+            Some(result) => result.map(|()| true),
+            None => {
+                self.read_back(site, index, coins)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// The tip is to stay after all.
+    pub(crate) fn forget_disconnecting(&mut self) {
+        self.disconnecting = None;
+    }
+
+    fn read_back(
+        &mut self,
+        site: &Site,
+        index: &BlockIndex,
+        coins: &UtxoStore,
+    ) -> Result<(), ChainError> {
+        let id = self.applied;
+        let node = index.node(id);
+        let hash = node.hash;
+        let (Some(position), Some(undo)) = (node.position, node.undo) else {
+            return Err(ChainError::DamagedIndex(hash));
+        };
+        self.next_token += 1;
+        let token = self.next_token;
+        self.disconnecting = Some(Disconnecting { id, token, read: None });
+        self.reading = true;
+        let (prev, hasher) = (node.header.prev_blockhash, site.hasher);
+        let (store, layers) = (Arc::clone(&site.store), coins.layers());
+        self.desk.run(Priority::Urgent, "disconnect", move || {
+            let read = || {
+                let bytes = store.read_block(position)?;
+                let block = Structured::from_own_file(bytes, hash, None, &hasher);
+                let block = block.ok_or(ReadError::Block)?;
+                let undo = store.read_undo(undo, &prev)?;
+                let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
+                let (mut created, pin) = (Vec::new(), layers.pin());
+                layers.get_many(block.creates(), &mut created)?;
+                Ok(Box::new(ReadBack { block, spent, created, pin }))
+            };
+            Answer::Read(token, read())
+        });
+        Ok(())
+    }
+}
+
+/// The coins of an undo record, if they fit the block.
+fn spent_coins(block: &Structured, undo: BlockUndo) -> Option<SpentCoins> {
+    let inputs = block.view().txs().skip(1).map(|tx| tx.input_count());
+    if !inputs.eq(undo.transactions().map(|coins| coins.len())) {
+        return None;
+    }
+    let mut first = vec![0, 0];
+    let mut end = 0;
+    for coins in undo.transactions() {
+        end += coins.len() as u32;
+        first.push(end);
+    }
+    Some(SpentCoins { coins: undo.into_coins(), first })
+}

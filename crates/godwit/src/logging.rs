@@ -1,0 +1,339 @@
+//! Where the log's lines go: to `debug.log` and to the console.
+//!
+//! A thread of its own writes them. Who logs never waits for a disk or for whoever reads the console:
+//! what does not fit into the queue is counted, and the log says how many lines it lacks. Lines in the
+//! queue are lost when the process is killed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use indicatif::MultiProgress;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use crate::log_format::{LOG_FILE, format_line};
+
+/// Lines that wait to be written.
+const LOG_LINES: usize = 8_192;
+
+/// Bytes of those lines: they may quote what a peer has sent.
+const LOG_BYTES: usize = 4 << 20;
+
+/// How long the end of the process waits for the log when it must not wait for ever: other threads go
+/// on meanwhile, also after a panic.
+const FLUSH_WAIT: Duration = Duration::from_millis(200);
+
+/// What the console shows of what the file gets. With a [`MultiProgress`] that `is_hidden`, because
+/// standard error is no terminal, a long job takes [`Console::Lines`].
+pub(crate) enum Console {
+    /// Every line, on standard output: a job without a terminal.
+    Lines,
+    /// Warnings and errors, on standard error: standard output belongs to a command's result, or
+    /// the terminal to the progress bar, which makes room for the line.
+    Warnings(MultiProgress),
+}
+
+/// Starts logging of this process; once. What is returned is to be dropped when the process ends.
+///
+/// # Errors
+///
+/// When `debug.log` in `directory` cannot be opened for appending (it is created with mode 0600), or
+/// the system gives no thread.
+///
+/// # Panics
+///
+/// When the process logs already.
+pub(crate) fn start(directory: &Path, console: Console) -> io::Result<Logging> {
+    let file = open(&directory.join(LOG_FILE))?;
+    let (logger, logging) = Logger::start(Writer { file, console, file_failed: false })?;
+    log::set_logger(Box::leak(Box::new(logger))).expect("main starts the log once");
+    log::set_max_level(LevelFilter::Info);
+    Ok(logging)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// Dropping it waits until everything that was logged is written.
+pub(crate) struct Logging {
+    lines: Sender<Entry>,
+    waiting: Arc<AtomicUsize>,
+    lost: Arc<AtomicUsize>,
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let line = format_line(seconds_since_1970(), Level::Warn, &lines_are_missing(lost));
+            self.waiting.fetch_add(line.capacity(), Ordering::Relaxed);
+            let (Ok(()) | Err(_)) = self.lines.send(Entry::Line(Level::Warn, line));
+        }
+        let (done, written) = bounded(1);
+        if self.lines.send(Entry::Flush(done)).is_ok() {
+            let (Ok(()) | Err(_)) = written.recv();
+        }
+    }
+}
+
+enum Entry {
+    Line(Level, String),
+    /// Answered when every line before is written.
+    Flush(Sender<()>),
+}
+
+struct Logger {
+    lines: Sender<Entry>,
+    /// Bytes of the lines that wait.
+    waiting: Arc<AtomicUsize>,
+    /// Lines that were dropped, and that the log does not tell of yet.
+    lost: Arc<AtomicUsize>,
+}
+
+impl Logger {
+    fn start(mut writer: Writer<impl Write + Send + 'static>) -> io::Result<(Self, Logging)> {
+        let (lines, waiting_lines) = bounded(LOG_LINES);
+        let waiting = Arc::<AtomicUsize>::default();
+        let logger = Self { lines, waiting: Arc::clone(&waiting), lost: Arc::default() };
+        let logging = Logging {
+            lines: logger.lines.clone(),
+            waiting: Arc::clone(&waiting),
+            lost: Arc::clone(&logger.lost),
+        };
+        let run = move || writer.write_all(&waiting_lines, &waiting);
+        Builder::new().name("godwit-log".into()).spawn(run)?;
+        Ok((logger, logging))
+    }
+
+    /// Queues a line; whether there was room.
+    fn push(&self, level: Level, message: &str) -> bool {
+        let line = format_line(seconds_since_1970(), level, message);
+        let bytes = line.capacity();
+        if self.waiting.fetch_add(bytes, Ordering::Relaxed) < LOG_BYTES
+            && self.lines.try_send(Entry::Line(level, line)).is_ok()
+        {
+            return true;
+        }
+        self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        false
+    }
+}
+
+impl Log for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= Level::Info
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 && !self.push(Level::Warn, &lines_are_missing(lost)) {
+            self.lost.fetch_add(lost + 1, Ordering::Relaxed);
+        } else if !self.push(record.level(), &record.args().to_string()) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until everything is written, but not for long: a process that ends by a signal or a panic
+    /// ends, however slow the disk is.
+    fn flush(&self) {
+        let deadline = Instant::now() + FLUSH_WAIT;
+        let (done, written) = bounded(1);
+        if self.lines.send_deadline(Entry::Flush(done), deadline).is_ok() {
+            let (Ok(()) | Err(_)) = written.recv_deadline(deadline);
+        }
+    }
+}
+
+fn lines_are_missing(lost: usize) -> String {
+    format!("{lost} lines were not logged here: they came faster than they could be written.")
+}
+
+/// What the thread of the log owns.
+struct Writer<W> {
+    file: W,
+    console: Console,
+    /// The file could not be written; said once, because every later line fails alike.
+    file_failed: bool,
+}
+
+impl<W: Write> Writer<W> {
+    fn write_all(&mut self, lines: &Receiver<Entry>, waiting: &AtomicUsize) {
+        for entry in lines {
+            match entry {
+                Entry::Line(level, line) => {
+                    self.write(level, &line);
+                    waiting.fetch_sub(line.capacity(), Ordering::Relaxed);
+                }
+                // Whoever asked may have given up.
+                Entry::Flush(done) => drop(done.send(())),
+            }
+        }
+    }
+
+    fn write(&mut self, level: Level, line: &str) {
+        self.write_console(level, line);
+        if let Err(error) = self.file.write_all(line.as_bytes())
+            && !self.file_failed
+        {
+            self.file_failed = true;
+            self.write_console(Level::Error, &format!("{LOG_FILE} can not be written: {error}\n"));
+        }
+    }
+
+    /// A console that went away is no reason to stop, and there is no one left to tell.
+    fn write_console(&self, level: Level, line: &str) {
+        match &self.console {
+            Console::Lines => drop(io::stdout().write_all(line.as_bytes())),
+            Console::Warnings(bars) if level <= Level::Warn => {
+                bars.suspend(|| drop(io::stderr().write_all(line.as_bytes())));
+            }
+            Console::Warnings(_) => {}
+        }
+    }
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Mutex;
+
+    use indicatif::ProgressDrawTarget;
+
+    use super::*;
+
+    fn quiet() -> Console {
+        Console::Warnings(MultiProgress::with_draw_target(ProgressDrawTarget::hidden()))
+    }
+
+    fn writer<W>(file: W) -> Writer<W> {
+        Writer { file, console: quiet(), file_failed: false }
+    }
+
+    fn log_info(logger: &Logger, message: &str) {
+        logger.log(&Record::builder().level(Level::Info).args(format_args!("{message}")).build());
+    }
+
+    fn messages(text: &str) -> Vec<&str> {
+        text.lines().filter_map(|line| line.split_once("Z ")).map(|(_, rest)| rest).collect()
+    }
+
+    #[test]
+    fn the_file_is_private_and_appended_to() {
+        let directory = tempfile::TempDir::new().expect("a temporary directory");
+        let path = directory.path().join(LOG_FILE);
+        for message in ["first\x1b", "second"] {
+            let file = open(&path).expect("a writable log");
+            let (logger, _logging) = Logger::start(writer(file)).expect("a thread");
+            log_info(&logger, message);
+        }
+        let text = std::fs::read_to_string(&path).expect("a log");
+        assert_eq!(messages(&text), ["first\\x1b", "second"]);
+        let mode = path.metadata().expect("a log").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(open(&directory.path().join("absent/x")).is_err());
+    }
+
+    #[test]
+    fn a_full_disk_is_noted_and_survived() {
+        let mut writer = writer(open(Path::new("/dev/full")).expect("it opens"));
+        assert!(!writer.file_failed);
+        writer.write(Level::Info, "lost\n");
+        assert!(writer.file_failed);
+        writer.write(Level::Info, "lost too\n");
+    }
+
+    /// Writes nothing before the gate is open.
+    struct Gated {
+        gate: Receiver<()>,
+        written: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Gated {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // Open is a closed channel.
+            let (Ok(()) | Err(_)) = self.gate.recv();
+            self.written.lock().expect("no panic").extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn gated() -> (Sender<()>, Arc<Mutex<Vec<u8>>>, Writer<Gated>) {
+        let ((open_gate, gate), written) = (bounded(0), Arc::default());
+        let file = Gated { gate, written: Arc::clone(&written) };
+        (open_gate, written, writer(file))
+    }
+
+    /// How many lines the log lacks of `logged` ones that begin with their number: it says so where they
+    /// are missing.
+    fn missing(text: &str, logged: usize) -> usize {
+        let number = |text: &str| -> usize {
+            let first = text.split(' ').next().and_then(|number| number.parse().ok());
+            first.unwrap_or_else(|| panic!("{text} begins with no number"))
+        };
+        let (mut kept, mut missing) = (0, 0);
+        for message in messages(text) {
+            match message.strip_prefix("[warning] ") {
+                Some(warning) => missing += number(warning),
+                None => {
+                    assert_eq!(number(message), kept + missing);
+                    kept += 1;
+                }
+            }
+        }
+        assert_eq!(kept + missing, logged);
+        missing
+    }
+
+    #[test]
+    fn who_logs_waits_for_no_disk_and_the_log_says_what_it_lacks() {
+        let (open_gate, written, writer) = gated();
+        let (logger, logging) = Logger::start(writer).expect("a thread");
+        for n in 0..10_000 {
+            log_info(&logger, &format!("{n} of many"));
+        }
+        drop(open_gate);
+        logger.flush();
+        log_info(&logger, "10000 is the last");
+        drop(logging);
+        let text = String::from_utf8(written.lock().expect("no panic").clone()).expect("text");
+        let missing = missing(&text, 10_001);
+        assert!((10_000 - LOG_LINES - 1..=10_000 - LOG_LINES).contains(&missing), "{missing}");
+    }
+
+    #[test]
+    fn the_lines_that_wait_are_bounded_in_bytes() {
+        let (open_gate, written, writer) = gated();
+        let (logger, logging) = Logger::start(writer).expect("a thread");
+        let line_bytes = LOG_BYTES / 16;
+        let long = "x".repeat(line_bytes - 100);
+        for n in 0..100 {
+            log_info(&logger, &format!("{n} {long}"));
+        }
+        assert!(logger.waiting.load(Ordering::Relaxed) <= LOG_BYTES + 2 * line_bytes);
+        drop(open_gate);
+        logger.flush();
+        log_info(&logger, "100 is the last");
+        drop(logging);
+        let text = String::from_utf8(written.lock().expect("no panic").clone()).expect("text");
+        let missing = missing(&text, 101);
+        assert!((80..=95).contains(&missing), "{missing}");
+    }
+}

@@ -28,7 +28,6 @@ pub struct Command([u8; COMMAND_SIZE]);
 
 macro_rules! commands {
     ($($constant:ident $name:literal;)*) => {
-        #[allow(missing_docs)]
         impl Command {
             $(pub const $constant: Self = Self::new($name);)*
         }

@@ -42,7 +42,6 @@ const LOCATOR_VERSION: i32 = 70_016;
 
 /// A message. `block` has no variant: its payload is handed on without being decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Message {
     Version(Box<Version>),
     Verack,

@@ -59,7 +59,8 @@ pub(crate) struct SlotsConfig {
     pub max_block_relay: usize,
     /// Networks to which connections can be opened.
     pub reachable: Reachable,
-    /// `-connect`: the only peers beside those of `add_nodes`. `Some`: no automatic connection, no seeds.
+    /// `-connect`: the only peers beside those of `add_nodes`; then there are no automatic
+    /// connections and no seeds.
     pub connect_only: Option<Vec<Target>>,
     /// `-addnode`: peers to stay connected to.
     pub add_nodes: Vec<Target>,

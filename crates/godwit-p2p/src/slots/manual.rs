@@ -33,7 +33,8 @@ impl Wish {
         self.due <= now && !is_open(&self.target, peers)
     }
 
-    /// Dials, and again after `wait` of the attempts before.
+    /// Opens the connection; the next attempt is due after `wait` of the number of earlier
+    /// attempts.
     fn dial(&mut self, now: Duration, wait: impl Fn(u32) -> Duration) -> Opening {
         self.due = now.saturating_add(wait(self.attempts));
         self.attempts = self.attempts.saturating_add(1);
@@ -42,11 +43,11 @@ impl Wish {
     }
 }
 
-/// The peers of `-connect` and those of `-addnode`; the former do not replace the latter (Core
-/// `CConnman::Start`: `ThreadOpenAddedConnections` runs whatever `-connect` says).
+/// The peers that the operator asked for, by `-connect` and by `-addnode`; `-connect` does not
+/// switch `-addnode` off (Core `CConnman::Start` runs `ThreadOpenAddedConnections` in any case).
 pub(super) struct Manual {
     connect: Vec<Wish>,
-    /// Without those that are in `connect`, too.
+    /// Those of `-addnode` that are not in `connect` as well.
     added: Vec<Wish>,
 }
 

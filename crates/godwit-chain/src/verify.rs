@@ -84,7 +84,6 @@ impl Recorded {
 
 /// Which checks a block still needs.
 pub(crate) struct Needs {
-    /// Its scripts.
     pub(crate) scripts: bool,
     /// The undo record, unless it is stored already.
     pub(crate) undo: Option<UndoFormat>,

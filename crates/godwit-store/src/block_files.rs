@@ -37,7 +37,6 @@ pub(crate) const MAX_OPEN_BLOCK_FILES: usize = 8;
 pub struct RecoveredBlock {
     /// Where it lies, to be used instead of appending it again.
     pub position: BlockPosition,
-    /// Its header.
     pub header: BlockHeader,
 }
 

@@ -110,7 +110,6 @@ impl Decode for Identity {
 pub struct StoreOptions {
     /// The network's own directory.
     pub dir: PathBuf,
-    /// The network.
     pub network: NetworkId,
     /// Random bytes, kept as the key of the UTXO store's hash when the directory is created.
     pub new_hash_key: [u8; 16],
@@ -141,7 +140,6 @@ pub(crate) struct DurableEnds {
 /// What was written and is not yet named by a commit: for [`Store::note_written`].
 #[derive(Debug)]
 pub enum Written {
-    /// A block.
     Block(WrittenBlock),
     /// An undo record.
     Undo(WrittenUndo),

@@ -60,7 +60,6 @@ impl RunId {
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
-    /// Entries.
     Entries = 1,
     /// The rest of a long entry.
     Overflow = 2,
@@ -68,7 +67,6 @@ pub(crate) enum BlockKind {
     Filter = 3,
     /// A piece of a block index.
     Index = 4,
-    /// The footer.
     Footer = 5,
 }
 
@@ -149,7 +147,6 @@ pub(crate) struct SegmentMeta {
     pub(crate) filter_bytes: u32,
     /// Entries, tombstones included.
     pub(crate) entries: u64,
-    /// Tombstones.
     pub(crate) tombstones: u64,
     /// Smallest key.
     pub(crate) min_key: u64,
@@ -168,7 +165,6 @@ impl SegmentMeta {
         self.filter_block().saturating_add(blocks_of(u64::from(self.filter_bytes)) as u32)
     }
 
-    /// Bytes of the index.
     pub(crate) fn index_bytes(&self) -> u64 {
         u64::from(self.blocks) * 4
     }

@@ -1,10 +1,10 @@
 //! What a panic of any thread does: one line on standard error, and exit code 70.
 //!
-//! A job of several threads ends at once, as by a kill, whichever of them panics, but for a moment in
-//! which waiting lines of the log are written: the others wait for what the one was to do, and unwinding
-//! would wait for them. Nothing that is durable depends on an
-//! orderly end (`ARCHITECTURE.md`, "Commit and recovery"). A hook sees to it, not the threads
-//! themselves, so that no thread can be forgotten, whoever starts it.
+//! A program with several threads ends at once, as if killed, when any of them panics; only the
+//! queued log lines are written first, for a moment. The other threads would wait for work that is
+//! never done, and unwinding would wait for those threads. Nothing durable depends on an orderly
+//! end (`ARCHITECTURE.md`, "Commit and recovery"). A panic hook does it rather than the threads, so
+//! that no thread can be forgotten, including those that libraries start.
 //!
 //! The program with keys has one thread, which unwinds, so that secrets are wiped and the terminal
 //! echoes again. Libraries never end the process: to their callers, a worker's panic is an error.
@@ -21,10 +21,10 @@ use signal_hook::low_level;
 use crate::escape::Escaped;
 use crate::exit::Exit;
 
-/// How long the end of the process waits for the log's last lines.
+/// Longest wait for the log's last lines.
 const LOG_WAIT: Duration = Duration::from_secs(2);
 
-/// Characters of a panic's message that are shown: it may quote what a peer has sent.
+/// Most characters of a panic's message that are shown: it may quote what a peer sent.
 const MAX_MESSAGE: usize = 1_000;
 
 /// Runs `main` of the program called `program`; a panic unwinds and ends as [`Exit::Bug`].
@@ -55,8 +55,9 @@ pub fn end_at_once(program: &'static str, is_expected: fn() -> bool) {
     }));
 }
 
-/// Has written what was logged before: it may say why. On a thread of its own, because the panicking one
-/// may be unable to do anything, even to look at the clock; and not for long.
+/// Writes the queued log lines, which may explain the panic, and gives up after [`LOG_WAIT`]. A
+/// thread of its own does it, and the wait is counted in pauses, because the panicking thread may
+/// hold locks that a flush needs and may be unable even to read the clock.
 fn flush_log() {
     let flush = || log::logger().flush();
     let Ok(thread) = thread::Builder::new().name("godwit-flush-log".into()).spawn(flush) else {
@@ -70,8 +71,8 @@ fn flush_log() {
     }
 }
 
-/// Writes the line, and the backtrace where `RUST_BACKTRACE` asks for one. Not through the log, whose
-/// locks the panicking thread may hold.
+/// Writes the line, and a backtrace where `RUST_BACKTRACE` asks for one. Not through the log: the
+/// panicking thread may hold its locks.
 fn report(program: &str, info: &PanicHookInfo<'_>) {
     let mut text = line(program, info);
     let backtrace = Backtrace::capture();

@@ -16,7 +16,7 @@ pub const LOG_FILE: &str = "debug.log";
 const SECONDS_PER_DAY: u64 = 86_400;
 const MIB: f64 = 1_048_576.0;
 
-/// One line with its end. `seconds` since 1970.
+/// One line, with its line end. `seconds` is since 1970.
 pub(crate) fn format_line(seconds: u64, level: Level, message: &str) -> String {
     let prefix = match level {
         Level::Error => "[error] ",

@@ -99,7 +99,8 @@ pub struct NodeOptions {
     pub port: u16,
     /// `-maxconnections`.
     pub max_connections: u32,
-    /// `-connect`: the only peers beside those of `-addnode`; `Some` and empty for none.
+    /// `-connect`: the only peers beside those of `-addnode`; empty for none. `None`: peers are
+    /// found automatically.
     pub connect: Option<Vec<HostPort>>,
     /// `-addnode`.
     pub add_nodes: Vec<HostPort>,

@@ -482,7 +482,7 @@ impl BlockIndex {
 
 #[cfg(test)]
 impl BlockIndex {
-    /// A candidate whose block lies nowhere.
+    /// Adds a candidate whose block is not stored.
     pub(crate) fn add_candidate_without_block(&mut self, header: BlockHeader) {
         let parent = self.tree.find(&header.prev_blockhash).expect("a known parent");
         let id = self.tree.insert(header, header.block_hash(), parent);

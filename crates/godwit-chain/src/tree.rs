@@ -251,7 +251,7 @@ impl HeaderTree {
         Some(walk)
     }
 
-    /// Whether `ancestor` lies on the chain that ends in `id`.
+    /// Whether `ancestor` is on the chain that ends in `id`.
     pub fn is_ancestor(&self, ancestor: NodeId, id: NodeId) -> bool {
         self.ancestor(id, self.node(ancestor).height) == Some(ancestor)
     }

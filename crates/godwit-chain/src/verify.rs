@@ -41,7 +41,7 @@ impl Verified {
         }
     }
 
-    /// Takes the place of the undo record of a block whose own bytes lie at `block`.
+    /// Takes the place of the undo record of a block whose own bytes are at `block`.
     pub(crate) fn reserve_undo(&self, store: &Store, block: BlockPosition) -> UndoPosition {
         store.reserve_undo(block, self.undo_record())
     }

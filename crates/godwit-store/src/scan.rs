@@ -234,7 +234,7 @@ impl Scan<'_> {
     }
 
     /// Whether the bytes at the scan's offset are zeros in the file itself, as Core preallocates
-    /// them whatever the key, or in the clear.
+    /// them with any key, or in the clear.
     fn is_never_written(&self, mut bytes: DataStream) -> bool {
         let is_zero = |bytes: &DataStream| bytes.as_slice().iter().all(|byte| *byte == 0);
         if is_zero(&bytes) {

@@ -79,7 +79,7 @@ impl Buffer {
         self.keep(stream);
     }
 
-    /// Drops what lies behind the first `len` bytes.
+    /// Drops what follows the first `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         if let Some(mut stream) = self.stream.take() {
             stream.truncate(len);

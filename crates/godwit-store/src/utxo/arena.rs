@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// Into the third region: what is taken is counted before it is used, by small steps, then by
-    /// huge ones, and nothing lies over a region's end or over something else.
+    /// huge ones, and no allocation crosses a region's end or overlaps another one.
     #[test]
     fn regions_follow_each_other() {
         let mut arena = Arena::new(SMALL_STEP);

@@ -9,8 +9,8 @@
 
 /// Slots of a new shard.
 const MIN_CAPACITY: usize = 16;
-/// Load at which a shard grows: just below it an insert shifts 50 slots (linear probing's
-/// `(1 + 1 / (1 - load)^2) / 2`), which lie in seven cache lines, one after the other.
+/// Load at which a shard grows: just below it an insert shifts 50 slots (linear probing's `(1 + 1 /
+/// (1 - load)^2) / 2`), which are in seven consecutive cache lines.
 const MAX_LOAD: (usize, usize) = (9, 10);
 /// Growth: by 9/8, so that the load falls to 80 % and not to 44 % as by doubling; in all a slot is
 /// moved nine times, sequentially.

@@ -14,7 +14,7 @@
 //! passes. A segment (the entries of one partition) is its entry blocks, then its filter, then its
 //! index; the last block of the file is the footer.
 //!
-//! Entries ([`crate::utxo::entry`]) lie in order of key, then outpoint, and do not cross blocks. One
+//! Entries ([`crate::utxo::entry`]) are in order of key, then outpoint, and do not cross blocks. One
 //! that is longer than a payload fills an entry block of its own and continues in overflow blocks.
 //! The filter is the words of [`crate::utxo::filter`]; the index has 4 bytes for each entry and
 //! overflow block, the upper half of the key of the block's first entry (an overflow block repeats
@@ -134,7 +134,7 @@ pub(crate) fn open_block(block: &[u8; BLOCK], run: RunId, number: u32) -> Option
     Some(BlockRef { kind, span: block[5], payload })
 }
 
-/// Where a segment lies in its run and what it holds; 45 bytes in the footer.
+/// Where a segment is in its run and what it holds; 45 bytes in the footer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentMeta {
     /// Which partition; its number is the top bits of every key.

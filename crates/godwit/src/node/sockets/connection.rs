@@ -239,19 +239,19 @@ impl Connection {
     /// `None` when the proxy has connected us and the turn goes on.
     fn proxy_turn(&mut self, out: PeerOutbox<'_>) -> Option<Left> {
         let Phase::Proxy { handshake, .. } = &mut self.phase else { return None };
-        let local = match talk_to_proxy(handshake, &mut self.stream) {
-            Ok(true) => {
+        let failure = match talk_to_proxy(handshake, &mut self.stream) {
+            Ok(ProxyProgress::Connected) => {
                 self.phase = Phase::Open;
                 self.connected(out);
                 return None;
             }
-            Ok(false) => {
+            Ok(ProxyProgress::Waiting) => {
                 (self.readable, self.writable) = (false, false);
                 return Some(Left::Idle);
             }
-            Err(local) => local,
+            Err(failure) => failure,
         };
-        self.tell_connect_failed(local, out);
+        self.tell_connect_failed(failure == ProxyFailure::Proxy, out);
         Some(Left::Over)
     }
 
@@ -385,33 +385,58 @@ pub(super) fn is_local(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || is_exhausted(error)
 }
 
-/// Continues the handshake as far as the proxy answers; returns whether it is complete. The error
-/// is true if the proxy, not the destination, is at fault.
-fn talk_to_proxy(handshake: &mut Socks5, stream: &mut TcpStream) -> Result<bool, bool> {
+/// How far a proxy is with a connection.
+enum ProxyProgress {
+    /// The proxy has to answer, or to take what is written.
+    Waiting,
+    Connected,
+}
+
+/// What was at fault when a connection through a proxy failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProxyFailure {
+    Proxy,
+    Destination,
+}
+
+/// Continues the handshake as far as the proxy answers.
+fn talk_to_proxy(
+    handshake: &mut Socks5,
+    stream: &mut TcpStream,
+) -> Result<ProxyProgress, ProxyFailure> {
     loop {
         if !handshake.outgoing().is_empty() {
             match stream.write(handshake.outgoing()) {
                 Ok(sent) => handshake.sent(sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(ProxyProgress::Waiting);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(true),
+                Err(_) => return Err(ProxyFailure::Proxy),
             }
             continue;
         }
         if handshake.is_connected() {
-            return Ok(true);
+            return Ok(ProxyProgress::Connected);
         }
         let mut answer = [0; 512];
         // What follows the handshake is the peer's, and stays in the socket.
         let wanted = handshake.wanted().min(answer.len());
         match stream.read(&mut answer[..wanted]) {
-            Ok(0) => return Err(true),
+            Ok(0) => return Err(ProxyFailure::Proxy),
             Ok(count) => {
-                handshake.receive(&answer[..count]).map_err(|error| !error.is_destination())?;
+                handshake.receive(&answer[..count]).map_err(|error| {
+                    match error.is_destination() {
+                        true => ProxyFailure::Destination,
+                        false => ProxyFailure::Proxy,
+                    }
+                })?;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(ProxyProgress::Waiting);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(true),
+            Err(_) => return Err(ProxyFailure::Proxy),
         }
     }
 }

@@ -48,7 +48,6 @@ macro_rules! targets {
             };
         )*
 
-        /// All of them.
         pub const TARGETS: &[Target] = &[$($constant),*];
     };
 }

@@ -24,7 +24,6 @@ const FIRST_CAPACITY: usize = 64 << 10;
 /// Of garbage, which may come before any message.
 const GARBAGE_CAPACITY: usize = 16 << 10;
 
-/// What reading gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Frame(Command, Vec<u8>),

@@ -17,7 +17,6 @@ pub const OURS: &str = "godwit, plain";
 /// Everything that was measured. Every number on the pages that are made of it is computed from here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bench {
-    /// Where.
     pub system: System,
     /// What made the figures noisy.
     pub warnings: Vec<String>,
@@ -37,11 +36,8 @@ pub struct Bench {
 /// The block that the workloads decode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fixture {
-    /// Which one.
     pub name: String,
-    /// Its size.
     pub bytes: usize,
-    /// Its transactions.
     pub transactions: usize,
     /// Their inputs, the coinbase's aside. Reports before it was counted have none.
     #[serde(default)]
@@ -51,7 +47,6 @@ pub struct Fixture {
 /// Lines that took turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// The benchmark.
     pub name: String,
     /// Who ran it.
     pub lines: Vec<Line>,
@@ -61,7 +56,6 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The product.
     Godwit,
     /// C++ with one allocator or another.
     Control,
@@ -76,13 +70,11 @@ pub enum Kind {
 pub struct Line {
     /// Who; unique in its group.
     pub name: String,
-    /// Why.
     pub kind: Kind,
     /// What a figure is given per.
     pub unit: String,
     /// How many of them an iteration works through.
     pub units_per_iteration: f64,
-    /// What was measured.
     pub epochs: Vec<Epoch>,
     /// Instructions of one iteration as valgrind counts them.
     pub callgrind: Option<f64>,

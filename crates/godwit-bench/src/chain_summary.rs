@@ -25,7 +25,6 @@ pub struct ChainSummary {
     pub tip: String,
     /// Hash of the last block before the empty ones at the end.
     pub last_busy_block: String,
-    /// Its height.
     pub last_busy_height: u32,
     /// Stretches of blocks with transactions.
     pub stretches: Vec<Stretch>,
@@ -55,17 +54,12 @@ pub struct Stretch {
 /// Counts over transactions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Transactions.
     pub txs: u64,
-    /// Their inputs.
     pub inputs: u64,
-    /// Their outputs.
     pub outputs: u64,
     /// Outputs that carry data.
     pub op_returns: u64,
-    /// ECDSA signatures.
     pub ecdsa_signatures: u64,
-    /// Schnorr signatures.
     pub schnorr_signatures: u64,
     /// Inputs by type of the spent output.
     pub input_types: BTreeMap<String, u64>,

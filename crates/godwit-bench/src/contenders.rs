@@ -28,7 +28,6 @@ pub struct Contender {
     pub name: String,
     /// What it is there for.
     pub kind: Kind,
-    /// What runs.
     pub subject: Subject,
 }
 

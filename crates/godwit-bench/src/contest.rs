@@ -46,7 +46,6 @@ pub struct Run {
 pub struct Round {
     /// Who went first.
     pub first: Node,
-    /// godwit's.
     pub godwit: Run,
     /// `bitcoind`'s.
     pub bitcoind: Run,
@@ -70,7 +69,6 @@ impl Round {
 /// All rounds of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaseResult {
-    /// The case.
     pub case: Case,
     /// `-dbcache` in MiB.
     pub dbcache: u64,
@@ -80,7 +78,6 @@ pub struct CaseResult {
     pub ratio: Spread,
     /// The coins that both ended with after the first round.
     pub set: UtxoSet,
-    /// The rounds.
     pub rounds: Vec<Round>,
 }
 

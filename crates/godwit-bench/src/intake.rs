@@ -24,7 +24,6 @@ impl Intake {
         }
     }
 
-    /// What it compares.
     pub fn cases(self) -> &'static [Case] {
         match self {
             Intake::Import => &Case::IMPORT,

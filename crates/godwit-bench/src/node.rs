@@ -34,7 +34,6 @@ const SERVER_MIB: u64 = 4;
 /// Seconds that `bitcoind` gets until it answers.
 const RPC_WAIT: u32 = 300;
 
-/// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Node {
@@ -93,7 +92,6 @@ pub struct Programs {
 pub struct UtxoSet {
     /// Height of the tip.
     pub height: u32,
-    /// Its hash.
     pub bestblock: String,
     /// Number of coins.
     pub txouts: u64,
@@ -113,7 +111,6 @@ impl fmt::Display for UtxoSet {
 }
 
 impl Programs {
-    /// The program's file.
     pub fn path(&self, node: Node) -> &Path {
         match node {
             Node::Godwit => &self.godwit,

@@ -12,9 +12,7 @@ use crate::failure::Failure;
 /// A block from which on scripts were run, or were not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ScriptSwitch {
-    /// Its height.
     pub height: u32,
-    /// Whether they were.
     pub on: bool,
 }
 

@@ -30,7 +30,6 @@ pub const HELP: &str = "\
 pub enum Output {
     /// A Markdown table.
     Table,
-    /// Everything.
     Json,
     /// The table's columns.
     Csv,
@@ -79,7 +78,6 @@ pub enum Job {
         benchmark: String,
         /// Name of the line in it.
         line: String,
-        /// Iterations.
         iterations: u64,
         /// What it works on.
         options: Box<Options>,

@@ -19,7 +19,6 @@ pub fn plot_name(slug: &str) -> String {
     format!("bench-{slug}.svg")
 }
 
-/// The page.
 pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,

@@ -13,7 +13,6 @@ const PROGRAM: &str = "policy-worker";
 pub struct PolicyWorker {
     /// What it does with the memory of streams.
     pub policy: Policy,
-    /// Its program.
     pub path: PathBuf,
     /// The line to it.
     pub process: Worker,

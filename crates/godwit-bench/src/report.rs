@@ -20,16 +20,13 @@ use crate::spread::Spread;
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Which benchmark.
     #[serde(rename = "kind")]
     pub intake: Intake,
     /// Where and when.
     pub machine: Machine,
     /// godwit's version and `bitcoind`'s.
     pub versions: (String, String),
-    /// The chain.
     pub chain: ChainSummary,
-    /// Bytes of its file.
     pub file_bytes: u64,
     /// Cases that are done.
     pub results: Vec<CaseResult>,

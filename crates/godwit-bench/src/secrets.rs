@@ -28,7 +28,6 @@ pub struct SecretGroup {
     make: fn() -> Result<Vec<Contender>, LockError>,
 }
 
-/// All groups.
 pub const GROUPS: [SecretGroup; 4] = [
     SecretGroup { name: "Secrets: allocation of 32 bytes", make: allocations },
     SecretGroup { name: "Secrets: stream of 8,192 bytes", make: streams },

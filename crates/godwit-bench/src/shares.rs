@@ -13,7 +13,7 @@ const COIN_BYTES: f64 = 36.0 + 56.0 + 13.0;
 /// Bytes of a page.
 const PAGE: f64 = 4096.0;
 
-/// Work that a benchmark can not do without, or that a node does beside it, at the machine's price.
+/// Work that a benchmark cannot do without, or that a node does beside it, at the machine's price.
 struct Part {
     workload: Workload,
     /// A line of [`LIMITS`].

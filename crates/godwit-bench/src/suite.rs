@@ -33,11 +33,9 @@ const CALLGRIND_NANOSECONDS: f64 = 2e6;
 pub enum SuiteError {
     /// A file or directory.
     File(PathBuf, io::Error),
-    /// A worker.
     Worker(WorkerError),
     /// A worker was not built with the policy that its folder says.
     Policy {
-        /// Its program.
         path: PathBuf,
         /// The allocator type that its streams use.
         allocator: String,
@@ -222,7 +220,7 @@ fn empty_line(name: String, kind: Kind, unit: String, units_per_iteration: f64) 
     Line { name, kind, unit, units_per_iteration, epochs: Vec::new(), callgrind: None }
 }
 
-/// Lets valgrind count every line that is not too long for it. A line that it can not run stays
+/// Lets valgrind count every line that is not too long for it. A line that it cannot run stays
 /// without a count.
 fn count_all(groups: &mut [Group], workers: &[PolicyWorker], block: &Path, datadir: &Path) {
     let is_short = |group: &Group| Workload::named(&group.name).is_none_or(|w| !w.is_long());

@@ -22,7 +22,6 @@ pub struct System {
     pub caches: String,
     /// What chooses the clock.
     pub governor: String,
-    /// The compilers.
     pub compiler: String,
     /// Whether the processor's counters can be read.
     pub has_counters: bool,

@@ -23,7 +23,6 @@ pub struct Input {
     pub datadir: PathBuf,
 }
 
-/// Which workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// A stream made of 8,192 bytes, and dropped.
@@ -40,12 +39,10 @@ pub enum Workload {
     DeserializeAndCheckBlock,
     /// Coins generated and flushed, by the byte of Bitcoin Core's cache.
     FlushGenerated,
-    /// Coins flushed.
     Flush,
 }
 
 impl Workload {
-    /// All of them.
     pub const ALL: [Self; 8] = [
         Self::DataStreamAlloc,
         Self::DataStreamSerializeScript,

@@ -1,4 +1,4 @@
-//! The one writer of block and undo bytes, beside connecting.
+//! The appender: the only writer of block and undo bytes, beside connecting.
 //!
 //! Four states of a record's bytes:
 //!
@@ -14,16 +14,16 @@
 //! 2. A record enters the index only when its write has returned, in the turn in which the store takes
 //!    note of it. So a commit names only written bytes, and every block before the ends that it names
 //!    has its entry.
-//! 3. What is reserved and not written lies behind the committed ends: after a crash it is found again
-//!    or cut off.
-//! 4. The first failed write closes the store, nothing after it is written, and the chain ends with that
-//!    error. None of the blocks that were on their way got a verdict, so no peer is blamed.
+//! 3. What is reserved but not written is behind the committed ends: after a crash it is found
+//!    again or cut off.
+//! 4. The first failed write closes the store, nothing after it is written, and the chain ends with
+//!    that error. None of the blocks that were being written got a verdict, so no peer is blamed.
 //!
-//! All that is gathered while a job runs is the next job: one block with a fast disk, many with a slow
-//! one. Undo records go first, since their blocks hold places in the window until they are written, and
-//! the memtable is not rotated before: behind all blocks that peers may have on their way they would
-//! hold up connecting. A block's coins are fetched when it is stored, so its write adds to the latency
-//! of a block at the tip, though not to that of one in a row.
+//! Everything gathered while a job runs is the next job: one block with a fast disk, many with a
+//! slow one. Undo records go first: until they are written, their blocks hold places in the window
+//! and the memtable cannot be rotated, so connecting would wait behind every block that peers are
+//! sending. A block's coins are fetched once it is stored, so its write adds to the latency of a
+//! single block at the tip, but not to that of blocks in a row.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,7 +46,7 @@ enum Append {
     Undo { verified: Verified, place: UndoPosition },
 }
 
-/// Who handed in a block, and what it counts there until it is written.
+/// The source of a block, and what the block is charged there until it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) source: Source,
@@ -55,13 +55,19 @@ pub(crate) struct Sender {
 
 /// A record whose write has returned.
 pub(crate) enum Appended {
-    /// A block.
-    Block { accepted: Accepted, sender: Sender, written: WrittenBlock },
+    Block {
+        accepted: Accepted,
+        sender: Sender,
+        written: WrittenBlock,
+    },
     /// The undo record of a verified block.
-    Undo { recorded: Recorded, written: WrittenUndo },
+    Undo {
+        recorded: Recorded,
+        written: WrittenUndo,
+    },
 }
 
-/// What a job has written.
+/// What a job wrote.
 pub(crate) struct Answer {
     appended: Result<Vec<Appended>, StoreError>,
     took: Duration,
@@ -69,20 +75,20 @@ pub(crate) struct Answer {
 
 /// See the module's documentation.
 pub(crate) struct Appender {
-    /// Blocks that wait for the job. They count in the intake until they are stored, or hold permits of
-    /// an import.
+    /// Blocks that wait for the next job. Bounded: each is charged in the intake until it is
+    /// stored, or holds a permit of the import.
     blocks: Vec<Append>,
-    /// Undo records that wait for it, of blocks in the window.
+    /// Undo records that wait for the next job. Bounded: they belong to blocks of the window.
     undo: Vec<Append>,
-    /// A job writes what was gathered before.
+    /// A job is writing.
     running: bool,
-    /// Blocks on their way, each with those who handed in another copy meanwhile.
+    /// Blocks that are being written, each with the senders of further copies.
     writing: BTreeMap<NodeId, Vec<Sender>>,
-    /// Bytes on their way.
+    /// Bytes that are being written.
     bytes: u64,
     /// Bytes that were written.
     written: u64,
-    /// What was written and is not yet in the index.
+    /// Records that are written and not yet in the index.
     returned: Vec<Appended>,
     /// Time that jobs spent.
     took: Duration,
@@ -126,8 +132,8 @@ impl Appender {
         }
     }
 
-    /// Takes an accepted block that is to be stored. Another copy of one that is on its way is only
-    /// remembered, with who sent it.
+    /// Takes an accepted block to be written. Of another copy of a block that is being written,
+    /// only the sender is remembered.
     pub(crate) fn append_block(
         &mut self,
         site: &Site,
@@ -146,8 +152,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Takes a verified block whose undo record is to be stored; its own bytes lie at `block`. Gives it
-    /// back where the record is stored already.
+    /// Takes a verified block whose undo record is to be written; its own bytes are at `block`.
+    /// Returns it at once if the record is on disk already.
     pub(crate) fn append_undo(
         &mut self,
         site: &Site,
@@ -166,7 +172,7 @@ impl Appender {
         }
     }
 
-    /// Starts to write what was gathered, if no job is at it.
+    /// Starts a job for what was gathered, unless one is running.
     pub(crate) fn start(&mut self, site: &Site) {
         if self.running || (self.undo.is_empty() && self.blocks.is_empty()) {
             return;
@@ -189,7 +195,7 @@ impl Appender {
         });
     }
 
-    /// A job has written what it was given.
+    /// A job has returned.
     pub(crate) fn answered(&mut self, answer: Answer) -> Result<(), StoreError> {
         self.running = false;
         self.took += answer.took;
@@ -206,17 +212,17 @@ impl Appender {
         Ok(())
     }
 
-    /// What is written since the last call, in order.
+    /// Records written since the last call, in order.
     pub(crate) fn take_returned(&mut self) -> Vec<Appended> {
         std::mem::take(&mut self.returned)
     }
 
-    /// A block was stored: those who sent other copies of it meanwhile.
+    /// Senders of other copies of a block that was just stored.
     pub(crate) fn take_copies(&mut self, id: NodeId) -> Vec<Sender> {
         self.writing.remove(&id).unwrap_or_default()
     }
 
-    /// Whether a block is on its way to its file.
+    /// Whether a block is being written.
     pub(crate) fn is_writing(&self, id: NodeId) -> bool {
         self.writing.contains_key(&id)
     }

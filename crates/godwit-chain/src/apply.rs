@@ -1,12 +1,12 @@
-//! One block over the coins store: resolve every spent output, apply the rules that need coins but
-//! no script, spend and create.
+//! Applies one block to the coins: resolves every spent output, applies the rules that need coins
+//! but no script, spends and creates.
 //!
 //! This is the connector's hot path, strictly in height order. The order in which rules are applied
 //! is Core's (`ConnectBlock`), so that a block that breaks several gets Core's reason. A block that
 //! fails leaves the store as it was.
 //!
-//! Nothing here reads from a disk: what memory does not know a worker has looked up before, under a pin
-//! that the caller keeps ([`UtxoStore::pinned`]).
+//! Nothing here reads from a disk: a worker has looked up before what memory does not know, under a
+//! pin that the caller holds ([`UtxoStore::pinned`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +21,17 @@ use godwit_store::utxo::{EpochPin, HashedOutPoint, Probe, Taken, UtxoStore};
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
-/// What a block's place in the chain says about its rules.
+/// The rules that follow from a block's place in the chain.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockRules<'a> {
     /// Height of the block.
     pub(crate) height: u32,
-    /// Flags of its scripts.
     pub(crate) flags: ScriptFlags,
     /// Whether relative lock times hold (BIP68).
     pub(crate) sequence_locks: bool,
     /// Whether no output may exist already (BIP30).
     pub(crate) no_overwrite: bool,
-    /// Median time past of the block before.
+    /// Median time past of the previous block.
     pub(crate) prev_median_time_past: u32,
     /// Median time past of the block at a height of this block's own chain.
     pub(crate) median_time_past: &'a dyn Fn(u32) -> u32,
@@ -43,11 +42,11 @@ pub(crate) struct BlockRules<'a> {
 /// What workers found below the memtable for one block, and the pin that says whether it still holds.
 #[derive(Debug)]
 pub(crate) struct Prefetched {
-    /// One answer for each of the block's spends; empty where no coin can lie below.
+    /// One answer for each of the block's spends; empty where no coin can be below the memtable.
     pub(crate) coins: Vec<Option<Coin>>,
     /// Whether an output exists below the memtable; empty where BIP30 does not ask.
     pub(crate) outputs_exist: Vec<bool>,
-    /// What the answers about outputs took.
+    /// Time that the answers about outputs took.
     pub(crate) probe_time: Duration,
     /// Memory of the coins.
     pub(crate) memory: usize,
@@ -56,7 +55,7 @@ pub(crate) struct Prefetched {
 }
 
 impl Prefetched {
-    /// No coin of the block lies below the memtable.
+    /// For a block of which no coin is below the memtable.
     pub(crate) fn nothing(pin: EpochPin) -> Self {
         let (coins, outputs_exist) = (Vec::new(), Vec::new());
         Self { coins, outputs_exist, probe_time: Duration::ZERO, memory: 0, pin }
@@ -124,7 +123,6 @@ impl Resolved {
         &self.spent
     }
 
-    /// Flags of its scripts.
     pub(crate) fn flags(&self) -> ScriptFlags {
         self.flags
     }

@@ -1,4 +1,4 @@
-//! The chain: it owns the stations of a block's journey and carries what leaves one of them to the
+//! The chain: owns the stations of a block's journey and carries what leaves one station to the
 //! next.
 //!
 //! One thread, the connector, owns it. Blocks enter through [`Chain::receive_block`] (from peers, many
@@ -6,9 +6,9 @@
 //! verdict); [`Chain::poll`] moves them on. What may run beside connecting runs on workers and comes
 //! back through the inbox, to the station that asked for it.
 //!
-//! Two ends. `applied` is the last block applied to the coins, `tip` the last whose scripts have
-//! passed too. They differ by the window, whose blocks are taken back when one of them fails; only
-//! the tip is ever told to the world or written to disk.
+//! The chain has two ends. `applied` is the last block applied to the coins, `tip` the last
+//! connected one, whose scripts have passed too. Between them is the window, whose blocks are taken
+//! back when one of them fails; only the tip is reported to callers or written to disk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,12 +45,12 @@ use crate::window::{Retired, Window};
 /// Longest time without a look at the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Whether the chain comes to its end.
+/// Whether the chain is about to end.
 enum Ending {
     No,
-    /// A thread panicked, and what it was to report will never come.
+    /// A thread panicked, and its report will never come.
     Panicked,
-    /// With this error, when the commit that is wanted has returned.
+    /// It ends with this error once the wanted commit has returned.
     AfterCommit(ChainError),
 }
 
@@ -80,8 +80,8 @@ pub enum Poll {
 
 /// See the module's documentation.
 pub struct Chain {
-    /// First, so that it is dropped first: jobs that still run when the chain is dropped then report
-    /// to nobody, while the drop waits for them.
+    /// The first field, so that it is dropped first: jobs that still run when the chain is dropped
+    /// find the inbox closed, while the drop waits for them.
     inbox: Receiver<Message>,
     outbox: Outbox,
     pub(crate) site: Site,
@@ -94,16 +94,17 @@ pub struct Chain {
     pub(crate) window: Window,
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
-    /// What happened since they were last taken, which whoever drives the chain does after each turn.
+    /// Events since they were last taken, which the driver does after each turn.
     pub(crate) events: VecDeque<Event>,
     pub(crate) status: ChainStatus,
     ending: Ending,
-    /// Seconds since 1970, as the chain was last told. It judges the times of headers and says when a
-    /// checkpoint is due.
+    /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
+    /// when a checkpoint is due.
     pub(crate) now: i64,
 }
 
-/// A chain that is given up, for a fault or by a signal, waits for no script that has not started.
+/// Cancels jobs that have not started: a chain that is given up, because of a fault or a signal,
+/// need not wait for their scripts.
 impl Drop for Chain {
     fn drop(&mut self) {
         self.cancel();
@@ -111,7 +112,7 @@ impl Drop for Chain {
 }
 
 impl Chain {
-    /// The stations around an index and coins that were read from disk.
+    /// Builds the stations around an index and coins that were read from disk.
     pub(crate) fn assemble(
         options: &ChainOptions,
         store: Arc<Store>,
@@ -203,7 +204,7 @@ impl Chain {
         Ok(self.progress(any))
     }
 
-    /// Each station adds what it knows to the status.
+    /// Publishes the status; each station adds its part.
     fn publish(&mut self) {
         let status = &mut self.status;
         status.tip = self.index.point(self.index.tip());
@@ -220,7 +221,7 @@ impl Chain {
         status.memory.coins = self.coins.memory_used();
     }
 
-    /// Goes on until what is known is durable.
+    /// Commits what is known, then ends with the error.
     fn end(&mut self, now: i64) -> Result<Step, ChainError> {
         self.maintain(now)?;
         self.check_damage()?;
@@ -249,7 +250,8 @@ impl Chain {
             && self.appender.is_idle()
             && self.goal.target(&self.index, applied).is_none()
         {
-            // What is connectable is connected; the rest of an import is read back when its turn comes.
+            // All that can be connected is. The other blocks of an import are read back when their
+            // turn comes.
             self.lookahead.release_permits();
             Step::Idle
         } else {
@@ -257,7 +259,8 @@ impl Chain {
         }
     }
 
-    /// Gives every message to its station, and the coins store what its own jobs report.
+    /// Delivers every message to its station, and lets the coins store handle what its own jobs
+    /// reported.
     fn deliver(&mut self) -> Result<(), ChainError> {
         self.coins.poll()?;
         while let Ok(message) = self.inbox.try_recv() {
@@ -293,7 +296,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Fails for good once a thread has panicked: a wait for what it was to report would have no end.
+    /// Fails for good once a thread has panicked: a wait for its report would never end.
     pub(crate) fn check_threads(&self) -> Result<(), ChainError> {
         match self.ending {
             Ending::Panicked => Err(ChainError::ThreadPanicked),
@@ -301,7 +304,7 @@ impl Chain {
         }
     }
 
-    /// Judges the next block in its place and stores it.
+    /// Judges the next block that arrived, and has it written.
     fn accept_arrival(&mut self, now: i64) -> Result<bool, ChainError> {
         let Some(next) = self.intake.next() else { return Ok(false) };
         if let Received::Structured(block) = &next.received {
@@ -324,7 +327,7 @@ impl Chain {
 
     fn accept(&mut self, arrival: Arrival, now: i64) -> Result<(), ChainError> {
         let Arrival { source, received, charge, permit } = arrival;
-        // The block holds its own share.
+        // The block holds its own clone of the permit.
         drop(permit);
         let (hash, verdict) = match received {
             Received::Undecodable => (None, Verdict::Undecodable),
@@ -357,7 +360,7 @@ impl Chain {
         self.events.push_back(Event::Judged { source, hash, verdict });
     }
 
-    /// Takes note of what is written, in the turn in which it enters the index.
+    /// Notes what was written, in the turn in which it enters the index (rule 2 of `appender.rs`).
     fn keep_appended(&mut self) -> bool {
         let returned = self.appender.take_returned();
         let any = !returned.is_empty();
@@ -387,15 +390,15 @@ impl Chain {
         }
     }
 
-    /// Blocks turned out to be invalid.
+    /// Forgets blocks that turned out to be invalid.
     fn forget(&mut self, failed: &[NodeId]) {
         if !failed.is_empty() {
             self.lookahead.forget(&self.index, failed);
         }
     }
 
-    /// The block that the blocks in line lead to; `None` where there is nothing to be applied before
-    /// the window is empty.
+    /// The block that the look-ahead leads to; `None` while nothing is to be applied before the
+    /// window is empty.
     fn target(&self) -> Option<NodeId> {
         let applied = self.window.applied();
         let target = self.goal.target(&self.index, applied);
@@ -479,7 +482,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Judges the block that could not be applied, or leaves a branch for a better one, block by block.
+    /// With an empty window: rejects the block that could not be applied, or disconnects the tip to
+    /// switch to a better branch.
     fn change_branch(&mut self) -> Result<bool, ChainError> {
         if !self.window.is_empty() {
             return Ok(false);
@@ -521,7 +525,7 @@ impl Chain {
         Ok(any)
     }
 
-    /// The station of durability and what it works with.
+    /// The durability station and what it works with.
     pub(crate) fn durability_at(&mut self, now: i64) -> (&mut Durability, State<'_>) {
         let Self { site, index, coins, durability, goal, appender, .. } = self;
         let (replay, appended) = (goal.replay(), appender.written());
@@ -549,21 +553,21 @@ impl Chain {
         })
     }
 
-    /// Waits until a job has reported, `other` has a message (which stays there) or is closed, or the
-    /// time is over.
+    /// Waits until a job has reported, `other` has a message (which is not taken) or is closed, or
+    /// `timeout` is over.
     pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
         let start = self.site.now();
         let mut select = Select::new();
         select.recv(&self.inbox);
         select.recv(self.coins.events());
         select.recv(other);
-        // Whatever it was, the caller looks again.
+        // Whichever it was, the caller looks again.
         let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
         self.status.times.wait += self.site.now() - start;
     }
 
-    /// Waits until a job has reported, and not for long, so that whoever drives the chain can look
-    /// whether it is to stop.
+    /// Waits until a job has reported, but not for long, so that the caller can look at its stop
+    /// flag.
     pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
         self.check_threads()?;
         if !self.site.executor.run_one() {
@@ -588,7 +592,7 @@ impl Chain {
         self.site.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Sends to this chain's inbox.
+    /// The sending end of the inbox.
     pub(crate) fn outbox(&self) -> Outbox {
         self.outbox.clone()
     }

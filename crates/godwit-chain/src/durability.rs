@@ -1,4 +1,4 @@
-//! When the chain's state becomes durable.
+//! Durability: decides when the chain's state becomes durable.
 //!
 //! A *flush* seals the memtable and, when its run is written, commits the run with the tip that it
 //! describes. It starts only when the window is empty, so a run never holds a coin of a block whose
@@ -36,11 +36,11 @@ struct Flush {
 /// What commits have made durable.
 #[derive(Clone, Copy)]
 struct Durable {
-    /// Headers that the block index on disk holds: those before this place in the tree.
+    /// Number of headers in the block index on disk: those below this index of the tree.
     headers: u32,
     verified: ChainPoint,
     coins: ChainPoint,
-    /// Bytes of blocks and undo records that were appended by then, since the chain was opened.
+    /// Bytes of blocks and undo records that were written by then, since the chain was opened.
     appended: u64,
 }
 
@@ -76,7 +76,8 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    /// What `index` holds is on disk, with the coins of its tip. `now` is in seconds since 1970.
+    /// For an `index` and coins of its tip that were just read from disk. `now` is in seconds since
+    /// 1970.
     pub(crate) fn new(
         index: &BlockIndex,
         verified: ChainPoint,
@@ -111,7 +112,7 @@ impl Durability {
         self.pruning.prunings()
     }
 
-    /// Finds the lowest stored block of the active chain again: the chain is another one.
+    /// Finds the lowest stored block of the active chain again, after the active chain has changed.
     pub(crate) fn find_prune_height(&mut self, index: &BlockIndex) {
         self.pruning.find_lowest(index);
     }
@@ -135,12 +136,12 @@ impl Durability {
         })
     }
 
-    /// The next commit is wanted soon.
+    /// Asks for a commit soon.
     pub(crate) fn want_commit(&mut self) {
         self.wanted = true;
     }
 
-    /// Whether no block may be applied before the memtable is sealed.
+    /// Whether no block may be applied before the memtable is rotated.
     pub(crate) fn wants_rotation(&self, coins: &UtxoStore) -> bool {
         coins.should_freeze()
     }
@@ -154,8 +155,8 @@ impl Durability {
         self.committing.is_some()
     }
 
-    /// Starts what is due; whether there was anything. With an empty window the coins are those of
-    /// the tip.
+    /// Starts what is due; returns whether there was anything. With an empty window, the coins are
+    /// those of the tip.
     pub(crate) fn advance(
         &mut self,
         mut state: State<'_>,
@@ -163,9 +164,9 @@ impl Durability {
     ) -> Result<bool, ChainError> {
         let mut any = false;
         if self.wants_rotation(state.coins) && window_is_empty {
-            // Where memory is full and the last flush still being written or committed, nothing is
-            // applied before that is done: the one stall, bounded by the time that writing a memtable
-            // takes. Everything else goes on.
+            // If memory is full while the last flush is still being written or committed, nothing
+            // is applied until that is done: the one stall, bounded by the time to write a
+            // memtable. Everything else goes on.
             any = self.flush.is_none() && self.rotate(state.index, state.coins)?;
         }
         if self.committing.is_none() {
@@ -242,7 +243,7 @@ impl Durability {
         let appended = site.store.take_appended();
         let pruned = self.pruning.prune(site, index, *replay);
         let blocks = index.take_changes();
-        // A replay that is interrupted takes nothing back.
+        // An interrupted replay must not lower the verified height.
         let verified = index.point(replay.unwrap_or(index.tip()));
         let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
         let headers = index.tree().len() as u32;
@@ -279,8 +280,8 @@ impl Durability {
     }
 }
 
-/// Whether a checkpoint is due at `now`. A clock that was set back ends the interval too: it would
-/// otherwise not end before that clock has caught up.
+/// Whether a checkpoint is due at `now`. A clock that was set back also ends the interval, which
+/// would otherwise last until the clock has caught up.
 fn interval_is_over(last_commit: i64, now: i64) -> bool {
     now.abs_diff(last_commit) > CHECKPOINT_SECONDS
 }

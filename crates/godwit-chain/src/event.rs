@@ -1,11 +1,11 @@
-//! What the chain tells those who watch it.
+//! Events of the chain, for its driver.
 
 use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
 use godwit_stream::PooledStream;
 
-/// Where a block came from, and what its verdict goes by.
+/// Where a block came from; its verdict names this again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A peer; the number is the caller's ([`Chain::receive_block`](crate::Chain::receive_block)).
@@ -22,19 +22,14 @@ pub enum Source {
     Caller,
 }
 
-/// Something that happened to the active chain, or to a block that was handed in or asked for.
+/// What happened to the active chain, or to a block that was handed in or requested.
 pub enum Event {
     /// A block was connected: everything about it is verified, or was assumed valid.
     Connected(Connected),
     /// A block was disconnected; its parent is the tip.
     Disconnected(ChainPoint),
     /// A block was found invalid when it was connected.
-    Invalid {
-        /// The block.
-        hash: BlockHash,
-        /// The rule.
-        reject: Reject,
-    },
+    Invalid { hash: BlockHash, reject: Reject },
     /// A block that was handed in has its verdict. One that is stored will be connected when its chain
     /// is complete and the best.
     Judged {
@@ -42,7 +37,6 @@ pub enum Event {
         source: Source,
         /// The block; `None` for bytes that are no block.
         hash: Option<BlockHash>,
-        /// The verdict.
         verdict: Verdict,
     },
     /// A stored block was read.

@@ -1,4 +1,4 @@
-//! Making everything durable and waiting for it: for commands, and for the end of a node.
+//! Makes everything durable and waits for it: for commands, and for the end of a node.
 
 use godwit_store::utxo::SealId;
 
@@ -46,16 +46,16 @@ impl Chain {
         self.commit_flush()
     }
 
-    /// Makes the coins of a snapshot, written up to `seal`, durable as those of the tip, and waits for
-    /// it. One commit holds them, the tip and what is assumed: a verified height that is durable before
-    /// the coins would be replayed after a crash, from blocks that never came.
+    /// Makes the coins of a snapshot, written up to `seal`, durable as those of the tip, and waits
+    /// for it. They, the tip and the assumption are in one commit: a verified height that became
+    /// durable before the coins would be replayed after a crash, from blocks that never arrived.
     pub(crate) fn commit_snapshot(&mut self, seal: SealId) -> Result<(), ChainError> {
         self.durability.note_sealed(seal, self.index.tip());
         self.commit_flush()
     }
 
-    /// Stops soon: nothing in flight is waited for, the index and the verified height become
-    /// durable, and coins that were not flushed are rebuilt from godwit's own files at the next
+    /// Closes the chain quickly: waits for nothing in flight, and makes the index and the verified
+    /// height durable. Coins that were not flushed are rebuilt from godwit's own files at the next
     /// start.
     pub fn close(mut self) -> Result<(), ChainError> {
         self.cancel();

@@ -17,7 +17,7 @@ pub(crate) struct Goal {
     replay: Option<NodeId>,
     /// The block below which scripts are taken as valid (`-assumevalid`).
     assume_valid: Option<BlockHash>,
-    /// What the log said last of scripts: whether they run.
+    /// Whether scripts run, as last logged.
     said: Option<bool>,
 }
 
@@ -26,7 +26,7 @@ impl Goal {
         Self { stop_at_height, known_only: false, replay: None, assume_valid, said: None }
     }
 
-    /// The block that the tip is to become, unless `applied` is that block or far enough.
+    /// The block that is to become the tip; `None` if `applied` is that block, or high enough.
     pub(crate) fn target(&self, index: &BlockIndex, applied: NodeId) -> Option<NodeId> {
         let best = if self.known_only { self.replay } else { index.best() };
         best.filter(|best| *best != applied && !self.is_reached(index, applied))
@@ -49,7 +49,8 @@ impl Goal {
         self.replay = replay;
     }
 
-    /// A block was connected; with the last one of a replay, or the first that is new, it ends.
+    /// A block was connected. A replay ends with its last block, or with the first one that was not
+    /// verified before.
     pub(crate) fn note_connected(&mut self, index: &BlockIndex, id: NodeId, verified_before: bool) {
         if self.replay.is_some_and(|last| last == id || !verified_before) {
             self.replay = None;
@@ -57,8 +58,8 @@ impl Goal {
         }
     }
 
-    /// Why the scripts of a block have to run; `None` where they ran before, and below the assumed
-    /// block under Core's conditions.
+    /// Why the scripts of a block have to run; `None` if they ran before, or if Core would skip
+    /// them below the assumed block.
     pub(crate) fn scripts_for(
         &self,
         index: &BlockIndex,
@@ -90,8 +91,7 @@ impl Goal {
         script_check_reason(assumed, &standing, params.minimum_chain_work, params)
     }
 
-    /// Says in the log where scripts begin and cease to run. Blocks whose scripts ran before say
-    /// nothing.
+    /// Logs where scripts begin or cease to run, not counting blocks whose scripts ran before.
     pub(crate) fn say_change(
         &mut self,
         index: &BlockIndex,

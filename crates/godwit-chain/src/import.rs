@@ -1,4 +1,4 @@
-//! Blocks from files to a verified chain, many at once.
+//! Imports blocks from files, many at once.
 //!
 //! First the headers of all files are put into the tree, seeking over the bodies, so that the best
 //! header, the assumed block and what is left to do are known before the first block connects. Then
@@ -28,19 +28,17 @@ use crate::permits::Permits;
 /// A record that could not be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
-    /// The file.
     pub path: PathBuf,
     /// Where the block's bytes start.
     pub offset: u64,
-    /// Its height, where its place is known.
+    /// Its height, if its place is known.
     pub height: Option<u32>,
-    /// Its hash.
     pub hash: BlockHash,
-    /// Core's reason; `None` for bytes that are no block.
+    /// Core's reason; `None` for bytes that do not decode.
     pub reject: Option<Reject>,
 }
 
-/// What an import found.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportSummary {
     /// Records in the files.
@@ -55,12 +53,12 @@ pub struct ImportSummary {
     pub stopped: bool,
 }
 
-/// Who watches an import.
+/// Observes an import.
 pub trait ImportObserver {
     /// Seconds since 1970.
     fn now(&self) -> i64;
 
-    /// A step was made: events must be taken from the chain, or they pile up.
+    /// The import advanced. The observer must take the chain's events, or they pile up.
     fn progress(&mut self, chain: &mut Chain);
 
     /// A record cannot be used. The import goes on.
@@ -102,8 +100,8 @@ impl ImportPlan {
     }
 }
 
-/// Puts the headers of all files into the tree and plans the reading. Headers whose parents are
-/// nowhere, and those that break a rule, are reported; their blocks are not read.
+/// Puts the headers of all files into the tree and plans the order of reading. Headers whose
+/// parents are unknown, and those that break a rule, are reported; their blocks are not read.
 pub fn plan(
     chain: &mut Chain,
     sources: Vec<BlockFileScanner>,
@@ -155,8 +153,8 @@ fn is_stored(chain: &Chain, hash: &BlockHash) -> bool {
     id.is_some_and(|id| id == chain.tree().genesis() || chain.index.has_block(id))
 }
 
-/// Inserts every header whose chain reaches one that is known, parents first; the records whose
-/// headers are not in the tree, by index.
+/// Inserts every header whose chain reaches a known one, parents first. Returns the records whose
+/// headers were refused, by index.
 fn insert_headers(chain: &mut Chain, records: &[Planned], now: i64) -> HashMap<usize, Reject> {
     let mut children: HashMap<BlockHash, Vec<usize>> = HashMap::new();
     let mut rejected = HashMap::new();
@@ -211,7 +209,7 @@ pub fn import(
         ImportSummary { records: scanned, bytes, bad: refused, ..ImportSummary::default() };
     let (sources, records) = (Arc::new(sources), Arc::new(records));
     let permits = Permits::new(IMPORT_BYTES);
-    // A crash then loses no block for want of a header below it in the index.
+    // So that after a crash no stored block lacks a header below it in the index.
     chain.checkpoint()?;
     let reader = Reader {
         sources: Arc::clone(&sources),
@@ -238,7 +236,7 @@ pub fn import(
     result.and(drained).map(|()| summary)
 }
 
-/// Waits until what the reader had handed in, `read` records, is decoded, and forgets it.
+/// Waits until the `read` records that the reader handed in are decoded, and forgets them.
 fn drain(chain: &mut Chain, read: u64) -> Result<(), ChainError> {
     while chain.intake.records_arrived() < read {
         chain.wait()?;
@@ -256,7 +254,7 @@ fn drive(
     stop: &AtomicBool,
     summary: &mut ImportSummary,
 ) -> Result<(), ChainError> {
-    // Made when the first block is found invalid.
+    // Built when the first block is found invalid.
     let mut by_hash = None;
     let mut judged = 0;
     loop {
@@ -321,7 +319,7 @@ fn found_invalid(
 ) -> Option<BadRecord> {
     match by_hash.get(hash) {
         Some(place) => Some(bad_record(chain, sources, &records[*place], Some(reject))),
-        // An earlier import has stored it.
+        // An earlier import stored it.
         None => own_record(chain, hash, reject),
     }
 }
@@ -348,7 +346,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Hands in the records one after another; how many.
+    /// Hands in the records, one after the other; returns how many.
     fn run(self) -> u64 {
         for (sequence, planned) in (0u64..).zip(self.records.iter()) {
             let bytes = u64::from(planned.record.len).max(SMALLEST_CHARGE);

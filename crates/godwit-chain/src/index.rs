@@ -1,5 +1,5 @@
-//! What is known of blocks: every header, which blocks are stored, which of those could become the
-//! tip, and which one is.
+//! The block index: every header, which blocks are stored, which of those could become the tip, and
+//! which one is.
 //!
 //! Nothing here does I/O. A block rises in the index only by a value that proves what was done with
 //! it: [`BlockIndex::accept`] gives an [`Accepted`], [`BlockIndex::receive`] takes one back together
@@ -29,7 +29,7 @@ use crate::structure::Structured;
 use crate::tree::{HeaderTree, Node, NodeId, Validity};
 use crate::verify::Recorded;
 
-/// A block whose header has its place in the tree and that keeps the rules of that place.
+/// A block whose header is in the tree and that keeps the rules of its place there.
 pub(crate) struct Accepted {
     id: NodeId,
     block: Arc<Structured>,
@@ -45,7 +45,7 @@ impl Accepted {
     }
 }
 
-/// A block whose bytes lie in a block file, and that the index knows there.
+/// A block whose bytes are in a block file, at a position that the index knows.
 pub(crate) struct Stored {
     id: NodeId,
     block: Arc<Structured>,
@@ -66,13 +66,13 @@ impl Stored {
     }
 }
 
-/// What [`BlockIndex::accept`] says of a block.
+/// Result of [`BlockIndex::accept`].
 pub(crate) enum Acceptance {
     /// It is to be stored.
     New(Accepted),
     /// It is stored, or was before it was pruned.
     Known,
-    /// It breaks a rule; `failed` are the nodes that are invalid for that reason from now on.
+    /// It breaks a rule; the nodes `failed` are invalid from now on because of it.
     Refused { reject: Reject, failed: Vec<NodeId> },
 }
 
@@ -122,7 +122,8 @@ impl BlockIndex {
         Ok(index)
     }
 
-    /// Puts the records into the tree; the nodes whose blocks are or were stored, parents first.
+    /// Puts the records into the tree; returns the nodes whose blocks are or were stored, parents
+    /// first.
     fn insert_records(&mut self, records: Vec<BlockRecord>) -> Result<Vec<NodeId>, ChainError> {
         let mut received = Vec::new();
         for record in by_height(records) {
@@ -130,12 +131,12 @@ impl BlockIndex {
             let parent = self.find(&record.header.prev_blockhash)?;
             let id = self.tree.insert(record.header, hash, parent);
             restore(self.tree.node_mut(id), &record);
-            // A pruned block has no position any more, but its number of transactions.
+            // A pruned block has no position, but still its number of transactions.
             if record.tx_count > 0 {
                 received.push(id);
             }
         }
-        // Each header was inserted before its node was known to be invalid.
+        // Nodes were marked invalid only after they were inserted.
         self.tree.find_best_header();
         Ok(received)
     }
@@ -168,7 +169,7 @@ impl BlockIndex {
         if let Some(base) = base {
             self.link_above_assumed_history(base);
         }
-        // What was just read back is not new.
+        // What was just read from disk need not be written again.
         self.tree.take_dirty();
         Ok(())
     }
@@ -209,7 +210,7 @@ impl BlockIndex {
         self.tree.find(hash).ok_or(ChainError::DamagedIndex(*hash))
     }
 
-    /// Whether a block need not be stored: it is, or it was before it was connected and pruned.
+    /// Whether a block need not be stored: it is stored, or was connected and pruned.
     pub(crate) fn has_block(&self, id: NodeId) -> bool {
         let node = self.tree.node(id);
         node.position.is_some() || (node.tx_count > 0 && self.tree.is_ancestor(id, self.tip))
@@ -254,7 +255,7 @@ impl BlockIndex {
         check: impl FnOnce(&PrevContext<'_>, &Params) -> T,
     ) -> T {
         let node = self.tree.node(parent);
-        // The 20-minute rule walks down one by one, through a whole period on testnet3.
+        // The 20-minute rule of testnet3 walks down one by one, through up to a whole period.
         let cursor = Cell::new(parent);
         let ancestor = |height| {
             let above = self.tree.node(cursor.get());
@@ -277,7 +278,7 @@ impl BlockIndex {
         check(&context, &self.params)
     }
 
-    /// Judges a block in its place (Core `AcceptBlock`).
+    /// Judges a block by its place in the tree (Core `AcceptBlock`).
     pub(crate) fn accept(&mut self, new: Arc<Structured>, now: i64) -> Acceptance {
         let id = match self.accept_header(new.header(), new.hash(), now) {
             Ok(id) => id,
@@ -301,7 +302,7 @@ impl BlockIndex {
         self.receive_at(accepted, written.position())
     }
 
-    /// An accepted block was found in its file, behind what the last commit names.
+    /// An accepted block was found in its file, behind the committed end.
     pub(crate) fn receive_recovered(
         &mut self,
         accepted: Accepted,
@@ -320,8 +321,8 @@ impl BlockIndex {
         Stored { id, block, position }
     }
 
-    /// Gives a stored block, and those that waited for it, their place among the candidates, if the
-    /// chain below is complete.
+    /// Adds a stored block, and those that waited for it, to the candidates, if the chain below is
+    /// complete.
     fn link(&mut self, id: NodeId) {
         let parent = self.tree.node(id).parent().expect("genesis is never received");
         if !self.tree.node(parent).has_chain() && !self.leaves_assumed_history(parent, id) {
@@ -335,7 +336,7 @@ impl BlockIndex {
             let sequence = self.next_sequence;
             self.next_sequence += 1;
             let node = self.tree.node_mut(id);
-            // The base of an assumed snapshot is a candidate before its block is there.
+            // The base of an assumed snapshot is a candidate before its block arrives.
             if !node.has_chain() {
                 node.sequence = sequence;
             }
@@ -347,10 +348,10 @@ impl BlockIndex {
         }
     }
 
-    /// Whether a branch leaves, between `parent` and `id`, the chain that ends in the block of an
-    /// assumed snapshot. Nothing below that block is waited for. Such a branch is a candidate like any
-    /// other, so that one with more work than the tip is noticed: it cannot become the tip
-    /// ([`ChainError::ForkBelowSnapshot`]), for the coins at its fork are not there.
+    /// Whether a branch leaves the chain that ends in an assumed snapshot's block between `parent`
+    /// and `id`. Blocks below the snapshot's are not waited for. Such a branch is a candidate like
+    /// any other, so that one with more work than the tip is noticed. It cannot become the tip
+    /// ([`ChainError::ForkBelowSnapshot`]), because the coins at its fork are not known.
     fn leaves_assumed_history(&self, parent: NodeId, id: NodeId) -> bool {
         let base = self.assumed.as_ref().and_then(|assumed| self.tree.find(&assumed.base.hash));
         base.is_some_and(|base| {
@@ -370,13 +371,13 @@ impl BlockIndex {
     fn adopt_assumed_base(&mut self, base: NodeId) {
         let hash = self.tree.node(base).hash;
         let compiled_in = self.params.assumeutxo.iter().find(|known| known.blockhash == hash);
-        // Without a known number of transactions counting starts at the base.
+        // If the number of transactions is not known, counting starts at the base.
         let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
         // Its place among the candidates depends on its sequence.
         self.candidates.remove(&self.tree, base);
         let node = self.tree.node_mut(base);
         node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
-        // It is the tip before its block comes: a branch of equal work never came earlier.
+        // It is the tip before its block arrives, so no branch of equal work was first.
         node.sequence = 0;
         self.candidates.prune(&self.tree, self.tip);
         self.candidates.add(&self.tree, base, self.tip);
@@ -394,7 +395,7 @@ impl BlockIndex {
     }
 
     /// Marks a block and its descendants as invalid, unless only these bytes are at fault (Core
-    /// `InvalidBlockFound`). The nodes that are newly marked.
+    /// `InvalidBlockFound`). Returns the newly marked nodes.
     pub(crate) fn fail(&mut self, id: NodeId, reject: Reject) -> Vec<NodeId> {
         if reject.class == ResultClass::Mutated {
             return Vec::new();
@@ -408,8 +409,8 @@ impl BlockIndex {
         failed
     }
 
-    /// Makes a verified block, which stands on the tip and has its undo record on disk, the tip.
-    /// Whether an earlier run had verified it.
+    /// Makes a verified block on top of the tip, whose undo record is written, the new tip. Returns
+    /// whether an earlier run had verified it.
     pub(crate) fn connect(&mut self, recorded: &Recorded) -> bool {
         let id = recorded.id();
         assert_eq!(self.tree.node(id).parent(), Some(self.tip), "blocks are connected to the tip");
@@ -437,7 +438,8 @@ impl BlockIndex {
         }
     }
 
-    /// Block file `file` is deleted: the block is not in it any more. Whether it was.
+    /// Block file `file` will be deleted: forgets the block's position. Returns whether the block
+    /// was in it.
     pub(crate) fn forget_pruned(&mut self, id: NodeId, file: u32) -> bool {
         let node = self.tree.node(id);
         if node.position.is_none_or(|position| position.file != file) {
@@ -453,8 +455,8 @@ impl BlockIndex {
         true
     }
 
-    /// Takes `target`, and the blocks of its branch above a missing one, out of the candidates until
-    /// that one arrives again (Core `FindMostWorkChain`).
+    /// Removes `target` from the candidates, with the blocks of its branch above a missing one,
+    /// until that one arrives again (Core `FindMostWorkChain`).
     pub(crate) fn set_aside(&mut self, above_missing: &[NodeId], target: NodeId) {
         self.candidates.remove(&self.tree, target);
         for id in above_missing {
@@ -480,7 +482,7 @@ impl BlockIndex {
 
 #[cfg(test)]
 impl BlockIndex {
-    /// A candidate whose block lies nowhere.
+    /// Adds a candidate whose block is not stored.
     pub(crate) fn add_candidate_without_block(&mut self, header: BlockHeader) {
         let parent = self.tree.find(&header.prev_blockhash).expect("a known parent");
         let id = self.tree.insert(header, header.block_hash(), parent);

@@ -1,9 +1,9 @@
-//! The one way in for blocks: from peers, from the files of an import, from a caller that waits for
-//! the verdict. Any number under way, in any order, with any content.
+//! The intake: the only entrance for blocks, from peers, from the files of an import, from a caller
+//! that waits for the verdict. Any number may be under way, in any order, with any content.
 //!
-//! A worker decodes a block's bytes and applies the structural rules; what comes of it waits here
-//! until the index judges it in its place. A malformed block leaves no trace: its bytes may be a
-//! forged copy of a good block.
+//! A worker decodes a block's bytes and applies the structural rules; the result waits here until
+//! the index judges it by its place. A malformed block leaves no trace: its bytes may be a forged
+//! copy of a good block.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::site::Site;
 use crate::status::ChainStatus;
 use crate::structure::{Received, structure};
 
-/// A block that arrived, as far as it can be judged by itself.
+/// A block that arrived, judged as far as it can be by itself.
 pub(crate) struct Arrival {
     pub(crate) source: Source,
     pub(crate) received: Received,

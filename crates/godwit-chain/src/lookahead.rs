@@ -1,5 +1,5 @@
-//! Looking ahead: the next blocks in line for the tip, read back from their files where they are not
-//! in memory, and their coins fetched from below the memtable before their turn.
+//! The look-ahead: the next blocks for the tip, read back from their files if they are not in
+//! memory, with their coins fetched from below the memtable before their turn.
 
 pub(crate) mod kept;
 
@@ -23,22 +23,22 @@ use crate::status::ChainStatus;
 use crate::structure::Structured;
 use crate::tree::{NodeId, Validity};
 
-/// Inputs of the blocks in line, the last block aside: about ten full blocks. Bounds what their coins
-/// can take, whose scripts may have 10,000 bytes each.
+/// Most inputs of the queued blocks, not counting the last block: those of about ten full blocks.
+/// Bounds the memory of their coins, whose scripts may have 10,000 bytes each.
 const AHEAD_INPUTS: u64 = 64 << 10;
 
-/// Bytes of the coins store's memory for each of these inputs. With little memory a memtable is
-/// sealed every few blocks, and what was fetched before the last seals has to be fetched again: with
-/// 8 MiB, looking ten blocks ahead made nearly every answer come too early.
+/// Bytes of the coins store's memory for each of these inputs. With little memory the memtable is
+/// rotated every few blocks, and what was fetched too long before has to be fetched again: with 8
+/// MiB and ten blocks of look-ahead, that was so of nearly every answer.
 const CACHE_BYTES_PER_INPUT: u64 = 1024;
 
-/// Bytes of a block for each of its inputs, to guess how many a block has that is still being read.
+/// Bytes of a block per input, to guess the number of inputs of a block that is still being read.
 const TYPICAL_INPUT_BYTES: usize = 128;
 
-/// A block in line for the tip.
+/// A queued block.
 struct Ahead {
     id: NodeId,
-    /// Tells a job's answer from that to an earlier one for the same block.
+    /// Distinguishes a job's answer from that of an earlier job for the same block.
     token: u64,
     stage: Stage,
 }
@@ -48,11 +48,11 @@ enum Stage {
     Loading,
     /// Its coins are being fetched.
     Fetching(Arc<Structured>),
-    /// Its coins are here, as long as their pin is covered.
+    /// Its coins are fetched; usable while their pin is covered.
     Ready(Arc<Structured>, Prefetched),
 }
 
-/// What a job found for the block in line with this token.
+/// What a job found for the queued block with this token.
 pub(crate) struct Answer {
     token: u64,
     found: Found,
@@ -77,24 +77,24 @@ pub(crate) enum Fault {
 /// See the module's documentation.
 pub(crate) struct Lookahead {
     line: VecDeque<Ahead>,
-    /// Accepted blocks in memory that are next or nearly next in line.
+    /// Stored blocks in memory that are next or nearly next.
     kept: Kept,
     next_token: u64,
-    /// Jobs that have not answered, those for blocks that are not in line any more included.
+    /// Jobs that have not answered, including those for blocks that left the queue.
     jobs: usize,
-    /// Blocks whose coins were fetched again, because a flush had let go of what they were fetched
-    /// beside.
+    /// Number of blocks whose coins were fetched again because their pin was no longer covered.
     refetched: u64,
-    /// Inputs that the blocks in line may have, the last block aside.
+    /// Most inputs of the queued blocks, not counting the last block.
     inputs_limit: usize,
-    /// What workers spent on the probes of BIP30.
+    /// Time that workers spent on BIP30 probes.
     probe_time: Duration,
     site: Site,
     desk: Desk<Answer>,
 }
 
 impl Lookahead {
-    /// None in line; at most `kept_bytes` of blocks in memory, beside a coins store of `cache_bytes`.
+    /// An empty look-ahead with at most `kept_bytes` of blocks in memory, beside a coins store of
+    /// `cache_bytes`.
     pub(crate) fn new(
         site: &Site,
         kept_bytes: usize,
@@ -114,9 +114,9 @@ impl Lookahead {
         }
     }
 
-    /// Keeps a stored block in memory if it may come into line. One of an import is kept only if it
-    /// is next or follows one that is kept: a block that waits for another one would hold the budget
-    /// that this one needs to be read.
+    /// Keeps a stored block in memory if it may be queued. A block of an import is kept only if it
+    /// is next or follows one that is kept: a block that waits for another would hold the budget
+    /// that the other one needs to be read.
     pub(crate) fn keep(&mut self, index: &BlockIndex, stored: &Stored, applied: NodeId) {
         let (id, node) = (stored.id(), index.node(stored.id()));
         let Some(parent) = node.parent() else { return };
@@ -133,7 +133,7 @@ impl Lookahead {
         }
     }
 
-    /// Fills the line towards `target`, which the last applied block leads to.
+    /// Fills the queue towards `target`, a descendant of the last applied block.
     ///
     /// # Errors
     ///
@@ -171,12 +171,13 @@ impl Lookahead {
         Ok(())
     }
 
-    /// Takes the first block out of the line, if it is ready: memory and what was fetched for it
+    /// Takes the first block from the queue, if it is ready: memory and what was fetched for it
     /// together know all its coins.
     ///
-    /// Where memory ran out since, the coins of every block in line that lost its pin are fetched again,
-    /// all at once: one after another they would cost a round trip each. That ends, because nothing is
-    /// applied meanwhile and so nothing more is flushed than was sealed already.
+    /// If memory ran out meanwhile, the coins of all queued blocks whose pin is no longer covered
+    /// are fetched again, all at once: one after the other, they would cost a round trip each. This
+    /// ends, because nothing is applied meanwhile, and so nothing is flushed but what is sealed
+    /// already.
     pub(crate) fn take_ready(&mut self, index: &BlockIndex, coins: &UtxoStore) -> Option<Ready> {
         let Stage::Ready(_, prefetched) = &self.line.front()?.stage else { return None };
         if !coins.covers(&prefetched.pin) {
@@ -217,10 +218,11 @@ impl Lookahead {
 
     fn load(&mut self, index: &BlockIndex, token: u64, id: NodeId) -> Result<Stage, ChainError> {
         let node = index.node(id);
-        // Candidates are stored, and so is what leads to them from the tip.
+        // Candidates are stored, and so are the blocks between the tip and them.
         let position = node.position.ok_or(ChainError::DamagedIndex(node.hash))?;
         let (hash, hasher) = (node.hash, self.site.hasher);
-        // What was verified before needs no second look at its witnesses: its scripts do not run.
+        // The witnesses of a block that was verified before are not checked again: its scripts do
+        // not run.
         let segwit = self.site.params.is_active(Deployment::Segwit, node.height);
         let witnesses = (node.validity < Validity::Scripts).then_some(segwit);
         let store = Arc::clone(&self.site.store);
@@ -256,12 +258,12 @@ impl Lookahead {
         Stage::Fetching(block)
     }
 
-    /// A job has found something.
+    /// A job has answered.
     ///
     /// # Errors
     ///
-    /// The block is damaged, or a read failed. What was read for a block that is not in line any more
-    /// says nothing, for its file may have been pruned meanwhile, unless the store is closed.
+    /// The block is damaged, or a read failed. An error about a block that has left the queue is
+    /// ignored, since its file may have been pruned; unless the store is closed.
     pub(crate) fn answered(
         &mut self,
         index: &BlockIndex,
@@ -290,7 +292,7 @@ impl Lookahead {
         Ok(())
     }
 
-    /// Empties the line: it leads to another block now.
+    /// Empties the queue: it is to lead to another block.
     pub(crate) fn clear_line(&mut self) {
         self.line.clear();
     }
@@ -301,7 +303,7 @@ impl Lookahead {
         self.kept.clear();
     }
 
-    /// Forgets what is kept: it is read back when its turn comes.
+    /// Forgets the kept blocks: they are read back when their turn comes.
     pub(crate) fn clear_kept(&mut self) {
         self.kept.clear();
     }
@@ -314,12 +316,12 @@ impl Lookahead {
         self.line.clear();
     }
 
-    /// Forgets what is kept up to a height: a block of that height was applied.
+    /// Forgets kept blocks up to the height of a block that was applied.
     pub(crate) fn forget_up_to(&mut self, height: u32) {
         self.kept.forget_up_to(height);
     }
 
-    /// Forgets what is kept of an import, so that it can read on.
+    /// Forgets kept blocks of an import, so that it can read on.
     pub(crate) fn release_permits(&mut self) {
         self.kept.release_permits();
     }

@@ -1,4 +1,4 @@
-//! What jobs and threads send to the connector: to which station, and what.
+//! Messages of jobs and threads to the connector, by station.
 
 use crossbeam_channel::Sender;
 use godwit_store::StoreError;
@@ -12,7 +12,7 @@ pub(crate) enum Message {
     Intake(Arrival),
     /// Blocks and undo records are written.
     Appender(appender::Answer),
-    /// A block in line was read back, or its coins were fetched.
+    /// A queued block was read back, or its coins were fetched.
     Lookahead(lookahead::Answer),
     /// All checks of an applied block are done, or the tip was read back.
     Window(window::Answer),
@@ -26,7 +26,7 @@ pub(crate) enum Message {
     Panicked,
 }
 
-/// Sends a message; once the connector is gone there is nobody to tell.
+/// Sends a message. Ignored once the connector has ended.
 pub(crate) fn send(outbox: &Sender<Message>, message: Message) {
     if outbox.send(message).is_err() {
         log::debug!("the chain was closed before a thread reported");

@@ -1,5 +1,5 @@
-//! Opening a datadir: the header tree from the block index, the coins from their manifest, and the
-//! blocks that arrived completely after the last commit from the ends of the block files.
+//! Opens a datadir: reads the header tree from the block index, the coins from their manifest, and
+//! blocks that were written after the last commit from the ends of the block files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Takes in the blocks that were appended after the last commit.
+    /// Stores the blocks that were written after the last commit.
     fn recover(&mut self, recovered: Vec<RecoveredBlock>) -> Result<(), ChainError> {
         if !recovered.is_empty() {
             log::info!("{} blocks had arrived after the last commit.", recovered.len());
@@ -87,10 +87,11 @@ impl Chain {
             let block = match structure(bytes, &self.site.params, &self.site.hasher, None) {
                 Received::Structured(block) => block,
                 Received::Unjudged(error) => return Err(ChainError::Engine(error)),
-                // A torn record whose length happens to fit; its bytes are not a block.
+                // A torn record whose length happens to fit.
                 Received::Undecodable | Received::Malformed { .. } => continue,
             };
-            // Nothing bounds their bytes: they are read back when their turn comes.
+            // Not kept in memory, since nothing bounds their bytes: they are read back when their
+            // turn comes.
             if let Acceptance::New(accepted) = self.index.accept(block, now) {
                 let stored = self.index.receive_recovered(accepted, &found);
                 self.durability.note_stored(&self.index, &stored);
@@ -99,8 +100,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Says where the chain stands. `last` is the last block that an earlier run verified; the coins
-    /// of the blocks up to it that were not flushed are applied again.
+    /// Begins the replay: `last` is the last block that an earlier run verified. The blocks up to
+    /// it whose coins were not flushed are applied again.
     fn start_replay(&mut self, last: NodeId) {
         let height = |id| self.index.height(id);
         let (verified, coins) = (height(last), height(self.index.tip()));
@@ -128,8 +129,9 @@ impl Chain {
         }
     }
 
-    /// The last block on the way from `fork` up to `last` before one that is not stored. A version of
-    /// godwit that was killed at the end of `utxo load` left a verified height without its blocks.
+    /// The last block before the first one that is not stored, on the way from `fork` up to `last`.
+    /// An earlier version of godwit that was killed at the end of `utxo load` left a verified
+    /// height without its blocks.
     fn last_stored_in_line(&self, fork: NodeId, last: NodeId) -> NodeId {
         let (mut walk, mut end) = (last, last);
         while walk != fork {

@@ -21,7 +21,7 @@ pub struct ChainOptions {
     pub workers: usize,
     /// Bytes for the coins store (`-dbcache`).
     pub cache_bytes: u64,
-    /// Below what the coins store does not go. For tests, which then flush and merge few coins.
+    /// Lower bounds of the coins store. Tests set lower ones, to flush and merge few coins.
     pub cache_minima: CacheMinima,
     /// Stop connecting at this height (`-stopatheight`).
     pub stop_at_height: Option<u32>,
@@ -31,12 +31,13 @@ pub struct ChainOptions {
     pub block_memory: BlockMemory,
 }
 
-/// What blocks from peers may take of memory.
+/// Memory that blocks from peers may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMemory {
-    /// Bytes that are being decoded, wait to be accepted or are being written, one block more at worst.
+    /// Bytes that are being decoded, wait to be accepted or are being written; one block more at
+    /// worst.
     pub receiving: u64,
-    /// Bytes of accepted blocks that wait for their turn, indexes included.
+    /// Bytes of stored blocks that wait for their turn, indexes included.
     pub waiting: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A byte budget for blocks in memory: who brings blocks in waits until earlier ones have left.
+//! A byte budget for blocks in memory: the import's reader waits until earlier blocks have left.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -17,18 +17,17 @@ struct State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that is done under the lock panics half-way.
+        // No code under the lock can panic and leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Permits {
     shared: Arc<Shared>,
 }
 
-/// A share of the budget of an import; dropping the last clone of it gives the bytes back.
+/// A share of an import's budget; dropping its last clone gives the bytes back.
 #[derive(Clone, Debug)]
 pub struct Permit(#[expect(dead_code, reason = "held for its drop")] Arc<Share>);
 
@@ -46,7 +45,7 @@ impl Permits {
     }
 
     /// Waits for `bytes`; `None` once the budget is closed. A request above the whole budget is
-    /// granted when nothing else is out, so that one large block never waits for ever.
+    /// granted when there is no other permit, so that a large block does not wait for ever.
     pub(crate) fn acquire(&self, bytes: u64) -> Option<Permit> {
         let waits = |state: &mut State| {
             let fits = state.used == 0 || state.used.saturating_add(bytes) <= self.shared.limit;
@@ -62,7 +61,7 @@ impl Permits {
         Some(Permit(Arc::new(Share { shared: Arc::clone(&self.shared), bytes })))
     }
 
-    /// Ends every wait, now and later: nobody will take what would be brought in.
+    /// Ends every wait, now and later: further blocks would not be used.
     pub(crate) fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();

@@ -1,5 +1,4 @@
-//! Stored blocks for those who ask: peers. Workers read them, so that a slow disk does not hold up
-//! connecting.
+//! Reads stored blocks for peers, on workers, so that a slow disk does not hold up connecting.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ pub(crate) struct Answer {
 
 /// Reads under way and reads that wait for a worker.
 pub(crate) struct Reads {
-    /// Those that wait: as many as the caller asked for and was not answered, above [`READ_JOBS`].
+    /// Reads that wait. Bounded by the caller, which has few requests open.
     queue: VecDeque<(u64, BlockPosition)>,
     jobs: usize,
     desk: Desk<Answer>,
@@ -50,8 +49,8 @@ impl Reads {
         }
     }
 
-    /// What a worker read. A block that cannot be read is not served; if the chain needs it, it will
-    /// say so itself.
+    /// A worker has answered. A block that cannot be read is only not served; if the chain needs
+    /// it, its own read will fail.
     pub(crate) fn answered(&mut self, site: &Site, answer: Answer) -> (u64, Option<PooledStream>) {
         self.jobs -= 1;
         self.start(site);

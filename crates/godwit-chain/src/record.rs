@@ -1,10 +1,10 @@
-//! A node of the header tree as the database keeps it.
+//! Converts nodes of the header tree to records of the database, and back.
 
 use godwit_store::{BlockRecord, BlockStatus};
 
 use crate::tree::{Node, Validity};
 
-/// What the database keeps of a node.
+/// The record of a node.
 pub(crate) fn record(node: &Node) -> BlockRecord {
     let mut status = match node.validity {
         Validity::Header => BlockStatus::HEADER,
@@ -25,7 +25,7 @@ pub(crate) fn record(node: &Node) -> BlockRecord {
     }
 }
 
-/// Validity and failure of a stored node.
+/// Decodes the validity of a node, and whether it failed.
 fn standing(status: BlockStatus) -> (Validity, bool) {
     let validity = if status.contains(BlockStatus::SCRIPTS) {
         Validity::Scripts
@@ -37,13 +37,13 @@ fn standing(status: BlockStatus) -> (Validity, bool) {
     (validity, status.contains(BlockStatus::FAILED))
 }
 
-/// Nodes in the order in which a chain needs them: parents first.
+/// Sorts records so that parents come first.
 pub(crate) fn by_height(mut records: Vec<BlockRecord>) -> Vec<BlockRecord> {
     records.sort_unstable_by_key(|record| (record.height, record.sequence));
     records
 }
 
-/// A node and its record agree on where the block lies.
+/// Restores a node's state from its record.
 pub(crate) fn restore(node: &mut Node, record: &BlockRecord) {
     let (validity, failed) = standing(record.status);
     node.validity = validity;

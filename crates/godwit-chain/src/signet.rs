@@ -1,9 +1,9 @@
-//! The signature under which a signet block may stand, checked by the script engine (BIP325).
+//! Checks the signature of a signet block with the script engine (BIP325).
 
 use godwit_consensus::{SOLUTION_FLAGS, SignetSpend};
 use godwit_script::{ScriptError, SpentOutput, verify_transaction};
 
-/// Whether a block's solution spends the challenge.
+/// Whether the block's solution satisfies the challenge.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What all stations work with, the same from opening to closing.
+//! What all stations work with, unchanged from opening to closing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use godwit_store::utxo::UtxoHasher;
 pub(crate) struct Site {
     pub(crate) store: Arc<Store>,
     pub(crate) params: Arc<Params>,
-    /// The keyed hash of the data directory's coins.
+    /// The keyed hash of the coins store.
     pub(crate) hasher: UtxoHasher,
     pub(crate) executor: Arc<dyn Executor>,
     /// Worker threads.
@@ -24,7 +24,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Time since some fixed moment; only stages are timed by it.
+    /// Time since some fixed moment; used only to time stages.
     pub(crate) fn now(&self) -> Duration {
         self.executor.now()
     }

@@ -26,7 +26,7 @@ const MAGIC: [u8; 5] = *b"utxo\xff";
 const VERSION: u16 = 2;
 const HEADER_SIZE: usize = 51;
 
-/// Bytes that are gathered before they are written, and read ahead when reading.
+/// Bytes that are gathered before a write, and read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// More than any entry of a valid snapshot needs: a script of 10,000 bytes and its numbers.
@@ -35,13 +35,12 @@ const ENTRY_BYTES: usize = 16 << 10;
 /// Why a snapshot was not written or not loaded. A refused snapshot changes nothing.
 #[derive(Debug)]
 pub enum SnapshotError {
-    /// A local fault.
     Chain(ChainError),
     /// The file to write exists.
     Exists(PathBuf),
     /// The file does not start as a snapshot does.
     NotASnapshot(PathBuf),
-    /// A version that is not known.
+    /// An unknown version.
     Version(PathBuf, u16),
     /// It belongs to another network.
     OtherNetwork(PathBuf),
@@ -49,29 +48,29 @@ pub enum SnapshotError {
     UnknownBase(PathBuf, godwit_primitives::BlockHash),
     /// Its block or an ancestor is invalid.
     InvalidBase(PathBuf, godwit_primitives::BlockHash),
-    /// A chain of headers without its block has more work; that chain's best header.
+    /// A chain of headers that does not contain its block has more work: the best header of that
+    /// chain.
     NotInBestChain(PathBuf, ChainPoint),
-    /// The datadir's chain has at least as much work as the snapshot's block, or a stored branch that
-    /// would replace that block at once has more; its last block.
+    /// The datadir's chain has at least as much work as the snapshot's block, or a stored branch
+    /// has more and would replace it at once: its last block.
     NotAhead(PathBuf, ChainPoint),
-    /// Neither the user nor the compiled-in list says what its hash must be.
+    /// Neither the user nor the compiled-in list gives the expected hash.
     NoExpectedHash(PathBuf, ChainPoint),
-    /// The bytes at this offset are no coin, or one that cannot be.
+    /// The bytes at this offset are no coin, or an impossible one.
     Malformed(PathBuf, u64),
     /// There are bytes behind the last coin.
     TrailingBytes(PathBuf, u64),
-    /// Its coins hash to another value.
+    /// Its coins do not have the expected hash.
     WrongHash {
-        /// The file.
         path: PathBuf,
-        /// What its coins hash to, in the order in which they are hashed.
+        /// The hash of its coins, as the hash function gives it.
         found: [u8; 32],
-        /// What they must hash to.
+        /// The expected hash.
         expected: [u8; 32],
     },
 }
 
-/// What was written or loaded.
+/// The snapshot that was written or loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {
     /// The block whose coins it holds.
@@ -121,7 +120,7 @@ impl Chain {
     fn write_coins(&self, writer: &mut Writer) -> Result<(), SnapshotError> {
         let layers = self.coins.layers();
         let mut sorted = layers.sorted(OutPointOrder::LevelDb, SORT_BYTES)?;
-        // One transaction's coins: their number comes before them.
+        // The coins of one transaction are gathered, since their number precedes them.
         let mut txid = Txid::ZERO;
         let (mut count, mut coins) = (0u64, DataStream::new());
         while let Some(entry) = sorted.next()? {
@@ -141,9 +140,9 @@ impl Chain {
         Ok(())
     }
 
-    /// Replaces the coins by those of a snapshot whose block's header is known and has more work than
-    /// the tip. Their hash must be `expected`, or the compiled-in one where that is `None`. What lies
-    /// below the block is assumed from then on. A snapshot that is refused leaves the datadir as it
+    /// Replaces the coins by those of a snapshot whose block's header is known and has more work
+    /// than the tip. Their hash must be `expected`, or the compiled-in one if that is `None`. The
+    /// history below the block is assumed from then on. A refused snapshot leaves the datadir as it
     /// was; this chain must then be dropped.
     pub fn load_snapshot(
         &mut self,
@@ -333,7 +332,7 @@ impl Reader {
         Ok(Self { file, path: path.to_path_buf(), len, read: 0, buffer, cursor: 0 })
     }
 
-    /// The bytes at the cursor: a whole entry at least, unless the file ends.
+    /// The bytes at the cursor: at least a whole entry, unless the file ends.
     fn entry(&mut self) -> Result<&[u8], SnapshotError> {
         let held = self.buffer.as_slice().len() - self.cursor;
         if held < ENTRY_BYTES && self.read < self.len {

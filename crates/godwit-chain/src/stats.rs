@@ -1,4 +1,4 @@
-//! Statistics of the set of unspent outputs, as Core's `gettxoutsetinfo` gives them.
+//! Statistics of the UTXO set, as in Core's `gettxoutsetinfo`.
 
 use std::sync::Arc;
 
@@ -44,7 +44,6 @@ impl Totals {
 /// Statistics at one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtxoStats {
-    /// The block.
     pub tip: ChainPoint,
     /// Counts and sums.
     pub totals: Totals,
@@ -76,7 +75,7 @@ pub fn insert_coin(muhash: &mut MuHash3072, outpoint: &OutPoint, coin: &Coin) {
     muhash.insert(bytes.as_slice());
 }
 
-/// Takes one unspent output out of a MuHash.
+/// Removes one unspent output from a MuHash.
 pub fn remove_coin(muhash: &mut MuHash3072, outpoint: &OutPoint, coin: &Coin) {
     let mut bytes = DataStream::new();
     coin::txout_ser(outpoint, coin, &mut bytes);

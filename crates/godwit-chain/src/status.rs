@@ -1,4 +1,4 @@
-//! What the chain does and holds, as one plain value.
+//! The status of the chain as one plain value.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ pub struct ChainStatus {
     pub verified_durable: ChainPoint,
     /// The block whose coins are on disk: those of the blocks above are applied again after a restart.
     pub coins_durable: ChainPoint,
-    /// Bytes of blocks and undo records that the last commit does not name: a power cut may cost them.
+    /// Bytes at risk: blocks and undo records that the last commit does not name, which a power cut
+    /// may cost.
     pub bytes_at_risk: u64,
     /// Bytes written since the chain was opened.
     pub written: BytesWritten,
@@ -41,18 +42,18 @@ pub struct BytesWritten {
     pub merged: u64,
 }
 
-/// Memory in use by what it is used for, in bytes.
+/// Memory in use by kind, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainMemory {
     /// Blocks of peers that are decoded, wait to be accepted or are being written.
     pub receiving: u64,
-    /// Blocks of peers that are kept for their turn.
+    /// Blocks of peers that wait in memory for their turn.
     pub kept: usize,
     /// Blocks in line for the tip and the coins that were fetched for them.
     pub lookahead: usize,
     /// Coins that the blocks in the window spent.
     pub window: usize,
-    /// Blocks and undo records on their way to their files.
+    /// Blocks and undo records that are being written.
     pub appending: u64,
     /// Headers and what is known of their blocks.
     pub tree: usize,
@@ -63,13 +64,11 @@ pub struct ChainMemory {
 /// What was connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectedTotals {
-    /// Blocks.
     pub blocks: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 
-/// Where the connector's time went, and of other threads' time what the chain waits for.
+/// Where the connector's time went, and the time of other threads that the chain waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
     /// Contextual rules.
@@ -78,7 +77,7 @@ pub struct StageTimes {
     pub apply: Duration,
     /// Waiting for jobs.
     pub wait: Duration,
-    /// Sealing memtables and preparing commits.
+    /// Rotating memtables and preparing commits.
     pub flush: Duration,
     /// Writing blocks and undo records; on workers.
     pub append: Duration,

@@ -1,4 +1,4 @@
-//! From received bytes to a block that keeps every rule that needs no other block.
+//! Decodes received bytes, and checks every rule that needs no other block.
 //!
 //! Runs on workers, before the block's place in the chain is known. Everything that costs time and
 //! depends on the block alone happens here, once: decoding, hashing, the structural rules, and the
@@ -47,9 +47,10 @@ impl Structured {
         Self { block, spends, creates, permit }
     }
 
-    /// A block from godwit's own files. Returns `None` where the bytes are not those of `hash`
-    /// or the transactions not those of the header: the disk did not keep what was written. With
-    /// `witnesses` the witnesses are checked as well, where BIP141 is active (`true`) or not.
+    /// A block from godwit's own files. `None` if the bytes are not those of `hash` or the
+    /// transactions not those of the header: the disk did not keep what was written. With
+    /// `witnesses`, the witnesses are checked as well, for a block where BIP141 is active (`true`)
+    /// or not.
     pub(crate) fn from_own_file(
         bytes: PooledStream,
         hash: BlockHash,
@@ -71,12 +72,10 @@ impl Structured {
         self.block.view()
     }
 
-    /// The block's hash.
     pub fn hash(&self) -> BlockHash {
         self.block.hash()
     }
 
-    /// The header.
     pub fn header(&self) -> &BlockHeader {
         self.block.header()
     }
@@ -114,9 +113,7 @@ pub enum Received {
     Malformed {
         /// Its header, which may be valid in its place.
         header: BlockHeader,
-        /// The header's hash.
         hash: BlockHash,
-        /// The rule.
         reject: Reject,
     },
     /// They are a block that keeps the structural rules.

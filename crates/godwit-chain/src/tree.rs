@@ -34,9 +34,7 @@ pub enum Validity {
 /// One header and what is known of its block.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The header.
     pub header: BlockHeader,
-    /// Its hash.
     pub hash: BlockHash,
     /// Distance from genesis.
     pub height: u32,
@@ -167,7 +165,6 @@ impl HeaderTree {
         NodeId(index)
     }
 
-    /// A node.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
@@ -254,7 +251,7 @@ impl HeaderTree {
         Some(walk)
     }
 
-    /// Whether `ancestor` lies on the chain that ends in `id`.
+    /// Whether `ancestor` is on the chain that ends in `id`.
     pub fn is_ancestor(&self, ancestor: NodeId, id: NodeId) -> bool {
         self.ancestor(id, self.node(ancestor).height) == Some(ancestor)
     }

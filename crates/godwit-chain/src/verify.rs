@@ -41,7 +41,7 @@ impl Verified {
         }
     }
 
-    /// Takes the place of the undo record of a block whose own bytes lie at `block`.
+    /// Takes the place of the undo record of a block whose own bytes are at `block`.
     pub(crate) fn reserve_undo(&self, store: &Store, block: BlockPosition) -> UndoPosition {
         store.reserve_undo(block, self.undo_record())
     }
@@ -84,7 +84,6 @@ impl Recorded {
 
 /// Which checks a block still needs.
 pub(crate) struct Needs {
-    /// Its scripts.
     pub(crate) scripts: bool,
     /// The undo record, unless it is stored already.
     pub(crate) undo: Option<UndoFormat>,

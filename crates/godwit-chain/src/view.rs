@@ -110,7 +110,7 @@ impl Chain {
         &self.site.params
     }
 
-    /// The disk that the chain lies on.
+    /// The disk that the chain is stored on.
     pub fn disk(&self) -> &godwit_store::disk::StoreDisk {
         self.site.store.disk()
     }

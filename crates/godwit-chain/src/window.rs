@@ -1,4 +1,4 @@
-//! The window: blocks that are applied to the coins and whose scripts still run, and the way back.
+//! The window: blocks that are applied to the coins and not yet connected, and the way back.
 //!
 //! Core does this in `ActivateBestChain`; the difference is that here the blocks of one branch
 //! overlap. A change of branch waits until the window is empty, so that at most one branch is ever in
@@ -10,10 +10,12 @@
 //!                     └──────────── the window ─────────┘
 //! ```
 //!
-//! A block that passed has its undo record written when all below it have passed too, and is connected
-//! when that write has returned. A block that fails takes those above it back with it, last first, from
-//! coins that memory still holds. No coin is read from a disk on the connector's thread: a tip that is
-//! to be disconnected is read back by a worker, with its undo record and the coins that it created.
+//! 1. An undo record is written only when its block and all blocks below it have passed.
+//! 2. A block is connected only when that write has returned and it stands on the tip.
+//! 3. When a block fails, it and all blocks above it are taken back, last first, from coins that
+//!    memory still holds.
+//! 4. The connector reads no coin from a disk: a tip that is to be disconnected is read back by a
+//!    worker, with its undo record and the coins that it created.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,12 +39,12 @@ use crate::structure::Structured;
 use crate::tree::NodeId;
 use crate::verify::{Needs, Outcome, Recorded, UndoFormat, Verified, VerifyError, verify};
 
-/// Bytes of the coins that the blocks in the window spent, the last block aside.
+/// Most bytes of the coins that the blocks of the window spent, not counting the last block.
 const WINDOW_COIN_BYTES: usize = 64 << 20;
 
-/// A block that is applied to the coins and not yet retired.
+/// A block of the window.
 struct Applied {
-    /// Tells its outcome from that of an earlier application of the same block.
+    /// Distinguishes its outcome from that of an earlier application of the same block.
     token: u64,
     resolved: Arc<Resolved>,
     /// Memory of the coins that it spent.
@@ -51,15 +53,15 @@ struct Applied {
 }
 
 enum Progress {
-    /// Workers are at it.
+    /// Workers run its checks.
     Verifying,
-    /// It did not pass. Nothing above it leaves this window but with it.
+    /// It did not pass. The blocks above it can only be taken back with it.
     Failed(VerifyError),
-    /// It waits for those below it.
+    /// It passed, and waits for the blocks below it.
     Verified(Verified),
-    /// Its undo record is on its way to the disk, and those of all blocks below.
+    /// Its undo record is being written, after those of all blocks below.
     Writing,
-    /// Its undo record is written: it is connected when it is the first.
+    /// Its undo record is written: it will be connected when it is the first.
     Recorded(Recorded),
 }
 
@@ -71,11 +73,11 @@ pub(crate) enum Answer {
     Read(u64, Result<Box<ReadBack>, ReadError>),
 }
 
-/// A connected block with all that taking it back needs.
+/// A connected block with all that is needed to disconnect it.
 pub(crate) struct ReadBack {
     block: Structured,
     spent: SpentCoins,
-    /// What it created, as far as it lies below the memtable.
+    /// The outputs that it created, as far as they are below the memtable.
     created: Vec<Option<Coin>>,
     pin: EpochPin,
 }
@@ -104,11 +106,11 @@ struct Disconnecting {
     read: Option<Box<ReadBack>>,
 }
 
-/// What became of the block at the window's front.
+/// What became of the first block of the window.
 pub(crate) enum Retired {
-    /// It stands on the tip and is to be connected.
+    /// It is on top of the tip and is to be connected.
     Recorded(Recorded),
-    /// It breaks a rule: its coins and those of the blocks above it are as they were before.
+    /// It breaks a rule: it and the blocks above it were taken back.
     TakenBack(NodeId, Reject),
 }
 
@@ -117,11 +119,11 @@ pub(crate) struct Window {
     blocks: VecDeque<Applied>,
     /// The last block that is applied to the coins.
     applied: NodeId,
-    /// A block that could not be applied. It is judged when the window is empty: where an ancestor
-    /// turns out to be invalid, nothing is said of it.
+    /// A block that could not be applied. It is judged when the window is empty: if an ancestor
+    /// turns out to be invalid, it gets no verdict of its own.
     refused: Option<(NodeId, Reject)>,
-    /// The branch that is being switched to, once its blocks and the way to it are known to be
-    /// there, and how often blocks had been pruned by then.
+    /// The branch to switch to, once it and the way to it were found to be stored, and how often
+    /// blocks had been pruned by then.
     checked_branch: Option<(NodeId, u32)>,
     disconnecting: Option<Disconnecting>,
     /// A worker reads a tip back.
@@ -152,7 +154,7 @@ impl Window {
         self.applied
     }
 
-    /// The coins are those of another block now.
+    /// Sets the block whose coins the store holds.
     pub(crate) fn set_applied(&mut self, applied: NodeId) {
         assert!(self.blocks.is_empty(), "nothing is in flight");
         self.applied = applied;
@@ -181,7 +183,7 @@ impl Window {
         self.refused.is_some()
     }
 
-    /// The block that was refused, once everything below it is connected.
+    /// Takes the block that was refused, once everything below it is connected.
     pub(crate) fn take_refused(&mut self) -> Option<(NodeId, Reject)> {
         if self.blocks.is_empty() { self.refused.take() } else { None }
     }
@@ -236,8 +238,8 @@ impl Window {
         self.applied = id;
     }
 
-    /// A job has found something. About a block that was taken back meanwhile, or a tip that is not to
-    /// be disconnected any more, it says nothing.
+    /// A job has answered. An answer about a block that was taken back meanwhile, or a tip that is
+    /// no longer to be disconnected, is ignored.
     pub(crate) fn answered(
         &mut self,
         index: &BlockIndex,
@@ -268,8 +270,8 @@ impl Window {
         Ok(())
     }
 
-    /// The next verified block whose undo record can be written: those of all blocks below it are
-    /// written or on their way. So none is ever written above a block that fails.
+    /// Takes the next verified block whose undo record can be written, because those of all blocks
+    /// below it are written or being written (rule 1).
     pub(crate) fn next_to_record(&mut self) -> Option<Verified> {
         let on_its_way =
             |progress: &Progress| matches!(progress, Progress::Writing | Progress::Recorded(_));
@@ -283,7 +285,7 @@ impl Window {
         }
     }
 
-    /// The undo record of a block is in its file.
+    /// The undo record of a block is written.
     pub(crate) fn recorded(&mut self, recorded: Recorded) {
         let id = recorded.id();
         let applied = self.blocks.iter_mut().find(|applied| applied.resolved.id() == id);
@@ -292,7 +294,7 @@ impl Window {
         applied.progress = Progress::Recorded(recorded);
     }
 
-    /// Takes the block at the front out, if it can be connected or did not pass.
+    /// Takes the first block out, if it can be connected or did not pass.
     pub(crate) fn retire(
         &mut self,
         index: &BlockIndex,
@@ -311,7 +313,7 @@ impl Window {
                     self.take_back(index, coins, &above.resolved)?;
                 }
                 self.take_back(index, coins, &front.resolved)?;
-                // What stood above it is not judged.
+                // A refused block above it gets no verdict.
                 self.refused = None;
                 Ok(Some(Retired::TakenBack(front.resolved.id(), reject)))
             }
@@ -329,7 +331,8 @@ impl Window {
         coins: &mut UtxoStore,
         resolved: &Resolved,
     ) -> Result<(), ChainError> {
-        // Sealed is only what an empty window had left: all that it created is in the active memtable.
+        // The memtable is rotated only while the window is empty, so all that the block created is
+        // in the active one.
         let (id, block, spent) = (resolved.id(), resolved.block(), resolved.spent());
         self.unapply(index, coins, id, block, spent, &mut [])
     }
@@ -344,7 +347,7 @@ impl Window {
         created: &mut [Option<Coin>],
     ) -> Result<(), ChainError> {
         let node = index.node(id);
-        // A coinbase that a later one overwrote is not there (BIP30's two pairs).
+        // A coinbase that a later one overwrote is missing (the two pairs of BIP30).
         let overwritten = is_bip30_unspendable(node.height, &node.hash);
         let mismatch = if overwritten { Mismatch::Tolerated } else { Mismatch::Reported };
         if !unapply(coins, block, spent, node.height, mismatch, created) {
@@ -426,7 +429,7 @@ impl Window {
         }
     }
 
-    /// The tip is to stay after all.
+    /// The tip is not to be disconnected after all.
     pub(crate) fn forget_disconnecting(&mut self) {
         self.disconnecting = None;
     }

@@ -15,6 +15,8 @@
 //! The order of the rules within a phase is Core's, so that a block that breaks several is rejected
 //! for the same reason.
 
+#![warn(missing_docs)]
+
 mod assume_valid;
 mod block;
 pub mod connect;

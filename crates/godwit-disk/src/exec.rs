@@ -1,24 +1,24 @@
-//! The seam between godwit and the operating system's threads and clock, beside the one to its files.
+//! The interface to the operating system's threads and clock, beside the one to its files.
 //!
-//! An [`Executor`] says where work runs and what time it is. A [`Crew`] is a group of its servers: the
-//! worker pool, or the one thread that appends, commits, flushes or merges. The product has one
-//! executor, `godwit_store::exec::Threads`; simulations run jobs on the caller's thread in virtual
-//! time.
+//! An [`Executor`] runs jobs and tells the time. A [`Crew`] is a group of its threads with their
+//! queues: the worker pool, or the one thread that appends, commits, flushes or merges. The node
+//! has one executor, `godwit_store::exec::Threads`; simulations run jobs on the caller's thread in
+//! virtual time.
 //!
-//! A job is a closure whose result is told by a second closure, the [`Report`]. They are apart
-//! because in virtual time a job runs when it starts and is told when it ends.
+//! A job is a closure whose result a second closure, the [`Report`], delivers. They are separate
+//! because in virtual time a job runs when it starts and reports when it ends.
 
 use std::io;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Tells a job's result to whoever waits for it.
+/// Delivers a job's result.
 pub type Report = Box<dyn FnOnce() + Send>;
 
 /// Work that may run on another thread.
 pub type Job = Box<dyn FnOnce() -> Report + Send>;
 
-/// In which of a crew's queues a job waits: the first one that is not empty comes first.
+/// The queue of a crew in which a job waits. Jobs are taken from the first queue that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Short, and the connector waits for it.
@@ -31,7 +31,7 @@ impl Priority {
     /// Number of priorities, and so of a crew's queues.
     pub const COUNT: usize = 2;
 
-    /// Place of its queue among a crew's queues.
+    /// Index of its queue among a crew's queues.
     pub fn queue(self) -> usize {
         match self {
             Self::Urgent => 0,
@@ -56,15 +56,15 @@ pub trait Executor: Send + Sync {
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn Crew>>;
 
-    /// Time since some fixed moment; it never goes back. For durations in log lines and the status:
-    /// nothing is decided by it.
+    /// Time since some fixed moment; never goes back. It is for durations in log lines and the
+    /// status; no decision depends on it.
     fn now(&self) -> Duration;
 
-    /// Runs or tells what comes next on the caller's thread. `false` when there is nothing, or when
-    /// work runs on other threads.
+    /// In a simulation, runs the next job or report on the caller's thread. `false` when there is
+    /// none, or when jobs run on other threads.
     fn run_one(&self) -> bool;
 
-    /// Runs `task` beside the job that calls this. `None`: it was run at once, and is done.
+    /// Runs `task` beside the job that calls this. `None`: `task` was run at once and is done.
     ///
     /// # Errors
     ///
@@ -76,13 +76,13 @@ pub trait Executor: Send + Sync {
     ) -> io::Result<Option<JoinHandle<()>>>;
 }
 
-/// A group of servers with their queues. Dropping it closes the queues and waits until what they hold
-/// has run and was told.
+/// A group of threads with their queues. Dropping it closes the queues and waits until every queued
+/// job has run and reported.
 pub trait Crew: Send + Sync {
-    /// Queues a job; never waits. `name` says what it is in traces.
+    /// Queues a job; never waits. `name` identifies it in traces.
     ///
     /// # Panics
     ///
-    /// When the queue is full: who pushes counts its own jobs and stays below the capacity.
+    /// When the queue is full: callers count their own jobs and stay below the capacity.
     fn push(&self, priority: Priority, name: &'static str, job: Job);
 }

@@ -2,9 +2,9 @@
 //! It is what the real disk (`godwit_store::disk::RealDisk`), real threads
 //! (`godwit_store::exec::Threads`) and the simulated ones of tests implement.
 //!
-//! A crate of its own, below the store, so that the store's own unit tests can use the simulated disk
-//! of `godwit-fault-disk`: if these traits were part of the store, that crate would implement those of
-//! another build of it.
+//! The traits are a crate below the store so that the store's own unit tests can use the simulated
+//! disk of `godwit-fault-disk`. A crate's unit tests are a second build of it: were the traits part
+//! of the store, the simulated disk would implement those of the other build.
 
 pub mod exec;
 
@@ -22,16 +22,16 @@ pub enum OpenMode {
     Read,
     /// Reading and writing; created empty when absent (mode 0600).
     ReadWrite,
-    /// Reading and writing; created, an existing file is emptied.
+    /// Reading and writing; created when absent, emptied when present.
     Truncate,
 }
 
-/// A lock on a data directory, held until dropped.
+/// An exclusive lock, held until dropped.
 pub trait DiskLock: Send + Sync {}
 
 /// Files and directories.
 pub trait Disk: Send + Sync {
-    /// Opens a file. A created file is durable by name only after [`Disk::sync_dir`].
+    /// Opens a file. The name of a created file is durable only after [`Disk::sync_dir`].
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
     /// Creates a directory (mode 0700) and its parents, durably.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
@@ -39,11 +39,10 @@ pub trait Disk: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Renames a file, atomically replacing `to`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Names of all entries of a directory, in no particular order.
+    /// Names of all entries of a directory, in any order.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
-    /// Takes an exclusive lock on a file that is created when absent; `None` when it is taken.
+    /// Locks a file, which is created when absent; `None` when another process holds the lock.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 

@@ -1,9 +1,9 @@
 //! Import of a Bitcoin Core descriptor wallet (`wallet.dat`, SQLite), encrypted or not.
 //!
-//! The file is read page by page into locked memory ([`sqlite`]), since a wallet without passphrase has
-//! its private keys in clear in it. Encrypted keys are decrypted there. Every private key is checked
-//! against its public key, every descriptor against its hash, and from both comes the private descriptor
-//! that Core would print, which is then split as one that a user types
+//! The file is read page by page into locked memory ([`sqlite`]), since a wallet without a
+//! passphrase holds its private keys unencrypted. Encrypted keys are decrypted there. Every private
+//! key is checked against its public key, every descriptor against its hash. Together they make the
+//! private descriptor that Core would print, which is then split like one that a user typed
 //! ([`split_private_descriptor`](crate::split_private_descriptor)).
 //!
 //! Sources: Bitcoin Core, `wallet/walletdb.cpp`, `wallet/crypter.cpp`, `wallet/scriptpubkeyman.cpp`.
@@ -34,16 +34,16 @@ pub use error::CoreWalletError;
 pub use needles::core_wallet_needles;
 pub use sqlite::DatabaseError;
 
-/// The table of a wallet.
+/// The table that holds a wallet.
 const TABLE: &str = "main";
 
 /// Flags of wallets (`wallet/walletutil.h`).
 const FLAG_NO_PRIVATE_KEYS: u64 = 1 << 32;
 const FLAG_DESCRIPTORS: u64 = 1 << 34;
 
-/// What a wallet holds.
+/// The content of a wallet.
 pub struct CoreWallet {
-    /// Of its coins.
+    /// The network of its coins.
     pub network: Network,
     /// In the order of the file.
     pub descriptors: Vec<CoreDescriptor>,
@@ -58,22 +58,21 @@ pub struct CoreWallet {
 pub struct CoreDescriptor {
     /// As Core's `listdescriptors` prints it.
     pub descriptor: PublicDescriptor,
-    /// When its oldest key may have been used first, in seconds since 1970.
+    /// Earliest time at which its oldest key may have been used, in seconds since 1970.
     pub created: u64,
     /// The indexes whose scripts Core looks for.
     pub range: Range<u32>,
-    /// The first index without an address that was given out.
+    /// The first index whose address was not given out.
     pub next: u32,
-    /// What Core takes new addresses from it for.
+    /// The purpose for which Core takes new addresses from it.
     pub active: Option<Purpose>,
 }
 
 /// What addresses are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be paid to.
+    /// To receive payments.
     Receiving,
-    /// For change.
     Change,
 }
 
@@ -82,19 +81,18 @@ pub enum Purpose {
 pub struct LeftOut {
     /// As the wallet has it, without private keys.
     pub text: String,
-    /// Why.
     pub error: DescriptorError,
 }
 
-/// What comes from the secret stack: public text and keys in locked memory.
+/// What is returned from the secret stack: public text, and keys in locked memory.
 struct Loaded {
     network: Network,
     split: Vec<(DescriptorRecord, Result<Parts, DescriptorError>)>,
     active: BTreeMap<records::DescriptorId, bool>,
 }
 
-/// Reads a wallet that no other program has open. One whose keys are encrypted needs the passphrase
-/// ([`CoreWalletError::PassphraseNeeded`]); with others it is not looked at.
+/// Reads a wallet that no other program has open. If its keys are encrypted, the passphrase is
+/// needed ([`CoreWalletError::PassphraseNeeded`]); otherwise it is ignored.
 pub fn import_core_wallet(
     path: &Path,
     passphrase: Option<&SecretString>,
@@ -133,7 +131,7 @@ pub fn import_core_wallet(
     Ok(wallet)
 }
 
-/// Whether a descriptor is one that Core has and godwit has not, rather than none.
+/// Whether a descriptor is of a kind that Core knows and godwit does not, rather than invalid.
 fn is_unknown(error: &DescriptorError) -> bool {
     matches!(
         error,
@@ -161,7 +159,7 @@ fn described(
     })
 }
 
-/// What a wallet says of keys, which may be encrypted.
+/// Reads the records of keys, which may be encrypted.
 fn read(path: &Path) -> Result<(Network, Records), CoreWalletError> {
     let mut database = Database::open(path)?;
     let roots = database.roots(TABLE)?;
@@ -194,7 +192,7 @@ fn load(path: &Path, passphrase: Option<&SecretString>) -> Result<Loaded, CoreWa
     for record in records.descriptors {
         let split = assemble::split(&record, &records.plain, network.into(), watch_only)?;
         let split = match split {
-            // Core takes no descriptor whose scripts it cannot make.
+            // Core accepts no descriptor whose scripts it cannot derive.
             Err(DescriptorError::HardenedPublic { .. }) if !watch_only => {
                 return Err(CoreWalletError::Missing);
             }

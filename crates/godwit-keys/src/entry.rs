@@ -54,7 +54,6 @@ impl std::error::Error for NotAKeyId {}
 
 /// Words of which keys come.
 pub struct Words {
-    /// The words.
     pub mnemonic: Mnemonic,
     /// Whether a passphrase went into the keys besides. It is not stored: who restores the words
     /// somewhere else has to know it.
@@ -78,7 +77,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Its name.
     pub fn id(&self) -> KeyId {
         let mut hash = Sha256::new();
         for descriptor in &self.descriptors {

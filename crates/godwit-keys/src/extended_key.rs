@@ -139,7 +139,6 @@ impl ExtendedPrivateKey {
         })
     }
 
-    /// The key alone.
     pub fn private_key(&self) -> Result<PrivateKey, KeyError> {
         Ok(self.key.try_clone()?)
     }

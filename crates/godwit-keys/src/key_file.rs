@@ -173,7 +173,6 @@ impl FileKey {
         Ok(Self { parameters, salt, key: derive_key(passphrase, &salt, parameters)? })
     }
 
-    /// The key.
     pub(crate) fn secret(&self) -> &SecretArray<32> {
         &self.key
     }

@@ -1,14 +1,14 @@
-//! Private keys and what is done with them: BIP32, BIP39 and WIF, descriptors, the encrypted key file,
-//! import of Bitcoin Core's wallets, signatures and PSBT.
+//! Private keys and their uses: BIP32, BIP39 and WIF, descriptors, the encrypted key file, import
+//! of Bitcoin Core's wallets, signatures and PSBTs.
 //!
-//! A private key lies in the locked memory of `godwit-secret` from the moment its text is read. What
-//! computes with it runs on a secret stack ([`godwit_secret::run_on_secret_stack`]), so that the copies
-//! which libraries leave behind are wiped. Other crates, `miniscript` before all, are shown public keys
-//! only.
+//! A private key is in the locked memory of `godwit-secret` from the moment its text is read.
+//! Computations with it run on a secret stack ([`godwit_secret::run_on_secret_stack`]), so that
+//! copies which libraries leave behind are wiped. Other crates, above all `miniscript`, see public
+//! keys only.
 //!
-//! No function of the public surface returns a private key, a seed or their text: what comes out is
-//! public keys, public descriptors, signatures and PSBTs. The exception has the name export and writes
-//! to a file descriptor.
+//! No public function returns a private key, a seed or their text, only public keys, public
+//! descriptors, signatures and PSBTs. The one exception is export, which writes to a file
+//! descriptor.
 
 mod accounts;
 mod base58;

@@ -1,8 +1,8 @@
-//! What a search of memory for private keys looks for.
+//! Needles of private keys, for a search of memory.
 //!
-//! A [`Needle`] shows nothing of its secret and can only be searched for, so these functions let
-//! `godwit-signer residue-check` look for keys that no other crate gets to see. What is computed here is
-//! computed on a secret stack: the search would find it elsewhere.
+//! A [`Needle`] reveals nothing of its secret and can only be searched for, so these functions let
+//! `godwit-signer residue-check` look for keys that no other crate sees. They compute on a secret
+//! stack, or the search would find their own copies.
 
 use bitcoin::hashes::{Hash, HashEngine, sha256};
 use bitcoin::secp256k1::{Keypair, Scalar, SecretKey, XOnlyPublicKey, ecdsa, schnorr};
@@ -42,8 +42,8 @@ impl From<NeedleError> for KeyError {
 }
 
 impl PrivateKey {
-    /// The key in all forms: also as WIF, negated and as taproot's key without scripts, both as signing
-    /// makes them of it.
+    /// The key in all forms: also as WIF, negated, and tweaked as taproot's key without scripts, as
+    /// signing derives them.
     pub fn needle(&self, name: &str) -> Result<Needle, KeyError> {
         guarded(|| {
             let mut needle = Needle::new(name, self.secret())?;
@@ -61,11 +61,11 @@ impl PrivateKey {
         })
     }
 
-    /// The nonce of a signature of this key: who finds it has the key.
+    /// The nonce of a signature of this key: whoever knows it can compute the key.
     ///
     /// # Errors
     ///
-    /// [`KeyError::BadSignature`] when this is none of this key for `digest`.
+    /// [`KeyError::BadSignature`] when this is no signature of this key for `digest`.
     pub fn ecdsa_nonce_needle(
         &self,
         name: &str,
@@ -86,8 +86,8 @@ impl PrivateKey {
         })
     }
 
-    /// As [`ecdsa_nonce_needle`](Self::ecdsa_nonce_needle), for what
-    /// [`sign_schnorr`](Self::sign_schnorr) gives for the same digest and tweak.
+    /// As [`ecdsa_nonce_needle`](Self::ecdsa_nonce_needle), for the signature that
+    /// [`sign_schnorr`](Self::sign_schnorr) makes with the same digest and tweak.
     pub fn schnorr_nonce_needle(
         &self,
         name: &str,
@@ -137,7 +137,7 @@ impl StoredKey {
 }
 
 impl Mnemonic {
-    /// The words, also as numbers and on lines of their own, and their entropy.
+    /// The words, also as numbers and one per line, and their entropy.
     pub fn needles(&self, name: &str) -> Result<[Needle; 2], KeyError> {
         guarded(|| {
             let mut words = Needle::new(&format!("{name}: words"), self.text())?;
@@ -165,15 +165,15 @@ impl Mnemonic {
         })
     }
 
-    /// The seed that the words and `passphrase` stand for.
+    /// The seed of the words with `passphrase`.
     pub fn seed_needle(&self, name: &str, passphrase: &SecretString) -> Result<Needle, KeyError> {
         guarded(|| Ok(Needle::new(name, &self.seed(passphrase)?)?))
     }
 }
 
 impl KeyStore {
-    /// What the store holds while it is open: the key that its file is sealed with, and words and keys
-    /// of all its entries.
+    /// Everything secret that an open store holds: the key of its file, and words and keys of all
+    /// entries.
     pub fn needles(&self) -> Result<Vec<Needle>, KeyError> {
         let mut needles = vec![guarded(|| Ok(Needle::new("key of the file", self.file_key())?))?];
         for entry in self.entries() {
@@ -189,7 +189,7 @@ impl KeyStore {
     }
 }
 
-/// Adds a number of the curve, its negative, and both as the library computes with them.
+/// Adds a scalar, its negative, and both in the form in which the library computes with them.
 fn both_signs(mut needle: Needle, form: &str, key: SecretKey) -> Result<Needle, KeyError> {
     for key in [key, key.negate()] {
         let number = SecretArray::<32>::from_fn_in_place(|copy| *copy = key.secret_bytes())?;
@@ -203,7 +203,7 @@ fn both_signs(mut needle: Needle, form: &str, key: SecretKey) -> Result<Needle, 
     Ok(needle)
 }
 
-/// `r`: the first coordinate of the nonce's point.
+/// A needle of a nonce; `r` is the x coordinate of its point.
 fn nonce_needle(name: &str, nonce: SecretKey, r: &[u8; 32]) -> Result<Needle, KeyError> {
     if nonce.x_only_public_key(curve()).0.serialize() != *r {
         return Err(KeyError::BadSignature);
@@ -224,7 +224,7 @@ fn inverse(number: SecretKey) -> Result<SecretKey, bitcoin::secp256k1::Error> {
     Ok(power)
 }
 
-/// BIP340's hash, in which there is no secret.
+/// The challenge hash of BIP340, which contains no secret.
 fn challenge(r: &[u8; 32], public: &XOnlyPublicKey, digest: &[u8; 32]) -> [u8; 32] {
     let tag = sha256::Hash::hash(b"BIP0340/challenge").to_byte_array();
     let mut engine = sha256::Hash::engine();

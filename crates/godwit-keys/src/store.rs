@@ -1,4 +1,4 @@
-//! The key file, opened: what `godwit-signer keys` works on and what signs.
+//! The opened key file, which `godwit-signer keys` changes and `psbt sign` signs with.
 
 use std::error::Error;
 use std::fmt;
@@ -18,54 +18,49 @@ use crate::key_file::disk::{self, WriteLock};
 use crate::key_file::{FileKey, Header, KeyFileError};
 use crate::stored_key::StoredKey;
 
-/// What was done with a file when it failed.
+/// The action on a file that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAction {
-    /// It was opened and read.
+    /// Opening and reading it.
     Read,
-    /// It was written and put in the place of the old one.
+    /// Writing it and putting it in the place of the old one.
     Write,
-    /// It was locked against other writers.
+    /// Locking it against other writers.
     Lock,
 }
 
-/// Why the key store does not do what it is asked for. But for [`NotDurable`](Self::NotDurable), it
-/// holds what it held before.
+/// Why an operation of the key store failed. Except after [`NotDurable`](Self::NotDurable), the
+/// file holds what it held before.
 #[derive(Debug)]
 pub enum StoreError {
-    /// The system fails.
     File {
-        /// At what.
         action: FileAction,
-        /// Of which file.
         path: PathBuf,
-        /// How.
         error: io::Error,
     },
-    /// The file was replaced and is as asked for, but the system fails to say that it will still be so
-    /// after a power cut: either version may be there then.
+    /// The file was replaced, but a sync failed: after a power cut, either version may be there.
     NotDurable(PathBuf, io::Error),
-    /// A key file may not have this name: writing another one would remove it.
+    /// A key file must not have this name: writing another one would remove it.
     ReservedName(PathBuf),
-    /// The content cannot be read or made.
+    /// The content cannot be decoded or encoded.
     Content(PathBuf, KeyFileError),
-    /// Others than the owner may read the file, or write to it: its mode.
+    /// Users other than the owner may read or write the file; its mode.
     Permissions(PathBuf, u32),
-    /// The file belongs to another user, who may read it and replace it: its number.
+    /// The file belongs to another user, who could read and replace it; the user's id.
     Owner(PathBuf, u32),
-    /// There is a file where a new one is to be.
+    /// A file of this name exists already.
     Exists(PathBuf),
-    /// A passphrase without a character.
+    /// An empty passphrase.
     EmptyPassphrase,
-    /// Another process has given the file another passphrase meanwhile.
+    /// Another process has changed the passphrase meanwhile.
     PassphraseChanged(PathBuf),
     /// The label is too long, or a character of it is a control character.
     Label,
     /// An entry without descriptors.
     NoDescriptors,
-    /// The same descriptors are there already.
+    /// There is an entry with the same descriptors, and it lacks nothing.
     Duplicate(KeyId),
-    /// Other descriptors have the same name, by chance or by intent.
+    /// An entry with other descriptors has the same id, by chance or by intent.
     NameTaken(KeyId),
     /// There is no such entry.
     Unknown(KeyId),
@@ -145,20 +140,21 @@ impl From<ExportError> for StoreError {
     }
 }
 
-/// An open key file. Its keys lie in locked memory until it is dropped.
+/// An open key file. Its keys are in locked memory until it is dropped.
 ///
-/// Whatever changes it is written before the call returns, or has not happened, as the error says.
-/// Processes may change the same file at once: each change is made to what the file holds at that moment.
+/// A change is written before the call returns, or has not happened, as the error says. Several
+/// processes may change the same file: each change is applied to what the file holds at that
+/// moment.
 pub struct KeyStore {
     path: PathBuf,
     key: FileKey,
-    /// Of the file that `entries` were read from or written to.
+    /// Header of the file that `entries` were read from or written to.
     header: Header,
     entries: Vec<Entry>,
 }
 
 impl KeyStore {
-    /// Makes a file without entries, readable by its owner alone.
+    /// Creates a file without entries, readable by its owner alone.
     pub fn create(
         path: &Path,
         passphrase: &SecretString,
@@ -197,24 +193,24 @@ impl KeyStore {
         Ok(Self { path, key, header, entries })
     }
 
-    /// What it holds, in the order that it came in.
+    /// All entries, in the order in which they were added.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Those of a network, in that order.
+    /// The entries of a network, in that order.
     pub fn entries_of(&self, network: NetworkKind) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.network == network)
     }
 
-    /// The entry of that name.
+    /// The entry with this id.
     pub fn entry(&self, id: KeyId) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.id() == id)
     }
 
-    /// Adds an entry. Where there is one with the same descriptors already, that one keeps its label
-    /// and takes the private keys and words that it lacks: those of another signer, or the words of a
-    /// root that was imported as xprv.
+    /// Adds an entry. If there is one with the same descriptors, that one keeps its label and gets
+    /// the private keys and words that it lacks: those of another signer, or the words of a root
+    /// that was imported as xprv.
     ///
     /// # Errors
     ///
@@ -241,10 +237,10 @@ impl KeyStore {
         }
     }
 
-    /// Gives the entry at `place` what `more` has besides.
+    /// Adds to the entry at `place` what it lacks of `more`.
     fn complete(&mut self, place: usize, more: Entry, lock: &WriteLock) -> Result<(), StoreError> {
         let entry = &mut self.entries[place];
-        // Names are short: others may have the same.
+        // Ids are short: other descriptors may have the same.
         if entry.descriptors != more.descriptors {
             return Err(StoreError::NameTaken(entry.id()));
         }
@@ -275,8 +271,8 @@ impl KeyStore {
         })
     }
 
-    /// Removes an entry and its keys, and returns it. The blocks of the disk that the file had before may
-    /// hold them, sealed, until they are written over.
+    /// Removes an entry and its keys, and returns it. The file's former disk blocks may hold them,
+    /// encrypted, until they are overwritten.
     pub fn remove(&mut self, id: KeyId) -> Result<Entry, StoreError> {
         let lock = self.lock_newest()?;
         let place = self.entries.iter().position(|entry| entry.id() == id);
@@ -291,7 +287,8 @@ impl KeyStore {
         }
     }
 
-    /// Seals the file with another passphrase. A copy of the old file still opens with the old one.
+    /// Encrypts the file with another passphrase. A copy of the old file still opens with the old
+    /// one.
     pub fn change_passphrase(
         &mut self,
         new: &SecretString,
@@ -307,21 +304,21 @@ impl KeyStore {
         })
     }
 
-    /// Writes the secrets of an entry to `out`, one a line, so that who imports them has the same
-    /// descriptors: words, when there are any; if these do not suffice, the key whose usual descriptors
-    /// they are, or private descriptors as Bitcoin Core prints them; last the keys that stand in none
-    /// of these. What becomes of them there is no longer protected.
+    /// Writes the secrets of an entry to `out`, one a line, so that importing them gives the same
+    /// descriptors: the words, if there are any; if these do not suffice, the key whose usual
+    /// descriptors they are, or private descriptors as Bitcoin Core prints them; last, keys that
+    /// are in none of these. Beyond `out` they are no longer protected.
     pub fn write_secrets_to(&self, id: KeyId, out: BorrowedFd<'_>) -> Result<(), StoreError> {
         let entry = self.entry(id).ok_or(StoreError::Unknown(id))?;
         Ok(export::write_entry(entry, out)?)
     }
 
-    /// What the file is sealed with.
+    /// The key that the file is encrypted with.
     pub(crate) fn file_key(&self) -> &SecretArray<32> {
         self.key.secret()
     }
 
-    /// Keeps other writers away and makes sure that `entries` are those of the file.
+    /// Locks the file against other writers, and makes sure that `entries` are those of the file.
     fn lock_newest(&mut self) -> Result<WriteLock, StoreError> {
         let lock = WriteLock::take(&self.path)?;
         let file = disk::read(&self.path)?;
@@ -337,7 +334,8 @@ impl KeyStore {
         Ok(lock)
     }
 
-    /// Writes what is here in the place of the file; an error inside is one after that.
+    /// Replaces the file by one with these entries. The inner error is one after the file was
+    /// replaced.
     fn write(&mut self, lock: &WriteLock) -> Result<Result<(), StoreError>, StoreError> {
         let (header, file) = seal(&self.path, &self.key, &self.entries)?;
         let durable = disk::replace(&self.path, &file, lock)?;
@@ -352,7 +350,7 @@ impl fmt::Debug for KeyStore {
     }
 }
 
-/// `None` for a passphrase without a character.
+/// `None` for an empty passphrase.
 fn new_key(
     passphrase: &SecretString,
     parameters: KdfParameters,

@@ -14,14 +14,12 @@ use crate::private_key::PrivateKey;
 pub enum StoredKey {
     /// A key with children.
     Extended {
-        /// The key.
         key: ExtendedPrivateKey,
         /// Root and path of the key, where it is not a root itself and its descriptor tells.
         origin: Option<KeySource>,
     },
     /// A key without.
     Single {
-        /// The key.
         key: PrivateKey,
         /// Whether its public key is written in 33 bytes.
         compressed: bool,

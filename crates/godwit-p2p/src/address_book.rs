@@ -1,10 +1,11 @@
 //! Addresses of nodes, in buckets that keep one source from filling the book (Core `addrman.cpp`).
 //!
-//! An address that somebody told us is "new": it may stand in up to eight of 1024 buckets of 64, and
-//! in which ones depends on the groups of the address and of its source. One that answered is "tried":
-//! it has one place in 256 buckets of 64. Buckets and places come from a hash with a secret key.
+//! An address that a peer or seed told us is *new*: it may be in up to eight of 1024 buckets of 64
+//! places; in which ones depends on the groups of the address and of its source. An address that
+//! answered is *tried*: it has one place in 256 buckets of 64. A hash with a secret key decides
+//! buckets and places.
 //!
-//! Times are unix seconds. An entry has at least one place, so there are never more than
+//! Times are unix seconds. Every entry has at least one place, so there are never more than
 //! [`MAX_ENTRIES`].
 
 mod entry;
@@ -28,8 +29,8 @@ use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
 use entry::{Entry, EntryId};
 use places::{Place, PlaceKey, Table};
 
-/// Most entries (Core's tables have as many places): 1024 × 64 new and 256 × 64 tried ones. Each
-/// takes about 250 bytes.
+/// Most entries: 1024 × 64 new and 256 × 64 tried ones, as many places as in Core. Each takes about
+/// 250 bytes.
 pub(crate) const MAX_ENTRIES: usize =
     (places::NEW_BUCKETS + places::TRIED_BUCKETS) * places::BUCKET_SIZE;
 
@@ -37,25 +38,24 @@ pub(crate) const MAX_ENTRIES: usize =
 pub(crate) const SAMPLE_ADDRESSES: usize = 1000;
 /// Share of the book in an answer to `getaddr`, in percent (Core `MAX_PCT_ADDR_TO_SEND`).
 pub(crate) const SAMPLE_PERCENT: usize = 23;
-/// Taken off the times that peers tell, in seconds (Core `ProcessAddrs`): what is known first-hand is
-/// to look fresher.
+/// Seconds that are subtracted from the times of gossiped addresses (Core `ProcessAddrs`), so that
+/// first-hand ones are fresher.
 pub(crate) const TIME_PENALTY: u32 = 2 * 60 * 60;
 
-/// Buckets of new addresses in which one address may stand (Core
-/// `ADDRMAN_NEW_BUCKETS_PER_ADDRESS`).
+/// Most new buckets that one address may be in (Core `ADDRMAN_NEW_BUCKETS_PER_ADDRESS`).
 const MAX_REFERENCES: u8 = 8;
-/// Addresses that wait for the one whose place they claim to be tested (Core
-/// `ADDRMAN_SET_TRIED_COLLISION_SIZE`).
+/// Most collisions: addresses that wait until the holder of the tried place that they claim is
+/// tested (Core `ADDRMAN_SET_TRIED_COLLISION_SIZE`).
 const MAX_COLLISIONS: usize = 10;
-/// A tried address that answered within that time, in seconds, keeps its place (Core
+/// A tried address that answered within this many seconds keeps its place (Core
 /// `ADDRMAN_REPLACEMENT`).
 const REPLACEMENT: i64 = 4 * 60 * 60;
-/// Time that a tested address has to answer, in seconds.
+/// How long a tested address has to answer, in seconds.
 const TEST_TIME: i64 = 60;
-/// A collision that could not be tested within that time, in seconds, is decided for the newcomer
-/// (Core `ADDRMAN_TEST_WINDOW`).
+/// If the holder could not be tested within this many seconds, the newcomer gets the place (Core
+/// `ADDRMAN_TEST_WINDOW`).
 const TEST_WINDOW: i64 = 40 * 60;
-/// A connected peer's time is brought up to date when it is that old, in seconds.
+/// A connected peer's time is updated when it is this many seconds old.
 const CONNECTED_INTERVAL: i64 = 20 * 60;
 
 /// Addresses of nodes and what is known of them.
@@ -64,18 +64,19 @@ pub struct AddressBook {
     rng: StdRng,
     entries: BTreeMap<EntryId, Entry>,
     ids: BTreeMap<NetAddress, EntryId>,
-    /// All entries, in random order as far as samples were drawn.
+    /// All entries; drawing samples shuffles them.
     order: Vec<EntryId>,
     new: Table,
     tried: Table,
     next_id: EntryId,
-    /// When an address last answered; 1 so that "never" is before it.
+    /// When an address last answered; 1 at first, so that 0, "never", is before it.
     last_good: i64,
     collisions: BTreeSet<EntryId>,
 }
 
 impl AddressBook {
-    /// An empty book. All of its randomness comes from `seed`, the secret key of the buckets too.
+    /// An empty book. All its randomness comes from `seed`, including the secret key of the
+    /// buckets.
     pub fn new(seed: [u8; 32]) -> Self {
         let mut rng = StdRng::from_seed(seed);
         let key = PlaceKey::new(rng.random());
@@ -107,9 +108,9 @@ impl AddressBook {
         self.entries.is_empty()
     }
 
-    /// Takes addresses that `source` told; returns for how many a place was found. Each entry's time
-    /// is taken for `penalty` seconds older (except what a node says of itself). Addresses that are
-    /// not routable are left out.
+    /// Adds addresses from `source`; returns how many got a place. `penalty` seconds are subtracted
+    /// from each entry's time, except for the source's own address. Addresses that are not routable
+    /// are skipped.
     pub fn add(
         &mut self,
         now: i64,
@@ -138,14 +139,14 @@ impl AddressBook {
         self.put_new(now, id, place)
     }
 
-    /// Brings a known address up to date; returns whether it may get one more place.
+    /// Updates a known address; returns whether it may get one more place.
     fn refresh(&mut self, now: i64, id: EntryId, told: &AddressEntry, penalty: u32) -> bool {
         let entry = self.entries.get_mut(&id).expect("named by `ids`");
         entry.refresh(now, told, penalty);
         if told.time <= entry.time || entry.tried || entry.references == MAX_REFERENCES {
             return false;
         }
-        // Each place makes the next one twice as hard to get.
+        // With each place, the next one becomes half as likely.
         self.rng.random_range(0..1u32 << entry.references) == 0
     }
 
@@ -164,8 +165,8 @@ impl AddressBook {
         id
     }
 
-    /// Puts a new address at its place if that is free or held by one that matters less; an address
-    /// that has no place then is forgotten.
+    /// Puts a new address at its place, if that is free or its holder matters less. An address that
+    /// is left without a place is forgotten.
     fn put_new(&mut self, now: i64, id: EntryId, place: Place) -> bool {
         let holder = self.new.get(place).map(|slot| slot.id);
         if holder == Some(id) {
@@ -191,7 +192,7 @@ impl AddressBook {
         self.new.put(place, id, entry.address.network());
     }
 
-    /// Frees a place; an address that had only this one is forgotten.
+    /// Frees a place. An address that had only this one is forgotten.
     fn clear_new(&mut self, place: Place) {
         let Some(slot) = self.new.take(place) else { return };
         let entry = self.entries.get_mut(&slot.id).expect("it has a place");
@@ -210,8 +211,8 @@ impl AddressBook {
         }
     }
 
-    /// A connection to the address is being tried. `count_failure`: until it answers, this counts
-    /// against it; false while our own line may be at fault.
+    /// A connection to the address is being attempted. `count_failure`: it counts against the
+    /// address until it answers; false while our own link may be at fault.
     pub fn attempt(&mut self, now: i64, address: &NetAddress, count_failure: bool) {
         let last_good = self.last_good;
         let Some(entry) = self.find_mut(address) else { return };
@@ -222,8 +223,8 @@ impl AddressBook {
         }
     }
 
-    /// The address answered as a node does; returns whether it is a tried one from now on. If its
-    /// place is taken, the one that holds it is to be tested first
+    /// The address answered like a node (Core `Good`); returns whether it has become a tried one.
+    /// If its place is taken, the holder has to be tested first
     /// ([`resolve_collisions`](Self::resolve_collisions)).
     pub fn good(&mut self, now: i64, address: &NetAddress) -> bool {
         self.mark_good(now, address, true)
@@ -236,7 +237,7 @@ impl AddressBook {
         entry.last_success = now;
         entry.last_try = now;
         entry.attempts = 0;
-        // `time` stays as it is: it would tell others to whom we are connected.
+        // `time` is not updated: it is gossiped, and would reveal our connections.
         if entry.tried {
             return false;
         }
@@ -251,7 +252,8 @@ impl AddressBook {
         true
     }
 
-    /// Moves an address from its new places to its tried one. Who was there goes back to a new place.
+    /// Moves an address from its new places to its tried one. The former holder goes back to a new
+    /// place.
     fn make_tried(&mut self, id: EntryId, place: Place) {
         let entry = self.entries.get_mut(&id).expect("the entry exists");
         let first = self.key.new_place(&entry.address, entry.source.group()).bucket;
@@ -277,8 +279,8 @@ impl AddressBook {
         self.tried.put(place, id, network);
     }
 
-    /// An outbound connection to the address ended (only then: its time would tell others to whom we
-    /// are connected).
+    /// An outbound connection to the address ended. Only then is its time updated: it is gossiped,
+    /// and would reveal our connections.
     pub fn connected(&mut self, now: i64, address: &NetAddress) {
         if let Some(entry) = self.find_mut(address)
             && now.saturating_sub(entry.time.into()) > CONNECTED_INTERVAL
@@ -287,20 +289,20 @@ impl AddressBook {
         }
     }
 
-    /// What the node is said to offer; `None` for an address that is not in the book.
+    /// Services that the node is said to offer; `None` for an address that is not in the book.
     pub fn services(&self, address: &NetAddress) -> Option<Services> {
         Some(self.entries.get(self.ids.get(address)?)?.services)
     }
 
-    /// The services that the node itself names.
+    /// Sets the services that the node itself told.
     pub fn set_services(&mut self, address: &NetAddress, services: Services) {
         if let Some(entry) = self.find_mut(address) {
             entry.services = services;
         }
     }
 
-    /// Decides the collisions that can be decided: the holder of the place stays if it answered
-    /// lately, and goes if it was tried and did not answer, or could not be tried for long.
+    /// Decides the collisions that can be decided: the holder of a place stays if it answered
+    /// lately, and goes if it was tested and did not answer, or could not be tested for long.
     pub fn resolve_collisions(&mut self, now: i64) {
         for id in self.collisions.clone() {
             let verdict = self.judge_collision(now, id);
@@ -336,13 +338,13 @@ impl AddressBook {
         self.entries.get_mut(id)
     }
 
-    /// Number of addresses that answered at least once and keep their place.
+    /// Number of tried addresses.
     #[cfg(test)]
     pub(crate) fn tried_len(&self) -> usize {
         self.tried.len()
     }
 
-    /// Whether there is an address of that network.
+    /// Whether the book has an address of the network.
     pub fn knows(&self, network: AddressNetwork) -> bool {
         self.new.count(network) > 0 || self.tried.count(network) > 0
     }

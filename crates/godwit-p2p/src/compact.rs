@@ -1,7 +1,7 @@
-//! Putting blocks together from their compact form, and taking them apart (BIP152, Core
+//! Builds blocks from their compact form, and the compact form of blocks (BIP152, Core
 //! `blockencodings.cpp`).
 //!
-//! There is no memory pool to take transactions from: what does not come along is asked for.
+//! There is no memory pool to take transactions from: those that are not prefilled are requested.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ use crate::message::{
     BlockTransactions, BlockTransactionsRequest, CompactBlock, RawTransactions, ShortIdKeys,
 };
 
-/// The version of compact blocks that is spoken: with witness.
+/// The version of compact blocks that this node speaks: with witnesses.
 pub(crate) const COMPACT_BLOCKS: u64 = 2;
 
-/// Size of a transaction that can pass for two hashes of a merkle tree, in bytes.
+/// Size, in bytes, of a transaction that can be taken for two hashes of a merkle tree.
 const AMBIGUOUS_SIZE: usize = 64;
 
-/// Why a compact block does not become a block.
+/// Why a compact block cannot be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactError {
-    /// No honest peer sends that (Core `READ_STATUS_INVALID`: punished).
+    /// No honest peer sends this (Core `READ_STATUS_INVALID`: punished).
     Invalid,
     /// Short ids collide, or the transactions do not have the header's merkle root: the whole block
     /// has to be asked for (Core `READ_STATUS_FAILED`: not punished).
@@ -41,7 +41,8 @@ impl fmt::Display for CompactError {
 
 impl std::error::Error for CompactError {}
 
-/// A block that is being put together. Holds no more than the message that it came in.
+/// A compact block that waits for its missing transactions. It holds no more memory than its
+/// message.
 #[derive(Clone, Debug)]
 pub struct PartialBlock {
     compact: CompactBlock,
@@ -49,11 +50,11 @@ pub struct PartialBlock {
 }
 
 impl PartialBlock {
-    /// Takes a compact block in.
+    /// Begins with a compact block.
     ///
     /// # Errors
     ///
-    /// `Failed` when two short ids are equal: it could not be said which transaction is meant.
+    /// `Failed` when two short ids are equal, so that they name no single transaction.
     pub fn new(compact: CompactBlock) -> Result<Self, CompactError> {
         let empty = |tx: &[u8]| {
             TxView::parse(tx).is_ok_and(|tx| tx.input_count() == 0 && tx.output_count() == 0)
@@ -71,17 +72,15 @@ impl PartialBlock {
         Ok(Self { compact, hash })
     }
 
-    /// The block's hash.
     pub fn hash(&self) -> BlockHash {
         self.hash
     }
 
-    /// The block's header.
     pub fn header(&self) -> &BlockHeader {
         &self.compact.header
     }
 
-    /// What is missing; `None` when every transaction came along.
+    /// The request for the missing transactions; `None` when all were prefilled.
     pub fn request(&self) -> Option<BlockTransactionsRequest> {
         let prefilled = &self.compact.prefilled_positions;
         let positions: Vec<u16> = (0..self.compact.transaction_count())
@@ -92,14 +91,14 @@ impl PartialBlock {
             .then_some(BlockTransactionsRequest { block_hash: self.hash, positions })
     }
 
-    /// Appends the block to `out`, given the transactions that were missing, in the order of the
-    /// request. Uses the partial block up: a second answer finds nothing (CVE-2024-35202).
+    /// Appends the block to `out`, given the missing transactions in the order of the request.
+    /// Consumes the partial block, so that a second answer has no effect (CVE-2024-35202).
     ///
     /// # Errors
     ///
-    /// `Invalid` when there are fewer or more transactions than were missing. `Failed` when they are
-    /// not those of the header, or their witnesses not those of the coinbase; `out` is then to be
-    /// thrown away.
+    /// `Invalid` when there are fewer or more transactions than were missing. `Failed` when they do
+    /// not match the header's merkle root or their witnesses the coinbase's commitment; `out` is
+    /// then of no use.
     pub fn complete(
         self,
         missing: &RawTransactions,
@@ -137,9 +136,9 @@ fn positions_fit(compact: &CompactBlock) -> bool {
         && positions.last().is_none_or(|&last| usize::from(last) < count)
 }
 
-/// Whether the transactions are others than the header's miner meant (Core `IsBlockMutated`). Taken
-/// as if segwit were active: where it is not, a block that commits to witnesses all the same is asked
-/// for as a whole.
+/// Whether the transactions are not those that the header's miner meant (Core `IsBlockMutated`).
+/// Segwit is taken to be active: where it is not, and a block commits to witnesses all the same,
+/// the whole block is requested.
 fn is_mutated(block: BlockView<'_>) -> bool {
     let (root, repeated) = merkle_root(block.txids().iter().map(|txid| txid.to_bytes()));
     if repeated || root != block.header().merkle_root.to_bytes() {
@@ -152,9 +151,9 @@ fn is_mutated(block: BlockView<'_>) -> bool {
     }
 }
 
-/// The compact form of a block: all short ids but for the coinbase, which nobody else can have.
-/// `nonce` is random, so that no one can make ids collide everywhere at once. The block has a
-/// transaction.
+/// The compact form of a block: short ids for all transactions but the coinbase, which no peer can
+/// have already. `nonce` is random, so that an attacker cannot make ids collide at all nodes at
+/// once. The block must have a transaction.
 pub fn compact_block(block: BlockView<'_>, nonce: u64) -> CompactBlock {
     let header = *block.header();
     let keys = ShortIdKeys::new(&header, nonce);

@@ -13,13 +13,13 @@ pub enum ConnectionKind {
     BlockRelay,
     /// `-connect` and `-addnode`.
     Manual,
-    /// Tests whether an address answers, and leaves.
+    /// Tests whether an address answers, then disconnects.
     Feeler,
-    /// Asks for addresses, and leaves.
+    /// Asks for addresses, then disconnects.
     AddrFetch,
 }
 
-/// As Core's `getpeerinfo` and log lines call it.
+/// The name in Core's `getpeerinfo` and log lines.
 impl fmt::Display for ConnectionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

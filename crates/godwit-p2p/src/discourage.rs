@@ -1,4 +1,5 @@
-//! Hosts that misbehaved: no connection is opened to them, and theirs go first when room is needed.
+//! Hosts that misbehaved: no connection is opened to them, and theirs are evicted first when room
+//! is needed.
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
@@ -7,15 +8,16 @@ use siphasher::sip::SipHasher24;
 
 use crate::net_address::Host;
 
-/// At least so many of the last discouraged hosts are remembered (Core's rolling Bloom filter holds
-/// as many); never more than twice as many, at about 12 bytes each.
+/// At least this many of the last discouraged hosts are remembered (as in Core's rolling Bloom
+/// filter), and never more than twice as many, at about 12 bytes each.
 pub(crate) const DISCOURAGED_HOSTS: usize = 50_000;
 
-/// The last discouraged hosts, by a keyed hash of 64 bits. Forgotten at the end of the run, as in
-/// Core: an address changes hands.
+/// The last discouraged hosts, by a keyed hash of 64 bits. They are forgotten at the end of the
+/// run, as in Core: addresses change hands.
 ///
-/// Two generations: when the younger is full, the older one is dropped. Adding and asking are
-/// logarithmic, whatever comes (CVE-2020-14198 was a list that grew and was scanned each time).
+/// There are two generations: when the younger one is full, the older one is dropped. Insertion and
+/// lookup take logarithmic time whatever peers do (CVE-2020-14198 was a list that grew and was
+/// scanned each time).
 pub(crate) struct Discouraged {
     key: [u8; 16],
     young: BTreeSet<u64>,
@@ -23,7 +25,8 @@ pub(crate) struct Discouraged {
 }
 
 impl Discouraged {
-    /// Nobody. The key is secret: with it, two hosts could be found that hash alike.
+    /// Without hosts. The key must be secret: it would let an attacker find hosts with equal
+    /// hashes.
     pub(crate) fn new(key: [u8; 16]) -> Self {
         Self { key, young: BTreeSet::new(), old: BTreeSet::new() }
     }

@@ -1,15 +1,18 @@
-//! Which peer is asked for which block, and which peer holds the download up.
+//! The download scheduler: which peer is asked for which block, and which peer holds the download
+//! up.
 //!
-//! Knows nothing of messages. Compare Core `net_processing.cpp` (`FindNextBlocksToDownload`, the
-//! stalling and timeout logic of `SendMessages`). What differs:
-//! - A peer's share follows its measured rate, up to 128 small blocks; Core asks everybody for 16.
-//! - A block that holds up the window is asked of another peer as soon as that is expected to be
-//!   faster. Core first disconnects the peer that it waits for, after 2 to 64 seconds.
-//! - A peer is disconnected for what another peer delivered and it did not, or for long silence while
-//!   others deliver; the time it gets grows with the time that the others need for a block. So a slow
-//!   line punishes nobody.
+//! It knows nothing of messages. Compare Core `net_processing.cpp` (`FindNextBlocksToDownload`, the
+//! stalling and timeout logic of `SendMessages`). The differences:
+//! - The number of blocks in flight from a peer follows its measured rate, up to 128 small blocks;
+//!   Core asks every peer for 16.
+//! - A block that holds up the window is requested from a second peer (a *hedge*) as soon as that
+//!   is expected to be faster. Core first disconnects the peer that it waits for, after 2 to 64
+//!   seconds.
+//! - A peer is disconnected if another peer delivered what it withholds, or for long silence while
+//!   others deliver. The time that it gets grows with the time that the others need for a block, so
+//!   that no peer is punished for a slow link of ours.
 //!
-//! Deadlines count on a clock of our own that stands still while the chain can take no blocks.
+//! Deadlines are measured by a clock that stands still while the chain can take no blocks.
 
 mod assign;
 mod branch;
@@ -36,56 +39,56 @@ use crate::time::Now;
 
 pub(crate) use self::overdue::OverdueReason;
 
-/// How long requests may stay unattended: the longest wait until [`Downloads::next_wakeup`] while
-/// something is in flight.
+/// Longest time between two looks at the requests in flight ([`Downloads::next_wakeup`]).
 const WAKEUP: Duration = Duration::from_millis(250);
 
-/// Bytes that a block is taken for before one arrived; until then nobody is asked for more than two.
+/// Expected size of a block, in bytes, before the first one arrived. Until then no peer is asked
+/// for more than two.
 const FIRST_SIZE: f64 = 1_000_000.0;
 
-/// The least that a block is taken for, in bytes: blocks with a coinbase only.
+/// Least expected size of a block, in bytes: that of blocks with only a coinbase.
 const LEAST_SIZE: f64 = 200.0;
 
-/// Part of the newest block in the expected size of a block.
+/// Weight of the newest block in the expected size, a moving average.
 const SIZE_WEIGHT: f64 = 0.125;
 
 /// What a peer can be asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerTraits {
-    /// Chosen by us, so that hardly all such are of one attacker (Core `fPreferredDownload`). Others
-    /// are asked only for what no preferred peer has, or what none delivers in time.
+    /// Chosen by us, so that one attacker can hardly be all of them (Core `fPreferredDownload`).
+    /// Other peers are asked only for blocks that no preferred peer has or delivers in time.
     pub preferred: bool,
-    /// Sends witnesses; others are not asked for blocks from the activation of segwit on.
+    /// Sends witnesses. Other peers are not asked for blocks from the activation of segwit on.
     pub witness: bool,
     /// Has the last 288 blocks only (BIP159).
     pub limited: bool,
 }
 
-/// What a block that arrived is.
+/// How a block that arrived was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receipt {
-    /// Asked of this peer, and to be judged by the chain.
+    /// From this peer. The chain is to judge it.
     Requested,
-    /// Asked of this peer, but another one was faster: to be dropped.
+    /// From this peer, but another one was faster. To be dropped.
     Duplicate,
-    /// Not asked of this peer, or no longer.
+    /// Not from this peer, or no longer.
     Unrequested,
 }
 
-/// A block that was asked for and is not stored, or whose stored bytes are still on their way from
-/// somebody, or that somebody is not to be asked for.
+/// What is remembered of a block: that it was requested and is not stored, that a second copy is
+/// still in flight, or which peers are not to be asked for it.
 #[derive(Debug)]
 struct Block {
     id: HeaderId,
     height: u32,
-    /// Who was asked and did not answer so far.
+    /// Peers that were asked and have not answered.
     copies: Vec<PeerId>,
     /// When it was last asked for.
     asked: Duration,
-    /// Who sent the bytes that the chain is judging.
+    /// The peer whose bytes the chain is judging.
     sender: Option<PeerId>,
     stored: bool,
-    /// Who failed to deliver it.
+    /// Peers that failed to deliver it.
     excluded: Exclusions,
 }
 
@@ -100,7 +103,7 @@ impl Block {
         self.stored || self.sender.is_some()
     }
 
-    /// Its bytes are expected, and will need room.
+    /// Its bytes are in flight and will need room in the chain.
     fn is_pending(&self) -> bool {
         !self.has_arrived() && !self.copies.is_empty()
     }
@@ -125,19 +128,19 @@ pub(crate) struct Downloads {
     blocks: BTreeMap<BlockHash, Block>,
     /// Blocks that are pending.
     pending: usize,
-    /// The best header's chain and then others that peers have, by work.
+    /// The best header's chain, then other chains that peers have, by falling work.
     branches: Vec<Branch>,
-    /// Best header when the branches were chosen; `None` when they must be chosen anew.
+    /// The best header for which the branches were chosen; `None` when they must be chosen again.
     chosen_for: Option<HeaderId>,
     /// Expected bytes of a block.
     size: f64,
     size_known: bool,
-    /// Some of what is in flight is of chains that are not wanted any more.
+    /// Some blocks in flight belong to chains that are no longer wanted.
     some_unwanted: bool,
 }
 
 impl Downloads {
-    /// No peers yet. Only chains with at least `minimum_work` are downloaded.
+    /// A scheduler without peers. Only chains with at least `minimum_work` are downloaded.
     pub(crate) fn new(params: &Params, minimum_work: Work) -> Self {
         Self {
             minimum_work,
@@ -162,7 +165,7 @@ impl Downloads {
         self.chosen_for = None;
     }
 
-    /// The peer is gone; what it was asked for is asked of others.
+    /// The peer is gone; others will be asked for its blocks.
     pub(crate) fn remove_peer(&mut self, peer: PeerId, now: Now) {
         self.clock.advance(now);
         let Some(removed) = self.peers.remove(&peer) else { return };
@@ -185,8 +188,8 @@ impl Downloads {
         }
     }
 
-    /// Payload bytes of a block came from the peer, of a whole block or of a part. Every byte is told
-    /// here once: [`Self::received`] does not count them again.
+    /// Payload bytes of a block arrived from the peer. Every byte is reported here once, whether
+    /// its block is complete or not: [`Self::received`] does not count them again.
     pub(crate) fn bytes_received(&mut self, peer: PeerId, now: Now, bytes: u64) {
         let now = self.clock.advance(now);
         if let Some(peer) = self.peers.get_mut(&peer) {
@@ -195,8 +198,8 @@ impl Downloads {
         }
     }
 
-    /// A whole block of `length` bytes came from the peer. [`Receipt::Requested`] is answered with
-    /// [`Self::judged`] later.
+    /// A whole block of `length` bytes arrived from the peer. After [`Receipt::Requested`],
+    /// [`Self::judged`] has to follow.
     pub(crate) fn received(
         &mut self,
         peer: PeerId,
@@ -229,9 +232,9 @@ impl Downloads {
         Receipt::Requested
     }
 
-    /// The chain is done with a block. One that was not stored is asked for again, but not of who
-    /// sent it while others have it, and who is asked for nothing at all for a while; and not when
-    /// the index calls it failed.
+    /// The chain has judged a block. If it was not stored, it is requested again, unless the index
+    /// says that it failed: from another peer while one has it. Its sender is asked for nothing for
+    /// a while.
     pub(crate) fn judged(&mut self, hash: BlockHash, stored: bool) {
         let time = self.clock.time();
         let mut sender = None;
@@ -248,7 +251,8 @@ impl Downloads {
         if !stored {
             return;
         }
-        // Only now: what a liar delivers proves nothing against who was asked before.
+        // Not before the chain has stored it: what a liar delivers proves nothing against the peers
+        // that were asked before.
         for peer in self.peers.values_mut() {
             if let Some(position) = peer.position(&hash) {
                 peer.queue[position].overtaken.get_or_insert(time);
@@ -256,7 +260,7 @@ impl Downloads {
         }
     }
 
-    /// The peer does not have the block that it was asked for: others are asked first for a while.
+    /// The peer does not have a block that it was asked for. For a while, others are asked first.
     pub(crate) fn not_found(&mut self, peer: PeerId, hash: BlockHash, now: Now) {
         let now = self.clock.advance(now);
         if let Some(state) = self.peers.get_mut(&peer) {
@@ -273,13 +277,13 @@ impl Downloads {
 
     /// New requests, in the order in which to send them.
     ///
-    /// `room`: bytes of blocks that the chain can take beyond those that were handed to it; what is
-    /// still in flight is subtracted here. Zero pauses everything, deadlines included. With any other
-    /// value the first missing block is asked for, so that a chain that is full of blocks that wait
-    /// for it cannot lock up.
+    /// `room` is the number of bytes of blocks that the chain can take beyond those that it was
+    /// given; what is in flight is subtracted here. Zero pauses everything, deadlines included.
+    /// With any other value the first missing block is requested: a chain that is full of blocks
+    /// which wait for that one must not lock up.
     ///
-    /// Costs the window (at most 4096 blocks) when everything changed, and else what there is to ask
-    /// for; nothing depends on the size of the tree.
+    /// Costs time proportional to the new requests, and to the window (at most 4096 blocks) when
+    /// everything changed; never to the size of the tree.
     pub(crate) fn schedule(
         &mut self,
         now: Now,
@@ -295,25 +299,25 @@ impl Downloads {
         self.assign(now, index, room)
     }
 
-    /// Bytes a second of one peer, on average over those that deliver or did so. `None` before a
-    /// block came.
+    /// Average rate, in bytes per second, of the peers that have one; `None` before the first byte
+    /// of a block.
     pub(crate) fn usual_rate(&self) -> Option<f64> {
         let rates = self.peers.values().filter_map(|peer| peer.rate.get());
         let (sum, count) = rates.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
         (count > 0).then(|| sum / f64::from(count))
     }
 
-    /// Blocks asked of the peer that did not come so far.
+    /// Number of blocks in flight from the peer.
     pub(crate) fn in_flight(&self, peer: PeerId) -> usize {
         self.peers.get(&peer).map_or(0, |peer| peer.queue.len())
     }
 
-    /// Whether the block was asked of the peer and did not come so far.
+    /// Whether the block is in flight from the peer.
     pub(crate) fn is_requested(&self, peer: PeerId, hash: &BlockHash) -> bool {
         self.blocks.get(hash).is_some_and(|block| block.copies.contains(&peer))
     }
 
-    /// When [`Self::schedule`] and [`Self::overdue`] are due at the latest, on the monotonic clock.
+    /// Latest time, on the monotonic clock, for the next [`Self::schedule`] and [`Self::overdue`].
     /// They are due at once when a block arrived or was judged, and when the headers or `room`
     /// changed.
     pub(crate) fn next_wakeup(&self, now: Now) -> Option<Duration> {
@@ -321,12 +325,13 @@ impl Downloads {
         self.peers.values().any(waiting).then(|| now.monotonic + WAKEUP)
     }
 
-    /// How many blocks the peer may be asked for at once.
+    /// How many blocks may be in flight from the peer.
     fn share(&self, peer: &Peer) -> usize {
         if self.size_known { peer.share(self.size) } else { MIN_IN_FLIGHT }
     }
 
-    /// Changes what is known of a block, and keeps the count and the windows in step.
+    /// Changes a block's state, and keeps the count of pending blocks and the windows in step with
+    /// it.
     fn update(&mut self, hash: BlockHash, change: impl FnOnce(&mut Block)) {
         let Some(block) = self.blocks.get_mut(&hash) else { return };
         let was_pending = block.is_pending();

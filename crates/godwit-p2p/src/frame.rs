@@ -1,4 +1,4 @@
-//! What surrounds a message on the wire: network magic, command, length, checksum.
+//! The frame of a message on the wire: network magic, command, length, checksum.
 //!
 //! Source: Core `protocol.{h,cpp}` `CMessageHeader`, `net.h`.
 
@@ -6,7 +6,7 @@ use std::fmt;
 
 use godwit_stream::PooledStream;
 
-/// Size of what precedes each payload, in bytes: magic 4, command 12, length 4, checksum 4.
+/// Bytes before each payload: magic 4, command 12, length 4, checksum 4.
 pub const FRAME_HEADER_SIZE: usize = 24;
 
 /// The longest payload of any message, in bytes (Core `MAX_PROTOCOL_MESSAGE_LENGTH`).
@@ -14,10 +14,9 @@ pub const MAX_PAYLOAD: u32 = 4_000_000;
 
 const COMMAND_SIZE: usize = 12;
 
-/// A complete message; its checksum was right.
+/// A complete message whose checksum was right.
 #[derive(Debug)]
 pub struct Frame {
-    /// What the payload is.
     pub command: Command,
     /// The payload, cursor at its start.
     pub payload: PooledStream,
@@ -29,7 +28,6 @@ pub struct Command([u8; COMMAND_SIZE]);
 
 macro_rules! commands {
     ($($constant:ident $name:literal;)*) => {
-        #[allow(missing_docs)]
         impl Command {
             $(pub const $constant: Self = Self::new($name);)*
         }
@@ -70,7 +68,7 @@ commands! {
 }
 
 impl Command {
-    /// The command of that name.
+    /// The command with this name.
     ///
     /// # Panics
     ///
@@ -88,31 +86,31 @@ impl Command {
         Self(bytes)
     }
 
-    /// The twelve bytes of the wire, whatever they are.
+    /// From the twelve bytes on the wire, valid or not.
     pub const fn from_bytes(bytes: [u8; COMMAND_SIZE]) -> Self {
         Self(bytes)
     }
 
-    /// The twelve bytes of the wire.
+    /// The twelve bytes on the wire.
     pub const fn to_bytes(self) -> [u8; COMMAND_SIZE] {
         self.0
     }
 
-    /// Whether nothing of a peer is read behind such a message until the engine wants to go on
-    /// (`Action::ReadOn`): one that asks for what has to be read from disk. Core looks at no further
-    /// message while something is left of `m_getdata_requests`.
+    /// Whether nothing more is read from a peer after this message until the engine says so
+    /// (`NetCommand::ReadOn`): it asks for data that have to be read from disk. Core processes no
+    /// further message while `m_getdata_requests` is not empty.
     pub fn stops_reading(self) -> bool {
         matches!(self, Self::GETDATA | Self::GETBLOCKTXN)
     }
 
-    /// Whether it is printable ASCII followed by nothing but zeros (Core `IsMessageTypeValid`,
-    /// which takes twelve zeros for valid, too).
+    /// Whether it is printable ASCII followed by zeros alone (Core `IsMessageTypeValid`, for which
+    /// twelve zeros are valid, too).
     pub fn is_valid(&self) -> bool {
         let (name, padding) = self.0.split_at(self.name_len());
         name.iter().copied().all(is_printable) && padding.iter().all(|&byte| byte == 0)
     }
 
-    /// The name; of an invalid one, what precedes the first byte that is not printable ASCII.
+    /// The name; of an invalid one, the part before the first byte that is not printable ASCII.
     pub fn as_str(&self) -> &str {
         let len = self.0.iter().take_while(|&&byte| is_printable(byte)).count();
         std::str::from_utf8(&self.0[..len]).expect("printable ASCII is UTF-8")
@@ -140,7 +138,7 @@ impl fmt::Debug for Command {
     }
 }
 
-/// A peer's text without the characters that could disturb a log or a terminal (Core
+/// A peer's text without characters that could garble a log or control a terminal (Core
 /// `SanitizeString`, `SAFE_CHARS_DEFAULT`).
 pub(crate) fn sanitized(text: &[u8]) -> String {
     let safe = |byte: &u8| byte.is_ascii_alphanumeric() || b" .,;-_/:?@()".contains(byte);

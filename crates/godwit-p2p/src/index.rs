@@ -6,12 +6,11 @@ use godwit_primitives::{BlockHash, BlockHeader, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HeaderId(pub u32);
 
-/// What is known of a header and its block.
+/// What the driver knows of a header and its block.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderInfo {
-    /// Its name in the index.
+    /// Its id in the index.
     pub id: HeaderId,
-    /// Its hash.
     pub hash: BlockHash,
     /// The header itself.
     pub header: BlockHeader,
@@ -29,25 +28,26 @@ pub struct HeaderInfo {
 
 /// The driver's header tree. Every header has its ancestors in it.
 pub trait HeaderIndex {
-    /// The header of a hash.
+    /// The header with this hash.
     fn find(&self, hash: &BlockHash) -> Option<HeaderId>;
-    /// What is known of a header. The id must come from this index. O(1): it is asked for a lot.
+    /// A header and its state. The id must come from this index. Must take O(1): it is called a
+    /// lot.
     fn get(&self, id: HeaderId) -> HeaderInfo;
     /// Median of the times of the eleven blocks that end here (BIP113).
     fn median_time_past(&self, id: HeaderId) -> u32;
     /// The ancestor at `height`, the header itself included; `None` above it. O(log n).
     fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId>;
-    /// The header before; `None` for genesis.
+    /// The previous header; `None` for genesis.
     fn parent(&self, id: HeaderId) -> Option<HeaderId>;
     /// The last connected block.
     fn tip(&self) -> HeaderId;
     /// The header with the most work that is not known to be invalid.
     fn best_header(&self) -> HeaderId;
-    /// Lowest height whose block can be served; zero when nothing was pruned.
+    /// Lowest height whose block can be served; 0 when nothing was pruned.
     fn prune_height(&self) -> u32;
 }
 
-/// Whether `ancestor` lies on the chain that ends in `id`.
+/// Whether `ancestor` is on the chain that ends in `id`.
 pub(crate) fn is_ancestor(index: &dyn HeaderIndex, ancestor: HeaderId, id: HeaderId) -> bool {
     index.ancestor(id, index.get(ancestor).height) == Some(ancestor)
 }
@@ -56,7 +56,7 @@ pub(crate) fn is_ancestor(index: &dyn HeaderIndex, ancestor: HeaderId, id: Heade
 pub(crate) fn last_common_ancestor(index: &dyn HeaderIndex, a: HeaderId, b: HeaderId) -> HeaderId {
     let height = index.get(a).height.min(index.get(b).height);
     let at = |id, height| index.ancestor(id, height).expect("not above the header");
-    // Chains part once, so the heights at which they agree can be halved.
+    // Two chains that part never meet again, so a binary search finds where.
     let (mut agree, mut differ) = (0, height + 1);
     while differ - agree > 1 {
         let middle = agree + (differ - agree) / 2;
@@ -65,11 +65,11 @@ pub(crate) fn last_common_ancestor(index: &dyn HeaderIndex, a: HeaderId, b: Head
     at(a, agree)
 }
 
-/// Dense hashes at which a locator starts (Core `LocatorEntries`).
+/// Number of successive hashes with which a locator starts (Core `LocatorEntries`).
 const DENSE: usize = 10;
 
-/// Hashes of the chain that ends in `from`, ten one by one, then at doubling distances, genesis last
-/// (Core `LocatorEntries`).
+/// A locator of the chain that ends in `from`: hashes of ten successive headers, then at doubling
+/// distances, genesis last (Core `LocatorEntries`).
 pub(crate) fn locator(index: &dyn HeaderIndex, from: HeaderId) -> Vec<BlockHash> {
     let mut hashes = Vec::with_capacity(32);
     let mut height = index.get(from).height;

@@ -1,7 +1,7 @@
 //! Bitcoin's peer-to-peer protocol as a state machine: bytes, state and time in, actions out.
 //!
-//! Nothing here opens a socket, reads a clock, asks for entropy or judges a block. The node and the
-//! simulator drive the same code, and one seed gives one run.
+//! Nothing here opens a socket, reads a clock, draws entropy or judges a block. The node and the
+//! simulator drive the same code; the same seed gives the same run.
 
 mod address_book;
 mod compact;

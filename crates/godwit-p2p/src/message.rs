@@ -1,7 +1,7 @@
-//! What peers say to each other.
+//! The messages of the peer-to-peer protocol.
 //!
-//! A payload may go on behind what its message needs: Core ignores the rest, and so does this. What
-//! Core's handlers do with a payload that does not decode is told at [`MessageError`].
+//! A payload may be longer than its message: surplus bytes are ignored, as in Core.
+//! [`MessageError`] says what Core does with a payload that does not decode.
 
 mod compact;
 mod services;
@@ -37,25 +37,25 @@ pub(crate) const MAX_ADDRESSES: usize = 1_000;
 /// Most hashes in a locator (Core `MAX_LOCATOR_SZ`).
 pub(crate) const MAX_LOCATOR: usize = 101;
 
-/// What precedes the hashes of a locator (Core `CBlockLocator::DUMMY_VERSION`); nobody reads it.
+/// Version field of a locator, which no node reads (Core `CBlockLocator::DUMMY_VERSION`).
 const LOCATOR_VERSION: i32 = 70_016;
 
-/// A message. `block` has no variant: its payload is never decoded here but handed on as it came.
+/// A message. `block` has no variant: its payload is handed on without being decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Message {
     Version(Box<Version>),
     Verack,
-    /// Transactions shall be announced by wtxid (BIP339).
+    /// The sender wants transactions announced by wtxid (BIP339).
     WtxidRelay,
-    /// `addrv2` is understood (BIP155).
+    /// The sender understands `addrv2` (BIP155).
     SendAddrV2,
-    /// Blocks shall be announced by header (BIP130).
+    /// The sender wants blocks announced by header (BIP130).
     SendHeaders,
-    /// Transactions below this rate, in satoshi per 1,000 virtual bytes, need not be announced
+    /// The sender wants no transactions below this fee rate, in satoshi per 1,000 virtual bytes
     /// (BIP133).
     FeeFilter(i64),
-    /// Compact blocks of that version are understood; `announce`: send them unasked (BIP152).
+    /// The sender understands compact blocks of this version; `announce`: they may be sent unasked
+    /// (BIP152).
     SendCmpct {
         announce: bool,
         version: u64,
@@ -65,7 +65,7 @@ pub enum Message {
     Pong(u64),
     GetAddr,
     Addr(Vec<AddressEntry>),
-    /// Addresses of networks that this software does not know are left out.
+    /// Decoding skips addresses of networks that this software does not know.
     AddrV2(Vec<AddressEntry>),
     Inv(Vec<Inventory>),
     GetData(Vec<Inventory>),
@@ -78,37 +78,37 @@ pub enum Message {
     BlockTxn(BlockTransactions),
 }
 
-/// Where a chain is to be continued.
+/// A block locator: where the other side is to continue our chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locator {
     /// Blocks of the asking side's chain, the newest first.
     pub hashes: Vec<BlockHash>,
-    /// Last block that is wanted; zero: as many as fit.
+    /// Last block that is wanted; zero for as many as fit.
     pub stop: BlockHash,
 }
 
-/// Why a payload is no message.
+/// Why a payload does not decode.
 ///
-/// Core's handlers throw where this says "dropped": the message is ignored and the peer stays.
+/// Where this says "dropped", Core throws: the message is ignored and the peer stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageError {
-    /// The bytes end early or hold a number in a wrong form. Core: dropped.
+    /// The bytes end early, or a number is not in its canonical form. Core: dropped.
     Malformed(DecodeError),
-    /// A user agent above 256 bytes. Core: dropped.
+    /// A user agent of more than 256 bytes. Core: dropped.
     UserAgentTooLong,
-    /// An address of a known network with another length than that network's, or of an unknown one
-    /// above 512 bytes (BIP155). Core: dropped.
+    /// An address of a known network with a wrong length, or of an unknown one with more than 512
+    /// bytes (BIP155). Core: dropped.
     AddressLength {
         /// The network's number in BIP155.
         network: u8,
-        /// What the length field says, in bytes.
+        /// Value of the length field, in bytes.
         length: u64,
     },
-    /// Positions in a block that do not fit 16 bits (BIP152). Core: dropped.
+    /// A position in a block that does not fit 16 bits (BIP152). Core: dropped.
     PositionTooLarge,
-    /// More entries than the protocol allows. Core: `Misbehaving`; for a locator just a disconnect.
+    /// More entries than the protocol allows. Core: `Misbehaving`; for a locator, only a
+    /// disconnect.
     TooMany {
-        /// The message.
         command: Command,
         /// Entries that it claims.
         count: u64,
@@ -152,7 +152,6 @@ impl std::error::Error for MessageError {
 }
 
 impl Message {
-    /// The message's name.
     pub fn command(&self) -> Command {
         match self {
             Self::Version(_) => Command::VERSION,
@@ -209,7 +208,7 @@ impl Message {
         }
     }
 
-    /// The message of a payload; `None` for a command without a meaning here, and for `block`.
+    /// Decodes a payload; `None` for an unknown command, and for `block`.
     pub fn decode(command: Command, payload: &[u8]) -> Result<Option<Self>, MessageError> {
         let reader = &mut SpanReader::new(payload);
         Ok(Some(match command {
@@ -247,7 +246,7 @@ pub fn block_header_of(payload: &[u8]) -> Option<BlockHeader> {
     BlockHeader::decode(&mut SpanReader::new(payload)).ok()
 }
 
-/// A count of entries, of which at most `limit` are allowed.
+/// Reads a count of entries, of which at most `limit` are allowed.
 fn bounded_count(
     reader: &mut SpanReader<'_>,
     command: Command,
@@ -260,7 +259,7 @@ fn bounded_count(
     Ok(count as usize)
 }
 
-/// `count`, or an error when what remains can not hold that many entries of `size` bytes.
+/// Returns `count`, or an error if that many entries of `size` bytes do not fit what remains.
 fn present(count: usize, size: usize, reader: &SpanReader<'_>) -> Result<usize, MessageError> {
     if count > reader.remaining() / size {
         return Err(DecodeError::UnexpectedEnd.into());
@@ -298,7 +297,7 @@ fn decode_inventory(
     Ok(Inventory::decode_all(count, reader)?)
 }
 
-/// Each header is followed by a number of transactions, which is zero.
+/// Writes headers, each followed by a count of transactions, which is zero.
 fn encode_headers(headers: &[BlockHeader], out: &mut DataStream) {
     out.write_compact_size(headers.len() as u64);
     for header in headers {

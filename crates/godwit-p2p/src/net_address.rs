@@ -35,7 +35,6 @@ pub enum Host {
 /// A host and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetAddress {
-    /// The host.
     pub host: Host,
     /// The TCP port.
     pub port: u16,
@@ -48,22 +47,21 @@ pub struct AddressEntry {
     pub time: u32,
     /// What it offers, as the sender says.
     pub services: Services,
-    /// The address.
     pub address: NetAddress,
 }
 
 const IPV4_IN_IPV6: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-/// Onion services of version 2, which are no more, in the form from before BIP155.
+/// Prefix of Tor v2 addresses, which no longer exist, in the form from before BIP155.
 const TORV2_IN_IPV6: [u8; 6] = [0xfd, 0x87, 0xd8, 0x7e, 0xeb, 0x43];
-/// Core's address book names DNS seeds this way.
+/// Prefix of the names of DNS seeds in Core's address book.
 const INTERNAL_IN_IPV6: [u8; 6] = [0xfd, 0x6b, 0x88, 0xc0, 0x87, 0x24];
 
 impl Host {
     /// The unspecified IPv6 address.
     pub const UNSPECIFIED: Self = Self::Ipv6([0; 16]);
 
-    /// From the sixteen bytes that stand for IPv4 and IPv6 alike (Core `SetLegacyIPv6`). An
-    /// embedded Tor v2 address becomes [`UNSPECIFIED`](Self::UNSPECIFIED).
+    /// From the sixteen bytes that encode IPv4 and IPv6 alike (Core `SetLegacyIPv6`). An embedded
+    /// Tor v2 address becomes [`UNSPECIFIED`](Self::UNSPECIFIED).
     pub fn from_legacy(bytes: [u8; 16]) -> Self {
         if let Some(&[a, b, c, d]) = bytes.strip_prefix(&IPV4_IN_IPV6) {
             Self::Ipv4([a, b, c, d])
@@ -74,7 +72,7 @@ impl Host {
         }
     }
 
-    /// The sixteen bytes from before BIP155; zeros for the networks that came with it.
+    /// The sixteen bytes of the form from before BIP155; zeros for networks that it does not know.
     pub fn to_legacy(self) -> [u8; 16] {
         match self {
             Self::Ipv4(bytes) => Ipv4Addr::from(bytes).to_ipv6_mapped().octets(),
@@ -138,8 +136,8 @@ impl NetAddress {
         self.host.network()
     }
 
-    /// What it shares with addresses that the same operator can easily have (Core
-    /// `NetGroupManager::GetGroup` without asmap).
+    /// The group of addresses that one operator can easily have (Core `NetGroupManager::GetGroup`
+    /// without asmap).
     pub(crate) fn group(&self) -> NetGroup {
         self.host.group()
     }

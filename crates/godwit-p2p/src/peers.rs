@@ -1,8 +1,8 @@
-//! The engine: everything that a node says to its peers, and why.
+//! The engine: decides everything that a node says to its peers.
 //!
-//! [`Peers`] owns the state of all connections. The driver tells it what happened ([`Event`]: a frame came, a
-//! block was judged, time passed) and does what it answers ([`Action`]). One event is handed in at a
-//! time; after each the driver takes the actions and does them in order.
+//! [`Peers`] owns the state of all connections. The driver hands it one [`Event`] at a time (a
+//! frame arrived, a block was judged, time passed), and after each takes the [`Action`]s and does
+//! them in order.
 //!
 //! ```text
 //!             Peers          one entrance, one way out
@@ -16,7 +16,7 @@
 //!            Context         now, chain, configuration, PeerTable, AddressBook, SharedMemory, Outbox
 //! ```
 //!
-//! A part has its own fields, and what it remembers of one peer is a type of its own inside
+//! A part has its own fields; what it remembers of one peer is a type of its own inside
 //! [`Peer`](peer::Peer). Parts do not call each other.
 
 mod action;
@@ -76,13 +76,12 @@ use crate::index::HeaderIndex;
 use crate::slots::{Slots, SlotsConfig};
 use crate::time::Now;
 
-/// The longest time without a look at all peers (Core's message handler: 100 ms).
+/// Longest time between two looks at all peers (Core's message handler: 100 ms).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The state of all connections: everything that a node says to its peers, and why. The driver tells it
-/// what happened ([`Event`]) and does what it answers ([`Action`]).
+/// The engine; see the module's documentation.
 ///
-/// What one peer can make it keep is bounded: `docs/limits.md` lists each queue.
+/// The memory that a peer can make it hold is bounded: `docs/limits.md` lists each queue.
 pub struct Peers {
     config: PeersConfig,
     rng: StdRng,
@@ -97,8 +96,8 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// An engine without peers. `book`: the addresses of earlier runs, or an empty one. Until
-    /// [`ChainEvent::TipChanged`] says otherwise the initial download is under way.
+    /// An engine without peers. `book` has the addresses of earlier runs, or is empty. Until
+    /// [`ChainEvent::TipChanged`] says otherwise, the initial download is under way.
     pub fn new(config: PeersConfig, book: AddressBook, now: Now, index: &dyn HeaderIndex) -> Self {
         let mut rng = StdRng::from_seed(config.seed);
         let slots = SlotsConfig {
@@ -111,7 +110,7 @@ impl Peers {
             dns_seeds: config.dns_seeds.clone(),
             fixed_seeds: !config.fixed_seeds.is_empty(),
         };
-        // In this order: what follows from a seed is compared between versions.
+        // In this order: runs of the same seed are compared between versions.
         let slots = Slots::new(slots, now, rng.random());
         let table = PeerTable::new(rng.random());
         let addresses = AddressGossip::new(rng.random());
@@ -138,7 +137,7 @@ impl Peers {
         }
     }
 
-    /// Something happened.
+    /// Handles an event. The actions that follow are taken with [`Self::take_actions`].
     pub fn handle(&mut self, now: Now, index: &dyn HeaderIndex, event: impl Into<Event>) {
         let event = event.into();
         self.now = now;
@@ -168,7 +167,7 @@ impl Peers {
         parts.serve_line(&mut cx);
     }
 
-    /// When an [`Event::Tick`] is due at the latest, on the monotonic clock.
+    /// Latest time for the next [`Event::Tick`], on the monotonic clock.
     pub fn next_wakeup(&self) -> Duration {
         if self.parts.serving.has_ready(&self.memory, &self.table) {
             return self.now.monotonic;
@@ -177,7 +176,7 @@ impl Peers {
         self.next_maintenance.min(downloads.unwrap_or(Duration::MAX))
     }
 
-    /// What is to be done, in this order. Empty afterwards.
+    /// Takes the actions, which are to be done in this order.
     pub fn take_actions(&mut self) -> VecDeque<Action> {
         self.out.take()
     }
@@ -193,13 +192,12 @@ impl Peers {
         }
     }
 
-    /// What all connections together make this node hold, in bytes; see [`PEER_MEMORY`].
+    /// Memory that all connections together make this node hold, in bytes; see [`PEER_MEMORY`].
     pub fn memory(&self) -> usize {
         self.memory.total(&self.table)
     }
 
-    /// The known addresses, to be written to disk now and then (Core: every 15 minutes) and at the
-    /// end.
+    /// The address book, to be written to disk at intervals (Core: 15 minutes) and at the end.
     pub fn address_book(&self) -> &AddressBook {
         &self.book
     }

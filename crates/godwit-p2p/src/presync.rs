@@ -1,9 +1,10 @@
-//! Low-work header protection: a chain's work is found out before any of its headers is stored.
+//! Low-work header protection: a chain has to show its work before any of its headers is stored.
 //!
-//! Headers are downloaded twice (Core `headerssync.h`). The first pass adds up the work and keeps one
-//! bit, of a salted hash, of every [`commitment_period`]-th header. Once the chain has enough work
-//! the second pass downloads it again, compares the bits, and lets a header go only when enough bits
-//! above it agreed. So a peer cannot show a chain with much work and then have another one stored.
+//! Headers are downloaded twice (Core `headerssync.h`). The first pass adds up the work and keeps
+//! one bit of a salted hash of every [`commitment_period`]-th header, a commitment. Once the chain
+//! has enough work, the second pass downloads it again, compares the commitments, and releases a
+//! header only when enough commitments above it agreed. So a peer cannot show a chain with much
+//! work and then have another one stored.
 //!
 //! Memory of one pre-sync is at most [`memory_bound`], whatever the peer sends.
 //!
@@ -24,11 +25,11 @@ use self::commitments::Commitments;
 use crate::index::HeaderInfo;
 use crate::message::MAX_HEADERS;
 
-/// The most blocks a second that a valid chain can have for long: the median of eleven block times
-/// must rise with every block, so six blocks can share a second (Core: the same).
+/// Most blocks per second that a valid chain can have in the long run: the median of eleven block
+/// times must rise with every block, so six blocks can share a second (Core: the same).
 const MAX_BLOCKS_PER_SECOND: u64 = 6;
 
-/// How far a pre-sync is.
+/// The state of a pre-sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresyncState {
     /// First pass: the chain has not shown enough work so far (Core `PRESYNC`).
@@ -39,19 +40,21 @@ pub enum PresyncState {
     Final,
 }
 
-/// What came of a message of headers.
+/// The result of processing a message of headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresyncOutcome {
-    /// False: the headers are not those of one valid chain that the peer shows twice. Given up.
+    /// False if the headers are not those of one valid chain that the peer shows twice. The
+    /// pre-sync is given up.
     pub success: bool,
     /// Headers that are safe to store now, in order; they connect to those of earlier outcomes, the
     /// first to where the pre-sync started.
     pub accepted: Vec<BlockHeader>,
-    /// Ask on, with [`Presync::next_locator`]. Otherwise the pre-sync is over.
+    /// More headers are to be requested, with [`Presync::next_locator`]. Otherwise the pre-sync is
+    /// over.
     pub request_more: bool,
 }
 
-/// A header without the hash of its predecessor, which is that of the header before.
+/// A header without the previous block's hash, which the header before it gives.
 #[derive(Clone, Copy, Debug)]
 struct CompressedHeader {
     version: i32,
@@ -88,8 +91,8 @@ pub struct Presync {
     params: Params,
     minimum_work: Work,
     salt: (u64, u64),
-    /// Heights with a commitment are this modulo the period. Secret, so that the peer cannot tell
-    /// which headers are compared.
+    /// A height with this remainder modulo the period has a commitment. Secret, so that the peer
+    /// cannot tell which headers are compared.
     commit_offset: u32,
     max_commitments: u64,
     state: PresyncState,
@@ -99,11 +102,11 @@ pub struct Presync {
     commitments: Commitments,
     /// Last header of the second pass.
     redownloaded: Position,
-    /// Headers of the second pass that are not safe so far.
+    /// Headers of the second pass that are not safe yet.
     buffer: VecDeque<CompressedHeader>,
     /// What the first header of the buffer connects to.
     buffer_prev: BlockHash,
-    /// The second pass has shown the work: what it brought and brings is safe.
+    /// The second pass has reached the work: all its headers are safe.
     release_all: bool,
 }
 
@@ -145,8 +148,9 @@ impl Presync {
         }
     }
 
-    /// Takes a message of headers. The caller has checked that each has the proof of work that it
-    /// claims. `full_message`: as many as a message holds, so the peer may have more.
+    /// Processes a message of headers. The caller has checked that each has the proof of work that
+    /// it claims. `full_message`: it has as many headers as a message can, so the peer may have
+    /// more.
     pub fn process(&mut self, headers: &[BlockHeader], full_message: bool) -> PresyncOutcome {
         let mut accepted = Vec::new();
         let success = !headers.is_empty()
@@ -172,7 +176,7 @@ impl Presync {
         PresyncOutcome { success, accepted, request_more }
     }
 
-    /// Hashes from which the peer is to go on.
+    /// A locator from which the peer is to continue.
     ///
     /// Two suffice: a peer that left the chain of the first one cannot go on with it, and the
     /// pre-sync ends at the first header that does not connect.
@@ -187,7 +191,7 @@ impl Presync {
         hashes
     }
 
-    /// How far it is.
+    /// The state of the pre-sync.
     pub fn state(&self) -> PresyncState {
         self.state
     }
@@ -202,7 +206,7 @@ impl Presync {
         self.measured.work
     }
 
-    /// Bytes of memory in use, what the allocations could hold included.
+    /// Memory in use, in bytes, counted by the capacity of its allocations.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.commitments.memory()
@@ -240,7 +244,7 @@ impl Presync {
             }
         }
         if self.buffer.len() == self.buffer.capacity() {
-            // By a message at a time instead of doubling: a third of the memory at the end.
+            // By one message at a time: doubling would take three times the memory in the end.
             self.buffer.reserve_exact(MAX_HEADERS);
         }
         self.buffer.push_back(CompressedHeader::new(header));
@@ -261,7 +265,7 @@ impl Presync {
         })
     }
 
-    /// Takes out of the buffer what has enough agreed headers above it.
+    /// Removes from the buffer the headers that have enough agreed commitments above them.
     fn release(&mut self) -> Vec<BlockHeader> {
         let kept = match self.release_all {
             true => 0,
@@ -294,8 +298,8 @@ impl Presync {
     }
 }
 
-/// The most commitments that a valid chain on a block of that median time can have by now. It is
-/// what bounds the memory of the first pass; a longer chain may be tried again later.
+/// Most commitments that a valid chain on a block with this median time can have by now. This
+/// bounds the memory of the first pass; a longer chain can be tried again later.
 fn max_commitments(params: &Params, median_time_past: u32, now_unix: i64) -> u64 {
     let seconds =
         now_unix.saturating_sub(i64::from(median_time_past)).saturating_add(MAX_FUTURE_BLOCK_TIME);
@@ -304,8 +308,8 @@ fn max_commitments(params: &Params, median_time_past: u32, now_unix: i64) -> u64
     blocks / u64::from(params.headers_sync.commitment_period)
 }
 
-/// The most bytes that one pre-sync of a chain from genesis holds at `now_unix`: on the main network
-/// in 2026 2.2 MB, of which 1.3 MB are commitments.
+/// Most bytes that a pre-sync of a chain from genesis holds at `now_unix`: 2.2 MB on the main
+/// network in 2026, of which 1.3 MB are commitments.
 pub fn memory_bound(params: &Params, now_unix: i64) -> usize {
     let commitments = max_commitments(params, params.genesis.time, now_unix);
     let buffer = params.headers_sync.redownload_buffer_size as usize + 2 * MAX_HEADERS;

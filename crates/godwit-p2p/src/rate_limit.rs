@@ -1,4 +1,4 @@
-//! Limits per time: token buckets, and the upload target of a day.
+//! Limits over time: token buckets, and the daily upload target.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) const INVENTORY_BURST: u64 = 100_000;
 /// most 200 transactions a second (`INVENTORY_BROADCAST_MAX` per 5 s).
 const INVENTORY_PER_SECOND: u64 = 200;
 
-/// Tokens that come at a fixed rate and wait, up to a limit, to be spent.
+/// A token bucket: tokens arrive at a fixed rate and are kept, up to a limit, until they are spent.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     burst: u64,
@@ -46,8 +46,8 @@ impl TokenBucket {
         Self { level: empty.scaled(burst), ..empty }
     }
 
-    /// For the addresses that one peer tells: a single one at first, as in Core; see
-    /// [`grant`](Self::grant) for those that we ask for.
+    /// For the addresses that one peer sends: a single token at first, as in Core;
+    /// [`grant`](Self::grant) adds those for addresses that we ask for.
     pub fn addresses(now: Duration) -> Self {
         let full = Self::new(now, ADDRESS_BURST, 1, ADDRESS_INTERVAL);
         Self { level: full.scaled(1), ..full }
@@ -68,7 +68,7 @@ impl TokenBucket {
         Self::new(now, INVENTORY_BURST, INVENTORY_PER_SECOND, Duration::from_secs(1))
     }
 
-    /// Spends `n` tokens if they are there.
+    /// Spends `n` tokens, if there are as many; returns whether it did.
     pub fn take(&mut self, now: Duration, n: u64) -> bool {
         self.refill(now);
         let cost = self.scaled(n);
@@ -88,13 +88,14 @@ impl TokenBucket {
         taken
     }
 
-    /// Adds tokens beyond the rate, and beyond the limit (Core: as many addresses as the answer to a
-    /// `getaddr` of ours may have).
+    /// Adds tokens beyond the rate and the limit (Core: for as many addresses as the answer to our
+    /// `getaddr` may have).
     pub fn grant(&mut self, n: u64) {
         self.level = self.level.saturating_add(self.scaled(n));
     }
 
-    /// When `n` tokens will be there; `now` when they are; never when they are more than the limit.
+    /// When there will be `n` tokens: `now` if there are; `None` (never) if that is more than the
+    /// limit.
     pub fn ready_at(&mut self, now: Duration, n: u64) -> Option<Duration> {
         self.refill(now);
         let missing = self.scaled(n).saturating_sub(self.level);
@@ -114,13 +115,13 @@ impl TokenBucket {
         }
     }
 
-    /// Tokens in units of `level`.
+    /// Converts tokens to the unit of `level`.
     fn scaled(&self, tokens: u64) -> u128 {
         self.interval.as_nanos().saturating_mul(tokens.into())
     }
 }
 
-/// Nanoseconds as a duration; the longest one for more than that.
+/// Nanoseconds as a duration, saturating.
 fn duration(nanos: u128) -> Duration {
     const SECOND: u128 = 1_000_000_000;
     match u64::try_from(nanos / SECOND) {
@@ -131,7 +132,7 @@ fn duration(nanos: u128) -> Duration {
 
 /// A cycle of the upload target (Core `MAX_UPLOAD_TIMEFRAME`).
 pub(crate) const UPLOAD_CYCLE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Time between blocks.
+/// Target time between blocks.
 const BLOCK_SPACING: Duration = Duration::from_secs(10 * 60);
 /// Largest block in bytes: each weighs at least one unit (Core `MAX_BLOCK_SERIALIZED_SIZE`).
 const MAX_BLOCK_BYTES: u64 = MAX_BLOCK_WEIGHT;
@@ -140,18 +141,18 @@ const MAX_BLOCK_BYTES: u64 = MAX_BLOCK_WEIGHT;
 #[derive(Clone, Debug)]
 pub(crate) struct UploadTarget {
     limit: Option<u64>,
-    /// When the first byte of the cycle was sent.
+    /// When the first byte of this cycle was sent.
     start: Option<Duration>,
     sent: u64,
 }
 
 impl UploadTarget {
-    /// No byte was sent so far. No limit allows everything.
+    /// Nothing sent so far. `None` is no limit.
     pub(crate) fn new(limit: Option<u64>) -> Self {
         Self { limit, start: None, sent: 0 }
     }
 
-    /// So many bytes were sent.
+    /// Counts bytes that were sent.
     pub(crate) fn record(&mut self, now: Duration, bytes: u64) {
         if self.start.is_none_or(|start| now.saturating_sub(start) > UPLOAD_CYCLE) {
             self.start = Some(now);
@@ -160,8 +161,9 @@ impl UploadTarget {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    /// No old block (more than a week, Core `HISTORICAL_BLOCK_AGE`) is to be served in this cycle:
-    /// what is left of the target is for the new blocks to come, a full one each ten minutes.
+    /// Whether no old block (of more than a week, Core `HISTORICAL_BLOCK_AGE`) is to be served in
+    /// this cycle any more: what is left of the target is reserved for new blocks, a full one each
+    /// ten minutes.
     pub(crate) fn is_reached_for_old_blocks(&self, now: Duration) -> bool {
         let Some(limit) = self.limit else { return false };
         let left = match self.start {

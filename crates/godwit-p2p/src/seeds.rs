@@ -8,7 +8,7 @@ use rand::Rng;
 use crate::message::Services;
 use crate::net_address::{AddressEntry, NetAddress};
 
-/// What the nodes behind seeds offer (Core `SeedsServiceFlags`).
+/// Services of the nodes that seeds return (Core `SeedsServiceFlags`).
 pub(crate) const SEED_SERVICES: Services = Services(Services::NETWORK.0 | Services::WITNESS.0);
 /// Most addresses taken from one DNS seed.
 pub(crate) const MAX_SEED_ADDRESSES: usize = 32;
@@ -43,7 +43,7 @@ pub fn dns_seeds(network: Network) -> &'static [&'static str] {
     }
 }
 
-/// The name under which a DNS seed gives only nodes with [`SEED_SERVICES`].
+/// The name under which a DNS seed returns only nodes with [`SEED_SERVICES`].
 pub(crate) fn filtered_name(seed: &str) -> String {
     format!("x{:x}.{seed}", SEED_SERVICES.0)
 }
@@ -66,8 +66,8 @@ pub fn fixed_seeds(network: Network) -> Vec<NetAddress> {
     seeds
 }
 
-/// What a DNS seed answered, for the address book: at most [`MAX_SEED_ADDRESSES`] of them, with the
-/// network's port, seen three to seven days ago.
+/// A DNS seed's answer as entries for the address book: at most [`MAX_SEED_ADDRESSES`] addresses
+/// with the network's port, dated three to seven days back.
 pub(crate) fn dns_seed_entries(
     now: i64,
     addresses: &[NetAddress],
@@ -79,8 +79,8 @@ pub(crate) fn dns_seed_entries(
     entries(now, addresses, 3 * DAY..7 * DAY, rng)
 }
 
-/// Fixed seeds, for the address book: seen one to two weeks ago, so that what the first of them tells
-/// is tried before the rest.
+/// Fixed seeds as entries for the address book, dated one to two weeks back, so that addresses from
+/// the first of them are tried before the others.
 pub(crate) fn fixed_seed_entries(
     now: i64,
     addresses: &[NetAddress],

@@ -1,7 +1,8 @@
 //! Which connections to open, and which to give up for others (Core `net.cpp`, `node/eviction.cpp`).
 //!
-//! Nothing here connects: [`Slots::next`] looks at what there is and says what is missing. Connections
-//! on the way count like those that stand, so that no slot is filled twice.
+//! Nothing here connects: [`Slots::next`] compares the present connections with the slots and
+//! returns which to open. Connections that are being opened count as present, so that no slot is
+//! filled twice.
 
 mod choice;
 mod eviction;
@@ -32,37 +33,38 @@ use choice::Occupied;
 use manual::Manual;
 use seeding::Seeding;
 
-/// Full connections that a node keeps open (Core `MAX_OUTBOUND_FULL_RELAY_CONNECTIONS`).
+/// Outbound full connections (Core `MAX_OUTBOUND_FULL_RELAY_CONNECTIONS`).
 pub const MAX_OUTBOUND_FULL: usize = 8;
-/// Connections kept open for headers and blocks only (Core `MAX_BLOCK_RELAY_ONLY_CONNECTIONS`).
+/// Outbound block-relay connections (Core `MAX_BLOCK_RELAY_ONLY_CONNECTIONS`).
 pub const MAX_OUTBOUND_BLOCK_RELAY: usize = 2;
-/// Connections at a time that test an address (Core `MAX_FEELER_CONNECTIONS`).
+/// Feelers at a time (Core `MAX_FEELER_CONNECTIONS`).
 const MAX_FEELERS: usize = 1;
 /// Time between two looks at the slots; each opens at most one automatic connection.
 const STEP: Duration = Duration::from_millis(500);
-/// Mean time between two tests of an address (Core `FEELER_INTERVAL`).
+/// Mean time between feelers (Core `FEELER_INTERVAL`).
 const FEELER_INTERVAL: Duration = Duration::from_secs(2 * 60);
-/// Mean time between two connections to one more block relay peer, which shows whether the chain is
-/// longer than the others say (Core `EXTRA_BLOCK_RELAY_ONLY_PEER_INTERVAL`).
+/// Mean time between connections to an extra block-relay peer, which shows whether the chain is
+/// longer than the other peers say (Core `EXTRA_BLOCK_RELAY_ONLY_PEER_INTERVAL`).
 const EXTRA_BLOCK_RELAY_INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// Mean time between two tries to reach a network without a peer (Core
+/// Mean time between attempts to reach a network in which there is no peer (Core
 /// `EXTRA_NETWORK_PEER_INTERVAL`).
 const EXTRA_NETWORK_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
-/// How many connections of which kind, and where to.
+/// How many connections of which kind to open, and to which targets.
 #[derive(Clone, Debug)]
 pub(crate) struct SlotsConfig {
     /// Full connections to keep open.
     pub max_full: usize,
-    /// Block relay connections to keep open.
+    /// Block-relay connections to keep open.
     pub max_block_relay: usize,
     /// Networks to which connections can be opened.
     pub reachable: Reachable,
-    /// `-connect`: the only peers beside those of `add_nodes`. `Some`: no automatic connection, no seeds.
+    /// `-connect`: the only peers beside those of `add_nodes`; then there are no automatic
+    /// connections and no seeds.
     pub connect_only: Option<Vec<Target>>,
     /// `-addnode`: peers to stay connected to.
     pub add_nodes: Vec<Target>,
-    /// `-seednode`: peers asked for addresses.
+    /// `-seednode`: peers that are asked for addresses.
     pub seed_nodes: Vec<Target>,
     /// Names of DNS seeds.
     pub dns_seeds: Vec<String>,
@@ -70,58 +72,51 @@ pub(crate) struct SlotsConfig {
     pub fixed_seeds: bool,
 }
 
-/// A connection, or one on the way.
+/// A connection, open or being opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotPeer<'a> {
-    /// What for.
     pub kind: ConnectionKind,
     /// The other side, if known.
     pub address: Option<NetAddress>,
-    /// What it was opened for, when that was a target of [`SlotsConfig`].
+    /// The target of [`SlotsConfig`] that it was opened for, if any.
     pub target: Option<&'a Target>,
-    /// The handshake is done.
+    /// The handshake is complete.
     pub ready: bool,
 }
 
-/// What there is.
 #[derive(Clone, Copy)]
 pub(crate) struct Situation<'a> {
-    /// All connections, those on the way too.
+    /// All connections, including those that are being opened.
     pub peers: &'a [SlotPeer<'a>],
-    /// The tip is older than it should be: one more full connection is wanted (Core
-    /// `SetTryNewOutboundPeer`).
+    /// The tip is stale: one more full connection is wanted (Core `SetTryNewOutboundPeer`).
     pub stale_tip: bool,
     /// The initial download is over.
     pub synced: bool,
-    /// The tip is not much older than a day (Core: 144 blocks), so that peers with the last blocks
-    /// only will do.
+    /// The tip is not much older than a day (Core: 144 blocks), so that pruned peers will do.
     pub near_tip: bool,
     /// Hosts to which no connection is opened.
     pub discouraged: &'a Discouraged,
-    /// Hosts that used up what they were allowed, in order: none either, until they are allowed more.
+    /// Hosts that have used up their allowance, in order. No connection is opened to them until
+    /// they have more.
     pub exhausted: &'a [Host],
 }
 
-/// What is to be done.
+/// What to do about a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// Open a connection.
     Connect {
-        /// Where to. Never a name that is a DNS seed's.
+        /// Never the name of a DNS seed.
         target: Target,
-        /// What for.
         kind: ConnectionKind,
         /// To be passed to [`AddressBook::attempt`] when the connection is tried: whether this node
-        /// has shown to be online.
+        /// is known to be online.
         count_failure: bool,
     },
-    /// Ask a DNS seed: resolve [`filtered_name`](crate::filtered_name), and add
-    /// [`dns_seed_entries`](crate::dns_seed_entries). Without an answer, or when names are for the
-    /// proxy to resolve: connect to the name itself and ask for addresses.
-    AskDnsSeed {
-        /// The seed's name.
-        host: String,
-    },
+    /// Ask a DNS seed: resolve [`filtered_name`](crate::filtered_name) and add
+    /// [`dns_seed_entries`](crate::dns_seed_entries). If there is no answer, or names are resolved
+    /// by a proxy, connect to the name itself and ask for addresses.
+    AskDnsSeed { host: String },
     /// Add the [`fixed_seed_entries`](crate::fixed_seed_entries) of these networks.
     AddFixedSeeds {
         /// Reachable networks of which no address is known.
@@ -129,7 +124,7 @@ pub(crate) enum Opening {
     },
 }
 
-/// Decides what to open next.
+/// See the module's documentation.
 pub(crate) struct Slots {
     config: SlotsConfig,
     rng: StdRng,
@@ -141,7 +136,7 @@ pub(crate) struct Slots {
     next_extra_network: Duration,
 }
 
-/// An automatic connection that is wanted.
+/// A wanted automatic connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     kind: ConnectionKind,
@@ -149,7 +144,7 @@ struct Wanted {
 }
 
 impl Slots {
-    /// Nothing is open. All randomness comes from `seed`.
+    /// Slots without connections. All randomness comes from `seed`.
     pub(crate) fn new(config: SlotsConfig, now: Now, seed: [u8; 32]) -> Self {
         let mut rng = StdRng::from_seed(seed);
         let start = now.monotonic;
@@ -166,8 +161,8 @@ impl Slots {
         }
     }
 
-    /// What to do now; nothing within a [`STEP`] of the last time. At most one automatic connection at
-    /// a time. Everything that it returns has to be done, or to fail: it is not
+    /// What to do now; nothing within a [`STEP`] of the last call that looked. At most one
+    /// automatic connection at a time. The caller has to do everything that is returned: it is not
     /// returned again soon.
     pub(crate) fn next(
         &mut self,
@@ -205,7 +200,7 @@ impl Slots {
         })
     }
 
-    /// The kind of connection that is missing most (Core `ThreadOpenConnections`).
+    /// The kind of connection to open next (Core `ThreadOpenConnections`).
     fn wanted(
         &mut self,
         now: Duration,
@@ -214,7 +209,7 @@ impl Slots {
         book: &AddressBook,
     ) -> Option<Wanted> {
         let (max_full, max_block_relay) = (self.config.max_full, self.config.max_block_relay);
-        // Everything above the limits shares the one place of the feeler, as in Core.
+        // All connections beyond the limits share the feeler's slot, as in Core.
         if occupied.automatic >= max_full + max_block_relay + MAX_FEELERS {
             return None;
         }

@@ -1,7 +1,8 @@
-//! What hosts have used up of an allowance, remembered when their connections end.
+//! Host rate limits: what is left of a host's allowance when its connection ends.
 //!
-//! Who connects again goes on with what was left; else an allowance for a connection is no limit for
-//! whoever opens one after the other. Where the allowance fits honest peers, this does too.
+//! A host that connects again continues with what was left. Otherwise an allowance per connection
+//! would be no limit for a host that opens one connection after the other. An allowance that is
+//! enough for an honest connection is enough for honest reconnecting, too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,23 +10,23 @@ use std::time::Duration;
 use crate::net_address::Host;
 use crate::rate_limit::TokenBucket;
 
-/// Hosts that are remembered at most, at about 100 bytes each.
+/// Most hosts that are remembered, at about 100 bytes each.
 const MAX_SPENT: usize = 1_000;
 
-/// Allowances that are not full again so far, each of at most `burst` tokens.
+/// Allowances of hosts that are not full again, each of at most `burst` tokens.
 pub(crate) struct SpentAllowances {
     burst: u64,
     by_host: BTreeMap<Host, TokenBucket>,
 }
 
 impl SpentAllowances {
-    /// Nobody's, of allowances of `burst` tokens.
+    /// Without hosts; allowances have at most `burst` tokens.
     pub(crate) fn new(burst: u64) -> Self {
         Self { burst, by_host: BTreeMap::new() }
     }
 
-    /// A connection of the host ended with this much left. Of several the least counts. Hosts of
-    /// this machine are not remembered, as many peers can share them.
+    /// A connection of the host ended with this much left. Of several connections the least counts.
+    /// Addresses of this machine are not remembered, since many peers can share them.
     pub(crate) fn remember(&mut self, now: Duration, host: Host, mut left: TokenBucket) {
         if host.is_local() || self.is_full(now, &mut left) {
             return;
@@ -42,7 +43,7 @@ impl SpentAllowances {
         self.by_host.insert(host, left);
     }
 
-    /// What the host has left, if it is less than everything.
+    /// What is left of the host's allowance; `None` if it is full.
     pub(crate) fn recall(&mut self, now: Duration, host: &Host) -> Option<TokenBucket> {
         let mut left = self.by_host.get(host)?.clone();
         if self.is_full(now, &mut left) {
@@ -52,7 +53,7 @@ impl SpentAllowances {
         Some(left)
     }
 
-    /// Hosts that have less than half left, in order.
+    /// Hosts with less than half of their allowance left, in order.
     pub(crate) fn exhausted(&self, now: Duration) -> Vec<Host> {
         let low = |left: &TokenBucket| left.clone().ready_at(now, self.burst / 2) != Some(now);
         self.by_host.iter().filter(|(_, left)| low(left)).map(|(host, _)| *host).collect()

@@ -1,4 +1,4 @@
-//! Where connections lead.
+//! Targets of outgoing connections.
 
 use crate::net_address::{AddressNetwork, NetAddress};
 
@@ -14,20 +14,17 @@ const NETWORKS: [AddressNetwork; 5] = [
 /// Networks to which connections can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reachable {
-    /// IPv4.
     pub ipv4: bool,
-    /// IPv6.
     pub ipv6: bool,
     /// Tor, through a proxy.
     pub onion: bool,
-    /// I2P. Not supported by the driver so far.
+    /// The driver does not support it yet.
     pub i2p: bool,
-    /// CJDNS.
     pub cjdns: bool,
 }
 
 impl Reachable {
-    /// What needs no proxy: IPv4 and IPv6.
+    /// IPv4 and IPv6, which need no proxy.
     pub const CLEARNET: Self =
         Self { ipv4: true, ipv6: true, onion: false, i2p: false, cjdns: false };
 
@@ -43,7 +40,6 @@ impl Reachable {
         }
     }
 
-    /// The networks.
     pub fn networks(self) -> impl Iterator<Item = AddressNetwork> {
         NETWORKS.into_iter().filter(move |&network| self.contains(network))
     }
@@ -66,13 +62,10 @@ impl FromIterator<AddressNetwork> for Reachable {
 /// Where to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// An address.
     Address(NetAddress),
-    /// A host name: to be resolved (the engine asks for it) or to be passed to the proxy.
+    /// A host name, which is resolved (the engine asks for it) or passed to the proxy.
     Name {
-        /// Host.
         host: String,
-        /// TCP port.
         port: u16,
     },
 }

@@ -1,10 +1,11 @@
-//! Bytes of a connection to messages and back.
+//! Turns the bytes of a connection into messages, and back.
 //!
 //! [`Transport`] is all that the driver of a socket sees. It speaks the plain protocol ("v1", Core
-//! `net.cpp` `V1Transport`) or the encrypted one ("v2", BIP324), and finds out which of them whoever
-//! connected to us speaks.
+//! `net.cpp` `V1Transport`) or the encrypted one ("v2", BIP324), and detects which of them an
+//! inbound peer speaks.
 //!
-//! What a peer can make this keep is bounded by what it has sent: see [`Transport::receive`].
+//! The memory that a peer can make a transport hold is bounded by what it has sent: see
+//! [`Transport::receive`].
 
 mod buffer;
 mod encrypted;
@@ -33,9 +34,9 @@ use encrypted::{Advance, Encrypted};
 use receive::Receiver;
 use send::{Outgoing, Queue};
 
-/// What the end of a message or packet costs of a [`Transport::receive`] budget, in bytes. The shortest
-/// packet takes 2 microseconds, as many as 2,000 bytes of a long one: a budget of bytes alone would
-/// let whoever sends nothing but those keep the thread for a hundred times as long.
+/// Cost of the end of a message or packet, in bytes of a [`Transport::receive`] budget. The
+/// shortest packet takes 2 microseconds, as long as 2,000 bytes of a long one: with a budget of
+/// bytes alone, a peer that sends only short ones could keep the thread a hundred times as long.
 pub const PACKET_COST: usize = 256;
 
 /// Both directions of one connection.
@@ -55,21 +56,22 @@ enum Wire {
     Encrypted(Box<Encrypted>),
 }
 
-/// How a connection is spoken.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The first bytes will tell, or the two sides have not agreed on keys yet.
+    /// Not known yet, or the two sides have not agreed on keys.
     Detecting,
     /// In plain.
     V1,
-    /// Encrypted, to somebody who has the same keys.
+    /// Encrypted; the other side has shown that it has the same keys.
     V2 {
-        /// Names the connection. Two users who see the same have nobody between them.
+        /// Identifies the connection. If it is the same on both sides, there is no man in the
+        /// middle.
         session_id: [u8; 32],
     },
 }
 
-/// As Core's `getpeerinfo` and log lines call it.
+/// The name in Core's `getpeerinfo` and log lines.
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -80,22 +82,22 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What is acceptable from the peer at the moment; by default no block.
+/// Which large messages are accepted from the peer at the moment; by default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveLimits {
-    /// The peer was asked for a block that it has not sent. Without that a `block` or `blocktxn` is
-    /// dropped as it comes. Looked at when the message's header is complete.
+    /// A block is in flight from the peer. Otherwise a `block` or `blocktxn` is discarded as it
+    /// arrives. This is decided when the message's header is complete.
     pub expects_block: bool,
-    /// The peer was asked to announce by compact blocks. Without that a `cmpctblock` is dropped.
+    /// The peer was asked to announce by compact blocks. Otherwise a `cmpctblock` is discarded.
     pub expects_compact: bool,
 }
 
-/// What came of reading.
+/// Result of reading.
 #[derive(Debug)]
 pub enum Receive {
     /// A message; there may be more.
     Frame(Frame),
-    /// The end of a message that was dropped; there may be more. Core drops these too and keeps the
+    /// The end of a discarded message; there may be more. Core also ignores these and keeps the
     /// connection.
     Discarded(Discard),
     /// The source has nothing more for now.
@@ -106,35 +108,34 @@ pub enum Receive {
     Closed,
 }
 
-/// A message that was dropped.
+/// A message that was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discard {
-    /// Its name; not valid when that was the reason.
+    /// Its name; not valid if that was the reason.
     pub command: Command,
     /// Length of its payload, in bytes.
     pub bytes: usize,
-    /// Why.
     pub why: DiscardReason,
-    /// Of a `block` that was not asked for and was long enough to have a header: its hash. Nothing
-    /// about it was checked.
+    /// The hash of an unrequested `block` that was long enough to have a header. Nothing about it
+    /// was checked.
     pub block: Option<BlockHash>,
 }
 
-/// Why a message is dropped.
+/// Why a message was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardReason {
-    /// The command has no meaning here; the payload was never kept.
+    /// This node does not know the command. The payload was never kept.
     Unknown,
-    /// The command is not printable ASCII padded with zeros; the payload was never kept.
+    /// The command is not printable ASCII padded with zeros. The payload was never kept.
     InvalidCommand,
-    /// A block, whole, in parts or in compact form, from a peer that was not asked for it; the
+    /// A block, whole, in parts or in compact form, from a peer that was not asked for it. The
     /// payload was never kept.
     UnexpectedBlock,
-    /// The payload does not have the checksum that its header says.
+    /// The payload does not match the checksum in its header.
     WrongChecksum,
 }
 
-/// What came of writing.
+/// Result of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Everything that was queued is written.
@@ -143,26 +144,25 @@ pub enum Write {
     Pending,
     /// As many bytes were written as the caller allowed; the sink may take more.
     BudgetUsed,
-    /// The sink takes nothing any more.
+    /// The sink was closed.
     Closed,
 }
 
-/// Why a connection can not go on.
+/// Why a connection cannot go on.
 #[derive(Debug)]
 pub enum TransportError {
-    /// The source failed.
     Io(io::Error),
     /// The message is not of this network, or the peer does not speak this protocol.
     WrongMagic([u8; 4]),
-    /// An encrypted peer's garbage does not end where it has to.
+    /// An encrypted peer's garbage is too long.
     NoTerminator,
-    /// A packet is not what the peer sent: somebody has changed it, or the peer has other keys.
+    /// A packet does not authenticate: it was changed on the way, or the peer has other keys.
     WrongTag,
     /// A packet says that its contents are longer than any message; their length in bytes.
     PacketTooLarge(u32),
-    /// The message's header announces more than its command allows. Nothing of it was kept.
+    /// The message's header announces a longer payload than its command allows. Nothing of it was
+    /// kept.
     TooLarge {
-        /// The message's name, as it came.
         command: Command,
         /// The announced length of its payload, in bytes.
         bytes: u32,
@@ -200,7 +200,7 @@ impl std::error::Error for TransportError {
 }
 
 impl Transport {
-    /// The plain protocol of the network with that magic. Blocks are received into buffers of
+    /// The plain protocol of the network with this magic. Blocks are received into buffers of
     /// `pool`.
     pub fn new_v1(magic: [u8; 4], pool: BufferPool) -> Self {
         Self::new(magic, pool, Wire::Plain(Receiver::new(magic)), Queue::default())
@@ -208,8 +208,8 @@ impl Transport {
 
     /// The encrypted protocol, on a connection that we opened.
     ///
-    /// Nothing secret is left on the stack when a function of an encrypted transport returns. While
-    /// one runs there is; a thread whose stack is locked keeps that from a swap file, too.
+    /// When a function of an encrypted transport returns, nothing secret is left on the stack.
+    /// While it runs there is; a thread with a locked stack keeps that out of a swap file, too.
     pub fn new_v2_initiator(
         magic: [u8; 4],
         pool: BufferPool,
@@ -244,14 +244,13 @@ impl Transport {
     }
 
     /// Reads from `source`, which should not block, until a message is complete, the source has no
-    /// more, or `budget` is used up: by each byte read, and [`PACKET_COST`] for each packet that ends,
-    /// also for those that say nothing. No more than `budget` bytes are read.
+    /// more, or `budget` is used up: by one for each byte and by [`PACKET_COST`] for each message
+    /// or packet that ends, decoys included. No more than `budget` bytes are read.
     ///
-    /// Payloads go from the source straight into their buffer, where those that are encrypted are
-    /// decrypted. The buffer is taken when the first byte of the payload is there, and its capacity
-    /// is at most the greater of 64 KiB and twice what was received; only a buffer that the pool
-    /// keeps for reuse, taken for a block that was asked for, may be larger. What will be dropped is
-    /// never kept.
+    /// Payloads are read straight into their buffer, and decrypted there. The buffer is taken with
+    /// the payload's first byte, and its capacity is at most the greater of 64 KiB and twice what
+    /// was received; only a buffer from the pool, for a block in flight, may be larger. A payload
+    /// that will be discarded has none.
     ///
     /// After an error the connection is of no more use.
     pub fn receive(
@@ -305,8 +304,8 @@ impl Transport {
         Ok(advance)
     }
 
-    /// Queues a message. The payload is what `payload` has left to read; it is not copied, but
-    /// encrypted where it lies.
+    /// Queues a message. The payload is the unread part of `payload`; it is not copied, but
+    /// encrypted in place.
     pub fn send(&mut self, command: Command, payload: PooledStream) {
         match &mut self.wire {
             Wire::Plain(_) => self.queue.push(Outgoing::plain(self.magic, command, payload)),
@@ -314,13 +313,13 @@ impl Transport {
         }
     }
 
-    /// Writes what is queued to `sink`, which should not block, but no more than `budget` bytes.
-    /// Messages of an encrypted connection wait for the other side's key.
+    /// Writes at most `budget` bytes of the queue to `sink`, which should not block. Messages of an
+    /// encrypted connection wait for the other side's key.
     pub fn write(&mut self, sink: &mut impl io::Write, budget: usize) -> io::Result<Write> {
         self.queue.write(sink, budget)
     }
 
-    /// How the connection is spoken.
+    /// The protocol of this connection.
     pub fn protocol(&self) -> Protocol {
         match &self.wire {
             Wire::Plain(_) => Protocol::V1,
@@ -331,8 +330,8 @@ impl Transport {
         }
     }
 
-    /// What a search of memory for the keys of this connection looks for: those of an encrypted one at
-    /// the moment, which are replaced every 224 packets. A needle shows nothing of its key.
+    /// Needles of the connection's current keys, which are replaced every 224 packets, for a search
+    /// of memory. A needle reveals nothing of its key.
     #[cfg(any(test, feature = "residue"))]
     pub fn needles(&self) -> Result<Vec<Needle>, NeedleError> {
         match &self.wire {
@@ -341,9 +340,9 @@ impl Transport {
         }
     }
 
-    /// The connection was closed by the other side. If that is how a peer that speaks the plain
-    /// protocol alone refuses the encrypted one: the transport for another attempt, in plain, with
-    /// the messages that were to be sent (Core `ShouldReconnectV1`).
+    /// To be called when the other side closed the connection. If it seems to understand the plain
+    /// protocol only, returns the transport for another attempt in plain, with the messages that
+    /// were to be sent (Core `ShouldReconnectV1`).
     pub fn fall_back(&mut self) -> Option<Self> {
         if !self.looks_refused() {
             return None;
@@ -361,19 +360,19 @@ impl Transport {
         matches!(&self.wire, Wire::Encrypted(encrypted) if encrypted.looks_refused(self.queue.total()))
     }
 
-    /// Whether there is something to write at once. What has been read can be answered by bytes that
-    /// are no message.
+    /// Whether there is something to write at once: the handshake can add bytes that are no
+    /// message.
     pub fn wants_write(&self) -> bool {
         self.unwritten_bytes() > 0
     }
 
-    /// Size of what can be written now and is not written completely, in bytes: without the messages
-    /// that wait for the other side's key, which has to be read first.
+    /// Size of what could be written now, in bytes: without messages that wait for the other side's
+    /// key, which has to be read first.
     pub fn unwritten_bytes(&self) -> usize {
         self.queue.queued_bytes()
     }
 
-    /// Size of the messages that are not written completely, in bytes.
+    /// Size of all messages that are not completely written, in bytes.
     pub fn queued_bytes(&self) -> usize {
         let waiting = match &self.wire {
             Wire::Plain(_) => 0,
@@ -382,8 +381,8 @@ impl Transport {
         self.queue.queued_bytes() + waiting
     }
 
-    /// Memory of the messages that are not written completely, in bytes: the capacity of their buffers,
-    /// and 384 bytes each.
+    /// Memory of all messages that are not completely written, in bytes: the capacity of their
+    /// buffers, and 384 bytes each.
     pub fn queued_memory(&self) -> usize {
         let waiting = match &self.wire {
             Wire::Plain(_) => 0,
@@ -400,9 +399,8 @@ impl Transport {
         }
     }
 
-    /// The message that is being received, once its header is complete: command, bytes of the
-    /// payload received, bytes announced. Of an encrypted one that is what it says before anything
-    /// of it is proven.
+    /// The message that is being received, once its header is complete: command, payload bytes
+    /// received, payload bytes announced. Of an encrypted one this is not authenticated yet.
     pub fn incoming(&self) -> Option<(Command, usize, usize)> {
         match &self.wire {
             Wire::Plain(receiver) => receiver.incoming(),
@@ -415,7 +413,7 @@ impl Transport {
         self.total_received
     }
 
-    /// What was used up of the budgets so far.
+    /// Sum of what was used up of the budgets so far.
     pub fn total_cost(&self) -> u64 {
         self.total_cost
     }
@@ -426,8 +424,9 @@ impl Transport {
         self.queue.total()
     }
 
-    /// What was written so far, counted as the plain protocol would: whoever counts what it queues
-    /// by 24 bytes and the payload finds all of it here, whatever the messages' real size is.
+    /// Bytes written so far, counted as if in the plain protocol: 24 bytes and the payload for each
+    /// message, whatever its real size is. So the engine, which counts in this way what it queues,
+    /// need not know the protocol.
     pub fn total_sent_plain(&self) -> u64 {
         self.queue.counted()
     }

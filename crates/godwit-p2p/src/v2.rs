@@ -1,9 +1,10 @@
-//! The encrypted protocol ("v2", BIP324): its handshake and its packets, without what carries them.
+//! The encrypted protocol ("v2", BIP324): its handshake and its packets, without the transport of
+//! their bytes.
 //!
-//! Secret are the private key, what two sides compute from it, the keys of lengths and packets and
-//! each tag's one-time key. They lie in locked memory and are wiped as soon as they are used up.
-//! Computing leaves copies on the stack, which are wiped before each function here returns; whoever
-//! wants them out of a swap file, too, runs it on a locked stack.
+//! The secrets are the private key, the secret that both sides compute, the keys of lengths and
+//! packets, and each tag's one-time key. They are kept in locked memory and wiped as soon as they
+//! are used up. Computation leaves copies on the stack, which are wiped before each function
+//! returns. A caller that also wants to keep them out of a swap file runs it on a locked stack.
 
 mod cipher;
 mod handshake;

@@ -4,6 +4,8 @@
 //! Nothing here decides whether a block is valid. A value of these types is well-formed and no more;
 //! the rules live in `godwit-consensus`, scripts in `godwit-script`.
 
+#![warn(missing_docs)]
+
 mod amount;
 mod block;
 pub mod coin;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Control characters but the line feed as `\x1b`, so that bytes from outside can not steer a
-/// terminal (Core `LogEscapeMessage`).
+/// Shows a text with its control characters, except line feeds, as `\x1b`: bytes from outside must
+/// not steer a terminal (Core `LogEscapeMessage`).
 pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {

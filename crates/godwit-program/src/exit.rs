@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// The work is done.
     Success,
-    /// It is not, for none of the reasons below.
+    /// The work is not done, for none of the reasons below.
     Failure,
     /// The work is done, but some of the input was refused; the log says what and why.
     InputRefused,
@@ -15,12 +15,12 @@ pub enum Exit {
     Configuration,
     /// The disk is full. What was stored stays.
     DiskFull,
-    /// Stored data is damaged in a way that godwit can not repair by itself.
+    /// Stored data is damaged in a way that godwit cannot repair by itself.
     Damaged,
     /// Another process uses the data directory, or it belongs to another network.
     DatadirUnusable,
-    /// A signal stopped the work before its end. What was stored stays; the same command goes on. A
-    /// node has no end of its own: a signal ends it with success.
+    /// A signal stopped the work before its end. What was stored stays; the same command continues
+    /// it. Never the exit of a node, which has no other end than a signal: it exits with success.
     Interrupted,
     /// An address or port to listen on is taken, or is not this machine's.
     CannotListen,
@@ -29,7 +29,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// All of them, by code.
+    /// By rising code.
     pub const ALL: [Exit; 10] = [
         Exit::Success,
         Exit::Failure,

@@ -1,7 +1,7 @@
-//! What every program of godwit begins and ends with: the command line and `godwit.conf`, signals,
-//! results on standard output and exit codes.
+//! What every program of godwit begins and ends with: reading the command line and `godwit.conf`,
+//! signals, results on standard output, exit codes.
 //!
-//! The tables of commands and options belong to each [`options::Program`]; what reads them is here.
+//! Each [`options::Program`] brings its own tables of commands and options; this crate reads them.
 
 mod clock;
 mod escape;
@@ -19,7 +19,8 @@ pub use exit::Exit;
 pub use output::{OutputError, print_json, print_text};
 pub use signals::{HeldSignals, StopFlag};
 
-/// What a program writes from now on is its owner's alone, whatever the shell's umask says.
+/// Sets the umask so that only the owner can read what the program writes, whatever the shell's
+/// umask was.
 pub fn write_for_owner_only() {
     rustix::process::umask(Mode::from_raw_mode(0o077));
 }

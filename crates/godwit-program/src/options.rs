@@ -1,8 +1,9 @@
 //! What the user asked for: the command line and `godwit.conf`, read by the tables of a [`Program`].
 //!
-//! Text is read in three steps. `command_line` and `config_file` find options in the tables and note
-//! where each was given; [`parse`] applies them in rising order of precedence (file, network section of
-//! the file, command line) to a draft; the program checks what concerns several options at once.
+//! Options are read in three steps. `command_line` and `config_file` find them in the tables and
+//! record where each was given; [`parse`] applies them to a draft in rising order of precedence
+//! (file, network section of the file, command line); the program checks what concerns several
+//! options at once.
 //!
 //! The syntax is bitcoind's (Core `common/args.cpp`, `common/config.cpp`): one or two dashes,
 //! `-name=value`, `-name`, `-noname`. Beyond it, a value may also follow as the next word, options
@@ -44,7 +45,8 @@ pub fn home_directory() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
 }
 
-/// The network's part of a data directory (Core's layout: main has the directory itself).
+/// The part of a data directory that belongs to a network (Core's layout: the main network uses the
+/// directory itself).
 pub fn network_dir(datadir: &Path, network: Network) -> PathBuf {
     match Params::new(network).subdir {
         "" => datadir.to_owned(),
@@ -56,29 +58,26 @@ pub fn network_dir(datadir: &Path, network: Network) -> PathBuf {
 pub enum Invocation<P: Program> {
     /// Print this text and stop: `-help` and `-version`.
     Print(String),
-    /// Run a command.
     Run(Invoked<P>),
 }
 
 /// A command with its operands and options.
 pub struct Invoked<P: Program> {
-    /// Which.
     pub command: P::Command,
-    /// As many as the command takes.
+    /// As many as the command takes ([`CommandSpec::count`]).
     pub operands: Vec<PathBuf>,
-    /// The chosen network.
     pub network: Network,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,
-    /// The configuration file that was read.
+    /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
-    /// Values of the program's own options, of all sources.
+    /// Values of the program's own options, from all sources.
     pub draft: P::Draft,
     given: Vec<Given<P>>,
 }
 
 impl<P: Program> Invoked<P> {
-    /// Where the value of an option comes from that counts.
+    /// Where the value that an option ends up with was given; `None` for a default.
     pub fn origin(&self, option: &str) -> Option<&Origin> {
         self.given.iter().rfind(|given| given.spec.name == option).map(|given| &given.origin)
     }
@@ -89,7 +88,7 @@ impl<P: Program> Invoked<P> {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, as one line with its place.
+/// The first problem found, as one line that names the place.
 pub fn parse<P: Program>(
     arguments: impl IntoIterator<Item = OsString>,
     home: Option<&Path>,

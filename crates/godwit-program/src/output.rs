@@ -12,7 +12,6 @@ use crate::exit::Exit;
 pub struct OutputError(pub io::Error);
 
 impl OutputError {
-    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self.0.kind() {
             io::ErrorKind::StorageFull => Exit::DiskFull,
@@ -27,13 +26,13 @@ impl fmt::Display for OutputError {
     }
 }
 
-/// JSON for a reader and for a program.
+/// Prints JSON, indented: people read it, too.
 pub fn print_json(value: &Value) -> Result<Exit, OutputError> {
     writeln!(io::stdout(), "{value:#}").map_err(OutputError)?;
     Ok(Exit::Success)
 }
 
-/// Text without white space at its end, and the end of its last line.
+/// Prints a text with exactly one line feed at its end.
 pub fn print_text(text: &str) -> Result<Exit, OutputError> {
     writeln!(io::stdout(), "{}", text.trim_end()).map_err(OutputError)?;
     Ok(Exit::Success)

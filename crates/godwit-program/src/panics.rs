@@ -1,13 +1,13 @@
 //! What a panic of any thread does: one line on standard error, and exit code 70.
 //!
-//! A job of several threads ends at once, as by a kill, whichever of them panics, but for a moment in
-//! which waiting lines of the log are written: the others wait for what the one was to do, and unwinding
-//! would wait for them. Nothing that is durable depends on an
-//! orderly end (`ARCHITECTURE.md`, "Commit and recovery"). A hook sees to it, not the threads
-//! themselves, so that no thread can be forgotten, whoever starts it.
+//! A program with several threads ends at once, as if killed, when any of them panics; only the
+//! queued log lines are written first, for a moment. The other threads would wait for work that is
+//! never done, and unwinding would wait for those threads. Nothing durable depends on an orderly
+//! end (`ARCHITECTURE.md`, "Commit and recovery"). A panic hook does it rather than the threads, so
+//! that no thread can be forgotten, including those that libraries start.
 //!
-//! A program with keys has one thread, which unwinds: secrets are wiped and the terminal shows again
-//! what is typed. The libraries end nobody's process: there a panic is an error of those that wait.
+//! The program with keys has one thread, which unwinds, so that secrets are wiped and the terminal
+//! echoes again. Libraries never end the process: to their callers, a worker's panic is an error.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
@@ -21,21 +21,22 @@ use signal_hook::low_level;
 use crate::escape::Escaped;
 use crate::exit::Exit;
 
-/// How long the end of the process waits for the log's last lines.
+/// Longest wait for the log's last lines.
 const LOG_WAIT: Duration = Duration::from_secs(2);
 
-/// Characters of a panic's message that are shown: it may quote what a peer has sent.
+/// Most characters of a panic's message that are shown: it may quote what a peer sent.
 const MAX_MESSAGE: usize = 1_000;
 
 /// Runs `main` of the program called `program`; a panic unwinds and ends as [`Exit::Bug`].
 pub fn unwinding(program: &'static str, main: impl FnOnce() -> Exit + UnwindSafe) -> Exit {
     panic::set_hook(Box::new(move |info| report(program, info)));
-    // The hook has said what there is to say.
+    // The hook has reported it already.
     panic::catch_unwind(main).unwrap_or(Exit::Bug)
 }
 
-/// From now on a panic of any thread ends the process of the program called `program` at once, unless
-/// `is_expected` says that the panicking thread catches it and takes it for an error.
+/// Makes a panic of any thread end the process at once, with one line that begins with the name
+/// `program`. `is_expected` runs on the panicking thread: true if the thread catches the panic and
+/// treats it as an error.
 pub fn end_at_once(program: &'static str, is_expected: fn() -> bool) {
     static ENDING: AtomicBool = AtomicBool::new(false);
     panic::set_hook(Box::new(move |info| {
@@ -43,7 +44,7 @@ pub fn end_at_once(program: &'static str, is_expected: fn() -> bool) {
             return;
         }
         if ENDING.swap(true, Ordering::SeqCst) {
-            // Another thread was first. What this one met may come of that.
+            // Another thread panicked first; this panic may be a consequence of that one.
             loop {
                 thread::park();
             }
@@ -54,8 +55,9 @@ pub fn end_at_once(program: &'static str, is_expected: fn() -> bool) {
     }));
 }
 
-/// Has written what was logged before: it may say why. On a thread of its own, because the panicking one
-/// may be unable to do anything, even to look at the clock; and not for long.
+/// Writes the queued log lines, which may explain the panic, and gives up after [`LOG_WAIT`]. A
+/// thread of its own does it, and the wait is counted in pauses, because the panicking thread may
+/// hold locks that a flush needs and may be unable even to read the clock.
 fn flush_log() {
     let flush = || log::logger().flush();
     let Ok(thread) = thread::Builder::new().name("godwit-flush-log".into()).spawn(flush) else {
@@ -69,15 +71,15 @@ fn flush_log() {
     }
 }
 
-/// Writes the line, and the backtrace where `RUST_BACKTRACE` asks for one. Not through the log, whose
-/// locks the panicking thread may hold.
+/// Writes the line, and a backtrace where `RUST_BACKTRACE` asks for one. Not through the log: the
+/// panicking thread may hold its locks.
 fn report(program: &str, info: &PanicHookInfo<'_>) {
     let mut text = line(program, info);
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         text.push_str(&backtrace.to_string());
     }
-    // Without standard error there is nobody to tell; the exit code is left.
+    // Where standard error is closed, the exit code still tells what happened.
     drop(io::stderr().write_all(text.as_bytes()));
 }
 
@@ -153,7 +155,7 @@ mod tests {
         let (stdout, stderr, code) = child(
             "panics::tests::a_program_with_several_threads_ends_at_once_unless_the_panic_is_expected",
         );
-        // Of the expected one, which unwound; the other one ended the process.
+        // The expected panic unwound and printed it; the other panic ended the process.
         assert_eq!(stdout.matches("[undone]").count(), 1, "{stdout}");
         assert_eq!(code, Some(Exit::Bug.code().into()));
         assert!(stderr.starts_with("node: a bug: thread other panicked at "), "{stderr}");

@@ -14,8 +14,9 @@ use signal_hook::{SigId, flag, low_level};
 
 use crate::exit::Exit;
 
-/// A clean end saves the next start some work, but nothing that is durable depends on it: after this
-/// long the process ends as it is. A disk may be slow to sync, and a command may not look at the flag.
+/// How long a stopping program may take before it is ended. A clean end only saves the next start
+/// some work: nothing durable depends on it, while a disk can be slow to sync and a command may not
+/// look at the flag.
 const STOP_GRACE: Duration = Duration::from_secs(4);
 
 /// Set by the first SIGINT or SIGTERM. The second, or [`STOP_GRACE`] after the first, ends the process
@@ -26,11 +27,11 @@ pub struct StopFlag {
 }
 
 impl StopFlag {
-    /// For long work that can stop and go on later.
+    /// For work that can be interrupted and continued later.
     ///
     /// # Errors
     ///
-    /// When signals cannot be caught; likewise in [`StopFlag::end_at_once`].
+    /// When the system refuses to install a handler; likewise in [`StopFlag::end_at_once`].
     pub fn install() -> io::Result<Self> {
         let stop = Self::caught(false, &[SIGINT, SIGTERM])?;
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
@@ -46,7 +47,7 @@ impl StopFlag {
         Ok(stop)
     }
 
-    /// For commands that only read, or whose work is lost when it is not complete: the first signal
+    /// For commands that only read, or whose incomplete work is worth nothing: the first signal
     /// ends the process.
     pub fn end_at_once() -> io::Result<Self> {
         let stop = Self::caught(true, &ENDING)?;
@@ -55,7 +56,7 @@ impl StopFlag {
         Ok(stop)
     }
 
-    /// A flag that each signal sets, and that makes the next one end the process.
+    /// A flag that a signal sets; while it is set, a signal ends the process.
     fn caught(initially: bool, signals: &[i32]) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(initially));
         for &signal in signals {
@@ -66,35 +67,33 @@ impl StopFlag {
         Ok(Self { flag: stop })
     }
 
-    /// Whether a signal came.
+    /// Whether a signal has arrived.
     pub fn is_set(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// For code that knows no signals.
+    /// The flag itself, for code that knows nothing of signals.
     pub fn shared(&self) -> &Arc<AtomicBool> {
         &self.flag
     }
 }
 
-/// What ends a program from outside.
+/// Signals that end a program from outside.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 /// The flag of [`StopFlag::end_at_once`].
 static ENDS_AT_ONCE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// While it lives, the first signal does not end a process that otherwise ends at once; it can be read
-/// here that one arrived.
+/// While it lives, the first signal does not end a process that otherwise ends at once: its file
+/// descriptor becomes readable instead. So a prompt can restore the terminal before it gives up.
 pub struct HeldSignals {
     arrived: UnixStream,
     handlers: Vec<SigId>,
 }
 
 impl HeldSignals {
-    /// From now on.
-    ///
     /// # Errors
     ///
-    /// When signals cannot be caught.
+    /// When the system refuses a handler or a socket pair.
     pub fn begin() -> io::Result<Self> {
         let (arrived, sender) = UnixStream::pair()?;
         let mut held = Self { arrived, handlers: Vec::new() };

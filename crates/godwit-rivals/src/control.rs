@@ -28,7 +28,6 @@ pub enum Workload {
     SerializeScript = 1,
 }
 
-/// The vector's allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocator {
     /// Core's `zero_after_free_allocator`: memset and a compiler barrier before the block is freed.

@@ -7,6 +7,8 @@
 //! The engine asserts its preconditions and would abort the process where one does not hold. Every
 //! one of them is checked here before the call, so no bytes and no flags reach an assertion.
 
+#![warn(missing_docs)]
+
 mod error;
 mod prepared;
 

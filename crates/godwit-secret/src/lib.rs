@@ -1,14 +1,16 @@
 //! Locked memory and types for secrets that cannot leak.
 //!
-//! A secret lives in [`SecretArray`], [`SecretBytes`], [`SecretString`] or [`SecretStream`]: their
-//! content lies in pages that are locked into memory, left out of core dumps, zero in a forked child,
-//! surrounded by inaccessible pages, and wiped when they are freed. The types have no `Clone`, `Copy`,
-//! `Display`, `Hash`, `Ord`, `Deref`, `AsRef`, `Encode` or serialisation, compare only with each other
-//! and in constant time, and print nothing of their content. `expose_secret` shows it to a closure, and
-//! what that closure copies is no longer protected.
+//! A secret is kept in a [`SecretArray`], [`SecretBytes`], [`SecretString`] or [`SecretStream`].
+//! Their content is in pages that are locked into memory, excluded from core dumps, zero in a
+//! forked child, surrounded by inaccessible pages, and wiped when they are freed. The types have no
+//! `Clone`, `Copy`, `Display`, `Hash`, `Ord`, `Deref`, `AsRef`, `Encode` or serialisation, compare
+//! only with each other and in constant time, and print nothing of their content. `expose_secret`
+//! shows it to a closure; what the closure copies is no longer protected.
 //!
-//! Where memory cannot be locked there are no secrets: every constructor returns [`LockError`], until
+//! Where memory cannot be locked, every constructor returns [`LockError`], until
 //! [`allow_unlocked_secrets`] is called.
+
+#![warn(missing_docs)]
 
 mod allocator;
 mod arena;

@@ -1,5 +1,6 @@
-//! `godwit-signer keys`: the encrypted key file. What is printed is public; secrets come in from the terminal
-//! without echo or from file descriptors, and go out to file descriptors where that is asked for.
+//! `godwit-signer keys`: the encrypted key file. Everything printed is public. Secrets are read
+//! from the terminal without echo or from file descriptors, and are written only to file
+//! descriptors, on request.
 
 mod failure;
 pub(crate) mod import;
@@ -25,7 +26,6 @@ pub(crate) use failure::{KeysFailure, exit_of_store};
 use input::Output;
 use session::{KeyFile, Session};
 
-/// Runs a command.
 pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFailure> {
     let file = KeyFile::of(config, &options.file);
     match &options.action {
@@ -74,7 +74,7 @@ fn create(
 
 fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, KeysFailure> {
     let store = Session::begin(file, [])?.open()?;
-    // Past the buffer of the standard library.
+    // Straight to the file descriptor: the buffer of `Stdout` would keep a copy of the secret.
     store.write_secrets_to(id, std::io::stdout().as_fd())?;
     Ok(Exit::Success)
 }
@@ -87,7 +87,6 @@ fn change_passphrase(file: &KeyFile<'_>, new: Option<Descriptor>) -> Result<Exit
     Ok(Exit::Success)
 }
 
-/// What words become.
 fn entry_of_words(
     label: &str,
     mnemonic: Mnemonic,
@@ -102,7 +101,7 @@ fn entry_of_words(
     Ok(Entry { words: Some(words), ..new_entry(label, network, descriptors, keys) })
 }
 
-/// An entry of this moment.
+/// An entry created now.
 fn new_entry(
     label: &str,
     network: NetworkKind,

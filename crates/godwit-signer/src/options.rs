@@ -1,7 +1,7 @@
 //! What the user asked for: the command line and `godwit.conf` become one typed value.
 //!
-//! `godwit_program` reads the text by the tables, and skips what the file says to the node. Behind
-//! [`parse`] nothing is text any more but paths, and every value is in its range.
+//! `godwit_program` reads the text by the tables and skips lines of the file that are for the node.
+//! After [`parse`] only paths are still text, and every value is in range.
 
 mod draft;
 mod keys;
@@ -27,7 +27,7 @@ pub use psbt::{PsbtAction, PsbtOptions};
 use draft::Draft;
 use table::{CommandName, Signer};
 
-/// Words of a new mnemonic.
+/// Number of words of a new mnemonic.
 const DEFAULT_WORDS: NonZeroUsize = NonZeroUsize::new(24).expect("not zero");
 
 /// What a run of the program is to do.
@@ -35,23 +35,20 @@ const DEFAULT_WORDS: NonZeroUsize = NonZeroUsize::new(24).expect("not zero");
 pub enum Invocation {
     /// Print this text and stop: `-help` and `-version`.
     Print(String),
-    /// Run a command.
     Run(Box<Config>),
 }
 
 /// Options of a run, complete and in range.
 #[derive(Debug, PartialEq)]
 pub struct Config {
-    /// The chosen network.
     pub network: Network,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,
-    /// What to do.
     pub command: Command,
 }
 
 impl Config {
-    /// The network's part of the data directory.
+    /// The part of the data directory that belongs to the network.
     pub fn network_dir(&self) -> PathBuf {
         tables::network_dir(&self.datadir, self.network)
     }
@@ -78,7 +75,7 @@ pub enum Command {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, as one line with its place.
+/// The first problem found, as one line that names the place.
 pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     home: Option<&Path>,
@@ -169,7 +166,8 @@ fn keys(draft: &Draft, action: KeysAction) -> Command {
     Command::Keys(KeysOptions { file: key_file(draft), action })
 }
 
-/// Not repeated in the message: who takes the command for another one may have written a secret.
+/// The message does not repeat the operand: a user who mistakes this command for another may have
+/// typed a secret.
 fn key_id(word: &Path) -> Result<KeyId, OptionsError> {
     let id = word.to_str().and_then(|word| word.parse().ok());
     let expected = "eight hexadecimal digits, as keys list shows them";

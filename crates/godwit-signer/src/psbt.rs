@@ -1,6 +1,7 @@
-//! `godwit-signer psbt`: files in, files out; what is done with a PSBT is in `godwit-keys`.
+//! `godwit-signer psbt`: reads PSBTs from files and writes the result to a file; the work is done
+//! in `godwit-keys`.
 //!
-//! Nothing of one is logged: a PSBT tells whose coins belong together.
+//! Nothing of a PSBT is logged: it reveals which coins have the same owner.
 
 mod failure;
 mod files;

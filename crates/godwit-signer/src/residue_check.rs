@@ -1,9 +1,9 @@
-//! `godwit-signer residue-check`: uses keys in every way that godwit does and searches the memory of the
-//! process for copies of them.
+//! `godwit-signer residue-check`: uses keys in every way that godwit does, and searches the
+//! process's memory for copies of them.
 //!
-//! The keys are invented, and their files lie in a temporary directory. While they are in use they may
-//! lie in the memory for secrets and nowhere else; afterwards, nowhere. The search first proves itself
-//! by leaks that were made on purpose.
+//! The keys are invented, and their files are in a temporary directory. While the keys are in use,
+//! copies may be in locked memory and nowhere else; afterwards, nowhere. To show that it works, the
+//! search first has to find copies that were leaked on purpose.
 
 mod case;
 mod error;
@@ -29,7 +29,7 @@ use report::Search;
 pub use case::Observer;
 pub use error::{CheckError, CommandError};
 
-/// A use of keys and what it is called.
+/// A use of keys, with its name in the report.
 type Use = (&'static str, fn(&mut Case<'_, '_>) -> Result<(), CheckError>);
 
 const USES: [Use; 13] = [
@@ -48,7 +48,7 @@ const USES: [Use; 13] = [
     ("encrypted connection", session::connect),
 ];
 
-/// What the user has, to be checked with.
+/// Secrets of the user's to include in the check.
 #[derive(Default)]
 struct Own<'a> {
     /// A key file and its passphrase.
@@ -57,7 +57,6 @@ struct Own<'a> {
     wallet: Option<(&'a Path, Option<SecretString>)>,
 }
 
-/// Runs the command.
 pub(crate) fn run(config: &Config, options: &ResidueCheckOptions) -> Result<Exit, CheckError> {
     let file = KeyFile::of(config, &options.file);
     let session = Session::begin(&file, [options.wallet_passphrase])?;
@@ -71,7 +70,7 @@ pub(crate) fn run(config: &Config, options: &ResidueCheckOptions) -> Result<Exit
                 let what = format!("Passphrase of {}", wallet.display());
                 Some(session.input.secret(options.wallet_passphrase, &what)?)
             }
-            // What else is wrong with it turns up when it is used.
+            // Any other problem with the wallet is reported when it is used.
             _ => None,
         };
         own.wallet = Some((wallet, passphrase));
@@ -79,7 +78,7 @@ pub(crate) fn run(config: &Config, options: &ResidueCheckOptions) -> Result<Exit
     check(own)
 }
 
-/// Checks and prints what was found, a line for each use of keys.
+/// Runs the check and prints a line for each use of keys.
 fn check(own: Own<'_>) -> Result<Exit, CheckError> {
     let mut out = std::io::stdout();
     report::print_proof(&mut out, &proof::leak_on_purpose()?)?;
@@ -91,7 +90,7 @@ fn check(own: Own<'_>) -> Result<Exit, CheckError> {
     report::print(&mut out, &search)
 }
 
-/// Uses keys that come of `seed` in every way that needs nothing of the user's.
+/// Uses keys derived from `seed` in every way that needs no secret of the user's.
 pub fn use_invented_keys(
     seed: &SecretArray<32>,
     observer: &mut dyn Observer,
@@ -125,7 +124,7 @@ fn use_own(own: Own<'_>, observer: &mut dyn Observer) -> Result<(), CheckError> 
     Ok(())
 }
 
-/// A use of keys that are there, without a file of its own.
+/// Runs a use of existing keys, which needs no file of its own.
 fn inventing_nothing(
     name: &'static str,
     observer: &mut dyn Observer,
@@ -135,7 +134,7 @@ fn inventing_nothing(
     Case::run(name, Path::new(""), &mut Invention::new(&nothing), observer, body)
 }
 
-/// Opens the user's key file, and signs nothing of value with each of its keys.
+/// Opens the user's key file and signs a worthless digest with each of its keys.
 fn unlock_own(
     case: &mut Case<'_, '_>,
     path: &Path,

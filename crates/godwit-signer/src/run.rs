@@ -19,7 +19,7 @@ use crate::{keys, psbt, residue_check};
 
 /// Why a run did not succeed.
 enum Failure {
-    /// The data directory could not be made.
+    /// The data directory could not be created.
     Directory(PathBuf, io::Error),
     /// Signals could not be caught.
     Signals(io::Error),
@@ -88,7 +88,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
     StopFlag::end_at_once().map_err(Failure::Signals)?;
     match &config.command {
         Command::Keys(options) => {
-            // The key file may be the first that is in it.
+            // The key file may be the first file in this directory.
             if options.file.file.is_none() {
                 make_directory(config.network_dir())?;
             }

@@ -150,7 +150,6 @@ pub struct Coin {
     pub value: u64,
     /// Height of the block that creates it.
     pub height: u32,
-    /// Its type.
     pub lock: Lock,
     /// Number of its first key in the owner's ring.
     pub key: u64,

@@ -33,7 +33,6 @@ pub const MAX_BLOCK_WEIGHT: u64 = 4_000_000;
 /// The block that the next one builds on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tip {
-    /// Hash of the block.
     pub hash: BlockHash,
     /// Its height; genesis has 0.
     pub height: u32,

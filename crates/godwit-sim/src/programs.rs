@@ -41,7 +41,6 @@ impl Datadir {
         self.temp.path().join(name)
     }
 
-    /// The data directory.
     pub fn datadir(&self) -> PathBuf {
         self.beside("datadir")
     }

@@ -10,17 +10,12 @@ pub const AGE_CLASSES: [u32; 6] = [0, 1, 6, 20, 144, 1008];
 /// Counts over transactions other than coinbases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Transactions.
     pub txs: u64,
-    /// Their inputs.
     pub inputs: u64,
-    /// Their outputs.
     pub outputs: u64,
     /// Outputs that carry data and can never be spent.
     pub op_returns: u64,
-    /// ECDSA signatures.
     pub ecdsa_signatures: u64,
-    /// Schnorr signatures.
     pub schnorr_signatures: u64,
     /// Satoshi paid in fees.
     pub fees: u64,
@@ -113,7 +108,6 @@ pub struct Summary {
     pub tip_time: u32,
     /// Hash of the last block before the empty tail: what `-assumevalid` names.
     pub last_busy_block: String,
-    /// Its height.
     pub last_busy_height: u32,
     /// Bytes of all blocks, without the framing.
     pub bytes: u64,

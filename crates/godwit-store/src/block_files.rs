@@ -1,7 +1,7 @@
 //! `blkNNNNN.dat`: the blocks, in Bitcoin Core's framing, in the order in which they came.
 //!
 //! Each record is the network's magic, the block's length (u32, little-endian) and the block
-//! (`node/blockstorage.cpp`, `WriteBlock`). The database knows where each block lies and how far
+//! (`node/blockstorage.cpp`, `WriteBlock`). The database knows where each block is and how far
 //! each file is durable; nothing is read back to find that out. Only what was appended after the
 //! last commit is scanned at open, so that it need not be downloaded again.
 
@@ -37,7 +37,6 @@ pub(crate) const MAX_OPEN_BLOCK_FILES: usize = 8;
 pub struct RecoveredBlock {
     /// Where it lies, to be used instead of appending it again.
     pub position: BlockPosition,
-    /// Its header.
     pub header: BlockHeader,
 }
 

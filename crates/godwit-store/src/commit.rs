@@ -18,12 +18,12 @@
 //! 2. *A position enters the block index together with [`Store::note_written`].* So a commit, which
 //!    names the ends of what was noted when its entries were gathered, names only bytes whose write had
 //!    returned, and has an entry for every block before those ends.
-//! 3. *What is reserved or written and not noted lies behind the committed ends.* A crash hands it
+//! 3. *What is reserved or written and not noted is behind the committed ends.* A crash hands it
 //!    back at open ([`crate::RecoveredBlock`]) or cuts it off, as it does with what is appended beside
 //!    a commit.
 //! 4. *A block is called verified only once its undo record is noted.* So no commit names a verified
 //!    tip whose undo bytes it does not sync.
-//! 5. *A file is pruned only if all places in it are noted.* Those of blocks lie from
+//! 5. *A file is pruned only if all places in it are noted.* Those of blocks are from
 //!    [`Store::first_open_file`] on; an undo record that is not noted belongs to a block above the
 //!    tip, whose file is kept. So no write goes to a file that is being removed.
 //! 6. *The first failed write closes the store.* So nothing is ever written, noted or committed behind
@@ -86,7 +86,7 @@ pub struct UtxoCommit {
 /// The ends of the block and undo files when [`Store::take_appended`] looked at them.
 ///
 /// A commit names these ends, not those of the moment when it is written: a block that is noted in
-/// between has no entry in this commit's block index, and must lie behind the committed end to be
+/// between has no entry in this commit's block index, and must be behind the committed end to be
 /// found again after a crash.
 #[derive(Default)]
 pub struct Appended {

@@ -89,7 +89,6 @@ impl fmt::Display for Operation {
 pub struct IoFailure {
     /// The file or directory operated on.
     pub path: PathBuf,
-    /// What was tried.
     pub operation: Operation,
     /// The standard library's classification.
     pub kind: io::ErrorKind,
@@ -176,11 +175,9 @@ pub enum StoreError {
     },
     /// Stored bytes are damaged.
     Damaged {
-        /// The file.
         path: PathBuf,
         /// Byte offset in it where the damage was noticed, 0 when it concerns the whole file.
         offset: u64,
-        /// What is wrong.
         damage: Damage,
     },
     /// The data directory belongs to another network.
@@ -207,15 +204,9 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A directory given as a source of blocks holds no `blk*.dat` file.
-    NoBlockFiles {
-        /// The directory.
-        path: PathBuf,
-    },
+    NoBlockFiles { path: PathBuf },
     /// A background thread panicked: a bug. What it was at is not finished.
-    Panicked {
-        /// Its name.
-        thread: &'static str,
-    },
+    Panicked { thread: &'static str },
     /// A record longer than its file format can carry was handed in.
     RecordTooLarge {
         /// Its length in bytes.

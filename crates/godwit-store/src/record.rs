@@ -35,7 +35,6 @@ pub struct UndoPosition {
 /// A block by hash and height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainPoint {
-    /// Hash of the block.
     pub hash: BlockHash,
     /// Its height, genesis being 0.
     pub height: u32,
@@ -73,7 +72,6 @@ impl BitOr for BlockStatus {
 /// One entry of the block index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRecord {
-    /// The header.
     pub header: BlockHeader,
     /// Height, genesis being 0.
     pub height: u32,

@@ -30,7 +30,6 @@ pub struct ScannedBlock {
     pub offset: u64,
     /// Length that the record claims: the block and what may follow it inside the record.
     pub len: u32,
-    /// The block's header.
     pub header: BlockHeader,
 }
 
@@ -52,7 +51,6 @@ pub struct SkippedBytes {
     pub offset: u64,
     /// How many bytes were passed over.
     pub len: u64,
-    /// Why.
     pub reason: SkipReason,
 }
 
@@ -68,7 +66,6 @@ pub enum Scanned {
 /// A file to scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScannedFile {
-    /// Its path.
     pub path: PathBuf,
     /// Its length in bytes when the scanner was opened.
     pub len: u64,
@@ -237,7 +234,7 @@ impl Scan<'_> {
     }
 
     /// Whether the bytes at the scan's offset are zeros in the file itself, as Core preallocates
-    /// them whatever the key, or in the clear.
+    /// them with any key, or in the clear.
     fn is_never_written(&self, mut bytes: DataStream) -> bool {
         let is_zero = |bytes: &DataStream| bytes.as_slice().iter().all(|byte| *byte == 0);
         if is_zero(&bytes) {

@@ -26,7 +26,7 @@ use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, Written
 /// Version of the database's tables and of every file that they name.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Buffers of blocks and undo records that lie idle: enough for those on their way to the tip, so
+/// Idle buffers of blocks and undo records: enough for those on their way to the tip, so
 /// that a sync takes memory from the system once and not for each block.
 pub const BLOCK_BUFFERS: PoolLimits = PoolLimits {
     buffers: 256,
@@ -110,7 +110,6 @@ impl Decode for Identity {
 pub struct StoreOptions {
     /// The network's own directory.
     pub dir: PathBuf,
-    /// The network.
     pub network: NetworkId,
     /// Random bytes, kept as the key of the UTXO store's hash when the directory is created.
     pub new_hash_key: [u8; 16],
@@ -141,7 +140,6 @@ pub(crate) struct DurableEnds {
 /// What was written and is not yet named by a commit: for [`Store::note_written`].
 #[derive(Debug)]
 pub enum Written {
-    /// A block.
     Block(WrittenBlock),
     /// An undo record.
     Undo(WrittenUndo),
@@ -310,8 +308,8 @@ impl Store {
         })
     }
 
-    /// Takes the next place in the block files for a block of `len` bytes. Does no I/O. The place is
-    /// to be written to with [`Store::write_block`], and named to nobody before that has returned.
+    /// Takes the next place in the block files for a block of `len` bytes. Does no I/O. The place
+    /// is to be written to with [`Store::write_block`], and passed on only after that has returned.
     ///
     /// # Errors
     ///

@@ -69,7 +69,7 @@ impl BlockUndo {
 #[derive(Debug)]
 pub struct UndoRecord {
     /// The previous block's hash, whose last 8 bytes the frame overwrote once the checksum was
-    /// computed, then undo data and checksum: the record is what lies behind the first 24 bytes.
+    /// computed, then undo data and checksum: the record is what follows the first 24 bytes.
     bytes: PooledStream,
     len: u32,
 }
@@ -82,7 +82,7 @@ impl UndoRecord {
     const SKIPPED: usize = HASH_SIZE - FRAME_SIZE as usize;
 
     /// Encodes the coins that a block spent, for each transaction behind the coinbase those of its
-    /// inputs in order. `prev` is the hash of the block before it. The record lies in a buffer of
+    /// inputs in order. `prev` is the hash of the block before it. The record is in a buffer of
     /// `pool`.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl WrittenUndo {
 }
 
 impl UndoFiles {
-    /// `ends` are the lengths that commits have named. What lies behind them is cut off when a file
+    /// `ends` are the lengths that commits have named. What follows them is cut off when a file
     /// is first written to.
     pub(crate) fn new(disk: &StoreDisk, dir: &Path, ends: BTreeMap<u32, u64>) -> Self {
         let tails = Mutex::new(Tails { ends, ..Tails::default() });
@@ -247,7 +247,7 @@ impl UndoFiles {
         Ok(WrittenUndo { position: at, handle, created: start == 0, synced })
     }
 
-    /// Opens a file to write to it from `end` on, and cuts off what lies behind.
+    /// Opens a file to write to it from `end` on, and cuts off what follows.
     fn open_at(&self, file: u32, end: u64) -> Result<StoreFile, StoreError> {
         let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;
         let len = handle.file_len()?;

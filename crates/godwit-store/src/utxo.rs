@@ -1,19 +1,19 @@
 //! The UTXO store: unspent coins by outpoint.
 //!
-//! Changes go to a memtable. A *freeze* seals it at a block; a background thread *flushes* it as an
-//! immutable, sorted *run*; another merges runs. There is no log: what a crash loses is re-applied
-//! from the block files.
+//! Changes go to a memtable. When it is *rotated* after a block, it is sealed, and a background
+//! thread *flushes* it as an immutable, sorted *run*; another thread merges runs. There is no
+//! write-ahead log: what a crash loses is applied again from the block files.
 //!
 //! # Commits
 //!
-//! 1. At tip `T` the chain calls [`UtxoStore::freeze`] and remembers the [`SealId`] with `T`.
+//! 1. At tip `T` the chain calls [`UtxoStore::rotate`] and remembers the [`SealId`] with `T`.
 //! 2. Once [`UtxoStore::flushed`] has reached the seal and the scripts up to `T` are verified, it
 //!    writes [`UtxoStore::manifest`] and `T` in one database transaction.
 //! 3. It calls [`UtxoStore::committed`]. Files that no manifest needs are then removed.
 //!
-//! A seal whose block turns out invalid is never a commit point; its run stays, and the seals that
-//! take the block's changes back lie above it. Merges mix only committed runs, so that the manifest
-//! of a seal is the state at this seal and nothing newer.
+//! A seal whose block turns out invalid is never committed; its run stays, and later seals take the
+//! block's changes back. Merges mix only committed runs, so that the manifest of a seal is the
+//! state at this seal and nothing newer.
 
 mod arena;
 mod background;

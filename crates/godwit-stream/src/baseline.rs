@@ -45,7 +45,7 @@ unsafe impl<A: Allocator> Allocator for ZeroAfterFree<A> {
     #[inline]
     unsafe fn deallocate(&self, memory: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller hands back a block of this allocator with its layout, which came from
-        // `A`; nobody else may use it any more.
+        // `A`; no other code may use it any more.
         unsafe {
             godwit_wipe(memory, layout.size());
             self.0.deallocate(memory, layout);
@@ -114,7 +114,7 @@ unsafe impl<A: Allocator> Allocator for BarrierOnly<A> {
 ///
 /// # Safety
 ///
-/// The bytes are valid for writes and nobody reads them afterwards.
+/// The bytes are valid for writes and are not read afterwards.
 #[inline(never)]
 unsafe fn godwit_wipe(memory: NonNull<u8>, len: usize) {
     #[cfg(feature = "count-wipes")]

@@ -137,7 +137,7 @@ impl<A: Allocator> Buffer<A> {
             fresh.fill(MaybeUninit::new(0));
         }
         self.initialised = written.max(len + room);
-        // SAFETY: `room` bytes behind `len` lie inside the capacity, and were just zeroed or
+        // SAFETY: `room` bytes behind `len` are inside the capacity, and were just zeroed or
         // initialised before; `data` is borrowed exclusively and not touched while `window` lives.
         let window = unsafe { slice::from_raw_parts_mut(self.data.as_mut_ptr().add(len), room) };
         let count = source.read(window)?;

@@ -28,7 +28,7 @@ pub trait Decode: Sized {
     /// Reads one value; the reader then stands behind it.
     fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError>;
 
-    /// Reads `count` values that lie one after another.
+    /// Reads `count` values that follow each other.
     fn decode_all(count: usize, reader: &mut SpanReader<'_>) -> Result<Vec<Self>, DecodeError> {
         // Early, so that a false count costs no allocation at all.
         if count > reader.remaining() / Self::MIN_ENCODED_LEN {

@@ -1,11 +1,13 @@
 //! Byte streams of public chain data.
 //!
 //! [`DataStream`] is a growable byte buffer with a read cursor, [`SpanReader`] reads from bytes that
-//! lie elsewhere, [`Encode`] and [`Decode`] give a type its wire form: Bitcoin Core's `serialize.h`
+//! another value owns, [`Encode`] and [`Decode`] give a type its wire form: Bitcoin Core's `serialize.h`
 //! and `streams.h`. Integers are little-endian.
 //!
 //! A decoder allocates only for bytes that are there: a length that the input claims is checked
 //! against what remains before room is made for it.
+
+#![warn(missing_docs)]
 
 #[cfg(feature = "baselines")]
 pub mod baseline;

@@ -9,17 +9,17 @@ impl Obfuscation {
     /// The key that changes nothing.
     pub const NONE: Self = Self([0; 8]);
 
-    /// With the key as it lies in Core's `xor.dat`.
+    /// With the key as it is in Core's `xor.dat`.
     pub const fn new(key: [u8; 8]) -> Self {
         Self(key)
     }
 
-    /// The key as it lies in Core's `xor.dat`.
+    /// The key as it is in Core's `xor.dat`.
     pub const fn key(&self) -> [u8; 8] {
         self.0
     }
 
-    /// Obfuscates `bytes` that lie at `file_offset`, or restores them: XOR is its own inverse.
+    /// Obfuscates `bytes` that are at `file_offset`, or restores them: XOR is its own inverse.
     pub fn apply(&self, bytes: &mut [u8], file_offset: u64) {
         if *self == Self::NONE {
             return;

@@ -1,4 +1,4 @@
-//! A bounded store of buffers for reuse.
+//! A bounded store of idle buffers, to be used again. [`BufferPool`] has the rules.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -6,33 +6,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Allocator, DataStream, PUBLIC_MEMORY, PublicMemory};
 
-/// How many times [`PoolLimits::total_bytes`] a pool keeps at most while its buffers are in use.
+/// Idle and lent buffers of a busy pool together may have this many times
+/// [`PoolLimits::total_bytes`].
 const BUSY: usize = 3;
 
-/// For each buffer in use so many may lie idle in a pool that counts as busy.
+/// Most idle buffers for each lent one in a pool that counts as busy.
 const IDLE_FOR_EACH: usize = 8;
 
-/// A buffer is given for a length down to this part of its capacity.
-const SPARE: usize = 4;
+/// Most times its length that a message's buffer should have as capacity: thousands of small blocks
+/// would otherwise hold thousands of large buffers.
+const MAX_SPARE: usize = 4;
 
 /// What a pool keeps at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Idle buffers.
+    /// Most idle buffers.
     pub buffers: usize,
-    /// Capacity of one idle buffer in bytes; a larger one is freed when it comes back.
+    /// Largest capacity of an idle buffer, in bytes; a larger one is freed when it comes back.
     pub buffer_bytes: usize,
-    /// Capacity of all idle buffers together in bytes while hardly one is in use. While there is one in
-    /// use for every eight idle ones, the idle ones may take more, up to three times as much
-    /// less the capacity with which those in use were taken: what was in use a moment ago will be
-    /// again.
+    /// Capacity of all idle buffers together in bytes, while few or none are lent ([`BufferPool`],
+    /// rule 4).
     pub total_bytes: usize,
 }
 
 /// A pool of [`DataStream`] buffers for any number of threads.
 ///
-/// It bounds what lies idle, not what is in use: [`take`](Self::take) always gives a buffer, and the
-/// queues through which buffers travel bound how many there are.
+/// A buffer is *lent* from [`take`](Self::take) until its [`PooledStream`] is dropped, and *idle*
+/// otherwise.
+///
+/// 1. Lending never fails and never waits. How many buffers are lent is bounded by the queues that
+///    they travel through, not by the pool.
+/// 2. At most `buffers` are idle, each of at most `buffer_bytes`, empty, and with memory.
+/// 3. The pool is *busy* while at most eight buffers are idle for each lent one.
+/// 4. All idle buffers together have at most `total_bytes`; while the pool is busy, what three times
+///    `total_bytes` leaves beside the lent buffers, if that is more. Lent buffers count with the
+///    capacity that they were taken with.
+///
+/// ```text
+/// idle bytes, at most
+///   3 * total |\
+///             | \   busy
+///       total |--+---------  otherwise
+///             +--+---------  bytes lent
+///             0  2 * total
+/// ```
+///
+/// So a pool at rest holds little, and a busy one keeps what comes back: it is about to be lent again.
+/// Bounded by `total_bytes` alone, an import freed half a byte for each byte of its chain.
+///
+/// Rules 2 and 4 hold after each return, which frees the buffers that have been idle longest. A new
+/// buffer that is lent in between can break rule 4 until the next return.
 pub struct BufferPool<A: Allocator + Clone = PublicMemory> {
     shared: Arc<Shared<A>>,
 }
@@ -44,20 +67,20 @@ struct Shared<A: Allocator + Clone> {
 }
 
 struct Buffers<A: Allocator + Clone> {
-    /// Those that lie idle, the smallest first. Of several of one capacity the last used comes first:
-    /// it is most likely still in the CPU's cache.
+    /// Idle buffers by rising capacity. Of several of one capacity the last used comes first: it is
+    /// most likely still in the CPU's cache.
     idle: Vec<Idle<A>>,
     idle_bytes: usize,
-    /// Buffers that came back so far.
+    /// Number of times that a buffer has become idle.
     returned: u64,
-    used: usize,
-    /// Their capacity when they were taken.
-    used_bytes: usize,
+    lent: usize,
+    /// Capacity of the lent buffers when they were taken, in bytes.
+    lent_bytes: usize,
 }
 
 struct Idle<A: Allocator> {
     stream: DataStream<A>,
-    /// Which of all that came back.
+    /// [`Buffers::returned`] when this one came back: the lowest has been idle longest.
     number: u64,
 }
 
@@ -78,30 +101,30 @@ impl<A: Allocator + Clone> BufferPool<A> {
     /// An empty pool whose buffers come from `allocator`.
     pub fn new_in(limits: PoolLimits, allocator: A) -> Self {
         let idle = Vec::new();
-        let buffers = Buffers { idle, idle_bytes: 0, returned: 0, used: 0, used_bytes: 0 };
+        let buffers = Buffers { idle, idle_bytes: 0, returned: 0, lent: 0, lent_bytes: 0 };
         Self { shared: Arc::new(Shared { limits, allocator, buffers: Mutex::new(buffers) }) }
     }
 
-    /// An empty buffer: the largest one that lies idle, or one without memory. It returns to the pool
-    /// when it is dropped.
+    /// Lends an empty buffer: the largest idle one, or a new one without memory. It comes back when it
+    /// is dropped.
     pub fn take(&self) -> PooledStream<A> {
         self.lend(0, |buffers| buffers.idle.len().checked_sub(1))
     }
 
-    /// An empty buffer with room for `n` bytes: the smallest idle one that has it and not much more,
-    /// or a new one. Not for lengths that the input claims.
+    /// Lends an empty buffer with room for `n` bytes: the smallest idle one that has it, if its
+    /// capacity is at most about four times that, or a new one. Not for lengths that the input claims.
     pub fn take_for(&self, n: usize) -> PooledStream<A> {
-        // As a growing vector has it: lengths that change along a chain can then take one another's
-        // buffers. What is not written takes no memory from the system.
+        // Capacities like those of a growing vector, so that lengths which change along a chain can
+        // use each other's buffers. Memory that is never written costs the system nothing.
         let fresh = n.next_power_of_two().min(self.shared.limits.buffer_bytes).max(n);
         self.lend(fresh, |buffers| {
             let at = buffers.idle.partition_point(|stream| stream.capacity() < n);
-            let found = buffers.idle.get(at).filter(|stream| stream.capacity() / SPARE <= n);
+            let found = buffers.idle.get(at).filter(|stream| stream.capacity() / MAX_SPARE <= n);
             found.map(|_| at)
         })
     }
 
-    /// The idle buffer that `choose` names, or one of `fresh` bytes.
+    /// Lends the idle buffer at the position that `choose` returns, or a new one of `fresh` bytes.
     fn lend(
         &self,
         fresh: usize,
@@ -110,8 +133,8 @@ impl<A: Allocator + Clone> BufferPool<A> {
         let mut buffers = self.shared.lock();
         let stream = choose(&buffers).map(|at| buffers.remove(at));
         let taken = stream.as_ref().map_or(fresh, DataStream::capacity);
-        buffers.used += 1;
-        buffers.used_bytes += taken;
+        buffers.lent += 1;
+        buffers.lent_bytes += taken;
         drop(buffers);
         let allocate = || DataStream::with_capacity_in(fresh, self.shared.allocator.clone());
         let home = Home { pool: Arc::clone(&self.shared), taken };
@@ -145,7 +168,7 @@ impl<A: Allocator + Clone> fmt::Debug for BufferPool<A> {
 
 impl<A: Allocator + Clone> Shared<A> {
     fn lock(&self) -> MutexGuard<'_, Buffers<A>> {
-        // Nothing that is done under the lock panics half-way.
+        // No code under the lock can panic and leave the buffers half changed.
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -153,12 +176,12 @@ impl<A: Allocator + Clone> Shared<A> {
         stream.clear();
         let may_stay = (1..=self.limits.buffer_bytes).contains(&stream.capacity());
         let mut buffers = self.lock();
-        buffers.used -= 1;
-        buffers.used_bytes -= taken;
+        buffers.lent -= 1;
+        buffers.lent_bytes -= taken;
         if may_stay {
             buffers.insert(stream);
         }
-        // Memory is freed without the lock.
+        // Buffers are freed one at a time, outside the lock.
         drop(buffers);
         while let Some(surplus) = self.surplus() {
             drop(surplus);
@@ -187,11 +210,11 @@ impl<A: Allocator + Clone> Buffers<A> {
         stream
     }
 
-    /// Which buffer has to go: the one that lies idle for the longest time, since the lengths that are
-    /// asked for change.
+    /// Position of the buffer to be freed by rules 2 and 4, if one is: the one that has been idle
+    /// longest, since the lengths that are asked for change.
     fn surplus(&self, limits: &PoolLimits) -> Option<usize> {
-        let busy = self.idle.len() <= IDLE_FOR_EACH.saturating_mul(self.used);
-        let while_busy = limits.total_bytes.saturating_mul(BUSY).saturating_sub(self.used_bytes);
+        let busy = self.idle.len() <= IDLE_FOR_EACH.saturating_mul(self.lent);
+        let while_busy = limits.total_bytes.saturating_mul(BUSY).saturating_sub(self.lent_bytes);
         let bytes = if busy { limits.total_bytes.max(while_busy) } else { limits.total_bytes };
         if self.idle.len() <= limits.buffers && self.idle_bytes <= bytes {
             return None;
@@ -209,16 +232,13 @@ pub struct PooledStream<A: Allocator + Clone = PublicMemory> {
 
 struct Home<A: Allocator + Clone> {
     pool: Arc<Shared<A>>,
-    /// Capacity that the buffer had then.
+    /// Capacity of the buffer when it was lent.
     taken: usize,
 }
 
-/// A message may lie in a buffer this many times its size. Larger ones go back to the pool at once:
-/// thousands of small blocks would otherwise hold thousands of large buffers.
-const MAX_SPARE: usize = 4;
-
 impl PooledStream {
-    /// The unread bytes, in a buffer of their own where this one has more than four times their size.
+    /// The stream itself, or its unread bytes in a buffer of their own if this one has more than four
+    /// times their size; then this buffer goes back to the pool at once.
     pub fn in_proportion(self) -> Self {
         if self.capacity() / MAX_SPARE <= self.len() {
             return self;

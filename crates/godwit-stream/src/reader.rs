@@ -1,4 +1,4 @@
-//! Reading from bytes that lie elsewhere.
+//! Reading from bytes that another value owns.
 
 use crate::{Decode, DecodeError};
 

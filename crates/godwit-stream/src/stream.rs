@@ -205,7 +205,7 @@ impl<A: Allocator> DataStream<A> {
         self.truncate(0);
     }
 
-    /// Drops what lies behind the first `n` bytes, counted from the start and not from the cursor.
+    /// Drops what follows the first `n` bytes, counted from the start and not from the cursor.
     pub fn truncate(&mut self, n: usize) {
         self.buffer.truncate(n);
         self.position = self.position.min(self.buffer.len());

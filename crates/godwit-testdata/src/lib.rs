@@ -58,7 +58,7 @@ pub fn shared_file(path: &str) -> Option<Vec<u8>> {
 ///
 /// # Panics
 ///
-/// If the file can not be read, or is not one zstd frame with a matching checksum.
+/// If the file cannot be read, or is not one zstd frame with a matching checksum.
 pub fn read(path: impl AsRef<Path>) -> Vec<u8> {
     let path = path.as_ref();
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -121,7 +121,7 @@ pub fn skip(reason: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("unnamed thread");
     // To the handle itself: libtest captures `eprintln!` and drops what a passing test printed. In
-    // one write, so that lines of other threads can not fall into it.
+    // one write, so that lines of other threads cannot fall into it.
     let line = format!("{PREFIX}{test}: {reason}\n");
     io::stderr().write_all(line.as_bytes()).expect("stderr is open");
 }

@@ -1,4 +1,4 @@
-//! Why a run did not succeed: one line, and the exit code that goes with it.
+//! Why a run failed: one line for the user and an exit code.
 
 use std::fmt;
 
@@ -9,10 +9,9 @@ use godwit_store::StoreError;
 use crate::exit::Exit;
 use crate::process::EntropyError;
 
-/// An error that ends the run. `Display` is one line for the user. Each part of the program says so of its
-/// own errors, so that none is known here but those of the crates below.
+/// An error that ends the run. `Display` is one line for the user. Each part of the program
+/// implements this for its own errors, so that this module knows only errors of other crates.
 pub(crate) trait Fatal: fmt::Debug + fmt::Display {
-    /// The exit code.
     fn exit(&self) -> Exit;
 }
 
@@ -21,7 +20,6 @@ pub(crate) trait Fatal: fmt::Debug + fmt::Display {
 pub(crate) struct Failure(Box<dyn Fatal>);
 
 impl Failure {
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.0.exit()
     }

@@ -1,4 +1,4 @@
-//! `godwit import`: blocks from files to a verified chain.
+//! `godwit import`: reads blocks from files and connects them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,11 +17,10 @@ use crate::progress::{Position, Progress};
 
 const MIB: f64 = 1_048_576.0;
 
-/// Lines for bad records, the last of which says that the others are counted. A file of garbage must
-/// not fill the disk with log lines.
+/// Most log lines about bad records; the last says that further ones are only counted. A file of
+/// garbage must not fill the disk with log lines.
 const BAD_RECORD_LINES: u64 = 100;
 
-/// Runs the command.
 pub(crate) fn run(
     config: &Config,
     options: &ImportOptions,
@@ -70,7 +69,8 @@ pub(crate) fn run(
     };
     for line in report.lines() {
         log::info!("{line}");
-        // On a terminal the log's lines give way to the progress bar; the result is for the user.
+        // On a terminal, log lines are not shown beside the progress bar, but the user should see
+        // the result.
         if !bars.is_hidden() {
             println!("{line}");
         }
@@ -89,7 +89,7 @@ struct Reporter {
 }
 
 impl Reporter {
-    /// Counts a bad record; whether it gets a line of its own.
+    /// Counts a bad record; returns whether to log it.
     fn may_list(&mut self) -> bool {
         self.bad += 1;
         if self.bad == BAD_RECORD_LINES {
@@ -111,7 +111,7 @@ impl ImportObserver for Reporter {
                     log::info!("{}", update_tip(chain, connected.point.hash, seconds_since_1970()));
                 }
                 Event::Disconnected(tip) => log_disconnected(&tip),
-                // The chain has logged it where it found it.
+                // The chain has logged it.
                 Event::Invalid { .. } => {}
                 Event::Judged { .. } | Event::Read { .. } => {
                     unreachable!("an import hands in and asks for no block")

@@ -1,5 +1,5 @@
-//! The godwit node: everything that touches the world outside — arguments, files, clock, entropy,
-//! log, signals — around the crates that do the work.
+//! The godwit node: everything that touches the outside world — arguments, configuration, clock,
+//! entropy, log, signals, sockets — around the crates that do the work.
 
 mod chain_log;
 mod descriptors;

@@ -1,8 +1,8 @@
 //! The log's lines: Bitcoin Core's format.
 //!
-//! A line is `2026-11-21T03:26:00Z message` (UTC), with `[warning] ` or `[error] ` in front of the
-//! message where it is one (Core `logging.cpp`). People and tools grep these lines, so strings that
-//! Core also prints, like [`UpdateTip`], keep Core's form.
+//! A line is `2026-11-21T03:26:00Z message` (UTC); a warning's or error's message begins with
+//! `[warning] ` or `[error] ` (Core `logging.cpp`). People and tools search for these lines, so
+//! messages that Core prints too, like [`UpdateTip`], keep Core's form.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub const LOG_FILE: &str = "debug.log";
 const SECONDS_PER_DAY: u64 = 86_400;
 const MIB: f64 = 1_048_576.0;
 
-/// One line with its end. `seconds` since 1970.
+/// One line, with its line end. `seconds` is since 1970.
 pub(crate) fn format_line(seconds: u64, level: Level, message: &str) -> String {
     let prefix = match level {
         Level::Error => "[error] ",
@@ -26,7 +26,7 @@ pub(crate) fn format_line(seconds: u64, level: Level, message: &str) -> String {
     format!("{} {prefix}{}\n", Utc(seconds), Escaped(message.trim_end_matches('\n')))
 }
 
-/// Seconds since 1970 as `2026-11-21T03:26:00Z` (Core `FormatISO8601DateTime`).
+/// Unix time in seconds, shown as `2026-11-21T03:26:00Z` (Core `FormatISO8601DateTime`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Utc(pub u64);
 
@@ -59,24 +59,22 @@ fn civil_date(day: u64) -> (u64, u64, u64) {
     (year, month, day_of_month)
 }
 
-/// The line that says that the chain has a new best block, in Core's form.
+/// The line that reports a new tip, in Core's form.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateTip {
-    /// The block.
     pub hash: BlockHash,
-    /// Its height.
     pub height: u32,
-    /// The version of its header.
+    /// Version of its header.
     pub version: i32,
     /// Base-2 logarithm of the work of the chain up to it.
     pub log2_work: f64,
     /// Transactions of the chain up to it.
     pub tx_count: u64,
-    /// Seconds since 1970, from its header.
+    /// Time of its header, in seconds since 1970.
     pub time: u32,
     /// Estimated share of all transactions, from 0 to 1.
     pub progress: f64,
-    /// Bytes that the UTXO set's memory uses.
+    /// Memory of the UTXO store, in bytes.
     pub cache_bytes: u64,
     /// Coins in that memory.
     pub cache_coins: u64,

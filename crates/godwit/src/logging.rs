@@ -1,8 +1,8 @@
 //! Where the log's lines go: to `debug.log` and to the console.
 //!
-//! A thread of its own writes them. Who logs never waits for a disk or for whoever reads the console:
-//! what does not fit into the queue is counted, and the log says how many lines it lacks. Lines in the
-//! queue are lost when the process is killed.
+//! A thread of its own writes them, so that logging never waits for a disk or for a reader of
+//! standard output. Lines that do not fit into the queue are dropped and counted, and the log says
+//! how many are missing. Lines in the queue are lost when the process is killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -19,27 +19,27 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::log_format::{LOG_FILE, format_line};
 
-/// Lines that wait to be written.
+/// Most lines that wait to be written.
 const LOG_LINES: usize = 8_192;
 
-/// Bytes of those lines: they may quote what a peer has sent.
+/// Most bytes of those lines: they may quote what a peer sent.
 const LOG_BYTES: usize = 4 << 20;
 
-/// How long the end of the process waits for the log when it must not wait for ever: other threads go
-/// on meanwhile, also after a panic.
+/// Longest wait of a flush. After a panic or a signal the other threads go on meanwhile, so the
+/// process must end soon.
 const FLUSH_WAIT: Duration = Duration::from_millis(200);
 
-/// What the console shows of what the file gets. With a [`MultiProgress`] that `is_hidden`, because
-/// standard error is no terminal, a long job takes [`Console::Lines`].
+/// Which of the log's lines the console shows as well. A long job takes [`Console::Lines`] when its
+/// [`MultiProgress`] `is_hidden`, because standard error is no terminal.
 pub(crate) enum Console {
-    /// Every line, on standard output: a job without a terminal.
+    /// Every line, on standard output: for a long job without a terminal.
     Lines,
-    /// Warnings and errors, on standard error: standard output belongs to a command's result, or
-    /// the terminal to the progress bar, which makes room for the line.
+    /// Warnings and errors, on standard error. Standard output is for a command's result; on a
+    /// terminal, the progress bar makes room for the line.
     Warnings(MultiProgress),
 }
 
-/// Starts logging of this process; once. What is returned is to be dropped when the process ends.
+/// Starts logging in this process. Drop the returned guard when the process ends.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub(crate) enum Console {
 ///
 /// # Panics
 ///
-/// When the process logs already.
+/// When called a second time.
 pub(crate) fn start(directory: &Path, console: Console) -> io::Result<Logging> {
     let file = open(&directory.join(LOG_FILE))?;
     let (logger, logging) = Logger::start(Writer { file, console, file_failed: false })?;
@@ -61,7 +61,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
-/// Dropping it waits until everything that was logged is written.
+/// Dropping it waits until every queued line is written.
 pub(crate) struct Logging {
     lines: Sender<Entry>,
     waiting: Arc<AtomicUsize>,
@@ -85,7 +85,7 @@ impl Drop for Logging {
 
 enum Entry {
     Line(Level, String),
-    /// Answered when every line before is written.
+    /// A flush: answered when every line queued before it is written.
     Flush(Sender<()>),
 }
 
@@ -93,7 +93,7 @@ struct Logger {
     lines: Sender<Entry>,
     /// Bytes of the lines that wait.
     waiting: Arc<AtomicUsize>,
-    /// Lines that were dropped, and that the log does not tell of yet.
+    /// Lines that were dropped since the log last said how many are missing.
     lost: Arc<AtomicUsize>,
 }
 
@@ -112,7 +112,7 @@ impl Logger {
         Ok((logger, logging))
     }
 
-    /// Queues a line; whether there was room.
+    /// Queues a line; `false` if there was no room.
     fn push(&self, level: Level, message: &str) -> bool {
         let line = format_line(seconds_since_1970(), level, message);
         let bytes = line.capacity();
@@ -143,8 +143,8 @@ impl Log for Logger {
         }
     }
 
-    /// Waits until everything is written, but not for long: a process that ends by a signal or a panic
-    /// ends, however slow the disk is.
+    /// Waits until everything is written, or for [`FLUSH_WAIT`]: a process that ends by a signal or
+    /// a panic has to end, however slow the disk is.
     fn flush(&self) {
         let deadline = Instant::now() + FLUSH_WAIT;
         let (done, written) = bounded(1);
@@ -162,7 +162,7 @@ fn lines_are_missing(lost: usize) -> String {
 struct Writer<W> {
     file: W,
     console: Console,
-    /// The file could not be written; said once, because every later line fails alike.
+    /// The file could not be written. Reported once: every later line would fail in the same way.
     file_failed: bool,
 }
 
@@ -174,7 +174,7 @@ impl<W: Write> Writer<W> {
                     self.write(level, &line);
                     waiting.fetch_sub(line.capacity(), Ordering::Relaxed);
                 }
-                // Whoever asked may have given up.
+                // The caller of `flush` may have given up.
                 Entry::Flush(done) => drop(done.send(())),
             }
         }
@@ -190,7 +190,8 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// A console that went away is no reason to stop, and there is no one left to tell.
+    /// Ignores errors: a console that was closed is no reason to stop, and nothing can be reported
+    /// to it.
     fn write_console(&self, level: Level, line: &str) {
         match &self.console {
             Console::Lines => drop(io::stdout().write_all(line.as_bytes())),

@@ -26,7 +26,8 @@ pub(crate) fn open_chain(
         cache_bytes: config.dbcache_bytes,
         cache_minima: CacheMinima::PRODUCT,
         stop_at_height,
-        // What only looks at the coins deletes no blocks, whatever the file says.
+        // A command that only reads the coins deletes no blocks, whatever the configuration file
+        // says.
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: BlockMemory::default(),
     };

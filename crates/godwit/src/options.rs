@@ -1,7 +1,7 @@
 //! What the user asked for: the command line and `godwit.conf` become one typed value.
 //!
-//! `godwit_program` reads the text by the `table`; `resolve` checks what concerns several options at
-//! once. Behind [`parse`] nothing is text any more but paths, and every value is in its range.
+//! `godwit_program` reads the text by the `table`; `resolve` checks what concerns several options
+//! at once. After [`parse`] only paths are still text, and every value is in range.
 
 mod draft;
 mod resolve;
@@ -23,7 +23,6 @@ pub use values::{HostPort, UtxoHash};
 pub enum Invocation {
     /// Print this text and stop: `-help` and `-version`.
     Print(String),
-    /// Run a command.
     Run(Box<Config>),
 }
 
@@ -36,18 +35,18 @@ pub struct Config {
     pub params: Params,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,
-    /// The configuration file that was read.
+    /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
     /// `-dbcache` in bytes, at least 4 MiB.
     pub dbcache_bytes: u64,
     /// `-prune` in bytes; `None` keeps every block.
     pub prune_bytes: Option<u64>,
-    /// What to do.
     pub command: Command,
 }
 
 impl Config {
-    /// The network's part of the data directory (Core's layout: main has the directory itself).
+    /// The part of the data directory that belongs to the network (Core's layout: the main network
+    /// uses the directory itself).
     pub fn network_dir(&self) -> PathBuf {
         tables::network_dir(&self.datadir, self.params.network)
     }
@@ -56,7 +55,7 @@ impl Config {
 /// The command and its own options.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
-    /// No word: run the node.
+    /// No command: run the node.
     Node(NodeOptions),
     /// `import PATH…`
     Import(ImportOptions),
@@ -77,7 +76,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it takes in blocks.
+    /// Whether the command connects new blocks.
     pub fn validates(&self) -> bool {
         matches!(self, Self::Import(_) | Self::Node(_))
     }
@@ -100,7 +99,8 @@ pub struct NodeOptions {
     pub port: u16,
     /// `-maxconnections`.
     pub max_connections: u32,
-    /// `-connect`: the only peers beside those of `-addnode`; `Some` and empty for none.
+    /// `-connect`: the only peers beside those of `-addnode`; empty for none. `None`: peers are
+    /// found automatically.
     pub connect: Option<Vec<HostPort>>,
     /// `-addnode`.
     pub add_nodes: Vec<HostPort>,
@@ -116,9 +116,9 @@ pub struct NodeOptions {
     pub v2_transport: bool,
     /// `-allowunlockedsecrets`.
     pub allow_unlocked_secrets: bool,
-    /// `-maxuploadtarget`, bytes in 24 hours.
+    /// `-maxuploadtarget`, in bytes per 24 hours; `None`: no limit.
     pub max_upload_target: Option<u64>,
-    /// `-maxdownloadrate`, bytes a second.
+    /// `-maxdownloadrate`, in bytes per second; `None`: no limit.
     pub max_download_rate: Option<u64>,
 }
 
@@ -135,7 +135,7 @@ pub struct ImportOptions {
     pub verdicts: Option<PathBuf>,
 }
 
-/// What defaults depend on.
+/// Properties of the machine and the user that defaults depend on.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// The user's home directory.
@@ -158,7 +158,7 @@ impl Environment {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, as one line with its place.
+/// The first problem found, as one line that names the place.
 pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &Environment,

@@ -1,4 +1,4 @@
-//! What the operating system knows and gives: signals, clock, randomness, memory use.
+//! What the operating system provides: clock, random bytes, memory use.
 
 use std::fmt;
 use std::io;
@@ -20,12 +20,12 @@ impl fmt::Display for EntropyError {
 /// Sixteen bytes from the operating system.
 pub(crate) fn random_bytes() -> Result<[u8; 16], EntropyError> {
     let mut bytes = [0; 16];
-    // The kernel never gives fewer than asked for up to 256 bytes, once it is seeded.
+    // Up to 256 bytes, the kernel never returns fewer than asked for once it is seeded.
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(|errno| EntropyError(errno.into()))?;
     Ok(bytes)
 }
 
-/// The most memory that the process ever had resident, in bytes, where the system says.
+/// Peak resident memory of the process, in bytes; `None` where the system does not tell.
 pub(crate) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,9 +1,10 @@
-//! How far an import or a download of the chain is: a bar on a terminal, a line in the log now and
-//! then elsewhere.
+//! Shows how far an import or a download of the chain is: a bar on a terminal, otherwise log lines
+//! at intervals.
 //!
-//! The time left is the work left over the recent speed. Work is what is known in advance and costs
-//! about the same from beginning to end: bytes of an import, estimated transactions of a download;
-//! blocks grew a thousandfold over the years. Where there is no speed yet, no time is shown.
+//! The time left is the remaining work divided by the recent speed. Work is counted in units that
+//! are known in advance and cost about the same throughout: bytes of an import, estimated
+//! transactions of a download. Blocks will not do: they grew a thousandfold over the years. As long
+//! as no speed is known, no time is shown.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// The speed is that of this long a time: short enough to follow a change of the blocks, long
-/// enough to cover a flush.
+/// The speed is measured over this time: short enough to follow changing blocks, long enough to
+/// average over a flush.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Distance of the samples inside the window, which bounds their number.
+/// Time between the samples in the window; bounds their number.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// The bar is redrawn at most this often.
 const BAR_INTERVAL: Duration = Duration::from_millis(100);
@@ -23,20 +24,19 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 const BYTES_PER_MB: f64 = 1e6;
 
-/// How far it is.
+/// How far a job is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Height of the best block.
     pub height: u32,
     /// Blocks connected since the start.
     pub blocks: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Work done, in any unit.
     pub done: u64,
     /// All work, as far as it is known by now.
     pub total: u64,
-    /// Peers, where there can be any.
+    /// Number of peers; `None` for a job without peers.
     pub peers: Option<usize>,
 }
 
@@ -45,19 +45,19 @@ pub struct Progress {
     started: Instant,
     next_refresh: Duration,
     speed: Speed,
-    /// `None` logs lines.
+    /// `None`: progress is logged.
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// `bars` is the terminal, or hidden where there is none.
+    /// Starts the display; `bars` is hidden where there is no terminal.
     pub fn start(bars: &MultiProgress) -> Self {
         let bar = (!bars.is_hidden()).then(|| bars.add(new_bar()));
         let started = Instant::now();
         Progress { started, next_refresh: Duration::ZERO, speed: Speed::default(), bar }
     }
 
-    /// Tells where the job is; cheap, so call it as often as it changes.
+    /// Sets how far the job is. Cheap: meant to be called for every block.
     pub fn update(&mut self, position: Position) {
         let now = self.started.elapsed();
         self.speed.sample(now, position);
@@ -73,7 +73,7 @@ impl Progress {
                 self.next_refresh = now + BAR_INTERVAL;
             }
             None => {
-                // The first call has nothing to say yet.
+                // The first call has no progress to report yet.
                 if !self.next_refresh.is_zero() {
                     log::info!("Progress: {status}");
                 }
@@ -82,7 +82,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar off the terminal.
+    /// Removes the bar from the terminal.
     pub fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -110,7 +110,7 @@ struct Rates {
 }
 
 impl Speed {
-    /// `now` counts from any fixed moment and never goes back.
+    /// `now` is the time since any fixed moment; it never decreases.
     fn sample(&mut self, now: Duration, position: Position) {
         if let Some((last, _)) = self.samples.back()
             && now < *last + SAMPLE_INTERVAL
@@ -118,7 +118,8 @@ impl Speed {
             return;
         }
         self.samples.push_back((now, position));
-        // One sample stays at or beyond the window's edge, so that the window is covered.
+        // The oldest sample kept is at or before the window's edge, so that the samples cover the
+        // window.
         while let Some((second, _)) = self.samples.get(1)
             && *second + WINDOW <= now
         {
@@ -138,7 +139,6 @@ impl Speed {
     }
 }
 
-/// What is shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Status {
     height: u32,
@@ -161,7 +161,7 @@ impl Status {
         };
         let percent = match left_to_do {
             0 => 100.0,
-            // Rounding must not say that it is done.
+            // Rounding must not show 100 % before the job is done.
             _ => (done as f64 / total as f64 * 100.0).min(99.99),
         };
         Status { height, percent, rates, left, peers }
@@ -187,7 +187,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// Seconds in their two largest units.
+/// A number of seconds, shown in its two largest units.
 struct Left(u64);
 
 impl fmt::Display for Left {

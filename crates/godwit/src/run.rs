@@ -15,10 +15,10 @@ use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::StopFlag;
 use crate::{import, node, utxo, verdicts};
 
-/// Why a run does not begin.
+/// Why a run could not start.
 #[derive(Debug)]
 enum StartError {
-    /// The data directory could not be made.
+    /// The data directory could not be created.
     Directory(PathBuf, io::Error),
     /// The log could not be opened.
     Log(PathBuf, io::Error),
@@ -81,8 +81,8 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         .create(&dir)
         .map_err(|error| StartError::Directory(dir.clone(), error))?;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-    // A long job without a terminal logs to standard output; a command that prints a result keeps
-    // that for itself.
+    // Without a terminal, a long job logs to standard output as well; a command that prints a
+    // result needs standard output for that.
     let long_job = config.command.validates();
     let stop = if long_job { StopFlag::install() } else { StopFlag::end_at_once() };
     let stop = stop.map_err(StartError::Signals)?;

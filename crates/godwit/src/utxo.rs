@@ -11,19 +11,19 @@ use crate::failure::Failure;
 use crate::open::open_chain;
 use crate::options::{Config, UtxoHash};
 
-/// Threads that scan the coins.
+/// Number of threads that scan the coins.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Opens the chain for looking at its coins: the tip stays where the last import left it.
+/// Opens the chain to read its coins: nothing is connected that was not verified before.
 fn open_coins(config: &Config) -> Result<Chain, Failure> {
     let mut chain = open_chain(config, workers(), None)?;
     chain.connect_known_only();
     Ok(chain)
 }
 
-/// `utxo stats`, with the names of Core's `gettxoutsetinfo`.
+/// `utxo stats`; the names are those of Core's `gettxoutsetinfo`.
 pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
     let mut chain = open_coins(config)?;
     let stats = chain.utxo_stats()?;
@@ -42,7 +42,7 @@ pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
     }))?)
 }
 
-/// `utxo dump`, with the names of Core's `dumptxoutset`.
+/// `utxo dump`; the names are those of Core's `dumptxoutset`.
 pub(crate) fn dump(config: &Config, file: &Path) -> Result<Exit, Failure> {
     let mut chain = open_coins(config)?;
     let info = chain.dump_snapshot(file)?;
@@ -57,7 +57,7 @@ pub(crate) fn dump(config: &Config, file: &Path) -> Result<Exit, Failure> {
     }))?)
 }
 
-/// `utxo load`, with the names of Core's `loadtxoutset`.
+/// `utxo load`; the names are those of Core's `loadtxoutset`.
 pub(crate) fn load(
     config: &Config,
     file: &Path,
@@ -89,7 +89,7 @@ pub(crate) fn load(
     }))?)
 }
 
-/// An amount in bitcoin with eight places, as a JSON number that is never written with an exponent.
+/// Satoshi as a JSON number in bitcoin, with eight decimals and never with an exponent.
 fn bitcoin(amount: i64) -> Value {
     let text = format!("{}.{:08}", amount / 100_000_000, amount % 100_000_000);
     serde_json::from_str(&text).unwrap_or(Value::Null)

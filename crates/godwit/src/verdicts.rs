@@ -1,5 +1,5 @@
-//! `godwit import --verdicts`: every record judged strictly after the one before it, one JSON line
-//! each, in `submitblock`'s words.
+//! `godwit import --verdicts`: submits every record after the verdict about the one before, and
+//! writes each verdict as a JSON line in the words of Core's `submitblock`.
 
 use std::fmt;
 use std::fs::File;
@@ -36,7 +36,6 @@ impl Fatal for WriteError {
     }
 }
 
-/// Runs the command.
 pub(crate) fn run(
     config: &Config,
     options: &ImportOptions,
@@ -46,7 +45,7 @@ pub(crate) fn run(
     let failed = |error| WriteError(file.to_path_buf(), error);
     let mut out = BufWriter::new(File::create(file).map_err(failed)?);
     let mut chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
-    // What an earlier run stored is connected before the first record is judged.
+    // Blocks that an earlier run stored are connected before the first record is submitted.
     chain.settle(seconds_since_1970())?;
     let mut number = 0;
     for path in &options.paths {

@@ -77,10 +77,10 @@ fn folded(seen: &HashMap<Addresses, Wipes>) -> String {
     })
 }
 
-/// The functions whose code an address lies in, inlined ones first.
+/// The functions whose code contains an address, inlined ones first.
 fn functions_at(address: usize) -> Vec<String> {
     let mut functions = Vec::new();
-    // A return address lies behind the call.
+    // A return address is that of the instruction after the call.
     backtrace::resolve(address.saturating_sub(1) as *mut _, |symbol| {
         let name = symbol.name().map(|name| format!("{name:#}").replace(';', ","));
         functions.extend(name.map(|name| match symbol.filename().and_then(module) {

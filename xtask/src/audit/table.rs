@@ -43,7 +43,7 @@ fn row(line: &str) -> Result<Row, &'static str> {
     Ok(Row { place: Place { path: bare(path), function: bare(function), kind }, times })
 }
 
-/// What is in a plain stream can not be a secret; what is revealed, or in locked memory, is one.
+/// What is in a plain stream cannot be a secret; what is revealed, or in locked memory, is one.
 fn check_class(kind: Kind, class: &str) -> Result<(), &'static str> {
     match (kind, class) {
         (Kind::DataStream, "public" | "private" | "mechanism") => Ok(()),

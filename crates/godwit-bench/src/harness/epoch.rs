@@ -17,7 +17,6 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A subject.
     pub fn new(
         unit: &'static str,
         units_per_iteration: f64,

@@ -24,7 +24,6 @@ pub struct Results {
     pub machine: Machine,
     /// godwit's version and `bitcoind`'s.
     pub versions: [String; 2],
-    /// The chain.
     pub chain: ChainSummary,
     /// Who served it.
     pub server: Option<ServerChoice>,
@@ -51,7 +50,6 @@ pub struct ServerChoice {
 /// One sync from one server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerTrial {
-    /// The server.
     pub node: Node,
     /// Seconds that the client took.
     pub client_seconds: f64,
@@ -68,7 +66,6 @@ pub struct CaseResults {
     pub dbcache: u64,
     /// `-prune` in MiB.
     pub prune: Option<u64>,
-    /// The rounds.
     pub rounds: Vec<Round>,
     /// Each policy against plain.
     #[serde(skip_deserializing)]
@@ -88,7 +85,6 @@ pub struct Round {
 /// What a policy takes more than plain memory in the same round, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The policy.
     pub subject: Subject,
     /// Time from start to exit. Too little is known from fewer than six rounds.
     pub wall: Option<Interval>,

@@ -20,7 +20,6 @@ const FUNCTIONS: usize = 4;
 /// What one program wipes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wipes {
-    /// The program.
     pub program: Node,
     /// One of so many wipes was looked at, or of small ones alone, and counts for as many.
     pub every: u64,
@@ -35,7 +34,6 @@ pub struct CaseWipes {
     pub case: String,
     /// Blocks of the chain.
     pub blocks: u32,
-    /// Their bytes.
     pub block_bytes: u64,
     /// Blocks of memory wiped.
     pub frees: u64,

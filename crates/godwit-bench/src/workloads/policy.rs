@@ -57,7 +57,7 @@ pub fn allocator() -> &'static str {
 ///
 /// # Errors
 ///
-/// When the file can not be read.
+/// When the file cannot be read.
 pub fn wipes(path: &Path) -> io::Result<Option<bool>> {
     let bytes = fs::read(path)?;
     let has = |name: &str| {

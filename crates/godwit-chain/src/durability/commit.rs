@@ -1,12 +1,12 @@
-//! One commit, as a job: block and undo bytes, the block index and the coins' manifest become durable
-//! together, beside connecting.
+//! Runs a commit as a job: block and undo bytes, the block index and the coins' manifest become
+//! durable together, beside connecting.
 
 use godwit_store::{Commit, StoreError};
 use std::fmt;
 
 use crate::site::Site;
 
-/// Makes `commit` durable and says so in the log.
+/// Makes `commit` durable and logs it.
 pub(super) fn run(site: &Site, commit: Commit) -> Result<(), StoreError> {
     log::info!("Commit started: {}", Contents(&commit));
     let started = site.now();

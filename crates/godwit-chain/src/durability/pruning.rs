@@ -1,14 +1,14 @@
-//! Deleting old block and undo files (`-prune`).
+//! Deletes old block and undo files (`-prune`).
 //!
-//! Files go with the commits that happen anyway, oldest first, while all block and undo files
-//! together exceed the target. Never deleted is the file that is being appended to, nor one that
-//! holds a block above the tip less [`MIN_BLOCKS_TO_KEEP`], nor one that holds a block which a
-//! restart would apply or take back: those above the block whose coins the commit leaves on disk.
-//! What is kept for one of these reasons may exceed the target; no flush is made for its sake.
+//! Files are deleted with commits that happen anyway, oldest first, while all block and undo files
+//! together exceed the target. A file is kept if it is being appended to, holds a block above the
+//! tip less [`MIN_BLOCKS_TO_KEEP`], or holds a block that a restart would apply or take back: those
+//! above the block whose coins the commit leaves on disk. Such files may exceed the target; no
+//! flush is made for its sake.
 //!
-//! The commit's transaction takes the positions of the blocks out of the index, and only behind it
-//! are the files deleted. A pruned block keeps its number of transactions, by which it counts as
-//! received: chains over it stay chains. Core: `node/blockstorage.cpp`, `FindFilesToPrune`.
+//! The commit's transaction removes the positions of the blocks from the index; only after it are
+//! the files deleted. A pruned block keeps its number of transactions, which marks it as received,
+//! so that chains through it stay complete. Core: `node/blockstorage.cpp`, `FindFilesToPrune`.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::tree::NodeId;
 /// `validation.h`).
 pub const MIN_BLOCKS_TO_KEEP: u32 = 288;
 
-/// What is known of the files, and what was deleted.
+/// See the module's documentation.
 pub(crate) struct Pruning {
     /// Bytes that all block and undo files together may have; `None` keeps everything.
     target: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) struct Pruning {
     lowest: u32,
     /// Whether there is a new file since the last look.
     new_file: bool,
-    /// How often blocks were deleted.
+    /// How often files were deleted.
     prunings: u32,
 }
 
@@ -58,7 +58,7 @@ impl Pruning {
         pruning
     }
 
-    /// A block lies in a file.
+    /// A block was written to a file.
     pub(crate) fn note_stored(&mut self, id: NodeId, height: u32, file: u32) {
         if self.target.is_some() {
             let known = self.files.len();
@@ -99,13 +99,13 @@ impl Pruning {
         self.new_file && !self.files_to_prune(site, index, replay).is_empty()
     }
 
-    /// Whether a commit is due for the sake of files was asked; not again before there is a new one.
+    /// [`Self::is_due`] was asked; it need not be asked again before there is a new file.
     pub(crate) fn note_looked(&mut self) {
         self.new_file = false;
     }
 
-    /// Takes the blocks of the files to be deleted with the next commit out of the index; the numbers
-    /// of the files.
+    /// Removes from the index the blocks of the files to be deleted with the next commit; returns
+    /// the numbers of the files.
     pub(crate) fn prune(
         &mut self,
         site: &Site,
@@ -154,8 +154,8 @@ impl Pruning {
 
     /// Files with no block above this height may be deleted.
     fn prunable_height(&self, index: &BlockIndex, replay: Option<NodeId>) -> u32 {
-        // A restart takes back the blocks down from the coins on disk to the fork, and applies those
-        // from there on.
+        // A restart takes back the blocks from the coins on disk down to the fork, and applies
+        // those above the fork.
         let fork = |tip| index.height(index.tree().fork(self.coins, tip));
         let replayed = replay.map_or(u32::MAX, fork);
         let tip = index.tip();

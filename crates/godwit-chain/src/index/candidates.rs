@@ -1,7 +1,8 @@
-//! The tips that could become the active chain: stored back to genesis, not known to be invalid.
+//! Candidates for the tip: blocks stored back to genesis and not known to be invalid (Core
+//! `setBlockIndexCandidates`).
 //!
-//! Order (Core `CBlockIndexWorkComparator`): more chain work, then the block that became connectable
-//! earlier, so that of two equal branches the first seen stays.
+//! Ordered by chain work, then by which became connectable earlier, so that of two equal branches
+//! the first seen stays (Core `CBlockIndexWorkComparator`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -13,7 +14,6 @@ use crate::tree::{HeaderTree, NodeId};
 /// Sort key of a tip; the greatest is the best.
 pub(crate) type Rank = (Work, Reverse<u64>, Reverse<NodeId>);
 
-/// Rank of a node.
 pub(crate) fn rank(tree: &HeaderTree, id: NodeId) -> Rank {
     let node = tree.node(id);
     (node.chain_work, Reverse(node.sequence), Reverse(id))

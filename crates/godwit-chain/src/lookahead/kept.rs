@@ -1,7 +1,7 @@
-//! Accepted blocks that wait in memory for their turn.
+//! Near blocks: stored blocks that wait in memory for their turn.
 //!
-//! A block that is not here is read back from its file and decoded once more, so what is kept is a
-//! matter of speed alone: the blocks nearest to the tip, as many as the limit holds.
+//! A block that is not here is read back from its file and decoded again, so this is a matter of
+//! speed alone. Kept are the blocks nearest to the tip, as many as the limit allows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
-/// Height first, so that the farthest block is the last one.
+/// Height first, so that the farthest block is last.
 type Place = (u32, NodeId);
 
-/// The blocks, by place.
+/// See the module's documentation.
 pub(crate) struct Kept {
     blocks: BTreeMap<Place, Arc<Structured>>,
     limit: usize,
     memory: usize,
-    /// Blocks that hold a share of an import's budget.
+    /// Number of blocks that hold a permit of an import.
     permits: usize,
 }
 
 impl Kept {
-    /// None yet; at most `limit` bytes of memory.
+    /// Without blocks; at most `limit` bytes of memory.
     pub(crate) fn new(limit: usize) -> Self {
         Self { blocks: BTreeMap::new(), limit, memory: 0, permits: 0 }
     }
 
-    /// Keeps a block; above the limit the farthest ones go, which may be this one.
+    /// Keeps a block. Above the limit the farthest ones are dropped, perhaps this one.
     pub(crate) fn insert(&mut self, place: Place, block: Arc<Structured>) {
         match block.holds_permit() {
             true => self.permits += 1,
@@ -53,7 +53,7 @@ impl Kept {
         Some(block)
     }
 
-    /// Forgets the blocks up to a height: they were not on the branch that was taken.
+    /// Forgets the blocks up to a height: a block of that height was applied.
     pub(crate) fn forget_up_to(&mut self, height: u32) {
         while let Some(first) = self.blocks.first_entry()
             && first.key().0 <= height

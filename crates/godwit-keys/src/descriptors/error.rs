@@ -32,10 +32,7 @@ pub enum DescriptorError {
     /// The checksum is that of another descriptor.
     Checksum,
     /// A function that Bitcoin Core knows and godwit does not: it has no public keys, or not one script.
-    Unsupported {
-        /// Its name.
-        function: &'static str,
-    },
+    Unsupported { function: &'static str },
     /// Something that is no key of a kind that descriptors have.
     Key {
         /// Of its first character.

@@ -59,7 +59,6 @@ pub(crate) enum Wildcard {
 pub(crate) struct KeyExpression {
     /// From the bracket of the origin to the end of the path.
     pub(crate) range: Range<usize>,
-    /// The key alone.
     pub(crate) key: Range<usize>,
     pub(crate) kind: KeyKind,
     pub(crate) origin: Option<Origin>,

@@ -12,7 +12,7 @@ use super::limits::MAX_PSBT_BYTES;
 use super::pairs::{Maps, Pairs, global};
 use super::version2::combined_modifiable;
 
-/// Input fields in which two copies can not both be right: spent output, sighash type, scripts,
+/// Input fields in which two copies cannot both be right: spent output, sighash type, scripts,
 /// sequence, internal key and Merkle root. Other fields may differ for good reason (two signatures
 /// by the same key, two ways to name it); the first copy's is taken.
 const INPUT_MUST_AGREE: [u8; 7] = [0x01, 0x03, 0x04, 0x05, 0x10, 0x17, 0x18];

@@ -68,42 +68,36 @@ pub enum FormatError {
     TooManyPairs(Place),
     /// A key or a value is cut off, or its length is not written in the shortest form.
     Pair {
-        /// Where it stands.
         place: Place,
         /// What is wrong with it.
         error: DecodeError,
     },
     /// A key occurs twice in a map.
     DuplicateKey {
-        /// The map.
         place: Place,
         /// The key with its type.
         key: Vec<u8>,
     },
     /// The key's data has the wrong form or should not be there.
     InvalidKey {
-        /// The map.
         place: Place,
         /// The key with its type.
         key: Vec<u8>,
     },
     /// A value has the wrong form or is out of its range.
     InvalidValue {
-        /// The map.
         place: Place,
         /// The type of the key.
         key: u8,
     },
     /// A required field is missing.
     Missing {
-        /// The map.
         place: Place,
         /// The type of the key.
         key: u8,
     },
     /// A field that this version does not have.
     NotInVersion {
-        /// The map.
         place: Place,
         /// The type of the key.
         key: u8,
@@ -125,7 +119,6 @@ pub enum FormatError {
     /// A field whose form would change by being read and written; keeping it silently changed is
     /// worse than refusing it.
     NotPreserved {
-        /// The map.
         place: Place,
         /// The key with its type.
         key: Vec<u8>,
@@ -198,7 +191,6 @@ pub enum CombineError {
     Conflict {
         /// Index of the PSBT.
         psbt: usize,
-        /// The map.
         place: Place,
         /// The key with its type.
         key: Vec<u8>,

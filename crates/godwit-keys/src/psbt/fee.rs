@@ -67,18 +67,13 @@ pub enum FeeObjection {
     OutOfRange,
     /// The outputs are worth more than the inputs.
     Negative,
-    /// Above the limit.
     AboveLimit {
-        /// The fee.
         fee: Amount,
-        /// What is allowed.
         limit: Amount,
     },
     /// Above the limit for its size.
     AboveRate {
-        /// The fee rate.
         rate: FeeRate,
-        /// What is allowed.
         limit: FeeRate,
     },
 }

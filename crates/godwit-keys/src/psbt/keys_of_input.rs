@@ -37,7 +37,6 @@ impl fmt::Display for SigningKey {
 /// A key and where it is derived from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyOfInput {
-    /// The key.
     pub key: SigningKey,
     /// Fingerprint of the master key and the path from there.
     pub source: KeySource,

@@ -22,13 +22,10 @@ pub type Owns<'a> = dyn FnMut(&KeySource, &SigningKey) -> Result<bool, KeyError>
 pub struct Review {
     /// Version of the PSBT.
     pub version: u32,
-    /// Version of the transaction.
     pub transaction_version: transaction::Version,
     /// Lock time, computed in version 2.
     pub lock_time: absolute::LockTime,
-    /// The inputs.
     pub inputs: Vec<InputReview>,
-    /// The outputs.
     pub outputs: Vec<OutputReview>,
     /// Amount and weight, or what is wrong with them.
     pub fee: Result<Fee, FeeObjection>,
@@ -54,16 +51,13 @@ pub enum InputState {
     Finished,
     /// Its signatures satisfy the script.
     Signed,
-    /// Something is missing.
     Unfinished,
 }
 
-/// An input.
 #[derive(Debug)]
 pub struct InputReview {
     /// The output that it spends.
     pub outpoint: OutPoint,
-    /// The sequence.
     pub sequence: Sequence,
     /// Amount and script of that output.
     pub output: Option<TxOut>,
@@ -88,23 +82,18 @@ pub struct KeyReview {
     pub ours: bool,
 }
 
-/// A signature.
 #[derive(Debug)]
 pub struct SignatureReview {
     /// The key that it is said to be by.
     pub key: SigningKey,
-    /// Its type.
     pub sighash: Sighash,
-    /// Whether it is valid; `None` where that can not be told.
+    /// Whether it is valid; `None` where that cannot be told.
     pub valid: Option<bool>,
 }
 
-/// An output.
 #[derive(Debug)]
 pub struct OutputReview {
-    /// The amount.
     pub amount: Amount,
-    /// The script.
     pub script_pubkey: ScriptBuf,
     /// Its kind, or why what the PSBT says of it does not belong to it.
     pub kind: Result<SpendKind, InputObjection>,

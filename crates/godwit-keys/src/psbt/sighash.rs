@@ -14,7 +14,6 @@ use super::spent::{InputObjection, SpendKind, Spent};
 pub enum Sighash {
     /// In legacy and segwit version 0 scripts.
     Ecdsa(EcdsaSighashType),
-    /// In taproot.
     Taproot(TapSighashType),
 }
 

@@ -23,9 +23,7 @@ use crate::private_key::PrivateKey;
 /// What is known of a key that a PSBT names.
 #[derive(Debug)]
 pub enum Found {
-    /// It is not ours.
     NotOurs,
-    /// Its private key.
     Ours(PrivateKey),
     /// The source is one of ours, but the key there is another one.
     OtherKey,
@@ -61,7 +59,7 @@ pub struct Signed {
 /// Why nothing was signed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SignError {
-    /// The private keys can not be used.
+    /// The private keys cannot be used.
     Key(KeyError),
     /// An input is wrong or incomplete.
     Input(usize, InputObjection),
@@ -79,7 +77,6 @@ pub enum SignError {
     /// No previous transaction proves the amount of this input, and a signature of ours for another one
     /// would be valid though it is a lie (CVE-2020-14199).
     UnprovenAmount(usize),
-    /// The fee.
     Fee(FeeObjection),
     /// None of the inputs is ours.
     NothingToSign,
@@ -262,7 +259,7 @@ impl Psbt {
         Ok(tasks)
     }
 
-    /// Whether an input that can not be signed names a key of ours.
+    /// Whether an input that cannot be signed names a key of ours.
     fn names_ours(&self, index: usize, keys: &mut KeyLookup<'_>) -> Result<bool, SignError> {
         let input = &self.fields.inputs[index];
         let ecdsa = input.bip32_derivation.iter();
@@ -312,7 +309,7 @@ impl Psbt {
         }
         let sighash = task.sighash;
         if let Some(version2) = &mut self.version2 {
-            version2.note_signature(sighash.anyone_can_pay(), sighash.none(), sighash.single());
+            version2.note_signature(sighash);
         }
         Signed { input: task.input, key: task.key, sighash }
     }

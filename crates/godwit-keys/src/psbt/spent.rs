@@ -145,7 +145,6 @@ impl fmt::Display for SpendKind {
 /// A spent output whose scripts are known and belong to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// The output.
     pub output: TxOut,
     /// Whether it comes from a previous transaction with the right txid.
     pub proven: bool,
@@ -295,7 +294,7 @@ fn check_taproot(script: &Script, fields: &Input) -> Result<(), InputObjection> 
     }
 }
 
-/// Whether a script has an `OP_CODESEPARATOR`, or can not be read to its end.
+/// Whether a script has an `OP_CODESEPARATOR`, or cannot be read to its end.
 pub(super) fn has_code_separator(script: &Script) -> bool {
     script.instructions().any(|instruction| match instruction {
         Ok(Instruction::Op(opcode)) => opcode == OP_CODESEPARATOR,

@@ -11,6 +11,7 @@ use bitcoin::{
 use super::error::{FormatError, Place};
 use super::limits::MAX_UNSIGNED_TX_BYTES;
 use super::pairs::{Maps, Pairs, global};
+use super::sighash::Sighash;
 
 const INPUT_PREVIOUS_TXID: u8 = 0x0e;
 const INPUT_OUTPUT_INDEX: u8 = 0x0f;
@@ -268,16 +269,16 @@ impl Version2 {
         self.modifiable
     }
 
-    /// What a signature of this kind forbids to change from now on (BIP370, signer).
-    pub(super) fn note_signature(&mut self, anyone_can_pay: bool, none: bool, single: bool) {
+    /// Clears the flags of what a signature of this kind forbids to change (BIP370, signer).
+    pub(super) fn note_signature(&mut self, sighash: Sighash) {
         let Some(flags) = &mut self.modifiable else { return };
-        if !anyone_can_pay {
+        if !sighash.anyone_can_pay() {
             *flags &= !INPUTS_MODIFIABLE;
         }
-        if !none {
+        if !sighash.none() {
             *flags &= !OUTPUTS_MODIFIABLE;
         }
-        if single {
+        if sighash.single() {
             *flags |= HAS_SIGHASH_SINGLE;
         }
     }

@@ -9,24 +9,24 @@ use crate::net_address::{AddressEntry, Host, NetAddress};
 
 /// Seconds in a day.
 const DAY: i64 = 24 * 60 * 60;
-/// An address that nobody has seen for so long, in seconds, may go (Core `ADDRMAN_HORIZON`).
+/// An address that no peer has seen for this many seconds may be dropped (Core `ADDRMAN_HORIZON`).
 const HORIZON: i64 = 30 * DAY;
-/// An address that never answered may go after so many attempts (Core `ADDRMAN_RETRIES`).
+/// An address that never answered may be dropped after this many attempts (Core `ADDRMAN_RETRIES`).
 const RETRIES: u32 = 3;
-/// One that did answer may go after so many attempts (Core `ADDRMAN_MAX_FAILURES`) ...
+/// One that did answer may be dropped after this many attempts (Core `ADDRMAN_MAX_FAILURES`) ...
 const MAX_FAILURES: u32 = 10;
-/// ... when its last answer is so old, in seconds (Core `ADDRMAN_MIN_FAIL`).
+/// ... if its last answer is this many seconds old (Core `ADDRMAN_MIN_FAIL`).
 const MIN_FAIL: i64 = 7 * DAY;
 /// Times further ahead than this, in seconds, are wrong.
 const MAX_AHEAD: i64 = 10 * 60;
-/// An address that was tried less than so many seconds ago is not judged.
+/// An address that was tried less than this many seconds ago is never terrible.
 const JUST_TRIED: i64 = 60;
-/// An address that was tried less than so many seconds ago is hardly ever selected.
+/// An address that was tried less than this many seconds ago is hardly ever selected.
 const RECENTLY_TRIED: i64 = 10 * 60;
 /// Failures beyond these do not make an address less likely.
 const COUNTED_FAILURES: u32 = 8;
 
-/// Names an entry. 64 bits: Core's 32 overflowed under a flood of addresses (CVE-2024-52919).
+/// Id of an entry. 64 bits: Core's 32 overflowed under a flood of addresses (CVE-2024-52919).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EntryId(NonZeroU64);
 
@@ -48,13 +48,13 @@ impl EntryId {
     }
 }
 
-/// Who told an address. Decides, with the address, in which buckets it may stand.
+/// Where an address came from. Decides, with the address, in which buckets it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A node.
     Host(Host),
-    /// A seed, or a node of which only the name is known, by a hash of it. Each one is a group of its
-    /// own.
+    /// A seed, or a node of which only the name is known: a hash of the name. Each one is a group
+    /// of its own.
     Name([u8; Self::HASH_SIZE]),
 }
 
@@ -62,13 +62,13 @@ impl Source {
     /// Bytes of the hash (Core `CNetAddr::SetInternal`).
     pub(super) const HASH_SIZE: usize = 10;
 
-    /// The name of a DNS seed, one for the fixed seeds, or a node's that a proxy resolves. (Core counts
-    /// all nodes behind names as one group.)
+    /// From the name of a DNS seed, the name of the fixed seeds, or a node's name that a proxy
+    /// resolves. (Core counts all nodes behind names as one group.)
     pub fn name(name: &str) -> Self {
         Self::Name(*sha256(name.as_bytes()).first_chunk().expect("32 bytes"))
     }
 
-    /// Its group: a number that no network has, and the hash, for a name.
+    /// Its group; for a name, a number that no network has, and the hash.
     pub(super) fn group(&self) -> SourceGroup {
         let mut bytes = [0; SourceGroup::MAX];
         let len = match self {
@@ -105,23 +105,23 @@ impl SourceGroup {
     }
 }
 
-/// An address and what is known of it. Times are unix seconds, 0 for never.
+/// An address and what is known of it. Times are unix seconds; 0 is never.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) address: NetAddress,
     pub(super) services: Services,
-    /// When it was last seen, as others say.
+    /// When it was last seen, as peers say.
     pub(super) time: u32,
-    /// Who told it first.
+    /// The source that told it first.
     pub(super) source: Source,
-    /// Last attempt. Not stored.
+    /// When it was last tried. Not stored.
     pub(super) last_try: i64,
-    /// Last attempt that counted. Not stored.
+    /// When it was last tried and a failure would have counted. Not stored.
     pub(super) last_counted_try: i64,
     pub(super) last_success: i64,
-    /// Attempts since then.
+    /// Attempts since the last success.
     pub(super) attempts: u32,
-    /// Places among the new ones.
+    /// Number of places in new buckets.
     pub(super) references: u8,
     pub(super) tried: bool,
     /// Place in the book's order.
@@ -145,8 +145,8 @@ impl Entry {
         }
     }
 
-    /// Takes over what is new in `told`: services always, the time when it moved by an hour (a day
-    /// for nodes that were not seen today).
+    /// Takes over what `told` has that is newer: services always, the time only when it advanced by
+    /// an hour (by a day for nodes that were not seen today).
     pub(super) fn refresh(&mut self, now: i64, told: &AddressEntry, penalty: u32) {
         let online = now.saturating_sub(told.time.into()) < DAY;
         let interval = if online { 60 * 60 } else { DAY };
@@ -156,7 +156,8 @@ impl Entry {
         self.services = self.services | told.services;
     }
 
-    /// Bad enough to be overwritten, and not to be told to others (Core `IsTerrible`).
+    /// Whether the address is so bad that it may be overwritten and is not sent to peers (Core
+    /// `IsTerrible`).
     pub(super) fn is_terrible(&self, now: i64) -> bool {
         if now.saturating_sub(self.last_try) <= JUST_TRIED {
             return false;
@@ -168,8 +169,8 @@ impl Entry {
         !(-MAX_AHEAD..=HORIZON).contains(&age) || never_answered || stopped_answering
     }
 
-    /// How likely it is to be selected once it was drawn (Core `GetChance`): a hundredth of the
-    /// ordinary after a recent attempt, two thirds for each failure.
+    /// How likely the address is to be selected once it was drawn (Core `GetChance`): a hundredth
+    /// of the usual after a recent attempt, times two thirds for each failure.
     pub(super) fn chance(&self, now: i64) -> f64 {
         let recent = now.saturating_sub(self.last_try) < RECENTLY_TRIED;
         let failures = self.attempts.min(COUNTED_FAILURES);

@@ -1,4 +1,4 @@
-//! `peers.dat`: the book between two runs. The format is in `docs/formats.md`.
+//! `peers.dat`: encodes and decodes the book. The format is in `docs/formats.md`.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ impl fmt::Display for AddressBookError {
 
 impl std::error::Error for AddressBookError {}
 
-/// Behind a good checksum only a defect of the writer makes bytes that do not decode.
+/// The checksum has matched, so only a defect of the writer explains bytes that do not decode.
 impl From<DecodeError> for AddressBookError {
     fn from(_: DecodeError) -> Self {
         Self::Inconsistent
@@ -59,8 +59,8 @@ impl From<DecodeError> for AddressBookError {
 }
 
 impl AddressBook {
-    /// The content of `peers.dat` for the network with that magic. Collisions and the times of
-    /// attempts are not in it, as in Core.
+    /// The content of `peers.dat` for the network with this magic. As in Core, it lacks collisions
+    /// and the times of attempts.
     pub fn to_bytes(&self, magic: [u8; 4]) -> Vec<u8> {
         let mut out = DataStream::new();
         out.write_u32(VERSION);
@@ -101,8 +101,9 @@ impl AddressBook {
         out.write_u8(entry.tried.into());
     }
 
-    /// A book from the content of `peers.dat`, with its secret key; other randomness comes from
-    /// `seed`. Addresses that lost their place (because groups are made otherwise now) are left out.
+    /// A book from the content of `peers.dat`, its secret key included; further randomness comes
+    /// from `seed`. Addresses that have lost their place (because the rules of groups have changed)
+    /// are left out.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Buckets, and which place in them an address has.
+//! Buckets, and the place in them that an address has.
 
 use std::hash::Hasher;
 
@@ -17,7 +17,7 @@ pub(super) const BUCKET_SIZE: usize = 64;
 /// Tried buckets over which the addresses of one group spread (Core
 /// `ADDRMAN_TRIED_BUCKETS_PER_GROUP`).
 const TRIED_BUCKETS_PER_GROUP: u64 = 8;
-/// New buckets over which the addresses that one group of sources tells spread (Core
+/// New buckets over which the addresses from one group of sources spread (Core
 /// `ADDRMAN_NEW_BUCKETS_PER_SOURCE_GROUP`).
 const NEW_BUCKETS_PER_SOURCE_GROUP: u64 = 64;
 
@@ -28,12 +28,12 @@ pub(super) struct Place {
     pub(super) position: usize,
 }
 
-/// The secret that says where addresses go: without it nobody can choose addresses that meet in one
-/// bucket.
+/// The secret that decides the places of addresses: without it an attacker cannot choose addresses
+/// that share a bucket.
 #[derive(Clone, Copy)]
 pub(super) struct PlaceKey([u8; 32]);
 
-/// What a hash is for. Keeps hashes of different things apart.
+/// What a hash is for: separates the hashes of different things.
 #[derive(Clone, Copy)]
 enum Purpose {
     TriedSpread = 0,
@@ -53,7 +53,7 @@ impl PlaceKey {
         &self.0
     }
 
-    /// Where a tried address goes: into one of the eight buckets of its group.
+    /// The place of a tried address, in one of the eight buckets of its group.
     pub(super) fn tried_place(&self, address: &NetAddress) -> Place {
         let key = address.key();
         let spread = self.hash(Purpose::TriedSpread, &[&key]) % TRIED_BUCKETS_PER_GROUP;
@@ -63,7 +63,7 @@ impl PlaceKey {
         self.place(Purpose::TriedPosition, bucket, &key)
     }
 
-    /// Where a new address goes that `source` told: into one of the 64 buckets of the source's group.
+    /// The place of a new address from `source`, in one of the 64 buckets of the source's group.
     pub(super) fn new_place(&self, address: &NetAddress, source: SourceGroup) -> Place {
         let group = address.group();
         let parts = [group.as_bytes(), source.as_bytes()];
@@ -101,14 +101,14 @@ impl PlaceKey {
     }
 }
 
-/// Who holds a place.
+/// The entry that holds a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) id: EntryId,
     pub(super) network: AddressNetwork,
 }
 
-/// Buckets of places.
+/// A table of buckets.
 pub(super) struct Table {
     slots: Vec<Option<Slot>>,
     /// Held places by network.

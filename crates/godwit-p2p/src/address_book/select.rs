@@ -1,4 +1,4 @@
-//! Choosing addresses: one to connect to, or many to tell others.
+//! Chooses addresses: one to connect to, or many to send to a peer.
 
 use rand::Rng;
 
@@ -12,17 +12,16 @@ use crate::target::Reachable;
 /// An address to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where.
     pub address: NetAddress,
-    /// What it is said to offer.
+    /// Services that it is said to offer.
     pub services: Services,
-    /// When it was last tried, in unix seconds; 0 for not in this run.
+    /// When it was last tried, in unix seconds; 0 if not in this run.
     pub last_try: i64,
 }
 
 impl AddressBook {
-    /// A random address on one of `networks`, a new or a tried one with equal chance; `None` when
-    /// there is none. Addresses that failed or were tried lately come less often (Core `Select`).
+    /// A random address on one of `networks`, new or tried with equal chance; `None` when there is
+    /// none. Addresses that failed or were tried lately are less likely (Core `Select`).
     pub fn select(&mut self, now: i64, new_only: bool, networks: Reachable) -> Option<Candidate> {
         let has = |table: &Table| networks.networks().any(|network| table.count(network) > 0);
         let search_tried = match (has(&self.new), has(&self.tried) && !new_only) {
@@ -33,7 +32,7 @@ impl AddressBook {
         let mut factor = 1.0;
         loop {
             let table = if search_tried { &self.tried } else { &self.new };
-            // Core draws among all buckets, which takes long in a book with few addresses.
+            // Core draws among all buckets, which takes long when the book has few addresses.
             let bucket = table.occupied()[self.rng.random_range(0..table.occupied().len())];
             let start = self.rng.random_range(0..BUCKET_SIZE);
             let Some(slot) = first_in_bucket(table, bucket, start, networks) else { continue };
@@ -45,7 +44,8 @@ impl AddressBook {
         }
     }
 
-    /// An address whose place another one claims: it is to be tested (Core `SelectTriedCollision`).
+    /// An address to be tested, because another one claims its tried place (Core
+    /// `SelectTriedCollision`).
     pub fn select_collision(&mut self) -> Option<Candidate> {
         if self.collisions.is_empty() {
             return None;
@@ -61,8 +61,8 @@ impl AddressBook {
     }
 
     /// Random addresses for an answer to `getaddr`, without terrible ones: at most
-    /// [`SAMPLE_PERCENT`] of the book and [`SAMPLE_ADDRESSES`]. The same answer is to be given to all
-    /// askers for about a day (Core caches it), or they would learn the whole book.
+    /// [`SAMPLE_PERCENT`] of the book and [`SAMPLE_ADDRESSES`]. The caller gives the same answer to
+    /// all peers for about a day (Core caches it); otherwise they could learn the whole book.
     pub(crate) fn sample(&mut self, now: i64) -> Vec<AddressEntry> {
         let most = (self.order.len() * SAMPLE_PERCENT / 100).min(SAMPLE_ADDRESSES);
         let mut sample = Vec::with_capacity(most);
@@ -95,7 +95,7 @@ impl AddressBook {
     }
 }
 
-/// The first held place of a bucket from `start` on and around.
+/// The first held place of a bucket, from `start` on and around.
 fn first_in_bucket(
     table: &Table,
     bucket: usize,

@@ -1,4 +1,4 @@
-//! Who is asked for what.
+//! Assigns missing blocks to peers.
 
 use std::time::Duration;
 
@@ -10,70 +10,72 @@ use crate::index::{HeaderId, HeaderIndex};
 use crate::message::NETWORK_LIMITED_MIN_BLOCKS;
 use crate::peer_id::PeerId;
 
-/// Blocks above the tip that may be asked for. Core: 1024, which at 200 bytes each is 0.2 MB, less
-/// than a round trip of a fast line.
+/// Most blocks above the tip that may be requested. Core: 1024, which at 200 bytes each is 0.2 MB,
+/// less than a fast link carries in one round trip.
 pub(super) const MAX_WINDOW_BLOCKS: usize = 4_096;
 
-/// Bytes that the blocks of the window are expected to have: they are on disk until the blocks before
-/// them are connected, and should still be in the page cache then.
+/// Expected size of all blocks of the window, in bytes. They are written to disk until the blocks
+/// before them are connected, and should still be in the page cache then.
 const MAX_WINDOW_BYTES: f64 = 256.0 * 1024.0 * 1024.0;
 
-/// The least blocks of a window, whatever their size.
+/// Fewest blocks of a window, whatever their size.
 const MIN_WINDOW_BLOCKS: usize = 32;
 
-/// How deep a limited peer is asked: what it promises, less two for races (Core: the same).
+/// How far below its best block a limited peer is asked: what it promises, less two because its
+/// chain may have grown (Core: the same).
 pub(super) const LIMITED_REQUESTED: u32 = NETWORK_LIMITED_MIN_BLOCKS - 2;
 
-/// First missing blocks that are watched.
+/// Number of missing blocks at the front of the window for which a hedge is considered.
 const HEDGE_DEPTH: usize = 16;
 
-/// Slots in which they are looked for.
+/// Number of slots that are searched for them.
 const HEDGE_SCAN: usize = 256;
 
-/// The expected time at another peer must be this many times shorter for a block to be asked for
-/// twice, its square for three times and so on: estimates are rough, and copies cost bandwidth.
+/// A block is requested a second time only if another peer is expected to need this many times less
+/// time; a third time, the square of it; and so on. Estimates are rough, and copies cost bandwidth.
 const HEDGE_FACTOR: f64 = 2.0;
 
-/// Seconds that nobody needs to be faster than, and between two requests of the same block.
+/// A hedge must promise to save at least this many seconds, and there are as many between two
+/// requests for the same block.
 const HEDGE_PAUSE: f64 = 1.0;
 
-/// Requests above its share that a peer may get of blocks that hold up the window.
+/// Requests beyond its share that a peer may get for blocks that hold up the window.
 const HEDGE_EXTRA: usize = 2;
 
-/// A peer that needs this many times longer than the fastest, and [`SLOW_SECONDS`] more, is asked for
-/// blocks further ahead: nearer ones would hold up the window.
+/// A peer that needs this many times as long as the fastest, and [`SLOW_SECONDS`] more, is asked
+/// for blocks further ahead: nearer ones would hold up the window.
 const SLOW_FACTOR: f64 = 3.0;
 
 /// See [`SLOW_FACTOR`].
 const SLOW_SECONDS: f64 = 2.0;
 
-/// Slots of the window for blocks of `size` bytes.
+/// Length of the window for blocks of `size` bytes.
 pub(super) fn window_blocks(size: f64) -> usize {
     ((MAX_WINDOW_BYTES / size) as usize).clamp(MIN_WINDOW_BLOCKS, MAX_WINDOW_BLOCKS)
 }
 
 pub(super) type Requests = Vec<(PeerId, HeaderId, BlockHash)>;
 
-/// What one call of `schedule` goes by.
+/// The figures that one call of `schedule` works with.
 #[derive(Clone, Copy)]
 struct Plan {
     now: Duration,
     /// Blocks that may be pending at once.
     budget: usize,
     window: usize,
-    /// Bytes a second of a peer of which nothing is known.
+    /// Rate assumed of a peer without a measured one, in bytes per second.
     usual: Option<f64>,
-    /// Bytes a second of all peers.
+    /// Rate of all peers together, in bytes per second.
     line: f64,
 }
 
-/// A peer with a free share.
+/// A peer that may be asked for more.
 struct Candidate {
     peer: PeerId,
     free: usize,
-    /// Seconds until another block would be here.
+    /// Expected seconds until one more block from it would be complete.
     seconds: f64,
-    /// The first position that it should be asked for.
+    /// First position in the window that it should be asked for.
     from: usize,
 }
 
@@ -99,7 +101,7 @@ impl Downloads {
         requests
     }
 
-    /// Moves the cursors over what needs no attention any more.
+    /// Moves the branch's cursors past slots that need no more attention.
     fn settle(&mut self, branch: usize) {
         let branch = &mut self.branches[branch];
         let blocks = &self.blocks;
@@ -134,7 +136,8 @@ impl Downloads {
             && (!peer.traits.limited || height >= deepest)
     }
 
-    /// Hands out missing blocks in height order: each to the peer that should deliver it first.
+    /// Assigns missing blocks in height order, each to the peer that is expected to deliver it
+    /// first.
     fn fill(
         &mut self,
         branch: usize,
@@ -177,7 +180,8 @@ impl Downloads {
         }
     }
 
-    /// The first position that no preferred peer has that can be asked now, or is only busy.
+    /// The first position whose block no preferred peer has, not counting preferred peers that
+    /// rest; busy ones do count.
     fn beyond_preferred(&self, branch: usize, now: Duration) -> usize {
         let next = self.branches[branch].height(self.branches[branch].next);
         let serves = |peer: &&Peer| {
@@ -212,7 +216,8 @@ impl Downloads {
         candidates
     }
 
-    /// The best header's chain comes first: nothing of it is left to ask of this peer.
+    /// Whether nothing of the best header's chain is left to ask of this peer. That chain comes
+    /// first.
     fn is_done_with_first(&self, peer: &Peer) -> bool {
         let first = &self.branches[0];
         peer.reach.first().is_none_or(|reach| first.height(first.next) > *reach)
@@ -262,7 +267,8 @@ impl Downloads {
         }
     }
 
-    /// Asks another peer for the blocks that hold up the window, where that is expected to help.
+    /// Requests the blocks that hold up the window from a second peer, where that is expected to be
+    /// faster.
     fn hedge(
         &mut self,
         branch: usize,
@@ -296,7 +302,7 @@ impl Downloads {
                 Some(block) if !block.copies.is_empty() => {
                     self.seconds_left(slot.hash, block, plan)
                 }
-                // `fill` found nobody with a free share.
+                // `fill` found no peer with a free share.
                 _ if missing == 1 => f64::INFINITY,
                 _ => continue,
             };
@@ -310,7 +316,8 @@ impl Downloads {
             let last_resort = || Some((self.last_resort(branch, position, plan)?, 0.0));
             let chosen = self.alternative(branch, position, plan).or_else(last_resort);
             let Some((peer, seconds)) = chosen else { continue };
-            // The second copy must promise more than the first, and one of a block further on too.
+            // Each further copy must promise more, and so must a copy of any but the first missing
+            // block.
             let copies = block.map_or(0, |block| block.copies.len()) + usize::from(missing > 1);
             let factor = HEDGE_FACTOR.powi(copies as i32);
             if expected > due + factor * seconds + HEDGE_PAUSE + self.line_is_busy_for(plan) {
@@ -320,15 +327,15 @@ impl Downloads {
         }
     }
 
-    /// Seconds that the line needs for everything that is on its way. Within that time a block is not
-    /// late: a second copy of it would only delay what else is coming.
+    /// Seconds that our link needs for everything in flight. Within that time no block is late: a
+    /// second copy of one would only delay the others.
     fn line_is_busy_for(&self, plan: &Plan) -> f64 {
         if plan.line > 0.0 { self.pending as f64 * self.size / plan.line } else { 0.0 }
     }
 
-    /// Seconds until the first of those who were asked should deliver the block. A peer that has been
-    /// silent for some time is expected to be so for as long again, and so is one that answers no
-    /// request.
+    /// Expected seconds until one of the peers that were asked delivers the block. A peer that has
+    /// been silent, or has answered no request, for some time is expected to go on so for as long
+    /// again.
     fn seconds_left(&self, hash: BlockHash, block: &Block, plan: &Plan) -> f64 {
         let left = |id: &PeerId| {
             let peer = &self.peers[id];
@@ -343,7 +350,7 @@ impl Downloads {
         block.copies.iter().map(left).fold(f64::INFINITY, f64::min)
     }
 
-    /// Who else should deliver the block first, and in how many seconds.
+    /// The other peer that is expected to deliver the block first, and in how many seconds.
     fn alternative(&self, branch: usize, position: usize, plan: &Plan) -> Option<(PeerId, f64)> {
         let hash = self.branches[branch].slot(position).hash;
         let height = self.branches[branch].height(position);
@@ -370,8 +377,8 @@ impl Downloads {
         best
     }
 
-    /// Who is asked once more for a block that everybody who has it failed to deliver: the one that
-    /// did so the longest time ago.
+    /// The peer to ask once more for a block that all peers which have it failed to deliver: the
+    /// one whose failure is longest ago. `None` while there is a peer that did not fail.
     fn last_resort(&self, branch: usize, position: usize, plan: &Plan) -> Option<PeerId> {
         let block = self.blocks.get(&self.branches[branch].slot(position).hash)?;
         if !block.is_missing() {
@@ -401,7 +408,7 @@ impl Downloads {
         });
     }
 
-    /// The block came in another way.
+    /// The index has the block already: it arrived otherwise than by a request.
     fn note_stored(&mut self, branch: usize, position: usize) {
         let slot = self.branches[branch].slot(position);
         self.branches[branch].mark_position_stored(position);

@@ -1,4 +1,4 @@
-//! The blocks of one chain that may be asked for: a window that starts above the tip.
+//! The window of one chain: the blocks above the tip that may be requested.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,9 @@ pub(super) struct Branch {
     /// Height of the first slot: one above where the target leaves the tip's chain.
     first: u32,
     slots: VecDeque<Slot>,
-    /// Slots below are stored, asked for, or with the chain.
+    /// Blocks in slots below this one are stored, requested, or being judged.
     pub(super) next: usize,
-    /// Slots below have arrived.
+    /// Blocks in slots below this one have arrived.
     pub(super) head: usize,
 }
 
@@ -47,7 +47,7 @@ impl Branch {
         self.first + position as u32
     }
 
-    /// Where the block is in the window.
+    /// Position of the block in the window.
     pub(super) fn position(&self, hash: &BlockHash, height: u32) -> Option<usize> {
         let position = height.checked_sub(self.first)? as usize;
         (self.slots.get(position)?.hash == *hash).then_some(position)
@@ -63,7 +63,7 @@ impl Branch {
         self.slots[position].stored = true;
     }
 
-    /// A block that was on its way is missing again.
+    /// A requested block is missing again.
     pub(super) fn mark_missing(&mut self, hash: &BlockHash, height: u32) {
         if let Some(position) = self.position(hash, height) {
             self.slots[position].stored = false;
@@ -72,15 +72,15 @@ impl Branch {
         }
     }
 
-    /// Bytes that had arrived were no good, and others are still on their way.
+    /// The chain refused the bytes that had arrived, but another copy is still in flight.
     pub(super) fn mark_expected(&mut self, hash: &BlockHash, height: u32) {
         if let Some(position) = self.position(hash, height) {
             self.head = self.head.min(position);
         }
     }
 
-    /// Follows the tip and the target. Costs what changed, and the whole window only when the tip
-    /// left the target's chain.
+    /// Adapts the window to the index's tip and to `target`. Costs time proportional to what
+    /// changed; to the whole window only when the tip left the target's chain.
     pub(super) fn follow(&mut self, index: &dyn HeaderIndex, target: HeaderId, limit: usize) {
         let tip = index.tip();
         if self.target != target || self.tip.is_none() {
@@ -92,14 +92,14 @@ impl Branch {
         self.extend(index, limit);
     }
 
-    /// Keeps what the new target's chain shares with the old one.
+    /// Keeps the slots that the new target's chain shares with the old one.
     fn retarget(&mut self, index: &dyn HeaderIndex, target: HeaderId) {
         self.target = target;
         self.target_height = index.get(target).height;
         let shared = |(position, slot): (usize, &Slot)| {
             index.ancestor(target, self.first + position as u32) == Some(slot.id)
         };
-        // Chains part once.
+        // Two chains that part never meet again, so that a binary search finds where.
         let kept = match self.slots.iter().enumerate().next_back() {
             Some(last) if shared(last) => self.slots.len(),
             _ => {

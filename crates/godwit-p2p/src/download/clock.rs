@@ -1,11 +1,12 @@
-//! The clock on which peers are timed.
+//! The clock by which peers are timed.
 
 use std::time::Duration;
 
 use crate::time::Now;
 
-/// The longest step that counts. While something is in flight the scheduler is called far more often;
-/// a longer gap is the driver's own (a flush, a suspended machine), in which answers wait in sockets.
+/// Longest step that counts. While something is in flight the scheduler is called far more often. A
+/// longer gap is the driver's own doing (a suspended machine), and peers' answers wait in the
+/// sockets meanwhile.
 const MAX_STEP: Duration = Duration::from_secs(2);
 
 /// Time that counts against peers: it stands still while the chain can take no blocks, and a gap
@@ -18,7 +19,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Lets the time up to `now` pass.
+    /// Advances the clock to `now`, and returns its time.
     pub(super) fn advance(&mut self, now: Now) -> Duration {
         if !self.paused {
             self.time += now.monotonic.saturating_sub(self.last).min(MAX_STEP);

@@ -1,14 +1,14 @@
-//! Who is not to be asked for a block, and until when.
+//! Which peers are not to be asked for a block, and until when.
 
 use std::time::Duration;
 
 use crate::peer_id::PeerId;
 
-/// How long a peer is not asked again, doubled with each time that it failed to deliver the block:
-/// it may have been about to store what it announced.
+/// How long a peer is not asked again. Not for ever, since it may have been about to store what it
+/// announced; doubled each time that it fails to deliver the block.
 const FIRST_REST: Duration = Duration::from_secs(60);
 
-/// The longest that a rest gets.
+/// Longest time for which a peer is not asked again.
 const LONGEST_REST: Duration = Duration::from_secs(64 * 60);
 
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,8 @@ impl Exclusion {
     }
 }
 
-/// The peers that failed to deliver a block. One that is over is kept, for the length of the next.
+/// The peers that failed to deliver a block. An exclusion that is over is kept: the length of the
+/// next one depends on it.
 #[derive(Debug, Default)]
 pub(super) struct Exclusions(Vec<Exclusion>);
 
@@ -43,7 +44,7 @@ impl Exclusions {
         self.0.retain(|one| one.peer != peer);
     }
 
-    /// Since when the peer is excluded; `None` when it may be asked.
+    /// When the peer was excluded; `None` if it may be asked.
     pub(super) fn since(&self, peer: PeerId, now: Duration) -> Option<Duration> {
         let one = self.0.iter().find(|one| one.peer == peer)?;
         (!one.is_over(now)).then_some(one.since)

@@ -1,4 +1,4 @@
-//! Which peers are let go.
+//! Which peers are disconnected because they hold up the download.
 
 use std::time::Duration;
 
@@ -7,56 +7,56 @@ use super::peer::Peer;
 use crate::peer_id::PeerId;
 use crate::time::Now;
 
-/// The least time that a peer gets to deliver what another one has delivered (Core: 2 to 64 seconds,
-/// when the window cannot move, and without asking anybody else).
+/// Least time that a peer gets to deliver what another one has delivered. (Core: 2 to 64 seconds
+/// when the window cannot move, without asking another peer.)
 const STALL: Duration = Duration::from_secs(30);
 
-/// The least silence, while others deliver, after which a peer is let go.
+/// Least silence, while others deliver, after which a peer is disconnected.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Silence after which a peer is let go though nobody else delivers (Core: ten minutes, and five
-/// more for each other peer).
+/// Silence after which a peer is disconnected even if no other peer delivers (Core: ten minutes,
+/// and five more for each other peer).
 const LONG_SILENCE: Duration = Duration::from_secs(600);
 
-/// Both are at least this many times what the other peers need for a block on average.
+/// [`STALL`] and [`SILENCE`] are at least this many times what the other peers need for a block on
+/// average.
 const BLOCKS_PER_DEADLINE: f64 = 8.0;
 
-/// Withheld for this many times as long as [`STALL`] asks for, nothing else that the peer sends counts.
+/// A peer that withholds a block this many times as long as [`STALL`] is stalling, whatever else it
+/// sends.
 const STALLS: f64 = 4.0;
 
-/// A peer this many times slower than the others' average dribbles.
+/// A peer is dribbling if it is this many times slower than the others' average.
 const DRIBBLE: f64 = 16.0;
 
 /// A peer to be disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overdue {
-    /// The peer.
     pub peer: PeerId,
-    /// What it did, or did not.
     pub why: OverdueReason,
 }
 
 /// Why a peer is to be disconnected. Neither is a reason to discourage its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverdueReason {
-    /// Another peer delivered what this one was asked for earlier and withholds, or it sends blocks
-    /// that it was not asked for instead.
+    /// It withholds a block that another peer has delivered meanwhile, or sends blocks that it was
+    /// not asked for instead.
     Stalled,
-    /// Nothing came from it for long.
+    /// Nothing arrived from it for a long time.
     Silent,
 }
 
-/// What the others do.
+/// What the other peers do.
 #[derive(Clone, Copy)]
 struct Others {
-    /// Bytes a second of one of them, on average.
+    /// Average rate of one of them, in bytes per second.
     rate: Option<f64>,
-    /// When one of them delivered last.
+    /// When bytes last arrived from any of them that has a rate.
     last_bytes: Option<Duration>,
 }
 
 impl Downloads {
-    /// Peers to be disconnected now. Each is told once, and is asked for nothing more.
+    /// Peers to be disconnected now. Each is reported once and asked for nothing more.
     pub(crate) fn overdue(&mut self, now: Now) -> Vec<Overdue> {
         let now = self.clock.advance(now);
         for peer in self.peers.values_mut() {

@@ -1,4 +1,4 @@
-//! What the scheduler knows of one peer.
+//! What the scheduler knows about one peer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,68 +9,71 @@ use super::PeerTraits;
 use super::rate::Rate;
 use crate::index::HeaderId;
 
-/// Blocks that a peer is asked for before it has shown how fast it is, and the least later on: while
-/// one is on its way the next is already asked for.
+/// Blocks in flight from a peer whose rate is not known yet, and the least from any peer: while one
+/// arrives, the next is already requested.
 pub(super) const MIN_IN_FLIGHT: usize = 2;
 
-/// The most blocks that a peer is asked for at once. Core: 16; but early blocks have 200 bytes, and
-/// sixteen of them are 3 KB per round trip. Large blocks are limited by [`HORIZON`].
+/// Most blocks in flight from a peer. Core: 16; but early blocks have 200 bytes, and sixteen of
+/// them are 3 KB per round trip. With large blocks, [`HORIZON`] is the limit.
 pub(super) const MAX_IN_FLIGHT: usize = 128;
 
-/// Seconds of a peer's work that it is asked for ahead, or two round trips if they are longer. A
-/// round trip covered twice lets the measured rate double with each one until the peer's real rate
-/// is reached.
+/// A peer is asked for as many blocks as it should deliver in this many seconds, or in two round
+/// trips if those take longer. With two round trips in flight, the measured rate can double with
+/// each until it reaches what the peer can really deliver.
 const HORIZON: f64 = 1.0;
 
-/// The longest that the horizon gets, in seconds: an attacker's answer time is not trusted further.
+/// Longest horizon, in seconds: beyond that, a peer's answer time is not trusted, since an attacker
+/// chooses it.
 const MAX_HORIZON: f64 = 10.0;
 
-/// Bytes a second that a peer is taken for while no peer's rate is known.
+/// Rate assumed of a peer while no peer's rate is known, in bytes per second.
 const UNKNOWN_RATE: f64 = 1_000_000.0;
 
-/// Pause after a block that is not there or no good, doubled with each until a good one comes.
+/// How long a peer rests after it failed to deliver a good block; doubled each time until it
+/// delivers one.
 const FIRST_REST: Duration = Duration::from_millis(250);
 
-/// Doublings of [`FIRST_REST`]: 128 seconds.
+/// Most doublings of [`FIRST_REST`]: to 128 seconds.
 const MAX_RESTS: u32 = 9;
 
-/// Requests count as lost when none was answered for this many times what a block should take, and
-/// [`LOST_SECONDS`] more, whatever else the peer sends.
+/// A peer's requests count as lost when none was answered for this many times as long as a block
+/// should take, and [`LOST_SECONDS`] more, whatever else the peer sends.
 const LOST_FACTOR: f64 = 4.0;
 
 /// See [`LOST_FACTOR`].
 const LOST_SECONDS: f64 = 5.0;
 
-/// Seconds without any answer from anybody, at least, after which the bytes of others prove nothing.
+/// Least seconds without an answer from any peer after which it counts for nothing what the others
+/// deliver.
 const STUCK_SECONDS: f64 = 60.0;
 
-/// Blocks that nobody asked for and that a peer may send between two that it was asked for.
+/// Unrequested blocks that a peer may send between two requested ones.
 const MAX_UNREQUESTED: u32 = 8;
 
-/// Part of the newest answer time in the average.
+/// Weight of the newest answer time in the moving average.
 const LATENCY_WEIGHT: f64 = 0.25;
 
-/// One request.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub(super) hash: BlockHash,
     pub(super) asked: Duration,
-    /// Something that was asked for later came before it.
+    /// A block that was requested later arrived before it.
     pub(super) skipped: bool,
-    /// Another peer delivered it, at that time.
+    /// When another peer delivered it.
     pub(super) overtaken: Option<Duration>,
-    /// On a chain that is still wanted: only then is it held against the peer.
+    /// It is on a chain that is still wanted. Otherwise the peer is not blamed for withholding it.
     pub(super) wanted: bool,
 }
 
-/// What all peers together do.
+/// Our link to the network, which all peers share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Line {
-    /// Bytes that came from any of them so far.
+    /// Bytes of blocks that arrived from all peers so far.
     pub(super) delivered: u64,
-    /// How many are asked for something.
+    /// Number of peers with requests in flight.
     pub(super) active: usize,
-    /// When one answered a request last.
+    /// When a peer last answered a request.
     pub(super) last_answer: Duration,
 }
 
@@ -78,25 +81,25 @@ pub(super) struct Line {
 pub(super) struct Peer {
     pub(super) traits: PeerTraits,
     pub(super) best_known: Option<HeaderId>,
-    /// Requests in the order in which they were made, which is the order of the answers of all known
-    /// software.
+    /// Requests in the order in which they were sent; all known software answers in this order.
     pub(super) queue: VecDeque<Flight>,
-    /// For each target the height up to which the peer has its chain.
+    /// For each target, the height up to which the peer has its chain.
     pub(super) reach: Vec<u32>,
-    /// What its best known header was found to be; `None` while the peer has no chain to download.
+    /// Height of its best known header, if there is one.
     pub(super) best_height: Option<u32>,
     pub(super) rate: Rate,
-    /// Seconds from a request to its first byte, when nothing was before it.
+    /// Average seconds from a request to its first byte, of requests with none in flight before
+    /// them.
     latency: Option<f64>,
     probe: Option<Duration>,
-    /// When something came last, or was first asked for after there was nothing to wait for.
+    /// When bytes last arrived, or when a request was sent with none in flight.
     pub(super) last_bytes: Duration,
-    /// When a request ended last, or was first made after there was nothing to wait for.
+    /// When a request last ended, or was sent with none in flight.
     last_end: Duration,
-    /// What the line had delivered then.
+    /// [`Line::delivered`] at that time.
     delivered_then: u64,
-    /// Blocks that it may still send unasked. A request that was given up adds one: its answer may
-    /// be on its way.
+    /// Unrequested blocks that it may still send. A request that was given up adds one: its answer
+    /// may be on its way.
     tolerated: u32,
     /// Bytes of the message that is arriving.
     partial: u64,
@@ -127,7 +130,7 @@ impl Peer {
         }
     }
 
-    /// Lets the time up to `now` pass.
+    /// Advances the peer's time to `now`.
     pub(super) fn advance(&mut self, now: Duration) {
         self.rate.advance(now, !self.queue.is_empty());
     }
@@ -144,7 +147,7 @@ impl Peer {
         self.queue.push_back(Flight { hash, asked: now, skipped, overtaken, wanted });
     }
 
-    /// A new wait begins.
+    /// A request has ended, or the first one was sent: the wait for the next answer begins.
     fn end(&mut self, now: Duration, delivered: u64) {
         (self.last_end, self.delivered_then) = (now, delivered);
     }
@@ -164,7 +167,7 @@ impl Peer {
         self.last_bytes = now;
     }
 
-    /// Ends a request with its answer.
+    /// Ends a request with its answer; `false` if there was none.
     pub(super) fn complete(&mut self, hash: &BlockHash, now: Duration, delivered: u64) -> bool {
         self.advance(now);
         let Some(position) = self.position(hash) else { return false };
@@ -179,8 +182,8 @@ impl Peer {
         true
     }
 
-    /// What arrived was not asked for: its bytes prove neither a rate nor that anything else is on
-    /// its way.
+    /// The block that arrived was not requested: takes its bytes back, which prove neither a rate
+    /// nor that requested blocks are on their way.
     pub(super) fn take_back(&mut self, now: Duration) {
         self.advance(now);
         if self.queue.is_empty() {
@@ -192,12 +195,12 @@ impl Peer {
         self.tolerated = self.tolerated.saturating_sub(1);
     }
 
-    /// It sends other blocks instead of those that it was asked for.
+    /// Whether it sends other blocks instead of requested ones.
     pub(super) fn floods(&self) -> bool {
         self.tolerated == 0
     }
 
-    /// Ends a request without an answer.
+    /// Ends a request without an answer; `false` if there was none.
     pub(super) fn forget(&mut self, hash: &BlockHash, now: Duration, delivered: u64) -> bool {
         self.advance(now);
         let Some(position) = self.position(hash) else { return false };
@@ -207,7 +210,7 @@ impl Peer {
         true
     }
 
-    /// What the peer claims to have is doubtful.
+    /// Asks the peer for nothing for a while: it is doubtful that it has what it claims.
     pub(super) fn rest(&mut self, now: Duration, delivered: u64) {
         self.resting_until = now + FIRST_REST * 2u32.pow(self.rests);
         self.rests = (self.rests + 1).min(MAX_RESTS);
@@ -227,16 +230,19 @@ impl Peer {
         self.queue.iter().position(|flight| flight.hash == *hash)
     }
 
-    /// Seconds since anything came that was waited for.
+    /// Seconds since bytes of a requested block arrived.
     pub(super) fn silence(&self, now: Duration) -> f64 {
         now.saturating_sub(self.last_bytes).as_secs_f64()
     }
 
-    /// Seconds since a request was answered, once they are so many that what is open counts as lost.
-    /// Bytes that arrive need not be those that were asked for, and may belong to one message for
-    /// ever. On a slow line the answers of all are late, and a block that is larger than usual takes
-    /// longer than usual: so the others must have got several times as much in the same time, unless
-    /// there are none or nobody answers at all.
+    /// Seconds since a request was answered, once they are so many that the requests in flight
+    /// count as lost; otherwise 0. Silence is no measure: arriving bytes need not be of a requested
+    /// block, and one message can take for ever.
+    ///
+    /// Over a slow link of ours all answers are late, and a block that is larger than usual takes
+    /// longer than usual. So the requests count as lost only if all peers together have delivered
+    /// several times what this peer's turn takes in the same time; or if no other peer has requests
+    /// in flight, or no peer has answered for long.
     pub(super) fn held_up(&self, now: Duration, size: f64, usual: Option<f64>, line: &Line) -> f64 {
         let since = now.saturating_sub(self.last_end).as_secs_f64();
         let due = LOST_FACTOR * size / self.rate_or(usual) + LOST_SECONDS;
@@ -255,15 +261,16 @@ impl Peer {
         self.rate.get().or(usual).unwrap_or(UNKNOWN_RATE).max(0.001)
     }
 
-    /// How many blocks of `size` bytes may be asked of it at once.
+    /// How many blocks of `size` bytes may be in flight from it.
     pub(super) fn share(&self, size: f64) -> usize {
         let Some(rate) = self.rate.get() else { return MIN_IN_FLIGHT };
         let horizon = (2.0 * self.latency.unwrap_or(0.0)).clamp(HORIZON, MAX_HORIZON);
         ((rate * horizon / size).ceil() as usize).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT)
     }
 
-    /// Seconds until the request at `position` should be answered; a `position` behind the queue
-    /// stands for another request. `usual` is the rate of a peer of which none is known.
+    /// Expected seconds until the request at `position` of the queue is answered; the position
+    /// after the last stands for a new request. `usual` is the rate to assume if this peer's is
+    /// unknown.
     pub(super) fn seconds_until(&self, position: usize, size: f64, usual: Option<f64>) -> f64 {
         let ahead = (position + 1) as f64 * size - (self.partial as f64).min(size * 0.9);
         let wait = if self.queue.is_empty() { self.latency.unwrap_or(0.0) } else { 0.0 };

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// Seconds over which a rate is measured at least: older bytes count e times less.
+/// Shortest memory of a rate, in seconds: bytes that old count a factor e less.
 const MEMORY: f64 = 8.0;
 
-/// The longest that the memory gets for a slow peer, in seconds.
+/// Longest memory, for a slow peer, in seconds.
 const LONGEST_MEMORY: f64 = 300.0;
 
-/// It covers that many blocks.
+/// The memory covers this many blocks, within those limits.
 const BLOCKS: f64 = 2.0;
 
-/// Bytes per second of busy time: time in which nothing was asked of the peer does not count.
+/// Bytes per second of busy time; time without requests in flight does not count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     bytes: f64,
@@ -25,14 +25,15 @@ impl Rate {
         Self { bytes: 0.0, seconds: 0.0, last: now, memory: MEMORY }
     }
 
-    /// On a slow line connections take turns, each for longer than the least memory.
+    /// Adapts the memory to the expected size of blocks. Over a slow link of ours connections take
+    /// turns, each longer than the shortest memory.
     pub(super) fn remember_blocks(&mut self, size: f64) {
         if let Some(rate) = self.get() {
             self.memory = (BLOCKS * size / rate).clamp(MEMORY, LONGEST_MEMORY);
         }
     }
 
-    /// Lets the time up to `now` pass.
+    /// Advances the time to `now`; it counts if the peer was `busy`.
     pub(super) fn advance(&mut self, now: Duration, busy: bool) {
         let elapsed = now.saturating_sub(self.last).as_secs_f64();
         self.last = self.last.max(now);
@@ -48,12 +49,12 @@ impl Rate {
         self.bytes += bytes as f64;
     }
 
-    /// Bytes that were added do not count after all.
+    /// Takes bytes back that were added.
     pub(super) fn take_back(&mut self, bytes: u64) {
         self.bytes = (self.bytes - bytes as f64).max(0.0);
     }
 
-    /// `None` before any byte came, and while the time is too short to tell.
+    /// Bytes per second; `None` before any byte arrived, and while no busy time has passed.
     pub(super) fn get(&self) -> Option<f64> {
         (self.bytes > 0.0 && self.seconds > 0.0).then(|| self.bytes / self.seconds.max(0.001))
     }

@@ -8,18 +8,18 @@ use super::branch::Branch;
 use super::{Downloads, assign};
 use crate::index::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
 
-/// Chains besides the best header's that are downloaded at once: those of peers that have another
-/// chain with no less work than ours, which nobody can make up without hash power.
+/// Most chains that are downloaded beside the best header's: chains of peers that have no less work
+/// than ours, which cannot be made up without hash power.
 const MAX_SIDE_BRANCHES: usize = 4;
 
 /// Window of such a chain, in blocks.
 const SIDE_WINDOW: usize = 128;
 
-/// Seconds until a request for a block of a chain that was given up stops counting as in flight.
+/// How long a request for a block of an abandoned chain counts as in flight.
 const UNWANTED_EXPIRY: Duration = Duration::from_secs(60);
 
 impl Downloads {
-    /// Follows the index: targets, windows, and what of them each peer has.
+    /// Adapts targets, windows and what of them each peer has to the index.
     pub(super) fn choose_targets(&mut self, index: &dyn HeaderIndex, now: Duration) {
         let best = index.best_header();
         let tip_work = index.get(index.tip()).chain_work;
@@ -48,8 +48,9 @@ impl Downloads {
         }
     }
 
-    /// The best header first, then what peers have besides it, by work. Only chains with at least the
-    /// work of ours, as in Core: an equal one may win when ours turns out invalid.
+    /// The best header, then the best headers of peers on other chains, by falling work. Only
+    /// chains with at least the work of ours, as in Core: one with equal work may win if ours turns
+    /// out invalid.
     fn targets(&self, index: &dyn HeaderIndex, best: HeaderId, least: Work) -> Vec<HeaderId> {
         let tip = index.tip();
         let useful = |id: HeaderId| {
@@ -83,7 +84,7 @@ impl Downloads {
         }
     }
 
-    /// Slots of the main window.
+    /// Length of the main window, in blocks.
     pub(super) fn window(&self) -> usize {
         assign::window_blocks(self.size)
     }
@@ -97,8 +98,8 @@ impl Downloads {
         }
     }
 
-    /// What is in flight of chains that are not wanted any more is not held against anybody, and
-    /// windows that were filled anew learn what is on its way.
+    /// Marks the requests in flight that are on chains no longer wanted, so that no peer is blamed
+    /// for them, and forgets missing blocks that are no longer of interest.
     fn sort_out(&mut self, index: &dyn HeaderIndex, targets: &[HeaderId]) {
         let tip_height = index.get(index.tip()).height;
         let wanted = |id: HeaderId| {
@@ -141,7 +142,7 @@ impl Downloads {
     }
 }
 
-/// Height of the last block that two chains share.
+/// Height of the last block that the chains of two headers share.
 fn common_height(index: &dyn HeaderIndex, best: HeaderId, target: HeaderId) -> u32 {
     let (best_height, target_height) = (index.get(best).height, index.get(target).height);
     if index.ancestor(target, best_height) == Some(best) {

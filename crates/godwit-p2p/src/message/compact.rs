@@ -24,7 +24,6 @@ const SHORT_ID_SIZE: usize = 6;
 /// one of the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactBlock {
-    /// The block's header.
     pub header: BlockHeader,
     /// Salt of the short ids.
     pub nonce: u64,
@@ -39,7 +38,6 @@ pub struct CompactBlock {
 /// A request for transactions of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockTransactionsRequest {
-    /// The block.
     pub block_hash: BlockHash,
     /// Positions in the block, increasing.
     pub positions: Vec<u16>,
@@ -48,9 +46,7 @@ pub struct BlockTransactionsRequest {
 /// The answer to a [`BlockTransactionsRequest`], in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockTransactions {
-    /// The block.
     pub block_hash: BlockHash,
-    /// The transactions.
     pub transactions: RawTransactions,
 }
 
@@ -76,7 +72,6 @@ impl RawTransactions {
         self.ends.push(end);
     }
 
-    /// How many.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -91,7 +86,6 @@ impl RawTransactions {
         &self.bytes
     }
 
-    /// One of them.
     pub fn get(&self, i: usize) -> Option<&[u8]> {
         let end = *self.ends.get(i)? as usize;
         let start = i.checked_sub(1).map_or(0, |before| self.ends[before] as usize);

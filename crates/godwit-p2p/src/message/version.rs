@@ -1,4 +1,4 @@
-//! The first message of each side.
+//! The `version` message, the first of each side.
 
 use godwit_stream::{DataStream, SpanReader};
 
@@ -12,20 +12,20 @@ pub(crate) const MAX_USER_AGENT: usize = 256;
 /// Size of a [`VersionAddress`] on the wire, in bytes.
 const VERSION_ADDRESS_SIZE: usize = 26;
 
-/// What a node says of itself (Core `net_processing.cpp`, `NetMsgType::VERSION`).
+/// What a node says about itself (Core `net_processing.cpp`, `NetMsgType::VERSION`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Protocol version.
     pub version: i32,
     /// What the sender offers.
     pub services: Services,
-    /// Seconds since 1970 at the sender; a negative one arrives as zero.
+    /// The sender's time, in seconds since 1970; a negative one is decoded as 0.
     pub timestamp: i64,
     /// The receiver as the sender sees it.
     pub receiver: VersionAddress,
     /// The sender; Core sends zeros.
     pub sender: VersionAddress,
-    /// Tells a connection to oneself; 1 when absent.
+    /// Detects a connection to oneself; 1 when absent.
     pub nonce: u64,
     /// Name and version of the software. What arrives is sanitised.
     pub user_agent: String,
@@ -40,7 +40,6 @@ pub struct Version {
 pub struct VersionAddress {
     /// What is offered there.
     pub services: Services,
-    /// Where.
     pub address: NetAddress,
 }
 
@@ -70,7 +69,7 @@ impl Version {
         out.write_u8(self.relay.into());
     }
 
-    /// Each field behind the receiver may be absent when all that follow are.
+    /// Any number of fields after `receiver` may be missing at the end.
     pub(super) fn decode(reader: &mut SpanReader<'_>) -> Result<Self, MessageError> {
         let version = reader.i32()?;
         let services = Services(reader.u64()?);

@@ -5,7 +5,6 @@ use super::{Host, INTERNAL_IN_IPV6, NetAddress};
 /// A network, with the numbers that Core hashes into groups (Core `Network`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-#[allow(missing_docs)]
 pub enum AddressNetwork {
     /// Addresses that lead nowhere outside their own machine or site.
     Unroutable = 0,

@@ -131,7 +131,6 @@ impl fmt::Display for NetAddress {
 impl FromStr for NetAddress {
     type Err = AddressParseError;
 
-    /// Host and port.
     fn from_str(text: &str) -> Result<Self, AddressParseError> {
         match split_port(text)? {
             (_, None) => Err(AddressParseError),

@@ -1,4 +1,4 @@
-//! Addresses: taking them, passing few of them on, answering `getaddr`, telling our own.
+//! Address gossip: stores addresses, relays few of them, answers `getaddr`, advertises our own.
 //!
 //! Source: Core `net_processing.cpp`, `ProcessAddrs`, `RelayAddress`, `MaybeSendAddr`; `net.cpp`,
 //! `GetAddresses`, `GetLocalAddrForPeer`.
@@ -26,33 +26,34 @@ use crate::time::exponential;
 
 /// Mean time between messages with addresses to a peer (Core `AVG_ADDRESS_BROADCAST_INTERVAL`).
 const BROADCAST_INTERVAL: Duration = Duration::from_secs(30);
-/// Mean time between our own address to a peer (Core `AVG_LOCAL_ADDRESS_BROADCAST_INTERVAL`).
+/// Mean time between advertisements of our own address to a peer (Core
+/// `AVG_LOCAL_ADDRESS_BROADCAST_INTERVAL`).
 const OWN_ADDRESS_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
-/// An address is passed on to the same peers for so long (Core `ROTATE_ADDR_RELAY_DEST_INTERVAL`), in
-/// seconds.
+/// How long an address is relayed to the same peers, in seconds (Core
+/// `ROTATE_ADDR_RELAY_DEST_INTERVAL`).
 const ROTATE_INTERVAL: u64 = 24 * 60 * 60;
-/// Peers to which a fresh address is passed on (Core: 2).
+/// Peers to which a fresh address is relayed (Core: 2).
 const RELAY_PEERS: usize = 2;
-/// Messages with more addresses are answers and not news (Core: 10).
+/// A message with more addresses is an answer and no news (Core: 10).
 const MAX_NEWS: usize = 10;
-/// An address seen within so many seconds is fresh (Core: ten minutes).
+/// An address that was seen within this many seconds is fresh (Core: ten minutes).
 const FRESH: i64 = 10 * 60;
-/// An address with a time that can not be right counts as seen five days ago (Core).
+/// An address with an impossible time counts as seen five days ago (as in Core).
 const UNKNOWN_AGE: i64 = 5 * 24 * 60 * 60;
-/// Times before 1973 can not be right (Core).
+/// Times before 1973 are impossible (as in Core).
 const EARLIEST_TIME: i64 = 100_000_000;
-/// The answer to `getaddr` stays the same for so long, and up to six hours more: who asks often learns
-/// no more (Core: 21 hours).
+/// How long the answer to `getaddr` stays the same, so that asking often reveals no more; up to six
+/// hours are added (Core: 21 hours).
 const ANSWER_LIFETIME: Duration = Duration::from_secs(21 * 60 * 60);
-/// What is added to [`ANSWER_LIFETIME`] at most, in seconds.
+/// Most that is added to [`ANSWER_LIFETIME`], in seconds.
 const ANSWER_LIFETIME_SPREAD: u64 = 6 * 60 * 60;
 /// Answers to `getaddr`, one for each network that asks.
 type AddressAnswers = BTreeMap<AddressNetwork, (Duration, Vec<AddressEntry>)>;
 
-/// Addresses that peers tell each other.
+/// See the module's documentation.
 pub(super) struct AddressGossip {
     answers: AddressAnswers,
-    /// Secret: who could compute the hashes would know to whom an address is passed on.
+    /// Secret: whom an address is relayed to follows from a hash with this key.
     key: [u8; 16],
 }
 
@@ -61,8 +62,8 @@ impl AddressGossip {
         Self { answers: AddressAnswers::new(), key }
     }
 
-    /// Whether addresses are exchanged with the peer: not with one that is there for blocks only, so
-    /// that nobody can tell the link by them.
+    /// Decides whether addresses are exchanged with the peer. Not with a block-relay peer:
+    /// addresses would reveal that link.
     pub(super) fn set_up(&self, cx: &mut Context<'_>, id: PeerId) -> bool {
         let Some(peer) = cx.table.get_mut(id) else { return false };
         let excluded = matches!(peer.kind, ConnectionKind::BlockRelay | ConnectionKind::Feeler);
@@ -90,7 +91,7 @@ impl AddressGossip {
         }
         let now = cx.now;
         let number = entries.len();
-        // Which of too many are taken is not for the sender to choose.
+        // Shuffled, so that the sender does not choose which are stored when there are too many.
         entries.shuffle(cx.rng);
         let Some(peer) = cx.table.get_mut(id) else { return };
         let relay = &mut peer.addresses;
@@ -122,7 +123,7 @@ impl AddressGossip {
         if let Some(source) = source {
             cx.book.add(now.unix, &kept, source, TIME_PENALTY);
         }
-        // A single one is the peer's own: the answer is still to come.
+        // A single address is the peer's own; the answer is still to come.
         if kind == ConnectionKind::AddrFetch && number > 1 {
             cx.disconnect(id, DisconnectReason::AddrFetchDone);
         }
@@ -141,7 +142,7 @@ impl AddressGossip {
         }
     }
 
-    /// Passes a fresh address on to one or two peers, the same ones for a day, so that telling it
+    /// Relays a fresh address to one or two peers, the same ones for a day, so that sending it
     /// again does not spread it further.
     fn relay(&self, cx: &mut Context<'_>, from: PeerId, entry: &AddressEntry) {
         let reachable = cx.config.reachable.contains(entry.address.network());
@@ -152,7 +153,7 @@ impl AddressGossip {
             (hash, time, id).hash(&mut hasher);
             hasher.finish()
         };
-        // Addresses that we can not check ourselves go to one or two.
+        // Addresses that we cannot reach ourselves go to one or two.
         let number = if reachable || rank(0) & 1 == 1 { RELAY_PEERS } else { 1 };
         let mut targets: Vec<(u64, PeerId)> = cx
             .table
@@ -167,7 +168,7 @@ impl AddressGossip {
         }
     }
 
-    /// Beyond the limit, a new address replaces a random one.
+    /// Queues an address for the peer. Beyond the limit, it replaces a random one.
     fn queue(&self, cx: &mut Context<'_>, id: PeerId, entry: AddressEntry) {
         let hash = self.address_hash(&entry.address);
         let Some(peer) = cx.table.get_mut(id) else { return };
@@ -184,8 +185,8 @@ impl AddressGossip {
         }
     }
 
-    /// Answered once, and only to those who connected to us: whom we connected to could tell by what
-    /// it told us before who we are.
+    /// Answered once, and only to inbound peers: an outbound peer could recognise us by addresses
+    /// that it had sent us before.
     pub(super) fn on_getaddr(&mut self, cx: &mut Context<'_>, id: PeerId) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         if !peer.inbound() || peer.addresses.answered {
@@ -214,7 +215,7 @@ impl AddressGossip {
         answer
     }
 
-    /// Sends what is queued, when it is time to, and our own address about once a day (Core
+    /// Sends the queued addresses when they are due, and advertises our own about once a day (Core
     /// `MaybeSendAddr`).
     pub(super) fn maintain(&self, cx: &mut Context<'_>, id: PeerId) {
         let now = cx.now;
@@ -253,7 +254,7 @@ impl AddressGossip {
         }
         let first = peer.addresses.next_own.replace(now.monotonic + pause).is_none();
         if !first {
-            // Else it would be held back as known.
+            // Otherwise our own address would not be sent again, as known.
             peer.addresses.known.clear();
         }
         let Some(address) = own_address(cx, id) else { return };
@@ -262,13 +263,14 @@ impl AddressGossip {
         if !first {
             self.queue(cx, id, entry);
         } else {
-            // Alone: what comes with it could use up the peer's allowance.
+            // In a message of its own: other addresses could use up the peer's allowance.
             send_addresses(cx, id, vec![entry]);
         }
     }
 }
 
-/// Worth storing: it may be connected to, or tried by a feeler.
+/// Whether an address with these services is worth storing: it may be connected to, or tried by a
+/// feeler.
 fn is_useful(cx: &Context<'_>, services: Services) -> bool {
     services.contains(Services::NETWORK)
         || services.contains(Services::NETWORK_LIMITED)
@@ -282,9 +284,9 @@ fn send_addresses(cx: &mut Context<'_>, id: PeerId, entries: Vec<AddressEntry>) 
     cx.send(id, &message);
 }
 
-/// Under which address the peer's friends could reach us: the one under which it says that it sees
-/// us. None is told by a node behind a proxy, which may have one to hide
-/// (Core: `-discover` is off under `-proxy`).
+/// The address to advertise to the peer: the one under which the peer says that it sees us. A node
+/// behind a proxy advertises none: it may want to hide its address (Core: `-proxy` turns
+/// `-discover` off).
 fn own_address(cx: &Context<'_>, id: PeerId) -> Option<NetAddress> {
     let port = cx.config.listen_port?;
     let peer = cx.table.get(id)?;
@@ -294,17 +296,18 @@ fn own_address(cx: &Context<'_>, id: PeerId) -> Option<NetAddress> {
         .handshake
         .local
         .filter(|seen| seen.is_routable() && cx.config.reachable.contains(seen.network()));
-    // Whom we connected to can not see the port on which we listen.
+    // A peer that we connected to does not see the port on which we listen.
     let seen = seen.map(|seen| if peer.inbound() { seen } else { NetAddress { port, ..seen } });
     seen.filter(|_| discovers && routable)
 }
 
-/// The peer can decode the address.
+/// Whether the peer can decode the address.
 fn understands(peer: &Peer, address: &NetAddress) -> bool {
     peer.handshake.wants_addrv2 || address.host.is_v1_compatible()
 }
 
-/// Seconds since 1970 as told, when they can be right.
+/// The time that a peer sent with an address, in seconds since 1970, or a guess if it is
+/// impossible.
 fn plausible_time(time: u32, now: i64) -> u32 {
     let told = i64::from(time);
     if told > EARLIEST_TIME && told <= now + FRESH {

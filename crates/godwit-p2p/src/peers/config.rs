@@ -1,4 +1,4 @@
-//! What the engine is told when it starts.
+//! The engine's configuration.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use crate::target::{Reachable, Target};
 /// Options of [`Peers`](super::Peers).
 #[derive(Clone)]
 pub struct PeersConfig {
-    /// The network.
     pub params: Arc<Params>,
     /// Services that the node offers: `WITNESS | NETWORK_LIMITED`, with `NETWORK` unless pruned.
     pub services: Services,
@@ -20,34 +19,34 @@ pub struct PeersConfig {
     pub user_agent: String,
     /// Headers of chains with less work are not stored (`-minimumchainwork`).
     pub minimum_chain_work: Work,
-    /// Connections that others may open to this node.
+    /// Most inbound connections.
     pub max_inbound: usize,
-    /// Full connections that this node keeps open (Core: 8).
+    /// Outbound full connections (Core: 8).
     pub max_outbound_full: usize,
-    /// Connections kept open for headers and blocks only (Core: 2).
+    /// Outbound block-relay connections (Core: 2).
     pub max_outbound_block_relay: usize,
     /// Port to advertise; `None` when the node does not listen.
     pub listen_port: Option<u16>,
-    /// `-connect`: the only peers to connect to; `Some` and empty for `-connect=0`.
+    /// `-connect`: the only peers to connect to; empty for `-connect=0`.
     pub connect_only: Option<Vec<Target>>,
     /// `-addnode`: peers to stay connected to.
     pub add_nodes: Vec<Target>,
-    /// `-seednode`: peers asked for addresses and left.
+    /// `-seednode`: peers that are asked for addresses and then disconnected.
     pub seed_nodes: Vec<Target>,
     /// Hosts of DNS seeds; empty for `-dnsseed=0` and with `-connect`.
     pub dns_seeds: Vec<String>,
-    /// Addresses for when nothing else gives any; empty with `-connect`.
+    /// Addresses to use when no other source gives any; empty with `-connect`.
     pub fixed_seeds: Vec<NetAddress>,
     /// Host names go to a proxy unresolved (`-proxy`): no [`Action::Resolve`](super::Action::Resolve)
     /// is issued, and [`NetCommand::Connect`](super::NetCommand::Connect) carries [`Target::Name`].
     pub name_proxy: bool,
-    /// Reachable networks: IPv4 and IPv6, and what proxies lead to (`-onion`).
+    /// Reachable networks: IPv4, IPv6, and those reached through proxies (`-onion`).
     pub reachable: Reachable,
-    /// Bytes that may be uploaded in a day before historical blocks are refused
-    /// (`-maxuploadtarget`); `None` for no limit.
+    /// Bytes that may be uploaded per day before historical blocks are refused
+    /// (`-maxuploadtarget`); `None`: no limit.
     pub max_upload_target: Option<u64>,
-    /// Whence the buffers of outgoing payloads come.
+    /// Buffers for outgoing payloads.
     pub pool: BufferPool,
-    /// All of the engine's randomness. The same seed and inputs give the same actions.
+    /// The only source of the engine's randomness: the same seed and inputs give the same actions.
     pub seed: [u8; 32],
 }

@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! Opens, accepts and closes connections.
 
 mod tip_watch;
 
@@ -24,7 +24,7 @@ use crate::target::Target;
 use crate::time::Now;
 use tip_watch::TipWatch;
 
-/// DNS seeds that were asked, by the name that was asked for.
+/// DNS seeds that were asked, by the name that is being looked up.
 type AskedSeeds = BTreeMap<String, String>;
 
 /// A connection that is being opened.
@@ -32,9 +32,9 @@ type AskedSeeds = BTreeMap<String, String>;
 pub(super) struct Attempt {
     pub(super) target: Target,
     pub(super) kind: ConnectionKind,
-    /// Where to, once it is known.
+    /// Address, once it is known.
     pub(super) address: Option<NetAddress>,
-    /// For our `version`.
+    /// Nonce of our `version`.
     pub(super) nonce: u64,
     /// A failure counts against the address.
     pub(super) count_failure: bool,
@@ -42,21 +42,21 @@ pub(super) struct Attempt {
     pub(super) resolving: bool,
 }
 
-/// A place for an inbound connection.
+/// A slot for an inbound connection.
 enum Place {
     Free,
-    /// This peer has to go for it.
+    /// The slot of this peer, which is evicted.
     Of(PeerId),
 }
 
-/// Which connections there are to be.
+/// See the module's documentation.
 pub(super) struct Connections {
     slots: Slots,
-    /// On their way; no more than there are slots.
+    /// Connections that are being opened; no more than there are slots.
     connecting: BTreeMap<PeerId, Attempt>,
     asked_seeds: AskedSeeds,
     tip_watch: TipWatch,
-    /// Secret: which groups are kept when an inbound peer has to go.
+    /// Secret: decides which groups of inbound peers are protected from eviction.
     group_key: [u8; 16],
     /// `-networkactive`.
     active: bool,
@@ -74,8 +74,8 @@ impl Connections {
         }
     }
 
-    /// Somebody connected. There may be no place, or the address is discouraged; another inbound peer
-    /// may have to make room.
+    /// Adopts or refuses an inbound connection. It is refused if its address is discouraged or
+    /// there is no slot; it may evict another inbound peer.
     pub(super) fn on_inbound(
         &mut self,
         cx: &mut Context<'_>,
@@ -98,7 +98,7 @@ impl Connections {
         debug!("connection from {address} accepted, peer={}", id.0);
     }
 
-    /// Whether there is a place for an inbound connection, and who has to go for it.
+    /// Finds a slot for an inbound connection; `None` if there is none.
     fn place(&self, cx: &Context<'_>, address: NetAddress, discouraged: bool) -> Option<Place> {
         if !self.active {
             return None;
@@ -118,7 +118,7 @@ impl Connections {
         evicted.map(Place::Of)
     }
 
-    /// A connection is there; false when it is not waited for any more.
+    /// A connection was opened; false if it is no longer wanted.
     pub(super) fn on_connected(
         &mut self,
         cx: &mut Context<'_>,
@@ -134,7 +134,7 @@ impl Connections {
         true
     }
 
-    /// `local`: through our own network or proxy, so that it tells nothing about the address.
+    /// `local`: our own network or proxy failed, so the failure says nothing about the address.
     pub(super) fn on_failed(&mut self, cx: &mut Context<'_>, id: PeerId, local: bool) {
         if let Some(attempt) = self.connecting.remove(&id) {
             if !local {
@@ -145,7 +145,7 @@ impl Connections {
         }
     }
 
-    /// Opens what is missing.
+    /// Opens the connections that are missing.
     pub(super) fn open_connections(&mut self, cx: &mut Context<'_>) {
         if !self.active {
             return;
@@ -231,7 +231,8 @@ impl Connections {
         }
     }
 
-    /// A DNS seed is asked by the node; where names go to a proxy, it is itself asked for addresses.
+    /// Asks a DNS seed. Where names go to a proxy, the seed is connected to and asked for addresses
+    /// instead.
     fn ask_seed(&mut self, cx: &mut Context<'_>, seed: String) {
         if cx.config.name_proxy {
             return self.fetch_from_seed(cx, seed);
@@ -281,7 +282,7 @@ impl Connections {
 
     fn seed_answered(&mut self, cx: &mut Context<'_>, seed: String, addresses: &[NetAddress]) {
         if addresses.is_empty() {
-            // Some seeds do not know the name with the services in it; they are nodes themselves.
+            // Some seeds do not answer to the name with services in it, but are nodes themselves.
             return self.fetch_from_seed(cx, seed);
         }
         let port = cx.config.params.default_port;
@@ -290,12 +291,12 @@ impl Connections {
         info!("{added} addresses found from DNS seed {seed}");
     }
 
-    /// The tip has changed: it is not stale.
+    /// The tip has changed, so it is not stale.
     pub(super) fn on_tip(&mut self, now: Now) {
         self.tip_watch.on_tip(now);
     }
 
-    /// Gives up extra outbound peers, and looks for one more when the tip is stale.
+    /// Closes extra outbound connections, and asks for one more when the tip is stale.
     pub(super) fn watch_tip(&mut self, cx: &mut Context<'_>, downloads: &Downloads) {
         self.tip_watch.check(cx, downloads, self.active);
     }
@@ -305,7 +306,8 @@ impl Connections {
         &mut self.connecting
     }
 
-    /// False disconnects everybody and opens nothing any more. Connections on their way are ended, too.
+    /// If false, disconnects all peers, abandons connections that are being opened, and opens no
+    /// more.
     pub(super) fn set_active(&mut self, cx: &mut Context<'_>, active: bool) {
         self.active = active;
         if active {
@@ -343,8 +345,8 @@ fn eviction_candidates(cx: &Context<'_>) -> Vec<EvictionCandidate> {
     cx.table.iter().filter(|peer| peer.inbound()).filter_map(candidate).collect()
 }
 
-/// Only once it is known that our own side was not at fault: a dead proxy must not wear the
-/// addresses out.
+/// Counts an attempt in the address book. Called only once it is known that our own side was not at
+/// fault: a dead proxy must not spoil the addresses.
 fn note_attempt(cx: &mut Context<'_>, attempt: &Attempt) {
     let from_book = matches!(
         attempt.kind,
@@ -355,8 +357,9 @@ fn note_attempt(cx: &mut Context<'_>, attempt: &Attempt) {
     }
 }
 
-/// Whom the user named is offered the encrypted protocol, others if they are said to speak it
-/// (Core `ThreadOpenConnections`, `ThreadOpenAddedConnections`, `ProcessAddrFetch`).
+/// Whether a connection begins with the encrypted protocol: to a peer that the user named, always;
+/// to others if they are said to speak it (Core `ThreadOpenConnections`,
+/// `ThreadOpenAddedConnections`, `ProcessAddrFetch`).
 fn begins_with_v2(cx: &Context<'_>, kind: ConnectionKind, address: Option<NetAddress>) -> bool {
     let named = matches!(kind, ConnectionKind::Manual | ConnectionKind::AddrFetch);
     let known = |address| cx.book.services(&address).unwrap_or(Services::NONE);

@@ -1,5 +1,5 @@
-//! What all parts of the engine share while an event is handled: the moment, the chain, the peers, the
-//! way out.
+//! What all parts of the engine share while an event is handled: time, chain, peers, and the
+//! actions so far.
 
 use godwit_stream::{DataStream, PooledStream};
 use log::{debug, info, warn};
@@ -24,11 +24,11 @@ use crate::peer_id::PeerId;
 use crate::time::Now;
 use crate::transport::message_memory;
 
-/// Below so many spacings since the tip, blocks are taken as they are announced (Core
-/// `CanDirectFetch`).
+/// While the tip is younger than this many block spacings, announced blocks are requested directly
+/// (Core `CanDirectFetch`).
 const RECENT_SPACINGS: i64 = 20;
 
-/// A pruned peer will do while our tip is not older than so many blocks (Core
+/// A pruned peer will do while our tip is at most this many block spacings old (Core
 /// `NODE_NETWORK_LIMITED_ALLOW_CONN_BLOCKS`).
 const LIMITED_PEER_DEPTH: i64 = 144;
 
@@ -38,7 +38,7 @@ pub(super) struct Context<'a> {
     pub(super) index: &'a dyn HeaderIndex,
     pub(super) config: &'a PeersConfig,
     pub(super) initial_download: bool,
-    /// One for all parts: the same seed and events give the same actions.
+    /// One for all parts, so that the same seed and events give the same actions.
     pub(super) rng: &'a mut StdRng,
     pub(super) table: &'a mut PeerTable,
     pub(super) book: &'a mut AddressBook,
@@ -48,13 +48,13 @@ pub(super) struct Context<'a> {
 
 impl Context<'_> {
     pub(super) fn send(&mut self, id: PeerId, message: &Message) {
-        // Not a pooled buffer: those have the size of a block, and this may wait for long.
+        // Not a pooled buffer: those have the size of a block, and this message may wait for long.
         let mut payload = DataStream::new();
         message.encode(&mut payload);
         self.send_payload(id, message.command(), payload.into());
     }
 
-    /// Queues a message, or lets the peer go when it does not read.
+    /// Queues a message, or disconnects the peer if it does not read.
     pub(super) fn send_payload(&mut self, id: PeerId, command: Command, payload: PooledStream) {
         let Some(peer) = self.table.get_mut(id) else { return };
         // It may wait for long.
@@ -72,17 +72,18 @@ impl Context<'_> {
         self.send(id, &Message::Inv(vec![entry]));
     }
 
-    /// The header was sent or announced to the peer.
+    /// Records that the header was sent or announced to the peer.
     pub(super) fn set_sent(&mut self, id: PeerId, header: HeaderId) {
         if let Some(peer) = self.table.get_mut(id) {
             peer.known.set_sent(header);
         }
     }
 
-    /// Ends a connection: forgets the peer and tells the driver.
+    /// Ends a connection: forgets the peer and has the driver close the socket.
     pub(super) fn disconnect(&mut self, id: PeerId, why: DisconnectReason) {
         let Some(peer) = self.forget(id) else { return };
-        // Outbound peers that are let go of are replaced, and may all be alike.
+        // An outbound peer that is disconnected is replaced, perhaps by one with the same fault:
+        // hence the limit of log lines.
         let quiet = peer.inbound() || !peer.established();
         if quiet || !self.out.take_log_line(self.now) {
             debug!("disconnecting {} peer={}: {why}", peer.kind, id.0);
@@ -92,10 +93,10 @@ impl Context<'_> {
         self.out.push(NetCommand::Disconnect { peer: id, why });
     }
 
-    /// The peer is no longer connected. What it was asked for is asked of others from now on.
+    /// Removes a peer that is no longer connected. Its requests will go to other peers.
     pub(super) fn forget(&mut self, id: PeerId) -> Option<Peer> {
         let peer = self.table.remove(self.now, id)?;
-        // Not for block relay peers: their links are nobody's business.
+        // Not for block-relay peers: the book is gossiped, and would reveal the link.
         if peer.established()
             && peer.kind != ConnectionKind::BlockRelay
             && !peer.inbound()
@@ -106,8 +107,8 @@ impl Context<'_> {
         Some(peer)
     }
 
-    /// Ends the connection and discourages the address, but for peers that the operator chose, and
-    /// for local addresses, which many peers can share (Core `MaybeDiscourageAndDisconnect`).
+    /// Disconnects the peer and discourages its address; except peers that the operator chose, and
+    /// local addresses, which many peers can share (Core `MaybeDiscourageAndDisconnect`).
     pub(super) fn misbehave(&mut self, id: PeerId, what: Misbehaviour) {
         let Some(peer) = self.table.get(id) else { return };
         let (kind, address) = (peer.kind, peer.address);
@@ -133,19 +134,21 @@ impl Context<'_> {
         }
     }
 
-    /// Spends a log line of this peer's allowance and of that of all; false when there is none left.
+    /// Spends a log line of this peer's allowance and of the common one; false when either is used
+    /// up.
     pub(super) fn take_log_line(&mut self, id: PeerId) -> bool {
         let Some(peer) = self.table.get_mut(id) else { return false };
         peer.allowances.log_lines.take(self.now.monotonic, 1) && self.out.take_log_line(self.now)
     }
 
-    /// The tip is young: new blocks are worth having at once (Core `CanDirectFetch`).
+    /// Whether the tip is so young that announced blocks are requested directly (Core
+    /// `CanDirectFetch`).
     pub(super) fn tip_is_recent(&self) -> bool {
         let spacing = i64::from(self.config.params.pow_target_spacing);
         self.tip_time() > self.now.unix.saturating_sub(RECENT_SPACINGS * spacing)
     }
 
-    /// Pruned peers have all the blocks that are missing here.
+    /// Whether pruned peers have all blocks that are missing here.
     pub(super) fn near_tip(&self) -> bool {
         let behind = self.now.unix.saturating_sub(self.tip_time());
         behind / i64::from(self.config.params.pow_target_spacing) < LIMITED_PEER_DEPTH
@@ -155,7 +158,7 @@ impl Context<'_> {
         i64::from(self.index.get(self.index.tip()).header.time)
     }
 
-    /// Whether an outbound peer that offers this is worth a connection (Core
+    /// Whether an outbound peer with these services is worth a connection (Core
     /// `HasAllDesirableServiceFlags`).
     pub(super) fn has_desirable_services(&self, services: Services) -> bool {
         services.contains(Services::NETWORK | Services::WITNESS)

@@ -1,4 +1,4 @@
-//! Why connections end, and who is to blame for what.
+//! Why connections end, and what is misbehaviour.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub enum DisconnectReason {
     Misbehaved(Misbehaviour),
     /// It shares the address of a peer that misbehaved.
     SharesDiscouragedAddress,
-    /// `version` and `verack` did not come in time.
+    /// `version` and `verack` did not arrive in time.
     HandshakeTimeout,
     /// A ping was not answered in time.
     PingTimeout,
@@ -23,7 +23,7 @@ pub enum DisconnectReason {
     SelfConnection,
     /// Its protocol version is too old.
     ObsoleteVersion(i32),
-    /// It does not offer what is needed of an outbound peer.
+    /// It lacks services that an outbound peer must offer.
     MissingServices,
     /// A message that belongs before `verack` came after it.
     NegotiatedTooLate(Command),
@@ -33,13 +33,13 @@ pub enum DisconnectReason {
     UnwantedTransactions,
     /// It repeats known headers, or sends headers that lead nowhere, again and again.
     UselessHeaders,
-    /// It asks for something that is not offered.
+    /// It asks for something that this node does not offer.
     NotOffered(Command),
-    /// It did not send the headers of a better chain in time, and others could.
+    /// It did not send the headers of a better chain in time, and other peers can.
     HeadersTimeout,
-    /// It held up the download of blocks; another peer could deliver.
+    /// It held up the download of blocks; another peer delivered.
     BlockStalled,
-    /// No block came from it for a long time while others delivered.
+    /// No block arrived from it for a long time while other peers delivered.
     BlockTimeout,
     /// A block from it arrived damaged.
     CorruptBlock,
@@ -49,11 +49,11 @@ pub enum DisconnectReason {
     StaleChain,
     /// An extra connection, opened to look for a better chain, is no longer needed.
     Extra,
-    /// Its place was given to another inbound peer.
+    /// Its slot was given to another inbound peer.
     Evicted,
-    /// A feeler connection did what it was for.
+    /// A feeler connection has shown that the address answers.
     FeelerDone,
-    /// It gave its addresses, or did not in time.
+    /// An addr-fetch connection delivered its addresses, or timed out.
     AddrFetchDone,
     /// It asks for old blocks and the upload target is reached.
     UploadTarget,
@@ -67,11 +67,10 @@ pub enum DisconnectReason {
     HoldsMemory,
     /// Bytes of another network or protocol.
     WrongMagic,
-    /// Its encrypted bytes are not what somebody with the same keys sends.
+    /// Its encrypted bytes do not authenticate under the connection's keys.
     Undecryptable,
     /// A message longer than its kind may be.
     Oversized(Command),
-    /// Its socket failed.
     Io,
     /// `-networkactive=0`.
     NetworkInactive,
@@ -84,7 +83,7 @@ pub enum Misbehaviour {
     TooManyEntries(Command),
     /// A field with a value that the protocol forbids.
     ForbiddenValue(Command),
-    /// A header that does not keep the target that it claims.
+    /// A header whose hash does not meet the target that it claims.
     HeaderWithoutWork,
     /// Headers of one message that do not follow one another.
     HeadersNotContinuous,
@@ -92,11 +91,11 @@ pub enum Misbehaviour {
     InvalidHeader(RejectReason),
     /// A block that breaks a rule.
     InvalidBlock(RejectReason),
-    /// Bytes sent as a block that are none.
+    /// A `block` message whose payload does not decode.
     UndecodableBlock,
-    /// A compact block, or its transactions, that cannot be right.
+    /// A compact block, or its transactions, that no honest peer sends.
     InvalidCompactBlock,
-    /// A request for transactions that the block does not have.
+    /// A request for transactions at positions that the block does not have.
     TransactionsOutOfRange,
 }
 
@@ -160,7 +159,7 @@ impl fmt::Display for Misbehaviour {
     }
 }
 
-/// What follows for the peer whose data were refused.
+/// What happens to a peer whose data were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blame {
     /// Nothing: an honest peer can cause it.
@@ -172,13 +171,14 @@ pub(super) enum Blame {
 /// Where refused data came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// A compact block or its header: BIP152 allows to relay it before it is validated.
+    /// A compact block or its header, which BIP152 allows to relay before it is validated.
     pub(super) via_compact_block: bool,
     /// The peer connected to us.
     pub(super) inbound: bool,
 }
 
-/// Who sends what was refused for a reason of this class (Core `MaybePunishNodeForBlock`).
+/// What happens to a peer whose block or header was refused for a reason of this class (Core
+/// `MaybePunishNodeForBlock`).
 pub(super) fn blame(class: ResultClass, source: Source) -> Blame {
     match class {
         ResultClass::Consensus | ResultClass::Mutated => {
@@ -188,8 +188,8 @@ pub(super) fn blame(class: ResultClass, source: Source) -> Blame {
                 Blame::Discourage
             }
         }
-        // Outbound peers were chosen by us: one on a chain known to be invalid has to go. An inbound
-        // peer may follow other rules.
+        // We chose our outbound peers: one on a chain that is known to be invalid is disconnected.
+        // An inbound peer may follow other rules.
         ResultClass::CachedInvalid => {
             if source.via_compact_block || source.inbound {
                 Blame::None
@@ -200,7 +200,7 @@ pub(super) fn blame(class: ResultClass, source: Source) -> Blame {
         ResultClass::InvalidHeader | ResultClass::InvalidPrev | ResultClass::MissingPrev => {
             Blame::Discourage
         }
-        // Clocks differ, and the threshold is ours.
+        // Clocks differ, and the work threshold is our own choice.
         ResultClass::TimeFuture | ResultClass::HeaderLowWork => Blame::None,
     }
 }

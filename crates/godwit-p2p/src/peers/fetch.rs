@@ -1,9 +1,9 @@
-//! Blocks: asking for them, taking them in, and what their verdict means for who sent them.
+//! Block fetch: requests blocks, receives them, and acts on the verdict about their senders.
 //!
-//! A block may come in compact form (BIP152). Without a mempool that saves no bytes. It saves the time that a
-//! peer takes to validate before it announces, and the transactions can be asked for at once. The scheduler
-//! decides from whom a block comes; a compact block that this peer sent only changes the form of the
-//! request.
+//! A block may arrive in compact form (BIP152). Without a memory pool that saves no bytes, but the
+//! time that a peer takes to validate before it announces in another way; and its transactions can
+//! be requested at once. The scheduler decides from which peer a block comes; a compact block of
+//! that peer only changes the form of the request.
 
 mod high_bandwidth;
 mod sources;
@@ -34,20 +34,20 @@ use high_bandwidth::{HighBandwidth, drop_old_partials};
 use sources::{BlockSources, Sender};
 use state::Partial;
 
-/// Blocks above the tip for which a compact block is of use (Core: 2).
+/// How far above the tip a compact block is of use, in blocks (Core: 2).
 const MAX_AHEAD: u32 = 2;
 
 /// What is to be done about a compact block.
 pub(super) enum Compact {
     /// Nothing.
     Ignored,
-    /// Nobody knows its parent.
+    /// Its parent is unknown.
     Unconnected,
-    /// Its header is to be taken.
+    /// Its header is to be submitted.
     Header(BlockHeader),
 }
 
-/// The download of blocks.
+/// See the module's documentation.
 pub(super) struct BlockFetch {
     downloads: Downloads,
     sources: BlockSources,
@@ -64,23 +64,23 @@ impl BlockFetch {
         }
     }
 
-    /// The scheduler, to look at.
+    /// The scheduler.
     pub(super) fn downloads(&self) -> &Downloads {
         &self.downloads
     }
 
-    /// The peer is gone. What it was asked for is asked of others from now on.
+    /// The peer is gone. Others will be asked for its blocks.
     pub(super) fn forget(&mut self, cx: &Context<'_>, id: PeerId) {
         self.downloads.remove_peer(id, cx.now);
         self.high_bandwidth.remove(id);
     }
 
-    /// Bytes of a block have arrived.
+    /// Bytes of a block arrived.
     pub(super) fn on_bytes(&mut self, cx: &Context<'_>, id: PeerId, bytes: usize) {
         self.downloads.bytes_received(id, cx.now, bytes as u64);
     }
 
-    /// The index has another tip. Who gave it shall announce the next one by a compact block.
+    /// The index has another tip. Its sender is asked to announce the next one by a compact block.
     pub(super) fn on_tip(&mut self, cx: &mut Context<'_>) {
         let tip = cx.index.get(cx.index.tip());
         let sender = self.sources.get(&tip.hash);
@@ -108,12 +108,12 @@ impl BlockFetch {
         self.downloads.add_peer(id, traits, cx.now);
     }
 
-    /// Blocks that were asked for and did not arrive so far.
+    /// Number of blocks in flight from all peers.
     pub(super) fn in_flight(&self, table: &PeerTable) -> usize {
         table.iter().map(|peer| self.downloads.in_flight(peer.id)).sum()
     }
 
-    /// Asks for what the scheduler wants next, and lets go of those who hold it up.
+    /// Sends the scheduler's requests, and disconnects peers that hold up the download.
     pub(super) fn download(&mut self, cx: &mut Context<'_>, room: u64) {
         for overdue in self.downloads.overdue(cx.now) {
             let why = match overdue.why {
@@ -141,7 +141,7 @@ impl BlockFetch {
         let Some(peer) = cx.table.get(id) else { return };
         let witness = peer.handshake.services.contains(Services::WITNESS);
         let kind = if witness { InventoryKind::WITNESS_BLOCK } else { InventoryKind::BLOCK };
-        // Whoever is asked for transactions may send the whole block instead.
+        // Also when only transactions are requested: the peer may send the whole block instead.
         expect_block(cx, id, true);
         let mut entries = Vec::with_capacity(blocks.len());
         for hash in blocks {
@@ -154,8 +154,9 @@ impl BlockFetch {
         }
     }
 
-    /// A `block` payload. Only one that was requested of this very peer is taken: what another sends for
-    /// the same hash must not end this one's request (CVE-2024-52921). `Some`: that was another one.
+    /// A `block` payload. It is accepted only if the block is in flight from this very peer:
+    /// another peer's bytes for the same hash must not end this one's request (CVE-2024-52921).
+    /// Returns the hash of a block that was not in flight from it.
     pub(super) fn on_block(
         &mut self,
         cx: &mut Context<'_>,
@@ -227,8 +228,8 @@ impl BlockFetch {
         }
     }
 
-    /// Blames who sent it, and nobody else: others that announced its header may not know the block
-    /// (Core `BlockChecked`).
+    /// Blames the sender alone: other peers that announced the header may not know the block (Core
+    /// `BlockChecked`).
     pub(super) fn on_refused(&mut self, cx: &mut Context<'_>, hash: BlockHash, reject: Reject) {
         let Some(sender) = self.sources.remove(&hash) else { return };
         let Some(peer) = cx.table.get(sender.peer) else { return };
@@ -246,7 +247,7 @@ impl BlockFetch {
         }
     }
 
-    /// A block came with bytes that are not those that were sent, and nobody can say which it was.
+    /// A block arrived with a wrong checksum, so that its hash cannot be known.
     pub(super) fn on_corrupt(&mut self, cx: &mut Context<'_>, id: PeerId) {
         if self.downloads.in_flight(id) == 0 {
             return;
@@ -257,7 +258,7 @@ impl BlockFetch {
         cx.disconnect(id, DisconnectReason::CorruptBlock);
     }
 
-    /// Keeps what may be of use of a compact block. Its header is to be taken in any case.
+    /// Keeps a compact block that may be of use, and returns what to do with its header.
     pub(super) fn on_compact(
         &self,
         cx: &mut Context<'_>,
@@ -297,12 +298,13 @@ impl BlockFetch {
         Compact::Header(header)
     }
 
-    /// False when the peer was disconnected for it.
+    /// Holds a compact block for its transactions; false when the peer was disconnected for it.
     fn hold_partial(&self, cx: &mut Context<'_>, id: PeerId, block: CompactBlock) -> bool {
         let hash = block.header.block_hash();
         let Some(peer) = cx.table.get_mut(id) else { return false };
-        // What was asked for is waited for: neither the same block again (CVE-2024-35202) nor its
-        // child changes that. Once the block is here, from whomever, nothing is waited for.
+        // Keep a block whose transactions are in flight: neither the same block again
+        // (CVE-2024-35202) nor its child may replace it. Once the block has arrived from any peer,
+        // nothing is in flight.
         if let Partial::Requested(partial) = &peer.fetch.partial
             && (partial.hash() == hash || self.downloads.is_requested(id, &partial.hash()))
         {
@@ -319,8 +321,8 @@ impl BlockFetch {
         true
     }
 
-    /// Asks for the transactions of a block whose compact form the peer sent. False when the whole
-    /// block has to be asked for.
+    /// Requests the transactions of a block that the peer sent in compact form. False when the
+    /// whole block has to be requested.
     fn request_transactions(&mut self, cx: &mut Context<'_>, id: PeerId, hash: &BlockHash) -> bool {
         let Some(peer) = cx.table.get_mut(id) else { return false };
         let Partial::Held(partial) = &peer.fetch.partial else { return false };
@@ -333,14 +335,14 @@ impl BlockFetch {
         }
         match request {
             Some(request) => cx.send(id, &Message::GetBlockTxn(request)),
-            // Every transaction came along.
+            // All transactions were prefilled.
             None => drop(self.complete_partial(cx, id, &RawTransactions::new())),
         }
         true
     }
 
-    /// The answer to `getblocktxn`. A second one finds nothing to act on. `Some`: the block was not asked
-    /// for, or no longer.
+    /// The answer to `getblocktxn`. A second one has no effect. Returns the hash of a block that
+    /// was not, or is no longer, in flight.
     pub(super) fn on_blocktxn(
         &mut self,
         cx: &mut Context<'_>,
@@ -361,8 +363,8 @@ impl BlockFetch {
         self.complete_partial(cx, id, &answer.transactions)
     }
 
-    /// Puts the block together. When short ids collided the whole block is asked for instead, of the
-    /// same peer: for the scheduler it is still the same request.
+    /// Completes the block. If short ids collided, the whole block is requested from the same peer
+    /// instead: for the scheduler it is the same request.
     fn complete_partial(
         &mut self,
         cx: &mut Context<'_>,

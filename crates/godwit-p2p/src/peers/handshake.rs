@@ -1,4 +1,4 @@
-//! How two nodes introduce themselves: `version`, the messages between, `verack`.
+//! The handshake: `version`, the messages that negotiate, `verack`.
 //!
 //! Source: Core `net_processing.cpp`, `ProcessMessage` and `PushNodeVersion`.
 
@@ -16,16 +16,17 @@ use crate::net_address::{Host, NetAddress};
 use crate::peer_id::PeerId;
 use crate::transport::Protocol;
 
-/// What this node speaks. Core's 70017 adds `feature`, of which there is none so far.
+/// This node's protocol version. Core's 70017 adds `feature`, but no feature exists yet.
 const PROTOCOL_VERSION: i32 = 70_016;
-/// Peers below it are left (Core `MIN_PEER_PROTO_VERSION`).
+/// Peers with a lower version are disconnected (Core `MIN_PEER_PROTO_VERSION`).
 const MIN_PEER_VERSION: i32 = 31_800;
-/// `sendcmpct` exists from here on (BIP152).
+/// First version with `sendcmpct` (BIP152).
 const COMPACT_BLOCKS_VERSION: i32 = 70_014;
-/// `wtxidrelay` exists from here on (BIP339); `sendaddrv2` is only sent to such peers, since older
-/// ones may not take unknown messages (BIP155).
+/// First version with `wtxidrelay` (BIP339). `sendaddrv2` is sent to such peers alone, since older
+/// ones may not tolerate unknown messages (BIP155).
 const WTXID_RELAY_VERSION: i32 = 70_016;
-/// What two users can compare to know that nobody sits between them; as Core's `getpeerinfo`.
+/// The session id, which two users can compare to exclude a man in the middle; in the form of
+/// Core's `getpeerinfo`.
 fn named(protocol: &Protocol) -> String {
     match protocol {
         Protocol::V2 { session_id } => format!(", session_id={}", HEXLOWER.encode(session_id)),
@@ -55,8 +56,8 @@ pub(super) fn send_version(cx: &mut Context<'_>, id: PeerId) {
     cx.send(id, &Message::Version(Box::new(version)));
 }
 
-/// Takes what the peer says of itself, and answers; false when that was not for the first time, or it was let
-/// go for it.
+/// Handles the peer's `version` and answers it; false when it was not the first one, or the peer
+/// was disconnected for it.
 pub(super) fn on_version(cx: &mut Context<'_>, id: PeerId, version: &Version) -> bool {
     let Some(peer) = cx.table.get(id) else { return false };
     if peer.handshake.version.is_some() {
@@ -93,7 +94,7 @@ pub(super) fn on_version(cx: &mut Context<'_>, id: PeerId, version: &Version) ->
     cx.table.contains(id)
 }
 
-/// Why a peer that says this of itself is of no use.
+/// Why a peer with this `version` is disconnected, if it is.
 fn unfit(cx: &mut Context<'_>, id: PeerId, version: &Version) -> Option<DisconnectReason> {
     let peer = cx.table.get(id)?;
     if let (false, Some(address)) = (peer.inbound(), peer.address) {
@@ -109,7 +110,8 @@ fn unfit(cx: &mut Context<'_>, id: PeerId, version: &Version) -> Option<Disconne
     if version.version < MIN_PEER_VERSION {
         return Some(DisconnectReason::ObsoleteVersion(version.version));
     }
-    // Only a connection on its way can meet itself: nonces of finished ones are no secret.
+    // Only a connection whose handshake is under way can be to ourselves: nonces of completed
+    // handshakes are no secret.
     let own = |other: &Peer| {
         !other.inbound() && !other.established() && other.handshake.nonce == version.nonce
     };
@@ -119,7 +121,7 @@ fn unfit(cx: &mut Context<'_>, id: PeerId, version: &Version) -> Option<Disconne
     None
 }
 
-/// Both sides are ready; false when they were before.
+/// The handshake is complete; false when it was before.
 pub(super) fn on_verack(cx: &mut Context<'_>, id: PeerId) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
     if peer.handshake.established {
@@ -138,8 +140,8 @@ pub(super) fn on_verack(cx: &mut Context<'_>, id: PeerId) -> bool {
         id.0,
         named(&handshake.protocol)
     );
-    // Inbound connections can be made by anybody, at any rate; outbound peers that are let go of
-    // are replaced.
+    // Inbound connections can be made at any rate, and outbound peers that are disconnected are
+    // replaced: hence the limit of log lines.
     if kind == ConnectionKind::Inbound || !cx.out.take_log_line(cx.now) {
         debug!("{line}")
     } else {
@@ -152,7 +154,8 @@ pub(super) fn on_verack(cx: &mut Context<'_>, id: PeerId) -> bool {
     true
 }
 
-/// A message that is only allowed before `verack`; true when it came in time.
+/// A message that is only allowed before `verack`; disconnects the peer and returns false if it
+/// came later.
 pub(super) fn negotiates(cx: &mut Context<'_>, id: PeerId, command: Command) -> bool {
     let late = cx.table.get(id).is_none_or(|peer| peer.established());
     if late {

@@ -1,4 +1,4 @@
-//! Headers: asking for them, checking what can be checked without the chain, and handing them on.
+//! Header sync: requests headers, checks what can be checked without the chain, and submits them.
 //!
 //! Source: Core `net_processing.cpp`, `ProcessHeadersMessage` and what it calls.
 
@@ -28,34 +28,34 @@ use sync::{HeaderSync, ask_for_headers, ask_for_newer_headers, is_resting, no_pr
 
 pub(super) use sync::FetchStatus;
 
-/// `sendheaders` exists from here on (BIP130).
+/// First protocol version with `sendheaders` (BIP130).
 const SENDHEADERS_VERSION: i32 = 70_012;
 
-/// Blocks behind our tip from which a fork is still stored without a pre-sync (Core: 144).
+/// A fork from at most this many blocks behind our tip is stored without a pre-sync (Core: 144).
 const FORK_BUFFER: u64 = 144;
 
-/// Outbound peers that are never evicted for their chain (Core
+/// Number of outbound peers that are never disconnected for their chain (Core
 /// `MAX_OUTBOUND_PEERS_TO_PROTECT_FROM_DISCONNECT`).
 const MAX_PROTECTED: usize = 4;
 
-/// The headers of all chains that peers have.
+/// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Headers {
     sync: HeaderSync,
-    /// The block for which an `inv` made us ask a peer with which no sync had begun.
+    /// The block whose `inv` last made us ask a peer with which no sync had begun.
     last_inv_follow_up: Option<BlockHash>,
 }
 
 impl Headers {
-    /// Bytes of a `headers` message have arrived.
+    /// Bytes of a `headers` message arrived.
     pub(super) fn on_bytes(&self, cx: &mut Context<'_>, id: PeerId, bytes: usize) {
         if let Some(peer) = cx.table.get_mut(id) {
             peer.headers.arriving = peer.headers.arriving.saturating_add(bytes as u64);
         }
     }
 
-    /// Blocks that the peer announced by an `inv`: at most one `getheaders` follows, for the last of the
-    /// unknown ones (CVE-2024-52915 sent one for each).
+    /// The peer announced blocks by an `inv`. At most one `getheaders` follows, for the last
+    /// unknown block (CVE-2024-52915 was one for each).
     pub(super) fn on_announced(
         &mut self,
         cx: &mut Context<'_>,
@@ -74,8 +74,9 @@ impl Headers {
         }
     }
 
-    /// Before the sync with it began, a peer is asked only once because of an `inv`, and only one peer
-    /// for each block: a new block then adds one peer to those that headers are fetched from.
+    /// Asks for headers because of an `inv`. A peer whose sync has not begun is asked only once,
+    /// and only one such peer for each block, so that a new block adds one peer to those that
+    /// headers are fetched from.
     fn follow_up(&mut self, cx: &mut Context<'_>, id: PeerId, hash: BlockHash) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         if peer.headers.stage == SyncStage::Idle {
@@ -90,26 +91,26 @@ impl Headers {
         }
     }
 
-    /// A compact block of which nothing is known but that it does not connect.
+    /// A compact block whose parent is unknown.
     pub(super) fn on_unconnected(&self, cx: &mut Context<'_>, id: PeerId) {
         if !cx.initial_download {
             ask_for_newer_headers(cx, id);
         }
     }
 
-    /// The header of a compact block: it connects, and keeps its own proof of work.
+    /// The header of a compact block. Its parent is known, and it has the work that it claims.
     pub(super) fn on_compact_header(&self, cx: &mut Context<'_>, id: PeerId, header: BlockHeader) {
         let new = cx.index.find(&header.block_hash()).is_none();
         let submission = Submission { new, via_compact_block: true, ..Submission::default() };
         submit(cx, id, vec![header], submission);
     }
 
-    /// Notices a sync, or a chain, that falls behind; false when the peer was let go.
+    /// Disconnects a peer whose sync or chain falls behind; false when it was disconnected.
     pub(super) fn keeps_up(&self, cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) -> bool {
         self.sync.keeps_time(cx, fetch, id) && chain_sync::catches_up(cx, id)
     }
 
-    /// Begins the sync with the peer when it is its turn, and asks it to announce blocks by headers.
+    /// Begins the sync with the peer when it is its turn; asks it to announce blocks by headers.
     pub(super) fn maintain(&self, cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) {
         ask_for_announcements(cx, id);
         sync::begin(cx, fetch, id);
@@ -124,7 +125,7 @@ impl Headers {
     ) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         let Some(first) = headers.first().copied() else {
-            // Nothing more to tell; a sync that was under way ended somewhere else.
+            // The peer has no more; a pre-sync that was under way has ended elsewhere.
             peer.headers.presync = None;
             return self.sync.answered(cx, id, true);
         };
@@ -146,7 +147,7 @@ impl Headers {
             }
             return;
         };
-        // A pre-sync that goes on has asked its next question already.
+        // A pre-sync that goes on has sent its next request already.
         if cx.table.get(id).is_some_and(|peer| peer.headers.presync.is_none()) {
             self.sync.answered(cx, id, !full);
         }
@@ -159,7 +160,8 @@ impl Headers {
         }
         let presyncing = cx.table.get(id).is_some_and(|peer| peer.headers.presync.is_some());
         let new = last.is_none();
-        // What a pre-sync lets go was asked for, and can be known by now through another peer.
+        // Headers that a pre-sync releases were asked for, even if another peer has sent them
+        // meanwhile.
         let repeated = last.filter(|_| !measured);
         if repeated.is_some_and(|last| !allows_known(cx, id, last, headers.len(), asked)) {
             return;
@@ -168,8 +170,8 @@ impl Headers {
         submit(cx, id, headers, submission);
     }
 
-    /// A message whose last header lies on our best chain brings nothing; the others are then not even
-    /// looked at. False when it is another one.
+    /// Handles a message whose last header is on our best chain, without looking at the other
+    /// headers: they are known. False when it is not such a message.
     fn repeats_known(
         &mut self,
         cx: &mut Context<'_>,
@@ -188,7 +190,7 @@ impl Headers {
             return true;
         }
         if full && !asked {
-            // No reason to ask for more, which would come beside what else was asked for.
+            // Unasked: no reason to ask for more, beside the requests that are under way.
             announced(cx, id, hash);
             return true;
         }
@@ -197,8 +199,8 @@ impl Headers {
         true
     }
 
-    /// Feeds a pre-sync that is under way (Core `IsContinuationOfLowWorkHeadersSync`). True when
-    /// `headers` were replaced by those that are safe to store.
+    /// Continues a pre-sync that is under way (Core `IsContinuationOfLowWorkHeadersSync`). True
+    /// when `headers` were replaced by those that are safe to store.
     fn continue_presync(
         &mut self,
         cx: &mut Context<'_>,
@@ -228,8 +230,8 @@ impl Headers {
         true
     }
 
-    /// Whether the chain of these headers has too little work to be stored; if it may go on, its work
-    /// is first found out without storing anything (Core `TryLowWorkHeadersSync`).
+    /// Handles headers whose chain has too little work to be stored (so far): begins a pre-sync if
+    /// the peer may have more (Core `TryLowWorkHeadersSync`). False when there is enough work.
     fn low_work(
         &mut self,
         cx: &mut Context<'_>,
@@ -279,14 +281,14 @@ impl Headers {
     }
 }
 
-/// Such a header uses no memory that is not used already, and tells nothing about us (Core
-/// `IsAncestorOfBestHeaderOrTip`).
+/// Whether the header is on our best chain. Such a header costs no more memory, and the answer
+/// reveals nothing about us (Core `IsAncestorOfBestHeaderOrTip`).
 fn on_best_chain(index: &dyn HeaderIndex, header: HeaderId) -> bool {
     is_ancestor(index, header, index.best_header()) || is_ancestor(index, header, index.tip())
 }
 
-/// As [`allows_useless`], but an answer is no waste as long as each tells more of the peer's
-/// chain: that of a peer far behind us is known to its end.
+/// As [`allows_useless`], but an answer to our request is free as long as each tells more of the
+/// peer's chain: the chain of a peer far behind us consists of known headers.
 fn allows_known(
     cx: &mut Context<'_>,
     id: PeerId,
@@ -301,8 +303,7 @@ fn allows_known(
     useful || allows_useless(cx, id, count)
 }
 
-/// Headers that bring nothing are ignored within an allowance; false when the peer was let go for
-/// them.
+/// Charges useless headers to the peer's allowance; false when it was disconnected for them.
 fn allows_useless(cx: &mut Context<'_>, id: PeerId, count: usize) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
     let allowed = peer.allowances.useless_headers.take(cx.now.monotonic, count as u64);
@@ -312,14 +313,15 @@ fn allows_useless(cx: &mut Context<'_>, id: PeerId, count: usize) -> bool {
     allowed
 }
 
-/// Hands headers to the driver, which answers before anything else happens.
+/// Submits headers to the driver, which answers before the next event.
 fn submit(cx: &mut Context<'_>, id: PeerId, headers: Vec<BlockHeader>, submission: Submission) {
     let Some(peer) = cx.table.get_mut(id) else { return };
     peer.headers.submissions.push_back(submission);
     cx.out.push(ChainRequest::SubmitHeaders { peer: id, headers });
 }
 
-/// Each header has the work that it claims, and follows the one before (Core `CheckHeadersPoW`).
+/// Checks that each header has the work that it claims and follows the one before (Core
+/// `CheckHeadersPoW`).
 fn check_headers(
     config: &PeersConfig,
     headers: &[BlockHeader],
@@ -338,9 +340,9 @@ fn check_headers(
     Ok(())
 }
 
-/// Headers that do not connect may be an announcement whose parent is unknown here, or too far
+/// Handles headers that do not connect: an announcement whose parent is unknown here or too far
 /// ahead of our clock (Core `HandleUnconnectingHeaders`). `getheaders` is sent at most every two
-/// minutes, so a flood costs nothing more.
+/// minutes, so a flood costs no more.
 fn unconnecting_headers(
     cx: &mut Context<'_>,
     id: PeerId,
@@ -406,8 +408,8 @@ fn headers_taken(cx: &mut Context<'_>, id: PeerId, last: HeaderId, submission: S
     protect(cx, id, tip.chain_work);
 }
 
-/// An outbound peer whose whole chain was told and has too little work (Core: during the initial
-/// download).
+/// Whether it is an outbound peer whose whole chain is known and has too little work (Core: during
+/// the initial download).
 fn has_little_work(cx: &Context<'_>, id: PeerId) -> bool {
     cx.table.get(id).is_some_and(|peer| {
         let best = peer.known.best().map(|best| cx.index.get(best).chain_work);
@@ -415,7 +417,7 @@ fn has_little_work(cx: &Context<'_>, id: PeerId) -> bool {
     })
 }
 
-/// The first few full outbound peers with a chain as good as ours are kept for good.
+/// Protects the first few full outbound peers with a chain as good as ours for good.
 fn protect(cx: &mut Context<'_>, id: PeerId, tip_work: Work) {
     let protected = cx.table.iter().filter(|peer| peer.headers.chain_sync.protected).count();
     let Some(peer) = cx.table.get_mut(id) else { return };
@@ -428,14 +430,14 @@ fn protect(cx: &mut Context<'_>, id: PeerId, tip_work: Work) {
     }
 }
 
-/// The peer has this block.
+/// Records that the peer has this block.
 fn announced(cx: &mut Context<'_>, id: PeerId, hash: BlockHash) {
     if let Some(peer) = cx.table.get_mut(id) {
         peer.known.announced(cx.index, hash);
     }
 }
 
-/// Headers are only announced to us when we have a chain to connect them to (Core
+/// Asks for announcements by headers once our chain is good enough to connect them (Core
 /// `MaybeSendSendHeaders`).
 fn ask_for_announcements(cx: &mut Context<'_>, id: PeerId) {
     let minimum = cx.config.minimum_chain_work;

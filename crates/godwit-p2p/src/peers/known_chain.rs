@@ -1,15 +1,15 @@
-//! What is known of the chain of one peer.
+//! What is known of a peer's chain.
 
 use godwit_primitives::BlockHash;
 
 use crate::index::{HeaderId, HeaderIndex, is_ancestor};
 
-/// What a peer has, by what it announced and by what we told it.
+/// The headers that a peer has, by what it announced and what we sent it.
 #[derive(Debug, Default)]
 pub(super) struct KnownChain {
     /// The best block that it announced (Core `pindexBestKnownBlock`).
     best: Option<HeaderId>,
-    /// The last block that it announced and nobody knows (Core `hashLastUnknownBlock`).
+    /// The last block that it announced and that is not in the index (Core `hashLastUnknownBlock`).
     last_unknown: Option<BlockHash>,
     /// The best header that we sent or announced to it (Core `pindexBestHeaderSent`).
     sent: Option<HeaderId>,
@@ -21,7 +21,7 @@ impl KnownChain {
         self.best
     }
 
-    /// The peer has this block (Core `UpdateBlockAvailability`).
+    /// The peer announced this block (Core `UpdateBlockAvailability`).
     pub(super) fn announced(&mut self, index: &dyn HeaderIndex, hash: BlockHash) {
         self.update(index);
         match index.find(&hash) {
@@ -30,7 +30,8 @@ impl KnownChain {
         }
     }
 
-    /// The block that the peer announced last may have become known (Core `ProcessBlockAvailability`).
+    /// Looks whether the index knows the last announced block by now (Core
+    /// `ProcessBlockAvailability`).
     pub(super) fn update(&mut self, index: &dyn HeaderIndex) {
         if let Some(header) = self.last_unknown.and_then(|hash| index.find(&hash)) {
             self.last_unknown = None;
@@ -41,7 +42,7 @@ impl KnownChain {
     fn raise(&mut self, index: &dyn HeaderIndex, header: HeaderId) {
         let better = self.best.is_none_or(|best| {
             let (old, new) = (index.get(best), index.get(header));
-            // A chain that turned out invalid must not hide the one that the peer is on now.
+            // A chain that turned out invalid must not hide the one that the peer is on by now.
             (old.failed && !new.failed) || new.chain_work >= old.chain_work
         });
         if better {
@@ -49,7 +50,7 @@ impl KnownChain {
         }
     }
 
-    /// Whether the peer has the header, from itself or from us (Core `PeerHasHeader`).
+    /// Whether the peer has the header: it announced it or we did (Core `PeerHasHeader`).
     pub(super) fn has(&self, index: &dyn HeaderIndex, header: HeaderId) -> bool {
         let has = |best: HeaderId| is_ancestor(index, header, best);
         self.best.is_some_and(has) || self.sent.is_some_and(has)

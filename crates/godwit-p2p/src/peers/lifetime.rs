@@ -1,4 +1,4 @@
-//! How long a connection may go on without doing what it is for.
+//! Timeouts of connections: handshake, silence, address fetch.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use super::fault::DisconnectReason;
 use crate::connection_kind::ConnectionKind;
 use crate::peer_id::PeerId;
 
-/// From connecting to `verack` (Core `DEFAULT_PEER_CONNECT_TIMEOUT`).
+/// Longest time from connecting to `verack` (Core `DEFAULT_PEER_CONNECT_TIMEOUT`).
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Silence ends the connection after that (Core `TIMEOUT_INTERVAL`).
+/// Longest silence (Core `TIMEOUT_INTERVAL`).
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(20 * 60);
-/// An address fetch that gave nothing is given up (Core: ten times the broadcast interval).
+/// Longest address fetch (Core: ten times the broadcast interval).
 const ADDR_FETCH_TIMEOUT: Duration = Duration::from_secs(10 * 30);
 
-/// The handshake, an address fetch and silence have their time; false when the peer was let go, or
-/// has not said hello yet.
+/// Disconnects a peer whose time is up. False when it was disconnected, or its handshake is not
+/// complete.
 pub(super) fn maintain(cx: &mut Context<'_>, id: PeerId) -> bool {
     let now = cx.now.monotonic;
     let Some(peer) = cx.table.get(id) else { return false };

@@ -15,8 +15,8 @@
 //!                 |                                     | stalls, the one that holds most
 //! ```
 //!
-//! The engine keeps the account: it knows the buffers of what it hands out to be sent, and is told how
-//! much of that was written and what a half-received message takes.
+//! The engine keeps the account: it knows the buffers of messages that it hands out, and the driver
+//! reports how much was written and what incomplete messages take.
 
 pub(super) mod account;
 pub(super) mod footprint;
@@ -36,7 +36,8 @@ pub(super) fn has_room_to_read(cx: &Context<'_>) -> bool {
     cx.memory.reads() < reads && cx.memory.has_room_for_block(cx.table)
 }
 
-/// Keeps the budget, after anything that may have taken memory.
+/// Disconnects peers while the budget is exceeded. To be called after anything that may have taken
+/// memory.
 pub(super) fn keep_budget(cx: &mut Context<'_>) {
     while cx.memory.total(cx.table) > PEER_MEMORY {
         let now = cx.now.monotonic;
@@ -49,8 +50,8 @@ pub(super) fn keep_budget(cx: &mut Context<'_>) {
     }
 }
 
-/// A peer waits for memory: disconnects the peer that holds most of those that stall. False when none
-/// stalls.
+/// Called while a peer waits for memory: disconnects, of the peers that stall, the one that holds
+/// most. False when none stalls.
 pub(super) fn make_room(cx: &mut Context<'_>) -> bool {
     let now = cx.now.monotonic;
     let holders = cx.table.iter().map(|peer| holder(peer, now));
@@ -59,7 +60,7 @@ pub(super) fn make_room(cx: &mut Context<'_>) -> bool {
     true
 }
 
-/// A connection that may have to go.
+/// What a connection holds, to choose the one to disconnect.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     id: PeerId,
@@ -68,8 +69,8 @@ struct Holder {
     inbound: bool,
 }
 
-/// Peers that stall go before those that do not, inbound ones before those we chose, and of these the one
-/// that holds most.
+/// The first peer to disconnect: one that stalls before one that does not, then an inbound one
+/// before one that we chose, then the one that holds most.
 fn first_to_go(holders: impl Iterator<Item = Holder>) -> Option<Holder> {
     holders
         .filter(|holder| holder.memory > 0)
@@ -77,7 +78,7 @@ fn first_to_go(holders: impl Iterator<Item = Holder>) -> Option<Holder> {
 }
 
 fn holder(peer: &Peer, now: Duration) -> Holder {
-    // A block that was asked for is our doing, and has deadlines of its own.
+    // A block that we requested is our own doing, and has deadlines of its own.
     let ours = if peer.flow.expects_block { peer.flow.footprint.receiving() } else { 0 };
     Holder {
         id: peer.id,

@@ -1,4 +1,4 @@
-//! What leaves the engine: actions for its driver, and lines for the log.
+//! The engine's output: actions for the driver, and the common allowance of log lines.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,6 @@ use super::action::{Action, ReadId};
 use crate::rate_limit::TokenBucket;
 use crate::time::Now;
 
-/// What is to be done, in this order.
 pub(super) struct Outbox {
     actions: VecDeque<Action>,
     log_lines: TokenBucket,
@@ -26,12 +25,12 @@ impl Outbox {
         std::mem::take(&mut self.actions)
     }
 
-    /// Spends a line of the allowance of all peers together.
+    /// Spends a log line of the allowance that all peers share; false when it is used up.
     pub(super) fn take_log_line(&mut self, now: Now) -> bool {
         self.log_lines.take(now.monotonic, 1)
     }
 
-    /// A name for the next read.
+    /// The id of the next read.
     pub(super) fn next_read(&mut self) -> ReadId {
         self.last_read += 1;
         ReadId(self.last_read)

@@ -19,13 +19,13 @@ use crate::target::Target;
 use crate::time::Now;
 use crate::transport::Protocol;
 
-/// A connected peer. What one part alone needs to know is a type of that part.
+/// A connected peer. What only one part needs is in a type of that part.
 pub(super) struct Peer {
     pub(super) id: PeerId,
     pub(super) kind: ConnectionKind,
     /// Unknown for a name behind a proxy.
     pub(super) address: Option<NetAddress>,
-    /// What was asked for, of an outbound connection.
+    /// What an outbound connection was opened to.
     pub(super) target: Option<Target>,
     pub(super) connected_at: Duration,
     pub(super) last_received: Duration,
@@ -42,12 +42,12 @@ pub(super) struct Peer {
     pub(super) allowances: Allowances,
 }
 
-/// What the peer has said of itself, and what it wants.
+/// What the peer said in the handshake.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    /// In our `version`, to recognise ourselves.
+    /// Nonce of our `version`, to recognise a connection to ourselves.
     pub(super) nonce: u64,
-    /// The peer's protocol version, once it told.
+    /// The peer's protocol version, once it sent its `version`.
     pub(super) version: Option<i32>,
     /// The lower of both protocol versions.
     pub(super) common_version: i32,
@@ -55,11 +55,11 @@ pub(super) struct Handshake {
     /// Sanitised.
     pub(super) user_agent: String,
     pub(super) start_height: i32,
-    /// It wants transactions announced. It never gets any.
+    /// It wants transactions announced. None ever are.
     pub(super) relay: bool,
-    /// How the connection is spoken.
+    /// The protocol of the connection.
     pub(super) protocol: Protocol,
-    /// `verack` came: both sides are ready.
+    /// `verack` arrived: the handshake is complete.
     pub(super) established: bool,
     /// It understands `addrv2`.
     pub(super) wants_addrv2: bool,
@@ -69,38 +69,38 @@ pub(super) struct Handshake {
     pub(super) provides_compact: bool,
     /// It wants new blocks announced in compact form (Core `m_requested_hb_cmpctblocks`).
     pub(super) wants_compact: bool,
-    /// How it sees us.
+    /// Our address as the peer sees it.
     pub(super) local: Option<NetAddress>,
 }
 
-/// What flows on the connection.
+/// The connection's flow control and memory.
 #[derive(Debug)]
 pub(super) struct Flow {
-    /// Nothing that the peer sends is read before [`NetCommand::ReadOn`](super::NetCommand::ReadOn).
+    /// Nothing is read from the peer before [`NetCommand::ReadOn`](super::NetCommand::ReadOn).
     pub(super) held: bool,
-    /// Block payloads are kept by the transport.
+    /// The transport keeps block payloads from the peer.
     pub(super) expects_block: bool,
-    /// What it holds of the driver's memory.
+    /// The memory that it holds in the driver.
     pub(super) footprint: Footprint,
 }
 
-/// Pings and what they measure.
+/// Pings and the round trips that they measure.
 #[derive(Debug, Default)]
 pub(super) struct Ping {
-    /// The answer that is outstanding.
+    /// Nonce of the ping that was not answered yet.
     pub(super) nonce: Option<u64>,
     pub(super) sent_at: Option<Duration>,
     /// Shortest round trip.
     pub(super) shortest: Option<Duration>,
 }
 
-/// How much more the peer may do of what costs us something and brings nothing.
+/// Rate limits of what costs us something and is of no use to us.
 pub(super) struct Allowances {
     /// Transactions announced or sent.
     pub(super) transactions: TokenBucket,
-    /// Headers that were known, or that lead nowhere.
+    /// Headers that were known, or have too little work.
     pub(super) useless_headers: TokenBucket,
-    /// Log lines at its expense.
+    /// Log lines about the peer.
     pub(super) log_lines: TokenBucket,
 }
 
@@ -138,7 +138,7 @@ impl Peer {
         self.kind == ConnectionKind::Inbound
     }
 
-    /// Outbound and chosen by us (Core `IsOutboundOrBlockRelayConn`).
+    /// Whether it is an outbound peer that we chose ourselves (Core `IsOutboundOrBlockRelayConn`).
     pub(super) fn automatic_outbound(&self) -> bool {
         matches!(self.kind, ConnectionKind::OutboundFull | ConnectionKind::BlockRelay)
     }
@@ -147,7 +147,7 @@ impl Peer {
         self.handshake.established
     }
 
-    /// Who it is that tells addresses: its name where a proxy resolved that.
+    /// The source of addresses that it sends: its host, or its name where a proxy resolved it.
     pub(super) fn source(&self) -> Option<Source> {
         match (self.address, &self.target) {
             (Some(address), _) => Some(Source::Host(address.host)),
@@ -156,24 +156,25 @@ impl Peer {
         }
     }
 
-    /// It has blocks (Core `CanServeBlocks`).
+    /// Whether it has blocks (Core `CanServeBlocks`).
     pub(super) fn serves_blocks(&self) -> bool {
         let services = self.handshake.services;
         services.contains(Services::NETWORK) || services.contains(Services::NETWORK_LIMITED)
     }
 
-    /// It may ask for transactions, and is told that there are none (Core `GetTxRelay`).
+    /// Whether it may ask for transactions, and is answered that there are none (Core
+    /// `GetTxRelay`).
     pub(super) fn hears_of_transactions(&self) -> bool {
         let kind = !matches!(self.kind, ConnectionKind::BlockRelay | ConnectionKind::Feeler);
         kind && self.handshake.relay
     }
 
-    /// It has only recent blocks (Core `IsLimitedPeer`).
+    /// Whether it has only recent blocks (Core `IsLimitedPeer`).
     pub(super) fn limited(&self) -> bool {
         self.serves_blocks() && !self.handshake.services.contains(Services::NETWORK)
     }
 
-    /// Headers and blocks are rather asked of it than of others (Core `fPreferredDownload`).
+    /// Whether headers and blocks are requested from it before others (Core `fPreferredDownload`).
     pub(super) fn preferred(&self) -> bool {
         !self.inbound() && self.kind != ConnectionKind::AddrFetch && self.serves_blocks()
     }

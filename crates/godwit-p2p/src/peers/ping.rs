@@ -1,4 +1,4 @@
-//! Pings: whether a peer still answers, and how fast.
+//! Pings: does a peer still answer, and how fast?
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::peer::Ping;
 use crate::message::Message;
 use crate::peer_id::PeerId;
 
-/// Between pings (Core `PING_INTERVAL`).
+/// Time between pings (Core `PING_INTERVAL`).
 const PING_INTERVAL: Duration = Duration::from_secs(2 * 60);
 
-/// A ping without answer ends the connection after that (Core `TIMEOUT_INTERVAL`).
+/// Longest wait for the answer to a ping (Core `TIMEOUT_INTERVAL`).
 const TIMEOUT_INTERVAL: Duration = Duration::from_secs(20 * 60);
 
-/// BIP31: pings have a nonce, and an answer, in versions above it (Core `BIP0031_VERSION`).
+/// In later protocol versions pings have a nonce and are answered (BIP31, Core `BIP0031_VERSION`).
 const BIP31_VERSION: i32 = 60_000;
 
-/// What the peer says is read again: an answer that has been due for long may have waited all the time,
-/// so another one is asked for.
+/// Forgets a ping that has not been answered for long: while nothing was read from the peer, its
+/// answer may have waited. Another ping will be sent.
 pub(super) fn excuse(ping: &mut Ping, now: Duration) {
     if ping.sent_at.is_some_and(|sent| now.saturating_sub(sent) > PING_INTERVAL) {
         ping.nonce = None;
     }
 }
 
-/// Pings the peer when it is time to (Core `MaybeSendPing`); false when it was disconnected.
+/// Pings the peer when a ping is due (Core `MaybeSendPing`); false when it was disconnected.
 pub(super) fn maintain(cx: &mut Context<'_>, id: PeerId) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
     if peer.flow.held {
@@ -59,8 +59,8 @@ pub(super) fn on_ping(cx: &mut Context<'_>, id: PeerId, nonce: Option<u64>) {
     }
 }
 
-/// A wrong nonce is of an earlier ping and no answer; zero is a known bug and ends the waiting
-/// (Core `ProcessPong`).
+/// A wrong nonce belongs to an earlier ping and is no answer; zero is a known bug of other software
+/// and ends the wait (Core `ProcessPong`).
 pub(super) fn on_pong(cx: &mut Context<'_>, id: PeerId, nonce: u64) {
     let Some(peer) = cx.table.get_mut(id) else { return };
     let ping = &mut peer.ping;

@@ -1,7 +1,8 @@
-//! When more is read of what a peer says.
+//! When reading from a peer pauses.
 //!
-//! As in Core, nothing that a peer sends behind a request is looked at before the request is served:
-//! answers keep their order, and what waits for a peer is bounded by what one message can ask for.
+//! As in Core, nothing that a peer sends after a request is processed before the request is served:
+//! answers keep their order, and the requests that wait are bounded by what one message can ask
+//! for.
 //!
 //! ```text
 //!           getdata or getblocktxn                    requests empty, or a block is owed to us
@@ -16,7 +17,7 @@ use super::ping;
 use crate::frame::Command;
 use crate::peer_id::PeerId;
 
-/// A message came behind which the driver reads nothing more of the peer.
+/// A message arrived. If it stops reading, the driver reads nothing more from the peer.
 pub(super) fn hold(cx: &mut Context<'_>, id: PeerId, command: Command) {
     if command.stops_reading()
         && let Some(peer) = cx.table.get_mut(id)
@@ -25,7 +26,7 @@ pub(super) fn hold(cx: &mut Context<'_>, id: PeerId, command: Command) {
     }
 }
 
-/// Lets the driver read on of a peer that is held and need not be any more.
+/// Has the driver go on reading from a peer, if reading stopped and need not any longer.
 pub(super) fn read_on(cx: &mut Context<'_>, id: PeerId) {
     let Some(peer) = cx.table.get_mut(id) else { return };
     if peer.flow.held && peer.serving.may_read_on(peer.flow.expects_block) {
@@ -35,7 +36,7 @@ pub(super) fn read_on(cx: &mut Context<'_>, id: PeerId) {
     }
 }
 
-/// Whether blocks of the peer are to be kept by the transport.
+/// Tells the transport whether to keep block payloads from the peer.
 pub(super) fn expect_block(cx: &mut Context<'_>, id: PeerId, expected: bool) {
     if let Some(peer) = cx.table.get_mut(id)
         && peer.flow.expects_block != expected

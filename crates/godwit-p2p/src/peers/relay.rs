@@ -1,4 +1,4 @@
-//! New blocks are announced to peers, in the form that each asked for.
+//! Block relay: announces new blocks to peers, in the form that each asked for.
 
 pub(super) mod recent;
 
@@ -15,27 +15,27 @@ use crate::peer_id::PeerId;
 
 use recent::RecentBlock;
 
-/// Blocks announced by headers at once (Core `MAX_BLOCKS_TO_ANNOUNCE`).
+/// Most blocks that are announced by headers at once (Core `MAX_BLOCKS_TO_ANNOUNCE`).
 const MAX_BLOCKS_TO_ANNOUNCE: usize = 8;
 
-/// How a tip is told to a peer.
+/// How a tip is announced to a peer.
 #[derive(Debug, PartialEq, Eq)]
 enum Form {
-    /// It knows already, or would not be able to connect it.
+    /// Not at all: the peer has it already, or could not connect it.
     Nothing,
     Headers(Vec<HeaderId>),
     Compact,
     Inv,
 }
 
-/// Peers that wait until the tip was read from disk.
+/// An announcement that waits for the tip to be read from disk.
 struct PendingAnnouncement {
     read: ReadId,
     tip: HeaderId,
     waiting: Vec<PeerId>,
 }
 
-/// What peers were told of our tip.
+/// See the module's documentation.
 pub(super) struct BlockRelay {
     tip: HeaderId,
     recent: Option<Box<RecentBlock>>,
@@ -43,28 +43,29 @@ pub(super) struct BlockRelay {
 }
 
 impl BlockRelay {
-    /// Peers will ask for `tip`; it is not announced.
+    /// `tip` is not announced: peers ask for it.
     pub(super) fn new(tip: HeaderId) -> Self {
         Self { tip, recent: None, pending: None }
     }
 
-    /// The last block that was announced in compact form, for those who ask for parts of it.
+    /// The last block that was announced in compact form, to serve requests for its parts.
     pub(super) fn recent(&self) -> Option<&RecentBlock> {
         self.recent.as_deref()
     }
 
-    /// Whether the index has another tip than it had at the last call.
+    /// Sets the tip; returns the former one if it was another.
     pub(super) fn set_tip(&mut self, tip: HeaderId) -> Option<HeaderId> {
         let old = std::mem::replace(&mut self.tip, tip);
         (old != tip).then_some(old)
     }
 
-    /// Whether the block was read to be announced.
+    /// Whether this read is for the pending announcement.
     pub(super) fn waits_for(&self, read: ReadId) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.read == read)
     }
 
-    /// Tells everybody of a new tip (Core `UpdatedBlockTip` and the sending of announcements).
+    /// Announces a new tip to all peers (Core `UpdatedBlockTip` and the announcements in
+    /// `SendMessages`).
     pub(super) fn announce(&mut self, cx: &mut Context<'_>, old: HeaderId, new: HeaderId) {
         let fork = last_common_ancestor(cx.index, old, new);
         let fork_height = cx.index.get(fork).height;
@@ -100,7 +101,7 @@ impl BlockRelay {
         }
     }
 
-    /// Announces the tip by a compact block, at once or when it was read.
+    /// Announces the tip by a compact block, at once or when it has been read.
     fn announce_compact(&mut self, cx: &mut Context<'_>, id: PeerId, tip: HeaderId) {
         if let Some(recent) = self.recent.as_ref().filter(|recent| recent.id == tip) {
             let message = Message::CmpctBlock(recent.compact.clone());
@@ -116,7 +117,7 @@ impl BlockRelay {
         cx.out.push(ChainRequest::ReadBlock { request: read, peer: id, id: tip, raw: false });
     }
 
-    /// The tip was read for those who want it in compact form.
+    /// The tip was read for peers that want it in compact form.
     pub(super) fn on_read(&mut self, cx: &mut Context<'_>, bytes: Option<PooledStream>) {
         let Some(pending) = self.pending.take() else { return };
         let Some(block) = bytes.and_then(|bytes| Block::decode(bytes).ok()) else {
@@ -132,7 +133,8 @@ impl BlockRelay {
         }
     }
 
-    /// A newer tip is about to be announced: whoever still waits for the last one is told of it.
+    /// A newer tip is about to be announced: announces the last one to the peers that still wait
+    /// for it.
     fn flush(&mut self, cx: &mut Context<'_>) {
         if let Some(pending) = self.pending.take() {
             announce_otherwise(cx, pending);
@@ -140,7 +142,8 @@ impl BlockRelay {
     }
 }
 
-/// Headers connect at the other side or are not sent; a compact block only alone; else `inv`.
+/// Headers, if they connect on the other side; a compact block only for a single new block;
+/// otherwise `inv`.
 fn form(cx: &Context<'_>, id: PeerId, fresh: &[HeaderId]) -> Form {
     let Some(peer) = cx.table.get(id) else { return Form::Nothing };
     let known = &peer.known;
@@ -166,7 +169,7 @@ fn form(cx: &Context<'_>, id: PeerId, fresh: &[HeaderId]) -> Form {
     }
 }
 
-/// Whether a peer that is still here has the header.
+/// Whether the peer, if still connected, has the header.
 fn has_header(cx: &Context<'_>, id: PeerId, header: HeaderId) -> bool {
     cx.table.get(id).is_some_and(|peer| peer.known.has(cx.index, header))
 }

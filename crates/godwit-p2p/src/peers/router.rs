@@ -1,7 +1,7 @@
-//! The parts of the engine, and which of them an event concerns in which order.
+//! The parts of the engine, and which of them an event concerns, in which order.
 //!
-//! This is the only place that knows all parts: they know the [`Context`] and not each other. What one of
-//! them finds out and another has to act upon comes back as a value.
+//! This module alone knows all parts: they know the [`Context`] but not each other. What one part
+//! finds out for another comes back here as a value.
 
 use godwit_primitives::BlockHash;
 use log::debug;
@@ -24,10 +24,10 @@ use crate::message::{CompactBlock, Message, MessageError, Version};
 use crate::peer_id::PeerId;
 use crate::transport::{Discard, DiscardReason, TransportError};
 
-/// Bytes of transactions that cost a peer as much as one announced transaction.
+/// Bytes of transactions that cost a peer's allowance as much as one announced transaction.
 const BYTES_PER_ENTRY: usize = Inventory::SIZE;
 
-/// Everything that the engine does, part by part.
+/// The parts of the engine.
 pub(super) struct Parts {
     pub(super) connections: Connections,
     pub(super) headers: Headers,
@@ -118,7 +118,7 @@ impl Parts {
         }
     }
 
-    /// What is due from time to time.
+    /// Does everything that is due by the clock.
     pub(super) fn maintain(&mut self, cx: &mut Context<'_>) {
         for id in cx.table.ids() {
             self.maintain_peer(cx, id);
@@ -130,26 +130,26 @@ impl Parts {
         self.connections.open_connections(cx);
     }
 
-    /// Goes on for those who have asked for more than was looked up at once.
+    /// Goes on serving peers that have more requests than are looked up at once.
     pub(super) fn serve_ready(&mut self, cx: &mut Context<'_>) {
         self.serving.serve_ready(cx, self.relay.recent());
         self.forget_departed(cx);
     }
 
-    /// Asks for the blocks that are wanted next.
+    /// Requests the blocks that are wanted next.
     pub(super) fn download(&mut self, cx: &mut Context<'_>, room: u64) {
         self.fetch.download(cx, room);
         self.forget_departed(cx);
     }
 
-    /// Reads blocks for those who wait for them, as far as there is memory.
+    /// Reads blocks for peers that wait for them, as far as there is memory.
     pub(super) fn serve_line(&mut self, cx: &mut Context<'_>) {
         self.serving.serve_line(cx, self.relay.recent());
         keep_budget(cx);
         self.forget_departed(cx);
     }
 
-    /// While somebody waits for memory, who holds it and lets go of nothing has to go.
+    /// While a peer waits for memory, disconnects peers that hold it and take nothing.
     fn make_room_for_line(&mut self, cx: &mut Context<'_>) {
         while self.serving.has_line() && !cx.memory.has_room_for_block(cx.table) && make_room(cx) {
             self.forget_departed(cx);
@@ -161,7 +161,7 @@ impl Parts {
         self.forget_departed(cx);
     }
 
-    /// Whoever left meanwhile is asked for nothing any more.
+    /// Has the parts forget peers that left meanwhile.
     fn forget_departed(&mut self, cx: &mut Context<'_>) {
         for id in cx.table.take_departed() {
             self.fetch.forget(cx, id);
@@ -169,7 +169,7 @@ impl Parts {
         }
     }
 
-    /// Everything that is due for one peer (Core `SendMessages`).
+    /// Does everything that is due for one peer (Core `SendMessages`).
     fn maintain_peer(&mut self, cx: &mut Context<'_>, id: PeerId) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.known.update(cx.index);
@@ -225,7 +225,7 @@ impl Parts {
         }
     }
 
-    /// Messages before `verack` are those that negotiate; others are ignored until then.
+    /// Before `verack`, messages that do not negotiate are ignored.
     fn on_message(
         &mut self,
         cx: &mut Context<'_>,
@@ -298,7 +298,8 @@ impl Parts {
         }
     }
 
-    /// Transactions are not wanted, as our `version` said; up to a budget they are ignored.
+    /// Our `version` said that we want no transactions: announcements are ignored within an
+    /// allowance.
     fn on_inv(&mut self, cx: &mut Context<'_>, id: PeerId, entries: &[Inventory]) {
         let transactions = entries.iter().filter(|entry| entry.kind.is_transaction()).count();
         if transactions > 0 && !tolerates_transactions(cx, id, transactions as u64) {
@@ -317,8 +318,8 @@ impl Parts {
         }
     }
 
-    /// A block that was not asked for: dropped (what nobody asked for is kept nowhere), but it tells as
-    /// much as an `inv`. Core takes it in if its header connects.
+    /// A block that was not in flight. It was discarded (nothing unrequested is kept), but tells as
+    /// much as an `inv`. Core accepts it if its header connects.
     fn on_unrequested(&mut self, cx: &mut Context<'_>, id: PeerId, hash: Option<BlockHash>) {
         if let Some(hash) = hash {
             debug!("peer={}: unrequested block {hash}", id.0);
@@ -326,7 +327,7 @@ impl Parts {
         }
     }
 
-    /// Messages without a meaning are ignored, but for those that ask for what is not offered, and for
+    /// Unknown messages are ignored, except requests for what this node does not offer, and
     /// transactions beyond an allowance.
     fn on_discarded(&mut self, cx: &mut Context<'_>, id: PeerId, discard: &Discard) {
         let Some(peer) = cx.table.get_mut(id) else { return };
@@ -342,7 +343,7 @@ impl Parts {
                 self.on_unrequested(cx, id, discard.block);
             }
             (_, DiscardReason::WrongChecksum | DiscardReason::InvalidCommand) => {}
-            // It may have been sent before the peer knew that it shall not.
+            // It may have been sent before the peer knew that we do not want it.
             (Command::CMPCTBLOCK, _) if !cx.initial_download => {
                 self.headers.on_unconnected(cx, id);
             }
@@ -365,7 +366,7 @@ impl Parts {
     }
 }
 
-/// What Core makes of a message that it can not read: most are ignored.
+/// What Core does about messages that do not decode: most are ignored.
 fn on_undecodable(cx: &mut Context<'_>, id: PeerId, command: Command, error: MessageError) {
     let established = cx.table.get(id).is_some_and(|peer| peer.established());
     match error {
@@ -380,7 +381,7 @@ fn on_undecodable(cx: &mut Context<'_>, id: PeerId, command: Command, error: Mes
             cx.misbehave(id, Misbehaviour::InvalidCompactBlock);
         }
         MessageError::Malformed(_) if command == Command::PONG => {
-            // A known mistake of other software: the waiting ends.
+            // A known mistake of other software: the wait for the answer ends.
             ping::on_pong(cx, id, 0);
         }
         MessageError::Malformed(_)
@@ -392,7 +393,7 @@ fn on_undecodable(cx: &mut Context<'_>, id: PeerId, command: Command, error: Mes
     }
 }
 
-/// Spends of the peer's allowance for transactions; false when it was disconnected.
+/// Charges the peer's allowance for transactions; false when it was disconnected.
 fn tolerates_transactions(cx: &mut Context<'_>, id: PeerId, entries: u64) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
     let within = peer.allowances.transactions.take(cx.now.monotonic, entries);
@@ -402,7 +403,7 @@ fn tolerates_transactions(cx: &mut Context<'_>, id: PeerId, entries: u64) -> boo
     within
 }
 
-/// The bytes of a peer can not be read as messages.
+/// Why a peer whose bytes cannot be read as messages is disconnected.
 fn broken(error: &TransportError) -> DisconnectReason {
     match error {
         TransportError::Io(_) => DisconnectReason::Io,

@@ -1,4 +1,4 @@
-//! What peers ask for: blocks, one at a time and only as fast as they are taken, and headers.
+//! Serves peers: blocks, one at a time and only as fast as the peer takes them, and headers.
 //!
 //! Source: Core `net_processing.cpp`, `ProcessGetBlockData`, `GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`.
 
@@ -35,47 +35,47 @@ use crate::rate_limit::UploadTarget;
 use locator::{chain_part, fork_with};
 use requests::Request;
 
-/// Blocks in an answer to `getblocks` (Core: 500).
+/// Most blocks in an answer to `getblocks` (Core: 500).
 const MAX_GETBLOCKS: usize = 500;
 
-/// Blocks below the tip that are still sent in compact form (Core `MAX_CMPCTBLOCK_DEPTH`).
+/// How far below the tip blocks are still sent in compact form (Core `MAX_CMPCTBLOCK_DEPTH`).
 const MAX_COMPACT_DEPTH: u32 = 5;
 
-/// Blocks below the tip whose transactions are sent one by one (Core `MAX_BLOCKTXN_DEPTH`).
+/// How far below the tip single transactions of blocks are sent (Core `MAX_BLOCKTXN_DEPTH`).
 const MAX_TRANSACTIONS_DEPTH: u32 = 10;
 
-/// Blocks that a pruned node gives: what it promises, and two more since both sides may be a block
-/// apart (Core).
+/// Blocks that a pruned node serves: as many as it promises, and two more because both sides' tips
+/// may differ (as in Core).
 const LIMITED_SERVED: u32 = NETWORK_LIMITED_MIN_BLOCKS + 2;
 
-/// Blocks that a pruned node announces in answer to `getblocks`: those that it will still have in an
-/// hour (Core).
+/// Blocks that a pruned node announces in answer to `getblocks`: those that it will still have in
+/// an hour (as in Core).
 const LIMITED_ANNOUNCED: u32 = NETWORK_LIMITED_MIN_BLOCKS - 6;
 
-/// A block off the best chain is served for so long, so that peers can not tell by old ones whom they
-/// talk to (Core `STALE_RELAY_AGE_LIMIT`: a month, in seconds).
+/// How long a block off the best chain is served, in seconds. Not longer, so that peers cannot
+/// recognise this node by old ones (Core `STALE_RELAY_AGE_LIMIT`: a month).
 const STALE_AGE_LIMIT: i64 = 30 * 24 * 60 * 60;
 
-/// From this age on a block is old for the upload target (Core `HISTORICAL_BLOCK_AGE`: a week, in
-/// seconds).
+/// Age, in seconds, from which a block is old for the upload target (Core `HISTORICAL_BLOCK_AGE`: a
+/// week).
 const HISTORICAL_AGE: i64 = 7 * 24 * 60 * 60;
 
-/// What can be done about a request.
+/// What is done about a request.
 enum Answer {
     Read(HeaderId),
-    /// Nothing is said, either, as in Core.
+    /// No answer, as in Core.
     Nothing,
     Disconnect(DisconnectReason),
 }
 
-/// Requests that are looked up for one peer before others have their turn, 2 ms at worst: those for
-/// blocks that are not given cost the asker nothing but 36 bytes.
+/// Requests that are looked up for one peer before others have their turn, 2 ms at worst: a request
+/// for a block that is not served costs the peer only 36 bytes.
 const LOOKUPS_AT_ONCE: usize = 1_000;
 
-/// The last announced block, when it is at hand.
+/// The last announced block, if it is in memory.
 type Recent<'a> = Option<&'a RecentBlock>;
 
-/// What this node gives to others.
+/// See the module's documentation.
 pub(super) struct Serving {
     upload: UploadTarget,
     /// Peers that wait for a block to be read for them, in this order.
@@ -87,7 +87,7 @@ impl Serving {
         Self { upload: UploadTarget::new(max_upload_target), line: VecDeque::new() }
     }
 
-    /// A `getdata`: its entries wait for their turn.
+    /// A `getdata`. Its entries are queued.
     pub(super) fn on_getdata(
         &mut self,
         cx: &mut Context<'_>,
@@ -101,7 +101,7 @@ impl Serving {
         }
     }
 
-    /// Goes on with what the peer asked for, as far as it takes it (Core `ProcessGetData`).
+    /// Serves the peer's requests as far as it takes the answers (Core `ProcessGetData`).
     fn serve(&mut self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId) {
         for _ in 0..LOOKUPS_AT_ONCE {
             let Some(peer) = cx.table.get_mut(id) else { return };
@@ -126,7 +126,7 @@ impl Serving {
         read_on(cx, id);
     }
 
-    /// Goes on for those with more requests than are looked up at once.
+    /// Goes on with peers that have more requests than are looked up at once.
     pub(super) fn serve_ready(&mut self, cx: &mut Context<'_>, recent: Recent<'_>) {
         let ready = cx.table.iter().filter(|peer| self.is_next(cx.memory, peer));
         for id in ready.map(|peer| peer.id).collect::<Vec<_>>() {
@@ -143,7 +143,7 @@ impl Serving {
         is_ready(memory, peer) && !self.line.contains(&peer.id)
     }
 
-    /// Reads blocks for those who wait, as far as there is room.
+    /// Reads blocks for peers that wait, as far as there is room.
     pub(super) fn serve_line(&mut self, cx: &mut Context<'_>, recent: Recent<'_>) {
         while let Some(&first) = self.line.front()
             && has_room_to_read(cx)
@@ -158,7 +158,7 @@ impl Serving {
         !self.line.is_empty()
     }
 
-    /// The peer waits for nothing any more.
+    /// The peer is gone and waits no longer.
     pub(super) fn forget(&mut self, id: PeerId) {
         self.line.retain(|&other| other != id);
     }
@@ -201,7 +201,7 @@ impl Serving {
         let tip = cx.index.get(cx.index.tip());
         let pruned = !cx.config.services.contains(Services::NETWORK);
         if pruned && tip.height.saturating_sub(block.height) > LIMITED_SERVED {
-            // It would wait for the block; and where exactly we pruned is nobody's business.
+            // The peer would wait for the block; and it should not learn exactly where we pruned.
             debug!("peer={}: asks for pruned block {}", peer.id.0, block.height);
             return Answer::Disconnect(DisconnectReason::PrunedBlock);
         }
@@ -253,7 +253,7 @@ impl Serving {
         if !block.stored {
             return debug!("peer={}: getblocktxn for a block that is not here", id.0);
         }
-        // Sent whole, an old block costs the peer what it costs us to read.
+        // An old block is sent whole, so that it costs the peer as much as it costs us to read.
         let request = if block.height + MAX_TRANSACTIONS_DEPTH >= tip.height {
             Request::Transactions(Box::new(request))
         } else {
@@ -265,7 +265,7 @@ impl Serving {
         }
     }
 
-    /// The driver has written so much to the peer.
+    /// The driver has written bytes to the peer.
     pub(super) fn on_sent(
         &mut self,
         cx: &mut Context<'_>,
@@ -277,7 +277,7 @@ impl Serving {
         if let Some(peer) = cx.table.get_mut(id) {
             peer.flow.footprint.written(cx.now.monotonic, bytes);
             if peer.flow.held && bytes > 0 {
-                // It has no other way to show that it is there: what it says is not read.
+                // Nothing is read from the peer, so this alone shows that it is alive.
                 peer.last_received = cx.now.monotonic;
             }
             self.serve(cx, recent, id);
@@ -285,7 +285,7 @@ impl Serving {
     }
 }
 
-/// Something can be done for the peer at once, or when it is its turn.
+/// Whether a request of the peer can be served, at once or when it is its turn.
 fn is_ready(memory: &SharedMemory, peer: &Peer) -> bool {
     peer.serving.is_waiting() && peer.flow.footprint.queued() <= memory.pause_above()
 }
@@ -300,7 +300,8 @@ fn read(cx: &mut Context<'_>, id: PeerId, header: HeaderId, wanted: Request) {
     }
 }
 
-/// Core `BlockRequestAllowed`: the best chain, and young valid branches.
+/// Whether a block may be served: those on the best chain and on young valid branches (Core
+/// `BlockRequestAllowed`).
 fn may_be_served(cx: &Context<'_>, header: HeaderId) -> bool {
     if is_ancestor(cx.index, header, cx.index.tip()) {
         return true;
@@ -315,7 +316,7 @@ fn may_be_served(cx: &Context<'_>, header: HeaderId) -> bool {
         && proof_equivalent_time(to, from, best.header.bits, &cx.config.params) < STALE_AGE_LIMIT
 }
 
-/// The last announced block is at hand.
+/// Serves a request from the last announced block; false if that is not in memory or another one.
 fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &Request) -> bool {
     let hash = wanted.block_hash();
     let Some(recent) = recent.filter(|recent| recent.hash == hash) else { return false };
@@ -333,7 +334,7 @@ fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &R
     true
 }
 
-/// False when the peer was disconnected.
+/// Sends a block that was read; false when the peer was disconnected.
 fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledStream) -> bool {
     if wanted.kind() == Some(InventoryKind::WITNESS_BLOCK) {
         cx.send_payload(id, Command::BLOCK, bytes);
@@ -363,7 +364,7 @@ fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledSt
     cx.table.contains(id)
 }
 
-/// Old blocks are sent whole: nobody has their transactions at hand.
+/// Sends a block in compact form; an old one whole, since no peer has its transactions in memory.
 fn send_compact(cx: &mut Context<'_>, id: PeerId, block: &Block) {
     let tip = cx.index.get(cx.index.tip()).height;
     let height = cx.index.find(&block.hash()).map(|header| cx.index.get(header).height);
@@ -379,8 +380,8 @@ fn send_compact(cx: &mut Context<'_>, id: PeerId, block: &Block) {
     }
 }
 
-/// After the last block of a batch that `getblocks` announced, the tip is announced, even if it was
-/// before: that makes the peer ask for the next batch.
+/// Announces the tip after the last block of a batch that `getblocks` announced, even if it was
+/// announced before: it makes the peer ask for the next batch.
 fn continue_announcing(cx: &mut Context<'_>, id: PeerId, hash: BlockHash) {
     let Some(peer) = cx.table.get_mut(id) else { return };
     if peer.serving.continuation == Some(hash) {
@@ -392,8 +393,7 @@ fn continue_announcing(cx: &mut Context<'_>, id: PeerId, hash: BlockHash) {
 pub(super) fn on_getheaders(cx: &mut Context<'_>, id: PeerId, locator: &Locator) {
     let tip = cx.index.get(cx.index.tip());
     if tip.chain_work < cx.config.minimum_chain_work {
-        // The peer would have to give up the sync that this began. An empty answer tells that we
-        // are alive.
+        // The peer could make no use of our headers. An empty answer tells it that we are alive.
         return cx.send(id, &Message::Headers(Vec::new()));
     }
     let first = if locator.hashes.is_empty() {
@@ -409,8 +409,8 @@ pub(super) fn on_getheaders(cx: &mut Context<'_>, id: PeerId, locator: &Locator)
     };
     let ids = chain_part(cx.index, first, MAX_HEADERS, locator.stop);
     let headers = ids.iter().map(|&id| cx.index.get(id).header).collect();
-    // Not the better of both: a tip that was announced and is not in this answer is announced
-    // again.
+    // Even if a better header was sent before: a tip that was announced and is not in this answer
+    // is announced again.
     cx.set_sent(id, ids.last().copied().unwrap_or(tip.id));
     cx.send(id, &Message::Headers(headers));
 }
@@ -440,7 +440,7 @@ pub(super) fn on_getblocks(cx: &mut Context<'_>, id: PeerId, locator: &Locator) 
     cx.send(id, &Message::Inv(hashes.iter().map(entry).collect()));
 }
 
-/// The block without witnesses (BIP144).
+/// Writes the block without witnesses (BIP144).
 fn strip(block: &Block, out: &mut DataStream) {
     let view = block.view();
     out.put(view.header());

@@ -1,12 +1,11 @@
-//! What the engine tells about itself.
+//! The engine's status.
 
 /// Numbers for progress lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Peers that connected to us and said hello.
+    /// Inbound peers whose handshake is complete.
     pub inbound: usize,
-    /// Peers that we connected to and that said hello.
+    /// Outbound peers whose handshake is complete.
     pub outbound: usize,
-    /// Blocks that were asked for and did not arrive so far.
     pub blocks_in_flight: usize,
 }

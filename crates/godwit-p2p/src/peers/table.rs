@@ -1,4 +1,4 @@
-//! Who is connected, and what is remembered of the hosts of those who were.
+//! The table of connected peers, and what is remembered of hosts.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,21 @@ use crate::time::Now;
 
 /// All connected peers.
 ///
-/// A peer can leave in the middle of an event, since every message that is sent may fill its queue. It is
-/// then gone from here at once, so that code that looks it up again ends; what parts keep of it outside
-/// this table waits for [`take_departed`](Self::take_departed).
+/// A peer can leave in the middle of an event, since any message may overflow its queue. It is
+/// removed from the table at once, so that code which looks it up again finds nothing. What parts
+/// keep outside the table is forgotten after [`take_departed`](Self::take_departed).
 pub(super) struct PeerTable {
     peers: BTreeMap<PeerId, Peer>,
     departed: Vec<PeerId>,
     discouraged: Discouraged,
-    /// What hosts have left of their allowance for headers that bring nothing.
+    /// What is left of hosts' allowances for useless headers.
     spent_headers: SpentAllowances,
     last_id: u64,
 }
 
 impl PeerTable {
-    /// Without peers. `key` is secret: it decides which hosts are taken for the same.
+    /// An empty table. `key` is secret: it would let an attacker find hosts that count as
+    /// discouraged.
     pub(super) fn new(key: [u8; 16]) -> Self {
         Self {
             peers: BTreeMap::new(),
@@ -36,7 +37,7 @@ impl PeerTable {
         }
     }
 
-    /// A name for the next peer, or for the attempt to reach it.
+    /// The id of the next peer, or of the attempt to connect to it.
     pub(super) fn next_id(&mut self) -> PeerId {
         self.last_id += 1;
         PeerId(self.last_id)
@@ -64,17 +65,17 @@ impl PeerTable {
         self.peers.values_mut()
     }
 
-    /// The names of all, in order: for loops in which peers may leave.
+    /// All ids, in order: for loops in which peers may leave.
     pub(super) fn ids(&self) -> Vec<PeerId> {
         self.peers.keys().copied().collect()
     }
 
-    /// The names of those whose handshake is complete, in order.
+    /// Ids of the peers whose handshake is complete, in order.
     pub(super) fn established(&self) -> Vec<PeerId> {
         self.iter().filter(|peer| peer.established()).map(|peer| peer.id).collect()
     }
 
-    /// A peer is connected. Its allowance is not more for its host having connected once more.
+    /// Inserts a connected peer. It gets what is left of its host's allowance.
     pub(super) fn insert(&mut self, now: Now, mut peer: Peer) {
         let left = peer.address.and_then(|to| self.spent_headers.recall(now.monotonic, &to.host));
         if let Some(left) = left {
@@ -83,7 +84,7 @@ impl PeerTable {
         self.peers.insert(peer.id, peer);
     }
 
-    /// A peer is no longer connected; what is known of it, if it was.
+    /// Removes a peer that is no longer connected, and returns it.
     pub(super) fn remove(&mut self, now: Now, id: PeerId) -> Option<Peer> {
         let peer = self.peers.remove(&id)?;
         if let Some(address) = peer.address {
@@ -94,7 +95,7 @@ impl PeerTable {
         Some(peer)
     }
 
-    /// Who has left since the last call, in order.
+    /// Peers that have left since the last call, in order.
     pub(super) fn take_departed(&mut self) -> Vec<PeerId> {
         std::mem::take(&mut self.departed)
     }
@@ -107,7 +108,7 @@ impl PeerTable {
         &self.discouraged
     }
 
-    /// Hosts that have used up most of their allowance, in order.
+    /// Hosts that have used up most of their allowance for useless headers, in order.
     pub(super) fn exhausted(&self, now: Now) -> Vec<Host> {
         self.spent_headers.exhausted(now.monotonic)
     }

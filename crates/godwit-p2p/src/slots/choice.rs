@@ -1,4 +1,4 @@
-//! Choosing the address of an automatic connection.
+//! Chooses the address of an automatic connection.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,28 @@ use crate::message::Services;
 use crate::net_address::{AddressNetwork, NetAddress, NetGroup};
 use crate::target::Target;
 
-/// Addresses drawn from the book until the search is given up for now.
+/// Most addresses that are drawn from the book for one connection.
 const MAX_TRIES: usize = 100;
-/// Draws after which an address that was tried lately will do.
+/// Draws after which an address that was tried lately is accepted.
 const TRIES_FOR_RECENT: usize = 30;
-/// Draws after which a port of another service will do.
+/// Draws after which a port of another service is accepted.
 const TRIES_FOR_BAD_PORT: usize = 50;
-/// How long ago, in seconds, "lately" is.
+/// "Lately" means within this many seconds.
 const RECENT: i64 = 10 * 60;
-/// Groups with a connection that show that this node is online, so that a failure is the other side's.
+/// With connections to this many groups the node is online, and a failed attempt is the other
+/// side's fault.
 const ONLINE_GROUPS: usize = 2;
 
-/// The places that are taken.
+/// The slots that are occupied.
 pub(super) struct Occupied {
     pub(super) full: usize,
     pub(super) block_relay: usize,
-    /// All but manual and inbound ones.
+    /// All connections except manual and inbound ones.
     pub(super) automatic: usize,
-    /// IPv4 and IPv6 groups with a lasting outbound connection. In other networks, addresses tell
-    /// nothing about who and where somebody is.
+    /// IPv4 and IPv6 groups with a lasting outbound connection. Addresses of other networks say
+    /// nothing about who runs a node, or where.
     groups: BTreeSet<NetGroup>,
-    /// Groups and private peers that really are connected.
+    /// Number of groups and of private peers with an open connection.
     proven: usize,
 }
 
@@ -74,7 +75,7 @@ fn is_private(address: &NetAddress) -> bool {
     matches!(address.network(), AddressNetwork::Onion | AddressNetwork::I2p | AddressNetwork::Cjdns)
 }
 
-/// An address for the connection that is wanted, if one of a hundred will do.
+/// An address for the wanted connection; `None` if none of [`MAX_TRIES`] draws will do.
 pub(super) fn choose(
     config: &SlotsConfig,
     now: i64,
@@ -115,7 +116,8 @@ pub(super) fn choose(
     None
 }
 
-/// First an address whose tried place another one claims, else a new one.
+/// An address to test: one whose place among the tried addresses another one claims; if there is
+/// none, a new one.
 fn feeler_candidate(
     now: i64,
     wanted: Wanted,
@@ -126,20 +128,21 @@ fn feeler_candidate(
         if !is_connected(&candidate.address, situation.peers) {
             return Some(candidate);
         }
-        // A connection stands: no test is needed, and none is possible.
+        // It is connected, so no test is needed, and none is possible.
         book.good(now, &candidate.address);
     }
     book.select(now, true, wanted.networks)
 }
 
-/// What a peer has to offer that is to stay (Core `GetDesirableServiceFlags`).
+/// Whether these are the services that a lasting peer has to offer (Core
+/// `GetDesirableServiceFlags`).
 fn are_desirable(services: Services, near_tip: bool) -> bool {
     let limited = Services::NETWORK_LIMITED | Services::WITNESS;
     services.contains(Services::NETWORK | Services::WITNESS)
         || (near_tip && services.contains(limited))
 }
 
-/// Whether it is a node, which knows addresses (Core `MayHaveUsefulAddressDB`).
+/// Whether the peer is a node, which knows addresses (Core `MayHaveUsefulAddressDB`).
 fn has_address_book(services: Services) -> bool {
     services.contains(Services::NETWORK) || services.contains(Services::NETWORK_LIMITED)
 }
@@ -148,7 +151,7 @@ fn is_connected(address: &NetAddress, peers: &[SlotPeer<'_>]) -> bool {
     peers.iter().filter_map(|peer| peer.address).any(|other| other.host == address.host)
 }
 
-/// Peers of `-addnode` do not take automatic slots.
+/// Whether `-addnode` names this address. Such peers do not take automatic slots.
 fn is_added(address: &NetAddress, added: &[Target]) -> bool {
     added
         .iter()

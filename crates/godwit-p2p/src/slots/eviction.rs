@@ -1,4 +1,4 @@
-//! Which connection to give up.
+//! Which connection to close for another one.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -11,26 +11,25 @@ use crate::connection_kind::ConnectionKind;
 use crate::net_address::{AddressNetwork, NetAddress};
 use crate::peer_id::PeerId;
 
-/// Peers kept for the keyed hash of their group: an attacker can not tell which groups those are.
+/// Peers kept by a keyed hash of their group: an attacker cannot tell which groups those are.
 const KEPT_BY_GROUP: usize = 4;
-/// Peers kept for the shortest round trip: it takes machines nearby to have that.
+/// Peers kept for the shortest round trip: an attacker would need machines nearby.
 const KEPT_BY_PING: usize = 8;
-/// Block relay peers kept for the latest new block.
+/// Block-relay peers kept because they sent the latest new blocks.
 const KEPT_BY_BLOCK_RELAY: usize = 8;
-/// Peers kept for the latest new block: it takes work to be first.
+/// Peers kept because they sent the latest new blocks: an attacker would have to be first, which
+/// takes work.
 const KEPT_BY_BLOCK: usize = 4;
-/// An outbound peer above the limits has at least that time to prove itself (Core
+/// How long an outbound peer beyond the limits has to prove itself, at least (Core
 /// `MINIMUM_CONNECT_TIME`).
 pub(super) const MINIMUM_CONNECT_TIME: Duration = Duration::from_secs(30);
 
-/// A peer that may have to make room. Times are monotonic.
+/// A peer that may be evicted. Times are monotonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EvictionCandidate {
-    /// Its name.
     pub peer: PeerId,
-    /// Only inbound ones are given up.
+    /// Only inbound ones are evicted.
     pub kind: ConnectionKind,
-    /// Its address.
     pub address: NetAddress,
     /// When it connected.
     pub connected: Duration,
@@ -38,9 +37,9 @@ pub(crate) struct EvictionCandidate {
     pub min_ping: Duration,
     /// When it last sent a block that was new and not yet known to be invalid; zero for never.
     pub last_block: Duration,
-    /// It offers all services that a node wants.
+    /// It offers all services that this node wants.
     pub relevant_services: bool,
-    /// It wants transactions announced: it is no block relay peer.
+    /// It wants transactions announced, so it is no block-relay peer.
     pub relays_transactions: bool,
     /// It is discouraged.
     pub prefer_evict: bool,
@@ -48,10 +47,10 @@ pub(crate) struct EvictionCandidate {
     pub protected: bool,
 }
 
-/// Which inbound peer to give up for a new one; `None` when each has something in its favour.
+/// The inbound peer to evict for a new one; `None` when every peer is protected.
 ///
-/// Core `SelectNodeToEvict`, without what it grants for transactions: godwit has no memory pool. `key`
-/// is secret and stays the same during a run.
+/// Core `SelectNodeToEvict`, except that Core also protects peers that relay transactions: godwit
+/// has no memory pool. `key` is secret and stays the same during a run.
 pub(crate) fn select_to_evict(candidates: &[EvictionCandidate], key: [u8; 16]) -> Option<PeerId> {
     let group = |candidate: &EvictionCandidate| {
         let mut hasher = SipHasher24::new_with_key(&key);
@@ -75,7 +74,7 @@ pub(crate) fn select_to_evict(candidates: &[EvictionCandidate], key: [u8; 16]) -
     youngest_of_largest_group(&left, group)
 }
 
-/// Sorts, and takes those of the last `count` out that fulfil a condition.
+/// Sorts, then removes (and so protects) those of the last `count` that fulfil a condition.
 fn keep_last(
     left: &mut Vec<EvictionCandidate>,
     count: usize,
@@ -88,7 +87,7 @@ fn keep_last(
     left.extend(kept.into_iter().filter(|one| !condition(one)));
 }
 
-/// Longer connected is greater.
+/// A peer that has been connected longer is greater.
 fn by_age(a: &EvictionCandidate, b: &EvictionCandidate) -> Ordering {
     b.connected.cmp(&a.connected)
 }
@@ -102,16 +101,16 @@ fn by_block_relay(a: &EvictionCandidate, b: &EvictionCandidate) -> Ordering {
     b.relays_transactions.cmp(&a.relays_transactions).then_with(|| by_block(a, b))
 }
 
-/// A kind of peer that has long round trips for reasons of its own.
+/// A kind of peer whose round trips are long by nature.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Disadvantaged {
     Network(AddressNetwork),
-    /// A hidden service of this machine forwards its peers from here.
+    /// Peers that a hidden service on this machine forwards seem to be local.
     Localhost,
 }
 
 impl Disadvantaged {
-    /// In order of their chance at places that others leave.
+    /// In the order in which they get places that others leave.
     const ALL: [Self; 4] = [
         Self::Network(AddressNetwork::Cjdns),
         Self::Network(AddressNetwork::I2p),
@@ -127,8 +126,9 @@ impl Disadvantaged {
     }
 }
 
-/// Keeps half of the peers: those connected longest, and for up to half of the places the
-/// disadvantaged ones connected longest (Core `ProtectEvictionCandidatesByRatio`).
+/// Protects half of the peers, those that have been connected longest; up to half of these places
+/// go to the disadvantaged peers that have been connected longest (Core
+/// `ProtectEvictionCandidatesByRatio`).
 pub(super) fn keep_by_ratio(left: &mut Vec<EvictionCandidate>) {
     let before = left.len();
     let keep = before / 2;
@@ -169,7 +169,7 @@ fn keep_disadvantaged(left: &mut Vec<EvictionCandidate>, most: usize) {
     }
 }
 
-/// Of the group with most peers the one that came last; of groups of equal size the one with the
+/// The youngest peer of the group with most peers; of groups of equal size, of the one with the
 /// youngest peer. `left` is sorted by age, youngest first.
 fn youngest_of_largest_group(
     left: &[EvictionCandidate],
@@ -186,9 +186,8 @@ fn youngest_of_largest_group(
 /// A peer to which this node connected. Times are monotonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OutboundPeer {
-    /// Its name; a higher one connected later.
+    /// A higher id connected later.
     pub peer: PeerId,
-    /// What for.
     pub kind: ConnectionKind,
     /// Its address, if known.
     pub address: Option<NetAddress>,
@@ -198,21 +197,21 @@ pub(crate) struct OutboundPeer {
     pub last_block: Duration,
     /// When it last announced a block that was new; zero for never.
     pub last_announcement: Duration,
-    /// One of the few that are never given up for others (Core `m_chain_sync.m_protect`).
+    /// It is one of the few that are never closed for others (Core `m_chain_sync.m_protect`).
     pub protected: bool,
-    /// Blocks that it was asked for and has not sent.
+    /// Blocks in flight from it.
     pub in_flight: usize,
 }
 
 impl OutboundPeer {
-    /// It had its time, and no block is expected from it.
+    /// Whether it had its time and no block is in flight from it.
     fn may_go(&self, now: Duration) -> bool {
         now.saturating_sub(self.connected) >= MINIMUM_CONNECT_TIME && self.in_flight == 0
     }
 }
 
-/// The block relay peer to give up when there are more than `limit`: the youngest, or the one before
-/// it if the youngest sent a block later (Core `EvictExtraOutboundPeers`).
+/// The block-relay peer to close when there are more than `limit`: the youngest, or the second
+/// youngest if the youngest sent a block later than that (Core `EvictExtraOutboundPeers`).
 pub(crate) fn extra_block_relay_peer(
     now: Duration,
     peers: &[OutboundPeer],
@@ -232,8 +231,8 @@ pub(crate) fn extra_block_relay_peer(
     loser.may_go(now).then_some(loser.peer)
 }
 
-/// The full peer to give up when there are more than `limit`: the one whose last announcement of a
-/// block is oldest. Not a protected one, nor the only full or manual one of its network (Core
+/// The full peer to close when there are more than `limit`: the one that announced its last block
+/// the longest time ago, but no protected one nor the only full or manual one of its network (Core
 /// `EvictExtraOutboundPeers`).
 pub(crate) fn extra_full_peer(
     now: Duration,

@@ -6,19 +6,20 @@ use super::{Opening, SlotPeer, SlotsConfig};
 use crate::connection_kind::ConnectionKind;
 use crate::target::Target;
 
-/// Connections that `-addnode` opens at most (Core `MAX_ADDNODE_CONNECTIONS`).
+/// Most connections that `-addnode` opens (Core `MAX_ADDNODE_CONNECTIONS`).
 pub const MAX_ADD_NODE_CONNECTIONS: usize = 8;
-/// Time between two tries to reach a peer of `-addnode`.
+/// Time between two attempts to reach a peer of `-addnode`.
 const ADD_NODE_INTERVAL: Duration = Duration::from_secs(60);
-/// A peer of `-connect` is tried again after this time, and after so much more each time ...
+/// A peer of `-connect` is tried again after this time, which grows by as much with each attempt
+/// ...
 const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
-/// ... until the time has grown to so many intervals.
+/// ... up to this many intervals.
 const CONNECT_INTERVALS: u32 = 10;
 
 /// A peer to stay connected to.
 struct Wish {
     target: Target,
-    /// When to try it.
+    /// When to try it next.
     due: Duration,
     attempts: u32,
 }
@@ -32,7 +33,8 @@ impl Wish {
         self.due <= now && !is_open(&self.target, peers)
     }
 
-    /// Dials, and again after `wait` of the attempts before.
+    /// Opens the connection; the next attempt is due after `wait` of the number of earlier
+    /// attempts.
     fn dial(&mut self, now: Duration, wait: impl Fn(u32) -> Duration) -> Opening {
         self.due = now.saturating_add(wait(self.attempts));
         self.attempts = self.attempts.saturating_add(1);
@@ -41,11 +43,11 @@ impl Wish {
     }
 }
 
-/// The peers of `-connect` and those of `-addnode`; the former do not replace the latter (Core
-/// `CConnman::Start`: `ThreadOpenAddedConnections` runs whatever `-connect` says).
+/// The peers that the operator asked for, by `-connect` and by `-addnode`; `-connect` does not
+/// switch `-addnode` off (Core `CConnman::Start` runs `ThreadOpenAddedConnections` in any case).
 pub(super) struct Manual {
     connect: Vec<Wish>,
-    /// Without those that are in `connect`, too.
+    /// Those of `-addnode` that are not in `connect` as well.
     added: Vec<Wish>,
 }
 
@@ -83,7 +85,7 @@ fn connect_interval(attempts: u32) -> Duration {
     CONNECT_INTERVAL * (attempts.min(CONNECT_INTERVALS) + 1)
 }
 
-/// Whether there is a connection to it, in whichever direction.
+/// Whether there is a connection to it, in either direction.
 fn is_open(target: &Target, peers: &[SlotPeer<'_>]) -> bool {
     peers.iter().any(|peer| {
         let same_address = match target {

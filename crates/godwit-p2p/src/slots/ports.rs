@@ -1,7 +1,7 @@
 //! Ports of other services, to which a node could be lured to connect (Core `IsBadPort`,
 //! `doc/p2p-bad-ports.md`).
 
-/// Increasing.
+/// In rising order, for a binary search.
 const BAD_PORTS: [u16; 85] = [
     1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102,
     103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465,

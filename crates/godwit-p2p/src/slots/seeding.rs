@@ -1,5 +1,5 @@
-//! First addresses: from `-seednode`, DNS seeds, fixed seeds, in this order and only as needed (Core
-//! `ThreadDNSAddressSeed`, `ThreadOpenConnections`).
+//! Finds the first addresses: from `-seednode`, DNS seeds and fixed seeds, in this order and only
+//! as needed (Core `ThreadDNSAddressSeed`, `ThreadOpenConnections`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::address_book::AddressBook;
 use crate::connection_kind::ConnectionKind;
 use crate::target::{Reachable, Target};
 
-/// Nobody is asked for addresses once there are so many full connections (Core
+/// No seed is asked once there are this many full connections (Core
 /// `SEED_OUTBOUND_CONNECTION_THRESHOLD`).
 const ENOUGH_PEERS: usize = 2;
 /// Time between two seed nodes (Core `ADD_NEXT_SEEDNODE`).
@@ -25,33 +25,33 @@ const DNS_SEEDS_AT_ONCE: usize = 3;
 const DNS_DELAY: Duration = Duration::from_secs(11);
 /// ... and when they are many (Core `DNSSEEDS_DELAY_MANY_PEERS`).
 const DNS_DELAY_MANY: Duration = Duration::from_secs(5 * 60);
-/// How many addresses are many (Core `DNSSEEDS_DELAY_PEER_THRESHOLD`).
+/// This many addresses are many (Core `DNSSEEDS_DELAY_PEER_THRESHOLD`).
 const MANY_ADDRESSES: usize = 1000;
 /// Time that all other sources get before the fixed seeds are taken.
 const FIXED_SEED_DELAY: Duration = Duration::from_secs(60);
 
-/// How far the DNS seeds are.
+/// The state of asking DNS seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dns {
-    /// The seed nodes have their turn.
+    /// Seed nodes are asked first.
     SeedNodes {
         until: Duration,
     },
-    /// Known addresses are tried.
+    /// Known addresses are tried first.
     Patience {
         until: Duration,
     },
     Done,
 }
 
-/// What is left to ask.
+/// The sources that have not been asked.
 pub(super) struct Seeding {
     seed_nodes: VecDeque<Target>,
     seed_node_asked: bool,
     next_seed_node: Duration,
     dns_seeds: Vec<String>,
     dns: Dns,
-    /// When fixed seeds may be taken; `None` when they were, or there are none.
+    /// When the fixed seeds may be added; `None` once they were, or if there are none.
     fixed_seeds: Option<Duration>,
 }
 
@@ -91,7 +91,8 @@ impl Seeding {
         openings
     }
 
-    /// The next seed node: at once for an empty book, else when known addresses were of no use.
+    /// The next seed node to ask: at once with an empty book, otherwise when known addresses were
+    /// of no use.
     fn seed_node(&mut self, now: Duration, enough: bool, book: &AddressBook) -> Option<Opening> {
         let at_once = !self.seed_node_asked && book.is_empty();
         if !at_once && (enough || now < self.next_seed_node) {
@@ -103,8 +104,9 @@ impl Seeding {
         Some(Opening::Connect { target, kind: ConnectionKind::AddrFetch, count_failure: false })
     }
 
-    /// The DNS seeds to ask now: all for an empty book, else three at a time while known addresses
-    /// are of no use. So that no seed alone decides whom we know, and few seeds learn of us.
+    /// The DNS seeds to ask now: all with an empty book, otherwise three at a time while known
+    /// addresses are of no use. So no single seed decides which nodes we know, and few seeds learn
+    /// of us.
     fn ask_dns(&mut self, now: Duration, enough: bool, book: &AddressBook) -> Vec<String> {
         let many = book.len() >= MANY_ADDRESSES;
         let until = now.saturating_add(if many { DNS_DELAY_MANY } else { DNS_DELAY });
@@ -132,7 +134,7 @@ impl Seeding {
         }
     }
 
-    /// Fixed seeds, once, for networks of which nothing else told an address in time.
+    /// Adds the fixed seeds, once, of networks of which no other source gave an address in time.
     fn add_fixed_seeds(
         &mut self,
         now: Duration,

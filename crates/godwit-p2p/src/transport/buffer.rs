@@ -1,4 +1,5 @@
-//! A payload that is kept, in the memory that it has earned by being sent.
+//! The buffer of a payload that is kept. It grows with the bytes received, not with the announced
+//! length.
 
 use std::io::{self, ErrorKind};
 
@@ -6,10 +7,10 @@ use godwit_stream::{BufferPool, DataStream, PooledStream};
 
 use crate::frame::Command;
 
-/// Capacity in bytes that the first byte of a payload may claim, whatever length is announced.
+/// Capacity, in bytes, that a payload gets with its first byte, whatever length it announces.
 const FIRST_CAPACITY: usize = 64 * 1024;
 
-/// What one read gave, and whether the source had nothing behind it.
+/// Result of one read, and whether the source had no more.
 pub(super) struct Got {
     pub(super) bytes: usize,
     pub(super) end: Option<End>,
@@ -23,15 +24,15 @@ pub(super) enum End {
 /// The received part of a payload.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    /// Whether the memory is one of the pool's.
+    /// Whether the memory comes from the pool.
     pooled: bool,
-    /// `None` until the first byte is there.
+    /// `None` until the first byte arrives.
     stream: Option<PooledStream>,
 }
 
 impl Buffer {
     pub(super) fn new(command: Command) -> Self {
-        // Other messages are small or rare, and would keep a block's buffer busy.
+        // Other messages are small or rare, and would occupy a block's buffer.
         Self { pooled: command == Command::BLOCK, stream: None }
     }
 
@@ -48,7 +49,7 @@ impl Buffer {
         self.stream.as_mut().map_or(&mut [], |stream| &mut stream.as_mut_slice()[at..])
     }
 
-    /// Reads up to `budget` bytes, but no more than are missing to `length`.
+    /// Reads up to `budget` bytes, but not beyond `length` in all.
     pub(super) fn read(
         &mut self,
         source: &mut impl io::Read,
@@ -78,7 +79,7 @@ impl Buffer {
         self.keep(stream);
     }
 
-    /// Drops what lies behind the first `len` bytes.
+    /// Drops what follows the first `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         if let Some(mut stream) = self.stream.take() {
             stream.truncate(len);
@@ -102,7 +103,8 @@ impl Buffer {
         stream
     }
 
-    /// A buffer without a byte goes back: a peer that only announces holds nothing.
+    /// Keeps the buffer unless it is empty: a peer that has only announced a payload holds no
+    /// memory.
     fn keep(&mut self, stream: PooledStream) {
         self.stream = (!stream.as_slice().is_empty()).then_some(stream);
     }

@@ -22,10 +22,10 @@ use crate::v2::{
 };
 use packets::{MIN_PACKET, Packets};
 
-/// What a plain connection starts with, behind the network's magic.
+/// The command with which a plain connection starts, after the network's magic.
 const VERSION_COMMAND: &[u8; 12] = b"version\0\0\0\0\0";
 
-/// As many bytes tell a plain connection from an encrypted one: magic and command.
+/// Bytes that distinguish a plain connection from an encrypted one: magic and command.
 const PLAIN_PREFIX: usize = 16;
 
 /// Both directions of one encrypted connection.
@@ -33,9 +33,9 @@ pub(super) struct Encrypted {
     magic: [u8; 4],
     initiator: bool,
     state: State,
-    /// Sent with the key, then authenticated with the first packet.
+    /// Our garbage: sent after the key, authenticated with the first packet.
     garbage: Vec<u8>,
-    /// Messages that wait for the keys.
+    /// Messages to be sent once there are keys.
     waiting: Vec<(Command, PooledStream)>,
 }
 
@@ -47,28 +47,28 @@ enum State {
     Failed,
 }
 
-/// The other side's key is coming.
+/// The other side's public key is arriving.
 struct KeyExchange {
     handshake: Handshake,
     bytes: [u8; PUBLIC_KEY_SIZE],
     filled: usize,
-    /// It may still be a plain connection.
+    /// The connection may still turn out to be plain.
     maybe_plain: bool,
 }
 
-/// The other side's garbage is coming, and the start of the first packet.
+/// The other side's garbage and terminator are arriving, and the start of its first packet.
 struct GarbageSearch {
     session: Session,
     received: Vec<u8>,
-    /// The terminator starts at none of so many first places.
+    /// Number of first positions at which the terminator does not start.
     searched: usize,
 }
 
-/// What came of what was read.
+/// Result of processing what was read.
 pub(super) enum Advance {
     /// More is needed.
     Nothing,
-    /// The end of a packet that says nothing.
+    /// A packet without a message ended.
     Passed,
     Received(Receive),
     /// The other side speaks the plain protocol; these are its first bytes.
@@ -112,7 +112,7 @@ impl Encrypted {
         Ok(Self { magic, initiator, state, garbage, waiting: Vec::new() })
     }
 
-    /// What a search of memory for the keys looks for; nothing before they are agreed on.
+    /// Needles of the keys, for a search of memory; none before there are keys.
     #[cfg(any(test, feature = "residue"))]
     pub(super) fn needles(&self) -> Result<Vec<Needle>, NeedleError> {
         match &self.state {
@@ -131,7 +131,7 @@ impl Encrypted {
         }
     }
 
-    /// Up to `budget` bytes of what is being received.
+    /// Reads up to `budget` bytes of what is being received.
     pub(super) fn read(
         &mut self,
         source: &mut impl io::Read,
@@ -146,7 +146,8 @@ impl Encrypted {
         }
     }
 
-    /// Ends what is complete. After an error nothing more is received.
+    /// Moves on when a key, the garbage or a packet is complete. After an error nothing more is
+    /// received.
     pub(super) fn advance(
         &mut self,
         limits: &ReceiveLimits,
@@ -182,7 +183,7 @@ impl Encrypted {
         }
     }
 
-    /// Decides, once it can be, whether the connection is plain.
+    /// Decides whether the connection is plain, as soon as the bytes tell.
     fn check_plain(
         &self,
         exchange: &mut KeyExchange,
@@ -200,15 +201,15 @@ impl Encrypted {
             exchange.maybe_plain = false;
             exchange.start_sending(&self.garbage, queue);
         } else if !self.initiator && complete && command == VERSION_COMMAND {
-            // No key looks like that: a plain connection of another network.
+            // No public key looks like this: it is a plain connection of another network.
             let magic = magic.try_into().expect("four bytes");
             return Err(TransportError::WrongMagic(magic));
         }
         Ok(None)
     }
 
-    /// The other side's key is complete: from here on packets can be sent. The first says nothing
-    /// and authenticates our garbage.
+    /// The other side's public key is complete: computes the keys, and sends our terminator and the
+    /// version packet, which authenticates our garbage.
     fn agree(&mut self, exchange: KeyExchange, queue: &mut Queue) -> GarbageSearch {
         let mut session = exchange.handshake.agree(&exchange.bytes);
         queue.push_bytes(session.send_terminator());
@@ -221,15 +222,15 @@ impl Encrypted {
         GarbageSearch { session, received: Vec::new(), searched: 0 }
     }
 
-    /// Whether a connection that the other side has closed now should be tried again in plain: it is
-    /// ours, was sent enough for a plain peer to see that it does not understand it, and answered
-    /// nothing (Core `ShouldReconnectV1`).
+    /// Whether a connection that the other side has just closed should be tried again in plain: we
+    /// opened it, sent enough for a plain peer to notice that it does not understand us, and
+    /// received nothing (Core `ShouldReconnectV1`).
     pub(super) fn looks_refused(&self, sent: u64) -> bool {
         let nothing_came = matches!(&self.state, State::Key(exchange) if exchange.filled == 0);
         self.initiator && nothing_came && sent >= FRAME_HEADER_SIZE as u64
     }
 
-    /// The messages that wait for the keys.
+    /// Takes the messages that wait for keys.
     pub(super) fn take_waiting(&mut self) -> Vec<(Command, PooledStream)> {
         mem::take(&mut self.waiting)
     }
@@ -257,7 +258,7 @@ impl Encrypted {
         }
     }
 
-    /// Names the connection, once the other side has shown that it has the same keys.
+    /// Identifies the connection; `None` until the other side has shown that it has the same keys.
     pub(super) fn session_id(&self) -> Option<[u8; 32]> {
         match &self.state {
             State::Packets(packets) => packets.session_id(),
@@ -271,7 +272,7 @@ impl KeyExchange {
         queue.push_bytes(&[&self.handshake.public_key()[..], garbage].concat());
     }
 
-    /// No more than a plain receiver could be handed afterwards.
+    /// Reads no more than could be handed to a plain receiver afterwards.
     fn read(&mut self, source: &mut impl io::Read, budget: usize) -> io::Result<Got> {
         let whole = if self.maybe_plain { PLAIN_PREFIX } else { PUBLIC_KEY_SIZE };
         let room = (whole - self.filled).min(budget);
@@ -287,7 +288,7 @@ enum Found {
 }
 
 impl GarbageSearch {
-    /// No more than surely belongs to garbage, terminator and the shortest packet, which follows.
+    /// Reads no more than certainly belongs to the garbage, the terminator and the shortest packet.
     fn read(&mut self, source: &mut impl io::Read, budget: usize) -> io::Result<Got> {
         let mut bytes = [0; TERMINATOR_SIZE + MIN_PACKET];
         let terminator = self.session.receive_terminator();
@@ -302,7 +303,7 @@ impl GarbageSearch {
     fn find(mut self) -> Result<Found, TransportError> {
         let terminator = self.session.receive_terminator();
         let places = self.received.windows(TERMINATOR_SIZE).enumerate().take(MAX_GARBAGE + 1);
-        // Whoever sends byte by byte does not have all of them compared each time.
+        // A peer that sends byte by byte must not have all positions compared each time.
         let found = places.skip(self.searched).find(|(_, window)| *window == terminator);
         let Some((place, _)) = found else {
             if self.received.len() >= MAX_GARBAGE + TERMINATOR_SIZE {
@@ -317,7 +318,7 @@ impl GarbageSearch {
     }
 }
 
-/// Encrypts a message in its own memory.
+/// Encrypts a message in place.
 fn sealed(session: &mut Session, command: Command, mut payload: PooledStream) -> Outgoing {
     let mut head = [0; LENGTH_SIZE + HEADER_SIZE + MAX_NAME_SIZE];
     let name = head.last_chunk_mut().expect("it ends with the name");

@@ -1,4 +1,4 @@
-//! How long the payload of each message may be.
+//! Limits of payloads by message.
 
 use super::{DiscardReason, ReceiveLimits};
 use crate::frame::Command;
@@ -12,21 +12,21 @@ use crate::net_address::AddressEntry;
 use godwit_primitives::HEADER_SIZE;
 use godwit_stream::compact_size_len;
 
-/// Longest payload, in bytes, of the messages that need at most a few hundred. Generous, because
-/// bytes behind what a message needs are ignored: that is how messages were extended before. Core
-/// allows [`MAX_PAYLOAD`] to all of them.
+/// Longest payload, in bytes, of messages that need at most a few hundred. Generous, because
+/// surplus bytes at the end of a message are ignored: messages were extended in this way before.
+/// Core allows [`MAX_PAYLOAD`] for all of them.
 pub(super) const MAX_SMALL_PAYLOAD: u32 = 1_024;
 
-/// Payload of `count` entries of `size` bytes and their number, in bytes.
+/// Length, in bytes, of a list of `count` entries of `size` bytes with its count.
 const fn list(count: usize, size: usize) -> u32 {
     (compact_size_len(count as u64) + count * size) as u32
 }
 
-/// Longest payload, in bytes, that a message of that name may have; `None` for a name without
-/// meaning here, whose payload is dropped as it comes.
+/// Longest payload, in bytes, of messages with this name; `None` for a name that this node does not
+/// know, whose payload is discarded as it arrives.
 ///
-/// What a message holds at most by its count limits. Core allows [`MAX_PAYLOAD`] to every message
-/// and refuses the counts when it decodes them.
+/// It follows from the limits of the message's counts. Core allows [`MAX_PAYLOAD`] for every
+/// message and checks the counts when it decodes them.
 pub fn payload_limit(command: Command) -> Option<u32> {
     Some(match command {
         Command::VERSION
@@ -57,18 +57,18 @@ pub fn payload_limit(command: Command) -> Option<u32> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     Keep,
-    /// As it comes.
+    /// Discard it as it arrives.
     Drop(DiscardReason),
     TooLarge,
 }
 
-/// What is done with a payload of `length` bytes, before any of it is kept.
+/// Decides what is done with a payload of `length` bytes, before any of it is kept.
 pub(super) fn judge(command: Command, length: usize, limits: &ReceiveLimits) -> Judgement {
     let limit = payload_limit(command);
     if length > limit.unwrap_or(MAX_PAYLOAD) as usize {
         return Judgement::TooLarge;
     }
-    // These can have the size of a block; from everybody at once that would be too much.
+    // These can have the size of a block; from all peers at once that would be too much memory.
     let unexpected = match command {
         Command::BLOCK | Command::BLOCKTXN => !limits.expects_block,
         Command::CMPCTBLOCK => !limits.expects_compact,

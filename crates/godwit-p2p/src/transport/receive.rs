@@ -1,4 +1,4 @@
-//! Reading messages of the plain protocol.
+//! Receives messages of the plain protocol.
 
 use std::io;
 use std::mem;
@@ -25,7 +25,7 @@ enum State {
     Header { bytes: [u8; FRAME_HEADER_SIZE], filled: usize },
     /// A payload that is kept.
     Payload { header: FrameHeader, buffer: Buffer, hasher: Sha256 },
-    /// A payload of which `left` bytes are still to be dropped.
+    /// A payload that is discarded, of which `left` bytes have not arrived.
     Skim { skim: Skim, left: usize },
 }
 
@@ -38,7 +38,7 @@ impl Receiver {
         Self { magic, state: State::START }
     }
 
-    /// With `first` as the first bytes that were received.
+    /// A receiver that has received the bytes `first` already.
     pub(super) fn resumed<const N: usize>(magic: [u8; 4], first: &[u8; N]) -> Self {
         const { assert!(N < FRAME_HEADER_SIZE) };
         let mut bytes = [0; FRAME_HEADER_SIZE];
@@ -46,7 +46,8 @@ impl Receiver {
         Self { magic, state: State::Header { bytes, filled: N } }
     }
 
-    /// Up to `budget` bytes of what is being received, and none of what follows it.
+    /// Reads up to `budget` bytes of the header or payload that is being received, and none of what
+    /// follows it.
     pub(super) fn read(
         &mut self,
         source: &mut impl io::Read,
@@ -77,7 +78,7 @@ impl Receiver {
         }
     }
 
-    /// Ends what is complete.
+    /// Moves on when the header or payload is complete; returns a message that was completed.
     pub(super) fn advance(
         &mut self,
         limits: &ReceiveLimits,
@@ -118,7 +119,7 @@ impl Receiver {
     }
 }
 
-/// What is done with a payload, from its header alone.
+/// Decides what is done with a payload, from its header alone.
 fn begin(
     header: FrameHeader,
     magic: [u8; 4],

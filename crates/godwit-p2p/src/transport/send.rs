@@ -1,4 +1,4 @@
-//! Writing messages.
+//! Queues and writes messages.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -11,46 +11,46 @@ use crate::frame::Command;
 use crate::frame::{FRAME_HEADER_SIZE, FrameHeader};
 use crate::v2::TAG_SIZE;
 
-/// Most messages that one call of the system writes.
+/// Most messages that one system call writes.
 const MESSAGES_AT_ONCE: usize = 16;
 
-/// What a message that waits to be written is charged beside its payload's buffer: its places in the
-/// queues here and in the engine's account, which double when they are full, and what the allocator adds
-/// to a small payload.
+/// Bytes that a queued message is charged beside its payload's buffer: its entries in this queue
+/// and in the engine's account, which double when they are full, and the allocator's overhead for a
+/// small payload.
 pub(super) const MESSAGE_BYTES: usize = 384;
 
 const _: () = assert!(2 * (size_of::<Outgoing>() + 2 * size_of::<usize>()) + 64 <= MESSAGE_BYTES);
 
-/// An empty queue keeps room for so many messages.
+/// An empty queue keeps room for this many messages.
 const IDLE_MESSAGES: usize = 16;
 
-/// What is to be written, in order.
+/// The messages to be written, in order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     messages: VecDeque<Outgoing>,
     /// Bytes of the first message that are written.
     written: usize,
-    /// Size of all messages in the queue.
+    /// Size of all messages in the queue, in bytes.
     queued: usize,
-    /// What they take.
+    /// Memory that they are charged, in bytes.
     memory: usize,
     total: u64,
-    /// What the written messages count for.
+    /// Size of the written messages in the plain protocol, in bytes.
     counted: u64,
 }
 
-/// A message as it is written: head, payload, tail.
+/// A message in the form in which it is written: head, payload, tail.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     head: [u8; FRAME_HEADER_SIZE],
     head_len: usize,
     payload: PooledStream,
     tail: Option<[u8; TAG_SIZE]>,
-    /// Size in bytes in the plain protocol; nothing, for what is no message.
+    /// Size in the plain protocol, in bytes; 0 for bytes that are no message.
     counts: usize,
 }
 
-/// What a message takes while it waits.
+/// Memory that a message is charged while it is queued, in bytes.
 pub(crate) fn message_memory(payload: &PooledStream) -> usize {
     MESSAGE_BYTES + payload.capacity()
 }
@@ -71,7 +71,7 @@ impl Outgoing {
         Self { head, head_len: FRAME_HEADER_SIZE, payload, tail: None, counts }
     }
 
-    /// A message that is encrypted already.
+    /// An encrypted message.
     ///
     /// # Panics
     ///
@@ -143,7 +143,7 @@ impl Queue {
         Ok(Write::Done)
     }
 
-    /// One write of at most `budget` bytes, which are not zero.
+    /// Makes one system call that writes at most `budget` bytes; `budget` is not 0.
     fn write_once(&self, sink: &mut impl io::Write, budget: usize) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); 3 * MESSAGES_AT_ONCE];
         let mut used = 0;
@@ -152,7 +152,7 @@ impl Queue {
             for part in message.parts(if i == 0 { self.written } else { 0 }) {
                 let part = &part[..part.len().min(left)];
                 left -= part.len();
-                // Some systems take an empty first slice for the end.
+                // Some systems take an empty first slice for the end of the data.
                 if !part.is_empty() {
                     slices[used] = IoSlice::new(part);
                     used += 1;
@@ -166,7 +166,7 @@ impl Queue {
         Ok(count)
     }
 
-    /// Lets go of the messages that are written.
+    /// Removes the messages that are completely written.
     fn advance(&mut self, count: usize) {
         self.written += count;
         while let Some(first) = self.messages.front() {
@@ -180,7 +180,7 @@ impl Queue {
             self.counted += first.counts as u64;
             self.messages.pop_front();
         }
-        // Thousands of pongs may have been in it.
+        // The queue may have held thousands of pongs.
         self.messages.shrink_to(IDLE_MESSAGES);
     }
 
@@ -196,7 +196,7 @@ impl Queue {
         self.total
     }
 
-    /// What was written, counted as in the plain protocol.
+    /// Bytes written, counted as if in the plain protocol.
     pub(super) fn counted(&self) -> u64 {
         let started = self.messages.front().map_or(0, |first| self.written.min(first.counts));
         self.counted + started as u64

@@ -1,4 +1,4 @@
-//! Messages that are dropped as they come.
+//! Payloads that are discarded as they arrive.
 
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{BlockHash, HEADER_SIZE};
@@ -6,11 +6,11 @@ use godwit_primitives::{BlockHash, HEADER_SIZE};
 use super::{Discard, DiscardReason};
 use crate::frame::Command;
 
-/// How much of what is dropped is read at once, in bytes, onto the stack.
+/// Bytes of a discarded payload that are read at once, onto the stack.
 pub(super) const SKIM_STEP: usize = 16 * 1024;
 
-/// A message that is being dropped. Of a block that was not asked for the header is kept: it tells what
-/// the peer has.
+/// A payload that is being discarded. The header of an unrequested block is kept: it tells that the
+/// peer has the block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Skim {
     pub(super) command: Command,
@@ -26,7 +26,7 @@ impl Skim {
         Self { command, bytes, why, header: [0; HEADER_SIZE], filled: 0 }
     }
 
-    /// The next bytes of the payload.
+    /// Passes over the next bytes of the payload.
     pub(super) fn pass(&mut self, payload: &[u8]) {
         let room = &mut self.header[self.filled..];
         let taken = room.len().min(payload.len());
@@ -34,7 +34,7 @@ impl Skim {
         self.filled += taken;
     }
 
-    /// The payload is complete.
+    /// The result when the payload is complete.
     pub(super) fn end(&self) -> Discard {
         let Self { command, bytes, why, .. } = *self;
         let named = command == Command::BLOCK

@@ -1,7 +1,7 @@
 //! The ciphers of one direction of a connection: lengths and packets, each with keys of its own that
 //! are replaced every [`REKEY_INTERVAL`] packets.
 //!
-//! Keys lie in locked memory. What computes with them leaves copies on its stack: see
+//! Keys are kept in locked memory. Computing with them leaves copies on the stack: see
 //! [`Transport::new_v2_initiator`](crate::Transport::new_v2_initiator).
 //!
 //! Source: BIP324 "Symmetric encryption", RFC 8439, Core `FSChaCha20`, `FSChaCha20Poly1305`.
@@ -19,26 +19,26 @@ pub(crate) const REKEY_INTERVAL: u32 = 224;
 /// Length of a packet's encrypted length, in bytes.
 pub(crate) const LENGTH_SIZE: usize = 3;
 
-/// Where the keystream of a packet's bytes starts: its first block keys the tag.
+/// Position of a packet's bytes in its keystream: the first block is the tag's key.
 const FIRST_BLOCK: u64 = 64;
 
-/// How much is authenticated and decrypted before the next: the first-level cache keeps it between
-/// the two.
+/// Bytes that are authenticated and decrypted at a time, so that they stay in the first-level cache
+/// between the two.
 const STEP: usize = 8 << 10;
 
 /// A key of 32 bytes.
 pub(super) type Key = SecretArray<32>;
 
-/// Which packet of which key is next.
+/// The next packet, and the key that it uses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     packet: u32,
-    /// How many keys were used up.
+    /// Number of keys that were used up.
     epoch: u64,
 }
 
 impl Place {
-    /// Whether the key is used up.
+    /// Counts a packet; returns whether the key is used up.
     fn advance(&mut self) -> bool {
         self.packet += 1;
         self.packet == REKEY_INTERVAL
@@ -62,7 +62,7 @@ fn keystream(key: &[u8; 32], nonce: [u8; 12], from: u64) -> ChaCha20 {
     cipher
 }
 
-/// Puts the bytes of `key`'s own keystream in its place.
+/// Replaces a key by bytes of its own keystream.
 fn replace(key: &mut Key, nonce: [u8; 12], from: u64) {
     key.expose_secret_mut(|key| {
         let mut next = keystream(key, nonce, from);
@@ -102,7 +102,7 @@ impl LengthCipher {
     }
 }
 
-/// Key and place of a direction's packets.
+/// The key of one direction's packets, and the next packet.
 pub(super) struct PacketKey {
     key: Key,
     place: Place,
@@ -172,7 +172,7 @@ impl Sealer {
         mac.finish()
     }
 
-    /// What decrypts the same packets.
+    /// A decryptor for the same packets.
     #[cfg(test)]
     pub(super) fn into_opener(self) -> Opener {
         let mac = SecretBox::new(Mac::idle()).expect("locked memory");
@@ -180,17 +180,17 @@ impl Sealer {
     }
 }
 
-/// Decrypts packets, each in pieces as it comes.
+/// Decrypts packets, each in pieces as they arrive.
 pub(super) struct Opener {
     key: PacketKey,
-    /// Of the packet that is coming.
+    /// State of the tag of the packet that is arriving.
     mac: SecretBox<Mac>,
     /// Bytes of the packet so far.
     opened: u64,
 }
 
 impl Opener {
-    /// `mac`: room for the tag of the packet that is coming.
+    /// `mac` is locked memory for the tag's state.
     pub(super) fn new(key: Key, mac: SecretBox<Mac>) -> Self {
         Self { key: PacketKey::new(key), mac, opened: 0 }
     }
@@ -200,14 +200,14 @@ impl Opener {
         &self.key
     }
 
-    /// The next packet starts.
+    /// Begins the next packet.
     pub(super) fn begin(&mut self, additional: &[u8]) {
         self.opened = 0;
         let fresh = self.key.expose_tag_key(|key| Mac::new(key, additional));
         self.mac.expose_secret_mut(|mac| *mac = fresh);
     }
 
-    /// Decrypts the next bytes of the packet in place. They are not to be trusted before
+    /// Decrypts the next bytes of the packet in place. They must not be trusted before
     /// [`finish`](Self::finish).
     pub(super) fn open(&mut self, bytes: &mut [u8]) {
         let mut cipher = self.key.keystream(self.opened);
@@ -220,7 +220,7 @@ impl Opener {
         });
     }
 
-    /// Whether the packet is what the other side sent. The next one has to
+    /// Ends the packet; returns whether it is what the other side sent. The next one has to
     /// [`begin`](Self::begin).
     pub(super) fn finish(&mut self, tag: &[u8; TAG_SIZE]) -> bool {
         let expected = self.mac.expose_secret_mut(|mac| {

@@ -31,7 +31,7 @@ pub(super) const HANDSHAKE_STACK: usize = 32 << 10;
 const SALT: &[u8] = b"bitcoin_v2_shared_secret";
 
 /// Computes public keys. It is not blinded, so it holds nothing secret: blinding protects a key that
-/// is used again and again from whoever measures that, and each of these keys is used once.
+/// is used again and again from an observer who measures that, and each of these keys is used once.
 static CONTEXT: LazyLock<Secp256k1<VerifyOnly>> = LazyLock::new(Secp256k1::verification_only);
 
 /// What one connection needs of the system's randomness.
@@ -46,7 +46,7 @@ pub struct V2Secrets {
     pub garbage: Vec<u8>,
 }
 
-/// Why a connection can not be encrypted.
+/// Why a connection cannot be encrypted.
 #[derive(Debug)]
 pub enum V2Error {
     /// There is no locked memory for its keys.

@@ -1,10 +1,10 @@
-//! An encrypted connection: packets out and in.
+//! An encrypted connection: seals and opens packets.
 //!
-//! A packet is the length of its contents (3 bytes, encrypted), then a header byte and the contents
-//! (encrypted), then a tag of 16 bytes over both and over additional data that are not sent: for the
-//! first packet of each direction the garbage before it, else nothing.
+//! A packet is the length of its contents (3 bytes, encrypted), a header byte and the contents
+//! (encrypted), and a tag of 16 bytes over header, contents and additional data that are not sent:
+//! the garbage before the first packet of each direction, nothing for the others.
 //!
-//! Each function here wipes what its computations left on the stack.
+//! Each function wipes what its computations left on the stack.
 
 use super::cipher::{LENGTH_SIZE, LengthCipher, Opener, Sealer};
 use super::handshake::TERMINATOR_SIZE;
@@ -17,13 +17,13 @@ pub(crate) const HEADER_SIZE: usize = 1;
 /// By how much a packet is longer than its contents, in bytes.
 pub(crate) const EXPANSION: usize = LENGTH_SIZE + HEADER_SIZE + TAG_SIZE;
 
-/// The bit of the header that says that the contents mean nothing.
+/// The header's bit for a decoy: the contents are to be ignored.
 pub(crate) const IGNORE: u8 = 0x80;
 
-/// More stack than the ciphers use, in bytes.
+/// Stack to wipe, in bytes: more than the ciphers use.
 pub(super) const CIPHER_STACK: usize = 8 << 10;
 
-/// Keys and places of both directions.
+/// Keys and packet counters of both directions.
 pub(crate) struct Session {
     pub(super) send_length: LengthCipher,
     pub(super) send_packet: Sealer,
@@ -35,17 +35,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// What ends our garbage.
+    /// The terminator of our garbage.
     pub(crate) fn send_terminator(&self) -> &[u8; TERMINATOR_SIZE] {
         &self.send_terminator
     }
 
-    /// What ends the other side's garbage.
+    /// The terminator of the other side's garbage.
     pub(crate) fn receive_terminator(&self) -> &[u8; TERMINATOR_SIZE] {
         &self.receive_terminator
     }
 
-    /// Names the connection; both sides have the same. It is no secret.
+    /// Identifies the connection; both sides have the same. It is no secret.
     pub(crate) fn session_id(&self) -> &[u8; 32] {
         &self.session_id
     }
@@ -79,7 +79,7 @@ impl Session {
         u32::from_le_bytes([low, middle, high, 0]) as usize
     }
 
-    /// Starts the next packet, with `bytes` as its first behind the length.
+    /// Begins the next packet; decrypts `bytes`, the first ones after the length, in place.
     pub(crate) fn open_first(&mut self, bytes: &mut [u8], additional: &[u8]) {
         on_wiped_stack::<CIPHER_STACK, _>(|| {
             self.receive_packet.begin(additional);
@@ -87,7 +87,7 @@ impl Session {
         });
     }
 
-    /// Decrypts the next bytes of the packet in place. They are not to be trusted before
+    /// Decrypts the next bytes of the packet in place. They must not be trusted before
     /// [`finish`](Self::finish).
     pub(crate) fn open(&mut self, bytes: &mut [u8]) {
         on_wiped_stack::<CIPHER_STACK, _>(|| self.receive_packet.open(bytes));

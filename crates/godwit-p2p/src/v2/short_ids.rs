@@ -1,4 +1,4 @@
-//! How a message is named inside a packet: one byte, or a zero and twelve bytes as in v1.
+//! Names of messages inside a packet: one byte, or a zero and twelve bytes as in v1.
 //!
 //! Source: BIP324 "Message types", Core `net.cpp` `V2_MESSAGE_IDS`.
 
@@ -7,7 +7,7 @@ use crate::frame::Command;
 /// Longest name of a message in a packet, in bytes: a zero and the twelve bytes of v1.
 pub(crate) const MAX_NAME_SIZE: usize = 13;
 
-/// The command of each one-byte name, from 1 on; `None` for those that nobody has defined.
+/// The command of each one-byte name, from 1 on; `None` where none is defined.
 const SHORT_IDS: [Option<Command>; 37] = [
     Some(Command::ADDR),
     Some(Command::BLOCK),
@@ -57,7 +57,7 @@ pub(crate) enum Name {
     Unknown,
 }
 
-/// Reads the name at the start of `contents`, which are whole or longer than any name.
+/// Reads the name at the start of `contents`, which must be complete or longer than any name.
 pub(crate) fn parse_name(contents: &[u8]) -> Name {
     match contents.split_first() {
         Some((0, rest)) => match rest.first_chunk() {
@@ -72,7 +72,7 @@ pub(crate) fn parse_name(contents: &[u8]) -> Name {
     }
 }
 
-/// Writes the name of `command` to the front of `target`: how many bytes it has.
+/// Writes the name of `command` to the front of `target` and returns its length.
 pub(crate) fn write_name(command: Command, target: &mut [u8; MAX_NAME_SIZE]) -> usize {
     match SHORT_IDS.iter().position(|known| *known == Some(command)) {
         Some(index) => {

@@ -18,7 +18,7 @@ fn in_own_frame<R>(operation: impl FnOnce() -> R) -> R {
     operation()
 }
 
-/// Overwrites the `SIZE` bytes of this thread's stack that lie behind the caller's frame.
+/// Overwrites the `SIZE` bytes of this thread's stack beyond the caller's frame.
 #[inline(never)]
 fn wipe_stack<const SIZE: usize>() {
     let mut dead = [const { MaybeUninit::<u8>::uninit() }; SIZE];

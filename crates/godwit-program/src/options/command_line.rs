@@ -1,4 +1,4 @@
-//! Arguments to options and operands.
+//! From arguments to options and operands.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,7 +15,7 @@ pub(super) struct Given<P: Program> {
     pub(super) origin: Origin,
 }
 
-/// Derived, it would ask for a program that can be cloned.
+/// Written out because the derived one would demand `P: Clone`.
 impl<P: Program> Clone for Given<P> {
     fn clone(&self) -> Self {
         let Self { spec, value, origin } = self;
@@ -24,8 +24,8 @@ impl<P: Program> Clone for Given<P> {
 }
 
 impl<P: Program> Given<P> {
-    /// `value` is `None` for a bare `-name`; `negated` tells `-noname`, whose value may only be 0
-    /// or 1, and 0 negates once more.
+    /// `value` is `None` for a bare `-name`. `negated` stands for `-noname`, whose value may only
+    /// be 0 or 1; 0 negates it once more.
     pub(super) fn new(
         spec: &'static OptionSpec<P>,
         negated: bool,
@@ -78,7 +78,7 @@ pub(super) fn find_option<P: Program>(
     Err(Problem::UnknownOption { name: name.to_owned(), suggestion }.at(origin))
 }
 
-/// The command line, its options known but their values unread.
+/// The command line: its options are known, their values not yet read.
 pub(super) struct CommandLine<P: Program> {
     pub(super) given: Vec<Given<P>>,
     /// Words that are no options: the command and its operands.
@@ -92,7 +92,8 @@ impl<P: Program> CommandLine<P> {
     ) -> Result<Self, OptionsError> {
         let arguments: Vec<OsString> = arguments.into_iter().collect();
         Self::of(&arguments).map_err(|error| match (&error.problem, elsewhere::<P>(&arguments)) {
-            // Another program's command has its options with it.
+            // A command of another program comes with that program's options: the command is the
+            // better thing to report.
             (Problem::UnknownOption { .. }, Some(problem)) => problem.on_command_line(),
             _ => error,
         })
@@ -120,15 +121,15 @@ impl<P: Program> CommandLine<P> {
         Ok(line)
     }
 
-    /// The values given here, in order.
+    /// The values given on the command line, applied in order.
     pub(super) fn draft(&self) -> Result<Draft<P>, OptionsError> {
         let mut draft = Draft::default();
         self.given.iter().try_for_each(|given| given.apply(&mut draft))?;
         Ok(draft)
     }
 
-    /// The command and its operands. Options of another command are errors here; in the file they wait
-    /// for their command.
+    /// The command and its operands. An option of another command is an error on the command line;
+    /// in the file it is not, because one file serves all commands.
     pub(super) fn command(&self) -> Result<(P::Command, Vec<PathBuf>), OptionsError> {
         let (name, spec, operands) = self.named_command()?;
         if !spec.count.contains(&operands.len()) {
@@ -144,7 +145,7 @@ impl<P: Program> CommandLine<P> {
         }
     }
 
-    /// How messages call it, the command, and its operands.
+    /// The command with the name that messages use for it, and its operands.
     fn named_command(
         &self,
     ) -> Result<(&'static str, &'static CommandSpec<P>, &[OsString]), OptionsError> {
@@ -185,7 +186,7 @@ impl<P: Program> CommandLine<P> {
     }
 }
 
-/// The problem that the first of these words belongs to another program.
+/// The first of these words that is a command of another program, as a problem.
 fn elsewhere<P: Program>(words: &[OsString]) -> Option<Problem> {
     let words = words.iter().filter_map(|word| word.to_str());
     words
@@ -194,7 +195,7 @@ fn elsewhere<P: Program>(words: &[OsString]) -> Option<Problem> {
         .map(|(word, program)| Problem::OtherProgram { word, program, this: P::NAME })
 }
 
-/// Name (without its one or two dashes) and value; `None` for a word.
+/// An option's name, without its one or two dashes, and value; `None` if the argument is a word.
 fn split_option(argument: &OsStr) -> Option<(String, Option<OsString>)> {
     let bytes = argument.as_bytes();
     let body = bytes.strip_prefix(b"--").or_else(|| bytes.strip_prefix(b"-"))?;

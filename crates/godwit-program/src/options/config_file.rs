@@ -1,8 +1,8 @@
 //! `godwit.conf`: bitcoin.conf's syntax (Core `common/config.cpp`).
 //!
-//! `name=value` lines, `#` to the end of the line is a comment, `[network]` starts a section whose
-//! options count on that network only, and `network.name=value` says the same for one line. Unlike
-//! Core, which takes the first of two equal names, a repetition is an error.
+//! Lines are `name=value`; a `#` starts a comment; `[network]` starts a section whose options count
+//! on that network only, and `network.name=value` says the same for one line. A repeated name is an
+//! error, where Core takes the first one.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use super::error::{OptionsError, Origin, Problem};
 use super::lookup;
 use super::spec::{Draft, FilePlace, OtherLines, Program};
 
-/// A read file: known options with values in range, not yet filtered by network.
+/// The parsed file: options that exist, with values in range, for all networks.
 pub(super) struct ConfigFile<P: Program> {
     pub(super) path: PathBuf,
     entries: Vec<Entry<P>>,
 }
 
 struct Entry<P: Program> {
-    /// `None` stands before the first section.
+    /// `None` before the first section.
     section: Option<Network>,
     given: Given<P>,
 }
@@ -77,8 +77,8 @@ impl<P: Program> ConfigFile<P> {
 }
 
 impl<P: Program> Entry<P> {
-    /// Values are tried out here, so that a mistake in the section of another network shows too. `None`
-    /// is for another program.
+    /// Applies the value to a draft that is thrown away, so that a mistake in another network's
+    /// section is reported as well. Returns `None` for an option of another program.
     fn parse(
         line: &str,
         section: Option<Network>,
@@ -113,7 +113,7 @@ impl<P: Program> Entry<P> {
     }
 }
 
-/// Whether an unknown name is that of another program's option.
+/// Whether an unknown name belongs to another program.
 fn is_for_another<P: Program>(name: &str, error: &OptionsError) -> bool {
     match (P::OTHER_LINES, &error.problem) {
         (OtherLines::Known(names), _) => names.contains(&name),

@@ -5,13 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A command line or configuration file that can not be followed. `Display` is one line that says
-/// where, what, and what to write instead.
+/// A command line or configuration file that makes no sense. `Display` is one line: where, what is
+/// wrong, and what to write instead.
 #[derive(Debug)]
 pub struct OptionsError {
-    /// Where.
     pub origin: Origin,
-    /// What.
     pub problem: Problem,
 }
 
@@ -22,7 +20,6 @@ pub enum Origin {
     CommandLine,
     /// In a configuration file.
     File {
-        /// The file.
         path: Arc<PathBuf>,
         /// Line, from 1.
         line: usize,
@@ -34,14 +31,12 @@ pub enum Origin {
 pub enum Problem {
     /// No option has this name.
     UnknownOption {
-        /// As written.
         name: String,
         /// The most similar option.
         suggestion: Option<String>,
     },
     /// No command has this name.
     UnknownCommand {
-        /// As written.
         words: String,
         /// The most similar command.
         suggestion: Option<String>,
@@ -57,21 +52,11 @@ pub enum Problem {
     },
     /// No command, where there has to be one.
     NoCommand,
-    /// The first word of several commands alone.
-    NoSubcommand {
-        /// As written.
-        word: String,
-        /// They.
-        commands: Vec<&'static str>,
-    },
-    /// The command has no such option.
-    NotOfCommand {
-        /// The option.
-        option: &'static str,
-        /// The command.
-        command: &'static str,
-    },
-    /// The command takes another number of operands.
+    /// Only the first word of commands that have two.
+    NoSubcommand { word: String, commands: Vec<&'static str> },
+    /// The option exists, but not for this command.
+    NotOfCommand { option: &'static str, command: &'static str },
+    /// The command takes a different number of operands.
     Operands {
         /// The command with its operands, as the help shows it.
         usage: String,
@@ -80,45 +65,27 @@ pub enum Problem {
     },
     /// An option without its value.
     NoValue {
-        /// The option.
         option: &'static str,
         /// What the value is, as the help shows it.
         placeholder: &'static str,
     },
     /// `-noname` of an option that is not switched off that way.
-    NotNegatable {
-        /// The option.
-        option: &'static str,
-    },
+    NotNegatable { option: &'static str },
     /// A value that the option does not take.
-    BadValue {
-        /// The option.
-        option: &'static str,
-        /// As written.
-        value: String,
-        /// What it takes.
-        expected: &'static str,
-    },
+    BadValue { option: &'static str, value: String, expected: &'static str },
     /// More than one network is chosen.
     SeveralNetworks,
     /// An option that the chosen network does not have.
     WrongNetwork {
-        /// The option.
         option: &'static str,
         /// Networks that have it.
         networks: String,
-        /// The chosen network.
         chosen: &'static str,
     },
     /// No `-datadir` and no home directory to put the default into.
     NoDatadir,
     /// The configuration file could not be read.
-    ConfigUnreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    ConfigUnreadable { path: PathBuf, error: io::Error },
     /// A name in the file that starts with a dash.
     LeadingDash,
     /// A line of the file that is neither `name=value` nor `[section]`.
@@ -127,30 +94,22 @@ pub enum Problem {
     NotUtf8,
     /// A section of the file that names no network.
     UnknownSection {
-        /// As written.
         name: String,
         /// The most similar network.
         suggestion: Option<String>,
     },
     /// An option that only the command line takes, in the file.
-    NotInFile {
-        /// The option.
-        option: &'static str,
-    },
+    NotInFile { option: &'static str },
     /// An option that chooses network or data directory, inside a network section.
-    NotInSection {
-        /// The option.
-        option: &'static str,
-    },
+    NotInSection { option: &'static str },
     /// The same option twice in one section of the file.
     Repeated {
-        /// The option.
         option: &'static str,
         /// Line of the first one.
         first_line: usize,
     },
-    /// An operand that is not what it should be. It is not repeated: who takes a command for another one
-    /// may have written a secret.
+    /// An operand that is not what it should be. The message does not repeat it: a user who
+    /// mistakes one command for another may have typed a secret.
     BadOperand {
         /// As the help calls it.
         operand: &'static str,
@@ -159,21 +118,18 @@ pub enum Problem {
     },
     /// A value that the option does not take together with others.
     Refused {
-        /// The option.
         option: &'static str,
-        /// As understood.
         value: u64,
         /// Why, and what to say instead.
         reason: &'static str,
     },
-    /// An option that another one makes useless.
+    /// An option that has no effect together with another one.
     OfNoUse {
-        /// The option.
         option: &'static str,
-        /// The other one, with its value.
+        /// The other option, with its value.
         with: &'static str,
     },
-    /// `datadir` in the file leads to a directory with a configuration file of its own.
+    /// `datadir` in the file points to a directory that has a configuration file itself.
     ConfigIgnored {
         /// The file that would not be read.
         ignored: PathBuf,
@@ -181,12 +137,12 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The error of this problem at a place.
+    /// This problem at a place.
     pub fn at(self, origin: &Origin) -> OptionsError {
         OptionsError { origin: origin.clone(), problem: self }
     }
 
-    /// The error of this problem on the command line.
+    /// This problem on the command line.
     pub fn on_command_line(self) -> OptionsError {
         self.at(&Origin::CommandLine)
     }

@@ -9,7 +9,7 @@ use godwit_primitives::Network;
 use super::spec::{Commands, FilePlace, Form, OptionSpec, Program, Setter};
 use super::values;
 
-/// Title of the group of options that belong to no other one.
+/// Title of the group of options that belong to no other group.
 pub const GENERAL: &str = "Options";
 /// Title of the options that choose a network.
 pub const NETWORK: &str = "Choice of network";
@@ -117,7 +117,7 @@ impl<P: Program> GeneralOptions<P> {
     ];
 }
 
-/// A flag that is no setting.
+/// A flag that asks for something to be done and is no setting: it is not read from the file.
 const fn request<P: Program>(
     name: &'static str,
     aliases: &'static [&'static str],

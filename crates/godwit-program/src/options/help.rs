@@ -73,7 +73,7 @@ fn heading<P: Program>(option: &OptionSpec<P>) -> String {
     heading
 }
 
-/// Words wrapped and indented, and an empty line.
+/// Appends a paragraph, wrapped and indented, and an empty line.
 fn push_paragraph(text: &mut String, words: &str) {
     let mut column = 0;
     for word in words.split_whitespace() {

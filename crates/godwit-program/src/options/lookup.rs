@@ -1,10 +1,10 @@
-//! Options and commands by name, and what a user may have meant.
+//! Finds options and commands by name, and suggests what a user may have meant.
 
 use super::general::GeneralOptions;
 use super::spec::{CommandSpec, OptionSpec, Program};
 
-/// How many letters may differ for a suggestion, in a name of eight letters or more; shorter names
-/// are suggested for a quarter of their letters, and at least one.
+/// Most letters in which a suggestion may differ from what was written. A shorter name may differ
+/// in a quarter of its letters, and in at least one.
 const MAX_TYPOS: usize = 2;
 
 /// All options, in the order in which the help lists those of a group.
@@ -17,12 +17,12 @@ pub(super) fn commands<P: Program>() -> impl Iterator<Item = &'static CommandSpe
     P::COMMANDS.iter().copied().flatten()
 }
 
-/// The option of this name or alias.
+/// The option with this name or alias.
 pub(super) fn find<P: Program>(name: &str) -> Option<&'static OptionSpec<P>> {
     options().find(|spec| spec.name == name || spec.aliases.contains(&name))
 }
 
-/// The option that a user who wrote `name` may have meant; a `no` in front stays there.
+/// The option that a user who wrote `name` may have meant. A leading `no` is kept.
 pub(super) fn suggest_option<P: Program>(name: &str) -> Option<String> {
     let names = options::<P>().map(|spec| spec.name);
     suggest(name, names).or_else(|| {
@@ -31,7 +31,7 @@ pub(super) fn suggest_option<P: Program>(name: &str) -> Option<String> {
     })
 }
 
-/// The nearest of `candidates`, if it is near enough to be a typing error.
+/// The candidate nearest to what was written, if a typing error explains the difference.
 pub(super) fn suggest(
     written: &str,
     candidates: impl Iterator<Item = &'static str>,
@@ -43,7 +43,7 @@ pub(super) fn suggest(
     (typos <= bound).then(|| nearest.to_owned())
 }
 
-/// The other program that has a command which begins with this word.
+/// The other program, if one has a command that begins with this word.
 pub(super) fn elsewhere<P: Program>(word: &str) -> Option<(&'static str, &'static str)> {
     P::ELSEWHERE.iter().copied().find(|(first, _)| *first == word)
 }

@@ -1,4 +1,4 @@
-//! From what was given where to what holds.
+//! From the options that were given, and where, to the values that hold.
 
 use std::path::{Path, PathBuf};
 
@@ -57,8 +57,8 @@ fn draft_of<P: Program>(given: &[Given<P>]) -> Result<Draft<P>, OptionsError> {
     Ok(draft)
 }
 
-/// A network chosen on the command line wins over the file's; `-notestnet` and its like take back
-/// what the file says.
+/// A network chosen on the command line wins over the file's. `-notestnet` and the like cancel the
+/// file's choice.
 fn choose_network(line: &General, top: &General) -> Result<Network, OptionsError> {
     let mut chosen = chosen_networks(line, line);
     if chosen.is_empty() {
@@ -94,8 +94,8 @@ fn check_networks<P: Program>(network: Network, given: &[Given<P>]) -> Result<()
     }
 }
 
-/// Someone who moved the data directory and keeps a file in both places should know (Core refuses
-/// this too).
+/// Refuses a data directory, moved by the file, that has a configuration file too: a user with a
+/// file in both places would not notice that one of them is ignored (Core refuses this, too).
 fn check_config_is_read<P: Program>(
     datadir: &Path,
     read: &Path,

@@ -1,5 +1,5 @@
-//! What a program says of its commands and options. Parsing, ranges, help, suggestions, which command
-//! takes what and what may stand in the file are all read off these tables, through `lookup`.
+//! The tables in which a program describes its commands and options. Parsing, help, suggestions,
+//! which command takes which option and what the file may contain are all derived from them.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,53 +10,52 @@ use godwit_primitives::Network;
 use super::general::General;
 use crate::exit::Exit;
 
-/// A program: its tables, and what it calls things.
+/// A program: its tables and its names for things.
 pub trait Program: Sized + 'static {
     /// One of its commands.
     type Command: Copy + PartialEq + fmt::Debug + 'static;
-    /// Values of its own options before they are brought together.
+    /// Values of its own options as given, before they are checked against each other.
     type Draft: Default + 'static;
 
-    /// What the user types to start it.
+    /// The name that the user types to start it.
     const NAME: &'static str;
-    /// A sentence of `-version`.
+    /// What the program is, in a sentence of `-version`.
     const ABOUT: &'static str;
-    /// What runs when no command is named, and how messages call it.
+    /// The command that runs when none is named, with the name that messages use for it.
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)>;
     /// Commands by name.
     const COMMANDS: &'static [&'static [CommandSpec<Self>]];
     /// Its own options, in the order in which the help lists those of a group.
     const OPTIONS: &'static [&'static [OptionSpec<Self>]];
-    /// Groups of options in the order of the help, each by its title.
+    /// Titles of the groups of options, in the order of the help.
     const GROUPS: &'static [&'static str];
-    /// Commands of another program, by their first word, and that program.
+    /// First words of another program's commands, each with the name of that program.
     const ELSEWHERE: &'static [(&'static str, &'static str)];
     /// What it does with lines of the configuration file for another program.
     const OTHER_LINES: OtherLines;
-    /// How it may end.
+    /// Exit codes that the program can end with, for the help.
     const EXITS: &'static [Exit];
 }
 
-/// Names in the configuration file that are no options of a program. All programs read the same file.
+/// How a program treats names in the configuration file that it does not know. All programs read
+/// the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherLines {
-    /// These belong to another program; any other one is an error.
+    /// These names belong to another program; any other unknown name is an error.
     Known(&'static [&'static str]),
-    /// All belong to another program, which judges them, but for what looks like a typing error.
+    /// Unknown names are left to the other program to check, unless one looks like a typing error.
     All,
 }
 
 /// Words, operands and purpose of a command.
 pub struct CommandSpec<P: Program> {
-    /// Which.
     pub command: P::Command,
-    /// One or two words; none for what runs when no command is named.
+    /// One or two words; empty for the command that runs when none is named.
     pub words: &'static str,
     /// Operands as the help shows them, with a space in front.
     pub operands: &'static str,
     /// How many operands it takes.
     pub count: RangeInclusive<usize>,
-    /// What it does.
     pub help: &'static str,
 }
 
@@ -79,11 +78,11 @@ pub enum Form {
 /// Where an option may be given besides the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilePlace {
-    /// Not in the file.
+    /// The command line only.
     Nowhere,
-    /// Before the first network section: it decides which section counts.
+    /// In the file before the first network section: the option decides which section counts.
     Top,
-    /// There and in the network sections.
+    /// Anywhere in the file, network sections included.
     Anywhere,
 }
 
@@ -91,7 +90,6 @@ pub enum FilePlace {
 pub enum Commands<P: Program> {
     /// All of the program.
     Every,
-    /// These.
     Only(&'static [P::Command]),
 }
 
@@ -104,15 +102,14 @@ impl<P: Program> Commands<P> {
     }
 }
 
-/// Puts a value into a draft; `None` refuses it.
+/// Puts a value into a draft; returns `None` when the option does not take the value.
 pub enum Setter<P: Program> {
-    /// Of an option that every program has.
+    /// For an option that every program has.
     General(fn(&mut General, &OsStr) -> Option<()>),
-    /// Of one of the program's own.
+    /// For one of the program's own options.
     Own(fn(&mut P::Draft, &OsStr) -> Option<()>),
 }
 
-/// One option.
 pub struct OptionSpec<P: Program> {
     /// Without dashes.
     pub name: &'static str,
@@ -128,9 +125,8 @@ pub struct OptionSpec<P: Program> {
     pub networks: &'static [Network],
     /// One of [`Program::GROUPS`].
     pub group: &'static str,
-    /// Several values add up; without it the last one counts.
+    /// The option may be repeated and its values add up; otherwise the last one counts.
     pub repeats: bool,
-    /// What it does.
     pub help: &'static str,
     /// Where its value goes.
     pub set: Setter<P>,
@@ -154,11 +150,9 @@ impl<P: Program> OptionSpec<P> {
     }
 }
 
-/// Values of options before they are brought together; absent is "not given".
+/// Values of options as given, before they are checked against each other; `None` is "not given".
 pub struct Draft<P: Program> {
-    /// Of the options that every program has.
     pub general: General,
-    /// Of the program's own.
     pub own: P::Draft,
 }
 
@@ -177,7 +171,7 @@ impl<P: Program> Draft<P> {
     }
 }
 
-/// An option with a value, of every command, in the file too.
+/// An option with a value that every command takes, on the command line and in the file.
 pub const fn setting<P: Program>(
     name: &'static str,
     placeholder: &'static str,

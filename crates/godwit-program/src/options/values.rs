@@ -1,5 +1,5 @@
-//! The values that options of any program take, from text. `None` means "not one of these": the table
-//! says what was expected.
+//! Parses the values of options. `None` means that the text is no such value: the option's table
+//! entry says what was expected.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ pub fn flag(text: &OsStr) -> Option<bool> {
     }
 }
 
-/// A decimal number, perhaps with a sign.
+/// A decimal number with an optional sign.
 pub fn number<T: FromStr>(text: &OsStr) -> Option<T> {
     text.to_str()?.parse().ok()
 }
 
-/// Anything but nothing.
+/// Any non-empty text.
 pub fn path(text: &OsStr) -> Option<PathBuf> {
     (!text.is_empty()).then(|| PathBuf::from(text))
 }

@@ -1,4 +1,4 @@
-//! What goes wrong with keys. Nothing of a secret is repeated.
+//! What goes wrong with keys. No message repeats any part of a secret.
 
 use std::fmt;
 use std::io;
@@ -10,36 +10,35 @@ use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
 
 use crate::options::Descriptor;
 
-/// Why a command of `keys` does not do its work.
+/// Why a command of `keys` failed.
 #[derive(Debug)]
 pub(crate) enum KeysFailure {
-    /// The key file.
     Store(StoreError),
     /// There is no key file.
     NoKeyFile(PathBuf),
-    /// The process may not hold keys.
+    /// The process could not be hardened, so it must not hold keys.
     Hardening(HardeningError),
-    /// There is no locked memory for what is read.
+    /// No memory could be locked for what is read.
     Lock(LockError),
-    /// A file descriptor of the command line is not open, or not in this direction.
+    /// A file descriptor named on the command line is not open, or not in the right direction.
     Descriptor(Descriptor, io::Error),
-    /// Reading a secret fails.
+    /// Reading a secret failed.
     Read(io::Error),
-    /// A file descriptor ends where a secret is to begin.
+    /// A file descriptor ended before a secret began.
     NothingRead,
-    /// The line of a secret does not end.
+    /// A secret is longer than any line that is accepted.
     TooLong,
     /// A secret is not text.
     NotText(NotUtf8),
-    /// There is no terminal to ask at.
+    /// There is no terminal on which to ask for a secret.
     NoTerminal(io::Error),
-    /// The user does not go on.
+    /// The user interrupted a prompt.
     Aborted,
-    /// A key was pressed that stands for no character.
+    /// The user pressed a key that stands for no character.
     NoCharacter,
-    /// What is typed for the second time differs.
+    /// A new passphrase was typed differently the second time.
     Differs,
-    /// The key is for main and the chain is not, or the other way round.
+    /// The key is for the main network and the chosen network is not, or the other way round.
     OtherNetwork,
     /// A descriptor cannot be imported.
     Descriptors(DescriptorError),
@@ -49,9 +48,9 @@ pub(crate) enum KeysFailure {
     WalletWithoutKeys,
     /// A descriptor has public keys only.
     NoPrivateKey,
-    /// There is a passphrase of a mnemonic, but the secret is none.
+    /// A BIP39 passphrase was given, but the secret is no mnemonic.
     NoMnemonic,
-    /// Standard output.
+    /// Standard output failed.
     Output(OutputError),
 }
 
@@ -63,7 +62,6 @@ impl KeysFailure {
         }
     }
 
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => exit_of_store(error),

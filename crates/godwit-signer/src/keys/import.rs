@@ -13,7 +13,7 @@ use super::session::{KeyFile, Session};
 use super::{entry_of_words, new_entry, print_entry};
 use crate::options::{Bip39Passphrase, Descriptor};
 
-/// What a secret looks like; whether it is one, its parser says.
+/// What a secret looks like. Its parser decides whether it is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Mnemonic,
@@ -22,7 +22,8 @@ enum Kind {
     Single,
 }
 
-/// Between a WIF of 52 characters and an xprv of 111.
+/// Longest text taken for a single key: more than the 52 characters of a WIF, less than the 111 of
+/// an xprv.
 const LONGEST_SINGLE: usize = 80;
 
 pub(super) fn run(
@@ -44,7 +45,7 @@ pub(super) fn run(
     print_entry(&store, id)
 }
 
-/// What `text` is, as an entry.
+/// Parses `text`, whatever kind of secret it is, into an entry.
 pub(crate) fn entry_of(
     network: NetworkKind,
     label: &str,
@@ -102,7 +103,7 @@ fn entry_of_keys(
     Ok(new_entry(label, network, descriptors, keys))
 }
 
-/// With the range of the text that is no white space around it.
+/// The kind of a secret, and the range of `text` without the white space around it.
 fn kind_of(text: &str) -> (Kind, usize, usize) {
     let trimmed = text.trim_ascii();
     let from = text.len() - text.trim_ascii_start().len();

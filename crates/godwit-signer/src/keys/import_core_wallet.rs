@@ -18,7 +18,7 @@ pub(super) fn run(
     passphrase: Option<Descriptor>,
 ) -> Result<Exit, KeysFailure> {
     let session = Session::begin(file, [passphrase])?;
-    // A wallet that cannot be read is told before anything is asked for.
+    // First, so that an unreadable wallet is reported before the user is asked for a passphrase.
     let readable = match import_core_wallet(path, None) {
         Ok(wallet) => Some(wallet),
         Err(CoreWalletError::PassphraseNeeded) => None,

@@ -15,14 +15,14 @@ use crate::options::Descriptor;
 /// Longest secret, in bytes: a descriptor of several keys.
 const MAX_LINE: usize = 64 << 10;
 
-/// Descriptors to read from, by number, so that one may give several lines.
+/// The descriptors to read from, by number. One descriptor can give several secrets, a line each.
 pub(crate) struct Input {
     files: BTreeMap<u16, File>,
 }
 
 impl Input {
-    /// Opens them. A hardened process may not look up its own descriptors any more, so this comes
-    /// before.
+    /// Opens the descriptors. Must run before the process is hardened: a hardened process can no
+    /// longer look up its own descriptors.
     pub(crate) fn open(
         descriptors: impl IntoIterator<Item = Descriptor>,
     ) -> Result<Self, KeysFailure> {
@@ -35,12 +35,12 @@ impl Input {
         Ok(Self { files })
     }
 
-    /// An open file alone, which has this number from now on.
+    /// Input from one open file, under the number of `descriptor`.
     pub(crate) fn of_file(file: File, descriptor: Descriptor) -> Self {
         Self { files: BTreeMap::from([(descriptor.0, file)]) }
     }
 
-    /// The next line of a descriptor, or what is typed at the terminal.
+    /// Reads the next line of a descriptor; without one, what the user types at the terminal.
     pub(crate) fn secret(
         &self,
         from: Option<Descriptor>,
@@ -54,7 +54,7 @@ impl Input {
         SecretString::from_utf8(line).map_err(KeysFailure::NotText)
     }
 
-    /// As [`secret`](Self::secret); at the terminal it is asked for twice.
+    /// As [`secret`](Self::secret), but the terminal asks twice.
     pub(super) fn new_passphrase(
         &self,
         from: Option<Descriptor>,
@@ -68,9 +68,10 @@ impl Input {
     }
 }
 
-/// Byte by byte, straight into locked memory: what comes behind the line is left for the next one. The
-/// line may be empty and the last may lack its end, but where nothing comes there is no secret: it would
-/// pass for an empty one, and a mnemonic has other keys with each passphrase.
+/// Reads a line byte by byte, straight into locked memory, and leaves what follows for the next
+/// call. A line may be empty, and the last one may lack its line feed; but a descriptor that gives
+/// no byte at all gives no secret. It must not pass for an empty passphrase: a mnemonic has
+/// different keys with each passphrase.
 fn line_of(mut file: &File) -> Result<SecretBytes, KeysFailure> {
     let mut line = SecretBytes::new();
     loop {
@@ -99,7 +100,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// Before the process is hardened, as [`Input::open`].
+    /// Must run before the process is hardened, like [`Input::open`].
     pub(super) fn open(descriptor: Descriptor) -> Result<Self, KeysFailure> {
         match descriptor {
             Descriptor(1) => Ok(Self::Standard(io::stdout())),
@@ -121,7 +122,8 @@ impl Output {
     }
 }
 
-/// Standard input may be another user's pipe, as with `sudo -u`, which cannot be opened again.
+/// Opens a descriptor anew. Standard input is duplicated instead: with `sudo -u` it can be another
+/// user's pipe, which cannot be opened again.
 fn open(descriptor: Descriptor) -> io::Result<File> {
     match descriptor {
         Descriptor(0) => io::stdin().as_fd().try_clone_to_owned().map(File::from),

@@ -1,4 +1,4 @@
-//! The key file of a command, and the process that may open it.
+//! The key file of a command, and the hardened process that opens it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,10 @@ use super::failure::KeysFailure;
 use super::input::Input;
 use crate::options::{Config, Descriptor, KeyFileOptions};
 
-/// Which key file.
 pub(crate) struct KeyFile<'a> {
     path: PathBuf,
     options: &'a KeyFileOptions,
-    /// Of the keys that may come in.
+    /// The network whose keys may be added.
     pub(crate) network: NetworkKind,
 }
 
@@ -32,20 +31,21 @@ impl<'a> KeyFile<'a> {
     }
 }
 
-/// A process that may hold keys, and where its secrets come from.
+/// A hardened process, which may hold keys, and the input that its secrets come from.
 pub(crate) struct Session<'a> {
     file: &'a KeyFile<'a>,
     pub(crate) input: Input,
 }
 
-/// The key file, or what makes it.
+/// The opened key file, or the passphrase of the one that will be created.
 pub(crate) enum Unlocked {
     Open(KeyStore),
     New(SecretString),
 }
 
 impl<'a> Session<'a> {
-    /// `more`: descriptors that are read besides that of the passphrase.
+    /// Opens the descriptors, then hardens the process. `more` are descriptors that are read beside
+    /// the passphrase's.
     pub(crate) fn begin(
         file: &'a KeyFile<'a>,
         more: impl IntoIterator<Item = Option<Descriptor>>,
@@ -62,13 +62,13 @@ impl<'a> Session<'a> {
         Ok(Self { file, input })
     }
 
-    /// The key file, opened.
+    /// Asks for the passphrase and opens the key file, which must exist.
     pub(crate) fn open(&self) -> Result<KeyStore, KeysFailure> {
         let passphrase = self.passphrase()?;
         Ok(KeyStore::open(&self.file.path, &passphrase)?)
     }
 
-    /// The passphrase of the key file.
+    /// The passphrase of the key file, which must exist.
     pub(crate) fn passphrase(&self) -> Result<SecretString, KeysFailure> {
         if !self.exists() {
             return Err(KeysFailure::NoKeyFile(self.file.path.clone()));
@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
         self.input.secret(self.file.options.passphrase, &what)
     }
 
-    /// The key file, opened; where there is none, the passphrase of a new one.
+    /// Opens the key file; where there is none, asks for the passphrase of a new one.
     pub(crate) fn unlock(&self) -> Result<Unlocked, KeysFailure> {
         if self.exists() {
             return self.open().map(Unlocked::Open);
@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
 }
 
 impl Unlocked {
-    /// Adds an entry, and makes the file first if it is new.
+    /// Adds an entry, to a new file if there was none.
     pub(crate) fn insert(
         self,
         file: &KeyFile<'_>,

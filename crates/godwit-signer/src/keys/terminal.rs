@@ -1,4 +1,4 @@
-//! Asking at the terminal without echo.
+//! Prompts at the terminal without echo.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -23,12 +23,12 @@ const BACKSPACE: [u8; 2] = [8, 127];
 const KILL_LINE: u8 = 21;
 const TAB: u8 = 9;
 
-/// The terminal of the process, whatever its standard streams are.
+/// The controlling terminal, whatever the standard streams are.
 pub(super) struct Terminal {
     file: File,
 }
 
-/// Puts the terminal back into the state that it had.
+/// Restores the terminal's state when it is dropped.
 struct Restore<'a> {
     file: &'a File,
     state: Termios,
@@ -51,10 +51,10 @@ impl Terminal {
         Ok(Self { file: file.map_err(KeysFailure::NoTerminal)? })
     }
 
-    /// One line, which is not shown. The terminal hands each key over at once, so that its line buffer
-    /// keeps nothing, and the keys that end a program end the question.
+    /// Reads a line that is not shown. The terminal delivers each key at once, so that its line
+    /// buffer keeps no copy; keys that would interrupt the program end the prompt.
     pub(super) fn ask(&mut self, what: &str) -> Result<SecretBytes, KeysFailure> {
-        // Without echo, a process that a signal ends would leave a terminal that shows nothing.
+        // A signal that ended the process now would leave the user a terminal without echo.
         let signals = HeldSignals::begin().map_err(KeysFailure::NoTerminal)?;
         let state = tcgetattr(&self.file).map_err(|error| KeysFailure::NoTerminal(error.into()))?;
         let mut silent = state.clone();
@@ -93,7 +93,8 @@ fn typed_line(mut file: &File, signals: &HeldSignals) -> Result<SecretBytes, Key
                 let kept = line.expose_secret(|line| without_last_character(&line[..end]));
                 line.truncate(kept);
             }
-            // An arrow or a control key is not seen, and would be part of the passphrase for ever.
+            // The user cannot see that an arrow or control key was added, and could never type the
+            // passphrase again.
             key if key < b' ' && key != TAB => return Err(KeysFailure::NoCharacter),
             _ if end == MAX_LINE => return Err(KeysFailure::TooLong),
             _ => {}
@@ -101,7 +102,7 @@ fn typed_line(mut file: &File, signals: &HeldSignals) -> Result<SecretBytes, Key
     }
 }
 
-/// Waits for a key; `false` when a signal comes first.
+/// Waits for a key; `false` when a signal arrives first.
 fn key_before_signal(terminal: &File, signals: &HeldSignals) -> io::Result<bool> {
     let arrived = signals.as_fd();
     let mut sources = [PollFd::new(terminal, PollFlags::IN), PollFd::new(&arrived, PollFlags::IN)];
@@ -114,7 +115,7 @@ fn key_before_signal(terminal: &File, signals: &HeldSignals) -> io::Result<bool>
     }
 }
 
-/// The length of UTF-8 without its last character.
+/// Length in bytes of a UTF-8 text without its last character.
 fn without_last_character(text: &[u8]) -> usize {
     let continues = |byte: &&u8| **byte & 0xc0 == 0x80;
     text.len().saturating_sub(1 + text.iter().rev().take_while(continues).count())

@@ -1,4 +1,4 @@
-//! Values of the signer's options before they are brought together.
+//! Values of the signer's options as given, before they become a [`Config`](super::Config).
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(super) struct PsbtDraft {
     pub(super) out: Option<PathBuf>,
     /// Satoshi.
     pub(super) max_fee: Option<u64>,
-    /// Satoshi for a virtual byte.
+    /// Satoshi per virtual byte.
     pub(super) max_fee_rate: Option<u32>,
     pub(super) any_sighash: Option<bool>,
     pub(super) foreign_inputs: Option<bool>,

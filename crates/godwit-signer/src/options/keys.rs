@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use godwit_keys::KeyId;
 
-/// The number of a file descriptor that the process was started with.
+/// Number of a file descriptor that the process inherited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor(pub u16);
 
 /// Name of the key file inside the network's directory when `-keys` is not given.
 pub const KEY_FILE: &str = "keys.godwit";
 
-/// Which key file, and how its passphrase comes.
+/// The key file and the source of its passphrase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFileOptions {
     /// `-keys`; `None`: [`KEY_FILE`] in the network's directory.
@@ -26,7 +26,6 @@ pub struct KeyFileOptions {
 /// Options of `keys`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeysOptions {
-    /// The key file.
     pub file: KeyFileOptions,
     /// What to do with it.
     pub action: KeysAction,
@@ -41,7 +40,7 @@ pub enum KeysAction {
         label: String,
         /// `-words`.
         words: NonZeroUsize,
-        /// `-mnemonic-fd`: where the words go besides.
+        /// `-mnemonic-fd`: the words are also written there.
         show: Option<Descriptor>,
     },
     /// `keys import`
@@ -78,15 +77,15 @@ pub enum KeysAction {
 /// Options of `residue-check`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResidueCheckOptions {
-    /// The user's own key file, to be checked with where `-keys` names it.
+    /// The user's own key file; it is included in the check only if `-keys` names it.
     pub file: KeyFileOptions,
-    /// A wallet of Bitcoin Core.
+    /// A wallet of Bitcoin Core to include in the check.
     pub wallet: Option<PathBuf>,
     /// `-walletpassphrase-fd`; `None`: the terminal.
     pub wallet_passphrase: Option<Descriptor>,
 }
 
-/// Whether a passphrase belongs to an imported mnemonic, and how it comes.
+/// The BIP39 passphrase of an imported mnemonic, and its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bip39Passphrase {
     /// There is none.
@@ -94,6 +93,6 @@ pub enum Bip39Passphrase {
     None,
     /// It is typed at the terminal.
     Terminal,
-    /// It is read here.
+    /// It is read from this descriptor.
     Descriptor(Descriptor),
 }

@@ -65,7 +65,7 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
     },
 ];
 
-/// What opens the key file.
+/// Commands that open the key file.
 const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,

@@ -7,17 +7,16 @@ use super::keys::KeyFileOptions;
 /// What to do with PSBTs, and how.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PsbtOptions {
-    /// What to do.
     pub action: PsbtAction,
     /// The files to read, at least one; `-` is standard input.
     pub files: Vec<PathBuf>,
     /// The key file to sign with.
     pub key_file: KeyFileOptions,
-    /// `-out`: the file to write; standard output else.
+    /// `-out`: the file to write; `None`: standard output.
     pub out: Option<PathBuf>,
     /// `-maxfee`, in satoshi.
     pub max_fee: Option<u64>,
-    /// `-maxfeerate`, in satoshi for a virtual byte.
+    /// `-maxfeerate`, in satoshi per virtual byte.
     pub max_fee_rate: Option<u32>,
     /// `-anysighash`.
     pub any_sighash: bool,
@@ -27,17 +26,16 @@ pub struct PsbtOptions {
     pub unproven_amounts: bool,
 }
 
-/// What is done with PSBTs.
+/// The command behind `psbt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsbtAction {
     /// Show one.
     Inspect,
-    /// Sign one.
     Sign,
     /// Join several.
     Combine,
-    /// Finish the inputs of one.
+    /// Finalise the inputs of one.
     Finalize,
-    /// Make a finished one the network transaction.
+    /// Turn a finished one into the transaction to broadcast.
     Extract,
 }

@@ -7,7 +7,7 @@ use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
 use super::draft::Draft;
 use super::table::{CommandName, PSBT, Signer, line_option};
 
-/// Largest `-maxfee`: all there will ever be.
+/// Largest `-maxfee`, in satoshi: all the money there will ever be.
 const MAX_FEE: u64 = 2_100_000_000_000_000;
 
 pub(super) const PSBT_COMMANDS: &[CommandSpec<Signer>] = &[
@@ -61,7 +61,7 @@ const WRITING: Commands<Signer> = Commands::Only(&[
     CommandName::PsbtExtract,
 ]);
 
-/// What a fee matters to.
+/// Commands that check the fee.
 const PAYING: Commands<Signer> = Commands::Only(&[CommandName::PsbtSign, CommandName::PsbtExtract]);
 
 pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[

@@ -1,4 +1,4 @@
-//! The program's tables, which `keys_table` and `psbt_table` have the parts of.
+//! The program's tables. `keys_table` and `psbt_table` have its parts.
 
 use std::ffi::OsStr;
 
@@ -74,7 +74,7 @@ const RESIDUE_CHECK: CommandSpec<Signer> = CommandSpec {
            WALLET.dat, also read that wallet of Bitcoin Core.",
 };
 
-/// An option with a value, of every command, in the file too.
+/// An option with a value that every command takes, on the command line and in the file.
 pub(super) const fn setting(
     name: &'static str,
     placeholder: &'static str,
@@ -85,7 +85,7 @@ pub(super) const fn setting(
     options::setting(name, placeholder, expected, help, set)
 }
 
-/// An option of a group on the command line alone.
+/// An option that the command line alone takes.
 pub(super) const fn line_option(
     group: &'static str,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! Why a command of `psbt` has no result.
+//! Why a command of `psbt` failed.
 
 use std::fmt;
 use std::io;
@@ -19,28 +19,26 @@ pub(crate) enum PsbtFailure {
     Format(PathBuf, FormatError),
     /// Two operands are standard input.
     StandardInputTwice,
-    /// The result has more bytes than are read again.
+    /// The result is longer, in bytes, than what these commands read.
     TooLong(usize),
     /// The result could not be written.
     Write(PathBuf, io::Error),
-    /// PSBTs do not fit together.
+    /// The PSBTs are not of the same transaction.
     Combine(CombineError),
-    /// A careful signer does not sign this.
+    /// The PSBT breaks a rule of what may be signed.
     Sign(SignError),
     /// There is no network transaction yet.
     Extract(FinalizeError),
-    /// The fee of a finished transaction.
+    /// The fee of a finished transaction is unknown or above the limit.
     Fee(FeeObjection),
     /// Core's engine refuses a finished input.
     Script(ScriptError),
-    /// The key file.
     Keys(KeysFailure),
-    /// Standard output.
+    /// Standard output failed.
     Output(OutputError),
 }
 
 impl PsbtFailure {
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Write(_, error) if error.kind() == io::ErrorKind::StorageFull => Exit::DiskFull,

@@ -10,7 +10,7 @@ use godwit_program::{Exit, print_text};
 
 use super::failure::PsbtFailure;
 
-/// Standard input, as an operand.
+/// The operand that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Reads every operand.
@@ -30,14 +30,15 @@ fn read(path: &Path) -> Result<Psbt, PsbtFailure> {
     text::read(&content).map_err(|error| PsbtFailure::Format(path.to_owned(), error))
 }
 
-/// One byte more than there may be, so that too long a file is told from one that just fits.
+/// Reads at most one byte more than is accepted, to tell a file that is too long from one that just
+/// fits.
 fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     source.take(text::MAX_INPUT_BYTES as u64 + 1).read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// A PSBT: base64 on standard output, the binary form in a file.
+/// Writes a PSBT: base64 to standard output, the binary form to a file.
 pub(super) fn write_psbt(psbt: &Psbt, out: Option<&Path>) -> Result<Exit, PsbtFailure> {
     let bytes = psbt.encode();
     if bytes.len() > MAX_PSBT_BYTES {
@@ -49,7 +50,6 @@ pub(super) fn write_psbt(psbt: &Psbt, out: Option<&Path>) -> Result<Exit, PsbtFa
     }
 }
 
-/// A line of text.
 pub(super) fn write_text(line: &str, out: Option<&Path>) -> Result<Exit, PsbtFailure> {
     match out {
         Some(path) => create(path, format!("{line}\n").as_bytes()),
@@ -57,12 +57,14 @@ pub(super) fn write_text(line: &str, out: Option<&Path>) -> Result<Exit, PsbtFai
     }
 }
 
-/// Never over another file, and for the owner alone. Half a result is removed again.
+/// Creates a file that only the owner can read; never overwrites one. An incomplete file is
+/// removed.
 fn create(path: &Path, content: &[u8]) -> Result<Exit, PsbtFailure> {
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).and_then(
         |mut file| {
             let written = file.write_all(content).and_then(|()| file.sync_all());
-            // What was made here; why it could not be written is what the user has to know.
+            // The failed write is what the user has to know about, not a failure to remove what
+            // this command created.
             if written.is_err() {
                 drop(fs::remove_file(path));
             }

@@ -1,4 +1,4 @@
-//! A PSBT in words.
+//! Shows a PSBT as text.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use godwit_keys::psbt::{
     InputReview, InputState, KeyReview, OutputReview, OwnScripts, Review, SignatureReview, Warning,
 };
 
-/// Hexadecimal digits of a script without address that are shown.
+/// Most hexadecimal digits that are shown of a script without an address.
 const SCRIPT_DIGITS: usize = 80;
 
 /// Whether it is known which keys are ours.
@@ -18,7 +18,8 @@ enum Keys {
     Unknown,
 }
 
-/// Lines for a person to read. What is ours is said where `own_scripts` are known.
+/// Shows a PSBT for a person to read; keys and outputs of ours are marked where `own_scripts` are
+/// known.
 pub(super) fn review(
     review: &Review,
     network: Network,
@@ -114,7 +115,8 @@ fn push_output(
     lines.extend(output.keys.iter().map(|key| key_line(key, keys)));
 }
 
-/// A key of ours in a script does not make the coin ours: others may be able to spend it too, or nobody.
+/// Says whether an output is ours. A key of ours in a script does not make it ours: others may be
+/// able to spend it as well, or it may be unspendable.
 fn ownership(output: &OutputReview, own_scripts: &mut OwnScripts) -> &'static str {
     let ours = || output.keys.iter().filter(|key| key.ours);
     let paths = ours().map(|key| &key.key.source);
@@ -144,7 +146,7 @@ fn signature_line(signature: &SignatureReview) -> String {
     format!("  signature by {}, {}, {valid}", signature.key, signature.sighash)
 }
 
-/// As descriptors write it.
+/// A key's origin as descriptors write it.
 pub(super) fn path((fingerprint, path): &KeySource) -> String {
     let steps = path.to_string().replace('\'', "h");
     let slash = if steps.is_empty() { "" } else { "/" };
@@ -167,7 +169,7 @@ fn bitcoin_amount(amount: Amount) -> String {
     format!("{}.{:08} BTC", satoshi / 100_000_000, satoshi % 100_000_000)
 }
 
-/// With one place, rounded up.
+/// A fee rate with one decimal, rounded up.
 fn rate(amount: Amount, vbytes: u64) -> String {
     let tenths = (u128::from(amount.to_sat()) * 10).div_ceil(u128::from(vbytes.max(1)));
     format!("{}.{}", tenths / 10, tenths % 10)

@@ -1,4 +1,4 @@
-//! Finished inputs in Bitcoin Core's engine.
+//! Verifies finished inputs with Bitcoin Core's engine.
 
 use bitcoin::consensus::encode;
 use godwit_keys::psbt::Psbt;
@@ -7,8 +7,8 @@ use godwit_script::{PreparedTx, SpentOutput};
 
 use super::failure::PsbtFailure;
 
-/// Verifies every input that has its final scripts, under all rules of today. Where the output that an
-/// input spends is not known, signatures cannot be verified; that is said on standard error.
+/// Verifies every input that has its final scripts, under all of today's rules. Where the output
+/// that an input spends is unknown, signatures cannot be verified; standard error says so.
 pub(super) fn finished_inputs(psbt: &Psbt) -> Result<(), PsbtFailure> {
     let spent = match psbt.spent_outputs() {
         Ok(spent) => spent,

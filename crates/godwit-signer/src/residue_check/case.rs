@@ -1,4 +1,4 @@
-//! One use of keys, watched: what is invented for it, and when memory is searched.
+//! One observed use of keys: invents its secrets and says when memory is to be searched.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter};
@@ -13,22 +13,21 @@ use super::CheckError;
 use crate::keys::input::Input;
 use crate::options::Descriptor;
 
-/// Letters of an invented passphrase.
+/// Length of an invented passphrase, in letters.
 const PASSPHRASE_LETTERS: usize = 32;
-/// Fewer bytes of a user's passphrase are not searched for.
+/// A user's passphrase with fewer bytes is not searched for.
 const SHORTEST_OWN: usize = 16;
 
-/// Looks at the process, or lets somebody else do so.
+/// Searches this process's memory, or has another process search it.
 pub trait Observer {
-    /// The secrets that `needles` stand for are in use: they may lie in the memory for secrets, and
-    /// nowhere else.
+    /// The secrets of `needles` are in use: copies may be in locked memory, and nowhere else.
     fn unlocked(&mut self, name: &'static str, needles: &[Needle]) -> Result<(), CheckError>;
 
-    /// They are not any more, and may lie nowhere.
+    /// The secrets of `needles` are no longer in use: there must be no copy.
     fn locked(&mut self, name: &'static str, needles: Vec<Needle>) -> Result<(), CheckError>;
 }
 
-/// Makes up secrets: the same from the same seed, so that two processes can have the same.
+/// Invents secrets from a seed, so that two processes can invent the same ones.
 pub(super) struct Invention<'a> {
     seed: &'a SecretArray<32>,
     count: u64,
@@ -51,8 +50,8 @@ impl<'a> Invention<'a> {
     }
 }
 
-/// A use of keys under way. Every secret that it makes up or comes by is planted: a needle of it is
-/// searched for.
+/// A use of keys under way. Every secret that it invents or derives is planted: memory will be
+/// searched for a needle of it.
 pub(super) struct Case<'a, 'b> {
     name: &'static str,
     directory: &'a Path,
@@ -62,7 +61,7 @@ pub(super) struct Case<'a, 'b> {
 }
 
 impl<'a, 'b> Case<'a, 'b> {
-    /// Runs `body` and looks for its secrets afterwards.
+    /// Runs `body`, then has memory searched for its secrets.
     pub(super) fn run(
         name: &'static str,
         directory: &'a Path,
@@ -75,7 +74,7 @@ impl<'a, 'b> Case<'a, 'b> {
         case.observer.locked(name, case.needles)
     }
 
-    /// Where a file of this use lies.
+    /// Path of a file of this use.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.directory.join(file)
     }
@@ -88,14 +87,14 @@ impl<'a, 'b> Case<'a, 'b> {
         self.needles.extend(needles);
     }
 
-    /// An invented number.
+    /// Invents a number and plants it.
     pub(super) fn number(&mut self, name: &str) -> Result<SecretArray<32>, CheckError> {
         let number = self.invention.next()?;
         self.plant(Needle::new(name, &number)?);
         Ok(number)
     }
 
-    /// An invented passphrase.
+    /// Invents a passphrase and plants it.
     pub(super) fn passphrase(&mut self, name: &str) -> Result<SecretString, CheckError> {
         let number = self.invention.next()?;
         let letters = number.expose_secret(|number| {
@@ -111,7 +110,8 @@ impl<'a, 'b> Case<'a, 'b> {
         Ok(text)
     }
 
-    /// A passphrase of the user's. A short one may be a word that stands in memory anyway.
+    /// Plants a passphrase of the user's, unless it is so short that it may be an ordinary word
+    /// found in memory anyway.
     pub(super) fn plant_own_passphrase(
         &mut self,
         passphrase: &SecretString,
@@ -122,18 +122,19 @@ impl<'a, 'b> Case<'a, 'b> {
         Ok(())
     }
 
-    /// Now the planted secrets are in use.
+    /// Has memory searched while the planted secrets are in use.
     pub(super) fn unlocked(&mut self) -> Result<(), CheckError> {
         self.observer.unlocked(self.name, &self.needles)
     }
 
-    /// What should not have come out.
+    /// The error of a use whose result is wrong.
     pub(super) fn unexpected(&self) -> CheckError {
         CheckError::Unexpected(self.name)
     }
 }
 
-/// What `write` writes to a pipe, read as a command reads its secrets; it must fit the pipe.
+/// Reads what `write` writes to a pipe, the way a command reads its secrets. It must fit the pipe's
+/// buffer.
 pub(super) fn through_a_pipe(
     write: impl FnOnce(&PipeWriter) -> Result<(), CheckError>,
 ) -> Result<SecretString, CheckError> {
@@ -144,13 +145,13 @@ pub(super) fn through_a_pipe(
     Ok(input.secret(Some(descriptor), "")?)
 }
 
-/// A command's input that is this pipe alone.
+/// A command's input with this pipe as its only descriptor.
 fn input_of(reader: PipeReader) -> (Input, Descriptor) {
     let descriptor = Descriptor(0);
     (Input::of_file(File::from(OwnedFd::from(reader)), descriptor), descriptor)
 }
 
-/// A command's input that gives `secret`.
+/// A command's input from which `secret` is read.
 pub(super) fn input_with(secret: &SecretString) -> Result<(Input, Descriptor), CheckError> {
     let (reader, writer) = std::io::pipe()?;
     let written = secret.expose_secret(|secret| rustix::io::write(&writer, secret.as_bytes()));

@@ -1,4 +1,4 @@
-//! Why the check says nothing, or what it says.
+//! Why the check has no result.
 
 use std::error::Error;
 use std::fmt;
@@ -13,28 +13,27 @@ use godwit_secret::{LockError, RandomError};
 
 use crate::keys::{self, KeysFailure};
 
-/// Why the check did not come to its end.
+/// Why the check was not completed.
 #[derive(Debug)]
 pub enum CheckError {
     /// Memory cannot be searched.
     Scan(ScanError),
-    /// A leak was wiped and is found all the same.
+    /// A leaked copy was found although it had been wiped.
     LeakStays,
-    /// A leak was not found: its place.
+    /// A leaked copy was not found in this place.
     LeakNotFound(&'static str),
-    /// There is no locked memory.
+    /// No memory could be locked.
     Lock(LockError),
-    /// The system gives no random bytes.
+    /// The system gave no random bytes.
     Random(RandomError),
-    /// There is nothing to search for.
+    /// No needle could be made of a secret.
     Needle(NeedleError),
-    /// The system fails.
     Io(io::Error),
     /// A use of keys failed.
     Key(KeyError),
     /// A key file failed.
     Store(StoreError),
-    /// What a command does with keys, too, failed.
+    /// Code shared with the commands of `keys` failed.
     Command(CommandError),
     /// A wallet was refused.
     Wallet(CoreWalletError),
@@ -42,11 +41,11 @@ pub enum CheckError {
     Psbt(FormatError),
     /// A PSBT was not signed.
     Sign(SignError),
-    /// A connection has no keys.
+    /// A connection's handshake failed.
     Keys(V2Error),
     /// A connection failed.
     Connection(TransportError),
-    /// A use of keys did not do what it does.
+    /// A use of keys had the wrong result.
     Unexpected(&'static str),
 }
 
@@ -78,7 +77,6 @@ impl fmt::Display for CheckError {
 impl Error for CheckError {}
 
 impl CheckError {
-    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => keys::exit_of_store(error),
@@ -88,7 +86,7 @@ impl CheckError {
     }
 }
 
-/// Why a command of `keys` does not do its work.
+/// Why a command of `keys` failed, without a type of that module.
 #[derive(Debug)]
 pub struct CommandError(KeysFailure);
 
@@ -98,7 +96,7 @@ impl fmt::Display for CommandError {
     }
 }
 
-/// `From` for what is passed on as it is.
+/// `From` for errors that are wrapped as they are.
 macro_rules! passed_on {
     ($($variant:ident($error:ty)),* $(,)?) => {
         $(impl From<$error> for CheckError {

@@ -13,8 +13,8 @@ use super::CheckError;
 use super::case::Case;
 use super::uses::{PATHS, Stored, root, store_with_root};
 
-/// A thread opens a file, signs and panics with everything in its message that can be printed. Message
-/// and backtrace stay in memory until it was searched.
+/// A thread opens a key file, signs, and panics with everything printable in its message. Message
+/// and backtrace stay in memory until the search is over.
 pub(super) fn panic_unlocked(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let root = root(case)?;
     let again = root.try_clone()?;
@@ -39,7 +39,7 @@ pub(super) fn panic_unlocked(case: &mut Case<'_, '_>) -> Result<(), CheckError> 
     }
 }
 
-/// Runs `body` in a thread: how it ended, and what a program would have printed.
+/// Runs `body` in a thread; returns how it ended and what a program would have printed.
 fn panicking<R: Send + 'static>(
     body: impl FnOnce() -> R + Send + 'static,
 ) -> (thread::Result<R>, Arc<Mutex<String>>) {

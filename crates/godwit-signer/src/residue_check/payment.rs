@@ -1,4 +1,4 @@
-//! A PSBT that invented keys sign.
+//! Signs a PSBT with invented keys.
 
 use bitcoin::absolute::LockTime;
 use bitcoin::bip32::{DerivationPath, KeySource};
@@ -19,7 +19,7 @@ use super::uses::{NETWORK, PATHS, Stored, root, store_with_root};
 const COIN: Amount = Amount::from_sat(100_000);
 const FEE: Amount = Amount::from_sat(1_000);
 
-/// Signs two inputs, by ECDSA and by the key path of taproot.
+/// Signs two inputs, one by ECDSA and one by the taproot key path.
 pub(super) fn sign(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let root = root(case)?;
     let unsigned = payment(case, &root)?;
@@ -35,7 +35,7 @@ pub(super) fn sign(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     if signed.len() == PATHS.len() { Ok(()) } else { Err(case.unexpected()) }
 }
 
-/// The bytes of a PSBT that spends a coin of the root's first and one of its second account.
+/// A PSBT that spends one coin of the root's first account and one of its second, encoded.
 fn payment(case: &Case<'_, '_>, root: &ExtendedPrivateKey) -> Result<Vec<u8>, CheckError> {
     let curve = Secp256k1::verification_only();
     let fingerprint = root.fingerprint()?;

@@ -1,4 +1,4 @@
-//! The search proves itself: a secret that is left lying about on purpose has to be found.
+//! Proof that the search works: it has to find a secret that was leaked on purpose.
 
 use std::hint::black_box;
 use std::io::{BufWriter, Write};
@@ -8,12 +8,12 @@ use godwit_secret::{SecretArray, cleanse};
 
 use super::CheckError;
 
-/// Leaves copies of an invented secret on the heap, on the stack and in a library's buffer, one after
-/// the other, and looks for each: where they were found.
+/// Leaves a copy of an invented secret on the heap, then on the stack, then in a library's buffer,
+/// and searches for each. Returns the places.
 ///
 /// # Errors
 ///
-/// When one is not found, or is after it was wiped: then the search says nothing.
+/// When a copy is not found, or is found after it was wiped: then the search is worth nothing.
 pub(super) fn leak_on_purpose() -> Result<[&'static str; 3], CheckError> {
     let secret = SecretArray::<32>::random()?;
     let needles = [Needle::new("a leaked secret", &secret)?];
@@ -48,7 +48,7 @@ fn on_stack(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckE
 }
 
 fn in_buffer(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckError> {
-    // The writer keeps what it is given until it is flushed.
+    // The writer's buffer keeps its copy until it is flushed.
     let mut writer = BufWriter::new(Vec::new());
     secret.expose_secret(|bytes| bytes.iter().try_for_each(|byte| write!(writer, "{byte:02x}")))?;
     let found = is_found_at(needles, writer.buffer());

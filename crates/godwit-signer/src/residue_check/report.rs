@@ -1,4 +1,4 @@
-//! The search of this process, and what it found.
+//! Searches this process and reports what it found.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,14 @@ use godwit_secret::residue::{self, Finding, Needle};
 use super::CheckError;
 use super::case::Observer;
 
-/// What was found of one use of keys.
+/// Copies found during one use of keys.
 struct Row {
     name: &'static str,
-    /// How many secrets were searched for.
+    /// Number of secrets that were searched for.
     secrets: usize,
-    /// Most copies in the memory for secrets at once, while they were in use.
+    /// Most copies found in locked memory by one search, while the secrets were in use.
     locked_memory: usize,
-    /// Copies elsewhere meanwhile, and anywhere afterwards.
+    /// Copies found elsewhere meanwhile; `afterwards`, anywhere.
     elsewhere: usize,
     afterwards: usize,
 }
@@ -26,7 +26,7 @@ pub(super) struct Search {
     rows: Vec<Row>,
     /// Copies that should not be there.
     residues: Vec<Finding>,
-    /// Of the use that is under way.
+    /// As in [`Row`], of the use that is under way.
     locked_memory: usize,
     elsewhere: usize,
 }
@@ -51,7 +51,7 @@ impl Observer for Search {
             elsewhere: std::mem::take(&mut self.elsewhere),
             afterwards: findings.len(),
         };
-        // Secrets that are nowhere while they are in use are not those that are searched for.
+        // A secret that is in use and cannot be found is not the one that is searched for.
         if row.locked_memory == 0 {
             return Err(CheckError::Unexpected(name));
         }
@@ -61,7 +61,7 @@ impl Observer for Search {
     }
 }
 
-/// Where the search found what was left on purpose.
+/// Prints where the search found the copies that were leaked on purpose.
 pub(super) fn print_proof(out: &mut impl Write, places: &[&str]) -> io::Result<()> {
     for place in places {
         writeln!(out, "a secret left on purpose {place}: found")?;
@@ -69,7 +69,7 @@ pub(super) fn print_proof(out: &mut impl Write, places: &[&str]) -> io::Result<(
     writeln!(out)
 }
 
-/// The table and the verdict.
+/// Prints the table and the result.
 pub(super) fn print(out: &mut impl Write, search: &Search) -> Result<Exit, CheckError> {
     writeln!(out, "{:26}{:>9}{:>17}{:>11}{:>12}", "", "", "copies in", "", "")?;
     writeln!(

@@ -16,11 +16,11 @@ use super::CheckError;
 use super::case::Case;
 
 const MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
-/// Every key is replaced twice, after 224 packets each time.
+/// Enough for every key to be replaced twice: that happens after each 224 packets.
 const PACKETS: usize = 500;
 const POOL: PoolLimits = PoolLimits { buffers: 4, buffer_bytes: 1 << 20, total_bytes: 4 << 20 };
 const LIMITS: ReceiveLimits = ReceiveLimits { expects_block: false, expects_compact: false };
-/// Bytes of an encoded public key, with which each side starts.
+/// Length in bytes of an encoded public key, the first thing that each side sends.
 const PUBLIC_KEY_SIZE: usize = 64;
 
 /// Handshake, packets and rekeys.
@@ -46,7 +46,7 @@ pub(super) fn connect(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
         return Err(case.unexpected());
     }
     for packet in 0..PACKETS {
-        // The first keys, those after each replacement, and the last.
+        // So the first keys, those after each replacement and the last ones are searched for.
         if packet % 200 == 0 || packet + 1 == PACKETS {
             case.plant_all(ours.needles()?);
             case.unlocked()?;
@@ -66,7 +66,7 @@ fn secrets(key: SecretArray<32>, side: u8) -> V2Secrets {
     V2Secrets { key, encoding: [side; 32], garbage }
 }
 
-/// The secret that both sides compute from each other's public keys. Nothing keeps it.
+/// A needle of the secret that both sides compute from each other's public keys and do not keep.
 fn shared_secret(
     our_key: SecretArray<32>,
     our_bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Every use of keys that godwit has, on invented ones.
+//! Every way in which godwit uses keys, with invented ones.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ use crate::keys::import::entry_of;
 use crate::options::Bip39Passphrase;
 
 pub(super) const NETWORK: NetworkKind = NetworkKind::Test;
-/// Where invented descriptors lead: an account of single keys, and one of taproot.
+/// Derivation paths of invented keys: one of a P2WPKH account, one of a taproot account.
 pub(super) const PATHS: [&str; 2] = ["84h/1h/0h/0/0", "86h/1h/0h/0/0"];
-/// What is signed where it does not matter what.
+/// A digest to sign where it does not matter which.
 const DIGEST: [u8; 32] = [0x5a; 32];
 
-/// For all files but one. Argon2's memory is then given back to the allocator and not to the system, so
-/// that what is left in it is found.
+/// Parameters for all files but one. Argon2 then needs so little memory that it goes back to the
+/// allocator and not to the system, and the search finds what is left in it.
 pub(super) fn frugal() -> KdfParameters {
     KdfParameters::new(64, 1, 1).expect("64 KiB are enough for one lane")
 }
@@ -101,7 +101,7 @@ pub(super) fn import_descriptor(case: &mut Case<'_, '_>) -> Result<(), CheckErro
     import(case, "descriptor", &descriptor)
 }
 
-/// With a wallet that the user names.
+/// Imports a wallet that the user named.
 pub(super) fn import_wallet(
     case: &mut Case<'_, '_>,
     path: &Path,
@@ -141,7 +141,7 @@ pub(super) fn export(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let store = KeyStore::open(&stored.path, &stored.passphrase)?;
     let text = through_a_pipe(|pipe| Ok(store.write_secrets_to(stored.id, pipe.as_fd())?))?;
     case.unlocked()?;
-    // The imported descriptor comes out, with a checksum.
+    // The export is the imported descriptor with a checksum appended.
     let same = text.expose_secret(|exported| {
         let exported = exported.split('#').next();
         stored.descriptor.expose_secret(|descriptor| exported == Some(descriptor))
@@ -163,7 +163,7 @@ pub(super) fn change_passphrase(case: &mut Case<'_, '_>) -> Result<(), CheckErro
     case.unlocked()
 }
 
-/// A file with an invented extended key.
+/// Creates a key file with an invented extended key.
 pub(super) fn store_with_keys(case: &mut Case<'_, '_>, file: &str) -> Result<Stored, CheckError> {
     let root = root(case)?;
     store_with_root(case, file, root)
@@ -179,7 +179,7 @@ pub(super) fn store_with_root(
     Ok(Stored { path, passphrase, id, descriptor })
 }
 
-/// Makes a file with this entry, and opens and closes it.
+/// Creates a key file with this entry, and closes it.
 fn insert(
     case: &mut Case<'_, '_>,
     file: &str,
@@ -194,7 +194,7 @@ fn insert(
     Ok((path, passphrase, id))
 }
 
-/// An invented root, and a needle for every key on the way to invented addresses.
+/// Invents a root key and plants every key on the way to its addresses.
 pub(super) fn root(case: &mut Case<'_, '_>) -> Result<ExtendedPrivateKey, CheckError> {
     let seed = SecretBytes::copy_of(&case.number("seed")?)?;
     let root = ExtendedPrivateKey::from_seed(&seed, NETWORK)?;
@@ -233,7 +233,7 @@ fn around(before: &str, key: &SecretString, after: &str) -> Result<SecretString,
     Ok(text)
 }
 
-/// As `keys import` reads it.
+/// An entry from a text, as `keys import` would make it.
 fn imported(text: &SecretString) -> Result<Entry, CheckError> {
     let (input, _) = input_with(text)?;
     Ok(entry_of(NETWORK, "invented", text, &input, Bip39Passphrase::None)?)

@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use crate::signer;
 
-/// The wallets' PSBTs.
 fn wallets() -> Option<Value> {
     let bytes = godwit_testdata::shared_file("wallets/wallets.json")?;
     Some(serde_json::from_slice(&bytes).expect("the file is JSON"))

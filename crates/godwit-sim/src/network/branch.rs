@@ -13,9 +13,7 @@ use crate::miner;
 /// A block that a peer can send.
 #[derive(Debug)]
 pub struct StoredBlock {
-    /// Its hash.
     pub hash: BlockHash,
-    /// Its header.
     pub header: BlockHeader,
     /// The whole, as it is sent.
     pub bytes: Vec<u8>,
@@ -68,7 +66,6 @@ impl Branch {
         self.blocks.len() as u32 - 1
     }
 
-    /// The last block.
     pub fn tip(&self) -> &Arc<StoredBlock> {
         self.blocks.last().expect("genesis is there")
     }

@@ -15,9 +15,7 @@ use crate::rng::Rng;
 /// A peer, and how it is reached.
 #[derive(Clone, Debug)]
 pub struct PeerPlan {
-    /// Where it is.
     pub address: NetAddress,
-    /// What it does.
     pub conduct: Arc<Conduct>,
     /// How it is connected.
     pub link: LinkSpec,
@@ -92,7 +90,6 @@ impl Crowd {
         self.network.now()
     }
 
-    /// The peers.
     pub fn plans(&self) -> &[PeerPlan] {
         &self.plans
     }

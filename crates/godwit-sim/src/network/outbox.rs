@@ -14,7 +14,6 @@ struct Pace {
     rate: u64,
     /// When the count began.
     from: Duration,
-    /// Bytes written since.
     written: u64,
 }
 
@@ -30,7 +29,6 @@ pub(super) struct Outbox {
 /// What came of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// Everything.
     All,
     /// The sink takes nothing more for now.
     Blocked,

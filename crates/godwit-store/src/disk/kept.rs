@@ -1,4 +1,4 @@
-//! Files kept open for reading, so that thousands of block files and hundreds of runs need few
+//! A cache of open files, so that reading thousands of block files and hundreds of runs needs few
 //! descriptors.
 
 use std::collections::HashMap;
@@ -8,9 +8,10 @@ use std::sync::{Mutex, MutexGuard};
 use super::StoreFile;
 use crate::error::StoreError;
 
-/// Files kept open for reading: block files, undo files, runs, and the files of an import together.
-/// A set of the main network's size has some 50 to 100 runs (16 partitions of one large run each, and
-/// a few that several partitions share); a block's lookups touch nearly all of them.
+/// Most files that are kept open for reading: block files, undo files, runs, and the files of an
+/// import together. A UTXO set of the main network's size has 50 to 100 runs (a large one for each
+/// of 16 partitions, and a few that partitions share), and the lookups of one block touch nearly
+/// all of them.
 pub(crate) const MAX_KEPT_FILES: usize = 128;
 
 /// The most recently read files, by path.
@@ -30,8 +31,9 @@ impl KeptFiles {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The file at `path`, opened by `open` when it is not kept. Nobody else is served meanwhile: a
-    /// file that is removed while it is opened would be kept, and its space not be free.
+    /// The file at `path`, opened by `open` if it is not in the cache. The lock is held meanwhile:
+    /// a file that is removed while it is being opened would otherwise be cached, and its space not
+    /// be freed.
     pub(super) fn get(
         &self,
         path: &Path,
@@ -43,7 +45,7 @@ impl KeptFiles {
             *used = kept.uses;
             return Ok(file.clone());
         }
-        // Room first, so that there is never one more.
+        // Room first, so that there is never one file too many.
         if kept.files.len() >= MAX_KEPT_FILES {
             let oldest = kept.files.iter().min_by_key(|(_, (_, used))| *used);
             if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
@@ -55,8 +57,8 @@ impl KeptFiles {
         Ok(file)
     }
 
-    /// Lets go of a file that was removed or renamed. To be called behind that: until then it may be
-    /// opened anew.
+    /// Drops a file that was removed or renamed. To be called afterwards: until then it may be
+    /// opened again.
     pub(super) fn forget(&self, path: &Path) {
         self.kept().files.remove(path);
     }

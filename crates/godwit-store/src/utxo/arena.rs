@@ -1,17 +1,17 @@
 //! Memory of entries: regions that never move, and lists of freed places by size.
 //!
-//! Regions instead of one growing buffer: nothing is copied when the arena grows, and no moment needs
-//! twice the memory. A region is an anonymous mapping, whose pages the operating system gives when
-//! they are first touched; all but the first ask for huge pages, because what reads entries by key
-//! or in key order jumps about in the arena, and with small pages would miss in the processor's table
-//! of pages each time.
+//! Regions instead of one growing buffer: nothing is copied when the arena grows, so it never needs
+//! twice the memory. A region is an anonymous mapping, whose pages the operating system provides
+//! when they are first touched. All but the first ask for huge pages: reading entries by key or in
+//! key order jumps about in the arena, and with small pages each jump would miss the TLB.
 //!
 //! Most coins die young, so a freed place is soon taken again by data of the same size. When places
-//! of a size lie idle because other scripts have come into fashion, slightly shorter data takes them.
-//! Places are not merged or split, since a memtable lives only until its next freeze.
+//! of a size stay idle because other scripts have come into fashion, slightly shorter data takes
+//! them. Places are not merged or split, since a memtable lives only until the next rotation.
 //!
-//! The top bit of the second byte of what is stored belongs to the arena: set when the place is
-//! larger than the data needs. The byte behind the data then says by how much.
+//! The top bit of the second byte of the stored data belongs to the arena ([`super::entry`] leaves
+//! it clear): it is set when the place is larger than the data needs. The byte after the data then
+//! says by how much.
 
 use std::alloc::{Layout, handle_alloc_error};
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// Into the third region: what is taken is counted before it is used, by small steps, then by
-    /// huge ones, and nothing lies over a region's end or over something else.
+    /// huge ones, and no allocation crosses a region's end or overlaps another one.
     #[test]
     fn regions_follow_each_other() {
         let mut arena = Arena::new(SMALL_STEP);

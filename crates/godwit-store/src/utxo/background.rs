@@ -1,4 +1,4 @@
-//! Rotation, and what background jobs have done since it was last asked.
+//! Rotation, and the results of background jobs.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -16,23 +16,23 @@ use crate::error::StoreError;
 
 use super::commits::ManifestId;
 
-/// Names a sealed memtable: everything that was done before it was frozen, nothing after.
+/// The number of a rotation: stands for every change before it and none after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SealId(pub(super) u64);
 
-/// Whether the active memtable was replaced by a new one.
+/// Result of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// It is sealed and being written.
+    /// The memtable is sealed and being written.
     Sealed(SealId),
-    /// Memory is full of earlier memtables, or merges are far behind: it is to be tried again when a
+    /// Memory is full of earlier memtables, or merges are far behind. To be tried again when a
     /// background job has reported.
     Full,
 }
 
 impl UtxoStore {
-    /// Seals the active memtable and has it written, if there is room for the next one. Nothing
-    /// changed since the last rotation: returns its seal. Never waits.
+    /// Rotates the memtable: seals it, has it written, and begins an empty one, if there is room
+    /// for it. If nothing changed since the last rotation, returns its seal. Never waits.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl UtxoStore {
         run
     }
 
-    /// Takes in what the background jobs have finished and gives them what is due. Does not
-    /// wait. To be called once a block, and now and then while there are none.
+    /// Handles the reports of background jobs, and starts jobs that are due. Never waits. To be
+    /// called once a block, and at intervals while there are none.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl UtxoStore {
     }
 
     /// The manifest of the coins at `up_to`, to be made durable by a commit together with the block
-    /// that they describe, and the name to confirm it by.
+    /// that they describe, and the id to confirm it with.
     ///
     /// # Panics
     ///

@@ -7,8 +7,9 @@
 //! | a running merge | its buffers, the filter and the block index it builds; begun when that fits |
 //! | memtables | the rest |
 //!
-//! With no flush under way the active memtable is to be frozen at 2/3 of the rest, so that the next
-//! one has 1/3 to grow in while it is flushed; then it may take what the flush leaves.
+//! While no flush is under way, the active memtable is to be rotated at 2/3 of the rest, so that
+//! the next one has 1/3 to grow while it is flushed; during a flush, the active one may take what
+//! the flush leaves.
 
 use super::arena::SMALL_STEP;
 use super::filter::Filter;
@@ -18,9 +19,9 @@ use super::merge_policy::MAX_INPUTS;
 use super::run::format::PAYLOAD;
 use super::store::UtxoStore;
 
-/// The most that a flush or a merge reads or writes at once.
+/// Most bytes that a flush or a merge reads or writes at once.
 const MAX_IO_BUFFER: usize = 256 << 10;
-/// Sealed memtables that wait to be written, at most.
+/// Most sealed memtables that wait to be written.
 pub(super) const MAX_UNFLUSHED: usize = 4;
 
 /// How a store is run.
@@ -28,16 +29,17 @@ pub(super) const MAX_UNFLUSHED: usize = 4;
 pub struct UtxoConfig {
     /// Bytes of memory (`-dbcache`); [`CacheMinima::budget`] when less.
     pub budget: u64,
-    /// Below what it does not go.
+    /// Its lower bounds.
     pub minima: CacheMinima,
 }
 
-/// The least that a store works with, in bytes.
+/// Lower bounds of a store's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheMinima {
     /// The smallest memory budget; less is raised to it.
     pub budget: u64,
-    /// An active memtable below this size is never frozen for want of memory: freezing frees nothing.
+    /// An active memtable below this size is never rotated for want of memory, since that would
+    /// free nothing.
     pub active: usize,
     /// What a flush or a merge reads or writes at once.
     pub io_buffer: usize,
@@ -46,7 +48,7 @@ pub struct CacheMinima {
 }
 
 impl CacheMinima {
-    /// What nodes run with. Tests take less, so that few coins make flushes and merges.
+    /// The bounds of the product. Tests use lower ones, so that few coins cause flushes and merges.
     pub const PRODUCT: Self =
         Self { budget: 4 << 20, active: 512 << 10, io_buffer: 16 << 10, arena_step: SMALL_STEP };
 }
@@ -58,27 +60,26 @@ pub(super) struct Budget {
     minima: CacheMinima,
 }
 
-/// Memory in use by what it is used for, in bytes.
+/// Memory in use by kind, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUsage {
     /// The active memtable, with room for the growth of its slots.
     pub active: usize,
     /// Sealed memtables that are being flushed.
     pub frozen: usize,
-    /// Flushed memtables kept for older snapshots.
+    /// Flushed memtables that are kept for older snapshots.
     pub kept: usize,
-    /// Memtables that only a snapshot in someone's hands keeps.
+    /// Memtables that only a snapshot holds, for its reader.
     pub snapshots: usize,
     /// Filters of runs.
     pub filters: usize,
     /// Block indexes of runs.
     pub indexes: usize,
-    /// What flushes and the running merge need to write.
+    /// Buffers of flushes and of the running merge.
     pub buffers: usize,
 }
 
 impl MemoryUsage {
-    /// The sum.
     pub fn total(&self) -> usize {
         self.frozen + self.kept + self.above_kept()
     }
@@ -160,8 +161,9 @@ impl UtxoStore {
         }
     }
 
-    /// Whether the active memtable has used up its share: to be asked after [`Self::poll`], at least
-    /// once a block. A freeze within a block is allowed, only no commit point.
+    /// Whether the active memtable has used up its share. To be asked after [`Self::poll`], at
+    /// least once a block. (A rotation within a block is allowed, but its seal must not be
+    /// committed.)
     pub fn should_freeze(&self) -> bool {
         let used = self.memory_used();
         let tables = self.budget.bytes().saturating_sub(used.above_kept() - used.active);
@@ -173,7 +175,7 @@ impl UtxoStore {
             || self.active.is_full()
     }
 
-    /// Whether sealing the active memtable now leaves no room for the next one.
+    /// Whether a rotation now would leave no room for the next memtable.
     pub(super) fn lacks_room(&self) -> bool {
         let waiting = self.sealed.unflushed().count();
         let more = self.budget.flush_memory(&self.active) + self.budget.minima.active;

@@ -1,11 +1,11 @@
-//! Which run files a commit may name, and which none does any more.
+//! Which run files a commit may name, and which ones are obsolete.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::manifest::Manifest;
 use super::run::format::RunId;
 
-/// Names a manifest that was handed out, until it is durable.
+/// Id of a manifest that was handed out, until it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ManifestId(u64);
 
@@ -15,7 +15,7 @@ struct Issued {
     runs: BTreeSet<RunId>,
 }
 
-/// The life of run files between their writing and their removal.
+/// Tracks run files from their writing to their removal.
 pub(super) struct Commits {
     /// The seal of the durable manifest.
     seal: u64,

@@ -1,4 +1,4 @@
-//! What the background jobs do: write a sealed memtable as a run, or several segments as one.
+//! The background jobs: flush a sealed memtable to a run, merge several segments into one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::run::segment::{SealRange, Segment};
 use super::run::writer::{RunOptions, RunWriter};
 use super::stop::{Stop, WorkError};
 
-/// Write a sealed memtable as a run.
+/// A flush: writes a sealed memtable as a run.
 pub(super) struct FlushJob {
     pub(super) run: RunId,
     pub(super) seal: u64,
@@ -21,12 +21,12 @@ pub(super) struct FlushJob {
     pub(super) buffer: usize,
 }
 
-/// Merge segments of one or several partitions into one run.
+/// A merge: writes segments of one or several partitions as one run.
 pub(super) struct MergeJob {
     pub(super) run: RunId,
     /// By rising partition.
     pub(super) parts: Vec<MergePart>,
-    /// What every part covers.
+    /// The seals that every part covers.
     pub(super) seals: SealRange,
     /// Bytes read at once from each input and written at once.
     pub(super) buffer: usize,
@@ -40,15 +40,15 @@ pub(super) struct MergePart {
     pub(super) partition: usize,
     /// Neighbours in age, newest first.
     pub(super) inputs: Vec<Arc<Segment>>,
-    /// Whether the oldest segment of the partition is among them. Only then may a tombstone go:
-    /// otherwise it would uncover the coin that it hides.
+    /// Whether the oldest segment of the partition is among them. Only then may tombstones be
+    /// dropped: otherwise the coins that they hide would reappear.
     pub(super) with_oldest: bool,
 }
 
 impl MergePart {
-    /// About how many entries will come out. With the oldest segment among the inputs every
-    /// tombstone takes its coin with it; some tombstones have none (a coinbase output is never
-    /// FRESH), hence the lower bound.
+    /// Estimated number of entries of the output. With the oldest segment among the inputs, every
+    /// tombstone removes its coin as well as itself; some tombstones have no coin (a coinbase
+    /// output is never FRESH), hence the lower bound.
     pub(super) fn expected_entries(&self) -> u64 {
         let entries: u64 = self.inputs.iter().map(|input| input.meta.entries).sum();
         let tombstones: u64 = self.inputs.iter().map(|input| input.meta.tombstones).sum();
@@ -68,7 +68,7 @@ pub(super) fn flush(
     stop: &Stop,
 ) -> Result<Vec<Arc<Segment>>, WorkError> {
     let FlushJob { run, seal, table, buffer } = job;
-    // One that is still queued when the store is dropped is not begun.
+    // A flush that is still queued when the store is dropped is not begun.
     stop.check()?;
     let seals = SealRange { oldest: seal, newest: seal };
     let (coins, spent) = (table.coins(), table.tombstones());

@@ -17,7 +17,6 @@ pub struct UtxoHasher {
 pub struct HashedOutPoint {
     /// [`UtxoHasher::key`] of `outpoint`.
     pub key: u64,
-    /// The outpoint.
     pub outpoint: OutPoint,
 }
 

@@ -1,7 +1,16 @@
-//! What lies below the active memtable, as an immutable snapshot.
+//! The layers: everything below the active memtable, as an immutable snapshot.
 //!
-//! Workers read [`Layers`] from any thread while the connector changes the active memtable. What
-//! they learn grows old, and the rule that keeps it usable is this:
+//! ```text
+//!   connector only     active memtable                       changes since seal 7
+//!                      sealed memtable 7    being flushed  ┐
+//!                      sealed memtable 6    being flushed  ├ Layers of epoch 7
+//!                      runs: seals 1..=5, newest first     ┘
+//!
+//!   a pin of epoch 4   memtables 5, 6, 7 stay in memory; 5, in a run already, is *kept*
+//! ```
+//!
+//! Workers read [`Layers`] from any thread while the connector changes the active memtable. Their
+//! answers grow old. This rule keeps them usable:
 //!
 //! * Seals are numbered; every change to a coin goes to the active memtable and is sealed with it.
 //!   A snapshot of epoch `e` is the state at seal `e`: it contains every memtable up to seal `e`, as
@@ -38,8 +47,8 @@ use crate::exec::Executor;
 /// Bytes that a scan reads at once from each segment.
 const SCAN_BUFFER: usize = 64 << 10;
 
-/// Keeps what was read from a [`Layers`] usable after the snapshot itself is gone; cheap to clone.
-/// It holds back memory of memtables sealed later: drop it with the block it was made for.
+/// Keeps what was read from a [`Layers`] usable after the snapshot itself is gone. Cheap to clone,
+/// but it keeps later memtables in memory: to be dropped with the block that it was made for.
 #[derive(Clone, Debug)]
 pub struct EpochPin(pub(super) Arc<Epoch>);
 
@@ -47,7 +56,7 @@ pub struct EpochPin(pub(super) Arc<Epoch>);
 #[derive(Debug)]
 pub(super) struct Epoch(pub(super) u64);
 
-/// Where things are, how keys are made and where jobs run, for all parts of one store.
+/// What all parts of a store work with: disk, directory, keyed hash, executor.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) disk: StoreDisk,
@@ -97,7 +106,7 @@ impl LayersReader {
 }
 
 impl Layers {
-    /// Keeps answers of this snapshot usable; see the module.
+    /// Keeps the answers of this snapshot usable; see the module.
     pub fn pin(&self) -> EpochPin {
         self.epoch.clone()
     }
@@ -139,7 +148,7 @@ impl Layers {
         })
     }
 
-    /// Hands the newest entry of each key that has one to `found`.
+    /// Calls `found` with the newest entry of each key that has one.
     fn resolve(
         &self,
         keys: &[HashedOutPoint],
@@ -175,7 +184,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Whether no coin can lie here: nothing was sealed yet.
+    /// Whether there are no entries: nothing was sealed yet.
     pub fn is_empty(&self) -> bool {
         self.frozen.is_empty() && self.partitions.iter().all(Vec::is_empty)
     }
@@ -239,7 +248,6 @@ fn move_up(items: &mut [u32], keep: impl Fn(u32) -> bool) -> usize {
 /// A coin in a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct CoinEntry<'a> {
-    /// The outpoint.
     pub outpoint: OutPoint,
     /// The coin as Bitcoin Core serializes it (`coins.h`).
     pub compressed: &'a [u8],
@@ -250,7 +258,7 @@ impl CoinEntry<'_> {
     ///
     /// # Errors
     ///
-    /// Bytes that are no coin; their checksum held, so another program wrote them.
+    /// The bytes are no coin. Their checksum matched, so another program wrote them.
     pub fn coin(&self) -> Result<Coin, DecodeError> {
         Coin::decode(&mut SpanReader::new(self.compressed))
     }

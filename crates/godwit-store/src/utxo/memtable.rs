@@ -1,8 +1,8 @@
-//! The memtable: what happened to coins since the last freeze.
+//! The memtable: changes of coins since the last rotation.
 //!
-//! 256 shards of sorted slots ([`super::slots`]) by the top 8 bits of the keyed hash, the next 32
-//! bits being the fragment, over one arena of entries ([`super::arena`]). A shard grows alone, so
-//! that growing never holds more than one shard twice.
+//! 256 shards of sorted slots ([`super::slots`]), over one arena of entries ([`super::arena`]). The
+//! top 8 bits of the keyed hash choose the shard, the next 32 are the tag in its slot. Shards grow
+//! one at a time, so that only one is ever held twice.
 //!
 //! An entry is FRESH when nothing below this memtable has the coin unspent; its spend leaves no
 //! trace. This is Bitcoin Core's flag (`coins.cpp`, `AddCoin` and `SpendCoin`): a coin is born FRESH
@@ -24,10 +24,10 @@ use super::slots::Slots;
 /// Bits of the key that choose the shard.
 pub(super) const SHARD_BITS: u32 = 8;
 const SHARDS: usize = 1 << SHARD_BITS;
-/// Bits of the key that order entries: shard, then fragment.
+/// Bits of the key that order entries: shard, then tag.
 const ORDERED_BITS: u32 = SHARD_BITS + 32;
 
-/// What the memory of the store knows of an outpoint and gave away.
+/// Result of spending a coin in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It was unspent; now it is spent.
@@ -38,12 +38,10 @@ pub enum Taken {
     NotInMemory,
 }
 
-/// What the memory of the store knows of an outpoint.
+/// What memory knows of an outpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// It is unspent.
     Unspent,
-    /// It is spent.
     Spent,
     /// Memory does not know it: the runs decide.
     NotInMemory,
@@ -161,7 +159,7 @@ impl Memtable {
                 *offset = self.shards[shard_of(key.key)].first_offset(fragment_of(key.key));
             }
             for offset in offsets.into_iter().filter(|offset| *offset != 0) {
-                // Entries lie across two cache lines more often than not.
+                // Most entries cross a boundary of cache lines.
                 let bytes = self.arena.bytes(offset);
                 touched ^= u64::from(bytes[0]) ^ u64::from(bytes[bytes.len().min(65) - 1]);
             }
@@ -204,7 +202,7 @@ impl Memtable {
         Taken::Coin(coin)
     }
 
-    /// Marks an outpoint as spent of which this memtable knows nothing.
+    /// Marks an outpoint that this memtable does not know as spent.
     pub(super) fn spend_below(&mut self, key: &HashedOutPoint) {
         let place = self.search(key);
         debug_assert!(place.is_err(), "the caller asked take() first");

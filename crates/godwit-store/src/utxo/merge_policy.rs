@@ -22,7 +22,7 @@ const MIN_INPUTS: usize = 4;
 pub(super) const MAX_INPUTS: usize = 12;
 /// Segments of a partition at which a merge no longer waits for sizes to match.
 pub(super) const MAX_SEGMENTS: usize = 12;
-/// Segments of a partition at which freezing waits for merges.
+/// Segments of a partition at which rotation waits for merges.
 pub(super) const STALL_SEGMENTS: usize = 24;
 
 /// Which segments of a partition to merge, given their sizes, newest first.

@@ -1,5 +1,5 @@
-//! Sealed memtables: those being flushed, and those kept because an older snapshot may be in use.
-//! [`super::layers`] has the rule and its argument.
+//! Sealed memtables: those that are being flushed, and those that are kept because an older
+//! snapshot may be in use. [`super::layers`] has the rule and its argument.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -13,12 +13,12 @@ pub(super) struct Sealed {
     tables: VecDeque<SealedTable>,
     /// Number of the newest seal.
     newest: u64,
-    /// Number of the newest seal whose memtable is no longer here.
+    /// Number of the newest seal whose memtable was dropped.
     dropped: u64,
     current: EpochPin,
     /// Earlier epochs, oldest first.
     pins: VecDeque<Weak<Epoch>>,
-    /// Memtables no longer here which a [`super::Layers`] may still hold.
+    /// Dropped memtables that a [`super::Layers`] may still hold.
     released: Vec<Weak<Memtable>>,
 }
 
@@ -26,12 +26,12 @@ pub(super) struct SealedTable {
     pub(super) seal: u64,
     pub(super) table: Arc<Memtable>,
     pub(super) flushed: bool,
-    /// Bytes that writing it takes: buffer, filters and block indexes of its run.
+    /// Memory that writing it takes, in bytes: buffer, filters and block indexes of its run.
     pub(super) flush_memory: usize,
 }
 
 impl Sealed {
-    /// Nothing sealed since the seal that a manifest describes.
+    /// Without memtables, after the seal of a manifest.
     pub(super) fn new(seal: u64) -> Self {
         Self {
             tables: VecDeque::new(),
@@ -75,7 +75,6 @@ impl Sealed {
         self.unflushed().last().map_or(self.newest, |table| table.seal - 1)
     }
 
-    /// Newest first.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = &SealedTable> {
         self.tables.iter().rev()
     }
@@ -115,7 +114,7 @@ impl Sealed {
         pin.0.0 >= self.dropped
     }
 
-    /// Lets go of flushed memtables that no living epoch needs.
+    /// Drops flushed memtables that no living epoch needs.
     pub(super) fn release(&mut self) {
         self.released.retain(|table| table.strong_count() > 0);
         while self.pins.front().is_some_and(|pin| pin.strong_count() == 0) {
@@ -128,7 +127,7 @@ impl Sealed {
         }
     }
 
-    /// Lets go of the oldest flushed memtable, needed or not; `false` when there is none.
+    /// Drops the oldest flushed memtable, needed or not; `false` when there is none.
     pub(super) fn drop_oldest_kept(&mut self) -> bool {
         if self.kept().next().is_none() {
             return false;

@@ -1,4 +1,4 @@
-//! The segments of all partitions, and what is kept in memory of them.
+//! The segments of all partitions, and the memory of their filters and block indexes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,13 +23,11 @@ pub(super) struct Segments {
 pub struct Shape {
     /// Run files in use.
     pub runs: usize,
-    /// Segments.
     pub segments: usize,
     /// Segments of the partition that has most.
     pub deepest: usize,
     /// Entries, tombstones included.
     pub entries: u64,
-    /// Tombstones.
     pub tombstones: u64,
     /// Bytes of segments on disk; parts of run files that merges have replaced are not counted.
     pub bytes: u64,
@@ -92,8 +90,8 @@ impl Segments {
     }
 
     /// Halves the largest filter until all fit, and drops it when it was halved before. The largest
-    /// is the one to miss least: it belongs to the oldest segment, where lookups of coins that
-    /// exist end with a read anyhow.
+    /// filter is the least useful: it belongs to the oldest segment, where lookups of existing
+    /// coins end with a read anyway.
     pub(super) fn limit_filters(&mut self, max: usize) {
         while self.filter_memory > max {
             let all = self.partitions.iter_mut().flatten();
@@ -148,7 +146,7 @@ impl Segments {
     fn merge_of(&self, partition: usize, up_to: u64) -> Option<MergePart> {
         let all = &self.partitions[partition];
         let committed = &all[all.partition_point(|segment| segment.seals.newest > up_to)..];
-        // By entries, not bytes: a tombstone is small, but so much the more worth merging.
+        // By entries, not bytes: a tombstone is small, but all the more worth merging.
         let sizes: Vec<u64> = committed.iter().map(|segment| segment.meta.entries).collect();
         let range = merge_policy::choose(&sizes)?;
         let with_oldest = range.end == committed.len();

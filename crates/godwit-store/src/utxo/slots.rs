@@ -1,22 +1,22 @@
 //! Open addressing in key order: one shard of a memtable's slot table.
 //!
-//! A slot is 8 bytes, `fragment << 32 | offset`: 32 bits of the keyed hash and where the entry lies
-//! in the arena. A fragment's home is `fragment * capacity / 2^32`, which grows with the fragment,
-//! and inserting keeps every cluster sorted by fragment. So the whole table is sorted: a miss ends
-//! at the first larger fragment, growing is one sequential pass, removing shifts back instead of
-//! leaving a mark, and a flush walks entries in key order without sorting them. Any capacity works,
-//! not only powers of two, which is why the load can stay between 80 % and 90 %.
+//! A slot is 8 bytes, `tag << 32 | offset`: 32 bits of the keyed hash and the entry's offset in the
+//! arena. A tag's home is `tag * capacity / 2^32`, which grows with the tag, and insertion keeps
+//! every cluster sorted by tag. So the whole table is sorted: a miss ends at the first larger tag,
+//! growing is one sequential pass, removal shifts slots back instead of leaving a mark, and a flush
+//! walks entries in key order without sorting. Any capacity works, not only powers of two, which is
+//! why the load can stay between 80 % and 90 %.
 
 /// Slots of a new shard.
 const MIN_CAPACITY: usize = 16;
-/// Load at which a shard grows: just below it an insert shifts 50 slots (linear probing's
-/// `(1 + 1 / (1 - load)^2) / 2`), which lie in seven cache lines, one after the other.
+/// Load at which a shard grows: just below it an insert shifts 50 slots (linear probing's `(1 + 1 /
+/// (1 - load)^2) / 2`), which are in seven consecutive cache lines.
 const MAX_LOAD: (usize, usize) = (9, 10);
 /// Growth: by 9/8, so that the load falls to 80 % and not to 44 % as by doubling; in all a slot is
 /// moved nine times, sequentially.
 const GROWTH: (usize, usize) = (9, 8);
 
-/// A sorted open-addressing table from hash fragments to arena offsets; equal fragments are allowed.
+/// A sorted open-addressing table from tags to arena offsets; equal tags are allowed.
 pub(super) struct Slots {
     /// `capacity` home slots, then room for the last cluster; the last slot is always empty, so
     /// that every walk ends inside.

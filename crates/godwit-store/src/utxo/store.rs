@@ -33,23 +33,22 @@ pub struct Counters {
     pub flushes: u64,
     /// Bytes of those runs.
     pub flushed_bytes: u64,
-    /// Merges.
     pub merges: u64,
     /// Bytes of segments that merges read.
     pub merge_bytes_read: u64,
     /// Bytes of runs that merges wrote.
     pub merge_bytes_written: u64,
-    /// Times that no room was left for a rotation before a flush or a merge had ended.
+    /// Times that a rotation had to wait for a flush or a merge.
     pub stalls: u64,
-    /// Kept memtables that were dropped while an older snapshot was pinned, for want of memory.
+    /// Kept memtables that were dropped for want of memory while an older snapshot was pinned.
     pub uncovered: u64,
 }
 
-/// A merge that the merger is at.
+/// The running merge.
 pub(super) struct RunningMerge {
     pub(super) run: RunId,
     pub(super) parts: Vec<MergePart>,
-    /// Bytes it takes: buffers, filter and block index.
+    /// Memory that it takes, in bytes: buffers, filter and block index.
     pub(super) memory: usize,
 }
 
@@ -60,21 +59,21 @@ pub struct UtxoStore {
     pub(super) place: Place,
     pub(super) budget: Budget,
     pub(super) active: Memtable,
-    /// Bytes of `active` at which kept memtables have to go.
+    /// Size of `active`, in bytes, at which kept memtables have to be dropped.
     pub(super) allowance: usize,
-    /// Whether kept memtables stay although memory is short: within [`Self::pinned`].
+    /// Kept memtables stay although memory is short: within [`Self::pinned`].
     pub(super) pinned: bool,
     pub(super) sealed: Sealed,
     pub(super) segments: Segments,
     pub(super) commits: Commits,
-    /// Runs that this store or a reader of an older snapshot still has.
+    /// Runs that this store or a reader of an older snapshot still uses.
     pub(super) runs: Vec<Weak<RunFile>>,
     pub(super) layers: Arc<Layers>,
     pub(super) published: LayersReader,
     pub(super) crews: Crews,
     pub(super) merging: Option<RunningMerge>,
     pub(super) next_run: u64,
-    /// The first failure of a background job: nothing works after it.
+    /// The first failure of a background job. Nothing works after it.
     pub(super) failed: Option<StoreError>,
     pub(super) counters: Counters,
     /// Whether the last rotation was refused for want of room.
@@ -83,8 +82,8 @@ pub struct UtxoStore {
 
 impl UtxoStore {
     /// Opens the store that `manifest` describes in directory `dir`, which is created when absent.
-    /// Run files that the manifest does not name are removed: a crash came between their writing
-    /// and their commit, or between a commit and their removal.
+    /// Run files that the manifest does not name are removed: there was a crash after they were
+    /// written and before they were committed, or after a commit and before they were removed.
     ///
     /// # Errors
     ///
@@ -155,8 +154,9 @@ impl UtxoStore {
 
     /// Adds a coin. Unspendable outputs are ignored, as Bitcoin Core does.
     ///
-    /// `possible_overwrite` says that the coin may exist: for coinbases (BIP30's exceptions) and
-    /// for coins that a disconnected block gives back. Without it the caller knows that it does not.
+    /// `possible_overwrite`: the coin may exist, which is so for coinbases (the exceptions of
+    /// BIP30) and for coins that a disconnected block gives back. Otherwise the caller knows that
+    /// it does not.
     #[inline]
     pub fn add(
         &mut self,
@@ -174,8 +174,8 @@ impl UtxoStore {
         self.after_growth();
     }
 
-    /// Spends a coin that memory knows. [`Taken::NotInMemory`] means that what any snapshot said of
-    /// it, if [`Self::covers`] its pin, is still true.
+    /// Spends a coin that memory knows. [`Taken::NotInMemory`] means that what any snapshot said
+    /// about it is still true, if its pin is covered ([`Self::covers`]).
     #[inline]
     pub fn take(&mut self, key: &HashedOutPoint) -> Taken {
         match self.active.take(key) {
@@ -286,10 +286,9 @@ impl UtxoStore {
         self.sealed.covers(pin)
     }
 
-    /// Runs `change` if what was read under `pin` can be combined with memory, and keeps it so until
-    /// `change` returns: kept memtables that memory has no room for go only then. So within a block no
-    /// answer is lost, and a block is applied wholly from memory or not begun. Memory may exceed the
-    /// budget by what `change` adds.
+    /// Runs `change` if the pin is covered, and keeps it covered until `change` returns: only then
+    /// are kept memtables dropped for want of memory. So a block is applied wholly from memory or
+    /// not begun. Memory may exceed the budget by what `change` adds.
     pub fn pinned<T>(&mut self, pin: &EpochPin, change: impl FnOnce(&mut Self) -> T) -> Option<T> {
         if !self.covers(pin) {
             return None;
@@ -301,8 +300,8 @@ impl UtxoStore {
         Some(result)
     }
 
-    /// Where background jobs report, to wait for: [`Self::poll`] takes what comes. Whoever drives the
-    /// store selects on it and receives nothing.
+    /// The channel on which background jobs report. The caller may select on it, to wait, but must
+    /// not receive: [`Self::poll`] does.
     pub fn events(&self) -> &Receiver<Result<UtxoEvent, StoreError>> {
         self.crews.events()
     }
@@ -312,7 +311,7 @@ impl UtxoStore {
         self.counters
     }
 
-    /// The runs as they are now.
+    /// Numbers and sizes of the runs.
     pub fn shape(&self) -> Shape {
         self.segments.shape()
     }

@@ -1,8 +1,8 @@
-//! The node's logic: what the network says goes to the engine, what the engine wants goes to the chain
-//! and to the network, what the chain says goes back.
+//! The node's logic: passes events of the network to the engine, the engine's requests to the chain
+//! and its commands to the network, and the chain's answers back to the engine.
 //!
-//! No socket, no clock, no thread of its own: the program drives it with real ones, tests with
-//! simulated ones.
+//! It has no socket, clock or thread: the program drives it with real ones, tests with simulated
+//! ones.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -18,39 +18,39 @@ use godwit_stream::PooledStream;
 use super::index::ChainIndex;
 use crate::chain_log::{log_disconnected, update_tip};
 
-/// Steps of the chain between two looks at the network: some 20 ms at worst.
+/// Steps of the chain between two looks at the network: about 20 ms at worst.
 const CHAIN_STEPS: usize = 8;
 
 /// A node whose tip is older than this is still downloading the chain (Core `DEFAULT_MAX_TIP_AGE`).
 const MAX_TIP_AGE: i64 = 24 * 60 * 60;
 
-/// Under `-maxdownloadrate` no more is asked for than can be fetched in this many seconds: what waits
-/// longer at a peer could be asked of another one meanwhile.
+/// Under `-maxdownloadrate`, no more is requested than can be downloaded in this many seconds: a
+/// block that waits longer at one peer could be requested from another meanwhile.
 const RATED_SECONDS: u64 = 5;
 
-/// Time between two lines about headers.
+/// Time between two log lines about headers.
 const HEADER_LINES: Duration = Duration::from_secs(5);
 
 /// Chain and engine.
 pub struct NodeCore {
     chain: Chain,
     peers: Peers,
-    /// What the network is to do; taken after each turn.
+    /// Commands for the sockets; taken after each turn.
     commands: VecDeque<NetCommand>,
-    /// Names to be looked up; taken after each turn.
+    /// Names to look up; taken after each turn.
     lookups: Vec<String>,
-    /// Blocks without a verdict, by ticket: those that the chain counts as being received.
+    /// Submitted blocks without a verdict, by ticket.
     submitted: HashMap<u64, BlockHash>,
     next_ticket: u64,
-    /// Blocks being read that the engine takes apart, which is work, and does not just pass on.
+    /// Reads of blocks that the engine will decode, which takes time, and not just pass on.
     to_take_apart: HashSet<ReadId>,
-    /// Those that were read; the engine reads few at once, and one to be announced.
+    /// Such blocks that were read; the engine reads few at once, and at most one to be announced.
     waiting_reads: VecDeque<(ReadId, Option<PooledStream>)>,
-    /// Bytes of blocks that may be on their way, whatever the chain could take.
+    /// Most bytes of blocks in flight, even if the chain could take more.
     most_in_flight: u64,
-    /// The chain was never up to date since the start (Core `IsInitialBlockDownload`).
+    /// The chain has not been up to date since the start (Core `IsInitialBlockDownload`).
     initial_download: bool,
-    /// The engine does not know yet where the tip is.
+    /// The engine was not told of the latest tip.
     tip_moved: bool,
     next_header_line: Duration,
 }
@@ -74,17 +74,15 @@ impl NodeCore {
         }
     }
 
-    /// The chain.
     pub fn chain(&self) -> &Chain {
         &self.chain
     }
 
-    /// The chain, to wait for it or to look at its coins.
+    /// The chain, to wait for it or to read its coins.
     pub fn chain_mut(&mut self) -> &mut Chain {
         &mut self.chain
     }
 
-    /// The engine.
     pub fn peers(&self) -> &Peers {
         &self.peers
     }
@@ -94,12 +92,12 @@ impl NodeCore {
         self.chain
     }
 
-    /// Whether the chain was never up to date since the start.
+    /// Whether the chain has not been up to date since the start.
     pub fn is_initial_download(&self) -> bool {
         self.initial_download
     }
 
-    /// What the network is to do, oldest first.
+    /// Commands for the sockets, oldest first.
     pub fn take_commands(&mut self) -> VecDeque<NetCommand> {
         std::mem::take(&mut self.commands)
     }
@@ -109,20 +107,21 @@ impl NodeCore {
         std::mem::take(&mut self.lookups)
     }
 
-    /// When [`advance`](Self::advance) is due at the latest.
+    /// Latest time for the next [`advance`](Self::advance).
     pub fn next_wakeup(&self) -> Duration {
         if self.waiting_reads.is_empty() { self.peers.next_wakeup() } else { Duration::ZERO }
     }
 
-    /// Whether the chain can take more of what arrives: peers deliver what they were asked for however
-    /// large it turns out to be.
+    /// Whether the chain can take more blocks. It may not, although only as much was requested as
+    /// fits: the sizes of the requested blocks were estimates.
     pub fn takes_blocks(&self) -> bool {
         self.chain.room() > 0
     }
 
-    /// Handles at most so many events; whether there may be more. `next` is told whether the chain can
-    /// take blocks: where it cannot, they stay where they wait, which has its own limit, and so does
-    /// what their senders said behind them. Everybody else is heard.
+    /// Handles at most `limit` events; returns whether there may be more. `next` is told whether
+    /// the chain can take blocks. While it cannot, `next` returns neither blocks nor what their
+    /// senders sent after them; that waits in a queue that has its own limit. Other peers are
+    /// served meanwhile.
     pub fn handle_some(
         &mut self,
         now: Now,
@@ -147,7 +146,7 @@ impl NodeCore {
         self.obey(now);
     }
 
-    /// Something happened on the network.
+    /// Handles an event of the network.
     pub fn handle(&mut self, now: Now, event: NetEvent) {
         self.tell(now, event);
         self.obey(now);
@@ -157,11 +156,11 @@ impl NodeCore {
         self.peers.handle(now, &ChainIndex(&self.chain), event);
     }
 
-    /// Moves the chain on, a little at a time, and lets the engine do what is due.
+    /// Advances the chain by a few steps, and lets the engine do what is due.
     ///
     /// # Errors
     ///
-    /// A fault of this node; nothing can be done but to end.
+    /// A fault of this node, which has to end.
     pub fn advance(&mut self, now: Now) -> Result<Poll, godwit_chain::ChainError> {
         let mut poll = Poll::Progress;
         for _ in 0..CHAIN_STEPS {
@@ -174,7 +173,7 @@ impl NodeCore {
             }
         }
         self.note_tip(now);
-        // One at a time, so that what many peers ask for does not keep the chain waiting.
+        // One at a time, so that requests of many peers do not hold up the chain.
         if let Some((request, bytes)) = self.waiting_reads.pop_front() {
             self.tell(now, ChainEvent::BlockRead { request, bytes });
         }
@@ -184,7 +183,7 @@ impl NodeCore {
         Ok(if self.waiting_reads.is_empty() { poll } else { Poll::Progress })
     }
 
-    /// Something happened to the chain.
+    /// Handles an event of the chain.
     fn note(&mut self, now: Now, event: Event) {
         match event {
             Event::Connected(connected) => {
@@ -195,7 +194,7 @@ impl NodeCore {
                 self.tip_moved = true;
                 log_disconnected(&tip);
             }
-            // The chain has logged it where it found it.
+            // The chain has logged it.
             Event::Invalid { hash, reject } => {
                 self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }
@@ -239,7 +238,7 @@ impl NodeCore {
             && i64::from(tip.header.time) >= now.unix - MAX_TIP_AGE
     }
 
-    /// Does what the engine wants, in order.
+    /// Does the engine's actions, in order.
     fn obey(&mut self, now: Now) {
         loop {
             let actions = self.peers.take_actions();
@@ -291,7 +290,7 @@ impl NodeCore {
         self.tell(now, ChainEvent::HeadersJudged { peer, result });
     }
 
-    /// Core's line about the progress of headers, while the chain is being downloaded.
+    /// Logs Core's line about the progress of headers, during the initial download.
     fn log_headers(&mut self, now: Now) {
         if !self.initial_download || now.monotonic < self.next_header_line {
             return;

@@ -1,8 +1,8 @@
-//! Looking up host names.
+//! Looks up host names.
 //!
-//! The system's resolver blocks for as long as it likes and cannot be interrupted. So each name has a
-//! thread of its own that nobody waits for; after [`LOOKUP_TIMEOUT`] the name counts as unknown,
-//! and what comes later is dropped.
+//! The system's resolver may block for any time and cannot be interrupted. So each name gets a
+//! thread of its own, which is never joined; after [`LOOKUP_TIMEOUT`] the name counts as unknown,
+//! and a later answer is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::ToSocketAddrs;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use godwit_p2p::{NetAddress, NetEvent};
 
-/// Longest time until a name is given up. The system's own limit is usually 10 to 30 seconds.
+/// How long a lookup may take. The system's own limit is usually 10 to 30 seconds.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Names that are looked up at once; others wait.
+/// Most lookups that run at once; further names wait.
 const MAX_LOOKUPS: usize = 8;
 
-/// Addresses that are used of one answer (Core asks its seeds for 32, and takes 256 of any name).
+/// Most addresses that are used of one answer (Core: 32 of a seed, 256 of any other name).
 const MAX_ADDRESSES: usize = 256;
 
 struct Answer {
@@ -25,13 +25,13 @@ struct Answer {
     addresses: Vec<NetAddress>,
 }
 
-/// Names under way.
+/// Names that are being looked up or wait for it.
 pub(crate) struct Resolver {
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
     /// Different names: those that the options and the network's seeds give.
     waiting: VecDeque<String>,
-    /// When each is given up.
+    /// When each lookup times out.
     running: HashMap<String, Instant>,
     lookup: fn(&str) -> Vec<NetAddress>,
 }
@@ -49,18 +49,18 @@ impl Resolver {
         Self { answers, sender, waiting, running, lookup }
     }
 
-    /// Starts to look a name up.
+    /// Looks a name up, unless that is under way; the result comes from [`Self::poll`].
     pub(crate) fn resolve(&mut self, host: String) {
         if !self.running.contains_key(&host) && !self.waiting.contains(&host) {
             self.waiting.push_back(host);
         }
     }
 
-    /// What was found, or given up, since the last call.
+    /// Lookups that were answered or timed out since the last call.
     pub(crate) fn poll(&mut self, now: Instant) -> Vec<NetEvent> {
         let mut events = Vec::new();
         for Answer { host, addresses } in self.answers.try_iter() {
-            // One that was given up is not asked for any more.
+            // An answer after the timeout is dropped.
             if self.running.remove(&host).is_some() {
                 events.push(NetEvent::Resolved { host, addresses });
             }

@@ -1,4 +1,4 @@
-//! The node's loop: events in, commands out, with the real clock.
+//! The node's loop: events in, commands out, by the real clock.
 
 use std::fmt;
 use std::io;
@@ -26,25 +26,25 @@ use crate::options::{Config, NodeOptions};
 use crate::process::{StopFlag, random_bytes, seconds_since_1970};
 use crate::progress::{Position, Progress};
 
-/// Events of the network that are handled before the chain has its turn.
+/// Most events of the network that are handled before the chain has its turn.
 const EVENTS_AT_ONCE: usize = 64;
 
-/// Longest time without a look at the stop flag.
+/// Longest time between two looks at the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Longest time without a look at the sockets' thread while it has more to do than it should.
 const CATCHING_UP: Duration = Duration::from_millis(2);
 
-/// The address book is written this often (Core `DUMP_PEERS_INTERVAL`).
+/// Time between writes of the address book (Core `DUMP_PEERS_INTERVAL`).
 const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// Without any peer for this long the user is told what to try.
+/// After this long without a peer, the log says what the user could try.
 const LONELY_AFTER: Duration = Duration::from_secs(60);
 
-/// Without all blocks a node offers the last 288 only (BIP159).
+/// Services of a pruned node, which offers only the last 288 blocks (BIP159).
 const SERVICES_WHEN_PRUNED: Services = Services(Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
 
-/// Sockets can not be used at all.
+/// The system gives no sockets.
 #[derive(Debug)]
 struct SocketsError(io::Error);
 
@@ -101,7 +101,7 @@ struct Node<'a> {
     next_save: Duration,
     lonely: Lonely,
     progress: Option<Progress>,
-    /// The bar is for users that watch; lines are for the time of the download.
+    /// A progress bar is shown; otherwise, progress is logged during the initial download.
     on_terminal: bool,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether there may be more.
+    /// Handles events of the network and of lookups; returns whether there may be more.
     fn take_events(&mut self, now: Now) -> bool {
         for event in self.resolver.poll(Instant::now()) {
             self.core.handle(now, event);
@@ -261,7 +261,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Ends in order: what is on its way from peers is dropped, what the chain has verified is kept.
+    /// Ends in order: drops what is arriving from peers, keeps what the chain has verified.
     fn end(mut self, ended: Ended) -> Result<(), Failure> {
         if let Some(progress) = self.progress.take() {
             progress.finish();
@@ -286,7 +286,8 @@ impl<'a> Node<'a> {
         lines.extend(cost_lines(&times, closing.elapsed()));
         for line in lines {
             log::info!("{line}");
-            // On a terminal the log's lines give way to the bar; the result is for the user.
+            // On a terminal, log lines are not shown beside the bar, but the user should see the
+            // result.
             if self.on_terminal {
                 println!("{line}");
             }
@@ -299,8 +300,8 @@ fn now(started: Instant) -> Now {
     Now { monotonic: started.elapsed(), unix: seconds_since_1970() }
 }
 
-/// Work done and all of it: transactions, where there is an estimate of how many exist, else blocks
-/// up to the best header.
+/// Work done and work in all: transactions if there is an estimate of how many exist, otherwise
+/// blocks up to the best header.
 fn work(chain: &Chain, now: i64) -> (u64, u64) {
     let tree = chain.tree();
     let tip = tree.node(chain.tip());
@@ -312,7 +313,7 @@ fn work(chain: &Chain, now: i64) -> (u64, u64) {
     (tip.chain_tx_count, (total as u64).max(tip.chain_tx_count))
 }
 
-/// How long there has been no peer.
+/// Notices when there has been no peer for long.
 #[derive(Debug, Default)]
 struct Lonely {
     since: Duration,
@@ -320,7 +321,7 @@ struct Lonely {
 }
 
 impl Lonely {
-    /// Once for each time that there is nobody for [`LONELY_AFTER`].
+    /// True once for each time that there is no connection for [`LONELY_AFTER`].
     fn is_due(&mut self, now: Duration, connections: usize) -> bool {
         if connections > 0 {
             *self = Self { since: now, told: false };
@@ -331,7 +332,7 @@ impl Lonely {
     }
 }
 
-/// `None` where nobody is to be expected.
+/// Advice for a node without peers; `None` if the options let it expect none.
 fn what_to_try(options: &NodeOptions) -> Option<String> {
     let NodeOptions { connect, add_nodes, proxy, listen, network_active, .. } = options;
     let try_this = match (connect.as_deref(), add_nodes.is_empty(), proxy) {

@@ -9,12 +9,12 @@ use godwit_primitives::BlockHash;
 pub struct ChainIndex<'a>(pub &'a Chain);
 
 impl ChainIndex<'_> {
-    /// The engine's name of a node of the tree.
+    /// The engine's id of a node of the tree.
     pub fn header_id(id: NodeId) -> HeaderId {
         HeaderId(id.index())
     }
 
-    /// The node that the engine calls so.
+    /// The node with this id.
     pub fn node_id(&self, id: HeaderId) -> NodeId {
         self.0.tree().at(id.0)
     }
@@ -35,7 +35,7 @@ impl HeaderIndex for ChainIndex<'_> {
             header: node.header,
             height: node.height,
             chain_work: node.chain_work,
-            // Genesis is in no file, and everybody has it.
+            // No file holds the genesis block, and every peer has it.
             stored: node.position.is_some() || node_id == tree.genesis(),
             failed: node.failed,
             connected: node.validity == Validity::Scripts,

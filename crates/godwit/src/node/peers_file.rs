@@ -1,4 +1,4 @@
-//! `peers.dat`: the address book between two runs.
+//! `peers.dat`: keeps the address book between runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use godwit_store::exec::{Executor, Priority, Workers};
 /// Name of the file in the network's data directory.
 pub const PEERS_FILE: &str = "peers.dat";
 
-/// Largest file that is read: several times that of a full book.
+/// Largest file that is read, in bytes: several times that of a full book.
 const MAX_PEERS_FILE: u64 = 64 << 20;
 
-/// Where the address book is kept. A worker of its own writes it: the node's thread does not wait for
-/// the disk.
+/// The file of the address book. A worker of its own writes it, so that the node's thread never
+/// waits for the disk.
 pub struct PeersFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -38,14 +38,14 @@ impl PeersFile {
         network_dir: &Path,
         magic: [u8; 4],
     ) -> io::Result<Self> {
-        // One book, and the last one behind it.
+        // One book, and the last one queued behind it.
         let writer = Workers::start(executor, "godwit-peers", 1, [2, 0])?;
         let path = network_dir.join(PEERS_FILE);
         Ok(Self { disk, path, magic, writer, saving: Arc::default() })
     }
 
-    /// The kept book, or an empty one. A file that is damaged is put aside; addresses are found again.
-    /// Reads on the caller's thread: for the start.
+    /// Reads the address book; an empty one if there is no file. A damaged file is put aside: the
+    /// addresses can be found again. Blocks the calling thread, so it is for the start.
     pub fn load(&self, seed: [u8; 32]) -> AddressBook {
         let bytes = match read(&*self.disk, &self.path) {
             Ok(Some(bytes)) => bytes,
@@ -76,8 +76,8 @@ impl PeersFile {
         self.saving.load(Ordering::Acquire)
     }
 
-    /// Has the file replaced; after a crash it is the old one or the new one. A failure is a line in
-    /// the log: the node can do without.
+    /// Starts to replace the file; after a crash it is the old one or the new one. A failure is
+    /// only logged: the node can do without the file.
     ///
     /// # Panics
     ///
@@ -87,7 +87,7 @@ impl PeersFile {
         self.start(book);
     }
 
-    /// Has the file replaced for the last time and waits for it.
+    /// Replaces the file for the last time, and waits until it is written.
     pub fn end(self, book: &AddressBook) {
         // Dropping the worker waits for what it has to do.
         self.start(book);

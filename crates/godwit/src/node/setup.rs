@@ -1,4 +1,4 @@
-//! From options to what the engine and the sockets are told.
+//! From options to the configuration of the engine and the sockets.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -16,19 +16,18 @@ use super::sockets::{Proxies, check_locked_memory};
 use crate::descriptors;
 use crate::options::{HostPort, NodeOptions};
 
-/// Connections that are tried however few descriptors there are: a node without any would wait for
-/// ever, and files rarely take all of what is reserved for them.
+/// Connections that are attempted however few descriptors there are. A node without any would wait
+/// for ever, and files rarely use all descriptors that are reserved for them.
 const LEAST_CONNECTIONS: u64 = (MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY) as u64;
 
-/// Descriptors that connections leave to everything else.
+/// Descriptors that connections must leave free.
 const RESERVED_DESCRIPTORS: u64 = descriptors::BESIDE_CONNECTIONS + MAX_ADD_NODE_CONNECTIONS as u64;
 
-/// How this program calls itself to peers (BIP14).
+/// The user agent that peers are told (BIP14).
 pub(crate) fn user_agent() -> String {
     format!("/godwit:{}/", env!("CARGO_PKG_VERSION"))
 }
 
-/// The engine's options.
 pub(crate) fn peers_config(
     options: &NodeOptions,
     params: &Arc<Params>,
@@ -39,7 +38,7 @@ pub(crate) fn peers_config(
     let targets = |hosts: &[HostPort]| hosts.iter().map(|host| target(host, params)).collect();
     let full = MAX_OUTBOUND_FULL.min(max_connections);
     let block_relay = MAX_OUTBOUND_BLOCK_RELAY.min(max_connections - full);
-    // One more for feelers.
+    // One more for a feeler.
     let outbound = full + block_relay + 1;
     let public = is_public(params);
     let seeds = if public && options.dns_seed { dns_seeds(params.network) } else { &[] };
@@ -66,7 +65,7 @@ pub(crate) fn peers_config(
     }
 }
 
-/// Whether the network is one that others run too: a signet of one's own has no seeds.
+/// Whether the network is public. A custom signet has no seeds.
 fn is_public(params: &Params) -> bool {
     params.network != Network::Signet
         || params.signet_challenge == Params::new(Network::Signet).signet_challenge
@@ -78,18 +77,19 @@ fn target(host_port: &HostPort, params: &Params) -> Target {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Target::Address(NetAddress::new(address.into(), port));
     }
-    // Onion addresses.
+    // An onion address is no `IpAddr`.
     match format!("{host}:{port}").parse::<NetAddress>() {
         Ok(address) => Target::Address(address),
         Err(_) => Target::Name { host: host.clone(), port },
     }
 }
 
-/// Whether connections are encrypted. If so, the process is hardened from now on: it leaves no core dump
-/// and other processes of its user can not trace it. The keys are worth nothing to anybody but an
-/// eavesdropper, so a node that can not have that, or no locked memory, runs all the same, in plain.
+/// Decides whether connections are encrypted, and if so hardens the process: it leaves no core
+/// dump, and other processes of its user cannot trace it. Where hardening fails or no memory can be
+/// locked, the node runs all the same, without encryption: only an eavesdropper could make use of
+/// the keys.
 ///
-/// Called before the first key.
+/// Must run before the first key exists.
 pub(crate) fn encrypts(options: &NodeOptions) -> bool {
     if !options.v2_transport {
         return false;
@@ -117,8 +117,8 @@ pub(crate) fn proxies(options: &NodeOptions) -> Proxies {
     Proxies { clearnet: options.proxy, onion: options.onion }
 }
 
-/// Connections for which the system has descriptors, after asking it for more where it gives less
-/// than `wanted` needs: before the data directory is opened.
+/// Raises the limit of descriptors as far as `wanted` connections need it, and returns how many
+/// connections it allows. Must run before the data directory is opened.
 pub(crate) fn connections_within_descriptors(wanted: u32) -> usize {
     let descriptors = descriptors::raise(u64::from(wanted) + RESERVED_DESCRIPTORS);
     let possible = connections_within(descriptors, wanted);

@@ -1,9 +1,9 @@
 //! The thread that owns all sockets.
 //!
-//! It turns bytes into messages and back ([`Transport`]), and knows nothing of what they mean. One
-//! connection after the other has a turn of bounded length; reading stops while the node has not
-//! taken the last [`INBOX_BYTES`] of events, so that a slow disk slows peers down instead of filling
-//! memory.
+//! It turns bytes into messages and back ([`Transport`]) and does not know what they mean.
+//! Connections have turns of bounded length, one after the other. Reading stops while the node has
+//! not taken the last [`INBOX_BYTES`] of events, so that a slow disk slows peers down instead of
+//! filling memory.
 
 mod connection;
 mod inbox;
@@ -40,7 +40,7 @@ pub use listen::{BindError, bind};
 pub use route::Proxies;
 pub(crate) use transports::check_locked_memory;
 
-/// How long a connection may take to come about (Core `DEFAULT_CONNECT_TIMEOUT`).
+/// How long opening a connection may take (Core `DEFAULT_CONNECT_TIMEOUT`).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a proxy may take to connect (Core `SOCKS5_RECV_TIMEOUT`).
@@ -52,8 +52,8 @@ const FAILED_POLL_PAUSE: Duration = Duration::from_secs(1);
 /// Events that the system reports at once.
 const SYSTEM_EVENTS: usize = 256;
 
-/// Bytes of messages on their way from the node to the thread. Hashing and encrypting them may take
-/// longer than writing answers: until the thread has caught up, the node takes no more questions.
+/// Bytes of messages on their way from the node to the thread. Hashing and encrypting answers may
+/// take longer than making them: until the thread has caught up, the node handles no more requests.
 const COMMAND_BYTES: usize = 8 << 20;
 
 const WAKER: Token = Token(0);
@@ -66,11 +66,11 @@ pub struct SocketsConfig {
     pub magic: [u8; 4],
     /// Buffers of received blocks.
     pub pool: BufferPool,
-    /// Ways to other networks.
+    /// Proxies, by network.
     pub proxies: Proxies,
-    /// Names this run's circuits; random.
+    /// Random: isolates the Tor circuits of this run from those of others.
     pub session: [u8; 8],
-    /// Bytes that may be received in a second.
+    /// Bytes that may be received per second; `None`: no limit.
     pub max_download_rate: Option<u64>,
     /// Whether connections may be encrypted. Needs locked memory.
     pub encrypted: bool,
@@ -79,7 +79,7 @@ pub struct SocketsConfig {
 /// The running thread. Dropping it closes all connections and waits for it.
 pub struct Sockets {
     commands: Option<Sender<NetCommand>>,
-    /// Memory of what was sent and not obeyed.
+    /// Memory of the commands that the thread has not done.
     backlog: Arc<AtomicUsize>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
@@ -91,7 +91,8 @@ impl Sockets {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (outbox, inbox) = inbox::channel(Arc::clone(&waker));
-        // Bounded by `has_room`, and by what the node does before it looks there.
+        // Unbounded in number; bounded in bytes by `has_room`, and by what the node does before it
+        // looks there.
         let (sender, commands) = unbounded();
         let backlog = Arc::new(AtomicUsize::new(0));
         let commands = Commands { receiver: commands, backlog: Arc::clone(&backlog) };
@@ -102,13 +103,13 @@ impl Sockets {
         Ok((Self { commands: Some(sender), backlog, waker, thread: Some(thread) }, inbox))
     }
 
-    /// Whether the thread keeps up with what it is told. If not, nothing should be done that gives it
-    /// more, as answering does; there is no event when it has caught up.
+    /// Whether the thread keeps up with its commands. If not, the node should not add to them, for
+    /// example by answering requests. There is no event when the thread has caught up.
     pub fn has_room(&self) -> bool {
         self.backlog.load(Ordering::Relaxed) < COMMAND_BYTES
     }
 
-    /// Hands commands over, in order.
+    /// Sends commands to the thread, in order.
     pub fn send(&self, commands: impl IntoIterator<Item = NetCommand>) {
         let Some(sender) = &self.commands else { return };
         let mut any = false;
@@ -144,8 +145,8 @@ impl Drop for Sockets {
     }
 }
 
-/// Runs the thread, on a locked stack if there are keys: what the ciphers leave in their frames
-/// reaches no swap file.
+/// Runs the thread, on a locked stack if there are keys: what the ciphers leave in their stack
+/// frames must not reach a swap file.
 fn run(network: Network) {
     let encrypted = network.config.encrypted;
     let mut network = Some(network);
@@ -156,7 +157,7 @@ fn run(network: Network) {
     start();
 }
 
-/// Commands on their way into the thread.
+/// The thread's end of the queue of commands.
 struct Commands {
     receiver: Receiver<NetCommand>,
     backlog: Arc<AtomicUsize>,
@@ -170,7 +171,8 @@ impl Commands {
     }
 }
 
-/// The thread has ended: the node takes the next event, which says so ([`Inbox::take`]).
+/// The thread has ended. With room, the node goes on to take events, where it finds out
+/// ([`Inbox::take`]).
 impl Drop for Commands {
     fn drop(&mut self) {
         self.backlog.store(0, Ordering::Relaxed);
@@ -186,11 +188,11 @@ fn cost(command: &NetCommand) -> usize {
 
 struct Listener {
     socket: TcpListener,
-    /// Somebody may be waiting.
+    /// A connection may be waiting.
     ready: bool,
 }
 
-/// What the thread owns.
+/// The state of the thread.
 struct Network {
     poll: Poll,
     config: SocketsConfig,
@@ -203,15 +205,16 @@ struct Network {
     connections: HashMap<Token, Connection>,
     by_peer: HashMap<PeerId, Token>,
     next_token: usize,
-    /// Accepted, and not taken or refused by the node so far: no more than a descriptor each.
+    /// Accepted connections that the node has not adopted or refused yet; each holds no more than a
+    /// descriptor.
     undecided: HashMap<Token, (TcpStream, NetAddress)>,
-    /// Connections that have something to do.
+    /// Connections that wait for a turn.
     line: VecDeque<Token>,
     /// Connections that may not read at the moment.
     held: Vec<Token>,
-    /// From a connection for which more waits to be written nothing is read.
+    /// Nothing is read from a connection for which more bytes than this wait to be written.
     pause_above: usize,
-    /// Of connections that are not open yet.
+    /// Deadlines of connections that are not open yet.
     deadlines: BTreeSet<(Instant, Token)>,
     download: Option<TokenBucket>,
     transports: Transports,
@@ -222,7 +225,7 @@ struct Dial {
     peer: PeerId,
     target: Target,
     transport: Transport,
-    /// It was there before, encrypted.
+    /// It is an attempt in plain, after the encrypted one was refused.
     again: bool,
 }
 
@@ -266,8 +269,8 @@ impl Network {
         while self.round(&mut events) {}
     }
 
-    /// Waits for something to happen, and gives everybody concerned a turn; `false` when the node is
-    /// gone.
+    /// Waits for events, and gives each connection concerned a turn; `false` when the node has
+    /// ended.
     fn round(&mut self, events: &mut Events) -> bool {
         let timeout = self.timeout();
         match self.poll.poll(events, timeout) {
@@ -323,7 +326,7 @@ impl Network {
     fn note(&mut self, event: &mio::event::Event) {
         let token = event.token();
         if let Some(connection) = self.connections.get_mut(&token) {
-            // Errors and hang-ups show when the socket is used.
+            // Errors and hang-ups are noticed when the socket is used.
             let ended = event.is_error() || event.is_read_closed() || event.is_write_closed();
             connection.readable |= event.is_readable() || ended;
             connection.writable |= event.is_writable() || ended;
@@ -335,7 +338,7 @@ impl Network {
         }
     }
 
-    /// Obeys the commands that are there; `false` when the node is gone.
+    /// Does the commands that have arrived; `false` when the node has ended.
     fn obey(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
@@ -392,7 +395,7 @@ impl Network {
     }
 
     fn queue(&mut self, peer: PeerId, command: Command, payload: PooledStream) {
-        // Without a connection there is an event under way that says so.
+        // If there is no such connection, an event that says so is on its way to the node.
         let Some(token) = self.by_peer.get(&peer).copied() else { return };
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.transport.send(command, payload);
@@ -405,7 +408,7 @@ impl Network {
             self.out.send(NetEvent::Closed { peer });
             return;
         };
-        // Not before there is a place for the connection: its keys take time and locked memory.
+        // Not before the node has adopted the connection: keys take time and locked memory.
         let transport = self.transports.incoming();
         let phase = Phase::Open;
         let connection =
@@ -447,7 +450,8 @@ impl Network {
         }
     }
 
-    /// Opens a connection once more, in plain: the other side does not understand the encrypted one.
+    /// Opens a connection again, in plain: the other side does not understand the encrypted
+    /// protocol.
     fn retry_in_plain(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let (peer, target) = (connection.peer, connection.target.take());
@@ -481,9 +485,9 @@ impl Network {
         Ok(())
     }
 
-    /// Gives up connections that did not come about by `now`.
+    /// Gives up connections whose deadline has passed.
     fn end_late(&mut self, now: Instant) {
-        // Those that are opened meanwhile have time.
+        // Collected first: a connection that is opened meanwhile has a deadline later than `now`.
         let mut late = Vec::new();
         while self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
             late.extend(self.deadlines.pop_first());
@@ -537,7 +541,7 @@ impl Network {
         }
     }
 
-    /// Drops a connection; without a word to the node.
+    /// Drops a connection without reporting it to the node.
     fn close(&mut self, token: Token) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         self.by_peer.remove(&connection.peer);
@@ -547,11 +551,11 @@ impl Network {
     }
 }
 
-/// Bytes that must be allowed before a held connection reads again, so that a low `-maxdownloadrate`
-/// is not used up in reads of a few bytes.
+/// Least bytes for which a held connection reads again, so that a low `-maxdownloadrate` is not
+/// used up by reads of a few bytes.
 const READ_AT_LEAST: u64 = 1 << 10;
 
-/// Bytes that are reserved for a turn under `-maxdownloadrate`.
+/// Most bytes that are reserved for a turn under `-maxdownloadrate`.
 const READ_AT_MOST: u64 = 64 << 10;
 
 fn enqueue(line: &mut VecDeque<Token>, token: Token, connection: &mut Connection) {

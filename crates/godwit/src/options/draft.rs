@@ -1,18 +1,18 @@
-//! Values of the node's options before they are brought together.
+//! Values of the node's options as given, before they are checked against each other.
 
 use std::path::PathBuf;
 
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
-use super::values::{HostPort, UtxoHash};
+use super::values::{HostPort, OrOff, UtxoHash};
 
 /// `None` is "not given".
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) dbcache_mib: Option<u64>,
     pub(super) par: Option<i32>,
-    pub(super) assume_valid: Option<Option<BlockHash>>,
+    pub(super) assume_valid: Option<OrOff<BlockHash>>,
     pub(super) stop_at_height: Option<u32>,
     pub(super) prune_mib: Option<u64>,
     pub(super) verdicts: Option<PathBuf>,
@@ -32,14 +32,13 @@ pub(super) struct ConnectionDraft {
     pub(super) port: Option<u16>,
     pub(super) max_connections: Option<u32>,
     pub(super) network_active: Option<bool>,
-    /// `Some` and empty: connect to nobody.
+    /// Empty: no automatic connections.
     pub(super) connect: Option<Vec<HostPort>>,
     pub(super) add_nodes: Vec<HostPort>,
     pub(super) seed_nodes: Vec<HostPort>,
     pub(super) dns_seed: Option<bool>,
-    /// `Some(None)`: switched off.
-    pub(super) proxy: Option<Option<HostPort>>,
-    pub(super) onion: Option<Option<HostPort>>,
+    pub(super) proxy: Option<OrOff<HostPort>>,
+    pub(super) onion: Option<OrOff<HostPort>>,
     pub(super) v2_transport: Option<bool>,
     pub(super) allow_unlocked_secrets: Option<bool>,
     pub(super) max_upload_target: Option<u64>,

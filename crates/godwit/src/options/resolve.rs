@@ -1,4 +1,4 @@
-//! From what was given to what holds: what concerns several options at once.
+//! From the options as given to a [`Config`]: what concerns several options at once.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -11,13 +11,14 @@ use super::table::{
     CommandName, DEFAULT_DBCACHE_MIB, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS,
     MIN_DBCACHE_MIB, MIN_PRUNE_MIB,
 };
-use super::values::HostPort;
+use super::values::{HostPort, OrOff};
 use super::{Command, Config, ImportOptions, NodeOptions};
 
-/// Tor's (Core `DEFAULT_TOR_SOCKS_PORT`).
+/// Tor's SOCKS port (Core `DEFAULT_TOR_SOCKS_PORT`).
 const DEFAULT_PROXY_PORT: u16 = 9050;
 
-/// What an invocation says on a machine with so many cores.
+/// Checks the options of an invocation against each other, and fills in defaults, on a machine with
+/// `cores` cores.
 pub(super) fn resolve(
     invoked: Invoked<Godwit>,
     cores: NonZeroUsize,
@@ -31,8 +32,8 @@ pub(super) fn resolve(
     Ok(Config { params, datadir, config_file, dbcache_bytes, prune_bytes, command })
 }
 
-/// Real networks need room for the blocks that are kept in any case (Core
-/// `node/blockmanager_args.cpp`, where 1 means pruning on request).
+/// The prune target in bytes. Except on regtest it must have room for the blocks that are never
+/// pruned (Core `node/blockmanager_args.cpp`, where 1 means pruning on request).
 fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
     let Some(mib) = invoked.draft.prune_mib.filter(|mib| *mib > 0) else { return Ok(None) };
     if mib >= MIN_PRUNE_MIB || invoked.network == Network::Regtest {
@@ -56,7 +57,7 @@ fn params(network: Network, draft: &Draft) -> Params {
     }
     params.enforce_bip94 |= draft.bip94;
     if let Some(assume_valid) = draft.assume_valid {
-        params.assume_valid = assume_valid;
+        params.assume_valid = assume_valid.value();
     }
     if let Some(work) = draft.minimum_chain_work {
         params.minimum_chain_work = work;
@@ -89,7 +90,8 @@ fn command(
     })
 }
 
-/// Options that imply others do so as in Core (`init.cpp`, `InitParameterInteraction`).
+/// The node's options. One option sets defaults of others as in Core (`init.cpp`,
+/// `InitParameterInteraction`).
 fn node(
     draft: ConnectionDraft,
     script_threads: NonZeroUsize,
@@ -97,7 +99,7 @@ fn node(
     params: &Params,
 ) -> Result<NodeOptions, OptionsError> {
     let max_connections = draft.max_connections.unwrap_or(DEFAULT_MAX_CONNECTIONS);
-    let (proxy, onion) = (draft.proxy.flatten(), draft.onion);
+    let (proxy, onion) = (draft.proxy.and_then(OrOff::value), draft.onion);
     let alone = draft.connect.is_some() || max_connections == 0;
     let listen = draft.listen.unwrap_or(!draft.bind.is_empty() || !(alone || proxy.is_some()));
     if !listen && !draft.bind.is_empty() {
@@ -123,7 +125,7 @@ fn node(
         proxy,
         onion: match onion {
             None => proxy,
-            Some(onion) => onion.map(|onion| numeric(onion, DEFAULT_PROXY_PORT)),
+            Some(onion) => onion.value().map(|onion| numeric(onion, DEFAULT_PROXY_PORT)),
         },
         v2_transport: draft.v2_transport.unwrap_or(true),
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
@@ -132,7 +134,8 @@ fn node(
     })
 }
 
-/// Core's `-par`: 0 is all cores, a negative number leaves that many free.
+/// Script threads of a `-par`, as in Core: 0 means all cores, a negative number leaves that many
+/// cores free.
 fn script_threads(par: i32, cores: NonZeroUsize) -> NonZeroUsize {
     let cores = i32::try_from(cores.get()).unwrap_or(i32::MAX);
     let threads = if par > 0 { par } else { cores.saturating_add(par) };

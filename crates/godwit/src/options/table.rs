@@ -10,13 +10,13 @@ use godwit_program::options::{
 };
 
 use super::draft::Draft;
-use super::values::{self, HostPort};
+use super::values::{self, OrOff};
 
 /// Smallest `-dbcache` in MiB; smaller values mean this one (Core `node/caches.h`, `MIN_DB_CACHE`).
 pub(super) const MIN_DBCACHE_MIB: u64 = 4;
 /// Default of `-dbcache` in MiB (Core `kernel/caches.h`, `DEFAULT_KERNEL_CACHE`).
 pub(super) const DEFAULT_DBCACHE_MIB: u64 = 450;
-/// Largest `-dbcache`, 16 TiB: more than any machine has, and far from overflowing in bytes.
+/// Largest `-dbcache`, 16 TiB: more than any machine has, and its bytes do not overflow.
 const MAX_DBCACHE_MIB: u64 = 1 << 24;
 /// Largest `-par`. Core stops at 16, because one block's scripts seldom keep more busy; here the
 /// scripts of several blocks run at once.
@@ -65,7 +65,7 @@ const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
 const TESTING: &str = "Options for tests";
 
-/// What runs when no command is named.
+/// The command that runs when none is named.
 const NODE: &CommandSpec<Godwit> = &CommandSpec {
     command: CommandName::Node,
     words: "",
@@ -225,7 +225,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
              header chain and buried under two weeks of work; 0 runs all scripts (default: a block \
              known when this version was made).",
             |draft, text| {
-                draft.assume_valid = Some(values::hash_or_zero(text)?);
+                draft.assume_valid = Some(OrOff::parse(text, values::block_hash)?);
                 Some(())
             },
         )
@@ -373,7 +373,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "",
             "Connect through this SOCKS5 proxy (default port: 9050), which resolves names too.",
             |draft, text| {
-                draft.connections.proxy = Some(proxy(text)?);
+                draft.connections.proxy = Some(OrOff::parse(text, values::ip_port)?);
                 Some(())
             },
         )
@@ -387,7 +387,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Reach onion addresses through this SOCKS5 proxy (default: that of -proxy); -noonion \
              does not reach them.",
             |draft, text| {
-                draft.connections.onion = Some(proxy(text)?);
+                draft.connections.onion = Some(OrOff::parse(text, values::ip_port)?);
                 Some(())
             },
         )
@@ -453,7 +453,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
 ];
 
-/// An option with a value, of every command, in the file too.
+/// An option with a value that every command takes, on the command line and in the file.
 const fn setting(
     name: &'static str,
     placeholder: &'static str,
@@ -464,7 +464,7 @@ const fn setting(
     options::setting(name, placeholder, expected, help, set)
 }
 
-/// A setting of what validates blocks.
+/// A setting of the commands that validate blocks.
 const fn validation_setting(
     name: &'static str,
     placeholder: &'static str,
@@ -502,9 +502,4 @@ const fn connection_flag(
     set: fn(&mut Draft, &OsStr) -> Option<()>,
 ) -> OptionSpec<Godwit> {
     OptionSpec { form: Form::Flag, ..connection_setting(name, "", "", help, set) }
-}
-
-/// A proxy's address, or `0` for none.
-fn proxy(text: &OsStr) -> Option<Option<HostPort>> {
-    if text == "0" { Some(None) } else { values::ip_port(text).map(Some) }
 }

@@ -1,5 +1,5 @@
-//! The values that options of the node take, from text. `None` means "not one of these": the table says what
-//! was expected.
+//! Parses the values of the node's options. `None` means that the text is no such value: the
+//! option's table entry says what was expected.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,8 +14,8 @@ const MAX_ACTIVATION_HEIGHT: u32 = i32::MAX as u32 - 1;
 /// Longest host name (RFC 1035).
 const MAX_HOST_NAME: usize = 253;
 
-/// A `hash_serialized_3` of a UTXO set: 32 bytes in the order in which they were hashed; text is
-/// reversed, as Core prints it.
+/// A `hash_serialized_3` of a UTXO set: 32 bytes as the hash function gives them; as text reversed,
+/// as Core prints it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UtxoHash(pub [u8; 32]);
 
@@ -31,12 +31,12 @@ impl fmt::Debug for UtxoHash {
     }
 }
 
-/// A host, by name or number, and its port where one is given.
+/// A host, by name or address, and its port if one was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
     /// An IP address, an onion address or a name; without brackets.
     pub host: String,
-    /// From 1.
+    /// Never 0.
     pub port: Option<u16>,
 }
 
@@ -48,12 +48,30 @@ impl HostPort {
     }
 }
 
-/// A block hash as Core prints it, or `0` for none.
-pub(super) fn hash_or_zero(text: &OsStr) -> Option<Option<BlockHash>> {
-    match text.to_str()? {
-        "0" => Some(None),
-        digits => digits.parse().ok().map(Some),
+/// A value of an option that `0` switches off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OrOff<T> {
+    Off,
+    Value(T),
+}
+
+impl<T> OrOff<T> {
+    /// `0`, or what `parse` takes.
+    pub(super) fn parse(text: &OsStr, parse: fn(&OsStr) -> Option<T>) -> Option<Self> {
+        if text == "0" { Some(Self::Off) } else { parse(text).map(Self::Value) }
     }
+
+    pub(super) fn value(self) -> Option<T> {
+        match self {
+            Self::Off => None,
+            Self::Value(value) => Some(value),
+        }
+    }
+}
+
+/// A block hash as Core prints it.
+pub(super) fn block_hash(text: &OsStr) -> Option<BlockHash> {
+    text.to_str()?.parse().ok()
 }
 
 pub(super) fn utxo_hash(text: &OsStr) -> Option<UtxoHash> {
@@ -204,8 +222,9 @@ mod tests {
     #[test]
     fn hashes() {
         let genesis: BlockHash = HASH.parse().expect("64 digits");
-        assert_eq!(hash_or_zero(os(HASH)), Some(Some(genesis)));
-        assert_eq!(hash_or_zero(os("0")), Some(None));
+        let hash_or_zero = |text: &OsStr| OrOff::parse(text, block_hash);
+        assert_eq!(hash_or_zero(os(HASH)), Some(OrOff::Value(genesis)));
+        assert_eq!(hash_or_zero(os("0")), Some(OrOff::Off));
         for text in ["", "1", "00", &HASH[1..], &format!("{HASH}0"), &HASH.replace('f', "g")] {
             assert_eq!(hash_or_zero(os(text)), None, "{text:?}");
         }

@@ -9,7 +9,7 @@ use godwit_sim::miner;
 use crate::blocks::{child, record, small_chain};
 use crate::node::{Ended, Node};
 
-/// The program with a limit of descriptors that it can not raise.
+/// The program with a limit of descriptors that it cannot raise.
 fn limited(node: &Node, words: &[&dyn AsRef<std::ffi::OsStr>]) -> Ended {
     let command = node.command(words);
     let mut shell = Command::new("sh");

@@ -1,6 +1,6 @@
 //! The shipped node and the keys of its connections, from outside.
 //!
-//! It can not be told to stand still, so it is searched while it works: a key that it uses at that
+//! It cannot be told to stand still, so it is searched while it works: a key that it uses at that
 //! moment may lie in the memory for secrets twice, on the secret stack too.
 
 use std::collections::BTreeSet;

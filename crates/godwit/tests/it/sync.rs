@@ -209,7 +209,7 @@ const FLOOD: usize = 2_000;
 /// The node may have so many descriptors.
 const FEW_DESCRIPTORS: u64 = 256;
 
-/// The command with a limit of descriptors that it can not raise again.
+/// The command with a limit of descriptors that it cannot raise again.
 fn with_few_descriptors(command: &Command) -> Command {
     let mut shell = Command::new("sh");
     let script = format!("ulimit -n {FEW_DESCRIPTORS}; exec \"$@\"");

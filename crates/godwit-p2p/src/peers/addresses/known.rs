@@ -1,21 +1,21 @@
-//! Which addresses a peer knows already.
+//! Remembers which addresses a peer knows.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Addresses remembered in each of two generations: at least 2,500 of the last, at most 5,000 (Core:
-/// a rolling bloom filter for 5,000). About 40 KiB in a peer at most.
+/// Addresses in each of two generations, so that at least the last 2,500 and at most 5,000 are
+/// remembered (Core: a rolling Bloom filter for 5,000). At most about 40 KiB per peer.
 const GENERATION: usize = 2_500;
 
-/// A bounded memory of keyed hashes: it forgets the oldest. Two addresses with the same 32 bits are
-/// taken for one, once in a million: then one address is not passed on.
+/// A bounded set of keyed hashes that forgets the oldest. Two addresses with the same 32 bits are
+/// taken for one (once in a million), and then one of them is not relayed.
 #[derive(Debug, Default)]
 pub(super) struct KnownAddresses {
     young: HashSet<u32, BuildHasherDefault<Identity>>,
     old: HashSet<u32, BuildHasherDefault<Identity>>,
 }
 
-/// The values are keyed hashes already.
+/// Hashes nothing: the values are keyed hashes already.
 #[derive(Debug, Default)]
 struct Identity(u64);
 
@@ -29,13 +29,13 @@ impl Hasher for Identity {
     }
 
     fn write_u32(&mut self, n: u32) {
-        // The table takes its tag from the high bits.
+        // `HashSet` takes its tag from the high bits and its bucket from the low ones.
         self.0 = u64::from(n) << 32 | u64::from(n);
     }
 }
 
 impl KnownAddresses {
-    /// Remembers a hash; whether it was known before.
+    /// Remembers a hash; returns whether it was remembered already.
     pub(super) fn insert(&mut self, hash: u64) -> bool {
         let key = hash as u32;
         if self.contains(hash) {

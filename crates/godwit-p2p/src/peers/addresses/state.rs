@@ -7,7 +7,7 @@ use crate::net_address::AddressEntry;
 use crate::rate_limit::TokenBucket;
 use crate::time::Now;
 
-/// What was exchanged with the peer, and what is to be sent to it.
+/// What was exchanged with the peer, and what will be sent to it.
 pub(in crate::peers) struct AddressState {
     /// Addresses are exchanged with it (Core `m_addr_relay_enabled`).
     pub(super) enabled: bool,
@@ -17,9 +17,9 @@ pub(in crate::peers) struct AddressState {
     pub(super) next_send: Duration,
     pub(super) next_own: Option<Duration>,
     pub(super) allowance: TokenBucket,
-    /// We asked, and it has not answered so far.
+    /// We sent `getaddr`, and it has not answered.
     pub(super) asked: bool,
-    /// It asked; it is answered once.
+    /// Its `getaddr` was answered; it is answered only once.
     pub(super) answered: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The watch over our tip, and the extra outbound peers that it asks for.
+//! Watches for a stale tip, and asks for extra outbound peers when it is.
 //!
 //! Source: Core `net_processing.cpp`, `CheckForStaleTipAndEvictPeers`.
 
@@ -13,22 +13,22 @@ use crate::peers::peer::Peer;
 use crate::slots::{OutboundPeer, extra_block_relay_peer, extra_full_peer};
 use crate::time::Now;
 
-/// Between checks for extra outbound peers (Core `EXTRA_PEER_CHECK_INTERVAL`).
+/// Time between checks for extra outbound peers (Core `EXTRA_PEER_CHECK_INTERVAL`).
 const EXTRA_PEER_INTERVAL: Duration = Duration::from_secs(45);
-/// Between checks for a stale tip (Core `STALE_CHECK_INTERVAL`).
+/// Time between checks for a stale tip (Core `STALE_CHECK_INTERVAL`).
 const STALE_CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
-/// A tip is stale when none came for so many block spacings (Core: 3, half an hour).
+/// A tip is stale when it has not changed for this many block spacings (Core: 3, half an hour).
 const STALE_SPACINGS: u32 = 3;
 
-/// Whether our chain goes on.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct TipWatch {
     last_change: Duration,
     next_extra_check: Duration,
     next_stale_check: Duration,
-    /// The tip is stale: one more outbound peer may know a better chain.
+    /// The tip is stale, and one more outbound peer may know a better chain.
     extra_peer_wanted: bool,
-    /// The tip was recent once: extra block relay peers may be tried from now on.
+    /// The tip was recent once: from then on, extra block-relay peers may be tried.
     synced: bool,
 }
 
@@ -55,8 +55,8 @@ impl TipWatch {
         self.last_change = now.monotonic;
     }
 
-    /// Gives up extra outbound peers, and asks for one when the tip is stale and connections may be
-    /// opened at all.
+    /// Closes extra outbound connections; asks for one if the tip is stale and `active` allows
+    /// connections.
     pub(super) fn check(&mut self, cx: &mut Context<'_>, downloads: &Downloads, active: bool) {
         let now = cx.now.monotonic;
         if now < self.next_extra_check {
@@ -94,7 +94,7 @@ impl TipWatch {
         let limit = cx.config.max_outbound_full;
         if let Some(id) = extra_full_peer(now, &peers, limit) {
             cx.disconnect(id, DisconnectReason::Extra);
-            // One was tried; the next stale tip may ask for another.
+            // An extra peer was tried; the next stale tip may ask for another.
             self.extra_peer_wanted = false;
         }
     }

@@ -1,4 +1,4 @@
-//! Whom to ask to announce with compact blocks (BIP152).
+//! Which peers are asked to announce by compact blocks (high-bandwidth mode of BIP152).
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use crate::peers::action::NetCommand;
 use crate::peers::context::Context;
 use crate::peers::table::PeerTable;
 
-/// Peers that announce with compact blocks (BIP152; Core: 3). Each can make one partial block be kept.
+/// Most peers that announce by compact blocks (Core: 3). Each can make us hold one partial block.
 const MAX_HIGH_BANDWIDTH: usize = 3;
 
 /// Peers asked to announce by compact blocks.
 #[derive(Default)]
 pub(super) struct HighBandwidth {
-    /// The longest unused first.
+    /// The one that was selected the longest time ago first.
     peers: VecDeque<PeerId>,
 }
 
@@ -26,9 +26,9 @@ impl HighBandwidth {
         self.peers.retain(|&other| other != id);
     }
 
-    /// The peer gave the new tip first: it shall announce the next one by a compact block (Core
-    /// `MaybeSetPeerAsAnnouncingHeaderAndIDs`). An outbound peer is not pushed out by inbound ones
-    /// when it is the last.
+    /// The peer was the first to deliver the new tip: asks it to announce the next one by a compact
+    /// block (Core `MaybeSetPeerAsAnnouncingHeaderAndIDs`). Inbound peers do not displace the last
+    /// outbound one.
     pub(super) fn select(&mut self, cx: &mut Context<'_>, downloads: &Downloads, id: PeerId) {
         let Some(peer) = cx.table.get(id).filter(|peer| peer.handshake.provides_compact) else {
             return;
@@ -66,7 +66,7 @@ fn ask_to_announce(cx: &mut Context<'_>, downloads: &Downloads, id: PeerId, anno
     cx.send(id, &Message::SendCmpct { announce, version: COMPACT_BLOCKS });
 }
 
-/// Partial blocks at the tip's height or below are of no use any more.
+/// Drops partial blocks at or below the tip's height, which are of no more use.
 pub(super) fn drop_old_partials(cx: &mut Context<'_>, downloads: &Downloads) {
     let tip = cx.index.get(cx.index.tip()).height;
     let index = cx.index;
@@ -76,7 +76,7 @@ pub(super) fn drop_old_partials(cx: &mut Context<'_>, downloads: &Downloads) {
     });
 }
 
-/// Lets go of partial blocks, but for those whose transactions are waited for.
+/// Drops partial blocks, except those whose transactions are in flight.
 fn drop_partials(
     table: &mut PeerTable,
     downloads: &Downloads,

@@ -1,4 +1,4 @@
-//! Who sent the blocks that are not connected so far.
+//! Senders of the blocks that are not connected yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use godwit_primitives::BlockHash;
 use crate::message::NETWORK_LIMITED_MIN_BLOCKS;
 use crate::peer_id::PeerId;
 
-/// Blocks whose sender is remembered. More can not be on their way, stored and not connected, since
-/// the download window is smaller; side branches that are never connected are what is left.
+/// Most blocks whose sender is remembered. The download window, and with it the blocks that wait to
+/// be connected, is not larger; the others are of side branches that are never connected.
 const MAX_SOURCES: usize = 4_096;
 
-/// Blocks below the tip whose sender is still remembered: their branch may yet be connected, as long as
-/// everybody has the blocks of the other one.
+/// How far below the tip senders are remembered: a branch from there may still be connected, since
+/// all peers have the blocks.
 const SOURCE_DEPTH: u32 = NETWORK_LIMITED_MIN_BLOCKS;
 
-/// Who sent the blocks that are not connected so far (Core `mapBlockSource`).
+/// Senders of blocks that are not connected yet, by hash (Core `mapBlockSource`).
 #[derive(Default)]
 pub(super) struct BlockSources {
     by_hash: BTreeMap<BlockHash, Sender>,
     by_height: BTreeSet<(u32, BlockHash)>,
 }
 
-/// Who sent a block.
+/// The sender of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) peer: PeerId,
@@ -31,7 +31,7 @@ pub(super) struct Sender {
 }
 
 impl BlockSources {
-    /// The first sender counts, as in Core.
+    /// Remembers a sender, unless one is remembered: the first one counts, as in Core.
     pub(super) fn insert(&mut self, hash: BlockHash, sender: Sender) {
         if self.by_hash.contains_key(&hash) {
             return;
@@ -55,7 +55,7 @@ impl BlockSources {
         self.by_hash.get(hash).copied()
     }
 
-    /// Forgets what lies too deep below the tip to be connected.
+    /// Forgets blocks too far below the tip to be connected.
     pub(super) fn forget_below(&mut self, tip_height: u32) {
         let lowest = (tip_height.saturating_sub(SOURCE_DEPTH), BlockHash::ZERO);
         let kept = self.by_height.split_off(&lowest);

@@ -1,22 +1,22 @@
-//! What the download of blocks remembers of one peer.
+//! What block fetch remembers of one peer.
 
 use std::time::Duration;
 
 use crate::compact::PartialBlock;
 
-/// What the peer gave, and what is expected of it.
+/// See the module's documentation.
 #[derive(Default)]
 pub(in crate::peers) struct FetchState {
-    /// When it last gave a block that was stored; zero for never.
+    /// When it last sent a block that was stored; zero for never.
     pub(super) last_block: Duration,
-    /// We asked it to announce with compact blocks (Core `m_bip152_highbandwidth_to`).
+    /// We asked it to announce by compact blocks (Core `m_bip152_highbandwidth_to`).
     pub(super) selected: bool,
-    /// The last compact block that it sent. One at most.
+    /// The last compact block that it sent.
     pub(super) partial: Partial,
 }
 
 impl FetchState {
-    /// When the peer last gave a block that was stored; zero for never.
+    /// When the peer last sent a block that was stored; zero for never.
     pub(in crate::peers) fn last_block(&self) -> Duration {
         self.last_block
     }
@@ -27,14 +27,14 @@ impl FetchState {
     }
 }
 
-/// A compact block on its way to a block.
+/// A compact block that is not complete.
 #[derive(Default)]
 pub(super) enum Partial {
     #[default]
     None,
-    /// Nothing was asked for so far.
+    /// Its missing transactions were not requested.
     Held(Box<PartialBlock>),
-    /// Its transactions were asked for.
+    /// Its missing transactions are in flight.
     Requested(Box<PartialBlock>),
 }
 

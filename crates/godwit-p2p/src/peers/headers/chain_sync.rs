@@ -1,4 +1,4 @@
-//! Outbound peers that are let go of because their chain stays behind ours.
+//! Disconnects outbound peers whose chain stays behind ours.
 //!
 //! Source: Core `net_processing.cpp`, `ConsiderEviction`.
 
@@ -11,13 +11,14 @@ use crate::peer_id::PeerId;
 use crate::peers::context::Context;
 use crate::peers::fault::DisconnectReason;
 
-/// An outbound peer must catch up with our tip within (Core `CHAIN_SYNC_TIMEOUT`).
+/// Time within which an outbound peer must catch up with our tip (Core `CHAIN_SYNC_TIMEOUT`).
 const CHAIN_SYNC_TIMEOUT: Duration = Duration::from_secs(20 * 60);
-/// How often that time begins anew because a pre-sync goes on: for the 900,000 headers of its first
-/// pass that is enough at 5 kB/s.
+/// How often that time begins again because a pre-sync goes on. Enough for a first pass over
+/// 900,000 headers at 5 kB/s.
 const MAX_EXTENSIONS: u32 = 12;
 impl ChainSync {
-    /// Headers came that are not stored before their work is known: the peer is slow at worst.
+    /// Extends the deadline if a pre-sync has advanced since the last extension: the peer is slow
+    /// at worst. Returns whether it was extended.
     fn presync_goes_on(&mut self, height: Option<u32>) -> bool {
         let Some(height) = height.filter(|&height| height > self.presync_height) else {
             return false;
@@ -28,8 +29,8 @@ impl ChainSync {
     }
 }
 
-/// An outbound peer whose chain stays behind ours is asked once more, then let go of. False when
-/// it was.
+/// Asks an outbound peer whose chain stays behind ours once more, then disconnects it. False when
+/// it was disconnected.
 pub(super) fn catches_up(cx: &mut Context<'_>, id: PeerId) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
     let considered = !peer.headers.chain_sync.protected
@@ -69,7 +70,7 @@ pub(super) fn catches_up(cx: &mut Context<'_>, id: PeerId) -> bool {
             sync.deadline = Some(now + HEADERS_RESPONSE_TIME);
             let from = sync.work_header.unwrap_or(tip.id);
             let from = cx.index.parent(from).unwrap_or(from);
-            // When a question is open already, its answer will do.
+            // If a request is open already, its answer will do.
             ask_for_headers(cx, id, locator(cx.index, from));
         }
         _ => {

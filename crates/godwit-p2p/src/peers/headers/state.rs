@@ -6,29 +6,29 @@ use std::time::Duration;
 use crate::index::HeaderId;
 use crate::presync::Presync;
 
-/// What is known of the sync with one peer.
+/// See the module's documentation.
 #[derive(Default)]
 pub(in crate::peers) struct HeaderState {
     pub(super) stage: SyncStage,
-    /// When `getheaders` was sent that has no answer so far.
+    /// When the `getheaders` was sent that has no answer yet.
     pub(super) getheaders_sent: Option<Duration>,
     /// When `getheaders` was sent last, answered or not.
     pub(super) last_getheaders: Duration,
     /// How long its last full answer to `getheaders` took.
     pub(super) answer_time: Option<Duration>,
-    /// And the longest one since its sync was begun.
+    /// The longest such time since its sync began.
     pub(super) slowest_answer: Duration,
-    /// By how much its answers were late since its sync was begun, together.
+    /// Time by which its answers were late since its sync began, in all.
     pub(super) lost_time: Duration,
-    /// Bytes of the `headers` message that is under way.
+    /// Bytes of the `headers` message that is arriving.
     pub(super) arriving: u64,
     pub(super) presync: Option<Box<Presync>>,
     /// An `inv` made us ask it for headers before the sync with it began.
     pub(super) inv_triggered: bool,
-    /// Headers that are with the driver; one answer each. The driver answers before the next event,
-    /// so there is hardly ever more than one.
+    /// Submissions that the driver has not answered. It answers before the next event, so there is
+    /// hardly ever more than one.
     pub(super) submissions: VecDeque<Submission>,
-    /// When it last gave a new header with more work than our tip; zero for never.
+    /// When it last sent a new header with more work than our tip; zero for never.
     pub(super) last_announcement: Duration,
     pub(super) chain_sync: ChainSync,
     /// We asked it to announce blocks by headers.
@@ -36,7 +36,7 @@ pub(in crate::peers) struct HeaderState {
 }
 
 impl HeaderState {
-    /// A whole message has arrived, or was dropped.
+    /// A whole message arrived or was discarded.
     pub(in crate::peers) fn message_ended(&mut self) {
         self.arriving = 0;
     }
@@ -61,40 +61,40 @@ impl HeaderState {
     }
 }
 
-/// How far the header sync with a peer is.
+/// The stage of the header sync with a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SyncStage {
-    /// It was not begun (Core: `fSyncStarted` false).
+    /// Not begun (Core: `fSyncStarted` false).
     #[default]
     Idle,
-    /// Under way; as long as one is, no other is begun for headers that are far behind.
+    /// Under way. Meanwhile no other sync begins while our headers are far behind.
     Running {
-        /// When it is taken for slow, however much it delivers.
+        /// When it counts as slow, however much it delivers.
         deadline: Duration,
     },
-    /// It takes too long: others are begun beside it.
+    /// It takes too long: other syncs may begin beside it.
     Slow,
-    /// It was begun and another one is better: asked again when it is its turn.
+    /// It was begun, but another peer is faster. It begins again when it is its turn.
     Resting,
-    /// The peer told all that it has.
+    /// The peer has sent all headers that it has.
     CaughtUp,
 }
 
 impl SyncStage {
-    /// Nothing is under way, and there may be more to learn.
+    /// Whether a sync may begin: none is under way, and the peer may have more headers.
     pub(super) fn may_begin(self) -> bool {
         matches!(self, Self::Idle | Self::Resting)
     }
 }
 
-/// Headers that were handed to the driver.
+/// Headers that were submitted to the driver.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Submission {
-    /// The message had as many headers as fit: there may be more.
+    /// The message was full: there may be more.
     pub(super) full: bool,
-    /// The last one was not known before.
+    /// The last header was unknown.
     pub(super) new: bool,
-    /// A pre-sync goes on, and asks for more itself.
+    /// A pre-sync goes on and has asked for more itself.
     pub(super) presyncing: bool,
     pub(super) via_compact_block: bool,
 }
@@ -106,7 +106,7 @@ pub(super) struct ChainSync {
     /// A header with the work that the peer has to show.
     pub(super) work_header: Option<HeaderId>,
     pub(super) sent_getheaders: bool,
-    /// How far a pre-sync had come when the deadline was moved last, and how often it was moved.
+    /// Height of the pre-sync when the deadline was last extended; `extensions` counts how often.
     pub(super) presync_height: u32,
     pub(super) extensions: u32,
     /// Never evicted for its chain.

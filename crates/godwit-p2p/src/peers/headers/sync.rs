@@ -1,11 +1,13 @@
-//! From whom headers are fetched, and how long that may take.
+//! Which peers headers are fetched from, and how long that may take.
 //!
-//! Core asks one peer until the best header is a day old and waits for it a quarter of an hour and
-//! more, asked or not. Here the time that answers take is added up, and when it is too long for what
-//! they brought, another peer is begun beside the first: a race. Who is at least twice as fast goes
-//! on; else the line is slow, not the peer, the first one goes on and gets twice the time until the
-//! next race. All are asked once one has told its whole chain: blocks can then be fetched from all of
-//! them, however old the chain's end is.
+//! Core asks one peer until the best header is less than a day old, and gives it a quarter of an
+//! hour and more. Here the time that a peer's answers take is added up; when it is too long for
+//! what they brought, a sync with another peer begins beside the first, a *race*. A peer that is at
+//! least twice as fast wins and goes on alone. If none is, our link is slow and not the peer: the
+//! first one goes on, with twice the time until the next race.
+//!
+//! All peers are asked once one has sent its whole chain: blocks can then be fetched from all of
+//! them, however old the end of the chain is.
 
 use std::time::Duration;
 
@@ -21,56 +23,58 @@ use crate::peers::fault::DisconnectReason;
 use crate::peers::peer::Peer;
 use crate::peers::table::PeerTable;
 
-/// How long an answer to `getheaders` is waited for before another may be sent (Core
+/// How long to wait for the answer to a `getheaders` before sending another (Core
 /// `HEADERS_RESPONSE_TIME`).
 pub(super) const HEADERS_RESPONSE_TIME: Duration = Duration::from_secs(2 * 60);
 
-/// For all headers of a chain (Core `HEADERS_DOWNLOAD_TIMEOUT_BASE`); after it, a peer that still
-/// delivers counts as slow, and one that does not is left.
+/// Time for all headers of a chain (Core `HEADERS_DOWNLOAD_TIMEOUT_BASE`). After it, a peer that
+/// still delivers counts as slow, and one that does not is disconnected.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// For each header that is expected, in addition (Core `HEADERS_DOWNLOAD_TIMEOUT_PER_HEADER`).
+/// Additional time for each expected header (Core `HEADERS_DOWNLOAD_TIMEOUT_PER_HEADER`).
 const SYNC_TIMEOUT_PER_HEADER: Duration = Duration::from_millis(1);
-/// Headers younger than this are fetched from everybody (Core: 24 hours), in seconds.
+/// Once the best header is younger than this, in seconds, headers are fetched from all peers (Core:
+/// 24 hours).
 const RECENT: i64 = 24 * 60 * 60;
-/// Time beyond [`USUAL_ANSWER`] that the answers of a peer may take together before it counts as
-/// slow. Each slow peer doubles that of the next one, and each race that nobody else won that of the
-/// next: a line that is slow itself is not filled with the same headers from all sides.
+/// Time beyond [`USUAL_ANSWER`] that a peer's answers may take in all before it counts as slow.
+/// Each slow peer doubles it, and so does each race that the challenger did not win: if our own
+/// link is slow, it must not be filled with the same headers from all sides.
 const SLOW_ANSWER: Duration = Duration::from_secs(5);
-/// What each answer may take.
+/// Time that each answer may take.
 const USUAL_ANSWER: Duration = Duration::from_secs(1);
-/// How often slow peers double [`SLOW_ANSWER`]: to 40 seconds.
+/// Most times that slow peers double [`SLOW_ANSWER`]: to 40 seconds.
 const MAX_SLOW: u32 = 3;
-/// How often races do: to 160 seconds.
+/// Most times that races double it: to 160 seconds.
 const MAX_RACES: u32 = 5;
-/// Whose answer takes this many times less wins a race.
+/// A peer whose answer takes this many times less time wins a race.
 const WINS_BY: u32 = 2;
-/// Bytes a second at which an answer under way is waited for. A full one takes 20 seconds then, and
-/// who lets it trickle in more slowly is taken for slow although it never falls silent.
+/// Bytes per second that excuse an answer that is arriving. A full one takes 20 seconds at this
+/// rate; a peer that lets it trickle in more slowly counts as slow although it is never silent.
 const ANSWER_RATE: f64 = 8_000.0;
-/// On a line where peers deliver blocks more slowly than that, what is this many times less than what
-/// one of them delivers will do.
+/// Where peers deliver blocks more slowly than that, the rate is this many times less than what one
+/// of them delivers.
 const ANSWER_SHARE: f64 = 4.0;
-/// But it is never waited for at less, in bytes a second.
+/// The least such rate, in bytes per second.
 const LEAST_ANSWER_RATE: f64 = 100.0;
 
-/// What the sync of headers has to know of the download of blocks.
+/// What header sync needs to know about block fetch.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::peers) struct FetchStatus {
-    /// Blocks that were asked for and did not arrive so far.
+    /// Blocks in flight.
     pub(in crate::peers) in_flight: usize,
-    /// Bytes a second that a peer delivers on average; `None` before a block came.
+    /// Average rate of peers that deliver blocks, in bytes per second; `None` before the first
+    /// block.
     pub(in crate::peers) usual_rate: Option<f64>,
 }
 
-/// From whom headers are fetched.
+/// See the module's documentation.
 #[derive(Default)]
 pub(super) struct HeaderSync {
-    /// Times in a row that a race for headers showed the line to be slow.
+    /// Number of races in a row that showed our link to be slow.
     races: u32,
 }
 
 impl HeaderSync {
-    /// The open question, if any, has its answer. `complete`: the peer has no more than it told.
+    /// The open request, if there is one, was answered. `complete`: the peer has no more headers.
     pub(super) fn answered(&mut self, cx: &mut Context<'_>, id: PeerId, complete: bool) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         let sent = peer.headers.getheaders_sent.take();
@@ -84,8 +88,7 @@ impl HeaderSync {
         }
     }
 
-    /// A full answer came `took` after the question. If the peer runs beside a slow one, that decides
-    /// who goes on.
+    /// A full answer took this long. If the peer races against a slow one, the winner goes on.
     fn note_full_answer(&mut self, cx: &mut Context<'_>, id: PeerId, took: Duration) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.headers.answer_time = Some(took);
@@ -111,7 +114,8 @@ impl HeaderSync {
         }
         let chain = &cx.table.get(rival).expect("it was found").headers;
         if took.saturating_mul(WINS_BY) <= chain.slowest_answer {
-            // Quick only while it is watched. What it has measured it may measure to the end.
+            // The rival was quick only while it was watched. But a pre-sync that it has begun may
+            // go on.
             self.races = 0;
             if chain.presync.is_none() {
                 rest(cx, rival);
@@ -123,7 +127,8 @@ impl HeaderSync {
         run(cx, rival);
     }
 
-    /// Notices a sync that takes too long; false when the peer was disconnected.
+    /// Marks a sync that takes too long as slow, and disconnects a silent peer; false when it was
+    /// disconnected.
     pub(super) fn keeps_time(&self, cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) -> bool {
         let slow = cx.table.iter().filter(|peer| peer.headers.stage == SyncStage::Slow).count();
         let doubled = self.races.max((slow as u32).min(MAX_SLOW));
@@ -147,8 +152,8 @@ impl HeaderSync {
                 true
             }
             SyncStage::Slow => {
-                // All answers share our line, and what else the peer sends may be what its answer waits
-                // behind; what comes of the answer itself has been counted.
+                // All answers share our link, and other messages of the peer may delay its answer;
+                // bytes of the answer itself are counted already.
                 let time = HEADERS_RESPONSE_TIME.saturating_mul(questions.min(32) as u32);
                 let silent = unanswered.is_some_and(|waited| waited > time)
                     && (arriving > 0 || now.saturating_sub(peer.last_received) > time);
@@ -163,7 +168,8 @@ impl HeaderSync {
     }
 }
 
-/// Asks for the headers behind a locator, unless a question is open (Core `MaybeSendGetHeaders`).
+/// Asks for the headers after a locator, unless a request is open; returns whether it did (Core
+/// `MaybeSendGetHeaders`).
 pub(super) fn ask_for_headers(cx: &mut Context<'_>, id: PeerId, hashes: Vec<BlockHash>) -> bool {
     let now = cx.now;
     let Some(peer) = cx.table.get_mut(id) else { return false };
@@ -177,7 +183,7 @@ pub(super) fn ask_for_headers(cx: &mut Context<'_>, id: PeerId, hashes: Vec<Bloc
     true
 }
 
-/// Asks for what follows the best header.
+/// Asks for headers after the best header.
 pub(super) fn ask_for_newer_headers(cx: &mut Context<'_>, id: PeerId) -> bool {
     ask_for_headers(cx, id, locator(cx.index, cx.index.best_header()))
 }
@@ -194,8 +200,8 @@ pub(super) fn begin(cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) {
     if !first && age >= RECENT && !some_chain_is_known(cx) {
         return;
     }
-    // From the parent: an up-to-date peer then answers with one header and not with none, which
-    // tells what it has.
+    // From the parent, so that an up-to-date peer answers with one header, which tells that it has
+    // it, and not with none.
     let start = cx.index.parent(best.id).unwrap_or(best.id);
     if !ask_for_headers(cx, id, locator(cx.index, start)) {
         return;
@@ -203,7 +209,7 @@ pub(super) fn begin(cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) {
     run(cx, id);
 }
 
-/// The sync with the peer is under way from now on.
+/// Begins to time the sync with the peer.
 fn run(cx: &mut Context<'_>, id: PeerId) {
     let best = cx.index.get(cx.index.best_header());
     let age = cx.now.unix.saturating_sub(i64::from(best.header.time));
@@ -225,7 +231,7 @@ pub(super) fn is_resting(table: &PeerTable, id: PeerId) -> bool {
     table.get(id).is_some_and(|peer| peer.headers.stage == SyncStage::Resting)
 }
 
-/// What the peer told leads nowhere, as far as can be seen: another one is asked beside it.
+/// The peer's headers lead nowhere, as far as can be seen: lets another sync begin beside it.
 pub(super) fn no_progress(cx: &mut Context<'_>, id: PeerId) {
     let running = running(cx.table);
     let Some(peer) = cx.table.get_mut(id) else { return };
@@ -236,7 +242,7 @@ pub(super) fn no_progress(cx: &mut Context<'_>, id: PeerId) {
     }
 }
 
-/// Another peer goes on.
+/// Ends the sync with the peer because another one is faster.
 fn rest(cx: &mut Context<'_>, id: PeerId) {
     let Some(peer) = cx.table.get_mut(id) else { return };
     peer.headers.stage = SyncStage::Resting;
@@ -244,7 +250,7 @@ fn rest(cx: &mut Context<'_>, id: PeerId) {
     peer.headers.chain_sync.deadline = None;
 }
 
-/// Of those that could be begun, none was asked longer ago: each has its turn.
+/// Whether no other peer that could be begun was asked longer ago: peers take turns.
 fn is_next(cx: &Context<'_>, fetch: &FetchStatus, peer: &Peer) -> bool {
     let asked = |peer: &Peer| (peer.headers.last_getheaders, peer.id);
     let before = |other: &&Peer| {
@@ -257,7 +263,7 @@ fn is_next(cx: &Context<'_>, fetch: &FetchStatus, peer: &Peer) -> bool {
     !cx.table.iter().filter(before).any(|other| fetches_from(cx, fetch, other))
 }
 
-/// Some peer has told a whole chain, as good as any that is known.
+/// Whether some peer has sent a whole chain, as good as the best that is known.
 fn some_chain_is_known(cx: &Context<'_>) -> bool {
     let best = cx.index.get(cx.index.best_header());
     best.chain_work >= cx.config.minimum_chain_work
@@ -268,8 +274,8 @@ fn some_chain_is_known(cx: &Context<'_>) -> bool {
         })
 }
 
-/// Inbound peers are asked only when there is nobody else (Core
-/// `sync_blocks_and_headers_from_peer`).
+/// Whether headers are fetched from this peer. Inbound ones are asked only when there is no other
+/// (Core `sync_blocks_and_headers_from_peer`).
 fn fetches_from(cx: &Context<'_>, fetch: &FetchStatus, peer: &Peer) -> bool {
     let preferred = |peer: &Peer| peer.established() && peer.preferred();
     preferred(peer)
@@ -277,14 +283,14 @@ fn fetches_from(cx: &Context<'_>, fetch: &FetchStatus, peer: &Peer) -> bool {
             && (!cx.table.iter().any(preferred) || fetch.in_flight == 0))
 }
 
-/// Bytes a second at which a running answer counts as coming.
+/// The rate, in bytes per second, at which an answer counts as arriving.
 fn answer_rate(fetch: &FetchStatus) -> f64 {
     let usual = fetch.usual_rate.map_or(ANSWER_RATE, |rate| rate / ANSWER_SHARE);
     usual.clamp(LEAST_ANSWER_RATE, ANSWER_RATE)
 }
 
-/// An answer can get lost, and this peer may be the only one. `time`: for all answers that are
-/// waited for.
+/// Sends a request again: an answer can get lost, and this peer may be the only one. `time` is
+/// allowed for all open requests.
 fn ask_again(cx: &mut Context<'_>, id: PeerId, time: Duration) {
     let Some(peer) = cx.table.get(id) else { return };
     let waited = cx.now.monotonic.saturating_sub(peer.headers.last_getheaders);
@@ -301,7 +307,7 @@ fn ask_again(cx: &mut Context<'_>, id: PeerId, time: Duration) {
     ask_for_headers(cx, id, hashes);
 }
 
-/// Our headers are old, and another peer can be asked.
+/// Whether our headers are old and another peer can be asked.
 fn headers_are_missing(cx: &Context<'_>, id: PeerId) -> bool {
     let best = cx.index.get(cx.index.best_header());
     let age = cx.now.unix.saturating_sub(i64::from(best.header.time));

@@ -9,13 +9,13 @@ use crate::peers::send_limits::SEND_PAUSE;
 use crate::peers::table::PeerTable;
 use crate::slots::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
 
-/// What all connections together may make this node hold, in bytes of memory: messages that are to be
-/// sent, messages that are half received, requests that wait, pre-syncs of headers, and blocks that are
+/// Most memory, in bytes, that all connections together may make this node hold: messages to be
+/// sent, incomplete received messages, queued requests, pre-syncs of headers, and blocks that are
 /// being read for peers.
 ///
-/// A block of the largest size from each of the ten peers that are asked for blocks, of which most has
-/// arrived (40 MB); pre-syncs of three of them at once (7 MB on the main network in 2026); and as many
-/// blocks of the largest size for others as are read at once (16 MB).
+/// Enough for a nearly complete block of the largest size from each of the ten peers that are asked
+/// for blocks (40 MB), three pre-syncs at once (7 MB on the main network in 2026), and as many
+/// blocks of the largest size as are read for peers at once (16 MB).
 pub const PEER_MEMORY: usize = 64 << 20;
 
 const _: () = assert!(
@@ -40,7 +40,7 @@ pub(in crate::peers) const READS_IN_INITIAL_DOWNLOAD: usize = 1;
 /// What a block that is being read is charged.
 const LARGEST_BLOCK: usize = MAX_PAYLOAD as usize;
 
-/// What is shared by all connections.
+/// Memory that belongs to no single connection.
 #[derive(Debug, Default)]
 pub(in crate::peers) struct SharedMemory {
     /// Memory is short.

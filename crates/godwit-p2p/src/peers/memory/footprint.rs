@@ -1,25 +1,25 @@
-//! What one connection holds of the driver's memory.
+//! What one connection makes the driver hold.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::frame::Command;
 
-/// A peer that moves fewer bytes in a second than this falls behind. A third of what a slow line brings
-/// (50 kB/s).
+/// A peer that moves fewer bytes per second than this falls behind. A third of a slow link (50
+/// kB/s).
 const LEAST_RATE: u64 = 16_000;
 
-/// A peer that is so far behind holds its memory for nothing. The system buffers up to 4 MB for a
-/// connection and takes more only when a third of that is free: half a minute at 50 kB/s, in which nothing
-/// is seen to move.
+/// A peer that is this far behind stalls. The system buffers up to 4 MB for a connection and
+/// accepts more only when a third of that is free: at 50 kB/s, nothing seems to move for half a
+/// minute.
 pub(in crate::peers) const STALLED: Duration = Duration::from_secs(60);
 
-/// What was handed to the driver for a peer, as the transport has it: a message keeps its buffer until
-/// all of it is written.
+/// A copy of the transport's queue to a peer, in numbers: a message keeps its buffer until all of
+/// it is written.
 #[derive(Debug, Default)]
 struct SendQueue {
     messages: VecDeque<Queued>,
-    /// Bytes of the first one that are written.
+    /// Bytes of the first message that are written.
     written: usize,
     /// Bytes that are not written, message headers included.
     bytes: usize,
@@ -32,7 +32,7 @@ struct Queued {
     memory: u32,
 }
 
-/// An empty queue keeps room for so many messages.
+/// An empty queue keeps room for this many messages.
 const IDLE_MESSAGES: usize = 16;
 
 impl SendQueue {
@@ -60,13 +60,13 @@ impl SendQueue {
     }
 }
 
-/// What one connection holds of the driver's memory, and whether it lets go of it.
+/// What one connection makes the driver hold, and whether the peer makes progress.
 #[derive(Debug)]
 pub(in crate::peers) struct Footprint {
     queue: SendQueue,
-    /// Memory of the message that it is sending.
+    /// Memory of the incomplete message from the peer.
     receiving: usize,
-    /// When it should have been as far as it is now, at [`LEAST_RATE`].
+    /// The time by which a peer at [`LEAST_RATE`] would be as far as this one.
     kept_up_to: Duration,
 }
 
@@ -86,34 +86,34 @@ impl Footprint {
         self.queue.push(bytes, memory);
     }
 
-    /// So many bytes of what was handed to the driver were written.
+    /// Bytes of the queue were written.
     pub(in crate::peers) fn written(&mut self, now: Duration, bytes: usize) {
         self.moved(now, bytes);
         self.queue.written(bytes);
     }
 
-    /// So many bytes passed, in either direction.
+    /// Bytes moved, in either direction.
     pub(in crate::peers) fn moved(&mut self, now: Duration, bytes: usize) {
         let micros = (bytes as u64).saturating_mul(1_000_000) / LEAST_RATE;
         self.kept_up_to = (self.kept_up_to + Duration::from_micros(micros)).min(now);
     }
 
-    /// The message that it is sending takes so much by now.
+    /// Sets the memory of the incomplete message from the peer.
     pub(in crate::peers) fn set_receiving(&mut self, now: Duration, memory: usize) {
         self.begin(now);
         self.receiving = memory;
     }
 
-    /// A message of it is complete, kept or dropped.
+    /// A message from the peer is complete, kept or discarded.
     pub(in crate::peers) fn received(&mut self, now: Duration, command: Command, bytes: usize) {
-        // Of these it was told while they came.
+        // Bytes of these were reported as they arrived.
         if command != Command::BLOCK && command != Command::HEADERS {
             self.moved(now, bytes);
         }
         self.receiving = 0;
     }
 
-    /// Memory of what is to be sent, and of what is half received.
+    /// Memory of the queue and of the incomplete message from the peer.
     pub(super) fn memory(&self) -> usize {
         self.queue.memory + self.receiving
     }
@@ -122,7 +122,7 @@ impl Footprint {
         self.receiving
     }
 
-    /// The time of a peer that held nothing begins now: it had nothing to take.
+    /// Restarts the clock of a peer that held nothing: it could make no progress.
     fn begin(&mut self, now: Duration) {
         if !self.is_at_work() {
             self.kept_up_to = now;
@@ -133,7 +133,7 @@ impl Footprint {
         !self.queue.messages.is_empty() || self.receiving > 0
     }
 
-    /// A peer that waits for us does not stall.
+    /// Whether the peer stalls. One that waits for us does not.
     pub(super) fn is_stalled(&self, now: Duration) -> bool {
         self.is_at_work() && now.saturating_sub(self.kept_up_to) > STALLED
     }

@@ -1,4 +1,4 @@
-//! Parts of our chain, as peers ask for them.
+//! Finds the part of our chain that a peer asks for.
 
 use godwit_primitives::BlockHash;
 
@@ -18,7 +18,7 @@ pub(super) fn fork_with(index: &dyn HeaderIndex, hashes: &[BlockHash]) -> u32 {
     0
 }
 
-/// Up to `most` blocks of our chain from height `first`, up to `stop`.
+/// At most `most` blocks of our chain, from height `first` up to `stop`.
 pub(super) fn chain_part(
     index: &dyn HeaderIndex,
     first: u32,
@@ -27,7 +27,7 @@ pub(super) fn chain_part(
 ) -> Vec<HeaderId> {
     let tip = index.get(index.tip());
     let mut last = tip.height.min(first.saturating_add(most as u32 - 1));
-    // Found before the walk, which then costs no more than the answer.
+    // Looked up before the walk, so that it costs no more than the answer.
     if let Some(stop) = index.find(&stop).filter(|&stop| is_ancestor(index, stop, tip.id)) {
         let height = index.get(stop).height;
         last = if height >= first { last.min(height) } else { last };
@@ -35,7 +35,7 @@ pub(super) fn chain_part(
     if first > last {
         return Vec::new();
     }
-    // Walked backwards: each step is then one, and not a search.
+    // Walked backwards: the parent is one step, the block at a height is a search.
     let mut ids = Vec::with_capacity((last - first + 1) as usize);
     let mut next = index.ancestor(tip.id, last);
     while let Some(id) = next

@@ -1,4 +1,4 @@
-//! What a peer has asked for and not got so far.
+//! A peer's requests that have not been served.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -8,7 +8,7 @@ use godwit_primitives::BlockHash;
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::BlockTransactionsRequest;
 
-/// A block, a transaction, or parts of a block, for a peer.
+/// A request for a block, a transaction or parts of a block.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     /// An entry of a `getdata`: a transaction, or a block in one of three forms.
@@ -26,7 +26,7 @@ impl Request {
         }
     }
 
-    /// As it was asked for by `getdata`; nothing for `getblocktxn`.
+    /// The kind of the entry of a `getdata`; `None` for a `getblocktxn`.
     pub(super) fn kind(&self) -> Option<InventoryKind> {
         match self {
             Self::Entry(entry) => Some(entry.kind),
@@ -53,11 +53,12 @@ impl Request {
     }
 }
 
-/// Requests in the order in which they came. Who adds to them holds the peer; that bounds them.
+/// Requests in order of arrival. Bounded because nothing more is read from the peer while there are
+/// any (`reading.rs`).
 #[derive(Default)]
 pub(super) struct Requests {
     queue: VecDeque<Request>,
-    /// Of those in the queue.
+    /// Memory of the queued requests beside the queue itself, in bytes.
     heap_bytes: usize,
 }
 
@@ -67,14 +68,14 @@ impl Requests {
         self.queue.push_back(request);
     }
 
-    /// The entries that can be answered: blocks filtered by a bloom filter, which nobody can give us,
-    /// and kinds without a meaning are passed over, as in Core.
+    /// Adds the entries of a `getdata` that can be answered. As in Core, unknown kinds and filtered
+    /// blocks are skipped; without `filterload` a peer has no filter.
     pub(super) fn extend(&mut self, entries: &[Inventory]) {
         let meant = |entry: &&Inventory| {
             entry.kind.is_block() && entry.kind != InventoryKind::FILTERED_BLOCK
                 || entry.kind.is_transaction()
         };
-        // Not doubled when it grows.
+        // Exactly: the queue must not double.
         self.queue.reserve_exact(entries.iter().filter(meant).count());
         self.queue.extend(entries.iter().filter(meant).map(|entry| Request::Entry(*entry)));
     }
@@ -88,7 +89,7 @@ impl Requests {
         Some(request)
     }
 
-    /// Takes the transactions in front of the first block.
+    /// Removes and returns the transactions before the first block.
     pub(super) fn take_transactions(&mut self) -> Vec<Inventory> {
         let count = self.queue.iter().take_while(|request| request.transaction().is_some()).count();
         let taken = self.queue.drain(..count).filter_map(|request| request.transaction()).collect();

@@ -8,34 +8,35 @@ use super::requests::{Request, Requests};
 use crate::message::MAX_INVENTORY;
 use crate::peers::action::ReadId;
 
-/// While a peer owes us a block it is read on, however much it has asked for itself, up to this: two
-/// nodes that wait for each other's blocks must not both stop reading. In bytes; Core, which has
-/// a receive buffer for that, holds the peer all the same.
+/// Bytes of requests up to which a peer that owes us a block is read in any case: two nodes that
+/// wait for each other's blocks must not both stop reading. (Core stops reading all the same, but
+/// has a receive buffer.)
 const READ_ON_BELOW: usize = MAX_INVENTORY * size_of::<Request>();
 
-/// What a peer has asked for.
+/// See the module's documentation.
 #[derive(Default)]
 pub(in crate::peers) struct ServingState {
     pub(super) requests: Requests,
-    /// What is being read for it.
+    /// The request whose block is being read.
     pub(super) reading: Option<(ReadId, Request)>,
-    /// Asking for this block is the sign to announce what follows (Core `m_continuation_block`).
+    /// When the peer requests this block, the next batch is announced (Core
+    /// `m_continuation_block`).
     pub(super) continuation: Option<BlockHash>,
 }
 
 impl ServingState {
-    /// Memory of what the peer has asked for, in bytes.
+    /// Memory of the peer's requests, in bytes.
     pub(in crate::peers) fn request_bytes(&self) -> usize {
         let reading = self.reading.as_ref().map_or(0, |(_, request)| request.heap_bytes());
         self.requests.bytes() + reading
     }
 
-    /// The peer has asked for something, and nothing is being read for it.
+    /// Whether the peer has requests, and no block is being read for it.
     pub(super) fn is_waiting(&self) -> bool {
         !self.requests.is_empty() && self.reading.is_none()
     }
 
-    /// What the peer sends next may be read: it has what it asked for, or it owes us a block.
+    /// Whether reading from the peer may go on: all its requests are served, or it owes us a block.
     pub(in crate::peers) fn may_read_on(&self, owes_a_block: bool) -> bool {
         let is_done = self.requests.is_empty() && self.reading.is_none();
         is_done || owes_a_block && self.request_bytes() < READ_ON_BELOW

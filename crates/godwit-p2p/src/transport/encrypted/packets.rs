@@ -1,8 +1,8 @@
-//! Receiving packets.
+//! Receives packets.
 //!
-//! What a packet says is read, and decides what is done with the rest of it, before its tag has been
-//! checked: else every one would have to be kept to its end, up to 4 MB. Nothing that can be seen from
-//! outside follows from it before the tag is right: not a message, not an error, no end of the
+//! The first bytes of a packet decide what is done with the rest before its tag has been checked;
+//! otherwise every packet would have to be kept to its end, up to 4 MB. But nothing that an
+//! outsider could see follows from them until the tag is right: no message, no error, no end of the
 //! connection.
 
 use std::io;
@@ -20,22 +20,22 @@ use crate::v2::{
     EXPANSION, HEADER_SIZE, IGNORE, LENGTH_SIZE, MAX_NAME_SIZE, Name, Session, TAG_SIZE, parse_name,
 };
 
-/// Size of the shortest packet, in bytes; no packet ends within so many.
+/// Size of the shortest packet, in bytes.
 pub(super) const MIN_PACKET: usize = EXPANSION;
 
 /// The longest contents: a long name and the longest payload (Core `MAX_CONTENTS_LEN`).
 pub(crate) const MAX_CONTENTS: usize = MAX_NAME_SIZE + MAX_PAYLOAD as usize;
 
-/// Bytes of header and contents that the first bytes of a packet hold at most.
+/// Bytes of header and contents in the first [`MIN_PACKET`] bytes of a packet.
 const FIRST_BODY: usize = MIN_PACKET - LENGTH_SIZE;
 
 const _: () = assert!(FIRST_BODY >= HEADER_SIZE + MAX_NAME_SIZE);
 
 pub(super) struct Packets {
     session: Session,
-    /// Authenticated with the first packet.
+    /// The garbage before the first packet, which that packet authenticates.
     garbage: Vec<u8>,
-    /// The other side's version packet has come: it has the same keys, and messages follow.
+    /// The other side's version packet has arrived: it has the same keys, and messages follow.
     established: bool,
     state: State,
 }
@@ -52,7 +52,7 @@ enum State {
 /// The rest of a packet.
 struct Rest {
     fate: Fate,
-    /// Bytes of the contents that have not come.
+    /// Bytes of the contents that have not arrived.
     left: usize,
     tag: [u8; TAG_SIZE],
     tag_filled: usize,
@@ -64,15 +64,14 @@ enum Fate {
         buffer: Buffer,
         length: usize,
     },
-    /// Dropped as it comes.
+    /// Discarded as it arrives.
     Drop(Dropped),
 }
 
 #[derive(Clone, Copy)]
 enum Dropped {
-    /// A decoy.
     Decoy,
-    /// The first packet that is none.
+    /// The version packet: the first one that is no decoy.
     Version,
     Message(Skim),
     TooLarge {
@@ -86,7 +85,7 @@ impl State {
 }
 
 impl Packets {
-    /// `start`: the first bytes of the first packet, at most [`MIN_PACKET`].
+    /// `start` are the first bytes of the first packet, at most [`MIN_PACKET`].
     pub(super) fn new(session: Session, garbage: Vec<u8>, start: &[u8]) -> Self {
         let mut bytes = [0; MIN_PACKET];
         bytes[..start.len()].copy_from_slice(start);
@@ -126,7 +125,7 @@ impl Packets {
         Some((command, length.saturating_sub(*left), length))
     }
 
-    /// Up to `budget` bytes of the packet, and none of what follows it.
+    /// Reads up to `budget` bytes of the packet, and none of what follows it.
     pub(super) fn read(
         &mut self,
         source: &mut impl io::Read,
@@ -172,7 +171,8 @@ impl Packets {
         }
     }
 
-    /// Ends what is complete.
+    /// Moves on when the packet's first bytes, or all of it, are complete; returns a message that
+    /// was completed.
     pub(super) fn advance(
         &mut self,
         limits: &ReceiveLimits,
@@ -208,7 +208,7 @@ impl Packets {
         })
     }
 
-    /// The first bytes of a packet are there.
+    /// Begins a packet whose first bytes are complete.
     fn start(
         &mut self,
         mut bytes: [u8; MIN_PACKET],
@@ -238,12 +238,12 @@ impl Packets {
 }
 
 impl Rest {
-    /// Bytes of contents and tag that have not come.
+    /// Bytes of contents and tag that have not arrived.
     fn missing(&self) -> usize {
         self.left + TAG_SIZE - self.tag_filled
     }
 
-    /// So many more have come.
+    /// Counts bytes of contents and tag that arrived.
     fn count(&mut self, bytes: usize) {
         let contents = bytes.min(self.left);
         self.left -= contents;
@@ -251,7 +251,8 @@ impl Rest {
     }
 }
 
-/// What is done with a message of which `contents`, of `length` bytes in all, are the first.
+/// Decides what is done with a message from the first bytes of its contents, which have `length`
+/// bytes in all.
 fn message(contents: &[u8], length: usize, limits: &ReceiveLimits, pool: &BufferPool) -> Fate {
     let Name::Command(command, name) = parse_name(contents) else {
         let (command, why) = (Command::from_bytes([0; 12]), DiscardReason::InvalidCommand);

@@ -17,7 +17,7 @@ pub(in crate::utxo) struct KeyedEntry<'a> {
     pub(in crate::utxo) entry: Entry<'a>,
 }
 
-/// A position in a memtable that nobody changes any more.
+/// A position in an immutable memtable.
 pub(in crate::utxo) struct MemtableCursor {
     hasher: UtxoHasher,
     shard: usize,

@@ -14,7 +14,7 @@
 //! passes. A segment (the entries of one partition) is its entry blocks, then its filter, then its
 //! index; the last block of the file is the footer.
 //!
-//! Entries ([`crate::utxo::entry`]) lie in order of key, then outpoint, and do not cross blocks. One
+//! Entries ([`crate::utxo::entry`]) are in order of key, then outpoint, and do not cross blocks. One
 //! that is longer than a payload fills an entry block of its own and continues in overflow blocks.
 //! The filter is the words of [`crate::utxo::filter`]; the index has 4 bytes for each entry and
 //! overflow block, the upper half of the key of the block's first entry (an overflow block repeats
@@ -60,7 +60,6 @@ impl RunId {
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
-    /// Entries.
     Entries = 1,
     /// The rest of a long entry.
     Overflow = 2,
@@ -68,7 +67,6 @@ pub(crate) enum BlockKind {
     Filter = 3,
     /// A piece of a block index.
     Index = 4,
-    /// The footer.
     Footer = 5,
 }
 
@@ -136,7 +134,7 @@ pub(crate) fn open_block(block: &[u8; BLOCK], run: RunId, number: u32) -> Option
     Some(BlockRef { kind, span: block[5], payload })
 }
 
-/// Where a segment lies in its run and what it holds; 45 bytes in the footer.
+/// Where a segment is in its run and what it holds; 45 bytes in the footer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentMeta {
     /// Which partition; its number is the top bits of every key.
@@ -149,7 +147,6 @@ pub(crate) struct SegmentMeta {
     pub(crate) filter_bytes: u32,
     /// Entries, tombstones included.
     pub(crate) entries: u64,
-    /// Tombstones.
     pub(crate) tombstones: u64,
     /// Smallest key.
     pub(crate) min_key: u64,
@@ -168,7 +165,6 @@ impl SegmentMeta {
         self.filter_block().saturating_add(blocks_of(u64::from(self.filter_bytes)) as u32)
     }
 
-    /// Bytes of the index.
     pub(crate) fn index_bytes(&self) -> u64 {
         u64::from(self.blocks) * 4
     }

@@ -272,7 +272,7 @@ impl Segment {
         read_blocks(file, first + range.start..first + range.end, buffer)
     }
 
-    /// Looks for `key` in the blocks of `range`, which lie in `blocks`: the entry, borrowed from
+    /// Looks for `key` in the blocks of `range`, which `blocks` holds: the entry, borrowed from
     /// there or from `long`, and the number of its block in the run.
     fn find<'a>(
         &self,

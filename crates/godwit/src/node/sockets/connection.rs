@@ -12,41 +12,42 @@ use mio::net::TcpStream;
 use super::inbox::{PeerOutbox, Share};
 use super::listen::is_exhausted;
 
-/// Bytes read from one connection before the next one has its turn; a message or packet costs
+/// Bytes read from a connection before the next one has its turn; each message or packet costs
 /// `PACKET_COST` beside its bytes.
 pub(super) const READ_TURN: usize = 256 << 10;
 
-/// Bytes written to one connection before the next one has its turn.
+/// Bytes written to a connection before the next one has its turn.
 const WRITE_TURN: usize = 256 << 10;
 
 /// How long a peer that was offered an encrypted connection may be silent before it is tried in
-/// plain. Core waits for the end of the handshake's time, 60 s.
+/// plain. Core waits for the timeout of the handshake, 60 s.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where a connection stands.
+/// The phase of a connection.
 pub(super) enum Phase {
-    /// The system is connecting; to a proxy when there is a `proxy` handshake to be done then.
+    /// The system is connecting. To a proxy, if there is a `proxy` handshake to do afterwards.
     Connecting { proxy: Option<Socks5>, deadline: Instant },
     /// Talking to the proxy.
     Proxy { handshake: Socks5, deadline: Instant },
     /// Messages can flow.
     Open,
-    /// The peer does not speak the protocol; nothing more is read.
+    /// The peer does not speak the protocol; nothing more is read from it.
     Failed,
 }
 
-/// What a turn left.
+/// How a connection's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Nothing to do before the system reports something.
+    /// There is nothing to do until the system reports something.
     Idle,
     /// There is more to do at once.
     More,
-    /// There is more to read, but the caller allowed no more bytes.
+    /// There may be more to read, but the allowance is used up.
     Held,
-    /// The other side has closed an encrypted connection without a word: it is to be tried in plain.
+    /// The other side closed an encrypted connection without sending anything: it is to be tried in
+    /// plain.
     Refused,
-    /// The connection is over; the node was told.
+    /// The connection is over, and the node was told.
     Over,
 }
 
@@ -54,26 +55,26 @@ pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) phase: Phase,
     pub(super) peer: PeerId,
-    /// To whom, for the node.
+    /// The other side's address, if known.
     pub(super) address: Option<NetAddress>,
-    /// Of a connection that we opened: where to.
+    /// Target of a connection that we opened.
     pub(super) target: Option<Target>,
     /// The node was told that it is connected.
     pub(super) told: bool,
     pub(super) transport: Transport,
-    /// Until then it has to answer our key.
+    /// Deadline for the answer to our public key.
     answer_by: Option<Instant>,
     protocol_told: bool,
-    /// What is kept of what it sends.
+    /// Which large messages are accepted from it.
     pub(super) limits: ReceiveLimits,
-    /// The node has something to do for the peer, and reads no more of it until that is done.
+    /// Nothing is read until the node has served the peer's request.
     pub(super) awaits_read_on: bool,
-    /// While more bytes wait to be written, nothing is read.
+    /// Nothing is read while more bytes than this wait to be written.
     pub(super) pause_above: usize,
-    /// The system said so and has not taken it back.
+    /// The system reported that it is readable, and no read has found otherwise.
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// Waits for its turn already.
+    /// It is in the queue for a turn.
     pub(super) in_line: bool,
     /// Bytes of the message under way that the node knows of.
     arrival_reported: usize,
@@ -91,7 +92,7 @@ impl Connection {
         transport: Transport,
         pause_above: usize,
     ) -> Self {
-        // Open from the start: it was accepted, and the system reports changes only.
+        // An accepted connection is ready from the start: the system reports changes only.
         let ready = matches!(phase, Phase::Open);
         Self {
             stream,
@@ -131,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Whether the other end of a connection does not understand that it is encrypted.
+    /// Whether the other end of a closed connection seems not to understand the encrypted protocol.
     pub(super) fn transport_is_refused(&self) -> bool {
         self.target.is_some() && self.transport.looks_refused()
     }
@@ -141,8 +142,8 @@ impl Connection {
         matches!(self.phase, Phase::Connecting { proxy: Some(_), .. } | Phase::Proxy { .. })
     }
 
-    /// Does what can be done without waiting. `allowance` is what may be read; what was read is
-    /// taken off it.
+    /// Does what can be done without waiting. `allowance` is the number of bytes that may be read;
+    /// those read are subtracted.
     pub(super) fn turn(
         &mut self,
         allowance: &mut usize,
@@ -169,7 +170,7 @@ impl Connection {
             Phase::Failed => Left::Idle,
             _ => self.read_turn(peer, allowance, out),
         };
-        // What was read may have made the transport answer.
+        // The handshake may have answered what was read.
         let answers = self.writable && self.transport.wants_write();
         match (read, wrote) {
             (Left::Idle, Left::More) => Left::More,
@@ -178,7 +179,7 @@ impl Connection {
         }
     }
 
-    /// `None`: connected, go on.
+    /// `None` when it is connected and the turn goes on.
     fn finish_connecting(&mut self, proxy_deadline: Instant, out: PeerOutbox<'_>) -> Option<Left> {
         if !self.writable {
             return Some(Left::Idle);
@@ -210,7 +211,7 @@ impl Connection {
         if let Err(error) = self.stream.set_nodelay(true) {
             log::debug!("no delay can not be set: {error}");
         }
-        // Tried rather than waited for: the system reports changes only.
+        // To be tried, not waited for: the system reports changes only.
         (self.readable, self.writable) = (true, true);
         if self.transport.protocol() == Protocol::Detecting {
             self.answer_by = Some(Instant::now() + ANSWER_TIMEOUT);
@@ -235,22 +236,22 @@ impl Connection {
         });
     }
 
-    /// `None`: the proxy has connected us, go on.
+    /// `None` when the proxy has connected us and the turn goes on.
     fn proxy_turn(&mut self, out: PeerOutbox<'_>) -> Option<Left> {
         let Phase::Proxy { handshake, .. } = &mut self.phase else { return None };
-        let local = match talk_to_proxy(handshake, &mut self.stream) {
-            Ok(true) => {
+        let failure = match talk_to_proxy(handshake, &mut self.stream) {
+            Ok(ProxyProgress::Connected) => {
                 self.phase = Phase::Open;
                 self.connected(out);
                 return None;
             }
-            Ok(false) => {
+            Ok(ProxyProgress::Waiting) => {
                 (self.readable, self.writable) = (false, false);
                 return Some(Left::Idle);
             }
-            Err(local) => local,
+            Err(failure) => failure,
         };
-        self.tell_connect_failed(local, out);
+        self.tell_connect_failed(failure == ProxyFailure::Proxy, out);
         Some(Left::Over)
     }
 
@@ -296,8 +297,9 @@ impl Connection {
 
     fn read_messages(&mut self, peer: PeerId, allowance: &mut usize, out: PeerOutbox<'_>) -> Left {
         let mut turn = READ_TURN;
-        // Who does not take answers gets to ask no more. But two that send blocks to each other must
-        // not both wait: whoever waits for a block reads on, within `SEND_QUEUE_MAX`.
+        // A peer that does not take answers may send no more requests. But of two nodes that send
+        // each other blocks, not both may stop reading: one that waits for a block reads on, within
+        // `SEND_QUEUE_MAX`.
         while self.readable
             && !self.awaits_read_on
             && (self.limits.expects_block || self.transport.unwritten_bytes() <= self.pause_above)
@@ -344,7 +346,7 @@ impl Connection {
         Left::Idle
     }
 
-    /// Once it is known, and before the first message.
+    /// Reports the protocol, once it is known and before the first message.
     fn tell_protocol(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
         let protocol = self.transport.protocol();
         if !self.protocol_told && protocol != Protocol::Detecting {
@@ -376,40 +378,65 @@ impl Connection {
     }
 }
 
-/// Whether a failed connect says nothing about the other side.
+/// Whether the failure to connect is local, and says nothing about the other side.
 pub(super) fn is_local(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
     let kinds = [AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied];
     kinds.contains(&error.kind()) || is_exhausted(error)
 }
 
-/// Moves the handshake on as far as the proxy answers; whether it is done. The error says whether
-/// the proxy, not the destination, is at fault.
-fn talk_to_proxy(handshake: &mut Socks5, stream: &mut TcpStream) -> Result<bool, bool> {
+/// How far a proxy is with a connection.
+enum ProxyProgress {
+    /// The proxy has to answer, or to take what is written.
+    Waiting,
+    Connected,
+}
+
+/// What was at fault when a connection through a proxy failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProxyFailure {
+    Proxy,
+    Destination,
+}
+
+/// Continues the handshake as far as the proxy answers.
+fn talk_to_proxy(
+    handshake: &mut Socks5,
+    stream: &mut TcpStream,
+) -> Result<ProxyProgress, ProxyFailure> {
     loop {
         if !handshake.outgoing().is_empty() {
             match stream.write(handshake.outgoing()) {
                 Ok(sent) => handshake.sent(sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(ProxyProgress::Waiting);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(true),
+                Err(_) => return Err(ProxyFailure::Proxy),
             }
             continue;
         }
         if handshake.is_connected() {
-            return Ok(true);
+            return Ok(ProxyProgress::Connected);
         }
         let mut answer = [0; 512];
-        // What follows the handshake is the peer's and stays in the socket.
+        // What follows the handshake is the peer's, and stays in the socket.
         let wanted = handshake.wanted().min(answer.len());
         match stream.read(&mut answer[..wanted]) {
-            Ok(0) => return Err(true),
+            Ok(0) => return Err(ProxyFailure::Proxy),
             Ok(count) => {
-                handshake.receive(&answer[..count]).map_err(|error| !error.is_destination())?;
+                handshake.receive(&answer[..count]).map_err(|error| {
+                    match error.is_destination() {
+                        true => ProxyFailure::Destination,
+                        false => ProxyFailure::Proxy,
+                    }
+                })?;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(ProxyProgress::Waiting);
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(true),
+            Err(_) => return Err(ProxyFailure::Proxy),
         }
     }
 }

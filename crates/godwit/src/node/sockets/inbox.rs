@@ -1,9 +1,10 @@
-//! The queue of events from the sockets to the node. It is bounded in bytes: whoever reads from
-//! sockets stops while it is full, and is woken when half of it is free.
+//! The queue of events from the sockets to the node, bounded in bytes: the sockets' thread stops
+//! reading while it is full, and is woken when half of it is free.
 //!
-//! While the chain can take no more blocks, the node leaves those that come where they are, with
-//! what their senders say behind them. So that nobody else waits for that, peers that owe blocks have
-//! a [`Share`] of the queue of their own.
+//! While the chain can take no more blocks, arriving blocks stay in the queue, and so does
+//! everything that their senders sent after them, because the events of one peer are in order.
+//! Peers that owe blocks have their own [`Share`] of the queue, so that the other peers are not
+//! held up.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,23 +15,24 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use godwit_p2p::{Command, Frame, NetEvent, PeerId};
 use mio::Waker;
 
-/// Bytes of events between sockets and node, counted by the buffers that they lie in. A round of
-/// messages from all peers fits, and the node takes them out faster than a line brings them; a slow
-/// disk makes the sockets wait.
+/// Bytes of events between sockets and node, counted by the capacity of their buffers. A round of
+/// messages from all peers fits, and the node takes them out faster than the network delivers them;
+/// with a slow disk the sockets wait.
 pub const INBOX_BYTES: u64 = 16 << 20;
 
-/// The part of [`INBOX_BYTES`] for peers that owe no block.
+/// The share of [`INBOX_BYTES`] for peers that owe no block.
 const MESSAGES_BYTES: u64 = 4 << 20;
 
-/// What an event is counted for beside its payload.
+/// Bytes that an event counts beside its payload.
 const EVENT_BYTES: u64 = 256;
 
-/// The part of the queue that a connection's events take.
+/// The part of the queue in which a connection's events count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
-    /// Of peers that owe no block.
+    /// For peers that owe no block.
     Messages,
-    /// Of peers that were asked for blocks, or may announce one whole.
+    /// For peers that owe a block that was requested, and peers that may announce blocks by sending
+    /// them.
     Blocks,
 }
 
@@ -46,7 +48,7 @@ impl Share {
 #[derive(Default)]
 struct Budget {
     used: AtomicU64,
-    /// The sockets' thread waits for room.
+    /// The sockets' thread waits to be woken when there is room.
     starved: AtomicBool,
 }
 
@@ -65,26 +67,26 @@ impl Budgets {
     }
 }
 
-/// An event, and the share that it is counted to.
+/// An event, and the share in which it counts.
 pub struct Queued {
     share: Share,
     event: NetEvent,
 }
 
-/// Events on their way out of the sockets' thread.
+/// The end of the queue that the sockets' thread has.
 pub(super) struct Outbox {
     sender: Sender<Queued>,
     budgets: Arc<Budgets>,
 }
 
-/// Where the events of one connection go.
+/// The end of the queue for the events of one share.
 #[derive(Clone, Copy)]
 pub(super) struct PeerOutbox<'a> {
     outbox: &'a Outbox,
     share: Share,
 }
 
-/// Events on their way into the node, whose thread alone takes them.
+/// The end of the queue that the node's thread has.
 pub struct Inbox {
     receiver: Receiver<Queued>,
     held: RefCell<Held>,
@@ -92,17 +94,17 @@ pub struct Inbox {
     waker: Arc<Waker>,
 }
 
-/// Events that wait for the chain: blocks, and what their senders said behind them.
+/// Events that wait for the chain: blocks, and everything that their senders sent after them.
 #[derive(Default)]
 struct Held {
     events: VecDeque<Queued>,
-    /// How many there are of each peer.
+    /// Number of these events by peer; no entry is zero.
     peers: BTreeMap<PeerId, usize>,
 }
 
-/// Both ends. `waker` wakes the thread that has the [`Outbox`].
+/// Both ends of the queue. `waker` wakes the thread that has the [`Outbox`].
 pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
-    // Bounded by the budgets.
+    // Unbounded in number: the budgets bound it in bytes.
     let (sender, receiver) = unbounded();
     let budgets = Arc::<Budgets>::default();
     let outbox = Outbox { sender, budgets: Arc::clone(&budgets) };
@@ -110,8 +112,8 @@ pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
 }
 
 impl Outbox {
-    /// Whether more may be read from the sockets of that share. After a `false` the waker tells when
-    /// it may.
+    /// Whether more may be read from the sockets of this share. If not, the waker will wake the
+    /// thread when there is room.
     pub(super) fn has_room(&self, share: Share) -> bool {
         let budget = self.budgets.of(share);
         let room = || budget.used.load(Ordering::SeqCst) < share.limit();
@@ -119,23 +121,24 @@ impl Outbox {
             return true;
         }
         budget.starved.store(true, Ordering::SeqCst);
-        // The node may have taken everything before it could see the flag.
+        // Once more: the node may have emptied the queue before it could see the flag, and would
+        // not wake the thread.
         room()
     }
 
-    /// Where the events of a connection with that share go.
+    /// The end of the queue for events of this share.
     pub(super) fn of(&self, share: Share) -> PeerOutbox<'_> {
         PeerOutbox { outbox: self, share }
     }
 
-    /// Queues an event of a peer that owes nothing; `false` when the node is gone.
+    /// Queues an event in [`Share::Messages`]; `false` when the node has ended.
     pub(super) fn send(&self, event: NetEvent) -> bool {
         self.of(Share::Messages).send(event)
     }
 }
 
 impl PeerOutbox<'_> {
-    /// Queues an event; `false` when the node is gone.
+    /// Queues an event; `false` when the node has ended.
     pub(super) fn send(&self, event: NetEvent) -> bool {
         let (share, event) = (self.share, in_proportion(event));
         self.outbox.budgets.of(share).used.fetch_add(cost(&event), Ordering::SeqCst);
@@ -148,15 +151,15 @@ impl Inbox {
     ///
     /// # Panics
     ///
-    /// If the sockets' thread has ended, which it does before the node only by a panic: a node that
-    /// went on would have no peers and never wait.
+    /// If the sockets' thread has ended. Before the node ends, only a panic ends that thread; a
+    /// node that continued would have no peers and would spin.
     pub fn take(&self) -> Option<NetEvent> {
         let held = self.held.borrow_mut().pop();
         held.or_else(|| self.receive()).map(|queued| self.release(queued))
     }
 
-    /// The next event, if there is one, that can be handled while the chain takes no block. Blocks,
-    /// and what their senders said behind them, are held back for [`take`](Self::take).
+    /// The next event that can be handled while the chain takes no block, if there is one. Blocks,
+    /// and what their senders sent after them, are held back for [`take`](Self::take).
     ///
     /// # Panics
     ///
@@ -171,7 +174,7 @@ impl Inbox {
         None
     }
 
-    /// Whether events were held back, that can be taken once the chain takes blocks again.
+    /// Whether events are held back until the chain takes blocks again.
     pub fn holds_back(&self) -> bool {
         !self.held.borrow().events.is_empty()
     }
@@ -184,7 +187,8 @@ impl Inbox {
         }
     }
 
-    /// Gives back what the event took of its share.
+    /// Takes an event off the count of its share, and wakes the sockets' thread if it waits for
+    /// that.
     fn release(&self, Queued { share, event }: Queued) -> NetEvent {
         let (cost, budget) = (cost(&event), self.budgets.of(share));
         let left = budget.used.fetch_sub(cost, Ordering::SeqCst) - cost;
@@ -197,14 +201,14 @@ impl Inbox {
         event
     }
 
-    /// For waiting.
+    /// To wait for the next event.
     pub fn receiver(&self) -> &Receiver<Queued> {
         &self.receiver
     }
 }
 
 impl Held {
-    /// Takes an event that has to wait; gives back any other.
+    /// Keeps an event that has to wait, and returns any other.
     fn push_if_held(&mut self, queued: Queued) -> Option<Queued> {
         let Some(peer) = queued.event.peer() else { return Some(queued) };
         if !carries_block(&queued.event) && !self.peers.contains_key(&peer) {
@@ -229,7 +233,8 @@ impl Held {
     }
 }
 
-/// Whether a block may come of the event: whole, in compact form, or with the rest of one.
+/// Whether the event may complete a block: it is one, whole or in compact form, or brings missing
+/// transactions of one.
 fn carries_block(event: &NetEvent) -> bool {
     let commands = [Command::BLOCK, Command::CMPCTBLOCK, Command::BLOCKTXN];
     matches!(event, NetEvent::Frame { frame, .. } if commands.contains(&frame.command))
@@ -242,8 +247,8 @@ fn cost(event: &NetEvent) -> u64 {
     }
 }
 
-/// Its payload in a buffer that is not too large for it: four small blocks in buffers of the largest ones
-/// would fill the queue.
+/// Moves a payload from a buffer that is much too large for it to one that fits: four small blocks
+/// in buffers of the largest would fill the queue.
 fn in_proportion(event: NetEvent) -> NetEvent {
     match event {
         NetEvent::Frame { peer, frame: Frame { command, payload } } => {

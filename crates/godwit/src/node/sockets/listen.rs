@@ -12,24 +12,24 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Network;
 
-/// Connections that the system keeps until they are accepted (Core `SOMAXCONN`, 128 for long).
+/// Connections that the system holds until they are accepted (Core: `SOMAXCONN`, which was 128 for
+/// a long time).
 const BACKLOG: i32 = 128;
 
-/// How long nothing is accepted after the system had no descriptor or memory for it.
+/// How long accepting pauses after the system had no descriptor or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Shortest time between two lines that say so.
+/// Shortest time between two log lines about that.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Accepted connections that the node has not taken or refused yet. More wait in the system.
+/// Most accepted connections that the node has not adopted or refused yet. Further ones wait in the
+/// system.
 pub(super) const MAX_UNDECIDED: usize = 32;
 
 /// An address that could not be listened on.
 #[derive(Debug)]
 pub struct BindError {
-    /// The address.
     pub address: SocketAddr,
-    /// Why.
     pub error: io::Error,
 }
 
@@ -49,8 +49,8 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// Listens on `addresses`, or, where there are none, on `port` of every IPv4 and IPv6 address. A
-/// system without IPv6 is no error then.
+/// Listens on `addresses`; if there are none, on `port` of all IPv4 and IPv6 addresses, where
+/// lacking IPv6 is no error.
 pub fn bind(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListener>, BindError> {
     if !addresses.is_empty() {
         return addresses.iter().map(|address| bind_one(*address)).collect();
@@ -69,7 +69,7 @@ pub fn bind(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListener>, Bin
 fn bind_one(address: SocketAddr) -> Result<TcpListener, BindError> {
     let bound = || -> io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        // Else the port stays taken for minutes after a stop.
+        // Otherwise the port stays taken for minutes after a stop.
         socket.set_reuse_address(true)?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
@@ -86,7 +86,7 @@ fn bind_one(address: SocketAddr) -> Result<TcpListener, BindError> {
 }
 
 impl Network {
-    /// Whether somebody may wait who is to be accepted.
+    /// Whether a connection may be waiting that could be accepted now.
     pub(super) fn may_accept(&self) -> bool {
         self.undecided.len() < MAX_UNDECIDED && self.listeners.iter().any(|of| of.ready)
     }
@@ -126,15 +126,15 @@ impl Network {
     }
 }
 
-/// What came of an attempt to accept.
+/// Result of an attempt to accept a connection.
 enum Accepted {
     Connection(TcpStream, SocketAddr),
-    /// Nobody waits.
+    /// No connection waits.
     Nobody,
-    /// Somebody was there and is gone; the next one may be accepted at once.
+    /// The connection that waited is gone; the next one can be accepted at once.
     Gone,
-    /// The system lacks descriptors or memory; accepting again at once would fail again, so it has to
-    /// wait (else this loop would never end: the connection that cannot be accepted stays).
+    /// The system lacks descriptors or memory. The connection keeps waiting, so accepting again at
+    /// once would fail again, for ever: accepting has to pause.
     Exhausted(io::Error),
 }
 
@@ -150,7 +150,8 @@ fn accept(listener: &TcpListener) -> Accepted {
     }
 }
 
-/// Whether the system, not the other side, made a socket call fail.
+/// Whether a socket call failed for want of descriptors or memory, which says nothing about the
+/// other side.
 pub(super) fn is_exhausted(error: &io::Error) -> bool {
     let of = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].into_iter().any(of)

@@ -1,4 +1,4 @@
-//! Which protocol a connection is begun with.
+//! Chooses the protocol with which a connection begins.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use godwit_secret::{LockError, SecretArray, run_on_secret_stack};
 use godwit_stream::BufferPool;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Shortest time between two lines that say that a connection is not encrypted.
+/// Shortest time between two log lines about connections that are not encrypted.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Whether there is locked memory for the keys of connections and for the stack of the thread that
-/// uses them.
+/// Checks that memory can be locked for the keys of connections and for the stack of the thread
+/// that uses them.
 pub(crate) fn check_locked_memory() -> Result<(), LockError> {
     run_on_secret_stack(|| SecretArray::<32>::zeroed().map(drop))?
 }
@@ -26,17 +26,18 @@ pub(super) struct Transports {
 }
 
 impl Transports {
-    /// `encrypted`: `-v2transport`, and there is locked memory.
+    /// `encrypted`: `-v2transport` is on and memory can be locked.
     pub(super) fn new(magic: [u8; 4], pool: BufferPool, encrypted: bool) -> Self {
         Self { magic, pool, encrypted, next_warning: None }
     }
 
-    /// For a connection that we open; in plain, too, when there is no way to encrypt it.
+    /// The transport of a connection that we open. Not encrypted if the peer does not want `v2` or
+    /// encryption is not possible.
     pub(super) fn outgoing(&mut self, v2: bool) -> Transport {
         self.make(v2, Transport::new_v2_initiator)
     }
 
-    /// For a connection that somebody opened.
+    /// The transport of an inbound connection.
     pub(super) fn incoming(&mut self) -> Transport {
         self.make(true, Transport::new_v2_responder)
     }
@@ -69,20 +70,20 @@ impl Transports {
     }
 }
 
-/// Why a connection can not be encrypted.
+/// Why a connection cannot be encrypted.
 enum Lack {
     Random(io::Error),
     V2(V2Error),
 }
 
-/// From the system's randomness.
+/// Draws the secrets of a connection from the system's random bytes.
 fn secrets() -> Result<V2Secrets, Lack> {
     let mut key = SecretArray::zeroed().map_err(|error| Lack::V2(error.into()))?;
     key.expose_secret_mut(|key| fill(key)).map_err(Lack::Random)?;
     let (mut encoding, mut length) = ([0; 32], [0; 2]);
     fill(&mut encoding).map_err(Lack::Random)?;
     fill(&mut length).map_err(Lack::Random)?;
-    // 65,536 is a multiple of 4,096: every length is as likely as the others.
+    // 65,536 is a multiple of 4,096, so that all lengths are equally likely.
     let mut garbage = vec![0; usize::from(u16::from_le_bytes(length)) % (MAX_GARBAGE + 1)];
     fill(&mut garbage).map_err(Lack::Random)?;
     Ok(V2Secrets { key, encoding, garbage })

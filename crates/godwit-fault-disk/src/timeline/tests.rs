@@ -210,7 +210,7 @@ fn timed_scene(seed: u64) -> (Scene, Log, Duration) {
     let mut random = SplitMix(seed);
     let most = |ms: u32| Duration::ZERO..=ms * MILLISECOND;
     // Of every four seeds one has a disk that takes no time.
-    let ms = if seed % 4 == 0 { 0 } else { 10 };
+    let ms = if seed.is_multiple_of(4) { 0 } else { 10 };
     let latency = Latency { read: most(ms), write: most(ms), sync: most(2 * ms) };
     let executor = InlineExecutor::new(seed, Pace::Timed(most(5)));
     let scene = Scene::new(FaultDisk::timed(&executor, latency));

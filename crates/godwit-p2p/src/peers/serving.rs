@@ -110,15 +110,10 @@ impl Serving {
             }
             let missing = peer.serving.requests.take_transactions();
             if missing.is_empty() {
-                if !self.may_read(cx, id) {
-                    self.join_line(id);
+                let Some(request) = peer.serving.requests.pop() else { break };
+                if !self.serve_block(cx, recent, id, request) {
                     break;
                 }
-                let peer = cx.table.get_mut(id);
-                let Some(request) = peer.and_then(|peer| peer.serving.requests.pop()) else {
-                    break;
-                };
-                self.serve_block(cx, recent, id, request);
             } else if peer.hears_of_transactions() {
                 cx.send(id, &Message::NotFound(missing));
             }
@@ -163,7 +158,9 @@ impl Serving {
         self.line.retain(|&other| other != id);
     }
 
-    fn join_line(&mut self, id: PeerId) {
+    fn wait_in_line(&mut self, cx: &mut Context<'_>, id: PeerId, request: Request) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        peer.serving.requests.put_back(request);
         if !self.line.contains(&id) {
             self.line.push_back(id);
         }
@@ -174,15 +171,28 @@ impl Serving {
         self.line.front().is_none_or(|&first| first == id) && has_room_to_read(cx)
     }
 
-    fn serve_block(&self, cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, request: Request) {
+    /// False when the peer has to wait for its turn to have the block read. What needs no read never
+    /// waits: the transactions of the last announced block are wanted at once.
+    fn serve_block(
+        &mut self,
+        cx: &mut Context<'_>,
+        recent: Recent<'_>,
+        id: PeerId,
+        request: Request,
+    ) -> bool {
         if serve_recent(cx, recent, id, &request) {
-            return;
+            return true;
         }
         match self.answer(cx, id, request.block_hash()) {
-            Answer::Read(header) => read(cx, id, header, request),
+            Answer::Read(header) if self.may_read(cx, id) => read(cx, id, header, request),
+            Answer::Read(_) => {
+                self.wait_in_line(cx, id, request);
+                return false;
+            }
             Answer::Nothing => {}
             Answer::Disconnect(why) => cx.disconnect(id, why),
         }
+        true
     }
 
     /// Core `ProcessGetBlockData`.

@@ -89,6 +89,12 @@ impl Requests {
         Some(request)
     }
 
+    /// Makes what was [popped](Self::pop) the next again.
+    pub(super) fn put_back(&mut self, request: Request) {
+        self.heap_bytes += request.heap_bytes();
+        self.queue.push_front(request);
+    }
+
     /// Removes and returns the transactions before the first block.
     pub(super) fn take_transactions(&mut self) -> Vec<Inventory> {
         let count = self.queue.iter().take_while(|request| request.transaction().is_some()).count();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use godwit_primitives::{Block, BlockHash, Work};
 use godwit_stream::{BufferPool, DataStream, PoolLimits};
 
-use super::harness::{Harness, Sent, block_entry, chain, config};
+use super::harness::{Harness, START, Sent, block_entry, chain, config};
 use super::index::TestBlock;
 use crate::frame::FRAME_HEADER_SIZE;
 use crate::peers::memory::account::{ENOUGH, READS, READS_IN_INITIAL_DOWNLOAD, SHORT};
@@ -219,6 +219,37 @@ fn fewer_blocks_are_read_for_peers_in_the_initial_download() {
         node.pump();
         assert_eq!(node.reads.len(), left);
     }
+}
+
+#[test]
+fn what_needs_no_read_waits_for_none() {
+    let old = chain(20, 6_000);
+    let new = TestBlock::chain(&old[19], 1, START as u32, 1);
+    let mut node = Harness::with_chain(many(), &old);
+    let quick = node.inbound_peer();
+    node.says(quick, Message::SendCmpct { announce: true, version: 2 });
+    node.headers(quick, &old[19..]);
+    node.mined(&new);
+    node.hold_reads = true;
+    let readers: Vec<PeerId> = (0..READS + 1).map(|_| node.inbound_peer()).collect();
+    for &id in &readers {
+        node.says(id, Message::GetData(vec![block_entry(old[0].hash)]));
+    }
+    assert_eq!(node.reads.len(), READS, "the last one waits");
+    node.take(quick);
+    node.says(quick, Message::GetData(vec![block_entry(BlockHash::ZERO)]));
+    let request = BlockTransactionsRequest { block_hash: new[0].hash, positions: vec![0] };
+    node.says(quick, Message::GetBlockTxn(request));
+    assert_eq!(node.take_only(quick, Command::BLOCKTXN).len(), 1);
+    // What has to be read for it waits like the others.
+    node.says(quick, Message::GetData(vec![block_entry(old[0].hash)]));
+    let mut order = Vec::new();
+    while let Some((request, peer, header)) = node.reads.pop_front() {
+        order.push(peer);
+        node.answer_read(request, header);
+        node.pump();
+    }
+    assert_eq!(order, [readers, vec![quick]].concat());
 }
 
 #[test]

@@ -119,10 +119,15 @@ fn digests(seeds: Range<u64>) -> Vec<u64> {
 fn compare_with_recorded(count: usize) {
     let found = digests(0..count as u64);
     let recorded = recorded();
-    let others: Vec<usize> =
-        (0..count).filter(|&seed| recorded.get(seed) != Some(&found[seed])).collect();
+    let differs = |seed: &usize| recorded.get(*seed) != Some(&found[*seed]);
+    let others: Vec<String> =
+        (0..count).filter(differs).map(|seed| format!("{seed} ({:016x})", found[seed])).collect();
     let wrong = others.len();
-    assert!(others.is_empty(), "{wrong} of {count} seeds say something else: {others:?}");
+    assert!(
+        others.is_empty(),
+        "{wrong} of {count} seeds say something else: {}",
+        others.join(", ")
+    );
 }
 
 #[test]

@@ -25,6 +25,7 @@ use godwit_store::{ChainPoint, Store, WrittenBlock};
 use crate::appender::{Appended, Appender, Sender};
 use crate::desk::Desk;
 use crate::durability::{Durability, State};
+use crate::ending::Ending;
 use crate::error::ChainError;
 use crate::event::{Connected, Event};
 use crate::goal::Goal;
@@ -44,15 +45,6 @@ use crate::window::{Retired, Window};
 
 /// Longest time without a look at the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-
-/// Whether the chain is about to end.
-enum Ending {
-    No,
-    /// A thread panicked, and its report will never come.
-    Panicked,
-    /// It ends with this error once the wanted commit has returned.
-    AfterCommit(ChainError),
-}
 
 type Outbox = crossbeam_channel::Sender<Message>;
 
@@ -97,7 +89,7 @@ pub struct Chain {
     /// Events since they were last taken, which the driver does after each turn.
     pub(crate) events: VecDeque<Event>,
     pub(crate) status: ChainStatus,
-    ending: Ending,
+    pub(crate) ending: Ending,
     /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
     /// when a checkpoint is due.
     pub(crate) now: i64,
@@ -185,10 +177,12 @@ impl Chain {
     /// A block's way, from top to bottom. Each line is a station, and says whether it did anything.
     pub(crate) fn step(&mut self, now: i64) -> Result<Step, ChainError> {
         self.now = now;
-        self.check_threads()?;
+        self.ending.check_threads()?;
         self.deliver()?; //                        what jobs found, to the station that asked for it
         if matches!(self.ending, Ending::AfterCommit(_)) {
-            return self.end(now);
+            self.maintain(now)?;
+            self.check_damage()?;
+            return Ok(Step::Waiting);
         }
         let mut any = self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
         any |= self.keep_appended(); //            Appender: written -> stored, and has its verdict
@@ -219,27 +213,6 @@ impl Chain {
         status.written.merged = counters.merge_bytes_written;
         status.memory.tree = self.index.tree().memory();
         status.memory.coins = self.coins.memory_used();
-    }
-
-    /// Commits what is known, then ends with the error.
-    fn end(&mut self, now: i64) -> Result<Step, ChainError> {
-        self.maintain(now)?;
-        self.check_damage()?;
-        Ok(Step::Waiting)
-    }
-
-    /// Fails once the index that forgets a damaged block is durable.
-    pub(crate) fn check_damage(&mut self) -> Result<(), ChainError> {
-        if !self.durability.is_settled() {
-            return Ok(());
-        }
-        match std::mem::replace(&mut self.ending, Ending::No) {
-            Ending::AfterCommit(error) => Err(error),
-            other => {
-                self.ending = other;
-                Ok(())
-            }
-        }
     }
 
     fn progress(&mut self, any: bool) -> Step {
@@ -290,18 +263,10 @@ impl Chain {
             Message::Import(error) => return Err(error.into()),
             Message::Panicked => {
                 self.ending = Ending::Panicked;
-                return self.check_threads();
+                return self.ending.check_threads();
             }
         }
         Ok(())
-    }
-
-    /// Fails for good once a thread has panicked: a wait for its report would never end.
-    pub(crate) fn check_threads(&self) -> Result<(), ChainError> {
-        match self.ending {
-            Ending::Panicked => Err(ChainError::ThreadPanicked),
-            Ending::No | Ending::AfterCommit(_) => Ok(()),
-        }
     }
 
     /// Judges the next block that arrived, and has it written.
@@ -540,6 +505,11 @@ impl Chain {
         self.ending = Ending::AfterCommit(ChainError::DamagedBlock(hash));
     }
 
+    /// Fails once the index that forgets a damaged block is durable.
+    pub(crate) fn check_damage(&mut self) -> Result<(), ChainError> {
+        if self.durability.is_settled() { self.ending.after_commit() } else { Ok(()) }
+    }
+
     /// Does what can be done without waiting, a little at a time. `now` is in seconds since 1970.
     ///
     /// # Errors
@@ -569,7 +539,7 @@ impl Chain {
     /// Waits until a job has reported, but not for long, so that the caller can look at its stop
     /// flag.
     pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
-        self.check_threads()?;
+        self.ending.check_threads()?;
         if !self.site.executor.run_one() {
             self.wait_with(&crossbeam_channel::never::<()>(), LONGEST_WAIT);
         }

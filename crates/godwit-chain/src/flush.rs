@@ -7,7 +7,7 @@ use crate::error::ChainError;
 
 impl Chain {
     fn wait_commit(&mut self) -> Result<(), ChainError> {
-        self.check_threads()?;
+        self.ending.check_threads()?;
         while self.durability.is_committing() {
             self.wait()?;
         }

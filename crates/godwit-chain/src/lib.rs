@@ -17,6 +17,7 @@ mod apply;
 mod chain;
 mod desk;
 mod durability;
+mod ending;
 mod error;
 mod event;
 mod flush;

@@ -71,8 +71,8 @@ impl Chain {
         self.intake.room()
     }
 
-    /// Bytes of blocks that are decoded, wait to be accepted or are being written: as long as nothing is handed in without
-    /// [`room`](Self::room), at most [`BlockMemory::receiving`] and one block.
+    /// Bytes of blocks that are decoded, wait to be accepted or are being written: as long as nothing
+    /// is handed in without [`room`](Self::room), at most [`BlockMemory::receiving`] and one block.
     ///
     /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving
     pub fn receiving(&self) -> u64 {

@@ -399,7 +399,11 @@ fn who_owes_no_block_is_heard_while_the_chain_takes_none() {
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {
             match net.inbox.take_but_blocks() {
-                Some(NetEvent::Arriving { .. } | NetEvent::Protocol { .. }) => {}
+                Some(
+                    NetEvent::Arriving { .. }
+                    | NetEvent::Receiving { .. }
+                    | NetEvent::Protocol { .. },
+                ) => {}
                 Some(event) => return event,
                 None => thread::sleep(Duration::from_millis(1)),
             }

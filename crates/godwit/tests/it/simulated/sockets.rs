@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use godwit_fault_disk::Content;
 use godwit_p2p::{
-    Command, MAX_GARBAGE, NetAddress, NetCommand, NetEvent, PeerId, Protocol, Receive,
+    Command, Frame, MAX_GARBAGE, NetAddress, NetCommand, NetEvent, PeerId, Protocol, Receive,
     ReceiveLimits, Target, Transport, TransportError, V2Secrets, Write, block_header_of,
 };
 use godwit_primitives::sha256::sha256d;
@@ -105,26 +105,7 @@ impl Driver {
             self.check_receiving(id);
             self.tell_protocol(id, peer);
             match received {
-                Ok(Receive::Frame(frame)) => {
-                    let bytes = frame.payload.len();
-                    if frame.command == Command::BLOCK {
-                        self.report_arrival(id, frame.command, bytes);
-                        self.count_block(frame.payload.unread());
-                    } else if frame.command == Command::HEADERS {
-                        self.report_arrival(id, frame.command, bytes);
-                        self.header_bytes += bytes as u64;
-                    }
-                    self.expect_answer(peer, frame.command);
-                    self.end_of_message(id);
-                    link_mut(&mut self.links, id).awaits_read_on = frame.command.stops_reading();
-                    self.journal(format_args!(
-                        "content of peer={}: {}",
-                        peer.0,
-                        Content(frame.payload.unread())
-                    ));
-                    self.note(format!("peer={} > {} {bytes}", peer.0, frame.command));
-                    self.tell(NetEvent::Frame { peer, frame });
-                }
+                Ok(Receive::Frame(frame)) => self.take_frame(id, peer, frame),
                 Ok(Receive::Discarded(discard)) => {
                     self.end_of_message(id);
                     self.note(format!("peer={} > dropped {discard:?}", peer.0));
@@ -156,6 +137,27 @@ impl Driver {
         if self.links.get(&id).is_some_and(|link| link.transport.wants_write()) {
             self.write(id);
         }
+    }
+
+    fn take_frame(&mut self, id: ConnectionId, peer: PeerId, frame: Frame) {
+        let bytes = frame.payload.len();
+        if frame.command == Command::BLOCK {
+            self.report_arrival(id, frame.command, bytes);
+            self.count_block(frame.payload.unread());
+        } else if frame.command == Command::HEADERS {
+            self.report_arrival(id, frame.command, bytes);
+            self.header_bytes += bytes as u64;
+        }
+        self.expect_answer(peer, frame.command);
+        self.end_of_message(id);
+        link_mut(&mut self.links, id).awaits_read_on = frame.command.stops_reading();
+        self.journal(format_args!(
+            "content of peer={}: {}",
+            peer.0,
+            Content(frame.payload.unread())
+        ));
+        self.note(format!("peer={} > {} {bytes}", peer.0, frame.command));
+        self.tell(NetEvent::Frame { peer, frame });
     }
 
     fn tell_protocol(&mut self, id: ConnectionId, peer: PeerId) {

@@ -270,7 +270,7 @@ fn drive(
                     judged += 1;
                     summary.stored += u64::from(*verdict == Verdict::Stored);
                     let planned = &records[*sequence as usize];
-                    refusal(*verdict).map(|reject| bad_record(chain, sources, planned, reject))
+                    refused_record(chain, sources, planned, *verdict)
                 }
                 Event::Invalid { hash, reject } => {
                     let by_hash = by_hash.get_or_insert_with(|| {
@@ -297,13 +297,17 @@ fn drive(
     }
 }
 
-/// Why a record cannot be used, if so: the rule, or `None` for bytes that are no block. Where the bytes
-/// alone are at fault the header may be good: other bytes of the block can keep the rule that these
-/// break.
-fn refusal(verdict: Verdict) -> Option<Option<Reject>> {
+/// A record that the chain refused. The rule may be one that only these bytes break: other bytes of
+/// the same block can keep it, so the header may still be good.
+fn refused_record(
+    chain: &Chain,
+    sources: &[BlockFileScanner],
+    planned: &Planned,
+    verdict: Verdict,
+) -> Option<BadRecord> {
     match verdict {
-        Verdict::Undecodable => Some(None),
-        Verdict::Rejected(reject) => Some(Some(reject)),
+        Verdict::Undecodable => Some(bad_record(chain, sources, planned, None)),
+        Verdict::Rejected(reject) => Some(bad_record(chain, sources, planned, Some(reject))),
         Verdict::Connected | Verdict::Stored | Verdict::Duplicate => None,
     }
 }

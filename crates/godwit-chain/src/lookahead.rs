@@ -20,7 +20,7 @@ use crate::limits::{AHEAD_BLOCKS, AHEAD_JOBS};
 use crate::lookahead::kept::Kept;
 use crate::site::Site;
 use crate::status::ChainStatus;
-use crate::structure::Structured;
+use crate::structure::{Structured, WitnessCheck};
 use crate::tree::{NodeId, Validity};
 
 /// Most inputs of the queued blocks, not counting the last block: those of about ten full blocks.
@@ -223,8 +223,13 @@ impl Lookahead {
         let (hash, hasher) = (node.hash, self.site.hasher);
         // The witnesses of a block that was verified before are not checked again: its scripts do
         // not run.
-        let segwit = self.site.params.is_active(Deployment::Segwit, node.height);
-        let witnesses = (node.validity < Validity::Scripts).then_some(segwit);
+        let witnesses = if node.validity >= Validity::Scripts {
+            WitnessCheck::Skip
+        } else if self.site.params.is_active(Deployment::Segwit, node.height) {
+            WitnessCheck::Segwit
+        } else {
+            WitnessCheck::BeforeSegwit
+        };
         let store = Arc::clone(&self.site.store);
         self.jobs += 1;
         self.desk.run(Priority::Urgent, "load", move || {

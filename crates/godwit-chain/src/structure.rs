@@ -29,6 +29,17 @@ pub struct Structured {
     permit: Option<Permit>,
 }
 
+/// How to check the witnesses of a block from godwit's own files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WitnessCheck {
+    /// Not at all: the block was verified before, and its scripts do not run.
+    Skip,
+    /// By the rules from before BIP141.
+    BeforeSegwit,
+    /// By those of BIP141.
+    Segwit,
+}
+
 impl Structured {
     fn new(block: Block, hasher: &UtxoHasher, permit: Option<Permit>) -> Self {
         let view = block.view();
@@ -48,13 +59,11 @@ impl Structured {
     }
 
     /// A block from godwit's own files. `None` if the bytes are not those of `hash` or the
-    /// transactions not those of the header: the disk did not keep what was written. With
-    /// `witnesses`, the witnesses are checked as well, for a block where BIP141 is active (`true`)
-    /// or not.
+    /// transactions not those of the header: the disk did not keep what was written.
     pub(crate) fn from_own_file(
         bytes: PooledStream,
         hash: BlockHash,
-        witnesses: Option<bool>,
+        witnesses: WitnessCheck,
         hasher: &UtxoHasher,
     ) -> Option<Self> {
         let block = Block::decode(bytes).ok()?;
@@ -63,8 +72,12 @@ impl Structured {
         );
         let header = block.header();
         let intact = block.hash() == hash && !mutated && root == header.merkle_root.to_bytes();
-        let witnesses = witnesses.map_or(Ok(()), |segwit| check_witnesses(block.view(), segwit));
-        (intact && witnesses.is_ok()).then(|| Self::new(block, hasher, None))
+        let witnesses = match witnesses {
+            WitnessCheck::Skip => true,
+            WitnessCheck::BeforeSegwit => check_witnesses(block.view(), false).is_ok(),
+            WitnessCheck::Segwit => check_witnesses(block.view(), true).is_ok(),
+        };
+        (intact && witnesses).then(|| Self::new(block, hasher, None))
     }
 
     /// The block's parts.

@@ -35,7 +35,7 @@ use crate::index::BlockIndex;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
 use crate::site::Site;
 use crate::status::ChainStatus;
-use crate::structure::Structured;
+use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
 use crate::verify::{Needs, Outcome, Recorded, UndoFormat, Verified, VerifyError, verify};
 
@@ -455,7 +455,7 @@ impl Window {
         self.desk.run(Priority::Urgent, "disconnect", move || {
             let read = || {
                 let bytes = store.read_block(position)?;
-                let block = Structured::from_own_file(bytes, hash, None, &hasher);
+                let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, &hasher);
                 let block = block.ok_or(ReadError::Block)?;
                 let undo = store.read_undo(undo, &prev)?;
                 let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;

@@ -238,7 +238,9 @@ impl Parts {
             Message::Version(_) => {}
             Message::Verack => self.on_verack(cx, id),
             // Transactions are never announced.
-            Message::WtxidRelay => drop(handshake::negotiates(cx, id, Command::WTXIDRELAY)),
+            Message::WtxidRelay => {
+                let _in_time = handshake::negotiates(cx, id, Command::WTXIDRELAY);
+            }
             Message::SendAddrV2 => handshake::on_sendaddrv2(cx, id),
             Message::SendHeaders => handshake::on_sendheaders(cx, id),
             Message::SendCmpct { announce, version } => {

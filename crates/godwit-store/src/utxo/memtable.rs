@@ -47,6 +47,13 @@ pub enum Probe {
     NotInMemory,
 }
 
+/// What a memtable holds of an outpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KnownCoin {
+    Unspent(Coin),
+    Spent,
+}
+
 /// Coins and tombstones by outpoint.
 pub(super) struct Memtable {
     shards: Vec<Slots>,
@@ -139,9 +146,9 @@ impl Memtable {
         Some(entry_at(&self.arena, self.shards[shard_of(key.key)].offset(index)))
     }
 
-    /// What this memtable knows of a coin: `Some(None)` if that it is spent.
-    pub(super) fn coin(&self, key: &HashedOutPoint) -> Option<Option<Coin>> {
-        self.get(key).map(coin_of)
+    /// What this memtable holds of an outpoint; `None` for nothing.
+    pub(super) fn coin(&self, key: &HashedOutPoint) -> Option<KnownCoin> {
+        self.get(key).map(|entry| coin_of(entry).map_or(KnownCoin::Spent, KnownCoin::Unspent))
     }
 
     /// Loads what a lookup of each key will touch. A lookup is little more than two cache misses, one

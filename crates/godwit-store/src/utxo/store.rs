@@ -16,7 +16,7 @@ use super::jobs::MergePart;
 use super::key::{HashedOutPoint, UtxoHasher};
 use super::layers::{EpochPin, Layers, LayersReader, Place};
 use super::manifest::{Manifest, ManifestRun};
-use super::memtable::{Memtable, Probe, Taken};
+use super::memtable::{KnownCoin, Memtable, Probe, Taken};
 use super::run::format::{RunId, SegmentMeta};
 use super::run::segment::{RunFile, Segment};
 use super::sealed::Sealed;
@@ -191,8 +191,8 @@ impl UtxoStore {
         let found = self.sealed.newest_first().find_map(|sealed| sealed.table.coin(key));
         match found {
             None => Taken::NotInMemory,
-            Some(None) => Taken::Spent,
-            Some(Some(coin)) => {
+            Some(KnownCoin::Spent) => Taken::Spent,
+            Some(KnownCoin::Unspent(coin)) => {
                 self.spend_below(key);
                 Taken::Coin(coin)
             }
@@ -232,7 +232,8 @@ impl UtxoStore {
     /// A failed read or a damaged block.
     pub fn get(&self, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
         match self.active.coin(key) {
-            Some(known) => Ok(known),
+            Some(KnownCoin::Unspent(coin)) => Ok(Some(coin)),
+            Some(KnownCoin::Spent) => Ok(None),
             None => self.read(key),
         }
     }

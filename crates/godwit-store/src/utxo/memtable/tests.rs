@@ -100,8 +100,8 @@ proptest! {
         prop_assert_eq!((table.coins(), table.tombstones()), (coins, model.len() - coins));
         for n in 0..40 {
             let expected = model.get(&n).map(|known| match known {
-                Known::Fresh(coin) | Known::Coin(coin) => Some(coin.clone()),
-                Known::Spent => None,
+                Known::Fresh(coin) | Known::Coin(coin) => KnownCoin::Unspent(coin.clone()),
+                Known::Spent => KnownCoin::Spent,
             });
             prop_assert_eq!(table.coin(&outpoint(n)), expected);
         }
@@ -142,7 +142,7 @@ fn equal_keys_are_told_apart() {
         assert_eq!(table.take(&at(n)), Taken::Coin(coin(n)));
     }
     for n in 0..200 {
-        let expected = if n % 2 == 0 { None } else { Some(Some(coin(n))) };
+        let expected = if n % 2 == 0 { None } else { Some(KnownCoin::Unspent(coin(n))) };
         assert_eq!(table.coin(&at(n)), expected);
     }
 }

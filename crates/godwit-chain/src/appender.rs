@@ -31,11 +31,11 @@ use std::time::Duration;
 use godwit_store::exec::Priority;
 use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, WrittenBlock, WrittenUndo};
 
-use crate::desk::Desk;
+use crate::environment::Site;
 use crate::event::Source;
 use crate::index::Accepted;
+use crate::job_sender::Desk;
 use crate::limits::APPEND_BATCH;
-use crate::site::Site;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 use crate::verify::{Recorded, Verified};

@@ -13,11 +13,11 @@ use godwit_store::exec::Priority;
 use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 
-use crate::desk::Desk;
 use crate::durability::pruning::Pruning;
+use crate::environment::Site;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
-use crate::site::Site;
+use crate::job_sender::Desk;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use godwit_store::exec::Priority;
 use godwit_stream::PooledStream;
 
-use crate::desk::Desk;
+use crate::environment::Site;
 use crate::event::Source;
+use crate::job_sender::Desk;
 use crate::limits::DECODE_JOBS;
 use crate::permits::Permit;
-use crate::site::Site;
 use crate::status::ChainStatus;
 use crate::structure::{Received, structure};
 

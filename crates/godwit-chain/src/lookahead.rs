@@ -1,7 +1,7 @@
 //! The look-ahead: the next blocks for the tip, read back from their files if they are not in
 //! memory, with their coins fetched from below the memtable before their turn.
 
-pub(crate) mod kept;
+pub(crate) mod near_blocks;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use godwit_store::exec::Priority;
 use godwit_store::utxo::{Layers, UtxoStore};
 
 use crate::apply::{Prefetched, Ready};
-use crate::desk::Desk;
+use crate::environment::Site;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
+use crate::job_sender::Desk;
 use crate::limits::{AHEAD_BLOCKS, AHEAD_JOBS};
-use crate::lookahead::kept::Kept;
-use crate::site::Site;
+use crate::lookahead::near_blocks::Kept;
 use crate::status::ChainStatus;
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::{NodeId, Validity};

@@ -7,9 +7,9 @@ use godwit_store::exec::Priority;
 use godwit_store::{BlockPosition, StoreError};
 use godwit_stream::PooledStream;
 
-use crate::desk::Desk;
+use crate::environment::Site;
+use crate::job_sender::Desk;
 use crate::limits::READ_JOBS;
-use crate::site::Site;
 
 /// A block that was read.
 pub(crate) struct Answer {

@@ -15,7 +15,7 @@ use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, UndoRecord, W
 use godwit_stream::BufferPool;
 
 use crate::apply::{Resolved, sigops_exceeded};
-use crate::desk::Desk;
+use crate::job_sender::Desk;
 use crate::limits::INPUTS_PER_PART;
 use crate::structure::Structured;
 use crate::tree::NodeId;

@@ -29,11 +29,11 @@ use godwit_store::utxo::{EpochPin, UtxoStore};
 use godwit_store::{BlockUndo, StoreError};
 
 use crate::apply::{BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
-use crate::desk::Desk;
+use crate::environment::Site;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
+use crate::job_sender::Desk;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
-use crate::site::Site;
 use crate::status::ChainStatus;
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;

@@ -8,11 +8,11 @@
 //! [`Transport::receive`].
 
 mod buffer;
+mod discarding;
 mod encrypted;
 mod limits;
 mod receive;
 mod send;
-mod skim;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,7 @@
 //! call fails, because what is on disk is then unknown ("fsyncgate") and only a restart, which
 //! recovers from the last commit, can know it again.
 
-mod kept;
+mod open_files;
 mod real;
 
 use std::fmt;
@@ -17,11 +17,11 @@ use std::sync::{Arc, OnceLock};
 use godwit_stream::DataStream;
 
 pub use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
-pub(crate) use kept::MAX_KEPT_FILES;
+pub(crate) use open_files::MAX_KEPT_FILES;
 pub use real::RealDisk;
 
 use crate::error::{IoFailure, Operation, StoreError};
-use kept::KeptFiles;
+use open_files::KeptFiles;
 
 /// The first failure that left the disk in an unknown state.
 #[derive(Debug, Default)]

@@ -19,7 +19,6 @@ mod arena;
 mod background;
 mod budget;
 mod commits;
-mod crews;
 mod entry;
 mod filter;
 #[cfg(test)]
@@ -38,11 +37,11 @@ mod slots;
 mod sort;
 mod stop;
 mod store;
+mod worker_pools;
 
 pub use background::{Rotation, SealId};
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
-pub use crews::UtxoEvent;
 pub use key::{HashedOutPoint, UtxoHasher};
 pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan};
 pub use manifest::Manifest;
@@ -50,6 +49,7 @@ pub use memtable::{Probe, Taken};
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
 pub use store::{Counters, UtxoStore};
+pub use worker_pools::UtxoEvent;
 
 #[cfg(test)]
 mod tests;

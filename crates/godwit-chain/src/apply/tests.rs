@@ -18,7 +18,7 @@ use serde_json::Value;
 use godwit_primitives::OutPoint;
 
 use super::*;
-use crate::desk::Desk;
+use crate::job_sender::Desk;
 use crate::structure::{Received, structure};
 use crate::tree::HeaderTree;
 use crate::verify::{Needs, Outcome, UndoFormat, VerifyError, verify};

@@ -4,7 +4,7 @@
 use godwit_store::{Commit, StoreError};
 use std::fmt;
 
-use crate::site::Site;
+use crate::environment::Site;
 
 /// Makes `commit` durable and logs it.
 pub(super) fn run(site: &Site, commit: Commit) -> Result<(), StoreError> {

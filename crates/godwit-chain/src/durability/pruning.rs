@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::environment::Site;
 use crate::index::BlockIndex;
-use crate::site::Site;
 use crate::tree::NodeId;
 
 /// Blocks below the tip that are never deleted, for reorganisations and for peers (Core

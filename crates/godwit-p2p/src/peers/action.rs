@@ -3,7 +3,7 @@
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
 
-use super::fault::DisconnectReason;
+use super::misbehaviour::DisconnectReason;
 use crate::frame::Command;
 use crate::index::HeaderId;
 use crate::peer_id::PeerId;

@@ -15,7 +15,7 @@ use rand::seq::SliceRandom;
 use siphasher::sip::SipHasher24;
 
 use super::context::Context;
-use super::fault::DisconnectReason;
+use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
 use crate::address_book::TIME_PENALTY;
 use crate::connection_kind::ConnectionKind;

@@ -10,7 +10,7 @@ use rand::Rng;
 
 use super::action::{Action, NetCommand, SocketId};
 use super::context::Context;
-use super::fault::DisconnectReason;
+use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
 use crate::address_book::Source;
 use crate::connection_kind::ConnectionKind;

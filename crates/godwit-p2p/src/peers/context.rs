@@ -7,8 +7,8 @@ use rand::rngs::StdRng;
 
 use super::action::NetCommand;
 use super::config::PeersConfig;
-use super::fault::{DisconnectReason, Misbehaviour};
 use super::memory::account::SharedMemory;
+use super::misbehaviour::{DisconnectReason, Misbehaviour};
 use super::outbox::Outbox;
 use super::peer::Peer;
 use super::send_limits::SEND_QUEUE_MAX;

@@ -19,7 +19,7 @@ use log::{debug, info, warn};
 
 use super::action::ChainRequest;
 use super::context::Context;
-use super::fault::{Blame, DisconnectReason, Misbehaviour, Source, blame};
+use super::misbehaviour::{Blame, DisconnectReason, Misbehaviour, Source, blame};
 use super::reading::expect_block;
 use super::table::PeerTable;
 use crate::compact::{CompactError, PartialBlock};

@@ -6,7 +6,7 @@ use data_encoding::HEXLOWER;
 use log::{debug, info};
 
 use super::context::Context;
-use super::fault::DisconnectReason;
+use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
 use crate::compact::COMPACT_BLOCKS;
 use crate::connection_kind::ConnectionKind;

@@ -17,7 +17,7 @@ use super::action::ChainRequest;
 use super::config::PeersConfig;
 use super::context::Context;
 use super::event::HeaderFault;
-use super::fault::{Blame, DisconnectReason, Misbehaviour, Source, blame};
+use super::misbehaviour::{Blame, DisconnectReason, Misbehaviour, Source, blame};
 use crate::connection_kind::ConnectionKind;
 use crate::index::{HeaderId, HeaderIndex, HeaderInfo, is_ancestor, locator};
 use crate::message::{MAX_HEADERS, Message};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::context::Context;
-use super::fault::DisconnectReason;
+use super::misbehaviour::DisconnectReason;
 use crate::connection_kind::ConnectionKind;
 use crate::peer_id::PeerId;
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use super::action::NetCommand;
 use super::context::Context;
-use super::fault::DisconnectReason;
+use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
 use crate::peer_id::PeerId;
 use account::{PEER_MEMORY, READS, READS_IN_INITIAL_DOWNLOAD, held};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::Rng;
 
 use super::context::Context;
-use super::fault::DisconnectReason;
+use super::misbehaviour::DisconnectReason;
 use super::peer::Ping;
 use crate::message::Message;
 use crate::peer_id::PeerId;

@@ -16,9 +16,9 @@ use rand::Rng;
 
 use super::action::{ChainRequest, ReadId};
 use super::context::Context;
-use super::fault::{DisconnectReason, Misbehaviour};
 use super::memory::account::SharedMemory;
 use super::memory::has_room_to_read;
+use super::misbehaviour::{DisconnectReason, Misbehaviour};
 use super::peer::Peer;
 use super::reading::read_on;
 use super::relay::recent::RecentBlock;

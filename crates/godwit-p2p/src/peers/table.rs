@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::headers::allowance::USELESS_BURST;
 use super::peer::Peer;
 use crate::discourage::Discouraged;
+use crate::host_allowances::SpentAllowances;
 use crate::net_address::Host;
 use crate::peer_id::PeerId;
-use crate::spent::SpentAllowances;
 use crate::time::Now;
 
 /// All connected peers.

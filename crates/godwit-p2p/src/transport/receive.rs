@@ -7,8 +7,8 @@ use godwit_primitives::sha256::Sha256;
 use godwit_stream::BufferPool;
 
 use super::buffer::{Buffer, Got, read_once};
+use super::discarding::{SKIM_STEP, Skim};
 use super::limits::{Judgement, judge};
-use super::skim::{SKIM_STEP, Skim};
 use super::{Discard, DiscardReason, Receive, ReceiveLimits, TransportError};
 use crate::frame::{Command, Frame};
 use crate::frame::{FRAME_HEADER_SIZE, FrameHeader};

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
-use super::crews::{Done, UtxoEvent};
 use super::jobs::{FlushJob, MergeJob};
 use super::layers::Layers;
 use super::manifest::{Manifest, VERSION};
@@ -12,6 +11,7 @@ use super::merge_policy::STALL_SEGMENTS;
 use super::run::format::RunId;
 use super::run::segment::Segment;
 use super::store::{RunningMerge, UtxoStore};
+use super::worker_pools::{Done, UtxoEvent};
 use crate::error::StoreError;
 
 use super::commits::ManifestId;

@@ -10,7 +10,6 @@ use godwit_primitives::{Amount, Coin};
 
 use super::budget::{Budget, UtxoConfig};
 use super::commits::Commits;
-use super::crews::{Crews, UtxoEvent};
 use super::entry::CoinParts;
 use super::jobs::MergePart;
 use super::key::{HashedOutPoint, UtxoHasher};
@@ -22,6 +21,7 @@ use super::run::segment::{RunFile, Segment};
 use super::sealed::Sealed;
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
+use super::worker_pools::{Crews, UtxoEvent};
 use crate::disk::StoreDisk;
 use crate::error::{Damage, IoFailure, Operation, StoreError};
 use crate::exec::Executor;

@@ -8,7 +8,7 @@ use log::info;
 
 use crate::download::Downloads;
 use crate::peers::context::Context;
-use crate::peers::fault::DisconnectReason;
+use crate::peers::misbehaviour::DisconnectReason;
 use crate::peers::peer::Peer;
 use crate::slots::{OutboundPeer, extra_block_relay_peer, extra_full_peer};
 use crate::time::Now;

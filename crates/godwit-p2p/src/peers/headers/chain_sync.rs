@@ -9,7 +9,7 @@ use super::sync::{HEADERS_RESPONSE_TIME, ask_for_headers};
 use crate::index::{HeaderId, locator};
 use crate::peer_id::PeerId;
 use crate::peers::context::Context;
-use crate::peers::fault::DisconnectReason;
+use crate::peers::misbehaviour::DisconnectReason;
 
 /// Time within which an outbound peer must catch up with our tip (Core `CHAIN_SYNC_TIMEOUT`).
 const CHAIN_SYNC_TIMEOUT: Duration = Duration::from_secs(20 * 60);

@@ -19,7 +19,7 @@ use crate::index::locator;
 use crate::message::{Locator, Message};
 use crate::peer_id::PeerId;
 use crate::peers::context::Context;
-use crate::peers::fault::DisconnectReason;
+use crate::peers::misbehaviour::DisconnectReason;
 use crate::peers::peer::Peer;
 use crate::peers::table::PeerTable;
 

@@ -11,8 +11,8 @@ use std::mem;
 use godwit_stream::BufferPool;
 
 use super::super::buffer::{Buffer, Got, read_once};
+use super::super::discarding::{SKIM_STEP, Skim};
 use super::super::limits::{Judgement, judge};
-use super::super::skim::{SKIM_STEP, Skim};
 use super::super::{DiscardReason, Receive, ReceiveLimits, TransportError};
 use super::Advance;
 use crate::frame::{Command, Frame, MAX_PAYLOAD};

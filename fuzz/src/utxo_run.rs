@@ -199,7 +199,7 @@ fn write_runs() -> Written {
             store.spend(&hasher().hash(outpoint)).expect("the disk does not fail").expect("a coin");
             coins.remove(&outpoint);
         }
-        let seal = store.freeze().expect("the disk does not fail");
+        let seal = store.rotate_blocking().expect("the disk does not fail");
         store.wait_flushed(seal).expect("the disk does not fail");
         let (id, named) = store.manifest(seal);
         store.committed(id).expect("the disk does not fail");

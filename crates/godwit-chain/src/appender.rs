@@ -31,10 +31,10 @@ use std::time::Duration;
 use godwit_store::exec::Priority;
 use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, WrittenBlock, WrittenUndo};
 
-use crate::environment::Site;
+use crate::environment::Environment;
 use crate::event::Source;
 use crate::index::Accepted;
-use crate::job_sender::Desk;
+use crate::job_sender::JobSender;
 use crate::limits::APPEND_BATCH;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
@@ -92,7 +92,7 @@ pub(crate) struct Appender {
     returned: Vec<Appended>,
     /// Time that jobs spent.
     took: Duration,
-    desk: Desk<Answer>,
+    job_sender: JobSender<Answer>,
 }
 
 impl Append {
@@ -118,7 +118,7 @@ impl Append {
 }
 
 impl Appender {
-    pub(crate) fn new(desk: Desk<Answer>) -> Self {
+    pub(crate) fn new(job_sender: JobSender<Answer>) -> Self {
         Self {
             blocks: Vec::new(),
             undo: Vec::new(),
@@ -128,7 +128,7 @@ impl Appender {
             written: 0,
             returned: Vec::new(),
             took: Duration::ZERO,
-            desk,
+            job_sender,
         }
     }
 
@@ -136,7 +136,7 @@ impl Appender {
     /// only the sender is remembered.
     pub(crate) fn append_block(
         &mut self,
-        site: &Site,
+        env: &Environment,
         accepted: Accepted,
         sender: Sender,
     ) -> Result<(), StoreError> {
@@ -144,7 +144,7 @@ impl Appender {
             copies.push(sender);
             return Ok(());
         }
-        let place = site.store.reserve_block(accepted.block().view().bytes().len())?;
+        let place = env.store.reserve_block(accepted.block().view().bytes().len())?;
         self.writing.insert(accepted.id(), Vec::new());
         let append = Append::Block { accepted, sender, place };
         self.bytes += append.bytes();
@@ -156,14 +156,14 @@ impl Appender {
     /// Returns it at once if the record is on disk already.
     pub(crate) fn append_undo(
         &mut self,
-        site: &Site,
+        env: &Environment,
         verified: Verified,
         block: BlockPosition,
     ) -> Option<Recorded> {
         match verified.recorded_before() {
             Ok(recorded) => Some(recorded),
             Err(verified) => {
-                let place = verified.reserve_undo(&site.store, block);
+                let place = verified.reserve_undo(&env.store, block);
                 let append = Append::Undo { verified, place };
                 self.bytes += append.bytes();
                 self.undo.push(append);
@@ -173,7 +173,7 @@ impl Appender {
     }
 
     /// Starts a job for what was gathered, unless one is running.
-    pub(crate) fn start(&mut self, site: &Site) {
+    pub(crate) fn start(&mut self, env: &Environment) {
         if self.running || (self.undo.is_empty() && self.blocks.is_empty()) {
             return;
         }
@@ -187,11 +187,11 @@ impl Appender {
         let count = self.blocks.iter().take_while(in_batch).count();
         batch.extend(self.blocks.drain(..count));
         self.running = true;
-        let site = site.clone();
-        self.desk.run(Priority::Urgent, "append", move || {
-            let start = site.now();
-            let appended = batch.into_iter().map(|append| append.write(&site.store)).collect();
-            Answer { appended, took: site.now() - start }
+        let env = env.clone();
+        self.job_sender.run(Priority::Urgent, "append", move || {
+            let start = env.now();
+            let appended = batch.into_iter().map(|append| append.write(&env.store)).collect();
+            Answer { appended, took: env.now() - start }
         });
     }
 

@@ -149,7 +149,7 @@ fn spend_and_create(
     if rules.no_overwrite {
         check_no_overwrite(utxo, block, &prefetched)?;
     }
-    let mut run = Run {
+    let mut run = Applier {
         utxo,
         block,
         below: prefetched,
@@ -178,9 +178,9 @@ fn spend_and_create(
             // Core counts signature operations as it goes; here workers do, after this function. So
             // look whether an earlier transaction had already exceeded the limit.
             let excess = sigops_exceeded(block, &spent, rules.flags, txs_done);
-            let place =
-                Place { height: rules.height, txs: txs_done, mismatch: Mismatch::Tolerated };
-            unapply_txs(utxo, block, &spent, place, &mut []);
+            let rollback =
+                Rollback { height: rules.height, txs: txs_done, mismatch: Mismatch::Tolerated };
+            unapply_txs(utxo, block, &spent, rollback, &mut []);
             if excess { Err(Reject::new(RejectReason::BadBlkSigops)) } else { Err(reject) }
         }
     }
@@ -223,7 +223,7 @@ fn check_no_overwrite(
 /// enough to be there still when their turn comes.
 const WARM_KEYS: usize = 64;
 
-struct Run<'a> {
+struct Applier<'a> {
     utxo: &'a mut UtxoStore,
     block: &'a Structured,
     below: Prefetched,
@@ -233,7 +233,7 @@ struct Run<'a> {
     fees: Amount,
 }
 
-impl Run<'_> {
+impl Applier<'_> {
     fn apply_tx(&mut self, n: usize, tx: TxView<'_>) -> Result<(), Reject> {
         if n > 0 {
             let result = self.spend_inputs(tx);
@@ -319,7 +319,7 @@ pub(crate) enum Mismatch {
 
 /// What of a block is taken back, and from where.
 #[derive(Clone, Copy)]
-struct Place {
+struct Rollback {
     height: u32,
     /// So many transactions, and the inputs of the one after them that were spent.
     txs: usize,
@@ -337,8 +337,8 @@ pub(crate) fn unapply(
     mismatch: Mismatch,
     created: &mut [Option<Coin>],
 ) -> bool {
-    let place = Place { height, txs: block.view().tx_count(), mismatch };
-    unapply_txs(utxo, block, spent, place, created)
+    let rollback = Rollback { height, txs: block.view().tx_count(), mismatch };
+    unapply_txs(utxo, block, spent, rollback, created)
 }
 
 /// Last transaction first.
@@ -346,10 +346,10 @@ fn unapply_txs(
     utxo: &mut UtxoStore,
     block: &Structured,
     spent: &SpentCoins,
-    place: Place,
+    rollback: Rollback,
     created: &mut [Option<Coin>],
 ) -> bool {
-    let Place { height, txs, mismatch } = place;
+    let Rollback { height, txs, mismatch } = rollback;
     let done = spent.first[txs] as usize;
     restore(utxo, &block.spends()[done..spent.coins.len()], &spent.coins[done..]);
     let outputs_before: Vec<usize> = block

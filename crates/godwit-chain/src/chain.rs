@@ -25,15 +25,15 @@ use godwit_store::{ChainPoint, Store, WrittenBlock};
 use crate::appender::{Appended, Appender, Sender};
 use crate::durability::{Durability, State};
 use crate::ending::Ending;
-use crate::environment::Site;
+use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::event::{Connected, Event};
 use crate::goal::Goal;
 use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
-use crate::job_sender::Desk;
+use crate::job_sender::JobSender;
 use crate::limits::{INBOX_LIMIT, QUEUED_ALONE, QUEUED_JOBS};
-use crate::lookahead::{Fault, Lookahead};
+use crate::lookahead::{Lookahead, LookaheadError};
 use crate::message::{Message, send};
 use crate::options::ChainOptions;
 use crate::reads::Reads;
@@ -76,7 +76,7 @@ pub struct Chain {
     /// find the inbox closed, while the drop waits for them.
     inbox: Receiver<Message>,
     outbox: Outbox,
-    pub(crate) site: Site,
+    pub(crate) env: Environment,
     pub(crate) goal: Goal,
     pub(crate) index: BlockIndex,
     pub(crate) coins: UtxoStore,
@@ -126,7 +126,7 @@ impl Chain {
         let never_cancelled = Arc::default();
         let hasher = UtxoHasher::new(store.utxo_hash_key());
         let (params, executor) = (Arc::clone(&options.params), Arc::clone(&options.executor));
-        let site = Site {
+        let env = Environment {
             store,
             params,
             hasher,
@@ -135,12 +135,12 @@ impl Chain {
             cancelled: Arc::clone(&cancelled),
         };
         let memory = options.block_memory;
-        let intake = desk(&workers, &cancelled, &outbox, Message::Intake);
-        let appender = desk(&writer, &cancelled, &outbox, Message::Appender);
-        let lookahead = desk(&workers, &cancelled, &outbox, Message::Lookahead);
-        let window = desk(&workers, &cancelled, &outbox, Message::Window);
-        let durability = desk(&committer, &never_cancelled, &outbox, Message::Durability);
-        let reads = desk(&workers, &cancelled, &outbox, Message::Reads);
+        let intake = job_sender(&workers, &cancelled, &outbox, Message::Intake);
+        let appender = job_sender(&writer, &cancelled, &outbox, Message::Appender);
+        let lookahead = job_sender(&workers, &cancelled, &outbox, Message::Lookahead);
+        let window = job_sender(&workers, &cancelled, &outbox, Message::Window);
+        let durability = job_sender(&committer, &never_cancelled, &outbox, Message::Durability);
+        let reads = job_sender(&workers, &cancelled, &outbox, Message::Reads);
         let tip = index.point(index.tip());
         let status = ChainStatus {
             tip,
@@ -157,13 +157,13 @@ impl Chain {
         Ok(Self {
             inbox,
             goal: Goal::new(options.stop_at_height, options.assume_valid),
-            intake: Intake::new(&site, memory.receiving, intake),
+            intake: Intake::new(&env, memory.receiving, intake),
             appender: Appender::new(appender),
-            lookahead: Lookahead::new(&site, memory.waiting, options.cache_bytes, lookahead),
+            lookahead: Lookahead::new(&env, memory.waiting, options.cache_bytes, lookahead),
             window: Window::new(index.tip(), window),
             durability: Durability::new(&index, verified, options.prune_bytes, now, durability),
             reads: Reads::new(reads),
-            site,
+            env,
             index,
             coins,
             outbox,
@@ -193,7 +193,7 @@ impl Chain {
         any |= self.retire()?; //                  Window: recorded -> connected, or taken back
         any |= self.change_branch()?; //           Window: a refused block judged, a branch left
         any |= self.maintain(now)?; //             Durability: rotation, flush, commit, pruning
-        self.appender.start(&self.site); //        Appender: all that was gathered, as one job
+        self.appender.start(&self.env); //        Appender: all that was gathered, as one job
         self.publish();
         Ok(self.progress(any))
     }
@@ -243,13 +243,13 @@ impl Chain {
     }
 
     fn deliver_one(&mut self, message: Message) -> Result<(), ChainError> {
-        let Self { site, index, coins, .. } = self;
+        let Self { env, index, coins, .. } = self;
         match message {
             Message::Intake(arrival) => self.intake.arrived(arrival),
             Message::Lookahead(answer) => match self.lookahead.answered(index, coins, answer) {
                 Ok(()) => {}
-                Err(Fault::Store(error)) => return Err(error.into()),
-                Err(Fault::Damaged(id)) => self.end_damaged(id),
+                Err(LookaheadError::Store(error)) => return Err(error.into()),
+                Err(LookaheadError::Damaged(id)) => self.end_damaged(id),
             },
             Message::Appender(answer) => {
                 self.appender.answered(answer)?;
@@ -257,7 +257,7 @@ impl Chain {
             Message::Window(answer) => self.window.answered(index, answer)?,
             Message::Durability(committed) => self.durability.committed(coins, committed)?,
             Message::Reads(answer) => {
-                let (ticket, bytes) = self.reads.answered(site, answer);
+                let (ticket, bytes) = self.reads.answered(env, answer);
                 self.events.push_back(Event::Read { ticket, bytes });
             }
             Message::Import(error) => return Err(error.into()),
@@ -284,9 +284,9 @@ impl Chain {
             }
         }
         let arrival = self.intake.pop().expect("just seen");
-        let start = self.site.now();
+        let start = self.env.now();
         let result = self.accept(arrival, now);
-        self.status.times.accept += self.site.now() - start;
+        self.status.times.accept += self.env.now() - start;
         result.map(|()| true)
     }
 
@@ -303,7 +303,7 @@ impl Chain {
                 let verdict = match self.index.accept(block, now) {
                     Acceptance::New(accepted) => {
                         let sender = Sender { source, charge };
-                        return Ok(self.appender.append_block(&self.site, accepted, sender)?);
+                        return Ok(self.appender.append_block(&self.env, accepted, sender)?);
                     }
                     Acceptance::Known => Verdict::Duplicate,
                     Acceptance::Refused { reject, failed } => {
@@ -321,7 +321,7 @@ impl Chain {
 
     fn judged(&mut self, sender: Sender, hash: Option<BlockHash>, verdict: Verdict) {
         let Sender { source, charge } = sender;
-        self.intake.forgive(charge);
+        self.intake.release_charge(charge);
         self.events.push_back(Event::Judged { source, hash, verdict });
     }
 
@@ -335,7 +335,7 @@ impl Chain {
                     self.keep_block(accepted, sender, written);
                 }
                 Appended::Undo { recorded, written } => {
-                    self.site.store.note_written(written);
+                    self.env.store.note_written(written);
                     self.window.recorded(recorded);
                 }
             }
@@ -345,7 +345,7 @@ impl Chain {
 
     fn keep_block(&mut self, accepted: Accepted, sender: Sender, written: WrittenBlock) {
         let stored = self.index.receive(accepted, &written);
-        self.site.store.note_written(written);
+        self.env.store.note_written(written);
         self.durability.note_stored(&self.index, &stored);
         self.lookahead.keep(&self.index, &stored, self.window.applied());
         let hash = Some(stored.block().hash());
@@ -382,15 +382,15 @@ impl Chain {
         if full || target.is_none() {
             return false;
         }
-        let start = self.site.now();
-        let Self { site, index, coins, goal, .. } = self;
+        let start = self.env.now();
+        let Self { env, index, coins, goal, .. } = self;
         let Some(ready) = self.lookahead.take_ready(index, coins) else { return false };
         let id = ready.id;
-        let scripts = goal.scripts_for(index, &site.params, id);
+        let scripts = goal.scripts_for(index, &env.params, id);
         let runs = scripts.is_some();
-        goal.say_change(index, id, scripts);
-        self.window.apply(site, index, coins, ready, runs);
-        self.status.times.apply += self.site.now() - start;
+        goal.log_script_change(index, id, scripts);
+        self.window.apply(env, index, coins, ready, runs);
+        self.status.times.apply += self.env.now() - start;
         self.lookahead.forget_up_to(self.index.height(self.window.applied()));
         true
     }
@@ -402,7 +402,7 @@ impl Chain {
             any = true;
             let block =
                 self.index.node(verified.id()).position.expect("stored before it was applied");
-            if let Some(recorded) = self.appender.append_undo(&self.site, verified, block) {
+            if let Some(recorded) = self.appender.append_undo(&self.env, verified, block) {
                 self.window.recorded(recorded);
             }
         }
@@ -443,7 +443,7 @@ impl Chain {
         self.events.push_back(Event::Invalid { hash, reject });
         let failed = self.index.fail(id, reject);
         self.forget(&failed);
-        self.lookahead.clear_line();
+        self.lookahead.clear_queue();
         Ok(())
     }
 
@@ -463,9 +463,9 @@ impl Chain {
             self.window.forget_disconnecting();
             return Ok(false);
         }
-        self.lookahead.clear_line();
+        self.lookahead.clear_queue();
         let (lowest, prunings) = (self.durability.prune_height(), self.durability.prunings());
-        if !self.window.can_switch_to(&mut self.index, target, lowest, prunings)? {
+        if !self.window.prepare_switch(&mut self.index, target, lowest, prunings)? {
             return Ok(true);
         }
         // What a disconnected block changes goes into the memtable, too: not over a full one. The window
@@ -473,7 +473,7 @@ impl Chain {
         if self.durability.wants_rotation(&self.coins) {
             return Ok(false);
         }
-        let done = self.window.disconnect(&self.site, &self.index, &mut self.coins)?;
+        let done = self.window.disconnect(&self.env, &self.index, &mut self.coins)?;
         if done {
             self.index.disconnect();
             self.events.push_back(Event::Disconnected(self.index.point(applied)));
@@ -482,19 +482,19 @@ impl Chain {
     }
 
     fn maintain(&mut self, now: i64) -> Result<bool, ChainError> {
-        let start = self.site.now();
+        let start = self.env.now();
         let window_is_empty = self.window.is_empty();
         let (durability, state) = self.durability_at(now);
         let any = durability.advance(state, window_is_empty)?;
-        self.status.times.flush += self.site.now() - start;
+        self.status.times.flush += self.env.now() - start;
         Ok(any)
     }
 
     /// The durability station and what it works with.
     pub(crate) fn durability_at(&mut self, now: i64) -> (&mut Durability, State<'_>) {
-        let Self { site, index, coins, durability, goal, appender, .. } = self;
+        let Self { env, index, coins, durability, goal, appender, .. } = self;
         let (replay, appended) = (goal.replay(), appender.written());
-        (durability, State { site, index, coins, replay, now, appended })
+        (durability, State { env, index, coins, replay, now, appended })
     }
 
     /// A stored block is damaged: the chain ends when the index that says so is durable.
@@ -526,21 +526,21 @@ impl Chain {
     /// Waits until a job has reported, `other` has a message (which is not taken) or is closed, or
     /// `timeout` is over.
     pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
-        let start = self.site.now();
+        let start = self.env.now();
         let mut select = Select::new();
         select.recv(&self.inbox);
         select.recv(self.coins.events());
         select.recv(other);
         // Whichever it was, the caller looks again.
         let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
-        self.status.times.wait += self.site.now() - start;
+        self.status.times.wait += self.env.now() - start;
     }
 
     /// Waits until a job has reported, but not for long, so that the caller can look at its stop
     /// flag.
     pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
         self.ending.check_threads()?;
-        if !self.site.executor.run_one() {
+        if !self.env.executor.run_one() {
             self.wait_with(&crossbeam_channel::never::<()>(), LONGEST_WAIT);
         }
         self.deliver()
@@ -559,7 +559,7 @@ impl Chain {
 
     /// Gives up what is in flight: nothing of the window is connected.
     pub(crate) fn cancel(&mut self) {
-        self.site.cancelled.store(true, Ordering::Relaxed);
+        self.env.cancelled.store(true, Ordering::Relaxed);
     }
 
     /// The sending end of the inbox.
@@ -568,14 +568,14 @@ impl Chain {
     }
 }
 
-fn desk<R: Send + 'static>(
+fn job_sender<R: Send + 'static>(
     workers: &Arc<Workers>,
     cancelled: &Arc<AtomicBool>,
     outbox: &Outbox,
     message: fn(R) -> Message,
-) -> Desk<R> {
+) -> JobSender<R> {
     let outbox = outbox.clone();
-    Desk::new(Arc::clone(workers), Arc::clone(cancelled), move |answer: Option<R>| {
+    JobSender::new(Arc::clone(workers), Arc::clone(cancelled), move |answer: Option<R>| {
         send(&outbox, answer.map_or(Message::Panicked, message));
     })
 }

@@ -14,10 +14,10 @@ use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 
 use crate::durability::pruning::Pruning;
-use crate::environment::Site;
+use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
-use crate::job_sender::Desk;
+use crate::job_sender::JobSender;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 
@@ -49,7 +49,7 @@ pub(crate) struct Committed(Result<Option<ManifestId>, StoreError>);
 
 /// What a commit is put together from.
 pub(crate) struct State<'a> {
-    pub(crate) site: &'a Site,
+    pub(crate) env: &'a Environment,
     pub(crate) index: &'a mut BlockIndex,
     pub(crate) coins: &'a mut UtxoStore,
     /// The last block that an earlier run verified, while the coins do not reach it.
@@ -72,7 +72,7 @@ pub(crate) struct Durability {
     last_commit: i64,
     pruning: Pruning,
     /// Jobs here are never cancelled.
-    desk: Desk<Committed>,
+    job_sender: JobSender<Committed>,
 }
 
 impl Durability {
@@ -83,7 +83,7 @@ impl Durability {
         verified: ChainPoint,
         prune_bytes: Option<u64>,
         now: i64,
-        desk: Desk<Committed>,
+        job_sender: JobSender<Committed>,
     ) -> Self {
         Self {
             flush: None,
@@ -98,7 +98,7 @@ impl Durability {
             connected_since: 0,
             last_commit: now,
             pruning: Pruning::new(prune_bytes, index),
-            desk,
+            job_sender,
         }
     }
 
@@ -143,7 +143,7 @@ impl Durability {
 
     /// Whether no block may be applied before the memtable is rotated.
     pub(crate) fn wants_rotation(&self, coins: &UtxoStore) -> bool {
-        coins.should_freeze()
+        coins.wants_rotation()
     }
 
     /// Whether no commit is under way or wanted.
@@ -176,7 +176,7 @@ impl Durability {
                 any = true;
             } else if self.wanted
                 || self.checkpoint_is_due(state.now)
-                || self.pruning.is_due(state.site, state.index, state.replay)
+                || self.pruning.is_due(state.env, state.index, state.replay)
             {
                 self.commit_index(&mut state);
                 any = true;
@@ -239,9 +239,9 @@ impl Durability {
         manifest: Option<ManifestId>,
     ) {
         assert!(self.committing.is_none(), "one commit at a time");
-        let State { site, index, replay, now, appended: bytes, .. } = state;
-        let appended = site.store.take_appended();
-        let pruned = self.pruning.prune(site, index, *replay);
+        let State { env, index, replay, now, appended: bytes, .. } = state;
+        let appended = env.store.take_appended();
+        let pruned = self.pruning.prune(env, index, *replay);
         let blocks = index.take_changes();
         // An interrupted replay must not lower the verified height.
         let verified = index.point(replay.unwrap_or(index.tip()));
@@ -252,9 +252,9 @@ impl Durability {
         self.wanted = false;
         self.connected_since = 0;
         self.last_commit = *now;
-        let site = site.clone();
-        self.desk.run(Priority::Urgent, "commit", move || {
-            Committed(commit::run(&site, commit).map(|()| manifest))
+        let env = env.clone();
+        self.job_sender.run(Priority::Urgent, "commit", move || {
+            Committed(commit::run(&env, commit).map(|()| manifest))
         });
     }
 

@@ -11,7 +11,7 @@ use godwit_store::utxo::UtxoHasher;
 
 /// The data directory and the rules of its network.
 #[derive(Clone)]
-pub(crate) struct Site {
+pub(crate) struct Environment {
     pub(crate) store: Arc<Store>,
     pub(crate) params: Arc<Params>,
     /// The keyed hash of the coins store.
@@ -23,7 +23,7 @@ pub(crate) struct Site {
     pub(crate) cancelled: Arc<AtomicBool>,
 }
 
-impl Site {
+impl Environment {
     /// Time since some fixed moment; used only to time stages.
     pub(crate) fn now(&self) -> Duration {
         self.executor.now()

@@ -37,7 +37,7 @@ impl Chain {
             self.coins.wait_flushed(seal)?;
             self.commit_flush()?;
         }
-        let seal = self.coins.freeze()?;
+        let seal = self.coins.rotate_blocking()?;
         self.durability.note_sealed(seal, self.index.tip());
         // Blocks and undo records are synced while the run is written, so that the commit that names
         // both waits for neither.

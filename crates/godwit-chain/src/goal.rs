@@ -1,6 +1,6 @@
 //! How far the tip is to move, and whether the scripts of the blocks on the way run.
 
-use godwit_consensus::{AssumedBlock, ScriptCheckReason, Standing, script_check_reason};
+use godwit_consensus::{AssumedBlock, ScriptCheckContext, ScriptCheckReason, script_check_reason};
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::Params;
 
@@ -81,18 +81,18 @@ impl Goal {
             },
         };
         let best = tree.best_header();
-        let standing = Standing {
+        let context = ScriptCheckContext {
             height: node.height,
             in_best_chain: tree.is_ancestor(id, best),
             chain_work: node.chain_work,
             best_chain_work: tree.node(best).chain_work,
             best_bits: tree.node(best).header.bits,
         };
-        script_check_reason(assumed, &standing, params.minimum_chain_work, params)
+        script_check_reason(assumed, &context, params.minimum_chain_work, params)
     }
 
     /// Logs where scripts begin or cease to run, not counting blocks whose scripts ran before.
-    pub(crate) fn say_change(
+    pub(crate) fn log_script_change(
         &mut self,
         index: &BlockIndex,
         id: NodeId,

@@ -242,7 +242,7 @@ fn drain(chain: &mut Chain, read: u64) -> Result<(), ChainError> {
         chain.wait()?;
     }
     chain.intake.forget_records();
-    chain.lookahead.clear_kept();
+    chain.lookahead.clear_near();
     Ok(())
 }
 
@@ -332,7 +332,7 @@ fn own_record(chain: &Chain, hash: &BlockHash, reject: Reject) -> Option<BadReco
     let node = chain.tree().node(chain.tree().find(hash)?);
     let position = node.position?;
     Some(BadRecord {
-        path: chain.site.store.block_file(position.file),
+        path: chain.env.store.block_file(position.file),
         offset: position.offset.into(),
         height: Some(node.height),
         hash: *hash,

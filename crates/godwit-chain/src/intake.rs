@@ -11,9 +11,9 @@ use std::sync::Arc;
 use godwit_store::exec::Priority;
 use godwit_stream::PooledStream;
 
-use crate::environment::Site;
+use crate::environment::Environment;
 use crate::event::Source;
-use crate::job_sender::Desk;
+use crate::job_sender::JobSender;
 use crate::limits::DECODE_JOBS;
 use crate::permits::Permit;
 use crate::status::ChainStatus;
@@ -51,8 +51,8 @@ pub(crate) struct Intake {
 /// Hands blocks to the intake from another thread.
 #[derive(Clone)]
 pub(crate) struct IntakeHandle {
-    site: Site,
-    desk: Desk<Arrival>,
+    env: Environment,
+    job_sender: JobSender<Arrival>,
 }
 
 impl IntakeHandle {
@@ -62,9 +62,9 @@ impl IntakeHandle {
     }
 
     fn decode(&self, source: Source, bytes: PooledStream, charge: u64, permit: Option<Permit>) {
-        let Site { params, hasher, .. } = &self.site;
+        let Environment { params, hasher, .. } = &self.env;
         let (params, hasher) = (Arc::clone(params), *hasher);
-        self.desk.run(Priority::Urgent, "decode", move || {
+        self.job_sender.run(Priority::Urgent, "decode", move || {
             let received = structure(bytes, &params, &hasher, permit.clone());
             Arrival { source, received, charge, permit }
         });
@@ -72,7 +72,7 @@ impl IntakeHandle {
 }
 
 impl Intake {
-    pub(crate) fn new(site: &Site, limit: u64, desk: Desk<Arrival>) -> Self {
+    pub(crate) fn new(env: &Environment, limit: u64, job_sender: JobSender<Arrival>) -> Self {
         Self {
             queue: VecDeque::new(),
             jobs: 0,
@@ -82,7 +82,7 @@ impl Intake {
             records_arrived: 0,
             receiving: 0,
             limit,
-            handle: IntakeHandle { site: site.clone(), desk },
+            handle: IntakeHandle { env: env.clone(), job_sender },
         }
     }
 
@@ -142,7 +142,7 @@ impl Intake {
     }
 
     /// A block that was taken out is stored or refused, and its bytes count no more.
-    pub(crate) fn forgive(&mut self, charge: u64) {
+    pub(crate) fn release_charge(&mut self, charge: u64) {
         self.receiving -= charge;
     }
 

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use godwit_store::exec::{Priority, Workers};
 
 /// A station's access to a crew of workers; jobs answer with an `R`.
-pub(crate) struct Desk<R> {
+pub(crate) struct JobSender<R> {
     workers: Arc<Workers>,
     /// Given `None` when a job panicked.
     send: Arc<dyn Fn(Option<R>) + Send + Sync>,
     cancelled: Arc<AtomicBool>,
 }
 
-impl<R> Clone for Desk<R> {
+impl<R> Clone for JobSender<R> {
     fn clone(&self) -> Self {
         let Self { workers, send, cancelled } = self;
         let (workers, send, cancelled) =
@@ -25,7 +25,7 @@ impl<R> Clone for Desk<R> {
     }
 }
 
-impl<R: Send + 'static> Desk<R> {
+impl<R: Send + 'static> JobSender<R> {
     /// Jobs run on `workers` and give their answers to `send`, which never waits. What has not
     /// started when `cancelled` is set does not run and does not answer.
     pub(crate) fn new(
@@ -70,20 +70,20 @@ mod tests {
 
     use super::*;
 
-    fn desk(cancelled: &Arc<AtomicBool>) -> (Desk<u32>, Receiver<Option<u32>>) {
+    fn job_sender(cancelled: &Arc<AtomicBool>) -> (JobSender<u32>, Receiver<Option<u32>>) {
         let workers = Workers::start(&Threads::default(), "godwit-test", 1, [8; 2]).unwrap();
         let (sender, answers) = bounded(8);
         let send = move |answer| sender.send(answer).unwrap();
-        (Desk::new(Arc::new(workers), Arc::clone(cancelled), send), answers)
+        (JobSender::new(Arc::new(workers), Arc::clone(cancelled), send), answers)
     }
 
     #[test]
     fn a_job_lets_go_of_what_it_holds_before_it_answers() {
-        let (desk, answers) = desk(&Arc::default());
+        let (job_sender, answers) = job_sender(&Arc::default());
         let held = Arc::new(());
         for panics in [false, true] {
             let holds = Arc::clone(&held);
-            desk.run(Priority::Urgent, "test", move || {
+            job_sender.run(Priority::Urgent, "test", move || {
                 assert!(!panics && Arc::strong_count(&holds) == 2, "expected by the test");
                 7
             });
@@ -95,14 +95,14 @@ mod tests {
     #[test]
     fn parts_answer_once_and_what_is_cancelled_never() {
         let cancelled = Arc::default();
-        let (desk, answers) = desk(&cancelled);
+        let (job_sender, answers) = job_sender(&cancelled);
         for part in 0..3 {
-            desk.run_part(Priority::Scripts, "test", move || (part == 2).then_some(part));
+            job_sender.run_part(Priority::Scripts, "test", move || (part == 2).then_some(part));
         }
         assert_eq!(answers.recv().unwrap(), Some(2));
         cancelled.store(true, Ordering::Relaxed);
-        desk.run(Priority::Urgent, "test", || panic!("was cancelled"));
-        drop(desk);
+        job_sender.run(Priority::Urgent, "test", || panic!("was cancelled"));
+        drop(job_sender);
         assert!(answers.recv().is_err(), "nobody answers any more");
     }
 }

@@ -51,7 +51,7 @@ pub use error::ChainError;
 pub use event::{Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
-pub use limits::{IMPORT_BYTES, RECEIVING_BYTES, WAITING_MEMORY};
+pub use limits::{IMPORT_BYTES, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 pub use options::{BlockMemory, ChainOptions};
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};

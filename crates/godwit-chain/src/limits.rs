@@ -17,7 +17,7 @@
 //!   heeds ([`Chain::room`](crate::Chain::room)); records of an import: their permits.
 //! - `Appender`, what is gathered and what has returned: the same, for a block counts there until it is
 //!   stored; undo records: [`WINDOW_BLOCKS`].
-//! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`]; [`WAITING_MEMORY`] and the permits.
+//! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`]; [`NEAR_BLOCKS_BYTES`] and the permits.
 //! - `Window`: [`WINDOW_BLOCKS`], coins, [`SCRIPT_PARTS`].
 //! - `Reads`: what its caller asks for; the engine has one block read for each peer and one to announce.
 //! - Events: one for each message and each block of a turn, where they are taken after each turn.
@@ -37,7 +37,7 @@ pub const RECEIVING_BYTES: u64 = 64 << 20;
 /// Memory of the blocks that peers sent and that wait for their turn, indexes included: some forty
 /// full blocks, more than is ever fetched ahead of the tip ([`AHEAD_BLOCKS`]). An import's blocks are
 /// not counted, they have a budget of their own ([`IMPORT_BYTES`]).
-pub const WAITING_MEMORY: usize = 64 << 20;
+pub const NEAR_BLOCKS_BYTES: usize = 64 << 20;
 
 /// Blocks that workers read for peers at once. What is more waits: one for each peer and one that is to
 /// be announced.

@@ -13,12 +13,12 @@ use godwit_store::exec::Priority;
 use godwit_store::utxo::{Layers, UtxoStore};
 
 use crate::apply::{Prefetched, Ready};
-use crate::environment::Site;
+use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
-use crate::job_sender::Desk;
+use crate::job_sender::JobSender;
 use crate::limits::{AHEAD_BLOCKS, AHEAD_JOBS};
-use crate::lookahead::near_blocks::Kept;
+use crate::lookahead::near_blocks::NearBlocks;
 use crate::status::ChainStatus;
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::{NodeId, Validity};
@@ -67,7 +67,7 @@ enum Found {
 
 /// Why an answer cannot be used.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum LookaheadError {
     /// The bytes of a stored block are not what was written.
     Damaged(NodeId),
     /// A read failed.
@@ -76,9 +76,9 @@ pub(crate) enum Fault {
 
 /// See the module's documentation.
 pub(crate) struct Lookahead {
-    line: VecDeque<Ahead>,
+    queue: VecDeque<Ahead>,
     /// Stored blocks in memory that are next or nearly next.
-    kept: Kept,
+    near: NearBlocks,
     next_token: u64,
     /// Jobs that have not answered, including those for blocks that left the queue.
     jobs: usize,
@@ -88,29 +88,29 @@ pub(crate) struct Lookahead {
     inputs_limit: usize,
     /// Time that workers spent on BIP30 probes.
     probe_time: Duration,
-    site: Site,
-    desk: Desk<Answer>,
+    env: Environment,
+    job_sender: JobSender<Answer>,
 }
 
 impl Lookahead {
-    /// An empty look-ahead with at most `kept_bytes` of blocks in memory, beside a coins store of
+    /// An empty look-ahead with at most `near_bytes` of blocks in memory, beside a coins store of
     /// `cache_bytes`.
     pub(crate) fn new(
-        site: &Site,
-        kept_bytes: usize,
+        env: &Environment,
+        near_bytes: usize,
         cache_bytes: u64,
-        desk: Desk<Answer>,
+        job_sender: JobSender<Answer>,
     ) -> Self {
         Self {
-            line: VecDeque::new(),
-            kept: Kept::new(kept_bytes),
+            queue: VecDeque::new(),
+            near: NearBlocks::new(near_bytes),
             next_token: 0,
             jobs: 0,
             refetched: 0,
             inputs_limit: AHEAD_INPUTS.min(cache_bytes / CACHE_BYTES_PER_INPUT) as usize,
             probe_time: Duration::ZERO,
-            site: site.clone(),
-            desk,
+            env: env.clone(),
+            job_sender,
         }
     }
 
@@ -123,13 +123,13 @@ impl Lookahead {
         let near = match stored.block().holds_permit() {
             true => {
                 parent == applied
-                    || self.kept.contains((node.height - 1, parent))
-                    || self.line.back().is_some_and(|last| last.id == parent)
+                    || self.near.contains((node.height - 1, parent))
+                    || self.queue.back().is_some_and(|last| last.id == parent)
             }
             false => index.tree().is_ancestor(applied, id),
         };
         if near && !node.failed {
-            self.kept.insert((node.height, id), Arc::clone(stored.block()));
+            self.near.insert((node.height, id), Arc::clone(stored.block()));
         }
     }
 
@@ -145,16 +145,16 @@ impl Lookahead {
         applied: NodeId,
         target: NodeId,
     ) -> Result<(), ChainError> {
-        let last = self.line.back().map_or(applied, |ahead| ahead.id);
+        let last = self.queue.back().map_or(applied, |ahead| ahead.id);
         if !index.tree().is_ancestor(last, target) {
-            self.line.clear();
+            self.queue.clear();
         }
         let target_height = index.height(target);
-        while self.line.len() < AHEAD_BLOCKS
+        while self.queue.len() < AHEAD_BLOCKS
             && self.jobs < AHEAD_JOBS
             && self.inputs(index) < self.inputs_limit
         {
-            let last = self.line.back().map_or(applied, |ahead| ahead.id);
+            let last = self.queue.back().map_or(applied, |ahead| ahead.id);
             let height = index.height(last) + 1;
             if height > target_height {
                 break;
@@ -162,11 +162,11 @@ impl Lookahead {
             let id = index.tree().ancestor(target, height).expect("below the target");
             self.next_token += 1;
             let token = self.next_token;
-            let stage = match self.kept.remove((height, id)) {
+            let stage = match self.near.remove((height, id)) {
                 Some(block) => self.fetch(index, coins, token, id, block),
                 None => self.load(index, token, id)?,
             };
-            self.line.push_back(Ahead { id, token, stage });
+            self.queue.push_back(Ahead { id, token, stage });
         }
         Ok(())
     }
@@ -179,12 +179,12 @@ impl Lookahead {
     /// ends, because nothing is applied meanwhile, and so nothing is flushed but what is sealed
     /// already.
     pub(crate) fn take_ready(&mut self, index: &BlockIndex, coins: &UtxoStore) -> Option<Ready> {
-        let Stage::Ready(_, prefetched) = &self.line.front()?.stage else { return None };
+        let Stage::Ready(_, prefetched) = &self.queue.front()?.stage else { return None };
         if !coins.covers(&prefetched.pin) {
             self.refetch_uncovered(index, coins);
             return None;
         }
-        let front = self.line.pop_front()?;
+        let front = self.queue.pop_front()?;
         match front.stage {
             Stage::Ready(block, prefetched) => Some(Ready { id: front.id, block, prefetched }),
             Stage::Loading | Stage::Fetching(_) => unreachable!("just seen"),
@@ -192,15 +192,15 @@ impl Lookahead {
     }
 
     fn refetch_uncovered(&mut self, index: &BlockIndex, coins: &UtxoStore) {
-        for at in 0..self.line.len() {
-            let Ahead { id, token, stage } = &self.line[at];
+        for at in 0..self.queue.len() {
+            let Ahead { id, token, stage } = &self.queue[at];
             if let Stage::Ready(block, prefetched) = stage
                 && !coins.covers(&prefetched.pin)
                 && self.jobs < AHEAD_JOBS
             {
                 let (id, token, block) = (*id, *token, Arc::clone(block));
                 self.refetched += 1;
-                self.line[at].stage = self.fetch(index, coins, token, id, block);
+                self.queue[at].stage = self.fetch(index, coins, token, id, block);
             }
         }
     }
@@ -213,26 +213,26 @@ impl Lookahead {
                 position.map_or(0, |position| position.len as usize / TYPICAL_INPUT_BYTES)
             }
         };
-        self.line.iter().map(inputs).sum()
+        self.queue.iter().map(inputs).sum()
     }
 
     fn load(&mut self, index: &BlockIndex, token: u64, id: NodeId) -> Result<Stage, ChainError> {
         let node = index.node(id);
         // Candidates are stored, and so are the blocks between the tip and them.
         let position = node.position.ok_or(ChainError::DamagedIndex(node.hash))?;
-        let (hash, hasher) = (node.hash, self.site.hasher);
+        let (hash, hasher) = (node.hash, self.env.hasher);
         // The witnesses of a block that was verified before are not checked again: its scripts do
         // not run.
         let witnesses = if node.validity >= Validity::Scripts {
             WitnessCheck::Skip
-        } else if self.site.params.is_active(Deployment::Segwit, node.height) {
+        } else if self.env.params.is_active(Deployment::Segwit, node.height) {
             WitnessCheck::Segwit
         } else {
             WitnessCheck::BeforeSegwit
         };
-        let store = Arc::clone(&self.site.store);
+        let store = Arc::clone(&self.env.store);
         self.jobs += 1;
-        self.desk.run(Priority::Urgent, "load", move || {
+        self.job_sender.run(Priority::Urgent, "load", move || {
             let block = store.read_block(position).map(|bytes| {
                 Structured::from_own_file(bytes, hash, witnesses, &hasher).map(Arc::new)
             });
@@ -255,9 +255,9 @@ impl Lookahead {
         }
         self.jobs += 1;
         let no_overwrite = index.enforces_bip30(id);
-        let (site, fetched) = (self.site.clone(), Arc::clone(&block));
-        self.desk.run(Priority::Urgent, "prefetch", move || {
-            let coins = prefetch(&site, &fetched, &layers, no_overwrite);
+        let (env, fetched) = (self.env.clone(), Arc::clone(&block));
+        self.job_sender.run(Priority::Urgent, "prefetch", move || {
+            let coins = prefetch(&env, &fetched, &layers, no_overwrite);
             Answer { token, found: Found::Coins(coins) }
         });
         Stage::Fetching(block)
@@ -274,23 +274,24 @@ impl Lookahead {
         index: &BlockIndex,
         coins: &UtxoStore,
         answer: Answer,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), LookaheadError> {
         self.jobs -= 1;
         let Answer { token, found } = answer;
-        let Some(at) = self.line.iter().position(|ahead| ahead.token == token) else {
-            return found.out_of_line();
+        let Some(at) = self.queue.iter().position(|ahead| ahead.token == token) else {
+            return found.stale();
         };
-        let id = self.line[at].id;
+        let id = self.queue[at].id;
         match found {
             Found::Block(block) => {
-                let block = block.map_err(Fault::Store)?.ok_or(Fault::Damaged(id))?;
-                self.line[at].stage = self.fetch(index, coins, token, id, block);
+                let block =
+                    block.map_err(LookaheadError::Store)?.ok_or(LookaheadError::Damaged(id))?;
+                self.queue[at].stage = self.fetch(index, coins, token, id, block);
             }
             Found::Coins(prefetched) => {
-                let prefetched = prefetched.map_err(Fault::Store)?;
-                if let Stage::Fetching(block) = &self.line[at].stage {
+                let prefetched = prefetched.map_err(LookaheadError::Store)?;
+                if let Stage::Fetching(block) = &self.queue[at].stage {
                     self.probe_time += prefetched.probe_time;
-                    self.line[at].stage = Stage::Ready(Arc::clone(block), prefetched);
+                    self.queue[at].stage = Stage::Ready(Arc::clone(block), prefetched);
                 }
             }
         }
@@ -298,37 +299,37 @@ impl Lookahead {
     }
 
     /// Empties the queue: it is to lead to another block.
-    pub(crate) fn clear_line(&mut self) {
-        self.line.clear();
+    pub(crate) fn clear_queue(&mut self) {
+        self.queue.clear();
     }
 
     /// Forgets every block.
     pub(crate) fn clear(&mut self) {
-        self.line.clear();
-        self.kept.clear();
+        self.queue.clear();
+        self.near.clear();
     }
 
     /// Forgets the kept blocks: they are read back when their turn comes.
-    pub(crate) fn clear_kept(&mut self) {
-        self.kept.clear();
+    pub(crate) fn clear_near(&mut self) {
+        self.near.clear();
     }
 
     /// Forgets blocks that turned out to be invalid.
     pub(crate) fn forget(&mut self, index: &BlockIndex, failed: &[NodeId]) {
         for id in failed {
-            self.kept.remove((index.height(*id), *id));
+            self.near.remove((index.height(*id), *id));
         }
-        self.line.clear();
+        self.queue.clear();
     }
 
     /// Forgets kept blocks up to the height of a block that was applied.
     pub(crate) fn forget_up_to(&mut self, height: u32) {
-        self.kept.forget_up_to(height);
+        self.near.forget_up_to(height);
     }
 
     /// Forgets kept blocks of an import, so that it can read on.
     pub(crate) fn release_permits(&mut self) {
-        self.kept.release_permits();
+        self.near.release_permits();
     }
 
     pub(crate) fn status(&self, status: &mut ChainStatus) {
@@ -337,28 +338,28 @@ impl Lookahead {
             Stage::Fetching(block) => block.memory(),
             Stage::Ready(block, prefetched) => block.memory() + prefetched.memory,
         };
-        status.memory.lookahead = self.line.iter().map(memory).sum();
-        status.memory.kept = self.kept.memory();
+        status.memory.lookahead = self.queue.iter().map(memory).sum();
+        status.memory.near = self.near.memory();
         status.refetched = self.refetched;
         status.times.bip30 = self.probe_time;
     }
 }
 
 impl Found {
-    fn out_of_line(self) -> Result<(), Fault> {
+    fn stale(self) -> Result<(), LookaheadError> {
         let error = match self {
             Self::Block(block) => block.err(),
             Self::Coins(coins) => coins.err(),
         };
         match error {
-            Some(error @ StoreError::Closed(_)) => Err(Fault::Store(error)),
+            Some(error @ StoreError::Closed(_)) => Err(LookaheadError::Store(error)),
             Some(_) | None => Ok(()),
         }
     }
 }
 
 fn prefetch(
-    site: &Site,
+    env: &Environment,
     block: &Structured,
     layers: &Layers,
     no_overwrite: bool,
@@ -366,9 +367,9 @@ fn prefetch(
     let mut prefetched = Prefetched::nothing(layers.pin());
     layers.get_many(block.spends(), &mut prefetched.coins)?;
     if no_overwrite {
-        let start = site.now();
+        let start = env.now();
         layers.contains_many(block.creates(), &mut prefetched.outputs_exist)?;
-        prefetched.probe_time = site.now() - start;
+        prefetched.probe_time = env.now() - start;
     }
     prefetched.count_memory();
     Ok(prefetched)

@@ -83,8 +83,8 @@ impl Chain {
         }
         let now = self.now;
         for found in recovered {
-            let bytes = self.site.store.read_block(found.position)?;
-            let block = match structure(bytes, &self.site.params, &self.site.hasher, None) {
+            let bytes = self.env.store.read_block(found.position)?;
+            let block = match structure(bytes, &self.env.params, &self.env.hasher, None) {
                 Received::Structured(block) => block,
                 Received::Unjudged(error) => return Err(ChainError::Engine(error)),
                 // A torn record whose length happens to fit.

@@ -7,7 +7,7 @@ use godwit_primitives::network::Params;
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
 
-use crate::limits::{RECEIVING_BYTES, WAITING_MEMORY};
+use crate::limits::{NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 
 /// How a chain is to be run.
 pub struct ChainOptions {
@@ -43,6 +43,6 @@ pub struct BlockMemory {
 
 impl Default for BlockMemory {
     fn default() -> Self {
-        Self { receiving: RECEIVING_BYTES, waiting: WAITING_MEMORY }
+        Self { receiving: RECEIVING_BYTES, waiting: NEAR_BLOCKS_BYTES }
     }
 }

@@ -7,8 +7,8 @@ use godwit_store::exec::Priority;
 use godwit_store::{BlockPosition, StoreError};
 use godwit_stream::PooledStream;
 
-use crate::environment::Site;
-use crate::job_sender::Desk;
+use crate::environment::Environment;
+use crate::job_sender::JobSender;
 use crate::limits::READ_JOBS;
 
 /// A block that was read.
@@ -22,27 +22,27 @@ pub(crate) struct Reads {
     /// Reads that wait. Bounded by the caller, which has few requests open.
     queue: VecDeque<(u64, BlockPosition)>,
     jobs: usize,
-    desk: Desk<Answer>,
+    job_sender: JobSender<Answer>,
 }
 
 impl Reads {
-    pub(crate) fn new(desk: Desk<Answer>) -> Self {
-        Self { queue: VecDeque::new(), jobs: 0, desk }
+    pub(crate) fn new(job_sender: JobSender<Answer>) -> Self {
+        Self { queue: VecDeque::new(), jobs: 0, job_sender }
     }
 
     /// Reads the block at `position` when a worker is free.
-    pub(crate) fn read(&mut self, site: &Site, ticket: u64, position: BlockPosition) {
+    pub(crate) fn read(&mut self, env: &Environment, ticket: u64, position: BlockPosition) {
         self.queue.push_back((ticket, position));
-        self.start(site);
+        self.start(env);
     }
 
-    fn start(&mut self, site: &Site) {
+    fn start(&mut self, env: &Environment) {
         while self.jobs < READ_JOBS
             && let Some((ticket, position)) = self.queue.pop_front()
         {
             self.jobs += 1;
-            let store = Arc::clone(&site.store);
-            self.desk.run(Priority::Urgent, "read", move || Answer {
+            let store = Arc::clone(&env.store);
+            self.job_sender.run(Priority::Urgent, "read", move || Answer {
                 ticket,
                 bytes: store.read_block(position),
             });
@@ -51,9 +51,13 @@ impl Reads {
 
     /// A worker has answered. A block that cannot be read is only not served; if the chain needs
     /// it, its own read will fail.
-    pub(crate) fn answered(&mut self, site: &Site, answer: Answer) -> (u64, Option<PooledStream>) {
+    pub(crate) fn answered(
+        &mut self,
+        env: &Environment,
+        answer: Answer,
+    ) -> (u64, Option<PooledStream>) {
         self.jobs -= 1;
-        self.start(site);
+        self.start(env);
         let Answer { ticket, bytes } = answer;
         let bytes = bytes.map_err(|error| match error.is_not_found() {
             true => log::debug!("A block was pruned before it was read: {error}"),
@@ -69,7 +73,7 @@ impl Reads {
 
 #[cfg(test)]
 impl Reads {
-    pub(crate) fn desk(&self) -> Desk<Answer> {
-        self.desk.clone()
+    pub(crate) fn job_sender(&self) -> JobSender<Answer> {
+        self.job_sender.clone()
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn record(node: &Node) -> BlockRecord {
 }
 
 /// Decodes the validity of a node, and whether it failed.
-fn standing(status: BlockStatus) -> (Validity, bool) {
+fn decode_status(status: BlockStatus) -> (Validity, bool) {
     let validity = if status.contains(BlockStatus::SCRIPTS) {
         Validity::Scripts
     } else if status.contains(BlockStatus::STRUCTURED) {
@@ -45,7 +45,7 @@ pub(crate) fn by_height(mut records: Vec<BlockRecord>) -> Vec<BlockRecord> {
 
 /// Restores a node's state from its record.
 pub(crate) fn restore(node: &mut Node, record: &BlockRecord) {
-    let (validity, failed) = standing(record.status);
+    let (validity, failed) = decode_status(record.status);
     node.validity = validity;
     node.failed |= failed;
     node.tx_count = record.tx_count;

@@ -100,7 +100,7 @@ impl Chain {
         };
         writer.buffer.write(&MAGIC);
         writer.buffer.write(&VERSION.to_le_bytes());
-        writer.buffer.write(&self.site.params.magic);
+        writer.buffer.write(&self.env.params.magic);
         writer.buffer.put(&stats.tip.hash);
         writer.buffer.write_u64(stats.totals.txouts);
         self.write_coins(&mut writer)?;
@@ -154,14 +154,14 @@ impl Chain {
         let (base, coins) = self.read_header(&mut reader)?;
         let point = self.index.point(base);
         let compiled_in =
-            self.site.params.assumeutxo.iter().find(|known| known.blockhash == point.hash);
+            self.env.params.assumeutxo.iter().find(|known| known.blockhash == point.hash);
         let chain_tx_count = compiled_in.map_or(0, |known| known.chain_tx_count);
         let expected = expected
             .or(compiled_in.map(|known| known.hash_serialized))
             .ok_or_else(|| SnapshotError::NoExpectedHash(path.to_path_buf(), point))?;
         self.forget_coins()?;
         self.add_coins(&mut reader, coins, point.height)?;
-        let seal = self.coins.freeze()?;
+        let seal = self.coins.rotate_blocking()?;
         self.coins.wait_flushed(seal)?;
         let found = hash_serialized(&self.coins.layers())?;
         if found != expected {
@@ -184,7 +184,7 @@ impl Chain {
         if version != VERSION {
             return Err(SnapshotError::Version(path, version));
         }
-        if header.array().map_err(not_a_snapshot)? != self.site.params.magic {
+        if header.array().map_err(not_a_snapshot)? != self.env.params.magic {
             return Err(SnapshotError::OtherNetwork(path));
         }
         let hash = header.get().map_err(not_a_snapshot)?;
@@ -265,9 +265,9 @@ impl Chain {
     }
 
     fn make_room(&mut self) -> Result<(), SnapshotError> {
-        if self.coins.should_freeze() {
+        if self.coins.wants_rotation() {
             self.coins.poll()?;
-            self.coins.freeze()?;
+            self.coins.rotate_blocking()?;
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ impl Chain {
     pub fn utxo_stats(&mut self) -> Result<UtxoStats, ChainError> {
         self.flush()?;
         let layers = self.coins.layers();
-        let (totals, muhash) = muhash_totals(&layers, self.site.workers)?;
+        let (totals, muhash) = muhash_totals(&layers, self.env.workers)?;
         let hash_serialized = hash_serialized(&layers)?;
         Ok(UtxoStats { tip: self.tip_point(), totals, muhash, hash_serialized })
     }

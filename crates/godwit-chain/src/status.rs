@@ -48,7 +48,7 @@ pub struct ChainMemory {
     /// Blocks of peers that are decoded, wait to be accepted or are being written.
     pub receiving: u64,
     /// Blocks of peers that wait in memory for their turn.
-    pub kept: usize,
+    pub near: usize,
     /// Blocks in line for the tip and the coins that were fetched for them.
     pub lookahead: usize,
     /// Coins that the blocks in the window spent.

@@ -15,7 +15,7 @@ use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, UndoRecord, W
 use godwit_stream::BufferPool;
 
 use crate::apply::{Resolved, sigops_exceeded};
-use crate::job_sender::Desk;
+use crate::job_sender::JobSender;
 use crate::limits::INPUTS_PER_PART;
 use crate::structure::Structured;
 use crate::tree::NodeId;
@@ -134,10 +134,10 @@ struct Verification {
     undo: Mutex<Option<UndoRecord>>,
 }
 
-/// Verifies a block on the workers of `desk`; `answer` makes the answer out of the outcome.
+/// Verifies a block on the workers of `job_sender`; `answer` makes the answer out of the outcome.
 /// `parts_out` counts the parts that are queued or running, of this and other blocks.
 pub(crate) fn verify<R: Send + 'static>(
-    desk: &Desk<R>,
+    job_sender: &JobSender<R>,
     resolved: Arc<Resolved>,
     needs: Needs,
     parts_out: &Arc<AtomicUsize>,
@@ -158,7 +158,7 @@ pub(crate) fn verify<R: Send + 'static>(
     for part in parts {
         let (verification, answer) = (Arc::clone(&verification), answer.clone());
         let parts_out = Arc::clone(parts_out);
-        desk.run_part(Priority::Scripts, "verify", move || {
+        job_sender.run_part(Priority::Scripts, "verify", move || {
             let outcome = verification.run(&part);
             parts_out.fetch_sub(1, Ordering::Relaxed);
             outcome.map(answer)

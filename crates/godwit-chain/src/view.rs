@@ -39,10 +39,10 @@ impl Chain {
     /// Starts to read a stored block; the bytes come as [`Event::Read`].
     pub fn read_block(&mut self, id: NodeId, ticket: u64) {
         if id == self.index.tree().genesis() {
-            let bytes = DataStream::from(&self.site.params.genesis_block()[..]);
+            let bytes = DataStream::from(&self.env.params.genesis_block()[..]);
             self.events.push_back(Event::Read { ticket, bytes: Some(bytes.into()) });
         } else if let Some(position) = self.index.node(id).position {
-            self.reads.read(&self.site, ticket, position);
+            self.reads.read(&self.env, ticket, position);
         } else {
             self.events.push_back(Event::Read { ticket, bytes: None });
         }
@@ -81,7 +81,7 @@ impl Chain {
 
     /// The keyed hash of this datadir's coins store.
     pub fn hasher(&self) -> UtxoHasher {
-        self.site.hasher
+        self.env.hasher
     }
 
     /// The header tree.
@@ -107,17 +107,17 @@ impl Chain {
 
     /// The network's parameters.
     pub fn params(&self) -> &Arc<Params> {
-        &self.site.params
+        &self.env.params
     }
 
     /// The disk that the chain is stored on.
     pub fn disk(&self) -> &godwit_store::disk::StoreDisk {
-        self.site.store.disk()
+        self.env.store.disk()
     }
 
     /// The buffers that blocks are read into, from wherever they come.
     pub fn block_buffers(&self) -> &BufferPool {
-        self.site.store.block_buffers()
+        self.env.store.block_buffers()
     }
 
     /// What the chain did and holds, as of the end of its last turn.
@@ -138,12 +138,12 @@ impl Chain {
     /// Estimated share of the network's transactions that the chain up to `id` holds, from 0 to 1
     /// (Core `GuessVerificationProgress`). `now` is in seconds since 1970.
     pub fn verification_progress(&self, id: NodeId, now: i64) -> f64 {
-        let (node, data) = (self.index.node(id), &self.site.params.chain_tx_data);
+        let (node, data) = (self.index.node(id), &self.env.params.chain_tx_data);
         let best = self.index.node(self.index.tree().best_header());
         let mut time = i64::from(node.header.time);
         if now.abs_diff(time) <= RECENT_SECONDS {
             let missing = i64::from(best.height.saturating_sub(node.height));
-            time = now - missing * i64::from(self.site.params.pow_target_spacing);
+            time = now - missing * i64::from(self.env.params.pow_target_spacing);
         }
         let known = node.chain_tx_count <= data.tx_count;
         let (base, since) =

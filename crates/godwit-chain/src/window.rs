@@ -29,10 +29,10 @@ use godwit_store::utxo::{EpochPin, UtxoStore};
 use godwit_store::{BlockUndo, StoreError};
 
 use crate::apply::{BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
-use crate::environment::Site;
+use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
-use crate::job_sender::Desk;
+use crate::job_sender::JobSender;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
 use crate::status::ChainStatus;
 use crate::structure::{Structured, WitnessCheck};
@@ -131,12 +131,12 @@ pub(crate) struct Window {
     next_token: u64,
     /// Parts of verifications that are queued or running.
     parts_out: Arc<AtomicUsize>,
-    desk: Desk<Answer>,
+    job_sender: JobSender<Answer>,
 }
 
 impl Window {
     /// An empty window over the coins of block `applied`.
-    pub(crate) fn new(applied: NodeId, desk: Desk<Answer>) -> Self {
+    pub(crate) fn new(applied: NodeId, job_sender: JobSender<Answer>) -> Self {
         Self {
             blocks: VecDeque::new(),
             applied,
@@ -146,7 +146,7 @@ impl Window {
             reading: false,
             next_token: 0,
             parts_out: Arc::default(),
-            desk,
+            job_sender,
         }
     }
 
@@ -191,7 +191,7 @@ impl Window {
     /// Applies a block to the coins and starts its verification, or takes note that it is refused.
     pub(crate) fn apply(
         &mut self,
-        site: &Site,
+        env: &Environment,
         index: &BlockIndex,
         coins: &mut UtxoStore,
         ready: Ready,
@@ -206,31 +206,31 @@ impl Window {
         let node = index.node(id);
         let rules = BlockRules {
             height: node.height,
-            flags: script_flags(node.height, &node.hash, &site.params),
-            sequence_locks: site.params.is_active(Deployment::Csv, node.height),
+            flags: script_flags(node.height, &node.hash, &env.params),
+            sequence_locks: env.params.is_active(Deployment::Csv, node.height),
             no_overwrite: index.enforces_bip30(id),
             prev_median_time_past: median_time_past(node.height - 1),
             median_time_past: &median_time_past,
-            params: &site.params,
+            params: &env.params,
         };
         let pin = prefetched.pin.clone();
         let result = coins.pinned(&pin, |coins| apply(coins, id, block, prefetched, &rules));
         match result.expect("the line gives out only what is covered") {
-            Ok(resolved) => self.verify(site, index, resolved, scripts),
+            Ok(resolved) => self.verify(env, index, resolved, scripts),
             Err(reject) => self.refused = Some((id, reject)),
         }
     }
 
-    fn verify(&mut self, site: &Site, index: &BlockIndex, resolved: Resolved, scripts: bool) {
+    fn verify(&mut self, env: &Environment, index: &BlockIndex, resolved: Resolved, scripts: bool) {
         self.next_token += 1;
         let (token, id) = (self.next_token, resolved.id());
         let coin_bytes = resolved.spent().bytes();
         let resolved = Arc::new(resolved);
-        let buffers = site.store.block_buffers().clone();
-        let format = UndoFormat { magic: site.params.magic, buffers };
+        let buffers = env.store.block_buffers().clone();
+        let format = UndoFormat { magic: env.params.magic, buffers };
         let undo = index.node(id).undo.is_none().then_some(format);
         let needs = Needs { scripts, undo };
-        verify(&self.desk, Arc::clone(&resolved), needs, &self.parts_out, move |outcome| {
+        verify(&self.job_sender, Arc::clone(&resolved), needs, &self.parts_out, move |outcome| {
             Answer::Verified(token, outcome)
         });
         let progress = Progress::Verifying;
@@ -364,7 +364,7 @@ impl Window {
     /// # Errors
     ///
     /// The two chains part below what can be taken back.
-    pub(crate) fn can_switch_to(
+    pub(crate) fn prepare_switch(
         &mut self,
         index: &mut BlockIndex,
         target: NodeId,
@@ -403,7 +403,7 @@ impl Window {
     /// it when the answer is here. Whether it is done.
     pub(crate) fn disconnect(
         &mut self,
-        site: &Site,
+        env: &Environment,
         index: &BlockIndex,
         coins: &mut UtxoStore,
     ) -> Result<bool, ChainError> {
@@ -413,7 +413,7 @@ impl Window {
         }
         let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
         let Some(read) = tip.and_then(|tip| tip.read) else {
-            self.read_back(site, index, coins)?;
+            self.read_back(env, index, coins)?;
             return Ok(false);
         };
         let ReadBack { block, spent, mut created, pin } = *read;
@@ -423,7 +423,7 @@ impl Window {
         match taken_back {
             Some(result) => result.map(|()| true),
             None => {
-                self.read_back(site, index, coins)?;
+                self.read_back(env, index, coins)?;
                 Ok(false)
             }
         }
@@ -436,7 +436,7 @@ impl Window {
 
     fn read_back(
         &mut self,
-        site: &Site,
+        env: &Environment,
         index: &BlockIndex,
         coins: &UtxoStore,
     ) -> Result<(), ChainError> {
@@ -450,9 +450,9 @@ impl Window {
         let token = self.next_token;
         self.disconnecting = Some(Disconnecting { id, token, read: None });
         self.reading = true;
-        let (prev, hasher) = (node.header.prev_blockhash, site.hasher);
-        let (store, layers) = (Arc::clone(&site.store), coins.layers());
-        self.desk.run(Priority::Urgent, "disconnect", move || {
+        let (prev, hasher) = (node.header.prev_blockhash, env.hasher);
+        let (store, layers) = (Arc::clone(&env.store), coins.layers());
+        self.job_sender.run(Priority::Urgent, "disconnect", move || {
             let read = || {
                 let bytes = store.read_block(position)?;
                 let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, &hasher);

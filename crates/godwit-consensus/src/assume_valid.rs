@@ -63,7 +63,7 @@ pub enum AssumedBlock {
 
 /// The block to connect and the best header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ScriptCheckContext {
     /// Height of the block.
     pub height: u32,
     /// Work of the chain up to the block.
@@ -80,7 +80,7 @@ pub struct Standing {
 /// best header, where that has `minimum_chain_work` and is more than two weeks of work above.
 pub fn script_check_reason(
     assumed: AssumedBlock,
-    block: &Standing,
+    block: &ScriptCheckContext,
     minimum_chain_work: Work,
     params: &Params,
 ) -> Option<ScriptCheckReason> {

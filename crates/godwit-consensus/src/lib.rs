@@ -34,7 +34,7 @@ mod tx;
 mod verdict;
 mod witness;
 
-pub use assume_valid::{AssumedBlock, ScriptCheckReason, Standing, script_check_reason};
+pub use assume_valid::{AssumedBlock, ScriptCheckContext, ScriptCheckReason, script_check_reason};
 pub use block::{check_block, contextual_check_block};
 pub use connect::{
     add_fee, check_coinbase_amount, enforces_bip30, is_bip30_repeat, is_bip30_unspendable,

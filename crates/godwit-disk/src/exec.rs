@@ -1,6 +1,6 @@
 //! The interface to the operating system's threads and clock, beside the one to its files.
 //!
-//! An [`Executor`] runs jobs and tells the time. A [`Crew`] is a group of its threads with their
+//! An [`Executor`] runs jobs and tells the time. A [`WorkerPool`] is a group of its threads with their
 //! queues: the worker pool, or the one thread that appends, commits, flushes or merges. The node
 //! has one executor, `godwit_store::exec::Threads`; simulations run jobs on the caller's thread in
 //! virtual time.
@@ -54,7 +54,7 @@ pub trait Executor: Send + Sync {
         name: &'static str,
         servers: usize,
         capacity: [usize; Priority::COUNT],
-    ) -> io::Result<Box<dyn Crew>>;
+    ) -> io::Result<Box<dyn WorkerPool>>;
 
     /// Time since some fixed moment; never goes back. It is for durations in log lines and the
     /// status; no decision depends on it.
@@ -69,7 +69,7 @@ pub trait Executor: Send + Sync {
     /// # Errors
     ///
     /// The operating system gave no thread; `task` was not run.
-    fn beside(
+    fn spawn_beside(
         &self,
         name: &'static str,
         task: Box<dyn FnOnce() + Send>,
@@ -78,7 +78,7 @@ pub trait Executor: Send + Sync {
 
 /// A group of threads with their queues. Dropping it closes the queues and waits until every queued
 /// job has run and reported.
-pub trait Crew: Send + Sync {
+pub trait WorkerPool: Send + Sync {
     /// Queues a job; never waits. `name` identifies it in traces.
     ///
     /// # Panics

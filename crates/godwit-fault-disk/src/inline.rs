@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use godwit_disk::exec::{Crew, Executor, Job, Priority, Report};
+use godwit_disk::exec::{Executor, Job, Priority, Report, WorkerPool};
 
 use crate::journal::Journal;
 use crate::random::SplitMix;
@@ -296,7 +296,7 @@ impl Executor for InlineExecutor {
         _: &'static str,
         servers: usize,
         capacity: [usize; Priority::COUNT],
-    ) -> io::Result<Box<dyn Crew>> {
+    ) -> io::Result<Box<dyn WorkerPool>> {
         let mut state = self.state();
         let id = state.next_crew;
         state.next_crew += 1;
@@ -315,7 +315,7 @@ impl Executor for InlineExecutor {
         self.finish_one()
     }
 
-    fn beside(
+    fn spawn_beside(
         &self,
         _: &'static str,
         task: Box<dyn FnOnce() + Send>,
@@ -330,7 +330,7 @@ struct InlineCrew {
     id: u64,
 }
 
-impl Crew for InlineCrew {
+impl WorkerPool for InlineCrew {
     fn push(&self, priority: Priority, name: &'static str, job: Job) {
         let mut state = self.executor.state();
         let Some(crew) = state.crews.get_mut(&self.id) else { return };

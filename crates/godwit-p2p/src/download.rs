@@ -32,7 +32,7 @@ use godwit_primitives::{BlockHash, Work};
 use self::branch::Branch;
 use self::clock::Clock;
 use self::exclusions::Exclusions;
-use self::peer::{Line, MIN_IN_FLIGHT, Peer};
+use self::peer::{Link, MIN_IN_FLIGHT, Peer};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
 use crate::time::Now;
@@ -124,7 +124,7 @@ pub(crate) struct Downloads {
     segwit_height: u32,
     clock: Clock,
     peers: BTreeMap<PeerId, Peer>,
-    line: Line,
+    link: Link,
     blocks: BTreeMap<BlockHash, Block>,
     /// Blocks that are pending.
     pending: usize,
@@ -147,7 +147,7 @@ impl Downloads {
             segwit_height: params.segwit_height,
             clock: Clock::default(),
             peers: BTreeMap::new(),
-            line: Line::default(),
+            link: Link::default(),
             blocks: BTreeMap::new(),
             pending: 0,
             branches: Vec::new(),
@@ -194,7 +194,7 @@ impl Downloads {
         let now = self.clock.advance(now);
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.arrive(bytes, now);
-            self.line.delivered = self.line.delivered.saturating_add(bytes);
+            self.link.delivered = self.link.delivered.saturating_add(bytes);
         }
     }
 
@@ -209,11 +209,11 @@ impl Downloads {
     ) -> Receipt {
         let now = self.clock.advance(now);
         let Some(state) = self.peers.get_mut(&peer) else { return Receipt::Unrequested };
-        if !state.complete(&hash, now, self.line.delivered) {
+        if !state.complete(&hash, now, self.link.delivered) {
             state.take_back(now);
             return Receipt::Unrequested;
         }
-        self.line.last_answer = now;
+        self.link.last_answer = now;
         let mut first = false;
         self.update(hash, |block| {
             block.copies.retain(|copy| *copy != peer);
@@ -246,7 +246,7 @@ impl Downloads {
             }
         });
         if let Some(peer) = sender.and_then(|sender| self.peers.get_mut(&sender)) {
-            if stored { peer.stop_resting() } else { peer.rest(time, self.line.delivered) }
+            if stored { peer.stop_resting() } else { peer.rest(time, self.link.delivered) }
         }
         if !stored {
             return;
@@ -264,10 +264,10 @@ impl Downloads {
     pub(crate) fn not_found(&mut self, peer: PeerId, hash: BlockHash, now: Now) {
         let now = self.clock.advance(now);
         if let Some(state) = self.peers.get_mut(&peer) {
-            if !state.forget(&hash, now, self.line.delivered) {
+            if !state.forget(&hash, now, self.link.delivered) {
                 return;
             }
-            state.rest(now, self.line.delivered);
+            state.rest(now, self.link.delivered);
             self.update(hash, |block| {
                 block.copies.retain(|copy| *copy != peer);
                 block.excluded.add(peer, now);

@@ -11,15 +11,15 @@ use crate::net_address::Host;
 use crate::rate_limit::TokenBucket;
 
 /// Most hosts that are remembered, at about 100 bytes each.
-const MAX_SPENT: usize = 1_000;
+const MAX_HOSTS: usize = 1_000;
 
 /// Allowances of hosts that are not full again, each of at most `burst` tokens.
-pub(crate) struct SpentAllowances {
+pub(crate) struct HostAllowances {
     burst: u64,
     by_host: BTreeMap<Host, TokenBucket>,
 }
 
-impl SpentAllowances {
+impl HostAllowances {
     /// Without hosts; allowances have at most `burst` tokens.
     pub(crate) fn new(burst: u64) -> Self {
         Self { burst, by_host: BTreeMap::new() }
@@ -37,7 +37,7 @@ impl SpentAllowances {
             }
             return;
         }
-        if self.by_host.len() >= MAX_SPENT {
+        if self.by_host.len() >= MAX_HOSTS {
             self.forget_fullest(now);
         }
         self.by_host.insert(host, left);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn who_comes_again_goes_on_with_what_was_left_until_it_is_full() {
-        let mut hosts = SpentAllowances::new(100);
+        let mut hosts = HostAllowances::new(100);
         hosts.remember(SECOND, host(1), left(SECOND, 80));
         hosts.remember(SECOND, host(2), left(SECOND, 0));
         hosts.remember(SECOND, Host::Ipv4([127, 0, 0, 1]), left(SECOND, 80));
@@ -110,19 +110,19 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_fullest_are_forgotten_first() {
-        let mut hosts = SpentAllowances::new(100);
-        let most = MAX_SPENT as u32;
+        let mut hosts = HostAllowances::new(100);
+        let most = MAX_HOSTS as u32;
         for n in 0..most {
             hosts.remember(SECOND, host(n), left(SECOND, if n == 7 { 10 } else { 90 }));
         }
         hosts.remember(SECOND, host(most), left(SECOND, 50));
         assert_eq!(
             (hosts.by_host.len(), hosts.recall(SECOND, &host(7)).is_none()),
-            (MAX_SPENT, true)
+            (MAX_HOSTS, true)
         );
         hosts.remember(SECOND, host(most + 1), left(SECOND, 50));
         assert!(hosts.recall(SECOND, &host(most)).is_none());
-        assert_eq!(hosts.exhausted(SECOND).len(), MAX_SPENT - 1);
+        assert_eq!(hosts.exhausted(SECOND).len(), MAX_HOSTS - 1);
         let growth = size_of::<Host>() + size_of::<TokenBucket>();
         assert!(growth <= 120, "{growth}");
     }

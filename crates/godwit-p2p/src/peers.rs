@@ -53,7 +53,7 @@ use rand::{Rng, SeedableRng};
 
 pub use action::{Action, ChainRequest, NetCommand, ReadId, SocketId};
 pub use config::PeersConfig;
-pub use event::{ChainEvent, Event, HeaderFault, NetEvent};
+pub use event::{ChainEvent, Event, NetEvent, RefusedHeader};
 pub use memory::account::PEER_MEMORY;
 pub use misbehaviour::{DisconnectReason, Misbehaviour};
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
@@ -164,7 +164,7 @@ impl Peers {
         }
         parts.serve_ready(&mut cx);
         parts.download(&mut cx, room);
-        parts.serve_line(&mut cx);
+        parts.serve_waiting(&mut cx);
     }
 
     /// Latest time for the next [`Event::Tick`], on the monotonic clock.

@@ -295,7 +295,7 @@ impl BlockFiles {
         position: BlockPosition,
         pool: &BufferPool,
     ) -> Result<PooledStream, StoreError> {
-        let file = self.disk.open_kept(&self.path(position.file))?;
+        let file = self.disk.open_cached(&self.path(position.file))?;
         let expected = position.len.min(MAX_BLOCK_SERIALIZED_SIZE) as usize;
         let mut block = pool.take_for(expected);
         file.read_stream_at(u64::from(position.offset), position.len as usize, &mut block)?;

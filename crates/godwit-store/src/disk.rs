@@ -17,11 +17,11 @@ use std::sync::{Arc, OnceLock};
 use godwit_stream::DataStream;
 
 pub use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
-pub(crate) use open_files::MAX_KEPT_FILES;
+pub(crate) use open_files::MAX_CACHED_FILES;
 pub use real::RealDisk;
 
 use crate::error::{IoFailure, Operation, StoreError};
-use open_files::KeptFiles;
+use open_files::OpenFiles;
 
 /// The first failure that left the disk in an unknown state.
 #[derive(Debug, Default)]
@@ -63,13 +63,13 @@ impl Latch {
 pub struct StoreDisk {
     disk: Arc<dyn Disk>,
     latch: Arc<Latch>,
-    kept: Arc<KeptFiles>,
+    cached: Arc<OpenFiles>,
 }
 
 impl StoreDisk {
     /// A store's view of `disk`, with a latch of its own.
     pub fn new(disk: Arc<dyn Disk>) -> Self {
-        StoreDisk { disk, latch: Arc::default(), kept: Arc::default() }
+        StoreDisk { disk, latch: Arc::default(), cached: Arc::default() }
     }
 
     /// Fails once an earlier write or fsync has failed.
@@ -87,10 +87,10 @@ impl StoreDisk {
         Ok(StoreFile { path: Arc::from(path), file, latch: Arc::clone(&self.latch) })
     }
 
-    /// An existing file, for reading. It stays open while it is among the [`MAX_KEPT_FILES`] most
+    /// An existing file, for reading. It stays open while it is among the [`MAX_CACHED_FILES`] most
     /// recently read ones; the handle may be held for a few reads, and is not to be kept.
-    pub(crate) fn open_kept(&self, path: &Path) -> Result<StoreFile, StoreError> {
-        self.kept.get(path, || self.open(path, OpenMode::Read))
+    pub(crate) fn open_cached(&self, path: &Path) -> Result<StoreFile, StoreError> {
+        self.cached.get(path, || self.open(path, OpenMode::Read))
     }
 
     /// See [`Disk::create_dir_all`].
@@ -106,8 +106,8 @@ impl StoreDisk {
     /// See [`Disk::rename`].
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
         self.latch.run(from, Operation::Rename, || self.disk.rename(from, to))?;
-        self.kept.forget(from);
-        self.kept.forget(to);
+        self.cached.forget(from);
+        self.cached.forget(to);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl StoreDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         })?;
-        self.kept.forget(path);
+        self.cached.forget(path);
         Ok(())
     }
 

@@ -6,11 +6,11 @@ mod threads;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use godwit_disk::exec::{Crew, Executor, Job, Priority, Report};
+pub use godwit_disk::exec::{Executor, Job, Priority, Report, WorkerPool};
 pub use threads::Threads;
 
-/// The typed face of a [`Crew`].
-pub struct Workers(Box<dyn Crew>);
+/// The typed face of a [`WorkerPool`].
+pub struct Workers(Box<dyn WorkerPool>);
 
 impl Workers {
     /// Starts a crew; see [`Executor::start`].

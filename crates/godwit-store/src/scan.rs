@@ -148,7 +148,7 @@ impl BlockFileScanner {
     }
 
     fn file(&self, index: u32) -> Result<StoreFile, StoreError> {
-        self.disk.open_kept(&self.files[index as usize].path)
+        self.disk.open_cached(&self.files[index as usize].path)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::block_files::{
     RecoveredBlock, WrittenBlock, file_number,
 };
 use crate::db::{Db, Table};
-use crate::disk::{Disk, DiskLock, MAX_KEPT_FILES, OpenMode, StoreDisk};
+use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::record::{
     AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, UndoPosition, UtxoState,
@@ -42,7 +42,7 @@ const OTHER_OPEN_FILES: usize = 8;
 /// has: those kept for reading; those that were appended to since the last commit, and once more
 /// those that a running commit syncs. Each thread that reads may have one more.
 pub const MAX_OPEN_FILES: usize =
-    MAX_KEPT_FILES + 2 * (MAX_OPEN_BLOCK_FILES + MAX_OPEN_UNDO_FILES) + OTHER_OPEN_FILES;
+    MAX_CACHED_FILES + 2 * (MAX_OPEN_BLOCK_FILES + MAX_OPEN_UNDO_FILES) + OTHER_OPEN_FILES;
 
 const LOCK_FILE: &str = ".lock";
 const DATABASE_FILE: &str = "godwit.redb";

@@ -284,7 +284,7 @@ impl UndoFiles {
         prev: &BlockHash,
     ) -> Result<BlockUndo, StoreError> {
         let path = self.path(position.file);
-        let file = self.disk.open_kept(&path)?;
+        let file = self.disk.open_cached(&path)?;
         let damaged = |damage| StoreError::damaged(&path, position.offset, damage);
         let len = position.len as usize + HASH_SIZE;
         if position.offset.saturating_add(len as u64) > file.file_len()? {

@@ -90,7 +90,7 @@ struct Reporter {
 
 impl Reporter {
     /// Counts a bad record; returns whether to log it.
-    fn may_list(&mut self) -> bool {
+    fn count_bad_record(&mut self) -> bool {
         self.bad += 1;
         if self.bad == BAD_RECORD_LINES {
             log::warn!("More refused records are counted, not listed.");
@@ -132,7 +132,7 @@ impl ImportObserver for Reporter {
     }
 
     fn bad_record(&mut self, bad: &BadRecord) {
-        if !self.may_list() {
+        if !self.count_bad_record() {
             return;
         }
         let height = bad.height.map_or("unknown".to_owned(), |height| height.to_string());
@@ -146,7 +146,7 @@ impl ImportObserver for Reporter {
     }
 
     fn skipped_bytes(&mut self, path: &Path, skipped: &SkippedBytes) {
-        if !self.may_list() {
+        if !self.count_bad_record() {
             return;
         }
         let why = match skipped.reason {

@@ -92,12 +92,12 @@ pub fn flush(
         }
         if n % BLOCK_GROUPS == 0 {
             utxo.poll()?;
-            if utxo.should_freeze() {
-                utxo.freeze()?;
+            if utxo.wants_rotation() {
+                utxo.rotate_blocking()?;
             }
         }
     }
-    let seal = utxo.freeze()?;
+    let seal = utxo.rotate_blocking()?;
     commit(&mut opened, seal, tip)?;
     Ok(opened.utxo.counters().flushed_bytes)
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use godwit_primitives::OutPoint;
 
 use super::*;
-use crate::job_sender::Desk;
+use crate::job_sender::JobSender;
 use crate::structure::{Received, structure};
 use crate::tree::HeaderTree;
 use crate::verify::{Needs, Outcome, UndoFormat, VerifyError, verify};
@@ -139,12 +139,13 @@ fn any_id() -> NodeId {
 
 fn verified(workers: &Arc<Workers>, case: &Case, resolved: Resolved) -> Outcome {
     let (sender, receiver) = bounded(1);
-    let desk = Desk::new(Arc::clone(workers), Arc::default(), move |outcome: Option<Outcome>| {
-        sender.send(outcome.expect("no panic")).unwrap();
-    });
+    let job_sender =
+        JobSender::new(Arc::clone(workers), Arc::default(), move |outcome: Option<Outcome>| {
+            sender.send(outcome.expect("no panic")).unwrap();
+        });
     let format = UndoFormat { magic: case.params.magic, buffers: BufferPool::new(BLOCK_BUFFERS) };
     let needs = Needs { scripts: true, undo: Some(format) };
-    verify(&desk, Arc::new(resolved), needs, &Arc::default(), |outcome| outcome);
+    verify(&job_sender, Arc::new(resolved), needs, &Arc::default(), |outcome| outcome);
     receiver.recv().unwrap()
 }
 

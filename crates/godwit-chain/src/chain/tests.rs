@@ -168,7 +168,7 @@ fn coins_that_a_flush_let_go_of_are_fetched_again_and_the_chain_is_the_same() {
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
     let chain = chain(&FaultDisk::new());
-    let (outbox, desk) = (chain.outbox(), chain.reads.desk());
+    let (outbox, job_sender) = (chain.outbox(), chain.reads.job_sender());
     // Runs until the chain is being dropped.
     let running = move || {
         loop {
@@ -178,13 +178,13 @@ fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
             }
         }
     };
-    desk.run_part(Priority::Scripts, "running", running);
+    job_sender.run_part(Priority::Scripts, "running", running);
     let (seen, next_part) = bounded(1);
-    desk.run_part(Priority::Scripts, "waiting", move || {
+    job_sender.run_part(Priority::Scripts, "waiting", move || {
         seen.send(()).expect("the test waits for it");
         None
     });
-    drop(desk);
+    drop(job_sender);
     drop(chain);
     assert!(next_part.recv().is_err(), "it never ran");
 }

@@ -4,14 +4,14 @@
 use godwit_store::{Commit, StoreError};
 use std::fmt;
 
-use crate::environment::Site;
+use crate::environment::Environment;
 
 /// Makes `commit` durable and logs it.
-pub(super) fn run(site: &Site, commit: Commit) -> Result<(), StoreError> {
+pub(super) fn run(env: &Environment, commit: Commit) -> Result<(), StoreError> {
     log::info!("Commit started: {}", Contents(&commit));
-    let started = site.now();
-    site.store.commit(commit)?;
-    log::info!("Commit done in {} ms.", (site.now() - started).as_millis());
+    let started = env.now();
+    env.store.commit(commit)?;
+    log::info!("Commit done in {} ms.", (env.now() - started).as_millis());
     Ok(())
 }
 

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::environment::Site;
+use crate::environment::Environment;
 use crate::index::BlockIndex;
 use crate::tree::NodeId;
 
@@ -95,8 +95,13 @@ impl Pruning {
     }
 
     /// Whether a file can be deleted that could not be at the last look.
-    pub(crate) fn is_due(&self, site: &Site, index: &BlockIndex, replay: Option<NodeId>) -> bool {
-        self.new_file && !self.files_to_prune(site, index, replay).is_empty()
+    pub(crate) fn is_due(
+        &self,
+        env: &Environment,
+        index: &BlockIndex,
+        replay: Option<NodeId>,
+    ) -> bool {
+        self.new_file && !self.files_to_prune(env, index, replay).is_empty()
     }
 
     /// [`Self::is_due`] was asked; it need not be asked again before there is a new file.
@@ -108,11 +113,11 @@ impl Pruning {
     /// the numbers of the files.
     pub(crate) fn prune(
         &mut self,
-        site: &Site,
+        env: &Environment,
         index: &mut BlockIndex,
         replay: Option<NodeId>,
     ) -> Vec<u32> {
-        let files = self.files_to_prune(site, index, replay);
+        let files = self.files_to_prune(env, index, replay);
         for file in &files {
             let Some(blocks) = self.files.remove(file) else { continue };
             for id in blocks.ids {
@@ -133,11 +138,16 @@ impl Pruning {
         files
     }
 
-    fn files_to_prune(&self, site: &Site, index: &BlockIndex, replay: Option<NodeId>) -> Vec<u32> {
+    fn files_to_prune(
+        &self,
+        env: &Environment,
+        index: &BlockIndex,
+        replay: Option<NodeId>,
+    ) -> Vec<u32> {
         let Some(target) = self.target else { return Vec::new() };
-        let files = site.store.file_bytes();
+        let files = env.store.file_bytes();
         let mut total: u64 = files.values().sum();
-        let (limit, open) = (self.prunable_height(index, replay), site.store.first_open_file());
+        let (limit, open) = (self.prunable_height(index, replay), env.store.first_open_file());
         let mut found = Vec::new();
         for (file, bytes) in files {
             if total <= target {

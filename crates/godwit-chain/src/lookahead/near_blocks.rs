@@ -10,30 +10,30 @@ use crate::structure::Structured;
 use crate::tree::NodeId;
 
 /// Height first, so that the farthest block is last.
-type Place = (u32, NodeId);
+type HeightKey = (u32, NodeId);
 
 /// See the module's documentation.
-pub(crate) struct Kept {
-    blocks: BTreeMap<Place, Arc<Structured>>,
+pub(crate) struct NearBlocks {
+    blocks: BTreeMap<HeightKey, Arc<Structured>>,
     limit: usize,
     memory: usize,
     /// Number of blocks that hold a permit of an import.
     permits: usize,
 }
 
-impl Kept {
+impl NearBlocks {
     /// Without blocks; at most `limit` bytes of memory.
     pub(crate) fn new(limit: usize) -> Self {
         Self { blocks: BTreeMap::new(), limit, memory: 0, permits: 0 }
     }
 
     /// Keeps a block. Above the limit the farthest ones are dropped, perhaps this one.
-    pub(crate) fn insert(&mut self, place: Place, block: Arc<Structured>) {
+    pub(crate) fn insert(&mut self, key: HeightKey, block: Arc<Structured>) {
         match block.holds_permit() {
             true => self.permits += 1,
             false => self.memory += block.memory(),
         }
-        if let Some(before) = self.blocks.insert(place, block) {
+        if let Some(before) = self.blocks.insert(key, block) {
             self.uncount(&before);
         }
         while self.memory > self.limit
@@ -43,12 +43,12 @@ impl Kept {
         }
     }
 
-    pub(crate) fn contains(&self, place: Place) -> bool {
-        self.blocks.contains_key(&place)
+    pub(crate) fn contains(&self, key: HeightKey) -> bool {
+        self.blocks.contains_key(&key)
     }
 
-    pub(crate) fn remove(&mut self, place: Place) -> Option<Arc<Structured>> {
-        let block = self.blocks.remove(&place)?;
+    pub(crate) fn remove(&mut self, key: HeightKey) -> Option<Arc<Structured>> {
+        let block = self.blocks.remove(&key)?;
         self.uncount(&block);
         Some(block)
     }
@@ -124,7 +124,7 @@ mod tests {
         HeaderTree::new(Params::new(Network::Regtest).genesis).genesis()
     }
 
-    fn heights(waiting: &Kept) -> Vec<u32> {
+    fn heights(waiting: &NearBlocks) -> Vec<u32> {
         waiting.blocks.keys().map(|(height, _)| *height).collect()
     }
 
@@ -132,7 +132,7 @@ mod tests {
     fn the_nearest_blocks_stay_whatever_their_order() {
         let blocks = blocks(None);
         let (id, size) = (any_id(), blocks[0].memory());
-        let mut waiting = Kept::new(3 * size);
+        let mut waiting = NearBlocks::new(3 * size);
         for height in [5, 7, 2, 6, 4, 1] {
             waiting.insert((height, id), Arc::clone(&blocks[height as usize]));
             assert!(waiting.memory() <= 3 * size);
@@ -154,7 +154,7 @@ mod tests {
         let permits = Permits::new(100);
         let (of_import, of_peers) = (blocks(Some(&permits)), blocks(None));
         let (id, size) = (any_id(), of_peers[0].memory());
-        let mut waiting = Kept::new(size);
+        let mut waiting = NearBlocks::new(size);
         for height in 1..=3 {
             waiting.insert((height, id), Arc::clone(&of_import[height as usize]));
         }

@@ -29,10 +29,10 @@ fn an_error_about_a_block_that_is_not_in_line_any_more_is_fatal_only_when_the_st
     chain.lookahead.jobs = 6;
     let in_line = || Ahead { id, token, stage: Stage::Loading };
     for answer in answers(token, &open) {
-        chain.lookahead.line.push_back(in_line());
+        chain.lookahead.queue.push_back(in_line());
         let result = chain.lookahead.answered(&chain.index, &chain.coins, answer);
-        assert!(matches!(result, Err(Fault::Store(StoreError::Io(_)))), "{result:?}");
-        chain.lookahead.clear_line();
+        assert!(matches!(result, Err(LookaheadError::Store(StoreError::Io(_)))), "{result:?}");
+        chain.lookahead.clear_queue();
     }
     for answer in answers(token, &open) {
         let result = chain.lookahead.answered(&chain.index, &chain.coins, answer);
@@ -40,6 +40,6 @@ fn an_error_about_a_block_that_is_not_in_line_any_more_is_fatal_only_when_the_st
     }
     for answer in answers(token, &closed) {
         let result = chain.lookahead.answered(&chain.index, &chain.coins, answer);
-        assert!(matches!(result, Err(Fault::Store(StoreError::Closed(_)))), "{result:?}");
+        assert!(matches!(result, Err(LookaheadError::Store(StoreError::Closed(_)))), "{result:?}");
     }
 }

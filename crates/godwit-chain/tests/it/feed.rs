@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, never, unbounded};
 use godwit_chain::{
-    Chain, Event, Poll, RECEIVING_BYTES, Source, UtxoStats, Verdict, WAITING_MEMORY,
+    Chain, Event, NEAR_BLOCKS_BYTES, Poll, RECEIVING_BYTES, Source, UtxoStats, Verdict,
 };
 use godwit_consensus::ResultClass;
 use godwit_primitives::network::{Network, Params};
@@ -63,7 +63,7 @@ fn settle_at(chain: &mut Chain, now: i64) -> Vec<Event> {
     loop {
         let poll = chain.poll(now).expect("no local fault");
         events.extend(chain.take_events());
-        assert!(chain.status().memory.kept <= WAITING_MEMORY);
+        assert!(chain.status().memory.near <= NEAR_BLOCKS_BYTES);
         match poll {
             Poll::Progress => {}
             Poll::Waiting => chain.wait_with(&nobody, Duration::from_secs(1)),
@@ -145,11 +145,11 @@ fn a_block_that_arrives_out_of_order_is_kept_in_memory_for_its_turn() {
     }
     settle(&mut chain);
     let bytes: usize = blocks[1..].iter().map(Vec::len).sum();
-    assert!(chain.status().memory.kept > bytes, "{} bytes of blocks wait", bytes);
+    assert!(chain.status().memory.near > bytes, "{} bytes of blocks wait", bytes);
     give(&mut chain, &blocks[0], 0);
     settle(&mut chain);
     assert_eq!(chain.tip_point().height, blocks.len() as u32);
-    assert_eq!(chain.status().memory.kept, 0);
+    assert_eq!(chain.status().memory.near, 0);
 }
 
 /// The block with its last transaction twice: an odd number of transactions has the same merkle

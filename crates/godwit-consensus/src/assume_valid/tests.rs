@@ -7,8 +7,8 @@ use super::*;
 const BITS: u32 = 0x207f_ffff;
 
 /// A block of height 10 below `blocks` more in the best chain.
-fn below(blocks: u32) -> Standing {
-    Standing {
+fn below(blocks: u32) -> ScriptCheckContext {
+    ScriptCheckContext {
         height: 10,
         chain_work: U256::new(22),
         in_best_chain: true,
@@ -19,7 +19,11 @@ fn below(blocks: u32) -> Standing {
 
 const ASSUMED: AssumedBlock = AssumedBlock::Known { height: 20, descends: true };
 
-fn reason(assumed: AssumedBlock, block: &Standing, minimum: u128) -> Option<ScriptCheckReason> {
+fn reason(
+    assumed: AssumedBlock,
+    block: &ScriptCheckContext,
+    minimum: u128,
+) -> Option<ScriptCheckReason> {
     script_check_reason(assumed, block, U256::new(minimum), &Params::new(Network::Regtest))
 }
 
@@ -33,7 +37,7 @@ fn more_than_two_weeks_of_blocks_above_are_needed() {
 fn each_condition_in_core_order() {
     use ScriptCheckReason::*;
     let block = below(3_000);
-    let apart = Standing { in_best_chain: false, ..block };
+    let apart = ScriptCheckContext { in_best_chain: false, ..block };
     let known = |height| AssumedBlock::Known { height, descends: false };
     assert_eq!(reason(AssumedBlock::None, &apart, u128::MAX), Some(AlwaysVerify));
     assert_eq!(reason(AssumedBlock::Unknown, &apart, u128::MAX), Some(NotInHeaders));

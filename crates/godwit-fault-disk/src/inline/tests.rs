@@ -31,7 +31,7 @@ fn timed(least: u32, most: u32) -> Pace {
     Pace::Timed(least * MILLISECOND..=most * MILLISECOND)
 }
 
-fn crew(executor: &InlineExecutor, servers: usize) -> Box<dyn Crew> {
+fn crew(executor: &InlineExecutor, servers: usize) -> Box<dyn WorkerPool> {
     executor.start("test", servers, [20; 2]).unwrap()
 }
 
@@ -181,7 +181,7 @@ fn a_full_queue_is_a_fault() {
 fn a_task_beside_a_job_is_done_at_once() {
     let (executor, tale) = (InlineExecutor::new(1, Pace::Instant), Tale::default());
     let noted = tale.clone();
-    let thread = executor.beside("test", Box::new(move || noted.note("done".to_owned())));
+    let thread = executor.spawn_beside("test", Box::new(move || noted.note("done".to_owned())));
     assert!(thread.unwrap().is_none());
     assert_eq!(tale.take(), ["done"]);
 }

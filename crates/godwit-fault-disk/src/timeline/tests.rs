@@ -1,7 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use godwit_disk::exec::{Crew, Executor, Priority};
+use godwit_disk::exec::{Executor, Priority, WorkerPool};
 use godwit_disk::{Disk, DiskFile, OpenMode};
 
 use super::*;
@@ -31,7 +31,7 @@ fn timed_file() -> (InlineExecutor, FaultDisk, Arc<dyn DiskFile>) {
     (executor, disk, file)
 }
 
-fn run(crew: &dyn Crew, job: impl FnOnce() + Send + 'static) {
+fn run(crew: &dyn WorkerPool, job: impl FnOnce() + Send + 'static) {
     let job = move || -> godwit_disk::exec::Report {
         job();
         Box::new(|| {})

@@ -151,10 +151,9 @@ impl Psbt {
         let spent = signable(input, tx_in.previous_output);
         let keys = spent.as_ref().map(|spent| keys_of_input(input, spent));
         let signatures = signatures(input).map(|(key, sighash, signature)| {
-            let valid = spent
-                .as_ref()
-                .ok()
-                .and_then(|spent| is_valid(digests, index, spent, &key, sighash, &signature).ok());
+            let valid = spent.as_ref().ok().and_then(|spent| {
+                verify_signature(digests, index, spent, &key, sighash, &signature).ok()
+            });
             SignatureReview { key, sighash, valid }
         });
         Ok(InputReview {
@@ -284,7 +283,7 @@ pub(super) fn signatures(input: &Input) -> impl Iterator<Item = (SigningKey, Sig
 }
 
 /// Whether a signature signs what it says.
-fn is_valid(
+fn verify_signature(
     digests: &mut Digests<'_>,
     index: usize,
     spent: &Spent,
@@ -341,7 +340,7 @@ pub(super) fn wrong_signature(
     for (key, sighash, signature) in signatures(input) {
         // Without a wish any type will do.
         let of_type = input.sighash_type.is_none() || sighash == wanted;
-        if !of_type || !is_valid(digests, index, spent, &key, sighash, &signature)? {
+        if !of_type || !verify_signature(digests, index, spent, &key, sighash, &signature)? {
             return Ok(true);
         }
     }

@@ -66,7 +66,7 @@ struct Plan {
     /// Rate assumed of a peer without a measured one, in bytes per second.
     usual: Option<f64>,
     /// Rate of all peers together, in bytes per second.
-    line: f64,
+    link: f64,
 }
 
 /// A peer that may be asked for more.
@@ -85,12 +85,12 @@ impl Downloads {
             peer.advance(now);
             peer.rate.remember_blocks(self.size);
         }
-        self.line.active = self.peers.values().filter(|peer| !peer.queue.is_empty()).count();
+        self.link.active = self.peers.values().filter(|peer| !peer.queue.is_empty()).count();
         let rates: Vec<f64> = self.peers.values().filter_map(|peer| peer.rate.get()).collect();
-        let line: f64 = rates.iter().sum();
-        let usual = (!rates.is_empty()).then(|| line / rates.len() as f64);
+        let link: f64 = rates.iter().sum();
+        let usual = (!rates.is_empty()).then(|| link / rates.len() as f64);
         let budget = (room as f64 / self.size) as usize;
-        let plan = Plan { now, budget, window: self.window(), usual, line };
+        let plan = Plan { now, budget, window: self.window(), usual, link };
         let mut requests = Vec::new();
         for branch in 0..self.branches.len() {
             self.settle(branch);
@@ -226,13 +226,13 @@ impl Downloads {
     fn estimate(&self, one: &mut Candidate, branch: usize, plan: &Plan) {
         let next = |peer: &Peer| {
             let seconds = peer.seconds_until(peer.queue.len(), self.size, plan.usual);
-            seconds.max(peer.held_up(plan.now, self.size, plan.usual, &self.line))
+            seconds.max(peer.held_up(plan.now, self.size, plan.usual, &self.link))
         };
         let fastest = self.peers.values().map(next).fold(f64::INFINITY, f64::min);
         one.seconds = next(&self.peers[&one.peer]);
         one.from = 0;
         if one.seconds > SLOW_FACTOR * fastest + SLOW_SECONDS {
-            let ahead = (one.seconds * plan.line / self.size) as usize;
+            let ahead = (one.seconds * plan.link / self.size) as usize;
             let last = plan.window.min(self.branches[branch].len()).saturating_sub(1);
             one.from = self.branches[branch].head.saturating_add(ahead).min(last);
         }
@@ -296,7 +296,7 @@ impl Downloads {
                 self.note_stored(branch, position);
                 continue;
             }
-            let due = missing as f64 * self.size / plan.line.max(1.0);
+            let due = missing as f64 * self.size / plan.link.max(1.0);
             missing += 1;
             let expected = match block {
                 Some(block) if !block.copies.is_empty() => {
@@ -320,7 +320,7 @@ impl Downloads {
             // block.
             let copies = block.map_or(0, |block| block.copies.len()) + usize::from(missing > 1);
             let factor = HEDGE_FACTOR.powi(copies as i32);
-            if expected > due + factor * seconds + HEDGE_PAUSE + self.line_is_busy_for(plan) {
+            if expected > due + factor * seconds + HEDGE_PAUSE + self.link_busy_for(plan) {
                 self.ask(peer, slot.id, slot.hash, info.height, plan.now);
                 requests.push((peer, slot.id, slot.hash));
             }
@@ -329,8 +329,8 @@ impl Downloads {
 
     /// Seconds that our link needs for everything in flight. Within that time no block is late: a
     /// second copy of one would only delay the others.
-    fn line_is_busy_for(&self, plan: &Plan) -> f64 {
-        if plan.line > 0.0 { self.pending as f64 * self.size / plan.line } else { 0.0 }
+    fn link_busy_for(&self, plan: &Plan) -> f64 {
+        if plan.link > 0.0 { self.pending as f64 * self.size / plan.link } else { 0.0 }
     }
 
     /// Expected seconds until one of the peers that were asked delivers the block. A peer that has
@@ -344,7 +344,7 @@ impl Downloads {
                 return f64::INFINITY;
             }
             let seconds = peer.seconds_until(position, self.size, plan.usual);
-            let held_up = peer.held_up(plan.now, self.size, plan.usual, &self.line);
+            let held_up = peer.held_up(plan.now, self.size, plan.usual, &self.link);
             seconds.max(held_up).max(peer.silence(plan.now))
         };
         block.copies.iter().map(left).fold(f64::INFINITY, f64::min)
@@ -367,7 +367,7 @@ impl Downloads {
             }
             let mut seconds = peer.seconds_until(peer.queue.len(), self.size, plan.usual);
             if !peer.queue.is_empty() {
-                let held_up = peer.held_up(plan.now, self.size, plan.usual, &self.line);
+                let held_up = peer.held_up(plan.now, self.size, plan.usual, &self.link);
                 seconds = seconds.max(held_up).max(peer.silence(plan.now));
             }
             if best.is_none_or(|(_, least)| seconds < least) {
@@ -399,7 +399,7 @@ impl Downloads {
     }
 
     fn ask(&mut self, peer: PeerId, id: HeaderId, hash: BlockHash, height: u32, now: Duration) {
-        let delivered = self.line.delivered;
+        let delivered = self.link.delivered;
         self.peers.get_mut(&peer).expect("it was chosen").ask(hash, now, delivered);
         self.blocks.entry(hash).or_insert_with(|| Block::new(id, height));
         self.update(hash, |block| {

@@ -68,7 +68,7 @@ pub(super) struct Flight {
 
 /// Our link to the network, which all peers share.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Link {
     /// Bytes of blocks that arrived from all peers so far.
     pub(super) delivered: u64,
     /// Number of peers with requests in flight.
@@ -96,7 +96,7 @@ pub(super) struct Peer {
     pub(super) last_bytes: Duration,
     /// When a request last ended, or was sent with none in flight.
     last_end: Duration,
-    /// [`Line::delivered`] at that time.
+    /// [`Link::delivered`] at that time.
     delivered_then: u64,
     /// Unrequested blocks that it may still send. A request that was given up adds one: its answer
     /// may be on its way.
@@ -243,17 +243,17 @@ impl Peer {
     /// longer than usual. So the requests count as lost only if all peers together have delivered
     /// several times what this peer's turn takes in the same time; or if no other peer has requests
     /// in flight, or no peer has answered for long.
-    pub(super) fn held_up(&self, now: Duration, size: f64, usual: Option<f64>, line: &Line) -> f64 {
+    pub(super) fn held_up(&self, now: Duration, size: f64, usual: Option<f64>, link: &Link) -> f64 {
         let since = now.saturating_sub(self.last_end).as_secs_f64();
         let due = LOST_FACTOR * size / self.rate_or(usual) + LOST_SECONDS;
         if self.queue.is_empty() || since < due {
             return 0.0;
         }
-        let passed = line.delivered.saturating_sub(self.delivered_then) as f64;
-        let its_turn = LOST_FACTOR * line.active as f64 * size.max(self.partial as f64);
-        let quiet = now.saturating_sub(line.last_answer).as_secs_f64();
+        let passed = link.delivered.saturating_sub(self.delivered_then) as f64;
+        let its_turn = LOST_FACTOR * link.active as f64 * size.max(self.partial as f64);
+        let quiet = now.saturating_sub(link.last_answer).as_secs_f64();
         let stuck = quiet.min(since) > (LOST_FACTOR * due).max(STUCK_SECONDS);
-        let alone = line.active == 1;
+        let alone = link.active == 1;
         if alone || passed >= its_turn || stuck { since } else { 0.0 }
     }
 

@@ -136,7 +136,7 @@ impl Downloads {
             expired.extend(gone.map(|flight| (*id, flight.hash)));
         }
         for (peer, hash) in expired {
-            self.peers.get_mut(&peer).expect("just seen").forget(&hash, now, self.line.delivered);
+            self.peers.get_mut(&peer).expect("just seen").forget(&hash, now, self.link.delivered);
             self.update(hash, |block| block.copies.retain(|copy| *copy != peer));
         }
     }

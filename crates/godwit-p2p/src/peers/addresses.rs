@@ -223,7 +223,7 @@ impl AddressGossip {
         if !cx.table.get(id).is_some_and(enabled) {
             return;
         }
-        self.tell_own(cx, id);
+        self.advertise_own_address(cx, id);
         let pause = exponential(BROADCAST_INTERVAL, cx.rng);
         let Some(peer) = cx.table.get_mut(id) else { return };
         if now.monotonic <= peer.addresses.next_send {
@@ -242,7 +242,7 @@ impl AddressGossip {
         }
     }
 
-    fn tell_own(&self, cx: &mut Context<'_>, id: PeerId) {
+    fn advertise_own_address(&self, cx: &mut Context<'_>, id: PeerId) {
         let now = cx.now;
         if cx.config.listen_port.is_none() || cx.initial_download {
             return;

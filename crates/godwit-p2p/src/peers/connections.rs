@@ -43,7 +43,7 @@ pub(super) struct Attempt {
 }
 
 /// A slot for an inbound connection.
-enum Place {
+enum InboundSlot {
     Free,
     /// The slot of this peer, which is evicted.
     Of(PeerId),
@@ -83,12 +83,12 @@ impl Connections {
         address: NetAddress,
     ) {
         let discouraged = cx.table.discouraged().contains(&address.host);
-        let Some(place) = self.place(cx, address, discouraged) else {
+        let Some(inbound_slot) = self.inbound_slot(cx, address, discouraged) else {
             return cx.out.push(NetCommand::Refuse { socket });
         };
         let id = cx.table.next_id();
         cx.out.push(NetCommand::Adopt { socket, peer: id });
-        if let Place::Of(evicted) = place {
+        if let InboundSlot::Of(evicted) = inbound_slot {
             cx.disconnect(evicted, DisconnectReason::Evicted);
         }
         let mut peer = Peer::new(id, ConnectionKind::Inbound, cx.rng.random(), cx.now);
@@ -99,7 +99,12 @@ impl Connections {
     }
 
     /// Finds a slot for an inbound connection; `None` if there is none.
-    fn place(&self, cx: &Context<'_>, address: NetAddress, discouraged: bool) -> Option<Place> {
+    fn inbound_slot(
+        &self,
+        cx: &Context<'_>,
+        address: NetAddress,
+        discouraged: bool,
+    ) -> Option<InboundSlot> {
         if !self.active {
             return None;
         }
@@ -109,13 +114,13 @@ impl Connections {
             return None;
         }
         if inbound < cx.config.max_inbound {
-            return Some(Place::Free);
+            return Some(InboundSlot::Free);
         }
         let evicted = select_to_evict(&eviction_candidates(cx), self.group_key);
         if evicted.is_none() {
             debug!("connection from {address} dropped (full)");
         }
-        evicted.map(Place::Of)
+        evicted.map(InboundSlot::Of)
     }
 
     /// A connection was opened; false if it is no longer wanted.

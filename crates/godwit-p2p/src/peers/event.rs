@@ -124,7 +124,7 @@ pub enum ChainEvent {
     HeadersJudged {
         peer: PeerId,
         /// The last header, new or known; or the one that was refused.
-        result: Result<HeaderId, HeaderFault>,
+        result: Result<HeaderId, RefusedHeader>,
     },
     /// Answer to [`SubmitBlock`](super::ChainRequest::SubmitBlock).
     BlockJudged {
@@ -152,7 +152,7 @@ pub enum ChainEvent {
 /// The first header of a [`SubmitHeaders`](super::ChainRequest::SubmitHeaders) that the driver's
 /// index refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeaderFault {
+pub struct RefusedHeader {
     pub reject: Reject,
     /// Its place among those submitted; the ones before it were accepted.
     pub index_of_bad: usize,

@@ -156,7 +156,7 @@ pub(super) fn on_verack(cx: &mut Context<'_>, id: PeerId) -> bool {
 
 /// A message that is only allowed before `verack`; disconnects the peer and returns false if it
 /// came later.
-pub(super) fn negotiates(cx: &mut Context<'_>, id: PeerId, command: Command) -> bool {
+pub(super) fn require_before_verack(cx: &mut Context<'_>, id: PeerId, command: Command) -> bool {
     let late = cx.table.get(id).is_none_or(|peer| peer.established());
     if late {
         cx.disconnect(id, DisconnectReason::NegotiatedTooLate(command));
@@ -165,7 +165,7 @@ pub(super) fn negotiates(cx: &mut Context<'_>, id: PeerId, command: Command) -> 
 }
 
 pub(super) fn on_sendaddrv2(cx: &mut Context<'_>, id: PeerId) {
-    if negotiates(cx, id, Command::SENDADDRV2)
+    if require_before_verack(cx, id, Command::SENDADDRV2)
         && let Some(peer) = cx.table.get_mut(id)
     {
         peer.handshake.wants_addrv2 = true;

@@ -16,7 +16,7 @@ use rand::Rng;
 use super::action::ChainRequest;
 use super::config::PeersConfig;
 use super::context::Context;
-use super::event::HeaderFault;
+use super::event::RefusedHeader;
 use super::misbehaviour::{Blame, DisconnectReason, Misbehaviour, Source, blame};
 use crate::connection_kind::ConnectionKind;
 use crate::index::{HeaderId, HeaderIndex, HeaderInfo, is_ancestor, locator};
@@ -106,8 +106,13 @@ impl Headers {
     }
 
     /// Disconnects a peer whose sync or chain falls behind; false when it was disconnected.
-    pub(super) fn keeps_up(&self, cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) -> bool {
-        self.sync.keeps_time(cx, fetch, id) && chain_sync::catches_up(cx, id)
+    pub(super) fn enforce_progress(
+        &self,
+        cx: &mut Context<'_>,
+        fetch: &FetchStatus,
+        id: PeerId,
+    ) -> bool {
+        self.sync.enforce_sync_timeout(cx, fetch, id) && chain_sync::consider_eviction(cx, id)
     }
 
     /// Begins the sync with the peer when it is its turn; asks it to announce blocks by headers.
@@ -130,7 +135,7 @@ impl Headers {
             return self.sync.answered(cx, id, true);
         };
         let asked = peer.headers.getheaders_sent.is_some();
-        if self.repeats_known(cx, id, &headers, asked) {
+        if self.try_known_headers(cx, id, &headers, asked) {
             return;
         }
         let hashes: Vec<BlockHash> = headers.iter().map(BlockHeader::block_hash).collect();
@@ -142,7 +147,7 @@ impl Headers {
         let measured = self.continue_presync(cx, id, &mut headers);
         let Some(start) = headers.first().map(|header| header.prev_blockhash) else { return };
         let Some(start) = cx.index.find(&start) else {
-            if allows_useless(cx, id, headers.len()) {
+            if charge_useless_headers(cx, id, headers.len()) {
                 unconnecting_headers(cx, id, &first, last_hash);
             }
             return;
@@ -155,7 +160,7 @@ impl Headers {
             if measured { headers.last().expect("not empty").block_hash() } else { last_hash };
         let last = cx.index.find(&last_hash);
         let work_known = measured || last.is_some_and(|last| on_best_chain(cx.index, last));
-        if !work_known && self.low_work(cx, id, &cx.index.get(start), &headers) {
+        if !work_known && self.try_low_work_sync(cx, id, &cx.index.get(start), &headers) {
             return;
         }
         let presyncing = cx.table.get(id).is_some_and(|peer| peer.headers.presync.is_some());
@@ -163,7 +168,7 @@ impl Headers {
         // Headers that a pre-sync releases were asked for, even if another peer has sent them
         // meanwhile.
         let repeated = last.filter(|_| !measured);
-        if repeated.is_some_and(|last| !allows_known(cx, id, last, headers.len(), asked)) {
+        if repeated.is_some_and(|last| !charge_known_headers(cx, id, last, headers.len(), asked)) {
             return;
         }
         let submission = Submission { full, new, presyncing, ..Submission::default() };
@@ -172,7 +177,7 @@ impl Headers {
 
     /// Handles a message whose last header is on our best chain, without looking at the other
     /// headers: they are known. False when it is not such a message.
-    fn repeats_known(
+    fn try_known_headers(
         &mut self,
         cx: &mut Context<'_>,
         id: PeerId,
@@ -186,7 +191,7 @@ impl Headers {
         let known = cx.index.find(&hash).filter(|&last| on_best_chain(cx.index, last));
         let Some(last) = known else { return false };
         let full = headers.len() == MAX_HEADERS;
-        if !allows_known(cx, id, last, headers.len(), asked) {
+        if !charge_known_headers(cx, id, last, headers.len(), asked) {
             return true;
         }
         if full && !asked {
@@ -232,7 +237,7 @@ impl Headers {
 
     /// Handles headers whose chain has too little work to be stored (so far): begins a pre-sync if
     /// the peer may have more (Core `TryLowWorkHeadersSync`). False when there is enough work.
-    fn low_work(
+    fn try_low_work_sync(
         &mut self,
         cx: &mut Context<'_>,
         id: PeerId,
@@ -247,7 +252,7 @@ impl Headers {
             return false;
         }
         if headers.len() < MAX_HEADERS {
-            if allows_useless(cx, id, headers.len()) {
+            if charge_useless_headers(cx, id, headers.len()) {
                 debug!("peer={}: ignoring low-work chain from height {}", id.0, start.height);
             }
             return true;
@@ -270,7 +275,7 @@ impl Headers {
         &mut self,
         cx: &mut Context<'_>,
         id: PeerId,
-        result: Result<HeaderId, HeaderFault>,
+        result: Result<HeaderId, RefusedHeader>,
     ) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         let Some(submission) = peer.headers.submissions.pop_front() else { return };
@@ -287,9 +292,9 @@ fn on_best_chain(index: &dyn HeaderIndex, header: HeaderId) -> bool {
     is_ancestor(index, header, index.best_header()) || is_ancestor(index, header, index.tip())
 }
 
-/// As [`allows_useless`], but an answer to our request is free as long as each tells more of the
+/// As [`charge_useless_headers`], but an answer to our request is free as long as each tells more of the
 /// peer's chain: the chain of a peer far behind us consists of known headers.
-fn allows_known(
+fn charge_known_headers(
     cx: &mut Context<'_>,
     id: PeerId,
     last: HeaderId,
@@ -300,11 +305,11 @@ fn allows_known(
     let best_known = cx.table.get(id).and_then(|peer| peer.known.best());
     let tells_more = best_known.is_none_or(|best| work(last) > work(best));
     let useful = asked && (count < MAX_HEADERS || tells_more);
-    useful || allows_useless(cx, id, count)
+    useful || charge_useless_headers(cx, id, count)
 }
 
 /// Charges useless headers to the peer's allowance; false when it was disconnected for them.
-fn allows_useless(cx: &mut Context<'_>, id: PeerId, count: usize) -> bool {
+fn charge_useless_headers(cx: &mut Context<'_>, id: PeerId, count: usize) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
     let allowed = peer.allowances.useless_headers.take(cx.now.monotonic, count as u64);
     if !allowed {
@@ -362,7 +367,7 @@ pub(super) fn work_threshold(cx: &Context<'_>) -> Work {
     tip.chain_work.saturating_sub(buffer).max(cx.config.minimum_chain_work)
 }
 
-fn headers_refused(cx: &mut Context<'_>, id: PeerId, fault: HeaderFault, submission: Submission) {
+fn headers_refused(cx: &mut Context<'_>, id: PeerId, fault: RefusedHeader, submission: Submission) {
     let Some(peer) = cx.table.get(id) else { return };
     let inbound = peer.inbound();
     let source = Source { via_compact_block: submission.via_compact_block, inbound };

@@ -101,7 +101,7 @@ impl Parts {
                     self.serving.on_read(cx, self.relay.recent(), request, bytes);
                 }
                 self.forget_departed(cx);
-                self.serving.serve_line(cx, self.relay.recent());
+                self.serving.serve_waiting(cx, self.relay.recent());
                 keep_budget(cx);
             }
         }
@@ -124,7 +124,7 @@ impl Parts {
             self.maintain_peer(cx, id);
             self.forget_departed(cx);
         }
-        self.make_room_for_line(cx);
+        self.make_room_for_waiting(cx);
         self.connections.watch_tip(cx, self.fetch.downloads());
         self.forget_departed(cx);
         self.connections.open_connections(cx);
@@ -143,15 +143,16 @@ impl Parts {
     }
 
     /// Reads blocks for peers that wait for them, as far as there is memory.
-    pub(super) fn serve_line(&mut self, cx: &mut Context<'_>) {
-        self.serving.serve_line(cx, self.relay.recent());
+    pub(super) fn serve_waiting(&mut self, cx: &mut Context<'_>) {
+        self.serving.serve_waiting(cx, self.relay.recent());
         keep_budget(cx);
         self.forget_departed(cx);
     }
 
     /// While a peer waits for memory, disconnects peers that hold it and take nothing.
-    fn make_room_for_line(&mut self, cx: &mut Context<'_>) {
-        while self.serving.has_line() && !cx.memory.has_room_for_block(cx.table) && make_room(cx) {
+    fn make_room_for_waiting(&mut self, cx: &mut Context<'_>) {
+        while self.serving.has_waiting() && !cx.memory.has_room_for_block(cx.table) && make_room(cx)
+        {
             self.forget_departed(cx);
         }
     }
@@ -179,7 +180,7 @@ impl Parts {
         };
         if lifetime::maintain(cx, id)
             && ping::maintain(cx, id)
-            && self.headers.keeps_up(cx, &fetch, id)
+            && self.headers.enforce_progress(cx, &fetch, id)
         {
             self.addresses.maintain(cx, id);
             self.headers.maintain(cx, &fetch, id);
@@ -239,7 +240,7 @@ impl Parts {
             Message::Verack => self.on_verack(cx, id),
             // Transactions are never announced.
             Message::WtxidRelay => {
-                let _in_time = handshake::negotiates(cx, id, Command::WTXIDRELAY);
+                let _in_time = handshake::require_before_verack(cx, id, Command::WTXIDRELAY);
             }
             Message::SendAddrV2 => handshake::on_sendaddrv2(cx, id),
             Message::SendHeaders => handshake::on_sendheaders(cx, id),
@@ -304,7 +305,7 @@ impl Parts {
     /// allowance.
     fn on_inv(&mut self, cx: &mut Context<'_>, id: PeerId, entries: &[Inventory]) {
         let transactions = entries.iter().filter(|entry| entry.kind.is_transaction()).count();
-        if transactions > 0 && !tolerates_transactions(cx, id, transactions as u64) {
+        if transactions > 0 && !charge_transactions(cx, id, transactions as u64) {
             return;
         }
         let blocks = entries.iter().filter(|entry| entry.kind == InventoryKind::BLOCK);
@@ -351,7 +352,7 @@ impl Parts {
             }
             (Command::TX, _) => {
                 let entries = 1 + (discard.bytes / BYTES_PER_ENTRY) as u64;
-                tolerates_transactions(cx, id, entries);
+                charge_transactions(cx, id, entries);
             }
             (
                 command @ (Command::MEMPOOL
@@ -396,7 +397,7 @@ fn on_undecodable(cx: &mut Context<'_>, id: PeerId, command: Command, error: Mes
 }
 
 /// Charges the peer's allowance for transactions; false when it was disconnected.
-fn tolerates_transactions(cx: &mut Context<'_>, id: PeerId, entries: u64) -> bool {
+fn charge_transactions(cx: &mut Context<'_>, id: PeerId, entries: u64) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
     let within = peer.allowances.transactions.take(cx.now.monotonic, entries);
     if !within {

@@ -79,12 +79,12 @@ type Recent<'a> = Option<&'a RecentBlock>;
 pub(super) struct Serving {
     upload: UploadTarget,
     /// Peers that wait for a block to be read for them, in this order.
-    line: VecDeque<PeerId>,
+    waiting: VecDeque<PeerId>,
 }
 
 impl Serving {
     pub(super) fn new(max_upload_target: Option<u64>) -> Self {
-        Self { upload: UploadTarget::new(max_upload_target), line: VecDeque::new() }
+        Self { upload: UploadTarget::new(max_upload_target), waiting: VecDeque::new() }
     }
 
     /// A `getdata`. Its entries are queued.
@@ -135,12 +135,12 @@ impl Serving {
     }
 
     fn is_next(&self, memory: &SharedMemory, peer: &Peer) -> bool {
-        is_ready(memory, peer) && !self.line.contains(&peer.id)
+        is_ready(memory, peer) && !self.waiting.contains(&peer.id)
     }
 
     /// Reads blocks for peers that wait, as far as there is room.
-    pub(super) fn serve_line(&mut self, cx: &mut Context<'_>, recent: Recent<'_>) {
-        while let Some(&first) = self.line.front()
+    pub(super) fn serve_waiting(&mut self, cx: &mut Context<'_>, recent: Recent<'_>) {
+        while let Some(&first) = self.waiting.front()
             && has_room_to_read(cx)
         {
             self.serve(cx, recent, first);
@@ -149,26 +149,26 @@ impl Serving {
     }
 
     /// Whether a peer waits for a block to be read.
-    pub(super) fn has_line(&self) -> bool {
-        !self.line.is_empty()
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// The peer is gone and waits no longer.
     pub(super) fn forget(&mut self, id: PeerId) {
-        self.line.retain(|&other| other != id);
+        self.waiting.retain(|&other| other != id);
     }
 
     fn wait_in_line(&mut self, cx: &mut Context<'_>, id: PeerId, request: Request) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.serving.requests.put_back(request);
-        if !self.line.contains(&id) {
-            self.line.push_back(id);
+        if !self.waiting.contains(&id) {
+            self.waiting.push_back(id);
         }
     }
 
     /// Whether it is this peer's turn to have a block read for it.
     fn may_read(&self, cx: &Context<'_>, id: PeerId) -> bool {
-        self.line.front().is_none_or(|&first| first == id) && has_room_to_read(cx)
+        self.waiting.front().is_none_or(|&first| first == id) && has_room_to_read(cx)
     }
 
     /// False when the peer has to wait for its turn to have the block read. What needs no read never

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::headers::allowance::USELESS_BURST;
 use super::peer::Peer;
 use crate::discourage::Discouraged;
-use crate::host_allowances::SpentAllowances;
+use crate::host_allowances::HostAllowances;
 use crate::net_address::Host;
 use crate::peer_id::PeerId;
 use crate::time::Now;
@@ -20,7 +20,7 @@ pub(super) struct PeerTable {
     departed: Vec<PeerId>,
     discouraged: Discouraged,
     /// What is left of hosts' allowances for useless headers.
-    spent_headers: SpentAllowances,
+    header_allowances: HostAllowances,
     last_id: u64,
 }
 
@@ -32,7 +32,7 @@ impl PeerTable {
             peers: BTreeMap::new(),
             departed: Vec::new(),
             discouraged: Discouraged::new(key),
-            spent_headers: SpentAllowances::new(USELESS_BURST),
+            header_allowances: HostAllowances::new(USELESS_BURST),
             last_id: 0,
         }
     }
@@ -77,7 +77,8 @@ impl PeerTable {
 
     /// Inserts a connected peer. It gets what is left of its host's allowance.
     pub(super) fn insert(&mut self, now: Now, mut peer: Peer) {
-        let left = peer.address.and_then(|to| self.spent_headers.recall(now.monotonic, &to.host));
+        let left =
+            peer.address.and_then(|to| self.header_allowances.recall(now.monotonic, &to.host));
         if let Some(left) = left {
             peer.allowances.useless_headers = left;
         }
@@ -89,7 +90,7 @@ impl PeerTable {
         let peer = self.peers.remove(&id)?;
         if let Some(address) = peer.address {
             let left = peer.allowances.useless_headers.clone();
-            self.spent_headers.remember(now.monotonic, address.host, left);
+            self.header_allowances.remember(now.monotonic, address.host, left);
         }
         self.departed.push(id);
         Some(peer)
@@ -110,7 +111,7 @@ impl PeerTable {
 
     /// Hosts that have used up most of their allowance for useless headers, in order.
     pub(super) fn exhausted(&self, now: Now) -> Vec<Host> {
-        self.spent_headers.exhausted(now.monotonic)
+        self.header_allowances.exhausted(now.monotonic)
     }
 
     #[cfg(test)]

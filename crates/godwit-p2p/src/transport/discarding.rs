@@ -7,12 +7,12 @@ use super::{Discard, DiscardReason};
 use crate::frame::Command;
 
 /// Bytes of a discarded payload that are read at once, onto the stack.
-pub(super) const SKIM_STEP: usize = 16 * 1024;
+pub(super) const DISCARD_STEP: usize = 16 * 1024;
 
 /// A payload that is being discarded. The header of an unrequested block is kept: it tells that the
 /// peer has the block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Skim {
+pub(super) struct Discarding {
     pub(super) command: Command,
     /// Length of the payload, in bytes.
     pub(super) bytes: usize,
@@ -21,7 +21,7 @@ pub(super) struct Skim {
     filled: usize,
 }
 
-impl Skim {
+impl Discarding {
     pub(super) fn new(command: Command, bytes: usize, why: DiscardReason) -> Self {
         Self { command, bytes, why, header: [0; HEADER_SIZE], filled: 0 }
     }

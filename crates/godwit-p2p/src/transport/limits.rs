@@ -55,7 +55,7 @@ pub fn payload_limit(command: Command) -> Option<u32> {
 
 /// What is done with a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum Admission {
     Keep,
     /// Discard it as it arrives.
     Drop(DiscardReason),
@@ -63,10 +63,10 @@ pub(super) enum Judgement {
 }
 
 /// Decides what is done with a payload of `length` bytes, before any of it is kept.
-pub(super) fn judge(command: Command, length: usize, limits: &ReceiveLimits) -> Judgement {
+pub(super) fn admit(command: Command, length: usize, limits: &ReceiveLimits) -> Admission {
     let limit = payload_limit(command);
     if length > limit.unwrap_or(MAX_PAYLOAD) as usize {
-        return Judgement::TooLarge;
+        return Admission::TooLarge;
     }
     // These can have the size of a block; from all peers at once that would be too much memory.
     let unexpected = match command {
@@ -75,12 +75,12 @@ pub(super) fn judge(command: Command, length: usize, limits: &ReceiveLimits) -> 
         _ => false,
     };
     if !command.is_valid() {
-        Judgement::Drop(DiscardReason::InvalidCommand)
+        Admission::Drop(DiscardReason::InvalidCommand)
     } else if limit.is_none() {
-        Judgement::Drop(DiscardReason::Unknown)
+        Admission::Drop(DiscardReason::Unknown)
     } else if unexpected {
-        Judgement::Drop(DiscardReason::UnexpectedBlock)
+        Admission::Drop(DiscardReason::UnexpectedBlock)
     } else {
-        Judgement::Keep
+        Admission::Keep
     }
 }

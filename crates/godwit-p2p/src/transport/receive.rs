@@ -7,8 +7,8 @@ use godwit_primitives::sha256::Sha256;
 use godwit_stream::BufferPool;
 
 use super::buffer::{Buffer, Got, read_once};
-use super::discarding::{SKIM_STEP, Skim};
-use super::limits::{Judgement, judge};
+use super::discarding::{DISCARD_STEP, Discarding};
+use super::limits::{Admission, admit};
 use super::{Discard, DiscardReason, Receive, ReceiveLimits, TransportError};
 use crate::frame::{Command, Frame};
 use crate::frame::{FRAME_HEADER_SIZE, FrameHeader};
@@ -26,7 +26,7 @@ enum State {
     /// A payload that is kept.
     Payload { header: FrameHeader, buffer: Buffer, hasher: Sha256 },
     /// A payload that is discarded, of which `left` bytes have not arrived.
-    Skim { skim: Skim, left: usize },
+    Discarding { discarding: Discarding, left: usize },
 }
 
 impl State {
@@ -67,11 +67,11 @@ impl Receiver {
                 hasher.update(buffer.bytes_from(before));
                 Ok(got)
             }
-            State::Skim { skim, left } => {
-                let mut dropped = [0; SKIM_STEP];
-                let room = SKIM_STEP.min(*left).min(budget);
+            State::Discarding { discarding, left } => {
+                let mut dropped = [0; DISCARD_STEP];
+                let room = DISCARD_STEP.min(*left).min(budget);
                 let got = read_once(source, &mut dropped[..room])?;
-                skim.pass(&dropped[..got.bytes]);
+                discarding.pass(&dropped[..got.bytes]);
                 *left -= got.bytes;
                 Ok(got)
             }
@@ -89,7 +89,7 @@ impl Receiver {
         let complete = match &self.state {
             State::Header { .. } => false,
             State::Payload { header, buffer, .. } => buffer.len() == header.length as usize,
-            State::Skim { left, .. } => *left == 0,
+            State::Discarding { left, .. } => *left == 0,
         };
         if !complete {
             return Ok(None);
@@ -97,7 +97,7 @@ impl Receiver {
         Ok(match mem::replace(&mut self.state, State::START) {
             State::Header { .. } => None,
             State::Payload { header, buffer, hasher } => Some(finish(header, buffer, hasher)),
-            State::Skim { skim, .. } => Some(Receive::Discarded(skim.end())),
+            State::Discarding { discarding, .. } => Some(Receive::Discarded(discarding.end())),
         })
     }
 
@@ -114,7 +114,9 @@ impl Receiver {
             State::Payload { header: FrameHeader { command, length, .. }, buffer, .. } => {
                 Some((*command, buffer.len(), *length as usize))
             }
-            State::Skim { skim, left } => Some((skim.command, skim.bytes - left, skim.bytes)),
+            State::Discarding { discarding, left } => {
+                Some((discarding.command, discarding.bytes - left, discarding.bytes))
+            }
         }
     }
 }
@@ -130,12 +132,12 @@ fn begin(
         return Err(TransportError::WrongMagic(header.magic));
     }
     let bytes = length as usize;
-    match judge(command, bytes, limits) {
-        Judgement::TooLarge => Err(TransportError::TooLarge { command, bytes: length }),
-        Judgement::Drop(why) => {
-            Ok(State::Skim { skim: Skim::new(command, bytes, why), left: bytes })
+    match admit(command, bytes, limits) {
+        Admission::TooLarge => Err(TransportError::TooLarge { command, bytes: length }),
+        Admission::Drop(why) => {
+            Ok(State::Discarding { discarding: Discarding::new(command, bytes, why), left: bytes })
         }
-        Judgement::Keep => {
+        Admission::Keep => {
             Ok(State::Payload { header, buffer: Buffer::new(command), hasher: Sha256::new() })
         }
     }

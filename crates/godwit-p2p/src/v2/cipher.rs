@@ -31,13 +31,13 @@ pub(super) type Key = SecretArray<32>;
 
 /// The next packet, and the key that it uses.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct PacketCounter {
     packet: u32,
     /// Number of keys that were used up.
     epoch: u64,
 }
 
-impl Place {
+impl PacketCounter {
     /// Counts a packet; returns whether the key is used up.
     fn advance(&mut self) -> bool {
         self.packet += 1;
@@ -74,12 +74,12 @@ fn replace(key: &mut Key, nonce: [u8; 12], from: u64) {
 /// Encrypts or decrypts the length of each packet.
 pub(super) struct LengthCipher {
     key: Key,
-    place: Place,
+    counter: PacketCounter,
 }
 
 impl LengthCipher {
     pub(super) fn new(key: Key) -> Self {
-        Self { key, place: Place::default() }
+        Self { key, counter: PacketCounter::default() }
     }
 
     /// The key at the moment.
@@ -90,14 +90,14 @@ impl LengthCipher {
 
     /// Encrypts or decrypts the next packet's length.
     pub(super) fn apply(&mut self, length: &mut [u8; LENGTH_SIZE]) {
-        let nonce = nonce(0, self.place.epoch);
+        let nonce = nonce(0, self.counter.epoch);
         // One keystream runs through all lengths of a key and into the next key.
         let from = |packet: u32| LENGTH_SIZE as u64 * u64::from(packet);
-        let at = from(self.place.packet);
+        let at = from(self.counter.packet);
         self.key.expose_secret(|key| keystream(key, nonce, at).apply_keystream(length));
-        if self.place.advance() {
+        if self.counter.advance() {
             replace(&mut self.key, nonce, from(REKEY_INTERVAL));
-            self.place.next_epoch();
+            self.counter.next_epoch();
         }
     }
 }
@@ -105,12 +105,12 @@ impl LengthCipher {
 /// The key of one direction's packets, and the next packet.
 pub(super) struct PacketKey {
     key: Key,
-    place: Place,
+    counter: PacketCounter,
 }
 
 impl PacketKey {
     fn new(key: Key) -> Self {
-        Self { key, place: Place::default() }
+        Self { key, counter: PacketCounter::default() }
     }
 
     /// The key at the moment.
@@ -120,7 +120,7 @@ impl PacketKey {
     }
 
     fn nonce(&self) -> [u8; 12] {
-        nonce(self.place.packet, self.place.epoch)
+        nonce(self.counter.packet, self.counter.epoch)
     }
 
     /// Shows the one-time key of the next packet's tag.
@@ -140,9 +140,9 @@ impl PacketKey {
     }
 
     fn advance(&mut self) {
-        if self.place.advance() {
-            replace(&mut self.key, nonce(u32::MAX, self.place.epoch), FIRST_BLOCK);
-            self.place.next_epoch();
+        if self.counter.advance() {
+            replace(&mut self.key, nonce(u32::MAX, self.counter.epoch), FIRST_BLOCK);
+            self.counter.next_epoch();
         }
     }
 }

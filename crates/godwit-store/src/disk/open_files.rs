@@ -12,21 +12,21 @@ use crate::error::StoreError;
 /// import together. A UTXO set of the main network's size has 50 to 100 runs (a large one for each
 /// of 16 partitions, and a few that partitions share), and the lookups of one block touch nearly
 /// all of them.
-pub(crate) const MAX_KEPT_FILES: usize = 128;
+pub(crate) const MAX_CACHED_FILES: usize = 128;
 
 /// The most recently read files, by path.
 #[derive(Default)]
-pub(super) struct KeptFiles(Mutex<Kept>);
+pub(super) struct OpenFiles(Mutex<Cached>);
 
 #[derive(Default)]
-struct Kept {
+struct Cached {
     files: HashMap<PathBuf, (StoreFile, u64)>,
     /// Counts uses: the file with the lowest count goes first.
     uses: u64,
 }
 
-impl KeptFiles {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+impl OpenFiles {
+    fn cached(&self) -> MutexGuard<'_, Cached> {
         // Consistent between any two operations on it, so a panicked holder leaves nothing half done.
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -39,28 +39,28 @@ impl KeptFiles {
         path: &Path,
         open: impl FnOnce() -> Result<StoreFile, StoreError>,
     ) -> Result<StoreFile, StoreError> {
-        let kept = &mut *self.kept();
-        kept.uses += 1;
-        if let Some((file, used)) = kept.files.get_mut(path) {
-            *used = kept.uses;
+        let cached = &mut *self.cached();
+        cached.uses += 1;
+        if let Some((file, used)) = cached.files.get_mut(path) {
+            *used = cached.uses;
             return Ok(file.clone());
         }
         // Room first, so that there is never one file too many.
-        if kept.files.len() >= MAX_KEPT_FILES {
-            let oldest = kept.files.iter().min_by_key(|(_, (_, used))| *used);
+        if cached.files.len() >= MAX_CACHED_FILES {
+            let oldest = cached.files.iter().min_by_key(|(_, (_, used))| *used);
             if let Some(oldest) = oldest.map(|(path, _)| path.clone()) {
-                kept.files.remove(&oldest);
+                cached.files.remove(&oldest);
             }
         }
         let file = open()?;
-        kept.files.insert(path.to_owned(), (file.clone(), kept.uses));
+        cached.files.insert(path.to_owned(), (file.clone(), cached.uses));
         Ok(file)
     }
 
     /// Drops a file that was removed or renamed. To be called afterwards: until then it may be
     /// opened again.
     pub(super) fn forget(&self, path: &Path) {
-        self.kept().files.remove(path);
+        self.cached().files.remove(path);
     }
 }
 
@@ -88,25 +88,25 @@ mod tests {
 
     fn read(disk: &StoreDisk, n: usize) -> u8 {
         let mut byte = [0];
-        disk.open_kept(&path(n)).unwrap().read_exact_at(0, &mut byte).unwrap();
+        disk.open_cached(&path(n)).unwrap().read_exact_at(0, &mut byte).unwrap();
         byte[0]
     }
 
     fn is_kept(disk: &StoreDisk, n: usize) -> bool {
-        disk.kept.kept().files.contains_key(&path(n))
+        disk.cached.cached().files.contains_key(&path(n))
     }
 
     #[test]
     fn the_least_recently_read_file_goes_first() {
-        let disk = files(MAX_KEPT_FILES + 2);
-        (0..MAX_KEPT_FILES).for_each(|n| assert_eq!(read(&disk, n), n as u8));
-        assert!((0..MAX_KEPT_FILES).all(|n| is_kept(&disk, n)), "as many as the limit are kept");
+        let disk = files(MAX_CACHED_FILES + 2);
+        (0..MAX_CACHED_FILES).for_each(|n| assert_eq!(read(&disk, n), n as u8));
+        assert!((0..MAX_CACHED_FILES).all(|n| is_kept(&disk, n)), "as many as the limit are kept");
         read(&disk, 0);
-        read(&disk, MAX_KEPT_FILES);
+        read(&disk, MAX_CACHED_FILES);
         assert!(is_kept(&disk, 0) && !is_kept(&disk, 1));
-        read(&disk, MAX_KEPT_FILES + 1);
+        read(&disk, MAX_CACHED_FILES + 1);
         assert!(is_kept(&disk, 0) && !is_kept(&disk, 2) && is_kept(&disk, 3));
-        assert_eq!(disk.kept.kept().files.len(), MAX_KEPT_FILES);
+        assert_eq!(disk.cached.cached().files.len(), MAX_CACHED_FILES);
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
         (0..4).for_each(|n| assert_eq!(read(&disk, n), n as u8));
         disk.remove(&path(0)).unwrap();
         assert!(!is_kept(&disk, 0));
-        assert!(disk.open_kept(&path(0)).is_err_and(|error| error.is_not_found()));
+        assert!(disk.open_cached(&path(0)).is_err_and(|error| error.is_not_found()));
         disk.rename(&path(1), &path(2)).unwrap();
         assert!(!is_kept(&disk, 1) && !is_kept(&disk, 2));
         assert_eq!(read(&disk, 2), 1, "the file that now has the name");
@@ -126,7 +126,7 @@ mod tests {
     fn a_file_that_can_not_be_opened_is_not_kept() {
         let disk = files(1);
         for _ in 0..2 {
-            assert!(disk.open_kept(&path(1)).is_err_and(|error| error.is_not_found()));
+            assert!(disk.open_cached(&path(1)).is_err_and(|error| error.is_not_found()));
         }
         assert!(!is_kept(&disk, 1));
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select_biased};
 
-use super::{Crew, Executor, Job, Priority};
+use super::{Executor, Job, Priority, WorkerPool};
 
 /// [`Executor`] on threads. A crew's threads are named after it, and numbered if there are several.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +26,9 @@ impl Executor for Threads {
         name: &'static str,
         servers: usize,
         capacity: [usize; Priority::COUNT],
-    ) -> io::Result<Box<dyn Crew>> {
+    ) -> io::Result<Box<dyn WorkerPool>> {
         let (queues, jobs) = capacity.map(bounded::<Job>).into_iter().unzip();
-        let mut crew = ThreadCrew { queues, threads: Vec::new() };
+        let mut crew = ThreadPool { queues, threads: Vec::new() };
         let jobs: Vec<Receiver<Job>> = jobs;
         for n in 0..servers.max(1) {
             let numbered = if servers > 1 { format!("{name}-{n}") } else { name.to_owned() };
@@ -47,7 +47,7 @@ impl Executor for Threads {
         false
     }
 
-    fn beside(
+    fn spawn_beside(
         &self,
         name: &'static str,
         task: Box<dyn FnOnce() + Send>,
@@ -56,13 +56,13 @@ impl Executor for Threads {
     }
 }
 
-struct ThreadCrew {
+struct ThreadPool {
     /// By [`Priority::queue`]; empty once the queues are closed.
     queues: Vec<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crew for ThreadCrew {
+impl WorkerPool for ThreadPool {
     fn push(&self, priority: Priority, name: &'static str, job: Job) {
         if let Err(error) = self.queues[priority.queue()].try_send(job) {
             panic!("job {name}: {error}");
@@ -70,7 +70,7 @@ impl Crew for ThreadCrew {
     }
 }
 
-impl Drop for ThreadCrew {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.queues.clear();
         for thread in self.threads.drain(..) {
@@ -183,7 +183,7 @@ mod tests {
     fn a_task_beside_is_joined_by_its_caller() {
         let (sender, told) = bounded(1);
         let task = Box::new(move || sender.send(1).unwrap());
-        let thread = Threads::default().beside("godwit-test", task).unwrap();
+        let thread = Threads::default().spawn_beside("godwit-test", task).unwrap();
         thread.expect("threads run beside").join().unwrap();
         assert_eq!(told.recv(), Ok(1));
     }

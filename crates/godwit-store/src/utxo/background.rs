@@ -60,7 +60,7 @@ impl UtxoStore {
         let (seal, table) = self.sealed.seal(table, memory);
         let run = self.take_run_id();
         let buffer = self.budget.io_buffer();
-        self.crews.flush(&self.place, FlushJob { run, seal, table, buffer });
+        self.pools.flush(&self.context, FlushJob { run, seal, table, buffer });
         self.after_change();
         Ok(Rotation::Sealed(SealId(seal)))
     }
@@ -70,7 +70,7 @@ impl UtxoStore {
     /// # Errors
     ///
     /// What a background job failed with.
-    pub fn freeze(&mut self) -> Result<SealId, StoreError> {
+    pub fn rotate_blocking(&mut self) -> Result<SealId, StoreError> {
         loop {
             match self.rotate()? {
                 Rotation::Sealed(seal) => return Ok(seal),
@@ -98,8 +98,8 @@ impl UtxoStore {
     /// What a background job failed with.
     pub fn poll(&mut self) -> Result<(), StoreError> {
         self.check()?;
-        while let Ok(event) = self.crews.events().try_recv() {
-            self.take_in(event)?;
+        while let Ok(event) = self.pools.events().try_recv() {
+            self.apply_event(event)?;
         }
         self.sealed.release();
         self.start_merge();
@@ -113,19 +113,19 @@ impl UtxoStore {
     /// Waits for a background job to report.
     fn wait_event(&mut self) -> Result<(), StoreError> {
         self.check()?;
-        while self.crews.events().is_empty() && self.place.executor.run_one() {}
-        let event = self.crews.events().recv().expect("the store holds a sender itself");
-        self.take_in(event)?;
+        while self.pools.events().is_empty() && self.context.executor.run_one() {}
+        let event = self.pools.events().recv().expect("the store holds a sender itself");
+        self.apply_event(event)?;
         self.sealed.release();
         self.start_merge();
         Ok(())
     }
 
-    fn take_in(&mut self, event: Result<UtxoEvent, StoreError>) -> Result<(), StoreError> {
+    fn apply_event(&mut self, event: Result<UtxoEvent, StoreError>) -> Result<(), StoreError> {
         match event.inspect_err(|error| self.failed = Some(error.clone()))?.0 {
             Done::Flushed(segments) => self.on_flushed(segments),
             Done::Merged(output) => self.on_merged(output),
-            Done::Removed => self.crews.removed(&self.place),
+            Done::Removed => self.pools.removed(&self.context),
         }
         Ok(())
     }
@@ -161,9 +161,9 @@ impl UtxoStore {
         self.segments.limit_filters(self.budget.filter_limit());
         self.segments.limit_indexes(self.budget.index_limit());
         self.layers = Arc::new(Layers {
-            place: self.place.clone(),
+            context: self.context.clone(),
             epoch: self.sealed.current().clone(),
-            frozen: self.sealed.unflushed().map(|sealed| Arc::clone(&sealed.table)).collect(),
+            flushing: self.sealed.unflushed().map(|sealed| Arc::clone(&sealed.table)).collect(),
             partitions: self.segments.partitions().to_vec(),
         });
         self.published.publish(Arc::clone(&self.layers));
@@ -190,7 +190,7 @@ impl UtxoStore {
         let max_filter = self.budget.merge_filter_limit() as u64;
         let job = MergeJob { run, parts: parts.clone(), seals, buffer, max_filter };
         self.merging = Some(RunningMerge { run, parts, memory });
-        self.crews.merge(&self.place, job);
+        self.pools.merge(&self.context, job);
         self.drop_kept();
     }
 
@@ -236,8 +236,8 @@ impl UtxoStore {
         assert!(up_to.0 >= self.commits.seal(), "commits do not go back");
         let manifest = Manifest {
             version: VERSION,
-            partition_bits: self.place.partition_bits as u8,
-            fingerprint: self.place.hasher.fingerprint(),
+            partition_bits: self.context.partition_bits as u8,
+            fingerprint: self.context.hasher.fingerprint(),
             seal: up_to.0,
             next_run: self.next_run,
             runs: self.segments.runs_up_to(up_to.0),
@@ -266,8 +266,8 @@ impl UtxoStore {
         self.commits.committed(id);
         let in_use = self.runs_in_use();
         let obsolete = self.commits.take_obsolete(&in_use);
-        let paths = obsolete.into_iter().map(|run| run.path(&self.place.dir));
-        self.crews.remove(&self.place, paths);
+        let paths = obsolete.into_iter().map(|run| run.path(&self.context.dir));
+        self.pools.remove(&self.context, paths);
         self.poll()
     }
 }

@@ -66,7 +66,7 @@ pub struct MemoryUsage {
     /// The active memtable, with room for the growth of its slots.
     pub active: usize,
     /// Sealed memtables that are being flushed.
-    pub frozen: usize,
+    pub flushing: usize,
     /// Flushed memtables that are kept for older snapshots.
     pub kept: usize,
     /// Memtables that only a snapshot holds, for its reader.
@@ -81,7 +81,7 @@ pub struct MemoryUsage {
 
 impl MemoryUsage {
     pub fn total(&self) -> usize {
-        self.frozen + self.kept + self.above_kept()
+        self.flushing + self.kept + self.above_kept()
     }
 
     fn above_kept(&self) -> usize {
@@ -152,7 +152,7 @@ impl UtxoStore {
         let merging = self.merging.as_ref().map_or(0, |merge| merge.memory);
         MemoryUsage {
             active: self.active.memory(),
-            frozen: self.sealed.unflushed_memory(),
+            flushing: self.sealed.unflushed_memory(),
             kept: self.sealed.kept_memory(),
             snapshots: self.sealed.snapshot_memory(),
             filters: self.segments.filter_memory(),
@@ -164,11 +164,11 @@ impl UtxoStore {
     /// Whether the active memtable has used up its share. To be asked after [`Self::poll`], at
     /// least once a block. (A rotation within a block is allowed, but its seal must not be
     /// committed.)
-    pub fn should_freeze(&self) -> bool {
+    pub fn wants_rotation(&self) -> bool {
         let used = self.memory_used();
         let tables = self.budget.bytes().saturating_sub(used.above_kept() - used.active);
         let limit =
-            if used.frozen == 0 { tables / 3 * 2 } else { tables.saturating_sub(used.frozen) };
+            if used.flushing == 0 { tables / 3 * 2 } else { tables.saturating_sub(used.flushing) };
         let next = self.active.memory() + self.active.memory_step();
         let needed = next + self.budget.flush_memory(&self.active);
         (needed > limit && self.active.memory() >= self.budget.minima.active)
@@ -181,7 +181,7 @@ impl UtxoStore {
         let more = self.budget.flush_memory(&self.active) + self.budget.minima.active;
         let used = self.memory_used();
         waiting >= MAX_UNFLUSHED
-            || waiting > 0 && used.frozen + used.above_kept() + more > self.budget.bytes()
+            || waiting > 0 && used.flushing + used.above_kept() + more > self.budget.bytes()
     }
 
     /// Drops kept memtables, oldest first, while the budget is exceeded; not within

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::layers::Place;
+use super::layers::UtxoContext;
 use super::memtable::Memtable;
 use super::merge::{MergeScan, Source};
 use super::run::format::RunId;
@@ -63,7 +63,7 @@ impl MergePart {
 }
 
 pub(super) fn flush(
-    place: &Place,
+    context: &UtxoContext,
     job: FlushJob,
     stop: &Stop,
 ) -> Result<Vec<Arc<Segment>>, WorkError> {
@@ -73,27 +73,27 @@ pub(super) fn flush(
     let seals = SealRange { oldest: seal, newest: seal };
     let (coins, spent) = (table.coins(), table.tombstones());
     log::info!("Flush to run {} started: {coins} coins, {spent} spent ones.", run.0);
-    let started = place.executor.now();
-    let options = options(place, run, seals, buffer, u64::MAX);
-    let segments = write_memtable(options, place, &table, stop)?;
-    log_done("Flush to run", run, &segments, place.executor.now() - started);
+    let started = context.executor.now();
+    let options = options(context, run, seals, buffer, u64::MAX);
+    let segments = write_memtable(options, context, &table, stop)?;
+    log_done("Flush to run", run, &segments, context.executor.now() - started);
     Ok(segments)
 }
 
 fn options(
-    place: &Place,
+    context: &UtxoContext,
     run: RunId,
     seals: SealRange,
     buffer: usize,
     max_filter: u64,
 ) -> RunOptions<'_> {
     RunOptions {
-        disk: &place.disk,
-        executor: &*place.executor,
-        dir: &place.dir,
+        disk: &context.disk,
+        executor: &*context.executor,
+        dir: &context.dir,
         run,
-        fingerprint: place.hasher.fingerprint(),
-        partition_bits: place.partition_bits,
+        fingerprint: context.hasher.fingerprint(),
+        partition_bits: context.partition_bits,
         seals,
         buffer,
         max_filter,
@@ -103,15 +103,15 @@ fn options(
 
 fn write_memtable(
     options: RunOptions<'_>,
-    place: &Place,
+    context: &UtxoContext,
     table: &Memtable,
     stop: &Stop,
 ) -> Result<Vec<Arc<Segment>>, WorkError> {
     let mut writer = RunWriter::create(options, stop)?;
-    let counts = table.counts_by_prefix(place.partition_bits);
+    let counts = table.counts_by_prefix(context.partition_bits);
     for (partition, count) in counts.into_iter().enumerate() {
         writer.begin(partition as u8, count as u64);
-        let mut cursor = table.cursor(place.hasher, partition, place.partition_bits);
+        let mut cursor = table.cursor(context.hasher, partition, context.partition_bits);
         while let Some(keyed) = table.current(&cursor) {
             writer.push(keyed.key, keyed.entry)?;
             table.advance(&mut cursor);
@@ -122,7 +122,7 @@ fn write_memtable(
 }
 
 pub(super) fn merge(
-    place: &Place,
+    context: &UtxoContext,
     job: MergeJob,
     stop: &Stop,
 ) -> Result<Vec<Arc<Segment>>, WorkError> {
@@ -131,13 +131,13 @@ pub(super) fn merge(
     let inputs: usize = parts.iter().map(|part| part.inputs.len()).sum();
     let bytes: u64 = parts.iter().map(MergePart::bytes).sum();
     log::info!("Merge into run {} started: {inputs} segments, {bytes} bytes.", run.0);
-    let started = place.executor.now();
-    let mut writer = RunWriter::create(options(place, run, seals, buffer, max_filter), stop)?;
+    let started = context.executor.now();
+    let mut writer = RunWriter::create(options(context, run, seals, buffer, max_filter), stop)?;
     for part in parts {
         writer.begin(part.partition as u8, part.expected_entries());
         let mut sources = Vec::with_capacity(part.inputs.len());
         for input in part.inputs {
-            sources.push(Source::Segment(SegmentCursor::new(input, place.hasher, buffer)?));
+            sources.push(Source::Segment(SegmentCursor::new(input, context.hasher, buffer)?));
         }
         let mut scan = MergeScan::new(sources, !part.with_oldest);
         while scan.step()? {
@@ -147,7 +147,7 @@ pub(super) fn merge(
         writer.end()?;
     }
     let segments = writer.finish()?;
-    log_done("Merge into run", run, &segments, place.executor.now() - started);
+    log_done("Merge into run", run, &segments, context.executor.now() - started);
     Ok(segments)
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Epoch(pub(super) u64);
 
 /// What all parts of a store work with: disk, directory, keyed hash, executor.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct UtxoContext {
     pub(super) disk: StoreDisk,
     pub(super) dir: PathBuf,
     pub(super) hasher: UtxoHasher,
@@ -68,7 +68,7 @@ pub(super) struct Place {
     pub(super) next_scratch: Arc<AtomicU64>,
 }
 
-impl Place {
+impl UtxoContext {
     /// Which partition a key belongs to.
     #[inline]
     pub(super) fn partition_of(&self, key: u64) -> usize {
@@ -82,10 +82,10 @@ impl Place {
 
 /// The coins of one epoch: sealed memtables that are being flushed, over runs.
 pub struct Layers {
-    pub(super) place: Place,
+    pub(super) context: UtxoContext,
     pub(super) epoch: EpochPin,
     /// Newest first.
-    pub(super) frozen: Vec<Arc<Memtable>>,
+    pub(super) flushing: Vec<Arc<Memtable>>,
     /// For each partition its segments, newest first.
     pub(super) partitions: Vec<Vec<Arc<Segment>>>,
 }
@@ -156,7 +156,7 @@ impl Layers {
     ) -> Result<(), StoreError> {
         let mut open: Vec<u32> = (0..keys.len() as u32).collect();
         open.sort_unstable_by_key(|n| keys[*n as usize].key);
-        for table in &self.frozen {
+        for table in &self.flushing {
             open.retain(|n| match table.get(&keys[*n as usize]) {
                 Some(entry) => {
                     found(*n, entry).expect("entries in memory are as they were encoded");
@@ -167,7 +167,7 @@ impl Layers {
         }
         let mut scratch = LookupScratch::default();
         let mut done = vec![false; keys.len()];
-        let partition = |n: &u32| self.place.partition_of(keys[*n as usize].key);
+        let partition = |n: &u32| self.context.partition_of(keys[*n as usize].key);
         for mut open in open.chunk_by_mut(|a, b| partition(a) == partition(b)) {
             for segment in &self.partitions[partition(&open[0])] {
                 segment.resolve(keys, open, &mut scratch, &mut |n, entry| {
@@ -186,7 +186,7 @@ impl Layers {
 
     /// Whether there are no entries: nothing was sealed yet.
     pub fn is_empty(&self) -> bool {
-        self.frozen.is_empty() && self.partitions.iter().all(Vec::is_empty)
+        self.flushing.is_empty() && self.partitions.iter().all(Vec::is_empty)
     }
 
     /// Number of partitions, each of which can be scanned on its own.
@@ -219,9 +219,9 @@ impl Layers {
 
     /// All layers of a partition as one, without tombstones.
     fn merged(&self, partition: usize) -> Result<MergeScan, StoreError> {
-        let Place { hasher, partition_bits, .. } = self.place;
+        let UtxoContext { hasher, partition_bits, .. } = self.context;
         let mut sources = Vec::new();
-        for table in &self.frozen {
+        for table in &self.flushing {
             let cursor = table.cursor(hasher, partition, partition_bits);
             sources.push(Source::Memtable(Arc::clone(table), cursor));
         }

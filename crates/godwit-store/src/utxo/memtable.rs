@@ -72,7 +72,7 @@ fn shard_of(key: u64) -> usize {
 }
 
 #[inline]
-fn fragment_of(key: u64) -> u32 {
+fn tag_of(key: u64) -> u32 {
     (key >> (64 - ORDERED_BITS)) as u32
 }
 
@@ -137,7 +137,7 @@ impl Memtable {
     fn search(&self, key: &HashedOutPoint) -> Result<usize, usize> {
         let name = Name::new(&key.outpoint);
         self.shards[shard_of(key.key)]
-            .search(fragment_of(key.key), |offset| entry_at(&self.arena, offset).is_named(&name))
+            .search(tag_of(key.key), |offset| entry_at(&self.arena, offset).is_named(&name))
     }
 
     #[inline]
@@ -159,11 +159,11 @@ impl Memtable {
         let mut touched = 0;
         for batch in keys.chunks(BATCH) {
             for key in batch {
-                touched ^= self.shards[shard_of(key.key)].home_slot(fragment_of(key.key));
+                touched ^= self.shards[shard_of(key.key)].home_slot(tag_of(key.key));
             }
             let mut offsets = [0; BATCH];
             for (offset, key) in offsets.iter_mut().zip(batch) {
-                *offset = self.shards[shard_of(key.key)].first_offset(fragment_of(key.key));
+                *offset = self.shards[shard_of(key.key)].first_offset(tag_of(key.key));
             }
             for offset in offsets.into_iter().filter(|offset| *offset != 0) {
                 // Most entries cross a boundary of cache lines.
@@ -204,7 +204,7 @@ impl Memtable {
             self.arena.release(offset, len);
             self.coins -= 1;
         } else {
-            self.bury(key, Ok(index));
+            self.put_tombstone(key, Ok(index));
         }
         Taken::Coin(coin)
     }
@@ -213,10 +213,10 @@ impl Memtable {
     pub(super) fn spend_below(&mut self, key: &HashedOutPoint) {
         let place = self.search(key);
         debug_assert!(place.is_err(), "the caller asked take() first");
-        self.bury(key, place);
+        self.put_tombstone(key, place);
     }
 
-    fn bury(&mut self, key: &HashedOutPoint, place: Result<usize, usize>) {
+    fn put_tombstone(&mut self, key: &HashedOutPoint, place: Result<usize, usize>) {
         let entry = self.builder.tombstone(&key.outpoint);
         let offset = self.arena.insert(entry);
         self.put(key.key, place, offset);
@@ -238,7 +238,7 @@ impl Memtable {
             }
             Err(index) => {
                 let before = shard.memory();
-                if shard.insert(index, fragment_of(key), offset) {
+                if shard.insert(index, tag_of(key), offset) {
                     self.slot_bytes += shard.memory() - before;
                     self.growth_bytes = self.growth_bytes.max(shard.memory_grown());
                 }

@@ -25,7 +25,7 @@ pub(super) struct Slots {
     len: usize,
 }
 
-fn fragment_of(slot: u64) -> u32 {
+fn tag_of(slot: u64) -> u32 {
     (slot >> 32) as u32
 }
 
@@ -34,8 +34,8 @@ fn offset_of(slot: u64) -> u32 {
 }
 
 #[inline]
-fn home(fragment: u32, capacity: usize) -> usize {
-    ((u64::from(fragment) * capacity as u64) >> 32) as usize
+fn home(tag: u32, capacity: usize) -> usize {
+    ((u64::from(tag) * capacity as u64) >> 32) as usize
 }
 
 /// Slots behind the last home, for clusters that run over the end.
@@ -68,31 +68,31 @@ impl Slots {
     }
 
     #[inline]
-    fn home(&self, fragment: u32) -> usize {
-        home(fragment, self.capacity)
+    fn home(&self, tag: u32) -> usize {
+        home(tag, self.capacity)
     }
 
-    /// The home slot of `fragment` as it is.
+    /// The home slot of `tag` as it is.
     #[inline]
-    pub(super) fn home_slot(&self, fragment: u32) -> u64 {
-        self.slots[self.home(fragment)]
+    pub(super) fn home_slot(&self, tag: u32) -> u64 {
+        self.slots[self.home(tag)]
     }
 
-    /// The slot whose fragment is `fragment` and whose entry `is_match`, or else where such a slot
+    /// The slot whose tag is `tag` and whose entry `is_match`, or else where such a slot
     /// belongs.
     #[inline]
     pub(super) fn search(
         &self,
-        fragment: u32,
+        tag: u32,
         mut is_match: impl FnMut(u32) -> bool,
     ) -> Result<usize, usize> {
-        let mut index = self.home(fragment);
+        let mut index = self.home(tag);
         loop {
             let slot = self.slots[index];
-            if slot == 0 || fragment_of(slot) > fragment {
+            if slot == 0 || tag_of(slot) > tag {
                 return Err(index);
             }
-            if fragment_of(slot) == fragment && is_match(offset_of(slot)) {
+            if tag_of(slot) == tag && is_match(offset_of(slot)) {
                 return Ok(index);
             }
             index += 1;
@@ -105,10 +105,10 @@ impl Slots {
         offset_of(self.slots[index])
     }
 
-    /// The offset in the first slot with this fragment; 0 if there is none.
+    /// The offset in the first slot with this tag; 0 if there is none.
     #[inline]
-    pub(super) fn first_offset(&self, fragment: u32) -> u32 {
-        match self.search(fragment, |_| true) {
+    pub(super) fn first_offset(&self, tag: u32) -> u32 {
+        match self.search(tag, |_| true) {
             Ok(index) => self.offset(index),
             Err(_) => 0,
         }
@@ -124,9 +124,9 @@ impl Slots {
     /// Inserts at `index`, where [`Self::search`] missed. `offset` is not 0, so that no slot in use
     /// looks empty. Returns whether the table grew.
     #[inline]
-    pub(super) fn insert(&mut self, index: usize, fragment: u32, offset: u32) -> bool {
+    pub(super) fn insert(&mut self, index: usize, tag: u32, offset: u32) -> bool {
         debug_assert_ne!(offset, 0);
-        let slot = u64::from(fragment) << 32 | u64::from(offset);
+        let slot = u64::from(tag) << 32 | u64::from(offset);
         let gap = self.gap_from(index);
         let full = (self.len + 1) * MAX_LOAD.1 > self.capacity * MAX_LOAD.0;
         if full || gap + 1 == self.slots.len() {
@@ -150,7 +150,7 @@ impl Slots {
 
     fn insert_grown(&mut self, slot: u64) {
         loop {
-            let (Ok(index) | Err(index)) = self.search(fragment_of(slot), |_| true);
+            let (Ok(index) | Err(index)) = self.search(tag_of(slot), |_| true);
             let gap = self.gap_from(index);
             if gap + 1 == self.slots.len() {
                 self.grow();
@@ -167,7 +167,7 @@ impl Slots {
     #[inline]
     pub(super) fn remove(&mut self, index: usize) {
         let mut end = index + 1;
-        while self.slots[end] != 0 && self.home(fragment_of(self.slots[end])) < end {
+        while self.slots[end] != 0 && self.home(tag_of(self.slots[end])) < end {
             end += 1;
         }
         self.slots.copy_within(index + 1..end, index);
@@ -175,12 +175,12 @@ impl Slots {
         self.len -= 1;
     }
 
-    /// The first slot in use from `index` on: its index, fragment and offset. Fragments never fall.
+    /// The first slot in use from `index` on: its index, tag and offset. Tags never fall.
     #[inline]
     pub(super) fn next_used(&self, index: usize) -> Option<(usize, u32, u32)> {
         let mut rest = self.slots[index..].iter().zip(index..);
         rest.find(|(slot, _)| **slot != 0)
-            .map(|(slot, index)| (index, fragment_of(*slot), offset_of(*slot)))
+            .map(|(slot, index)| (index, tag_of(*slot), offset_of(*slot)))
     }
 
     fn grow(&mut self) {
@@ -198,7 +198,7 @@ impl Slots {
     #[cfg(test)]
     pub(super) fn longest_probe(&self) -> usize {
         let used = self.slots.iter().enumerate().filter(|(_, slot)| **slot != 0);
-        used.map(|(index, slot)| index - self.home(fragment_of(*slot))).max().unwrap_or(0)
+        used.map(|(index, slot)| index - self.home(tag_of(*slot))).max().unwrap_or(0)
     }
 }
 
@@ -207,13 +207,13 @@ fn grown(capacity: usize) -> usize {
 }
 
 /// The slots of `old` in a table of another capacity; `None` if they run over its end, which only
-/// very uneven fragments do.
+/// very uneven tags do.
 fn laid_out(old: &[u64], capacity: usize) -> Option<Vec<u64>> {
     let mut table = empty_table(capacity);
     let last = table.len() - 1;
     let mut next = 0;
     for slot in old.iter().filter(|slot| **slot != 0) {
-        let index = home(fragment_of(*slot), capacity).max(next);
+        let index = home(tag_of(*slot), capacity).max(next);
         if index >= last {
             return None;
         }
@@ -234,8 +234,8 @@ mod tests {
     fn check_order(slots: &Slots, model: &BTreeSet<(u32, u32)>) {
         assert_eq!(slots.len(), model.len());
         let used = slots.slots.iter().filter(|slot| **slot != 0);
-        let mut listed: Vec<_> = used.map(|slot| (fragment_of(*slot), offset_of(*slot))).collect();
-        assert!(listed.is_sorted_by_key(|(fragment, _)| *fragment));
+        let mut listed: Vec<_> = used.map(|slot| (tag_of(*slot), offset_of(*slot))).collect();
+        assert!(listed.is_sorted_by_key(|(tag, _)| *tag));
         listed.sort_unstable();
         assert_eq!(listed, model.iter().copied().collect::<Vec<_>>());
         assert_eq!(slots.slots.last(), Some(&0));
@@ -251,19 +251,19 @@ mod tests {
             let mut slots = Slots::new();
             let mut model = BTreeSet::new();
             for (n, (band, low, insert)) in steps.into_iter().enumerate() {
-                let fragment = [0, 0x7fff_fff0, 0xffff_ffd7, 0xc000_0000][band as usize] + low;
-                let known = model.range((fragment, 0)..=(fragment, u32::MAX)).next().copied();
+                let tag = [0, 0x7fff_fff0, 0xffff_ffd7, 0xc000_0000][band as usize] + low;
+                let known = model.range((tag, 0)..=(tag, u32::MAX)).next().copied();
                 if insert {
                     let offset = n as u32 + 1;
-                    let (Ok(index) | Err(index)) = slots.search(fragment, |_| false);
-                    slots.insert(index, fragment, offset);
-                    model.insert((fragment, offset));
+                    let (Ok(index) | Err(index)) = slots.search(tag, |_| false);
+                    slots.insert(index, tag, offset);
+                    model.insert((tag, offset));
                 } else if let Some(pair) = known {
-                    let index = slots.search(fragment, |offset| offset == pair.1).unwrap();
+                    let index = slots.search(tag, |offset| offset == pair.1).unwrap();
                     slots.remove(index);
                     model.remove(&pair);
                 } else {
-                    prop_assert!(slots.search(fragment, |_| true).is_err());
+                    prop_assert!(slots.search(tag, |_| true).is_err());
                 }
                 check_order(&slots, &model);
             }
@@ -273,11 +273,11 @@ mod tests {
     #[test]
     fn load_stays_in_its_band_while_growing() {
         let mut slots = Slots::new();
-        let mut fragment = 1u32;
+        let mut tag = 1u32;
         for n in 1..100_000u32 {
-            fragment = fragment.wrapping_mul(2_654_435_761).wrapping_add(12_345);
-            let (Ok(index) | Err(index)) = slots.search(fragment, |_| false);
-            slots.insert(index, fragment, n);
+            tag = tag.wrapping_mul(2_654_435_761).wrapping_add(12_345);
+            let (Ok(index) | Err(index)) = slots.search(tag, |_| false);
+            slots.insert(index, tag, n);
             let load = slots.len() * 100 / slots.capacity;
             assert!(load <= 90 && (n < 1000 || load >= 78), "{load} % at {n}");
         }

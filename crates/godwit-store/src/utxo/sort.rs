@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use godwit_primitives::OutPoint;
 
 use super::entry::{Entry, MAX_ENTRY};
-use super::layers::{CoinEntry, Layers, Place, Scan};
+use super::layers::{CoinEntry, Layers, Scan, UtxoContext};
 use super::run::format::RunId;
 use super::run::reader::SegmentCursor;
 use super::run::segment::{SealRange, Segment};
@@ -71,7 +71,7 @@ fn var_int_bytes(n: u32) -> [u8; 8] {
 
 /// Scratch runs of one sort; removed when dropped.
 struct Scratch {
-    place: Place,
+    context: UtxoContext,
     stop: Stop,
     paths: VecDeque<PathBuf>,
 }
@@ -82,14 +82,14 @@ impl Scratch {
         &mut self,
         fill: impl FnOnce(&mut RunWriter<'_>) -> Result<(), WorkError>,
     ) -> Result<Arc<Segment>, StoreError> {
-        let run = RunId(self.place.next_scratch.fetch_add(1, Ordering::Relaxed));
-        self.paths.push_back(run.path(&self.place.dir));
+        let run = RunId(self.context.next_scratch.fetch_add(1, Ordering::Relaxed));
+        self.paths.push_back(run.path(&self.context.dir));
         let options = RunOptions {
-            disk: &self.place.disk,
-            executor: &*self.place.executor,
-            dir: &self.place.dir,
+            disk: &self.context.disk,
+            executor: &*self.context.executor,
+            dir: &self.context.dir,
             run,
-            fingerprint: self.place.hasher.fingerprint(),
+            fingerprint: self.context.hasher.fingerprint(),
             partition_bits: 0,
             seals: SealRange { oldest: 0, newest: 0 },
             buffer: BUFFER,
@@ -112,7 +112,7 @@ impl Scratch {
 
     fn remove_oldest(&mut self, count: usize) -> Result<(), StoreError> {
         for path in self.paths.drain(..count) {
-            self.place.disk.remove(&path)?;
+            self.context.disk.remove(&path)?;
         }
         Ok(())
     }
@@ -180,11 +180,11 @@ impl Merged {
     fn new(
         order: OutPointOrder,
         segments: Vec<Arc<Segment>>,
-        place: &Place,
+        context: &UtxoContext,
     ) -> Result<Self, StoreError> {
         let (mut sources, mut heads) = (Vec::new(), BinaryHeap::new());
         for segment in segments {
-            let source = SegmentCursor::new(segment, place.hasher, BUFFER)?;
+            let source = SegmentCursor::new(segment, context.hasher, BUFFER)?;
             if let Some((_, outpoint)) = source.head() {
                 heads.push(Reverse((order.key(&outpoint), sources.len())));
             }
@@ -230,13 +230,13 @@ impl Layers {
         order: OutPointOrder,
         memory: usize,
     ) -> Result<SortedScan, StoreError> {
-        let (place, stop) = (self.place.clone(), Stop::never());
-        let mut scratch = Scratch { place, stop, paths: VecDeque::new() };
+        let (context, stop) = (self.context.clone(), Stop::never());
+        let mut scratch = Scratch { context, stop, paths: VecDeque::new() };
         let mut segments = sorted_batches(self.scan()?, order, memory, &mut scratch)?;
         let fan_in = memory.max(MIN_SORT_MEMORY) / BUFFER - 1;
         while segments.len() > fan_in {
             let inputs: Vec<_> = segments.drain(..fan_in).collect();
-            let mut merged = Merged::new(order, inputs, &self.place)?;
+            let mut merged = Merged::new(order, inputs, &self.context)?;
             let output = scratch.write(|writer| {
                 while merged.step()? {
                     let (_, entry) = merged.current().expect("step() found an entry");
@@ -247,7 +247,7 @@ impl Layers {
             scratch.remove_oldest(fan_in)?;
             segments.push(output);
         }
-        Ok(SortedScan { merged: Merged::new(order, segments, &self.place)?, _scratch: scratch })
+        Ok(SortedScan { merged: Merged::new(order, segments, &self.context)?, _scratch: scratch })
     }
 }
 

@@ -13,7 +13,7 @@ use super::commits::Commits;
 use super::entry::CoinParts;
 use super::jobs::MergePart;
 use super::key::{HashedOutPoint, UtxoHasher};
-use super::layers::{EpochPin, Layers, LayersReader, Place};
+use super::layers::{EpochPin, Layers, LayersReader, UtxoContext};
 use super::manifest::{Manifest, ManifestRun};
 use super::memtable::{KnownCoin, Memtable, Probe, Taken};
 use super::run::format::{RunId, SegmentMeta};
@@ -21,7 +21,7 @@ use super::run::segment::{RunFile, Segment};
 use super::sealed::Sealed;
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
-use super::worker_pools::{Crews, UtxoEvent};
+use super::worker_pools::{UtxoEvent, WorkerPools};
 use crate::disk::StoreDisk;
 use crate::error::{Damage, IoFailure, Operation, StoreError};
 use crate::exec::Executor;
@@ -56,7 +56,7 @@ pub(super) struct RunningMerge {
 ///
 /// [`super::layers`] explains what other threads may read meanwhile, [`super`] how commits work.
 pub struct UtxoStore {
-    pub(super) place: Place,
+    pub(super) context: UtxoContext,
     pub(super) budget: Budget,
     pub(super) active: Memtable,
     /// Size of `active`, in bytes, at which kept memtables have to be dropped.
@@ -70,7 +70,7 @@ pub struct UtxoStore {
     pub(super) runs: Vec<Weak<RunFile>>,
     pub(super) layers: Arc<Layers>,
     pub(super) published: LayersReader,
-    pub(super) crews: Crews,
+    pub(super) pools: WorkerPools,
     pub(super) merging: Option<RunningMerge>,
     pub(super) next_run: u64,
     /// The first failure of a background job. Nothing works after it.
@@ -103,14 +103,14 @@ impl UtxoStore {
         let (disk, partition_bits) = (disk.clone(), u32::from(manifest.partition_bits));
         let (dir, executor) = (dir.to_owned(), Arc::clone(executor));
         let next_scratch = Arc::new(AtomicU64::new(FIRST_SCRATCH));
-        let place = Place { disk, dir, hasher, partition_bits, executor, next_scratch };
-        place.disk.create_dir_all(&place.dir)?;
-        let next_run = remove_orphans(&place, manifest)?.max(manifest.next_run);
+        let context = UtxoContext { disk, dir, hasher, partition_bits, executor, next_scratch };
+        context.disk.create_dir_all(&context.dir)?;
+        let next_run = remove_orphans(&context, manifest)?.max(manifest.next_run);
         let budget = Budget::new(config);
-        let mut segments = Segments::new(place.partitions());
+        let mut segments = Segments::new(context.partitions());
         let mut runs = Vec::new();
         for named in &manifest.runs {
-            let (run, metas) = open_run(&place, named)?;
+            let (run, metas) = open_run(&context, named)?;
             runs.push(Arc::downgrade(&run));
             for meta in &metas {
                 let segment = Segment::load(&run, meta, named.seals, partition_bits)?;
@@ -121,16 +121,16 @@ impl UtxoStore {
         }
         let sealed = Sealed::new(manifest.seal);
         let layers = Arc::new(Layers {
-            place: place.clone(),
+            context: context.clone(),
             epoch: sealed.current().clone(),
-            frozen: Vec::new(),
+            flushing: Vec::new(),
             partitions: segments.partitions().to_vec(),
         });
         let no_thread =
-            |error| StoreError::Io(IoFailure::new(&place.dir, Operation::Spawn, &error));
-        let crews = Crews::start(&place).map_err(no_thread)?;
+            |error| StoreError::Io(IoFailure::new(&context.dir, Operation::Spawn, &error));
+        let pools = WorkerPools::start(&context).map_err(no_thread)?;
         let mut store = Self {
-            place,
+            context,
             budget,
             active: Memtable::new(budget.arena_step()),
             allowance: 0,
@@ -141,7 +141,7 @@ impl UtxoStore {
             runs,
             published: LayersReader(Arc::new(RwLock::new(Arc::clone(&layers)))),
             layers,
-            crews,
+            pools,
             merging: None,
             next_run,
             failed: None,
@@ -281,8 +281,8 @@ impl UtxoStore {
 
     /// Whether what was read under `pin` can be combined with [`Self::take`] and [`Self::probe`].
     /// Turns false only within [`Self::add`], [`Self::take`], [`Self::spend_below`] and at the end of
-    /// [`Self::pinned`] (when memory runs out), [`Self::freeze`], [`Self::rotate`], [`Self::poll`] and
-    /// [`Self::committed`], and then for good.
+    /// [`Self::pinned`] (when memory runs out), [`Self::rotate_blocking`], [`Self::rotate`],
+    /// [`Self::poll`] and [`Self::committed`], and then for good.
     pub fn covers(&self, pin: &EpochPin) -> bool {
         self.sealed.covers(pin)
     }
@@ -304,7 +304,7 @@ impl UtxoStore {
     /// The channel on which background jobs report. The caller may select on it, to wait, but must
     /// not receive: [`Self::poll`] does.
     pub fn events(&self) -> &Receiver<Result<UtxoEvent, StoreError>> {
-        self.crews.events()
+        self.pools.events()
     }
 
     /// What was done since the store was opened.
@@ -332,16 +332,16 @@ impl UtxoStore {
 
 /// Removes run files that the manifest does not name and scratch files; returns the lowest run id
 /// above all that were seen.
-fn remove_orphans(place: &Place, manifest: &Manifest) -> Result<u64, StoreError> {
+fn remove_orphans(context: &UtxoContext, manifest: &Manifest) -> Result<u64, StoreError> {
     let mut next = 0;
-    for path in place.disk.list(&place.dir)? {
+    for path in context.disk.list(&context.dir)? {
         let Some(run) = RunId::of_path(&path) else { continue };
         if run.0 < FIRST_SCRATCH {
             next = next.max(run.0 + 1);
         }
         if !manifest.runs.iter().any(|named| named.id == run) {
             log::debug!("removing {}, which no commit names", path.display());
-            place.disk.remove(&path)?;
+            context.disk.remove(&path)?;
         }
     }
     Ok(next)
@@ -349,19 +349,19 @@ fn remove_orphans(place: &Place, manifest: &Manifest) -> Result<u64, StoreError>
 
 /// Opens a run; returns it with the descriptions of its segments that are in use.
 fn open_run(
-    place: &Place,
+    context: &UtxoContext,
     named: &ManifestRun,
 ) -> Result<(Arc<RunFile>, Vec<SegmentMeta>), StoreError> {
-    let path = named.id.path(&place.dir);
-    let disk = place.disk.clone();
+    let path = named.id.path(&context.dir);
+    let disk = context.disk.clone();
     let run = Arc::new(RunFile { id: named.id, disk, path: path.clone(), blocks: named.blocks });
     let len = run.open()?.file_len()?;
     if len < run.bytes() {
         return Err(StoreError::damaged(&path, len, Damage::Short));
     }
     let footer = run.read_footer()?;
-    let fits = footer.fingerprint == place.hasher.fingerprint()
-        && u32::from(footer.partition_bits) == place.partition_bits;
+    let fits = footer.fingerprint == context.hasher.fingerprint()
+        && u32::from(footer.partition_bits) == context.partition_bits;
     let mut metas = footer.segments;
     metas.retain(|meta| {
         named.partitions.checked_shr(u32::from(meta.partition)).unwrap_or(0) & 1 == 1

@@ -40,7 +40,7 @@ fn add(store: &mut UtxoStore, key: &HashedOutPoint, coin: &Coin, overwrite: bool
 
 /// Freezes, waits, and makes the result the committed state.
 fn commit(store: &mut UtxoStore) -> Manifest {
-    let seal = store.freeze().unwrap();
+    let seal = store.rotate_blocking().unwrap();
     store.wait_flushed(seal).unwrap();
     let (id, manifest) = store.manifest(seal);
     store.committed(id).unwrap();

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::budget::MAX_UNFLUSHED;
 use super::jobs::{self, FlushJob, MergeJob};
-use super::layers::Place;
+use super::layers::UtxoContext;
 use super::run::segment::Segment;
 use super::stop::{Stop, WorkError};
 use crate::error::StoreError;
@@ -41,7 +41,7 @@ pub(super) enum Done {
 pub(super) type Events = Receiver<Result<UtxoEvent, StoreError>>;
 
 /// The crews of one store.
-pub(super) struct Crews {
+pub(super) struct WorkerPools {
     flusher: Workers,
     merger: Workers,
     events: Events,
@@ -54,9 +54,9 @@ pub(super) struct Crews {
     stopped: Stop,
 }
 
-impl Crews {
-    pub(super) fn start(place: &Place) -> io::Result<Self> {
-        let executor = &*place.executor;
+impl WorkerPools {
+    pub(super) fn start(context: &UtxoContext) -> io::Result<Self> {
+        let executor = &*context.executor;
         let (outbox, events) = bounded(MAX_EVENTS);
         let (stop, stopped) = bounded(0);
         Ok(Self {
@@ -76,39 +76,43 @@ impl Crews {
     }
 
     /// Has a sealed memtable written; at most [`MAX_UNFLUSHED`] at a time.
-    pub(super) fn flush(&self, place: &Place, job: FlushJob) {
-        let (place, stop) = (place.clone(), self.stopped.clone());
+    pub(super) fn flush(&self, context: &UtxoContext, job: FlushJob) {
+        let (context, stop) = (context.clone(), self.stopped.clone());
         self.run((&self.flusher, FLUSHER), "flush", move || {
-            jobs::flush(&place, job, &stop).map(Done::Flushed)
+            jobs::flush(&context, job, &stop).map(Done::Flushed)
         });
     }
 
     /// Merges; one at a time.
-    pub(super) fn merge(&self, place: &Place, job: MergeJob) {
-        let (place, stop) = (place.clone(), self.stopped.clone());
+    pub(super) fn merge(&self, context: &UtxoContext, job: MergeJob) {
+        let (context, stop) = (context.clone(), self.stopped.clone());
         self.run((&self.merger, MERGER), "merge", move || {
-            jobs::merge(&place, job, &stop).map(Done::Merged)
+            jobs::merge(&context, job, &stop).map(Done::Merged)
         });
     }
 
     /// Removes files that no commit names. What comes while a removal is under way waits for its end.
-    pub(super) fn remove(&mut self, place: &Place, paths: impl IntoIterator<Item = PathBuf>) {
+    pub(super) fn remove(
+        &mut self,
+        context: &UtxoContext,
+        paths: impl IntoIterator<Item = PathBuf>,
+    ) {
         self.obsolete.extend(paths);
-        self.remove_next(place);
+        self.remove_next(context);
     }
 
     /// The removal was reported.
-    pub(super) fn removed(&mut self, place: &Place) {
+    pub(super) fn removed(&mut self, context: &UtxoContext) {
         self.removing = false;
-        self.remove_next(place);
+        self.remove_next(context);
     }
 
-    fn remove_next(&mut self, place: &Place) {
+    fn remove_next(&mut self, context: &UtxoContext) {
         if self.removing || self.obsolete.is_empty() {
             return;
         }
         self.removing = true;
-        let (paths, disk) = (std::mem::take(&mut self.obsolete), place.disk.clone());
+        let (paths, disk) = (std::mem::take(&mut self.obsolete), context.disk.clone());
         self.run((&self.flusher, FLUSHER), "remove", move || {
             paths.iter().try_for_each(|path| disk.remove(path))?;
             Ok(Done::Removed)
@@ -136,7 +140,7 @@ impl Crews {
     }
 }
 
-impl Drop for Crews {
+impl Drop for WorkerPools {
     /// Jobs stop at their next write; files they leave unfinished are removed by the next
     /// [`super::UtxoStore::open`].
     fn drop(&mut self) {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use godwit_chain::{Chain, Event, Poll, Source, Verdict};
 use godwit_p2p::{
-    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderFault, HeaderIndex, NetCommand,
-    NetEvent, Now, PeerId, Peers, ReadId,
+    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent, Now,
+    PeerId, Peers, ReadId, RefusedHeader,
 };
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
@@ -143,13 +143,13 @@ impl NodeCore {
     /// `-networkactive`.
     pub fn set_network_active(&mut self, now: Now, active: bool) {
         self.tell(now, PeersEvent::NetworkActive(active));
-        self.obey(now);
+        self.apply_actions(now);
     }
 
     /// Handles an event of the network.
     pub fn handle(&mut self, now: Now, event: NetEvent) {
         self.tell(now, event);
-        self.obey(now);
+        self.apply_actions(now);
     }
 
     fn tell(&mut self, now: Now, event: impl Into<PeersEvent>) {
@@ -179,7 +179,7 @@ impl NodeCore {
         }
         let room = self.chain.room().min(self.most_in_flight);
         self.tell(now, PeersEvent::Tick { room });
-        self.obey(now);
+        self.apply_actions(now);
         Ok(if self.waiting_reads.is_empty() { poll } else { Poll::Progress })
     }
 
@@ -208,7 +208,7 @@ impl NodeCore {
                 }
             }
         }
-        self.obey(now);
+        self.apply_actions(now);
     }
 
     fn judged(&mut self, now: Now, source: Source, verdict: Verdict) {
@@ -229,7 +229,7 @@ impl NodeCore {
         }
         let initial_download = self.initial_download;
         self.tell(now, ChainEvent::TipChanged { initial_download });
-        self.obey(now);
+        self.apply_actions(now);
     }
 
     fn is_up_to_date(&self, now: Now) -> bool {
@@ -239,19 +239,19 @@ impl NodeCore {
     }
 
     /// Does the engine's actions, in order.
-    fn obey(&mut self, now: Now) {
+    fn apply_actions(&mut self, now: Now) {
         loop {
             let actions = self.peers.take_actions();
             if actions.is_empty() {
                 return;
             }
             for action in actions {
-                self.obey_one(now, action);
+                self.apply_action(now, action);
             }
         }
     }
 
-    fn obey_one(&mut self, now: Now, action: Action) {
+    fn apply_action(&mut self, now: Now, action: Action) {
         match action {
             Action::Net(command) => self.commands.push_back(command),
             Action::Chain(request) => self.ask_chain(now, request),
@@ -281,7 +281,7 @@ impl NodeCore {
             match self.chain.accept_header(header, header.block_hash(), now.unix) {
                 Ok(id) => result = Ok(ChainIndex::header_id(id)),
                 Err(reject) => {
-                    result = Err(HeaderFault { reject, index_of_bad: n });
+                    result = Err(RefusedHeader { reject, index_of_bad: n });
                     break;
                 }
             }

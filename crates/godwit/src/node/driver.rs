@@ -16,7 +16,7 @@ use super::core::NodeCore;
 use super::dns::Resolver;
 use super::index::ChainIndex;
 use super::peers_file::PeersFile;
-use super::setup::{connections_within_descriptors, encrypts, peers_config, proxies, user_agent};
+use super::setup::{harden_for_encryption, peers_config, proxies, raise_descriptors, user_agent};
 use super::sockets::{BindError, Inbox, Sockets, SocketsConfig, bind};
 use crate::chain_log::cost_lines;
 use crate::exit::Exit;
@@ -39,7 +39,7 @@ const CATCHING_UP: Duration = Duration::from_millis(2);
 const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
 /// After this long without a peer, the log says what the user could try.
-const LONELY_AFTER: Duration = Duration::from_secs(60);
+const NO_PEERS_AFTER: Duration = Duration::from_secs(60);
 
 /// Services of a pruned node, which offers only the last 288 blocks (BIP159).
 const SERVICES_WHEN_PRUNED: Services = Services(Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
@@ -74,7 +74,7 @@ pub(crate) fn run(
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
-    let max_connections = connections_within_descriptors(options.max_connections);
+    let max_connections = raise_descriptors(options.max_connections);
     log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
     let chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
     let mut node = Node::start(config, options, bars, chain, started, max_connections)?;
@@ -99,7 +99,7 @@ struct Node<'a> {
     peers_file: PeersFile,
     started: Instant,
     next_save: Duration,
-    lonely: Lonely,
+    no_peers: NoPeers,
     progress: Option<Progress>,
     /// A progress bar is shown; otherwise, progress is logged during the initial download.
     on_terminal: bool,
@@ -119,7 +119,7 @@ impl<'a> Node<'a> {
             false => Vec::new(),
         };
         let pool = chain.block_buffers().clone();
-        let encrypted = encrypts(options);
+        let encrypted = harden_for_encryption(options);
         let [first, second, third] = [random_bytes()?, random_bytes()?, random_bytes()?];
         let mut seed = [0; 32];
         seed[..16].copy_from_slice(&first);
@@ -164,7 +164,7 @@ impl<'a> Node<'a> {
             peers_file,
             started,
             next_save: SAVE_INTERVAL,
-            lonely: Lonely::default(),
+            no_peers: NoPeers::default(),
             progress: Some(Progress::start(bars)),
             on_terminal: !bars.is_hidden(),
         })
@@ -232,7 +232,7 @@ impl<'a> Node<'a> {
         }
         let summary = self.core.peers().summary();
         let connections = summary.inbound + summary.outbound;
-        if self.lonely.is_due(now.monotonic, connections)
+        if self.no_peers.take_due(now.monotonic, connections)
             && let Some(line) = what_to_try(self.options)
         {
             log::warn!("{line}");
@@ -315,19 +315,19 @@ fn work(chain: &Chain, now: i64) -> (u64, u64) {
 
 /// Notices when there has been no peer for long.
 #[derive(Debug, Default)]
-struct Lonely {
+struct NoPeers {
     since: Duration,
-    told: bool,
+    reported: bool,
 }
 
-impl Lonely {
-    /// True once for each time that there is no connection for [`LONELY_AFTER`].
-    fn is_due(&mut self, now: Duration, connections: usize) -> bool {
+impl NoPeers {
+    /// True once for each time that there is no connection for [`NO_PEERS_AFTER`].
+    fn take_due(&mut self, now: Duration, connections: usize) -> bool {
         if connections > 0 {
-            *self = Self { since: now, told: false };
+            *self = Self { since: now, reported: false };
         }
-        let due = !self.told && now >= self.since + LONELY_AFTER;
-        self.told |= due;
+        let due = !self.reported && now >= self.since + NO_PEERS_AFTER;
+        self.reported |= due;
         due
     }
 }
@@ -351,7 +351,7 @@ fn what_to_try(options: &NodeOptions) -> Option<String> {
             "check the internet connection and the firewall, or name a peer with -addnode=HOST"
         }
     };
-    Some(format!("No peer for {} s: {try_this}.", LONELY_AFTER.as_secs()))
+    Some(format!("No peer for {} s: {try_this}.", NO_PEERS_AFTER.as_secs()))
 }
 
 #[cfg(test)]
@@ -360,9 +360,9 @@ mod tests {
 
     #[test]
     fn a_lonely_node_says_so_once_for_each_time() {
-        let mut lonely = Lonely::default();
+        let mut no_peers = NoPeers::default();
         let mut due =
-            |seconds, connections| lonely.is_due(Duration::from_secs(seconds), connections);
+            |seconds, connections| no_peers.take_due(Duration::from_secs(seconds), connections);
         assert!(!due(59, 0) && due(60, 0) && !due(61, 0) && !due(1000, 0));
         assert!(!due(1001, 1) && !due(1060, 0) && due(1061, 0) && !due(2000, 0));
     }

@@ -142,7 +142,7 @@ mod tests {
 
     use godwit_p2p::{AddressEntry, NetAddress, Services, Source};
     use godwit_store::disk::RealDisk;
-    use godwit_store::exec::{Crew, Job, Threads};
+    use godwit_store::exec::{Job, Threads, WorkerPool};
 
     use super::*;
 
@@ -206,7 +206,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Later(Arc<Mutex<Vec<Job>>>);
 
-    impl Crew for Later {
+    impl WorkerPool for Later {
         fn push(&self, _: Priority, _: &'static str, job: Job) {
             self.0.lock().expect("no panic").push(job);
         }
@@ -218,7 +218,7 @@ mod tests {
             _: &'static str,
             _: usize,
             _: [usize; Priority::COUNT],
-        ) -> io::Result<Box<dyn Crew>> {
+        ) -> io::Result<Box<dyn WorkerPool>> {
             Ok(Box::new(self.clone()))
         }
 
@@ -231,7 +231,7 @@ mod tests {
             job.map(|job| job()()).is_some()
         }
 
-        fn beside(
+        fn spawn_beside(
             &self,
             _: &'static str,
             _: Box<dyn FnOnce() + Send>,

@@ -90,7 +90,7 @@ fn target(host_port: &HostPort, params: &Params) -> Target {
 /// the keys.
 ///
 /// Must run before the first key exists.
-pub(crate) fn encrypts(options: &NodeOptions) -> bool {
+pub(crate) fn harden_for_encryption(options: &NodeOptions) -> bool {
     if !options.v2_transport {
         return false;
     }
@@ -119,7 +119,7 @@ pub(crate) fn proxies(options: &NodeOptions) -> Proxies {
 
 /// Raises the limit of descriptors as far as `wanted` connections need it, and returns how many
 /// connections it allows. Must run before the data directory is opened.
-pub(crate) fn connections_within_descriptors(wanted: u32) -> usize {
+pub(crate) fn raise_descriptors(wanted: u32) -> usize {
     let descriptors = descriptors::raise(u64::from(wanted) + RESERVED_DESCRIPTORS);
     let possible = connections_within(descriptors, wanted);
     if possible < wanted {
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_files() {
-        assert_eq!(connections_within_descriptors(0), 0);
-        assert!(connections_within_descriptors(u32::MAX) < u32::MAX as usize);
+        assert_eq!(raise_descriptors(0), 0);
+        assert!(raise_descriptors(u32::MAX) < u32::MAX as usize);
         assert_eq!(connections_within(264 + 125, 125), 125);
         assert_eq!(connections_within(264 + 124, 125), 124);
         assert_eq!(connections_within(u64::MAX, u32::MAX), u32::MAX);

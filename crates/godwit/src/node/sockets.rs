@@ -30,7 +30,7 @@ use godwit_stream::{BufferPool, PooledStream};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use connection::{Connection, Left, Phase, is_local};
+use connection::{Connection, Phase, TurnOutcome, is_local};
 use inbox::{Outbox, Share};
 use route::{Route, route};
 use transports::Transports;
@@ -209,7 +209,7 @@ struct Network {
     /// descriptor.
     undecided: HashMap<Token, (TcpStream, NetAddress)>,
     /// Connections that wait for a turn.
-    line: VecDeque<Token>,
+    ready: VecDeque<Token>,
     /// Connections that may not read at the moment.
     held: Vec<Token>,
     /// Nothing is read from a connection for which more bytes than this wait to be written.
@@ -247,7 +247,7 @@ impl Network {
             by_peer: HashMap::new(),
             next_token: FIRST_CONNECTION,
             undecided: HashMap::new(),
-            line: VecDeque::new(),
+            ready: VecDeque::new(),
             held: Vec::new(),
             pause_above: SEND_PAUSE,
             deadlines: BTreeSet::new(),
@@ -284,21 +284,21 @@ impl Network {
         for event in &*events {
             self.note(event);
         }
-        if !self.obey() {
+        if !self.take_commands() {
             return false;
         }
         self.accept();
         self.end_late(Instant::now());
-        self.line.extend(self.held.drain(..));
-        for _ in 0..self.line.len() {
-            let Some(token) = self.line.pop_front() else { break };
+        self.ready.extend(self.held.drain(..));
+        for _ in 0..self.ready.len() {
+            let Some(token) = self.ready.pop_front() else { break };
             self.turn(token);
         }
         true
     }
 
     fn timeout(&mut self) -> Option<Duration> {
-        if !self.line.is_empty() {
+        if !self.ready.is_empty() {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
@@ -320,7 +320,7 @@ impl Network {
     fn held_has_room(&self) -> bool {
         let share = |token| self.connections.get(token).map(Connection::share);
         let mut shares = self.held.iter().filter_map(share);
-        shares.any(|share| self.out.has_room(share))
+        shares.any(|share| self.out.poll_room(share))
     }
 
     fn note(&mut self, event: &mio::event::Event) {
@@ -330,7 +330,7 @@ impl Network {
             let ended = event.is_error() || event.is_read_closed() || event.is_write_closed();
             connection.readable |= event.is_readable() || ended;
             connection.writable |= event.is_writable() || ended;
-            enqueue(&mut self.line, token, connection);
+            enqueue(&mut self.ready, token, connection);
         } else if let Some(n) = token.0.checked_sub(1)
             && let Some(listener) = self.listeners.get_mut(n)
         {
@@ -339,17 +339,17 @@ impl Network {
     }
 
     /// Does the commands that have arrived; `false` when the node has ended.
-    fn obey(&mut self) -> bool {
+    fn take_commands(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(command) => self.obey_one(command),
+                Ok(command) => self.apply_command(command),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    fn obey_one(&mut self, command: NetCommand) {
+    fn apply_command(&mut self, command: NetCommand) {
         match command {
             NetCommand::Adopt { socket, peer } => self.adopt(socket, peer),
             NetCommand::Refuse { socket } => drop(self.undecided.remove(&token_of(socket))),
@@ -362,7 +362,7 @@ impl Network {
                 let Some(token) = self.by_peer.get(&peer).copied() else { return };
                 let Some(connection) = self.connections.get_mut(&token) else { return };
                 connection.awaits_read_on = false;
-                enqueue(&mut self.line, token, connection);
+                enqueue(&mut self.ready, token, connection);
             }
             NetCommand::PauseAbove { queued } => self.pause_above(queued),
             NetCommand::ExpectBlock { peer, expected } => {
@@ -370,7 +370,7 @@ impl Network {
                 let Some(connection) = self.connections.get_mut(&token) else { return };
                 connection.limits.expects_block = expected;
                 // It may have been paused.
-                enqueue(&mut self.line, token, connection);
+                enqueue(&mut self.ready, token, connection);
             }
             NetCommand::ExpectCompact { peer, expected } => {
                 let Some(token) = self.by_peer.get(&peer) else { return };
@@ -390,7 +390,7 @@ impl Network {
         for (token, connection) in &mut self.connections {
             connection.pause_above = queued;
             // It may have been paused.
-            enqueue(&mut self.line, *token, connection);
+            enqueue(&mut self.ready, *token, connection);
         }
     }
 
@@ -399,7 +399,7 @@ impl Network {
         let Some(token) = self.by_peer.get(&peer).copied() else { return };
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.transport.send(command, payload);
-        enqueue(&mut self.line, token, connection);
+        enqueue(&mut self.ready, token, connection);
     }
 
     fn adopt(&mut self, socket: SocketId, peer: PeerId) {
@@ -417,7 +417,7 @@ impl Network {
             log::warn!("A connection can not be watched: {error}");
             self.out.send(NetEvent::Closed { peer });
         } else if let Some(connection) = self.connections.get_mut(&token) {
-            enqueue(&mut self.line, token, connection);
+            enqueue(&mut self.ready, token, connection);
         }
     }
 
@@ -443,7 +443,7 @@ impl Network {
         let mut connection =
             Connection::new(stream, phase, peer, address, transport, self.pause_above);
         connection.target = Some(target);
-        connection.told = again;
+        connection.connect_reported = again;
         if let Err(error) = self.register(token, connection) {
             log::warn!("A connection can not be watched: {error}");
             failed(&self.out, true);
@@ -501,7 +501,7 @@ impl Network {
                 self.retry_in_plain(token);
             } else {
                 connection
-                    .tell_connect_failed(connection.awaits_proxy(), self.out.of(Share::Messages));
+                    .report_connect_failed(connection.awaits_proxy(), self.out.of(Share::Messages));
                 self.close(token);
             }
         }
@@ -509,10 +509,10 @@ impl Network {
 
     fn turn(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        connection.in_line = false;
+        connection.is_queued = false;
         let now = self.started.elapsed();
         let share = connection.share();
-        let most = if self.out.has_room(share) { usize::MAX } else { 0 };
+        let most = if self.out.poll_room(share) { usize::MAX } else { 0 };
         let allowed = match &mut self.download {
             Some(bucket) => bucket.take_up_to(now, READ_AT_MOST.min(most as u64)) as usize,
             None => most,
@@ -530,14 +530,14 @@ impl Network {
             self.deadlines.insert((deadline, token));
         }
         match left {
-            Left::Idle => {}
-            Left::More => enqueue(&mut self.line, token, connection),
-            Left::Held => {
-                connection.in_line = true;
+            TurnOutcome::Idle => {}
+            TurnOutcome::More => enqueue(&mut self.ready, token, connection),
+            TurnOutcome::Held => {
+                connection.is_queued = true;
                 self.held.push(token);
             }
-            Left::Refused => self.retry_in_plain(token),
-            Left::Over => self.close(token),
+            TurnOutcome::Refused => self.retry_in_plain(token),
+            TurnOutcome::Over => self.close(token),
         }
     }
 
@@ -558,10 +558,10 @@ const READ_AT_LEAST: u64 = 1 << 10;
 /// Most bytes that are reserved for a turn under `-maxdownloadrate`.
 const READ_AT_MOST: u64 = 64 << 10;
 
-fn enqueue(line: &mut VecDeque<Token>, token: Token, connection: &mut Connection) {
-    if !connection.in_line {
-        connection.in_line = true;
-        line.push_back(token);
+fn enqueue(ready: &mut VecDeque<Token>, token: Token, connection: &mut Connection) {
+    if !connection.is_queued {
+        connection.is_queued = true;
+        ready.push_back(token);
     }
 }
 

@@ -114,7 +114,7 @@ fn b4_four_bad_peers_of_eight_on_one_line_cost_at_most_a_fifth() {
     use Conduct::*;
     let run = |bad: &[Conduct]| {
         let mut simulation = eight(600, MB as u64, bad);
-        simulation.line = 7.0 * MB;
+        simulation.link = 7.0 * MB;
         (simulation.run(300.0), simulation)
     };
     let (honest, _) = run(&[]);
@@ -217,7 +217,7 @@ fn b4_with_slow_peers_only_it_goes_on() {
 fn b5_a_slow_line_punishes_nobody() {
     for size in [100_000, 1_000_000, 2_000_000] {
         let mut simulation = eight(60, size, &[]);
-        simulation.line = 32_000.0;
+        simulation.link = 32_000.0;
         let seconds = simulation.run(10_000.0);
         let ideal = 60.0 * size as f64 / 32_000.0;
         assert!(report(&format!("32 kB/s, {size}"), &simulation, seconds, ideal) < 1.2);
@@ -229,7 +229,7 @@ fn b5_a_slow_line_punishes_nobody() {
 #[test]
 fn b5_a_slow_line_that_is_shared_unfairly_punishes_nobody() {
     let mut simulation = eight(60, MB as u64, &[]);
-    simulation.line = 32_000.0;
+    simulation.link = 32_000.0;
     let mut turn = 0;
     while simulation.tree.tip() != simulation.tree.best_header() {
         turn += 1;
@@ -248,7 +248,7 @@ fn b5_a_slow_line_that_is_shared_unfairly_punishes_nobody() {
 #[test]
 fn b5_on_a_slow_line_a_staller_is_told_from_the_others() {
     let mut simulation = eight(150, 250_000, &[Conduct::Stalls]);
-    simulation.line = 32_000.0;
+    simulation.link = 32_000.0;
     let seconds = simulation.run(10_000.0);
     let ideal = 150.0 * 250_000.0 / 32_000.0;
     assert!(report("32 kB/s, one stalls", &simulation, seconds, ideal) < 1.2);
@@ -272,17 +272,17 @@ fn b5_a_driver_that_hangs_punishes_nobody() {
 fn b5_an_outage_punishes_nobody_and_a_pause_stops_the_clock() {
     let mut simulation = eight(400, MB as u64, &[]);
     simulation.run_for(5.0);
-    simulation.line = 0.0;
+    simulation.link = 0.0;
     simulation.run_for(500.0);
     assert!(simulation.overdue.is_empty());
-    simulation.line = f64::INFINITY;
+    simulation.link = f64::INFINITY;
     simulation.run_for(3.0);
     let requests = simulation.requests;
     simulation.capacity = 0;
-    simulation.line = 0.0;
+    simulation.link = 0.0;
     simulation.run_for(2_000.0);
     assert_eq!(simulation.requests, requests);
-    (simulation.capacity, simulation.line) = (64_000_000, f64::INFINITY);
+    (simulation.capacity, simulation.link) = (64_000_000, f64::INFINITY);
     simulation.run(100.0);
     assert!(simulation.overdue.is_empty());
 }

@@ -49,7 +49,7 @@ pub(super) struct Simulation {
     pub(super) peers: BTreeMap<PeerId, SimPeer>,
     pub(super) time: f64,
     /// Bytes a second of the whole line.
-    pub(super) line: f64,
+    pub(super) link: f64,
     /// Bytes that the chain holds while it judges, and how fast it judges.
     pub(super) capacity: u64,
     pub(super) judging_rate: f64,
@@ -87,7 +87,7 @@ impl Simulation {
             downloads: Downloads::new(&params, godwit_primitives::Work::ZERO),
             peers: BTreeMap::new(),
             time: 0.0,
-            line: f64::INFINITY,
+            link: f64::INFINITY,
             capacity: 64_000_000,
             judging_rate: 1e9,
             judging: VecDeque::new(),
@@ -169,7 +169,7 @@ impl Simulation {
             .filter(|(_, rate)| *rate > 0.0)
             .collect();
         senders.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let mut left = self.line;
+        let mut left = self.link;
         let mut count = senders.len();
         for (id, rate) in senders {
             let share = rate.min(left / count as f64);

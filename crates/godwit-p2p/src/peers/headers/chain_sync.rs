@@ -19,7 +19,7 @@ const MAX_EXTENSIONS: u32 = 12;
 impl ChainSync {
     /// Extends the deadline if a pre-sync has advanced since the last extension: the peer is slow
     /// at worst. Returns whether it was extended.
-    fn presync_goes_on(&mut self, height: Option<u32>) -> bool {
+    fn extend_for_presync(&mut self, height: Option<u32>) -> bool {
         let Some(height) = height.filter(|&height| height > self.presync_height) else {
             return false;
         };
@@ -31,7 +31,7 @@ impl ChainSync {
 
 /// Asks an outbound peer whose chain stays behind ours once more, then disconnects it. False when
 /// it was disconnected.
-pub(super) fn catches_up(cx: &mut Context<'_>, id: PeerId) -> bool {
+pub(super) fn consider_eviction(cx: &mut Context<'_>, id: PeerId) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
     let considered = !peer.headers.chain_sync.protected
         && peer.automatic_outbound()
@@ -58,7 +58,7 @@ pub(super) fn catches_up(cx: &mut Context<'_>, id: PeerId) -> bool {
             if now <= deadline {
                 return true;
             }
-            if sync.presync_goes_on(presync_height) {
+            if sync.extend_for_presync(presync_height) {
                 sync.deadline = Some(now + CHAIN_SYNC_TIMEOUT);
                 return true;
             }

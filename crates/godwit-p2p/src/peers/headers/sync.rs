@@ -129,7 +129,12 @@ impl HeaderSync {
 
     /// Marks a sync that takes too long as slow, and disconnects a silent peer; false when it was
     /// disconnected.
-    pub(super) fn keeps_time(&self, cx: &mut Context<'_>, fetch: &FetchStatus, id: PeerId) -> bool {
+    pub(super) fn enforce_sync_timeout(
+        &self,
+        cx: &mut Context<'_>,
+        fetch: &FetchStatus,
+        id: PeerId,
+    ) -> bool {
         let slow = cx.table.iter().filter(|peer| peer.headers.stage == SyncStage::Slow).count();
         let doubled = self.races.max((slow as u32).min(MAX_SLOW));
         let allowed = SLOW_ANSWER.saturating_mul(1 << doubled);

@@ -12,7 +12,7 @@ use godwit_primitives::{
 use godwit_stream::DataStream;
 
 use crate::index::is_ancestor;
-use crate::{HeaderFault, HeaderId, HeaderIndex, HeaderInfo};
+use crate::{HeaderId, HeaderIndex, HeaderInfo, RefusedHeader};
 
 /// A block and its bytes.
 #[derive(Clone, Debug)]
@@ -173,12 +173,12 @@ impl TestIndex {
         self.connect();
     }
 
-    pub(super) fn accept(&mut self, headers: &[BlockHeader]) -> Result<HeaderId, HeaderFault> {
+    pub(super) fn accept(&mut self, headers: &[BlockHeader]) -> Result<HeaderId, RefusedHeader> {
         let mut last = None;
         for (index_of_bad, header) in headers.iter().enumerate() {
             last = Some(
                 self.accept_header(header)
-                    .map_err(|reject| HeaderFault { reject, index_of_bad })?,
+                    .map_err(|reject| RefusedHeader { reject, index_of_bad })?,
             );
         }
         Ok(last.expect("never empty"))

@@ -11,8 +11,8 @@ use std::mem;
 use godwit_stream::BufferPool;
 
 use super::super::buffer::{Buffer, Got, read_once};
-use super::super::discarding::{SKIM_STEP, Skim};
-use super::super::limits::{Judgement, judge};
+use super::super::discarding::{DISCARD_STEP, Discarding};
+use super::super::limits::{Admission, admit};
 use super::super::{DiscardReason, Receive, ReceiveLimits, TransportError};
 use super::Advance;
 use crate::frame::{Command, Frame, MAX_PAYLOAD};
@@ -73,7 +73,7 @@ enum Dropped {
     Decoy,
     /// The version packet: the first one that is no decoy.
     Version,
-    Message(Skim),
+    Message(Discarding),
     TooLarge {
         command: Command,
         bytes: u32,
@@ -118,7 +118,7 @@ impl Packets {
         let State::Rest(Rest { fate, left, .. }) = &self.state else { return None };
         let (command, length) = match fate {
             Fate::Keep { command, length, .. } => (*command, *length),
-            Fate::Drop(Dropped::Message(skim)) => (skim.command, skim.bytes),
+            Fate::Drop(Dropped::Message(discarding)) => (discarding.command, discarding.bytes),
             Fate::Drop(Dropped::TooLarge { command, bytes }) => (*command, *bytes as usize),
             Fate::Drop(Dropped::Decoy | Dropped::Version) => return None,
         };
@@ -155,14 +155,14 @@ impl Packets {
                 Ok(got)
             }
             Fate::Drop(dropping) => {
-                let mut dropped = [0; SKIM_STEP];
-                let room = SKIM_STEP.min(missing).min(budget);
+                let mut dropped = [0; DISCARD_STEP];
+                let room = DISCARD_STEP.min(missing).min(budget);
                 let got = read_once(source, &mut dropped[..room])?;
                 let contents = got.bytes.min(rest.left);
                 let (bytes, tag) = dropped[..got.bytes].split_at_mut(contents);
                 self.session.open(bytes);
-                if let Dropped::Message(skim) = dropping {
-                    skim.pass(bytes);
+                if let Dropped::Message(discarding) = dropping {
+                    discarding.pass(bytes);
                 }
                 rest.tag[rest.tag_filled..][..tag.len()].copy_from_slice(tag);
                 rest.count(got.bytes);
@@ -196,7 +196,9 @@ impl Packets {
                 let payload = buffer.into_stream();
                 Advance::Received(Receive::Frame(Frame { command, payload }))
             }
-            Fate::Drop(Dropped::Message(skim)) => Advance::Received(Receive::Discarded(skim.end())),
+            Fate::Drop(Dropped::Message(discarding)) => {
+                Advance::Received(Receive::Discarded(discarding.end()))
+            }
             Fate::Drop(Dropped::TooLarge { command, bytes }) => {
                 return Err(TransportError::TooLarge { command, bytes });
             }
@@ -256,17 +258,17 @@ impl Rest {
 fn message(contents: &[u8], length: usize, limits: &ReceiveLimits, pool: &BufferPool) -> Fate {
     let Name::Command(command, name) = parse_name(contents) else {
         let (command, why) = (Command::from_bytes([0; 12]), DiscardReason::InvalidCommand);
-        return Fate::Drop(Dropped::Message(Skim::new(command, length, why)));
+        return Fate::Drop(Dropped::Message(Discarding::new(command, length, why)));
     };
     let bytes = length - name;
-    match judge(command, bytes, limits) {
-        Judgement::TooLarge => Fate::Drop(Dropped::TooLarge { command, bytes: bytes as u32 }),
-        Judgement::Drop(why) => {
-            let mut skim = Skim::new(command, bytes, why);
-            skim.pass(&contents[name..]);
-            Fate::Drop(Dropped::Message(skim))
+    match admit(command, bytes, limits) {
+        Admission::TooLarge => Fate::Drop(Dropped::TooLarge { command, bytes: bytes as u32 }),
+        Admission::Drop(why) => {
+            let mut discarding = Discarding::new(command, bytes, why);
+            discarding.pass(&contents[name..]);
+            Fate::Drop(Dropped::Message(discarding))
         }
-        Judgement::Keep => {
+        Admission::Keep => {
             let mut buffer = Buffer::new(command);
             let first = &contents[name..];
             if !first.is_empty() {

@@ -10,7 +10,7 @@ fn key(byte: u8) -> Key {
 fn packet_key(key: Key, nonce: &[u8; 12]) -> PacketKey {
     let packet = u32::from_le_bytes(*nonce.first_chunk().expect("twelve bytes"));
     let epoch = u64::from_le_bytes(*nonce.last_chunk().expect("twelve bytes"));
-    PacketKey { key, place: Place { packet, epoch } }
+    PacketKey { key, counter: PacketCounter { packet, epoch } }
 }
 
 #[test]
@@ -73,7 +73,10 @@ fn packets_change_their_key_behind_the_224th() {
         sealer.0.key.expose_secret(|key| {
             assert_eq!(*key == [6; 32], n < REKEY_INTERVAL, "packet {n}");
         });
-        assert_eq!((sealer.0.place.packet, sealer.0.place.epoch), (n % 224, u64::from(n / 224)));
+        assert_eq!(
+            (sealer.0.counter.packet, sealer.0.counter.epoch),
+            (n % 224, u64::from(n / 224))
+        );
         sealer.seal([&mut [0], &mut []], &[]);
     }
 }

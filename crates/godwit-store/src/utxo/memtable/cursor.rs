@@ -98,19 +98,19 @@ impl Memtable {
         cursor.current = 0;
     }
 
-    /// Reads the next slots, up to the end of a shard or between two different fragments, since
-    /// slots do not order entries of equal fragments.
+    /// Reads the next slots, up to the end of a shard or between two different tags, since
+    /// slots do not order entries of equal tags.
     fn read_slots(&self, cursor: &mut MemtableCursor) {
         cursor.offsets.clear();
         let mut last = None;
         while cursor.shard < cursor.end_shard {
             match self.shards[cursor.shard].next_used(cursor.slot) {
-                Some((index, fragment, offset)) => {
-                    if cursor.offsets.len() >= BATCH && last != Some(fragment) {
+                Some((index, tag, offset)) => {
+                    if cursor.offsets.len() >= BATCH && last != Some(tag) {
                         return;
                     }
                     cursor.offsets.push(offset);
-                    (cursor.slot, last) = (index + 1, Some(fragment));
+                    (cursor.slot, last) = (index + 1, Some(tag));
                 }
                 None => {
                     (cursor.slot, cursor.shard) = (0, cursor.shard + 1);

@@ -36,7 +36,7 @@ impl RunFile {
 
     /// A handle for some reads in a row.
     pub(crate) fn open(&self) -> Result<StoreFile, StoreError> {
-        self.disk.open_kept(&self.path)
+        self.disk.open_cached(&self.path)
     }
 
     /// Reads raw blocks into `buffer`, replacing what it held.

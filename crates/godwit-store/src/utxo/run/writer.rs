@@ -273,7 +273,7 @@ impl BackgroundSync {
         let task = move || {
             told.get_or_init(|| synced.sync());
         };
-        match executor.beside("utxo-sync", Box::new(task)) {
+        match executor.spawn_beside("utxo-sync", Box::new(task)) {
             Ok(thread) => Ok(Some(Self { thread, result })),
             Err(_) => file.sync().map(|()| None),
         }

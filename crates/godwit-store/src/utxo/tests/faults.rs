@@ -31,7 +31,7 @@ fn live(disk: &FaultDisk, durable: &mut Durable) -> Result<(), StoreError> {
                 coins.insert(n, coin(n));
             }
         }
-        let seal = store.freeze()?;
+        let seal = store.rotate_blocking()?;
         store.wait_flushed(seal)?;
         let (id, manifest) = store.manifest(seal);
         *durable = Durable { manifest, coins: coins.clone() };
@@ -40,7 +40,7 @@ fn live(disk: &FaultDisk, durable: &mut Durable) -> Result<(), StoreError> {
     }
     // The last removals happen in the background: a failure there counts as well.
     add(&mut store, &outpoint(1_000_000), &coin(0), false);
-    let seal = store.freeze()?;
+    let seal = store.rotate_blocking()?;
     store.wait_flushed(seal)?;
     store.poll()
 }
@@ -92,11 +92,11 @@ fn a_failed_store_stays_failed() {
     let mut store = open(&disk, &Manifest::empty(1, &hasher())).unwrap();
     add(&mut store, &outpoint(1), &coin(1), false);
     disk.fail_change(1);
-    let seal = store.freeze().unwrap();
+    let seal = store.rotate_blocking().unwrap();
     let error = store.wait_flushed(seal).unwrap_err();
     assert_eq!(store.wait_flushed(seal), Err(error.clone()));
     assert_eq!(store.poll(), Err(error.clone()));
-    assert_eq!(store.freeze(), Err(error.clone()));
+    assert_eq!(store.rotate_blocking(), Err(error.clone()));
     assert_eq!(store.wait_merges(), Err(error));
 }
 
@@ -112,7 +112,7 @@ fn a_long_run_is_whole_or_nothing() {
         let mut store = open(&disk, &empty).unwrap();
         (0..COINS).for_each(|n| add(&mut store, &outpoint(n), &coin(n), false));
         disk.fail_change(n);
-        let seal = store.freeze().unwrap();
+        let seal = store.rotate_blocking().unwrap();
         let ended = store.wait_flushed(seal).map(|()| store.manifest(seal).1);
         drop(store);
         let failed = disk.has_failed();

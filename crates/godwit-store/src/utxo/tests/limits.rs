@@ -23,8 +23,8 @@ fn the_smallest_budget_holds_at_every_step() {
     let (mut peak, mut spent) = (0, 0);
     for n in 0..CREATED {
         store.poll().unwrap();
-        if store.should_freeze() {
-            let seal = store.freeze().unwrap();
+        if store.wants_rotation() {
+            let seal = store.rotate_blocking().unwrap();
             if random.below(2) == 0 {
                 store.wait_flushed(seal).unwrap();
             }
@@ -50,7 +50,7 @@ fn the_smallest_budget_holds_at_every_step() {
     let mut found = 0;
     let keys: Vec<HashedOutPoint> = (0..CREATED).map(outpoint).collect();
     let mut out = Vec::new();
-    store.freeze().unwrap();
+    store.rotate_blocking().unwrap();
     for (batch, first) in keys.chunks(5000).zip((0..).step_by(5000)) {
         store.layers().get_many(batch, &mut out).unwrap();
         for (n, answer) in (first..).zip(&out) {
@@ -110,7 +110,7 @@ fn merges_wait_for_commits_and_keep_segments_few() {
     let mut store = open(&FaultDisk::new(), &Manifest::empty(1, &hasher())).unwrap();
     for round in 0..40 {
         add(&mut store, &outpoint(round), &coin(round), false);
-        let seal = store.freeze().unwrap();
+        let seal = store.rotate_blocking().unwrap();
         store.wait_flushed(seal).unwrap();
     }
     store.wait_merges().unwrap();

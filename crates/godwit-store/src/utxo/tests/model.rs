@@ -293,7 +293,7 @@ impl World {
     }
 
     fn check_scan(&mut self) {
-        self.store.freeze().unwrap();
+        self.store.rotate_blocking().unwrap();
         let layers = self.store.layers();
         let mut scan = layers.scan().unwrap();
         let mut seen = BTreeMap::new();
@@ -314,7 +314,7 @@ impl World {
                 self.prefetched.drain(..forgotten);
             }
             Step::Freeze => {
-                let seal = self.store.freeze().unwrap();
+                let seal = self.store.rotate_blocking().unwrap();
                 self.seals.insert(seal, (self.coins.clone(), self.blocks.clone()));
             }
             Step::Poll => self.store.poll().unwrap(),

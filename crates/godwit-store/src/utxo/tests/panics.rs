@@ -11,7 +11,7 @@ fn live(store: &mut UtxoStore) -> Result<(), StoreError> {
         for n in 0..2_000 {
             add(store, &outpoint(block * 2_000 + n), &coin(n), false);
         }
-        let seal = store.freeze()?;
+        let seal = store.rotate_blocking()?;
         store.wait_flushed(seal)?;
         let (id, _) = store.manifest(seal);
         store.committed(id)?;
@@ -40,6 +40,6 @@ fn a_background_thread_that_panics_fails_the_store() {
         add(&mut store, &outpoint(1_000_000), &coin(0), false);
         assert_eq!(store.poll(), panicked);
         assert_eq!(store.wait_merges(), panicked);
-        assert_eq!(store.freeze().map(drop), panicked);
+        assert_eq!(store.rotate_blocking().map(drop), panicked);
     }
 }

@@ -91,8 +91,8 @@ fn apply_reading(store: &mut UtxoStore, block: &Block) -> Vec<Option<Coin>> {
 
 fn maintain(store: &mut UtxoStore, random: &mut Random) {
     store.poll().unwrap();
-    if store.should_freeze() {
-        let seal = store.freeze().unwrap();
+    if store.wants_rotation() {
+        let seal = store.rotate_blocking().unwrap();
         if random.below(3) > 0 {
             store.wait_flushed(seal).unwrap();
         }

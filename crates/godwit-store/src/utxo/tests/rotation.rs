@@ -11,7 +11,7 @@ use super::super::fixtures::{coin, hasher, outpoint};
 use super::*;
 use crate::disk::{Disk, OpenMode};
 use crate::error::Operation;
-use crate::exec::{Crew, Job, Priority};
+use crate::exec::{Job, Priority, WorkerPool};
 use crate::gate_disk::GateDisk;
 
 /// A slow disk: memtables pile up to their limit, and then a rotation says so and returns.
@@ -41,7 +41,7 @@ fn a_rotation_without_room_does_not_wait() {
     assert!((0..=last).all(|n| store.get(&outpoint(n)).unwrap().is_some()));
     assert!(matches!(store.take(&outpoint(0)), Taken::Coin(_)));
     gate.open();
-    let seal = store.freeze().unwrap();
+    let seal = store.rotate_blocking().unwrap();
     assert!(seal > seals[3]);
     store.wait_flushed(seal).unwrap();
     assert_eq!((store.counters().flushes, store.counters().stalls), (last + 1, 1));
@@ -57,17 +57,17 @@ fn removals_follow_one_another() {
     let manifest = Manifest::empty(0, &hasher());
     let mut store =
         UtxoStore::open(&disk, Path::new(DIR), hasher(), &manifest, CONFIG, &executor()).unwrap();
-    let place = store.place.clone();
+    let context = store.context.clone();
     let paths = ["a", "b", "c", "d"].map(|name| Path::new(DIR).join(name));
     for path in &paths {
         fault.open(path, OpenMode::ReadWrite).unwrap();
     }
     gate.close(Operation::Remove);
     let [first, rest @ ..] = paths;
-    store.crews.remove(&place, [first]);
+    store.pools.remove(&context, [first]);
     gate.wait_for_one();
     // More than the queue of the flusher holds.
-    (0..20).for_each(|_| store.crews.remove(&place, rest.clone()));
+    (0..20).for_each(|_| store.pools.remove(&context, rest.clone()));
     assert_eq!(fault.list(Path::new(DIR)).unwrap().len(), 4);
     gate.open();
     while !fault.list(Path::new(DIR)).unwrap().is_empty() {
@@ -88,7 +88,7 @@ impl Executor for Queue {
         _: &'static str,
         _: usize,
         _: [usize; Priority::COUNT],
-    ) -> io::Result<Box<dyn Crew>> {
+    ) -> io::Result<Box<dyn WorkerPool>> {
         Ok(Box::new(QueueCrew(self.clone())))
     }
 
@@ -101,7 +101,7 @@ impl Executor for Queue {
         job.map(|job| job()()).is_some()
     }
 
-    fn beside(
+    fn spawn_beside(
         &self,
         _: &'static str,
         task: Box<dyn FnOnce() + Send>,
@@ -111,7 +111,7 @@ impl Executor for Queue {
     }
 }
 
-impl Crew for QueueCrew {
+impl WorkerPool for QueueCrew {
     fn push(&self, _: Priority, _: &'static str, job: Job) {
         self.0.0.lock().unwrap().push_back(job);
     }

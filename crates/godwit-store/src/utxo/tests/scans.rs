@@ -46,7 +46,7 @@ fn layered() -> (FaultDisk, UtxoStore, ByLevelDbKey) {
         let known = model.remove(&level_db_key(&spent)).map(|(_, coin)| coin);
         assert_eq!(store.spend(&hasher().hash(spent)).unwrap(), known);
     }
-    store.freeze().unwrap();
+    store.rotate_blocking().unwrap();
     (disk, store, model)
 }
 
@@ -106,11 +106,11 @@ fn a_sort_in_little_memory_takes_several_passes() {
         let key = outpoint(random.next() >> 20);
         add(&mut store, &key, &coin(n), false);
         expected.push(key.outpoint);
-        if store.should_freeze() {
-            store.freeze().unwrap();
+        if store.wants_rotation() {
+            store.rotate_blocking().unwrap();
         }
     }
-    store.freeze().unwrap();
+    store.rotate_blocking().unwrap();
     expected.sort();
     expected.dedup();
     let seen = sorted(&store, OutPointOrder::Numeric, 0);
@@ -122,9 +122,9 @@ fn a_sort_in_little_memory_takes_several_passes() {
 fn scratch_runs_are_counted_by_each_store() {
     let next = || {
         let (_disk, store, _) = layered();
-        let first = store.place.next_scratch.load(Ordering::Relaxed);
+        let first = store.context.next_scratch.load(Ordering::Relaxed);
         sorted(&store, OutPointOrder::Numeric, 0);
-        (first, store.place.next_scratch.load(Ordering::Relaxed))
+        (first, store.context.next_scratch.load(Ordering::Relaxed))
     };
     let (first, after) = next();
     assert!(first == FIRST_SCRATCH && after > first);

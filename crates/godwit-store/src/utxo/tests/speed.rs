@@ -57,8 +57,8 @@ fn store_speed() {
                 add(&mut store, &outpoint(n), &coins[n as usize % 1000], false);
                 if n % 5000 == 0 {
                     store.poll().unwrap();
-                    if store.should_freeze() {
-                        store.freeze().unwrap();
+                    if store.wants_rotation() {
+                        store.rotate_blocking().unwrap();
                         let (id, _) = store.manifest(store.flushed());
                         store.committed(id).unwrap();
                     }

@@ -37,7 +37,7 @@ pub(super) enum Phase {
 
 /// How a connection's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum TurnOutcome {
     /// There is nothing to do until the system reports something.
     Idle,
     /// There is more to do at once.
@@ -60,11 +60,11 @@ pub(super) struct Connection {
     /// Target of a connection that we opened.
     pub(super) target: Option<Target>,
     /// The node was told that it is connected.
-    pub(super) told: bool,
+    pub(super) connect_reported: bool,
     pub(super) transport: Transport,
     /// Deadline for the answer to our public key.
     answer_by: Option<Instant>,
-    protocol_told: bool,
+    protocol_reported: bool,
     /// Which large messages are accepted from it.
     pub(super) limits: ReceiveLimits,
     /// Nothing is read until the node has served the peer's request.
@@ -75,7 +75,7 @@ pub(super) struct Connection {
     pub(super) readable: bool,
     pub(super) writable: bool,
     /// It is in the queue for a turn.
-    pub(super) in_line: bool,
+    pub(super) is_queued: bool,
     /// Bytes of the message under way that the node knows of.
     arrival_reported: usize,
     /// Memory of the message under way that the node knows of.
@@ -100,16 +100,16 @@ impl Connection {
             peer,
             address,
             target: None,
-            told: false,
+            connect_reported: false,
             transport,
             answer_by: None,
-            protocol_told: false,
+            protocol_reported: false,
             limits: ReceiveLimits::default(),
             awaits_read_on: false,
             pause_above,
             readable: ready,
             writable: ready,
-            in_line: false,
+            is_queued: false,
             arrival_reported: 0,
             memory_reported: 0,
             sent_reported: 0,
@@ -149,7 +149,7 @@ impl Connection {
         allowance: &mut usize,
         proxy_deadline: Instant,
         out: PeerOutbox<'_>,
-    ) -> Left {
+    ) -> TurnOutcome {
         if let Phase::Connecting { .. } = self.phase
             && let Some(left) = self.finish_connecting(proxy_deadline, out)
         {
@@ -163,26 +163,30 @@ impl Connection {
         let peer = self.peer;
         let wrote = self.write_turn();
         self.report_sent(peer, out);
-        if wrote == Left::Over {
+        if wrote == TurnOutcome::Over {
             return self.closed(peer, out);
         }
         let read = match self.phase {
-            Phase::Failed => Left::Idle,
+            Phase::Failed => TurnOutcome::Idle,
             _ => self.read_turn(peer, allowance, out),
         };
         // The handshake may have answered what was read.
         let answers = self.writable && self.transport.wants_write();
         match (read, wrote) {
-            (Left::Idle, Left::More) => Left::More,
-            (Left::Idle, _) if answers => Left::More,
+            (TurnOutcome::Idle, TurnOutcome::More) => TurnOutcome::More,
+            (TurnOutcome::Idle, _) if answers => TurnOutcome::More,
             (read, _) => read,
         }
     }
 
     /// `None` when it is connected and the turn goes on.
-    fn finish_connecting(&mut self, proxy_deadline: Instant, out: PeerOutbox<'_>) -> Option<Left> {
+    fn finish_connecting(
+        &mut self,
+        proxy_deadline: Instant,
+        out: PeerOutbox<'_>,
+    ) -> Option<TurnOutcome> {
         if !self.writable {
-            return Some(Left::Idle);
+            return Some(TurnOutcome::Idle);
         }
         let result = match self.stream.take_error() {
             Ok(None) => self.stream.peer_addr().map(|_| ()),
@@ -192,7 +196,7 @@ impl Connection {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {
                 self.writable = false;
-                return Some(Left::Idle);
+                return Some(TurnOutcome::Idle);
             }
             Err(error) => return Some(self.connect_failed(&error, out)),
         }
@@ -216,28 +220,28 @@ impl Connection {
         if self.transport.protocol() == Protocol::Detecting {
             self.answer_by = Some(Instant::now() + ANSWER_TIMEOUT);
         }
-        if !self.told {
-            self.told = true;
+        if !self.connect_reported {
+            self.connect_reported = true;
             out.send(NetEvent::Connected { peer: self.peer, address: self.address });
         }
     }
 
-    fn connect_failed(&mut self, error: &io::Error, out: PeerOutbox<'_>) -> Left {
+    fn connect_failed(&mut self, error: &io::Error, out: PeerOutbox<'_>) -> TurnOutcome {
         let local = self.awaits_proxy() || is_local(error);
-        self.tell_connect_failed(local, out);
-        Left::Over
+        self.report_connect_failed(local, out);
+        TurnOutcome::Over
     }
 
-    pub(super) fn tell_connect_failed(&self, local: bool, out: PeerOutbox<'_>) {
+    pub(super) fn report_connect_failed(&self, local: bool, out: PeerOutbox<'_>) {
         let peer = self.peer;
-        out.send(match self.told {
+        out.send(match self.connect_reported {
             true => NetEvent::Closed { peer },
             false => NetEvent::ConnectFailed { peer, local },
         });
     }
 
     /// `None` when the proxy has connected us and the turn goes on.
-    fn proxy_turn(&mut self, out: PeerOutbox<'_>) -> Option<Left> {
+    fn proxy_turn(&mut self, out: PeerOutbox<'_>) -> Option<TurnOutcome> {
         let Phase::Proxy { handshake, .. } = &mut self.phase else { return None };
         let failure = match talk_to_proxy(handshake, &mut self.stream) {
             Ok(ProxyProgress::Connected) => {
@@ -247,26 +251,26 @@ impl Connection {
             }
             Ok(ProxyProgress::Waiting) => {
                 (self.readable, self.writable) = (false, false);
-                return Some(Left::Idle);
+                return Some(TurnOutcome::Idle);
             }
             Err(failure) => failure,
         };
-        self.tell_connect_failed(failure == ProxyFailure::Proxy, out);
-        Some(Left::Over)
+        self.report_connect_failed(failure == ProxyFailure::Proxy, out);
+        Some(TurnOutcome::Over)
     }
 
-    fn write_turn(&mut self) -> Left {
+    fn write_turn(&mut self) -> TurnOutcome {
         if !self.writable || self.transport.queued_bytes() == 0 {
-            return Left::Idle;
+            return TurnOutcome::Idle;
         }
         match self.transport.write(&mut self.stream, WRITE_TURN) {
-            Ok(Write::Done) => Left::Idle,
+            Ok(Write::Done) => TurnOutcome::Idle,
             Ok(Write::Pending) => {
                 self.writable = false;
-                Left::Idle
+                TurnOutcome::Idle
             }
-            Ok(Write::BudgetUsed) => Left::More,
-            Ok(Write::Closed) | Err(_) => Left::Over,
+            Ok(Write::BudgetUsed) => TurnOutcome::More,
+            Ok(Write::Closed) | Err(_) => TurnOutcome::Over,
         }
     }
 
@@ -279,7 +283,12 @@ impl Connection {
         }
     }
 
-    fn read_turn(&mut self, peer: PeerId, allowance: &mut usize, out: PeerOutbox<'_>) -> Left {
+    fn read_turn(
+        &mut self,
+        peer: PeerId,
+        allowance: &mut usize,
+        out: PeerOutbox<'_>,
+    ) -> TurnOutcome {
         let left = self.read_messages(peer, allowance, out);
         if let Some((command, received, _)) = self.transport.incoming()
             && (command == Command::HEADERS
@@ -288,14 +297,21 @@ impl Connection {
             self.report_arrival(peer, command, received, out);
         }
         let memory = self.transport.buffered_bytes();
-        if self.memory_reported != memory && !matches!(left, Left::Over | Left::Refused) {
+        if self.memory_reported != memory
+            && !matches!(left, TurnOutcome::Over | TurnOutcome::Refused)
+        {
             self.memory_reported = memory;
             out.send(NetEvent::Receiving { peer, memory });
         }
         left
     }
 
-    fn read_messages(&mut self, peer: PeerId, allowance: &mut usize, out: PeerOutbox<'_>) -> Left {
+    fn read_messages(
+        &mut self,
+        peer: PeerId,
+        allowance: &mut usize,
+        out: PeerOutbox<'_>,
+    ) -> TurnOutcome {
         let mut turn = READ_TURN;
         // A peer that does not take answers may send no more requests. But of two nodes that send
         // each other blocks, not both may stop reading: one that waits for a block reads on, within
@@ -305,10 +321,10 @@ impl Connection {
             && (self.limits.expects_block || self.transport.unwritten_bytes() <= self.pause_above)
         {
             if *allowance == 0 {
-                return Left::Held;
+                return TurnOutcome::Held;
             }
             if turn == 0 {
-                return Left::More;
+                return TurnOutcome::More;
             }
             let before = (self.transport.total_received(), self.transport.total_cost());
             let received =
@@ -316,7 +332,7 @@ impl Connection {
             let bytes = (self.transport.total_received() - before.0) as usize;
             turn = turn.saturating_sub((self.transport.total_cost() - before.1) as usize);
             *allowance = allowance.saturating_sub(bytes);
-            self.tell_protocol(peer, out);
+            self.report_protocol(peer, out);
             match received {
                 Ok(Receive::Frame(frame)) => {
                     self.memory_reported = 0;
@@ -339,28 +355,28 @@ impl Connection {
                 Err(error) => {
                     self.phase = Phase::Failed;
                     out.send(NetEvent::TransportFailed { peer, error });
-                    return Left::Idle;
+                    return TurnOutcome::Idle;
                 }
             }
         }
-        Left::Idle
+        TurnOutcome::Idle
     }
 
     /// Reports the protocol, once it is known and before the first message.
-    fn tell_protocol(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
+    fn report_protocol(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
         let protocol = self.transport.protocol();
-        if !self.protocol_told && protocol != Protocol::Detecting {
-            self.protocol_told = true;
+        if !self.protocol_reported && protocol != Protocol::Detecting {
+            self.protocol_reported = true;
             out.send(NetEvent::Protocol { peer, protocol });
         }
     }
 
-    fn closed(&self, peer: PeerId, out: PeerOutbox<'_>) -> Left {
+    fn closed(&self, peer: PeerId, out: PeerOutbox<'_>) -> TurnOutcome {
         if self.transport_is_refused() {
-            return Left::Refused;
+            return TurnOutcome::Refused;
         }
         out.send(NetEvent::Closed { peer });
-        Left::Over
+        TurnOutcome::Over
     }
 
     fn report_arrival(

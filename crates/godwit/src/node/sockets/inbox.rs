@@ -114,7 +114,7 @@ pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
 impl Outbox {
     /// Whether more may be read from the sockets of this share. If not, the waker will wake the
     /// thread when there is room.
-    pub(super) fn has_room(&self, share: Share) -> bool {
+    pub(super) fn poll_room(&self, share: Share) -> bool {
         let budget = self.budgets.of(share);
         let room = || budget.used.load(Ordering::SeqCst) < share.limit();
         if room() {
@@ -287,7 +287,7 @@ mod tests {
             let (buffers, total_bytes) = (32, 32 * LARGEST);
             let pool = BufferPool::new(PoolLimits { buffers, buffer_bytes: LARGEST, total_bytes });
             let mut count = 0;
-            while outbox.has_room(share) {
+            while outbox.poll_room(share) {
                 let mut payload = pool.take_for(LARGEST);
                 payload.write(&vec![7; length]);
                 let frame = Frame { command: Command::BLOCK, payload };
@@ -363,16 +363,16 @@ mod tests {
     fn blocks_that_wait_leave_room_for_messages() {
         let (outbox, inbox) = ends();
         let mut count = 0;
-        while outbox.has_room(Share::Blocks) {
+        while outbox.poll_room(Share::Blocks) {
             assert!(outbox.of(Share::Blocks).send(frame(1, Command::BLOCK)));
             count += 1;
         }
-        assert!(outbox.has_room(Share::Messages));
+        assert!(outbox.poll_room(Share::Messages));
         assert!(inbox.take_but_blocks().is_none());
-        assert!(!outbox.has_room(Share::Blocks), "nothing was taken");
+        assert!(!outbox.poll_room(Share::Blocks), "nothing was taken");
         while inbox.take().is_some() {
             count -= 1;
         }
-        assert!(count == 0 && outbox.has_room(Share::Blocks));
+        assert!(count == 0 && outbox.poll_room(Share::Blocks));
     }
 }

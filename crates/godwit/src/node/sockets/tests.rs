@@ -261,7 +261,11 @@ fn a_turn_ends_after_so_many_messages_however_short_they_are() {
     const COST: usize = FRAME_HEADER_SIZE + PACKET_COST;
     const A_TURN: usize = READ_TURN.div_ceil(COST);
     let frame = empty(Command::VERACK);
-    for (sent, left) in [(A_TURN - 1, Left::Idle), (A_TURN, Left::More), (A_TURN + 9, Left::More)] {
+    for (sent, left) in [
+        (A_TURN - 1, TurnOutcome::Idle),
+        (A_TURN, TurnOutcome::More),
+        (A_TURN + 9, TurnOutcome::More),
+    ] {
         let mut net = start(false);
         let (mut stream, socket) = net.call();
         net.send(NetCommand::Adopt { socket, peer: PEER });
@@ -287,7 +291,7 @@ fn a_turn_ends_after_so_many_messages_however_short_they_are() {
             events.filter(|event| matches!(event, NetEvent::Frame { .. })).count()
         };
         assert_eq!(messages(), sent.min(A_TURN));
-        assert_eq!((turn(), messages()), (Left::Idle, sent.saturating_sub(A_TURN)));
+        assert_eq!((turn(), messages()), (TurnOutcome::Idle, sent.saturating_sub(A_TURN)));
     }
 }
 

@@ -435,7 +435,7 @@ impl Driver {
 
     /// Lets the node do what it can at this time.
     fn settle(&mut self) {
-        self.obey();
+        self.take_commands();
         self.let_jobs_go_on();
         while self.stirred && self.crowd.now() >= self.next_turn {
             self.stirred = false;
@@ -443,7 +443,7 @@ impl Driver {
             self.turn();
             self.save_book();
             self.hear();
-            self.obey();
+            self.take_commands();
             for id in std::mem::take(&mut self.held) {
                 self.read(id);
             }

@@ -103,7 +103,7 @@ impl Driver {
             }
             let received = link.transport.receive(&mut self.crowd.socket(id), &limits, READ_TURN);
             self.check_receiving(id);
-            self.tell_protocol(id, peer);
+            self.report_protocol(id, peer);
             match received {
                 Ok(Receive::Frame(frame)) => self.take_frame(id, peer, frame),
                 Ok(Receive::Discarded(discard)) => {
@@ -124,7 +124,7 @@ impl Driver {
                 }
             }
             // A later message is received under what this one has changed.
-            self.obey();
+            self.take_commands();
         }
         let link = link_mut(&mut self.links, id);
         if let Some((command, received, _)) = link.transport.incoming()
@@ -160,7 +160,7 @@ impl Driver {
         self.tell(NetEvent::Frame { peer, frame });
     }
 
-    fn tell_protocol(&mut self, id: ConnectionId, peer: PeerId) {
+    fn report_protocol(&mut self, id: ConnectionId, peer: PeerId) {
         let link = link_mut(&mut self.links, id);
         let protocol = link.transport.protocol();
         if !link.protocol_told && protocol != Protocol::Detecting {
@@ -256,7 +256,7 @@ impl Driver {
         self.crowd.close(id);
     }
 
-    pub(super) fn obey(&mut self) {
+    pub(super) fn take_commands(&mut self) {
         loop {
             for host in self.core().take_lookups() {
                 self.set_timer(Duration::from_millis(60), Timer::Resolved(host));
@@ -266,12 +266,12 @@ impl Driver {
                 return;
             }
             for command in commands {
-                self.obey_one(command);
+                self.apply_command(command);
             }
         }
     }
 
-    fn obey_one(&mut self, command: NetCommand) {
+    fn apply_command(&mut self, command: NetCommand) {
         match command {
             NetCommand::Adopt { socket, peer } => {
                 let id = ConnectionId(socket.0);

@@ -38,7 +38,7 @@ impl Driver {
         let longest = self.links.values().map(|link| link.transport.queued_bytes()).max();
         let core = self.core();
         let addresses = core.peers().address_book().len();
-        let waiting = core.chain().status().memory.kept;
+        let waiting = core.chain().status().memory.near;
         if waiting > self.plan.block_memory.waiting {
             self.fail(&format!("{waiting} bytes of blocks wait"));
         }

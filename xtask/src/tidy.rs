@@ -6,6 +6,7 @@
 
 mod architecture;
 mod figures;
+mod glossary;
 mod limits;
 mod manifest;
 mod sizes;
@@ -54,6 +55,7 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Finding>> {
     let mut findings = manifest::check(&files);
     findings.extend(architecture::check(&files));
     findings.extend(limits::check(&files));
+    findings.extend(glossary::check(&files));
     findings.extend(sizes::check(&files));
     findings.extend(source::check_modules_declared(&files));
     for file in &files {

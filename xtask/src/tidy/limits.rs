@@ -18,7 +18,7 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
     let tests: HashSet<&str> = rust.flat_map(|file| tests(&file.text)).collect();
     let mut findings = Vec::new();
-    for (line, cell) in cells(&page.text) {
+    for (line, cell) in cells(&page.text, COLUMN) {
         let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
         if names.is_empty() {
             findings.push(Finding::new(page, line, "a limit without a test"));
@@ -30,8 +30,8 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     findings
 }
 
-/// Line number, from 1, and last cell of the rows of the tables that have the column.
-fn cells(page: &str) -> Vec<(usize, &str)> {
+/// Line number, from 1, and last cell of the rows of the tables whose last column is called `column`.
+pub(super) fn cells<'a>(page: &'a str, column: &str) -> Vec<(usize, &'a str)> {
     let mut cells = Vec::new();
     // Rows of the table so far, and whether it has the column.
     let (mut rows, mut has_column) = (0, false);
@@ -43,7 +43,7 @@ fn cells(page: &str) -> Vec<(usize, &str)> {
         };
         rows += 1;
         match rows {
-            1 => has_column = cell.trim() == COLUMN,
+            1 => has_column = cell.trim() == column,
             // The line between heading and rows.
             2 => {}
             _ if has_column => cells.push((index + 1, cell)),

@@ -24,7 +24,8 @@ use super::reading::expect_block;
 use super::table::PeerTable;
 use crate::compact::{CompactError, PartialBlock};
 use crate::connection_kind::ConnectionKind;
-use crate::download::{Downloads, OverdueReason, PeerTraits, Receipt};
+use crate::download::overdue::OverdueReason;
+use crate::download::{Downloads, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{
     BlockTransactions, CompactBlock, Message, RawTransactions, Services, block_header_of,

@@ -29,7 +29,7 @@ pub(super) use peak::Peak;
 
 use super::sockets::{FIRST_CAPACITY, Link};
 use super::tap;
-use super::timed::{Delays, KILLED_AT_START};
+use super::timed::Delays;
 use super::worlds::Stage;
 
 /// The node's data directory.
@@ -127,8 +127,12 @@ pub(super) struct Driver {
     pub(super) due: Vec<(PeerId, Command)>,
     /// Answers that came in the turn of the question.
     pub(super) answered: u64,
-    /// The next start dies at this change of the disk.
-    pub(super) fail_at_start: Option<u64>,
+    /// The next start dies at this change of the disk, and leaves so much.
+    pub(super) fail_at_start: Option<(u64, Survival)>,
+    /// Kills while a merge ran.
+    pub(super) killed_in_merges: u64,
+    /// Kills while the node started.
+    pub(super) killed_in_starts: u64,
     /// Connections that are not read before the chain can take blocks.
     pub(super) held: BTreeSet<ConnectionId>,
     pub(super) disconnected: Vec<Disconnected>,
@@ -215,6 +219,8 @@ impl Driver {
             due: Vec::new(),
             answered: 0,
             fail_at_start: None,
+            killed_in_merges: 0,
+            killed_in_starts: 0,
             held: BTreeSet::new(),
             disconnected: Vec::new(),
             refused: Vec::new(),
@@ -248,23 +254,25 @@ impl Driver {
         self.settle();
     }
 
-    /// A planned failure of the disk kills the node in the middle of opening, again and again if need be.
+    /// A planned failure of the disk kills the node in the middle of opening; another one starts.
     fn open_chain(&mut self) -> Chain {
-        if let Some(change) = self.fail_at_start.take() {
+        let planned = self.fail_at_start.take();
+        if let Some((change, _)) = planned {
             self.disk.fail_change(change);
         }
         loop {
-            match self.try_to_open() {
-                Ok(chain) => {
+            match (self.try_to_open(), planned) {
+                (Ok(chain), _) => {
                     self.disk.fail_nothing();
                     return chain;
                 }
-                Err(error) if self.disk.has_failed() => {
-                    self.note(format!("the node is killed while it starts: {error}"));
+                (Err(error), Some((_, survival))) if self.disk.has_failed() => {
+                    self.note(format!("the node is killed while it starts: {error}; {survival:?}"));
+                    self.killed_in_starts += 1;
                     self.executor.kill();
-                    self.disk.crash(KILLED_AT_START);
+                    self.disk.crash(survival);
                 }
-                Err(error) => self.fail(&format!("opening: {error}")),
+                (Err(error), _) => self.fail(&format!("opening: {error}")),
             }
         }
     }
@@ -361,6 +369,7 @@ impl Driver {
     /// The node dies, and what it had not synced is lost as `survival` says; another one starts.
     pub(super) fn kill(&mut self, survival: Survival) {
         self.note(format!("the node is killed: {survival:?}"));
+        self.killed_in_merges += u64::from(self.executor.running("merge").is_some());
         self.executor.kill();
         self.disk.crash(survival);
         let core = self.core.take().expect("the node runs");

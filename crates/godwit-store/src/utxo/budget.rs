@@ -39,7 +39,7 @@ pub struct CacheMinima {
     /// The smallest memory budget; less is raised to it.
     pub budget: u64,
     /// An active memtable below this size is never rotated for want of memory, since that would
-    /// free nothing.
+    /// free nothing. (Nor is an empty one, whatever its size.)
     pub active: usize,
     /// What a flush or a merge reads or writes at once.
     pub io_buffer: usize,
@@ -171,8 +171,11 @@ impl UtxoStore {
             if used.flushing == 0 { tables / 3 * 2 } else { tables.saturating_sub(used.flushing) };
         let next = self.active.memory() + self.active.memory_step();
         let needed = next + self.budget.flush_memory(&self.active);
-        (needed > limit && self.active.memory() >= self.budget.minima.active)
-            || self.active.is_full()
+        // Rotating an empty memtable changes nothing: it would be wanted again at once, and each time
+        // followed by a commit, for as long as a merge has the memory. One is empty and large when the
+        // blocks that it held were taken back.
+        let worth_it = !self.active.is_empty() && self.active.memory() >= self.budget.minima.active;
+        (needed > limit && worth_it) || self.active.is_full()
     }
 
     /// Whether a rotation now would leave no room for the next memtable.

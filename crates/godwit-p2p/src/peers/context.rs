@@ -63,7 +63,8 @@ impl Context<'_> {
         if peer.flow.footprint.queued() + bytes > SEND_QUEUE_MAX {
             return self.disconnect(id, DisconnectReason::SendQueueFull);
         }
-        peer.flow.footprint.push(self.now.monotonic, bytes, message_memory(&payload));
+        let memory = message_memory(&payload);
+        peer.flow.footprint.push(self.now.monotonic, command, bytes, memory);
         self.out.push(NetCommand::Send { peer: id, command, payload });
     }
 

@@ -1,8 +1,9 @@
 //! The thread that owns all sockets.
 //!
 //! It turns bytes into messages and back ([`Transport`]) and does not know what they mean.
-//! Connections have turns of bounded length, one after the other. Reading stops while the node has
-//! not taken the last [`INBOX_BYTES`] of events, so that a slow disk slows peers down instead of
+//! Connections have turns of bounded length, one after the other. The node's inbox holds
+//! [`INBOX_BYTES`] of events: a share for peers that owe blocks, one for all others. While a share is
+//! full, nothing is read from those whose it is, so that a slow disk slows them down instead of
 //! filling memory.
 
 mod connection;
@@ -318,9 +319,8 @@ impl Network {
 
     /// Whether a connection that is held waits for nothing but its rate.
     fn held_has_room(&self) -> bool {
-        let share = |token| self.connections.get(token).map(Connection::share);
-        let mut shares = self.held.iter().filter_map(share);
-        shares.any(|share| self.out.poll_room(share))
+        let mut held = self.held.iter().filter_map(|token| self.connections.get(token));
+        held.any(|connection| self.out.poll_room(connection.share(&self.out)))
     }
 
     fn note(&mut self, event: &mio::event::Event) {
@@ -511,7 +511,7 @@ impl Network {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.is_queued = false;
         let now = self.started.elapsed();
-        let share = connection.share();
+        let share = connection.share(&self.out);
         let most = if self.out.poll_room(share) { usize::MAX } else { 0 };
         let allowed = match &mut self.download {
             Some(bucket) => bucket.take_up_to(now, READ_AT_MOST.min(most as u64)) as usize,

@@ -9,7 +9,7 @@ use godwit_p2p::{
 };
 use mio::net::TcpStream;
 
-use super::inbox::{PeerOutbox, Share};
+use super::inbox::{Outbox, PeerOutbox, Share, completes_block};
 use super::listen::is_exhausted;
 
 /// Bytes read from a connection before the next one has its turn; each message or packet costs
@@ -81,6 +81,8 @@ pub(super) struct Connection {
     /// Memory of the message under way that the node knows of.
     memory_reported: usize,
     sent_reported: u64,
+    /// The number of the last block that it sent; 0: none.
+    last_block: u64,
 }
 
 impl Connection {
@@ -113,12 +115,19 @@ impl Connection {
             arrival_reported: 0,
             memory_reported: 0,
             sent_reported: 0,
+            last_block: 0,
         }
     }
 
-    /// The part of the node's inbox that its events take.
-    pub(super) fn share(&self) -> Share {
-        match self.limits.expects_block || self.limits.expects_compact {
+    /// The part of the node's inbox that its events take. A request that is withdrawn leaves a block
+    /// that has begun to arrive where it is, and behind it what its sender says.
+    pub(super) fn share(&self, out: &Outbox) -> Share {
+        let owes = self.limits.expects_block || self.limits.expects_compact;
+        let sends = || {
+            let incoming = self.transport.incoming();
+            incoming.is_some_and(|(command, ..)| completes_block(command))
+        };
+        match owes || sends() || out.holds_block(self.last_block) {
             true => Share::Blocks,
             false => Share::Messages,
         }
@@ -341,7 +350,11 @@ impl Connection {
                         self.arrival_reported = 0;
                     }
                     self.awaits_read_on = frame.command.stops_reading();
+                    let completes_block = completes_block(frame.command);
                     out.send(NetEvent::Frame { peer, frame });
+                    if completes_block {
+                        self.last_block = out.blocks_sent();
+                    }
                 }
                 Ok(Receive::Discarded(discard)) => {
                     (self.arrival_reported, self.memory_reported) = (0, 0);

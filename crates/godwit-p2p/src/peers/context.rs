@@ -18,9 +18,10 @@ use crate::connection_kind::ConnectionKind;
 use crate::frame::{Command, FRAME_HEADER_SIZE};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::inventory::{Inventory, InventoryKind};
-use crate::message::{Message, Services};
+use crate::message::Message;
 use crate::net_address::NetAddress;
 use crate::peer_id::PeerId;
+use crate::services::Services;
 use crate::time::Now;
 use crate::transport::message_memory;
 

@@ -27,10 +27,9 @@ use crate::connection_kind::ConnectionKind;
 use crate::download::overdue::OverdueReason;
 use crate::download::{Downloads, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
-use crate::message::{
-    BlockTransactions, CompactBlock, Message, RawTransactions, Services, block_header_of,
-};
+use crate::message::{BlockTransactions, CompactBlock, Message, RawTransactions, block_header_of};
 use crate::peer_id::PeerId;
+use crate::services::Services;
 use high_bandwidth::{HighBandwidth, drop_old_partials};
 use sources::{BlockSources, Sender};
 use state::Partial;

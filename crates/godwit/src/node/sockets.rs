@@ -193,6 +193,15 @@ struct Listener {
     ready: bool,
 }
 
+/// The listening sockets.
+struct Accepting {
+    listeners: Vec<Listener>,
+    /// Nothing is accepted before: the system had no descriptor or memory for a connection.
+    after: Instant,
+    /// When the log may say so again.
+    next_warning: Option<Instant>,
+}
+
 /// The state of the thread.
 struct Network {
     poll: Poll,
@@ -200,9 +209,7 @@ struct Network {
     commands: Commands,
     out: Outbox,
     started: Instant,
-    listeners: Vec<Listener>,
-    accept_after: Instant,
-    next_warning: Option<Instant>,
+    accepting: Accepting,
     connections: HashMap<Token, Connection>,
     by_peer: HashMap<PeerId, Token>,
     next_token: usize,
@@ -241,9 +248,11 @@ impl Network {
             commands,
             out,
             started: Instant::now(),
-            listeners: Vec::new(),
-            accept_after: Instant::now(),
-            next_warning: None,
+            accepting: Accepting {
+                listeners: Vec::new(),
+                after: Instant::now(),
+                next_warning: None,
+            },
             connections: HashMap::new(),
             by_peer: HashMap::new(),
             next_token: FIRST_CONNECTION,
@@ -260,7 +269,7 @@ impl Network {
     fn listen(&mut self, listeners: Vec<TcpListener>) -> io::Result<()> {
         for (n, mut socket) in listeners.into_iter().enumerate() {
             self.poll.registry().register(&mut socket, Token(n + 1), Interest::READABLE)?;
-            self.listeners.push(Listener { socket, ready: true });
+            self.accepting.listeners.push(Listener { socket, ready: true });
         }
         Ok(())
     }
@@ -306,7 +315,7 @@ impl Network {
         let mut next = self.deadlines.first().map(|(deadline, _)| *deadline);
         let mut at = |moment: Instant| next = Some(next.map_or(moment, |next| next.min(moment)));
         if self.may_accept() {
-            at(self.accept_after);
+            at(self.accepting.after);
         }
         if self.held_has_room()
             && let (Some(bucket), Some(rate)) = (&mut self.download, self.config.max_download_rate)
@@ -332,7 +341,7 @@ impl Network {
             connection.writable |= event.is_writable() || ended;
             enqueue(&mut self.ready, token, connection);
         } else if let Some(n) = token.0.checked_sub(1)
-            && let Some(listener) = self.listeners.get_mut(n)
+            && let Some(listener) = self.accepting.listeners.get_mut(n)
         {
             listener.ready = true;
         }
@@ -443,7 +452,7 @@ impl Network {
         let mut connection =
             Connection::new(stream, phase, peer, address, transport, self.pause_above);
         connection.target = Some(target);
-        connection.connect_reported = again;
+        connection.reported.connected = again;
         if let Err(error) = self.register(token, connection) {
             log::warn!("A connection can not be watched: {error}");
             failed(&self.out, true);

@@ -33,7 +33,7 @@ fn peers(stage: &Stage) -> Vec<PeerPlan> {
     let asking = [
         asks(Noise::Pings, 30),
         asks(Noise::GetHeadersUnread, 300),
-        reads.with_noise(Noise::GetDataUnread, 1, Duration::from_secs(3_000)),
+        reads.with_noise(Noise::GetDataUnread, 1, Duration::from_secs(300)),
     ];
     company(several(3, &Conduct::honest(view)).into_iter().chain(asking), 100_000)
 }

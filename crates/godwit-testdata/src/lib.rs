@@ -30,10 +30,7 @@ const REQUIRE: &str = "GODWIT_REQUIRE_DATA";
 ///
 /// Where there is none, and `GODWIT_REQUIRE_DATA` is 1.
 pub fn shared_data() -> Option<PathBuf> {
-    let folder = env::var_os("GODWIT_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
+    let folder = env::var_os("GODWIT_DATA").map_or_else(beside_the_checkout, PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
@@ -42,6 +39,14 @@ pub fn shared_data() -> Option<PathBuf> {
     }
     skip("shared data not found (set GODWIT_DATA)");
     None
+}
+
+/// Cargo says at run time where the crate under test is. This crate may have been compiled in another
+/// checkout with the same target directory.
+fn beside_the_checkout() -> PathBuf {
+    let here = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let tested = env::var_os("CARGO_MANIFEST_DIR").map_or_else(here, PathBuf::from);
+    tested.join("../../../shared/data")
 }
 
 /// The content of a file of the shared data, by its path inside, as [`read`] gives it; `None` as

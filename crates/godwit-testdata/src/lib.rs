@@ -30,7 +30,8 @@ const REQUIRE: &str = "GODWIT_REQUIRE_DATA";
 ///
 /// Where there is none, and `GODWIT_REQUIRE_DATA` is 1.
 pub fn shared_data() -> Option<PathBuf> {
-    let folder = env::var_os("GODWIT_DATA").map_or_else(beside_the_checkout, PathBuf::from);
+    let folder =
+        env::var_os("GODWIT_DATA").map_or_else(|| above_tests("shared/data"), PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
@@ -41,12 +42,14 @@ pub fn shared_data() -> Option<PathBuf> {
     None
 }
 
-/// Cargo says at run time where the crate under test is. This crate may have been compiled in another
-/// checkout with the same target directory.
-fn beside_the_checkout() -> PathBuf {
+/// That file or folder in the crate under test, or in the nearest folder above it up to the one that
+/// the checkout lies in; where there is none, in the crate itself. Cargo says at run time which crate
+/// that is: this one may have been compiled in another checkout with the same target directory.
+fn above_tests(name: &str) -> PathBuf {
     let here = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let tested = env::var_os("CARGO_MANIFEST_DIR").map_or_else(here, PathBuf::from);
-    tested.join("../../../shared/data")
+    let mut above = tested.ancestors().take(4).map(|folder| folder.join(name));
+    above.find(|path| path.exists()).unwrap_or_else(|| tested.join(name))
 }
 
 /// The content of a file of the shared data, by its path inside, as [`read`] gives it; `None` as
@@ -80,8 +83,8 @@ pub fn read(path: impl AsRef<Path>) -> Vec<u8> {
 ///
 /// If Cargo.lock does not name the package.
 pub fn package_source(name: &str) -> Option<PathBuf> {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
-    let lock = fs::read_to_string(lock).expect("the workspace has a Cargo.lock");
+    let lock =
+        fs::read_to_string(above_tests("Cargo.lock")).expect("the workspace has a Cargo.lock");
     let version = lock
         .split_once(&format!("name = \"{name}\"\nversion = \""))
         .and_then(|(_, rest)| rest.split_once('"'))

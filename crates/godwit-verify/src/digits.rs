@@ -3,8 +3,8 @@
 //!
 //! A number v of l bits, read as bits that mean +1 and -1, is 2 v - (2^l - 1); so k comes from
 //! v = (k + 2^l - 1) / 2, where the half is taken modulo n. A window w of b bits is then the odd digit
-//! 2 w - (2^b - 1). As in libsecp256k1's `ecmult_const`, the constant is added before the factor is split, and
-//! so no digit, sign or evenness is a case of its own.
+//! 2 w - (2^b - 1). As in libsecp256k1's `ecmult_const`, the constant is added before the factor is split,
+//! and so no digit, sign or evenness is a case of its own.
 
 use crate::field::Words;
 use crate::scalar::{Factor, HALF, LAMBDA, SHIFT, Scalar, split};

@@ -6,7 +6,7 @@
 //!
 //! | | radix 2^52, 5 limbs | radix 2^29, 9 limbs |
 //! | --- | --- | --- |
-//! | operand of a multiplication | carried ([`Field::fit`]), magnitude up to 11 | both magnitudes multiplied up to 6 |
+//! | magnitude of a factor | carried ([`Field::fit`]), up to 11 | both multiplied up to 6 |
 //! | settle | any sum below 2^64 | limbs below 2^40 |
 //!
 //! The interval test (`crate::tests::intervals`) runs every formula and holds all of this against the words.

@@ -13,7 +13,8 @@
 //!
 //! # Algorithm
 //!
-//! Every check is the question whether u1 G + u2 Q is a point with a given x, and for some a given parity of y:
+//! Every check is the question whether u1 G + u2 Q is a point with a given x, for some also with a given
+//! parity of y:
 //!
 //! | check | u1 | u2 | x | y |
 //! | --- | --- | --- | --- | --- |
@@ -24,8 +25,8 @@
 //! One check is in one lane and all lanes take the same steps, whatever is in them, so that kinds of checks
 //! can be mixed:
 //!
-//! 1. `check`, `scalar`, `digits`, one check at a time in proven arithmetic modulo n (`fiat-crypto`): parse, one
-//!    inversion for all s of a batch, u2 split along the endomorphism, u1 at 2^128, odd signed digits.
+//! 1. `check`, `scalar`, `digits`, one check at a time in proven arithmetic modulo n (`fiat-crypto`): parse,
+//!    one inversion for all s of a batch, u2 split along the endomorphism, u1 at 2^128, odd signed digits.
 //! 2. `group::keys`: y from x by a square root, and that the key is on the curve.
 //! 3. `point::odd_multiples`: 16 multiples of Q with one Z in common, and the same of lambda Q.
 //! 4. `group::sum`: 125 doublings, 51 additions of multiples of Q and lambda Q, 20 of G and 2^128 G.
@@ -60,6 +61,9 @@
 //!   known answers when a backend is first used.
 //!
 //! `docs/verification.md` says the same for a cryptographer, with what was tried to break it.
+
+// Loops over several arrays at once: an iterator's closure would not be compiled with a backend's features.
+#![allow(clippy::needless_range_loop)]
 
 mod backend;
 mod check;

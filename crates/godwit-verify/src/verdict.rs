@@ -46,7 +46,7 @@ impl<F: Field> Sum<F> {
         Sum { point, scale, on_curve }
     }
 
-    /// The lanes where Z is not 0 mod p. Both factors are looked at by their product, which is 0 if either is.
+    /// The lanes where Z is not 0 mod p. Their product is 0 if either factor is.
     #[inline(always)]
     pub(crate) fn finite(self) -> Finite<F> {
         let z = self.point.z.mul(&self.scale);

@@ -1,5 +1,5 @@
-//! Calls in place of inlined code, for vectors that are plain Rust: the point code, inlined down to loops over
-//! lanes, would take minutes to compile.
+//! Calls in place of inlined code, for vectors that are plain Rust: the point code, inlined down to loops
+//! over lanes, would take minutes to compile.
 
 use super::Field;
 use crate::vector::LaneMask;

@@ -1,4 +1,5 @@
-//! Microseconds per check: each backend beside libsecp256k1, in turns, so that a busy machine is busy for all.
+//! Microseconds per check: each backend beside libsecp256k1, in turns, so that a busy machine is busy for
+//! all of them.
 
 use std::time::Instant;
 

@@ -100,7 +100,10 @@ fn exceptional_steps(samples: &mut Samples) -> Vec<Check> {
                     let (rest, factor) = (entry.0.minus(a), b.minus(entry.1));
                     if rest != ZERO && factor != ZERO {
                         let key = divide(rest, factor);
-                        checks.push(with_factors(samples, u1, u2, key));
+                        // Opposite at the last addition is infinity, and no valid check.
+                        if u1.plus(times(u2, key)) != ZERO {
+                            checks.push(with_factors(samples, u1, u2, key));
+                        }
                     }
                 }
                 (a, b) = (a.plus(entry.0), b.plus(entry.1));

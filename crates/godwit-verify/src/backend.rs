@@ -95,18 +95,17 @@ impl BackendKind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backend {
     kind: BackendKind,
-    tables: &'static GeneratorTables,
 }
 
 impl Backend {
     /// `None` where the processor lacks a feature.
     pub(crate) fn detect(kind: BackendKind) -> Option<Backend> {
-        kind.is_present().then(|| Backend { kind, tables: tables() })
+        kind.is_present().then_some(Backend { kind })
     }
 
     /// No lanes.
     pub(crate) fn single() -> Backend {
-        Backend { kind: BackendKind::Single, tables: tables() }
+        Backend { kind: BackendKind::Single }
     }
 
     pub(crate) fn kind(self) -> BackendKind {
@@ -115,7 +114,7 @@ impl Backend {
 
     /// Which lanes of each group are proven; at most [`GROUPS`] of them.
     pub(crate) fn prove(self, groups: &[Group]) -> [Proven; GROUPS] {
-        let tables = self.tables;
+        let tables = tables();
         // SAFETY: a `Backend` exists only if `is_present` found the features that the function of its kind
         // enables.
         #[cfg(target_arch = "x86_64")]

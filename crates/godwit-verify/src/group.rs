@@ -169,7 +169,7 @@ fn generator_entries<F: Field>(
 /// u1 G + u2 Q: doublings from the topmost window down, and at each place the entries whose windows begin
 /// there.
 #[inline(always)]
-fn sum<F: Field>(group: &Group, tables: &GeneratorTables) -> Sum<F> {
+pub(crate) fn sum<F: Field>(group: &Group, tables: &GeneratorTables) -> Sum<F> {
     let (key, on_curve) = keys::<F>(group);
     let (key_tables, scale) = KeyTables::new(&key);
     let top = KEY_WINDOW * (KEY_DIGITS - 1);

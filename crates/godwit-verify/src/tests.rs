@@ -5,7 +5,7 @@ mod differential;
 mod intervals;
 mod parts;
 mod sample;
-mod speed;
+mod start;
 mod twin;
 mod vectors;
 

@@ -48,9 +48,9 @@ impl<Id> Verifier<Id> {
 
     /// With the fastest backend of this processor that passes its known answers.
     pub fn new() -> Self {
-        static BEST: OnceLock<BackendKind> = OnceLock::new();
-        let kind = *BEST.get_or_init(|| fastest_of(&BackendKind::BY_SPEED));
-        Self::with_backend(kind).unwrap_or_else(|| Self::with(Backend::single()))
+        static FASTEST: OnceLock<Backend> = OnceLock::new();
+        let fastest = || fastest_of(&BackendKind::BY_SPEED, known_answers::hold);
+        Self::with(*FASTEST.get_or_init(fastest))
     }
 
     /// With a given backend; `None` where the processor lacks a feature of it, or fails its known answers.
@@ -111,19 +111,17 @@ impl<Id> Default for Verifier<Id> {
     }
 }
 
-/// The first of `kinds` that the processor can run and that passes its known answers.
-fn fastest_of(kinds: &[BackendKind]) -> BackendKind {
-    for kind in kinds {
-        match Backend::detect(*kind) {
-            Some(backend) if known_answers::hold(backend) => return *kind,
-            Some(_) => {
-                log::error!("{kind:?} fails its known answers: signatures go to libsecp256k1");
-                return BackendKind::Single;
-            }
-            None => {}
-        }
+/// The first of `kinds` that the processor can run. If its known answers do not hold, no lanes at all: a
+/// processor that computes otherwise than documented is not asked again in another width.
+pub(crate) fn fastest_of(kinds: &[BackendKind], hold: impl Fn(Backend) -> bool) -> Backend {
+    let Some(backend) = kinds.iter().find_map(|kind| Backend::detect(*kind)) else {
+        return Backend::single();
+    };
+    if hold(backend) {
+        return backend;
     }
-    BackendKind::Single
+    log::error!("{:?} fails its known answers: signatures go to libsecp256k1", backend.kind());
+    Backend::single()
 }
 
 /// Which checks the lanes prove, at most [`Verifier::BATCH`] of them.

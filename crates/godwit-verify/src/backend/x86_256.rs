@@ -13,7 +13,7 @@ use std::arch::x86_64::{
     _mm256_storeu_si256, _mm256_sub_epi64, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
 };
 
-use crate::field::radix29;
+use crate::field::{radix29, radix52};
 use crate::vector::{Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
 
 /// Four lanes.
@@ -170,4 +170,30 @@ impl Multiply52 for V256 {
         // SAFETY: the entry point that uses this checked for AVX-512 IFMA and VL (see the module).
         V256(unsafe { _mm256_madd52hi_epu64(self.0, a.0, b.0) })
     }
+
+    #[inline(always)]
+    fn mul5(a: &[Self; 5], b: &[Self; 5]) -> [Self; 5] {
+        // SAFETY: the entry point that uses this checked for AVX-512 IFMA and VL (see the module).
+        unsafe { mul_five(a, b) }
+    }
+
+    #[inline(always)]
+    fn sqr5(a: &[Self; 5]) -> [Self; 5] {
+        // SAFETY: the entry point that uses this checked for AVX-512 IFMA and VL (see the module).
+        unsafe { sqr_five(a) }
+    }
+}
+
+// Calls here too, though inlined they would fit: what nobody uses yet is not worth half a minute of every build.
+
+#[target_feature(enable = "avx2,avx512ifma,avx512vl")]
+#[inline(never)]
+fn mul_five(a: &[V256; 5], b: &[V256; 5]) -> [V256; 5] {
+    radix52::mul_limbs(a, b)
+}
+
+#[target_feature(enable = "avx2,avx512ifma,avx512vl")]
+#[inline(never)]
+fn sqr_five(a: &[V256; 5]) -> [V256; 5] {
+    radix52::sqr_limbs(a)
 }

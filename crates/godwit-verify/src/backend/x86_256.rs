@@ -25,7 +25,7 @@ static MASKS: [[u64; 4]; 16] = {
     let mut masks = [[0; 4]; 16];
     let mut i = 0;
     while i < 64 {
-        masks[i / 4][i % 4] = if i / 4 >> (i % 4) & 1 == 1 { u64::MAX } else { 0 };
+        masks[i / 4][i % 4] = if (i / 4) >> (i % 4) & 1 == 1 { u64::MAX } else { 0 };
         i += 1;
     }
     masks

@@ -133,7 +133,7 @@ fn operations<F: Limbs>(count: usize) {
         check("sums", a.add(b).fit().mul(&b.sub::<1>(a).fit()), &|x, y| {
             (x + y) * (y + (&p << 2) - x)
         });
-        check("square of a sum", a.add(a).fit().sqr(), &|x, _| x * x << 2);
+        check("square of a sum", a.add(a).fit().sqr(), &|x, _| (x * x) << 2);
         let wide = a.times_power(2).sub::<1>(b).fit().mul(&a);
         check("magnitude 6", wide, &|x, y| ((x << 2) + (&p << 2) - y) * x);
         let even = even_lanes(a);

@@ -90,7 +90,7 @@ impl<const N: usize> Multiply52 for Model<N> {
 
     #[inline]
     fn madd_high(self, a: Self, b: Self) -> Self {
-        let high = |a, b| (u128::from(a & LOW_52) * u128::from(b & LOW_52) >> 52) as u64;
+        let high = |a, b| ((u128::from(a & LOW_52) * u128::from(b & LOW_52)) >> 52) as u64;
         self.add(a.zip(b, high))
     }
 }

@@ -184,7 +184,8 @@ impl Multiply52 for V256 {
     }
 }
 
-// Calls here too, though inlined they would fit: what nobody uses yet is not worth half a minute of every build.
+// Calls here too, though inlined they would fit: what nobody uses yet is not worth half a minute of every
+// build.
 
 #[target_feature(enable = "avx2,avx512ifma,avx512vl")]
 #[inline(never)]

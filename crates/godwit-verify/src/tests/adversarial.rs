@@ -313,7 +313,8 @@ fn numbers_out_of_range_and_doubtful_keys_are_left_to_libsecp256k1() {
     }
 }
 
-/// What a forger would sign who knows the ladder: keys off the curve, with the x that the ladder makes of them.
+/// What a forger would sign who knows the ladder: keys off the curve, with the x that the ladder makes of
+/// them.
 fn forged(samples: &mut Samples, key: &dyn Fn(&mut Samples) -> KeyBytes) -> Vec<Check> {
     let mut group = Group::EMPTY;
     let mut factors = Vec::new();

@@ -22,8 +22,8 @@ struct Seen {
     answers: usize,
 }
 
-/// Makes `count` checks and puts each into the lanes of every backend in `companies` different groups; what is
-/// parsed must be answered exactly as by libsecp256k1, and what is not, never with yes.
+/// Makes `count` checks and puts each into the lanes of every backend in `companies` different groups; what
+/// is parsed must be answered exactly as by libsecp256k1, and what is not, never with yes.
 fn compare(backends: &[Backend], seed: u64, count: usize, companies: usize) -> Seen {
     let mut samples = Samples::new(seed);
     let mut seen = Seen::default();

@@ -35,8 +35,8 @@ fn nothing_wraps_without_square_roots() {
     prove::<Outlined<Radix29<Interval>>>(&[group], tables());
 }
 
-/// What the twin's test takes for the largest settled limbs is what a multiplication can at most give, also of
-/// operands of magnitude 6 that are made of such limbs.
+/// What the twin's test takes for the largest settled limbs is what a multiplication can at most give, also
+/// of operands of magnitude 6 that are made of such limbs.
 fn settled_limbs<F: Field<V = Interval>, T: Limbs>(limbs: impl Fn(F) -> Vec<Interval>) {
     let mut element: F = load(&[[0; 4]; MAX_LANES]);
     for _ in 0..4 {

@@ -66,7 +66,7 @@ impl Limbs for Radix29<V> {
     }
 }
 
-/// What is tested: the point code has the same operations inlined, and the model's would take long to compile.
+/// What is tested: the point code has the same operations inlined, which take long to compile for a model.
 impl<F: Limbs> Limbs for Outlined<F> {
     const BITS: u32 = F::BITS;
     const LARGEST: [u64; 2] = F::LARGEST;

@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz interop bench bench-import bench-sync bench-ibd setup
+.PHONY: demo test soak fuzz interop bench bench-import bench-sync bench-ibd bench-verify setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -51,6 +51,10 @@ bench-sync: setup
 # machine for forty minutes. Options of ibd-policies go in OPTIONS.
 bench-ibd: setup
 	@tools/bench-ibd $(OPTIONS)
+
+# Microseconds per signature check in lanes, beside libsecp256k1; wants a quiet machine for a minute or two.
+bench-verify: setup
+	cargo run --release --locked -p godwit-verify --example bench-verify
 
 setup:
 	@tools/setup

@@ -13,6 +13,7 @@ mod import_framing;
 mod input;
 mod key_file;
 mod key_text;
+mod lanes;
 mod memory;
 mod mnemonic;
 mod p2p_frame;
@@ -61,6 +62,7 @@ targets! {
     IMPORT_FRAMING import_framing
     KEY_FILE key_file
     KEY_TEXT key_text
+    LANES lanes
     MNEMONIC mnemonic
     P2P_FRAME p2p_frame
     P2P_MESSAGE p2p_message

@@ -1,0 +1,160 @@
+//! Which instructions a processor has, and the entry point of each backend.
+//!
+//! The outermost function of a backend enables its features; all that it calls is inlined into it, or is
+//! a function with the same features.
+
+#![allow(unsafe_code)]
+
+use crate::field::outlined::Outlined;
+use crate::field::radix29::Radix29;
+use crate::field::radix52::Radix52;
+use crate::generator::{GeneratorTables, tables};
+use crate::group::{GROUPS, Group, prove};
+use crate::vector::model::Model;
+use crate::verdict::Proven;
+
+#[cfg(target_arch = "x86_64")]
+mod x86_256;
+#[cfg(target_arch = "x86_64")]
+mod x86_512;
+
+#[cfg(target_arch = "x86_64")]
+use {x86_256::V256, x86_512::V512};
+
+/// What the lanes are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendKind {
+    /// Eight lanes of AVX-512 IFMA: Ice Lake servers, Zen 4 and later.
+    Ifma512,
+    /// Eight lanes of AVX-512F.
+    Avx512,
+    /// Four lanes of AVX2.
+    Avx2,
+    /// Four lanes of IFMA in its 256-bit form, for tests: the code that processors with AVX-IFMA alone will
+    /// run, which nobody could measure so far. Never chosen by itself.
+    Ifma256,
+    /// The IFMA backend in plain `u64`, eight lanes, for tests. Never chosen by itself.
+    Model52,
+    /// The AVX-512F backend in plain `u64`, eight lanes, for tests. Never chosen by itself.
+    Model29,
+    /// No lanes: libsecp256k1, one check after another.
+    Single,
+}
+
+impl BackendKind {
+    /// All of them.
+    pub const ALL: [BackendKind; 7] = [
+        BackendKind::Ifma512,
+        BackendKind::Avx512,
+        BackendKind::Avx2,
+        BackendKind::Ifma256,
+        BackendKind::Model52,
+        BackendKind::Model29,
+        BackendKind::Single,
+    ];
+
+    /// Those that may be chosen by themselves, fastest first.
+    pub const BY_SPEED: [BackendKind; 4] =
+        [BackendKind::Ifma512, BackendKind::Avx512, BackendKind::Avx2, BackendKind::Single];
+
+    /// Checks side by side; 0 of [`BackendKind::Single`].
+    pub fn lanes(self) -> usize {
+        match self {
+            BackendKind::Ifma512 | BackendKind::Avx512 => 8,
+            BackendKind::Model52 | BackendKind::Model29 => 8,
+            BackendKind::Avx2 | BackendKind::Ifma256 => 4,
+            BackendKind::Single => 0,
+        }
+    }
+
+    /// Whether this processor has every feature that the backend's functions enable.
+    #[cfg(target_arch = "x86_64")]
+    fn is_present(self) -> bool {
+        match self {
+            BackendKind::Ifma512 => {
+                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma")
+            }
+            BackendKind::Avx512 => is_x86_feature_detected!("avx512f"),
+            BackendKind::Avx2 => is_x86_feature_detected!("avx2"),
+            BackendKind::Ifma256 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("avx512ifma")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+            BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single => true,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn is_present(self) -> bool {
+        matches!(self, BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single)
+    }
+}
+
+/// A backend that this processor can run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backend {
+    kind: BackendKind,
+}
+
+impl Backend {
+    /// `None` where the processor lacks a feature.
+    pub(crate) fn detect(kind: BackendKind) -> Option<Backend> {
+        kind.is_present().then_some(Backend { kind })
+    }
+
+    /// No lanes.
+    pub(crate) fn single() -> Backend {
+        Backend { kind: BackendKind::Single }
+    }
+
+    pub(crate) fn kind(self) -> BackendKind {
+        self.kind
+    }
+
+    /// Which lanes of each group are proven; at most [`GROUPS`] of them.
+    pub(crate) fn prove(self, groups: &[Group]) -> [Proven; GROUPS] {
+        let tables = tables();
+        // SAFETY: a `Backend` exists only if `is_present` found the features that the function of its kind
+        // enables.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            match self.kind {
+                BackendKind::Ifma512 => return ifma512(groups, tables),
+                BackendKind::Avx512 => return avx512(groups, tables),
+                BackendKind::Avx2 => return avx2(groups, tables),
+                BackendKind::Ifma256 => return ifma256(groups, tables),
+                BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single => {}
+            }
+        }
+        match self.kind {
+            BackendKind::Model52 => prove::<Outlined<Radix52<Model<8>>>>(groups, tables),
+            BackendKind::Model29 => prove::<Outlined<Radix29<Model<8>>>>(groups, tables),
+            _ => [Proven::default(); GROUPS],
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn ifma512(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
+    prove::<Radix52<V512>>(groups, tables)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,avx512ifma,avx512vl")]
+fn ifma256(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
+    prove::<Radix52<V256>>(groups, tables)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn avx512(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
+    prove::<Radix29<V512>>(groups, tables)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn avx2(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
+    prove::<Radix29<V256>>(groups, tables)
+}

@@ -1,0 +1,200 @@
+//! Four lanes in 256-bit registers: AVX2, and the 256-bit form of AVX-512 IFMA.
+//!
+//! Every function here uses instructions that the processor may not have. A [`V256`] exists only inside the
+//! entry points of `backend.rs`, which run where these features were found.
+
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::{
+    __m256i, _mm_cvtsi32_si128, _mm256_add_epi64, _mm256_and_si256, _mm256_blendv_epi8,
+    _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_loadu_si256, _mm256_madd52hi_epu64,
+    _mm256_madd52lo_epu64, _mm256_movemask_pd, _mm256_mul_epu32, _mm256_permute2x128_si256,
+    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_sll_epi64, _mm256_srl_epi64,
+    _mm256_storeu_si256, _mm256_sub_epi64, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
+};
+
+use crate::field::{radix29, radix52};
+use crate::vector::{Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
+
+/// Four lanes.
+#[derive(Clone, Copy)]
+pub(crate) struct V256(__m256i);
+
+/// All ones in the lanes of each mask of four bits.
+static MASKS: [[u64; 4]; 16] = {
+    let mut masks = [[0; 4]; 16];
+    let mut i = 0;
+    while i < 64 {
+        masks[i / 4][i % 4] = if (i / 4) >> (i % 4) & 1 == 1 { u64::MAX } else { 0 };
+        i += 1;
+    }
+    masks
+};
+
+impl Vector for V256 {
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    fn splat(word: u64) -> Self {
+        // SAFETY: AVX2 is there (see the module).
+        V256(unsafe { _mm256_set1_epi64x(word.cast_signed()) })
+    }
+
+    #[inline(always)]
+    fn load(words: &[u64; MAX_LANES]) -> Self {
+        // SAFETY: AVX2 is there (see the module); the front half of `words` is 32 readable bytes.
+        V256(unsafe { _mm256_loadu_si256(words.as_ptr().cast()) })
+    }
+
+    #[inline(always)]
+    fn store(self) -> [u64; MAX_LANES] {
+        let mut words = [0; MAX_LANES];
+        // SAFETY: AVX2 is there (see the module); the front half of `words` is 32 writable bytes.
+        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), self.0) };
+        words
+    }
+
+    #[inline(always)]
+    fn gather(entries: &[&Entry; MAX_LANES]) -> [Self; 8] {
+        let mut words = [Self::splat(0); 8];
+        for half in 0..2 {
+            let at = 4 * half;
+            // SAFETY: AVX2 is there (see the module); each half of an entry is 32 readable bytes.
+            unsafe {
+                let a = _mm256_loadu_si256(entries[0].0[at..].as_ptr().cast());
+                let b = _mm256_loadu_si256(entries[1].0[at..].as_ptr().cast());
+                let c = _mm256_loadu_si256(entries[2].0[at..].as_ptr().cast());
+                let d = _mm256_loadu_si256(entries[3].0[at..].as_ptr().cast());
+                let (ab02, ab13) = (_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+                let (cd02, cd13) = (_mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d));
+                words[at] = V256(_mm256_permute2x128_si256::<0x20>(ab02, cd02));
+                words[at + 1] = V256(_mm256_permute2x128_si256::<0x20>(ab13, cd13));
+                words[at + 2] = V256(_mm256_permute2x128_si256::<0x31>(ab02, cd02));
+                words[at + 3] = V256(_mm256_permute2x128_si256::<0x31>(ab13, cd13));
+            }
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        // SAFETY: AVX2 is there (see the module).
+        V256(unsafe { _mm256_add_epi64(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        // SAFETY: AVX2 is there (see the module).
+        V256(unsafe { _mm256_sub_epi64(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: AVX2 is there (see the module).
+        V256(unsafe { _mm256_and_si256(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn shr(self, count: u32) -> Self {
+        // SAFETY: AVX2 is there (see the module).
+        V256(unsafe { _mm256_srl_epi64(self.0, _mm_cvtsi32_si128(count.cast_signed())) })
+    }
+
+    #[inline(always)]
+    fn shl(self, count: u32) -> Self {
+        // SAFETY: AVX2 is there (see the module).
+        V256(unsafe { _mm256_sll_epi64(self.0, _mm_cvtsi32_si128(count.cast_signed())) })
+    }
+
+    #[inline(always)]
+    fn select(mask: LaneMask, yes: Self, no: Self) -> Self {
+        let mask = &MASKS[usize::from(mask.0 & 0xf)];
+        // SAFETY: AVX2 is there (see the module); an entry of `MASKS` is 32 readable bytes.
+        V256(unsafe { _mm256_blendv_epi8(no.0, yes.0, _mm256_loadu_si256(mask.as_ptr().cast())) })
+    }
+
+    #[inline(always)]
+    fn zero_lanes(self) -> LaneMask {
+        // SAFETY: AVX2 is there (see the module).
+        let signs = unsafe {
+            let equal = _mm256_cmpeq_epi64(self.0, _mm256_setzero_si256());
+            _mm256_movemask_pd(_mm256_castsi256_pd(equal))
+        };
+        LaneMask(signs as u8)
+    }
+}
+
+impl Multiply32 for V256 {
+    #[inline(always)]
+    fn mul32(self, other: Self) -> Self {
+        // SAFETY: AVX2 is there (see the module).
+        V256(unsafe { _mm256_mul_epu32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn mul9(a: &[Self; 9], b: &[Self; 9]) -> [Self; 9] {
+        // SAFETY: AVX2 is there (see the module).
+        unsafe { mul_limbs(a, b) }
+    }
+
+    #[inline(always)]
+    fn sqr9(a: &[Self; 9]) -> [Self; 9] {
+        // SAFETY: AVX2 is there (see the module).
+        unsafe { sqr_limbs(a) }
+    }
+}
+
+// Calls rather than inlined: some fifteen of them would not fit the instruction cache.
+
+#[target_feature(enable = "avx2")]
+#[inline(never)]
+fn mul_limbs(a: &[V256; 9], b: &[V256; 9]) -> [V256; 9] {
+    radix29::mul_limbs(a, b)
+}
+
+#[target_feature(enable = "avx2")]
+#[inline(never)]
+fn sqr_limbs(a: &[V256; 9]) -> [V256; 9] {
+    radix29::sqr_limbs(a)
+}
+
+impl Multiply52 for V256 {
+    #[inline(always)]
+    fn madd_low(self, a: Self, b: Self) -> Self {
+        // SAFETY: the entry point that uses this checked for AVX-512 IFMA and VL (see the module).
+        V256(unsafe { _mm256_madd52lo_epu64(self.0, a.0, b.0) })
+    }
+
+    #[inline(always)]
+    fn madd_high(self, a: Self, b: Self) -> Self {
+        // SAFETY: the entry point that uses this checked for AVX-512 IFMA and VL (see the module).
+        V256(unsafe { _mm256_madd52hi_epu64(self.0, a.0, b.0) })
+    }
+
+    #[inline(always)]
+    fn mul5(a: &[Self; 5], b: &[Self; 5]) -> [Self; 5] {
+        // SAFETY: the entry point that uses this checked for AVX-512 IFMA and VL (see the module).
+        unsafe { mul_five(a, b) }
+    }
+
+    #[inline(always)]
+    fn sqr5(a: &[Self; 5]) -> [Self; 5] {
+        // SAFETY: the entry point that uses this checked for AVX-512 IFMA and VL (see the module).
+        unsafe { sqr_five(a) }
+    }
+}
+
+// Calls here too, though inlined they would fit: what nobody uses yet is not worth half a minute of every
+// build.
+
+#[target_feature(enable = "avx2,avx512ifma,avx512vl")]
+#[inline(never)]
+fn mul_five(a: &[V256; 5], b: &[V256; 5]) -> [V256; 5] {
+    radix52::mul_limbs(a, b)
+}
+
+#[target_feature(enable = "avx2,avx512ifma,avx512vl")]
+#[inline(never)]
+fn sqr_five(a: &[V256; 5]) -> [V256; 5] {
+    radix52::sqr_limbs(a)
+}

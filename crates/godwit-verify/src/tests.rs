@@ -1,0 +1,39 @@
+//! Tests of the whole and of the parts that are not public.
+
+mod adversarial;
+mod differential;
+mod intervals;
+mod parts;
+mod sample;
+mod start;
+mod twin;
+mod vectors;
+
+use crate::backend::{Backend, BackendKind};
+use crate::check::Check;
+use crate::verifier::prove;
+
+/// The real instructions that this machine has. What it lacks is said.
+fn real() -> Vec<Backend> {
+    use BackendKind::{Avx2, Avx512, Ifma256, Ifma512};
+    let mut present = Vec::new();
+    for kind in [Ifma512, Ifma256, Avx512, Avx2] {
+        match Backend::detect(kind) {
+            Some(backend) => present.push(backend),
+            None => godwit_testdata::skip(&format!("the processor cannot run {kind:?}")),
+        }
+    }
+    present
+}
+
+/// The real instructions and both models.
+fn all() -> Vec<Backend> {
+    let models = [BackendKind::Model52, BackendKind::Model29];
+    let models = models.map(|kind| Backend::detect(kind).expect("a model runs everywhere"));
+    models.into_iter().chain(real()).collect()
+}
+
+/// Which checks the lanes prove, in any number of batches.
+fn lanes(backend: Backend, checks: &[Check]) -> Vec<bool> {
+    checks.chunks(64).flat_map(|batch| prove(backend, batch.iter())).collect()
+}

@@ -1,0 +1,164 @@
+//! Checks in, answers out.
+
+use std::sync::OnceLock;
+
+use crate::backend::{Backend, BackendKind};
+use crate::check::{Check, digits, parse};
+use crate::group::{GROUPS, Group};
+use crate::known_answers;
+use crate::single;
+
+/// Fewer checks than this in a group are cheaper one at a time: a group takes as long whether its lanes are
+/// full or not, as long as two to three checks by libsecp256k1.
+const MIN_LANES_USED: usize = 3;
+
+/// What is known of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is valid.
+    Yes,
+    /// Neither the lanes nor libsecp256k1 found it valid.
+    NotProven,
+}
+
+/// How checks were answered, since the verifier was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Proven in lanes.
+    pub in_lanes: u64,
+    /// Left to libsecp256k1, whatever it said.
+    pub single: u64,
+}
+
+/// Collects checks, each with an identity of the caller's, and answers them in batches. It starts no thread;
+/// each thread has one of its own.
+///
+/// Lanes may only say yes. What they do not prove goes to libsecp256k1, and so do encodings that are
+/// doubtful and rests that would leave most lanes empty.
+pub struct Verifier<Id> {
+    backend: Backend,
+    pending: Vec<(Id, Check)>,
+    counts: Counts,
+}
+
+impl<Id> Verifier<Id> {
+    /// Checks that fill all groups of one batch at any number of lanes: the best count to run at once. More
+    /// are run in batches of this size.
+    pub const BATCH: usize = 64;
+
+    /// With the fastest backend of this processor that passes its known answers.
+    pub fn new() -> Self {
+        static FASTEST: OnceLock<Backend> = OnceLock::new();
+        let fastest = || fastest_of(&BackendKind::BY_SPEED, known_answers::hold);
+        Self::with(*FASTEST.get_or_init(fastest))
+    }
+
+    /// With a given backend; `None` where the processor lacks a feature of it, or fails its known answers.
+    pub fn with_backend(kind: BackendKind) -> Option<Self> {
+        let backend = Backend::detect(kind).filter(|backend| known_answers::hold(*backend))?;
+        Some(Self::with(backend))
+    }
+
+    fn with(backend: Backend) -> Self {
+        Verifier { backend, pending: Vec::new(), counts: Counts::default() }
+    }
+
+    /// The backend in use.
+    pub fn backend(&self) -> BackendKind {
+        self.backend.kind()
+    }
+
+    /// How checks were answered so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Adds a check to the next [`Verifier::run`]. How many wait is the caller's to bound.
+    pub fn push(&mut self, id: Id, check: Check) {
+        self.pending.push((id, check));
+    }
+
+    /// Checks that wait.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Answers every check that waits, in the order in which they came.
+    pub fn run(&mut self, mut answer: impl FnMut(Id, Answer)) {
+        let mut pending = std::mem::take(&mut self.pending);
+        let mut checks = pending.drain(..);
+        loop {
+            let batch: Vec<(Id, Check)> = checks.by_ref().take(Self::BATCH).collect();
+            if batch.is_empty() {
+                break;
+            }
+            let in_lanes = prove(self.backend, batch.iter().map(|(_, check)| check));
+            for ((id, check), proven) in batch.into_iter().zip(in_lanes) {
+                self.counts.in_lanes += u64::from(proven);
+                self.counts.single += u64::from(!proven);
+                let valid = proven || single::verify(&check);
+                answer(id, if valid { Answer::Yes } else { Answer::NotProven });
+            }
+        }
+        drop(checks);
+        self.pending = pending;
+    }
+}
+
+impl<Id> Default for Verifier<Id> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The first of `kinds` that the processor can run. If its known answers do not hold, no lanes at all: a
+/// processor that computes otherwise than documented is not asked again in another width.
+pub(crate) fn fastest_of(kinds: &[BackendKind], hold: impl Fn(Backend) -> bool) -> Backend {
+    let Some(backend) = kinds.iter().find_map(|kind| Backend::detect(*kind)) else {
+        return Backend::single();
+    };
+    if hold(backend) {
+        return backend;
+    }
+    log::error!("{:?} fails its known answers: signatures go to libsecp256k1", backend.kind());
+    Backend::single()
+}
+
+/// Which checks the lanes prove, at most [`Verifier::BATCH`] of them.
+pub(crate) fn prove<'a>(
+    backend: Backend,
+    checks: impl ExactSizeIterator<Item = &'a Check>,
+) -> Vec<bool> {
+    let mut proven = vec![false; checks.len()];
+    let lanes = backend.kind().lanes();
+    if lanes == 0 {
+        return proven;
+    }
+    let (positions, parsed): (Vec<usize>, Vec<_>) =
+        checks.enumerate().filter_map(|(position, check)| Some((position, parse(check)?))).unzip();
+    let digits = digits(&parsed);
+    let ready: Vec<_> = positions
+        .into_iter()
+        .zip(parsed.iter().zip(digits))
+        .filter_map(|(position, (parsed, digits))| Some((position, parsed, digits?)))
+        .collect();
+    for batch in ready.chunks(lanes * GROUPS) {
+        let full = batch.chunks(lanes).filter(|group| group.len() >= MIN_LANES_USED);
+        let mut groups = Vec::with_capacity(GROUPS);
+        for group in full.clone() {
+            let mut filled = Group::EMPTY;
+            for (lane, (_, parsed, digits)) in group.iter().enumerate() {
+                filled.set(lane, parsed, *digits);
+            }
+            groups.push(filled);
+        }
+        let answers = backend.prove(&groups);
+        // By the checks that were put in, so that an empty lane has nobody to say yes for.
+        for (group, answer) in full.zip(answers) {
+            for (lane, (position, ..)) in group.iter().enumerate() {
+                proven[*position] = answer.contains(lane);
+            }
+        }
+    }
+    proven
+}

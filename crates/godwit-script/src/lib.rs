@@ -1,16 +1,5 @@
-//! Script verification by Bitcoin Core's own engine, through the `bitcoinkernel` crate.
-//!
-//! [`PreparedTx`] is the only door: it parses a serialised transaction once, keeps what the engine
-//! shares between its inputs, and answers for single inputs or ranges of them from any thread.
-//! [`verify_transaction`] is the same in one call.
-//!
-//! The engine asserts its preconditions and would abort the process where one does not hold. Every
-//! one of them is checked here before the call, so no bytes and no flags reach an assertion.
+//! Script verification behind one door: [`PreparedTx`], Bitcoin Core's own engine (`godwit-engine`).
 
 #![warn(missing_docs)]
 
-mod error;
-mod prepared;
-
-pub use error::ScriptError;
-pub use prepared::{PreparedTx, SpentOutput, verify_transaction};
+pub use godwit_engine::{PreparedTx, ScriptError, SpentOutput, verify_transaction};

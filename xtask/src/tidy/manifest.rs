@@ -16,6 +16,7 @@ struct Room {
 const STREAM: &str = "godwit-stream";
 const PRIMITIVES: &str = "godwit-primitives";
 const CONSENSUS: &str = "godwit-consensus";
+const ENGINE: &str = "godwit-engine";
 const SCRIPT: &str = "godwit-script";
 const DISK: &str = "godwit-disk";
 const FAULT_DISK: &str = "godwit-fault-disk";
@@ -38,7 +39,12 @@ const ROOMS: &[Room] = &[
     Room { name: STREAM, may_use: &[], tests_may_use: &[] },
     Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[TESTDATA] },
     Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
-    Room { name: SCRIPT, may_use: &[PRIMITIVES], tests_may_use: &[CONSENSUS, TESTDATA] },
+    Room { name: ENGINE, may_use: &[PRIMITIVES], tests_may_use: &[] },
+    Room {
+        name: SCRIPT,
+        may_use: &[ENGINE],
+        tests_may_use: &[PRIMITIVES, CONSENSUS, TESTDATA],
+    },
     Room { name: DISK, may_use: &[STREAM], tests_may_use: &[] },
     Room { name: FAULT_DISK, may_use: &[STREAM, DISK], tests_may_use: &[] },
     Room {
@@ -66,11 +72,11 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: SIGNER,
-        may_use: &[STREAM, PRIMITIVES, SCRIPT, P2P, SECRET, KEYS, PROGRAM],
+        may_use: &[STREAM, PRIMITIVES, ENGINE, P2P, SECRET, KEYS, PROGRAM],
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS, TESTDATA] },
-    Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[PRIMITIVES, SCRIPT, TESTDATA] },
+    Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[PRIMITIVES, ENGINE, TESTDATA] },
     Room { name: VERIFY, may_use: &[], tests_may_use: &[TESTDATA] },
     Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
@@ -90,7 +96,7 @@ const ROOMS: &[Room] = &[
 
 /// Outside crates that only the named rooms may ship (their tests excepted).
 const WALLS: &[(&str, &[&str])] = &[
-    ("bitcoinkernel", &[SCRIPT, RIVALS]),
+    ("bitcoinkernel", &[ENGINE, RIVALS]),
     ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ]),
     ("redb", &[STORE, RIVALS, FUZZ]),
 ];
@@ -361,9 +367,9 @@ mod tests {
     }
 
     #[test]
-    fn only_script_ships_the_engine() {
+    fn only_the_engine_room_ships_the_engine() {
         let text = "[dependencies]\nbitcoinkernel.workspace = true\n";
-        assert_eq!(rules(SCRIPT, text), []);
+        assert_eq!(rules(ENGINE, text), []);
         assert_eq!(rules(CHAIN, text).len(), 1);
         assert_eq!(rules(CHAIN, &text.replace("[dep", "[dev-dep")), []);
     }

@@ -12,7 +12,7 @@ mod wallets;
 use bitcoin::consensus::encode;
 use bitcoin::{Amount, FeeRate};
 use godwit_primitives::ScriptFlags;
-use godwit_script::{SpentOutput, verify_transaction};
+use godwit_engine::{SpentOutput, verify_transaction};
 use godwit_secret::SecretString;
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
 use godwit_program::{Exit, OutputError};
-use godwit_script::ScriptError;
+use godwit_engine::ScriptError;
 
 use crate::keys::KeysFailure;
 

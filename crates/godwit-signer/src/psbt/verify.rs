@@ -3,7 +3,7 @@
 use bitcoin::consensus::encode;
 use godwit_keys::psbt::Psbt;
 use godwit_primitives::ScriptFlags;
-use godwit_script::{PreparedTx, SpentOutput};
+use godwit_engine::{PreparedTx, SpentOutput};
 
 use super::failure::PsbtFailure;
 

@@ -1,6 +1,6 @@
 //! Transactions read where they lie (Bitcoin Core `primitives/transaction.h`; BIP144).
 
-use godwit_stream::{DecodeError, SpanReader};
+use godwit_stream::{DecodeError, SpanReader, compact_size_len};
 
 use crate::sha256::{Sha256, sha256d};
 use crate::{Amount, OutPoint, Transaction, TxIn, TxOut, Txid, Wtxid};
@@ -209,6 +209,13 @@ impl<'a> TxView<'a> {
         let mut reader = self.reader_at(self.outputs as usize);
         let left = reader.compact_size().expect(PARSED) as usize;
         Outputs { reader, left }
+    }
+
+    /// The outputs as they were serialised, behind their count: what signatures commit to as a whole.
+    #[inline]
+    pub fn output_bytes(&self) -> &'a [u8] {
+        let count = compact_size_len(self.output_count() as u64);
+        &self.bytes[self.outputs as usize + count..self.witnesses as usize]
     }
 
     /// Output `i`, found by passing over those before it.

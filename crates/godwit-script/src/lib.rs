@@ -1,5 +1,42 @@
-//! Script verification behind one door: [`PreparedTx`], Bitcoin Core's own engine (`godwit-engine`).
+//! Script verification: signatures in the lanes of vector registers where they alone decide, Bitcoin Core's
+//! own engine for all else.
+//!
+//! ```text
+//! Scripts::verify          transactions in, the first input that fails out
+//!   |-- claim()            spent output, input, witness, flags -> a Claim, or nothing
+//!   |     |-- forms        which scripts are taken, and what each demands
+//!   |     '-- sighash      the messages that signatures sign
+//!   |-- ClaimQueue         claims -> checks of godwit-verify, in batches and rounds -> proven or not
+//!   '-- PreparedTx         what made no claim and what is not proven: Core's engine (godwit-engine)
+//! ```
+//!
+//! # What decides
+//!
+//! A [`Claim`] is a statement about signatures from which it follows that Core's `VerifyScript` returns
+//! true. [`claim`] makes one for the forms of output that nearly all coins have, and only where each
+//! condition that Core's interpreter sets is met, line by line with its source. Where there is any doubt
+//! it makes none: then, and where a claim is not proven, the engine is asked, **and the engine alone
+//! rejects**. So an input that is refused was refused by Core's engine, and what remains to be trusted is
+//! that no claim is made and proven for an input that the engine would refuse.
 
 #![warn(missing_docs)]
 
+mod claim;
+mod forms;
+mod hashes;
+mod multisig;
+mod pushes;
+mod queue;
+mod sighash;
+mod spending_tx;
+mod taproot;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+pub use claim::{Claim, claim};
 pub use godwit_engine::{PreparedTx, ScriptError, SpentOutput, verify_transaction};
+pub use multisig::{MatchOrder, Multisig};
+pub use queue::{ClaimQueue, Proof};
+pub use spending_tx::{Midstates, SpendingTx};
+pub use verify::{Counts, Scripts, Work};

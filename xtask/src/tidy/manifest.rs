@@ -42,8 +42,8 @@ const ROOMS: &[Room] = &[
     Room { name: ENGINE, may_use: &[PRIMITIVES], tests_may_use: &[] },
     Room {
         name: SCRIPT,
-        may_use: &[ENGINE],
-        tests_may_use: &[PRIMITIVES, CONSENSUS, TESTDATA],
+        may_use: &[STREAM, PRIMITIVES, ENGINE, VERIFY],
+        tests_may_use: &[CONSENSUS, TESTDATA],
     },
     Room { name: DISK, may_use: &[STREAM], tests_may_use: &[] },
     Room { name: FAULT_DISK, may_use: &[STREAM, DISK], tests_may_use: &[] },

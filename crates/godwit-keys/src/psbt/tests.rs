@@ -11,8 +11,8 @@ mod wallets;
 
 use bitcoin::consensus::encode;
 use bitcoin::{Amount, FeeRate};
-use godwit_primitives::ScriptFlags;
 use godwit_engine::{SpentOutput, verify_transaction};
+use godwit_primitives::ScriptFlags;
 use godwit_secret::SecretString;
 use serde_json::Value;
 

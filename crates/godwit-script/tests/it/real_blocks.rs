@@ -54,7 +54,7 @@ fn scripts_of_real_blocks_pass_and_damaged_signatures_fail() {
 }
 
 /// Core's GetBlockScriptFlags (validation.cpp); no block here is one of its exceptions.
-fn flags_of(entry: &Value) -> ScriptFlags {
+pub(crate) fn flags_of(entry: &Value) -> ScriptFlags {
     let heights = match entry["network"].as_str() {
         Some("mainnet") => MAINNET,
         Some("testnet3") => TESTNET3,
@@ -128,7 +128,7 @@ fn judge_damaged(tx: TxView<'_>, spent: &[Output], flags: ScriptFlags) -> bool {
 }
 
 /// `txid vout value script ..` under a heading.
-fn read_prevouts(file: &str) -> HashMap<OutPoint, Output> {
+pub(crate) fn read_prevouts(file: &str) -> HashMap<OutPoint, Output> {
     let text = shared_file(&format!("blocks/{file}")).expect("the index was there");
     let text = String::from_utf8(text).expect("text");
     let lines = text.lines().skip(1);

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::asm::{flag_combinations, parse_flags, parse_script};
 use crate::data::{kernel_vectors, shared_vectors};
+use crate::native::print_tally;
 use crate::twin::{Output, Pair};
 
 struct Row {
@@ -52,6 +53,7 @@ fn judge_rows(rows: &Value) -> usize {
             }
         }
     }
+    print_tally("script_tests");
     println!("script_tests: {judged} rows judged; left out, by first flag of policy: {left_out:?}");
     judged
 }

@@ -6,6 +6,7 @@ use godwit_testdata::shared_file;
 use serde_json::Value;
 
 use crate::asm::{flag_combinations, parse_flags};
+use crate::native::print_tally;
 use crate::twin::{Output, Pair};
 
 #[test]
@@ -20,6 +21,7 @@ fn every_success_and_every_failure() {
         successes += usize::from(judge_success(case));
         failures += usize::from(judge_failure(case));
     }
+    print_tally("taproot assets");
     println!("taproot assets: {successes} successes, {failures} failures");
     assert_eq!((cases.len(), successes, failures), (2760, 2760, 2483));
 }

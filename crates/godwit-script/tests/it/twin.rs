@@ -1,4 +1,5 @@
-//! The door and its naive twin: the engine with every spent output and every flag on every call.
+//! The door and its naive twin: the engine with every spent output and every flag on every call. What the
+//! twin says is also held against the claims.
 
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
@@ -6,6 +7,8 @@ use bitcoinkernel::{
 };
 use godwit_primitives::ScriptFlags;
 use godwit_script::{PreparedTx, ScriptError, SpentOutput};
+
+use crate::native::Native;
 
 /// An output that owns its script.
 #[derive(Clone, Debug)]
@@ -57,12 +60,14 @@ impl Naive {
 pub(crate) struct Pair {
     door: PreparedTx,
     naive: Naive,
+    native: Native,
 }
 
 impl Pair {
     pub(crate) fn new(tx_bytes: &[u8], spent: &[Output]) -> Self {
         let door = prepare(tx_bytes, spent).expect("transaction parses, one output an input");
-        Self { door, naive: Naive::new(tx_bytes, spent) }
+        let native = Native::new(tx_bytes, spent);
+        Self { door, naive: Naive::new(tx_bytes, spent), native }
     }
 
     /// The common verdict of both about one input.
@@ -75,12 +80,17 @@ impl Pair {
             }
         };
         assert_eq!(accepted, self.naive.accepts(input, flags), "input {input}, {flags:?}");
+        self.native.compare(input, flags, accepted);
         accepted
     }
 
     /// The common verdict about the transaction: the first input that fails.
     pub(crate) fn first_failure(&self, flags: ScriptFlags) -> Option<usize> {
-        let failed = (0..self.door.input_count()).find(|input| !self.naive.accepts(*input, flags));
+        let failed = (0..self.door.input_count()).find(|input| {
+            let accepted = self.naive.accepts(*input, flags);
+            self.native.compare(*input, flags, accepted);
+            !accepted
+        });
         let expected = failed.map_or(Ok(()), |input| Err(ScriptError::Rejected { input }));
         assert_eq!(self.door.verify(flags), expected);
         failed

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::asm::{FLAG_NAMES, flag_combinations, parse_flags, parse_script};
 use crate::data::{kernel_vectors, shared_vectors};
+use crate::native::print_tally;
 use crate::twin::{Output, Pair};
 
 struct Row<'a> {
@@ -61,6 +62,7 @@ fn judge_valid(rows: &Value) -> usize {
         }
         judged += 1;
     }
+    print_tally("tx_valid");
     println!("tx_valid: {judged} rows judged");
     judged
 }
@@ -91,6 +93,7 @@ fn judge_invalid(rows: &Value) -> (usize, usize) {
         }
         judged += 1;
     }
+    print_tally("tx_invalid");
     println!("tx_invalid: {judged} rows judged, {malformed} BADTX; left out: {left_out:?}");
     (judged, malformed)
 }

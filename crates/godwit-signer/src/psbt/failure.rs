@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use godwit_engine::ScriptError;
 use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
 use godwit_program::{Exit, OutputError};
-use godwit_engine::ScriptError;
 
 use crate::keys::KeysFailure;
 

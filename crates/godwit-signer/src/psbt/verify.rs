@@ -1,9 +1,9 @@
 //! Verifies finished inputs with Bitcoin Core's engine.
 
 use bitcoin::consensus::encode;
+use godwit_engine::{PreparedTx, SpentOutput};
 use godwit_keys::psbt::Psbt;
 use godwit_primitives::ScriptFlags;
-use godwit_engine::{PreparedTx, SpentOutput};
 
 use super::failure::PsbtFailure;
 

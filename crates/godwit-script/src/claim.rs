@@ -1,0 +1,283 @@
+//! From an input to what must hold for it to be valid: forms before taproot.
+//!
+//! Each condition is a line of its own that ends in `None`, with the function of Core's
+//! `script/interpreter.cpp` or the BIP that it comes from; `tools/mutate-native` takes each away and sees
+//! a test fail. The cheap ones come first, and nothing is hashed for a form that is not taken.
+
+use godwit_primitives::{InputView, ScriptFlags, WitnessView, sha256::sha256};
+use godwit_verify::{Check, KeyBytes, parse_strict_der};
+
+use crate::SpentOutput;
+use crate::forms::{Form, MAX_KEYS, MultisigForm, key_hash_script, public_key};
+use crate::hashes::hash160;
+use crate::multisig::{Multisig, Signed};
+use crate::pushes::{self, MAX_ELEMENT_SIZE, MAX_SCRIPT_SIZE, is_true, may_contain};
+use crate::sighash::LegacyMessages;
+use crate::spending_tx::SpendingTx;
+
+/// What must hold for an input to be valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// One signature.
+    Signature(Check),
+    /// A signature by the key of a taproot leaf, and that the output commits to the leaf.
+    Leaf(Box<[Check; 2]>),
+    /// Some signatures by some of several keys.
+    Multisig(Box<Multisig>),
+}
+
+// EvalScript's SCRIPT_ERR_SCRIPT_SIZE cannot meet a script that is taken.
+const _: () = assert!(2 + MAX_KEYS * 66 + 2 + 1 <= MAX_SCRIPT_SIZE);
+
+/// The input that is looked at, with all that decides about it.
+pub(crate) struct Spend<'s, 'a> {
+    pub(crate) tx: &'s SpendingTx<'a>,
+    pub(crate) input: usize,
+    pub(crate) script_sig: &'a [u8],
+    pub(crate) witness: WitnessView<'a>,
+    pub(crate) output: SpentOutput<'a>,
+    pub(crate) flags: ScriptFlags,
+}
+
+/// A signature of ECDSA with the byte behind it.
+struct Signature<'a> {
+    bytes: &'a [u8],
+    numbers: [u8; 64],
+    hash_type: u32,
+}
+
+/// What follows if it is proven: Core's `VerifyScript` accepts the input under these flags. `None` says
+/// nothing about the input.
+pub fn claim(tx: &SpendingTx<'_>, input: usize, flags: ScriptFlags) -> Option<Claim> {
+    // BIP141 is not defined without BIP16 (VerifyScript asserts it).
+    if flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH) {
+        return None;
+    }
+    let InputView { script_sig, .. } = tx.input(input)?;
+    let (witness, output) = (tx.witness(input)?, *tx.spent().get(input)?);
+    let spend = Spend { tx, input, script_sig, witness, output, flags };
+    match Form::of(output.script_pubkey)? {
+        Form::Key(key) => spend.key(key),
+        Form::KeyHash(hash) => spend.key_hash(hash),
+        Form::ScriptHash(hash) => spend.script_hash(hash),
+        Form::WitnessKeyHash(program) => {
+            spend.bare_program()?;
+            spend.witness_key_hash(program)
+        }
+        Form::WitnessScriptHash(program) => {
+            spend.bare_program()?;
+            spend.witness_script_hash(program)
+        }
+        Form::Taproot(program) => {
+            spend.bare_program()?;
+            spend.taproot(program)
+        }
+        Form::Multisig(form) => {
+            let elements = spend.elements(form.required + 1)?;
+            spend.legacy_multisig(&elements, form, output.script_pubkey)
+        }
+    }
+}
+
+impl Spend<'_, '_> {
+    fn key(&self, key: KeyBytes) -> Option<Claim> {
+        let [signature] = self.elements(1)?[..] else { return None };
+        self.legacy_signature(key, signature)
+    }
+
+    fn key_hash(&self, hash: &[u8; 20]) -> Option<Claim> {
+        let [signature, key_bytes] = self.elements(2)?[..] else { return None };
+        let key = public_key(key_bytes)?;
+        // EvalScript: OP_EQUALVERIFY.
+        if hash160(key_bytes) != *hash {
+            return None;
+        }
+        self.legacy_signature(key, signature)
+    }
+
+    fn script_hash(&self, hash: &[u8; 20]) -> Option<Claim> {
+        // BIP16; without it the hash is all that counts.
+        if !self.flags.contains(ScriptFlags::P2SH) {
+            return None;
+        }
+        // BIP141: the scriptSig of a wrapped program is one push of it, by the shortest opcode.
+        if let [len @ (22 | 34), redeem @ ..] = self.script_sig
+            && usize::from(*len) == redeem.len()
+        {
+            return self.wrapped_program(redeem, hash);
+        }
+        let elements = self.elements(MAX_KEYS + 2)?;
+        let (redeem, elements) = elements.split_last()?;
+        let Form::Multisig(form) = Form::of(redeem)? else { return None };
+        // EvalScript: OP_EQUAL.
+        if hash160(redeem) != *hash {
+            return None;
+        }
+        self.legacy_multisig(elements, form, redeem)
+    }
+
+    fn wrapped_program(&self, redeem: &[u8], hash: &[u8; 20]) -> Option<Claim> {
+        // EvalScript: OP_EQUAL.
+        if hash160(redeem) != *hash {
+            return None;
+        }
+        match Form::of(redeem)? {
+            Form::WitnessKeyHash(program) => self.witness_key_hash(program),
+            Form::WitnessScriptHash(program) => self.witness_script_hash(program),
+            // BIP341: a wrapped version 1 is not taproot.
+            _ => None,
+        }
+    }
+
+    /// BIP141: the scriptSig of a program that is not wrapped is empty (SCRIPT_ERR_WITNESS_MALLEATED).
+    fn bare_program(&self) -> Option<()> {
+        self.script_sig.is_empty().then_some(())
+    }
+
+    /// What holds for every program.
+    pub(crate) fn program(&self, program: &[u8], rules: ScriptFlags) -> Option<()> {
+        // VerifyScript, VerifyWitnessProgram: without its rules anyone may spend a program.
+        if !self.flags.contains(rules) {
+            return None;
+        }
+        // VerifyScript: the script itself leaves the program (SCRIPT_ERR_EVAL_FALSE).
+        if !is_true(program) {
+            return None;
+        }
+        Some(())
+    }
+
+    fn witness_key_hash(&self, program: &[u8; 20]) -> Option<Claim> {
+        self.program(program, ScriptFlags::WITNESS)?;
+        self.value_in_range()?;
+        // VerifyWitnessProgram: two items. What they may be leaves neither above 520 bytes.
+        if self.witness.len() != 2 {
+            return None;
+        }
+        let (signature, key_bytes) = (self.witness.item(0)?, self.witness.item(1)?);
+        let signature = Signature::parse(signature)?;
+        let key = public_key(key_bytes)?;
+        // EvalScript: OP_EQUALVERIFY.
+        if hash160(key_bytes) != *program {
+            return None;
+        }
+        let script_code = key_hash_script(program);
+        let message = self.tx.segwit_message(self.input, &script_code, signature.hash_type)?;
+        Some(signature.by(key, message))
+    }
+
+    fn witness_script_hash(&self, program: &[u8; 32]) -> Option<Claim> {
+        self.program(program, ScriptFlags::WITNESS)?;
+        self.value_in_range()?;
+        let before = self.witness.len().checked_sub(1)?;
+        if before > MAX_KEYS + 1 {
+            return None;
+        }
+        let script = self.witness.item(before)?;
+        let Form::Multisig(form) = Form::of(script)? else { return None };
+        let elements: Vec<&[u8]> = self.witness.items().take(before).collect();
+        // ExecuteWitnessScript: SCRIPT_ERR_PUSH_SIZE.
+        if elements.iter().any(|element| element.len() > MAX_ELEMENT_SIZE) {
+            return None;
+        }
+        let signatures = self.multisig_signatures(&elements, form.required)?;
+        // VerifyWitnessProgram: SCRIPT_ERR_WITNESS_PROGRAM_MISMATCH.
+        if sha256(script) != *program {
+            return None;
+        }
+        let mut messages: Vec<(u32, [u8; 32])> = Vec::with_capacity(1);
+        claim_multisig(signatures, form, |hash_type| {
+            if let Some((_, message)) = messages.iter().find(|(of, _)| *of == hash_type) {
+                return Some(*message);
+            }
+            let message = self.tx.segwit_message(self.input, script, hash_type)?;
+            messages.push((hash_type, message));
+            Some(message)
+        })
+    }
+
+    /// CheckECDSASignature: version 0 signs the value, and a negative one is none.
+    fn value_in_range(&self) -> Option<()> {
+        (self.output.value >= 0).then_some(())
+    }
+
+    /// What the scriptSig of an output without a program pushes, at most so many elements.
+    fn elements(&self, most: usize) -> Option<Vec<&[u8]>> {
+        // VerifyScript: SCRIPT_ERR_WITNESS_UNEXPECTED.
+        if !self.witness.is_empty() {
+            return None;
+        }
+        pushes::elements(self.script_sig, most)
+    }
+
+    fn legacy_signature(&self, key: KeyBytes, signature: &[u8]) -> Option<Claim> {
+        let script_code = self.output.script_pubkey;
+        let signature = Signature::parse(signature)?;
+        // EvalChecksigPreTapscript: FindAndDelete.
+        if may_contain(script_code, signature.bytes) {
+            return None;
+        }
+        let message = self.tx.legacy_message(self.input, script_code, signature.hash_type)?;
+        Some(signature.by(key, message))
+    }
+
+    fn legacy_multisig(
+        &self,
+        elements: &[&[u8]],
+        form: MultisigForm,
+        script_code: &[u8],
+    ) -> Option<Claim> {
+        let signatures = self.multisig_signatures(elements, form.required)?;
+        // EvalScript, OP_CHECKMULTISIG: FindAndDelete of each.
+        if signatures.iter().any(|signature| may_contain(script_code, signature.bytes)) {
+            return None;
+        }
+        let mut messages = LegacyMessages::new(self.tx, self.input, script_code);
+        claim_multisig(signatures, form, |hash_type| messages.of(hash_type))
+    }
+
+    /// The signatures among what OP_CHECKMULTISIG takes: an element too many, and one for each signature.
+    fn multisig_signatures<'e>(
+        &self,
+        elements: &[&'e [u8]],
+        required: usize,
+    ) -> Option<Vec<Signature<'e>>> {
+        let (dummy, signatures) = elements.split_first()?;
+        // EvalScript takes as many; ExecuteWitnessScript: SCRIPT_ERR_CLEANSTACK.
+        if signatures.len() != required {
+            return None;
+        }
+        // BIP147 (SCRIPT_ERR_SIG_NULLDUMMY).
+        if self.flags.contains(ScriptFlags::NULLDUMMY) && !dummy.is_empty() {
+            return None;
+        }
+        signatures.iter().map(|signature| Signature::parse(signature)).collect()
+    }
+}
+
+fn claim_multisig(
+    signatures: Vec<Signature<'_>>,
+    form: MultisigForm,
+    mut message: impl FnMut(u32) -> Option<[u8; 32]>,
+) -> Option<Claim> {
+    let signed = signatures.into_iter().map(|signature| {
+        let message = message(signature.hash_type)?;
+        Some(Signed { signature: signature.numbers, message })
+    });
+    let multisig = Multisig::new(signed.collect::<Option<_>>()?, form.keys);
+    Some(Claim::Multisig(Box::new(multisig)))
+}
+
+impl<'a> Signature<'a> {
+    /// BIP66, under any flags: Core's older parser agrees about what is strict DER, and an empty signature
+    /// is none.
+    fn parse(bytes: &'a [u8]) -> Option<Signature<'a>> {
+        let (hash_type, der) = bytes.split_last()?;
+        let numbers = parse_strict_der(der)?;
+        Some(Signature { bytes, numbers, hash_type: u32::from(*hash_type) })
+    }
+
+    fn by(self, key: KeyBytes, message: [u8; 32]) -> Claim {
+        Claim::Signature(Check::Ecdsa { key, signature: self.numbers, message })
+    }
+}

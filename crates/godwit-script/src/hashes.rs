@@ -1,0 +1,42 @@
+//! The hashes of scripts beside those of signatures.
+
+use std::sync::LazyLock;
+
+use godwit_primitives::sha256::{Sha256, sha256};
+use ripemd::{Digest, Ripemd160};
+
+/// RIPEMD-160 of the SHA-256 (OP_HASH160).
+pub(crate) fn hash160(data: &[u8]) -> [u8; 20] {
+    Ripemd160::digest(sha256(data)).into()
+}
+
+/// A hasher that has taken the tag twice (BIP340).
+fn tagged(tag: &str) -> Sha256 {
+    let tag = sha256(tag.as_bytes());
+    let mut hasher = Sha256::new();
+    hasher.update(&tag);
+    hasher.update(&tag);
+    hasher
+}
+
+/// The hashers of BIP341, made once: each saves a block of 64 bytes.
+pub(crate) struct Tagged {
+    pub(crate) sighash: Sha256,
+    pub(crate) leaf: Sha256,
+    pub(crate) branch: Sha256,
+    pub(crate) tweak: Sha256,
+}
+
+pub(crate) static TAGGED: LazyLock<Tagged> = LazyLock::new(|| Tagged {
+    sighash: tagged("TapSighash"),
+    leaf: tagged("TapLeaf"),
+    branch: tagged("TapBranch"),
+    tweak: tagged("TapTweak"),
+});
+
+/// What `hasher` has taken already, then `parts`.
+pub(crate) fn finish(hasher: &Sha256, parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = hasher.clone();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
+}

@@ -1,0 +1,172 @@
+//! Claims in, proofs out: the checks of many inputs in batches, in rounds where one depends on another.
+
+use godwit_verify::{Answer, BackendKind, Check, Verifier};
+
+use crate::claim::Claim;
+use crate::forms::MAX_KEYS;
+use crate::multisig::{Known, MatchOrder, Multisig};
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// It holds: Core's engine would accept the input.
+    Proven,
+    /// Nothing is known of the input.
+    NotProven,
+}
+
+/// Collects claims with an identity each, of inputs of any transactions and blocks, and proves them in full
+/// batches. Each thread has one of its own; nothing waits in it but for [`ClaimQueue::flush`].
+pub struct ClaimQueue<Id> {
+    verifier: Verifier<Ticket>,
+    order: MatchOrder,
+    /// Checks that wait, fewer than a batch between two calls.
+    waiting: Vec<(Ticket, Check)>,
+    /// Claims that wait for an answer, found by their tickets.
+    open: Vec<Option<Open<Id>>>,
+    free: Vec<usize>,
+    /// Set while answers are given out: a panic then leaves claims that are half answered.
+    running: bool,
+}
+
+/// A check of an open claim.
+#[derive(Clone, Copy)]
+struct Ticket {
+    claim: usize,
+    check: u32,
+}
+
+struct Open<Id> {
+    id: Id,
+    /// What later rounds need.
+    multisig: Option<Box<Multisig>>,
+    unanswered: usize,
+    /// A bit for each check of the round that was not proven.
+    refused: u32,
+}
+
+// A round's answers fit.
+const _: () = assert!(MAX_KEYS <= u32::BITS as usize);
+
+impl<Id> ClaimQueue<Id> {
+    /// Checks that are proven together.
+    pub const BATCH: usize = Verifier::<Ticket>::BATCH;
+
+    /// With the fastest lanes of this processor, and Core's own order where it has none.
+    pub fn new() -> Self {
+        Self::with(Verifier::new())
+    }
+
+    /// With given lanes; `None` where the processor cannot run them.
+    pub fn with_backend(kind: BackendKind) -> Option<Self> {
+        Verifier::with_backend(kind).map(Self::with)
+    }
+
+    fn with(verifier: Verifier<Ticket>) -> Self {
+        let order = match verifier.backend() {
+            BackendKind::Single => MatchOrder::Core,
+            _ => MatchOrder::Ends,
+        };
+        let (waiting, open, free) = Default::default();
+        Self { verifier, order, waiting, open, free, running: false }
+    }
+
+    /// The lanes in use.
+    pub fn backend(&self) -> BackendKind {
+        self.verifier.backend()
+    }
+
+    /// How checks were answered so far.
+    pub fn check_counts(&self) -> godwit_verify::Counts {
+        self.verifier.counts()
+    }
+
+    /// Claims that are not settled.
+    pub fn len(&self) -> usize {
+        self.open.len() - self.free.len()
+    }
+
+    /// Whether every claim is settled.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes a claim, and settles what it can, of this and earlier claims, while there are full batches.
+    pub fn push(&mut self, id: Id, claim: Claim, mut settle: impl FnMut(Id, Proof)) {
+        let (multisig, checks) = match claim {
+            Claim::Signature(check) => (None, vec![check]),
+            Claim::Leaf(checks) => (None, checks.to_vec()),
+            Claim::Multisig(multisig) => {
+                let checks = multisig.checks(self.order);
+                (Some(multisig), checks)
+            }
+        };
+        let open = Open { id, multisig, unanswered: 0, refused: 0 };
+        let claim = self.free.pop().unwrap_or_else(|| {
+            self.open.push(None);
+            self.open.len() - 1
+        });
+        self.ask(claim, open, checks);
+        while self.waiting.len() >= Self::BATCH {
+            self.run(Self::BATCH, &mut settle);
+        }
+    }
+
+    /// Settles every claim.
+    pub fn flush(&mut self, mut settle: impl FnMut(Id, Proof)) {
+        while !self.waiting.is_empty() {
+            self.run(self.waiting.len().min(Self::BATCH), &mut settle);
+        }
+    }
+
+    /// Puts a claim's next checks behind those that wait.
+    fn ask(&mut self, claim: usize, open: Open<Id>, checks: Vec<Check>) {
+        self.open[claim] = Some(Open { unanswered: checks.len(), refused: 0, ..open });
+        let tickets = (0..).map(|check| Ticket { claim, check });
+        self.waiting.extend(tickets.zip(checks));
+    }
+
+    /// Proves the first `count` checks that wait.
+    fn run(&mut self, count: usize, settle: &mut impl FnMut(Id, Proof)) {
+        assert!(!self.running, "the queue is not used again after a panic");
+        self.running = true;
+        for (ticket, check) in self.waiting.drain(..count) {
+            self.verifier.push(ticket, check);
+        }
+        let mut answered = Vec::new();
+        self.verifier.run(|Ticket { claim, check }, answer| {
+            let open = self.open[claim].as_mut().expect("a check belongs to an open claim");
+            open.unanswered -= 1;
+            open.refused |= u32::from(answer != Answer::Yes) << check;
+            if open.unanswered == 0 {
+                answered.push(claim);
+            }
+        });
+        for claim in answered {
+            self.answer(claim, settle);
+        }
+        self.running = false;
+    }
+
+    /// All checks of the claim's round are answered.
+    fn answer(&mut self, claim: usize, settle: &mut impl FnMut(Id, Proof)) {
+        let mut open = self.open[claim].take().expect("it was answered once");
+        let known = match &mut open.multisig {
+            Some(multisig) => multisig.advance(self.order, open.refused),
+            None if open.refused == 0 => Known::Proven,
+            None => Known::NotProven,
+        };
+        if let (Known::Open, Some(multisig)) = (known, &open.multisig) {
+            let checks = multisig.checks(self.order);
+            return self.ask(claim, open, checks);
+        }
+        self.free.push(claim);
+        settle(open.id, if known == Known::Proven { Proof::Proven } else { Proof::NotProven });
+    }
+}
+
+impl<Id> Default for ClaimQueue<Id> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

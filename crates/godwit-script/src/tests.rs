@@ -1,0 +1,4 @@
+//! Tests of the parts that are not public.
+
+mod matching;
+mod parts;

@@ -1,0 +1,140 @@
+//! Real blocks through the whole of it: how much is claimed and proven, by type, and what it costs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use godwit_primitives::{Block, OutPoint, ScriptFlags};
+use godwit_script::{Scripts, SpendingTx, Work, claim};
+use godwit_testdata::shared_file;
+use serde_json::Value;
+
+use crate::native::form;
+use crate::real_blocks::{flags_of, read_prevouts};
+use crate::twin::{Output, prepare, spent_outputs};
+
+#[test]
+fn real_blocks_are_proven() {
+    let Some(index) = shared_file("blocks/index.json") else { return };
+    let index: Value = serde_json::from_slice(&index).expect("JSON");
+    let mut forms = BTreeMap::<&str, (usize, usize)>::new();
+    let mut scripts = Scripts::new();
+    let (mut inputs, mut took) = (0, Duration::ZERO);
+    for entry in index.as_array().expect("an array of blocks") {
+        let Some(prevouts) = entry["prevouts_file"].as_str() else { continue };
+        let name = entry["file"].as_str().expect("a file name");
+        let bytes = shared_file(&format!("blocks/{name}")).expect("the index was there");
+        let block = Block::from_bytes(&bytes).expect("block parses");
+        let flags = flags_of(entry);
+        let spent = spent_by_tx(&block, prevouts);
+        let start = Instant::now();
+        let txs: Vec<SpendingTx<'_>> = block
+            .view()
+            .txs()
+            .skip(1)
+            .zip(&spent)
+            .map(|(tx, spent)| SpendingTx::new(tx, spent_outputs(spent)).expect("one an input"))
+            .collect();
+        let works: Vec<Work<'_, '_>> =
+            txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect();
+        let before = scripts.counts();
+        assert_eq!(scripts.verify(&works, flags), Ok(()), "{name}");
+        let block_took = start.elapsed();
+        let counts = scripts.counts();
+        assert_eq!(counts.unproven, 0, "{name}");
+        let of_block: usize = spent.iter().map(Vec::len).sum();
+        let proven = counts.proven - before.proven;
+        println!("{name}: {proven} of {of_block} proven, {block_took:?} with the engine's rest");
+        inputs += of_block;
+        took += block_took;
+        for tx in &txs {
+            for (input, spent) in tx.spent().iter().enumerate() {
+                let form = form(&tx.view(), input, spent.script_pubkey);
+                let entry = forms.entry(form).or_default();
+                entry.0 += 1;
+                entry.1 += usize::from(claim(tx, input, flags).is_some());
+            }
+        }
+    }
+    for (form, (all, claimed)) in &forms {
+        println!("{form}: {claimed} of {all} claimed");
+    }
+    let proven = scripts.counts().proven as usize;
+    println!("{proven} of {inputs} proven, {:?} an input", took / inputs as u32);
+    // But for the block 367891, where 20,000 inputs spend scripts without signatures.
+    let usual = inputs - forms["other"].0;
+    assert!(usual > 55_000 && proven * 1000 >= usual * 998, "{proven} of {usual}");
+}
+
+/// What each part costs, block by block. Prints; asserts no times.
+#[test]
+#[ignore = "prints timings"]
+fn cost_of_real_blocks() {
+    let Some(index) = shared_file("blocks/index.json") else { return };
+    let index: Value = serde_json::from_slice(&index).expect("JSON");
+    for entry in index.as_array().expect("an array of blocks") {
+        let Some(prevouts) = entry["prevouts_file"].as_str() else { continue };
+        let name = entry["file"].as_str().expect("a file name");
+        let bytes = shared_file(&format!("blocks/{name}")).expect("the index was there");
+        let block = Block::from_bytes(&bytes).expect("block parses");
+        let spent = spent_by_tx(&block, prevouts);
+        let inputs: usize = spent.iter().map(Vec::len).sum();
+        if inputs >= 500 {
+            print_cost(name, &block, &spent, flags_of(entry), inputs as u32);
+        }
+    }
+}
+
+fn print_cost(name: &str, block: &Block, spent: &[Vec<Output>], flags: ScriptFlags, inputs: u32) {
+    let txs = || block.view().txs().skip(1).zip(spent);
+    let build = || -> Vec<SpendingTx<'_>> {
+        txs().map(|(tx, spent)| SpendingTx::new(tx, spent_outputs(spent)).expect("one")).collect()
+    };
+    let fastest = |work: &mut dyn FnMut()| {
+        let rounds = (0..5).map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed()
+        });
+        rounds.min().expect("five") / inputs
+    };
+    let built = fastest(&mut || drop(build()));
+    let claimed = fastest(&mut || {
+        let txs = build();
+        let all = txs.iter().flat_map(|tx| (0..tx.input_count()).map(move |input| (tx, input)));
+        let claims = all.filter_map(|(tx, input)| claim(tx, input, flags)).count();
+        assert!(claims > 0);
+    });
+    let mut scripts = Scripts::new();
+    let verified = fastest(&mut || {
+        let txs = build();
+        let works: Vec<_> = txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect();
+        scripts.verify(&works, flags).expect("valid");
+    });
+    let engine = fastest(&mut || {
+        for (tx, spent) in txs() {
+            prepare(tx.bytes(), spent).expect("well-formed").verify(flags).expect("valid");
+        }
+    });
+    let check = scripts.counts();
+    println!(
+        "{name}: {inputs} inputs, an input: views {built:?}, claims too {claimed:?}, proofs and engine too \
+         {verified:?}; engine alone {engine:?}; {check:?} in five rounds"
+    );
+}
+
+/// The outputs that each transaction but the first spends.
+fn spent_by_tx(block: &Block, prevouts: &str) -> Vec<Vec<Output>> {
+    let mut view = read_prevouts(prevouts);
+    let mut spent = Vec::new();
+    for (index, tx) in block.view().txs().enumerate() {
+        if index != 0 {
+            spent.push(tx.inputs().map(|input| view[&input.prevout].clone()).collect());
+        }
+        for (vout, output) in tx.outputs().enumerate() {
+            let outpoint = OutPoint { txid: tx.txid(), vout: vout as u32 };
+            let script_pubkey = output.script_pubkey.to_vec();
+            view.insert(outpoint, Output { value: output.value, script_pubkey });
+        }
+    }
+    spent
+}

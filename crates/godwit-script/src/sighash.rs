@@ -95,21 +95,25 @@ fn legacy_state(
     commitment: Commitment,
 ) -> Option<Sha256> {
     let own = tx.input(input)?;
-    let (before, after) = match commitment.anyone_can_pay {
-        true => (&[][..], &[][..]),
-        false => {
-            let others = tx.blank_inputs(commitment.outputs != Outputs::All);
-            let at = BLANK_INPUT * input;
-            (others.get(..at)?, others.get(at + BLANK_INPUT..)?)
+    let at = BLANK_INPUT * input;
+    let mut bytes = DataStream::new();
+    let (mut hasher, after) = match commitment {
+        Commitment { anyone_can_pay: true, .. } => {
+            bytes.write_u32(tx.view().version());
+            bytes.write_compact_size(1);
+            (Sha256::new(), &[][..])
+        }
+        Commitment { outputs: Outputs::All, .. } => {
+            (tx.begun_at(input)?, tx.blank_inputs(false).get(at + BLANK_INPUT..)?)
+        }
+        Commitment { .. } => {
+            let others = tx.blank_inputs(true);
+            bytes.write_u32(tx.view().version());
+            bytes.write_compact_size(tx.input_count() as u64);
+            bytes.write(others.get(..at)?);
+            (Sha256::new(), others.get(at + BLANK_INPUT..)?)
         }
     };
-    let mut hasher = Sha256::new();
-    let mut bytes = DataStream::new();
-    bytes.write_u32(tx.view().version());
-    let inputs = if commitment.anyone_can_pay { 1 } else { tx.input_count() };
-    bytes.write_compact_size(inputs as u64);
-    take(&mut hasher, &mut bytes);
-    hasher.update(before);
     bytes.put(&own.prevout);
     bytes.write_compact_size(script_code.len() as u64);
     bytes.write(script_code);
@@ -196,17 +200,17 @@ impl SpendingTx<'_> {
     ) -> Option<[u8; 32]> {
         let Commitment { anyone_can_pay, outputs } = Commitment::of(hash_type);
         let (own, spent) = (self.input(input)?, self.spent().get(input)?);
-        let parts = self.part_hashes();
+        let parts = self.doubled_part_hashes();
         let mut prevouts = [0; 32];
         let mut sequences = [0; 32];
         if !anyone_can_pay {
-            prevouts = sha256(&parts.prevouts);
+            prevouts = parts.prevouts;
         }
         if !anyone_can_pay && outputs == Outputs::All {
-            sequences = sha256(&parts.sequences);
+            sequences = parts.sequences;
         }
         let outputs = match (outputs, self.output_if(outputs, input)) {
-            (Outputs::All, _) => sha256(&parts.outputs),
+            (Outputs::All, _) => parts.outputs,
             (Outputs::Single, Some(output)) => {
                 let mut bytes = DataStream::new();
                 write_output(&mut bytes, output);

@@ -27,7 +27,10 @@ pub enum Claim {
 }
 
 // EvalScript's SCRIPT_ERR_SCRIPT_SIZE cannot meet a script that is taken.
-const _: () = assert!(2 + MAX_KEYS * 66 + 2 + 1 <= MAX_SCRIPT_SIZE);
+const _: () = {
+    const LONGEST: usize = 2 + MAX_KEYS * 66 + 2 + 1;
+    assert!(LONGEST <= MAX_SCRIPT_SIZE);
+};
 
 /// The input that is looked at, with all that decides about it.
 pub(crate) struct Spend<'s, 'a> {

@@ -137,7 +137,7 @@ pub(crate) fn form(tx: &TxView<'_>, input: usize, script: &[u8]) -> &'static str
             [_, script, _] | [_, script, _, [0x50, ..]] if script.ends_with(&[0xac]) => {
                 "P2TR leaf, one key"
             }
-            [_, script, _] if script.starts_with(&[32]) => "P2TR leaf, key and more",
+            [_, [32, ..], _] => "P2TR leaf, key and more",
             _ => "P2TR other",
         },
         ([0x76, 0xa9, 20, .., 0x88, 0xac], _) if script.len() == 25 => "P2PKH",

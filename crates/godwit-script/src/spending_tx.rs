@@ -17,8 +17,9 @@ pub struct SpendingTx<'a> {
     outputs: OnceLock<Vec<OutputView<'a>>>,
     spent: Vec<SpentOutput<'a>>,
     midstates: Arc<Midstates>,
-    /// What the legacy messages of an input begin with, and of which input. In order each continues where the
-    /// one before it was, which saves half of the hashing that makes transactions of many inputs expensive.
+    /// What the legacy messages of an input begin with, and of which input. In order each continues where
+    /// the one before it was, which saves half of the hashing that makes transactions of many inputs
+    /// expensive.
     begun: Mutex<Option<(usize, Sha256)>>,
 }
 
@@ -73,7 +74,9 @@ impl<'a> SpendingTx<'a> {
         Self::with_midstates(view, spent, &Arc::new(Midstates::of(view.txid())))
     }
 
-    /// With hashes that other threads may use at the same time. Those of another transaction are not used.
+    /// With hashes that other threads may use at the same time. Those of another transaction are not
+    /// used. What is spent belongs to the txid too: an input names its output by the hash of what
+    /// contains it.
     ///
     /// # Errors
     /// [`ScriptError::SpentOutputCount`].

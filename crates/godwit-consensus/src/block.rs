@@ -6,8 +6,9 @@ use godwit_primitives::merkle::merkle_root;
 use godwit_primitives::network::{Deployment, Params};
 use godwit_primitives::{BlockView, TxView};
 
-use crate::header::{PrevContext, check_header};
+use crate::header::check_header;
 use crate::limits::{MAX_BLOCK_SIGOPS_COST, MAX_BLOCK_WEIGHT, WITNESS_SCALE_FACTOR};
+use crate::prev_context::PrevContext;
 use crate::reject::{Reject, RejectReason, ensure};
 use crate::script::HeightPush;
 use crate::signet::{SignetSpend, signet_spend};

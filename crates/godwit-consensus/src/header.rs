@@ -7,22 +7,8 @@ use godwit_primitives::{BlockHash, BlockHeader};
 
 use crate::limits::{MAX_FUTURE_BLOCK_TIME, MAX_TIMEWARP, MEDIAN_TIME_SPAN};
 use crate::pow::{check_proof_of_work, next_work_required};
+use crate::prev_context::PrevContext;
 use crate::reject::{Reject, RejectReason, ensure};
-
-/// The block that another one is built on, and what lies below it.
-#[derive(Clone, Copy)]
-pub struct PrevContext<'a> {
-    /// Height of the block.
-    pub height: u32,
-    /// Its header.
-    pub header: BlockHeader,
-    /// [`median_time_past`] of its time and those of the ten blocks below.
-    pub median_time_past: u32,
-    /// The header at a height up to `self.height` of the chain that ends in this block.
-    ///
-    /// The 20-minute rule asks for falling heights, one by one.
-    pub ancestor: &'a dyn Fn(u32) -> BlockHeader,
-}
 
 /// The median of the times of the last eleven blocks (BIP113): a block's own time and those of the
 /// up to ten blocks below it, in any order. Of an even number the upper middle one counts.

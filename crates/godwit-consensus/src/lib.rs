@@ -25,6 +25,7 @@ mod fixtures;
 mod header;
 mod limits;
 mod pow;
+mod prev_context;
 mod reject;
 mod script;
 mod sequence_lock;
@@ -40,7 +41,7 @@ pub use connect::{
     add_fee, check_coinbase_amount, enforces_bip30, is_bip30_repeat, is_bip30_unspendable,
     script_flags, sigop_cost_within_limit,
 };
-pub use header::{PrevContext, check_header, contextual_check_header, median_time_past};
+pub use header::{check_header, contextual_check_header, median_time_past};
 pub use limits::{
     BIP34_IMPLIES_BIP30_LIMIT, COINBASE_MATURITY, LOCKTIME_THRESHOLD, MAX_BLOCK_SIGOPS_COST,
     MAX_BLOCK_WEIGHT, MAX_FUTURE_BLOCK_TIME, MAX_TIMEWARP, MEDIAN_TIME_SPAN, WITNESS_SCALE_FACTOR,
@@ -49,6 +50,7 @@ pub use pow::{
     check_proof_of_work, derive_target, next_work_required, permitted_difficulty_transition,
     proof_equivalent_time, retarget,
 };
+pub use prev_context::PrevContext;
 pub use reject::{Reject, RejectReason, ResultClass};
 pub use sequence_lock::sequence_locks_met;
 pub use signet::{SOLUTION_FLAGS, SignetSpend, signet_spend};

@@ -7,7 +7,7 @@ use godwit_primitives::network::Params;
 use godwit_primitives::work::{block_proof, compact_target, expand_target, hash_value};
 use godwit_primitives::{BlockHash, Work};
 
-use crate::header::PrevContext;
+use crate::prev_context::PrevContext;
 
 /// A target is positive, fits 256 bits and is not above the network's limit.
 pub fn derive_target(bits: u32, pow_limit: U256) -> Option<U256> {

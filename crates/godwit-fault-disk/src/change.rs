@@ -19,15 +19,15 @@ pub(crate) enum Change {
 pub(crate) enum NameChange {
     Link(PathBuf, usize),
     Unlink(PathBuf),
+    /// Within a directory.
     Rename(PathBuf, PathBuf),
 }
 
 impl NameChange {
     pub(crate) fn dir(&self) -> Option<&Path> {
-        match self {
-            NameChange::Link(path, _) | NameChange::Unlink(path) => path.parent(),
-            NameChange::Rename(_, to) => to.parent(),
-        }
+        let (NameChange::Link(path, _) | NameChange::Unlink(path) | NameChange::Rename(path, _)) =
+            self;
+        path.parent()
     }
 
     pub(crate) fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {

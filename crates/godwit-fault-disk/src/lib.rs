@@ -350,10 +350,16 @@ impl Disk for FaultDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let operation = Operation::new(Kind::Write, "rename", from).with(Detail::NewName(to));
         let (mut state, span) = self.begin(operation, None)?;
-        if !state.names.current.contains_key(from) {
+        let Some(inode) = state.names.current.get(from).copied() else {
             return Err(io::ErrorKind::NotFound.into());
+        };
+        if from.parent() == to.parent() {
+            state.names.change(span, NameChange::Rename(from.to_owned(), to.to_owned()));
+        } else {
+            // Each directory is made durable by itself, and a crash may leave both names or none.
+            state.names.change(span, NameChange::Link(to.to_owned(), inode));
+            state.names.change(span, NameChange::Unlink(from.to_owned()));
         }
-        state.names.change(span, NameChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
 

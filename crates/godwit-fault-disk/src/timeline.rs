@@ -1,9 +1,13 @@
 //! Files and names of which the crash may come before, in the middle of or behind each change.
 //!
 //! A job's closure runs as a whole when the job starts, so what it does to the disk is known ahead of
-//! time. What readers see changes at once: no other job reads what a running one has changed, which
-//! [`Inode::check_alone`] asserts. What a crash leaves follows from the instants: changes that were done
+//! time. What readers see changes at once: no other job reads bytes that a running one has changed, which
+//! [`Inode::check_alone`] asserts (of bytes alone: nothing checks who looks at a name or a length that
+//! another job is still to change). What a crash leaves follows from the instants: changes that were done
 //! by then count, in their order in time, a write under way is torn, and the rest never happened.
+//!
+//! A sync makes durable what was done when it began, and not what other jobs did while it was under way:
+//! POSIX promises no more, and a commit that took the end of a file too late must lose bytes here.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,19 +35,54 @@ impl<T> Coming<T> {
     }
 
     /// Takes what is done by `now` out, in order of its end; equal ones in the order of their pushes.
-    fn take_done(&mut self, now: Duration) -> impl Iterator<Item = T> + use<T> {
+    fn take_done(&mut self, now: Duration) -> impl Iterator<Item = (Span, T)> + use<T> {
         self.0.sort_by_key(|(span, _)| span.to);
         let done = self.0.partition_point(|(span, _)| span.to <= now);
         let done: Vec<(Span, T)> = self.0.drain(..done).collect();
-        done.into_iter().map(|(_, step)| step)
+        done.into_iter()
     }
 
     /// Takes what has begun before `now` out, in order of its beginning, and forgets the rest.
-    fn take_begun(&mut self, now: Duration) -> impl Iterator<Item = T> + use<T> {
+    fn take_begun(&mut self, now: Duration) -> impl Iterator<Item = (Span, T)> + use<T> {
         let mut begun = std::mem::take(&mut self.0);
         begun.retain(|(span, _)| span.from < now);
         begun.sort_by_key(|(span, _)| (span.from, span.job));
-        begun.into_iter().map(|(_, step)| step)
+        begun.into_iter()
+    }
+}
+
+/// An instant, and who did something then: of two jobs at the same instant the first to start comes first.
+type Moment = (Duration, u64);
+
+/// Changes that were done at these moments, in this order, and are not durable yet.
+#[derive(Clone)]
+struct Unsynced<T>(Vec<(Moment, T)>);
+
+impl<T> Default for Unsynced<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Unsynced<T> {
+    fn push(&mut self, span: Span, change: T) {
+        self.0.push(((span.to, span.job), change));
+    }
+
+    /// Takes those out that a sync of that span makes durable.
+    fn take_synced(
+        &mut self,
+        sync: Span,
+        concerns: impl Fn(&T) -> bool,
+    ) -> impl Iterator<Item = T> {
+        let began = (sync.from, sync.job);
+        let synced = move |(moment, change): &mut (Moment, T)| *moment <= began && concerns(change);
+        self.0.extract_if(.., synced).map(|(_, change)| change)
+    }
+
+    /// Takes all out.
+    fn take(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::take(&mut self.0).into_iter().map(|(_, change)| change)
     }
 }
 
@@ -59,7 +98,7 @@ pub(crate) struct Inode {
     /// As readers see it.
     pub(crate) current: Vec<u8>,
     durable: Vec<u8>,
-    unsynced: Vec<Change>,
+    unsynced: Unsynced<Change>,
     coming: Coming<Step>,
 }
 
@@ -81,11 +120,11 @@ impl Inode {
     }
 
     fn settle(&mut self, now: Duration) {
-        for step in self.coming.take_done(now) {
+        for (span, step) in self.coming.take_done(now) {
             match step {
-                Step::Change(change) => self.unsynced.push(change),
+                Step::Change(change) => self.unsynced.push(span, change),
                 Step::Sync => {
-                    for change in std::mem::take(&mut self.unsynced) {
+                    for change in self.unsynced.take_synced(span, |_| true) {
                         change.apply(&mut self.durable);
                     }
                 }
@@ -110,13 +149,13 @@ impl Inode {
 
     pub(crate) fn crash(&mut self, now: Duration, survival: Survival, random: &mut SplitMix) {
         self.settle(now);
-        for step in self.coming.take_begun(now) {
+        for (span, step) in self.coming.take_begun(now) {
             if let Step::Change(Change::Write(offset, mut data)) = step {
                 data.truncate(data.len() / 2);
-                self.unsynced.push(Change::Write(offset, data));
+                self.unsynced.push(span, Change::Write(offset, data));
             }
         }
-        for change in std::mem::take(&mut self.unsynced) {
+        for change in self.unsynced.take() {
             match survival {
                 Survival::All => change.apply(&mut self.durable),
                 Survival::Nothing => {}
@@ -139,7 +178,7 @@ pub(crate) struct Names {
     /// As everybody sees it.
     pub(crate) current: BTreeMap<PathBuf, usize>,
     durable: BTreeMap<PathBuf, usize>,
-    unsynced: Vec<NameChange>,
+    unsynced: Unsynced<NameChange>,
     coming: Coming<NameStep>,
 }
 
@@ -162,16 +201,13 @@ impl Names {
     }
 
     fn settle(&mut self, now: Duration) {
-        for step in self.coming.take_done(now) {
+        for (span, step) in self.coming.take_done(now) {
             match step {
-                NameStep::Change(change) => self.unsynced.push(change),
+                NameStep::Change(change) => self.unsynced.push(span, change),
                 NameStep::SyncDir(path) => {
-                    for change in std::mem::take(&mut self.unsynced) {
-                        if change.dir() == Some(&path) {
-                            change.apply(&mut self.durable);
-                        } else {
-                            self.unsynced.push(change);
-                        }
+                    let inside = |change: &NameChange| change.dir() == Some(&path);
+                    for change in self.unsynced.take_synced(span, inside) {
+                        change.apply(&mut self.durable);
                     }
                 }
             }
@@ -181,7 +217,7 @@ impl Names {
     pub(crate) fn crash(&mut self, now: Duration, survival: Survival, random: &mut SplitMix) {
         self.settle(now);
         self.coming = Coming::default();
-        let unsynced = std::mem::take(&mut self.unsynced);
+        let unsynced: Vec<NameChange> = self.unsynced.take().collect();
         let kept = match survival {
             Survival::All => unsynced.len(),
             Survival::Nothing => 0,

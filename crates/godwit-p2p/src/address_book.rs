@@ -24,8 +24,8 @@ pub use entry::Source;
 pub use file::AddressBookError;
 pub(crate) use select::Candidate;
 
-use crate::message::Services;
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
+use crate::services::Services;
 use entry::{Entry, EntryId};
 use places::{Place, PlaceKey, Table};
 

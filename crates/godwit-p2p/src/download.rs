@@ -18,7 +18,7 @@ mod assign;
 mod branch;
 mod clock;
 mod exclusions;
-mod overdue;
+pub(crate) mod overdue;
 mod peer;
 mod rate;
 mod targets;
@@ -37,7 +37,7 @@ use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
 use crate::time::Now;
 
-pub(crate) use self::overdue::OverdueReason;
+pub(crate) use self::peer::PeerTraits;
 
 /// Longest time between two looks at the requests in flight ([`Downloads::next_wakeup`]).
 const WAKEUP: Duration = Duration::from_millis(250);
@@ -51,18 +51,6 @@ const LEAST_SIZE: f64 = 200.0;
 
 /// Weight of the newest block in the expected size, a moving average.
 const SIZE_WEIGHT: f64 = 0.125;
-
-/// What a peer can be asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PeerTraits {
-    /// Chosen by us, so that one attacker can hardly be all of them (Core `fPreferredDownload`).
-    /// Other peers are asked only for blocks that no preferred peer has or delivers in time.
-    pub preferred: bool,
-    /// Sends witnesses. Other peers are not asked for blocks from the activation of segwit on.
-    pub witness: bool,
-    /// Has the last 288 blocks only (BIP159).
-    pub limited: bool,
-}
 
 /// How a block that arrived was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

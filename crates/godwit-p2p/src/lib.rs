@@ -19,6 +19,7 @@ mod peers;
 mod presync;
 mod rate_limit;
 mod seeds;
+mod services;
 mod slots;
 mod socks5;
 mod target;
@@ -34,7 +35,7 @@ pub use index::{HeaderId, HeaderIndex, HeaderInfo};
 pub use inventory::{Inventory, InventoryKind};
 pub use message::{
     BlockTransactions, BlockTransactionsRequest, CompactBlock, Locator, MAX_HEADERS, Message,
-    MessageError, RawTransactions, Services, Version, VersionAddress, block_header_of,
+    MessageError, RawTransactions, Version, VersionAddress, block_header_of,
 };
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
 pub use peer_id::PeerId;
@@ -46,6 +47,7 @@ pub use peers::{
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::TokenBucket;
 pub use seeds::{dns_seeds, fixed_seeds};
+pub use services::Services;
 pub use slots::{MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
 pub use socks5::{Credentials, Socks5, Socks5Error};
 pub use target::{Reachable, Target};

@@ -4,7 +4,6 @@
 //! [`MessageError`] says what Core does with a payload that does not decode.
 
 mod compact;
-mod services;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -16,8 +15,6 @@ use godwit_stream::{DataStream, Decode, DecodeError, SpanReader};
 
 pub use compact::{BlockTransactions, BlockTransactionsRequest, CompactBlock, RawTransactions};
 pub(crate) use compact::{MAX_COMPACT_TRANSACTIONS, ShortIdKeys};
-pub(crate) use services::NETWORK_LIMITED_MIN_BLOCKS;
-pub use services::Services;
 pub(crate) use version::MAX_USER_AGENT;
 pub use version::{Version, VersionAddress};
 

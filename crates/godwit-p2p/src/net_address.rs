@@ -12,7 +12,7 @@ pub use text::AddressParseError;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::message::Services;
+use crate::services::Services;
 
 /// A host of one of the networks of BIP155. Bytes are in network order.
 ///

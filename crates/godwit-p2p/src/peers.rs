@@ -192,7 +192,8 @@ impl Peers {
         }
     }
 
-    /// Memory that all connections together make this node hold, in bytes; see [`PEER_MEMORY`].
+    /// Memory that all connections together make this node hold, in bytes. Above [`PEER_MEMORY`] only
+    /// by what more than ten peers that we chose have sent of blocks that we asked for.
     pub fn memory(&self) -> usize {
         self.memory.total(&self.table)
     }

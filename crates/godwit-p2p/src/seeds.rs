@@ -5,8 +5,8 @@ use godwit_primitives::Network;
 use godwit_stream::SpanReader;
 use rand::Rng;
 
-use crate::message::Services;
 use crate::net_address::{AddressEntry, NetAddress};
+use crate::services::Services;
 
 /// Services of the nodes that seeds return (Core `SeedsServiceFlags`).
 pub(crate) const SEED_SERVICES: Services = Services(Services::NETWORK.0 | Services::WITNESS.0);

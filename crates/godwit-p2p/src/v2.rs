@@ -18,8 +18,8 @@ mod stack;
 mod vectors;
 
 pub(crate) use cipher::LENGTH_SIZE;
-pub(crate) use handshake::{Handshake, PUBLIC_KEY_SIZE, TERMINATOR_SIZE};
+pub(crate) use handshake::{Handshake, PUBLIC_KEY_SIZE};
 pub use handshake::{MAX_GARBAGE, V2Error, V2Secrets};
 pub(crate) use mac::TAG_SIZE;
-pub(crate) use session::{EXPANSION, HEADER_SIZE, IGNORE, Session};
+pub(crate) use session::{EXPANSION, HEADER_SIZE, IGNORE, Session, TERMINATOR_SIZE};
 pub(crate) use short_ids::{MAX_NAME_SIZE, Name, parse_name, write_name};

@@ -13,7 +13,7 @@ use godwit_sim::restamp::restamp;
 use godwit_sim::summary::Summary;
 
 const USAGE: &str = "\
-usage: godwit-sim generate --plan small|demo|kill|benchmark [--seed N] [--end-time now|N] --out FILE
+usage: godwit-sim generate --plan small|demo|kills|benchmark [--seed N] [--end-time now|N] --out FILE
        godwit-sim restamp --chain FILE --end-time now|N --out FILE
 
 The end time is the last block's timestamp in seconds since 1970; without it, timestamps depend on

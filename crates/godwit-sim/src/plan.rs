@@ -159,17 +159,17 @@ impl ChainPlan {
     }
 
     /// The kill tests' chain: a million coins at the end, most of them cheap to make, that grow
-    /// beside half a minute of script checks, and late blocks that spend many old ones at once.
-    pub fn kill(seed: u64) -> ChainPlan {
+    /// beside twenty seconds of script checks, and late blocks that spend many old ones at once.
+    pub fn kills(seed: u64) -> ChainPlan {
         const ERAS: u32 = 26;
         let coins = || FanOut { blocks: 2, locks: MODERN_COINS, bare: 4_500, giant: 0 };
         let era = |n: u32| {
             let sweeps = u32::from(n >= ERAS / 2);
-            let blocks = [Stretch::FanOut(coins()), Stretch::Mix(&SEGWIT, 5)];
+            let blocks = [Stretch::FanOut(coins()), Stretch::Mix(&SEGWIT, 2)];
             blocks.into_iter().chain([Stretch::Mix(&SWEEP, sweeps)])
         };
         ChainPlan {
-            name: "kill",
+            name: "kills",
             seed,
             start_time: START_TIME,
             maturing: 4 * 2 * ERAS + 100,
@@ -184,7 +184,7 @@ impl ChainPlan {
         match name {
             "small" => Some(ChainPlan::small(seed)),
             "demo" => Some(ChainPlan::demo(seed)),
-            "kill" => Some(ChainPlan::kill(seed)),
+            "kills" => Some(ChainPlan::kills(seed)),
             "benchmark" => Some(ChainPlan::benchmark(seed)),
             _ => None,
         }

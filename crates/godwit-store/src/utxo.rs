@@ -27,6 +27,7 @@ mod jobs;
 mod key;
 mod layers;
 mod manifest;
+mod memory;
 mod memtable;
 mod merge;
 mod merge_policy;

@@ -30,10 +30,8 @@ const REQUIRE: &str = "GODWIT_REQUIRE_DATA";
 ///
 /// Where there is none, and `GODWIT_REQUIRE_DATA` is 1.
 pub fn shared_data() -> Option<PathBuf> {
-    let folder = env::var_os("GODWIT_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
+    let folder =
+        env::var_os("GODWIT_DATA").map_or_else(|| above_tests("shared/data"), PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
@@ -42,6 +40,17 @@ pub fn shared_data() -> Option<PathBuf> {
     }
     skip("shared data not found (set GODWIT_DATA)");
     None
+}
+
+/// That file or folder in the crate under test, or in the nearest folder above it up to the one that
+/// the checkout lies in; where there is none, in the crate itself. Cargo says at run time which crate
+/// that is: this one may have been compiled in another checkout with the same target directory. For a
+/// program that is run without cargo it is the working directory.
+fn above_tests(name: &str) -> PathBuf {
+    let here = || env::current_dir().expect("the working directory exists");
+    let tested = env::var_os("CARGO_MANIFEST_DIR").map_or_else(here, PathBuf::from);
+    let mut above = tested.ancestors().take(4).map(|folder| folder.join(name));
+    above.find(|path| path.exists()).unwrap_or_else(|| tested.join(name))
 }
 
 /// The content of a file of the shared data, by its path inside, as [`read`] gives it; `None` as
@@ -75,8 +84,8 @@ pub fn read(path: impl AsRef<Path>) -> Vec<u8> {
 ///
 /// If Cargo.lock does not name the package.
 pub fn package_source(name: &str) -> Option<PathBuf> {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
-    let lock = fs::read_to_string(lock).expect("the workspace has a Cargo.lock");
+    let lock =
+        fs::read_to_string(above_tests("Cargo.lock")).expect("the workspace has a Cargo.lock");
     let version = lock
         .split_once(&format!("name = \"{name}\"\nversion = \""))
         .and_then(|(_, rest)| rest.split_once('"'))
@@ -173,8 +182,7 @@ mod tests {
 
     #[test]
     fn a_plain_file_stays_as_it_is() {
-        let own_source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
-        assert_eq!(read(own_source), include_bytes!("lib.rs"));
+        assert_eq!(read(above_tests("src/lib.rs")), include_bytes!("lib.rs"));
     }
 
     #[test]

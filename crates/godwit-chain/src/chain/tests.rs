@@ -1,13 +1,13 @@
 //! The chain on a disk in memory.
 
 use crossbeam_channel::TrySendError;
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_primitives::BlockHeader;
 use godwit_primitives::{Network, Params};
 use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::StoreError;
-use godwit_store::exec::{Priority, Threads};
+use godwit_store::exec::{Executor, Priority, Threads};
 use godwit_store::utxo::CacheMinima;
 use godwit_stream::{DataStream, SpanReader};
 
@@ -27,10 +27,14 @@ const SMALL_CACHE: CacheMinima =
     CacheMinima { budget: 192 << 10, active: 80 << 10, io_buffer: 4 << 10, arena_step: 4 << 10 };
 
 fn chain_with(disk: &FaultDisk, cache_minima: CacheMinima) -> Chain {
+    chain_on(disk, cache_minima, Arc::new(Threads::default()))
+}
+
+fn chain_on(disk: &FaultDisk, cache_minima: CacheMinima, executor: Arc<dyn Executor>) -> Chain {
     let options = ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
-        executor: Arc::new(Threads::default()),
+        executor,
         workers: 1,
         cache_bytes: cache_minima.budget,
         cache_minima,
@@ -43,8 +47,12 @@ fn chain_with(disk: &FaultDisk, cache_minima: CacheMinima) -> Chain {
 }
 
 fn blocks() -> Vec<Vec<u8>> {
+    blocks_of(&ChainPlan::small(1))
+}
+
+fn blocks_of(plan: &ChainPlan) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
-    generate(&ChainPlan::small(1), |block| {
+    generate(plan, |block| {
         blocks.push(block.bytes.to_vec());
         Ok(())
     })
@@ -162,6 +170,80 @@ fn coins_that_a_flush_let_go_of_are_fetched_again_and_the_chain_is_the_same() {
     assert_eq!(stats, expected);
     assert!(flushes >= 5, "{flushes} flushes");
     assert_eq!(expected.tip.height as usize, blocks.len());
+}
+
+/// In virtual time: a chain, and a disk of which writes and fsyncs take a second and reads nothing.
+fn timed_chain(cache_minima: CacheMinima) -> (Chain, InlineExecutor) {
+    let executor = InlineExecutor::new(1, Pace::Instant);
+    let second = Duration::from_secs(1)..=Duration::from_secs(1);
+    let read = Duration::ZERO..=Duration::ZERO;
+    let disk = FaultDisk::timed(&executor, Latency { read, write: second.clone(), sync: second });
+    let chain = chain_on(&disk, cache_minima, Arc::new(executor.clone()));
+    executor.arm();
+    (chain, executor)
+}
+
+/// Until nothing is under way; `look` sees the chain after each poll.
+fn settle_timed(chain: &mut Chain, executor: &InlineExecutor, mut look: impl FnMut(&Chain)) {
+    loop {
+        executor.run_until(executor.now());
+        let poll = chain.poll(NOW).expect("no fault");
+        look(chain);
+        match poll {
+            Poll::Progress => {}
+            Poll::Waiting => {
+                // A turn while a job is under way asks for nothing once more.
+                chain.poll(NOW).expect("no fault");
+                assert!(executor.finish_one(), "nothing runs");
+            }
+            Poll::Idle => return,
+        }
+    }
+}
+
+/// Disconnecting reads undo records and fills the memtable, and nothing but a flush, which is slow
+/// here, empties it.
+#[test]
+fn a_branch_is_left_only_as_fast_as_its_coins_are_flushed() {
+    let one = blocks();
+    let longer = ChainPlan { empty_tail: 6, ..ChainPlan::small(2) };
+    let two = blocks_of(&longer);
+    let (mut chain, executor) = timed_chain(SMALL_CACHE);
+    let mut most = 0_u64;
+    for block in &one {
+        give(&mut chain, block, 0);
+        settle_timed(&mut chain, &executor, |_| ());
+    }
+    let (flushes, tip) = (chain.utxo().counters().flushes, chain.tip_point());
+    assert_eq!(tip.height as usize, one.len());
+    for block in &two {
+        give(&mut chain, block, 0);
+        settle_timed(&mut chain, &executor, |chain| {
+            most = most.max(chain.coins.memory_used().total() as u64);
+        });
+    }
+    assert_eq!(chain.tip_point().height as usize, two.len());
+    let events = chain.take_events();
+    let left = events.iter().filter(|event| matches!(event, Event::Disconnected(_))).count();
+    let flushes = chain.utxo().counters().flushes - flushes;
+    assert!(left == one.len() && flushes >= 5, "{left} left, {flushes} flushes");
+    // The budget, and what one block may add to it: the largest has 2,000 outputs.
+    assert!(most <= 2 * SMALL_CACHE.budget, "{most} bytes");
+    executor.disarm();
+}
+
+#[test]
+fn a_block_that_waits_for_its_header_to_be_durable_causes_one_commit() {
+    let blocks = blocks();
+    let (mut chain, executor) = timed_chain(CacheMinima::PRODUCT);
+    let header: BlockHeader = SpanReader::new(&blocks[0]).get().expect("a header");
+    chain.accept_header(&header, header.block_hash(), NOW).expect("a good header");
+    // The header of the first block is not durable.
+    give(&mut chain, &blocks[1], 0);
+    settle_timed(&mut chain, &executor, |_| ());
+    let commits = (executor.ended("commit"), executor.running("commit"));
+    assert_eq!((chain.tree().stored(), commits), (1, (1, None)));
+    executor.disarm();
 }
 
 /// A fatal error drops the chain; the parts of the window's blocks look at the flag before they start.

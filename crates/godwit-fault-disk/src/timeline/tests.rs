@@ -69,6 +69,42 @@ fn a_crash_comes_in_the_middle_of_a_job() {
     }
 }
 
+#[test]
+fn a_sync_makes_durable_what_others_had_done_when_it_began() {
+    // A write and the creation of a file are done after 10 ms; the syncs begin at 0 and at 15 ms.
+    for (pause, is_durable) in [(0, false), (15, true)] {
+        let executor = InlineExecutor::new(1, instant());
+        let time = |ms: u32| ms * MILLISECOND..=ms * MILLISECOND;
+        let latency = Latency { read: time(pause), write: time(10), sync: time(30) };
+        let disk = FaultDisk::timed(&executor, latency);
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        let (read, written) = (file(&disk, "/d/read"), file(&disk, "/d/f"));
+        read.write_all_at(0, b"x").unwrap();
+        written.write_all_at(0, b"old").unwrap();
+        written.sync().unwrap();
+        disk.sync_dir(Path::new("/d")).unwrap();
+        let crew = executor.start("test", 4, [4, 0]).unwrap();
+        let (synced, creating, syncing) = (Arc::clone(&written), disk.clone(), disk.clone());
+        let read_too = Arc::clone(&read);
+        run(&*crew, move || written.write_all_at(0, b"new").unwrap());
+        run(&*crew, move || drop(file(&creating, "/d/new")));
+        run(&*crew, move || {
+            read.read_exact_at(0, &mut [0]).unwrap();
+            synced.sync().unwrap();
+        });
+        run(&*crew, move || {
+            read_too.read_exact_at(0, &mut [0]).unwrap();
+            syncing.sync_dir(Path::new("/d")).unwrap();
+        });
+        executor.run_until(50 * MILLISECOND);
+        assert_eq!(executor.ended("test"), 4);
+        disk.crash(Survival::Nothing);
+        let expected = if is_durable { b"new" } else { b"old" };
+        assert_eq!(disk.contents(Path::new("/d/f")).unwrap(), expected);
+        assert_eq!(disk.contents(Path::new("/d/new")).is_some(), is_durable);
+    }
+}
+
 fn message(action: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(action)).expect_err("it panics");
     *panic.downcast::<String>().expect("a formatted message")
@@ -235,11 +271,15 @@ fn timed_scene(seed: u64) -> (Scene, Log, Duration) {
 }
 
 /// What an instant means, done naively: a plain disk on which happens what was over by then, in the
-/// order of time, and half of each write that was under way.
+/// order of time, and half of each write that was under way. A sync happens when it begins: what others do
+/// while it is under way is not in it.
 fn naive_scene(log: &Log, at: Duration, torn: &mut usize, dropped: &mut usize) -> Scene {
     let scene = Scene::new(FaultDisk::new());
     let mut log = log.lock().unwrap().clone();
-    log.sort_by_key(|(_, to, _)| *to);
+    log.sort_by_key(|(from, to, action)| match action {
+        Action::Sync(_) | Action::SyncDir(_) => *from,
+        _ => *to,
+    });
     let (over, mut under_way): (Vec<_>, Vec<_>) = log.into_iter().partition(|(_, to, _)| *to <= at);
     over.iter().for_each(|(_, _, action)| scene.act(action));
     *dropped += under_way.iter().filter(|(from, ..)| *from >= at).count();

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use godwit_primitives::sha256::sha256;
 
-use crate::message::Services;
 use crate::net_address::{AddressEntry, Host, NetAddress};
+use crate::services::Services;
 
 /// Seconds in a day.
 const DAY: i64 = 24 * 60 * 60;

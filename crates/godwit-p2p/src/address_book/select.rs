@@ -5,8 +5,8 @@ use rand::Rng;
 use super::entry::EntryId;
 use super::places::{BUCKET_SIZE, Place, Slot, Table};
 use super::{AddressBook, SAMPLE_ADDRESSES, SAMPLE_PERCENT};
-use crate::message::Services;
 use crate::net_address::{AddressEntry, NetAddress};
+use crate::services::Services;
 use crate::target::Reachable;
 
 /// An address to try.

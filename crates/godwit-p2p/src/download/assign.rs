@@ -7,8 +7,8 @@ use godwit_primitives::BlockHash;
 use super::peer::Peer;
 use super::{Block, Downloads};
 use crate::index::{HeaderId, HeaderIndex};
-use crate::message::NETWORK_LIMITED_MIN_BLOCKS;
 use crate::peer_id::PeerId;
+use crate::services::NETWORK_LIMITED_MIN_BLOCKS;
 
 /// Most blocks above the tip that may be requested. Core: 1024, which at 200 bytes each is 0.2 MB,
 /// less than a fast link carries in one round trip.

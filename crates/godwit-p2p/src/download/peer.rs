@@ -5,9 +5,20 @@ use std::time::Duration;
 
 use godwit_primitives::BlockHash;
 
-use super::PeerTraits;
 use super::rate::Rate;
 use crate::index::HeaderId;
+
+/// What a peer can be asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerTraits {
+    /// Chosen by us, so that one attacker can hardly be all of them (Core `fPreferredDownload`).
+    /// Other peers are asked only for blocks that no preferred peer has or delivers in time.
+    pub preferred: bool,
+    /// Sends witnesses. Other peers are not asked for blocks from the activation of segwit on.
+    pub witness: bool,
+    /// Has the last 288 blocks only (BIP159).
+    pub limited: bool,
+}
 
 /// Blocks in flight from a peer whose rate is not known yet, and the least from any peer: while one
 /// arrives, the next is already requested.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::net_address::tests::any_address;
-use crate::{Host, InventoryKind, NetAddress};
+use crate::{Host, InventoryKind, NetAddress, Services};
 
 pub(super) fn encoded(message: &Message) -> Vec<u8> {
     let mut out = DataStream::new();

@@ -2,9 +2,10 @@
 
 use godwit_stream::{DataStream, SpanReader};
 
-use super::{MessageError, Services};
+use super::MessageError;
 use crate::frame::sanitized;
 use crate::net_address::NetAddress;
+use crate::services::Services;
 
 /// Longest user agent, in bytes (Core `MAX_SUBVERSION_LENGTH`).
 pub(crate) const MAX_USER_AGENT: usize = 256;

@@ -3,7 +3,8 @@
 use godwit_stream::{DataStream, DecodeError, SpanReader, compact_size_len};
 
 use super::{AddressEntry, Host, IPV4_IN_IPV6, NetAddress, TORV2_IN_IPV6};
-use crate::message::{MessageError, Services};
+use crate::message::MessageError;
+use crate::services::Services;
 
 /// Longest address of any network in BIP155, in bytes.
 pub(crate) const MAX_ADDRV2: u64 = 512;

@@ -19,9 +19,10 @@ use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
 use crate::address_book::TIME_PENALTY;
 use crate::connection_kind::ConnectionKind;
-use crate::message::{MAX_ADDRESSES, Message, Services};
+use crate::message::{MAX_ADDRESSES, Message};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
 use crate::peer_id::PeerId;
+use crate::services::Services;
 use crate::time::exponential;
 
 /// Mean time between messages with addresses to a peer (Core `AVG_ADDRESS_BROADCAST_INTERVAL`).

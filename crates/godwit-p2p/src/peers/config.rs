@@ -5,8 +5,8 @@ use std::sync::Arc;
 use godwit_primitives::{Params, Work};
 use godwit_stream::BufferPool;
 
-use crate::message::Services;
 use crate::net_address::NetAddress;
+use crate::services::Services;
 use crate::target::{Reachable, Target};
 
 /// Options of [`Peers`](super::Peers).

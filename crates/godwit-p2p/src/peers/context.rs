@@ -18,9 +18,10 @@ use crate::connection_kind::ConnectionKind;
 use crate::frame::{Command, FRAME_HEADER_SIZE};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::inventory::{Inventory, InventoryKind};
-use crate::message::{Message, Services};
+use crate::message::Message;
 use crate::net_address::NetAddress;
 use crate::peer_id::PeerId;
+use crate::services::Services;
 use crate::time::Now;
 use crate::transport::message_memory;
 
@@ -63,7 +64,8 @@ impl Context<'_> {
         if peer.flow.footprint.queued() + bytes > SEND_QUEUE_MAX {
             return self.disconnect(id, DisconnectReason::SendQueueFull);
         }
-        peer.flow.footprint.push(self.now.monotonic, bytes, message_memory(&payload));
+        let memory = message_memory(&payload);
+        peer.flow.footprint.push(self.now.monotonic, command, bytes, memory);
         self.out.push(NetCommand::Send { peer: id, command, payload });
     }
 

@@ -24,12 +24,12 @@ use super::reading::expect_block;
 use super::table::PeerTable;
 use crate::compact::{CompactError, PartialBlock};
 use crate::connection_kind::ConnectionKind;
-use crate::download::{Downloads, OverdueReason, PeerTraits, Receipt};
+use crate::download::overdue::OverdueReason;
+use crate::download::{Downloads, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
-use crate::message::{
-    BlockTransactions, CompactBlock, Message, RawTransactions, Services, block_header_of,
-};
+use crate::message::{BlockTransactions, CompactBlock, Message, RawTransactions, block_header_of};
 use crate::peer_id::PeerId;
+use crate::services::Services;
 use high_bandwidth::{HighBandwidth, drop_old_partials};
 use sources::{BlockSources, Sender};
 use state::Partial;

@@ -11,9 +11,10 @@ use super::peer::Peer;
 use crate::compact::COMPACT_BLOCKS;
 use crate::connection_kind::ConnectionKind;
 use crate::frame::Command;
-use crate::message::{Message, Services, Version, VersionAddress};
+use crate::message::{Message, Version, VersionAddress};
 use crate::net_address::{Host, NetAddress};
 use crate::peer_id::PeerId;
+use crate::services::Services;
 use crate::transport::Protocol;
 
 /// This node's protocol version. Core's 70017 adds `feature`, but no feature exists yet.

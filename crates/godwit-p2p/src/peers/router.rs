@@ -149,7 +149,7 @@ impl Parts {
         self.forget_departed(cx);
     }
 
-    /// While a peer waits for memory, disconnects peers that hold it and take nothing.
+    /// While a peer waits for memory, disconnects peers that hold it unfairly.
     fn make_room_for_waiting(&mut self, cx: &mut Context<'_>) {
         while self.serving.has_waiting() && !cx.memory.has_room_for_block(cx.table) && make_room(cx)
         {

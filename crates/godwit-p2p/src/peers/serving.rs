@@ -27,11 +27,10 @@ use crate::compact::{block_transactions, compact_block};
 use crate::frame::Command;
 use crate::index::{HeaderId, is_ancestor};
 use crate::inventory::{Inventory, InventoryKind};
-use crate::message::{
-    BlockTransactionsRequest, Locator, MAX_HEADERS, Message, NETWORK_LIMITED_MIN_BLOCKS, Services,
-};
+use crate::message::{BlockTransactionsRequest, Locator, MAX_HEADERS, Message};
 use crate::peer_id::PeerId;
 use crate::rate_limit::UploadTarget;
+use crate::services::{NETWORK_LIMITED_MIN_BLOCKS, Services};
 use locator::{chain_part, fork_with};
 use requests::Request;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Situation, SlotPeer, SlotsConfig, Wanted, ports};
 use crate::address_book::{AddressBook, Candidate};
 use crate::connection_kind::ConnectionKind;
-use crate::message::Services;
 use crate::net_address::{AddressNetwork, NetAddress, NetGroup};
+use crate::services::Services;
 use crate::target::Target;
 
 /// Most addresses that are drawn from the book for one connection.

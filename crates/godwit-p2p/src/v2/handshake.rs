@@ -13,14 +13,11 @@ use sha2::Sha256;
 
 use super::cipher::{Key, LengthCipher, Opener, Sealer};
 use super::mac::Mac;
-use super::session::Session;
+use super::session::{Session, TERMINATOR_SIZE};
 use super::stack::on_wiped_stack;
 
 /// Length of an encoded public key, in bytes.
 pub(crate) const PUBLIC_KEY_SIZE: usize = 64;
-
-/// Length of what ends the garbage, in bytes.
-pub(crate) const TERMINATOR_SIZE: usize = 16;
 
 /// Longest garbage before it, in bytes.
 pub const MAX_GARBAGE: usize = 4_095;

@@ -7,9 +7,11 @@
 //! Each function wipes what its computations left on the stack.
 
 use super::cipher::{LENGTH_SIZE, LengthCipher, Opener, Sealer};
-use super::handshake::TERMINATOR_SIZE;
 use super::mac::TAG_SIZE;
 use super::stack::on_wiped_stack;
+
+/// Length of what ends the garbage, in bytes.
+pub(crate) const TERMINATOR_SIZE: usize = 16;
 
 /// Length of the header inside a packet, in bytes.
 pub(crate) const HEADER_SIZE: usize = 1;

@@ -1,4 +1,5 @@
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use godwit_fault_disk::{FaultDisk, Survival};
 
@@ -183,31 +184,48 @@ fn reading_beyond_a_file_fails_without_closing_the_store() {
     assert_eq!(read(&files, position), block(1, 100));
 }
 
+/// One thread appends, as the chain does: places are written to in the order of their reservation.
 #[test]
 fn blocks_are_read_while_others_are_appended_and_synced() {
+    const BLOCKS: u32 = 180;
     let (_, disk) = fresh();
     let (files, _) = open(&disk, None, 20_000);
+    let (files, synced) = (&files, AtomicBool::new(false));
+    let nth = |n: u32| block(n, 500 + 17 * n as usize);
     std::thread::scope(|scope| {
-        let appended: Vec<_> = (0..3u32)
-            .map(|thread| {
-                let files = &files;
-                scope.spawn(move || {
-                    let nonces = (0..60).map(|i| thread * 1000 + i);
-                    let append = |nonce: u32| {
-                        let position = append(files, &block(nonce, 500 + nonce as usize)).unwrap();
-                        assert_eq!(read(files, position), block(nonce, 500 + nonce as usize));
-                        (nonce, position)
-                    };
-                    nonces.map(append).collect::<Vec<_>>()
-                })
+        let (mut appended, readers): (Vec<_>, Vec<_>) = (0..2)
+            .map(|_| {
+                let (sender, receiver) = mpsc::channel();
+                let reader = scope.spawn(move || {
+                    let positions: Vec<BlockPosition> = receiver
+                        .into_iter()
+                        .zip(0..)
+                        .inspect(|(position, n)| assert_eq!(read(files, *position), nth(*n)))
+                        .map(|(position, _)| position)
+                        .collect();
+                    // Also from files that have grown full since, and are open no more.
+                    for (position, n) in positions.iter().zip(0..) {
+                        assert_eq!(read(files, *position), nth(n));
+                    }
+                    positions.len()
+                });
+                (sender, reader)
             })
-            .collect();
-        for _ in 0..20 {
-            files.sync(files.take_appended()).unwrap();
+            .unzip();
+        scope.spawn(|| {
+            while !synced.load(Ordering::Acquire) {
+                files.sync(files.take_appended()).unwrap();
+            }
+        });
+        for n in 0..BLOCKS {
+            let position = append(files, &nth(n)).unwrap();
+            appended.iter().for_each(|reader| reader.send(position).unwrap());
         }
-        for (nonce, position) in appended.into_iter().flat_map(|thread| thread.join().unwrap()) {
-            assert_eq!(read(&files, position), block(nonce, 500 + nonce as usize));
+        appended.clear();
+        for reader in readers {
+            assert_eq!(reader.join().unwrap(), BLOCKS as usize);
         }
+        synced.store(true, Ordering::Release);
     });
 }
 

@@ -173,7 +173,7 @@ impl Arena {
             self.end += step;
             return;
         }
-        assert!(self.regions.len() < MAX_REGIONS, "the owner freezes a memtable before this");
+        assert!(self.regions.len() < MAX_REGIONS, "the owner rotates a memtable before this");
         if self.next < self.end {
             self.release_units(self.next, self.end - self.next);
         }

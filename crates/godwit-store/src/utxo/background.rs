@@ -52,7 +52,7 @@ impl UtxoStore {
         let next = Memtable::new(self.budget.arena_step());
         let table = std::mem::replace(&mut self.active, next);
         log::debug!(
-            "freezing {} coins and {} tombstones, {} bytes a coin",
+            "rotating {} coins and {} tombstones, {} bytes a coin",
             table.coins(),
             table.tombstones(),
             table.memory() / table.coins().max(1)

@@ -17,7 +17,6 @@ use super::jobs::MergePart;
 use super::memtable::Memtable;
 use super::merge_policy::MAX_INPUTS;
 use super::run::format::PAYLOAD;
-use super::store::UtxoStore;
 
 /// Most bytes that a flush or a merge reads or writes at once.
 const MAX_IO_BUFFER: usize = 256 << 10;
@@ -39,7 +38,7 @@ pub struct CacheMinima {
     /// The smallest memory budget; less is raised to it.
     pub budget: u64,
     /// An active memtable below this size is never rotated for want of memory, since that would
-    /// free nothing.
+    /// free nothing. (Nor is an empty one, whatever its size.)
     pub active: usize,
     /// What a flush or a merge reads or writes at once.
     pub io_buffer: usize,
@@ -57,7 +56,7 @@ impl CacheMinima {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     bytes: usize,
-    minima: CacheMinima,
+    pub(super) minima: CacheMinima,
 }
 
 /// Memory in use by kind, in bytes.
@@ -84,7 +83,7 @@ impl MemoryUsage {
         self.flushing + self.kept + self.above_kept()
     }
 
-    fn above_kept(&self) -> usize {
+    pub(super) fn above_kept(&self) -> usize {
         self.active + self.snapshots + self.filters + self.indexes + self.buffers
     }
 }
@@ -143,62 +142,5 @@ impl Budget {
         let filters = Filter::full_bytes((table.coins() + table.tombstones()) as u64) as usize;
         // Every partition may round its filter up to two blocks more.
         filters + (64 << 6) + table.memory() / PAYLOAD * 4 + self.io_buffer()
-    }
-}
-
-impl UtxoStore {
-    /// Memory in use.
-    pub fn memory_used(&self) -> MemoryUsage {
-        let merging = self.merging.as_ref().map_or(0, |merge| merge.memory);
-        MemoryUsage {
-            active: self.active.memory(),
-            flushing: self.sealed.unflushed_memory(),
-            kept: self.sealed.kept_memory(),
-            snapshots: self.sealed.snapshot_memory(),
-            filters: self.segments.filter_memory(),
-            indexes: self.segments.index_memory(),
-            buffers: merging + self.sealed.flush_memory(),
-        }
-    }
-
-    /// Whether the active memtable has used up its share. To be asked after [`Self::poll`], at
-    /// least once a block. (A rotation within a block is allowed, but its seal must not be
-    /// committed.)
-    pub fn wants_rotation(&self) -> bool {
-        let used = self.memory_used();
-        let tables = self.budget.bytes().saturating_sub(used.above_kept() - used.active);
-        let limit =
-            if used.flushing == 0 { tables / 3 * 2 } else { tables.saturating_sub(used.flushing) };
-        let next = self.active.memory() + self.active.memory_step();
-        let needed = next + self.budget.flush_memory(&self.active);
-        (needed > limit && self.active.memory() >= self.budget.minima.active)
-            || self.active.is_full()
-    }
-
-    /// Whether a rotation now would leave no room for the next memtable.
-    pub(super) fn lacks_room(&self) -> bool {
-        let waiting = self.sealed.unflushed().count();
-        let more = self.budget.flush_memory(&self.active) + self.budget.minima.active;
-        let used = self.memory_used();
-        waiting >= MAX_UNFLUSHED
-            || waiting > 0 && used.flushing + used.above_kept() + more > self.budget.bytes()
-    }
-
-    /// Drops kept memtables, oldest first, while the budget is exceeded; not within
-    /// [`Self::pinned`].
-    pub(super) fn drop_kept(&mut self) {
-        if self.pinned {
-            self.allowance = usize::MAX;
-            return;
-        }
-        while self.memory_used().total() > self.budget.bytes() && self.sealed.drop_oldest_kept() {
-            self.counters.uncovered += 1;
-        }
-        let used = self.memory_used();
-        self.allowance = if used.kept == 0 {
-            usize::MAX
-        } else {
-            self.budget.bytes().saturating_sub(used.total() - used.active)
-        };
     }
 }

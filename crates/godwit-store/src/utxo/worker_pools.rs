@@ -1,4 +1,4 @@
-//! The two crews of one server each, one for flushes and removals, one for merges, and how they
+//! The two worker pools of one thread each, one for flushes and removals, one for merges, and how they
 //! report.
 
 use std::convert::Infallible;
@@ -40,7 +40,7 @@ pub(super) enum Done {
 /// Receives what background jobs report.
 pub(super) type Events = Receiver<Result<UtxoEvent, StoreError>>;
 
-/// The crews of one store.
+/// The worker pools of one store.
 pub(super) struct WorkerPools {
     flusher: Workers,
     merger: Workers,

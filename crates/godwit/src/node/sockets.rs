@@ -1,8 +1,9 @@
 //! The thread that owns all sockets.
 //!
 //! It turns bytes into messages and back ([`Transport`]) and does not know what they mean.
-//! Connections have turns of bounded length, one after the other. Reading stops while the node has
-//! not taken the last [`INBOX_BYTES`] of events, so that a slow disk slows peers down instead of
+//! Connections have turns of bounded length, one after the other. The node's inbox holds
+//! [`INBOX_BYTES`] of events: a share for peers that owe blocks, one for all others. While a share is
+//! full, nothing is read from those whose it is, so that a slow disk slows them down instead of
 //! filling memory.
 
 mod connection;
@@ -192,6 +193,15 @@ struct Listener {
     ready: bool,
 }
 
+/// The listening sockets.
+struct Accepting {
+    listeners: Vec<Listener>,
+    /// Nothing is accepted before: the system had no descriptor or memory for a connection.
+    after: Instant,
+    /// When the log may say so again.
+    next_warning: Option<Instant>,
+}
+
 /// The state of the thread.
 struct Network {
     poll: Poll,
@@ -199,9 +209,7 @@ struct Network {
     commands: Commands,
     out: Outbox,
     started: Instant,
-    listeners: Vec<Listener>,
-    accept_after: Instant,
-    next_warning: Option<Instant>,
+    accepting: Accepting,
     connections: HashMap<Token, Connection>,
     by_peer: HashMap<PeerId, Token>,
     next_token: usize,
@@ -240,9 +248,11 @@ impl Network {
             commands,
             out,
             started: Instant::now(),
-            listeners: Vec::new(),
-            accept_after: Instant::now(),
-            next_warning: None,
+            accepting: Accepting {
+                listeners: Vec::new(),
+                after: Instant::now(),
+                next_warning: None,
+            },
             connections: HashMap::new(),
             by_peer: HashMap::new(),
             next_token: FIRST_CONNECTION,
@@ -259,7 +269,7 @@ impl Network {
     fn listen(&mut self, listeners: Vec<TcpListener>) -> io::Result<()> {
         for (n, mut socket) in listeners.into_iter().enumerate() {
             self.poll.registry().register(&mut socket, Token(n + 1), Interest::READABLE)?;
-            self.listeners.push(Listener { socket, ready: true });
+            self.accepting.listeners.push(Listener { socket, ready: true });
         }
         Ok(())
     }
@@ -305,7 +315,7 @@ impl Network {
         let mut next = self.deadlines.first().map(|(deadline, _)| *deadline);
         let mut at = |moment: Instant| next = Some(next.map_or(moment, |next| next.min(moment)));
         if self.may_accept() {
-            at(self.accept_after);
+            at(self.accepting.after);
         }
         if self.held_has_room()
             && let (Some(bucket), Some(rate)) = (&mut self.download, self.config.max_download_rate)
@@ -318,9 +328,8 @@ impl Network {
 
     /// Whether a connection that is held waits for nothing but its rate.
     fn held_has_room(&self) -> bool {
-        let share = |token| self.connections.get(token).map(Connection::share);
-        let mut shares = self.held.iter().filter_map(share);
-        shares.any(|share| self.out.poll_room(share))
+        let mut held = self.held.iter().filter_map(|token| self.connections.get(token));
+        held.any(|connection| self.out.poll_room(connection.share(&self.out)))
     }
 
     fn note(&mut self, event: &mio::event::Event) {
@@ -332,7 +341,7 @@ impl Network {
             connection.writable |= event.is_writable() || ended;
             enqueue(&mut self.ready, token, connection);
         } else if let Some(n) = token.0.checked_sub(1)
-            && let Some(listener) = self.listeners.get_mut(n)
+            && let Some(listener) = self.accepting.listeners.get_mut(n)
         {
             listener.ready = true;
         }
@@ -443,7 +452,7 @@ impl Network {
         let mut connection =
             Connection::new(stream, phase, peer, address, transport, self.pause_above);
         connection.target = Some(target);
-        connection.connect_reported = again;
+        connection.reported.connected = again;
         if let Err(error) = self.register(token, connection) {
             log::warn!("A connection can not be watched: {error}");
             failed(&self.out, true);
@@ -511,7 +520,7 @@ impl Network {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.is_queued = false;
         let now = self.started.elapsed();
-        let share = connection.share();
+        let share = connection.share(&self.out);
         let most = if self.out.poll_room(share) { usize::MAX } else { 0 };
         let allowed = match &mut self.download {
             Some(bucket) => bucket.take_up_to(now, READ_AT_MOST.min(most as u64)) as usize,

@@ -13,7 +13,7 @@ use godwit_sim::rng::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::node::Node;
-use crate::progress::{Heights, Phase, RunLog};
+use crate::progress::{Phase, RunLog};
 use crate::records;
 
 /// Between two looks at the log.
@@ -73,11 +73,7 @@ impl<'a> Running<'a> {
             let is_now = match moment {
                 Moment::After(delay) => started.elapsed() >= delay,
                 Moment::Start(phase, nth) => self.log().starts(phase) >= nth,
-                Moment::Replay => {
-                    let log = self.log();
-                    let Heights { verified, coins } = log.committed();
-                    log.starts(Phase::Replay) > 0 || verified > coins
-                }
+                Moment::Connected(blocks) => self.log().connected() >= blocks,
                 Moment::UndoWrite { blocks } if self.log().connected() < blocks => false,
                 Moment::UndoWrite { .. } => return self.wait_for_undo_write(),
             };
@@ -141,8 +137,8 @@ pub(crate) enum Moment {
     After(Duration),
     /// As soon as the log says that a phase has started for the n-th time.
     Start(Phase, usize),
-    /// As soon as a replay starts; without one, when a commit makes the next run start with one.
-    Replay,
+    /// As soon as the log says that so many blocks were connected.
+    Connected(usize),
     /// As soon as an undo file grows, after so many blocks.
     UndoWrite {
         blocks: usize,
@@ -154,7 +150,7 @@ impl Moment {
     pub(crate) fn of(phase: Option<Phase>, rng: &mut Rng) -> Self {
         match phase {
             None => Self::After(Duration::from_millis(rng.between(10, 2_500))),
-            Some(Phase::Replay) => Self::Replay,
+            Some(Phase::Replay) => Self::Start(Phase::Replay, 1),
             Some(Phase::Undo) => Self::UndoWrite { blocks: rng.between(1, 10) as usize },
             Some(phase) => Self::Start(phase, rng.between(1, 4) as usize),
         }

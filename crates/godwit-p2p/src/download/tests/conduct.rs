@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::OverdueReason;
+use super::super::overdue::OverdueReason;
 use super::MB;
 use super::simulation::{Conduct, HONEST, Simulation};
 use super::tree::{GENESIS, Tree, hash_of};

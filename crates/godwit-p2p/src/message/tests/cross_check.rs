@@ -15,7 +15,7 @@ use godwit_primitives::Wtxid;
 use godwit_primitives::sha256::sha256d;
 
 use super::*;
-use crate::{Frame, Receive, ReceiveLimits, Transport};
+use crate::{Frame, Receive, ReceiveLimits, Services, Transport};
 
 const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use godwit_primitives::BlockHash;
 
-use crate::message::NETWORK_LIMITED_MIN_BLOCKS;
 use crate::peer_id::PeerId;
+use crate::services::NETWORK_LIMITED_MIN_BLOCKS;
 
 /// Most blocks whose sender is remembered. The download window, and with it the blocks that wait to
 /// be connected, is not larger; the others are of side branches that are never connected.

@@ -13,15 +13,36 @@ use crate::slots::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
 /// sent, incomplete received messages, queued requests, pre-syncs of headers, and blocks that are
 /// being read for peers.
 ///
-/// Enough for a nearly complete block of the largest size from each of the ten peers that are asked
-/// for blocks (40 MB), three pre-syncs at once (7 MB on the main network in 2026), and as many
-/// blocks of the largest size as are read for peers at once (16 MB).
+/// ```text
+/// 0                                        48 MiB               64 MiB
+/// |-- BLOCKS_MEMORY: read for peers, in turn --|- UNSCHEDULED_MEMORY -|
+/// |-- of this, 4 MB are kept free for each of ten peers that owe us a block
+/// ```
+///
+/// Blocks that this node asked for count for at most [`BLOCK_SENDERS`] blocks of the largest size.
+/// More peers than that are asked only with `-addnode` and `-connect`; what they have sent of a
+/// block comes on top, at most 4 MB each, and is held against nobody.
 pub const PEER_MEMORY: usize = 64 << 20;
 
-const _: () = assert!(
-    (MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY + READS) * LARGEST_BLOCK + 3 * 2_200_000
-        <= PEER_MEMORY
-);
+/// The part of [`PEER_MEMORY`] that blocks for peers may take, including those that are being read.
+pub(in crate::peers) const BLOCKS_MEMORY: usize = PEER_MEMORY / 4 * 3;
+
+/// The part of [`PEER_MEMORY`] that is always there for what waits for no turn. More is lent until a
+/// peer waits for a block to be read.
+pub(in crate::peers) const UNSCHEDULED_MEMORY: usize = PEER_MEMORY - BLOCKS_MEMORY;
+
+/// Peers that we choose and ask for blocks at once.
+pub(in crate::peers) const BLOCK_SENDERS: usize = MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY;
+
+// While no block is held for any peer, one can be read, whatever else peers make us hold and however
+// many blocks we are sent. Otherwise requests could fill all memory and wait for ever: only reading
+// blocks gives it back.
+const _: () =
+    assert!(BLOCK_SENDERS * LARGEST_BLOCK + UNSCHEDULED_MEMORY + LARGEST_BLOCK <= PEER_MEMORY);
+
+// Three pre-syncs at once (2.2 MB each on the main network in 2026) leave blocks their room.
+const _: () =
+    assert!(3 * 2_200_000 <= UNSCHEDULED_MEMORY && READS * LARGEST_BLOCK <= BLOCKS_MEMORY);
 
 /// Above this, memory is short: what is left is for peers that take what they ask for.
 pub(in crate::peers) const SHORT: usize = PEER_MEMORY / 4 * 3;
@@ -38,7 +59,7 @@ pub(in crate::peers) const READS: usize = 4;
 pub(in crate::peers) const READS_IN_INITIAL_DOWNLOAD: usize = 1;
 
 /// What a block that is being read is charged.
-const LARGEST_BLOCK: usize = MAX_PAYLOAD as usize;
+pub(in crate::peers) const LARGEST_BLOCK: usize = MAX_PAYLOAD as usize;
 
 /// Memory that belongs to no single connection.
 #[derive(Debug, Default)]
@@ -58,9 +79,9 @@ impl SharedMemory {
         self.reading.remove(&request);
     }
 
-    /// Takes how much memory is in use; returns whether [`pause_above`](Self::pause_above) changes.
-    pub(super) fn update(&mut self, memory: usize) -> bool {
-        let short = memory > if self.short { ENOUGH } else { SHORT };
+    /// Takes what is charged; returns whether [`pause_above`](Self::pause_above) changes.
+    pub(super) fn update(&mut self, charged: usize) -> bool {
+        let short = charged > if self.short { ENOUGH } else { SHORT };
         std::mem::replace(&mut self.short, short) != short
     }
 
@@ -71,8 +92,14 @@ impl SharedMemory {
 
     /// What all connections together make this node hold, in bytes; see [`PEER_MEMORY`].
     pub(in crate::peers) fn total(&self, table: &PeerTable) -> usize {
-        let peers: usize = table.iter().map(held).sum();
-        peers + self.reading.len() * LARGEST_BLOCK
+        let usage = self.usage(table);
+        usage.blocks + usage.requested + usage.unscheduled
+    }
+
+    /// What all connections together make this node hold. Looks at each of them.
+    pub(super) fn usage(&self, table: &PeerTable) -> Usage {
+        let reading = Usage { blocks: self.reading.len() * LARGEST_BLOCK, ..Usage::default() };
+        table.iter().map(Usage::of).fold(reading, Usage::plus)
     }
 
     /// Blocks that are being read.
@@ -80,14 +107,111 @@ impl SharedMemory {
         self.reading.len()
     }
 
-    /// Whether a block of the largest size would fit.
+    /// Whether a block of the largest size may be read for a peer.
     pub(in crate::peers) fn has_room_for_block(&self, table: &PeerTable) -> bool {
-        self.total(table) + LARGEST_BLOCK <= PEER_MEMORY
+        self.usage(table).has_room_for_block()
     }
 }
 
-/// What a peer makes this node hold.
-pub(super) fn held(peer: &Peer) -> usize {
-    let presync = peer.headers.presync_memory();
-    peer.flow.footprint.memory() + peer.serving.request_bytes() + presync
+/// What one connection, or all of them, make this node hold, in bytes, by who decides on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    /// Blocks for peers. They are read in turn and only while there is room.
+    pub(super) blocks: usize,
+    /// Blocks that we asked for, half received, from peers that we chose.
+    pub(super) requested: usize,
+    /// All else, which takes memory when a peer wants it: requests, other half-received messages,
+    /// pre-syncs, and answers that need no block.
+    pub(super) unscheduled: usize,
+    /// Peers that we chose and that owe us a block.
+    pub(super) senders: usize,
+}
+
+impl Usage {
+    pub(super) fn of(peer: &Peer) -> Self {
+        let footprint = &peer.flow.footprint;
+        let memory =
+            footprint.memory() + peer.serving.request_bytes() + peer.headers.presync_memory();
+        // An inbound peer may have arranged that it is asked: it alone may offer a block.
+        let sends = peer.flow.expects_block && !peer.inbound();
+        let requested = if sends { footprint.receiving() } else { 0 };
+        let blocks = footprint.blocks();
+        let unscheduled = memory - blocks - requested;
+        Self { blocks, requested, unscheduled, senders: usize::from(sends) }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            blocks: self.blocks + other.blocks,
+            requested: self.requested + other.requested,
+            unscheduled: self.unscheduled + other.unscheduled,
+            senders: self.senders + other.senders,
+        }
+    }
+
+    /// What is compared with [`PEER_MEMORY`].
+    pub(super) fn charged(&self) -> usize {
+        let requested = self.requested.min(BLOCK_SENDERS * LARGEST_BLOCK);
+        self.blocks + requested + self.unscheduled
+    }
+
+    /// Whether blocks for peers leave room for another one among themselves.
+    fn fits_block(&self) -> bool {
+        self.blocks + LARGEST_BLOCK <= BLOCKS_MEMORY
+    }
+
+    /// Whether a block of the largest size may be read for a peer. Room for those that we asked for
+    /// is kept.
+    fn has_room_for_block(&self) -> bool {
+        let requested = self.senders.min(BLOCK_SENDERS) * LARGEST_BLOCK;
+        let taken = self.blocks + requested + self.unscheduled;
+        self.fits_block() && taken + LARGEST_BLOCK <= PEER_MEMORY
+    }
+
+    /// Whether it is what waits for no turn that keeps a block from being read.
+    pub(super) fn is_crowded_out(&self) -> bool {
+        self.fits_block() && self.unscheduled > UNSCHEDULED_MEMORY && !self.has_room_for_block()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_read_if_it_fits_both_its_part_and_the_whole() {
+        let room = |blocks, unscheduled, senders| {
+            let usage = Usage { blocks, requested: 0, unscheduled, senders };
+            (usage.has_room_for_block(), usage.is_crowded_out())
+        };
+        let (full, whole) = (BLOCKS_MEMORY - LARGEST_BLOCK, PEER_MEMORY - LARGEST_BLOCK);
+        assert_eq!(room(full, 0, 0), (true, false));
+        assert_eq!(room(full + 1, 0, 0), (false, false));
+        assert_eq!(room(full + 1, whole, 0), (false, false), "others would gain nothing");
+        assert_eq!(room(full, whole - full, 0), (true, false));
+        assert_eq!(room(full, whole - full + 1, 0), (false, true));
+        assert_eq!(room(0, whole, 0), (true, false));
+        assert_eq!(room(0, whole + 1, 0), (false, true));
+        // Room for the blocks that we asked for is kept, of ten peers.
+        let kept = whole - BLOCK_SENDERS * LARGEST_BLOCK;
+        for senders in [BLOCK_SENDERS, BLOCK_SENDERS + 8] {
+            assert_eq!(room(0, kept, senders), (true, false));
+            assert_eq!(room(0, kept + 1, senders), (false, true));
+            let blocks = kept - UNSCHEDULED_MEMORY + 1;
+            assert_eq!(room(blocks, UNSCHEDULED_MEMORY, senders), (false, false));
+            assert_eq!(room(blocks - 1, UNSCHEDULED_MEMORY + 1, senders), (false, true));
+        }
+        assert!(room(0, kept + 1, BLOCK_SENDERS - 1).0);
+    }
+
+    #[test]
+    fn blocks_that_we_asked_for_are_charged_for_ten_peers() {
+        let charged =
+            |requested| Usage { blocks: 5, requested, unscheduled: 7, senders: 18 }.charged();
+        let most = BLOCK_SENDERS * LARGEST_BLOCK;
+        assert_eq!(
+            (charged(most - 1), charged(most), charged(most + 1)),
+            (most + 11, most + 12, most + 12)
+        );
+    }
 }

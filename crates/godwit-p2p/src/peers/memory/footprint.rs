@@ -24,24 +24,29 @@ struct SendQueue {
     /// Bytes that are not written, message headers included.
     bytes: usize,
     memory: usize,
+    /// The part of `memory` that is blocks.
+    blocks: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     bytes: u32,
     memory: u32,
+    is_block: bool,
 }
 
 /// An empty queue keeps room for this many messages.
 const IDLE_MESSAGES: usize = 16;
 
 impl SendQueue {
-    fn push(&mut self, bytes: usize, memory: usize) {
+    fn push(&mut self, command: Command, bytes: usize, memory: usize) {
+        let is_block = command == Command::BLOCK;
         self.bytes += bytes;
         self.memory += memory;
+        self.blocks += if is_block { memory } else { 0 };
         let short =
             |n: usize| u32::try_from(n).expect("a message has 4 MB and its buffer four times");
-        self.messages.push_back(Queued { bytes: short(bytes), memory: short(memory) });
+        self.messages.push_back(Queued { bytes: short(bytes), memory: short(memory), is_block });
     }
 
     fn written(&mut self, bytes: usize) {
@@ -53,6 +58,7 @@ impl SendQueue {
             }
             self.written -= first.bytes as usize;
             self.memory -= first.memory as usize;
+            self.blocks -= if first.is_block { first.memory as usize } else { 0 };
             self.messages.pop_front();
         }
         self.written = 0;
@@ -81,9 +87,15 @@ impl Footprint {
     }
 
     /// A message was handed to the driver.
-    pub(in crate::peers) fn push(&mut self, now: Duration, bytes: usize, memory: usize) {
+    pub(in crate::peers) fn push(
+        &mut self,
+        now: Duration,
+        command: Command,
+        bytes: usize,
+        memory: usize,
+    ) {
         self.begin(now);
-        self.queue.push(bytes, memory);
+        self.queue.push(command, bytes, memory);
     }
 
     /// Bytes of the queue were written.
@@ -118,6 +130,12 @@ impl Footprint {
         self.queue.memory + self.receiving
     }
 
+    /// Memory of the blocks in the queue.
+    pub(super) fn blocks(&self) -> usize {
+        self.queue.blocks
+    }
+
+    /// Memory of the incomplete message from the peer.
     pub(super) fn receiving(&self) -> usize {
         self.receiving
     }
@@ -133,7 +151,9 @@ impl Footprint {
         !self.queue.messages.is_empty() || self.receiving > 0
     }
 
-    /// Whether the peer stalls. One that waits for us does not.
+    /// Whether the peer neither takes what is queued for it nor sends what it has begun. One that
+    /// waits for a block to be read does not stall. Of a peer that owes us a block this tells nothing:
+    /// while the chain takes no blocks, we neither read from it nor hear what it has taken.
     pub(super) fn is_stalled(&self, now: Duration) -> bool {
         self.is_at_work() && now.saturating_sub(self.kept_up_to) > STALLED
     }
@@ -148,18 +168,18 @@ mod tests {
     #[test]
     fn a_message_keeps_its_memory_until_all_of_it_is_written() {
         let mut queue = SendQueue::default();
-        queue.push(100, 1_000);
-        queue.push(50, 300);
-        assert_eq!((queue.bytes, queue.memory), (150, 1_300));
+        queue.push(Command::BLOCK, 100, 1_000);
+        queue.push(Command::HEADERS, 50, 300);
+        assert_eq!((queue.bytes, queue.memory, queue.blocks), (150, 1_300, 1_000));
         queue.written(99);
-        assert_eq!((queue.bytes, queue.memory), (51, 1_300));
+        assert_eq!((queue.bytes, queue.memory, queue.blocks), (51, 1_300, 1_000));
         queue.written(1);
-        assert_eq!((queue.bytes, queue.memory), (50, 300));
-        queue.push(10, 70);
+        assert_eq!((queue.bytes, queue.memory, queue.blocks), (50, 300, 0));
+        queue.push(Command::PONG, 10, 70);
         queue.written(60);
         assert_eq!((queue.bytes, queue.memory, queue.messages.len()), (0, 0, 0));
         for _ in 0..10_000 {
-            queue.push(32, 400);
+            queue.push(Command::PONG, 32, 400);
         }
         queue.written(320_000);
         assert!(queue.messages.capacity() < 100, "{}", queue.messages.capacity());
@@ -170,7 +190,7 @@ mod tests {
         // A report every half minute, as of a system that buffers much.
         let stalls = |rate: u64| {
             let mut footprint = Footprint::new(NOW);
-            footprint.push(NOW, 1 << 30, 1 << 30);
+            footprint.push(NOW, Command::BLOCK, 1 << 30, 1 << 30);
             (1..=100).find(|n| {
                 let now = NOW + Duration::from_secs(30 * n);
                 let stalled = footprint.is_stalled(now);
@@ -185,10 +205,10 @@ mod tests {
     #[test]
     fn the_time_of_a_stall_is_counted_from_when_there_was_something_to_do() {
         let mut footprint = Footprint::new(Duration::ZERO);
-        footprint.push(NOW, 10, 10);
+        footprint.push(NOW, Command::PONG, 10, 10);
         assert!(!footprint.is_stalled(NOW + STALLED));
         assert!(footprint.is_stalled(NOW + STALLED + Duration::from_nanos(1)));
-        footprint.push(NOW + STALLED, 10, 10);
+        footprint.push(NOW + STALLED, Command::PONG, 10, 10);
         assert!(footprint.is_stalled(NOW + 2 * STALLED), "asking is not taking");
         footprint.written(NOW + 2 * STALLED, 20);
         let later = NOW + 9 * STALLED;

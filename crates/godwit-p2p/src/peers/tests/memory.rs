@@ -8,12 +8,14 @@ use godwit_stream::{BufferPool, DataStream, PoolLimits};
 use super::harness::{Harness, START, Sent, block_entry, chain, config};
 use super::index::TestBlock;
 use crate::frame::FRAME_HEADER_SIZE;
-use crate::peers::memory::account::{ENOUGH, READS, READS_IN_INITIAL_DOWNLOAD, SHORT};
+use crate::peers::memory::account::{
+    BLOCK_SENDERS, ENOUGH, LARGEST_BLOCK, READS, READS_IN_INITIAL_DOWNLOAD, SHORT,
+};
 use crate::peers::memory::footprint::STALLED;
 use crate::{
-    Action, BlockTransactionsRequest, ChainEvent, ChainRequest, Command, DisconnectReason, Frame,
-    Inventory, InventoryKind, Locator, MAX_HEADERS, MAX_PAYLOAD, Message, NetCommand, NetEvent,
-    PEER_MEMORY, PeerId, PeersConfig, SEND_PAUSE,
+    Action, BlockTransactionsRequest, ChainEvent, ChainRequest, Command, ConnectionKind,
+    DisconnectReason, Frame, Inventory, InventoryKind, Locator, MAX_HEADERS, MAX_PAYLOAD, Message,
+    NetCommand, NetEvent, PEER_MEMORY, PeerId, PeersConfig, SEND_PAUSE,
 };
 
 const HELD: Option<DisconnectReason> = Some(DisconnectReason::HoldsMemory);
@@ -384,4 +386,156 @@ fn half_messages_count_against_who_sends_them_but_not_blocks_that_were_asked_for
     assert_eq!((node.gone.len(), node.is_gone(senders[fit])), (1, HELD));
     assert!(node.peers.memory() <= PEER_MEMORY);
     assert_eq!(node.is_gone(asked), None);
+}
+
+/// So many peers that connected to us, each of which has sent a part of a message.
+fn half_messages(node: &mut Harness, count: usize, memory: usize) -> Vec<PeerId> {
+    let senders: Vec<PeerId> = (0..count).map(|_| node.inbound_peer()).collect();
+    for &peer in &senders {
+        node.tell(NetEvent::Receiving { peer, memory });
+    }
+    node.pump();
+    senders
+}
+
+#[test]
+fn requests_alone_never_keep_blocks_from_being_read() {
+    // With these all memory is requests, and no block can be read while they arrive.
+    const GREEDY: usize = 35;
+    let blocks = chain(20, 60);
+    let mut node = Harness::with_chain(many(), &blocks);
+    node.hold_reads = true;
+    let greedy = half_messages(&mut node, GREEDY, 1_800_003);
+    assert_eq!(node.gone.len(), 0);
+    let wanted = Message::GetData(vec![block_entry(blocks[0].hash); 50_000]);
+    for &id in &greedy {
+        node.says(id, wanted.clone());
+    }
+    let modest = node.inbound_peer();
+    node.says(modest, Message::GetData(vec![block_entry(blocks[1].hash)]));
+    assert_eq!(node.reads.len(), 0);
+    node.advance(Duration::from_secs(1));
+    for _ in 0..GREEDY + READS {
+        let Some((request, _, header)) = node.reads.pop_front() else { break };
+        node.answer_read(request, header);
+        node.pump();
+    }
+    assert_eq!(node.take(modest).last(), Some(&Sent::Block(blocks[1].bytes.clone())));
+    let gone = greedy.iter().filter(|&&id| node.is_gone(id) == HELD).count();
+    assert_eq!(node.gone.len(), gone);
+    assert!(gone <= 6, "{gone}: no more than it takes");
+    let block = Sent::Block(blocks[0].bytes.clone());
+    assert!(greedy.iter().any(|&id| node.take(id).contains(&block)), "those that stay are served");
+}
+
+#[test]
+fn a_slow_reader_of_blocks_stays_when_others_fill_memory_without_waiting_for_a_turn() {
+    const OTHERS: usize = 70;
+    let mut blocks = chain(MAX_HEADERS as u32, 60);
+    let last = blocks.len() - 1;
+    blocks[last] = with_witness(&blocks[last], 3_500_000);
+    for of_headers in [false, true] {
+        let mut node = Harness::with_chain(many(), &blocks);
+        let slow = node.inbound_peer();
+        node.reads_everything = false;
+        let wanted = blocks[last - 10..].iter().rev().map(|block| block_entry(block.hash));
+        node.says(slow, Message::GetData(wanted.collect()));
+        assert!(node.peers.memory() > 3_500_000);
+        if of_headers {
+            let others: Vec<PeerId> = (0..OTHERS).map(|_| node.inbound_peer()).collect();
+            for id in std::iter::repeat_n(others, 7).flatten() {
+                if node.is_gone(id).is_none() {
+                    node.says(id, getheaders());
+                    node.take(id);
+                }
+            }
+        } else {
+            half_messages(&mut node, OTHERS, 1 << 20);
+        }
+        assert!(node.peers.memory() <= PEER_MEMORY);
+        assert!(node.gone.len() > 5, "{}", node.gone.len());
+        assert_eq!(node.is_gone(slow), None, "headers: {of_headers}");
+    }
+}
+
+#[test]
+fn blocks_for_slow_readers_leave_room_for_what_waits_for_no_turn() {
+    const SLOW: usize = 60;
+    let mut blocks = chain(20, 60);
+    blocks[19] = with_witness(&blocks[19], 1_700_000);
+    let mut node = Harness::with_chain(many(), &blocks);
+    let slow: Vec<PeerId> = (0..SLOW).map(|_| node.inbound_peer()).collect();
+    node.reads_everything = false;
+    for id in slow {
+        node.says(id, Message::GetData(vec![block_entry(blocks[19].hash)]));
+    }
+    half_messages(&mut node, 120, 100_000);
+    node.advance(Duration::from_secs(5));
+    assert_eq!(node.gone.len(), 0);
+    let full = PEER_MEMORY - LARGEST_BLOCK;
+    assert!((full - 5_000_000..PEER_MEMORY).contains(&node.peers.memory()));
+}
+
+#[test]
+fn who_owes_us_a_block_does_not_stall_by_taking_nothing() {
+    let mut blocks = chain(20, 60);
+    blocks[19] = with_witness(&blocks[19], 2_000_000);
+    for owes in [true, false] {
+        let mut node = Harness::with_chain(many(), &blocks);
+        let peer = node.full_peer();
+        node.reads_everything = false;
+        node.says(peer, Message::GetData(vec![block_entry(blocks[19].hash)]));
+        assert!(node.peers.memory() > 2_000_000);
+        if owes {
+            node.expect_block(peer);
+        }
+        node.advance(STALLED + Duration::from_secs(1));
+        let others = half_messages(&mut node, 19, 3_500_000);
+        assert!(node.peers.memory() <= PEER_MEMORY);
+        assert_eq!(node.is_gone(peer), if owes { None } else { HELD });
+        let gone = others.iter().filter(|&&id| node.is_gone(id) == HELD).count();
+        assert_eq!(gone, if owes { 1 } else { 0 });
+    }
+}
+
+#[test]
+fn blocks_that_we_asked_for_cost_nobody_else_its_connection() {
+    const SENDERS: usize = 18;
+    let blocks = chain(20, 60);
+    let mut node = Harness::with_chain(many(), &blocks);
+    let senders: Vec<PeerId> = (0..SENDERS).map(|_| node.peer(ConnectionKind::Manual)).collect();
+    let others: Vec<PeerId> = (0..20).map(|_| node.inbound_peer()).collect();
+    node.reads_everything = false;
+    for &id in &others[1..] {
+        node.says(id, Message::Ping(Some(7)));
+    }
+    for &peer in &senders {
+        node.expect_block(peer);
+        node.tell(NetEvent::Receiving { peer, memory: LARGEST_BLOCK });
+    }
+    node.pump();
+    assert_eq!(node.gone.len(), 0);
+    node.take(others[0]);
+    node.says(others[0], Message::GetData(vec![block_entry(blocks[0].hash)]));
+    assert_eq!(node.take(others[0]), [Sent::Block(blocks[0].bytes.clone())]);
+    // What others send all the same is bounded still.
+    let half = half_messages(&mut node, 40, 1_800_000);
+    let beyond = (SENDERS - BLOCK_SENDERS) * LARGEST_BLOCK;
+    assert!(node.peers.memory() <= PEER_MEMORY + beyond);
+    let gone = half.iter().filter(|&&id| node.is_gone(id) == HELD).count();
+    assert!(gone > 20, "{gone}");
+    assert_eq!(node.gone.len(), gone);
+}
+
+#[test]
+fn blocks_that_strangers_were_asked_for_stay_within_the_budget() {
+    let mut node = Harness::with_chain(many(), &chain(20, 60));
+    let senders: Vec<PeerId> = (0..40).map(|_| node.inbound_peer()).collect();
+    for &peer in &senders {
+        node.expect_block(peer);
+        node.tell(NetEvent::Receiving { peer, memory: LARGEST_BLOCK });
+    }
+    node.pump();
+    assert!(node.peers.memory() <= PEER_MEMORY, "{}", node.peers.memory());
+    assert_eq!(node.gone.len(), 40 - PEER_MEMORY / LARGEST_BLOCK);
 }

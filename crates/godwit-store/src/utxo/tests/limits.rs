@@ -61,6 +61,29 @@ fn the_smallest_budget_holds_at_every_step() {
     assert_eq!(found, CREATED - spent);
 }
 
+/// While a merge has the memory, say.
+#[test]
+fn an_empty_memtable_is_not_rotated_for_want_of_memory() {
+    let disk = StoreDisk::new(Arc::new(FaultDisk::new()));
+    let minima =
+        CacheMinima { budget: 64 << 10, active: 0, io_buffer: 4 << 10, arena_step: 4 << 10 };
+    let config = UtxoConfig { budget: 0, minima };
+    let manifest = Manifest::empty(0, &hasher());
+    let mut store =
+        UtxoStore::open(&disk, Path::new(DIR), hasher(), &manifest, config, &executor()).unwrap();
+    assert!(!store.wants_rotation());
+    for n in 0..3 {
+        add(&mut store, &outpoint(n), &coin(n), false);
+        assert!(store.wants_rotation());
+        assert!(matches!(store.take(&outpoint(n)), Taken::Coin(_)));
+        assert!(!store.wants_rotation(), "it is empty again");
+        add(&mut store, &outpoint(n), &coin(n), false);
+        assert!(store.wants_rotation());
+        commit(&mut store);
+        assert!(!store.wants_rotation());
+    }
+}
+
 #[test]
 fn a_tombstone_goes_only_with_the_oldest_segment() {
     let mut store = open(&FaultDisk::new(), &Manifest::empty(0, &hasher())).unwrap();

@@ -9,7 +9,7 @@ use godwit_p2p::{
 };
 use mio::net::TcpStream;
 
-use super::inbox::{PeerOutbox, Share};
+use super::inbox::{Outbox, PeerOutbox, Share, completes_block};
 use super::listen::is_exhausted;
 
 /// Bytes read from a connection before the next one has its turn; each message or packet costs
@@ -59,12 +59,9 @@ pub(super) struct Connection {
     pub(super) address: Option<NetAddress>,
     /// Target of a connection that we opened.
     pub(super) target: Option<Target>,
-    /// The node was told that it is connected.
-    pub(super) connect_reported: bool,
     pub(super) transport: Transport,
     /// Deadline for the answer to our public key.
     answer_by: Option<Instant>,
-    protocol_reported: bool,
     /// Which large messages are accepted from it.
     pub(super) limits: ReceiveLimits,
     /// Nothing is read until the node has served the peer's request.
@@ -76,11 +73,24 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// It is in the queue for a turn.
     pub(super) is_queued: bool,
-    /// Bytes of the message under way that the node knows of.
-    arrival_reported: usize,
-    /// Memory of the message under way that the node knows of.
-    memory_reported: usize,
-    sent_reported: u64,
+    pub(super) reported: Reported,
+    /// The number of the last block that it sent; 0: none.
+    last_block: u64,
+}
+
+/// What the node was told of a connection.
+#[derive(Default)]
+pub(super) struct Reported {
+    /// That it is connected.
+    pub(super) connected: bool,
+    /// Which protocol it speaks.
+    protocol: bool,
+    /// Bytes of the message under way.
+    arrived: usize,
+    /// Memory of the message under way.
+    memory: usize,
+    /// Bytes that were sent, since the start.
+    sent: u64,
 }
 
 impl Connection {
@@ -100,25 +110,28 @@ impl Connection {
             peer,
             address,
             target: None,
-            connect_reported: false,
             transport,
             answer_by: None,
-            protocol_reported: false,
             limits: ReceiveLimits::default(),
             awaits_read_on: false,
             pause_above,
             readable: ready,
             writable: ready,
             is_queued: false,
-            arrival_reported: 0,
-            memory_reported: 0,
-            sent_reported: 0,
+            reported: Reported::default(),
+            last_block: 0,
         }
     }
 
-    /// The part of the node's inbox that its events take.
-    pub(super) fn share(&self) -> Share {
-        match self.limits.expects_block || self.limits.expects_compact {
+    /// The part of the node's inbox that its events take. A request that is withdrawn leaves a block
+    /// that has begun to arrive where it is, and behind it what its sender says.
+    pub(super) fn share(&self, out: &Outbox) -> Share {
+        let owes = self.limits.expects_block || self.limits.expects_compact;
+        let sends = || {
+            let incoming = self.transport.incoming();
+            incoming.is_some_and(|(command, ..)| completes_block(command))
+        };
+        match owes || sends() || out.holds_block(self.last_block) {
             true => Share::Blocks,
             false => Share::Messages,
         }
@@ -220,8 +233,8 @@ impl Connection {
         if self.transport.protocol() == Protocol::Detecting {
             self.answer_by = Some(Instant::now() + ANSWER_TIMEOUT);
         }
-        if !self.connect_reported {
-            self.connect_reported = true;
+        if !self.reported.connected {
+            self.reported.connected = true;
             out.send(NetEvent::Connected { peer: self.peer, address: self.address });
         }
     }
@@ -234,7 +247,7 @@ impl Connection {
 
     pub(super) fn report_connect_failed(&self, local: bool, out: PeerOutbox<'_>) {
         let peer = self.peer;
-        out.send(match self.connect_reported {
+        out.send(match self.reported.connected {
             true => NetEvent::Closed { peer },
             false => NetEvent::ConnectFailed { peer, local },
         });
@@ -276,9 +289,9 @@ impl Connection {
 
     fn report_sent(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
         let sent = self.transport.total_sent_plain();
-        let bytes = (sent - self.sent_reported) as usize;
+        let bytes = (sent - self.reported.sent) as usize;
         if bytes > 0 {
-            self.sent_reported = sent;
+            self.reported.sent = sent;
             out.send(NetEvent::Sent { peer, bytes });
         }
     }
@@ -297,10 +310,10 @@ impl Connection {
             self.report_arrival(peer, command, received, out);
         }
         let memory = self.transport.buffered_bytes();
-        if self.memory_reported != memory
+        if self.reported.memory != memory
             && !matches!(left, TurnOutcome::Over | TurnOutcome::Refused)
         {
-            self.memory_reported = memory;
+            self.reported.memory = memory;
             out.send(NetEvent::Receiving { peer, memory });
         }
         left
@@ -335,16 +348,20 @@ impl Connection {
             self.report_protocol(peer, out);
             match received {
                 Ok(Receive::Frame(frame)) => {
-                    self.memory_reported = 0;
+                    self.reported.memory = 0;
                     if frame.command == Command::BLOCK || frame.command == Command::HEADERS {
                         self.report_arrival(peer, frame.command, frame.payload.len(), out);
-                        self.arrival_reported = 0;
+                        self.reported.arrived = 0;
                     }
                     self.awaits_read_on = frame.command.stops_reading();
+                    let completes_block = completes_block(frame.command);
                     out.send(NetEvent::Frame { peer, frame });
+                    if completes_block {
+                        self.last_block = out.blocks_sent();
+                    }
                 }
                 Ok(Receive::Discarded(discard)) => {
-                    (self.arrival_reported, self.memory_reported) = (0, 0);
+                    (self.reported.arrived, self.reported.memory) = (0, 0);
                     out.send(NetEvent::Discarded { peer, discard });
                 }
                 Ok(Receive::BudgetUsed) => {}
@@ -365,8 +382,8 @@ impl Connection {
     /// Reports the protocol, once it is known and before the first message.
     fn report_protocol(&mut self, peer: PeerId, out: PeerOutbox<'_>) {
         let protocol = self.transport.protocol();
-        if !self.protocol_reported && protocol != Protocol::Detecting {
-            self.protocol_reported = true;
+        if !self.reported.protocol && protocol != Protocol::Detecting {
+            self.reported.protocol = true;
             out.send(NetEvent::Protocol { peer, protocol });
         }
     }
@@ -386,9 +403,9 @@ impl Connection {
         received: usize,
         out: PeerOutbox<'_>,
     ) {
-        let bytes = received.saturating_sub(self.arrival_reported);
+        let bytes = received.saturating_sub(self.reported.arrived);
         if bytes > 0 {
-            self.arrival_reported = received;
+            self.reported.arrived = received;
             out.send(NetEvent::Arriving { peer, command, bytes });
         }
     }

@@ -3,10 +3,10 @@
 //!
 //! While the chain can take no more blocks, arriving blocks stay in the queue, and so does
 //! everything that their senders sent after them, because the events of one peer are in order.
-//! Peers that owe blocks have their own [`Share`] of the queue, so that the other peers are not
-//! held up.
+//! Peers that owe blocks, or sent one that has not been taken, have their own [`Share`] of the
+//! queue, so that the other peers are not held up.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +32,8 @@ pub(super) enum Share {
     /// For peers that owe no block.
     Messages,
     /// For peers that owe a block that was requested, and peers that may announce blocks by sending
-    /// them.
+    /// them; and for what a peer is sending, or sent and the node has not taken, when its request
+    /// was withdrawn.
     Blocks,
 }
 
@@ -56,6 +57,8 @@ struct Budget {
 struct Budgets {
     messages: Budget,
     blocks: Budget,
+    /// Events that carry blocks and were taken. They are taken in the order in which they were sent.
+    blocks_taken: AtomicU64,
 }
 
 impl Budgets {
@@ -77,6 +80,8 @@ pub struct Queued {
 pub(super) struct Outbox {
     sender: Sender<Queued>,
     budgets: Arc<Budgets>,
+    /// Events that carry blocks and were sent.
+    blocks_sent: Cell<u64>,
 }
 
 /// The end of the queue for the events of one share.
@@ -107,7 +112,7 @@ pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
     // Unbounded in number: the budgets bound it in bytes.
     let (sender, receiver) = unbounded();
     let budgets = Arc::<Budgets>::default();
-    let outbox = Outbox { sender, budgets: Arc::clone(&budgets) };
+    let outbox = Outbox { sender, budgets: Arc::clone(&budgets), blocks_sent: Cell::new(0) };
     (outbox, Inbox { receiver, held: RefCell::default(), budgets, waker })
 }
 
@@ -131,6 +136,12 @@ impl Outbox {
         PeerOutbox { outbox: self, share }
     }
 
+    /// Whether the block with this [number](PeerOutbox::blocks_sent), or one before it, has not been
+    /// taken. What its sender says behind it waits with it.
+    pub(super) fn holds_block(&self, number: u64) -> bool {
+        self.budgets.blocks_taken.load(Ordering::SeqCst) < number
+    }
+
     /// Queues an event in [`Share::Messages`]; `false` when the node has ended.
     pub(super) fn send(&self, event: NetEvent) -> bool {
         self.of(Share::Messages).send(event)
@@ -141,8 +152,16 @@ impl PeerOutbox<'_> {
     /// Queues an event; `false` when the node has ended.
     pub(super) fn send(&self, event: NetEvent) -> bool {
         let (share, event) = (self.share, in_proportion(event));
+        if carries_block(&event) {
+            self.outbox.blocks_sent.set(self.blocks_sent() + 1);
+        }
         self.outbox.budgets.of(share).used.fetch_add(cost(&event), Ordering::SeqCst);
         self.outbox.sender.send(Queued { share, event }).is_ok()
+    }
+
+    /// The number of the last event that carries a block, of all connections together.
+    pub(super) fn blocks_sent(&self) -> u64 {
+        self.outbox.blocks_sent.get()
     }
 }
 
@@ -190,6 +209,9 @@ impl Inbox {
     /// Takes an event off the count of its share, and wakes the sockets' thread if it waits for
     /// that.
     fn release(&self, Queued { share, event }: Queued) -> NetEvent {
+        if carries_block(&event) {
+            self.budgets.blocks_taken.fetch_add(1, Ordering::SeqCst);
+        }
         let (cost, budget) = (cost(&event), self.budgets.of(share));
         let left = budget.used.fetch_sub(cost, Ordering::SeqCst) - cost;
         if left <= share.limit() / 2
@@ -236,8 +258,12 @@ impl Held {
 /// Whether the event may complete a block: it is one, whole or in compact form, or brings missing
 /// transactions of one.
 fn carries_block(event: &NetEvent) -> bool {
-    let commands = [Command::BLOCK, Command::CMPCTBLOCK, Command::BLOCKTXN];
-    matches!(event, NetEvent::Frame { frame, .. } if commands.contains(&frame.command))
+    matches!(event, NetEvent::Frame { frame, .. } if completes_block(frame.command))
+}
+
+/// Whether a message of this kind may complete a block.
+pub(super) fn completes_block(command: Command) -> bool {
+    [Command::BLOCK, Command::CMPCTBLOCK, Command::BLOCKTXN].contains(&command)
 }
 
 fn cost(event: &NetEvent) -> u64 {
@@ -357,6 +383,26 @@ mod tests {
         assert_eq!(names(rest), expected.map(|(peer, name)| (peer, name.to_owned())));
         assert!(!inbox.holds_back() && used(&inbox, Share::Blocks) == 0);
         assert!(inbox.held.borrow().peers.is_empty());
+    }
+
+    #[test]
+    fn a_sender_of_blocks_is_told_which_of_them_wait() {
+        let (outbox, inbox) = ends();
+        let sender = outbox.of(Share::Blocks);
+        assert!(!outbox.holds_block(sender.blocks_sent()));
+        let mut numbers = Vec::new();
+        for (peer, command) in [(1, Command::BLOCK), (2, Command::CMPCTBLOCK)] {
+            assert!(sender.send(frame(peer, command)) && sender.send(frame(peer, Command::PING)));
+            assert!(outbox.send(frame(3, Command::PING)));
+            numbers.push(sender.blocks_sent());
+        }
+        let held = || numbers.iter().map(|&number| outbox.holds_block(number)).collect::<Vec<_>>();
+        let free: Vec<NetEvent> = std::iter::from_fn(|| inbox.take_but_blocks()).collect();
+        assert_eq!((free.len(), held()), (2, vec![true, true]));
+        for expected in [[false, true], [false, true], [false, false]] {
+            assert!(inbox.take().is_some());
+            assert_eq!(held(), expected);
+        }
     }
 
     #[test]

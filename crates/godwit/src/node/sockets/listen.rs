@@ -88,18 +88,18 @@ fn bind_one(address: SocketAddr) -> Result<TcpListener, BindError> {
 impl Network {
     /// Whether a connection may be waiting that could be accepted now.
     pub(super) fn may_accept(&self) -> bool {
-        self.undecided.len() < MAX_UNDECIDED && self.listeners.iter().any(|of| of.ready)
+        self.undecided.len() < MAX_UNDECIDED && self.accepting.listeners.iter().any(|of| of.ready)
     }
 
     pub(super) fn accept(&mut self) {
-        for n in 0..self.listeners.len() {
-            while self.listeners[n].ready
+        for n in 0..self.accepting.listeners.len() {
+            while self.accepting.listeners[n].ready
                 && self.undecided.len() < MAX_UNDECIDED
-                && Instant::now() >= self.accept_after
+                && Instant::now() >= self.accepting.after
             {
-                match accept(&self.listeners[n].socket) {
+                match accept(&self.accepting.listeners[n].socket) {
                     Accepted::Connection(stream, address) => self.accepted(stream, address),
-                    Accepted::Nobody => self.listeners[n].ready = false,
+                    Accepted::Nobody => self.accepting.listeners[n].ready = false,
                     Accepted::Gone => {}
                     Accepted::Exhausted(error) => self.pause_accepting(&error),
                 }
@@ -118,9 +118,9 @@ impl Network {
 
     fn pause_accepting(&mut self, error: &io::Error) {
         let now = Instant::now();
-        self.accept_after = now + ACCEPT_PAUSE;
-        if self.next_warning.is_none_or(|next| next <= now) {
-            self.next_warning = Some(now + WARNING_INTERVAL);
+        self.accepting.after = now + ACCEPT_PAUSE;
+        if self.accepting.next_warning.is_none_or(|next| next <= now) {
+            self.accepting.next_warning = Some(now + WARNING_INTERVAL);
             log::warn!("Connections can not be accepted at the moment: {error}");
         }
     }

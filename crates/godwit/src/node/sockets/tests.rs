@@ -213,13 +213,17 @@ fn b16_who_has_answered_with_a_byte_may_take_longer() {
     assert_eq!((net.token(), net.network.deadlines.is_empty()), (token, true));
 }
 
-/// An empty message.
-fn empty(command: Command) -> Vec<u8> {
+fn message(command: Command, payload: &[u8]) -> Vec<u8> {
     let mut frame = MAGIC.to_vec();
     frame.extend(command.to_bytes());
-    frame.extend([0; 4]);
-    frame.extend(&sha256d(&[])[..4]);
+    frame.extend((payload.len() as u32).to_le_bytes());
+    frame.extend(&sha256d(payload)[..4]);
+    frame.extend(payload);
     frame
+}
+
+fn empty(command: Command) -> Vec<u8> {
+    message(command, &[])
 }
 
 #[test]
@@ -254,6 +258,27 @@ fn nothing_is_read_behind_a_getdata_before_the_node_wants_to_go_on() {
     net.send(NetCommand::Send { peer: PEER, command: Command::BLOCK, payload });
     assert!(matches!(net.event(), NetEvent::Sent { bytes: 124, .. }));
     expect(&mut net, &[]);
+}
+
+#[test]
+fn a_block_whose_request_is_withdrawn_takes_no_room_of_peers_that_owe_none() {
+    let mut net = start(false);
+    let (mut stream, socket) = net.call();
+    net.send(NetCommand::Adopt { socket, peer: PEER });
+    net.send(NetCommand::ExpectBlock { peer: PEER, expected: true });
+    net.until("it is adopted", |net| net.network.by_peer.contains_key(&PEER));
+    net.until("a block is expected", |net| net.connection().limits.expects_block);
+    let share = |net: &Stepped| net.network.connections[&net.token()].share(&net.network.out);
+    let block = message(Command::BLOCK, &[7; 1_000]);
+    stream.write_all(&block[..100]).expect("the buffers take it");
+    net.until("it arrives", |net| net.connection().transport.incoming().is_some());
+    net.send(NetCommand::ExpectBlock { peer: PEER, expected: false });
+    net.until("none is expected", |net| !net.connection().limits.expects_block);
+    assert_eq!(share(&net), Share::Blocks);
+    stream.write_all(&block[100..]).expect("the buffers take it");
+    let is_frame = |event: &NetEvent| matches!(event, NetEvent::Frame { .. });
+    net.until("it is taken", |net| net.seen.iter().any(is_frame));
+    assert_eq!(share(&net), Share::Messages);
 }
 
 #[test]

@@ -29,11 +29,14 @@ pub(super) use peak::Peak;
 
 use super::sockets::{FIRST_CAPACITY, Link};
 use super::tap;
-use super::timed::{Delays, KILLED_AT_START};
+use super::timed::Delays;
 use super::worlds::Stage;
 
 /// The node's data directory.
 pub(super) const DIR: &str = "/node";
+
+/// Time from one look at a node that is impatient to the next.
+const STEP: Duration = Duration::from_millis(1);
 
 /// Name of the seed host that knows all peers.
 const SEED_HOST: &str = "seed.invalid";
@@ -124,8 +127,12 @@ pub(super) struct Driver {
     pub(super) due: Vec<(PeerId, Command)>,
     /// Answers that came in the turn of the question.
     pub(super) answered: u64,
-    /// The next start dies at this change of the disk.
-    pub(super) fail_at_start: Option<u64>,
+    /// The next start dies at this change of the disk, and leaves so much.
+    pub(super) fail_at_start: Option<(u64, Survival)>,
+    /// Kills while a merge ran.
+    pub(super) killed_in_merges: u64,
+    /// Kills while the node started.
+    pub(super) killed_in_starts: u64,
     /// Connections that are not read before the chain can take blocks.
     pub(super) held: BTreeSet<ConnectionId>,
     pub(super) disconnected: Vec<Disconnected>,
@@ -164,6 +171,13 @@ fn block_buffers() -> BufferPool {
         (0..total_bytes / buffer_bytes).map(|_| pool.take_for(buffer_bytes)).collect();
     drop(buffers);
     pool
+}
+
+/// The looks at a node that is due and cannot have its turn yet, in one: nothing happens between them, and
+/// one each millisecond of turns of up to ten seconds was most of the work of many runs.
+fn steps_to(turn: Duration, due: Duration) -> Duration {
+    let steps = turn.saturating_sub(due).as_nanos().div_ceil(STEP.as_nanos());
+    STEP * u32::try_from(steps).expect("turns of seconds")
 }
 
 impl Driver {
@@ -205,6 +219,8 @@ impl Driver {
             due: Vec::new(),
             answered: 0,
             fail_at_start: None,
+            killed_in_merges: 0,
+            killed_in_starts: 0,
             held: BTreeSet::new(),
             disconnected: Vec::new(),
             refused: Vec::new(),
@@ -238,23 +254,25 @@ impl Driver {
         self.settle();
     }
 
-    /// A planned failure of the disk kills the node in the middle of opening, again and again if need be.
+    /// A planned failure of the disk kills the node in the middle of opening; another one starts.
     fn open_chain(&mut self) -> Chain {
-        if let Some(change) = self.fail_at_start.take() {
+        let planned = self.fail_at_start.take();
+        if let Some((change, _)) = planned {
             self.disk.fail_change(change);
         }
         loop {
-            match self.try_to_open() {
-                Ok(chain) => {
+            match (self.try_to_open(), planned) {
+                (Ok(chain), _) => {
                     self.disk.fail_nothing();
                     return chain;
                 }
-                Err(error) if self.disk.has_failed() => {
-                    self.note(format!("the node is killed while it starts: {error}"));
+                (Err(error), Some((_, survival))) if self.disk.has_failed() => {
+                    self.note(format!("the node is killed while it starts: {error}; {survival:?}"));
+                    self.killed_in_starts += 1;
                     self.executor.kill();
-                    self.disk.crash(KILLED_AT_START);
+                    self.disk.crash(survival);
                 }
-                Err(error) => self.fail(&format!("opening: {error}")),
+                (Err(error), _) => self.fail(&format!("opening: {error}")),
             }
         }
     }
@@ -334,9 +352,11 @@ impl Driver {
                 wakeup = wakeup.min(self.next_turn);
             }
             // Time always goes on, however impatient the node is.
-            let wakeup = wakeup.max(self.crowd.now() + Duration::from_millis(1));
+            let due = wakeup.max(self.crowd.now() + STEP);
+            let wakeup = due + steps_to(self.next_turn, due);
             let wakeup = wakeup.min(self.next_of_its_own().unwrap_or(wakeup));
             let event = self.crowd.next(wakeup.min(end));
+            self.stirred |= self.crowd.now() > due;
             self.let_jobs_go_on();
             match event {
                 Some(event) => self.happen(event),
@@ -349,6 +369,7 @@ impl Driver {
     /// The node dies, and what it had not synced is lost as `survival` says; another one starts.
     pub(super) fn kill(&mut self, survival: Survival) {
         self.note(format!("the node is killed: {survival:?}"));
+        self.killed_in_merges += u64::from(self.executor.running("merge").is_some());
         self.executor.kill();
         self.disk.crash(survival);
         let core = self.core.take().expect("the node runs");

@@ -53,7 +53,8 @@ fn synchronises_with(read: Between, write: Between, sync: Between) {
     };
     let mut driver = Driver::new(stage, plan, None, peers(stage));
     let rng = &mut Rng::new(1);
-    // It is asked to stop at any instant, and that is seen in the turn of that instant.
+    // It ends in order between two turns at any instant, whatever its disk is busy with. (That a signal is
+    // seen there is what `network_stop.rs` tests, with real processes.)
     let mut stops = [0; 3].map(|_| Duration::from_millis(rng.between(1, 50 * 3_600_000)));
     stops.sort_unstable();
     for at in stops {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit::node::PeersFile;
-use godwit_fault_disk::{Latency, Pace, Survival};
+use godwit_fault_disk::{Latency, Pace};
 use godwit_p2p::{AddressBook, Command, PeerId};
 use godwit_sim::network::NodeEvent;
 use godwit_sim::rng::Rng;
@@ -183,7 +183,7 @@ impl Driver {
                 return killed;
             }
             if rng.chance(300) {
-                self.fail_at_start = Some(rng.between(1, CHANGES_OF_A_START));
+                self.fail_at_start = Some((rng.between(1, CHANGES_OF_A_START), survival(rng)));
             }
             self.kill(survival(rng));
         }
@@ -210,6 +210,3 @@ impl Driver {
         }
     }
 }
-
-/// What [`Survival`] the start of a node that is killed in it leaves: the process dies.
-pub(super) const KILLED_AT_START: Survival = Survival::All;

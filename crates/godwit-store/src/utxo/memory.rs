@@ -1,0 +1,64 @@
+//! What of its memory a store uses, and what it does when there is not enough.
+
+use super::budget::{MAX_UNFLUSHED, MemoryUsage};
+use super::store::UtxoStore;
+
+impl UtxoStore {
+    /// Memory in use.
+    pub fn memory_used(&self) -> MemoryUsage {
+        let merging = self.merging.as_ref().map_or(0, |merge| merge.memory);
+        MemoryUsage {
+            active: self.active.memory(),
+            flushing: self.sealed.unflushed_memory(),
+            kept: self.sealed.kept_memory(),
+            snapshots: self.sealed.snapshot_memory(),
+            filters: self.segments.filter_memory(),
+            indexes: self.segments.index_memory(),
+            buffers: merging + self.sealed.flush_memory(),
+        }
+    }
+
+    /// Whether the active memtable has used up its share. To be asked after [`Self::poll`], at
+    /// least once a block. (A rotation within a block is allowed, but its seal must not be
+    /// committed.)
+    pub fn wants_rotation(&self) -> bool {
+        let used = self.memory_used();
+        let tables = self.budget.bytes().saturating_sub(used.above_kept() - used.active);
+        let limit =
+            if used.flushing == 0 { tables / 3 * 2 } else { tables.saturating_sub(used.flushing) };
+        let next = self.active.memory() + self.active.memory_step();
+        let needed = next + self.budget.flush_memory(&self.active);
+        // Rotating an empty memtable changes nothing: it would be wanted again at once, and each time
+        // followed by a commit, for as long as a merge has the memory. One is empty and large when the
+        // blocks that it held were taken back.
+        let worth_it = !self.active.is_empty() && self.active.memory() >= self.budget.minima.active;
+        (needed > limit && worth_it) || self.active.is_full()
+    }
+
+    /// Whether a rotation now would leave no room for the next memtable.
+    pub(super) fn lacks_room(&self) -> bool {
+        let waiting = self.sealed.unflushed().count();
+        let more = self.budget.flush_memory(&self.active) + self.budget.minima.active;
+        let used = self.memory_used();
+        waiting >= MAX_UNFLUSHED
+            || waiting > 0 && used.flushing + used.above_kept() + more > self.budget.bytes()
+    }
+
+    /// Drops kept memtables, oldest first, while the budget is exceeded; not within
+    /// [`Self::pinned`].
+    pub(super) fn drop_kept(&mut self) {
+        if self.pinned {
+            self.allowance = usize::MAX;
+            return;
+        }
+        while self.memory_used().total() > self.budget.bytes() && self.sealed.drop_oldest_kept() {
+            self.counters.uncovered += 1;
+        }
+        let used = self.memory_used();
+        self.allowance = if used.kept == 0 {
+            usize::MAX
+        } else {
+            self.budget.bytes().saturating_sub(used.total() - used.active)
+        };
+    }
+}

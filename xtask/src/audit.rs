@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn every_use_in_the_tree_is_classified() {
-        let findings = findings(crate::workspace_root()).expect("the checkout is readable");
+        let findings = findings(&crate::workspace_root()).expect("the checkout is readable");
         assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
     }
 

@@ -5,17 +5,18 @@
 mod audit;
 mod tidy;
 
+use std::env;
 use std::fmt::Display;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["tidy"] => report("tidy", tidy::check_tree(workspace_root())),
-        ["audit"] => report("audit", audit::findings(workspace_root())),
-        ["figures"] => match tidy::refresh_figures(workspace_root()) {
+        ["tidy"] => report("tidy", tidy::check_tree(&workspace_root())),
+        ["audit"] => report("audit", audit::findings(&workspace_root())),
+        ["figures"] => match tidy::refresh_figures(&workspace_root()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("figures: {error}");
@@ -46,6 +47,9 @@ fn report(check: &str, findings: io::Result<Vec<impl Display>>) -> ExitCode {
     }
 }
 
-fn workspace_root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies inside the workspace")
+/// The checkout that cargo was called in: this program may have been compiled in another one with the same
+/// target directory.
+fn workspace_root() -> PathBuf {
+    let xtask = env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this program");
+    Path::new(&xtask).parent().expect("xtask lies inside the workspace").to_owned()
 }

@@ -9,6 +9,7 @@ mod figures;
 mod glossary;
 mod limits;
 mod manifest;
+mod paths;
 mod sizes;
 mod source;
 
@@ -56,6 +57,7 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Finding>> {
     findings.extend(architecture::check(&files));
     findings.extend(limits::check(&files));
     findings.extend(glossary::check(&files));
+    findings.extend(paths::check(&files));
     findings.extend(sizes::check(&files));
     findings.extend(source::check_modules_declared(&files));
     for file in &files {
@@ -113,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_tree_is_tidy() {
-        let findings = check_tree(crate::workspace_root()).expect("the checkout is readable");
+        let findings = check_tree(&crate::workspace_root()).expect("the checkout is readable");
         let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
         assert!(lines.is_empty(), "\n{}\n", lines.join("\n"));
     }

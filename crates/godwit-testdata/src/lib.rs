@@ -44,9 +44,10 @@ pub fn shared_data() -> Option<PathBuf> {
 
 /// That file or folder in the crate under test, or in the nearest folder above it up to the one that
 /// the checkout lies in; where there is none, in the crate itself. Cargo says at run time which crate
-/// that is: this one may have been compiled in another checkout with the same target directory.
+/// that is: this one may have been compiled in another checkout with the same target directory. For a
+/// program that is run without cargo it is the working directory.
 fn above_tests(name: &str) -> PathBuf {
-    let here = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let here = || env::current_dir().expect("the working directory exists");
     let tested = env::var_os("CARGO_MANIFEST_DIR").map_or_else(here, PathBuf::from);
     let mut above = tested.ancestors().take(4).map(|folder| folder.join(name));
     above.find(|path| path.exists()).unwrap_or_else(|| tested.join(name))
@@ -181,8 +182,7 @@ mod tests {
 
     #[test]
     fn a_plain_file_stays_as_it_is() {
-        let own_source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
-        assert_eq!(read(own_source), include_bytes!("lib.rs"));
+        assert_eq!(read(above_tests("src/lib.rs")), include_bytes!("lib.rs"));
     }
 
     #[test]

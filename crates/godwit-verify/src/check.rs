@@ -155,7 +155,7 @@ fn halves(bytes: &[u8; 64]) -> [&[u8; 32]; 2] {
 }
 
 /// The tagged hash of BIP340 that a Schnorr signature answers.
-fn challenge(r: &[u8; 32], key: &[u8; 32], message: &[u8; 32]) -> [u8; 32] {
+pub(crate) fn challenge(r: &[u8; 32], key: &[u8; 32], message: &[u8; 32]) -> [u8; 32] {
     let tag = Sha256::digest(b"BIP0340/challenge");
     let mut hash = Sha256::new();
     for part in [&tag[..], &tag[..], r, key, message] {

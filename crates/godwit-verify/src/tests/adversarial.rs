@@ -130,7 +130,8 @@ pub(crate) fn not_provable(samples: &mut Samples) -> Vec<Check> {
             Check::Commitment { odd, .. } => *odd = !*odd,
         }
         bad.push(wrong);
-        let key = secret_key(samples.scalar());
+        let secret = samples.scalar();
+        let key = samples.key_pair(secret);
         let Check::Ecdsa { key: KeyBytes::Full(mut off), signature, message } =
             samples.ecdsa(&key, false)
         else {
@@ -178,7 +179,7 @@ fn keys_near_the_generator_never_get_a_false_answer() {
         let lambda_k = times(number(k), LAMBDA);
         let keys = [number(k), lambda_k, times(lambda_k, LAMBDA)];
         for key in keys.into_iter().flat_map(|key| [key, key.negated()]) {
-            let key = secret_key(key);
+            let key = samples.key_pair(key);
             checks.push(samples.ecdsa(&key, true));
             checks.push(samples.schnorr(&key));
             checks.push(samples.commitment(&key));
@@ -272,7 +273,8 @@ fn x_of_the_sum_may_be_r_or_r_plus_n() {
 #[test]
 fn numbers_out_of_range_and_doubtful_keys_are_left_to_libsecp256k1() {
     let mut samples = Samples::new(24);
-    let key = secret_key(samples.scalar());
+    let secret = samples.scalar();
+    let key = samples.key_pair(secret);
     let Check::Ecdsa { key: KeyBytes::Full(full), signature, message } = samples.ecdsa(&key, false)
     else {
         unreachable!("as it was asked for")
@@ -291,8 +293,9 @@ fn numbers_out_of_range_and_doubtful_keys_are_left_to_libsecp256k1() {
     {
         assert!(parse(&check).is_none() && !single::verify(&check));
     }
-    let high = to_bytes(Scalar::new(words(&s)).expect("below n").negated().words());
-    for check in [with(&r, &s), with(&r, &high)] {
+    // One of the two is in the upper half.
+    let mirrored = to_bytes(Scalar::new(words(&s)).expect("below n").negated().words());
+    for check in [with(&r, &s), with(&r, &mirrored)] {
         assert!(parse(&check).is_some() && single::verify(&check));
     }
     // Hybrid: libsecp256k1 takes it if the parity is right.

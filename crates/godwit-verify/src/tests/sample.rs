@@ -2,15 +2,67 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
-use secp256k1::{All, Keypair, Message, Parity, PublicKey, Secp256k1, SecretKey};
+use secp256k1::{All, Keypair, Parity, PublicKey, Secp256k1, SecretKey};
 
-use crate::check::{Check, KeyBytes};
-use crate::scalar::{N, Scalar};
+use crate::check::{Check, KeyBytes, challenge};
+use crate::scalar::{Factor, N, Scalar, half_inverses, words};
 
-/// A source of checks, from a seed.
+/// Keys, and nonces, that are in use at a time.
+const POOL: usize = 256;
+/// How often one is used on average before another takes its place.
+const USES: u32 = 16;
+
+/// A source of checks, from a seed. Keys and nonces are used several times: making their points would take
+/// as long as verifying. Factors of the sum are new for every check, as messages are.
 pub(crate) struct Samples {
     pub(crate) secp: Secp256k1<All>,
     pub(crate) rng: StdRng,
+    keys: Vec<Keypair>,
+    nonces: Vec<Nonce>,
+}
+
+/// The random number k of a signature, so chosen that y of k G is even.
+#[derive(Clone, Copy)]
+struct Nonce {
+    k: Scalar,
+    /// 1 / 2k.
+    half_inverse: Factor,
+    /// x of k G.
+    x: [u8; 32],
+}
+
+impl Nonce {
+    fn new(secp: &Secp256k1<All>, rng: &mut StdRng) -> Nonce {
+        let (k, x) = even(&random_pair(secp, rng));
+        let non_zero = k.non_zero().expect("from 1 to n - 1");
+        Nonce { k, half_inverse: half_inverses(&[non_zero])[0], x }
+    }
+}
+
+fn random_pair(secp: &Secp256k1<All>, rng: &mut StdRng) -> Keypair {
+    Keypair::from_secret_key(secp, &secret_key(Scalar::reduced(rng.random())))
+}
+
+/// The secret key or its negative, whichever has a point with even y, and x of that.
+fn even(pair: &Keypair) -> (Scalar, [u8; 32]) {
+    let (x, parity) = pair.x_only_public_key();
+    let secret = Scalar::reduced(words(&pair.secret_bytes()));
+    let secret = if parity == Parity::Odd { secret.negated() } else { secret };
+    (secret, x.serialize())
+}
+
+/// One of a pool that grows to [`POOL`], and in which new ones take the place of old ones.
+fn draw<T: Copy>(pool: &mut Vec<T>, rng: &mut StdRng, new: impl FnOnce(&mut StdRng) -> T) -> T {
+    let at = rng.random_range(0..POOL);
+    if at >= pool.len() {
+        let drawn = new(rng);
+        pool.push(drawn);
+        return drawn;
+    }
+    if rng.random_ratio(1, USES) {
+        pool[at] = new(rng);
+    }
+    pool[at]
 }
 
 /// Bytes of a number.
@@ -35,7 +87,12 @@ pub(crate) fn joined(r: &[u8; 32], s: &[u8; 32]) -> [u8; 64] {
 
 impl Samples {
     pub(crate) fn new(seed: u64) -> Samples {
-        Samples { secp: Secp256k1::new(), rng: StdRng::seed_from_u64(seed) }
+        Samples {
+            secp: Secp256k1::new(),
+            rng: StdRng::seed_from_u64(seed),
+            keys: Vec::new(),
+            nonces: Vec::new(),
+        }
     }
 
     pub(crate) fn bytes(&mut self) -> [u8; 32] {
@@ -45,30 +102,44 @@ impl Samples {
     }
 
     pub(crate) fn scalar(&mut self) -> Scalar {
-        Scalar::reduced(crate::scalar::words(&self.bytes()))
+        Scalar::reduced(words(&self.bytes()))
     }
 
-    pub(crate) fn ecdsa(&mut self, key: &SecretKey, compressed: bool) -> Check {
-        let message = self.bytes();
-        let signature = self.secp.sign_ecdsa(&Message::from_digest(message), key);
-        let public = key.public_key(&self.secp);
+    pub(crate) fn key_pair(&self, secret: Scalar) -> Keypair {
+        Keypair::from_secret_key(&self.secp, &secret_key(secret))
+    }
+
+    fn nonce(&mut self) -> Nonce {
+        draw(&mut self.nonces, &mut self.rng, |rng| Nonce::new(&self.secp, rng))
+    }
+
+    /// A valid signature, s of either half.
+    pub(crate) fn ecdsa(&mut self, key: &Keypair, compressed: bool) -> Check {
+        let (message, nonce) = (self.bytes(), self.nonce());
+        let r = Scalar::reduced(words(&nonce.x));
+        let secret = Scalar::reduced(words(&key.secret_bytes()));
+        let half = Scalar::reduced(words(&message))
+            .plus(r.times(&secret.factor()))
+            .times(&nonce.half_inverse);
+        let public = key.public_key();
         let key = match compressed {
             true => KeyBytes::Compressed(public.serialize()),
             false => KeyBytes::Full(public.serialize_uncompressed()),
         };
-        Check::Ecdsa { key, signature: signature.serialize_compact(), message }
+        let s = half.plus(half);
+        Check::Ecdsa { key, signature: joined(&to_bytes(r.words()), &to_bytes(s.words())), message }
     }
 
-    pub(crate) fn schnorr(&mut self, key: &SecretKey) -> Check {
-        let message = self.bytes();
-        let pair = Keypair::from_secret_key(&self.secp, key);
-        let signature = self.secp.sign_schnorr_no_aux_rand(&Message::from_digest(message), &pair);
-        let key = pair.x_only_public_key().0.serialize();
-        Check::Schnorr { key, signature: signature.serialize(), message }
+    pub(crate) fn schnorr(&mut self, key: &Keypair) -> Check {
+        let (message, nonce) = (self.bytes(), self.nonce());
+        let (secret, key) = even(key);
+        let challenge = Scalar::reduced(words(&challenge(&nonce.x, &key, &message)));
+        let s = nonce.k.plus(challenge.times(&secret.factor()));
+        Check::Schnorr { key, signature: joined(&nonce.x, &to_bytes(s.words())), message }
     }
 
-    pub(crate) fn commitment(&mut self, key: &SecretKey) -> Check {
-        let internal = key.x_only_public_key(&self.secp).0;
+    pub(crate) fn commitment(&mut self, key: &Keypair) -> Check {
+        let internal = key.x_only_public_key().0;
         let tweak = to_bytes(self.scalar().words());
         let scalar = secp256k1::Scalar::from_be_bytes(tweak).expect("below n");
         let (output, parity) = internal.add_tweak(&self.secp, &scalar).expect("not infinity");
@@ -81,7 +152,7 @@ impl Samples {
     }
 
     pub(crate) fn valid(&mut self) -> Check {
-        let key = secret_key(self.scalar());
+        let key = draw(&mut self.keys, &mut self.rng, |rng| random_pair(&self.secp, rng));
         match self.rng.random_range(0..8) {
             0..3 => self.ecdsa(&key, true),
             3 => self.ecdsa(&key, false),
@@ -140,7 +211,7 @@ impl Samples {
             }
             Check::Ecdsa { signature, .. } | Check::Schnorr { signature, .. } => {
                 let (_, s) = signature.split_at_mut(32);
-                let number = crate::scalar::words((&*s).try_into().expect("32 bytes"));
+                let number = words((&*s).try_into().expect("32 bytes"));
                 s.copy_from_slice(&to_bytes(Scalar::reduced(number).negated().words()));
             }
             Check::Commitment { odd, .. } => *odd = !*odd,

@@ -151,8 +151,7 @@ impl Parts {
 
     /// While a peer waits for memory, disconnects peers that hold it unfairly.
     fn make_room_for_waiting(&mut self, cx: &mut Context<'_>) {
-        while self.serving.has_waiting() && !cx.memory.has_room_for_block(cx.table) && make_room(cx)
-        {
+        while self.serving.has_waiting() && make_room(cx) {
             self.forget_departed(cx);
         }
     }

@@ -171,6 +171,12 @@ impl Harness {
         reading::expect_block(&mut self.peers.lend(&self.index).1, id, true);
     }
 
+    /// The peer owes no block any longer.
+    pub(super) fn withdraw_request(&mut self, id: PeerId) {
+        self.peers.now = self.now;
+        reading::expect_block(&mut self.peers.lend(&self.index).1, id, false);
+    }
+
     /// Requests of the peer that wait; none when it is gone.
     pub(super) fn waiting_requests(&self, id: PeerId) -> usize {
         self.peers.table.get(id).map_or(0, |peer| peer.serving.waiting_requests())

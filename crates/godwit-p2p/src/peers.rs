@@ -151,6 +151,8 @@ impl Peers {
             Event::NetworkActive(active) => parts.set_active(&mut cx, active),
             Event::Tick { room } => self.tick(index, room),
         }
+        let (parts, mut cx) = self.lend(index);
+        parts.keep_budget(&mut cx);
     }
 
     fn tick(&mut self, index: &dyn HeaderIndex, room: u64) {
@@ -192,7 +194,7 @@ impl Peers {
         }
     }
 
-    /// Memory that all connections together make this node hold, in bytes: at most
+    /// Memory that all connections together make this node hold, in bytes. After each event it is at most
     /// [`CONNECTIONS_MEMORY`], and without what this node asked for at most [`PEER_MEMORY`].
     pub fn memory(&self) -> usize {
         self.memory.total(&self.table)

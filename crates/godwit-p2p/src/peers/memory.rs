@@ -45,7 +45,7 @@ use crate::peer_id::PeerId;
 use account::{PEER_MEMORY, READS, READS_IN_INITIAL_DOWNLOAD, UNSCHEDULED_MEMORY, Usage};
 
 /// Whether one more block may be read for a peer.
-pub(super) fn has_room_to_read(cx: &Context<'_>) -> bool {
+pub(super) fn has_room_to_read(cx: &mut Context<'_>) -> bool {
     has_free_read(cx) && cx.memory.usage(cx.table).has_room_for_block()
 }
 
@@ -54,8 +54,7 @@ fn has_free_read(cx: &Context<'_>) -> bool {
     cx.memory.reads() < if cx.initial_download { READS_IN_INITIAL_DOWNLOAD } else { READS }
 }
 
-/// Disconnects peers while the budget is exceeded. To be called after anything that may have taken
-/// memory.
+/// Disconnects peers while the budget is exceeded. To be called after every event.
 pub(super) fn keep_budget(cx: &mut Context<'_>) {
     let mut held = cx.memory.usage(cx.table).of_peers();
     while held > PEER_MEMORY

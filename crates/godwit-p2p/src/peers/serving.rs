@@ -166,7 +166,7 @@ impl Serving {
     }
 
     /// Whether it is this peer's turn to have a block read for it.
-    fn may_read(&self, cx: &Context<'_>, id: PeerId) -> bool {
+    fn may_read(&self, cx: &mut Context<'_>, id: PeerId) -> bool {
         self.waiting.front().is_none_or(|&first| first == id) && has_room_to_read(cx)
     }
 
@@ -231,8 +231,8 @@ impl Serving {
         let waits = |peer: &Peer| {
             peer.serving.reading.as_ref().is_some_and(|(reading, _)| *reading == request)
         };
-        let Some(peer) = cx.table.iter_mut().find(|peer| waits(peer)) else { return };
-        let id = peer.id;
+        let Some(id) = cx.table.iter().find(|peer| waits(peer)).map(|peer| peer.id) else { return };
+        let Some(peer) = cx.table.get_mut(id) else { return };
         let Some((_, wanted)) = peer.serving.reading.take() else { return };
         let Some(bytes) = bytes else {
             if cx.take_log_line(id) {

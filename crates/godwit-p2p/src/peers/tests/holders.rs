@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use godwit_primitives::Work;
+
 use super::harness::{Harness, START, Sent, block_entry, chain};
 use super::index::TestBlock;
 use super::memory::{HELD, half_messages, many, with_witness};
@@ -9,7 +11,10 @@ use crate::peers::memory::account::{
     BLOCKS_MEMORY, LARGEST_BLOCK, MAX_ARRIVING, MAX_LASTING_OUTBOUND, READS, UNSCHEDULED_MEMORY,
 };
 use crate::peers::memory::footprint::STALLED;
-use crate::{CONNECTIONS_MEMORY, Command, ConnectionKind, Message, NetEvent, PEER_MEMORY, PeerId};
+use crate::{
+    CONNECTIONS_MEMORY, Command, ConnectionKind, MAX_HEADERS, Message, NetEvent, PEER_MEMORY,
+    PeerId, PeersConfig,
+};
 
 /// Size of the large blocks here.
 const LARGE: usize = 2_000_000;
@@ -138,6 +143,21 @@ fn what_we_asked_for_is_held_against_no_peer_that_we_chose() {
 }
 
 #[test]
+fn a_pre_sync_counts_against_strangers_alone() {
+    let minimum_chain_work = Work::from(1_000_000u32);
+    for inbound in [false, true] {
+        let mut node = Harness::new(PeersConfig { minimum_chain_work, ..many() });
+        let id = if inbound { node.inbound_peer() } else { node.full_peer() };
+        assert_eq!(node.peers.memory(), 0);
+        node.headers(id, &chain(MAX_HEADERS as u32, 4_000_000));
+        assert_eq!(node.presync_height(), Some(MAX_HEADERS as u32));
+        let memory = node.peers.memory();
+        assert!(memory > 0);
+        assert_eq!(node.held_by_peers(), if inbound { memory } else { 0 });
+    }
+}
+
+#[test]
 fn who_owed_a_block_has_a_minute_from_when_its_request_is_withdrawn() {
     let blocks = large_tip();
     let mut node = Harness::with_chain(many(), &blocks);
@@ -194,5 +214,6 @@ fn the_node_holds_no_more_than_is_said_while_everybody_takes_what_there_is() {
     let memory = node.peers.memory();
     assert!(memory > PEER_MEMORY / 8 * 7 + MAX_LASTING_OUTBOUND * MAX_ARRIVING, "{memory}");
     assert!(memory <= CONNECTIONS_MEMORY, "{memory}");
+    assert!(node.held_by_peers() <= PEER_MEMORY);
     assert!(opened.iter().chain(&readers).all(|&id| node.is_gone(id).is_none()));
 }

@@ -373,8 +373,8 @@ fn half_messages_count_against_who_sends_them_but_not_blocks_that_were_asked_for
     node.advance(Duration::from_secs(1));
     assert_eq!(node.expects.get(&asked), Some(&true));
     node.tell(NetEvent::Receiving { peer: asked, memory: MAX_PAYLOAD as usize });
-    let others = node.peers.memory() - MAX_PAYLOAD as usize;
-    let fit = (PEER_MEMORY - others) / HALF;
+    assert_eq!((node.held_by_peers(), node.peers.memory()), (0, MAX_PAYLOAD as usize));
+    let fit = PEER_MEMORY / HALF;
     let senders: Vec<PeerId> = (0..=fit).map(|_| node.inbound_peer()).collect();
     for &id in &senders[..fit] {
         node.tell(NetEvent::Receiving { peer: id, memory: HALF });
@@ -384,7 +384,8 @@ fn half_messages_count_against_who_sends_them_but_not_blocks_that_were_asked_for
     node.tell(NetEvent::Receiving { peer: senders[fit], memory: HALF + 1 });
     node.pump();
     assert_eq!((node.gone.len(), node.is_gone(senders[fit])), (1, HELD));
-    assert!(node.peers.memory() - MAX_PAYLOAD as usize <= PEER_MEMORY);
+    assert!(node.held_by_peers() <= PEER_MEMORY);
+    assert_eq!(node.peers.memory(), node.held_by_peers() + MAX_PAYLOAD as usize);
     assert_eq!(node.is_gone(asked), None);
 }
 
@@ -528,7 +529,8 @@ fn blocks_that_we_asked_for_cost_nobody_else_its_connection() {
     assert_eq!(node.take(others[0]), [Sent::Block(blocks[0].bytes.clone())]);
     // What others send all the same is bounded still.
     let half = half_messages(&mut node, 60, 1_800_000);
-    assert!(node.peers.memory() - SENDERS * LARGEST_BLOCK <= PEER_MEMORY);
+    assert!(node.held_by_peers() <= PEER_MEMORY);
+    assert_eq!(node.peers.memory(), node.held_by_peers() + SENDERS * LARGEST_BLOCK);
     let gone = half.iter().filter(|&&id| node.is_gone(id) == HELD).count();
     assert!(gone > 20, "{gone}");
     assert_eq!(node.gone.len(), gone);

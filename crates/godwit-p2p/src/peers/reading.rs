@@ -42,6 +42,10 @@ pub(super) fn expect_block(cx: &mut Context<'_>, id: PeerId, expected: bool) {
         && peer.flow.expects_block != expected
     {
         peer.flow.expects_block = expected;
+        if !expected {
+            // While the chain took no blocks, nothing was read from the peer, nor heard of what it took.
+            peer.flow.footprint.restart(cx.now.monotonic);
+        }
         cx.out.push(NetCommand::ExpectBlock { peer: id, expected });
         read_on(cx, id);
     }

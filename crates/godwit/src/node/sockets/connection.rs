@@ -129,7 +129,8 @@ impl Connection {
         let owes = self.limits.expects_block || self.limits.expects_compact;
         let sends = || {
             let incoming = self.transport.incoming();
-            incoming.is_some_and(|(command, ..)| completes_block(command))
+            let is_kept = self.transport.buffered_bytes() > 0;
+            is_kept && incoming.is_some_and(|(command, ..)| completes_block(command))
         };
         match owes || sends() || out.holds_block(self.last_block) {
             true => Share::Blocks,

@@ -32,8 +32,8 @@ pub(super) enum Share {
     /// For peers that owe no block.
     Messages,
     /// For peers that owe a block that was requested, and peers that may announce blocks by sending
-    /// them; and for what a peer is sending, or sent and the node has not taken, when its request
-    /// was withdrawn.
+    /// them; and for a block that is kept while it arrives, or that the node has not taken, when its
+    /// request was withdrawn.
     Blocks,
 }
 

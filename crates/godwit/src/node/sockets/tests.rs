@@ -282,6 +282,27 @@ fn a_block_whose_request_is_withdrawn_takes_no_room_of_peers_that_owe_none() {
 }
 
 #[test]
+fn a_block_that_is_discarded_takes_no_room_of_peers_that_owe_one() {
+    let mut net = start(false);
+    let (mut stream, socket) = net.call();
+    net.send(NetCommand::Adopt { socket, peer: PEER });
+    let block = message(Command::BLOCK, &[7; 1_000]);
+    stream.write_all(&block[..100]).expect("the buffers take it");
+    net.until("it is adopted", |net| net.network.by_peer.contains_key(&PEER));
+    net.until("it arrives", |net| net.connection().transport.incoming().is_some());
+    // Requested too late, and no longer.
+    for expected in [true, false] {
+        net.send(NetCommand::ExpectBlock { peer: PEER, expected });
+        net.until("it is told", |net| net.connection().limits.expects_block == expected);
+    }
+    let share = net.network.connections[&net.token()].share(&net.network.out);
+    assert_eq!(share, Share::Messages);
+    stream.write_all(&block[100..]).expect("the buffers take it");
+    let is_discard = |event: &NetEvent| matches!(event, NetEvent::Discarded { .. });
+    net.until("it is dropped", |net| net.seen.iter().any(is_discard));
+}
+
+#[test]
 fn a_turn_ends_after_so_many_messages_however_short_they_are() {
     const COST: usize = FRAME_HEADER_SIZE + PACKET_COST;
     const A_TURN: usize = READ_TURN.div_ceil(COST);

@@ -173,8 +173,9 @@ impl<'a> Node<'a> {
     fn run(&mut self, stop: &StopFlag) -> Result<Ended, Failure> {
         loop {
             let now = now(self.started);
-            let mut busy = self.take_events(now);
-            match self.core.turn(now, stop.is_set())? {
+            let told_to_stop = stop.is_set();
+            let mut busy = !told_to_stop && self.take_events(now);
+            match self.core.turn(now, told_to_stop)? {
                 Turn::Stops => return Ok(Ended::Signal),
                 Turn::GoesOn(poll) => busy |= poll == Poll::Progress,
             }

@@ -66,6 +66,7 @@ use fetch::BlockFetch;
 use headers::Headers;
 use memory::account::SharedMemory;
 use outbox::Outbox;
+use reading::excuse_silence;
 use relay::BlockRelay;
 use router::Parts;
 use serving::Serving;
@@ -161,6 +162,9 @@ impl Peers {
             self.next_maintenance = self.now.monotonic + MAINTENANCE_INTERVAL;
         }
         let (parts, mut cx) = self.lend(index);
+        if room == 0 {
+            excuse_silence(&mut cx);
+        }
         if due {
             parts.maintain(&mut cx);
         }

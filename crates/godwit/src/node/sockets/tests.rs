@@ -29,7 +29,7 @@ struct Stepped {
 fn start(encrypted: bool) -> Stepped {
     let poll = Poll::new().expect("a poll");
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).expect("a waker"));
-    let (outbox, inbox) = inbox::channel(Arc::clone(&waker));
+    let (outbox, inbox) = channel(Arc::clone(&waker), InboxLimits::PRODUCT);
     let limits = PoolLimits { buffers: 1, buffer_bytes: 1 << 20, total_bytes: 1 << 20 };
     let config = SocketsConfig {
         magic: MAGIC,

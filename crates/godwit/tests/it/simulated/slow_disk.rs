@@ -159,7 +159,7 @@ fn who_owes_no_block_is_read_and_answered_while_the_chain_can_take_none() {
 
 /// The ids of jobs that a node started after it was told to stop, of those that take blocks in or read
 /// them. What waited is given up when its turn comes: it touches no disk.
-fn intake_of_the_end<'a>(journal: &'a str, told_at: Duration) -> BTreeSet<&'a str> {
+fn intake_of_the_end(journal: &str, told_at: Duration) -> BTreeSet<&str> {
     const INTAKE: [&str; 6] = ["decode", "append", "load", "prefetch", "disconnect", "read"];
     let (end, _) = journal.split_once("the node has stopped").expect("it has");
     let mut lines = end.lines().map(|line| line.split_once(' ').expect("a time and what happened"));

@@ -113,14 +113,14 @@ impl Chain {
         verified: ChainPoint,
         now: i64,
     ) -> Result<Self, ChainError> {
-        let crew = |name, servers, queued| {
+        let pool = |name, servers, queued| {
             Workers::start(&*options.executor, name, servers, queued)
                 .map_err(ChainError::Spawn)
                 .map(Arc::new)
         };
-        let workers = crew("godwit-worker", options.workers, QUEUED_JOBS)?;
-        let writer = crew("godwit-append", 1, QUEUED_ALONE)?;
-        let committer = crew("godwit-commit", 1, QUEUED_ALONE)?;
+        let workers = pool("godwit-worker", options.workers, QUEUED_JOBS)?;
+        let writer = pool("godwit-append", 1, QUEUED_ALONE)?;
+        let committer = pool("godwit-commit", 1, QUEUED_ALONE)?;
         let (outbox, inbox) = bounded(INBOX_LIMIT);
         let cancelled = Arc::new(AtomicBool::new(false));
         let never_cancelled = Arc::default();

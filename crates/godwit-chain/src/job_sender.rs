@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_store::exec::{Priority, Workers};
 
-/// A station's access to a crew of workers; jobs answer with an `R`.
+/// A station's access to a pool of workers; jobs answer with an `R`.
 pub(crate) struct JobSender<R> {
     workers: Arc<Workers>,
     /// Given `None` when a job panicked.

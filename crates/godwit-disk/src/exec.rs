@@ -18,7 +18,7 @@ pub type Report = Box<dyn FnOnce() + Send>;
 /// Work that may run on another thread.
 pub type Job = Box<dyn FnOnce() -> Report + Send>;
 
-/// The queue of a crew in which a job waits. Jobs are taken from the first queue that is not empty.
+/// The queue of a pool in which a job waits. Jobs are taken from the first queue that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Short, and the connector waits for it.
@@ -28,10 +28,10 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// Number of priorities, and so of a crew's queues.
+    /// Number of priorities, and so of a pool's queues.
     pub const COUNT: usize = 2;
 
-    /// Index of its queue among a crew's queues.
+    /// Index of its queue among a pool's queues.
     pub fn queue(self) -> usize {
         match self {
             Self::Urgent => 0,
@@ -42,7 +42,7 @@ impl Priority {
 
 /// Where work runs and what time it is.
 pub trait Executor: Send + Sync {
-    /// Starts a crew that runs `servers` jobs at once, at least one. `capacity` is the number of jobs
+    /// Starts a pool that runs `servers` jobs at once, at least one. `capacity` is the number of jobs
     /// that each queue holds. With one server, jobs of one priority run in the order in which they
     /// were pushed.
     ///

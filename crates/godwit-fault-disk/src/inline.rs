@@ -2,7 +2,7 @@
 //!
 //! A pushed job only waits. Whoever drives the simulation lets jobs go on:
 //! [`InlineExecutor::run_until`] for a test that has a clock of its own, [`InlineExecutor::finish_one`]
-//! where only the order matters. A job starts when a server of its crew is free, and its closure runs
+//! where only the order matters. A job starts when a server of its pool is free, and its closure runs
 //! then, as a whole; what it found is told at its end, later by what it took: [`Pace`] says how long.
 //! Meanwhile others start and end. The operations of a simulated disk have their instants in between
 //! ([`crate::FaultDisk::timed`]), so that a crash comes in the middle of jobs.
@@ -19,7 +19,7 @@ use godwit_disk::exec::{Executor, Job, Priority, Report, WorkerPool};
 use crate::journal::Journal;
 use crate::random::SplitMix;
 
-/// Of the jobs that wait for a crew with several servers, one of the first so many is next: threads
+/// Of the jobs that wait for a pool with several servers, one of the first so many is next: threads
 /// that took them in order may have been held up by that much.
 const OVERTAKING: usize = 8;
 
@@ -40,8 +40,8 @@ struct State {
     clock: Duration,
     pace: Pace,
     random: SplitMix,
-    crews: BTreeMap<u64, CrewState>,
-    next_crew: u64,
+    pools: BTreeMap<u64, PoolState>,
+    next_pool: u64,
     /// Jobs that have run and are still to be told, by their end and the order of their starts.
     running: BTreeMap<(Duration, u64), Running>,
     next_job: u64,
@@ -53,7 +53,7 @@ struct State {
     journal: Journal,
 }
 
-struct CrewState {
+struct PoolState {
     servers: usize,
     busy: usize,
     capacity: [usize; Priority::COUNT],
@@ -61,7 +61,7 @@ struct CrewState {
 }
 
 struct Running {
-    crew: u64,
+    pool: u64,
     name: &'static str,
     started: Duration,
     report: Report,
@@ -75,7 +75,7 @@ struct Current {
 
 /// A job that is about to run.
 struct Start {
-    crew: u64,
+    pool: u64,
     name: &'static str,
     closure: Job,
     job: u64,
@@ -92,7 +92,7 @@ pub(crate) struct Span {
     pub(crate) clock: Duration,
 }
 
-impl CrewState {
+impl PoolState {
     fn is_ready(&self) -> bool {
         self.busy < self.servers && self.queues.iter().any(|queue| !queue.is_empty())
     }
@@ -107,19 +107,19 @@ impl CrewState {
 
 impl State {
     fn next_start(&mut self) -> Option<Start> {
-        let ready = |crews: &BTreeMap<u64, CrewState>| -> Vec<u64> {
-            crews.iter().filter(|(_, crew)| crew.is_ready()).map(|(id, _)| *id).collect()
+        let ready = |pools: &BTreeMap<u64, PoolState>| -> Vec<u64> {
+            pools.iter().filter(|(_, pool)| pool.is_ready()).map(|(id, _)| *id).collect()
         };
-        let ready = ready(&self.crews);
+        let ready = ready(&self.pools);
         let last = ready.len().checked_sub(1)?;
-        let crew = ready[self.random.below(last as u64 + 1) as usize];
-        let state = self.crews.get_mut(&crew)?;
+        let pool = ready[self.random.below(last as u64 + 1) as usize];
+        let state = self.pools.get_mut(&pool)?;
         let (name, closure) = state.next(&mut self.random)?;
         state.busy += 1;
-        Some(self.start(crew, name, closure))
+        Some(self.start(pool, name, closure))
     }
 
-    fn start(&mut self, crew: u64, name: &'static str, closure: Job) -> Start {
+    fn start(&mut self, pool: u64, name: &'static str, closure: Job) -> Start {
         self.next_job += 1;
         let (job, at) = (self.next_job, self.clock);
         self.journal.note(at, format_args!("start {name} #{job}"));
@@ -128,15 +128,15 @@ impl State {
             Pace::Timed(range) => self.random.within(range),
         };
         self.current = Some(Current { job, now: at + took });
-        Start { crew, name, closure, job, at }
+        Start { pool, name, closure, job, at }
     }
 
     /// The next end, if it is not behind `until`: time has moved there.
     fn next_report(&mut self, until: Duration) -> Option<Report> {
         let next = self.running.first_entry().filter(|next| next.key().0 <= until)?;
         let (key, running) = next.remove_entry();
-        if let Some(crew) = self.crews.get_mut(&running.crew) {
-            crew.busy -= 1;
+        if let Some(pool) = self.pools.get_mut(&running.pool) {
+            pool.busy -= 1;
         }
         Some(self.end(key, running))
     }
@@ -152,14 +152,14 @@ impl State {
 }
 
 impl InlineExecutor {
-    /// Without crews; it is the instant zero.
+    /// Without pools; it is the instant zero.
     pub fn new(seed: u64, pace: Pace) -> Self {
         Self(Arc::new(Mutex::new(State {
             clock: Duration::ZERO,
             pace,
             random: SplitMix(seed),
-            crews: BTreeMap::new(),
-            next_crew: 0,
+            pools: BTreeMap::new(),
+            next_pool: 0,
             running: BTreeMap::new(),
             next_job: 0,
             current: None,
@@ -232,16 +232,16 @@ impl InlineExecutor {
         self.state().armed = false;
     }
 
-    /// The process dies: what waits does not run, what runs is not told, and crews that were started
+    /// The process dies: what waits does not run, what runs is not told, and pools that were started
     /// take nothing more.
     pub fn kill(&self) {
         let mut state = self.state();
         state.armed = false;
-        let crews = std::mem::take(&mut state.crews);
+        let pools = std::mem::take(&mut state.pools);
         let running = std::mem::take(&mut state.running);
         drop(state);
-        // Jobs may hold what pushes or drops crews in its turn.
-        drop((crews, running));
+        // Jobs may hold what pushes or drops pools in its turn.
+        drop((pools, running));
     }
 
     /// Lets the time pass that something takes, of the job that does it. Outside jobs it takes none.
@@ -282,11 +282,11 @@ impl InlineExecutor {
     }
 
     fn run(&self, start: Start) {
-        let Start { crew, name, closure, job, at } = start;
+        let Start { pool, name, closure, job, at } = start;
         let report = closure();
         let mut state = self.state();
         let end = state.current.take().expect("a job runs by itself").now;
-        state.running.insert((end, job), Running { crew, name, started: at, report });
+        state.running.insert((end, job), Running { pool, name, started: at, report });
     }
 }
 
@@ -298,11 +298,11 @@ impl Executor for InlineExecutor {
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn WorkerPool>> {
         let mut state = self.state();
-        let id = state.next_crew;
-        state.next_crew += 1;
+        let id = state.next_pool;
+        state.next_pool += 1;
         let (servers, queues) = (servers.max(1), Default::default());
-        state.crews.insert(id, CrewState { servers, busy: 0, capacity, queues });
-        Ok(Box::new(InlineCrew { executor: self.clone(), id }))
+        state.pools.insert(id, PoolState { servers, busy: 0, capacity, queues });
+        Ok(Box::new(InlinePool { executor: self.clone(), id }))
     }
 
     fn now(&self) -> Duration {
@@ -325,17 +325,17 @@ impl Executor for InlineExecutor {
     }
 }
 
-struct InlineCrew {
+struct InlinePool {
     executor: InlineExecutor,
     id: u64,
 }
 
-impl WorkerPool for InlineCrew {
+impl WorkerPool for InlinePool {
     fn push(&self, priority: Priority, name: &'static str, job: Job) {
         let mut state = self.executor.state();
-        let Some(crew) = state.crews.get_mut(&self.id) else { return };
-        let queue = &mut crew.queues[priority.queue()];
-        let full = queue.len() >= crew.capacity[priority.queue()];
+        let Some(pool) = state.pools.get_mut(&self.id) else { return };
+        let queue = &mut pool.queues[priority.queue()];
+        let full = queue.len() >= pool.capacity[priority.queue()];
         if !full {
             queue.push_back((name, job));
         }
@@ -344,11 +344,11 @@ impl WorkerPool for InlineCrew {
     }
 }
 
-impl Drop for InlineCrew {
+impl Drop for InlinePool {
     fn drop(&mut self) {
         loop {
             let mut state = self.executor.state();
-            let its = |(_, running): &(&(Duration, u64), &Running)| running.crew == self.id;
+            let its = |(_, running): &(&(Duration, u64), &Running)| running.pool == self.id;
             let ends = state.running.iter().find(its).map(|(key, _)| *key);
             let running = ends.and_then(|key| state.running.remove(&key));
             if let (Some(key), Some(running)) = (ends, running) {
@@ -357,9 +357,9 @@ impl Drop for InlineCrew {
                 report();
                 continue;
             }
-            let Some(crew) = state.crews.get_mut(&self.id) else { return };
-            let Some((name, job)) = crew.queues.iter_mut().find_map(VecDeque::pop_front) else {
-                state.crews.remove(&self.id);
+            let Some(pool) = state.pools.get_mut(&self.id) else { return };
+            let Some((name, job)) = pool.queues.iter_mut().find_map(VecDeque::pop_front) else {
+                state.pools.remove(&self.id);
                 return;
             };
             let start = state.start(self.id, name, job);

@@ -40,9 +40,9 @@ pub use message::{
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
 pub use peer_id::PeerId;
 pub use peers::{
-    Action, ChainEvent, ChainRequest, DisconnectReason, Event, Misbehaviour, NetCommand, NetEvent,
-    PEER_MEMORY, Peers, PeersConfig, ReadId, RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId,
-    Summary,
+    Action, CONNECTIONS_MEMORY, ChainEvent, ChainRequest, DisconnectReason, Event, Misbehaviour,
+    NetCommand, NetEvent, PEER_MEMORY, Peers, PeersConfig, ReadId, RefusedHeader, SEND_PAUSE,
+    SEND_QUEUE_MAX, SocketId, Summary,
 };
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::TokenBucket;

@@ -54,7 +54,7 @@ use rand::{Rng, SeedableRng};
 pub use action::{Action, ChainRequest, NetCommand, ReadId, SocketId};
 pub use config::PeersConfig;
 pub use event::{ChainEvent, Event, NetEvent, RefusedHeader};
-pub use memory::account::PEER_MEMORY;
+pub use memory::account::{CONNECTIONS_MEMORY, PEER_MEMORY};
 pub use misbehaviour::{DisconnectReason, Misbehaviour};
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;
@@ -66,6 +66,7 @@ use fetch::BlockFetch;
 use headers::Headers;
 use memory::account::SharedMemory;
 use outbox::Outbox;
+use reading::excuse_silence;
 use relay::BlockRelay;
 use router::Parts;
 use serving::Serving;
@@ -151,6 +152,8 @@ impl Peers {
             Event::NetworkActive(active) => parts.set_active(&mut cx, active),
             Event::Tick { room } => self.tick(index, room),
         }
+        let (parts, mut cx) = self.lend(index);
+        parts.keep_budget(&mut cx);
     }
 
     fn tick(&mut self, index: &dyn HeaderIndex, room: u64) {
@@ -159,6 +162,9 @@ impl Peers {
             self.next_maintenance = self.now.monotonic + MAINTENANCE_INTERVAL;
         }
         let (parts, mut cx) = self.lend(index);
+        if room == 0 {
+            excuse_silence(&mut cx);
+        }
         if due {
             parts.maintain(&mut cx);
         }
@@ -192,8 +198,8 @@ impl Peers {
         }
     }
 
-    /// Memory that all connections together make this node hold, in bytes. Above [`PEER_MEMORY`] only
-    /// by what more than ten peers that we chose have sent of blocks that we asked for.
+    /// Memory that all connections together make this node hold, in bytes. After each event it is at most
+    /// [`CONNECTIONS_MEMORY`], and without what this node asked for at most [`PEER_MEMORY`].
     pub fn memory(&self) -> usize {
         self.memory.total(&self.table)
     }

@@ -38,7 +38,7 @@ pub const MAX_OUTBOUND_FULL: usize = 8;
 /// Outbound block-relay connections (Core `MAX_BLOCK_RELAY_ONLY_CONNECTIONS`).
 pub const MAX_OUTBOUND_BLOCK_RELAY: usize = 2;
 /// Feelers at a time (Core `MAX_FEELER_CONNECTIONS`).
-const MAX_FEELERS: usize = 1;
+pub(crate) const MAX_FEELERS: usize = 1;
 /// Time between two looks at the slots; each opens at most one automatic connection.
 const STEP: Duration = Duration::from_millis(500);
 /// Mean time between feelers (Core `FEELER_INTERVAL`).

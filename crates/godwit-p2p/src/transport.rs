@@ -24,8 +24,9 @@ use godwit_primitives::BlockHash;
 use godwit_secret::residue::{Needle, NeedleError};
 use godwit_stream::{BufferPool, PooledStream};
 
+pub(crate) use encrypted::MAX_CONTENTS;
 pub use limits::payload_limit;
-pub(crate) use send::message_memory;
+pub(crate) use send::{MESSAGE_BYTES, message_memory};
 
 use crate::frame::{Command, Frame};
 use crate::v2::{V2Error, V2Secrets};

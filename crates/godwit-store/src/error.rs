@@ -126,6 +126,8 @@ pub enum Damage {
     Checksum,
     /// The file ends before bytes that a commit has named.
     Short,
+    /// There is no file of a name that a commit has named.
+    MissingFile,
     /// The bytes do not decode.
     Decode(DecodeError),
     /// Bytes are left over after the value.
@@ -143,6 +145,7 @@ impl fmt::Display for Damage {
         match self {
             Damage::Checksum => f.write_str("checksum mismatch"),
             Damage::Short => f.write_str("file ends before committed bytes"),
+            Damage::MissingFile => f.write_str("the file is missing"),
             Damage::Decode(error) => write!(f, "undecodable: {error}"),
             Damage::TrailingBytes => f.write_str("bytes left over after the value"),
             Damage::Format => f.write_str("not in the expected format"),

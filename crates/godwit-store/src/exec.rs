@@ -13,7 +13,7 @@ pub use threads::Threads;
 pub struct Workers(Box<dyn WorkerPool>);
 
 impl Workers {
-    /// Starts a crew; see [`Executor::start`].
+    /// Starts a pool; see [`Executor::start`].
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ fn timed(least: u32, most: u32) -> Pace {
     Pace::Timed(least * MILLISECOND..=most * MILLISECOND)
 }
 
-fn crew(executor: &InlineExecutor, servers: usize) -> Box<dyn WorkerPool> {
+fn pool(executor: &InlineExecutor, servers: usize) -> Box<dyn WorkerPool> {
     executor.start("test", servers, [20; 2]).unwrap()
 }
 
@@ -42,9 +42,9 @@ fn panics(action: impl FnOnce()) -> bool {
 #[test]
 fn a_job_runs_when_it_starts_and_is_told_when_it_ends() {
     let executor = InlineExecutor::new(1, timed(10, 10));
-    let (crew, tale) = (crew(&executor, 2), Tale::default());
+    let (pool, tale) = (pool(&executor, 2), Tale::default());
     for name in ["a", "b", "c"] {
-        crew.push(Priority::Urgent, name, tale.job(name));
+        pool.push(Priority::Urgent, name, tale.job(name));
     }
     assert!(tale.take().is_empty(), "pushing runs nothing");
     assert!(!executor.run_until(Duration::ZERO));
@@ -64,9 +64,9 @@ fn a_job_runs_when_it_starts_and_is_told_when_it_ends() {
 #[test]
 fn instant_jobs_end_where_they_start() {
     let executor = InlineExecutor::new(1, Pace::Instant);
-    let (crew, tale) = (crew(&executor, 1), Tale::default());
+    let (pool, tale) = (pool(&executor, 1), Tale::default());
     for name in ["a", "b"] {
-        crew.push(Priority::Urgent, name, tale.job(name));
+        pool.push(Priority::Urgent, name, tale.job(name));
     }
     assert!(executor.finish_one());
     assert_eq!(tale.take(), ["+a", "-a"]);
@@ -79,12 +79,12 @@ fn instant_jobs_end_where_they_start() {
 fn one_server_keeps_the_order_and_urgent_jobs_come_first() {
     for seed in 0..20 {
         let executor = InlineExecutor::new(seed, timed(0, 5));
-        let (crew, tale) = (crew(&executor, 1), Tale::default());
+        let (pool, tale) = (pool(&executor, 1), Tale::default());
         for name in ["s1", "s2", "s3"] {
-            crew.push(Priority::Scripts, name, tale.job(name));
+            pool.push(Priority::Scripts, name, tale.job(name));
         }
         for name in ["u1", "u2"] {
-            crew.push(Priority::Urgent, name, tale.job(name));
+            pool.push(Priority::Urgent, name, tale.job(name));
         }
         while executor.finish_one() {}
         let order: Vec<String> = tale.take();
@@ -95,10 +95,10 @@ fn one_server_keeps_the_order_and_urgent_jobs_come_first() {
     }
 }
 
-/// Three jobs of a crew with two servers and one of another crew.
+/// Three jobs of a pool with two servers and one of another pool.
 fn order(seed: u64) -> Vec<String> {
     let executor = InlineExecutor::new(seed, timed(0, 5));
-    let (pool, single, tale) = (crew(&executor, 2), crew(&executor, 1), Tale::default());
+    let (pool, single, tale) = (pool(&executor, 2), pool(&executor, 1), Tale::default());
     for name in ["a", "b", "c"] {
         pool.push(Priority::Urgent, name, tale.job(name));
     }
@@ -115,7 +115,7 @@ fn the_order_follows_from_the_seed_alone() {
         order.iter().filter(|line| line.starts_with('+')).cloned().collect()
     };
     let starts: BTreeSet<Vec<String>> = orders.iter().map(starts).collect();
-    // Of three there may be any two first, with the one of the other crew before, between or behind.
+    // Of three there may be any two first, with the one of the other pool before, between or behind.
     assert_eq!(starts.len(), 18, "any job may be the next one");
     assert!((0..50).all(|seed| order(seed) == order(seed)));
 }
@@ -123,7 +123,7 @@ fn the_order_follows_from_the_seed_alone() {
 #[test]
 fn what_is_killed_is_never_told() {
     let executor = InlineExecutor::new(1, timed(10, 10));
-    let (old, tale) = (crew(&executor, 1), Tale::default());
+    let (old, tale) = (pool(&executor, 1), Tale::default());
     for name in ["a", "b"] {
         old.push(Priority::Urgent, name, tale.job(name));
     }
@@ -134,20 +134,20 @@ fn what_is_killed_is_never_told() {
     old.push(Priority::Urgent, "c", tale.job("c"));
     drop(old);
     assert!(!executor.run_until(50 * MILLISECOND) && executor.running("a").is_none());
-    let new = crew(&executor, 1);
+    let new = pool(&executor, 1);
     new.push(Priority::Urgent, "d", tale.job("d"));
     executor.run_until(60 * MILLISECOND);
     assert_eq!(tale.take(), ["+d", "-d"]);
 }
 
 #[test]
-fn every_queued_job_runs_before_the_crew_is_gone() {
+fn every_queued_job_runs_before_the_pool_is_gone() {
     let executor = InlineExecutor::new(1, timed(10, 10));
-    let (crew, tale) = (crew(&executor, 1), Tale::default());
-    crew.push(Priority::Scripts, "b", tale.job("b"));
-    crew.push(Priority::Urgent, "a", tale.job("a"));
+    let (pool, tale) = (pool(&executor, 1), Tale::default());
+    pool.push(Priority::Scripts, "b", tale.job("b"));
+    pool.push(Priority::Urgent, "a", tale.job("a"));
     executor.run_until(Duration::ZERO);
-    drop(crew);
+    drop(pool);
     assert_eq!(tale.take(), ["+a", "-a", "+b", "-b"]);
     assert_eq!(executor.now(), 20 * MILLISECOND, "its owner waited for both");
 }
@@ -168,12 +168,12 @@ fn a_turn_waits_for_no_job() {
 #[test]
 fn a_full_queue_is_a_fault() {
     let executor = InlineExecutor::new(1, Pace::Instant);
-    let crew = executor.start("test", 1, [1, 0]).unwrap();
+    let pool = executor.start("test", 1, [1, 0]).unwrap();
     let tale = Tale::default();
-    assert!(panics(|| crew.push(Priority::Scripts, "none", tale.job("none"))));
-    crew.push(Priority::Urgent, "a", tale.job("a"));
-    assert!(panics(|| crew.push(Priority::Urgent, "b", tale.job("b"))));
-    drop(crew);
+    assert!(panics(|| pool.push(Priority::Scripts, "none", tale.job("none"))));
+    pool.push(Priority::Urgent, "a", tale.job("a"));
+    assert!(panics(|| pool.push(Priority::Urgent, "b", tale.job("b"))));
+    drop(pool);
     assert_eq!(tale.take(), ["+a", "-a"]);
 }
 

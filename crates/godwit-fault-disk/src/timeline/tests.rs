@@ -31,12 +31,12 @@ fn timed_file() -> (InlineExecutor, FaultDisk, Arc<dyn DiskFile>) {
     (executor, disk, file)
 }
 
-fn run(crew: &dyn WorkerPool, job: impl FnOnce() + Send + 'static) {
+fn run(pool: &dyn WorkerPool, job: impl FnOnce() + Send + 'static) {
     let job = move || -> godwit_disk::exec::Report {
         job();
         Box::new(|| {})
     };
-    crew.push(Priority::Urgent, "test", Box::new(job));
+    pool.push(Priority::Urgent, "test", Box::new(job));
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn a_crash_comes_in_the_middle_of_a_job() {
     // A write that is under way is torn.
     for (at, expected) in [(5, &b"nld"[..]), (13, b"newe"), (25, b"newest")] {
         let (executor, disk, file) = timed_file();
-        let crew = executor.start("test", 1, [1, 0]).unwrap();
-        run(&*crew, move || {
+        let pool = executor.start("test", 1, [1, 0]).unwrap();
+        run(&*pool, move || {
             file.write_all_at(0, b"new").unwrap();
             file.write_all_at(3, b"est").unwrap();
         });
@@ -58,8 +58,8 @@ fn a_crash_comes_in_the_middle_of_a_job() {
     // Of the same, what is synced when the power goes.
     for (at, expected) in [(15, b"old"), (25, b"new")] {
         let (executor, disk, file) = timed_file();
-        let crew = executor.start("test", 1, [1, 0]).unwrap();
-        run(&*crew, move || {
+        let pool = executor.start("test", 1, [1, 0]).unwrap();
+        run(&*pool, move || {
             file.write_all_at(0, b"new").unwrap();
             file.sync().unwrap();
         });
@@ -83,16 +83,16 @@ fn a_sync_makes_durable_what_others_had_done_when_it_began() {
         written.write_all_at(0, b"old").unwrap();
         written.sync().unwrap();
         disk.sync_dir(Path::new("/d")).unwrap();
-        let crew = executor.start("test", 4, [4, 0]).unwrap();
+        let pool = executor.start("test", 4, [4, 0]).unwrap();
         let (synced, creating, syncing) = (Arc::clone(&written), disk.clone(), disk.clone());
         let read_too = Arc::clone(&read);
-        run(&*crew, move || written.write_all_at(0, b"new").unwrap());
-        run(&*crew, move || drop(file(&creating, "/d/new")));
-        run(&*crew, move || {
+        run(&*pool, move || written.write_all_at(0, b"new").unwrap());
+        run(&*pool, move || drop(file(&creating, "/d/new")));
+        run(&*pool, move || {
             read.read_exact_at(0, &mut [0]).unwrap();
             synced.sync().unwrap();
         });
-        run(&*crew, move || {
+        run(&*pool, move || {
             read_too.read_exact_at(0, &mut [0]).unwrap();
             syncing.sync_dir(Path::new("/d")).unwrap();
         });
@@ -119,8 +119,8 @@ fn a_turn_that_waits_for_the_disk_is_a_fault_which_names_the_file() {
     let found = message(|| drop(disk.list(Path::new("/d"))));
     assert_eq!(found, "a turn waits for the disk: list /d");
     // A job may.
-    let crew = executor.start("test", 1, [1, 0]).unwrap();
-    run(&*crew, move || file.write_all_at(0, b"new").unwrap());
+    let pool = executor.start("test", 1, [1, 0]).unwrap();
+    run(&*pool, move || file.write_all_at(0, b"new").unwrap());
     assert!(executor.finish_one());
     executor.disarm();
     assert!(disk.list(Path::new("/d")).is_ok());
@@ -135,11 +135,11 @@ fn a_job_reads_nothing_that_another_one_is_still_to_write() {
     for (offset, is_apart) in [(0, false), (5, false), (6, true)] {
         let (executor, _, file) = timed_file();
         file.set_len(20).unwrap();
-        let crew = executor.start("test", 2, [2, 0]).unwrap();
+        let pool = executor.start("test", 2, [2, 0]).unwrap();
         let found = Arc::new(Mutex::new(None));
         for writes in [true, false] {
             let (file, found) = (Arc::clone(&file), Arc::clone(&found));
-            run(&*crew, move || {
+            run(&*pool, move || {
                 if writes && found.lock().unwrap().is_none() {
                     file.write_all_at(0, b"newest").unwrap();
                     *found.lock().unwrap() = Some(String::new());
@@ -251,12 +251,12 @@ fn timed_scene(seed: u64) -> (Scene, Log, Duration) {
     let executor = InlineExecutor::new(seed, Pace::Timed(most(5)));
     let scene = Scene::new(FaultDisk::timed(&executor, latency));
     let log = Log::default();
-    let crew = executor.start("test", 3, [JOBS as usize, 0]).unwrap();
+    let pool = executor.start("test", 3, [JOBS as usize, 0]).unwrap();
     for n in 0..JOBS {
         let actions = actions(n, &mut random);
         let (executor, log) = (executor.clone(), Arc::clone(&log));
         let scene = Scene { disk: scene.disk.clone(), files: scene.files.clone() };
-        run(&*crew, move || {
+        run(&*pool, move || {
             for action in actions {
                 let from = executor.now();
                 scene.act(&action);
@@ -314,8 +314,8 @@ fn the_journal_has_jobs_and_operations_with_their_content() {
     let (executor, _, file) = timed_file();
     let journal = executor.journal();
     journal.open();
-    let crew = executor.start("test", 1, [1, 0]).unwrap();
-    run(&*crew, move || {
+    let pool = executor.start("test", 1, [1, 0]).unwrap();
+    run(&*pool, move || {
         file.write_all_at(3, b"est").unwrap();
         file.read_exact_at(0, &mut [0; 6]).unwrap();
         file.sync().unwrap();

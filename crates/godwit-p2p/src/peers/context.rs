@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use super::action::NetCommand;
 use super::config::PeersConfig;
 use super::memory::account::SharedMemory;
+use super::memory::footprint::Kind;
 use super::misbehaviour::{DisconnectReason, Misbehaviour};
 use super::outbox::Outbox;
 use super::peer::Peer;
@@ -49,14 +50,16 @@ pub(super) struct Context<'a> {
 
 impl Context<'_> {
     pub(super) fn send(&mut self, id: PeerId, message: &Message) {
-        // Not a pooled buffer: those have the size of a block, and this message may wait for long.
-        let mut payload = DataStream::new();
-        message.encode(&mut payload);
-        self.send_payload(id, message.command(), payload.into());
+        self.queue(id, Kind::Unscheduled, message.command(), encoded(message));
+    }
+
+    /// Sends an answer for which a block was read.
+    pub(super) fn send_block(&mut self, id: PeerId, command: Command, payload: PooledStream) {
+        self.queue(id, Kind::Block, command, payload);
     }
 
     /// Queues a message, or disconnects the peer if it does not read.
-    pub(super) fn send_payload(&mut self, id: PeerId, command: Command, payload: PooledStream) {
+    fn queue(&mut self, id: PeerId, kind: Kind, command: Command, payload: PooledStream) {
         let Some(peer) = self.table.get_mut(id) else { return };
         // It may wait for long.
         let payload = payload.in_proportion();
@@ -65,7 +68,7 @@ impl Context<'_> {
             return self.disconnect(id, DisconnectReason::SendQueueFull);
         }
         let memory = message_memory(&payload);
-        peer.flow.footprint.push(self.now.monotonic, command, bytes, memory);
+        peer.flow.footprint.push(self.now.monotonic, kind, bytes, memory);
         self.out.push(NetCommand::Send { peer: id, command, payload });
     }
 
@@ -166,4 +169,12 @@ impl Context<'_> {
         services.contains(Services::NETWORK | Services::WITNESS)
             || (services.contains(Services::NETWORK_LIMITED | Services::WITNESS) && self.near_tip())
     }
+}
+
+/// The payload of a message. Not in a pooled buffer: those have the size of a block, and it may wait for
+/// long.
+pub(super) fn encoded(message: &Message) -> PooledStream {
+    let mut payload = DataStream::new();
+    message.encode(&mut payload);
+    payload.into()
 }

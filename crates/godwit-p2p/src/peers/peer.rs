@@ -143,6 +143,11 @@ impl Peer {
         matches!(self.kind, ConnectionKind::OutboundFull | ConnectionKind::BlockRelay)
     }
 
+    /// Whether it is an outbound peer that is asked for headers and blocks.
+    pub(super) fn lasting_outbound(&self) -> bool {
+        self.automatic_outbound() || self.kind == ConnectionKind::Manual
+    }
+
     pub(super) fn established(&self) -> bool {
         self.handshake.established
     }

@@ -36,12 +36,28 @@ pub(super) fn read_on(cx: &mut Context<'_>, id: PeerId) {
     }
 }
 
+/// While the chain takes no blocks, those that have arrived wait in the driver's queue, and what their
+/// senders say waits behind them, read or not: that is no silence of theirs, however slow our disk is.
+pub(super) fn excuse_silence(cx: &mut Context<'_>) {
+    let now = cx.now.monotonic;
+    for id in cx.table.ids() {
+        if let Some(peer) = cx.table.get_mut(id) {
+            peer.last_received = now;
+            ping::excuse(&mut peer.ping, now);
+        }
+    }
+}
+
 /// Tells the transport whether to keep block payloads from the peer.
 pub(super) fn expect_block(cx: &mut Context<'_>, id: PeerId, expected: bool) {
     if let Some(peer) = cx.table.get_mut(id)
         && peer.flow.expects_block != expected
     {
         peer.flow.expects_block = expected;
+        if !expected {
+            // While the chain took no blocks, nothing was read from the peer, nor heard of what it took.
+            peer.flow.footprint.restart(cx.now.monotonic);
+        }
         cx.out.push(NetCommand::ExpectBlock { peer: id, expected });
         read_on(cx, id);
     }

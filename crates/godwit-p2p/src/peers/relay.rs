@@ -101,7 +101,8 @@ impl BlockRelay {
         }
     }
 
-    /// Announces the tip by a compact block, at once or when it has been read.
+    /// Announces the tip by a compact block, at once or when it has been read; in another form while an
+    /// older tip is still being read for this, so that it is one at a time.
     fn announce_compact(&mut self, cx: &mut Context<'_>, id: PeerId, tip: HeaderId) {
         if let Some(recent) = self.recent.as_ref().filter(|recent| recent.id == tip) {
             let message = Message::CmpctBlock(recent.compact.clone());
@@ -111,9 +112,12 @@ impl BlockRelay {
         if let Some(pending) = &mut self.pending {
             return pending.waiting.push(id);
         }
+        if cx.memory.reads_tip() {
+            return announce_otherwise(cx, id, tip);
+        }
         let read = cx.out.next_read();
         self.pending = Some(PendingAnnouncement { read, tip, waiting: vec![id] });
-        cx.memory.begin_read(read);
+        cx.memory.begin_tip_read(read);
         cx.out.push(ChainRequest::ReadBlock { request: read, peer: id, id: tip, raw: false });
     }
 
@@ -121,7 +125,7 @@ impl BlockRelay {
     pub(super) fn on_read(&mut self, cx: &mut Context<'_>, bytes: Option<PooledStream>) {
         let Some(pending) = self.pending.take() else { return };
         let Some(block) = bytes.and_then(|bytes| Block::decode(bytes).ok()) else {
-            return announce_otherwise(cx, pending);
+            return give_up(cx, pending);
         };
         let compact = compact_block(block.view(), cx.rng.random());
         let (id, hash) = (pending.tip, block.hash());
@@ -137,7 +141,7 @@ impl BlockRelay {
     /// for it.
     fn flush(&mut self, cx: &mut Context<'_>) {
         if let Some(pending) = self.pending.take() {
-            announce_otherwise(cx, pending);
+            give_up(cx, pending);
         }
     }
 }
@@ -180,16 +184,21 @@ fn announce_headers(cx: &mut Context<'_>, id: PeerId, ids: &[HeaderId]) {
     cx.set_sent(id, *ids.last().expect("not empty"));
 }
 
-fn announce_otherwise(cx: &mut Context<'_>, pending: PendingAnnouncement) {
+fn give_up(cx: &mut Context<'_>, pending: PendingAnnouncement) {
     for id in pending.waiting {
-        let Some(peer) = cx.table.get(id) else { continue };
-        if peer.known.has(cx.index, pending.tip) {
-            continue;
-        }
-        if peer.handshake.prefers_headers {
-            announce_headers(cx, id, &[pending.tip]);
-        } else {
-            cx.announce_inv(id, pending.tip);
-        }
+        announce_otherwise(cx, id, pending.tip);
+    }
+}
+
+/// Announces the tip in another form than a compact block, unless the peer has it.
+fn announce_otherwise(cx: &mut Context<'_>, id: PeerId, tip: HeaderId) {
+    let Some(peer) = cx.table.get(id) else { return };
+    if peer.known.has(cx.index, tip) {
+        return;
+    }
+    if peer.handshake.prefers_headers {
+        announce_headers(cx, id, &[tip]);
+    } else {
+        cx.announce_inv(id, tip);
     }
 }

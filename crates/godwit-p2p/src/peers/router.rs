@@ -58,13 +58,11 @@ impl Parts {
                 reading::hold(cx, peer, frame.command);
                 self.on_frame(cx, peer, frame);
                 reading::read_on(cx, peer);
-                keep_budget(cx);
             }
             NetEvent::Receiving { peer, memory } => {
                 if let Some(peer) = cx.table.get_mut(peer) {
                     peer.flow.footprint.set_receiving(cx.now.monotonic, memory);
                 }
-                keep_budget(cx);
             }
             NetEvent::Arriving { peer, command, bytes } => self.on_bytes(cx, peer, command, bytes),
             NetEvent::Discarded { peer, discard } => self.on_discarded(cx, peer, &discard),
@@ -76,7 +74,6 @@ impl Parts {
             }
             NetEvent::Sent { peer, bytes } => {
                 self.serving.on_sent(cx, self.relay.recent(), peer, bytes);
-                keep_budget(cx);
             }
             NetEvent::Resolved { host, addresses } => {
                 self.connections.on_resolved(cx, &host, &addresses);
@@ -102,7 +99,6 @@ impl Parts {
                 }
                 self.forget_departed(cx);
                 self.serving.serve_waiting(cx, self.relay.recent());
-                keep_budget(cx);
             }
         }
         self.forget_departed(cx);
@@ -145,14 +141,18 @@ impl Parts {
     /// Reads blocks for peers that wait for them, as far as there is memory.
     pub(super) fn serve_waiting(&mut self, cx: &mut Context<'_>) {
         self.serving.serve_waiting(cx, self.relay.recent());
+        self.forget_departed(cx);
+    }
+
+    /// Disconnects peers while all together hold too much.
+    pub(super) fn keep_budget(&mut self, cx: &mut Context<'_>) {
         keep_budget(cx);
         self.forget_departed(cx);
     }
 
     /// While a peer waits for memory, disconnects peers that hold it unfairly.
     fn make_room_for_waiting(&mut self, cx: &mut Context<'_>) {
-        while self.serving.has_waiting() && !cx.memory.has_room_for_block(cx.table) && make_room(cx)
-        {
+        while self.serving.has_waiting() && make_room(cx) {
             self.forget_departed(cx);
         }
     }

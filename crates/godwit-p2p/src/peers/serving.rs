@@ -15,7 +15,7 @@ use log::{debug, error};
 use rand::Rng;
 
 use super::action::{ChainRequest, ReadId};
-use super::context::Context;
+use super::context::{Context, encoded};
 use super::memory::account::SharedMemory;
 use super::memory::has_room_to_read;
 use super::misbehaviour::{DisconnectReason, Misbehaviour};
@@ -166,7 +166,7 @@ impl Serving {
     }
 
     /// Whether it is this peer's turn to have a block read for it.
-    fn may_read(&self, cx: &Context<'_>, id: PeerId) -> bool {
+    fn may_read(&self, cx: &mut Context<'_>, id: PeerId) -> bool {
         self.waiting.front().is_none_or(|&first| first == id) && has_room_to_read(cx)
     }
 
@@ -231,8 +231,8 @@ impl Serving {
         let waits = |peer: &Peer| {
             peer.serving.reading.as_ref().is_some_and(|(reading, _)| *reading == request)
         };
-        let Some(peer) = cx.table.iter_mut().find(|peer| waits(peer)) else { return };
-        let id = peer.id;
+        let Some(id) = cx.table.iter().find(|peer| waits(peer)).map(|peer| peer.id) else { return };
+        let Some(peer) = cx.table.get_mut(id) else { return };
         let Some((_, wanted)) = peer.serving.reading.take() else { return };
         let Some(bytes) = bytes else {
             if cx.take_log_line(id) {
@@ -343,10 +343,10 @@ fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &R
     true
 }
 
-/// Sends a block that was read; false when the peer was disconnected.
+/// Answers a request with the block that was read for it; false when the peer was disconnected.
 fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledStream) -> bool {
     if wanted.kind() == Some(InventoryKind::WITNESS_BLOCK) {
-        cx.send_payload(id, Command::BLOCK, bytes);
+        cx.send_block(id, Command::BLOCK, bytes);
         return cx.table.contains(id);
     }
     let Ok(block) = Block::decode(bytes) else {
@@ -356,36 +356,38 @@ fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledSt
         cx.disconnect(id, DisconnectReason::BlockUnreadable);
         return false;
     };
-    match wanted {
-        Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
-            send_compact(cx, id, &block);
-        }
+    let (command, payload) = match wanted {
+        Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => in_compact(cx, &block),
         Request::Entry(_) => {
             let mut stripped = cx.config.pool.take_for(block.view().stripped_size());
             strip(&block, &mut stripped);
-            cx.send_payload(id, Command::BLOCK, stripped);
+            (Command::BLOCK, stripped)
         }
         Request::Transactions(request) => match block_transactions(block.view(), &request) {
-            Some(answer) => cx.send(id, &Message::BlockTxn(answer)),
-            None => cx.misbehave(id, Misbehaviour::TransactionsOutOfRange),
+            Some(answer) => (Command::BLOCKTXN, encoded(&Message::BlockTxn(answer))),
+            None => {
+                cx.misbehave(id, Misbehaviour::TransactionsOutOfRange);
+                return cx.table.contains(id);
+            }
         },
-    }
+    };
+    cx.send_block(id, command, payload);
     cx.table.contains(id)
 }
 
-/// Sends a block in compact form; an old one whole, since no peer has its transactions in memory.
-fn send_compact(cx: &mut Context<'_>, id: PeerId, block: &Block) {
+/// A block in compact form; an old one whole, since no peer has its transactions in memory.
+fn in_compact(cx: &mut Context<'_>, block: &Block) -> (Command, PooledStream) {
     let tip = cx.index.get(cx.index.tip()).height;
     let height = cx.index.find(&block.hash()).map(|header| cx.index.get(header).height);
     let young = height.is_some_and(|height| height + MAX_COMPACT_DEPTH >= tip);
     if young && cx.tip_is_recent() {
-        let nonce = cx.rng.random();
-        cx.send(id, &Message::CmpctBlock(compact_block(block.view(), nonce)));
+        let compact = compact_block(block.view(), cx.rng.random());
+        (Command::CMPCTBLOCK, encoded(&Message::CmpctBlock(compact)))
     } else {
         let bytes = block.view().bytes();
         let mut whole = cx.config.pool.take_for(bytes.len());
         whole.write(bytes);
-        cx.send_payload(id, Command::BLOCK, whole);
+        (Command::BLOCK, whole)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The table of connected peers, and what is remembered of hosts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::headers::allowance::USELESS_BURST;
 use super::peer::Peer;
@@ -18,6 +18,8 @@ use crate::time::Now;
 pub(super) struct PeerTable {
     peers: BTreeMap<PeerId, Peer>,
     departed: Vec<PeerId>,
+    /// Peers that came, left, or may have changed since [`take_touched`](Self::take_touched).
+    touched: BTreeSet<PeerId>,
     discouraged: Discouraged,
     /// What is left of hosts' allowances for useless headers.
     header_allowances: HostAllowances,
@@ -31,6 +33,7 @@ impl PeerTable {
         Self {
             peers: BTreeMap::new(),
             departed: Vec::new(),
+            touched: BTreeSet::new(),
             discouraged: Discouraged::new(key),
             header_allowances: HostAllowances::new(USELESS_BURST),
             last_id: 0,
@@ -48,7 +51,9 @@ impl PeerTable {
     }
 
     pub(super) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.peers.get_mut(&id)
+        let peer = self.peers.get_mut(&id)?;
+        self.touched.insert(id);
+        Some(peer)
     }
 
     pub(super) fn contains(&self, id: PeerId) -> bool {
@@ -62,6 +67,7 @@ impl PeerTable {
 
     /// In the order of their names.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        self.touched.extend(self.peers.keys());
         self.peers.values_mut()
     }
 
@@ -82,6 +88,7 @@ impl PeerTable {
         if let Some(left) = left {
             peer.allowances.useless_headers = left;
         }
+        self.touched.insert(peer.id);
         self.peers.insert(peer.id, peer);
     }
 
@@ -93,12 +100,19 @@ impl PeerTable {
             self.header_allowances.remember(now.monotonic, address.host, left);
         }
         self.departed.push(id);
+        self.touched.insert(id);
         Some(peer)
     }
 
     /// Peers that have left since the last call, in order.
     pub(super) fn take_departed(&mut self) -> Vec<PeerId> {
         std::mem::take(&mut self.departed)
+    }
+
+    /// Peers that came, left, or may have changed since the last call: nothing else changes what a peer
+    /// is charged.
+    pub(super) fn take_touched(&mut self) -> BTreeSet<PeerId> {
+        std::mem::take(&mut self.touched)
     }
 
     pub(super) fn discourage(&mut self, host: &Host) {

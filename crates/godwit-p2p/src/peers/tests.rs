@@ -12,6 +12,7 @@ mod handshake;
 mod harness;
 mod header_sync;
 mod headers;
+mod holders;
 mod hostile;
 mod index;
 mod memory;

@@ -20,6 +20,7 @@ use crate::v2::{
     HEADER_SIZE, Handshake, LENGTH_SIZE, MAX_GARBAGE, MAX_NAME_SIZE, PUBLIC_KEY_SIZE, Session,
     TERMINATOR_SIZE, V2Error, V2Secrets, write_name,
 };
+pub(crate) use packets::MAX_CONTENTS;
 use packets::{MIN_PACKET, Packets};
 
 /// The command with which a plain connection starts, after the network's magic.

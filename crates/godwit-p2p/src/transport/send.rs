@@ -17,7 +17,7 @@ const MESSAGES_AT_ONCE: usize = 16;
 /// Bytes that a queued message is charged beside its payload's buffer: its entries in this queue
 /// and in the engine's account, which double when they are full, and the allocator's overhead for a
 /// small payload.
-pub(super) const MESSAGE_BYTES: usize = 384;
+pub(crate) const MESSAGE_BYTES: usize = 384;
 
 const _: () = assert!(2 * (size_of::<Outgoing>() + 2 * size_of::<usize>()) + 64 <= MESSAGE_BYTES);
 

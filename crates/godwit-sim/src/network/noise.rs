@@ -1,11 +1,13 @@
 //! What peers send unasked.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use godwit_p2p::{
     AddressEntry, Command, Host, Inventory, InventoryKind, Locator, Message, NetAddress, Services,
 };
 use godwit_primitives::BlockHash;
+use godwit_primitives::sha256::sha256d;
 use godwit_stream::DataStream;
 
 use super::conduct::Noise;
@@ -40,14 +42,12 @@ impl Session {
         let chain = self.chain(now);
         let rng = &mut self.rng;
         let message = match noise {
-            Noise::Inventory => Message::Inv(unknown(InventoryKind::BLOCK, MAX_INVENTORY, rng)),
+            Noise::Inventory => return Out::Prepared(flood(&INVENTORIES, rng)),
             Noise::Transactions => Message::Inv(unknown(InventoryKind::WTX, 100, rng)),
             Noise::Addresses => {
                 Message::Addr(addresses(rng, self.conduct.view.at(now).tip().header.time))
             }
-            Noise::GetData => {
-                Message::GetData(unknown(InventoryKind::WITNESS_BLOCK, MAX_INVENTORY, rng))
-            }
+            Noise::GetData => return Out::Prepared(flood(&REQUESTS, rng)),
             Noise::GetDataUnread => {
                 let blocks = chain.blocks().iter();
                 let entry = |hash| Inventory::block(InventoryKind::WITNESS_BLOCK, hash);
@@ -66,14 +66,64 @@ impl Session {
                 let all = chain.blocks().iter().skip(1).take(2_000);
                 Message::Headers(all.map(|block| block.header).collect())
             }
-            Noise::TooManyEntries => {
-                Message::Inv(unknown(InventoryKind::BLOCK, MAX_INVENTORY + 1, rng))
-            }
+            Noise::TooManyEntries => return Out::Prepared(flood(&TOO_MANY, rng)),
             Noise::Pings => Message::Ping(Some(rng.next_u64())),
             other => return raw(other, rng),
         };
         Out::Message(message)
     }
+}
+
+/// A message, its payload encoded and hashed.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) command: Command,
+    pub(super) payload: Vec<u8>,
+    pub(super) checksum: [u8; 4],
+}
+
+/// Large messages of one kind, made once: drawing, encoding and hashing new ones each time was nearly all
+/// of the work of a run with such a flooder.
+struct Floods {
+    command: Command,
+    kind: InventoryKind,
+    entries: usize,
+    made: [OnceLock<Prepared>; FLOODS],
+}
+
+/// Different messages of a kind.
+const FLOODS: usize = 8;
+
+static INVENTORIES: Floods = Floods::new(Command::INV, InventoryKind::BLOCK, MAX_INVENTORY);
+static REQUESTS: Floods =
+    Floods::new(Command::GETDATA, InventoryKind::WITNESS_BLOCK, MAX_INVENTORY);
+static TOO_MANY: Floods = Floods::new(Command::INV, InventoryKind::BLOCK, MAX_INVENTORY + 1);
+
+impl Floods {
+    const fn new(command: Command, kind: InventoryKind, entries: usize) -> Self {
+        Self { command, kind, entries, made: [const { OnceLock::new() }; FLOODS] }
+    }
+
+    fn make(&self, n: usize) -> Prepared {
+        let entries = unknown(self.kind, self.entries, &mut Rng::new(n as u64));
+        let mut payload = DataStream::new();
+        match self.command {
+            Command::INV => Message::Inv(entries).encode(&mut payload),
+            _ => Message::GetData(entries).encode(&mut payload),
+        }
+        let payload = payload.as_slice().to_vec();
+        let [a, b, c, d, ..] = sha256d(&payload);
+        Prepared { command: self.command, payload, checksum: [a, b, c, d] }
+    }
+}
+
+/// One of the messages. As much is drawn as a new one would take, so that a seed's run is what it was when
+/// each was new.
+fn flood(floods: &'static Floods, rng: &mut Rng) -> &'static Prepared {
+    let mut hash = [0; 32];
+    (0..floods.entries).for_each(|_| rng.fill(&mut hash));
+    let n = usize::from(hash[0]) % FLOODS;
+    floods.made[n].get_or_init(|| floods.make(n))
 }
 
 /// Noise that is no message.

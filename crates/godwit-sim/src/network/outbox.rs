@@ -3,9 +3,11 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use godwit_p2p::{Command, Transport};
+use godwit_p2p::{Command, Protocol, Transport};
 use godwit_primitives::sha256::sha256d;
 use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
+
+use super::noise::Prepared;
 
 /// A limit on the bytes of a session, on top of its link's.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +54,20 @@ impl Outbox {
     ) {
         spoken.send(command, PooledStream::from(payload));
         self.take(spoken);
+    }
+
+    /// Queues a message that is encoded and hashed already, as the connection is spoken.
+    pub(super) fn prepared(&mut self, spoken: &mut Transport, message: &Prepared) {
+        let Prepared { command, payload, checksum } = message;
+        if spoken.protocol() != Protocol::V1 {
+            return self.message(spoken, *command, DataStream::from(&payload[..]));
+        }
+        self.take(spoken);
+        self.raw(&self.magic.clone());
+        self.raw(&command.to_bytes());
+        self.raw(&(payload.len() as u32).to_le_bytes());
+        self.raw(checksum);
+        self.raw(payload);
     }
 
     /// Queues what the transport has to write.

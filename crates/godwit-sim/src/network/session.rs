@@ -15,6 +15,7 @@ use godwit_stream::DataStream;
 
 use super::branch::{Branch, StoredBlock};
 use super::conduct::{Announce, Conduct, Speech};
+use super::noise::Prepared;
 use super::outbox::{Outbox, Written, small_pool};
 use crate::rng::Rng;
 
@@ -40,6 +41,8 @@ pub(super) enum Out {
         announced: u32,
         payload: Vec<u8>,
     },
+    /// A message that is the same for many peers.
+    Prepared(&'static Prepared),
     Raw(Vec<u8>),
     /// No more than so many bytes a second from here on.
     Pace(u64),
@@ -228,6 +231,7 @@ impl Session {
             Out::Forged { command, announced, payload } => {
                 self.outbox.forged_frame(command, announced, &payload);
             }
+            Out::Prepared(message) => self.outbox.prepared(&mut self.transport, message),
             Out::Raw(bytes) => self.outbox.raw(&bytes),
             Out::Pace(rate) => self.outbox.slow_down(now, rate),
         }

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, select_biased};
 
 use super::{Executor, Job, Priority, WorkerPool};
 
-/// [`Executor`] on threads. A crew's threads are named after it, and numbered if there are several.
+/// [`Executor`] on threads. A pool's threads are named after it, and numbered if there are several.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads {
     started: Instant,
@@ -28,15 +28,15 @@ impl Executor for Threads {
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn WorkerPool>> {
         let (queues, jobs) = capacity.map(bounded::<Job>).into_iter().unzip();
-        let mut crew = ThreadPool { queues, threads: Vec::new() };
+        let mut pool = ThreadPool { queues, threads: Vec::new() };
         let jobs: Vec<Receiver<Job>> = jobs;
         for n in 0..servers.max(1) {
             let numbered = if servers > 1 { format!("{name}-{n}") } else { name.to_owned() };
             let (urgent, scripts) = (jobs[0].clone(), jobs[1].clone());
             let thread = Builder::new().name(numbered).spawn(move || work(&urgent, &scripts))?;
-            crew.threads.push(thread);
+            pool.threads.push(thread);
         }
-        Ok(Box::new(crew))
+        Ok(Box::new(pool))
     }
 
     fn now(&self) -> Duration {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_queued_job_runs_before_the_crew_is_gone() {
+    fn every_queued_job_runs_before_the_pool_is_gone() {
         let done = Arc::new(AtomicUsize::new(0));
         let workers = workers(2, 3000);
         for n in 0..3000 {

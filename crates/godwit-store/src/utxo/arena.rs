@@ -94,6 +94,14 @@ impl Arena {
         self.regions.len() + 1 >= MAX_REGIONS
     }
 
+    /// Takes regions until it is full; their pages are never touched.
+    #[cfg(test)]
+    pub(super) fn fill(&mut self) {
+        while !self.is_full() {
+            self.regions.push(map_region(false));
+        }
+    }
+
     /// Bytes of places that were freed and not taken again.
     #[cfg(test)]
     pub(super) fn free_bytes(&self) -> u64 {

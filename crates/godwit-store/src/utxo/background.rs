@@ -32,13 +32,17 @@ pub enum Rotation {
 
 impl UtxoStore {
     /// Rotates the memtable: seals it, has it written, and begins an empty one, if there is room
-    /// for it. If nothing changed since the last rotation, returns its seal. Never waits.
+    /// for it. If nothing changed since the last rotation, returns its seal: a memtable that only has
+    /// the memory of what was taken back gives way to a new one, and is not written. Never waits.
     ///
     /// # Errors
     ///
     /// What a background job failed with.
     pub fn rotate(&mut self) -> Result<Rotation, StoreError> {
         self.poll()?;
+        if self.active.is_emptied() {
+            self.active = Memtable::new(self.budget.arena_step());
+        }
         if self.active.is_empty() {
             return Ok(Rotation::Sealed(SealId(self.sealed.newest())));
         }

@@ -38,7 +38,7 @@ pub struct CacheMinima {
     /// The smallest memory budget; less is raised to it.
     pub budget: u64,
     /// An active memtable below this size is never rotated for want of memory, since that would
-    /// free nothing. (Nor is an empty one, whatever its size.)
+    /// free nothing. (Nor is an empty one, unless it was large.)
     pub active: usize,
     /// What a flush or a merge reads or writes at once.
     pub io_buffer: usize,

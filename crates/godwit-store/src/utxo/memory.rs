@@ -28,10 +28,11 @@ impl UtxoStore {
             if used.flushing == 0 { tables / 3 * 2 } else { tables.saturating_sub(used.flushing) };
         let next = self.active.memory() + self.active.memory_step();
         let needed = next + self.budget.flush_memory(&self.active);
-        // Rotating an empty memtable changes nothing: it would be wanted again at once, and each time
-        // followed by a commit, for as long as a merge has the memory. One is empty and large when the
-        // blocks that it held were taken back.
-        let worth_it = !self.active.is_empty() && self.active.memory() >= self.budget.minima.active;
+        // Rotating an empty memtable frees nothing: it would be wanted again at once, and each time
+        // followed by a commit, for as long as a merge has the memory. But for one that was large: a
+        // new one takes its place, so that this is wanted once.
+        let frees = !self.active.is_empty() || self.active.is_emptied();
+        let worth_it = frees && self.active.memory() >= self.budget.minima.active;
         (needed > limit && worth_it) || self.active.is_full()
     }
 

@@ -62,6 +62,8 @@ pub(super) struct Memtable {
     slot_bytes: usize,
     /// Largest amount by which growing one shard raises the use of memory for a moment.
     growth_bytes: usize,
+    /// [`Self::memory`] before the first entry.
+    initial_memory: usize,
     coins: usize,
     tombstones: usize,
 }
@@ -91,7 +93,17 @@ impl Memtable {
         let slot_bytes = shards.iter().map(Slots::memory).sum();
         let growth_bytes = shards[0].memory_grown();
         let (arena, builder) = (Arena::new(arena_step), EntryBuilder::default());
-        Self { shards, arena, builder, slot_bytes, growth_bytes, coins: 0, tombstones: 0 }
+        let initial_memory = arena.memory() + slot_bytes + growth_bytes;
+        Self {
+            shards,
+            arena,
+            builder,
+            slot_bytes,
+            growth_bytes,
+            initial_memory,
+            coins: 0,
+            tombstones: 0,
+        }
     }
 
     /// Bytes in use, with room for the next growth of the largest shard.
@@ -111,6 +123,18 @@ impl Memtable {
 
     pub(super) fn is_empty(&self) -> bool {
         self.coins + self.tombstones == 0
+    }
+
+    /// Whether it is empty and still has the memory, or the offsets, of many entries that it had: the
+    /// blocks that they came with were taken back. Its memory is never given back piece by piece.
+    pub(super) fn is_emptied(&self) -> bool {
+        self.is_empty() && (self.memory() >= 2 * self.initial_memory || self.is_full())
+    }
+
+    /// Uses up the arena's offsets.
+    #[cfg(test)]
+    pub(super) fn fill_arena(&mut self) {
+        self.arena.fill();
     }
 
     pub(super) fn coins(&self) -> usize {

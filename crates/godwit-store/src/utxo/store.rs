@@ -87,8 +87,8 @@ impl UtxoStore {
     ///
     /// # Errors
     ///
-    /// A failed system call ([`StoreError::is_not_found`] for a named run that is missing), a
-    /// damaged run, a manifest made under another key or by a later version.
+    /// A failed system call, a damaged or missing run, a manifest made under another key or by a later
+    /// version.
     pub fn open(
         disk: &StoreDisk,
         dir: &Path,
@@ -355,7 +355,11 @@ fn open_run(
     let path = named.id.path(&context.dir);
     let disk = context.disk.clone();
     let run = Arc::new(RunFile { id: named.id, disk, path: path.clone(), blocks: named.blocks });
-    let len = run.open()?.file_len()?;
+    let file = run.open().map_err(|error| match error.is_not_found() {
+        true => StoreError::damaged(&path, 0, Damage::MissingFile),
+        false => error,
+    })?;
+    let len = file.file_len()?;
     if len < run.bytes() {
         return Err(StoreError::damaged(&path, len, Damage::Short));
     }

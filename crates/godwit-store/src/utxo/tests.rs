@@ -38,7 +38,7 @@ fn add(store: &mut UtxoStore, key: &HashedOutPoint, coin: &Coin, overwrite: bool
     store.add(key, *value, script_pubkey, *height, *coinbase, overwrite);
 }
 
-/// Freezes, waits, and makes the result the committed state.
+/// Rotates, waits, and makes the result the committed state.
 fn commit(store: &mut UtxoStore) -> Manifest {
     let seal = store.rotate_blocking().unwrap();
     store.wait_flushed(seal).unwrap();

@@ -121,12 +121,12 @@ impl WorkerPools {
 
     fn run(
         &self,
-        (crew, thread): (&Workers, &'static str),
+        (pool, thread): (&Workers, &'static str),
         name: &'static str,
         job: impl FnOnce() -> Result<Done, WorkError> + Send + 'static,
     ) {
         let outbox = self.outbox.clone();
-        crew.run(Priority::Urgent, name, job, move |done| {
+        pool.run(Priority::Urgent, name, job, move |done| {
             let event = match done {
                 Some(Ok(done)) => Ok(UtxoEvent(done)),
                 Some(Err(WorkError::Failed(error))) => Err(error),

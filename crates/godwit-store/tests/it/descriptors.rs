@@ -99,7 +99,7 @@ fn write_runs(coins: &mut UtxoStore) -> SealId {
         for n in 0..COINS_PER_RUN {
             coins.add(&outpoint(run * COINS_PER_RUN + n), 546, &[0x51], run, false, false);
         }
-        let sealed = coins.rotate_blocking().expect("it freezes");
+        let sealed = coins.rotate_blocking().expect("it rotates");
         coins.wait_flushed(sealed).expect("it is written");
         seal = Some(sealed);
     }
@@ -202,7 +202,7 @@ fn a_snapshot_reads_runs_that_merges_have_replaced() {
         for coin in 0..PER_RUN {
             set.add(&outpoint(n * PER_RUN + coin), 546, &[0x51], n, false, false);
         }
-        let seal = set.rotate_blocking().expect("it freezes");
+        let seal = set.rotate_blocking().expect("it rotates");
         set.wait_flushed(seal).expect("it is written");
         let (id, _) = set.manifest(seal);
         set.committed(id).expect("it is noted");
@@ -228,11 +228,11 @@ fn a_snapshot_reads_runs_that_merges_have_replaced() {
     layers.get_many(&keys, &mut found).expect("its files are there");
     assert!(runs > 0 && found.iter().all(Option::is_some), "{runs} runs: {found:?}");
     drop(layers);
-    let seal = set.rotate_blocking().expect("nothing to freeze");
+    let seal = set.rotate_blocking().expect("nothing to rotate");
     let (id, _) = set.manifest(seal);
     set.committed(id).expect("it is noted");
     set.add(&outpoint(12 * PER_RUN), 546, &[0x51], 100, false, false);
-    let seal = set.rotate_blocking().expect("it freezes");
+    let seal = set.rotate_blocking().expect("it rotates");
     // Behind the removal, which has the same thread.
     set.wait_flushed(seal).expect("it is written");
     assert!(run_files() <= with_snapshot, "{} and {with_snapshot}", run_files());

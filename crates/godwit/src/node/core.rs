@@ -31,6 +31,15 @@ const RATED_SECONDS: u64 = 5;
 /// Time between two log lines about headers.
 const HEADER_LINES: Duration = Duration::from_secs(5);
 
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The node was told to stop: nothing was begun any more.
+    Stops,
+    /// The chain made its steps, or waits.
+    GoesOn(Poll),
+}
+
 /// Chain and engine.
 pub struct NodeCore {
     chain: Chain,
@@ -107,7 +116,7 @@ impl NodeCore {
         std::mem::take(&mut self.lookups)
     }
 
-    /// Latest time for the next [`advance`](Self::advance).
+    /// Latest time for the next [`turn`](Self::turn).
     pub fn next_wakeup(&self) -> Duration {
         if self.waiting_reads.is_empty() { self.peers.next_wakeup() } else { Duration::ZERO }
     }
@@ -156,12 +165,21 @@ impl NodeCore {
         self.peers.handle(now, &ChainIndex(&self.chain), event);
     }
 
-    /// Advances the chain by a few steps, and lets the engine do what is due.
+    /// Advances the chain by a few steps, and lets the engine do what is due; but stops when it is told
+    /// to, whatever is under way and whatever the chain waits for.
     ///
     /// # Errors
     ///
     /// A fault of this node, which has to end.
-    pub fn advance(&mut self, now: Now) -> Result<Poll, godwit_chain::ChainError> {
+    pub fn turn(&mut self, now: Now, told_to_stop: bool) -> Result<Turn, godwit_chain::ChainError> {
+        if told_to_stop {
+            log::info!("Shutdown requested.");
+            return Ok(Turn::Stops);
+        }
+        self.advance(now).map(Turn::GoesOn)
+    }
+
+    fn advance(&mut self, now: Now) -> Result<Poll, godwit_chain::ChainError> {
         let mut poll = Poll::Progress;
         for _ in 0..CHAIN_STEPS {
             poll = self.chain.poll(now.unix)?;

@@ -12,7 +12,7 @@ use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
 
-use super::core::NodeCore;
+use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
 use super::index::ChainIndex;
 use super::peers_file::PeersFile;
@@ -172,12 +172,13 @@ impl<'a> Node<'a> {
 
     fn run(&mut self, stop: &StopFlag) -> Result<Ended, Failure> {
         loop {
-            if stop.is_set() {
-                return Ok(Ended::Signal);
-            }
             let now = now(self.started);
-            let mut busy = self.take_events(now);
-            busy |= self.core.advance(now)? == Poll::Progress;
+            let told_to_stop = stop.is_set();
+            let mut busy = !told_to_stop && self.take_events(now);
+            match self.core.turn(now, told_to_stop)? {
+                Turn::Stops => return Ok(Ended::Signal),
+                Turn::GoesOn(poll) => busy |= poll == Poll::Progress,
+            }
             self.send_commands();
             let tip = self.core.chain().tip_point();
             if self.options.stop_at_height.is_some_and(|stop| tip.height >= stop) {

@@ -244,7 +244,7 @@ mod tests {
     fn saving_touches_the_disk_on_the_worker_alone() {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let later = Later::default();
-        let file = PeersFile::new(Arc::new(RealDisk), &later, temp.path(), MAGIC).expect("a crew");
+        let file = PeersFile::new(Arc::new(RealDisk), &later, temp.path(), MAGIC).expect("a pool");
         file.save(&book());
         assert!(file.is_saving());
         assert_eq!(fs::read_dir(temp.path()).expect("a directory").count(), 0);

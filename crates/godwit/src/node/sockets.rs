@@ -32,11 +32,12 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use connection::{Connection, Phase, TurnOutcome, is_local};
-use inbox::{Outbox, Share};
 use route::{Route, route};
 use transports::Transports;
 
-pub use inbox::{INBOX_BYTES, Inbox, Queued};
+pub use inbox::{
+    INBOX_BYTES, Inbox, InboxLimits, LastBlock, Outbox, PeerOutbox, Queued, Share, channel,
+};
 pub use listen::{BindError, bind};
 pub use route::Proxies;
 pub(crate) use transports::check_locked_memory;
@@ -91,7 +92,7 @@ impl Sockets {
     pub fn start(config: SocketsConfig, listeners: Vec<TcpListener>) -> io::Result<(Self, Inbox)> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let (outbox, inbox) = inbox::channel(Arc::clone(&waker));
+        let (outbox, inbox) = channel(Arc::clone(&waker), InboxLimits::PRODUCT);
         // Unbounded in number; bounded in bytes by `has_room`, and by what the node does before it
         // looks there.
         let (sender, commands) = unbounded();

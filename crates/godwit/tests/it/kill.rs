@@ -39,6 +39,8 @@ pub(crate) struct Reference {
     pub(crate) stats: Value,
     /// The node that made it.
     pub(crate) node: Node,
+    /// Held by the test for which that node runs.
+    serving: Mutex<()>,
     /// How long that import took.
     time: Duration,
     /// Size of its UTXO set on disk.
@@ -47,10 +49,9 @@ pub(crate) struct Reference {
     snapshot: PathBuf,
 }
 
-/// One user at a time: each of these tests wants the machine for itself.
-pub(crate) fn reference() -> MutexGuard<'static, Reference> {
-    static REFERENCE: LazyLock<Mutex<Reference>> = LazyLock::new(|| Mutex::new(Reference::make()));
-    REFERENCE.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn reference() -> &'static Reference {
+    static REFERENCE: LazyLock<Reference> = LazyLock::new(Reference::make);
+    &REFERENCE
 }
 
 fn import<'a>(node: &'a Node, chain: &Path) -> Running<'a> {
@@ -81,7 +82,13 @@ impl Reference {
         let snapshot = node.beside("snapshot.dat");
         node.run(&[&"utxo", &"dump", &snapshot]).expect(Exit::Success);
         let blocks = u64::from(chain.summary.height);
-        Self { path: chain.path, blocks, stats, node, time, set_bytes, snapshot }
+        let serving = Mutex::new(());
+        Self { path: chain.path, blocks, stats, node, serving, time, set_bytes, snapshot }
+    }
+
+    /// To be held while its node runs: one process at a time has a data directory.
+    pub(crate) fn serve_alone(&self) -> MutexGuard<'_, ()> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn headline(&self) -> String {
@@ -106,6 +113,10 @@ pub(crate) struct Kept {
     blocks: Records,
     undo: Records,
     heights: Heights,
+    /// The last run was killed.
+    killed: bool,
+    /// Runs that applied blocks again after one that was killed, and were not counted yet.
+    replays: usize,
 }
 
 impl Kept {
@@ -118,7 +129,8 @@ impl Kept {
             assert!(found.coins >= kept.coins, "{found:?} is below {kept:?}");
         }
         let heights = self.heights.max(log.committed());
-        *self = Self { blocks, undo, heights };
+        let replays = self.replays + usize::from(self.killed && log.starts(Phase::Replay) > 0);
+        *self = Self { blocks, undo, heights, killed: false, replays };
     }
 }
 
@@ -134,6 +146,8 @@ struct Report {
     growing_undo: u64,
     torn_undo: u64,
     torn_blocks: u64,
+    /// Runs that applied blocks again which a killed one had connected.
+    replays: usize,
 }
 
 impl Report {
@@ -146,7 +160,9 @@ impl Report {
     }
 
     fn is_complete(&self, wanted: usize) -> bool {
-        self.kills >= wanted && Phase::ALL.iter().all(|phase| self.by_phase.contains_key(phase))
+        self.kills >= wanted
+            && self.replays > 0
+            && Phase::ALL.iter().all(|phase| self.by_phase.contains_key(phase))
     }
 
     fn print(&self, reference: &Reference) {
@@ -159,11 +175,12 @@ impl Report {
         }
         line(&"none of these", self.between);
         line(&"together", self.kills);
-        let Self { rounds, growing_undo, torn_undo, torn_blocks, .. } = self;
+        let Self { rounds, growing_undo, torn_undo, torn_blocks, replays, .. } = self;
         writeln!(
             text,
             "  {rounds} imports ended in the same UTXO set; {growing_undo} kills within the write of \
-             an undo record; {torn_undo} torn undo records, {torn_blocks} torn blocks"
+             an undo record; {torn_undo} torn undo records, {torn_blocks} torn blocks; {replays} runs \
+             applied blocks of a killed one again"
         )
         .expect("a string grows");
         print(&text);
@@ -200,6 +217,7 @@ fn kill_once(
     let is_in = |phase: &Phase| log.is_in(*phase) || *phase == Phase::Undo && at_undo;
     report.count(&Phase::ALL.into_iter().filter(is_in).collect::<Vec<_>>());
     kept.check(log, blocks, undo);
+    kept.killed = true;
     true
 }
 
@@ -240,23 +258,27 @@ fn kill(wanted: usize, seed: u64) {
     // The rest is left to chance.
     let mut targets = Phase::ALL.into_iter().map(Some).chain([None; 3]).cycle();
     while !report.is_complete(wanted) {
-        assert!(report.kills < 3 * wanted, "a phase is never hit: {:?}", report.by_phase);
+        let Report { kills, by_phase, replays, .. } = &report;
+        assert!(*kills < 3 * wanted, "never hit: {by_phase:?}, {replays} replays after a kill");
         let (node, mut kept) = (Node::new("regtest"), Kept::default());
         while !report.is_complete(wanted) {
             let target = targets.next().expect("a cycle");
             let moment = Moment::of(target, &mut rng);
             let replays = target == Some(Phase::Replay);
-            if replays && !leave_something_to_replay(&node, &reference, &mut kept) {
+            if replays && !leave_something_to_replay(&node, reference, &mut kept) {
                 break;
             }
-            if !kill_once(&node, &reference, moment, &mut kept, &mut report) {
+            let killed = kill_once(&node, reference, moment, &mut kept, &mut report);
+            report.replays += std::mem::take(&mut kept.replays);
+            if !killed {
                 break;
             }
         }
-        bring_to_the_end(&node, &reference, &mut kept);
+        bring_to_the_end(&node, reference, &mut kept);
+        report.replays += std::mem::take(&mut kept.replays);
         report.rounds += 1;
     }
-    report.print(&reference);
+    report.print(reference);
 }
 
 #[test]
@@ -276,6 +298,7 @@ fn an_import_that_is_told_to_stop_ends_soon_in_every_phase_and_goes_on() {
     let mut rng = Rng::new(3);
     let (node, mut kept) = (Node::new("regtest"), Kept::default());
     let mut longest: BTreeMap<Phase, Duration> = BTreeMap::new();
+    let mut last = "all stops came".to_owned();
     for target in Phase::ALL.into_iter().map(Some).chain([None]).cycle().take(18) {
         let moment = match Moment::of(target, &mut rng) {
             // Before its signal handler stands, a process dies of the signal.
@@ -283,11 +306,13 @@ fn an_import_that_is_told_to_stop_ends_soon_in_every_phase_and_goes_on() {
             other => other,
         };
         let replays = target == Some(Phase::Replay);
-        if replays && !leave_something_to_replay(&node, &reference, &mut kept) {
+        if replays && !leave_something_to_replay(&node, reference, &mut kept) {
+            last = format!("the import ended with nothing to apply again for {moment:?}");
             break;
         }
         let mut running = import(&node, &reference.path);
         if !running.wait_for(moment) {
+            last = format!("the import ended before {moment:?}");
             break;
         }
         let at_undo = running.undo_growing.is_some();
@@ -303,10 +328,11 @@ fn an_import_that_is_told_to_stop_ends_soon_in_every_phase_and_goes_on() {
             *longest = time.max(*longest);
         }
     }
-    bring_to_the_end(&node, &reference, &mut kept);
+    bring_to_the_end(&node, reference, &mut kept);
     let mut text = format!("stop test: {}\n", reference.headline());
     for phase in Phase::ALL {
-        let time = longest.get(&phase).unwrap_or_else(|| panic!("no stop during a {phase}"));
+        let time =
+            longest.get(&phase).unwrap_or_else(|| panic!("no stop during a {phase}: {last}"));
         writeln!(text, "  {phase:<12} stopped within {:>4} ms", time.as_millis())
             .expect("a string grows");
     }

@@ -221,7 +221,8 @@ fn sizes(reference: &Reference) -> HashMap<BlockHash, u64> {
 /// At least `least_in_flight` of the kills must hit what they are for: blocks on their way.
 fn kill(wanted: usize, least_in_flight: usize, seed: u64) {
     let reference = reference();
-    let sizes = sizes(&reference);
+    let _serves_alone = reference.serve_alone();
+    let sizes = sizes(reference);
     let port = free_port();
     let mut serving = serve(&reference.node, port);
     let mut rng = Rng::new(seed);

@@ -108,6 +108,7 @@ impl Client<'_> {
 #[test]
 fn a_sync_that_is_told_to_stop_by_either_signal_ends_soon_at_any_moment_and_goes_on() {
     let reference = reference();
+    let _serves_alone = reference.serve_alone();
     let port = free_port();
     let serving = serve(&reference.node, port);
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -115,7 +116,7 @@ fn a_sync_that_is_told_to_stop_by_either_signal_ends_soon_at_any_moment_and_goes
     let mut rng = Rng::new(13);
     let mut longest: BTreeMap<When, Duration> = BTreeMap::new();
     let (node, kept) = (Node::new("regtest"), Kept::default());
-    let mut client = Client { node, reference: &reference, ports, kept };
+    let mut client = Client { node, reference, ports, kept };
     let mut stops = 0;
     for when in MOMENTS {
         for signal in [Signal::INT, Signal::TERM] {

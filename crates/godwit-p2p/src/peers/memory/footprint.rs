@@ -24,29 +24,45 @@ struct SendQueue {
     /// Bytes that are not written, message headers included.
     bytes: usize,
     memory: usize,
-    /// The part of `memory` that is blocks.
+    /// The part of `memory` that is [`Kind::Block`].
     blocks: usize,
+}
+
+/// Who decides when the memory of a message to a peer is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::peers) enum Kind {
+    /// We: a block was read for it when it was the peer's turn. It is that block, whole, stripped or in
+    /// compact form, or some of its transactions.
+    Block,
+    /// The peer, or a new tip: all other messages.
+    Unscheduled,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     bytes: u32,
     memory: u32,
-    is_block: bool,
+    kind: Kind,
+}
+
+impl Queued {
+    fn block_memory(self) -> usize {
+        if self.kind == Kind::Block { self.memory as usize } else { 0 }
+    }
 }
 
 /// An empty queue keeps room for this many messages.
 const IDLE_MESSAGES: usize = 16;
 
 impl SendQueue {
-    fn push(&mut self, command: Command, bytes: usize, memory: usize) {
-        let is_block = command == Command::BLOCK;
-        self.bytes += bytes;
-        self.memory += memory;
-        self.blocks += if is_block { memory } else { 0 };
+    fn push(&mut self, kind: Kind, bytes: usize, memory: usize) {
         let short =
             |n: usize| u32::try_from(n).expect("a message has 4 MB and its buffer four times");
-        self.messages.push_back(Queued { bytes: short(bytes), memory: short(memory), is_block });
+        let queued = Queued { bytes: short(bytes), memory: short(memory), kind };
+        self.bytes += bytes;
+        self.memory += memory;
+        self.blocks += queued.block_memory();
+        self.messages.push_back(queued);
     }
 
     fn written(&mut self, bytes: usize) {
@@ -58,7 +74,7 @@ impl SendQueue {
             }
             self.written -= first.bytes as usize;
             self.memory -= first.memory as usize;
-            self.blocks -= if first.is_block { first.memory as usize } else { 0 };
+            self.blocks -= first.block_memory();
             self.messages.pop_front();
         }
         self.written = 0;
@@ -90,12 +106,12 @@ impl Footprint {
     pub(in crate::peers) fn push(
         &mut self,
         now: Duration,
-        command: Command,
+        kind: Kind,
         bytes: usize,
         memory: usize,
     ) {
         self.begin(now);
-        self.queue.push(command, bytes, memory);
+        self.queue.push(kind, bytes, memory);
     }
 
     /// Bytes of the queue were written.
@@ -125,14 +141,14 @@ impl Footprint {
         self.receiving = 0;
     }
 
-    /// Memory of the queue and of the incomplete message from the peer.
-    pub(super) fn memory(&self) -> usize {
-        self.queue.memory + self.receiving
-    }
-
-    /// Memory of the blocks in the queue.
+    /// Memory of the blocks in the queue, and of parts of blocks.
     pub(super) fn blocks(&self) -> usize {
         self.queue.blocks
+    }
+
+    /// Memory of all else in the queue.
+    pub(super) fn unscheduled(&self) -> usize {
+        self.queue.memory - self.queue.blocks
     }
 
     /// Memory of the incomplete message from the peer.
@@ -143,8 +159,13 @@ impl Footprint {
     /// Restarts the clock of a peer that held nothing: it could make no progress.
     fn begin(&mut self, now: Duration) {
         if !self.is_at_work() {
-            self.kept_up_to = now;
+            self.restart(now);
         }
+    }
+
+    /// Restarts the clock of a peer that owes us no block any longer.
+    pub(in crate::peers) fn restart(&mut self, now: Duration) {
+        self.kept_up_to = now;
     }
 
     fn is_at_work(&self) -> bool {
@@ -168,18 +189,18 @@ mod tests {
     #[test]
     fn a_message_keeps_its_memory_until_all_of_it_is_written() {
         let mut queue = SendQueue::default();
-        queue.push(Command::BLOCK, 100, 1_000);
-        queue.push(Command::HEADERS, 50, 300);
+        queue.push(Kind::Block, 100, 1_000);
+        queue.push(Kind::Unscheduled, 50, 300);
         assert_eq!((queue.bytes, queue.memory, queue.blocks), (150, 1_300, 1_000));
         queue.written(99);
         assert_eq!((queue.bytes, queue.memory, queue.blocks), (51, 1_300, 1_000));
         queue.written(1);
         assert_eq!((queue.bytes, queue.memory, queue.blocks), (50, 300, 0));
-        queue.push(Command::PONG, 10, 70);
+        queue.push(Kind::Unscheduled, 10, 70);
         queue.written(60);
         assert_eq!((queue.bytes, queue.memory, queue.messages.len()), (0, 0, 0));
         for _ in 0..10_000 {
-            queue.push(Command::PONG, 32, 400);
+            queue.push(Kind::Unscheduled, 32, 400);
         }
         queue.written(320_000);
         assert!(queue.messages.capacity() < 100, "{}", queue.messages.capacity());
@@ -190,7 +211,7 @@ mod tests {
         // A report every half minute, as of a system that buffers much.
         let stalls = |rate: u64| {
             let mut footprint = Footprint::new(NOW);
-            footprint.push(NOW, Command::BLOCK, 1 << 30, 1 << 30);
+            footprint.push(NOW, Kind::Block, 1 << 30, 1 << 30);
             (1..=100).find(|n| {
                 let now = NOW + Duration::from_secs(30 * n);
                 let stalled = footprint.is_stalled(now);
@@ -205,10 +226,10 @@ mod tests {
     #[test]
     fn the_time_of_a_stall_is_counted_from_when_there_was_something_to_do() {
         let mut footprint = Footprint::new(Duration::ZERO);
-        footprint.push(NOW, Command::PONG, 10, 10);
+        footprint.push(NOW, Kind::Unscheduled, 10, 10);
         assert!(!footprint.is_stalled(NOW + STALLED));
         assert!(footprint.is_stalled(NOW + STALLED + Duration::from_nanos(1)));
-        footprint.push(NOW + STALLED, Command::PONG, 10, 10);
+        footprint.push(NOW + STALLED, Kind::Unscheduled, 10, 10);
         assert!(footprint.is_stalled(NOW + 2 * STALLED), "asking is not taking");
         footprint.written(NOW + 2 * STALLED, 20);
         let later = NOW + 9 * STALLED;

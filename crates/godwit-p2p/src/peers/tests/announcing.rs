@@ -208,6 +208,27 @@ fn the_tip_is_read_once_for_all_compact_announcements() {
 }
 
 #[test]
+fn one_tip_at_a_time_is_read_to_be_announced() {
+    let old = chain(5, 6_000);
+    let new = next(&old[4], 3);
+    let mut node = Harness::with_chain(config(), &old);
+    node.hold_reads = true;
+    let id = node.inbound_peer();
+    node.says(id, Message::SendCmpct { announce: true, version: 2 });
+    node.headers(id, &old[4..]);
+    assert_eq!(announced(&mut node, id, &new[..1]), []);
+    let memory = node.peers.memory();
+    node.headers(id, &new[..1]);
+    assert_eq!(announced(&mut node, id, &new[1..2]), [inv(&new[1])]);
+    assert_eq!((node.reads.len(), node.peers.memory()), (1, memory));
+    let (request, _, header) = node.reads.pop_front().expect("one");
+    node.answer_read(request, header);
+    node.headers(id, &new[1..2]);
+    assert_eq!(announced(&mut node, id, &new[2..]), []);
+    assert_eq!(node.reads.len(), 1, "the first has ended");
+}
+
+#[test]
 fn a_compact_announcement_that_can_not_be_read_becomes_another() {
     let old = chain(5, 6_000);
     let new = next(&old[4], 1);

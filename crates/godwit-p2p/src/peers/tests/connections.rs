@@ -357,6 +357,26 @@ fn transport_errors_end_the_connection_without_punishment() {
     }
 }
 
+/// What a peer says may wait behind a block of its own that the chain can not take.
+#[test]
+fn silence_does_not_count_while_the_chain_takes_no_blocks() {
+    let mut node = Harness::new(config());
+    node.answers_pings = false;
+    let id = node.inbound_peer();
+    node.room = 0;
+    node.advance(Duration::from_secs(3 * 60 * 60));
+    assert_eq!(node.is_gone(id), None);
+    node.room = 1;
+    // The last ping may be two minutes old.
+    node.advance(Duration::from_secs(18 * 60 - 5));
+    assert_eq!(node.is_gone(id), None);
+    node.advance(Duration::from_secs(3 * 60));
+    assert!(matches!(
+        node.is_gone(id),
+        Some(DisconnectReason::Idle | DisconnectReason::PingTimeout)
+    ));
+}
+
 #[test]
 fn silence_ends_a_connection_after_twenty_minutes() {
     let mut node = Harness::new(config());

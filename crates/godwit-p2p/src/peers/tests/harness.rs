@@ -15,8 +15,8 @@ use crate::peers::reading;
 use crate::{
     Action, AddressBook, ChainEvent, ChainRequest, Command, ConnectionKind, Discard, DiscardReason,
     DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message,
-    NetAddress, NetCommand, NetEvent, Now, PeerId, Peers, PeersConfig, Reachable, ReadId, Services,
-    SocketId, Target, Version, VersionAddress,
+    NetAddress, NetCommand, NetEvent, Now, PEER_MEMORY, PeerId, Peers, PeersConfig, Reachable,
+    ReadId, Services, SocketId, Target, Version, VersionAddress,
 };
 
 /// When the tests begin, in seconds since 1970.
@@ -140,6 +140,7 @@ impl Harness {
     /// Something happens; what is to be done about it is left to [`pump`](Self::pump).
     pub(super) fn tell(&mut self, event: impl Into<Event>) {
         self.peers.handle(self.now, &self.index, event);
+        assert!(self.held_by_peers() <= PEER_MEMORY, "{}", self.held_by_peers());
     }
 
     // ---- connections
@@ -169,6 +170,20 @@ impl Harness {
     pub(super) fn expect_block(&mut self, id: PeerId) {
         self.peers.now = self.now;
         reading::expect_block(&mut self.peers.lend(&self.index).1, id, true);
+    }
+
+    /// The peer owes no block any longer.
+    pub(super) fn withdraw_request(&mut self, id: PeerId) {
+        self.peers.now = self.now;
+        reading::expect_block(&mut self.peers.lend(&self.index).1, id, false);
+    }
+
+    /// Memory that is compared with the budget of peers.
+    pub(super) fn held_by_peers(&mut self) -> usize {
+        let Peers { memory, table, .. } = &mut self.peers;
+        let usage = memory.usage(table);
+        assert_eq!(usage.total(), memory.total(table), "the running sum");
+        usage.of_peers()
     }
 
     /// Requests of the peer that wait; none when it is gone.

@@ -9,7 +9,7 @@ use super::harness::{Harness, START, Sent, block_entry, chain, config};
 use super::index::TestBlock;
 use crate::frame::FRAME_HEADER_SIZE;
 use crate::peers::memory::account::{
-    BLOCK_SENDERS, ENOUGH, LARGEST_BLOCK, READS, READS_IN_INITIAL_DOWNLOAD, SHORT,
+    ENOUGH, LARGEST_BLOCK, MAX_LASTING_OUTBOUND, READS, READS_IN_INITIAL_DOWNLOAD, SHORT,
 };
 use crate::peers::memory::footprint::STALLED;
 use crate::{
@@ -18,9 +18,9 @@ use crate::{
     NetCommand, NetEvent, PEER_MEMORY, PeerId, PeersConfig, SEND_PAUSE,
 };
 
-const HELD: Option<DisconnectReason> = Some(DisconnectReason::HoldsMemory);
+pub(super) const HELD: Option<DisconnectReason> = Some(DisconnectReason::HoldsMemory);
 
-fn many() -> PeersConfig {
+pub(super) fn many() -> PeersConfig {
     PeersConfig { max_inbound: 300, ..config() }
 }
 
@@ -29,7 +29,7 @@ fn getheaders() -> Message {
 }
 
 /// The same block, with a witness of so many bytes.
-fn with_witness(plain: &TestBlock, size: usize) -> TestBlock {
+pub(super) fn with_witness(plain: &TestBlock, size: usize) -> TestBlock {
     let block = Block::from_bytes(&plain.bytes).expect("a block");
     let mut coinbase = block.view().tx(0).to_owned();
     coinbase.inputs[0].witness = vec![vec![0; size]];
@@ -123,7 +123,7 @@ fn requests_half_received_messages_and_presyncs_are_charged() {
     node.hold_reads = true;
     let id = node.inbound_peer();
     node.says(id, Message::GetData(vec![block_entry(blocks[0].hash)]));
-    let read = MAX_PAYLOAD as usize;
+    let read = LARGEST_BLOCK;
     assert!((read..read + 1_000).contains(&node.peers.memory()), "{}", node.peers.memory());
     // It may say more behind its request.
     node.expect_block(id);
@@ -373,8 +373,8 @@ fn half_messages_count_against_who_sends_them_but_not_blocks_that_were_asked_for
     node.advance(Duration::from_secs(1));
     assert_eq!(node.expects.get(&asked), Some(&true));
     node.tell(NetEvent::Receiving { peer: asked, memory: MAX_PAYLOAD as usize });
-    let others = node.peers.memory();
-    let fit = (PEER_MEMORY - others) / HALF;
+    assert_eq!((node.held_by_peers(), node.peers.memory()), (0, MAX_PAYLOAD as usize));
+    let fit = PEER_MEMORY / HALF;
     let senders: Vec<PeerId> = (0..=fit).map(|_| node.inbound_peer()).collect();
     for &id in &senders[..fit] {
         node.tell(NetEvent::Receiving { peer: id, memory: HALF });
@@ -384,12 +384,13 @@ fn half_messages_count_against_who_sends_them_but_not_blocks_that_were_asked_for
     node.tell(NetEvent::Receiving { peer: senders[fit], memory: HALF + 1 });
     node.pump();
     assert_eq!((node.gone.len(), node.is_gone(senders[fit])), (1, HELD));
-    assert!(node.peers.memory() <= PEER_MEMORY);
+    assert!(node.held_by_peers() <= PEER_MEMORY);
+    assert_eq!(node.peers.memory(), node.held_by_peers() + MAX_PAYLOAD as usize);
     assert_eq!(node.is_gone(asked), None);
 }
 
 /// So many peers that connected to us, each of which has sent a part of a message.
-fn half_messages(node: &mut Harness, count: usize, memory: usize) -> Vec<PeerId> {
+pub(super) fn half_messages(node: &mut Harness, count: usize, memory: usize) -> Vec<PeerId> {
     let senders: Vec<PeerId> = (0..count).map(|_| node.inbound_peer()).collect();
     for &peer in &senders {
         node.tell(NetEvent::Receiving { peer, memory });
@@ -428,18 +429,24 @@ fn requests_alone_never_keep_blocks_from_being_read() {
     assert!(greedy.iter().any(|&id| node.take(id).contains(&block)), "those that stay are served");
 }
 
+/// A request for the block, and one for its first transaction, which in these tests is nearly all of it.
+fn for_a_block(block: &TestBlock) -> [Message; 2] {
+    let request = BlockTransactionsRequest { block_hash: block.hash, positions: vec![0] };
+    [Message::GetData(vec![block_entry(block.hash)]), Message::GetBlockTxn(request)]
+}
+
 #[test]
 fn a_slow_reader_of_blocks_stays_when_others_fill_memory_without_waiting_for_a_turn() {
     const OTHERS: usize = 70;
     let mut blocks = chain(MAX_HEADERS as u32, 60);
     let last = blocks.len() - 1;
     blocks[last] = with_witness(&blocks[last], 3_500_000);
-    for of_headers in [false, true] {
+    let wanted = for_a_block(&blocks[last]);
+    for (wanted, of_headers) in wanted.iter().flat_map(|wanted| [(wanted, false), (wanted, true)]) {
         let mut node = Harness::with_chain(many(), &blocks);
         let slow = node.inbound_peer();
         node.reads_everything = false;
-        let wanted = blocks[last - 10..].iter().rev().map(|block| block_entry(block.hash));
-        node.says(slow, Message::GetData(wanted.collect()));
+        node.says(slow, wanted.clone());
         assert!(node.peers.memory() > 3_500_000);
         if of_headers {
             let others: Vec<PeerId> = (0..OTHERS).map(|_| node.inbound_peer()).collect();
@@ -454,7 +461,7 @@ fn a_slow_reader_of_blocks_stays_when_others_fill_memory_without_waiting_for_a_t
         }
         assert!(node.peers.memory() <= PEER_MEMORY);
         assert!(node.gone.len() > 5, "{}", node.gone.len());
-        assert_eq!(node.is_gone(slow), None, "headers: {of_headers}");
+        assert_eq!(node.is_gone(slow), None, "{wanted:?}, headers: {of_headers}");
     }
 }
 
@@ -463,17 +470,19 @@ fn blocks_for_slow_readers_leave_room_for_what_waits_for_no_turn() {
     const SLOW: usize = 60;
     let mut blocks = chain(20, 60);
     blocks[19] = with_witness(&blocks[19], 1_700_000);
-    let mut node = Harness::with_chain(many(), &blocks);
-    let slow: Vec<PeerId> = (0..SLOW).map(|_| node.inbound_peer()).collect();
-    node.reads_everything = false;
-    for id in slow {
-        node.says(id, Message::GetData(vec![block_entry(blocks[19].hash)]));
+    for wanted in for_a_block(&blocks[19]) {
+        let mut node = Harness::with_chain(many(), &blocks);
+        let slow: Vec<PeerId> = (0..SLOW).map(|_| node.inbound_peer()).collect();
+        node.reads_everything = false;
+        for id in slow {
+            node.says(id, wanted.clone());
+        }
+        half_messages(&mut node, 120, 100_000);
+        node.advance(Duration::from_secs(5));
+        assert_eq!(node.gone.len(), 0, "{wanted:?}");
+        let full = PEER_MEMORY - LARGEST_BLOCK;
+        assert!((full - 5_000_000..PEER_MEMORY).contains(&node.peers.memory()), "{wanted:?}");
     }
-    half_messages(&mut node, 120, 100_000);
-    node.advance(Duration::from_secs(5));
-    assert_eq!(node.gone.len(), 0);
-    let full = PEER_MEMORY - LARGEST_BLOCK;
-    assert!((full - 5_000_000..PEER_MEMORY).contains(&node.peers.memory()));
 }
 
 #[test]
@@ -500,7 +509,7 @@ fn who_owes_us_a_block_does_not_stall_by_taking_nothing() {
 
 #[test]
 fn blocks_that_we_asked_for_cost_nobody_else_its_connection() {
-    const SENDERS: usize = 18;
+    const SENDERS: usize = MAX_LASTING_OUTBOUND;
     let blocks = chain(20, 60);
     let mut node = Harness::with_chain(many(), &blocks);
     let senders: Vec<PeerId> = (0..SENDERS).map(|_| node.peer(ConnectionKind::Manual)).collect();
@@ -519,9 +528,9 @@ fn blocks_that_we_asked_for_cost_nobody_else_its_connection() {
     node.says(others[0], Message::GetData(vec![block_entry(blocks[0].hash)]));
     assert_eq!(node.take(others[0]), [Sent::Block(blocks[0].bytes.clone())]);
     // What others send all the same is bounded still.
-    let half = half_messages(&mut node, 40, 1_800_000);
-    let beyond = (SENDERS - BLOCK_SENDERS) * LARGEST_BLOCK;
-    assert!(node.peers.memory() <= PEER_MEMORY + beyond);
+    let half = half_messages(&mut node, 60, 1_800_000);
+    assert!(node.held_by_peers() <= PEER_MEMORY);
+    assert_eq!(node.peers.memory(), node.held_by_peers() + SENDERS * LARGEST_BLOCK);
     let gone = half.iter().filter(|&&id| node.is_gone(id) == HELD).count();
     assert!(gone > 20, "{gone}");
     assert_eq!(node.gone.len(), gone);

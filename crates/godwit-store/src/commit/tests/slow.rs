@@ -100,8 +100,8 @@ fn the_connector_does_not_wait_for_an_append() {
         let undo_place = store.reserve_undo(next, &undo);
 
         let executor = Threads::default();
-        let crew = |name| Workers::start(&executor, name, 1, [1, 0]).unwrap();
-        let (append_crew, commit_crew) = (crew("append"), crew("commit"));
+        let pool = |name| Workers::start(&executor, name, 1, [1, 0]).unwrap();
+        let (append_pool, commit_pool) = (pool("append"), pool("commit"));
         let (told, appended) = channel();
         gate.close(operation);
         let writer = Arc::clone(&store);
@@ -109,7 +109,7 @@ fn the_connector_does_not_wait_for_an_append() {
             let block = writer.write_block(next, &own_file(OPEN_UNDO_FILES)).unwrap();
             (block, writer.write_undo(undo_place, &undo).unwrap())
         };
-        append_crew.run(Priority::Urgent, "append", job, move |written| {
+        append_pool.run(Priority::Urgent, "append", job, move |written| {
             told.send(written.unwrap()).unwrap();
         });
         gate.wait_for_one();
@@ -127,7 +127,7 @@ fn the_connector_does_not_wait_for_an_append() {
         let commit = commit_of(&store, &records);
         let (committed, commits) = channel();
         let committer = Arc::clone(&store);
-        commit_crew.run(
+        commit_pool.run(
             Priority::Urgent,
             "commit",
             move || committer.commit(commit),
@@ -136,7 +136,7 @@ fn the_connector_does_not_wait_for_an_append() {
         gate.open();
         commits.recv().unwrap().unwrap();
         let (block, undo) = appended.recv().unwrap();
-        drop((append_crew, commit_crew));
+        drop((append_pool, commit_pool));
 
         crash_before_it_is_noted(&fault, &records, next);
         note_and_crash(&fault, store, (block, undo), records);

@@ -26,7 +26,7 @@ enum Step {
     Prefetch,
     /// Forgets the oldest kept answers.
     Forget,
-    Freeze,
+    Rotate,
     Poll,
     WaitFlushed,
     WaitMerges,
@@ -48,7 +48,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
         3 => (1u8..5, 0u8..5).prop_map(|(back, again)| Step::Reorganise { back, again }),
         4 => Just(Step::Prefetch),
         2 => Just(Step::Forget),
-        5 => Just(Step::Freeze),
+        5 => Just(Step::Rotate),
         3 => Just(Step::Poll),
         3 => Just(Step::WaitFlushed),
         2 => Just(Step::WaitMerges),
@@ -313,7 +313,7 @@ impl World {
                 let forgotten = random.below(self.prefetched.len() as u64 + 1) as usize;
                 self.prefetched.drain(..forgotten);
             }
-            Step::Freeze => {
+            Step::Rotate => {
                 let seal = self.store.rotate_blocking().unwrap();
                 self.seals.insert(seal, (self.coins.clone(), self.blocks.clone()));
             }
@@ -365,7 +365,7 @@ fn a_long_history_has_merges_and_old_answers() {
             10..12 => Step::Reorganise { back: 3, again: 2 },
             12..15 => Step::Prefetch,
             15 => Step::Forget,
-            16..19 => Step::Freeze,
+            16..19 => Step::Rotate,
             19 => Step::WaitFlushed,
             20..22 => Step::Commit { confirm: true },
             22 => Step::WaitMerges,

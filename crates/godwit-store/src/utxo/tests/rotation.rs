@@ -80,7 +80,7 @@ fn removals_follow_one_another() {
 #[derive(Clone, Default)]
 struct Queue(Arc<Mutex<VecDeque<Job>>>);
 
-struct QueueCrew(Queue);
+struct QueuePool(Queue);
 
 impl Executor for Queue {
     fn start(
@@ -89,7 +89,7 @@ impl Executor for Queue {
         _: usize,
         _: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn WorkerPool>> {
-        Ok(Box::new(QueueCrew(self.clone())))
+        Ok(Box::new(QueuePool(self.clone())))
     }
 
     fn now(&self) -> Duration {
@@ -111,7 +111,7 @@ impl Executor for Queue {
     }
 }
 
-impl WorkerPool for QueueCrew {
+impl WorkerPool for QueuePool {
     fn push(&self, _: Priority, _: &'static str, job: Job) {
         self.0.0.lock().unwrap().push_back(job);
     }

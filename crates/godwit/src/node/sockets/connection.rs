@@ -9,7 +9,7 @@ use godwit_p2p::{
 };
 use mio::net::TcpStream;
 
-use super::inbox::{Outbox, PeerOutbox, Share, completes_block};
+use super::inbox::{LastBlock, Outbox, PeerOutbox, Share};
 use super::listen::is_exhausted;
 
 /// Bytes read from a connection before the next one has its turn; each message or packet costs
@@ -74,8 +74,7 @@ pub(super) struct Connection {
     /// It is in the queue for a turn.
     pub(super) is_queued: bool,
     pub(super) reported: Reported,
-    /// The number of the last block that it sent; 0: none.
-    last_block: u64,
+    last_block: LastBlock,
 }
 
 /// What the node was told of a connection.
@@ -119,22 +118,13 @@ impl Connection {
             writable: ready,
             is_queued: false,
             reported: Reported::default(),
-            last_block: 0,
+            last_block: LastBlock::default(),
         }
     }
 
-    /// The part of the node's inbox that its events take. A request that is withdrawn leaves a block
-    /// that has begun to arrive where it is, and behind it what its sender says.
+    /// The part of the node's inbox that its events take.
     pub(super) fn share(&self, out: &Outbox) -> Share {
-        let owes = self.limits.expects_block || self.limits.expects_compact;
-        let sends = || {
-            let incoming = self.transport.incoming();
-            incoming.is_some_and(|(command, ..)| completes_block(command))
-        };
-        match owes || sends() || out.holds_block(self.last_block) {
-            true => Share::Blocks,
-            false => Share::Messages,
-        }
+        self.last_block.share(&self.limits, &self.transport, out)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -354,11 +344,7 @@ impl Connection {
                         self.reported.arrived = 0;
                     }
                     self.awaits_read_on = frame.command.stops_reading();
-                    let completes_block = completes_block(frame.command);
-                    out.send(NetEvent::Frame { peer, frame });
-                    if completes_block {
-                        self.last_block = out.blocks_sent();
-                    }
+                    self.last_block.send_frame(peer, frame, out);
                 }
                 Ok(Receive::Discarded(discard)) => {
                     (self.reported.arrived, self.reported.memory) = (0, 0);

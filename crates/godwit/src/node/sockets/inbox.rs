@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
-use godwit_p2p::{Command, Frame, NetEvent, PeerId};
+use godwit_p2p::{Command, Frame, NetEvent, PeerId, ReceiveLimits, Transport};
 use mio::Waker;
 
 /// Bytes of events between sockets and node, counted by the capacity of their buffers. A round of
@@ -20,40 +20,46 @@ use mio::Waker;
 /// with a slow disk the sockets wait.
 pub const INBOX_BYTES: u64 = 16 << 20;
 
-/// The share of [`INBOX_BYTES`] for peers that owe no block.
+/// The part of [`INBOX_BYTES`] for peers that owe no block.
 const MESSAGES_BYTES: u64 = 4 << 20;
 
 /// Bytes that an event counts beside its payload.
 const EVENT_BYTES: u64 = 256;
 
+/// Bytes of events at which no more is read from the connections of a share.
+#[derive(Clone, Copy, Debug)]
+pub struct InboxLimits {
+    /// Of [`Share::Messages`].
+    pub messages: u64,
+    /// Of [`Share::Blocks`].
+    pub blocks: u64,
+}
+
+impl InboxLimits {
+    /// The limits of the product: together [`INBOX_BYTES`]. Tests use lower ones, which short chains
+    /// reach.
+    pub const PRODUCT: Self =
+        Self { messages: MESSAGES_BYTES, blocks: INBOX_BYTES - MESSAGES_BYTES };
+}
+
 /// The part of the queue in which a connection's events count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
+pub enum Share {
     /// For peers that owe no block.
     Messages,
     /// For peers that owe a block that was requested, and peers that may announce blocks by sending
-    /// them; and for what a peer is sending, or sent and the node has not taken, when its request
-    /// was withdrawn.
+    /// them; and for a block that is kept while it arrives, or that the node has not taken, when its
+    /// request was withdrawn.
     Blocks,
 }
 
-impl Share {
-    fn limit(self) -> u64 {
-        match self {
-            Self::Messages => MESSAGES_BYTES,
-            Self::Blocks => INBOX_BYTES - MESSAGES_BYTES,
-        }
-    }
-}
-
-#[derive(Default)]
 struct Budget {
+    limit: u64,
     used: AtomicU64,
     /// The sockets' thread waits to be woken when there is room.
     starved: AtomicBool,
 }
 
-#[derive(Default)]
 struct Budgets {
     messages: Budget,
     blocks: Budget,
@@ -61,7 +67,21 @@ struct Budgets {
     blocks_taken: AtomicU64,
 }
 
+impl Budget {
+    fn new(limit: u64) -> Self {
+        Self { limit, used: AtomicU64::new(0), starved: AtomicBool::new(false) }
+    }
+}
+
 impl Budgets {
+    fn new(limits: InboxLimits) -> Self {
+        Self {
+            messages: Budget::new(limits.messages),
+            blocks: Budget::new(limits.blocks),
+            blocks_taken: AtomicU64::new(0),
+        }
+    }
+
     fn of(&self, share: Share) -> &Budget {
         match share {
             Share::Messages => &self.messages,
@@ -77,7 +97,7 @@ pub struct Queued {
 }
 
 /// The end of the queue that the sockets' thread has.
-pub(super) struct Outbox {
+pub struct Outbox {
     sender: Sender<Queued>,
     budgets: Arc<Budgets>,
     /// Events that carry blocks and were sent.
@@ -86,9 +106,17 @@ pub(super) struct Outbox {
 
 /// The end of the queue for the events of one share.
 #[derive(Clone, Copy)]
-pub(super) struct PeerOutbox<'a> {
+pub struct PeerOutbox<'a> {
     outbox: &'a Outbox,
     share: Share,
+}
+
+/// The last block of one connection that was queued: with what is being received, it decides in which
+/// share the connection's events count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LastBlock {
+    /// Its [number](PeerOutbox::blocks_sent); 0: none.
+    number: u64,
 }
 
 /// The end of the queue that the node's thread has.
@@ -108,10 +136,10 @@ struct Held {
 }
 
 /// Both ends of the queue. `waker` wakes the thread that has the [`Outbox`].
-pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
+pub fn channel(waker: Arc<Waker>, limits: InboxLimits) -> (Outbox, Inbox) {
     // Unbounded in number: the budgets bound it in bytes.
     let (sender, receiver) = unbounded();
-    let budgets = Arc::<Budgets>::default();
+    let budgets = Arc::new(Budgets::new(limits));
     let outbox = Outbox { sender, budgets: Arc::clone(&budgets), blocks_sent: Cell::new(0) };
     (outbox, Inbox { receiver, held: RefCell::default(), budgets, waker })
 }
@@ -119,9 +147,9 @@ pub(super) fn channel(waker: Arc<Waker>) -> (Outbox, Inbox) {
 impl Outbox {
     /// Whether more may be read from the sockets of this share. If not, the waker will wake the
     /// thread when there is room.
-    pub(super) fn poll_room(&self, share: Share) -> bool {
+    pub fn poll_room(&self, share: Share) -> bool {
         let budget = self.budgets.of(share);
-        let room = || budget.used.load(Ordering::SeqCst) < share.limit();
+        let room = || budget.used.load(Ordering::SeqCst) < budget.limit;
         if room() {
             return true;
         }
@@ -132,25 +160,25 @@ impl Outbox {
     }
 
     /// The end of the queue for events of this share.
-    pub(super) fn of(&self, share: Share) -> PeerOutbox<'_> {
+    pub fn of(&self, share: Share) -> PeerOutbox<'_> {
         PeerOutbox { outbox: self, share }
     }
 
     /// Whether the block with this [number](PeerOutbox::blocks_sent), or one before it, has not been
     /// taken. What its sender says behind it waits with it.
-    pub(super) fn holds_block(&self, number: u64) -> bool {
+    fn holds_block(&self, number: u64) -> bool {
         self.budgets.blocks_taken.load(Ordering::SeqCst) < number
     }
 
     /// Queues an event in [`Share::Messages`]; `false` when the node has ended.
-    pub(super) fn send(&self, event: NetEvent) -> bool {
+    pub fn send(&self, event: NetEvent) -> bool {
         self.of(Share::Messages).send(event)
     }
 }
 
 impl PeerOutbox<'_> {
     /// Queues an event; `false` when the node has ended.
-    pub(super) fn send(&self, event: NetEvent) -> bool {
+    pub fn send(&self, event: NetEvent) -> bool {
         let (share, event) = (self.share, in_proportion(event));
         if carries_block(&event) {
             self.outbox.blocks_sent.set(self.blocks_sent() + 1);
@@ -160,8 +188,33 @@ impl PeerOutbox<'_> {
     }
 
     /// The number of the last event that carries a block, of all connections together.
-    pub(super) fn blocks_sent(&self) -> u64 {
+    fn blocks_sent(&self) -> u64 {
         self.outbox.blocks_sent.get()
+    }
+}
+
+impl LastBlock {
+    /// The part of the node's inbox that the events of its connection take. A request that is withdrawn
+    /// leaves a block that is kept while it arrives where it is, and behind it what its sender says.
+    pub fn share(self, limits: &ReceiveLimits, transport: &Transport, out: &Outbox) -> Share {
+        let owes = limits.expects_block || limits.expects_compact;
+        let sends = || {
+            let is_kept = transport.buffered_bytes() > 0;
+            is_kept && transport.incoming().is_some_and(|(command, ..)| completes_block(command))
+        };
+        match owes || sends() || out.holds_block(self.number) {
+            true => Share::Blocks,
+            false => Share::Messages,
+        }
+    }
+
+    /// Queues a message of its connection.
+    pub fn send_frame(&mut self, peer: PeerId, frame: Frame, out: PeerOutbox<'_>) {
+        let completes_block = completes_block(frame.command);
+        out.send(NetEvent::Frame { peer, frame });
+        if completes_block {
+            self.number = out.blocks_sent();
+        }
     }
 }
 
@@ -214,7 +267,7 @@ impl Inbox {
         }
         let (cost, budget) = (cost(&event), self.budgets.of(share));
         let left = budget.used.fetch_sub(cost, Ordering::SeqCst) - cost;
-        if left <= share.limit() / 2
+        if left <= budget.limit / 2
             && budget.starved.swap(false, Ordering::SeqCst)
             && let Err(error) = self.waker.wake()
         {
@@ -262,7 +315,7 @@ fn carries_block(event: &NetEvent) -> bool {
 }
 
 /// Whether a message of this kind may complete a block.
-pub(super) fn completes_block(command: Command) -> bool {
+fn completes_block(command: Command) -> bool {
     [Command::BLOCK, Command::CMPCTBLOCK, Command::BLOCKTXN].contains(&command)
 }
 
@@ -295,7 +348,8 @@ mod tests {
 
     fn ends() -> (Outbox, Inbox) {
         let poll = Poll::new().expect("a poll");
-        channel(Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker")))
+        let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
+        channel(Arc::new(waker), InboxLimits::PRODUCT)
     }
 
     fn used(inbox: &Inbox, share: Share) -> u64 {
@@ -327,13 +381,14 @@ mod tests {
                 payloads += usize::from(frame.payload.len() == length);
             }
             assert_eq!(payloads, count);
-            let limit = share.limit();
+            let limit = inbox.budgets.of(share).limit;
             assert!(held <= limit + LARGEST as u64, "{held} bytes for {length} each");
             let fair = (length * 4) as u64 + EVENT_BYTES;
             assert!(count as u64 * fair >= limit, "only {count} of {length} bytes");
             assert_eq!(used(&inbox, share), 0);
         }
-        assert_eq!(Share::Messages.limit() + Share::Blocks.limit(), INBOX_BYTES);
+        let InboxLimits { messages, blocks } = InboxLimits::PRODUCT;
+        assert_eq!(messages + blocks, INBOX_BYTES);
     }
 
     fn frame(peer: u64, command: Command) -> NetEvent {

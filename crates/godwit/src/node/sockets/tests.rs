@@ -29,7 +29,7 @@ struct Stepped {
 fn start(encrypted: bool) -> Stepped {
     let poll = Poll::new().expect("a poll");
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).expect("a waker"));
-    let (outbox, inbox) = inbox::channel(Arc::clone(&waker));
+    let (outbox, inbox) = channel(Arc::clone(&waker), InboxLimits::PRODUCT);
     let limits = PoolLimits { buffers: 1, buffer_bytes: 1 << 20, total_bytes: 1 << 20 };
     let config = SocketsConfig {
         magic: MAGIC,
@@ -279,6 +279,27 @@ fn a_block_whose_request_is_withdrawn_takes_no_room_of_peers_that_owe_none() {
     let is_frame = |event: &NetEvent| matches!(event, NetEvent::Frame { .. });
     net.until("it is taken", |net| net.seen.iter().any(is_frame));
     assert_eq!(share(&net), Share::Messages);
+}
+
+#[test]
+fn a_block_that_is_discarded_takes_no_room_of_peers_that_owe_one() {
+    let mut net = start(false);
+    let (mut stream, socket) = net.call();
+    net.send(NetCommand::Adopt { socket, peer: PEER });
+    let block = message(Command::BLOCK, &[7; 1_000]);
+    stream.write_all(&block[..100]).expect("the buffers take it");
+    net.until("it is adopted", |net| net.network.by_peer.contains_key(&PEER));
+    net.until("it arrives", |net| net.connection().transport.incoming().is_some());
+    // Requested too late, and no longer.
+    for expected in [true, false] {
+        net.send(NetCommand::ExpectBlock { peer: PEER, expected });
+        net.until("it is told", |net| net.connection().limits.expects_block == expected);
+    }
+    let share = net.network.connections[&net.token()].share(&net.network.out);
+    assert_eq!(share, Share::Messages);
+    stream.write_all(&block[100..]).expect("the buffers take it");
+    let is_discard = |event: &NetEvent| matches!(event, NetEvent::Discarded { .. });
+    net.until("it is dropped", |net| net.seen.iter().any(is_discard));
 }
 
 #[test]

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit::node::PeersFile;
-use godwit::node::core::NodeCore;
+use godwit::node::core::{NodeCore, Turn};
 use godwit::node::index::ChainIndex;
+use godwit::node::sockets::{Inbox, InboxLimits, Outbox};
 use godwit_chain::{BlockMemory, Chain, ChainError, ChainOptions, Poll};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
@@ -27,7 +28,7 @@ use godwit_stream::{BufferPool, PoolLimits};
 
 pub(super) use peak::Peak;
 
-use super::sockets::{FIRST_CAPACITY, Link};
+use super::sockets::{FIRST_CAPACITY, Link, queue};
 use super::tap;
 use super::timed::Delays;
 use super::worlds::Stage;
@@ -68,6 +69,8 @@ pub(super) struct NodePlan {
     /// `-v2transport`.
     pub(super) v2: bool,
     pub(super) block_memory: BlockMemory,
+    /// At how many bytes that the node has not taken nothing more is read from its peers.
+    pub(super) inbox: InboxLimits,
     /// Time from one turn of the chain to the next, as if it were that slow.
     pub(super) turn: Duration,
     /// How long jobs take; `None`: no time, and a turn of the chain comes when all have ended.
@@ -110,6 +113,9 @@ pub(super) struct Driver {
     started: Duration,
     pub(super) links: BTreeMap<ConnectionId, Link>,
     pub(super) by_peer: HashMap<PeerId, ConnectionId>,
+    /// Both ends of the queue between its connections and the node.
+    pub(super) outbox: Outbox,
+    pub(super) inbox: Inbox,
     timers: BTreeMap<u64, Timer>,
     next_timer: u64,
     /// The node has something to do.
@@ -127,14 +133,21 @@ pub(super) struct Driver {
     pub(super) due: Vec<(PeerId, Command)>,
     /// Answers that came in the turn of the question.
     pub(super) answered: u64,
+    /// Of these, those that came while the chain could take no block.
+    pub(super) answered_while_full: u64,
+    /// Blocks that were sent to peers then.
+    pub(super) served_while_full: u64,
     /// The next start dies at this change of the disk, and leaves so much.
     pub(super) fail_at_start: Option<(u64, Survival)>,
     /// Kills while a merge ran.
     pub(super) killed_in_merges: u64,
     /// Kills while the node started.
     pub(super) killed_in_starts: u64,
-    /// Connections that are not read before the chain can take blocks.
+    /// Connections that are to be read again behind the next turn.
     pub(super) held: BTreeSet<ConnectionId>,
+    /// What the peers are called from which at some time nothing was read, their share of the inbox
+    /// being full.
+    pub(super) held_back: BTreeSet<&'static str>,
     pub(super) disconnected: Vec<Disconnected>,
     pub(super) refused: Vec<PeerPlan>,
     pub(super) peak: Peak,
@@ -194,6 +207,7 @@ impl Driver {
             None => (Pace::Instant, Latency::constant(Duration::ZERO)),
         };
         let executor = InlineExecutor::new(plan.seed, pace);
+        let (outbox, inbox) = queue(plan.inbox);
         if plan.journal {
             executor.journal().open();
         }
@@ -208,6 +222,8 @@ impl Driver {
             started: Duration::ZERO,
             links: BTreeMap::new(),
             by_peer: HashMap::new(),
+            outbox,
+            inbox,
             timers: BTreeMap::new(),
             next_timer: 0,
             stirred: true,
@@ -218,10 +234,13 @@ impl Driver {
             refetched: 0,
             due: Vec::new(),
             answered: 0,
+            answered_while_full: 0,
+            served_while_full: 0,
             fail_at_start: None,
             killed_in_merges: 0,
             killed_in_starts: 0,
             held: BTreeSet::new(),
+            held_back: BTreeSet::new(),
             disconnected: Vec::new(),
             refused: Vec::new(),
             peak: Peak::default(),
@@ -382,9 +401,15 @@ impl Driver {
         self.begin_anew(book.expect("its own bytes"));
     }
 
-    /// The node is asked to stop between two turns, and does; another one starts.
+    /// The node is told to stop between two turns, and does in the next one; another one starts.
     pub(super) fn stop(&mut self) {
-        self.note("the node is asked to stop".to_owned());
+        self.note("the node is told to stop".to_owned());
+        let now = self.now();
+        match self.core().turn(now, true) {
+            Ok(Turn::Stops) => {}
+            other => self.fail(&format!("told to stop, it goes on: {other:?}")),
+        }
+        self.hear();
         self.executor.disarm();
         let core = self.core.take().expect("the node runs");
         if let Some(file) = self.peers_file.take() {
@@ -394,6 +419,7 @@ impl Driver {
         if let Err(error) = core.into_chain().close() {
             self.fail(&format!("closing: {error}"));
         }
+        self.journal(format_args!("the node has stopped"));
         self.begin_anew(AddressBook::new([self.plan.seed as u8; 32]));
     }
 
@@ -402,6 +428,7 @@ impl Driver {
             self.crowd.close(id);
         }
         self.by_peer.clear();
+        (self.outbox, self.inbox) = queue(self.plan.inbox);
         self.held.clear();
         self.timers.clear();
         self.arrived_before.extend(self.arrived.drain());
@@ -446,14 +473,6 @@ impl Driver {
         }
     }
 
-    pub(super) fn tell(&mut self, event: NetEvent) {
-        let now = self.now();
-        self.stirred = true;
-        self.core().handle(now, event);
-        self.hear();
-        self.check_arriving();
-    }
-
     /// Lets the node do what it can at this time.
     fn settle(&mut self) {
         self.take_commands();
@@ -464,6 +483,7 @@ impl Driver {
             self.turn();
             self.save_book();
             self.hear();
+            self.take_events();
             self.take_commands();
             for id in std::mem::take(&mut self.held) {
                 self.read(id);
@@ -479,10 +499,10 @@ impl Driver {
             self.let_chain_finish();
         }
         let now = self.now();
-        let poll = self.core().advance(now);
-        match poll {
-            Ok(Poll::Progress) => self.stirred |= self.plan.delays.is_some(),
-            Ok(Poll::Waiting | Poll::Idle) => {}
+        match self.core().turn(now, false) {
+            Ok(Turn::GoesOn(Poll::Progress)) => self.stirred |= self.plan.delays.is_some(),
+            Ok(Turn::GoesOn(Poll::Waiting | Poll::Idle)) => {}
+            Ok(Turn::Stops) => self.fail("it stops and was not told to"),
             Err(error) => self.fail(&format!("the node gives up: {error}")),
         }
         if self.plan.delays.is_some() && self.executor.now() != self.crowd.now() {

@@ -44,14 +44,8 @@ struct Killed {
     took: Duration,
 }
 
-/// Whether the run is one of the world of more than 2,000 headers, with as many blocks: it takes several
-/// times as long as one of another world, so it is not one in ten here but one in fifty.
-fn is_long(seed: u64) -> bool {
-    seed % 50 == 49
-}
-
 fn run_killed(seed: u64) -> Killed {
-    let stage = Stage::of_seed(if is_long(seed) { seed } else { seed - u64::from(seed % 10 == 9) });
+    let stage = Stage::of_seed(seed);
     let company = mix(seed, &stage.world);
     let rng = &mut Rng::new(seed ^ 0x6b69_6c6c);
     let discovery = discovery(rng);

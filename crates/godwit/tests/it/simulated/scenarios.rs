@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
+use godwit::node::sockets::InboxLimits;
 use godwit_chain::{BlockMemory, RECEIVING_BYTES};
 use godwit_fault_disk::Survival;
 use godwit_p2p::{Host, NetAddress, NetEvent, Now};
@@ -18,6 +19,9 @@ use super::run::{BLOCK_MEMORY, check, tip};
 use super::worlds::Stage;
 
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Two of the large blocks of a heavy chain, about.
+pub(super) const SMALL_INBOX: InboxLimits = InboxLimits { blocks: 200_000, ..InboxLimits::PRODUCT };
 
 fn link(rate: u64) -> LinkSpec {
     LinkSpec {
@@ -72,6 +76,7 @@ pub(super) fn node(seed: u64, discovery: Discovery) -> NodePlan {
         max_inbound: 125,
         v2: false,
         block_memory: BlockMemory::default(),
+        inbox: InboxLimits::PRODUCT,
         turn: Duration::ZERO,
         delays: None,
         minima: CacheMinima::PRODUCT,
@@ -256,7 +261,8 @@ fn a_chain_that_is_slower_than_its_peers_is_given_no_more_than_it_may_hold() {
     let stage = Stage::heavy();
     let most = |block_memory| {
         let turn = Duration::from_secs(10);
-        let plan = NodePlan { block_memory, turn, ..node(1, Discovery::Connect) };
+        let plan =
+            NodePlan { block_memory, inbox: SMALL_INBOX, turn, ..node(1, Discovery::Connect) };
         let peers = company(several(8, &honest(stage)), 1_000_000);
         let mut driver = Driver::new(stage, plan, None, peers);
         // The driver looks at the bound whenever the chain was given a block.

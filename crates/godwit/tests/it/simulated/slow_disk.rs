@@ -3,6 +3,7 @@
 //! The driver fails where a turn takes time or waits, and where a ping or a `getheaders` is not answered in
 //! the turn in which it is read.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use godwit_sim::rng::Rng;
 
 use super::driver::{Discovery, Driver, NodePlan};
 use super::run::{BLOCK_MEMORY, check, tip};
-use super::scenarios::{HOUR, company, node, several};
+use super::scenarios::{HOUR, SMALL_INBOX, company, honest, node, several};
 use super::timed::{Between, Delays, SMALL_CACHE};
 use super::worlds::Stage;
 
@@ -53,8 +54,8 @@ fn synchronises_with(read: Between, write: Between, sync: Between) {
     };
     let mut driver = Driver::new(stage, plan, None, peers(stage));
     let rng = &mut Rng::new(1);
-    // It ends in order between two turns at any instant, whatever its disk is busy with. (That a signal is
-    // seen there is what `network_stop.rs` tests, with real processes.)
+    // It ends in order between two turns at any instant, whatever its disk is busy with. (That a signal
+    // raises the flag which the turn looks at is what `network_stop.rs` tests, with real processes.)
     let mut stops = [0; 3].map(|_| Duration::from_millis(rng.between(1, 50 * 3_600_000)));
     stops.sort_unstable();
     for at in stops {
@@ -112,4 +113,91 @@ fn fsyncs_of_30_seconds_hold_up_no_turn() {
 #[test]
 fn a_disk_of_30_seconds_holds_up_no_turn() {
     synchronises_with(SLOW, SLOW, SLOW);
+}
+
+/// A node whose peers are so much faster than its disk that the chain can mostly take no block, and the
+/// queue of those that arrive is full too. Some of the peers owe it nothing and only ask.
+fn overrun(journal: bool) -> Driver {
+    let stage = Stage::heavy();
+    let plan = NodePlan {
+        workers: 2,
+        block_memory: BLOCK_MEMORY,
+        inbox: SMALL_INBOX,
+        delays: Some(Delays { cpu: Between::NOTHING, read: SLOW, write: SLOW, sync: SLOW }),
+        journal,
+        ..node(1, Discovery::Connect)
+    };
+    let start = Arc::new(stage.world.best.truncated(2));
+    let asks = |name, branch, noise, pause| {
+        let conduct = Conduct::hostile(name, View::constant(Arc::clone(branch)));
+        conduct.with_noise(noise, 1, Duration::from_secs(pause))
+    };
+    let asking = [
+        asks("pings", &Arc::new(Branch::genesis()), Noise::Pings, 1),
+        asks("reads", &start, Noise::GetDataUnread, 60),
+    ];
+    let peers = several(8, &honest(stage)).into_iter().chain(asking);
+    Driver::new(stage, plan, None, company(peers, 1_000_000))
+}
+
+#[test]
+fn who_owes_no_block_is_read_and_answered_while_the_chain_can_take_none() {
+    let stage = Stage::heavy();
+    let mut driver = overrun(false);
+    let best = stage.world.best.tip().hash;
+    if !driver.run(400 * HOUR, |driver| tip(driver) == best) {
+        driver.fail("the best chain was not reached");
+    }
+    let (answered, served) = (driver.answered_while_full, driver.served_while_full);
+    eprintln!("{:?}: {answered} answers, {served} blocks sent", driver.crowd.now());
+    // The driver fails where one of the turn's answers is missing at its end.
+    assert!(answered > 100 && served > 1, "{answered} answers, {served} blocks sent");
+    // A full share holds up those whose it is, and nobody else.
+    assert_eq!(driver.held_back, BTreeSet::from(["honest"]));
+    check(&mut driver, stage);
+}
+
+/// The ids of jobs that a node started after it was told to stop, of those that take blocks in or read
+/// them. What waited is given up when its turn comes: it touches no disk.
+fn intake_of_the_end(journal: &str, told_at: Duration) -> BTreeSet<&str> {
+    const INTAKE: [&str; 6] = ["decode", "append", "load", "prefetch", "disconnect", "read"];
+    let (end, _) = journal.split_once("the node has stopped").expect("it has");
+    let mut lines = end.lines().map(|line| line.split_once(' ').expect("a time and what happened"));
+    let said = lines.clone().find(|(_, what)| what.ends_with("Shutdown requested."));
+    let (time, _) = said.expect("it says that it stops");
+    assert_eq!(time, format!("{}.{:09}", told_at.as_secs(), told_at.subsec_nanos()));
+    let mut begun = BTreeSet::new();
+    for (_, what) in &mut lines {
+        if let Some((name, job)) = what.strip_prefix("start ").and_then(|job| job.rsplit_once(" #"))
+        {
+            begun.extend(INTAKE.contains(&name).then_some(job));
+        } else if let Some(operation) = what.strip_prefix("disk #") {
+            let (job, _) = operation.split_once(' ').expect("a job and what it does");
+            assert!(!begun.contains(job), "begun after the node was told to stop: {what}");
+        }
+    }
+    begun
+}
+
+#[test]
+fn a_node_that_is_told_to_stop_does_in_the_next_turn_and_takes_nothing_in_whatever_it_waits_for() {
+    let mut driver = overrun(true);
+    let journal = driver.executor.journal();
+    let rng = &mut Rng::new(2);
+    let mut given_up = 0;
+    for _ in 0..5 {
+        let next = driver.crowd.now() + Duration::from_millis(rng.between(1, 300_000));
+        driver.run(next, |_| false);
+        if !driver.run(next + HOUR, |driver| !driver.core().takes_blocks()) {
+            driver.fail("the chain can take blocks");
+        }
+        journal.close();
+        journal.open();
+        let told_at = driver.crowd.now();
+        driver.stop();
+        given_up += intake_of_the_end(&journal.close(), told_at).len();
+        journal.open();
+        eprintln!("told at {told_at:?}, the next one begins at {:?}", driver.crowd.now());
+    }
+    assert!(given_up > 0, "no job waited");
 }

@@ -1,8 +1,10 @@
 //! The node's side of its connections: what its sockets do in the program, on the simulated network.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use godwit::node::sockets::{Inbox, InboxLimits, LastBlock, Outbox, Share, channel};
 use godwit_fault_disk::Content;
 use godwit_p2p::{
     Command, Frame, MAX_GARBAGE, NetAddress, NetCommand, NetEvent, PeerId, Protocol, Receive,
@@ -11,6 +13,7 @@ use godwit_p2p::{
 use godwit_primitives::sha256::sha256d;
 use godwit_secret::SecretArray;
 use godwit_sim::network::ConnectionId;
+use mio::{Poll, Token, Waker};
 
 use super::driver::{Disconnected, Driver, Timer};
 
@@ -24,8 +27,8 @@ pub(super) struct Link {
     pub(super) peer: Option<PeerId>,
     pub(super) address: NetAddress,
     pub(super) transport: Transport,
-    expects_block: bool,
-    expects_compact: bool,
+    limits: ReceiveLimits,
+    last_block: LastBlock,
     awaits_read_on: bool,
     failed: bool,
     arrival_reported: usize,
@@ -35,7 +38,61 @@ pub(super) struct Link {
     protocol_told: bool,
 }
 
+/// Both ends of a new queue. The driver looks for room itself, so that nothing is to be woken.
+pub(super) fn queue(limits: InboxLimits) -> (Outbox, Inbox) {
+    let poll = Poll::new().expect("a poll");
+    let waker = Waker::new(poll.registry(), Token(0)).expect("a waker");
+    channel(Arc::new(waker), limits)
+}
+
+impl Link {
+    fn share(&self, out: &Outbox) -> Share {
+        self.last_block.share(&self.limits, &self.transport, out)
+    }
+}
+
 impl Driver {
+    /// Tells the node something that none of its connections says.
+    pub(super) fn tell(&mut self, event: NetEvent) {
+        self.tell_of(Share::Messages, event);
+    }
+
+    fn tell_of_link(&mut self, id: ConnectionId, event: NetEvent) {
+        let share = link_mut(&mut self.links, id).share(&self.outbox);
+        self.tell_of(share, event);
+    }
+
+    fn tell_of(&mut self, share: Share, event: NetEvent) {
+        self.outbox.of(share).send(event);
+        self.take_events();
+    }
+
+    /// Lets the node take the events that it can.
+    pub(super) fn take_events(&mut self) {
+        let now = self.now();
+        loop {
+            let Self { core, inbox, .. } = self;
+            let next = |takes_blocks| match takes_blocks {
+                true => inbox.take(),
+                false => inbox.take_but_blocks(),
+            };
+            if !core.as_mut().expect("the node runs").handle_some(now, 1, next) {
+                return;
+            }
+            self.stirred = true;
+            self.hear();
+            self.check_arriving();
+        }
+    }
+
+    /// Reads nothing from a connection before the next turn: its share of the inbox is full.
+    fn hold_back(&mut self, id: ConnectionId) {
+        self.held.insert(id);
+        self.peak.held += 1;
+        let peer = self.crowd.peer(id);
+        self.held_back.extend(peer.map(|peer| peer.conduct.name));
+    }
+
     /// The secrets of a simulated node are no secrets: they come from its seed.
     pub(super) fn transport(&mut self, v2: bool, initiator: bool) -> Transport {
         let magic = self.stage.params.magic;
@@ -65,8 +122,8 @@ impl Driver {
             peer,
             address,
             transport,
-            expects_block: false,
-            expects_compact: false,
+            limits: ReceiveLimits::default(),
+            last_block: LastBlock::default(),
             awaits_read_on: false,
             failed: false,
             arrival_reported: 0,
@@ -83,16 +140,10 @@ impl Driver {
 
     pub(super) fn read(&mut self, id: ConnectionId) {
         loop {
-            let takes_blocks = self.core().takes_blocks();
             let Some(link) = self.links.get_mut(&id) else { return };
-            let limits = ReceiveLimits {
-                expects_block: link.expects_block,
-                expects_compact: link.expects_compact,
-            };
-            if !takes_blocks && (limits.expects_block || limits.expects_compact) {
-                self.held.insert(id);
-                self.peak.held += 1;
-                return;
+            let share = link.share(&self.outbox);
+            if !self.outbox.poll_room(share) {
+                return self.hold_back(id);
             }
             let Some(peer) = link.peer else { return };
             if link.failed
@@ -101,15 +152,16 @@ impl Driver {
             {
                 return;
             }
-            let received = link.transport.receive(&mut self.crowd.socket(id), &limits, READ_TURN);
+            let received =
+                link.transport.receive(&mut self.crowd.socket(id), &link.limits, READ_TURN);
             self.check_receiving(id);
             self.report_protocol(id, peer);
             match received {
-                Ok(Receive::Frame(frame)) => self.take_frame(id, peer, frame),
+                Ok(Receive::Frame(frame)) => self.take_frame(id, peer, frame, share),
                 Ok(Receive::Discarded(discard)) => {
                     self.end_of_message(id);
                     self.note(format!("peer={} > dropped {discard:?}", peer.0));
-                    self.tell(NetEvent::Discarded { peer, discard });
+                    self.tell_of(share, NetEvent::Discarded { peer, discard });
                 }
                 Ok(Receive::BudgetUsed) => {}
                 Ok(Receive::Pending) => break,
@@ -119,7 +171,7 @@ impl Driver {
                 }
                 Err(error) => {
                     link_mut(&mut self.links, id).failed = true;
-                    self.tell(NetEvent::TransportFailed { peer, error });
+                    self.tell_of(share, NetEvent::TransportFailed { peer, error });
                     return;
                 }
             }
@@ -128,7 +180,8 @@ impl Driver {
         }
         let link = link_mut(&mut self.links, id);
         if let Some((command, received, _)) = link.transport.incoming()
-            && (command == Command::HEADERS || command == Command::BLOCK && link.expects_block)
+            && (command == Command::HEADERS
+                || command == Command::BLOCK && link.limits.expects_block)
         {
             self.report_arrival(id, command, received);
         }
@@ -139,7 +192,7 @@ impl Driver {
         }
     }
 
-    fn take_frame(&mut self, id: ConnectionId, peer: PeerId, frame: Frame) {
+    fn take_frame(&mut self, id: ConnectionId, peer: PeerId, frame: Frame, share: Share) {
         let bytes = frame.payload.len();
         if frame.command == Command::BLOCK {
             self.report_arrival(id, frame.command, bytes);
@@ -148,7 +201,7 @@ impl Driver {
             self.report_arrival(id, frame.command, bytes);
             self.header_bytes += bytes as u64;
         }
-        self.expect_answer(peer, frame.command);
+        self.expect_answer(peer, frame.command, share);
         self.end_of_message(id);
         link_mut(&mut self.links, id).awaits_read_on = frame.command.stops_reading();
         self.journal(format_args!(
@@ -157,7 +210,9 @@ impl Driver {
             Content(frame.payload.unread())
         ));
         self.note(format!("peer={} > {} {bytes}", peer.0, frame.command));
-        self.tell(NetEvent::Frame { peer, frame });
+        let out = self.outbox.of(share);
+        link_mut(&mut self.links, id).last_block.send_frame(peer, frame, out);
+        self.take_events();
     }
 
     fn report_protocol(&mut self, id: ConnectionId, peer: PeerId) {
@@ -166,7 +221,7 @@ impl Driver {
         if !link.protocol_told && protocol != Protocol::Detecting {
             link.protocol_told = true;
             self.protocols.push((link.address, protocol));
-            self.tell(NetEvent::Protocol { peer, protocol });
+            self.tell_of_link(id, NetEvent::Protocol { peer, protocol });
         }
     }
 
@@ -174,16 +229,16 @@ impl Driver {
     fn closed(&mut self, id: ConnectionId, peer: PeerId) {
         let link = link_mut(&mut self.links, id);
         let (address, plain) = (link.address, link.transport.fall_back());
-        let expects = (link.expects_block, link.expects_compact);
+        let limits = link.limits;
+        let share = link.share(&self.outbox);
         self.drop_link(id);
-        let Some(plain) = plain else { return self.tell(NetEvent::Closed { peer }) };
+        let Some(plain) = plain else { return self.tell_of(share, NetEvent::Closed { peer }) };
         match self.crowd.connect(&address) {
             Some(id) => {
                 self.add_link(id, Some(peer), address, plain);
-                let link = link_mut(&mut self.links, id);
-                (link.expects_block, link.expects_compact) = expects;
+                link_mut(&mut self.links, id).limits = limits;
             }
-            None => self.tell(NetEvent::Closed { peer }),
+            None => self.tell_of(share, NetEvent::Closed { peer }),
         }
     }
 
@@ -207,7 +262,7 @@ impl Driver {
         let peer = link.peer.expect("messages are read of peers");
         if bytes > 0 {
             link.arrival_reported = received;
-            self.tell(NetEvent::Arriving { peer, command, bytes });
+            self.tell_of_link(id, NetEvent::Arriving { peer, command, bytes });
         }
     }
 
@@ -219,7 +274,7 @@ impl Driver {
         if link.memory_reported != memory {
             link.memory_reported = memory;
             let stirred = self.stirred;
-            self.tell(NetEvent::Receiving { peer, memory });
+            self.tell_of_link(id, NetEvent::Receiving { peer, memory });
             self.stirred = stirred;
         }
     }
@@ -233,7 +288,7 @@ impl Driver {
         let bytes = (sent - link.sent_reported) as usize;
         if bytes > 0 {
             link.sent_reported = sent;
-            self.tell(NetEvent::Sent { peer, bytes });
+            self.tell_of_link(id, NetEvent::Sent { peer, bytes });
         }
         match written {
             Ok(Write::Done | Write::Pending | Write::BudgetUsed) => {
@@ -320,12 +375,12 @@ impl Driver {
             }
             NetCommand::ExpectBlock { peer, expected } => {
                 if let Some(id) = self.by_peer.get(&peer) {
-                    link_mut(&mut self.links, *id).expects_block = expected;
+                    link_mut(&mut self.links, *id).limits.expects_block = expected;
                 }
             }
             NetCommand::ExpectCompact { peer, expected } => {
                 if let Some(id) = self.by_peer.get(&peer) {
-                    link_mut(&mut self.links, *id).expects_compact = expected;
+                    link_mut(&mut self.links, *id).limits.expects_compact = expected;
                 }
             }
             NetCommand::Disconnect { peer, why } => {

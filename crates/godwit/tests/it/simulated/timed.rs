@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit::node::PeersFile;
+use godwit::node::sockets::Share;
 use godwit_fault_disk::{Latency, Pace};
 use godwit_p2p::{AddressBook, Command, PeerId};
 use godwit_sim::network::NodeEvent;
@@ -148,22 +149,27 @@ impl Driver {
         }
     }
 
-    /// What a node answers without its disk, it answers at once.
-    pub(super) fn expect_answer(&mut self, peer: PeerId, question: Command) {
+    /// What a node answers without its disk, it answers at once, but for what waits behind a block that
+    /// the chain can not take.
+    pub(super) fn expect_answer(&mut self, peer: PeerId, question: Command, share: Share) {
         let answer = match question {
             Command::PING => Command::PONG,
             Command::GETHEADERS => Command::HEADERS,
             _ => return,
         };
-        if self.plan.delays.is_some() {
+        let waits = share == Share::Blocks && !self.core().takes_blocks();
+        if self.plan.delays.is_some() && !waits {
             self.due.push((peer, answer));
         }
     }
 
     pub(super) fn note_answer(&mut self, peer: PeerId, answer: Command) {
+        self.served_while_full +=
+            u64::from(answer == Command::BLOCK && !self.core().takes_blocks());
         if let Some(at) = self.due.iter().position(|due| *due == (peer, answer)) {
             self.due.swap_remove(at);
             self.answered += 1;
+            self.answered_while_full += u64::from(!self.core().takes_blocks());
         }
     }
 

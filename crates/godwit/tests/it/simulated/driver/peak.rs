@@ -20,7 +20,7 @@ pub(in super::super) struct Peak {
     pub(in super::super) arriving: u64,
     /// Memory of accepted blocks that wait for their turn.
     pub(in super::super) waiting: usize,
-    /// Times that a connection was not read because the chain could take no blocks.
+    /// Times that a connection was not read because its share of the inbox was full.
     pub(in super::super) held: usize,
     /// Addresses in the book.
     pub(in super::super) addresses: usize,
@@ -61,7 +61,7 @@ impl Driver {
     }
 
     /// What the chain was given before it had its turn: one block more than its limit at worst.
-    pub(super) fn check_arriving(&mut self) {
+    pub(in super::super) fn check_arriving(&mut self) {
         let arriving = self.core().chain().receiving();
         if arriving > self.plan.block_memory.receiving + self.stage.largest_buffer {
             self.fail(&format!("{arriving} bytes of blocks are with the chain"));

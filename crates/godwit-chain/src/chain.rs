@@ -174,7 +174,12 @@ impl Chain {
         })
     }
 
-    /// A block's way, from top to bottom. Each line is a station, and says whether it did anything.
+    /// A block's way, from top to bottom but for its first station. Each line is a station, and says
+    /// whether it did anything.
+    ///
+    /// The next block is accepted only when none could move on: so there is something to do while
+    /// a flush or a commit holds up applying. With one accepted in every step, nothing was left
+    /// for these pauses, and an import with a cache of 7 MiB took 7 % longer.
     pub(crate) fn step(&mut self, now: i64) -> Result<Step, ChainError> {
         self.now = now;
         self.ending.check_threads()?;
@@ -184,8 +189,7 @@ impl Chain {
             self.check_damage()?;
             return Ok(Step::Waiting);
         }
-        let mut any = self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
-        any |= self.keep_appended(); //            Appender: written -> stored, and has its verdict
+        let mut any = self.keep_appended(); //     Appender: written -> stored, and has its verdict
         let target = self.target();
         self.look_ahead(target)?; //               Lookahead: read back, coins fetched
         any |= self.apply_next(target); //         Window: resolved; its scripts start
@@ -193,6 +197,7 @@ impl Chain {
         any |= self.retire()?; //                  Window: recorded -> connected, or taken back
         any |= self.change_branch()?; //           Window: a refused block judged, a branch left
         any |= self.maintain(now)?; //             Durability: rotation, flush, commit, pruning
+        any = any || self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
         self.appender.start(&self.env); //        Appender: all that was gathered, as one job
         self.publish();
         Ok(self.progress(any))
@@ -276,11 +281,13 @@ impl Chain {
             let parent = self.index.tree().find(&block.header().prev_blockhash);
             let first = parent.is_some_and(|parent| self.appender.is_writing(parent));
             if !first && !self.durability.names(&self.index, parent) {
-                // The commit that is under way may be the one that names it.
-                if !self.durability.is_committing() {
-                    self.durability.want_commit();
+                // The commit that is under way may be the one that names it. Otherwise the next step
+                // starts one.
+                if self.durability.is_committing() {
+                    return Ok(false);
                 }
-                return Ok(false);
+                self.durability.want_commit();
+                return Ok(true);
             }
         }
         let arrival = self.intake.pop().expect("just seen");

@@ -34,6 +34,12 @@ pub enum ScriptError {
         /// Index of the input.
         input: usize,
     },
+    /// The signatures of this input were proven to be what makes it valid, and the engine refuses it: a
+    /// defect of one of the two. Neither is believed.
+    Contradicted {
+        /// Index of the input.
+        input: usize,
+    },
     /// The engine could not do its work, for want of memory.
     Engine,
 }
@@ -50,6 +56,12 @@ impl fmt::Display for ScriptError {
             }
             Self::WitnessWithoutP2sh => write!(f, "script flag WITNESS without P2SH"),
             Self::Rejected { input } => write!(f, "script of input {input} failed"),
+            Self::Contradicted { input } => {
+                write!(
+                    f,
+                    "the signatures of input {input} hold, but Bitcoin Core's engine refuses it"
+                )
+            }
             Self::Engine => write!(f, "the script engine failed"),
         }
     }

@@ -50,7 +50,8 @@ struct Signature<'a> {
 }
 
 /// What follows if it is proven: Core's `VerifyScript` accepts the input under these flags. `None` says
-/// nothing about the input.
+/// nothing about the input. [`ScriptFlags`] has those of consensus alone; any of policy would need
+/// conditions of its own here.
 pub fn claim(tx: &SpendingTx<'_>, input: usize, flags: ScriptFlags) -> Option<Claim> {
     // BIP141 is not defined without BIP16 (VerifyScript asserts it).
     if flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH) {

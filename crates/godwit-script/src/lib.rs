@@ -2,7 +2,7 @@
 //! own engine for all else.
 //!
 //! ```text
-//! Scripts::verify          transactions in, the first input that fails out
+//! Scripts::verify          parts of blocks in, for each the first input that fails out
 //!   |-- claim()            spent output, input, witness, flags -> a Claim, or nothing
 //!   |     |-- forms        which scripts are taken, and what each demands
 //!   |     '-- sighash      the messages that signatures sign
@@ -36,7 +36,8 @@ mod verify;
 
 pub use claim::{Claim, claim};
 pub use godwit_engine::{PreparedTx, ScriptError, SpentOutput, verify_transaction};
+pub use godwit_verify::{BackendKind, Counts as CheckCounts};
 pub use multisig::{MatchOrder, Multisig};
 pub use queue::{ClaimQueue, Proof};
-pub use spending_tx::{Midstates, SpendingTx};
-pub use verify::{Counts, Scripts, Work};
+pub use spending_tx::{Precomputed, SpendingTx};
+pub use verify::{Counts, Group, Proofs, Scripts, Verdict, Work};

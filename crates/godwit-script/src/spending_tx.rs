@@ -6,7 +6,7 @@ use godwit_primitives::sha256::{Sha256, sha256};
 use godwit_primitives::{InputView, OutputView, TxView, Txid, WitnessView};
 use godwit_stream::DataStream;
 
-use crate::{ScriptError, SpentOutput};
+use crate::{PreparedTx, ScriptError, SpentOutput};
 
 /// A transaction, the outputs that it spends, and the hashes that its inputs share.
 pub struct SpendingTx<'a> {
@@ -16,17 +16,19 @@ pub struct SpendingTx<'a> {
     /// Read when a signature first commits to a single one.
     outputs: OnceLock<Vec<OutputView<'a>>>,
     spent: Vec<SpentOutput<'a>>,
-    midstates: Arc<Midstates>,
+    precomputed: Arc<Precomputed>,
+    /// For the engine, where what was computed is of the same txid with another witness.
+    engine: OnceLock<Result<PreparedTx, ScriptError>>,
     /// What the legacy messages of an input begin with, and of which input. In order each continues where
     /// the one before it was, which saves half of the hashing that makes transactions of many inputs
     /// expensive.
     begun: Mutex<Option<(usize, Sha256)>>,
 }
 
-/// The hashes that the inputs of one transaction share, each computed when it is first needed. Threads that
-/// verify parts of a large transaction hand them to each other.
-#[derive(Debug)]
-pub struct Midstates {
+/// What the inputs of one transaction share, each computed when it is first needed: hashes, and the
+/// transaction as Core's engine reads it. Threads that verify parts of a large transaction hand it to each
+/// other.
+pub struct Precomputed {
     /// Whose they are: those of another transaction would make wrong messages, and wrong ones true.
     txid: Txid,
     parts: OnceLock<PartHashes>,
@@ -34,6 +36,15 @@ pub struct Midstates {
     spent: OnceLock<SpentHashes>,
     /// The inputs without scripts, sequences as they are and all zero.
     blank_inputs: [OnceLock<Vec<u8>>; 2],
+    /// The transaction's bytes, which a txid does not fix, and what the engine made of them when it was first
+    /// asked.
+    engine: OnceLock<ForEngine>,
+}
+
+/// A transaction as Core's engine reads it.
+struct ForEngine {
+    bytes: Box<[u8]>,
+    prepared: Result<PreparedTx, ScriptError>,
 }
 
 /// SHA-256 of all prevouts, all sequences and all outputs: once for BIP341, twice for BIP143.
@@ -54,11 +65,11 @@ pub(crate) struct SpentHashes {
 /// Bytes of an input whose script is empty.
 pub(crate) const BLANK_INPUT: usize = 41;
 
-impl Midstates {
+impl Precomputed {
     /// Of the transaction with that id, none computed yet.
     pub fn of(txid: Txid) -> Self {
-        let (parts, doubled, spent, blank_inputs) = Default::default();
-        Self { txid, parts, doubled, spent, blank_inputs }
+        let (parts, doubled, spent, blank_inputs, engine) = Default::default();
+        Self { txid, parts, doubled, spent, blank_inputs, engine }
     }
 }
 
@@ -71,32 +82,32 @@ impl<'a> SpendingTx<'a> {
         view: TxView<'a>,
         spent: impl Iterator<Item = SpentOutput<'a>>,
     ) -> Result<Self, ScriptError> {
-        Self::with_midstates(view, spent, &Arc::new(Midstates::of(view.txid())))
+        Self::with_precomputed(view, spent, &Arc::new(Precomputed::of(view.txid())))
     }
 
-    /// With hashes that other threads may use at the same time. Those of another transaction are not
-    /// used. What is spent belongs to the txid too: an input names its output by the hash of what
-    /// contains it.
+    /// With what other threads may use at the same time. That of another transaction is not used. What is
+    /// spent belongs to the txid too, as an input names its output by the hash of what contains it: other
+    /// outputs would make wrong messages.
     ///
     /// # Errors
     /// [`ScriptError::SpentOutputCount`].
-    pub fn with_midstates(
+    pub fn with_precomputed(
         view: TxView<'a>,
         spent: impl Iterator<Item = SpentOutput<'a>>,
-        midstates: &Arc<Midstates>,
+        precomputed: &Arc<Precomputed>,
     ) -> Result<Self, ScriptError> {
         let inputs: Vec<_> = view.inputs().collect();
         let spent: Vec<_> = spent.collect();
         if spent.len() != inputs.len() {
             return Err(ScriptError::SpentOutputCount { inputs: inputs.len(), spent: spent.len() });
         }
-        let midstates = match midstates.txid == view.txid() {
-            true => Arc::clone(midstates),
-            false => Arc::new(Midstates::of(view.txid())),
+        let precomputed = match precomputed.txid == view.txid() {
+            true => Arc::clone(precomputed),
+            false => Arc::new(Precomputed::of(view.txid())),
         };
         let witnesses = view.witnesses().collect();
-        let (outputs, begun) = Default::default();
-        Ok(Self { view, inputs, witnesses, outputs, spent, midstates, begun })
+        let (outputs, begun, engine) = Default::default();
+        Ok(Self { view, inputs, witnesses, outputs, spent, precomputed, engine, begun })
     }
 
     /// The transaction.
@@ -127,8 +138,21 @@ impl<'a> SpendingTx<'a> {
         outputs.get(output).copied()
     }
 
+    /// The transaction as the engine reads it.
+    pub(crate) fn engine(&self) -> Result<&PreparedTx, ScriptError> {
+        let bytes = self.view.bytes();
+        let prepare = || PreparedTx::new(bytes, self.spent.iter().copied());
+        let first = || ForEngine { bytes: bytes.into(), prepared: prepare() };
+        let shared = self.precomputed.engine.get_or_init(first);
+        let prepared = match *shared.bytes == *bytes {
+            true => &shared.prepared,
+            false => self.engine.get_or_init(prepare),
+        };
+        prepared.as_ref().map_err(|error| *error)
+    }
+
     pub(crate) fn part_hashes(&self) -> &PartHashes {
-        self.midstates.parts.get_or_init(|| {
+        self.precomputed.parts.get_or_init(|| {
             let (mut prevouts, mut sequences) = (Sha256::new(), Sha256::new());
             for input in &self.inputs {
                 prevouts.update(&input.prevout.to_bytes());
@@ -143,7 +167,7 @@ impl<'a> SpendingTx<'a> {
     }
 
     pub(crate) fn doubled_part_hashes(&self) -> &PartHashes {
-        self.midstates.doubled.get_or_init(|| {
+        self.precomputed.doubled.get_or_init(|| {
             let PartHashes { prevouts, sequences, outputs } = self.part_hashes();
             PartHashes {
                 prevouts: sha256(prevouts),
@@ -154,7 +178,7 @@ impl<'a> SpendingTx<'a> {
     }
 
     pub(crate) fn spent_hashes(&self) -> &SpentHashes {
-        self.midstates.spent.get_or_init(|| {
+        self.precomputed.spent.get_or_init(|| {
             let (mut values, mut scripts) = (Sha256::new(), Sha256::new());
             let mut len = DataStream::new();
             for spent in &self.spent {
@@ -171,7 +195,7 @@ impl<'a> SpendingTx<'a> {
     /// Every input with an empty script, [`BLANK_INPUT`] bytes each, less than the transaction has
     /// itself; with sequences of zero where a signature leaves those of others open.
     pub(crate) fn blank_inputs(&self, open_sequences: bool) -> &[u8] {
-        self.midstates.blank_inputs[usize::from(open_sequences)].get_or_init(|| {
+        self.precomputed.blank_inputs[usize::from(open_sequences)].get_or_init(|| {
             let mut bytes = Vec::with_capacity(BLANK_INPUT * self.inputs.len());
             for input in &self.inputs {
                 bytes.extend(input.prevout.to_bytes());

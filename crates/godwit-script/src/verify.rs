@@ -1,14 +1,16 @@
 //! The inputs of transactions: claims first, Core's engine for what is left.
 
-use std::ops::Range;
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU32;
+use std::ops::{AddAssign, Range, Sub};
 
 use godwit_primitives::ScriptFlags;
 use godwit_verify::BackendKind;
 
+use crate::ScriptError;
 use crate::claim::claim;
 use crate::queue::{ClaimQueue, Proof};
 use crate::spending_tx::SpendingTx;
-use crate::{PreparedTx, ScriptError};
 
 /// Some inputs of a transaction.
 pub struct Work<'s, 'a> {
@@ -17,6 +19,23 @@ pub struct Work<'s, 'a> {
     /// Which of its inputs.
     pub inputs: Range<usize>,
 }
+
+/// Inputs that get one verdict: a part of a block.
+pub struct Group<'s, 'a> {
+    /// In the order in which Core would meet them.
+    pub works: Vec<Work<'s, 'a>>,
+    /// What is asked of all of them.
+    pub flags: ScriptFlags,
+    /// Of so many inputs that are proven, Core's engine judges one as well; `None`: none.
+    pub crosscheck: Option<NonZeroU32>,
+}
+
+/// What is said of a group: success, or the position of the first work that has an error.
+///
+/// [`ScriptError::Rejected`] and [`ScriptError::Contradicted`] name its first input that the engine refuses;
+/// [`ScriptError::BadRange`] and [`ScriptError::WitnessWithoutP2sh`] come before any script of that work
+/// runs.
+pub type Verdict = Result<(), (usize, ScriptError)>;
 
 /// How inputs were accepted, since the verifier was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,25 +46,80 @@ pub struct Counts {
     pub unclaimed: u64,
     /// Inputs whose claim was not proven.
     pub unproven: u64,
+    /// Of those proven, how many the engine judged as well.
+    pub crosschecked: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.proven += other.proven;
+        self.unclaimed += other.unclaimed;
+        self.unproven += other.unproven;
+        self.crosschecked += other.crosschecked;
+    }
+}
+
+/// Those since an earlier moment.
+impl Sub for Counts {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            proven: self.proven - earlier.proven,
+            unclaimed: self.unclaimed - earlier.unclaimed,
+            unproven: self.unproven - earlier.unproven,
+            crosschecked: self.crosschecked - earlier.crosschecked,
+        }
+    }
 }
 
 /// Verifies inputs, each thread with one of its own.
 pub struct Scripts {
-    /// `None` after a panic, which left claims in it that no caller waits for.
-    queue: Option<ClaimQueue<usize>>,
+    prover: Prover,
+    /// Chooses what is cross-checked: keyed, so that nobody can make an input that is never chosen.
+    choice: RandomState,
     counts: Counts,
 }
 
+enum Prover {
+    Queue(Box<ClaimQueue<usize>>),
+    /// Core's engine judges everything.
+    None,
+    /// It panicked, and has claims for which no caller waits.
+    Broken,
+}
+
+/// Which inputs of some groups are proven, counted through.
+pub struct Proofs<'g, 's, 'a> {
+    groups: &'g [Group<'s, 'a>],
+    proven: Vec<bool>,
+    is_broken: bool,
+}
+
 impl Scripts {
-    /// With the fastest lanes of this processor.
+    /// With the fastest lanes of this processor; with Core's engine and nothing else where it has none: one
+    /// after another, the engine is faster.
     pub fn new() -> Self {
-        Self { queue: Some(ClaimQueue::new()), counts: Counts::default() }
+        let queue = ClaimQueue::new();
+        match queue.backend() {
+            BackendKind::Single => Self::engine_only(),
+            _ => Self::with(Prover::Queue(Box::new(queue))),
+        }
     }
 
     /// With given lanes; `None` where the processor cannot run them.
     pub fn with_backend(kind: BackendKind) -> Option<Self> {
         let queue = ClaimQueue::with_backend(kind)?;
-        Some(Self { queue: Some(queue), counts: Counts::default() })
+        Some(Self::with(Prover::Queue(Box::new(queue))))
+    }
+
+    /// With Core's engine and nothing else.
+    pub fn engine_only() -> Self {
+        Self::with(Prover::None)
+    }
+
+    fn with(prover: Prover) -> Self {
+        Self { prover, choice: RandomState::new(), counts: Counts::default() }
     }
 
     /// How inputs were accepted so far.
@@ -53,42 +127,48 @@ impl Scripts {
         self.counts
     }
 
-    /// Verifies the inputs of `works`. No transaction is serialised for the engine unless the engine is
-    /// asked about one of its inputs.
-    ///
-    /// # Errors
-    /// As those of [`PreparedTx::verify_range`] for the first of `works` that has any, with its position.
-    /// [`ScriptError::Engine`] for all that follows a panic.
-    pub fn verify(
-        &mut self,
-        works: &[Work<'_, '_>],
-        flags: ScriptFlags,
-    ) -> Result<(), (usize, ScriptError)> {
-        let malformed = works.iter().zip(0..).find_map(|(work, at)| Some((at, work.error(flags)?)));
-        let works = &works[..malformed.map_or(works.len(), |(at, _)| at)];
-        let mut queue = self.queue.take().ok_or((0, ScriptError::Engine))?;
-        let proven = self.prove(&mut queue, works, flags);
-        self.queue = Some(queue);
-        ask_engine(works, &proven, flags)?;
-        malformed.map_or(Ok(()), Err)
+    /// How the checks of signatures were answered so far.
+    pub fn check_counts(&self) -> godwit_verify::Counts {
+        match &self.prover {
+            Prover::Queue(queue) => queue.check_counts(),
+            Prover::None | Prover::Broken => godwit_verify::Counts::default(),
+        }
     }
 
-    /// Which of the inputs of `works`, counted through, are proven.
-    fn prove(
-        &mut self,
-        queue: &mut ClaimQueue<usize>,
-        works: &[Work<'_, '_>],
-        flags: ScriptFlags,
-    ) -> Vec<bool> {
-        let mut proven = vec![false; works.iter().map(|work| work.inputs.len()).sum()];
+    /// Verifies the inputs of `groups`, whose checks share the lanes; a verdict for each group. No
+    /// transaction is serialised for the engine unless the engine is asked about one of its inputs.
+    ///
+    /// After a panic all verdicts are [`ScriptError::Engine`].
+    pub fn verify(&mut self, groups: &[Group<'_, '_>]) -> Vec<Verdict> {
+        let proofs = self.prove(groups);
+        self.judge(proofs)
+    }
+
+    /// The first half of [`Scripts::verify`]: makes claims and proves them.
+    pub fn prove<'g, 's, 'a>(&mut self, groups: &'g [Group<'s, 'a>]) -> Proofs<'g, 's, 'a> {
+        let works = || groups.iter().flat_map(|group| group.sound().0);
+        let mut proven = vec![false; works().map(|work| work.inputs.len()).sum()];
+        let mut queue = match std::mem::replace(&mut self.prover, Prover::Broken) {
+            Prover::Queue(queue) => queue,
+            Prover::None => {
+                self.prover = Prover::None;
+                self.counts.unclaimed += proven.len() as u64;
+                return Proofs { groups, proven, is_broken: false };
+            }
+            Prover::Broken => return Proofs { groups, proven, is_broken: true },
+        };
         let mut claimed = 0;
         let mut settle = |place: usize, proof| proven[place] = proof == Proof::Proven;
-        let inputs =
-            works.iter().flat_map(|work| work.inputs.clone().map(|input| (work.tx, input)));
-        for (place, (tx, input)) in inputs.enumerate() {
-            if let Some(claim) = claim(tx, input, flags) {
-                claimed += 1;
-                queue.push(place, claim, &mut settle);
+        let mut place = 0;
+        for group in groups {
+            for work in group.sound().0 {
+                for input in work.inputs.clone() {
+                    if let Some(claim) = claim(work.tx, input, group.flags) {
+                        claimed += 1;
+                        queue.push(place, claim, &mut settle);
+                    }
+                    place += 1;
+                }
             }
         }
         queue.flush(settle);
@@ -96,28 +176,88 @@ impl Scripts {
         self.counts.proven += all_proven;
         self.counts.unproven += claimed - all_proven;
         self.counts.unclaimed += proven.len() as u64 - claimed;
-        proven
+        self.prover = Prover::Queue(queue);
+        Proofs { groups, proven, is_broken: false }
+    }
+
+    /// The second half: asks Core's engine about every input that is not proven or is chosen to be
+    /// cross-checked, group by group in their order, in each up to the first input that it refuses.
+    pub fn judge(&mut self, proofs: Proofs<'_, '_, '_>) -> Vec<Verdict> {
+        let Proofs { groups, proven, is_broken } = proofs;
+        let mut proven = &proven[..];
+        let mut take = |count| {
+            let (first, others) = proven.split_at(count);
+            proven = others;
+            first
+        };
+        let verdicts = groups.iter().map(|group| match is_broken {
+            true => Err((0, ScriptError::Engine)),
+            false => {
+                let (works, malformed) = group.sound();
+                let proven = take(works.iter().map(|work| work.inputs.len()).sum());
+                self.ask_engine(group, works, proven)?;
+                malformed.map_or(Ok(()), Err)
+            }
+        });
+        let verdicts = verdicts.collect();
+        assert!(is_broken || proven.is_empty(), "each input belongs to one group");
+        verdicts
+    }
+
+    fn ask_engine(
+        &mut self,
+        group: &Group<'_, '_>,
+        works: &[Work<'_, '_>],
+        mut proven: &[bool],
+    ) -> Verdict {
+        for (at, Work { tx, inputs }) in works.iter().enumerate() {
+            let (of_tx, others) = proven.split_at(inputs.len());
+            proven = others;
+            let mut engine = None;
+            for (input, proven) in inputs.clone().zip(of_tx) {
+                if *proven {
+                    if !self.chooses(group, tx, input) {
+                        continue;
+                    }
+                    self.counts.crosschecked += 1;
+                }
+                // Asked for once: it compares the transaction's bytes.
+                let engine = *engine.get_or_insert_with(|| tx.engine());
+                let verdict = engine.and_then(|tx| tx.verify_input(input, group.flags));
+                // An engine that cannot read what was proven differs, too.
+                verdict.map_err(|error| match error {
+                    ScriptError::Engine => (at, error),
+                    _ if *proven => (at, ScriptError::Contradicted { input }),
+                    _ => (at, error),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a proven input is cross-checked.
+    fn chooses(&self, group: &Group<'_, '_>, tx: &SpendingTx<'_>, input: usize) -> bool {
+        let Some((one_in, view)) = group.crosscheck.zip(tx.input(input)) else { return false };
+        let hash = self.choice.hash_one(view.prevout.to_bytes());
+        hash.is_multiple_of(u64::from(one_in.get()))
     }
 }
 
-/// Asks Core's engine about every input that is not proven, in their order, up to the first that fails.
-fn ask_engine(
-    works: &[Work<'_, '_>],
-    mut proven: &[bool],
-    flags: ScriptFlags,
-) -> Result<(), (usize, ScriptError)> {
-    for (at, Work { tx, inputs }) in works.iter().enumerate() {
-        let (of_tx, others) = proven.split_at(inputs.len());
-        proven = others;
-        let mut left = inputs.clone().zip(of_tx).filter(|(_, proven)| !**proven).peekable();
-        if left.peek().is_none() {
-            continue;
-        }
-        PreparedTx::new(tx.view().bytes(), tx.spent().iter().copied())
-            .and_then(|tx| left.try_for_each(|(input, _)| tx.verify_input(input, flags)))
-            .map_err(|error| (at, error))?;
+impl Default for Scripts {
+    fn default() -> Self {
+        Self::new()
     }
-    Ok(())
+}
+
+impl<'s, 'a> Group<'s, 'a> {
+    /// The works before the first that asks what cannot be asked, and that error.
+    fn sound(&self) -> (&[Work<'s, 'a>], Option<(usize, ScriptError)>) {
+        let malformed = self.works.iter().zip(0..).find_map(|(work, at)| {
+            let error = work.error(self.flags)?;
+            Some((at, error))
+        });
+        (&self.works[..malformed.map_or(self.works.len(), |(at, _)| at)], malformed)
+    }
 }
 
 impl Work<'_, '_> {
@@ -129,11 +269,5 @@ impl Work<'_, '_> {
         let (Range { start, end }, inputs) = (self.inputs.clone(), self.tx.input_count());
         let is_within = start <= end && end <= inputs;
         (!is_within).then_some(ScriptError::BadRange { start, end, inputs })
-    }
-}
-
-impl Default for Scripts {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -1,5 +1,6 @@
 //! Checks in, answers out.
 
+use std::ops::{AddAssign, Sub};
 use std::sync::OnceLock;
 
 use crate::backend::{Backend, BackendKind};
@@ -28,6 +29,29 @@ pub struct Counts {
     pub in_lanes: u64,
     /// Left to libsecp256k1, whatever it said.
     pub single: u64,
+    /// Lanes that ran, with a check in them or without.
+    pub lanes: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.in_lanes += other.in_lanes;
+        self.single += other.single;
+        self.lanes += other.lanes;
+    }
+}
+
+/// Those since an earlier moment.
+impl Sub for Counts {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            in_lanes: self.in_lanes - earlier.in_lanes,
+            single: self.single - earlier.single,
+            lanes: self.lanes - earlier.lanes,
+        }
+    }
 }
 
 /// Collects checks, each with an identity of the caller's, and answers them in batches. It starts no thread;
@@ -92,8 +116,9 @@ impl<Id> Verifier<Id> {
             if batch.is_empty() {
                 break;
             }
-            let in_lanes = prove(self.backend, batch.iter().map(|(_, check)| check));
-            for ((id, check), proven) in batch.into_iter().zip(in_lanes) {
+            let Lanes { proven, count } = prove(self.backend, batch.iter().map(|(_, check)| check));
+            self.counts.lanes += count as u64;
+            for ((id, check), proven) in batch.into_iter().zip(proven) {
                 self.counts.in_lanes += u64::from(proven);
                 self.counts.single += u64::from(!proven);
                 let valid = proven || single::verify(&check);
@@ -124,15 +149,23 @@ pub(crate) fn fastest_of(kinds: &[BackendKind], hold: impl Fn(Backend) -> bool) 
     Backend::single()
 }
 
+/// What came of some checks in lanes.
+pub(crate) struct Lanes {
+    /// For each check whether it was proven.
+    pub(crate) proven: Vec<bool>,
+    /// Lanes that ran.
+    pub(crate) count: usize,
+}
+
 /// Which checks the lanes prove, at most [`Verifier::BATCH`] of them.
 pub(crate) fn prove<'a>(
     backend: Backend,
     checks: impl ExactSizeIterator<Item = &'a Check>,
-) -> Vec<bool> {
-    let mut proven = vec![false; checks.len()];
+) -> Lanes {
+    let (mut proven, mut count) = (vec![false; checks.len()], 0);
     let lanes = backend.kind().lanes();
     if lanes == 0 {
-        return proven;
+        return Lanes { proven, count };
     }
     let (positions, parsed): (Vec<usize>, Vec<_>) =
         checks.enumerate().filter_map(|(position, check)| Some((position, parse(check)?))).unzip();
@@ -152,6 +185,7 @@ pub(crate) fn prove<'a>(
             }
             groups.push(filled);
         }
+        count += groups.len() * lanes;
         let answers = backend.prove(&groups);
         // By the checks that were put in, so that an empty lane has nobody to say yes for.
         for (group, answer) in full.zip(answers) {
@@ -160,5 +194,5 @@ pub(crate) fn prove<'a>(
             }
         }
     }
-    proven
+    Lanes { proven, count }
 }

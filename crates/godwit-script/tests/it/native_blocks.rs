@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use godwit_primitives::{Block, OutPoint, ScriptFlags};
-use godwit_script::{Scripts, SpendingTx, Work, claim};
+use godwit_script::{Group, Scripts, SpendingTx, Work, claim};
 use godwit_testdata::shared_file;
 use serde_json::Value;
 
 use crate::native::form;
 use crate::real_blocks::{flags_of, read_prevouts};
 use crate::twin::{Output, prepare, spent_outputs};
+
+fn whole<'s, 'a>(txs: &'s [SpendingTx<'a>], flags: ScriptFlags) -> Group<'s, 'a> {
+    let works = txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect();
+    Group { works, flags, crosscheck: None }
+}
 
 #[test]
 fn real_blocks_are_proven() {
@@ -34,10 +39,8 @@ fn real_blocks_are_proven() {
             .zip(&spent)
             .map(|(tx, spent)| SpendingTx::new(tx, spent_outputs(spent)).expect("one an input"))
             .collect();
-        let works: Vec<Work<'_, '_>> =
-            txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect();
         let before = scripts.counts();
-        assert_eq!(scripts.verify(&works, flags), Ok(()), "{name}");
+        assert_eq!(scripts.verify(&[whole(&txs, flags)]), [Ok(())], "{name}");
         let block_took = start.elapsed();
         let counts = scripts.counts();
         assert_eq!(counts.unproven, 0, "{name}");
@@ -107,8 +110,7 @@ fn print_cost(name: &str, block: &Block, spent: &[Vec<Output>], flags: ScriptFla
     let mut scripts = Scripts::new();
     let verified = fastest(&mut || {
         let txs = build();
-        let works: Vec<_> = txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect();
-        scripts.verify(&works, flags).expect("valid");
+        assert_eq!(scripts.verify(&[whole(&txs, flags)]), [Ok(())]);
     });
     let engine = fastest(&mut || {
         for (tx, spent) in txs() {

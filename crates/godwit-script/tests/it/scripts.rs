@@ -1,11 +1,14 @@
 //! Claims, proofs and Core's engine together: the verdicts are those of the engine alone.
 
+use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bitcoin::key::Secp256k1;
 use godwit_primitives::{ScriptFlags, TxView};
-use godwit_script::{ClaimQueue, Counts, Midstates, ScriptError, Scripts, SpendingTx, Work, claim};
+use godwit_script::{
+    ClaimQueue, Counts, Group, Precomputed, ScriptError, Scripts, SpendingTx, Verdict, Work, claim,
+};
 use godwit_verify::BackendKind;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -40,48 +43,121 @@ fn spending<'a>(bytes: &'a [Vec<u8>], cases: &'a [Case]) -> Vec<SpendingTx<'a>> 
     txs.collect()
 }
 
-/// What the engine alone says of the works in their order.
-fn engine(
-    bytes: &[Vec<u8>],
-    cases: &[Case],
-    works: &[Work<'_, '_>],
-) -> Result<(), (usize, ScriptError)> {
-    for (at, work) in works.iter().enumerate() {
-        let prepared = prepare(&bytes[at], &cases[at].spent).expect("well-formed");
-        let verdict = prepared.verify_range(work.inputs.clone(), FLAGS);
+/// What the engine alone says of a group's works in their order, which are of the transactions from `first`.
+fn engine(bytes: &[Vec<u8>], cases: &[Case], first: usize, group: &Group<'_, '_>) -> Verdict {
+    for (at, work) in group.works.iter().enumerate() {
+        let prepared = prepare(&bytes[first + at], &cases[first + at].spent).expect("well-formed");
+        let verdict = prepared.verify_range(work.inputs.clone(), group.flags);
         verdict.map_err(|error| (at, error))?;
     }
     Ok(())
 }
 
+fn group<'s, 'a>(works: Vec<Work<'s, 'a>>, flags: ScriptFlags) -> Group<'s, 'a> {
+    Group { works, flags, crosscheck: None }
+}
+
+fn whole<'s, 'a>(txs: &'s [SpendingTx<'a>]) -> Vec<Work<'s, 'a>> {
+    txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect()
+}
+
 #[test]
 fn verdicts_are_the_engines() {
-    for backend in [None, Some(BackendKind::Single)] {
-        let mut scripts = match backend {
-            None => Scripts::new(),
-            Some(kind) => Scripts::with_backend(kind).expect("runs everywhere"),
-        };
+    let all = [
+        ("lanes", Some(Scripts::new())),
+        ("single", Scripts::with_backend(BackendKind::Single)),
+        ("engine", Some(Scripts::engine_only())),
+    ];
+    for (name, scripts) in all {
+        let mut scripts = scripts.expect("runs everywhere");
         let (mut refused, mut accepted) = (0, 0);
         for seed in 0..60 {
             let cases = cases(1 + seed as usize % 20, seed);
             let bytes: Vec<_> = cases.iter().map(Case::bytes).collect();
             let txs = spending(&bytes, &cases);
-            let mut works: Vec<_> =
-                txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect();
-            if seed % 7 == 3 {
-                let last = works.len() - 1;
-                works[last].inputs.end += 1;
+            // Neighbours in the lanes, each with a verdict of its own.
+            let mut first = 0;
+            let mut groups = Vec::new();
+            while first < txs.len() {
+                let count = (1 + (seed as usize + groups.len()) % 7).min(txs.len() - first);
+                let mut works = whole(&txs[first..first + count]);
+                if seed % 7 == 3 {
+                    works[count - 1].inputs.end += 1;
+                }
+                let flags = if groups.len() % 2 == 0 { FLAGS } else { ScriptFlags::P2SH };
+                groups.push((first, group(works, flags)));
+                first += count;
             }
-            let expected = engine(&bytes, &cases, &works);
-            assert_eq!(scripts.verify(&works, FLAGS), expected, "seed {seed}");
-            refused += usize::from(expected.is_err());
-            accepted += usize::from(expected.is_ok());
+            let expected: Vec<Verdict> =
+                groups.iter().map(|(first, group)| engine(&bytes, &cases, *first, group)).collect();
+            let groups: Vec<_> = groups.into_iter().map(|(_, group)| group).collect();
+            assert_eq!(scripts.verify(&groups), expected, "seed {seed}");
+            refused += expected.iter().filter(|verdict| verdict.is_err()).count();
+            accepted += expected.iter().filter(|verdict| verdict.is_ok()).count();
         }
         assert!(refused > 15 && accepted > 15, "{refused} refused, {accepted} accepted");
-        let Counts { proven, unclaimed, unproven } = scripts.counts();
-        println!("{backend:?}: {proven} proven, {unclaimed} unclaimed, {unproven} unproven");
-        assert!(proven > 200 && unclaimed > 50 && unproven > 5);
+        let Counts { proven, unclaimed, unproven, crosschecked } = scripts.counts();
+        println!("{name}: {proven} proven, {unclaimed} unclaimed, {unproven} unproven");
+        assert_eq!(crosschecked, 0);
+        match name {
+            "engine" => assert!(proven == 0 && unproven == 0 && unclaimed > 250),
+            _ => assert!(proven > 200 && unclaimed > 50 && unproven > 5),
+        }
     }
+}
+
+#[test]
+fn one_of_so_many_proven_inputs_is_judged_by_the_engine_too() {
+    let cases = cases(400, 6);
+    let bytes: Vec<_> = cases.iter().map(Case::bytes).collect();
+    let txs = spending(&bytes, &cases);
+    let share = |crosscheck: Option<u32>| {
+        let mut scripts = Scripts::new();
+        let group = |tx| {
+            let works = vec![Work { tx, inputs: 0..tx.input_count() }];
+            Group { works, flags: FLAGS, crosscheck: crosscheck.and_then(NonZeroU32::new) }
+        };
+        let groups: Vec<_> = txs.iter().map(group).collect();
+        scripts.verify(&groups);
+        let Counts { proven, crosschecked, .. } = scripts.counts();
+        assert!(proven > 300, "{proven}");
+        (proven, crosschecked)
+    };
+    assert_eq!(share(None).1, 0);
+    let (proven, crosschecked) = share(Some(1));
+    // In a group that fails the inputs behind the failure are not asked about.
+    assert!(crosschecked <= proven && crosschecked * 10 > proven * 9, "{crosschecked} of {proven}");
+    let (proven, crosschecked) = share(Some(4));
+    assert!(crosschecked * 10 > proven && crosschecked * 2 < proven, "{crosschecked} of {proven}");
+}
+
+/// Lanes and engine do not differ, so that the engine is told another amount than was signed.
+#[test]
+fn what_the_engine_refuses_although_it_is_proven_is_a_contradiction() {
+    let secp = Secp256k1::new();
+    let mut rng = StdRng::seed_from_u64(7);
+    let case = Plan::random(Kind::WitnessKeyHash, &mut rng).build(&secp);
+    let bytes = case.bytes();
+    let view = TxView::parse(&bytes).expect("transaction parses");
+    let precomputed = Arc::new(Precomputed::of(view.txid()));
+    let mut wrong = case.spent.clone();
+    for output in &mut wrong {
+        output.value += 1;
+    }
+    let spending = |spent| {
+        SpendingTx::with_precomputed(view, spent_outputs(spent), &precomputed).expect("as many")
+    };
+    let mut scripts = Scripts::new();
+    let mut verdict = |tx: &SpendingTx<'_>, crosscheck| {
+        let works = vec![Work { tx, inputs: case.input..case.input + 1 }];
+        scripts.verify(&[Group { works, flags: FLAGS, crosscheck }]).pop().expect("one of one")
+    };
+    let (wrong, right) = (spending(&wrong), spending(&case.spent));
+    let input = case.input;
+    assert_eq!(verdict(&wrong, None), Err((0, ScriptError::Rejected { input })));
+    assert_eq!(verdict(&right, None), Ok(()));
+    let contradicted = Err((0, ScriptError::Contradicted { input }));
+    assert_eq!(verdict(&right, Some(NonZeroU32::MIN)), contradicted);
 }
 
 #[test]
@@ -90,19 +166,21 @@ fn questions_are_checked_first() {
     let bytes: Vec<_> = cases.iter().map(Case::bytes).collect();
     let txs = spending(&bytes, &cases);
     let mut scripts = Scripts::new();
+    let mut verify = |works, flags| scripts.verify(&[group(works, flags)]).pop();
     let (tx, inputs) = (&txs[0], txs[0].input_count());
     for (start, end) in [(0, inputs + 1), (1, 0), (inputs + 1, inputs + 1), (0, usize::MAX)] {
-        let work = [Work { tx, inputs: start..end }];
+        let work = vec![Work { tx, inputs: start..end }];
         let error = ScriptError::BadRange { start, end, inputs };
-        assert_eq!(scripts.verify(&work, FLAGS), Err((0, error)));
+        assert_eq!(verify(work, FLAGS), Some(Err((0, error))));
     }
     for inputs in [0..0, inputs..inputs] {
-        assert_eq!(scripts.verify(&[Work { tx, inputs }], FLAGS), Ok(()));
+        assert_eq!(verify(vec![Work { tx, inputs }], FLAGS), Some(Ok(())));
     }
     let flags = FLAGS.without(ScriptFlags::P2SH);
-    let work = [Work { tx, inputs: 0..0 }];
-    assert_eq!(scripts.verify(&work, flags), Err((0, ScriptError::WitnessWithoutP2sh)));
-    assert_eq!(scripts.verify(&[], flags), Ok(()));
+    let work = vec![Work { tx, inputs: 0..0 }];
+    assert_eq!(verify(work, flags), Some(Err((0, ScriptError::WitnessWithoutP2sh))));
+    assert_eq!(verify(vec![], flags), Some(Ok(())));
+    assert_eq!(scripts.verify(&[]), []);
     let view = TxView::parse(&bytes[0]).expect("transaction parses");
     for spent in [0, inputs + 1] {
         let error = ScriptError::SpentOutputCount { inputs, spent };
@@ -113,7 +191,7 @@ fn questions_are_checked_first() {
 
 /// What was computed for one transaction would make wrong messages for another.
 #[test]
-fn midstates_of_another_transaction_are_not_used() {
+fn what_was_computed_for_another_transaction_is_not_used() {
     let cases = cases(20, 2);
     let bytes: Vec<_> = cases.iter().map(Case::bytes).collect();
     let txs = spending(&bytes, &cases);
@@ -122,10 +200,12 @@ fn midstates_of_another_transaction_are_not_used() {
     };
     for (tx, case) in txs.iter().zip(&cases) {
         for other in &txs {
-            let midstates = Arc::new(Midstates::of(other.view().txid()));
+            let precomputed = Arc::new(Precomputed::of(other.view().txid()));
             let with = |tx: &SpendingTx<'_>, case: &Case| {
                 let spent = spent_outputs(&case.spent);
-                claims(&SpendingTx::with_midstates(tx.view(), spent, &midstates).expect("as many"))
+                claims(
+                    &SpendingTx::with_precomputed(tx.view(), spent, &precomputed).expect("as many"),
+                )
             };
             // The other's are all computed.
             let at = txs.iter().position(|tx| tx.view().txid() == other.view().txid());
@@ -135,20 +215,51 @@ fn midstates_of_another_transaction_are_not_used() {
     }
 }
 
+/// A txid says nothing of the witness.
 #[test]
-fn parts_share_midstates() {
+fn the_engine_reads_the_witness_that_it_is_asked_about() {
+    let secp = Secp256k1::new();
+    let case = Plan::random(Kind::WitnessKeyHash, &mut StdRng::seed_from_u64(8)).build(&secp);
+    let good = case.bytes();
+    let txid = TxView::parse(&good).expect("it parses").txid();
+    let flipped = (0..good.len()).rev().map(|at| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1;
+        bytes
+    });
+    let is_bad_witness = |bytes: &Vec<u8>| {
+        TxView::parse(bytes).is_ok_and(|view| view.txid() == txid)
+            && prepare(bytes, &case.spent).is_ok_and(|tx| tx.verify(FLAGS).is_err())
+    };
+    let bad = flipped.into_iter().find(is_bad_witness).expect("a bit of a signature");
+    let [good, bad] = [&good, &bad].map(|bytes| TxView::parse(bytes).expect("it parses"));
+    for views in [[good, bad], [bad, good]] {
+        let precomputed = Arc::new(Precomputed::of(good.txid()));
+        for view in views {
+            let spent = spent_outputs(&case.spent);
+            let tx = SpendingTx::with_precomputed(view, spent, &precomputed).expect("as many");
+            let works = vec![Work { tx: &tx, inputs: 0..tx.input_count() }];
+            let verdict = Scripts::engine_only().verify(&[group(works, FLAGS)]);
+            assert_eq!(verdict[0].is_ok(), view.bytes() == good.bytes());
+        }
+    }
+}
+
+#[test]
+fn parts_share_what_is_computed() {
     let secp = Secp256k1::new();
     let mut rng = StdRng::seed_from_u64(3);
     for kind in Kind::ALL {
         let case = Plan::random(kind, &mut rng).build(&secp);
         let bytes = case.bytes();
         let view = TxView::parse(&bytes).expect("transaction parses");
-        let midstates = Arc::new(Midstates::of(view.txid()));
+        let precomputed = Arc::new(Precomputed::of(view.txid()));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let spent = spent_outputs(&case.spent);
-                    let tx = SpendingTx::with_midstates(view, spent, &midstates).expect("as many");
+                    let tx =
+                        SpendingTx::with_precomputed(view, spent, &precomputed).expect("as many");
                     let claimed = claim(&tx, case.input, FLAGS);
                     let alone = SpendingTx::new(view, spent_outputs(&case.spent)).expect("as many");
                     assert_eq!(claimed, claim(&alone, case.input, FLAGS));

@@ -99,13 +99,11 @@ fn compare_half_a_million(seed: u64) {
 // Two tests, as libtest runs each on one processor.
 
 #[test]
-#[ignore = "half of 10^6 checks"]
 fn real_lanes_answer_half_a_million_checks_as_libsecp256k1_does() {
     compare_half_a_million(200);
 }
 
 #[test]
-#[ignore = "half of 10^6 checks"]
 fn real_lanes_answer_another_half_a_million_checks_as_libsecp256k1_does() {
     compare_half_a_million(300);
 }

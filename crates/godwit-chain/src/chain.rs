@@ -37,7 +37,9 @@ use crate::lookahead::{Lookahead, LookaheadError};
 use crate::message::{Message, send};
 use crate::options::ChainOptions;
 use crate::reads::Reads;
-use crate::status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
+use crate::status::{
+    BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, ScriptTotals, StageTimes,
+};
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
 use crate::verify::Recorded;
@@ -135,6 +137,7 @@ impl Chain {
             cancelled: Arc::clone(&cancelled),
         };
         let memory = options.block_memory;
+        let scripts = options.scripts.unless_contradicted(&env.store)?;
         let intake = job_sender(&workers, &cancelled, &outbox, Message::Intake);
         let appender = job_sender(&writer, &cancelled, &outbox, Message::Appender);
         let lookahead = job_sender(&workers, &cancelled, &outbox, Message::Lookahead);
@@ -151,6 +154,7 @@ impl Chain {
             written: BytesWritten::default(),
             memory: ChainMemory::default(),
             times: StageTimes::default(),
+            scripts: ScriptTotals::default(),
             connected: ConnectedTotals::default(),
             refetched: 0,
         };
@@ -160,7 +164,7 @@ impl Chain {
             intake: Intake::new(&env, memory.receiving, intake),
             appender: Appender::new(appender),
             lookahead: Lookahead::new(&env, memory.waiting, options.cache_bytes, lookahead),
-            window: Window::new(index.tip(), window),
+            window: Window::new(&env, index.tip(), scripts, window),
             durability: Durability::new(&index, verified, options.prune_bytes, now, durability),
             reads: Reads::new(reads),
             env,
@@ -396,7 +400,8 @@ impl Chain {
         let scripts = goal.scripts_for(index, &env.params, id);
         let runs = scripts.is_some();
         goal.log_script_change(index, id, scripts);
-        self.window.apply(env, index, coins, ready, runs);
+        let now = self.now;
+        self.window.apply(env, index, coins, ready, runs.then_some(now));
         self.status.times.apply += self.env.now() - start;
         self.lookahead.forget_up_to(self.index.height(self.window.applied()));
         true

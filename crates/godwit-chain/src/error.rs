@@ -7,6 +7,8 @@ use godwit_primitives::{BlockHash, OutPoint};
 use godwit_script::ScriptError;
 use godwit_store::{ChainPoint, StoreError};
 
+use crate::contradiction::Contradiction;
+
 /// A local fault. The chain stops at the last commit; it is never blamed on the block.
 #[derive(Debug)]
 pub enum ChainError {
@@ -14,6 +16,9 @@ pub enum ChainError {
     Store(StoreError),
     /// The script engine failed for want of memory.
     Engine(ScriptError),
+    /// Signatures that make an input valid hold, and the engine refuses it: one of the two is wrong, and
+    /// nothing of its block is connected. A file has all about it ([`Contradiction`]).
+    ScriptContradiction(Box<Contradiction>),
     /// A thread could not be started.
     Spawn(std::io::Error),
     /// A thread panicked: a bug. Nothing is made durable after it.
@@ -53,6 +58,7 @@ impl fmt::Display for ChainError {
         match self {
             Self::Store(error) => error.fmt(f),
             Self::Engine(error) => error.fmt(f),
+            Self::ScriptContradiction(contradiction) => contradiction.fmt(f),
             Self::Spawn(error) => write!(f, "could not start a thread: {error}"),
             Self::ThreadPanicked => f.write_str("a thread panicked"),
             Self::DamagedBlock(hash) => {

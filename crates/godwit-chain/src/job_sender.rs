@@ -46,7 +46,7 @@ impl<R: Send + 'static> JobSender<R> {
         self.run_part(priority, name, || Some(job()));
     }
 
-    /// Runs one of several jobs that give one answer together: the last one gives it.
+    /// Runs one of several jobs that answer for each other: it may have nothing to answer.
     pub(crate) fn run_part(
         &self,
         priority: Priority,

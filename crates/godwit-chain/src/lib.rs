@@ -15,6 +15,7 @@
 mod appender;
 mod apply;
 mod chain;
+mod contradiction;
 mod durability;
 mod ending;
 mod environment;
@@ -34,6 +35,7 @@ mod options;
 mod permits;
 mod reads;
 mod record;
+mod script_row;
 mod signet;
 mod snapshot;
 mod stats;
@@ -46,16 +48,20 @@ mod view;
 mod window;
 
 pub use chain::{Chain, Poll};
+pub use contradiction::Contradiction;
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use error::ChainError;
 pub use event::{Connected, Event, Source};
 pub use godwit_consensus::Verdict;
+pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
 pub use limits::{IMPORT_BYTES, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
-pub use options::{BlockMemory, ChainOptions};
+pub use options::{BlockMemory, ChainOptions, ScriptEngine, ScriptOptions};
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
-pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
+pub use status::{
+    BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, ScriptTotals, StageTimes,
+};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};

@@ -69,6 +69,14 @@ pub(crate) const SCRIPT_PARTS: usize = 1024;
 /// queueing it and short against the time of a block.
 pub(crate) const INPUTS_PER_PART: usize = 96;
 
+/// Parts of one transaction at most: each reads all of its inputs, witnesses and spent outputs, which may be
+/// millions of empty witness items. (One part for every [`INPUTS_PER_PART`] would be 250.)
+pub(crate) const PARTS_PER_TX: usize = 16;
+
+/// Inputs that a worker takes together at most, the last part aside: four batches of the lanes, of which
+/// then hardly one is empty. More would keep urgent jobs waiting.
+pub(crate) const SHARED_INPUTS: usize = 256;
+
 /// Bytes of the largest block.
 const MAX_BLOCK_BYTES: u64 = 4_000_000;
 

@@ -1,12 +1,16 @@
 //! How a chain is to be run.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::Params;
+use godwit_script::{BackendKind, Scripts};
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
+use godwit_store::{Store, StoreError};
 
+use crate::contradiction;
 use crate::limits::{NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 
 /// How a chain is to be run.
@@ -19,6 +23,8 @@ pub struct ChainOptions {
     pub executor: Arc<dyn Executor>,
     /// Worker threads (`-par`).
     pub workers: usize,
+    /// What judges scripts.
+    pub scripts: ScriptOptions,
     /// Bytes for the coins store (`-dbcache`).
     pub cache_bytes: u64,
     /// Lower bounds of the coins store. Tests set lower ones, to flush and merge few coins.
@@ -29,6 +35,70 @@ pub struct ChainOptions {
     pub prune_bytes: Option<u64>,
     /// Memory for blocks from peers.
     pub block_memory: BlockMemory,
+}
+
+/// What judges scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScriptOptions {
+    /// The engine (`-scriptengine`).
+    pub engine: ScriptEngine,
+    /// Of so many inputs that were proven by their signatures, Core's engine judges one as well
+    /// (`-crosscheck`); `None`: none. Of blocks during the download.
+    pub crosscheck_download: Option<NonZeroU32>,
+    /// The same, of blocks of the last day.
+    pub crosscheck_recent: Option<NonZeroU32>,
+}
+
+/// What judges scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptEngine {
+    /// Signatures in lanes where they alone decide, Core's engine for all else.
+    Native {
+        /// Which lanes; `None`: the fastest of this processor. Of lanes that it does not have, none.
+        lanes: Option<BackendKind>,
+    },
+    /// Core's engine alone.
+    Core,
+}
+
+impl Default for ScriptOptions {
+    fn default() -> Self {
+        Self {
+            engine: ScriptEngine::Native { lanes: None },
+            crosscheck_download: NonZeroU32::new(1024),
+            crosscheck_recent: NonZeroU32::new(1),
+        }
+    }
+}
+
+impl ScriptOptions {
+    /// Core's engine alone while the record of a contradiction lies there.
+    pub(crate) fn unless_contradicted(self, store: &Store) -> Result<Self, StoreError> {
+        let Some(path) = contradiction::find(store)? else { return Ok(self) };
+        log::warn!(
+            "Scripts are verified by Bitcoin Core's engine alone, because {} is there.",
+            path.display()
+        );
+        Ok(Self { engine: ScriptEngine::Core, ..self })
+    }
+}
+
+impl ScriptEngine {
+    /// With given lanes; `None` where the processor does not have them.
+    pub fn with_lanes(lanes: BackendKind) -> Option<Self> {
+        Scripts::with_backend(lanes).map(|_| Self::Native { lanes: Some(lanes) })
+    }
+
+    /// One thread's verifier.
+    pub(crate) fn start(self) -> Scripts {
+        match self {
+            Self::Native { lanes: None } => Scripts::new(),
+            Self::Native { lanes: Some(lanes) } => {
+                Scripts::with_backend(lanes).unwrap_or_else(Scripts::engine_only)
+            }
+            Self::Core => Scripts::engine_only(),
+        }
+    }
 }
 
 /// Memory that blocks from peers may take.

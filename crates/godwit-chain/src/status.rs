@@ -25,6 +25,8 @@ pub struct ChainStatus {
     pub memory: ChainMemory,
     /// Where the time went since the chain was opened.
     pub times: StageTimes,
+    /// How scripts were verified since the chain was opened.
+    pub scripts: ScriptTotals,
     /// What was connected since the chain was opened.
     pub connected: ConnectedTotals,
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
@@ -59,6 +61,19 @@ pub struct ChainMemory {
     pub tree: usize,
     /// The coins store.
     pub coins: MemoryUsage,
+}
+
+/// How scripts were verified.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScriptTotals {
+    /// Inputs.
+    pub inputs: godwit_script::Counts,
+    /// Checks of signatures.
+    pub checks: godwit_script::CheckCounts,
+    /// Time that workers spent on claims and lanes.
+    pub native_time: Duration,
+    /// Time that they spent with Core's engine.
+    pub engine_time: Duration,
 }
 
 /// What was connected.

@@ -3,25 +3,44 @@
 //!
 //! Blocks overlap: the scripts of one run while the next ones are fetched, applied and verified. The
 //! worker that finishes a block's last part reports it; blocks retire in height order elsewhere.
+//!
+//! Signatures are checked in the lanes of vector registers, which want many checks at once, and a block of
+//! the first years has few. So scripts are not handed to a worker with its job: they wait in one row for
+//! all blocks, and a job takes from the front as many as make up its share.
+//!
+//! 1. There is a job for each part that waits: a job that starts takes at least one if there is any.
+//! 2. What a job takes it ends; nothing waits for a block that has not arrived.
+//! 3. A job sends one message, with the outcomes of all blocks whose last part it ended.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use godwit_consensus::{Reject, RejectReason};
-use godwit_script::{PreparedTx, ScriptError, SpentOutput};
-use godwit_store::exec::Priority;
+use godwit_primitives::Txid;
+use godwit_script::{
+    Group, Precomputed, ScriptError, Scripts, SpendingTx, SpentOutput, Verdict, Work,
+};
+use godwit_store::exec::{Executor, Priority};
 use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, UndoRecord, WrittenUndo};
 use godwit_stream::BufferPool;
 
 use crate::apply::{Resolved, sigops_exceeded};
+use crate::contradiction::Contradiction;
 use crate::job_sender::JobSender;
-use crate::limits::INPUTS_PER_PART;
+use crate::limits::{INPUTS_PER_PART, PARTS_PER_TX, SCRIPT_PARTS};
+use crate::options::ScriptOptions;
+use crate::script_row::Row;
+use crate::status::ScriptTotals;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
+/// A block that is younger is not part of the download (Core `DEFAULT_MAX_TIP_AGE`).
+const RECENT_SECONDS: i64 = 24 * 60 * 60;
+
 /// A block whose signature operations are within the limit and whose scripts hold or need not run.
-/// Nothing but [`verify`] makes one.
+/// Nothing but a [`Verifier`] makes one.
 pub(crate) struct Verified {
     resolved: Arc<Resolved>,
     /// Where one was asked for.
@@ -84,7 +103,8 @@ impl Recorded {
 
 /// Which checks a block still needs.
 pub(crate) struct Needs {
-    pub(crate) scripts: bool,
+    /// The scripts, and the time in seconds since 1970.
+    pub(crate) scripts: Option<i64>,
     /// The undo record, unless it is stored already.
     pub(crate) undo: Option<UndoFormat>,
 }
@@ -105,6 +125,8 @@ pub(crate) enum VerifyError {
     Rejected(Reject),
     /// The engine failed; says nothing about the block.
     Engine(ScriptError),
+    /// Signatures that make an input valid hold, and the engine refuses it.
+    Contradicted(Box<Contradiction>),
     /// The undo record cannot be encoded.
     Undo(StoreError),
 }
@@ -112,15 +134,20 @@ pub(crate) enum VerifyError {
 /// What comes of verifying a block.
 pub(crate) type Outcome = Result<Verified, VerifyError>;
 
+/// A part that is no script.
 enum Part {
     Sigops,
     Undo(UndoFormat),
+}
+
+/// Scripts of one block that a worker checks in one go.
+enum ScriptPart {
     Txs(Range<usize>),
-    /// Some inputs of one transaction that is too long for a single job.
+    /// Some inputs of one transaction that is too long for a single worker.
     Inputs {
         tx: usize,
         inputs: Range<usize>,
-        prepared: Arc<OnceLock<Result<PreparedTx, ScriptError>>>,
+        precomputed: Arc<Precomputed>,
     },
 }
 
@@ -128,46 +155,173 @@ enum Part {
 type Found = ((usize, usize), VerifyError);
 
 struct Verification {
+    /// Distinguishes its outcome from that of an earlier application of the same block.
+    token: u64,
     resolved: Arc<Resolved>,
+    crosscheck: Option<NonZeroU32>,
     parts_left: AtomicUsize,
     failure: Mutex<Option<Found>>,
     undo: Mutex<Option<UndoRecord>>,
 }
 
-/// Verifies a block on the workers of `job_sender`; `answer` makes the answer out of the outcome.
-/// `parts_out` counts the parts that are queued or running, of this and other blocks.
-pub(crate) fn verify<R: Send + 'static>(
-    job_sender: &JobSender<R>,
-    resolved: Arc<Resolved>,
-    needs: Needs,
-    parts_out: &Arc<AtomicUsize>,
-    answer: impl Fn(Outcome) -> R + Clone + Send + 'static,
-) {
-    let mut parts = vec![Part::Sigops];
-    parts.extend(needs.undo.map(Part::Undo));
-    if needs.scripts {
-        split(&resolved.spent().first, &mut parts);
+/// Scripts in the row.
+struct Waiting {
+    verification: Arc<Verification>,
+    part: ScriptPart,
+}
+
+/// Verifies blocks on the workers of a station whose jobs answer with an `R`.
+pub(crate) struct Verifier<R> {
+    job_sender: JobSender<R>,
+    /// Makes an answer out of blocks' tokens and outcomes.
+    answer: fn(Vec<(u64, Outcome)>) -> R,
+    shared: Arc<Shared>,
+}
+
+/// What judges scripts, and where.
+pub(crate) struct Engines {
+    pub(crate) options: ScriptOptions,
+    pub(crate) executor: Arc<dyn Executor>,
+    /// Of the station's job sender.
+    pub(crate) workers: usize,
+}
+
+/// What the jobs share.
+struct Shared {
+    engines: Engines,
+    /// Makes a contradiction durable. Workers do that at once: its block may never be answered for.
+    record: Box<dyn Fn(&Contradiction) + Send + Sync>,
+    row: Mutex<Row<Waiting>>,
+    /// One for each worker that ever verified scripts while the others did; each has tables and lanes of
+    /// its own, so that workers wait for none of them.
+    idle: Mutex<Vec<Scripts>>,
+    totals: Mutex<ScriptTotals>,
+    /// Jobs that are queued or running, of blocks that were taken back too.
+    jobs_out: AtomicUsize,
+}
+
+impl<R: Send + 'static> Verifier<R> {
+    /// On the workers of `job_sender`; `record` makes a contradiction durable.
+    pub(crate) fn new(
+        engines: Engines,
+        record: impl Fn(&Contradiction) + Send + Sync + 'static,
+        job_sender: JobSender<R>,
+        answer: fn(Vec<(u64, Outcome)>) -> R,
+    ) -> Self {
+        let (row, idle, totals, jobs_out) = Default::default();
+        let record = Box::new(record);
+        let shared = Arc::new(Shared { engines, record, row, idle, totals, jobs_out });
+        Self { job_sender, answer, shared }
     }
-    let verification = Arc::new(Verification {
-        resolved,
-        parts_left: AtomicUsize::new(parts.len()),
-        failure: Mutex::new(None),
-        undo: Mutex::new(None),
-    });
-    parts_out.fetch_add(parts.len(), Ordering::Relaxed);
-    for part in parts {
-        let (verification, answer) = (Arc::clone(&verification), answer.clone());
-        let parts_out = Arc::clone(parts_out);
-        job_sender.run_part(Priority::Scripts, "verify", move || {
-            let outcome = verification.run(&part);
-            parts_out.fetch_sub(1, Ordering::Relaxed);
-            outcome.map(answer)
+
+    /// Jobs that are queued or running.
+    pub(crate) fn jobs_out(&self) -> usize {
+        self.shared.jobs_out.load(Ordering::Relaxed)
+    }
+
+    /// What was verified so far, and how.
+    pub(crate) fn totals(&self) -> ScriptTotals {
+        *lock(&self.shared.totals)
+    }
+
+    /// Verifies a block; the outcome is answered with its token.
+    pub(crate) fn verify(&self, token: u64, resolved: Arc<Resolved>, needs: Needs) {
+        let mut scripts = Vec::new();
+        if needs.scripts.is_some() {
+            let txids = resolved.block().view().txids();
+            split(&resolved.spent().first, |tx| txids[tx], &mut scripts);
+        }
+        let mut parts = vec![Part::Sigops];
+        parts.extend(needs.undo.map(Part::Undo));
+        let jobs = parts.len() + scripts.len();
+        let time = resolved.block().header().time;
+        let verification = Arc::new(Verification {
+            token,
+            resolved,
+            crosscheck: needs.scripts.and_then(|now| self.crosscheck(time, now)),
+            parts_left: AtomicUsize::new(jobs),
+            failure: Mutex::new(None),
+            undo: Mutex::new(None),
+        });
+        self.shared.jobs_out.fetch_add(jobs, Ordering::Relaxed);
+        for part in parts {
+            let verification = Arc::clone(&verification);
+            self.run(move |_| {
+                verification.check(&part);
+                verification.part_done().into_iter().collect()
+            });
+        }
+        let script_jobs = scripts.len();
+        let mut row = lock(&self.shared.row);
+        for part in scripts {
+            let verification = Arc::clone(&verification);
+            row.push(verification.inputs(&part), Waiting { verification, part });
+        }
+        drop(row);
+        for _ in 0..script_jobs {
+            self.run(Shared::verify_share);
+        }
+    }
+
+    /// Of how many proven inputs of a block of that time the engine judges one, too.
+    fn crosscheck(&self, time: u32, now: i64) -> Option<NonZeroU32> {
+        let ScriptOptions { crosscheck_download, crosscheck_recent, .. } =
+            self.shared.engines.options;
+        match now - i64::from(time) < RECENT_SECONDS {
+            true => crosscheck_recent,
+            false => crosscheck_download,
+        }
+    }
+
+    fn run(&self, job: impl FnOnce(&Shared) -> Vec<(u64, Outcome)> + Send + 'static) {
+        let (shared, answer) = (Arc::clone(&self.shared), self.answer);
+        self.job_sender.run_part(Priority::Scripts, "verify", move || {
+            let outcomes = job(&shared);
+            let before = shared.jobs_out.fetch_sub(1, Ordering::Relaxed);
+            // Also without an outcome where the window may have waited for just this.
+            (!outcomes.is_empty() || before == SCRIPT_PARTS).then(|| answer(outcomes))
         });
     }
 }
 
+impl Shared {
+    fn verify_share(&self) -> Vec<(u64, Outcome)> {
+        let share = lock(&self.row).take_share(self.engines.workers.max(1));
+        if !share.is_empty() {
+            let idle = lock(&self.idle).pop();
+            let mut scripts = idle.unwrap_or_else(|| self.engines.options.engine.start());
+            self.verify_together(&mut scripts, &share);
+            // Not after a panic: claims are left in it for which nobody waits.
+            lock(&self.idle).push(scripts);
+        }
+        share.into_iter().filter_map(|waiting| waiting.verification.part_done()).collect()
+    }
+
+    fn verify_together(&self, scripts: &mut Scripts, share: &[Waiting]) {
+        let open: Vec<&Waiting> = share.iter().filter(|waiting| !waiting.is_settled()).collect();
+        let txs: Vec<Vec<SpendingTx<'_>>> = open.iter().map(|waiting| waiting.txs()).collect();
+        let groups: Vec<Group<'_, '_>> =
+            open.iter().zip(&txs).map(|(waiting, txs)| waiting.group(txs)).collect();
+        let (inputs, checks) = (scripts.counts(), scripts.check_counts());
+        let start = self.engines.executor.now();
+        let proofs = scripts.prove(&groups);
+        let proven = self.engines.executor.now();
+        let verdicts = scripts.judge(proofs);
+        let judged = self.engines.executor.now();
+        assert_eq!(verdicts.len(), open.len(), "what has no verdict would pass");
+        for (waiting, verdict) in open.iter().zip(verdicts) {
+            waiting.note(verdict, &self.record);
+        }
+        let mut totals = lock(&self.totals);
+        totals.inputs += scripts.counts() - inputs;
+        totals.checks += scripts.check_counts() - checks;
+        totals.native_time += proven - start;
+        totals.engine_time += judged - proven;
+    }
+}
+
 /// Splits the scripts of a block; `first` is as in [`SpentCoins`](crate::apply::SpentCoins).
-fn split(first: &[u32], parts: &mut Vec<Part>) {
+fn split(first: &[u32], txid: impl Fn(usize) -> Txid, parts: &mut Vec<ScriptPart>) {
     let inputs_of = |tx: usize| (first[tx + 1] - first[tx]) as usize;
     let tx_count = first.len() - 1;
     let (mut start, mut inputs) = (1, 0);
@@ -175,74 +329,129 @@ fn split(first: &[u32], parts: &mut Vec<Part>) {
         let count = inputs_of(tx);
         if count > 2 * INPUTS_PER_PART {
             if start < tx {
-                parts.push(Part::Txs(start..tx));
+                parts.push(ScriptPart::Txs(start..tx));
             }
-            split_inputs(tx, count, parts);
+            split_inputs(tx, count, txid(tx), parts);
             (start, inputs) = (tx + 1, 0);
             continue;
         }
         inputs += count;
         if inputs >= INPUTS_PER_PART {
-            parts.push(Part::Txs(start..tx + 1));
+            parts.push(ScriptPart::Txs(start..tx + 1));
             (start, inputs) = (tx + 1, 0);
         }
     }
     if start < tx_count {
-        parts.push(Part::Txs(start..tx_count));
+        parts.push(ScriptPart::Txs(start..tx_count));
     }
 }
 
-fn split_inputs(tx: usize, count: usize, parts: &mut Vec<Part>) {
-    let prepared = Arc::new(OnceLock::new());
-    for from in (0..count).step_by(INPUTS_PER_PART) {
-        let inputs = from..count.min(from + INPUTS_PER_PART);
-        parts.push(Part::Inputs { tx, inputs, prepared: Arc::clone(&prepared) });
+fn split_inputs(tx: usize, count: usize, txid: Txid, parts: &mut Vec<ScriptPart>) {
+    let precomputed = Arc::new(Precomputed::of(txid));
+    // Each part reads the whole transaction.
+    let step = INPUTS_PER_PART.max(count.div_ceil(PARTS_PER_TX));
+    for from in (0..count).step_by(step) {
+        let inputs = from..count.min(from + step);
+        parts.push(ScriptPart::Inputs { tx, inputs, precomputed: Arc::clone(&precomputed) });
     }
 }
 
-/// A job that panicked while holding a lock left a whole value behind: each is set in one step.
+/// A job that panicked while holding a lock ends the chain: what it left behind is not used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Verification {
-    /// Checks a part; with the last one the outcome is known.
-    fn run(&self, part: &Part) -> Option<Outcome> {
-        if !self.is_settled(part) {
-            self.check(part);
+impl Waiting {
+    /// Place of its first input in the order in which Core would meet it.
+    fn place(&self) -> (usize, usize) {
+        match &self.part {
+            ScriptPart::Txs(txs) => (txs.start, 0),
+            ScriptPart::Inputs { tx, inputs, .. } => (*tx, inputs.start),
         }
-        let is_last = self.parts_left.fetch_sub(1, Ordering::AcqRel) == 1;
-        is_last.then(|| self.finish())
     }
 
-    fn prepare(&self, tx: usize) -> Result<PreparedTx, ScriptError> {
-        let outputs = self
-            .resolved
-            .spent()
-            .of_tx(tx)
-            .iter()
-            .map(|coin| SpentOutput { value: coin.value, script_pubkey: &coin.script_pubkey });
-        PreparedTx::new(self.resolved.block().view().tx(tx).bytes(), outputs)
+    /// Whether the result cannot change the outcome any more.
+    fn is_settled(&self) -> bool {
+        self.verification.failed_before(self.place())
     }
 
-    /// Whether the part's result cannot change the outcome any more.
-    fn is_settled(&self, part: &Part) -> bool {
-        let place = match part {
-            Part::Sigops | Part::Undo(_) => (0, 0),
-            Part::Txs(txs) => (txs.start, 0),
-            Part::Inputs { tx, inputs, .. } => (*tx, inputs.start),
+    fn txs(&self) -> Vec<SpendingTx<'_>> {
+        let resolved = &self.verification.resolved;
+        let tx = |tx: usize, precomputed: Option<&Arc<Precomputed>>| {
+            let view = resolved.block().view().tx(tx);
+            let spent = resolved.spent().of_tx(tx).iter();
+            let spent = spent
+                .map(|coin| SpentOutput { value: coin.value, script_pubkey: &coin.script_pubkey });
+            let spending = match precomputed {
+                Some(precomputed) => SpendingTx::with_precomputed(view, spent, precomputed),
+                None => SpendingTx::new(view, spent),
+            };
+            spending.expect("a coin was found for each input")
         };
-        let failure = lock(&self.failure);
-        let found = failure.as_ref().map(|(found, _)| *found);
-        found.is_some_and(|found| found < place)
+        match &self.part {
+            ScriptPart::Txs(txs) => txs.clone().map(|n| tx(n, None)).collect(),
+            ScriptPart::Inputs { tx: n, precomputed, .. } => vec![tx(*n, Some(precomputed))],
+        }
+    }
+
+    fn group<'s, 'a>(&self, txs: &'s [SpendingTx<'a>]) -> Group<'s, 'a> {
+        let works = match &self.part {
+            ScriptPart::Txs(_) => {
+                txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect()
+            }
+            ScriptPart::Inputs { inputs, .. } => {
+                txs.iter().map(|tx| Work { tx, inputs: inputs.clone() }).collect()
+            }
+        };
+        let Verification { resolved, crosscheck, .. } = &*self.verification;
+        Group { works, flags: resolved.flags(), crosscheck: *crosscheck }
+    }
+
+    /// Takes note of what was found.
+    fn note(&self, verdict: Verdict, record: &dyn Fn(&Contradiction)) {
+        let Err((at, error)) = verdict else { return };
+        let tx = match &self.part {
+            ScriptPart::Txs(txs) => txs.start + at,
+            ScriptPart::Inputs { tx, .. } => *tx,
+        };
+        let verification = &self.verification;
+        match error {
+            ScriptError::Rejected { input } => {
+                let reject = Reject::new(RejectReason::BlockScriptVerifyFlagFailed);
+                verification.fail((tx, input), VerifyError::Rejected(reject));
+            }
+            ScriptError::Contradicted { input } => {
+                let contradiction = Contradiction::new(&verification.resolved, tx, input);
+                record(&contradiction);
+                verification.contradicted(contradiction);
+            }
+            error => verification.fail((tx, 0), VerifyError::Engine(error)),
+        }
+    }
+}
+
+impl Verification {
+    /// Inputs that a part checks.
+    fn inputs(&self, part: &ScriptPart) -> usize {
+        let first = &self.resolved.spent().first;
+        match part {
+            ScriptPart::Txs(txs) => (first[txs.end] - first[txs.start]) as usize,
+            ScriptPart::Inputs { inputs, .. } => inputs.len(),
+        }
+    }
+
+    /// Counts a part; with the last one the outcome is known.
+    fn part_done(&self) -> Option<(u64, Outcome)> {
+        let is_last = self.parts_left.fetch_sub(1, Ordering::AcqRel) == 1;
+        is_last.then(|| (self.token, self.outcome()))
     }
 
     fn check(&self, part: &Part) {
         let (block, spent) = (self.resolved.block(), self.resolved.spent());
-        let flags = self.resolved.flags();
         match part {
             Part::Sigops => {
                 // Core meets the limit before it looks at any script's result.
+                let flags = self.resolved.flags();
                 if sigops_exceeded(block, spent, flags, block.view().tx_count()) {
                     let reject = Reject::new(RejectReason::BadBlkSigops);
                     self.fail((0, 0), VerifyError::Rejected(reject));
@@ -256,35 +465,11 @@ impl Verification {
                     Err(error) => self.fail((0, 0), VerifyError::Undo(error)),
                 }
             }
-            Part::Txs(txs) => {
-                for tx in txs.clone() {
-                    let result = self.prepare(tx).and_then(|tx| tx.verify(flags));
-                    if self.note(tx, result) {
-                        return;
-                    }
-                }
-            }
-            Part::Inputs { tx, inputs, prepared } => {
-                let result = match prepared.get_or_init(|| self.prepare(*tx)) {
-                    Ok(prepared) => prepared.verify_range(inputs.clone(), flags),
-                    Err(error) => Err(*error),
-                };
-                self.note(*tx, result);
-            }
         }
     }
 
-    /// Takes note of a transaction's result; whether it failed.
-    fn note(&self, tx: usize, result: Result<(), ScriptError>) -> bool {
-        match result {
-            Ok(()) => return false,
-            Err(ScriptError::Rejected { input }) => {
-                let reject = Reject::new(RejectReason::BlockScriptVerifyFlagFailed);
-                self.fail((tx, input), VerifyError::Rejected(reject));
-            }
-            Err(error) => self.fail((tx, 0), VerifyError::Engine(error)),
-        }
-        true
+    fn failed_before(&self, place: (usize, usize)) -> bool {
+        lock(&self.failure).as_ref().is_some_and(|(found, _)| *found < place)
     }
 
     fn fail(&self, place: (usize, usize), error: VerifyError) {
@@ -294,7 +479,13 @@ impl Verification {
         }
     }
 
-    fn finish(&self) -> Outcome {
+    /// Goes before every other failure: no verdict on the block is believed.
+    fn contradicted(&self, contradiction: Contradiction) {
+        let error = VerifyError::Contradicted(Box::new(contradiction));
+        *lock(&self.failure) = Some(((0, 0), error));
+    }
+
+    fn outcome(&self) -> Outcome {
         let undo = lock(&self.undo).take();
         match lock(&self.failure).take() {
             Some((_, error)) => Err(error),
@@ -309,16 +500,15 @@ mod tests {
     use crate::limits::{MAX_BLOCK_INPUTS, MAX_PARTS};
 
     /// The parts of a block whose transactions have so many inputs, the coinbase aside.
-    fn parts(inputs: &[usize]) -> Vec<Part> {
+    fn parts(inputs: &[usize]) -> Vec<ScriptPart> {
         let mut first = vec![0, 0];
         let mut end = 0;
         for count in inputs {
             end += *count as u32;
             first.push(end);
         }
-        // As `verify` begins.
-        let mut parts = vec![Part::Sigops];
-        split(&first, &mut parts);
+        let mut parts = Vec::new();
+        split(&first, |_| Txid::from_bytes([0; 32]), &mut parts);
         parts
     }
 
@@ -345,14 +535,15 @@ mod tests {
             };
             let inputs: Vec<usize> = pattern.iter().cycle().take_while(fits).copied().collect();
             let parts = parts(&inputs);
-            // One more encodes the undo record.
-            assert!(parts.len() < MAX_PARTS, "{} parts of {pattern:?}", parts.len());
+            // Two more count signature operations and encode the undo record.
+            assert!(parts.len() + 2 <= MAX_PARTS, "{} parts of {pattern:?}", parts.len());
             let mut seen = vec![0; inputs.len()];
             for part in &parts {
                 match part {
-                    Part::Sigops | Part::Undo(_) => {}
-                    Part::Txs(txs) => txs.clone().for_each(|tx| seen[tx - 1] += inputs[tx - 1]),
-                    Part::Inputs { tx, inputs, .. } => seen[tx - 1] += inputs.len(),
+                    ScriptPart::Txs(txs) => {
+                        txs.clone().for_each(|tx| seen[tx - 1] += inputs[tx - 1])
+                    }
+                    ScriptPart::Inputs { tx, inputs, .. } => seen[tx - 1] += inputs.len(),
                 }
             }
             assert_eq!(seen, inputs, "{pattern:?}");

@@ -19,7 +19,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::Coin;
@@ -29,15 +28,19 @@ use godwit_store::utxo::{EpochPin, UtxoStore};
 use godwit_store::{BlockUndo, StoreError};
 
 use crate::apply::{BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
+use crate::contradiction::Contradiction;
 use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
 use crate::job_sender::JobSender;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
+use crate::options::ScriptOptions;
 use crate::status::ChainStatus;
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
-use crate::verify::{Needs, Outcome, Recorded, UndoFormat, Verified, VerifyError, verify};
+use crate::verify::{
+    Engines, Needs, Outcome, Recorded, UndoFormat, Verified, Verifier, VerifyError,
+};
 
 /// Most bytes of the coins that the blocks of the window spent, not counting the last block.
 const WINDOW_COIN_BYTES: usize = 64 << 20;
@@ -67,8 +70,8 @@ enum Progress {
 
 /// What a job found.
 pub(crate) enum Answer {
-    /// The outcome of the applied block with this token.
-    Verified(u64, Outcome),
+    /// The outcomes of applied blocks, by their tokens.
+    Verified(Vec<(u64, Outcome)>),
     /// The tip, read back to be disconnected under this token.
     Read(u64, Result<Box<ReadBack>, ReadError>),
 }
@@ -129,14 +132,26 @@ pub(crate) struct Window {
     /// A worker reads a tip back.
     reading: bool,
     next_token: u64,
-    /// Parts of verifications that are queued or running.
-    parts_out: Arc<AtomicUsize>,
+    verifier: Verifier<Answer>,
     job_sender: JobSender<Answer>,
 }
 
 impl Window {
     /// An empty window over the coins of block `applied`.
-    pub(crate) fn new(applied: NodeId, job_sender: JobSender<Answer>) -> Self {
+    pub(crate) fn new(
+        env: &Environment,
+        applied: NodeId,
+        scripts: ScriptOptions,
+        job_sender: JobSender<Answer>,
+    ) -> Self {
+        let store = Arc::clone(&env.store);
+        let record = move |contradiction: &Contradiction| contradiction.record(&store);
+        let verifier = Verifier::new(
+            Engines { options: scripts, executor: Arc::clone(&env.executor), workers: env.workers },
+            record,
+            job_sender.clone(),
+            Answer::Verified,
+        );
         Self {
             blocks: VecDeque::new(),
             applied,
@@ -145,7 +160,7 @@ impl Window {
             disconnecting: None,
             reading: false,
             next_token: 0,
-            parts_out: Arc::default(),
+            verifier,
             job_sender,
         }
     }
@@ -160,12 +175,19 @@ impl Window {
         self.applied = applied;
     }
 
+    /// The last applied block and the token of its verification.
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> Option<(u64, &Resolved)> {
+        self.blocks.back().map(|applied| (applied.token, &*applied.resolved))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
     pub(crate) fn status(&self, status: &mut ChainStatus) {
         status.memory.window = self.coin_bytes();
+        status.scripts = self.verifier.totals();
     }
 
     fn coin_bytes(&self) -> usize {
@@ -175,7 +197,7 @@ impl Window {
     pub(crate) fn is_full(&self) -> bool {
         self.blocks.len() >= WINDOW_BLOCKS
             || self.coin_bytes() > WINDOW_COIN_BYTES
-            || self.parts_out.load(Ordering::Relaxed) >= SCRIPT_PARTS
+            || self.verifier.jobs_out() >= SCRIPT_PARTS
     }
 
     /// Whether a block was refused, and the blocks below it are still verified.
@@ -188,14 +210,15 @@ impl Window {
         if self.blocks.is_empty() { self.refused.take() } else { None }
     }
 
-    /// Applies a block to the coins and starts its verification, or takes note that it is refused.
+    /// Applies a block to the coins and starts its verification, or takes note that it is refused. Its
+    /// scripts run if `scripts` is the time, in seconds since 1970.
     pub(crate) fn apply(
         &mut self,
         env: &Environment,
         index: &BlockIndex,
         coins: &mut UtxoStore,
         ready: Ready,
-        scripts: bool,
+        scripts: Option<i64>,
     ) {
         let Ready { id, block, prefetched } = ready;
         let tree = index.tree();
@@ -221,7 +244,13 @@ impl Window {
         }
     }
 
-    fn verify(&mut self, env: &Environment, index: &BlockIndex, resolved: Resolved, scripts: bool) {
+    fn verify(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        resolved: Resolved,
+        scripts: Option<i64>,
+    ) {
         self.next_token += 1;
         let (token, id) = (self.next_token, resolved.id());
         let coin_bytes = resolved.spent().bytes();
@@ -229,10 +258,7 @@ impl Window {
         let buffers = env.store.block_buffers().clone();
         let format = UndoFormat { magic: env.params.magic, buffers };
         let undo = index.node(id).undo.is_none().then_some(format);
-        let needs = Needs { scripts, undo };
-        verify(&self.job_sender, Arc::clone(&resolved), needs, &self.parts_out, move |outcome| {
-            Answer::Verified(token, outcome)
-        });
+        self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo });
         let progress = Progress::Verifying;
         self.blocks.push_back(Applied { token, resolved, coin_bytes, progress });
         self.applied = id;
@@ -246,13 +272,9 @@ impl Window {
         answer: Answer,
     ) -> Result<(), ChainError> {
         match answer {
-            Answer::Verified(token, outcome) => {
-                let applied = self.blocks.iter_mut().find(|applied| applied.token == token);
-                if let Some(applied) = applied {
-                    applied.progress = match outcome {
-                        Ok(verified) => Progress::Verified(verified),
-                        Err(error) => Progress::Failed(error),
-                    };
+            Answer::Verified(outcomes) => {
+                for (token, outcome) in outcomes {
+                    self.verified(token, outcome)?;
                 }
             }
             Answer::Read(token, read) => {
@@ -266,6 +288,22 @@ impl Window {
                     ReadError::Store(error) => error.into(),
                 })?);
             }
+        }
+        Ok(())
+    }
+
+    fn verified(&mut self, token: u64, outcome: Outcome) -> Result<(), ChainError> {
+        let progress = match outcome {
+            Ok(verified) => Progress::Verified(verified),
+            // At once, whatever becomes of the blocks below: nothing that was verified is believed.
+            Err(VerifyError::Contradicted(contradiction)) => {
+                return Err(ChainError::ScriptContradiction(contradiction));
+            }
+            Err(error) => Progress::Failed(error),
+        };
+        let applied = self.blocks.iter_mut().find(|applied| applied.token == token);
+        if let Some(applied) = applied {
+            applied.progress = progress;
         }
         Ok(())
     }
@@ -319,6 +357,10 @@ impl Window {
             }
             Progress::Failed(VerifyError::Engine(error)) => Err(ChainError::Engine(error)),
             Progress::Failed(VerifyError::Undo(error)) => Err(error.into()),
+            // Returned when it was answered.
+            Progress::Failed(VerifyError::Contradicted(contradiction)) => {
+                Err(ChainError::ScriptContradiction(contradiction))
+            }
             Progress::Verifying | Progress::Verified(_) | Progress::Writing => {
                 unreachable!("just seen")
             }

@@ -242,6 +242,11 @@ impl Store {
         &self.disk
     }
 
+    /// The network's own directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// What the last commit left.
     pub fn state(&self) -> Result<CommittedState, StoreError> {
         let utxo = self.db.get(&UTXO, &ONLY)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use godwit_chain::{Chain, StageTimes};
+use godwit_chain::{Chain, ChainStatus, ScriptTotals};
 use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
 
@@ -33,7 +33,8 @@ pub(crate) fn log_disconnected(tip: &ChainPoint) {
 }
 
 /// What a run cost, for its report.
-pub(crate) fn cost_lines(times: &StageTimes, closing: Duration) -> Vec<String> {
+pub(crate) fn cost_lines(status: &ChainStatus, closing: Duration) -> Vec<String> {
+    let ChainStatus { times, scripts, .. } = status;
     let mut lines = vec![
         format!(
             "Connector: accept {:.1} s, apply {:.1} s, flush {:.1} s, waiting {:.1} s, closing {:.1} s.",
@@ -46,6 +47,36 @@ pub(crate) fn cost_lines(times: &StageTimes, closing: Duration) -> Vec<String> {
         format!("Blocks and undo records written in {:.1} s.", times.append.as_secs_f64()),
         format!("BIP30 probes: {:.2} s.", times.bip30.as_secs_f64()),
     ];
+    lines.extend(script_lines(scripts));
     lines.extend(peak_memory().map(|peak| format!("Peak memory {:.1} MiB.", peak as f64 / MIB)));
     lines
+}
+
+/// How scripts were verified, if any were.
+fn script_lines(totals: &ScriptTotals) -> Vec<String> {
+    let ScriptTotals { inputs, checks, native_time, engine_time } = totals;
+    let all = inputs.proven + inputs.unclaimed + inputs.unproven;
+    if all == 0 {
+        return Vec::new();
+    }
+    let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
+    let time = (*native_time + *engine_time).as_secs_f64();
+    vec![
+        format!(
+            "Scripts: {all} inputs, {:.2} % proven by signatures, {} of other forms, {} not proven; {} of the \
+             proven cross-checked.",
+            percent(inputs.proven as f64, all as f64),
+            inputs.unclaimed,
+            inputs.unproven,
+            inputs.crosschecked
+        ),
+        format!(
+            "Signatures: {} checks, {:.2} % of them in lanes, {:.1} % of the lanes full; {time:.1} s of script \
+             threads, {:.1} % of them in Bitcoin Core's engine.",
+            checks.in_lanes + checks.single,
+            percent(checks.in_lanes as f64, (checks.in_lanes + checks.single) as f64),
+            percent(checks.in_lanes as f64, checks.lanes as f64),
+            percent(engine_time.as_secs_f64(), time)
+        ),
+    ]
 }

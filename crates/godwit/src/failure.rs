@@ -50,7 +50,7 @@ impl Fatal for ChainError {
             | ChainError::Spawn(_)
             | ChainError::ForkBelowPruned { .. }
             | ChainError::ForkBelowSnapshot { .. } => Exit::Failure,
-            ChainError::ThreadPanicked => Exit::Bug,
+            ChainError::ThreadPanicked | ChainError::ScriptContradiction(..) => Exit::Bug,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use godwit_chain::{BadRecord, Chain, Event, ImportObserver, ImportSummary, StageTimes};
+use godwit_chain::{BadRecord, Chain, ChainStatus, Event, ImportObserver, ImportSummary};
 use godwit_store::scan::{BlockFileScanner, SkipReason, SkippedBytes};
 use indicatif::MultiProgress;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(
         summary: &summary,
         blocks: status.connected.blocks,
         height: tip.height,
-        times: status.times,
+        status: &status,
         closing: flushing.elapsed(),
         total: started.elapsed(),
     };
@@ -162,14 +162,14 @@ struct Report<'a> {
     summary: &'a ImportSummary,
     blocks: u64,
     height: u32,
-    times: StageTimes,
+    status: &'a ChainStatus,
     closing: Duration,
     total: Duration,
 }
 
 impl Report<'_> {
     fn lines(&self) -> Vec<String> {
-        let Self { summary, times, .. } = self;
+        let Self { summary, status, .. } = self;
         let ended = if summary.stopped { "stopped" } else { "done" };
         let mut lines = vec![format!(
             "Import {ended}: height {}, {} blocks connected, {} of {} records stored, {} \
@@ -181,7 +181,7 @@ impl Report<'_> {
             summary.bad,
             self.total.as_secs_f64()
         )];
-        lines.extend(cost_lines(times, self.closing));
+        lines.extend(cost_lines(status, self.closing));
         lines
     }
 }

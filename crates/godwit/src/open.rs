@@ -23,6 +23,7 @@ pub(crate) fn open_chain(
         assume_valid: config.params.assume_valid,
         executor: Arc::new(Threads::default()),
         workers,
+        scripts: config.scripts,
         cache_bytes: config.dbcache_bytes,
         cache_minima: CacheMinima::PRODUCT,
         stop_at_height,

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use godwit_chain::ScriptOptions;
 use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
 
@@ -41,6 +42,8 @@ pub struct Config {
     pub dbcache_bytes: u64,
     /// `-prune` in bytes; `None` keeps every block.
     pub prune_bytes: Option<u64>,
+    /// `-scriptengine`, `-crosscheck` and `-lanes`.
+    pub scripts: ScriptOptions,
     pub command: Command,
 }
 

@@ -1,6 +1,7 @@
 //! Real blocks, each connected at its height over a view of the coins that it spends.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,9 +20,11 @@ use godwit_primitives::OutPoint;
 
 use super::*;
 use crate::job_sender::JobSender;
+use crate::options::{ScriptEngine, ScriptOptions};
+use crate::status::ScriptTotals;
 use crate::structure::{Received, structure};
 use crate::tree::HeaderTree;
-use crate::verify::{Needs, Outcome, UndoFormat, VerifyError, verify};
+use crate::verify::{Engines, Needs, Outcome, UndoFormat, Verifier, VerifyError};
 
 /// A spent coin and the median time past of the block before the one that created it.
 struct Prevout {
@@ -138,15 +141,52 @@ fn any_id() -> NodeId {
 }
 
 fn verified(workers: &Arc<Workers>, case: &Case, resolved: Resolved) -> Outcome {
+    let resolved = Arc::new(resolved);
+    let outcomes = ENGINES.map(|engine| verified_by(engine, workers, case, Arc::clone(&resolved)));
+    let rejects = outcomes.each_ref().map(|outcome| match outcome {
+        Ok(_) => None,
+        Err(VerifyError::Rejected(reject)) => Some(*reject),
+        Err(error) => panic!("{error:?}"),
+    });
+    assert_eq!(rejects[0], rejects[1]);
+    let [native, _] = outcomes;
+    native
+}
+
+/// Natively with every proven input cross-checked, and by Core's engine alone.
+const ENGINES: [ScriptEngine; 2] = [ScriptEngine::Native { lanes: None }, ScriptEngine::Core];
+
+fn verified_by(
+    engine: ScriptEngine,
+    workers: &Arc<Workers>,
+    case: &Case,
+    resolved: Arc<Resolved>,
+) -> Outcome {
     let (sender, receiver) = bounded(1);
-    let job_sender =
-        JobSender::new(Arc::clone(workers), Arc::default(), move |outcome: Option<Outcome>| {
-            sender.send(outcome.expect("no panic")).unwrap();
-        });
+    let job_sender = JobSender::new(Arc::clone(workers), Arc::default(), move |outcomes| {
+        sender.send(outcomes).unwrap();
+    });
     let format = UndoFormat { magic: case.params.magic, buffers: BufferPool::new(BLOCK_BUFFERS) };
-    let needs = Needs { scripts: true, undo: Some(format) };
-    verify(&job_sender, Arc::new(resolved), needs, &Arc::default(), |outcome| outcome);
-    receiver.recv().unwrap()
+    let every = NonZeroU32::new(1);
+    let options = ScriptOptions { engine, crosscheck_download: every, crosscheck_recent: every };
+    let executor: Arc<dyn Executor> = Arc::new(Threads::default());
+    let engines = Engines { options, executor, workers: 2 };
+    let verifier = Verifier::new(
+        engines,
+        |contradiction| panic!("{contradiction}"),
+        job_sender,
+        |outcomes| outcomes,
+    );
+    verifier.verify(7, resolved, Needs { scripts: Some(0), undo: Some(format) });
+    let outcomes: Option<Vec<(u64, Outcome)>> = receiver.recv().unwrap();
+    let (token, outcome) = outcomes.expect("no panic").pop().expect("one block");
+    assert_eq!(token, 7);
+    let ScriptTotals { inputs, .. } = verifier.totals();
+    if outcome.is_ok() {
+        assert_eq!(inputs.crosschecked, inputs.proven);
+    }
+    assert!(engine != ScriptEngine::Core || inputs.proven == 0);
+    outcome
 }
 
 fn fees(case: &Case, spent: &SpentCoins) -> Amount {

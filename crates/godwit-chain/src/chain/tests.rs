@@ -12,7 +12,10 @@ use godwit_store::utxo::CacheMinima;
 use godwit_stream::{DataStream, SpanReader};
 
 use super::*;
-use crate::options::BlockMemory;
+use crate::contradiction::Contradiction;
+use crate::options::{BlockMemory, ScriptOptions};
+use crate::verify::VerifyError;
+use crate::window;
 
 /// After every block of the tests.
 const NOW: i64 = 2_000_000_000;
@@ -36,6 +39,7 @@ fn chain_on(disk: &FaultDisk, cache_minima: CacheMinima, executor: Arc<dyn Execu
         assume_valid: None,
         executor,
         workers: 1,
+        scripts: ScriptOptions::default(),
         cache_bytes: cache_minima.budget,
         cache_minima,
         stop_at_height: None,
@@ -87,6 +91,52 @@ fn poll_until(
             }
         }
     }
+}
+
+/// Lanes and engine do not differ: what is said of a block here is made up.
+#[test]
+fn a_contradiction_is_kept_in_a_file_and_core_judges_alone_until_it_is_removed() {
+    let blocks = blocks();
+    let sync = |chain: &mut Chain| {
+        for (ticket, block) in (0..).zip(&blocks) {
+            give(chain, block, ticket);
+        }
+        let (_, result) = poll_until(chain, |_, poll| poll == Poll::Idle);
+        result.expect("a valid chain");
+        assert_eq!(chain.tip_point().height as usize, blocks.len());
+        let inputs = chain.status().scripts.inputs;
+        (inputs.proven > 0, inputs.unclaimed > 0)
+    };
+    let disk = FaultDisk::new();
+    let mut chain = chain(&disk);
+    for (ticket, block) in (0..).zip(&blocks) {
+        give(&mut chain, block, ticket);
+    }
+    let has_inputs = |chain: &Chain, _| {
+        let (_, resolved) = chain.window.newest()?;
+        (resolved.block().view().tx_count() > 1).then_some(())
+    };
+    let (_, result) = poll_until(&mut chain, |chain, poll| has_inputs(chain, poll).is_some());
+    result.expect("a valid chain");
+    let (token, resolved) = chain.window.newest().expect("just seen");
+    let contradiction = Box::new(Contradiction::new(resolved, 1, 0));
+    let (hash, tip) = (contradiction.block, chain.tip_point());
+    let outcome = Err(VerifyError::Contradicted(contradiction));
+    let answer = window::Answer::Verified(vec![(token, outcome)]);
+    let error = chain.deliver_one(Message::Window(answer)).expect_err("it ends the chain");
+    assert!(matches!(&error, ChainError::ScriptContradiction(of) if of.block == hash), "{error}");
+    assert!(error.to_string().contains(Contradiction::FILE), "{error}");
+    assert_eq!(chain.tip_point(), tip);
+    drop(chain);
+    // Also after a power cut.
+    disk.crash(Survival::Nothing);
+    assert!(!sync(&mut self::chain(&disk)).0, "lanes are not asked while the file is there");
+    let path = std::path::Path::new("/node").join(Contradiction::FILE);
+    let report = disk.contents(&path).expect("it is durable");
+    let report = String::from_utf8(report).expect("text");
+    assert!(report.contains(&format!("block {hash}")), "{report}");
+    let disk = FaultDisk::new();
+    assert_eq!(sync(&mut self::chain(&disk)), (true, true));
 }
 
 /// A header on top of genesis, which has no work.

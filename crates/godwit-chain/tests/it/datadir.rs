@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use godwit_chain::{
-    BadRecord, BlockMemory, Chain, ChainOptions, Event, ImportObserver, ImportSummary, Verdict,
-    import, plan, structure,
+    BadRecord, BlockMemory, Chain, ChainOptions, Event, ImportObserver, ImportSummary,
+    ScriptOptions, Verdict, import, plan, structure,
 };
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::RealDisk;
@@ -26,6 +26,7 @@ pub(crate) fn options(params: Params) -> ChainOptions {
         assume_valid: None,
         executor: Arc::new(Threads::default()),
         workers: 2,
+        scripts: ScriptOptions::default(),
         cache_bytes: 16 << 20,
         cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,

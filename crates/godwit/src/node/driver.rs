@@ -270,7 +270,7 @@ impl<'a> Node<'a> {
         drop(self.sockets);
         self.peers_file.end(self.core.peers().address_book());
         let status = *self.core.chain().status();
-        let (connected, times) = (status.connected, status.times);
+        let connected = status.connected;
         let tip = self.core.chain().tip_point();
         let closing = Instant::now();
         let mut chain = self.core.into_chain();
@@ -284,7 +284,7 @@ impl<'a> Node<'a> {
             connected.blocks,
             self.started.elapsed().as_secs_f64()
         )];
-        lines.extend(cost_lines(&times, closing.elapsed()));
+        lines.extend(cost_lines(&status, closing.elapsed()));
         for line in lines {
             log::info!("{line}");
             // On a terminal, log lines are not shown beside the bar, but the user should see the

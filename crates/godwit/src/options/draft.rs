@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use godwit_chain::ScriptEngine;
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
@@ -13,6 +14,11 @@ pub(super) struct Draft {
     pub(super) dbcache_mib: Option<u64>,
     pub(super) par: Option<i32>,
     pub(super) assume_valid: Option<OrOff<BlockHash>>,
+    pub(super) script_engine: Option<ScriptEngine>,
+    /// The engine with the lanes that were named.
+    pub(super) lanes: Option<ScriptEngine>,
+    /// 0: nothing is cross-checked.
+    pub(super) crosscheck: Option<u32>,
     pub(super) stop_at_height: Option<u32>,
     pub(super) prune_mib: Option<u64>,
     pub(super) verdicts: Option<PathBuf>,

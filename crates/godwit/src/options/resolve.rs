@@ -1,8 +1,9 @@
 //! From the options as given to a [`Config`]: what concerns several options at once.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
+use godwit_chain::{ScriptEngine, ScriptOptions};
 use godwit_primitives::{Network, Params};
 use godwit_program::options::{Invoked, OptionsError, Problem};
 
@@ -27,9 +28,10 @@ pub(super) fn resolve(
     let Invoked { command: name, operands, network, datadir, config_file, draft, .. } = invoked;
     let dbcache_mib = draft.dbcache_mib.unwrap_or(DEFAULT_DBCACHE_MIB).max(MIN_DBCACHE_MIB);
     let params = params(network, &draft);
+    let scripts = scripts(&draft);
     let command = command(name, operands, draft, &params, cores)?;
     let dbcache_bytes = dbcache_mib << 20;
-    Ok(Config { params, datadir, config_file, dbcache_bytes, prune_bytes, command })
+    Ok(Config { params, datadir, config_file, dbcache_bytes, prune_bytes, scripts, command })
 }
 
 /// The prune target in bytes. Except on regtest it must have room for the blocks that are never
@@ -45,6 +47,19 @@ fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
     };
     let origin = invoked.origin("prune").expect("its value was given");
     Err(Problem::Refused { option: "prune", value: mib, reason }.at(origin))
+}
+
+fn scripts(draft: &Draft) -> ScriptOptions {
+    let mut scripts = ScriptOptions::default();
+    scripts.engine = match (draft.script_engine, draft.lanes) {
+        (Some(ScriptEngine::Core), _) => ScriptEngine::Core,
+        (engine, lanes) => lanes.or(engine).unwrap_or(scripts.engine),
+    };
+    if let Some(one_in) = draft.crosscheck {
+        let crosscheck = NonZeroU32::new(one_in);
+        (scripts.crosscheck_download, scripts.crosscheck_recent) = (crosscheck, crosscheck);
+    }
+    scripts
 }
 
 fn params(network: Network, draft: &Draft) -> Params {

@@ -171,6 +171,20 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
     OptionSpec {
         group: TESTING,
+        ..validation_setting(
+            "lanes",
+            "NAME",
+            "one of ifma, avx512, avx2 and none that this processor has",
+            "Verify signatures with these instructions, or with none of the vector registers' \
+             (default: the fastest of this processor).",
+            |draft, text| {
+                draft.lanes = Some(values::lanes(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        group: TESTING,
         repeats: true,
         networks: &[Network::Regtest],
         ..setting(
@@ -230,6 +244,30 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             },
         )
     },
+    validation_setting(
+        "scriptengine",
+        "NAME",
+        "native or core",
+        "native: verify signatures in the vector registers of the processor where they alone decide \
+         about a script, and run all other scripts in Bitcoin Core's engine, which alone refuses. core: \
+         run all scripts there (default: native).",
+        |draft, text| {
+            draft.script_engine = Some(values::script_engine(text)?);
+            Some(())
+        },
+    ),
+    validation_setting(
+        "crosscheck",
+        "N",
+        "a number, or 0 for none",
+        "Of N inputs that were accepted by their signatures, have one verified by Bitcoin Core's \
+         engine, too; if it refuses one, the node ends (default: 1024 during the download, 1 for \
+         blocks of the last day; a number that is given is meant for both).",
+        |draft, text| {
+            draft.crosscheck = Some(plain::number(text)?);
+            Some(())
+        },
+    ),
     validation_setting(
         "stopatheight",
         "HEIGHT",

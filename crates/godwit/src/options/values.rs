@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use godwit_chain::{BackendKind, ScriptEngine};
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
@@ -84,6 +85,26 @@ pub(super) fn activation(text: &OsStr) -> Option<(Deployment, u32)> {
     let (name, height) = text.to_str()?.split_once('@')?;
     let height = height.parse().ok().filter(|height| *height <= MAX_ACTIVATION_HEIGHT)?;
     Some((name.parse().ok()?, height))
+}
+
+pub(super) fn script_engine(text: &OsStr) -> Option<ScriptEngine> {
+    match text.to_str()? {
+        "native" => Some(ScriptEngine::Native { lanes: None }),
+        "core" => Some(ScriptEngine::Core),
+        _ => None,
+    }
+}
+
+/// Lanes of vector registers that this processor has, or the engine of a processor without any.
+pub(super) fn lanes(text: &OsStr) -> Option<ScriptEngine> {
+    let lanes = match text.to_str()? {
+        "ifma" => BackendKind::Ifma512,
+        "avx512" => BackendKind::Avx512,
+        "avx2" => BackendKind::Avx2,
+        "none" => return Some(ScriptEngine::Core),
+        _ => return None,
+    };
+    ScriptEngine::with_lanes(lanes)
 }
 
 /// `host`, `host:port`, `[address]:port` or an IPv6 address alone.

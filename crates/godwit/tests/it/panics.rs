@@ -15,7 +15,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use godwit::exit::Exit;
-use godwit_chain::{BadRecord, BlockMemory, Chain, ChainOptions, ImportObserver, import, plan};
+use godwit_chain::{
+    BadRecord, BlockMemory, Chain, ChainOptions, ImportObserver, ScriptOptions, import, plan,
+};
 use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_primitives::{Network, Params};
 use godwit_program::panics;
@@ -236,6 +238,7 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         assume_valid: None,
         executor: Arc::new(Threads::default()),
         workers: 2,
+        scripts: ScriptOptions::default(),
         cache_bytes: 4 << 20,
         cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,

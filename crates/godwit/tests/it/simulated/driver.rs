@@ -13,7 +13,7 @@ use godwit::node::PeersFile;
 use godwit::node::core::{NodeCore, Turn};
 use godwit::node::index::ChainIndex;
 use godwit::node::sockets::{Inbox, InboxLimits, Outbox};
-use godwit_chain::{BlockMemory, Chain, ChainError, ChainOptions, Poll};
+use godwit_chain::{BlockMemory, Chain, ChainError, ChainOptions, Poll, ScriptOptions};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
     AddressBook, Command, DisconnectReason, NetAddress, NetEvent, Now, PeerId, Peers, PeersConfig,
@@ -302,6 +302,7 @@ impl Driver {
             assume_valid: None,
             executor: Arc::new(self.executor.clone()),
             workers: self.plan.workers,
+            scripts: ScriptOptions::default(),
             cache_bytes: self.plan.minima.budget,
             cache_minima: self.plan.minima,
             stop_at_height: None,

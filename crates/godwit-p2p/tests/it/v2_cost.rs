@@ -61,6 +61,7 @@ fn time(sides: &mut [Transport; 2], size: usize, count: u32) -> Duration {
 
 #[test]
 fn an_encrypted_connection_takes_under_a_kilobyte_of_locked_memory() {
+    let _alone = crate::alone();
     const CONNECTIONS: usize = 1_000;
     let before = process_pool().stats().used;
     let connections: Vec<[Transport; 2]> = (0..CONNECTIONS / 2).map(|_| encrypted()).collect();
@@ -74,6 +75,7 @@ fn an_encrypted_connection_takes_under_a_kilobyte_of_locked_memory() {
 #[test]
 #[ignore = "measures"]
 fn cost_of_encryption_beside_the_plain_protocol() {
+    let _alone = crate::alone();
     for (size, count) in [(1_000_000, 200), (100, 20_000)] {
         let (mut plain, mut encrypted) = (plain(), encrypted());
         for round in 0..3 {

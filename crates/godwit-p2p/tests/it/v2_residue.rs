@@ -175,6 +175,7 @@ pub(crate) fn shown(findings: &[Finding]) -> Vec<String> {
 
 #[test]
 fn nothing_secret_of_an_encrypted_connection_lies_in_ordinary_memory() {
+    let _alone = crate::alone();
     let (our_key, their_key) = (random(), random());
     let (mut ours, public) = transport(&our_key, true);
     let (mut theirs, other) = transport(&their_key, false);
@@ -213,6 +214,7 @@ fn nothing_secret_of_an_encrypted_connection_lies_in_ordinary_memory() {
 /// The search would find a key that a careless cipher keeps.
 #[test]
 fn a_key_in_a_plain_cipher_is_found() {
+    let _alone = crate::alone();
     let key = random();
     let named = ("careless".to_owned(), key);
     let needles = [needle(&named)];

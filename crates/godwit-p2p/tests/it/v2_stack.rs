@@ -90,6 +90,7 @@ fn needles(private: [Secret; 2], [ours, theirs]: [[u8; 64]; 2]) -> Vec<Needle> {
 
 #[test]
 fn no_operation_leaves_a_key_on_its_stack() {
+    let _alone = crate::alone();
     let worker = Worker::start();
     let (our_key, their_key) = (random(), random());
     let (tell, publics) = channel();

@@ -46,7 +46,8 @@ impl Program for Godwit {
     type Draft = Draft;
 
     const NAME: &'static str = "godwit";
-    const ABOUT: &'static str = "Scripts run in Bitcoin Core's engine (libbitcoinkernel).";
+    const ABOUT: &'static str = "Signatures are verified in the processor's vector registers, all other \
+                                scripts in Bitcoin Core's engine (libbitcoinkernel), which alone refuses.";
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> =
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];

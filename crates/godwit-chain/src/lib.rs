@@ -55,7 +55,7 @@ pub use event::{Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
-pub use limits::{IMPORT_BYTES, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
+pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 pub use options::{BlockMemory, ChainOptions, ScriptEngine, ScriptOptions};
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};

@@ -24,6 +24,9 @@
 
 use godwit_store::exec::Priority;
 
+/// Seconds. While the tip is older, the chain is still being downloaded (Core `DEFAULT_MAX_TIP_AGE`).
+pub const MAX_TIP_AGE: i64 = 24 * 60 * 60;
+
 /// Blocks of peers that workers decode at once; what is more waits in the intake, bounded by
 /// [`BlockMemory::receiving`](crate::BlockMemory).
 pub(crate) const DECODE_JOBS: usize = 256;
@@ -61,8 +64,8 @@ pub(crate) const AHEAD_JOBS: usize = 2 * AHEAD_BLOCKS;
 /// Blocks applied whose scripts still run or whose undo records are on their way to the disk.
 pub(crate) const WINDOW_BLOCKS: usize = 32;
 
-/// Parts of verifications that are queued or running before another block is applied, those of blocks
-/// that were taken back included.
+/// Jobs of verifications, one for each part, that are queued or running before another block is applied;
+/// those of blocks that were taken back included, and those whose part another job took along.
 pub(crate) const SCRIPT_PARTS: usize = 1024;
 
 /// Inputs that one part verifies; at about 30 microseconds each a part is long against the cost of
@@ -70,7 +73,7 @@ pub(crate) const SCRIPT_PARTS: usize = 1024;
 pub(crate) const INPUTS_PER_PART: usize = 96;
 
 /// Parts of one transaction at most: each reads all of its inputs, witnesses and spent outputs, which may be
-/// millions of empty witness items. (One part for every [`INPUTS_PER_PART`] would be 250.)
+/// millions of empty witness items. (One part for every [`INPUTS_PER_PART`] would be 254.)
 pub(crate) const PARTS_PER_TX: usize = 16;
 
 /// Inputs that a worker takes together at most, the last part aside: four batches of the lanes, of which

@@ -29,15 +29,12 @@ use godwit_stream::BufferPool;
 use crate::apply::{Resolved, sigops_exceeded};
 use crate::contradiction::Contradiction;
 use crate::job_sender::JobSender;
-use crate::limits::{INPUTS_PER_PART, PARTS_PER_TX, SCRIPT_PARTS};
+use crate::limits::{INPUTS_PER_PART, MAX_TIP_AGE, PARTS_PER_TX, SCRIPT_PARTS};
 use crate::options::ScriptOptions;
 use crate::script_row::Row;
 use crate::status::ScriptTotals;
 use crate::structure::Structured;
 use crate::tree::NodeId;
-
-/// A block that is younger is not part of the download (Core `DEFAULT_MAX_TIP_AGE`).
-const RECENT_SECONDS: i64 = 24 * 60 * 60;
 
 /// A block whose signature operations are within the limit and whose scripts hold or need not run.
 /// Nothing but a [`Verifier`] makes one.
@@ -267,7 +264,7 @@ impl<R: Send + 'static> Verifier<R> {
     fn crosscheck(&self, time: u32, now: i64) -> Option<NonZeroU32> {
         let ScriptOptions { crosscheck_download, crosscheck_recent, .. } =
             self.shared.engines.options;
-        match now - i64::from(time) < RECENT_SECONDS {
+        match now - i64::from(time) < MAX_TIP_AGE {
             true => crosscheck_recent,
             false => crosscheck_download,
         }
@@ -495,58 +492,4 @@ impl Verification {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::{MAX_BLOCK_INPUTS, MAX_PARTS};
-
-    /// The parts of a block whose transactions have so many inputs, the coinbase aside.
-    fn parts(inputs: &[usize]) -> Vec<ScriptPart> {
-        let mut first = vec![0, 0];
-        let mut end = 0;
-        for count in inputs {
-            end += *count as u32;
-            first.push(end);
-        }
-        let mut parts = Vec::new();
-        split(&first, |_| Txid::from_bytes([0; 32]), &mut parts);
-        parts
-    }
-
-    #[test]
-    fn every_input_is_in_one_part_and_no_block_has_more_parts_than_the_limit_says() {
-        const MOST: usize = 2 * INPUTS_PER_PART;
-        let patterns: [&[usize]; 8] = [
-            &[1],
-            &[INPUTS_PER_PART - 1],
-            &[INPUTS_PER_PART],
-            &[MOST, MOST - 1],
-            &[MOST + 1],
-            // Each large one ends a part and has a short last part of its own.
-            &[1, MOST + 1],
-            &[INPUTS_PER_PART - 1, MOST + 1],
-            &[MAX_BLOCK_INPUTS],
-        ];
-        for pattern in patterns {
-            let mut left = MAX_BLOCK_INPUTS;
-            let fits = |count: &&usize| {
-                let fits = **count <= left;
-                left -= if fits { **count } else { 0 };
-                fits
-            };
-            let inputs: Vec<usize> = pattern.iter().cycle().take_while(fits).copied().collect();
-            let parts = parts(&inputs);
-            // Two more count signature operations and encode the undo record.
-            assert!(parts.len() + 2 <= MAX_PARTS, "{} parts of {pattern:?}", parts.len());
-            let mut seen = vec![0; inputs.len()];
-            for part in &parts {
-                match part {
-                    ScriptPart::Txs(txs) => {
-                        txs.clone().for_each(|tx| seen[tx - 1] += inputs[tx - 1])
-                    }
-                    ScriptPart::Inputs { tx, inputs, .. } => seen[tx - 1] += inputs.len(),
-                }
-            }
-            assert_eq!(seen, inputs, "{pattern:?}");
-        }
-    }
-}
+mod tests;

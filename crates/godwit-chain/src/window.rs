@@ -18,7 +18,7 @@
 //!    worker, with its undo record and the coins that it created.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::Coin;
@@ -145,7 +145,11 @@ impl Window {
         job_sender: JobSender<Answer>,
     ) -> Self {
         let store = Arc::clone(&env.store);
-        let record = move |contradiction: &Contradiction| contradiction.record(&store);
+        // One file, whoever finds the first.
+        let once = Once::new();
+        let record = move |contradiction: &Contradiction| {
+            once.call_once(|| contradiction.record(&store));
+        };
         let verifier = Verifier::new(
             Engines { options: scripts, executor: Arc::clone(&env.executor), workers: env.workers },
             record,
@@ -177,8 +181,8 @@ impl Window {
 
     /// The last applied block and the token of its verification.
     #[cfg(test)]
-    pub(crate) fn newest(&self) -> Option<(u64, &Resolved)> {
-        self.blocks.back().map(|applied| (applied.token, &*applied.resolved))
+    pub(crate) fn newest(&self) -> Option<(u64, &Arc<Resolved>)> {
+        self.blocks.back().map(|applied| (applied.token, &applied.resolved))
     }
 
     pub(crate) fn is_empty(&self) -> bool {

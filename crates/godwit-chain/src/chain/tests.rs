@@ -12,6 +12,7 @@ use godwit_store::utxo::CacheMinima;
 use godwit_stream::{DataStream, SpanReader};
 
 use super::*;
+use crate::apply::Resolved;
 use crate::contradiction::Contradiction;
 use crate::options::{BlockMemory, ScriptOptions};
 use crate::verify::VerifyError;
@@ -91,6 +92,21 @@ fn poll_until(
             }
         }
     }
+}
+
+/// The first block of a chain, as it is applied, of which `of` makes something.
+pub(crate) fn first_applied<T>(of: impl Fn(&Arc<Resolved>) -> Option<T>) -> (Arc<Resolved>, T) {
+    let mut chain = chain(&FaultDisk::new());
+    for (ticket, block) in (0..).zip(&blocks()) {
+        give(&mut chain, block, ticket);
+    }
+    let found = |chain: &Chain| {
+        let (_, resolved) = chain.window.newest()?;
+        Some((Arc::clone(resolved), of(resolved)?))
+    };
+    let (_, result) = poll_until(&mut chain, |chain, _| found(chain).is_some());
+    result.expect("a valid chain");
+    found(&chain).expect("just seen")
 }
 
 /// Lanes and engine do not differ: what is said of a block here is made up.

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use godwit_chain::{Chain, Event, Poll, Source, Verdict};
+use godwit_chain::{Chain, Event, MAX_TIP_AGE, Poll, Source, Verdict};
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent, Now,
     PeerId, Peers, ReadId, RefusedHeader,
@@ -20,9 +20,6 @@ use crate::chain_log::{log_disconnected, update_tip};
 
 /// Steps of the chain between two looks at the network: about 20 ms at worst.
 const CHAIN_STEPS: usize = 8;
-
-/// A node whose tip is older than this is still downloading the chain (Core `DEFAULT_MAX_TIP_AGE`).
-const MAX_TIP_AGE: i64 = 24 * 60 * 60;
 
 /// Under `-maxdownloadrate`, no more is requested than can be downloaded in this many seconds: a
 /// block that waits longer at one peer could be requested from another meanwhile.

@@ -31,6 +31,9 @@ pub(crate) struct Group {
     pub(crate) odd_sum: LaneMask,
 }
 
+// What docs/limits.md says of a thread's batch.
+const _: () = assert!(size_of::<[Group; GROUPS]>() <= 32 << 10);
+
 impl Group {
     pub(crate) const EMPTY: Group = Group {
         key: [[[0; 4]; MAX_LANES]; 2],

@@ -71,8 +71,8 @@ fn script_lines(totals: &ScriptTotals) -> Vec<String> {
             inputs.crosschecked
         ),
         format!(
-            "Signatures: {} checks, {:.2} % of them in lanes, {:.1} % of the lanes full; {time:.1} s of script \
-             threads, {:.1} % of them in Bitcoin Core's engine.",
+            "Signatures: {} checks, {:.2} % of them proven in lanes, {:.1} % of which proved one; {time:.1} s of \
+             script threads, {:.1} % of them in Bitcoin Core's engine.",
             checks.in_lanes + checks.single,
             percent(checks.in_lanes as f64, (checks.in_lanes + checks.single) as f64),
             percent(checks.in_lanes as f64, checks.lanes as f64),

@@ -24,8 +24,7 @@ use {x86_256::V256, x86_512::V512};
 /// What the lanes are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendKind {
-    /// Eight lanes of AVX-512 IFMA: Ice Lake servers, Zen 4 and later. Not chosen by itself before the tests
-    /// have run on such a processor.
+    /// Eight lanes of AVX-512 IFMA: Ice Lake servers, Zen 4 and later.
     Ifma512,
     /// Eight lanes of AVX-512F.
     Avx512,
@@ -55,8 +54,8 @@ impl BackendKind {
     ];
 
     /// Those that may be chosen by themselves, fastest first.
-    pub const BY_SPEED: [BackendKind; 3] =
-        [BackendKind::Avx512, BackendKind::Avx2, BackendKind::Single];
+    pub const BY_SPEED: [BackendKind; 4] =
+        [BackendKind::Ifma512, BackendKind::Avx512, BackendKind::Avx2, BackendKind::Single];
 
     /// Checks side by side; 0 of [`BackendKind::Single`].
     pub fn lanes(self) -> usize {

@@ -1,8 +1,8 @@
 //! The 80-byte block header.
 
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
-use sha2::{Digest, Sha256};
 
+use crate::sha256::sha256d;
 use crate::{BlockHash, MerkleRoot};
 
 /// Size of a header on the wire, in bytes.
@@ -40,7 +40,7 @@ impl BlockHeader {
 
     /// Double SHA-256 of the header.
     pub fn block_hash(&self) -> BlockHash {
-        BlockHash::from_bytes(Sha256::digest(Sha256::digest(self.to_bytes())).into())
+        BlockHash::from_bytes(sha256d(&self.to_bytes()))
     }
 }
 

@@ -2,6 +2,7 @@ use std::time::{Duration, Instant};
 
 use godwit_testdata::shared_file;
 use proptest::prelude::*;
+use sha2::Digest;
 
 use super::*;
 

@@ -1,13 +1,15 @@
-//! Microseconds per check: libsecp256k1 and each backend of this processor, in turns, so that a busy machine
-//! is busy for all of them. `make bench-verify` runs it.
+//! Microseconds per check: libsecp256k1, as the crate in use bundles it and as its newest release does, and each
+//! backend of this processor, in turns, so that a busy machine is busy for all of them. `make bench-verify`
+//! runs it.
 //!
 //! The fastest round counts: what other programs take shows in all the others.
 
 use std::thread;
 use std::time::Instant;
 
-use godwit_verify::{BackendKind, Check, KeyBytes, Verifier};
+use godwit_verify::{Answer, BackendKind, Check, KeyBytes, Verifier};
 use secp256k1::{All, Keypair, Message, Parity, Scalar, Secp256k1, SecretKey};
+use secp256k1_newest as newest;
 use sha2::{Digest, Sha256};
 
 /// Checks that wait when the lanes are asked.
@@ -16,7 +18,7 @@ const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
 const ROUNDS: usize = 31;
 
 fn main() {
-    let backends: Vec<BackendKind> = [
+    let backends = [
         BackendKind::Single,
         BackendKind::Avx2,
         BackendKind::Avx512,
@@ -25,7 +27,8 @@ fn main() {
     ]
     .into_iter()
     .filter(|kind| Verifier::<()>::with_backend(*kind).is_some())
-    .collect();
+    .map(Contestant::Backend);
+    let contestants: Vec<Contestant> = backends.chain([Contestant::Newest]).collect();
     let secp = Secp256k1::new();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     println!("Microseconds of one thread per check; in brackets, times libsecp256k1's speed.\n");
@@ -33,14 +36,76 @@ fn main() {
         let largest = BATCHES[BATCHES.len() - 1];
         let checks: Vec<Check> = (0..largest).map(|i| make(&secp, i)).collect();
         print!("| {name}, waiting |");
-        backends.iter().for_each(|kind| print!(" {kind:?} |"));
-        println!("\n| ---: |{}", " ---: |".repeat(backends.len()));
+        contestants.iter().for_each(|one| print!(" {} |", one.name()));
+        println!("\n| ---: |{}", " ---: |".repeat(contestants.len()));
         for count in BATCHES {
-            row(&count.to_string(), &in_turns(&backends, &checks[..count]));
+            row(&count.to_string(), &in_turns(&contestants, &checks[..count]));
         }
         let label = format!("{largest} in each of {threads} threads");
-        row(&label, &on_all(&backends, &checks, threads));
+        row(&label, &on_all(&contestants, &checks, threads));
         println!();
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+enum Contestant {
+    Backend(BackendKind),
+    /// libsecp256k1 of the newest release of the crate `secp256k1`.
+    Newest,
+}
+
+impl Contestant {
+    fn name(self) -> String {
+        match self {
+            Contestant::Backend(BackendKind::Single) => "libsecp256k1 0.4.1".to_owned(),
+            Contestant::Backend(kind) => format!("{kind:?}"),
+            Contestant::Newest => "libsecp256k1 0.8.0".to_owned(),
+        }
+    }
+
+    /// Microseconds per check of one run.
+    fn round(self, checks: &[Check]) -> f64 {
+        let kind = match self {
+            Contestant::Backend(kind) => kind,
+            Contestant::Newest => {
+                let start = Instant::now();
+                assert!(checks.iter().all(|check| verify_by_newest(check).is_ok()));
+                return start.elapsed().as_secs_f64() * 1e6 / checks.len() as f64;
+            }
+        };
+        let mut verifier = Verifier::with_backend(kind).expect("it was there before");
+        for check in checks {
+            verifier.push((), *check);
+        }
+        let start = Instant::now();
+        verifier.run(|(), answer| assert_eq!(answer, Answer::Yes));
+        start.elapsed().as_secs_f64() * 1e6 / checks.len() as f64
+    }
+}
+
+fn verify_by_newest(check: &Check) -> Result<(), newest::Error> {
+    match check {
+        Check::Ecdsa { key, signature, message } => {
+            let key = newest::PublicKey::from_slice(key.as_slice())?;
+            let mut signature = newest::ecdsa::Signature::from_compact(signature)?;
+            signature.normalize_s();
+            signature.verify(newest::Message::from_digest(*message), &key)
+        }
+        Check::Schnorr { key, signature, message } => {
+            let key = newest::XOnlyPublicKey::from_byte_array(*key)?;
+            newest::schnorr::Signature::from_byte_array(*signature).verify(message, &key)
+        }
+        Check::Commitment { internal_key, tweak, output_key, odd } => {
+            let internal = newest::XOnlyPublicKey::from_byte_array(*internal_key)?;
+            let output = newest::XOnlyPublicKey::from_byte_array(*output_key)?;
+            let parity = if *odd { newest::Parity::Odd } else { newest::Parity::Even };
+            let tweak = newest::Scalar::from_be_bytes(*tweak).expect("a hash is below n");
+            match internal.tweak_add_check(&output, parity, tweak) {
+                true => Ok(()),
+                false => Err(newest::Error::IncorrectSignature),
+            }
+        }
     }
 }
 
@@ -52,49 +117,31 @@ fn row(label: &str, times: &[f64]) {
     println!();
 }
 
-/// The fastest round of each backend on one thread, by check.
-fn in_turns(backends: &[BackendKind], checks: &[Check]) -> Vec<f64> {
-    let mut verifiers: Vec<Verifier<()>> = backends.iter().map(|kind| verifier(*kind)).collect();
-    let mut fastest = vec![f64::MAX; backends.len()];
-    for _ in 0..ROUNDS {
-        for (verifier, fastest) in verifiers.iter_mut().zip(&mut fastest) {
-            *fastest = fastest.min(round(verifier, checks));
-        }
-    }
-    fastest
+/// The fastest round of each on one thread.
+fn in_turns(contestants: &[Contestant], checks: &[Check]) -> Vec<f64> {
+    fastest(contestants, |one| one.round(checks))
 }
 
-/// The same with as many threads as processors, each with checks of its own to do: the time of the slowest.
-fn on_all(backends: &[BackendKind], checks: &[Check], threads: usize) -> Vec<f64> {
-    let together = |kind: BackendKind| {
+/// The same with as many threads as processors, each with all checks to do: the time of the slowest.
+fn on_all(contestants: &[Contestant], checks: &[Check], threads: usize) -> Vec<f64> {
+    fastest(contestants, |one| {
         thread::scope(|scope| {
-            let run = || scope.spawn(move || round(&mut verifier(kind), checks));
-            let running: Vec<_> = (0..threads).map(|_| run()).collect();
+            let running: Vec<_> =
+                (0..threads).map(|_| scope.spawn(move || one.round(checks))).collect();
             let times = running.into_iter().map(|thread| thread.join().expect("it only verifies"));
             times.fold(0.0, f64::max)
         })
-    };
-    let mut fastest = vec![f64::MAX; backends.len()];
+    })
+}
+
+fn fastest(contestants: &[Contestant], round: impl Fn(Contestant) -> f64) -> Vec<f64> {
+    let mut fastest = vec![f64::MAX; contestants.len()];
     for _ in 0..ROUNDS {
-        for (kind, fastest) in backends.iter().zip(&mut fastest) {
-            *fastest = fastest.min(together(*kind));
+        for (one, fastest) in contestants.iter().zip(&mut fastest) {
+            *fastest = fastest.min(round(*one));
         }
     }
     fastest
-}
-
-fn verifier(kind: BackendKind) -> Verifier<()> {
-    Verifier::with_backend(kind).expect("it was there before")
-}
-
-/// Microseconds per check of one run.
-fn round(verifier: &mut Verifier<()>, checks: &[Check]) -> f64 {
-    for check in checks {
-        verifier.push((), *check);
-    }
-    let start = Instant::now();
-    verifier.run(|(), _| {});
-    start.elapsed().as_secs_f64() * 1e6 / checks.len() as f64
 }
 
 type Make = fn(&Secp256k1<All>, usize) -> Check;

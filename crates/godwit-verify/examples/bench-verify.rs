@@ -2,9 +2,12 @@
 //! is busy for all of them. `make bench-verify` runs it.
 //!
 //! The fastest round counts: what other programs take shows in all the others.
+//!
+//! With the arguments BACKEND KIND ROUNDS, as in `Neon Schnorr 3`, it measures nothing and runs 64 checks that
+//! often, for a program that counts the instructions of a whole process: `tools/test-neon`.
 
-use std::thread;
 use std::time::Instant;
+use std::{env, thread};
 
 use godwit_verify::{BackendKind, Check, KeyBytes, Verifier};
 use secp256k1::{All, Keypair, Message, Parity, Scalar, Secp256k1, SecretKey};
@@ -16,8 +19,30 @@ const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
 const ROUNDS: usize = 31;
 
 fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [] => measure(),
+        [backend, kind, rounds] => run_only(backend, kind, rounds),
+        _ => panic!("BACKEND KIND ROUNDS, or nothing"),
+    }
+}
+
+fn run_only(backend: &str, kind: &str, rounds: &str) {
+    let backend = BackendKind::ALL.into_iter().find(|known| format!("{known:?}") == backend);
+    let mut verifier = verifier(backend.expect("BACKEND is one of BackendKind"));
+    let (_, make) =
+        KINDS.into_iter().find(|(name, _)| *name == kind).expect("KIND is one of KINDS");
+    let secp = Secp256k1::new();
+    let checks: Vec<Check> = (0..64).map(|i| make(&secp, i)).collect();
+    for _ in 0..rounds.parse().expect("ROUNDS is a number") {
+        round(&mut verifier, &checks);
+    }
+}
+
+fn measure() {
     let backends: Vec<BackendKind> = [
         BackendKind::Single,
+        BackendKind::Neon,
         BackendKind::Avx2,
         BackendKind::Avx512,
         BackendKind::Ifma256,
@@ -84,7 +109,7 @@ fn on_all(backends: &[BackendKind], checks: &[Check], threads: usize) -> Vec<f64
 }
 
 fn verifier(kind: BackendKind) -> Verifier<()> {
-    Verifier::with_backend(kind).expect("it was there before")
+    Verifier::with_backend(kind).expect("the processor has it")
 }
 
 /// Microseconds per check of one run.

@@ -3,9 +3,12 @@
 //! runs it.
 //!
 //! The fastest round counts: what other programs take shows in all the others.
+//!
+//! With the arguments BACKEND KIND ROUNDS, as in `Neon Schnorr 3`, it measures nothing and runs 64 checks that
+//! often, for a program that counts the instructions of a whole process: `tools/test-neon`.
 
-use std::thread;
 use std::time::Instant;
+use std::{env, thread};
 
 use godwit_verify::{Answer, BackendKind, Check, KeyBytes, Verifier};
 use secp256k1::{All, Keypair, Message, Parity, Scalar, Secp256k1, SecretKey};
@@ -18,8 +21,31 @@ const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
 const ROUNDS: usize = 31;
 
 fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [] => measure(),
+        [backend, kind, rounds] => run_only(backend, kind, rounds),
+        _ => panic!("BACKEND KIND ROUNDS, or nothing"),
+    }
+}
+
+fn run_only(backend: &str, kind: &str, rounds: &str) {
+    let backend = BackendKind::ALL.into_iter().find(|known| format!("{known:?}") == backend);
+    let contestant = Contestant::Backend(backend.expect("BACKEND is one of BackendKind"));
+    let (_, make) =
+        KINDS.into_iter().find(|(name, _)| *name == kind).expect("KIND is one of KINDS");
+    let secp = Secp256k1::new();
+    let checks: Vec<Check> = (0..64).map(|i| make(&secp, i)).collect();
+    let mut runner = contestant.start();
+    for _ in 0..rounds.parse().expect("ROUNDS is a number") {
+        runner.round(&checks);
+    }
+}
+
+fn measure() {
     let backends = [
         BackendKind::Single,
+        BackendKind::Neon,
         BackendKind::Avx2,
         BackendKind::Avx512,
         BackendKind::Ifma256,
@@ -64,22 +90,37 @@ impl Contestant {
         }
     }
 
-    /// Microseconds per check of one run.
-    fn round(self, checks: &[Check]) -> f64 {
-        let kind = match self {
-            Contestant::Backend(kind) => kind,
-            Contestant::Newest => {
-                let start = Instant::now();
-                assert!(checks.iter().all(|check| verify_by_newest(check).is_ok()));
-                return start.elapsed().as_secs_f64() * 1e6 / checks.len() as f64;
+    /// Ready to run: known answers are asked here.
+    fn start(self) -> Runner {
+        match self {
+            Contestant::Backend(kind) => {
+                Runner::Verifier(Verifier::with_backend(kind).expect("the processor has it"))
             }
-        };
-        let mut verifier = Verifier::with_backend(kind).expect("it was there before");
-        for check in checks {
-            verifier.push((), *check);
+            Contestant::Newest => Runner::Newest,
+        }
+    }
+}
+
+enum Runner {
+    Verifier(Verifier<()>),
+    Newest,
+}
+
+impl Runner {
+    /// Microseconds per check of one run.
+    fn round(&mut self, checks: &[Check]) -> f64 {
+        if let Runner::Verifier(verifier) = self {
+            checks.iter().for_each(|check| verifier.push((), *check));
         }
         let start = Instant::now();
-        verifier.run(|(), answer| assert_eq!(answer, Answer::Yes));
+        match self {
+            Runner::Verifier(verifier) => {
+                verifier.run(|(), answer| assert_eq!(answer, Answer::Yes))
+            }
+            Runner::Newest => {
+                assert!(checks.iter().all(|check| verify_by_newest(check).is_ok()));
+            }
+        }
         start.elapsed().as_secs_f64() * 1e6 / checks.len() as f64
     }
 }
@@ -119,26 +160,27 @@ fn row(label: &str, times: &[f64]) {
 
 /// The fastest round of each on one thread.
 fn in_turns(contestants: &[Contestant], checks: &[Check]) -> Vec<f64> {
-    fastest(contestants, |one| one.round(checks))
+    let mut runners: Vec<Runner> = contestants.iter().map(|one| one.start()).collect();
+    fastest(contestants.len(), |i| runners[i].round(checks))
 }
 
 /// The same with as many threads as processors, each with all checks to do: the time of the slowest.
 fn on_all(contestants: &[Contestant], checks: &[Check], threads: usize) -> Vec<f64> {
-    fastest(contestants, |one| {
+    fastest(contestants.len(), |i| {
         thread::scope(|scope| {
-            let running: Vec<_> =
-                (0..threads).map(|_| scope.spawn(move || one.round(checks))).collect();
+            let run = || contestants[i].start().round(checks);
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
             let times = running.into_iter().map(|thread| thread.join().expect("it only verifies"));
             times.fold(0.0, f64::max)
         })
     })
 }
 
-fn fastest(contestants: &[Contestant], round: impl Fn(Contestant) -> f64) -> Vec<f64> {
-    let mut fastest = vec![f64::MAX; contestants.len()];
+fn fastest(count: usize, mut round: impl FnMut(usize) -> f64) -> Vec<f64> {
+    let mut fastest = vec![f64::MAX; count];
     for _ in 0..ROUNDS {
-        for (one, fastest) in contestants.iter().zip(&mut fastest) {
-            *fastest = fastest.min(round(*one));
+        for (i, fastest) in fastest.iter_mut().enumerate() {
+            *fastest = fastest.min(round(i));
         }
     }
     fastest

@@ -13,11 +13,15 @@ use crate::group::{GROUPS, Group, prove};
 use crate::vector::model::Model;
 use crate::verdict::Proven;
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86_256;
 #[cfg(target_arch = "x86_64")]
 mod x86_512;
 
+#[cfg(target_arch = "aarch64")]
+use aarch64::Neon;
 #[cfg(target_arch = "x86_64")]
 use {x86_256::V256, x86_512::V512};
 
@@ -33,6 +37,8 @@ pub enum BackendKind {
     /// Four lanes of IFMA in its 256-bit form, for tests: the code that processors with AVX-IFMA alone will
     /// run, which nobody could measure so far. Never chosen by itself.
     Ifma256,
+    /// Four lanes of NEON. Not chosen by itself before somebody has measured it on such a processor.
+    Neon,
     /// The IFMA backend in plain `u64`, eight lanes, for tests. Never chosen by itself.
     Model52,
     /// The AVX-512F backend in plain `u64`, eight lanes, for tests. Never chosen by itself.
@@ -43,11 +49,12 @@ pub enum BackendKind {
 
 impl BackendKind {
     /// All of them.
-    pub const ALL: [BackendKind; 7] = [
+    pub const ALL: [BackendKind; 8] = [
         BackendKind::Ifma512,
         BackendKind::Avx512,
         BackendKind::Avx2,
         BackendKind::Ifma256,
+        BackendKind::Neon,
         BackendKind::Model52,
         BackendKind::Model29,
         BackendKind::Single,
@@ -62,7 +69,7 @@ impl BackendKind {
         match self {
             BackendKind::Ifma512 | BackendKind::Avx512 => 8,
             BackendKind::Model52 | BackendKind::Model29 => 8,
-            BackendKind::Avx2 | BackendKind::Ifma256 => 4,
+            BackendKind::Avx2 | BackendKind::Ifma256 | BackendKind::Neon => 4,
             BackendKind::Single => 0,
         }
     }
@@ -81,13 +88,22 @@ impl BackendKind {
                     && is_x86_feature_detected!("avx512ifma")
                     && is_x86_feature_detected!("avx512vl")
             }
+            BackendKind::Neon => false,
             BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single => true,
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
     fn is_present(self) -> bool {
-        matches!(self, BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single)
+        match self {
+            BackendKind::Ifma512 | BackendKind::Avx512 => false,
+            BackendKind::Avx2 | BackendKind::Ifma256 => false,
+            #[cfg(target_arch = "aarch64")]
+            BackendKind::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            #[cfg(not(target_arch = "aarch64"))]
+            BackendKind::Neon => false,
+            BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single => true,
+        }
     }
 }
 
@@ -124,8 +140,14 @@ impl Backend {
                 BackendKind::Avx512 => return avx512(groups, tables),
                 BackendKind::Avx2 => return avx2(groups, tables),
                 BackendKind::Ifma256 => return ifma256(groups, tables),
+                BackendKind::Neon => {}
                 BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single => {}
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if self.kind == BackendKind::Neon {
+            // SAFETY: as above.
+            return unsafe { neon(groups, tables) };
         }
         match self.kind {
             BackendKind::Model52 => prove::<Outlined<Radix52<Model<8>>>>(groups, tables),
@@ -157,4 +179,10 @@ fn avx512(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
 #[target_feature(enable = "avx2")]
 fn avx2(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
     prove::<Radix29<V256>>(groups, tables)
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+fn neon(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
+    prove::<Radix29<Neon>>(groups, tables)
 }

@@ -13,11 +13,15 @@ use crate::backend::{Backend, BackendKind};
 use crate::check::Check;
 use crate::verifier::prove;
 
-/// The real instructions that this machine has. What it lacks is said.
+/// The real instructions that this machine has. What it lacks, of its architecture's, is said.
 fn real() -> Vec<Backend> {
-    use BackendKind::{Avx2, Avx512, Ifma256, Ifma512};
+    use BackendKind::{Avx2, Avx512, Ifma256, Ifma512, Neon};
+    let kinds = match cfg!(target_arch = "aarch64") {
+        true => vec![Neon],
+        false => vec![Ifma512, Ifma256, Avx512, Avx2],
+    };
     let mut present = Vec::new();
-    for kind in [Ifma512, Ifma256, Avx512, Avx2] {
+    for kind in kinds {
         match Backend::detect(kind) {
             Some(backend) => present.push(backend),
             None => godwit_testdata::skip(&format!("the processor cannot run {kind:?}")),

@@ -33,6 +33,13 @@ impl LaneMask {
         LaneMask(!self.0)
     }
 
+    /// All ones in the lanes of the mask, of the first four.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[inline(always)]
+    pub(crate) fn four_words(self) -> &'static [u64; 4] {
+        &FOUR_WORDS[usize::from(self.0 & 0xf)]
+    }
+
     pub(crate) fn contains(self, lane: usize) -> bool {
         self.0 >> lane & 1 == 1
     }
@@ -42,6 +49,18 @@ impl LaneMask {
         self.0 |= u8::from(value) << lane;
     }
 }
+
+/// All ones in the lanes of each mask of four bits.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+static FOUR_WORDS: [[u64; 4]; 16] = {
+    let mut masks = [[0; 4]; 16];
+    let mut i = 0;
+    while i < 64 {
+        masks[i / 4][i % 4] = if (i / 4) >> (i % 4) & 1 == 1 { u64::MAX } else { 0 };
+        i += 1;
+    }
+    masks
+};
 
 /// An affine point as it lies in memory: four little-endian words of x, four of y, one cache line. A lookup
 /// loads one for each lane and transposes, which is several times faster than gathering words
@@ -114,8 +133,22 @@ pub(crate) trait Multiply52: Vector {
 
 /// The 32-bit multiplication that AVX2, AVX-512F and NEON have.
 pub(crate) trait Multiply32: Vector {
-    /// The product of the low 32 bits of each lane.
-    fn mul32(self, other: Self) -> Self;
+    /// What the multiplication takes: the vector itself, or the low halves of its lanes side by side. Made
+    /// once for a limb that is multiplied several times.
+    type Factor: Copy;
+
+    /// The low 32 bits of each lane.
+    fn factor(self) -> Self::Factor;
+    /// Twice the factor, which must still be below 2^32.
+    fn twice(factor: Self::Factor) -> Self::Factor;
+    /// The product in each lane.
+    fn mul32(a: Self::Factor, b: Self::Factor) -> Self;
+
+    /// `self` + the product: one instruction on NEON.
+    #[inline(always)]
+    fn mul_add32(self, a: Self::Factor, b: Self::Factor) -> Self {
+        Self::mul32(a, b).add(self)
+    }
 
     /// `field::radix29::mul_limbs`. Some 250 instructions: a call, where a
     /// dozen of them would not fit the instruction cache.

@@ -20,17 +20,6 @@ use crate::vector::{Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
 #[derive(Clone, Copy)]
 pub(crate) struct V256(__m256i);
 
-/// All ones in the lanes of each mask of four bits.
-static MASKS: [[u64; 4]; 16] = {
-    let mut masks = [[0; 4]; 16];
-    let mut i = 0;
-    while i < 64 {
-        masks[i / 4][i % 4] = if (i / 4) >> (i % 4) & 1 == 1 { u64::MAX } else { 0 };
-        i += 1;
-    }
-    masks
-};
-
 impl Vector for V256 {
     const LANES: usize = 4;
 
@@ -108,8 +97,8 @@ impl Vector for V256 {
 
     #[inline(always)]
     fn select(mask: LaneMask, yes: Self, no: Self) -> Self {
-        let mask = &MASKS[usize::from(mask.0 & 0xf)];
-        // SAFETY: AVX2 is there (see the module); an entry of `MASKS` is 32 readable bytes.
+        let mask = mask.four_words();
+        // SAFETY: AVX2 is there (see the module); `mask` is 32 readable bytes.
         V256(unsafe { _mm256_blendv_epi8(no.0, yes.0, _mm256_loadu_si256(mask.as_ptr().cast())) })
     }
 
@@ -125,10 +114,22 @@ impl Vector for V256 {
 }
 
 impl Multiply32 for V256 {
+    type Factor = Self;
+
     #[inline(always)]
-    fn mul32(self, other: Self) -> Self {
+    fn factor(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn twice(factor: Self) -> Self {
+        factor.add(factor)
+    }
+
+    #[inline(always)]
+    fn mul32(a: Self, b: Self) -> Self {
         // SAFETY: AVX2 is there (see the module).
-        V256(unsafe { _mm256_mul_epu32(self.0, other.0) })
+        V256(unsafe { _mm256_mul_epu32(a.0, b.0) })
     }
 
     #[inline(always)]

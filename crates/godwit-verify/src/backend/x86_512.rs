@@ -119,10 +119,22 @@ impl Vector for V512 {
 }
 
 impl Multiply32 for V512 {
+    type Factor = Self;
+
     #[inline(always)]
-    fn mul32(self, other: Self) -> Self {
+    fn factor(self) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    fn twice(factor: Self) -> Self {
+        factor.add(factor)
+    }
+
+    #[inline(always)]
+    fn mul32(a: Self, b: Self) -> Self {
         // SAFETY: AVX-512F is there (see the module).
-        V512(unsafe { _mm512_mul_epu32(self.0, other.0) })
+        V512(unsafe { _mm512_mul_epu32(a.0, b.0) })
     }
 
     #[inline(always)]

@@ -22,17 +22,28 @@ const P_LIMBS: [u64; 9] = [0x1fff_fc2f, 0x1fff_fff7, MASK, MASK, MASK, MASK, MAS
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Radix29<V>(pub(crate) [V; 9]);
 
-/// Sum of the products of limbs by index.
+/// The limbs as the multiplication takes them.
+#[inline(always)]
+fn factors<V: Multiply32>(limbs: &[V; 9]) -> [V::Factor; 9] {
+    let mut factors = [limbs[0].factor(); 9];
+    for k in 1..9 {
+        factors[k] = limbs[k].factor();
+    }
+    factors
+}
+
+/// Sum of the products of factors by index.
 macro_rules! dot {
-    ($a:ident $b:ident; $i:literal $j:literal) => { $a[$i].mul32($b[$j]) };
+    ($a:ident $b:ident; $i:literal $j:literal) => { V::mul32($a[$i], $b[$j]) };
     ($a:ident $b:ident; $i:literal $j:literal, $($rest:tt)+) => {
-        $a[$i].mul32($b[$j]).add(dot!($a $b; $($rest)+))
+        dot!($a $b; $($rest)+).mul_add32($a[$i], $b[$j])
     };
 }
 
 /// The product of two elements, reduced. Written column by column, so that one accumulator is live at a time.
 #[inline(always)]
 pub(crate) fn mul_limbs<V: Multiply32>(a: &[V; 9], b: &[V; 9]) -> [V; 9] {
+    let (a, b) = (factors(a), factors(b));
     reduce([
         dot!(a b; 0 0),
         dot!(a b; 0 1, 1 0),
@@ -57,26 +68,27 @@ pub(crate) fn mul_limbs<V: Multiply32>(a: &[V; 9], b: &[V; 9]) -> [V; 9] {
 /// The square of an element, reduced: each mixed product once, with one operand doubled.
 #[inline(always)]
 pub(crate) fn sqr_limbs<V: Multiply32>(a: &[V; 9]) -> [V; 9] {
-    let mut d = *a;
-    for limb in &mut d {
-        *limb = limb.add(*limb);
+    let a = factors(a);
+    let mut d = a;
+    for k in 1..9 {
+        d[k] = V::twice(d[k]);
     }
     reduce([
         dot!(a a; 0 0),
         dot!(a d; 0 1),
-        dot!(a d; 0 2).add(dot!(a a; 1 1)),
+        dot!(a d; 0 2).mul_add32(a[1], a[1]),
         dot!(a d; 0 3, 1 2),
-        dot!(a d; 0 4, 1 3).add(dot!(a a; 2 2)),
+        dot!(a d; 0 4, 1 3).mul_add32(a[2], a[2]),
         dot!(a d; 0 5, 1 4, 2 3),
-        dot!(a d; 0 6, 1 5, 2 4).add(dot!(a a; 3 3)),
+        dot!(a d; 0 6, 1 5, 2 4).mul_add32(a[3], a[3]),
         dot!(a d; 0 7, 1 6, 2 5, 3 4),
-        dot!(a d; 0 8, 1 7, 2 6, 3 5).add(dot!(a a; 4 4)),
+        dot!(a d; 0 8, 1 7, 2 6, 3 5).mul_add32(a[4], a[4]),
         dot!(a d; 1 8, 2 7, 3 6, 4 5),
-        dot!(a d; 2 8, 3 7, 4 6).add(dot!(a a; 5 5)),
+        dot!(a d; 2 8, 3 7, 4 6).mul_add32(a[5], a[5]),
         dot!(a d; 3 8, 4 7, 5 6),
-        dot!(a d; 4 8, 5 7).add(dot!(a a; 6 6)),
+        dot!(a d; 4 8, 5 7).mul_add32(a[6], a[6]),
         dot!(a d; 5 8, 6 7),
-        dot!(a d; 6 8).add(dot!(a a; 7 7)),
+        dot!(a d; 6 8).mul_add32(a[7], a[7]),
         dot!(a d; 7 8),
         dot!(a a; 8 8),
     ])
@@ -85,7 +97,7 @@ pub(crate) fn sqr_limbs<V: Multiply32>(a: &[V; 9]) -> [V; 9] {
 /// Columns of weight 2^(29 k) to a settled element.
 #[inline(always)]
 fn reduce<V: Multiply32>(mut c: [V; 17]) -> [V; 9] {
-    let (mask, fold) = (V::splat(MASK), V::splat(FOLD));
+    let (mask, fold) = (V::splat(MASK), V::splat(FOLD).factor());
     // The upper columns become limbs, for the multiplier reads 32 bits; the lower ones may stay wide.
     for k in 8..16 {
         c[k + 1] = c[k + 1].add(c[k].shr(BITS));
@@ -94,13 +106,13 @@ fn reduce<V: Multiply32>(mut c: [V; 17]) -> [V; 9] {
     let top = c[16].shr(BITS);
     c[16] = c[16].and(mask);
     for k in 0..8 {
-        c[k] = c[k].add(c[k + 9].mul32(fold));
+        c[k] = c[k].mul_add32(c[k + 9].factor(), fold);
         c[k + 1] = c[k + 1].add(c[k + 9].shl(8));
     }
-    c[8] = c[8].add(top.mul32(fold));
+    c[8] = c[8].mul_add32(top.factor(), fold);
     // The upper part of the fold of `top` is above the ninth limb again.
     let again = top.shl(8);
-    c[0] = c[0].add(again.mul32(fold));
+    c[0] = c[0].mul_add32(again.factor(), fold);
     c[1] = c[1].add(again.shl(8));
     let mut limbs = [c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]];
     carry(&mut limbs);
@@ -123,7 +135,7 @@ fn carry<V: Vector>(limbs: &mut [V; 9]) {
 fn fold_top<V: Multiply32>(limbs: &mut [V; 9]) {
     let over = limbs[8].shr(TOP_BITS);
     limbs[8] = limbs[8].and(V::splat(TOP_MASK));
-    limbs[0] = limbs[0].add(over.mul32(V::splat(977)));
+    limbs[0] = limbs[0].mul_add32(over.factor(), V::splat(977).factor());
     limbs[1] = limbs[1].add(over.shl(3));
 }
 
@@ -159,8 +171,9 @@ impl<V: Multiply32> Field for Radix29<V> {
             over = limb.add(over).shr(BITS);
         }
         over = l[8].add(over).shr(TOP_BITS);
-        l[0] = l[0].add(over.mul32(V::splat(C & MASK)));
-        l[1] = l[1].add(over.mul32(V::splat(C >> BITS)));
+        let over = over.factor();
+        l[0] = l[0].mul_add32(over, V::splat(C & MASK).factor());
+        l[1] = l[1].mul_add32(over, V::splat(C >> BITS).factor());
         carry(&mut l);
         l[8] = l[8].and(V::splat(TOP_MASK));
         let low = |limb: V, bits: u32| limb.and(V::splat((1 << bits) - 1));

@@ -31,6 +31,15 @@ fn the_fastest_backend_of_this_machine_is_chosen() {
     assert_eq!(Some(Verifier::<()>::new().backend()), fastest);
 }
 
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn neon_runs_only_where_it_was_asked_for() {
+    assert_eq!(Verifier::<()>::new().backend(), BackendKind::Single);
+    let asked_for =
+        Verifier::<()>::with_backend(BackendKind::Neon).expect("it is in every AArch64");
+    assert_eq!(asked_for.backend(), BackendKind::Neon);
+}
+
 #[test]
 fn a_backend_that_fails_its_known_answers_gives_way_to_libsecp256k1_and_is_named_in_the_log() {
     log::set_logger(&LINES).expect("the only logger of these tests");

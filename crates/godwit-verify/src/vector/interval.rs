@@ -128,9 +128,22 @@ impl Multiply52 for Interval {
 }
 
 impl Multiply32 for Interval {
+    type Factor = Self;
+
     #[inline(never)]
-    fn mul32(self, other: Self) -> Self {
-        let (low, high) = self.product(other, 32);
+    fn factor(self) -> Self {
+        assert!(self.high < 1 << 32, "multiplicand {:#x}", self.high);
+        self
+    }
+
+    #[inline(never)]
+    fn twice(factor: Self) -> Self {
+        factor.add(factor).factor()
+    }
+
+    #[inline(never)]
+    fn mul32(a: Self, b: Self) -> Self {
+        let (low, high) = a.product(b, 32);
         Interval::new(low, high)
     }
 }

@@ -96,8 +96,20 @@ impl<const N: usize> Multiply52 for Model<N> {
 }
 
 impl<const N: usize> Multiply32 for Model<N> {
+    type Factor = Self;
+
     #[inline]
-    fn mul32(self, other: Self) -> Self {
-        self.zip(other, |a, b| u64::from(a as u32) * u64::from(b as u32))
+    fn factor(self) -> Self {
+        self
+    }
+
+    #[inline]
+    fn twice(factor: Self) -> Self {
+        factor.add(factor)
+    }
+
+    #[inline]
+    fn mul32(a: Self, b: Self) -> Self {
+        a.zip(b, |a, b| u64::from(a as u32) * u64::from(b as u32))
     }
 }

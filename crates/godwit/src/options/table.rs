@@ -175,7 +175,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         ..validation_setting(
             "lanes",
             "NAME",
-            "one of ifma, avx512, avx2 and none that this processor has",
+            "one of ifma, avx512, avx2, neon and none that this processor has",
             "Verify signatures with these instructions, or with none of the vector registers' \
              (default: the fastest of this processor).",
             |draft, text| {

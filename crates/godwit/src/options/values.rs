@@ -101,6 +101,7 @@ pub(super) fn lanes(text: &OsStr) -> Option<ScriptEngine> {
         "ifma" => BackendKind::Ifma512,
         "avx512" => BackendKind::Avx512,
         "avx2" => BackendKind::Avx2,
+        "neon" => BackendKind::Neon,
         "none" => return Some(ScriptEngine::Core),
         _ => return None,
     };

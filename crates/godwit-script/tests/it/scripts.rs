@@ -64,7 +64,8 @@ fn whole<'s, 'a>(txs: &'s [SpendingTx<'a>]) -> Vec<Work<'s, 'a>> {
 
 #[test]
 fn verdicts_are_the_engines() {
-    let all: [(&str, fn() -> Option<Scripts>); 3] = [
+    type Start = fn() -> Option<Scripts>;
+    let all: [(&str, Start); 3] = [
         ("lanes", || Some(Scripts::new())),
         ("single", || Scripts::with_backend(BackendKind::Single)),
         ("engine", || Some(Scripts::engine_only())),

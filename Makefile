@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-verify setup
+.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-verify bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -60,6 +60,11 @@ bench-ibd: setup
 # Microseconds per signature check in lanes, beside libsecp256k1; wants a quiet machine for a minute or two.
 bench-verify: setup
 	cargo run --release --locked -p godwit-verify --example bench-verify
+
+# What the worst blocks cost with claims, beside Bitcoin Core's engine alone, in turns on one thread; takes a quarter of
+# an hour. KIND names some of the kinds by a part of their names, LANES=avx2 narrower lanes.
+bench-worst: setup
+	cargo run --release --locked -p godwit-script --example worst-blocks -- "$(KIND)" $(LANES)
 
 setup:
 	@tools/setup

@@ -10,6 +10,7 @@
 
 #![warn(missing_docs)]
 
+mod blanked;
 mod error;
 mod prepared;
 

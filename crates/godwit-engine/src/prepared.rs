@@ -6,9 +6,12 @@ use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
     KernelError, PrecomputedTransactionData, ScriptPubkey, ScriptVerifyError, Transaction, TxOut,
 };
+use godwit_primitives::sha256::Sha256;
 use godwit_primitives::{Amount, ScriptFlags};
+use godwit_stream::DataStream;
 
 use crate::ScriptError;
+use crate::blanked::{BlankedData, ScriptHashes};
 
 /// An output that an input spends.
 #[derive(Clone, Copy, Debug)]
@@ -26,21 +29,35 @@ pub struct SpentOutput<'a> {
 /// `btck_script_pubkey_verify` copies the precomputed data on every call (its conditional expression
 /// yields a temporary), spent outputs included: handing them to every input makes a transaction's
 /// cost quadratic in its inputs. Only BIP341 reads them: in Core's interpreter.cpp the TAPROOT flag
-/// and `m_spent_outputs` matter to native version 1 witness programs of 32 bytes alone. Those inputs
-/// get the full data; every other input gets data without spent outputs and loses the TAPROOT flag,
-/// which the engine refuses without them and which could not change its result.
+/// and `m_spent_outputs` matter to native version 1 witness programs of 32 bytes alone. Every other
+/// input gets data without spent outputs and loses the TAPROOT flag, which the engine refuses without
+/// them and which could not change its result. Taproot inputs get data in which scripts that are costly to
+/// copy are blank ([`BlankedData`]); they are not those of taproot outputs.
 pub struct PreparedTx {
     tx: Transaction,
     spent: Vec<Spent>,
-    /// Has the spent outputs where at least one input is a taproot spend.
-    data: PrecomputedTransactionData,
-    /// Without the spent outputs, for the other inputs of a transaction that has both kinds.
-    lean_data: Option<PrecomputedTransactionData>,
+    /// For taproot inputs, where there are any.
+    taproot: Option<TaprootData>,
+    /// For other inputs, where there are any.
+    other: Option<PrecomputedTransactionData>,
 }
+
+/// Data with spent outputs.
+enum TaprootData {
+    /// All of them as they are.
+    Full(PrecomputedTransactionData),
+    Blanked(BlankedData),
+}
+
+/// Scripts up to this length lie in Core's vector of outputs itself (`CScriptBase`, a `prevector`): they are
+/// copied without a memory of their own.
+const INLINE_SCRIPT: usize = 36;
 
 struct Spent {
     script_pubkey: ScriptPubkey,
     value: Amount,
+    /// Bytes of the script.
+    len: usize,
     taproot: bool,
 }
 
@@ -66,15 +83,10 @@ impl PreparedTx {
         if spent.len() != inputs {
             return Err(ScriptError::SpentOutputCount { inputs, spent: spent.len() });
         }
-        let taproot_spends = spent.iter().filter(|spent| spent.taproot).count();
-        let outputs = match taproot_spends {
-            0 => Vec::new(),
-            _ => spent.iter().map(Spent::to_output).collect(),
-        };
-        let data = precompute(&tx, &outputs)?;
-        let is_mixed = taproot_spends != 0 && taproot_spends != inputs;
-        let lean_data = if is_mixed { Some(precompute(&tx, &[])?) } else { None };
-        Ok(Self { tx, spent, data, lean_data })
+        let is_taproot = |spent: &Spent| spent.taproot;
+        let taproot = spent.iter().any(is_taproot).then(|| TaprootData::new(&tx, &spent));
+        let other = (!spent.iter().all(is_taproot)).then(|| precompute(&tx, &[]));
+        Ok(Self { taproot: taproot.transpose()?, other: other.transpose()?, tx, spent })
     }
 
     /// Number of inputs.
@@ -123,11 +135,18 @@ impl PreparedTx {
         spent: &Spent,
         flags: ScriptFlags,
     ) -> Result<(), ScriptError> {
-        let (data, flags) = if spent.taproot {
-            (&self.data, flags)
-        } else {
-            let data = self.lean_data.as_ref().unwrap_or(&self.data);
-            (data, flags.without(ScriptFlags::TAPROOT))
+        let (data, flags) = match (spent.taproot, &self.taproot, &self.other) {
+            (true, Some(TaprootData::Blanked(data)), _) => {
+                let (script, amount) = (&spent.script_pubkey, spent.value);
+                return match data.verify(script, amount, &self.tx, input, flags.bits()) {
+                    Some(true) => Ok(()),
+                    Some(false) => Err(ScriptError::Rejected { input }),
+                    None => Err(ScriptError::Engine),
+                };
+            }
+            (true, Some(TaprootData::Full(data)), _) => (data, flags),
+            (false, _, Some(data)) => (data, flags.without(ScriptFlags::TAPROOT)),
+            (true, None, _) | (false, _, None) => return Err(ScriptError::Engine),
         };
         bitcoinkernel::verify(
             &spent.script_pubkey,
@@ -146,18 +165,42 @@ impl PreparedTx {
     }
 }
 
+impl TaprootData {
+    fn new(tx: &Transaction, spent: &[Spent]) -> Result<Self, ScriptError> {
+        if spent.iter().any(|spent| spent.len > INLINE_SCRIPT) {
+            let blank = ScriptPubkey::new(&[]).map_err(|_| ScriptError::Engine)?;
+            let outputs: Vec<TxOut> =
+                spent.iter().map(|spent| spent.inline_output(&blank)).collect();
+            if let Some(data) = BlankedData::new(tx, &outputs, &script_hashes(spent)) {
+                return Ok(Self::Blanked(data));
+            }
+        }
+        let outputs: Vec<TxOut> = spent.iter().map(Spent::to_output).collect();
+        precompute(tx, &outputs).map(Self::Full)
+    }
+}
+
 impl Spent {
     fn new(output: SpentOutput<'_>) -> Result<Self, ScriptError> {
         Ok(Self {
             script_pubkey: ScriptPubkey::new(output.script_pubkey)
                 .map_err(|_| ScriptError::Engine)?,
             value: output.value,
+            len: output.script_pubkey.len(),
             taproot: is_taproot(output.script_pubkey),
         })
     }
 
     fn to_output(&self) -> TxOut {
         TxOut::new(&self.script_pubkey, self.value)
+    }
+
+    /// The output, with another script if its own does not lie in it.
+    fn inline_output(&self, blank: &ScriptPubkey) -> TxOut {
+        match self.len > INLINE_SCRIPT {
+            true => TxOut::new(blank, self.value),
+            false => self.to_output(),
+        }
     }
 }
 
@@ -177,6 +220,27 @@ pub fn verify_transaction<'a>(
 /// BIP341: OP_1 and a push of 32 bytes, nothing else.
 fn is_taproot(script_pubkey: &[u8]) -> bool {
     script_pubkey.len() == 34 && script_pubkey.starts_with(&[0x51, 0x20])
+}
+
+/// BIP341: the scripts with their lengths, hashed once, and those that [`Spent::inline_output`] makes of
+/// them.
+fn script_hashes(spent: &[Spent]) -> ScriptHashes {
+    let (mut given, mut real) = (Sha256::new(), Sha256::new());
+    let mut len = DataStream::new();
+    for spent in spent {
+        let script = spent.script_pubkey.to_bytes();
+        len.clear();
+        len.write_compact_size(script.len() as u64);
+        real.update(len.as_slice());
+        real.update(&script);
+        if script.len() > INLINE_SCRIPT {
+            given.update(&[0]);
+        } else {
+            given.update(len.as_slice());
+            given.update(&script);
+        }
+    }
+    ScriptHashes { given: given.finalize(), real: real.finalize() }
 }
 
 fn precompute(

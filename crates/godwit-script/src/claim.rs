@@ -26,6 +26,11 @@ pub enum Claim {
     Multisig(Box<Multisig>),
 }
 
+/// Bytes of outputs that are hashed for a legacy signature whatever they are: not more work than checking it.
+const OUTPUTS_HASHED: usize = 16 * 1024;
+/// Bytes of an output on average, from which on the engine hashes them sooner.
+const LONG_OUTPUT: usize = 64;
+
 // EvalScript's SCRIPT_ERR_SCRIPT_SIZE cannot meet a script that is taken.
 const _: () = {
     const LONGEST: usize = 2 + MAX_KEYS * 66 + 2 + 1;
@@ -211,6 +216,9 @@ impl Spend<'_, '_> {
         if !self.witness.is_empty() {
             return None;
         }
+        if self.outputs_are_long() {
+            return None;
+        }
         pushes::elements(self.script_sig, most)
     }
 
@@ -223,6 +231,15 @@ impl Spend<'_, '_> {
         }
         let message = self.tx.legacy_message(self.input, script_code, signature.hash_type)?;
         Some(signature.by(key, message))
+    }
+
+    /// Whether the engine hashes a legacy message sooner. Of inputs and short outputs it hashes small pieces
+    /// one at a time, and all of them for each signature; a few long ones it hashes at once, and faster than
+    /// is done here where the processor has no instructions for it.
+    fn outputs_are_long(&self) -> bool {
+        let view = self.tx.view();
+        let bytes = view.output_bytes().len();
+        bytes > OUTPUTS_HASHED && bytes > LONG_OUTPUT * view.output_count()
     }
 
     fn legacy_multisig(

@@ -24,6 +24,7 @@
 mod claim;
 mod forms;
 mod hashes;
+mod losses;
 mod multisig;
 mod pushes;
 mod queue;

@@ -1,5 +1,7 @@
 //! Claims in, proofs out: the checks of many inputs in batches, in rounds where one depends on another.
 
+use std::ops::Sub;
+
 use godwit_verify::{Answer, BackendKind, Check, Verifier};
 
 use crate::claim::Claim;
@@ -17,9 +19,13 @@ pub enum Proof {
 
 /// Collects claims with an identity each, of inputs of any transactions and blocks, and proves them in full
 /// batches. Each thread has one of its own; nothing waits in it but for [`ClaimQueue::flush`].
+///
+/// A check that lanes do not prove is not asked about again: of several keys most do not fit, and what is not
+/// proven goes to Core's engine, which makes the same checks.
 pub struct ClaimQueue<Id> {
     verifier: Verifier<Ticket>,
     order: MatchOrder,
+    effort: Effort,
     /// Checks that wait, fewer than a batch between two calls.
     waiting: Vec<(Ticket, Check)>,
     /// Claims that wait for an answer, found by their tickets.
@@ -27,6 +33,24 @@ pub struct ClaimQueue<Id> {
     free: Vec<usize>,
     /// Set while answers are given out: a panic then leaves claims that are half answered.
     running: bool,
+}
+
+/// Checks of the claims that were settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effort {
+    /// All of them.
+    pub(crate) checks: u64,
+    /// Those of claims that were not proven.
+    pub(crate) vain: u64,
+}
+
+/// What was done since an earlier moment.
+impl Sub for Effort {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self { checks: self.checks - earlier.checks, vain: self.vain - earlier.vain }
+    }
 }
 
 /// A check of an open claim.
@@ -40,6 +64,8 @@ struct Open<Id> {
     id: Id,
     /// What later rounds need.
     multisig: Option<Box<Multisig>>,
+    /// In all rounds.
+    asked: u64,
     unanswered: usize,
     /// A bit for each check of the round that was not proven.
     refused: u32,
@@ -67,8 +93,9 @@ impl<Id> ClaimQueue<Id> {
             BackendKind::Single => MatchOrder::Core,
             _ => MatchOrder::Ends,
         };
-        let (waiting, open, free) = Default::default();
-        Self { verifier, order, waiting, open, free, running: false }
+        let (effort, waiting, open, free) = Default::default();
+        let verifier = verifier.without_second_opinion();
+        Self { verifier, order, effort, waiting, open, free, running: false }
     }
 
     /// The lanes in use.
@@ -79,6 +106,11 @@ impl<Id> ClaimQueue<Id> {
     /// How checks were answered so far.
     pub fn check_counts(&self) -> godwit_verify::Counts {
         self.verifier.counts()
+    }
+
+    /// What settled claims took so far.
+    pub(crate) fn effort(&self) -> Effort {
+        self.effort
     }
 
     /// Claims that are not settled.
@@ -101,7 +133,7 @@ impl<Id> ClaimQueue<Id> {
                 (Some(multisig), checks)
             }
         };
-        let open = Open { id, multisig, unanswered: 0, refused: 0 };
+        let open = Open { id, multisig, asked: 0, unanswered: 0, refused: 0 };
         let claim = self.free.pop().unwrap_or_else(|| {
             self.open.push(None);
             self.open.len() - 1
@@ -121,7 +153,8 @@ impl<Id> ClaimQueue<Id> {
 
     /// Puts a claim's next checks behind those that wait.
     fn ask(&mut self, claim: usize, open: Open<Id>, checks: Vec<Check>) {
-        self.open[claim] = Some(Open { unanswered: checks.len(), refused: 0, ..open });
+        let asked = open.asked + checks.len() as u64;
+        self.open[claim] = Some(Open { asked, unanswered: checks.len(), refused: 0, ..open });
         let tickets = (0..).map(|check| Ticket { claim, check });
         self.waiting.extend(tickets.zip(checks));
     }
@@ -161,6 +194,8 @@ impl<Id> ClaimQueue<Id> {
             return self.ask(claim, open, checks);
         }
         self.free.push(claim);
+        self.effort.checks += open.asked;
+        self.effort.vain += if known == Known::Proven { 0 } else { open.asked };
         settle(open.id, if known == Known::Proven { Proof::Proven } else { Proof::NotProven });
     }
 }

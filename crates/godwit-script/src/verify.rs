@@ -3,12 +3,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
 use std::ops::{AddAssign, Range, Sub};
+use std::time::Instant;
 
 use godwit_primitives::ScriptFlags;
 use godwit_verify::BackendKind;
 
 use crate::ScriptError;
 use crate::claim::claim;
+use crate::losses::Losses;
 use crate::queue::{ClaimQueue, Proof};
 use crate::spending_tx::SpendingTx;
 
@@ -42,7 +44,7 @@ pub type Verdict = Result<(), (usize, ScriptError)>;
 pub struct Counts {
     /// By their claims.
     pub proven: u64,
-    /// Inputs that made no claim.
+    /// Inputs that made no claim, or were not asked for one because too many were not proven before.
     pub unclaimed: u64,
     /// Inputs whose claim was not proven.
     pub unproven: u64,
@@ -79,6 +81,7 @@ pub struct Scripts {
     /// Chooses what is cross-checked: keyed, so that nobody can make an input that is never chosen.
     choice: RandomState,
     counts: Counts,
+    losses: Losses,
 }
 
 enum Prover {
@@ -119,7 +122,8 @@ impl Scripts {
     }
 
     fn with(prover: Prover) -> Self {
-        Self { prover, choice: RandomState::new(), counts: Counts::default() }
+        let (counts, losses) = Default::default();
+        Self { prover, choice: RandomState::new(), counts, losses }
     }
 
     /// How inputs were accepted so far.
@@ -144,34 +148,38 @@ impl Scripts {
         self.judge(proofs)
     }
 
-    /// The first half of [`Scripts::verify`]: makes claims and proves them.
+    /// The first half of [`Scripts::verify`]: makes claims and proves them. None are made while earlier ones
+    /// took too much time in vain.
     pub fn prove<'g, 's, 'a>(&mut self, groups: &'g [Group<'s, 'a>]) -> Proofs<'g, 's, 'a> {
         let works = || groups.iter().flat_map(|group| group.sound().0);
         let mut proven = vec![false; works().map(|work| work.inputs.len()).sum()];
         let mut queue = match std::mem::replace(&mut self.prover, Prover::Broken) {
-            Prover::Queue(queue) => queue,
-            Prover::None => {
-                self.prover = Prover::None;
+            Prover::Queue(queue) if self.losses.are_small() => queue,
+            prover @ (Prover::Queue(_) | Prover::None) => {
+                self.prover = prover;
                 self.counts.unclaimed += proven.len() as u64;
                 return Proofs { groups, proven, is_broken: false };
             }
             Prover::Broken => return Proofs { groups, proven, is_broken: true },
         };
+        let (start, before) = (Instant::now(), queue.effort());
         let mut claimed = 0;
         let mut settle = |place: usize, proof| proven[place] = proof == Proof::Proven;
-        let mut place = 0;
-        for group in groups {
-            for work in group.sound().0 {
-                for input in work.inputs.clone() {
-                    if let Some(claim) = claim(work.tx, input, group.flags) {
-                        claimed += 1;
-                        queue.push(place, claim, &mut settle);
-                    }
-                    place += 1;
-                }
+        let inputs = groups.iter().flat_map(|group| {
+            let inputs = |work: &'g Work<'s, 'a>| work.inputs.clone().map(|input| (work.tx, input));
+            group.sound().0.iter().flat_map(inputs).map(|(tx, input)| (tx, input, group.flags))
+        });
+        for (place, (tx, input, flags)) in inputs.enumerate() {
+            if (queue.effort() - before).is_in_vain() {
+                break;
+            }
+            if let Some(claim) = claim(tx, input, flags) {
+                claimed += 1;
+                queue.push(place, claim, &mut settle);
             }
         }
         queue.flush(settle);
+        self.losses.claims_took(start.elapsed(), queue.effort() - before);
         let all_proven = proven.iter().filter(|proven| **proven).count() as u64;
         self.counts.proven += all_proven;
         self.counts.unproven += claimed - all_proven;
@@ -183,6 +191,7 @@ impl Scripts {
     /// The second half: asks Core's engine about every input that is not proven or is chosen to be
     /// cross-checked, group by group in their order, in each up to the first input that it refuses.
     pub fn judge(&mut self, proofs: Proofs<'_, '_, '_>) -> Vec<Verdict> {
+        let start = Instant::now();
         let Proofs { groups, proven, is_broken } = proofs;
         let mut proven = &proven[..];
         let mut take = |count| {
@@ -200,6 +209,7 @@ impl Scripts {
             }
         });
         let verdicts = verdicts.collect();
+        self.losses.engine_took(start.elapsed());
         assert!(is_broken || proven.is_empty(), "each input belongs to one group");
         verdicts
     }

@@ -77,7 +77,7 @@ const INFINITY: Check = Check::Ecdsa {
 
 /// Whether the backend proves exactly what is valid.
 pub(crate) fn hold(backend: Backend) -> bool {
-    backend.kind().lanes() == 0 || hold_for(|checks| prove(backend, checks.iter()).proven)
+    backend.kind().lanes() == 0 || hold_for(|checks| prove(backend, checks.iter()).proven())
 }
 
 /// Whether `prove` says yes to exactly the valid checks, each of them at each place.

@@ -39,5 +39,5 @@ fn all() -> Vec<Backend> {
 
 /// Which checks the lanes prove, in any number of batches.
 fn lanes(backend: Backend, checks: &[Check]) -> Vec<bool> {
-    checks.chunks(64).flat_map(|batch| prove(backend, batch.iter()).proven).collect()
+    checks.chunks(64).flat_map(|batch| prove(backend, batch.iter()).proven()).collect()
 }

@@ -29,6 +29,8 @@ pub struct Counts {
     pub in_lanes: u64,
     /// Left to libsecp256k1, whatever it said.
     pub single: u64,
+    /// Not proven in lanes and left to the caller ([`Verifier::without_second_opinion`]).
+    pub refused: u64,
     /// Lanes that ran, with a check in them or without.
     pub lanes: u64,
 }
@@ -37,6 +39,7 @@ impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.in_lanes += other.in_lanes;
         self.single += other.single;
+        self.refused += other.refused;
         self.lanes += other.lanes;
     }
 }
@@ -49,6 +52,7 @@ impl Sub for Counts {
         Self {
             in_lanes: self.in_lanes - earlier.in_lanes,
             single: self.single - earlier.single,
+            refused: self.refused - earlier.refused,
             lanes: self.lanes - earlier.lanes,
         }
     }
@@ -61,8 +65,16 @@ impl Sub for Counts {
 /// doubtful and rests that would leave most lanes empty.
 pub struct Verifier<Id> {
     backend: Backend,
+    after_refusal: AfterRefusal,
     pending: Vec<(Id, Check)>,
     counts: Counts,
+}
+
+/// What becomes of a check that lanes did not prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterRefusal {
+    AskLibsecp256k1,
+    LeaveToCaller,
 }
 
 impl<Id> Verifier<Id> {
@@ -84,7 +96,17 @@ impl<Id> Verifier<Id> {
     }
 
     fn with(backend: Backend) -> Self {
-        Verifier { backend, pending: Vec::new(), counts: Counts::default() }
+        let (pending, counts) = Default::default();
+        Verifier { backend, after_refusal: AfterRefusal::AskLibsecp256k1, pending, counts }
+    }
+
+    /// Answers [`Answer::NotProven`] where lanes do not prove a check, without asking libsecp256k1. For a
+    /// caller with another judge, who would do the same work a third time, and for one who expects that many
+    /// checks are not valid, as those of m-of-n signatures with other keys. What was in no lane still goes to
+    /// libsecp256k1.
+    pub fn without_second_opinion(mut self) -> Self {
+        self.after_refusal = AfterRefusal::LeaveToCaller;
+        self
     }
 
     /// The backend in use.
@@ -116,12 +138,20 @@ impl<Id> Verifier<Id> {
             if batch.is_empty() {
                 break;
             }
-            let Lanes { proven, count } = prove(self.backend, batch.iter().map(|(_, check)| check));
+            let Lanes { found, count } = prove(self.backend, batch.iter().map(|(_, check)| check));
             self.counts.lanes += count as u64;
-            for ((id, check), proven) in batch.into_iter().zip(proven) {
-                self.counts.in_lanes += u64::from(proven);
-                self.counts.single += u64::from(!proven);
-                let valid = proven || single::verify(&check);
+            for ((id, check), found) in batch.into_iter().zip(found) {
+                let counted = match (found, self.after_refusal) {
+                    (Found::Proven, _) => &mut self.counts.in_lanes,
+                    (Found::Refused, AfterRefusal::LeaveToCaller) => &mut self.counts.refused,
+                    (Found::Refused | Found::NotTried, _) => &mut self.counts.single,
+                };
+                *counted += 1;
+                let valid = match (found, self.after_refusal) {
+                    (Found::Proven, _) => true,
+                    (Found::Refused, AfterRefusal::LeaveToCaller) => false,
+                    (Found::Refused | Found::NotTried, _) => single::verify(&check),
+                };
                 answer(id, if valid { Answer::Yes } else { Answer::NotProven });
             }
         }
@@ -151,10 +181,27 @@ pub(crate) fn fastest_of(kinds: &[BackendKind], hold: impl Fn(Backend) -> bool) 
 
 /// What came of some checks in lanes.
 pub(crate) struct Lanes {
-    /// For each check whether it was proven.
-    pub(crate) proven: Vec<bool>,
+    /// For each check.
+    pub(crate) found: Vec<Found>,
     /// Lanes that ran.
     pub(crate) count: usize,
+}
+
+impl Lanes {
+    /// For each check whether it was proven.
+    pub(crate) fn proven(self) -> Vec<bool> {
+        self.found.into_iter().map(|found| found == Found::Proven).collect()
+    }
+}
+
+/// What lanes say of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Proven,
+    /// It is not valid, or its sum was exceptional.
+    Refused,
+    /// It was in no lane.
+    NotTried,
 }
 
 /// Which checks the lanes prove, at most [`Verifier::BATCH`] of them.
@@ -162,10 +209,10 @@ pub(crate) fn prove<'a>(
     backend: Backend,
     checks: impl ExactSizeIterator<Item = &'a Check>,
 ) -> Lanes {
-    let (mut proven, mut count) = (vec![false; checks.len()], 0);
+    let (mut found, mut count) = (vec![Found::NotTried; checks.len()], 0);
     let lanes = backend.kind().lanes();
     if lanes == 0 {
-        return Lanes { proven, count };
+        return Lanes { found, count };
     }
     let (positions, parsed): (Vec<usize>, Vec<_>) =
         checks.enumerate().filter_map(|(position, check)| Some((position, parse(check)?))).unzip();
@@ -190,9 +237,10 @@ pub(crate) fn prove<'a>(
         // By the checks that were put in, so that an empty lane has nobody to say yes for.
         for (group, answer) in full.zip(answers) {
             for (lane, (position, ..)) in group.iter().enumerate() {
-                proven[*position] = answer.contains(lane);
+                found[*position] =
+                    if answer.contains(lane) { Found::Proven } else { Found::Refused };
             }
         }
     }
-    Lanes { proven, count }
+    Lanes { found, count }
 }

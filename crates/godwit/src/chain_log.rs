@@ -61,6 +61,7 @@ fn script_lines(totals: &ScriptTotals) -> Vec<String> {
     }
     let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
     let time = (*native_time + *engine_time).as_secs_f64();
+    let all_checks = checks.in_lanes + checks.single + checks.refused;
     vec![
         format!(
             "Scripts: {all} inputs, {:.2} % proven by signatures, {} of other forms, {} not proven; {} of the \
@@ -73,8 +74,8 @@ fn script_lines(totals: &ScriptTotals) -> Vec<String> {
         format!(
             "Signatures: {} checks, {:.2} % of them proven in lanes, {:.1} % of which proved one; {time:.1} s of \
              script threads, {:.1} % of them in Bitcoin Core's engine.",
-            checks.in_lanes + checks.single,
-            percent(checks.in_lanes as f64, (checks.in_lanes + checks.single) as f64),
+            all_checks,
+            percent(checks.in_lanes as f64, all_checks as f64),
             percent(checks.in_lanes as f64, checks.lanes as f64),
             percent(engine_time.as_secs_f64(), time)
         ),

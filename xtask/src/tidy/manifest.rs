@@ -39,7 +39,7 @@ const ROOMS: &[Room] = &[
     Room { name: STREAM, may_use: &[], tests_may_use: &[] },
     Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[TESTDATA] },
     Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
-    Room { name: ENGINE, may_use: &[PRIMITIVES], tests_may_use: &[] },
+    Room { name: ENGINE, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[] },
     Room {
         name: SCRIPT,
         may_use: &[STREAM, PRIMITIVES, ENGINE, VERIFY],
@@ -97,6 +97,7 @@ const ROOMS: &[Room] = &[
 /// Outside crates that only the named rooms may ship (their tests excepted).
 const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[ENGINE, RIVALS]),
+    ("libbitcoinkernel-sys", &[ENGINE]),
     ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ]),
     ("redb", &[STORE, RIVALS, FUZZ]),
 ];

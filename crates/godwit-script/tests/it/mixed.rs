@@ -40,9 +40,16 @@ enum Kind {
     /// Version 2.
     UnknownProgram,
     PayToAnchor,
+    /// No script; the scriptSig leaves true.
+    Empty,
+    /// The longest script that lies in the engine's vector of spent outputs.
+    PushOf35,
+    /// The shortest that is blank in the data of taproot inputs.
+    PushOf36,
+    PushOf75,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 15] = [
     Kind::PayToKeyHash,
     Kind::PayToWitnessKeyHash,
     Kind::WrappedWitnessKeyHash,
@@ -54,6 +61,10 @@ const KINDS: [Kind; 11] = [
     Kind::TaprootLookalike,
     Kind::UnknownProgram,
     Kind::PayToAnchor,
+    Kind::Empty,
+    Kind::PushOf35,
+    Kind::PushOf36,
+    Kind::PushOf75,
 ];
 
 #[test]
@@ -87,6 +98,30 @@ fn taproot_inputs_see_every_spent_output() {
     let pair = Pair::new(&tx, &spent);
     let verdicts = [0, 1, 2].map(|input| pair.accepts(input, ScriptFlags::ALL));
     assert_eq!(verdicts, [false, true, true]);
+}
+
+/// The engine is not shown scripts of more than 36 bytes, and the signature commits to them.
+#[test]
+fn taproot_inputs_see_long_spent_scripts() {
+    let signer = Signer::new();
+    for kind in [Kind::Empty, Kind::PushOf35, Kind::PushOf36, Kind::PushOf75] {
+        let signed = [Kind::TaprootKey, Kind::TaprootKeyAnyoneCanPay, kind, Kind::PayToKeyHash];
+        let (tx, spent) = signer.spend(&signed);
+        for other in [Kind::Empty, Kind::PushOf35, Kind::PushOf36, Kind::PushOf75] {
+            let mut spent = spent.clone();
+            spent[2].script_pubkey = signer.script_pubkey(other).into_bytes();
+            let pair = Pair::new(&tx, &spent);
+            let verdicts = [0, 1, 3].map(|input| pair.accepts(input, ScriptFlags::ALL));
+            assert_eq!(verdicts, [kind == other, true, true], "{kind:?}, {other:?}");
+        }
+        let mut spent = spent;
+        if let Some(last) = spent[2].script_pubkey.last_mut() {
+            *last ^= 1;
+            let pair = Pair::new(&tx, &spent);
+            let verdicts = [0, 1, 2].map(|input| pair.accepts(input, ScriptFlags::ALL));
+            assert_eq!(verdicts, [false, true, true], "{kind:?}");
+        }
+    }
 }
 
 #[test]
@@ -196,6 +231,10 @@ impl Signer {
             Kind::TaprootLookalike => ScriptBuf::from([&[0x51][..], &[0x61; 33]].concat()),
             Kind::UnknownProgram => program(0x52),
             Kind::PayToAnchor => ScriptBuf::from(vec![0x51, 0x02, 0x4e, 0x73]),
+            Kind::Empty => ScriptBuf::new(),
+            Kind::PushOf35 => push(&[9; 35]).into(),
+            Kind::PushOf36 => push(&[9; 36]).into(),
+            Kind::PushOf75 => push(&[9; 75]).into(),
         }
     }
 
@@ -233,6 +272,8 @@ impl Signer {
             }
             Kind::TaprootLookalike | Kind::UnknownProgram => (none, vec![vec![1]]),
             Kind::TaprootUnspendable | Kind::PayToAnchor => (none, Vec::new()),
+            Kind::Empty => (true_script(), Vec::new()),
+            Kind::PushOf35 | Kind::PushOf36 | Kind::PushOf75 => (none, Vec::new()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bitcoin::key::Secp256k1;
+use bitcoin::{Amount, TxOut};
 use godwit_primitives::{ScriptFlags, TxView};
 use godwit_script::{
     ClaimQueue, Counts, Group, Precomputed, ScriptError, Scripts, SpendingTx, Verdict, Work, claim,
@@ -63,15 +64,18 @@ fn whole<'s, 'a>(txs: &'s [SpendingTx<'a>]) -> Vec<Work<'s, 'a>> {
 
 #[test]
 fn verdicts_are_the_engines() {
-    let all = [
-        ("lanes", Some(Scripts::new())),
-        ("single", Scripts::with_backend(BackendKind::Single)),
-        ("engine", Some(Scripts::engine_only())),
+    type Start = fn() -> Option<Scripts>;
+    let all: [(&str, Start); 3] = [
+        ("lanes", || Some(Scripts::new())),
+        ("single", || Scripts::with_backend(BackendKind::Single)),
+        ("engine", || Some(Scripts::engine_only())),
     ];
-    for (name, scripts) in all {
-        let mut scripts = scripts.expect("runs everywhere");
+    for (name, start) in all {
         let (mut refused, mut accepted) = (0, 0);
+        let mut counts = Counts::default();
         for seed in 0..60 {
+            // Another one each time, as one that has met many that do not hold makes no claims.
+            let mut scripts = start().expect("runs everywhere");
             let cases = cases(1 + seed as usize % 20, seed);
             let bytes: Vec<_> = cases.iter().map(Case::bytes).collect();
             let txs = spending(&bytes, &cases);
@@ -92,16 +96,79 @@ fn verdicts_are_the_engines() {
                 groups.iter().map(|(first, group)| engine(&bytes, &cases, *first, group)).collect();
             let groups: Vec<_> = groups.into_iter().map(|(_, group)| group).collect();
             assert_eq!(scripts.verify(&groups), expected, "seed {seed}");
+            counts += scripts.counts();
             refused += expected.iter().filter(|verdict| verdict.is_err()).count();
             accepted += expected.iter().filter(|verdict| verdict.is_ok()).count();
         }
         assert!(refused > 15 && accepted > 15, "{refused} refused, {accepted} accepted");
-        let Counts { proven, unclaimed, unproven, crosschecked } = scripts.counts();
+        let Counts { proven, unclaimed, unproven, crosschecked } = counts;
         println!("{name}: {proven} proven, {unclaimed} unclaimed, {unproven} unproven");
         assert_eq!(crosschecked, 0);
         match name {
             "engine" => assert!(proven == 0 && unproven == 0 && unclaimed > 250),
             _ => assert!(proven > 200 && unclaimed > 50 && unproven > 5),
+        }
+    }
+}
+
+/// Signatures that do not hold, one in each group, and behind them some that do.
+#[test]
+fn claims_are_given_up_where_most_are_not_proven() {
+    const WRONG: usize = 300;
+    let secp = Secp256k1::new();
+    let mut rng = StdRng::seed_from_u64(8);
+    let mut case = || Plan::random(Kind::WitnessKeyHash, &mut rng).build(&secp);
+    let mut cases: Vec<Case> = (0..WRONG + 50).map(|_| case()).collect();
+    for case in &mut cases[..WRONG] {
+        case.spent[case.input].value += 1;
+    }
+    let bytes: Vec<_> = cases.iter().map(Case::bytes).collect();
+    let txs = spending(&bytes, &cases);
+    let works = |(tx, case): (_, &Case)| vec![Work { tx, inputs: case.input..case.input + 1 }];
+    let groups: Vec<_> = txs.iter().zip(&cases).map(|pair| group(works(pair), FLAGS)).collect();
+    let expected = |at: usize| match at < WRONG {
+        true => Err((0, ScriptError::Rejected { input: cases[at].input })),
+        false => Ok(()),
+    };
+    let expected: Vec<Verdict> = (0..cases.len()).map(expected).collect();
+    let mut scripts = Scripts::new();
+    assert_eq!(scripts.verify(&groups), expected);
+    let Counts { proven, unclaimed, unproven, .. } = scripts.counts();
+    if scripts.check_counts() != Default::default() {
+        let batch = ClaimQueue::<usize>::BATCH as u64;
+        assert_eq!((proven, unproven, unclaimed), (0, batch, cases.len() as u64 - batch));
+    }
+    for _ in 0..3 {
+        assert_eq!(scripts.verify(&groups), expected);
+    }
+    assert!(scripts.counts().unproven <= 4 * unproven);
+}
+
+/// The engine hashes what is long sooner.
+#[test]
+fn legacy_signatures_beside_long_outputs_make_no_claim() {
+    let secp = Secp256k1::new();
+    let mut rng = StdRng::seed_from_u64(9);
+    for kind in [Kind::Key, Kind::KeyHash, Kind::Multisig, Kind::WitnessKeyHash] {
+        let mut case = Plan::random(kind, &mut rng).build(&secp);
+        let mut claims = |outputs: usize, script: usize| {
+            let script_pubkey = vec![0x51; script].into();
+            let output = TxOut { value: Amount::from_sat(1), script_pubkey };
+            case.tx.output = vec![output; outputs];
+            let bytes = case.bytes();
+            let view = TxView::parse(&bytes).expect("transaction parses");
+            let tx = SpendingTx::new(view, spent_outputs(&case.spent)).expect("one an input");
+            claim(&tx, case.input, FLAGS).is_some()
+        };
+        let is_legacy = kind != Kind::WitnessKeyHash;
+        // 8 bytes for the value, 1 or 3 for the length.
+        for (outputs, script, is_long) in [
+            (1, 16 * 1024 - 11, false),
+            (1, 16 * 1024 - 10, true),
+            (300, 64 - 9, false),
+            (300, 64 - 8, true),
+        ] {
+            assert_eq!(claims(outputs, script), !(is_long && is_legacy), "{kind:?}, {outputs}");
         }
     }
 }
@@ -147,10 +214,12 @@ fn what_the_engine_refuses_although_it_is_proven_is_a_contradiction() {
     let spending = |spent| {
         SpendingTx::with_precomputed(view, spent_outputs(spent), &precomputed).expect("as many")
     };
-    let mut scripts = Scripts::new();
-    let mut verdict = |tx: &SpendingTx<'_>, crosscheck| {
+    let verdict = |tx: &SpendingTx<'_>, crosscheck| {
         let works = vec![Work { tx, inputs: case.input..case.input + 1 }];
-        scripts.verify(&[Group { works, flags: FLAGS, crosscheck }]).pop().expect("one of one")
+        Scripts::new()
+            .verify(&[Group { works, flags: FLAGS, crosscheck }])
+            .pop()
+            .expect("one of one")
     };
     let (wrong, right) = (spending(&wrong), spending(&case.spent));
     let input = case.input;

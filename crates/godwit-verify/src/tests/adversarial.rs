@@ -12,7 +12,7 @@ use crate::group::{Group, sum};
 use crate::scalar::{HALF, LAMBDA, N, Scalar, half_inverses, is_below, plus, words};
 use crate::vector::model::Model;
 use crate::vector::{MAX_LANES, Vector};
-use crate::{Answer, Verifier, single};
+use crate::{Answer, BackendKind, Verifier, single};
 use secp256k1::PublicKey;
 
 const ZERO: Scalar = Scalar::ONE.minus(Scalar::ONE);
@@ -157,6 +157,29 @@ fn exceptional_additions_are_not_proven_in_lanes_and_valid_all_the_same() {
         verifier.push((), *check);
     }
     verifier.run(|(), answer| assert_eq!(answer, Answer::Yes));
+}
+
+#[test]
+fn without_a_second_opinion_what_lanes_do_not_prove_is_left_to_the_caller() {
+    let mut samples = Samples::new(28);
+    let mut exceptional = exceptional_steps(&mut samples);
+    exceptional.truncate(64);
+    let rest: Vec<Check> = (0..2).map(|_| samples.valid()).collect();
+    for backend in all() {
+        let kind = backend.kind();
+        let mut verifier =
+            Verifier::with_backend(kind).expect("it was there").without_second_opinion();
+        let checks = exceptional.iter().chain(&rest).copied().enumerate();
+        checks.for_each(|(at, check)| verifier.push(at, check));
+        let expected = |at| if at < exceptional.len() { Answer::NotProven } else { Answer::Yes };
+        verifier.run(|at, answer| assert_eq!(answer, expected(at), "{kind:?}"));
+        let counts = verifier.counts();
+        assert_eq!((counts.refused, counts.single, counts.in_lanes), (64, 2, 0), "{kind:?}");
+    }
+    let single = Verifier::with_backend(BackendKind::Single).expect("it runs everywhere");
+    let mut single = single.without_second_opinion();
+    exceptional.iter().for_each(|check| single.push((), *check));
+    single.run(|(), answer| assert_eq!(answer, Answer::Yes));
 }
 
 #[test]

@@ -135,14 +135,16 @@ impl PreparedTx {
         spent: &Spent,
         flags: ScriptFlags,
     ) -> Result<(), ScriptError> {
+        let full;
         let (data, flags) = match (spent.taproot, &self.taproot, &self.other) {
             (true, Some(TaprootData::Blanked(data)), _) => {
                 let (script, amount) = (&spent.script_pubkey, spent.value);
-                return match data.verify(script, amount, &self.tx, input, flags.bits()) {
-                    Some(true) => Ok(()),
-                    Some(false) => Err(ScriptError::Rejected { input }),
-                    None => Err(ScriptError::Engine),
-                };
+                if data.verify(script, amount, &self.tx, input, flags.bits()) == Some(true) {
+                    return Ok(());
+                }
+                // Only data that is wholly Core's refuses. It costs one copy more, and ends the block.
+                full = full_data(&self.tx, &self.spent)?;
+                (&full, flags)
             }
             (true, Some(TaprootData::Full(data)), _) => (data, flags),
             (false, _, Some(data)) => (data, flags.without(ScriptFlags::TAPROOT)),
@@ -175,8 +177,7 @@ impl TaprootData {
                 return Ok(Self::Blanked(data));
             }
         }
-        let outputs: Vec<TxOut> = spent.iter().map(Spent::to_output).collect();
-        precompute(tx, &outputs).map(Self::Full)
+        full_data(tx, spent).map(Self::Full)
     }
 }
 
@@ -220,6 +221,11 @@ pub fn verify_transaction<'a>(
 /// BIP341: OP_1 and a push of 32 bytes, nothing else.
 fn is_taproot(script_pubkey: &[u8]) -> bool {
     script_pubkey.len() == 34 && script_pubkey.starts_with(&[0x51, 0x20])
+}
+
+fn full_data(tx: &Transaction, spent: &[Spent]) -> Result<PrecomputedTransactionData, ScriptError> {
+    let outputs: Vec<TxOut> = spent.iter().map(Spent::to_output).collect();
+    precompute(tx, &outputs)
 }
 
 /// BIP341: the scripts with their lengths, hashed once, and those that [`Spent::inline_output`] makes of

@@ -53,7 +53,7 @@ pub struct Transport {
 
 #[derive(Debug)]
 enum Wire {
-    Plain(Receiver),
+    Plain(Box<Receiver>),
     Encrypted(Box<Encrypted>),
 }
 
@@ -204,7 +204,7 @@ impl Transport {
     /// The plain protocol of the network with this magic. Blocks are received into buffers of
     /// `pool`.
     pub fn new_v1(magic: [u8; 4], pool: BufferPool) -> Self {
-        Self::new(magic, pool, Wire::Plain(Receiver::new(magic)), Queue::default())
+        Self::new(magic, pool, Wire::Plain(Box::new(Receiver::new(magic))), Queue::default())
     }
 
     /// The encrypted protocol, on a connection that we opened.
@@ -296,7 +296,7 @@ impl Transport {
         let advance = encrypted.advance(limits, &self.pool, &mut self.queue)?;
         if let Advance::Plain(first) = &advance {
             let waiting = encrypted.take_waiting();
-            self.wire = Wire::Plain(Receiver::resumed(self.magic, first));
+            self.wire = Wire::Plain(Box::new(Receiver::resumed(self.magic, first)));
             for (command, payload) in waiting {
                 self.send(command, payload);
             }

@@ -1,11 +1,11 @@
-//! Microseconds per check: libsecp256k1, as the crate in use bundles it and as its newest release does, and each
-//! backend of this processor, in turns, so that a busy machine is busy for all of them. `make bench-verify`
-//! runs it.
+//! Microseconds per check: libsecp256k1, as the crate in use bundles it and as its newest release does,
+//! and each backend of this processor, in turns, so that a busy machine is busy for all of them.
+//! `make bench-verify` runs it.
 //!
 //! The fastest round counts: what other programs take shows in all the others.
 //!
-//! With the arguments BACKEND KIND ROUNDS, as in `Neon Schnorr 3`, it measures nothing and runs 64 checks that
-//! often, for a program that counts the instructions of a whole process: `tools/test-neon`.
+//! With the arguments BACKEND KIND ROUNDS, as in `Neon Schnorr 3`, it measures nothing and runs 64 checks
+//! that often, for a program that counts the instructions of a whole process: `tools/test-neon`.
 
 use std::time::Instant;
 use std::{env, thread};

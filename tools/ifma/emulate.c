@@ -232,8 +232,8 @@ static uint8_t *emit_word(uint8_t *out, int64_t word) {
     return emit(out, &narrow, 4);
 }
 
-// EVEX's prefix and opcode, W1. `rm` is a vector register; for memory, the base with the index times 16
-// in the place that X has then.
+// EVEX's prefix and opcode, W1. `rm` is a vector register, or stands for memory with the fourth bit of the
+// base as its fourth and that of the index as its fifth.
 static uint8_t *evex(uint8_t *out, int map, int prefix, int opcode, int length, int reg, int vvvv, int rm) {
     const uint8_t bytes[5] = {
         0x62,

@@ -14,8 +14,9 @@
 //! ```
 //!
 //! The interface has no function for the second step. It writes 32 bytes into an object of Core, at a place
-//! which is not believed before the hash that must be there was found: another version or another compiler's
-//! layout is noticed, and the caller falls back to data that holds every script.
+//! which is not believed before the hash that must be there was found: another version or another
+//! compiler's layout is noticed, and the caller falls back to data that holds every script. What it refuses
+//! with this data the caller asks again with such data, so that only what is wholly Core's refuses.
 
 #![allow(unsafe_code)]
 

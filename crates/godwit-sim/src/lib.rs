@@ -11,6 +11,7 @@
 //! - [`programs`]: whole programs as a user runs them.
 
 pub mod chain;
+pub mod empty;
 pub mod hostile;
 pub mod keys;
 pub mod lock;

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
 use godwit_sim::chain::{GenerateError, write_dat};
+use godwit_sim::empty::write_empty;
+use godwit_sim::miner::Tip;
 use godwit_sim::plan::ChainPlan;
 use godwit_sim::restamp::restamp;
 use godwit_sim::summary::Summary;
@@ -15,10 +17,11 @@ use godwit_sim::summary::Summary;
 const USAGE: &str = "\
 usage: godwit-sim generate --plan small|demo|kills|benchmark [--seed N] [--end-time now|N] --out FILE
        godwit-sim restamp --chain FILE --end-time now|N --out FILE
+       godwit-sim extend --chain FILE --empty N --out FILE
 
 The end time is the last block's timestamp in seconds since 1970; without it, timestamps depend on
-the plan alone. restamp moves a generated chain in time; its summary lies beside it (FILE with the
-ending .json).";
+the plan alone. restamp moves a generated chain in time, extend writes N blocks without transactions
+that follow it; its summary lies beside it (FILE with the ending .json).";
 /// Blocks between two lines of progress.
 const PROGRESS_STEP: u32 = 50;
 
@@ -26,6 +29,7 @@ const PROGRESS_STEP: u32 = 50;
 enum Job {
     Generate(ChainPlan),
     Restamp { chain: PathBuf, end_time: u32 },
+    Extend { chain: PathBuf, empty: u32 },
 }
 
 fn main() -> ExitCode {
@@ -35,6 +39,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let result = match &job {
+        Job::Extend { chain, empty } => {
+            return finish(&out, extend(chain, *empty, &out).map_err(|error| error.to_string()));
+        }
         Job::Generate(plan) => {
             let started = Instant::now();
             let total = plan.height();
@@ -55,13 +62,24 @@ fn main() -> ExitCode {
         let json = serde_json::to_string_pretty(&summary).map_err(|error| error.to_string())?;
         writeln!(io::stdout(), "{json}").map_err(|error| error.to_string())
     });
-    match printed {
+    finish(&out, printed)
+}
+
+fn finish(out: &Path, result: Result<(), String>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("godwit-sim: {}: {error}", out.display());
             ExitCode::FAILURE
         }
     }
+}
+
+fn extend(chain: &Path, empty: u32, out: &Path) -> Result<(), GenerateError> {
+    let Summary { tip, height, tip_time: time, .. } = summary_beside(chain)?;
+    let hash = tip.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    write_empty(Tip { hash, height, time }, empty, out)?;
+    Ok(())
 }
 
 fn summary_beside(chain: &Path) -> Result<Summary, GenerateError> {
@@ -72,18 +90,23 @@ fn summary_beside(chain: &Path) -> Result<Summary, GenerateError> {
 fn parse(arguments: &[String]) -> Option<(Job, PathBuf)> {
     let (command, options) = arguments.split_first()?;
     let (mut plan, mut seed, mut end_time, mut chain, mut out) = (None, None, None, None, None);
+    let mut empty = None;
     for pair in options.chunks(2) {
         let [name, value] = pair else { return None };
         match name.as_str() {
             "--plan" => plan = Some(value.as_str()),
             "--seed" => seed = Some(value.parse().ok()?),
             "--end-time" => end_time = Some(parse_time(value)?),
+            "--empty" => empty = Some(value.parse().ok()?),
             "--chain" => chain = Some(PathBuf::from(value)),
             "--out" => out = Some(PathBuf::from(value)),
             _ => return None,
         }
     }
     let job = match (command.as_str(), plan, chain, end_time) {
+        ("extend", None, Some(chain), None) if seed.is_none() => {
+            Job::Extend { chain, empty: empty.take()? }
+        }
         ("generate", Some(plan), None, end_time) => {
             let plan = ChainPlan::by_name(plan, seed.unwrap_or(1))?;
             Job::Generate(match end_time {
@@ -96,7 +119,7 @@ fn parse(arguments: &[String]) -> Option<(Job, PathBuf)> {
         }
         _ => return None,
     };
-    Some((job, out?))
+    empty.is_none().then_some((job, out?))
 }
 
 fn parse_time(text: &str) -> Option<u32> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use godwit_p2p::NetAddress;
 
 use super::conduct::Conduct;
+use super::faults::Fault;
 use super::link::LinkSpec;
 use super::net::{ConnectionId, End, Happening, Network, Socket};
 use super::session::Session;
@@ -85,6 +86,24 @@ impl Crowd {
         Self { network, plans, open: BTreeMap::new(), magic, unix_start, rng }
     }
 
+    /// As [`Network::plan_faults`].
+    pub fn plan_faults(&mut self, faults: Vec<Fault>) {
+        self.network.plan_faults(faults);
+    }
+
+    /// Whether a connection to the address can be opened now, or is refused at least.
+    pub fn is_reachable(&self, address: &NetAddress) -> bool {
+        let peer = self.plans.iter().position(|plan| plan.address == *address);
+        peer.is_none_or(|peer| self.network.is_reachable(peer))
+    }
+
+    /// Whether nothing more can be expected of the connection, or something went wrong with the links
+    /// of its peer alone.
+    pub fn is_excused(&self, id: ConnectionId) -> bool {
+        let failed = |open: &Open| self.network.has_failed(open.peer);
+        self.network.is_dead(id) || self.open.get(&id).is_some_and(failed)
+    }
+
     /// Time since the start.
     pub fn now(&self) -> Duration {
         self.network.now()
@@ -144,7 +163,7 @@ impl Crowd {
 
     fn start(&mut self, peer: usize, node_opened: bool) -> ConnectionId {
         let opener = if node_opened { End::Node } else { End::Peer };
-        let id = self.network.connect(self.plans[peer].link, opener);
+        let id = self.network.connect(peer, self.plans[peer].link, opener);
         self.open.insert(id, Open { peer, node_opened, session: None, wake: None });
         id
     }
@@ -188,7 +207,12 @@ impl Crowd {
             }
             None
         } else if token & DIAL != 0 {
-            self.start((token & !DIAL) as usize, false);
+            let peer = (token & !DIAL) as usize;
+            if self.network.is_reachable(peer) {
+                self.start(peer, false);
+            } else if let Some((_, again)) = self.plans[peer].dials {
+                self.network.wake(self.network.now() + again, token);
+            }
             None
         } else {
             Some(NodeEvent::Timer(token))

@@ -54,6 +54,8 @@ pub(super) struct Pipe {
     pub(super) starved: bool,
     /// The sender's end has been closed and everything before that has arrived.
     pub(super) ended: bool,
+    /// Nothing arrives any more.
+    pub(super) dead: bool,
 }
 
 impl Pipe {
@@ -68,6 +70,7 @@ impl Pipe {
             under_way: 0,
             starved: false,
             ended: false,
+            dead: false,
         }
     }
 

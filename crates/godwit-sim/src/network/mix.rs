@@ -8,6 +8,7 @@ use godwit_p2p::{AddressEntry, Host, NetAddress, Services};
 use super::branch::{Branch, View};
 use super::conduct::{Announce, BlockConduct, Conduct, HeaderConduct, Noise};
 use super::crowd::PeerPlan;
+use super::faults::{self, Fault};
 use super::link::LinkSpec;
 use super::world::World;
 use crate::rng::Rng;
@@ -30,6 +31,8 @@ pub struct Mix {
     pub kills: Vec<Duration>,
     /// From then on every honest peer that ever will has the best chain.
     pub settled: Duration,
+    /// What goes wrong on the links.
+    pub faults: Vec<Fault>,
 }
 
 /// The company that a seed gives.
@@ -38,6 +41,34 @@ pub fn mix(seed: u64, world: &World) -> Mix {
     let settled = Duration::from_secs(rng.log_between(1, 600));
     let honest = rng.between(1, 4);
     let hostile = rng.below(MOST_HOSTILE + 1);
+    let peers = company(rng, world, settled, honest, hostile);
+    let line = rng.chance(150).then(|| rng.log_between(30_000, 300_000));
+    let killed = if rng.chance(300) { rng.between(1, 3) } else { 0 };
+    let mut kills: Vec<Duration> =
+        (0..killed).map(|_| Duration::from_millis(rng.log_between(300, 120_000))).collect();
+    kills.sort_unstable();
+    Mix { peers, line, kills, settled, faults: Vec::new() }
+}
+
+/// A company whose links fail: of every ten one of a hundred peers, the others of a few.
+pub fn faulty_mix(seed: u64, world: &World) -> Mix {
+    let rng = &mut Rng::new(seed ^ 0x6661_756c);
+    let settled = Duration::from_secs(rng.log_between(1, 600));
+    let hostile = rng.below(MOST_HOSTILE + 1);
+    let honest = if seed % 10 == 9 { 100 - hostile } else { rng.between(2, 12) };
+    let peers = company(rng, world, settled, honest, hostile);
+    let faults = faults::random(rng, peers.len());
+    let line = rng.chance(150).then(|| rng.log_between(30_000, 300_000));
+    Mix { peers, line, kills: Vec::new(), settled, faults }
+}
+
+fn company(
+    rng: &mut Rng,
+    world: &World,
+    settled: Duration,
+    honest: u64,
+    hostile: u64,
+) -> Vec<PeerPlan> {
     let mut conducts: Vec<Conduct> = (0..honest).map(|n| good(rng, world, settled, n)).collect();
     conducts.extend((0..hostile).map(|_| bad(rng, world)));
     let addresses: Vec<NetAddress> = (0..conducts.len()).map(|n| address(n, rng)).collect();
@@ -47,13 +78,7 @@ pub fn mix(seed: u64, world: &World) -> Mix {
         conduct.gossip = Arc::clone(&gossip);
         plan(rng, conduct, address, n == 0)
     });
-    let peers = peers.collect();
-    let line = rng.chance(150).then(|| rng.log_between(30_000, 300_000));
-    let killed = if rng.chance(300) { rng.between(1, 3) } else { 0 };
-    let mut kills: Vec<Duration> =
-        (0..killed).map(|_| Duration::from_millis(rng.log_between(300, 120_000))).collect();
-    kills.sort_unstable();
-    Mix { peers, line, kills, settled }
+    peers.collect()
 }
 
 fn plan(rng: &mut Rng, conduct: Conduct, address: NetAddress, first: bool) -> PeerPlan {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::io;
 use std::time::Duration;
 
+use super::faults::{Fault, FaultKind, KEEPALIVE, Lost, Noticed};
 use super::link::{LinkSpec, Pipe};
 use crate::rng::Rng;
 
@@ -53,6 +54,10 @@ enum Kind {
     AtLine(ConnectionId, Vec<u8>),
     Arrive(ConnectionId, End, Vec<u8>),
     End(ConnectionId, End),
+    /// The fault with this number begins.
+    Fault(usize),
+    /// The ends find that the connection is dead.
+    Reset(ConnectionId),
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -77,6 +82,8 @@ impl PartialOrd for Entry {
 
 #[derive(Debug)]
 struct Connection {
+    /// The place of the peer in the company.
+    peer: usize,
     to_node: Pipe,
     to_peer: Pipe,
     node_closed: bool,
@@ -118,6 +125,7 @@ pub struct Network {
     next_connection: u64,
     connections: BTreeMap<ConnectionId, Connection>,
     line: Line,
+    faults: Vec<Fault>,
 }
 
 impl Network {
@@ -132,7 +140,34 @@ impl Network {
             next_connection: 0,
             connections: BTreeMap::new(),
             line: Line { rate: line, down_free: Duration::ZERO, up_free: Duration::ZERO },
+            faults: Vec::new(),
         }
+    }
+
+    /// What goes wrong, and when. Before the first connection.
+    pub fn plan_faults(&mut self, faults: Vec<Fault>) {
+        for (number, fault) in faults.iter().enumerate() {
+            if fault.kind != FaultKind::Stall {
+                self.push(fault.at, Kind::Fault(number));
+            }
+        }
+        self.faults = faults;
+    }
+
+    /// Whether a connection to the peer can be opened now.
+    pub fn is_reachable(&self, peer: usize) -> bool {
+        !self.faults.iter().any(|fault| fault.bars(peer, self.now))
+    }
+
+    /// Whether bytes vanish in some direction of the connection.
+    pub fn is_dead(&self, id: ConnectionId) -> bool {
+        let dead = |connection: &Connection| connection.to_node.dead || connection.to_peer.dead;
+        self.connections.get(&id).is_some_and(dead)
+    }
+
+    /// Whether the peer's own links have failed so far.
+    pub fn has_failed(&self, peer: usize) -> bool {
+        self.faults.iter().any(|fault| fault.whom == Some(peer) && fault.at <= self.now)
     }
 
     /// Time since the start.
@@ -158,20 +193,22 @@ impl Network {
         self.push(at, Kind::Tell(Happening::Timer(token)));
     }
 
-    /// Opens a connection from `opener`.
-    pub fn connect(&mut self, spec: LinkSpec, opener: End) -> ConnectionId {
+    /// Opens a connection from `opener` to or from the peer at this place.
+    pub fn connect(&mut self, peer: usize, spec: LinkSpec, opener: End) -> ConnectionId {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let connection = Connection {
+            peer,
             to_node: Pipe::new(spec),
             to_peer: Pipe::new(spec),
             node_closed: false,
             peer_closed: false,
         };
         self.connections.insert(id, connection);
-        let accepted = self.now + spec.latency;
+        let accepted = self.delayed(peer, self.now + spec.latency);
+        let opened = self.delayed(peer, accepted + spec.latency);
         self.push(accepted, Kind::Tell(Happening::Opened(id, opener.other())));
-        self.push(accepted + spec.latency, Kind::Tell(Happening::Opened(id, opener)));
+        self.push(opened, Kind::Tell(Happening::Opened(id, opener)));
         id
     }
 
@@ -193,6 +230,7 @@ impl Network {
             return;
         }
         let at = connection.towards(end.other()).end_arrives(now);
+        let at = self.delayed(self.connections[&id].peer, at);
         self.push(at, Kind::End(id, end.other()));
     }
 
@@ -202,18 +240,77 @@ impl Network {
         self.queue.push(Reverse(entry));
     }
 
+    /// When something that would arrive then does.
+    fn delayed(&self, peer: usize, arrival: Duration) -> Duration {
+        let later = |at, fault: &Fault| fault.delays_to(peer, at).unwrap_or(at);
+        // In any order: what one has delayed may meet another.
+        let once = |at| self.faults.iter().fold(at, later);
+        let (mut at, mut next) = (arrival, once(arrival));
+        while next > at {
+            (at, next) = (next, once(next));
+        }
+        at
+    }
+
+    /// Does to the connections that stand what the fault does.
+    fn fail(&mut self, fault: Fault) {
+        let concerned = |(_, connection): &(_, &mut Connection)| fault.concerns(connection.peer);
+        let mut resets = Vec::new();
+        for (id, connection) in self.connections.iter_mut().filter(concerned) {
+            match fault.kind {
+                FaultKind::Stall => {}
+                FaultKind::Reset => resets.push((self.now, *id)),
+                FaultKind::BlackHole { lost, noticed } => {
+                    connection.to_node.dead |= lost != Lost::ToPeer;
+                    connection.to_peer.dead |= lost != Lost::ToNode;
+                    if noticed == Noticed::Soon {
+                        resets.push((self.now + KEEPALIVE, *id));
+                    }
+                }
+            }
+        }
+        for (at, id) in resets {
+            self.push(at, Kind::Reset(id));
+        }
+    }
+
+    fn reset(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        for end in [End::Node, End::Peer] {
+            let pipe = connection.towards(end);
+            pipe.drain();
+            (pipe.dead, pipe.ended) = (true, true);
+        }
+        for end in [End::Node, End::Peer] {
+            self.push(self.now, Kind::Tell(Happening::Ended(id, end)));
+        }
+    }
+
     fn happen(&mut self, kind: Kind) -> Option<Happening> {
         match kind {
             Kind::Tell(happening) => Some(happening).filter(|happening| self.concerns(happening)),
+            Kind::Fault(number) => {
+                self.fail(self.faults[number]);
+                None
+            }
+            Kind::Reset(id) => {
+                self.reset(id);
+                None
+            }
             Kind::AtLine(id, segment) => {
+                let peer = self.connections.get(&id)?.peer;
                 let rate = self.line.rate.expect("only of a limited line");
                 let at = passing(&mut self.line.down_free, self.now, segment.len(), rate);
+                let at = self.delayed(peer, at);
                 self.push(at, Kind::Arrive(id, End::Node, segment));
                 None
             }
             Kind::Arrive(id, end, segment) => {
                 let connection = self.connections.get_mut(&id)?;
                 let closed = *connection.closed(end);
+                if connection.towards(end).dead {
+                    return None;
+                }
                 connection.towards(end).arrive(segment);
                 if closed {
                     connection.towards(end).drain();
@@ -229,6 +326,9 @@ impl Network {
         let now = self.now;
         let line = self.line.down_free;
         let connection = self.connections.get_mut(&id)?;
+        if connection.towards(end).dead {
+            return None;
+        }
         if end == End::Node && connection.to_node.has_bytes_under_way() {
             let at = line.max(now + Duration::from_millis(1));
             self.push(at, Kind::End(id, end));
@@ -242,8 +342,10 @@ impl Network {
     fn concerns(&mut self, happening: &Happening) -> bool {
         match happening {
             Happening::Timer(_) => true,
-            Happening::Opened(id, end)
-            | Happening::Readable(id, end)
+            Happening::Opened(id, end) => self.connections.get_mut(id).is_some_and(|connection| {
+                !*connection.closed(*end) && !connection.towards(*end).dead
+            }),
+            Happening::Readable(id, end)
             | Happening::Writable(id, end)
             | Happening::Ended(id, end) => {
                 self.connections.get_mut(id).is_some_and(|connection| !*connection.closed(*end))
@@ -279,7 +381,8 @@ impl Network {
                 Kind::Arrive(id, End::Peer, segment)
             }
         };
-        self.push(at, kind);
+        let peer = self.connections[&id].peer;
+        self.push(self.delayed(peer, at), kind);
         Ok(len)
     }
 

@@ -45,7 +45,7 @@ fn transfer(seed: u64, spec: LinkSpec, line: Option<u64>) -> (Vec<u8>, usize, Du
     let mut bytes = vec![0; 300_000];
     Rng::new(1).fill(&mut bytes);
     let mut network = Network::new(seed, line);
-    let id = network.connect(spec, End::Peer);
+    let id = network.connect(0, spec, End::Peer);
     let (mut sent, mut received, mut pieces) = (0, Vec::new(), 0);
     while received.len() < bytes.len() {
         match network.next(HOUR).expect("not all is here") {
@@ -92,7 +92,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn what_was_sent_before_closing_arrives_and_then_the_end() {
     let mut network = Network::new(1, Some(10_000));
-    let id = network.connect(link(10, 5_000), End::Node);
+    let id = network.connect(0, link(10, 5_000), End::Node);
     let (mut sent, mut received) = (0, 0);
     loop {
         match network.next(HOUR).expect("the end comes") {
@@ -262,4 +262,86 @@ fn a_mutated_block_has_the_hash_of_the_good_one_and_other_bytes() {
         Some(())
     });
     assert!(mutated.count() > 20);
+}
+
+/// Both ends write a byte a second and tell when they read one, or that the connection ended.
+fn heard(fault: Fault, seconds: u64) -> Vec<(u64, End, &'static str)> {
+    let mut network = Network::new(1, None);
+    network.plan_faults(vec![fault]);
+    let id = network.connect(0, link(10, 5_000), End::Node);
+    for second in 1..=seconds {
+        network.wake(Duration::from_secs(second), second);
+    }
+    let mut told = Vec::new();
+    while let Some(happening) = network.next(Duration::from_secs(seconds)) {
+        let second = network.now().as_secs();
+        match happening {
+            Happening::Timer(_) => {
+                for end in [End::Node, End::Peer] {
+                    // It may have ended.
+                    let _written = network.socket(id, end).write(&[7]);
+                }
+            }
+            Happening::Readable(_, end) => {
+                let mut out = [0; 100];
+                let read = network.socket(id, end).read(&mut out).expect("readable");
+                told.extend((0..read).map(|_| (second, end, "byte")));
+            }
+            Happening::Ended(_, end) => told.push((second, end, "end")),
+            Happening::Opened(..) | Happening::Writable(..) => {}
+        }
+    }
+    told
+}
+
+#[test]
+fn a_stall_holds_everything_back_and_loses_nothing() {
+    let (at, lasts) = (Duration::from_millis(3_500), Duration::from_millis(5_000));
+    let told = heard(Fault { at, lasts, whom: None, kind: FaultKind::Stall }, 12);
+    for end in [End::Node, End::Peer] {
+        let seconds: Vec<u64> =
+            told.iter().filter(|(_, whom, _)| *whom == end).map(|(second, ..)| *second).collect();
+        assert_eq!(seconds, [1, 2, 3, 8, 8, 8, 8, 8, 9, 10, 11], "{end:?}");
+    }
+}
+
+#[test]
+fn a_black_hole_swallows_one_direction_until_it_is_noticed() {
+    let (at, lasts) = (Duration::from_millis(3_500), Duration::from_millis(1_000));
+    let hole = |lost, noticed, whom| {
+        let kind = FaultKind::BlackHole { lost, noticed };
+        heard(Fault { at, lasts, whom, kind }, 70)
+    };
+    let last = |told: &[(u64, End, &'static str)], end| {
+        told.iter().rfind(|(_, whom, _)| *whom == end).map(|(second, _, what)| (*second, *what))
+    };
+    let told = hole(Lost::ToNode, Noticed::Soon, Some(0));
+    assert_eq!(told.iter().filter(|(_, end, _)| *end == End::Node).count(), 3 + 1);
+    assert_eq!([End::Node, End::Peer].map(|end| last(&told, end)), [Some((63, "end")); 2]);
+    let told = hole(Lost::Both, Noticed::Never, None);
+    assert_eq!([End::Node, End::Peer].map(|end| last(&told, end)), [Some((3, "byte")); 2]);
+    let told = hole(Lost::ToPeer, Noticed::Never, None);
+    assert_eq!(last(&told, End::Peer), Some((3, "byte")));
+    assert!(last(&told, End::Node) > Some((60, "byte")));
+    let told = hole(Lost::Both, Noticed::Soon, Some(1));
+    assert!(last(&told, End::Node) > Some((60, "byte")), "it is another's link");
+}
+
+#[test]
+fn a_reset_ends_connections_on_both_sides_and_others_can_be_opened() {
+    let at = Duration::from_millis(3_500);
+    let fault = Fault { at, lasts: Duration::ZERO, whom: None, kind: FaultKind::Reset };
+    let told = heard(fault, 10);
+    assert_eq!(told.len(), 2 * (3 + 1), "{told:?}");
+    assert!(told[6..].iter().all(|(second, _, what)| (*second, *what) == (3, "end")));
+    let mut network = Network::new(1, None);
+    let lasts = Duration::from_secs(2);
+    network.plan_faults(vec![Fault { at, lasts, whom: Some(1), kind: FaultKind::Stall }]);
+    let reachable = |network: &Network| [0, 1].map(|peer| network.is_reachable(peer));
+    let mut seen = Vec::new();
+    for second in [3, 4, 5, 6] {
+        assert_eq!(network.next(Duration::from_secs(second)), None);
+        seen.push(reachable(&network));
+    }
+    assert_eq!(seen, [[true, true], [true, false], [true, false], [true, true]]);
 }

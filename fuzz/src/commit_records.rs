@@ -12,8 +12,8 @@ use godwit_store::error::NetworkId;
 use godwit_store::exec::{Executor, Threads};
 use godwit_store::utxo::{CacheMinima, Manifest, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{
-    AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, SCHEMA_VERSION, Store,
-    StoreOptions, UndoPosition,
+    AssumedSnapshot, BLOCK_BUFFERS, BlockChecksum, BlockPosition, BlockRecord, BlockStatus,
+    ChainPoint, SCHEMA_VERSION, Store, StoreOptions, UndoPosition,
 };
 use godwit_stream::{DataStream, Decode, Encode, SpanReader};
 use redb::{Builder, StorageBackend, TableDefinition};
@@ -92,7 +92,12 @@ fn check_store(input: &mut Input<'_>) {
     let block = [&MAGIC[..], &(genesis.len() as u32).to_le_bytes(), &genesis].concat();
     disk.overwrite(Path::new("/data/blocks/blk00000.dat"), block);
     disk.overwrite(Path::new("/data/godwit.redb"), database(input, &network));
-    let options = StoreOptions { dir: PathBuf::from(DIR), network, new_hash_key: HASH_KEY };
+    let options = StoreOptions {
+        dir: PathBuf::from(DIR),
+        network,
+        new_hash_key: HASH_KEY,
+        buffers: BLOCK_BUFFERS,
+    };
     let Ok((store, recovered)) = Store::open(Arc::new(disk), options) else { return };
     assert!(recovered.len() <= 1, "one block lies there");
     let walked = store.for_each_block(|hash, record| {
@@ -195,6 +200,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         tx_count: 1,
         sequence: 1,
         position: Some(BlockPosition { file: 0, offset: 8, len: genesis_len }),
+        checksum: Some(BlockChecksum::of(&params.genesis_block())),
         undo: Some(UndoPosition { file: 0, offset: 8, len: 1 }),
     };
     let tip = ChainPoint { hash: header.block_hash(), height: 0 };

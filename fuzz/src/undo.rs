@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{BlockHash, Coin, ScriptBytes, money_range};
 use godwit_store::error::NetworkId;
-use godwit_store::{Store, StoreOptions, UndoPosition};
+use godwit_store::{BLOCK_BUFFERS, Store, StoreOptions, UndoPosition};
 use godwit_stream::DataStream;
 
 use crate::disk::OneFileDisk;
@@ -30,6 +30,7 @@ static STORE: LazyLock<(Store, OneFileDisk)> = LazyLock::new(|| {
         dir: PathBuf::from("/data"),
         network: NetworkId { magic: MAGIC, genesis: [0; 32] },
         new_hash_key: [0; 16],
+        buffers: BLOCK_BUFFERS,
     };
     let (store, _) = Store::open(Arc::new(disk.clone()), options).expect("an empty disk");
     (store, disk)

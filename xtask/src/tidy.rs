@@ -7,8 +7,8 @@
 mod architecture;
 mod figures;
 mod glossary;
-mod limits;
 mod manifest;
+mod named_tests;
 mod paths;
 mod sizes;
 mod source;
@@ -55,7 +55,7 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Finding>> {
 
     let mut findings = manifest::check(&files);
     findings.extend(architecture::check(&files));
-    findings.extend(limits::check(&files));
+    findings.extend(named_tests::check(&files));
     findings.extend(glossary::check(&files));
     findings.extend(paths::check(&files));
     findings.extend(sizes::check(&files));

@@ -48,6 +48,9 @@ pub(crate) struct Prefetched {
     pub(crate) outputs_exist: Vec<bool>,
     /// Time that the answers about outputs took.
     pub(crate) probe_time: Duration,
+    /// Coins that were read from runs, and the time that the answers about coins took.
+    pub(crate) reads: usize,
+    pub(crate) read_time: Duration,
     /// Memory of the coins.
     pub(crate) memory: usize,
     /// The layers that gave the answers.
@@ -58,7 +61,8 @@ impl Prefetched {
     /// For a block of which no coin is below the memtable.
     pub(crate) fn nothing(pin: EpochPin) -> Self {
         let (coins, outputs_exist) = (Vec::new(), Vec::new());
-        Self { coins, outputs_exist, probe_time: Duration::ZERO, memory: 0, pin }
+        let (probe_time, read_time) = (Duration::ZERO, Duration::ZERO);
+        Self { coins, outputs_exist, probe_time, reads: 0, read_time, memory: 0, pin }
     }
 
     /// Counts the memory of the coins, once they are here.
@@ -180,7 +184,7 @@ fn spend_and_create(
             let excess = sigops_exceeded(block, &spent, rules.flags, txs_done);
             let rollback =
                 Rollback { height: rules.height, txs: txs_done, mismatch: Mismatch::Tolerated };
-            unapply_txs(utxo, block, &spent, rollback, &mut []);
+            unapply_txs(utxo, block, &spent, rollback, Below::Read(&mut []));
             if excess { Err(Reject::new(RejectReason::BadBlkSigops)) } else { Err(reject) }
         }
     }
@@ -298,14 +302,21 @@ fn take(
     match utxo.take(hashed) {
         Taken::Coin(coin) => Some(coin),
         Taken::Spent => None,
-        Taken::NotInMemory => {
-            let coin = below?.take();
-            if coin.is_some() {
-                utxo.spend_below(hashed);
-            }
-            coin
-        }
+        Taken::NotInMemory => spend_answered(utxo, hashed, below),
     }
+}
+
+/// Spends a coin that memory does not know, if a worker found it.
+fn spend_answered(
+    utxo: &mut UtxoStore,
+    hashed: &HashedOutPoint,
+    answer: Option<&mut Option<Coin>>,
+) -> Option<Coin> {
+    let coin = answer?.take();
+    if coin.is_some() {
+        utxo.spend_below(hashed);
+    }
+    coin
 }
 
 /// What to do when an output that a block created is not there when the block is taken back.
@@ -317,6 +328,15 @@ pub(crate) enum Mismatch {
     Reported,
 }
 
+/// What is known of the outputs of a block that is taken back, where memory does not know them.
+pub(crate) enum Below<'a> {
+    /// What was read below memory for each of them; nothing, if none can be there.
+    Read(&'a mut [Option<Coin>]),
+    /// Each is there as it was created: the block was applied by this process, what was applied above it is
+    /// taken back, and so the coins are those that it left.
+    AsCreated,
+}
+
 /// What of a block is taken back, and from where.
 #[derive(Clone, Copy)]
 struct Rollback {
@@ -326,19 +346,17 @@ struct Rollback {
     mismatch: Mismatch,
 }
 
-/// Takes back a whole block. `created` are the answers for its outputs from below the memtable; a block
-/// that was applied since the last rotation needs none, for all that it created is in the active
-/// memtable. Returns whether every output was there as created.
+/// Takes back a whole block. Returns whether every output was there as created.
 pub(crate) fn unapply(
     utxo: &mut UtxoStore,
     block: &Structured,
     spent: &SpentCoins,
     height: u32,
     mismatch: Mismatch,
-    created: &mut [Option<Coin>],
+    below: Below<'_>,
 ) -> bool {
     let rollback = Rollback { height, txs: block.view().tx_count(), mismatch };
-    unapply_txs(utxo, block, spent, rollback, created)
+    unapply_txs(utxo, block, spent, rollback, below)
 }
 
 /// Last transaction first.
@@ -347,7 +365,7 @@ fn unapply_txs(
     block: &Structured,
     spent: &SpentCoins,
     rollback: Rollback,
-    created: &mut [Option<Coin>],
+    mut below: Below<'_>,
 ) -> bool {
     let Rollback { height, txs, mismatch } = rollback;
     let done = spent.first[txs] as usize;
@@ -369,7 +387,18 @@ fn unapply_txs(
                 continue;
             }
             let index = outputs_before[n] + vout;
-            let removed = take(utxo, &block.creates()[index], created.get_mut(index));
+            let key = &block.creates()[index];
+            let removed = match (utxo.take(key), &mut below) {
+                (Taken::Coin(coin), _) => Some(coin),
+                (Taken::Spent, _) => None,
+                (Taken::NotInMemory, Below::Read(answers)) => {
+                    spend_answered(utxo, key, answers.get_mut(index))
+                }
+                (Taken::NotInMemory, Below::AsCreated) => {
+                    utxo.spend_below(key);
+                    continue;
+                }
+            };
             intact &= removed.is_some_and(|coin| {
                 coin.value == output.value
                     && coin.script_pubkey[..] == *output.script_pubkey

@@ -10,19 +10,19 @@
 //! connected one, whose scripts have passed too. Between them is the window, whose blocks are taken
 //! back when one of them fails; only the tip is reported to callers or written to disk.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+mod assembly;
 
-use crossbeam_channel::{Receiver, Select, bounded};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::Receiver;
 use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
-use godwit_store::exec::Workers;
-use godwit_store::utxo::{UtxoHasher, UtxoStore};
-use godwit_store::{ChainPoint, Store, WrittenBlock};
+use godwit_store::WrittenBlock;
+use godwit_store::utxo::UtxoStore;
 
 use crate::appender::{Appended, Appender, Sender};
+use crate::durability::writing::Application;
 use crate::durability::{Durability, State};
 use crate::ending::Ending;
 use crate::environment::Environment;
@@ -31,24 +31,25 @@ use crate::event::{Connected, Event};
 use crate::goal::Goal;
 use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
-use crate::job_sender::JobSender;
-use crate::limits::{INBOX_LIMIT, QUEUED_ALONE, QUEUED_JOBS};
 use crate::lookahead::{Lookahead, LookaheadError};
-use crate::message::{Message, send};
-use crate::options::ChainOptions;
+use crate::message::Message;
+use crate::options::CoinsMemory;
 use crate::reads::Reads;
-use crate::status::{
-    BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, ScriptTotals, StageTimes,
-};
+use crate::recovery::Recovery;
+use crate::status::ChainStatus;
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
 use crate::verify::Recorded;
 use crate::window::{Retired, Window};
 
-/// Longest time without a look at the stop flag.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
-
 type Outbox = crossbeam_channel::Sender<Message>;
+
+/// Shares of memory that the chain itself deals with.
+pub(crate) struct Memory {
+    pub(crate) coins: CoinsMemory,
+    /// Bytes of an import's blocks between its reader and the tip.
+    pub(crate) importing: u64,
+}
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +77,13 @@ pub enum Poll {
 pub struct Chain {
     /// The first field, so that it is dropped first: jobs that still run when the chain is dropped
     /// find the inbox closed, while the drop waits for them.
-    inbox: Receiver<Message>,
+    pub(crate) inbox: Receiver<Message>,
     outbox: Outbox,
-    pub(crate) env: Environment,
     pub(crate) goal: Goal,
     pub(crate) index: BlockIndex,
     pub(crate) coins: UtxoStore,
     pub(crate) intake: Intake,
+    pub(crate) recovery: Recovery,
     pub(crate) appender: Appender,
     pub(crate) lookahead: Lookahead,
     pub(crate) window: Window,
@@ -92,9 +93,12 @@ pub struct Chain {
     pub(crate) events: VecDeque<Event>,
     pub(crate) status: ChainStatus,
     pub(crate) ending: Ending,
+    memory: Memory,
     /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
     /// when a checkpoint is due.
     pub(crate) now: i64,
+    /// The last field: a job that was cancelled must not be the last to hold the store, and close it.
+    pub(crate) env: Environment,
 }
 
 /// Cancels jobs that have not started: a chain that is given up, because of a fault or a signal,
@@ -106,78 +110,6 @@ impl Drop for Chain {
 }
 
 impl Chain {
-    /// Builds the stations around an index and coins that were read from disk.
-    pub(crate) fn assemble(
-        options: &ChainOptions,
-        store: Arc<Store>,
-        index: BlockIndex,
-        coins: UtxoStore,
-        verified: ChainPoint,
-        now: i64,
-    ) -> Result<Self, ChainError> {
-        let pool = |name, servers, queued| {
-            Workers::start(&*options.executor, name, servers, queued)
-                .map_err(ChainError::Spawn)
-                .map(Arc::new)
-        };
-        let workers = pool("godwit-worker", options.workers, QUEUED_JOBS)?;
-        let writer = pool("godwit-append", 1, QUEUED_ALONE)?;
-        let committer = pool("godwit-commit", 1, QUEUED_ALONE)?;
-        let (outbox, inbox) = bounded(INBOX_LIMIT);
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let never_cancelled = Arc::default();
-        let hasher = UtxoHasher::new(store.utxo_hash_key());
-        let (params, executor) = (Arc::clone(&options.params), Arc::clone(&options.executor));
-        let env = Environment {
-            store,
-            params,
-            hasher,
-            executor,
-            workers: options.workers,
-            cancelled: Arc::clone(&cancelled),
-        };
-        let memory = options.block_memory;
-        let scripts = options.scripts.unless_contradicted(&env.store)?;
-        let intake = job_sender(&workers, &cancelled, &outbox, Message::Intake);
-        let appender = job_sender(&writer, &cancelled, &outbox, Message::Appender);
-        let lookahead = job_sender(&workers, &cancelled, &outbox, Message::Lookahead);
-        let window = job_sender(&workers, &cancelled, &outbox, Message::Window);
-        let durability = job_sender(&committer, &never_cancelled, &outbox, Message::Durability);
-        let reads = job_sender(&workers, &cancelled, &outbox, Message::Reads);
-        let tip = index.point(index.tip());
-        let status = ChainStatus {
-            tip,
-            best_header: index.point(index.tree().best_header()),
-            verified_durable: verified,
-            coins_durable: tip,
-            bytes_at_risk: 0,
-            written: BytesWritten::default(),
-            memory: ChainMemory::default(),
-            times: StageTimes::default(),
-            scripts: ScriptTotals::default(),
-            connected: ConnectedTotals::default(),
-            refetched: 0,
-        };
-        Ok(Self {
-            inbox,
-            goal: Goal::new(options.stop_at_height, options.assume_valid),
-            intake: Intake::new(&env, memory.receiving, intake),
-            appender: Appender::new(appender),
-            lookahead: Lookahead::new(&env, memory.waiting, options.cache_bytes, lookahead),
-            window: Window::new(&env, index.tip(), scripts, window),
-            durability: Durability::new(&index, verified, options.prune_bytes, now, durability),
-            reads: Reads::new(reads),
-            env,
-            index,
-            coins,
-            outbox,
-            events: VecDeque::new(),
-            status,
-            ending: Ending::No,
-            now,
-        })
-    }
-
     /// A block's way, from top to bottom but for its first station. Each line is a station, and says
     /// whether it did anything.
     ///
@@ -189,6 +121,7 @@ impl Chain {
         self.ending.check_threads()?;
         self.deliver()?; //                        what jobs found, to the station that asked for it
         if matches!(self.ending, Ending::AfterCommit(_)) {
+            self.recover()?;
             self.maintain(now)?;
             self.check_damage()?;
             return Ok(Step::Waiting);
@@ -201,6 +134,7 @@ impl Chain {
         any |= self.retire()?; //                  Window: recorded -> connected, or taken back
         any |= self.change_branch()?; //           Window: a refused block judged, a branch left
         any |= self.maintain(now)?; //             Durability: rotation, flush, commit, pruning
+        any |= self.recover()?; //                 Recovery: read back -> stored
         any = any || self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
         self.appender.start(&self.env); //        Appender: all that was gathered, as one job
         self.publish();
@@ -221,6 +155,7 @@ impl Chain {
         status.written.flushed = counters.flushed_bytes;
         status.written.merged = counters.merge_bytes_written;
         status.memory.tree = self.index.tree().memory();
+        self.coins.set_budget(self.memory.coins.beside(status.memory.tree));
         status.memory.coins = self.coins.memory_used();
     }
 
@@ -230,6 +165,7 @@ impl Chain {
             Step::Progress
         } else if self.window.is_empty()
             && self.appender.is_idle()
+            && self.recovery.is_done()
             && self.goal.target(&self.index, applied).is_none()
         {
             // All that can be connected is. The other blocks of an import are read back when their
@@ -243,7 +179,7 @@ impl Chain {
 
     /// Delivers every message to its station, and lets the coins store handle what its own jobs
     /// reported.
-    fn deliver(&mut self) -> Result<(), ChainError> {
+    pub(crate) fn deliver(&mut self) -> Result<(), ChainError> {
         self.coins.poll()?;
         while let Ok(message) = self.inbox.try_recv() {
             self.deliver_one(message)?;
@@ -264,9 +200,10 @@ impl Chain {
                 self.appender.answered(answer)?;
             }
             Message::Window(answer) => self.window.answered(index, answer)?,
-            Message::Durability(committed) => self.durability.committed(coins, committed)?,
+            Message::Durability(answer) => self.durability.answered(coins, answer)?,
+            Message::Recovery(answer) => self.recovery.answered(answer)?,
             Message::Reads(answer) => {
-                let (ticket, bytes) = self.reads.answered(env, answer);
+                let (ticket, bytes) = self.reads.answered(env, index, answer);
                 self.events.push_back(Event::Read { ticket, bytes });
             }
             Message::Import(error) => return Err(error.into()),
@@ -281,6 +218,9 @@ impl Chain {
     /// Judges the next block that arrived, and has it written.
     fn accept_arrival(&mut self, now: i64) -> Result<bool, ChainError> {
         let Some(next) = self.intake.next() else { return Ok(false) };
+        if !self.recovery.is_done() || !self.durability.takes_blocks(now) {
+            return Ok(false);
+        }
         if let Received::Structured(block) = &next.received {
             let parent = self.index.tree().find(&block.header().prev_blockhash);
             let first = parent.is_some_and(|parent| self.appender.is_writing(parent));
@@ -337,7 +277,7 @@ impl Chain {
     }
 
     /// Notes what was written, in the turn in which it enters the index (rule 2 of `appender.rs`).
-    fn keep_appended(&mut self) -> bool {
+    pub(crate) fn keep_appended(&mut self) -> bool {
         let returned = self.appender.take_returned();
         let any = !returned.is_empty();
         for appended in returned {
@@ -397,12 +337,17 @@ impl Chain {
         let Self { env, index, coins, goal, .. } = self;
         let Some(ready) = self.lookahead.take_ready(index, coins) else { return false };
         let id = ready.id;
+        let bytes = ready.block.view().total_size() as u64;
+        let below = ready.prefetched.coins.iter().flatten().count();
         let scripts = goal.scripts_for(index, &env.params, id);
         let runs = scripts.is_some();
         goal.log_script_change(index, id, scripts);
         let now = self.now;
         self.window.apply(env, index, coins, ready, runs.then_some(now));
-        self.status.times.apply += self.env.now() - start;
+        let took = self.env.now() - start;
+        self.status.times.apply += took;
+        let reads = self.lookahead.take_reads();
+        self.durability.note_applied(Application { took, bytes, below }, reads, now);
         self.lookahead.forget_up_to(self.index.height(self.window.applied()));
         true
     }
@@ -422,13 +367,16 @@ impl Chain {
     }
 
     /// Connects the blocks at the window's front whose checks are done.
-    fn retire(&mut self) -> Result<bool, ChainError> {
+    pub(crate) fn retire(&mut self) -> Result<bool, ChainError> {
         let mut any = false;
         while let Some(retired) = self.window.retire(&self.index, &mut self.coins)? {
             any = true;
             match retired {
                 Retired::Recorded(recorded) => self.connect(&recorded),
-                Retired::TakenBack(id, reject) => self.reject(id, reject)?,
+                Retired::TakenBack(id, reject) => {
+                    self.durability.note_taken_back(&self.index, self.window.applied());
+                    self.reject(id, reject)?;
+                }
             }
         }
         Ok(any)
@@ -438,7 +386,7 @@ impl Chain {
         let id = recorded.id();
         let verified_before = self.index.connect(recorded);
         self.goal.note_connected(&self.index, id, verified_before);
-        self.durability.note_connected();
+        self.durability.note_connected(id);
         let (point, bytes) = (self.index.point(id), recorded.block().view().total_size());
         self.status.connected.blocks += 1;
         self.status.connected.bytes += bytes as u64;
@@ -480,8 +428,8 @@ impl Chain {
         if !self.window.prepare_switch(&mut self.index, target, lowest, prunings)? {
             return Ok(true);
         }
-        // What a disconnected block changes goes into the memtable, too: not over a full one. The window
-        // is empty, so that `maintain` rotates it, or what keeps it from that reports when it is over.
+        // What a disconnected block changes goes into the memtable, too: not over a full one. `maintain`
+        // rotates it, or what keeps it from that reports when it is over.
         if self.durability.wants_rotation(&self.coins) {
             return Ok(false);
         }
@@ -495,18 +443,18 @@ impl Chain {
 
     fn maintain(&mut self, now: i64) -> Result<bool, ChainError> {
         let start = self.env.now();
-        let window_is_empty = self.window.is_empty();
         let (durability, state) = self.durability_at(now);
-        let any = durability.advance(state, window_is_empty)?;
+        let any = durability.advance(state)?;
         self.status.times.flush += self.env.now() - start;
         Ok(any)
     }
 
     /// The durability station and what it works with.
     pub(crate) fn durability_at(&mut self, now: i64) -> (&mut Durability, State<'_>) {
-        let Self { env, index, coins, durability, goal, appender, .. } = self;
-        let (replay, appended) = (goal.replay(), appender.written());
-        (durability, State { env, index, coins, replay, now, appended })
+        let Self { env, index, coins, durability, goal, appender, window, recovery, .. } = self;
+        let (replay, appended, applied) = (goal.replay(), appender.written(), window.applied());
+        let may_commit = recovery.is_done();
+        (durability, State { env, index, coins, applied, replay, now, appended, may_commit })
     }
 
     /// A stored block is damaged: the chain ends when the index that says so is durable.
@@ -535,38 +483,9 @@ impl Chain {
         })
     }
 
-    /// Waits until a job has reported, `other` has a message (which is not taken) or is closed, or
-    /// `timeout` is over.
-    pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
-        let start = self.env.now();
-        let mut select = Select::new();
-        select.recv(&self.inbox);
-        select.recv(self.coins.events());
-        select.recv(other);
-        // Whichever it was, the caller looks again.
-        let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
-        self.status.times.wait += self.env.now() - start;
-    }
-
-    /// Waits until a job has reported, but not for long, so that the caller can look at its stop
-    /// flag.
-    pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
-        self.ending.check_threads()?;
-        if !self.env.executor.run_one() {
-            self.wait_with(&crossbeam_channel::never::<()>(), LONGEST_WAIT);
-        }
-        self.deliver()
-    }
-
-    /// Runs until every block has its verdict and the best candidate is the tip and verified.
-    pub fn settle(&mut self, now: i64) -> Result<(), ChainError> {
-        loop {
-            match self.poll(now)? {
-                Poll::Progress => {}
-                Poll::Waiting => self.wait()?,
-                Poll::Idle => return Ok(()),
-            }
-        }
+    /// [`BlockMemory::importing`](crate::BlockMemory::importing).
+    pub(crate) fn import_memory(&self) -> u64 {
+        self.memory.importing
     }
 
     /// Gives up what is in flight: nothing of the window is connected.
@@ -578,18 +497,6 @@ impl Chain {
     pub(crate) fn outbox(&self) -> Outbox {
         self.outbox.clone()
     }
-}
-
-fn job_sender<R: Send + 'static>(
-    workers: &Arc<Workers>,
-    cancelled: &Arc<AtomicBool>,
-    outbox: &Outbox,
-    message: fn(R) -> Message,
-) -> JobSender<R> {
-    let outbox = outbox.clone();
-    JobSender::new(Arc::clone(workers), Arc::clone(cancelled), move |answer: Option<R>| {
-        send(&outbox, answer.map_or(Message::Panicked, message));
-    })
 }
 
 #[cfg(test)]

@@ -1,19 +1,31 @@
 //! Durability: decides when the chain's state becomes durable.
 //!
-//! A *flush* seals the memtable and, when its run is written, commits the run with the tip that it
-//! describes. It starts only when the window is empty, so a run never holds a coin of a block whose
-//! scripts have not passed. A *checkpoint* commits the block index and the verified height alone: it
-//! costs a few syncs, and after a crash the blocks above the last flush are applied again from
-//! godwit's own files without running their scripts again.
+//! A *flush* seals the memtable, between any two blocks that are applied, and commits its run with the
+//! block whose coins it completes, when the run is written and that block is connected: so no commit names
+//! a coin of a block whose scripts have not passed. Where such a block is taken back instead, the seal is
+//! given up; its run stays, and the next seal, which says what was taken back, is committed with both. A
+//! flush starts when memory is short, and before a power cut would cost too much ([`writing`]). A
+//! *checkpoint* commits the block index and the verified height alone: it costs a few syncs, and after a
+//! crash the blocks above the last flush are applied again from godwit's own files without running their
+//! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not
+//! anything connects. So that its syncs are short, blocks and undo records are *pushed out* between
+//! commits, every [`PUSH_BYTES`].
 
 mod commit;
+pub(crate) mod pace;
 pub(crate) mod pruning;
+pub(crate) mod writing;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use godwit_store::exec::Priority;
 use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 
+use crate::durability::pace::Pace;
 use crate::durability::pruning::Pruning;
+use crate::durability::writing::{Application, Backlog, Writing};
 use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
@@ -21,16 +33,16 @@ use crate::job_sender::JobSender;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 
-/// A checkpoint is due after this many connected blocks.
-const CHECKPOINT_BLOCKS: u32 = 2_000;
+/// Bytes of blocks and undo records after which they are pushed out. Tests have it happen with their small
+/// blocks.
+const PUSH_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 
-/// A checkpoint is due after this long, if any block was connected.
-const CHECKPOINT_SECONDS: u64 = 20;
-
-/// A sealed memtable on its way to disk, and the tip whose coins it completes.
+/// A sealed memtable on its way to disk, and the block whose coins it completes.
 struct Flush {
     seal: SealId,
     tip: NodeId,
+    /// That block was connected: it is not taken back any more.
+    connected: bool,
 }
 
 /// What commits have made durable.
@@ -44,20 +56,36 @@ struct Durable {
     appended: u64,
 }
 
-/// A commit has returned.
-pub(crate) struct Committed(Result<Option<ManifestId>, StoreError>);
+/// What a job has done.
+pub(crate) enum Answer {
+    /// A commit has returned, and how long it took.
+    Committed(Result<(Option<ManifestId>, Duration), StoreError>),
+    /// What was written by then is on the disk, though not named by a commit.
+    PushedOut(Result<(), StoreError>),
+}
 
 /// What a commit is put together from.
 pub(crate) struct State<'a> {
     pub(crate) env: &'a Environment,
     pub(crate) index: &'a mut BlockIndex,
     pub(crate) coins: &'a mut UtxoStore,
+    /// The block whose coins those are.
+    pub(crate) applied: NodeId,
     /// The last block that an earlier run verified, while the coins do not reach it.
     pub(crate) replay: Option<NodeId>,
     /// Seconds since 1970.
     pub(crate) now: i64,
     /// Bytes of blocks and undo records that were written since the chain was opened.
     pub(crate) appended: u64,
+    /// No blocks are still being recovered.
+    pub(crate) may_commit: bool,
+}
+
+impl State<'_> {
+    /// The last block that a restart need not verify. An interrupted replay must not lower it.
+    fn verified(&self) -> ChainPoint {
+        self.index.point(self.replay.unwrap_or(self.index.tip()))
+    }
 }
 
 /// See the module's documentation.
@@ -68,22 +96,27 @@ pub(crate) struct Durability {
     durable: Durable,
     /// A block waits for a commit of the block index.
     wanted: bool,
-    connected_since: u32,
-    last_commit: i64,
+    /// The coins are replaced by those of a snapshot, and so are not those of any block.
+    replacing: bool,
+    pace: Pace,
+    writing: Writing,
+    /// Bytes of blocks and undo records that were pushed out or are in a commit, as in [`State::appended`].
+    pushed: u64,
+    /// A job pushes bytes out.
+    pushing: bool,
     pruning: Pruning,
     /// Jobs here are never cancelled.
-    job_sender: JobSender<Committed>,
+    job_sender: JobSender<Answer>,
 }
 
 impl Durability {
-    /// For an `index` and coins of its tip that were just read from disk. `now` is in seconds since
-    /// 1970.
+    /// For an `index` and coins of its tip that were just read from disk.
     pub(crate) fn new(
         index: &BlockIndex,
         verified: ChainPoint,
         prune_bytes: Option<u64>,
-        now: i64,
-        job_sender: JobSender<Committed>,
+        writing: Writing,
+        job_sender: JobSender<Answer>,
     ) -> Self {
         Self {
             flush: None,
@@ -95,8 +128,11 @@ impl Durability {
                 appended: 0,
             },
             wanted: false,
-            connected_since: 0,
-            last_commit: now,
+            replacing: false,
+            pace: Pace::default(),
+            writing,
+            pushed: 0,
+            pushing: false,
             pruning: Pruning::new(prune_bytes, index),
             job_sender,
         }
@@ -122,10 +158,6 @@ impl Durability {
         self.pruning.note_stored(id, index.height(id), stored.position().file);
     }
 
-    pub(crate) fn note_connected(&mut self) {
-        self.connected_since += 1;
-    }
-
     /// Whether a block on top of `parent` may be stored now. One whose parent is not stored has to
     /// wait for the commit of an index that holds the headers below: after a crash it would be a block
     /// without a known parent, and be fetched again. (A parent that is on its way to the files comes
@@ -141,9 +173,49 @@ impl Durability {
         self.wanted = true;
     }
 
+    /// A block was applied, and workers have read so many coins in so much time since the last one. `now` is
+    /// in seconds since 1970.
+    pub(crate) fn note_applied(
+        &mut self,
+        application: Application,
+        (reads, read_time): (usize, Duration),
+        now: i64,
+    ) {
+        self.writing.note_read(reads, read_time);
+        self.writing.note_applied(application, now);
+    }
+
+    /// A block was connected.
+    pub(crate) fn note_connected(&mut self, id: NodeId) {
+        if let Some(flush) = self.flush.as_mut().filter(|flush| flush.tip == id) {
+            flush.connected = true;
+        }
+    }
+
+    /// Blocks of the window were taken back down to `applied`. What was sealed with one of them is not
+    /// committed alone.
+    pub(crate) fn note_taken_back(&mut self, index: &BlockIndex, applied: NodeId) {
+        let holds_one =
+            |flush: &mut Flush| !flush.connected && !index.tree().is_ancestor(flush.tip, applied);
+        if self.flush.take_if(holds_one).is_some() {
+            self.writing.note_given_up();
+        }
+    }
+
     /// Whether no block may be applied before the memtable is rotated.
     pub(crate) fn wants_rotation(&self, coins: &UtxoStore) -> bool {
-        coins.wants_rotation()
+        coins.wants_rotation() || self.writing.must_seal(coins.unsealed(), coins.write_rate())
+    }
+
+    /// The coins are those of no block from now on, until those of a snapshot are committed.
+    pub(crate) fn replace_coins(&mut self) {
+        self.replacing = true;
+    }
+
+    /// Whether the coins of the tip, which are those of the window's end, are on disk, or must not be.
+    pub(crate) fn needs_no_flush(&self, index: &BlockIndex, coins: &UtxoStore) -> bool {
+        let written = self.flush.is_none() && coins.unsealed() == 0;
+        self.replacing || written && self.durable.coins == index.point(index.tip())
     }
 
     /// Whether no commit is under way or wanted.
@@ -151,34 +223,54 @@ impl Durability {
         self.committing.is_none() && !self.wanted
     }
 
+    /// Whether a job of this station is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.committing.is_some() || self.pushing
+    }
+
     pub(crate) fn is_committing(&self) -> bool {
         self.committing.is_some()
     }
 
-    /// Starts what is due; returns whether there was anything. With an empty window, the coins are
-    /// those of the tip.
-    pub(crate) fn advance(
-        &mut self,
-        mut state: State<'_>,
-        window_is_empty: bool,
-    ) -> Result<bool, ChainError> {
+    /// Whether coins of a block that is not connected are being written.
+    #[cfg(test)]
+    pub(crate) fn runs_ahead(&self) -> bool {
+        self.flush.as_ref().is_some_and(|flush| !flush.connected)
+    }
+
+    fn is_committing_coins(&self) -> bool {
+        self.committing.as_ref().is_some_and(|durable| durable.coins != self.durable.coins)
+    }
+
+    /// Whether blocks may be accepted: not while the disk is behind. `now` is in seconds since 1970.
+    pub(crate) fn takes_blocks(&self, now: i64) -> bool {
+        self.pace.takes_blocks(now)
+    }
+
+    /// Starts what is due; returns whether there was anything.
+    pub(crate) fn advance(&mut self, mut state: State<'_>) -> Result<bool, ChainError> {
         let mut any = false;
-        if self.wants_rotation(state.coins) && window_is_empty {
-            // If memory is full while the last flush is still being written or committed, nothing
-            // is applied until that is done: the one stall, bounded by the time to write a
-            // memtable. Everything else goes on.
-            any = self.flush.is_none() && self.rotate(state.index, state.coins)?;
+        let due = self.wants_rotation(state.coins) || self.writing.interval_is_over(state.now);
+        if due && self.flush.is_none() && !self.is_committing_coins() {
+            // If memory is full, or too much unwritten, while the last flush is still being written, waits
+            // for its block to be connected or is being committed, nothing is applied until that is done.
+            // Everything else goes on.
+            any = self.rotate(&mut state)?;
         }
-        if self.committing.is_none() {
-            let seal = self.flushing();
-            if seal.is_some_and(|seal| state.coins.flushed() >= seal) {
+        self.pace.note(self.is_behind(&state), state.now);
+        if !self.is_busy() && state.may_commit {
+            let ready = |flush: &Flush| flush.connected && state.coins.flushed() >= flush.seal;
+            if self.flush.as_ref().is_some_and(ready) {
                 self.commit_flush(&mut state);
                 any = true;
             } else if self.wanted
-                || self.checkpoint_is_due(state.now)
+                || self.pace.is_due(state.now)
                 || self.pruning.is_due(state.env, state.index, state.replay)
             {
                 self.commit_index(&mut state);
+                any = true;
+            } else if state.appended - self.pushed >= PUSH_BYTES {
+                self.push_out(&state);
                 any = true;
             }
             self.pruning.note_looked();
@@ -186,35 +278,49 @@ impl Durability {
         Ok(any)
     }
 
-    fn checkpoint_is_due(&self, now: i64) -> bool {
-        self.connected_since >= CHECKPOINT_BLOCKS
-            || (self.connected_since > 0 && interval_is_over(self.last_commit, now))
+    /// Whether there is anything that the next commit would make durable. Every header, stored block and
+    /// connected block is a change of the index.
+    fn is_behind(&self, state: &State<'_>) -> bool {
+        let durable = self.committing.as_ref().unwrap_or(&self.durable);
+        state.index.has_changes() || state.verified() != durable.verified
     }
 
-    /// The flush whose run is not committed yet.
-    pub(crate) fn flushing(&self) -> Option<SealId> {
-        self.flush.as_ref().map(|flush| flush.seal)
+    /// Has the bytes that were written since the last time written to the disk, so that the syncs of the next
+    /// commit are short.
+    fn push_out(&mut self, state: &State<'_>) {
+        (self.pushing, self.pushed) = (true, state.appended);
+        let store = Arc::clone(&state.env.store);
+        self.job_sender
+            .run(Priority::Urgent, "push out", move || Answer::PushedOut(store.push_out()));
     }
 
-    /// Seals the memtable, whose coins are those of the tip, if there is room for the next one.
-    fn rotate(&mut self, index: &BlockIndex, coins: &mut UtxoStore) -> Result<bool, StoreError> {
-        match coins.rotate()? {
+    /// Seals the memtable, if there is room for the next one.
+    fn rotate(&mut self, state: &mut State<'_>) -> Result<bool, StoreError> {
+        match state.coins.rotate()? {
             Rotation::Sealed(seal) => {
-                self.note_sealed(seal, index.tip());
+                let connected = state.applied == state.index.tip();
+                self.begin_flush(Flush { seal, tip: state.applied, connected });
                 Ok(true)
             }
             Rotation::Full => Ok(false),
         }
     }
 
-    /// The memtables up to `seal` hold the coins of `tip`.
+    /// The memtables up to `seal` hold the coins of the tip. An earlier seal needs no commit of its own.
     pub(crate) fn note_sealed(&mut self, seal: SealId, tip: NodeId) {
-        self.flush = Some(Flush { seal, tip });
+        self.begin_flush(Flush { seal, tip, connected: true });
+    }
+
+    fn begin_flush(&mut self, flush: Flush) {
+        self.flush = Some(flush);
+        self.writing.note_sealed();
     }
 
     /// Commits the run of the last flush, which is written, with the tip that it describes.
     pub(crate) fn commit_flush(&mut self, state: &mut State<'_>) {
-        let Some(Flush { seal, tip }) = self.flush.take() else { return };
+        let Some(Flush { seal, tip, connected }) = self.flush.take() else { return };
+        assert!(connected, "only coins of connected blocks are committed");
+        self.replacing = false;
         let (id, manifest) = state.coins.manifest(seal);
         let mut encoded = godwit_stream::DataStream::new();
         encoded.put(&manifest);
@@ -238,38 +344,56 @@ impl Durability {
         utxo: Option<UtxoCommit>,
         manifest: Option<ManifestId>,
     ) {
-        assert!(self.committing.is_none(), "one commit at a time");
+        assert!(!self.is_busy(), "one job at a time");
+        let verified = state.verified();
         let State { env, index, replay, now, appended: bytes, .. } = state;
         let appended = env.store.take_appended();
         let pruned = self.pruning.prune(env, index, *replay);
         let blocks = index.take_changes();
-        // An interrupted replay must not lower the verified height.
-        let verified = index.point(replay.unwrap_or(index.tip()));
         let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
         let headers = index.tree().len() as u32;
         self.committing = Some(Durable { headers, verified, coins, appended: *bytes });
         let commit = Commit { appended, blocks, pruned, verified_tip: Some(verified), utxo };
         self.wanted = false;
-        self.connected_since = 0;
-        self.last_commit = *now;
+        self.pace.begin(*now);
+        self.pushed = *bytes;
         let env = env.clone();
         self.job_sender.run(Priority::Urgent, "commit", move || {
-            Committed(commit::run(&env, commit).map(|()| manifest))
+            Answer::Committed(commit::run(&env, commit).map(|took| (manifest, took)))
         });
     }
 
-    /// A commit has returned.
-    pub(crate) fn committed(
+    /// A job has returned.
+    pub(crate) fn answered(
         &mut self,
         coins: &mut UtxoStore,
-        committed: Committed,
+        answer: Answer,
     ) -> Result<(), StoreError> {
-        let durable = self.committing.take().expect("a commit was under way");
-        if let Some(manifest) = committed.0? {
-            coins.committed(manifest)?;
+        match answer {
+            Answer::PushedOut(pushed) => {
+                self.pushing = false;
+                pushed
+            }
+            Answer::Committed(committed) => {
+                let durable = self.committing.take().expect("a commit was under way");
+                let (manifest, took) = committed?;
+                self.pace.end(took);
+                if let Some(manifest) = manifest {
+                    coins.committed(manifest)?;
+                    self.writing.note_committed();
+                }
+                self.durable = durable;
+                let Backlog { blocks, time } = self.writing.backlog();
+                log::info!(
+                    "Durable: verified up to height {}, coins at height {}. A power cut now would have {blocks} \
+                     blocks applied again, in about {:.1} s.",
+                    durable.verified.height,
+                    durable.coins.height,
+                    time.as_secs_f64()
+                );
+                Ok(())
+            }
         }
-        self.durable = durable;
-        Ok(())
     }
 
     /// Adds what is durable to the status; `appended` is as in [`State`].
@@ -277,26 +401,7 @@ impl Durability {
         let Durable { verified, coins, appended: durable, .. } = self.durable;
         (status.verified_durable, status.coins_durable) = (verified, coins);
         status.bytes_at_risk = appended - durable;
-    }
-}
-
-/// Whether a checkpoint is due at `now`. A clock that was set back also ends the interval, which
-/// would otherwise last until the clock has caught up.
-fn interval_is_over(last_commit: i64, now: i64) -> bool {
-    now.abs_diff(last_commit) > CHECKPOINT_SECONDS
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interval_ends_on_a_clock_that_goes_on_or_back() {
-        let limit = CHECKPOINT_SECONDS as i64;
-        for (now, over) in [(0, false), (limit, false), (limit + 1, true)] {
-            assert_eq!(interval_is_over(1_000, 1_000 + now), over, "{now}");
-            assert_eq!(interval_is_over(1_000, 1_000 - now), over, "-{now}");
-        }
-        assert!(interval_is_over(i64::MIN, i64::MAX));
+        let backlog = self.writing.backlog();
+        (status.unwritten_blocks, status.replay) = (backlog.blocks, backlog.time);
     }
 }

@@ -84,8 +84,8 @@ impl Goal {
         let context = ScriptCheckContext {
             height: node.height,
             in_best_chain: tree.is_ancestor(id, best),
-            chain_work: node.chain_work,
-            best_chain_work: tree.node(best).chain_work,
+            chain_work: tree.chain_work(id),
+            best_chain_work: tree.chain_work(best),
             best_bits: tree.node(best).header.bits,
         };
         script_check_reason(assumed, &context, params.minimum_chain_work, params)

@@ -21,7 +21,7 @@ use crate::chain::{Chain, Step};
 use crate::error::ChainError;
 use crate::event::{Event, Source};
 use crate::intake::IntakeHandle;
-use crate::limits::{IMPORT_BYTES, SMALLEST_CHARGE};
+use crate::limits::smallest_charge;
 use crate::message::{Message, send};
 use crate::permits::Permits;
 
@@ -108,6 +108,8 @@ pub fn plan(
     observer: &mut dyn ImportObserver,
     stop: &AtomicBool,
 ) -> Result<ImportPlan, ChainError> {
+    // They need not be read again.
+    chain.finish_recovery()?;
     let mut records = Vec::new();
     for (source, scanner) in sources.iter().enumerate() {
         for found in scanner.scan() {
@@ -208,7 +210,8 @@ pub fn import(
     let mut summary =
         ImportSummary { records: scanned, bytes, bad: refused, ..ImportSummary::default() };
     let (sources, records) = (Arc::new(sources), Arc::new(records));
-    let permits = Permits::new(IMPORT_BYTES);
+    let importing = chain.import_memory();
+    let permits = Permits::new(importing);
     // So that after a crash no stored block lacks a header below it in the index.
     chain.checkpoint()?;
     let reader = Reader {
@@ -217,6 +220,7 @@ pub fn import(
         intake: chain.intake.handle(),
         outbox: chain.outbox(),
         permits: permits.clone(),
+        smallest_charge: smallest_charge(importing),
         buffers: chain.block_buffers().clone(),
     };
     let thread = std::thread::Builder::new()
@@ -346,6 +350,7 @@ struct Reader {
     intake: IntakeHandle,
     outbox: crossbeam_channel::Sender<Message>,
     permits: Permits,
+    smallest_charge: u64,
     buffers: BufferPool,
 }
 
@@ -353,7 +358,7 @@ impl Reader {
     /// Hands in the records, one after the other; returns how many.
     fn run(self) -> u64 {
         for (sequence, planned) in (0u64..).zip(self.records.iter()) {
-            let bytes = u64::from(planned.record.len).max(SMALLEST_CHARGE);
+            let bytes = u64::from(planned.record.len).max(self.smallest_charge);
             let Some(permit) = self.permits.acquire(bytes) else { return sequence };
             match self.sources[planned.source].read(&planned.record, &self.buffers) {
                 Ok(bytes) => self.intake.take_record(sequence, bytes, permit),

@@ -7,6 +7,7 @@
 //! which the tip moves up, takes a [`Recorded`], which is made of a verified block alone.
 
 mod candidates;
+mod load;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,12 +20,15 @@ use godwit_consensus::{
 use godwit_primitives::network::Params;
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_store::{
-    AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, RecoveredBlock, WrittenBlock,
+    AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, ChainPoint, RecoveredBlock,
+    UndoPosition, WrittenBlock,
 };
+
+pub(crate) use load::Loading;
 
 use crate::error::ChainError;
 use crate::index::candidates::Candidates;
-use crate::record::{by_height, record, restore};
+use crate::record::record;
 use crate::structure::Structured;
 use crate::tree::{HeaderTree, Node, NodeId, Validity};
 use crate::verify::Recorded;
@@ -91,54 +95,19 @@ pub(crate) struct BlockIndex {
 }
 
 impl BlockIndex {
-    /// The index that `records` describe, whose coins are those of `tip` (`None`: of genesis).
-    ///
-    /// # Errors
-    ///
-    /// [`ChainError::DamagedIndex`] where a record's parent, the tip or the snapshot's block is not
-    /// among them.
-    pub(crate) fn load(
-        params: Arc<Params>,
-        records: Vec<BlockRecord>,
-        tip: Option<&ChainPoint>,
-        assumed: Option<AssumedSnapshot>,
-    ) -> Result<Self, ChainError> {
+    /// Genesis alone.
+    fn new(params: Arc<Params>) -> Self {
         let tree = HeaderTree::new(params.genesis);
-        let tip_id = tree.genesis();
-        let mut index = Self {
+        let tip = tree.genesis();
+        Self {
             params,
             tree,
             candidates: Candidates::default(),
             unlinked: BTreeMap::new(),
             next_sequence: 1,
-            assumed,
-            tip: tip_id,
-        };
-        let received = index.insert_records(records)?;
-        if let Some(point) = tip {
-            index.tip = index.find(&point.hash)?;
+            assumed: None,
+            tip,
         }
-        index.relink(&received)?;
-        Ok(index)
-    }
-
-    /// Puts the records into the tree; returns the nodes whose blocks are or were stored, parents
-    /// first.
-    fn insert_records(&mut self, records: Vec<BlockRecord>) -> Result<Vec<NodeId>, ChainError> {
-        let mut received = Vec::new();
-        for record in by_height(records) {
-            let hash = record.header.block_hash();
-            let parent = self.find(&record.header.prev_blockhash)?;
-            let id = self.tree.insert(record.header, hash, parent);
-            restore(self.tree.node_mut(id), &record);
-            // A pruned block has no position, but still its number of transactions.
-            if record.tx_count > 0 {
-                received.push(id);
-            }
-        }
-        // Nodes were marked invalid only after they were inserted.
-        self.tree.find_best_header();
-        Ok(received)
     }
 
     /// Gives the blocks that are or were stored their places among the candidates again.
@@ -160,11 +129,7 @@ impl BlockIndex {
                 }
                 continue;
             }
-            let node = self.tree.node_mut(*id);
-            node.chain_tx_count = before + u64::from(node.tx_count);
-            if !node.failed {
-                self.candidates.add(&self.tree, *id, self.tip);
-            }
+            self.count_chain(*id, before, |_| {});
         }
         if let Some(base) = base {
             self.link_above_assumed_history(base);
@@ -178,7 +143,7 @@ impl BlockIndex {
         &self.tree
     }
 
-    pub(crate) fn node(&self, id: NodeId) -> &Node {
+    pub(crate) fn node(&self, id: NodeId) -> Node {
         self.tree.node(id)
     }
 
@@ -299,24 +264,49 @@ impl BlockIndex {
 
     /// The bytes of an accepted block are in its file (Core `ReceivedBlockTransactions`).
     pub(crate) fn receive(&mut self, accepted: Accepted, written: &WrittenBlock) -> Stored {
-        self.receive_at(accepted, written.position())
+        self.receive_at(accepted, written.position(), written.checksum())
     }
 
-    /// An accepted block was found in its file, behind the committed end.
+    /// An accepted block was found in its file, behind the committed end. `checksum` is that of the bytes
+    /// that were accepted.
     pub(crate) fn receive_recovered(
         &mut self,
         accepted: Accepted,
         found: &RecoveredBlock,
+        checksum: BlockChecksum,
     ) -> Stored {
-        self.receive_at(accepted, found.position)
+        self.receive_at(accepted, found.position, checksum)
     }
 
-    fn receive_at(&mut self, accepted: Accepted, position: BlockPosition) -> Stored {
+    /// The bytes of a stored block were read and checked, and have this checksum.
+    pub(crate) fn set_checksum(&mut self, id: NodeId, checksum: BlockChecksum) {
+        if self.tree.node(id).position.is_some() {
+            self.tree.update(id, |node| node.checksum = Some(checksum));
+        }
+    }
+
+    /// A block that was connected before the database was lost.
+    pub(crate) fn restore_verified(&mut self, id: NodeId) {
+        self.tree.update(id, |node| node.validity = Validity::Scripts);
+    }
+
+    /// The undo record of a block was found again.
+    pub(crate) fn restore_undo(&mut self, id: NodeId, position: UndoPosition) {
+        self.tree.update(id, |node| node.undo = Some(position));
+    }
+
+    fn receive_at(
+        &mut self,
+        accepted: Accepted,
+        position: BlockPosition,
+        checksum: BlockChecksum,
+    ) -> Stored {
         let Accepted { id, block } = accepted;
-        let node = self.tree.node_mut(id);
-        node.tx_count = block.view().tx_count() as u32;
-        node.position = Some(position);
-        node.validity = node.validity.max(Validity::Structured);
+        self.tree.update(id, |node| {
+            node.tx_count = block.view().tx_count() as u32;
+            (node.position, node.checksum) = (Some(position), Some(checksum));
+            node.validity = node.validity.max(Validity::Structured);
+        });
         self.link(id);
         Stored { id, block, position }
     }
@@ -335,16 +325,24 @@ impl BlockIndex {
             let before = self.tree.node(parent).chain_tx_count;
             let sequence = self.next_sequence;
             self.next_sequence += 1;
-            let node = self.tree.node_mut(id);
-            // The base of an assumed snapshot is a candidate before its block arrives.
-            if !node.has_chain() {
-                node.sequence = sequence;
-            }
-            node.chain_tx_count = before + u64::from(node.tx_count);
-            if !node.failed {
-                self.candidates.add(&self.tree, id, self.tip);
-            }
+            self.count_chain(id, before, |node| {
+                // The base of an assumed snapshot is a candidate before its block arrives.
+                if !node.has_chain() {
+                    node.sequence = sequence;
+                }
+            });
             queue.extend(self.unlinked.remove(&id).unwrap_or_default());
+        }
+    }
+
+    /// The chain below a block, of `before` transactions, is complete: it is a candidate.
+    fn count_chain(&mut self, id: NodeId, before: u64, change: impl FnOnce(&mut Node)) {
+        self.tree.update(id, |node| {
+            change(node);
+            node.chain_tx_count = before + u64::from(node.tx_count);
+        });
+        if !self.tree.node(id).failed {
+            self.candidates.add(&self.tree, id, self.tip);
         }
     }
 
@@ -375,10 +373,11 @@ impl BlockIndex {
         let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
         // Its place among the candidates depends on its sequence.
         self.candidates.remove(&self.tree, base);
-        let node = self.tree.node_mut(base);
-        node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
-        // It is the tip before its block arrives, so no branch of equal work was first.
-        node.sequence = 0;
+        self.tree.update(base, |node| {
+            node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
+            // It is the tip before its block arrives, so no branch of equal work was first.
+            node.sequence = 0;
+        });
         self.candidates.prune(&self.tree, self.tip);
         self.candidates.add(&self.tree, base, self.tip);
     }
@@ -414,11 +413,12 @@ impl BlockIndex {
     pub(crate) fn connect(&mut self, recorded: &Recorded) -> bool {
         let id = recorded.id();
         assert_eq!(self.tree.node(id).parent(), Some(self.tip), "blocks are connected to the tip");
-        let node = self.tree.node_mut(id);
-        node.undo = recorded.undo().or(node.undo);
-        assert!(node.undo.is_some(), "a connected block can be disconnected");
-        let verified_before = node.validity == Validity::Scripts;
-        node.validity = Validity::Scripts;
+        let verified_before = self.tree.node(id).validity == Validity::Scripts;
+        self.tree.update(id, |node| {
+            node.undo = recorded.undo().or(node.undo);
+            assert!(node.undo.is_some(), "a connected block can be disconnected");
+            node.validity = Validity::Scripts;
+        });
         self.tip = id;
         self.candidates.prune(&self.tree, id);
         verified_before
@@ -432,10 +432,12 @@ impl BlockIndex {
     /// The bytes of a stored block are damaged. One that was never connected is forgotten, so that a
     /// good copy is stored in its place after the next start.
     pub(crate) fn forget_damaged(&mut self, id: NodeId) {
-        let node = self.tree.node_mut(id);
-        if node.validity < Validity::Scripts {
-            (node.position, node.validity, node.tx_count) = (None, Validity::Header, 0);
-        }
+        self.tree.update(id, |node| {
+            if node.validity < Validity::Scripts {
+                (node.position, node.checksum) = (None, None);
+                (node.validity, node.tx_count) = (Validity::Header, 0);
+            }
+        });
     }
 
     /// Block file `file` will be deleted: forgets the block's position. Returns whether the block
@@ -450,8 +452,9 @@ impl BlockIndex {
         {
             waiting.retain(|child| *child != id);
         }
-        let node = self.tree.node_mut(id);
-        (node.position, node.undo) = (None, None);
+        self.tree.update(id, |node| {
+            (node.position, node.checksum, node.undo) = (None, None, None);
+        });
         true
     }
 
@@ -469,12 +472,17 @@ impl BlockIndex {
         }
     }
 
+    /// Whether [`Self::take_changes`] would give any.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.tree.is_dirty()
+    }
+
     /// The entries of the block index that changed since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<(BlockHash, BlockRecord)> {
         let dirty = self.tree.take_dirty();
         let entry = |id: &NodeId| {
             let node = self.tree.node(*id);
-            (node.hash, record(node))
+            (node.hash, record(&node))
         };
         dirty.iter().map(entry).collect()
     }
@@ -486,7 +494,7 @@ impl BlockIndex {
     pub(crate) fn add_candidate_without_block(&mut self, header: BlockHeader) {
         let parent = self.tree.find(&header.prev_blockhash).expect("a known parent");
         let id = self.tree.insert(header, header.block_hash(), parent);
-        self.tree.node_mut(id).tx_count = 1;
+        self.tree.update(id, |node| node.tx_count = 1);
         self.candidates.add(&self.tree, id, self.tip);
     }
 }

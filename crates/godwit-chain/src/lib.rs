@@ -9,8 +9,8 @@
 //! (everything before it is connected; the connector). `Chain::step` is the row of these stations.
 //!
 //! Nothing here opens a socket or prints, and nothing is decided by the time but by that which the
-//! chain is told; the monotonic clock only times stages and bounds waits. What happened goes out as
-//! [`Event`]s.
+//! chain is told; the monotonic clock only times stages, from which follows how much may be unwritten,
+//! and bounds waits. What happened goes out as [`Event`]s.
 
 mod appender;
 mod apply;
@@ -35,6 +35,8 @@ mod options;
 mod permits;
 mod reads;
 mod record;
+mod recovery;
+mod reindex;
 mod script_row;
 mod signet;
 mod snapshot;
@@ -45,18 +47,20 @@ mod submit;
 mod tree;
 mod verify;
 mod view;
+mod waiting;
 mod window;
 
 pub use chain::{Chain, Poll};
 pub use contradiction::Contradiction;
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
+pub use durability::writing::CoinWriting;
 pub use error::ChainError;
 pub use event::{Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
 pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
-pub use options::{BlockMemory, ChainOptions, ScriptEngine, ScriptOptions};
+pub use options::{BlockMemory, ChainOptions, CoinsMemory, ScriptEngine, ScriptOptions};
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};

@@ -18,7 +18,8 @@
 //! - `Appender`, what is gathered and what has returned: the same, for a block counts there until it is
 //!   stored; undo records: [`WINDOW_BLOCKS`].
 //! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`]; [`NEAR_BLOCKS_BYTES`] and the permits.
-//! - `Window`: [`WINDOW_BLOCKS`], coins, [`SCRIPT_PARTS`].
+//! - `Window`: [`WINDOW_BLOCKS`], [`WINDOW_BYTES`], [`SCRIPT_PARTS`].
+//! - `Recovery`: [`RECOVERY_JOBS`] blocks, and the places of those that are not read yet.
 //! - `Reads`: what its caller asks for; the engine has one block read for each peer and one to announce.
 //! - Events: one for each message and each block of a turn, where they are taken after each turn.
 
@@ -49,11 +50,17 @@ pub(crate) const READ_JOBS: usize = 256;
 /// Records of an import between its reader and the tip, by number.
 pub(crate) const IMPORT_JOBS: u64 = 2048;
 
-/// Bytes of blocks between the reader and the tip: what an import holds in memory beside the coins.
+/// Bytes of blocks between the reader and the tip, where the options say nothing else: what an import holds
+/// in memory beside the coins.
 pub const IMPORT_BYTES: u64 = 96 << 20;
 
-/// Bytes of that budget that the smallest record takes, so that [`IMPORT_JOBS`] holds.
-pub(crate) const SMALLEST_CHARGE: u64 = IMPORT_BYTES / IMPORT_JOBS;
+/// Bytes of a budget of `importing` bytes that the smallest record takes, so that [`IMPORT_JOBS`] holds.
+pub(crate) const fn smallest_charge(importing: u64) -> u64 {
+    importing.div_ceil(IMPORT_JOBS)
+}
+
+/// Memory of the blocks in the window and of the coins that they spent, where the options say nothing else.
+pub(crate) const WINDOW_BYTES: usize = 64 << 20;
 
 /// Blocks in line whose inputs are fetched before their turn.
 pub(crate) const AHEAD_BLOCKS: usize = 32;
@@ -94,10 +101,14 @@ pub(crate) const MAX_PARTS: usize = 2 * MAX_BLOCK_INPUTS.div_ceil(INPUTS_PER_PAR
 /// written.
 pub(crate) const APPEND_BATCH: u64 = 8 << 20;
 
+/// Blocks behind the committed ends that are read back at once, or wait for their turn to be judged.
+pub(crate) const RECOVERY_JOBS: usize = 16;
+
 /// The one job that reads the tip back, to disconnect it.
 const DISCONNECT_JOBS: usize = 1;
 
-const URGENT: usize = DECODE_JOBS + READ_JOBS + IMPORT_JOBS as usize + AHEAD_JOBS + DISCONNECT_JOBS;
+const URGENT: usize =
+    DECODE_JOBS + READ_JOBS + IMPORT_JOBS as usize + AHEAD_JOBS + RECOVERY_JOBS + DISCONNECT_JOBS;
 
 /// Another block is applied while [`SCRIPT_PARTS`] are not reached, and has so many more at most.
 const SCRIPTS: usize = SCRIPT_PARTS + MAX_PARTS;
@@ -128,7 +139,8 @@ const _: () = {
     assert!(AHEAD_BLOCKS >= WINDOW_BLOCKS, "the window is filled from the line");
     assert!(SCRIPT_PARTS >= MAX_PARTS, "the next block starts before a whole one has ended");
     // 5: a permit holds every record between reader and verdict, so that many are on their way.
-    assert!(SMALLEST_CHARGE > 0 && IMPORT_BYTES / SMALLEST_CHARGE <= IMPORT_JOBS);
+    assert!(IMPORT_BYTES / smallest_charge(IMPORT_BYTES) <= IMPORT_JOBS);
+    assert!(smallest_charge(1) == 1, "also with the smallest budget");
     assert!(APPEND_BATCH < RECEIVING_BYTES, "appending gives back while more arrives");
     assert!(RECEIVING_BYTES >= 2 * MAX_BLOCK_BYTES, "one is taken while one is written");
     assert!(IMPORT_BYTES >= 2 * MAX_BLOCK_BYTES, "one is read while one is connected");

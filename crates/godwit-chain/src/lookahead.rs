@@ -88,6 +88,8 @@ pub(crate) struct Lookahead {
     inputs_limit: usize,
     /// Time that workers spent on BIP30 probes.
     probe_time: Duration,
+    /// Coins that workers read from runs since this was last asked, and the time that it took.
+    reads: (usize, Duration),
     env: Environment,
     job_sender: JobSender<Answer>,
 }
@@ -109,6 +111,7 @@ impl Lookahead {
             refetched: 0,
             inputs_limit: AHEAD_INPUTS.min(cache_bytes / CACHE_BYTES_PER_INPUT) as usize,
             probe_time: Duration::ZERO,
+            reads: (0, Duration::ZERO),
             env: env.clone(),
             job_sender,
         }
@@ -291,11 +294,18 @@ impl Lookahead {
                 let prefetched = prefetched.map_err(LookaheadError::Store)?;
                 if let Stage::Fetching(block) = &self.queue[at].stage {
                     self.probe_time += prefetched.probe_time;
+                    self.reads.0 += prefetched.reads;
+                    self.reads.1 += prefetched.read_time;
                     self.queue[at].stage = Stage::Ready(Arc::clone(block), prefetched);
                 }
             }
         }
         Ok(())
+    }
+
+    /// How many coins workers read from runs since the last call, and how long that took them together.
+    pub(crate) fn take_reads(&mut self) -> (usize, Duration) {
+        std::mem::take(&mut self.reads)
     }
 
     /// Empties the queue: it is to lead to another block.
@@ -365,7 +375,9 @@ fn prefetch(
     no_overwrite: bool,
 ) -> Result<Prefetched, StoreError> {
     let mut prefetched = Prefetched::nothing(layers.pin());
-    layers.get_many(block.spends(), &mut prefetched.coins)?;
+    let start = env.now();
+    prefetched.reads = layers.get_many(block.spends(), &mut prefetched.coins)?;
+    prefetched.read_time = env.now() - start;
     if no_overwrite {
         let start = env.now();
         layers.contains_many(block.creates(), &mut prefetched.outputs_exist)?;

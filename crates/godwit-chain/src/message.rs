@@ -4,7 +4,7 @@ use crossbeam_channel::Sender;
 use godwit_store::StoreError;
 
 use crate::intake::Arrival;
-use crate::{appender, durability, lookahead, reads, window};
+use crate::{appender, durability, lookahead, reads, recovery, window};
 
 /// A message to a station.
 pub(crate) enum Message {
@@ -17,7 +17,9 @@ pub(crate) enum Message {
     /// All checks of an applied block are done, or the tip was read back.
     Window(window::Answer),
     /// A commit has returned.
-    Durability(durability::Committed),
+    Durability(durability::Answer),
+    /// A block was read back that an earlier process had received and not committed.
+    Recovery(recovery::Answer),
     /// A stored block was read for a peer.
     Reads(reads::Answer),
     /// The import's reader could not read a file.

@@ -1,19 +1,20 @@
-//! Opens a datadir: reads the header tree from the block index, the coins from their manifest, and
-//! blocks that were written after the last commit from the ends of the block files.
+//! Opens a datadir: reads the header tree from the block index, and of the coins what is kept in memory of
+//! their runs. Blocks that were written after the last commit are found by their frames at the ends of the
+//! block files; they are read, and blocks applied again, when the chain is open.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_store::disk::Disk;
 use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher, UtxoStore};
-use godwit_store::{MAX_BLOCK_FILE_SIZE, NetworkId, RecoveredBlock, Store, StoreOptions};
-use godwit_stream::SpanReader;
+use godwit_store::{BLOCK_BUFFERS, MAX_BLOCK_FILE_SIZE, NetworkId, Store, StoreOptions};
+use godwit_stream::{PoolLimits, SpanReader};
 
 use crate::chain::Chain;
 use crate::error::ChainError;
-use crate::index::{Acceptance, BlockIndex};
+use crate::index::Loading;
 use crate::options::ChainOptions;
-use crate::structure::{Received, structure};
+use crate::reindex::{place_headers, reindex};
 use crate::tree::NodeId;
 
 /// Partitions of the coins store as a power of two: sixteen, so that the largest merge of a set of
@@ -47,12 +48,18 @@ impl Chain {
             magic: options.params.magic,
             genesis: options.params.genesis_hash.to_bytes(),
         };
-        let store_options = StoreOptions { dir, network, new_hash_key };
-        let (store, recovered) = Store::open_with_file_size(disk, store_options, file_size)?;
+        let idle = options.block_memory.idle_buffers;
+        let buffers = PoolLimits { total_bytes: idle, ..BLOCK_BUFFERS };
+        let store_options = StoreOptions { dir, network, new_hash_key, buffers };
+        let (store, mut recovered) = Store::open_with_file_size(disk, store_options, file_size)?;
+        if store.lost().is_some() {
+            reindex(&store, &options.params, options.workers, &recovered)?;
+            recovered.clear();
+        }
         let state = store.state()?;
-        let mut records = Vec::new();
-        store.for_each_block(|_, record| {
-            records.push(record);
+        let mut loading = Loading::new(Arc::clone(&options.params));
+        store.for_each_block(|hash, record| {
+            loading.add(hash, record);
             Ok(())
         })?;
         let hasher = UtxoHasher::new(store.utxo_hash_key());
@@ -62,42 +69,20 @@ impl Chain {
                 .map_err(|error| store.damaged_manifest(error))?,
             None => Manifest::empty(PARTITION_BITS, &hasher),
         };
-        let config = UtxoConfig { budget: options.cache_bytes, minima: options.cache_minima };
+        let budget = options.coins_memory.beside(loading.memory());
+        let config = UtxoConfig { budget, minima: options.cache_minima };
         let (disk, executor) = (store.disk(), &options.executor);
         let coins = UtxoStore::open(disk, &store.utxo_dir(), hasher, &manifest, config, executor)?;
-        let params = Arc::clone(&options.params);
-        let index = BlockIndex::load(params, records, state.utxo_tip.as_ref(), state.assumed)?;
+        let mut index = loading.finish(state.utxo_tip.as_ref(), state.assumed)?;
+        // Blocks of a download lie in the files in any order, and one is taken only behind its parent.
+        place_headers(&mut index, &recovered, now);
         let verified = state.verified_tip.unwrap_or_else(|| index.point(index.tip()));
-        let mut chain = Self::assemble(&options, Arc::new(store), index, coins, verified, now)?;
-        chain.recover(recovered)?;
+        let mut chain =
+            Self::assemble(&options, Arc::new(store), index, coins, verified, recovered, now)?;
         chain.durability.find_prune_height(&chain.index);
         let last = chain.index.find(&verified.hash)?;
         chain.start_replay(last);
         Ok(chain)
-    }
-
-    /// Stores the blocks that were written after the last commit.
-    fn recover(&mut self, recovered: Vec<RecoveredBlock>) -> Result<(), ChainError> {
-        if !recovered.is_empty() {
-            log::info!("{} blocks had arrived after the last commit.", recovered.len());
-        }
-        let now = self.now;
-        for found in recovered {
-            let bytes = self.env.store.read_block(found.position)?;
-            let block = match structure(bytes, &self.env.params, &self.env.hasher, None) {
-                Received::Structured(block) => block,
-                Received::Unjudged(error) => return Err(ChainError::Engine(error)),
-                // A torn record whose length happens to fit.
-                Received::Undecodable | Received::Malformed { .. } => continue,
-            };
-            // Not kept in memory, since nothing bounds their bytes: they are read back when their
-            // turn comes.
-            if let Acceptance::New(accepted) = self.index.accept(block, now) {
-                let stored = self.index.receive_recovered(accepted, &found);
-                self.durability.note_stored(&self.index, &stored);
-            }
-        }
-        Ok(())
     }
 
     /// Begins the replay: `last` is the last block that an earlier run verified. The blocks up to
@@ -109,7 +94,7 @@ impl Chain {
             "Loaded {} headers and {} blocks: verified up to height {verified}, coins at height \
              {coins}.",
             self.index.tree().len(),
-            self.index.tree().stored()
+            self.index.tree().stored() + self.recovery.left()
         );
         let fork = self.index.tree().fork(self.index.tip(), last);
         let end = self.last_stored_in_line(fork, last);

@@ -8,10 +8,11 @@ use godwit_primitives::network::Params;
 use godwit_script::{BackendKind, Scripts};
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
-use godwit_store::{Store, StoreError};
+use godwit_store::{BLOCK_BUFFERS, Store, StoreError};
 
 use crate::contradiction;
-use crate::limits::{NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
+use crate::durability::writing::CoinWriting;
+use crate::limits::{IMPORT_BYTES, NEAR_BLOCKS_BYTES, RECEIVING_BYTES, WINDOW_BYTES};
 
 /// How a chain is to be run.
 pub struct ChainOptions {
@@ -25,16 +26,18 @@ pub struct ChainOptions {
     pub workers: usize,
     /// What judges scripts.
     pub scripts: ScriptOptions,
-    /// Bytes for the coins store (`-dbcache`).
-    pub cache_bytes: u64,
+    /// Memory of the coins store.
+    pub coins_memory: CoinsMemory,
     /// Lower bounds of the coins store. Tests set lower ones, to flush and merge few coins.
     pub cache_minima: CacheMinima,
     /// Stop connecting at this height (`-stopatheight`).
     pub stop_at_height: Option<u32>,
     /// Bytes that block and undo files together should not exceed (`-prune`); `None` keeps all.
     pub prune_bytes: Option<u64>,
-    /// Memory for blocks from peers.
+    /// Memory for blocks on their way to the tip.
     pub block_memory: BlockMemory,
+    /// When coins are written although memory is not short.
+    pub coin_writing: CoinWriting,
 }
 
 /// What judges scripts.
@@ -101,18 +104,50 @@ impl ScriptEngine {
     }
 }
 
-/// Memory that blocks from peers may take.
+/// Memory of the coins store, in bytes. Less than [`CacheMinima::budget`] means that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoinsMemory {
+    /// So much (`-dbcache`).
+    Fixed(u64),
+    /// What the header tree leaves of so much.
+    BesideHeaders(u64),
+}
+
+impl CoinsMemory {
+    /// The coins' share beside a tree of so many bytes.
+    pub(crate) fn beside(self, tree: usize) -> u64 {
+        match self {
+            Self::Fixed(bytes) => bytes,
+            Self::BesideHeaders(bytes) => bytes.saturating_sub(tree as u64),
+        }
+    }
+}
+
+/// Memory of blocks on their way to the tip, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMemory {
-    /// Bytes that are being decoded, wait to be accepted or are being written; one block more at
-    /// worst.
+    /// Blocks of peers that are being decoded, wait to be accepted or are being written; one block more
+    /// at worst.
     pub receiving: u64,
-    /// Bytes of stored blocks that wait for their turn, indexes included.
+    /// Stored blocks of peers that wait for their turn, indexes included.
     pub waiting: usize,
+    /// Blocks in the window and the coins that they spent, not counting the last one.
+    pub window: usize,
+    /// Blocks of an import between the reader and the tip.
+    pub importing: u64,
+    /// Idle buffers of blocks and undo records; three times as much while many are in use
+    /// ([`BufferPool`](godwit_stream::BufferPool)).
+    pub idle_buffers: usize,
 }
 
 impl Default for BlockMemory {
     fn default() -> Self {
-        Self { receiving: RECEIVING_BYTES, waiting: NEAR_BLOCKS_BYTES }
+        Self {
+            receiving: RECEIVING_BYTES,
+            waiting: NEAR_BLOCKS_BYTES,
+            window: WINDOW_BYTES,
+            importing: IMPORT_BYTES,
+            idle_buffers: BLOCK_BUFFERS.total_bytes,
+        }
     }
 }

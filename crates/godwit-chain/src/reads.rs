@@ -1,26 +1,67 @@
 //! Reads stored blocks for peers, on workers, so that a slow disk does not hold up connecting.
+//!
+//! What goes to a peer is what was written, or nothing: a peer would take a block that a disk has damaged
+//! for an attack of ours. The checksum in the index tells. A block that schema 1 has stored has none; it is
+//! checked as one from a peer is, at the cost of hashing it, and has one from then on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use godwit_primitives::BlockHash;
+use godwit_primitives::network::Deployment;
 use godwit_store::exec::Priority;
-use godwit_store::{BlockPosition, StoreError};
+use godwit_store::utxo::UtxoHasher;
+use godwit_store::{BlockChecksum, BlockPosition, Store, StoreError};
 use godwit_stream::PooledStream;
 
 use crate::environment::Environment;
+use crate::index::BlockIndex;
 use crate::job_sender::JobSender;
 use crate::limits::READ_JOBS;
+use crate::structure::{Structured, WitnessCheck};
+use crate::tree::{Node, NodeId};
 
 /// A block that was read.
 pub(crate) struct Answer {
     ticket: u64,
-    bytes: Result<PooledStream, StoreError>,
+    id: NodeId,
+    read: Result<Intact, ReadError>,
+}
+
+/// The bytes of a block as they were written.
+struct Intact {
+    bytes: PooledStream,
+    checksum: BlockChecksum,
+}
+
+/// Why a block is not served.
+enum ReadError {
+    Store(StoreError),
+    /// The bytes at its place are not the block.
+    Damaged(BlockPosition),
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// What a worker is to read.
+struct Wanted {
+    ticket: u64,
+    id: NodeId,
+    hash: BlockHash,
+    position: BlockPosition,
+    checksum: Option<BlockChecksum>,
+    /// How a block without checksum is checked.
+    witnesses: WitnessCheck,
 }
 
 /// Reads under way and reads that wait for a worker.
 pub(crate) struct Reads {
     /// Reads that wait. Bounded by the caller, which has few requests open.
-    queue: VecDeque<(u64, BlockPosition)>,
+    queue: VecDeque<Wanted>,
     jobs: usize,
     job_sender: JobSender<Answer>,
 }
@@ -31,43 +72,85 @@ impl Reads {
     }
 
     /// Reads the block at `position` when a worker is free.
-    pub(crate) fn read(&mut self, env: &Environment, ticket: u64, position: BlockPosition) {
-        self.queue.push_back((ticket, position));
+    pub(crate) fn read(
+        &mut self,
+        env: &Environment,
+        ticket: u64,
+        (id, node): (NodeId, &Node),
+        position: BlockPosition,
+    ) {
+        let witnesses = match env.params.is_active(Deployment::Segwit, node.height) {
+            true => WitnessCheck::Segwit,
+            false => WitnessCheck::BeforeSegwit,
+        };
+        let (hash, checksum) = (node.hash, node.checksum);
+        self.queue.push_back(Wanted { ticket, id, hash, position, checksum, witnesses });
         self.start(env);
     }
 
     fn start(&mut self, env: &Environment) {
         while self.jobs < READ_JOBS
-            && let Some((ticket, position)) = self.queue.pop_front()
+            && let Some(wanted) = self.queue.pop_front()
         {
             self.jobs += 1;
-            let store = Arc::clone(&env.store);
-            self.job_sender.run(Priority::Urgent, "read", move || Answer {
-                ticket,
-                bytes: store.read_block(position),
+            let (store, hasher) = (Arc::clone(&env.store), env.hasher);
+            self.job_sender.run(Priority::Urgent, "read", move || {
+                let Wanted { ticket, id, .. } = wanted;
+                Answer { ticket, id, read: wanted.read(&store, &hasher) }
             });
         }
     }
 
-    /// A worker has answered. A block that cannot be read is only not served; if the chain needs
-    /// it, its own read will fail.
+    /// A worker has answered. A block that cannot be read, or is not what was written, is only not
+    /// served; if the chain needs it, its own read will fail.
     pub(crate) fn answered(
         &mut self,
         env: &Environment,
+        index: &mut BlockIndex,
         answer: Answer,
     ) -> (u64, Option<PooledStream>) {
         self.jobs -= 1;
         self.start(env);
-        let Answer { ticket, bytes } = answer;
-        let bytes = bytes.map_err(|error| match error.is_not_found() {
-            true => log::debug!("A block was pruned before it was read: {error}"),
-            false => log::error!("A stored block is not served: {error}"),
-        });
-        (ticket, bytes.ok())
+        let Answer { ticket, id, read } = answer;
+        match read {
+            Ok(Intact { bytes, checksum }) => {
+                if index.node(id).checksum.is_none() {
+                    index.set_checksum(id, checksum);
+                }
+                return (ticket, Some(bytes));
+            }
+            Err(ReadError::Store(error)) if error.is_not_found() => {
+                log::debug!("A block was pruned before it was read: {error}");
+            }
+            Err(ReadError::Store(error)) => log::error!("A stored block is not served: {error}"),
+            Err(ReadError::Damaged(at)) => {
+                let path = env.store.block_file(at.file);
+                let (path, offset) = (path.display(), at.offset);
+                log::error!("A stored block is not served: {path} at byte {offset} is damaged");
+            }
+        }
+        (ticket, None)
     }
 
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.jobs == 0
+    }
+}
+
+impl Wanted {
+    fn read(&self, store: &Store, hasher: &UtxoHasher) -> Result<Intact, ReadError> {
+        let checksum = match self.checksum {
+            Some(checksum) => checksum,
+            None => {
+                let bytes = store.read_block(self.position)?;
+                let checksum = BlockChecksum::of(bytes.as_slice());
+                Structured::from_own_file(bytes, self.hash, self.witnesses, hasher)
+                    .ok_or(ReadError::Damaged(self.position))?;
+                checksum
+            }
+        };
+        let bytes = store.read_intact_block(self.position, checksum)?;
+        Ok(Intact { bytes, checksum })
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) fn record(node: &Node) -> BlockRecord {
         tx_count: node.tx_count,
         sequence: node.sequence,
         position: node.position,
+        checksum: node.checksum,
         undo: node.undo,
     }
 }
@@ -37,12 +38,6 @@ fn decode_status(status: BlockStatus) -> (Validity, bool) {
     (validity, status.contains(BlockStatus::FAILED))
 }
 
-/// Sorts records so that parents come first.
-pub(crate) fn by_height(mut records: Vec<BlockRecord>) -> Vec<BlockRecord> {
-    records.sort_unstable_by_key(|record| (record.height, record.sequence));
-    records
-}
-
 /// Restores a node's state from its record.
 pub(crate) fn restore(node: &mut Node, record: &BlockRecord) {
     let (validity, failed) = decode_status(record.status);
@@ -51,5 +46,6 @@ pub(crate) fn restore(node: &mut Node, record: &BlockRecord) {
     node.tx_count = record.tx_count;
     node.sequence = record.sequence;
     node.position = record.position;
+    node.checksum = record.checksum;
     node.undo = record.undo;
 }

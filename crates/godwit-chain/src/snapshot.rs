@@ -159,6 +159,7 @@ impl Chain {
         let expected = expected
             .or(compiled_in.map(|known| known.hash_serialized))
             .ok_or_else(|| SnapshotError::NoExpectedHash(path.to_path_buf(), point))?;
+        self.durability.replace_coins();
         self.forget_coins()?;
         self.add_coins(&mut reader, coins, point.height)?;
         let seal = self.coins.rotate_blocking()?;
@@ -195,20 +196,21 @@ impl Chain {
             .tree()
             .find(&hash)
             .ok_or_else(|| SnapshotError::UnknownBase(path.clone(), hash))?;
-        let (node, tip) = (self.index.node(base), self.index.node(self.index.tip()));
-        if node.failed {
+        if self.index.node(base).failed {
             return Err(SnapshotError::InvalidBase(path, hash));
         }
-        let best = self.index.tree().best_header();
-        if !self.index.tree().is_ancestor(base, best) {
+        let tree = self.index.tree();
+        let best = tree.best_header();
+        if !tree.is_ancestor(base, best) {
             return Err(SnapshotError::NotInBestChain(path, self.index.point(best)));
         }
-        if node.chain_work <= tip.chain_work {
+        let work = tree.chain_work(base);
+        if work <= tree.chain_work(self.index.tip()) {
             return Err(SnapshotError::NotAhead(path, self.index.point(self.index.tip())));
         }
         if let Some(stored) = self.index.best()
-            && self.index.node(stored).chain_work > node.chain_work
-            && !self.index.tree().is_ancestor(base, stored)
+            && tree.chain_work(stored) > work
+            && !tree.is_ancestor(base, stored)
         {
             return Err(SnapshotError::NotAhead(path, self.index.point(stored)));
         }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use godwit_store::ChainPoint;
 use godwit_store::utxo::MemoryUsage;
 
+use crate::index::BlockIndex;
+
 /// The chain at the end of its last turn.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainStatus {
@@ -19,6 +21,11 @@ pub struct ChainStatus {
     /// Bytes at risk: blocks and undo records that the last commit does not name, which a power cut
     /// may cost.
     pub bytes_at_risk: u64,
+    /// Applied blocks whose coins are not on disk: a restart applies them again, without scripts up to
+    /// `verified_durable`.
+    pub unwritten_blocks: u32,
+    /// What that is estimated to take.
+    pub replay: Duration,
     /// Bytes written since the chain was opened.
     pub written: BytesWritten,
     /// Memory in use, in bytes.
@@ -31,6 +38,28 @@ pub struct ChainStatus {
     pub connected: ConnectedTotals,
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
     pub refetched: u64,
+}
+
+impl ChainStatus {
+    /// Of a chain whose index and coins of its tip were just read from disk.
+    pub(crate) fn at_start(index: &BlockIndex, verified: ChainPoint) -> Self {
+        let tip = index.point(index.tip());
+        Self {
+            tip,
+            best_header: index.point(index.tree().best_header()),
+            verified_durable: verified,
+            coins_durable: tip,
+            bytes_at_risk: 0,
+            unwritten_blocks: 0,
+            replay: Duration::ZERO,
+            written: BytesWritten::default(),
+            memory: ChainMemory::default(),
+            times: StageTimes::default(),
+            scripts: ScriptTotals::default(),
+            connected: ConnectedTotals::default(),
+            refetched: 0,
+        }
+    }
 }
 
 /// Bytes written to disk.
@@ -53,7 +82,7 @@ pub struct ChainMemory {
     pub near: usize,
     /// Blocks in line for the tip and the coins that were fetched for them.
     pub lookahead: usize,
-    /// Coins that the blocks in the window spent.
+    /// Blocks in the window and the coins that they spent.
     pub window: usize,
     /// Blocks and undo records that are being written.
     pub appending: u64,

@@ -4,10 +4,17 @@
 //! the tree can be walked while other parts of the chain are borrowed. A node is never removed.
 //! Ancestors are found in O(log n) through one skip link a node (Core `chain.cpp`, `GetAncestor`).
 
-use std::collections::HashMap;
+mod chain_work;
+mod packed;
 
-use godwit_primitives::{BlockHash, BlockHeader, Work, work};
-use godwit_store::{BlockPosition, UndoPosition};
+use std::hash::{BuildHasher, RandomState};
+
+use godwit_primitives::{BlockHash, BlockHeader, Work};
+use godwit_store::{BlockChecksum, BlockPosition, UndoPosition};
+use hashbrown::HashTable;
+
+use chain_work::ChainWork;
+use packed::Packed;
 
 /// A node of the tree. Valid only for the tree that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,15 +38,13 @@ pub enum Validity {
     Scripts,
 }
 
-/// One header and what is known of its block.
-#[derive(Clone, Debug)]
+/// One header and what is known of its block, as the tree has it at the moment of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     pub header: BlockHeader,
     pub hash: BlockHash,
     /// Distance from genesis.
     pub height: u32,
-    /// Work of the chain that ends here, genesis included.
-    pub chain_work: Work,
     /// How far the block is checked.
     pub validity: Validity,
     /// The block or one of its ancestors breaks a rule.
@@ -52,10 +57,11 @@ pub struct Node {
     pub sequence: u64,
     /// Where the block is stored, until it is pruned.
     pub position: Option<BlockPosition>,
+    /// Of its bytes there; unknown of a block that schema 1 has stored and that was not checked since.
+    pub checksum: Option<BlockChecksum>,
     /// Where its undo record is stored, until it is pruned.
     pub undo: Option<UndoPosition>,
     parent: Option<NodeId>,
-    skip: Option<NodeId>,
 }
 
 impl Node {
@@ -70,14 +76,61 @@ impl Node {
     }
 }
 
-/// The arena of nodes with an index by hash and the nodes that changed since the last commit.
+/// Nodes of a chunk of the arena, a megabyte. A list that doubles would have room for as many again.
+const CHUNK: usize = 1 << 13;
+
+/// The arena. Nodes stay where they are.
+#[derive(Debug, Default)]
+struct Nodes {
+    chunks: Vec<Vec<Packed>>,
+}
+
+impl Nodes {
+    fn len(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
+    fn get(&self, id: NodeId) -> &Packed {
+        &self.chunks[id.0 as usize / CHUNK][id.0 as usize % CHUNK]
+    }
+
+    fn get_mut(&mut self, id: NodeId) -> &mut Packed {
+        &mut self.chunks[id.0 as usize / CHUNK][id.0 as usize % CHUNK]
+    }
+
+    fn push(&mut self, node: Packed) -> NodeId {
+        let id = NodeId(u32::try_from(self.len()).expect("fewer than 2^32 headers exist"));
+        if self.len() == self.chunks.len() * CHUNK {
+            // The first one grows by doubling: most chains of tests have few headers.
+            let room = if self.chunks.is_empty() { 1 } else { CHUNK };
+            self.chunks.push(Vec::with_capacity(room));
+        }
+        self.chunks.last_mut().expect("just looked").push(node);
+        id
+    }
+
+    /// All nodes, parents before their children.
+    fn iter(&self) -> impl Iterator<Item = (NodeId, &Packed)> {
+        (0..).map(NodeId).zip(self.chunks.iter().flatten())
+    }
+
+    fn memory(&self) -> usize {
+        let chunks = self.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<Packed>();
+        chunks + self.chunks.capacity() * size_of::<Vec<Packed>>()
+    }
+}
+
+/// The arena of nodes with an index by hash and the nodes that changed since the last commit. 140 bytes a
+/// header, all told.
 #[derive(Debug)]
 pub struct HeaderTree {
-    nodes: Vec<Node>,
-    by_hash: HashMap<BlockHash, NodeId>,
+    nodes: Nodes,
+    chain_work: ChainWork,
+    by_hash: HashTable<NodeId>,
+    /// Whoever mines headers does not know where they go in the table.
+    hash_keys: RandomState,
     best_header: NodeId,
     dirty: Vec<NodeId>,
-    is_dirty: Vec<bool>,
 }
 
 /// Number of blocks whose times give the median (BIP113).
@@ -94,29 +147,31 @@ fn skip_height(height: u32) -> u32 {
 impl HeaderTree {
     /// A tree of the genesis block alone, which needs no storing: its coinbase cannot be spent.
     pub fn new(genesis: BlockHeader) -> Self {
-        let hash = genesis.block_hash();
-        let node = Node {
-            header: genesis,
-            hash,
-            height: 0,
-            chain_work: work::block_proof(genesis.bits),
-            validity: Validity::Scripts,
-            failed: false,
-            tx_count: 1,
-            chain_tx_count: 1,
-            sequence: 0,
-            position: None,
-            undo: None,
-            parent: None,
-            skip: None,
-        };
-        Self {
-            nodes: vec![node],
-            by_hash: HashMap::from([(hash, NodeId(0))]),
+        let mut tree = Self {
+            nodes: Nodes::default(),
+            chain_work: ChainWork::default(),
+            by_hash: HashTable::new(),
+            hash_keys: RandomState::new(),
             best_header: NodeId(0),
             dirty: Vec::new(),
-            is_dirty: vec![false],
-        }
+        };
+        let hash = genesis.block_hash();
+        let id = tree.push(Packed::new(&genesis, hash, 0, None, None));
+        tree.update(id, |genesis| {
+            genesis.validity = Validity::Scripts;
+            (genesis.tx_count, genesis.chain_tx_count) = (1, 1);
+        });
+        tree.take_dirty();
+        tree
+    }
+
+    fn push(&mut self, node: Packed) -> NodeId {
+        let Self { nodes, chain_work, by_hash, hash_keys, .. } = self;
+        let id = nodes.push(node);
+        chain_work.add(nodes, id);
+        let key = |id: &NodeId| hash_keys.hash_one(nodes.get(*id).hash());
+        by_hash.insert_unique(key(&id), id, key);
+        id
     }
 
     /// The genesis block.
@@ -131,18 +186,16 @@ impl HeaderTree {
 
     /// Bytes of memory, the spare room of its parts included.
     pub fn memory(&self) -> usize {
-        let Self { nodes, by_hash, dirty, is_dirty, .. } = self;
-        // The table has a control byte for each place.
-        let entry = size_of::<(BlockHash, NodeId)>() + 1;
-        nodes.capacity() * size_of::<Node>()
-            + by_hash.capacity() * entry
+        let Self { nodes, chain_work, by_hash, dirty, .. } = self;
+        nodes.memory()
+            + chain_work.memory()
+            + by_hash.allocation_size()
             + dirty.capacity() * size_of::<NodeId>()
-            + is_dirty.capacity()
     }
 
     /// Number of blocks that are stored.
     pub fn stored(&self) -> usize {
-        self.nodes.iter().filter(|node| node.position.is_some()).count()
+        self.nodes.iter().filter(|(_, node)| node.is_stored()).count()
     }
 
     /// Never: genesis is always there.
@@ -152,7 +205,8 @@ impl HeaderTree {
 
     /// The node of a hash.
     pub fn find(&self, hash: &BlockHash) -> Option<NodeId> {
-        self.by_hash.get(hash).copied()
+        let key = self.hash_keys.hash_one(hash);
+        self.by_hash.find(key, |id| self.nodes.get(*id).hash() == *hash).copied()
     }
 
     /// The node at a place in the order in which headers came.
@@ -165,63 +219,85 @@ impl HeaderTree {
         NodeId(index)
     }
 
-    pub fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.0 as usize]
+    pub fn node(&self, id: NodeId) -> Node {
+        let node = self.nodes.get(id);
+        let prev = node.parent().map_or(BlockHash::ZERO, |parent| self.nodes.get(parent).hash());
+        node.unpack(prev)
     }
 
-    /// A node to change; it will be part of the next commit.
-    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        let index = id.0 as usize;
-        if !self.is_dirty[index] {
-            self.is_dirty[index] = true;
+    /// Work of the chain that ends in `id`, genesis included.
+    pub fn chain_work(&self, id: NodeId) -> Work {
+        self.chain_work.of(&self.nodes, id)
+    }
+
+    /// Changes what is known of a block; it will be part of the next commit.
+    ///
+    /// # Panics
+    ///
+    /// If `change` makes it a node that no chain can have: see [`try_update`](Self::try_update).
+    pub fn update(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) {
+        self.try_update(id, change).expect("within the bounds of a block and a file");
+    }
+
+    /// As [`update`](Self::update), with values from a file: `None`, and no change, if they exceed what a
+    /// block or a block file can have (`tree/packed.rs`).
+    pub fn try_update(&mut self, id: NodeId, change: impl FnOnce(&mut Node)) -> Option<()> {
+        let mut node = self.node(id);
+        let (hash, height) = (node.hash, node.height);
+        change(&mut node);
+        assert_eq!((node.hash, node.height), (hash, height), "only what is known of the block");
+        let packed = self.nodes.get_mut(id);
+        packed.set_block(&node)?;
+        if !packed.set_dirty() {
             self.dirty.push(id);
         }
-        &mut self.nodes[index]
+        Some(())
+    }
+
+    /// Whether any node changed since the last call of [`Self::take_dirty`].
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
     }
 
     /// The nodes that changed since the last call.
     pub fn take_dirty(&mut self) -> Vec<NodeId> {
         for id in &self.dirty {
-            self.is_dirty[id.0 as usize] = false;
+            self.nodes.get_mut(*id).clear_dirty();
         }
         std::mem::take(&mut self.dirty)
     }
 
     /// Adds a header that keeps every header rule. Returns the node it already has, if any.
     pub fn insert(&mut self, header: BlockHeader, hash: BlockHash, parent: NodeId) -> NodeId {
-        if let Some(known) = self.find(&hash) {
-            return known;
+        self.restore(header, hash, parent, |_| {}).expect("nothing is known of its block")
+    }
+
+    /// As [`insert`](Self::insert), with what a file says of the block, as in
+    /// [`try_update`](Self::try_update).
+    pub fn restore(
+        &mut self,
+        header: BlockHeader,
+        hash: BlockHash,
+        parent: NodeId,
+        known: impl FnOnce(&mut Node),
+    ) -> Option<NodeId> {
+        if let Some(id) = self.find(&hash) {
+            return self.try_update(id, known).map(|()| id);
         }
-        let id = NodeId(u32::try_from(self.nodes.len()).expect("fewer than 2^32 headers exist"));
-        let before = self.node(parent);
+        let before = *self.nodes.get(parent);
         let height = before.height + 1;
-        // An overflow of the total would need 2^256 hashes.
-        let chain_work = before.chain_work + work::block_proof(header.bits);
-        let failed = before.failed;
         let skip = self.ancestor(parent, skip_height(height));
-        self.nodes.push(Node {
-            header,
-            hash,
-            height,
-            chain_work,
-            validity: Validity::Header,
-            failed,
-            tx_count: 0,
-            chain_tx_count: 0,
-            sequence: 0,
-            position: None,
-            undo: None,
-            parent: Some(parent),
-            skip,
-        });
-        self.by_hash.insert(hash, id);
-        self.is_dirty.push(true);
-        self.dirty.push(id);
-        let best = self.node(self.best_header);
-        if !failed && (best.failed || chain_work > best.chain_work) {
+        let id = self.push(Packed::new(&header, hash, height, Some(parent), skip));
+        self.try_update(id, |node| {
+            known(node);
+            node.failed |= before.failed();
+        })?;
+        let (best, new) = (self.nodes.get(self.best_header), self.nodes.get(id));
+        let is_better = || self.chain_work(id) > self.chain_work(self.best_header);
+        if !new.failed() && (best.failed() || is_better()) {
             self.best_header = id;
         }
-        id
+        Some(id)
     }
 
     /// The header with the most work that is not known to be invalid; the first seen among equals.
@@ -232,20 +308,20 @@ impl HeaderTree {
     /// The ancestor at `height`, the node itself included; `None` above it.
     pub fn ancestor(&self, id: NodeId, height: u32) -> Option<NodeId> {
         let mut walk = id;
-        if height > self.node(walk).height {
+        if height > self.nodes.get(walk).height {
             return None;
         }
-        while self.node(walk).height > height {
-            let node = self.node(walk);
+        while self.nodes.get(walk).height > height {
+            let node = self.nodes.get(walk);
             let skip_to = skip_height(node.height);
             let skip_to_of_parent = skip_height(node.height - 1);
             // Follow the skip link only where the parent's would not be the better one.
             let skip_pays = skip_to == height
                 || (skip_to > height
                     && !(skip_to_of_parent + 2 < skip_to && skip_to_of_parent >= height));
-            walk = match node.skip {
+            walk = match node.skip() {
                 Some(skip) if skip_pays => skip,
-                _ => node.parent?,
+                _ => node.parent()?,
             };
         }
         Some(walk)
@@ -253,16 +329,16 @@ impl HeaderTree {
 
     /// Whether `ancestor` is on the chain that ends in `id`.
     pub fn is_ancestor(&self, ancestor: NodeId, id: NodeId) -> bool {
-        self.ancestor(id, self.node(ancestor).height) == Some(ancestor)
+        self.ancestor(id, self.nodes.get(ancestor).height) == Some(ancestor)
     }
 
     /// The last block that two chains share.
     pub fn fork(&self, a: NodeId, b: NodeId) -> NodeId {
-        let height = self.node(a).height.min(self.node(b).height);
+        let height = self.nodes.get(a).height.min(self.nodes.get(b).height);
         let at = |id| self.ancestor(id, height).expect("not above the node");
         let (mut a, mut b) = (at(a), at(b));
         while a != b {
-            let up = |id| self.node(id).parent.expect("chains share genesis");
+            let up = |id| self.nodes.get(id).parent().expect("chains share genesis");
             (a, b) = (up(a), up(b));
         }
         a
@@ -273,12 +349,12 @@ impl HeaderTree {
         let mut times = [0u32; MEDIAN_TIME_SPAN];
         let mut count = 0;
         let mut walk = Some(id);
-        while let Some(node) = walk.map(|id| self.node(id))
+        while let Some(node) = walk.map(|id| self.nodes.get(id))
             && count < MEDIAN_TIME_SPAN
         {
-            times[count] = node.header.time;
+            times[count] = node.time;
             count += 1;
-            walk = node.parent;
+            walk = node.parent();
         }
         let times = &mut times[..count];
         times.sort_unstable();
@@ -288,32 +364,33 @@ impl HeaderTree {
     /// Marks `id` and every descendant as failed and finds the best header anew
     /// (Core `SetBlockFailureFlags`). Returns the nodes that were newly marked.
     pub fn mark_failed(&mut self, id: NodeId) -> Vec<NodeId> {
-        let first = id.0 as usize;
         let mut marked = Vec::new();
         // A descendant always comes after its ancestor in the arena.
-        for index in first..self.nodes.len() {
-            let candidate = NodeId(index as u32);
-            let parent_failed = self.nodes[index].parent.is_some_and(|p| self.node(p).failed);
-            if (candidate == id || parent_failed) && !self.nodes[index].failed {
-                self.node_mut(candidate).failed = true;
+        for candidate in (id.0..self.len() as u32).map(NodeId) {
+            let node = self.nodes.get(candidate);
+            let parent_failed = node.parent().is_some_and(|parent| self.nodes.get(parent).failed());
+            if (candidate == id || parent_failed) && !node.failed() {
+                self.update(candidate, |node| node.failed = true);
                 marked.push(candidate);
             }
         }
-        if self.node(self.best_header).failed {
+        if self.nodes.get(self.best_header).failed() {
             self.find_best_header();
         }
         marked
     }
 
-    /// Finds the best header anew, after nodes were changed behind its back.
-    pub(crate) fn find_best_header(&mut self) {
-        let mut best = NodeId(0);
-        for (index, node) in self.nodes.iter().enumerate() {
-            if !node.failed && node.chain_work > self.node(best).chain_work {
-                best = NodeId(index as u32);
+    fn find_best_header(&mut self) {
+        let mut best = (NodeId(0), Work::ZERO);
+        for (id, node) in self.nodes.iter() {
+            if !node.failed() {
+                let total = self.chain_work(id);
+                if total > best.1 {
+                    best = (id, total);
+                }
             }
         }
-        self.best_header = best;
+        self.best_header = best.0;
     }
 }
 

@@ -42,7 +42,7 @@ impl Chain {
             let bytes = DataStream::from(&self.env.params.genesis_block()[..]);
             self.events.push_back(Event::Read { ticket, bytes: Some(bytes.into()) });
         } else if let Some(position) = self.index.node(id).position {
-            self.reads.read(&self.env, ticket, position);
+            self.reads.read(&self.env, ticket, (id, &self.index.node(id)), position);
         } else {
             self.events.push_back(Event::Read { ticket, bytes: None });
         }
@@ -64,11 +64,14 @@ impl Chain {
         std::mem::take(&mut self.events)
     }
 
-    /// Bytes of blocks that can be taken now without exceeding [`BlockMemory::receiving`].
+    /// Bytes of blocks that can be taken now without exceeding [`BlockMemory::receiving`]; none while the
+    /// disk is so slow that they would be at risk for too long, and none before it is known which had
+    /// arrived already.
     ///
     /// [`BlockMemory::receiving`]: crate::BlockMemory::receiving
     pub fn room(&self) -> u64 {
-        self.intake.room()
+        let takes_blocks = self.recovery.is_done() && self.durability.takes_blocks(self.now);
+        if takes_blocks { self.intake.room() } else { 0 }
     }
 
     /// Bytes of blocks that are decoded, wait to be accepted or are being written: as long as nothing

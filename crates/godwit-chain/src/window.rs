@@ -12,8 +12,9 @@
 //!
 //! 1. An undo record is written only when its block and all blocks below it have passed.
 //! 2. A block is connected only when that write has returned and it stands on the tip.
-//! 3. When a block fails, it and all blocks above it are taken back, last first, from coins that
-//!    memory still holds.
+//! 3. When a block fails, it and all blocks above it are taken back, last first, from coins that the window
+//!    still holds. A memtable may be sealed between two blocks of the window. What a block created is then
+//!    in a sealed memtable, or in a run alone: it is known to be there, and is not read.
 //! 4. The connector reads no coin from a disk: a tip that is to be disconnected is read back by a
 //!    worker, with its undo record and the coins that it created.
 
@@ -27,7 +28,7 @@ use godwit_store::exec::Priority;
 use godwit_store::utxo::{EpochPin, UtxoStore};
 use godwit_store::{BlockUndo, StoreError};
 
-use crate::apply::{BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
+use crate::apply::{Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
 use crate::contradiction::Contradiction;
 use crate::environment::Environment;
 use crate::error::ChainError;
@@ -42,16 +43,13 @@ use crate::verify::{
     Engines, Needs, Outcome, Recorded, UndoFormat, Verified, Verifier, VerifyError,
 };
 
-/// Most bytes of the coins that the blocks of the window spent, not counting the last block.
-const WINDOW_COIN_BYTES: usize = 64 << 20;
-
 /// A block of the window.
 struct Applied {
     /// Distinguishes its outcome from that of an earlier application of the same block.
     token: u64,
     resolved: Arc<Resolved>,
-    /// Memory of the coins that it spent.
-    coin_bytes: usize,
+    /// Memory of the block and of the coins that it spent.
+    bytes: usize,
     progress: Progress,
 }
 
@@ -132,15 +130,18 @@ pub(crate) struct Window {
     /// A worker reads a tip back.
     reading: bool,
     next_token: u64,
+    /// Most memory of its blocks, not counting the last one.
+    limit: usize,
     verifier: Verifier<Answer>,
     job_sender: JobSender<Answer>,
 }
 
 impl Window {
-    /// An empty window over the coins of block `applied`.
+    /// An empty window of at most `limit` bytes over the coins of block `applied`.
     pub(crate) fn new(
         env: &Environment,
         applied: NodeId,
+        limit: usize,
         scripts: ScriptOptions,
         job_sender: JobSender<Answer>,
     ) -> Self {
@@ -164,6 +165,7 @@ impl Window {
             disconnecting: None,
             reading: false,
             next_token: 0,
+            limit,
             verifier,
             job_sender,
         }
@@ -185,22 +187,29 @@ impl Window {
         self.blocks.back().map(|applied| (applied.token, &applied.resolved))
     }
 
+    /// The first block whose checks run, by the token of its verification.
+    #[cfg(test)]
+    pub(crate) fn first_verifying(&self) -> Option<u64> {
+        let verifying = |applied: &&Applied| matches!(applied.progress, Progress::Verifying);
+        self.blocks.iter().find(verifying).map(|applied| applied.token)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
     pub(crate) fn status(&self, status: &mut ChainStatus) {
-        status.memory.window = self.coin_bytes();
+        status.memory.window = self.bytes();
         status.scripts = self.verifier.totals();
     }
 
-    fn coin_bytes(&self) -> usize {
-        self.blocks.iter().map(|applied| applied.coin_bytes).sum()
+    fn bytes(&self) -> usize {
+        self.blocks.iter().map(|applied| applied.bytes).sum()
     }
 
     pub(crate) fn is_full(&self) -> bool {
         self.blocks.len() >= WINDOW_BLOCKS
-            || self.coin_bytes() > WINDOW_COIN_BYTES
+            || self.bytes() > self.limit
             || self.verifier.jobs_out() >= SCRIPT_PARTS
     }
 
@@ -257,14 +266,14 @@ impl Window {
     ) {
         self.next_token += 1;
         let (token, id) = (self.next_token, resolved.id());
-        let coin_bytes = resolved.spent().bytes();
+        let bytes = resolved.spent().bytes() + resolved.block().memory();
         let resolved = Arc::new(resolved);
         let buffers = env.store.block_buffers().clone();
         let format = UndoFormat { magic: env.params.magic, buffers };
         let undo = index.node(id).undo.is_none().then_some(format);
         self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo });
         let progress = Progress::Verifying;
-        self.blocks.push_back(Applied { token, resolved, coin_bytes, progress });
+        self.blocks.push_back(Applied { token, resolved, bytes, progress });
         self.applied = id;
     }
 
@@ -377,10 +386,21 @@ impl Window {
         coins: &mut UtxoStore,
         resolved: &Resolved,
     ) -> Result<(), ChainError> {
-        // The memtable is rotated only while the window is empty, so all that the block created is
-        // in the active one.
         let (id, block, spent) = (resolved.id(), resolved.block(), resolved.spent());
-        self.unapply(index, coins, id, block, spent, &mut [])
+        self.unapply(index, coins, id, block, spent, Below::AsCreated)
+    }
+
+    /// Takes all blocks back: the chain ends.
+    pub(crate) fn give_up(
+        &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<(), ChainError> {
+        while let Some(last) = self.blocks.pop_back() {
+            self.take_back(index, coins, &last.resolved)?;
+        }
+        self.refused = None;
+        Ok(())
     }
 
     fn unapply(
@@ -390,13 +410,13 @@ impl Window {
         id: NodeId,
         block: &Structured,
         spent: &SpentCoins,
-        created: &mut [Option<Coin>],
+        below: Below<'_>,
     ) -> Result<(), ChainError> {
         let node = index.node(id);
         // A coinbase that a later one overwrote is missing (the two pairs of BIP30).
         let overwritten = is_bip30_unspendable(node.height, &node.hash);
         let mismatch = if overwritten { Mismatch::Tolerated } else { Mismatch::Reported };
-        if !unapply(coins, block, spent, node.height, mismatch, created) {
+        if !unapply(coins, block, spent, node.height, mismatch, below) {
             return Err(ChainError::DamagedUndo(node.hash));
         }
         self.applied = node.parent().expect("genesis is never applied");
@@ -464,7 +484,7 @@ impl Window {
         };
         let ReadBack { block, spent, mut created, pin } = *read;
         let taken_back = coins.pinned(&pin, |coins| {
-            self.unapply(index, coins, applied, &block, &spent, &mut created)
+            self.unapply(index, coins, applied, &block, &spent, Below::Read(&mut created))
         });
         match taken_back {
             Some(result) => result.map(|()| true),

@@ -21,7 +21,6 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 pub use entry::Source;
-pub use file::AddressBookError;
 pub(crate) use select::Candidate;
 
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};

@@ -4,6 +4,7 @@
 //! simulator drive the same code; the same seed gives the same run.
 
 mod address_book;
+mod anchors;
 mod compact;
 mod connection_kind;
 mod discourage;
@@ -18,6 +19,7 @@ mod peer_id;
 mod peers;
 mod presync;
 mod rate_limit;
+mod saved_file;
 mod seeds;
 mod services;
 mod slots;
@@ -27,7 +29,8 @@ mod time;
 mod transport;
 mod v2;
 
-pub use address_book::{AddressBook, AddressBookError, Source};
+pub use address_book::{AddressBook, Source};
+pub use anchors::{Anchors, MAX_ANCHORS};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use connection_kind::ConnectionKind;
 pub use frame::{Command, FRAME_HEADER_SIZE, Frame, MAX_PAYLOAD};
@@ -40,12 +43,13 @@ pub use message::{
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
 pub use peer_id::PeerId;
 pub use peers::{
-    Action, CONNECTIONS_MEMORY, ChainEvent, ChainRequest, DisconnectReason, Event, Misbehaviour,
-    NetCommand, NetEvent, PEER_MEMORY, Peers, PeersConfig, ReadId, RefusedHeader, SEND_PAUSE,
-    SEND_QUEUE_MAX, SocketId, Summary,
+    Action, CONNECTIONS_MEMORY, ChainEvent, ChainRequest, ConnectFailure, DisconnectReason, Event,
+    Misbehaviour, NetCommand, NetEvent, PEER_MEMORY, Peers, PeersConfig, ReadId, RefusedHeader,
+    SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary,
 };
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::TokenBucket;
+pub use saved_file::SavedFileError;
 pub use seeds::{dns_seeds, fixed_seeds};
 pub use services::Services;
 pub use slots::{MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};

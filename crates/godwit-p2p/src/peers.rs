@@ -13,7 +13,7 @@
 //! Connections Headers BlockFetch BlockRelay Serving AddressGossip   (and handshake, ping, lifetime)
 //!   |_________|________|_________|________|___________|
 //!               |
-//!            Context         now, chain, configuration, PeerTable, AddressBook, SharedMemory, Outbox
+//!            Context         now, chain, configuration, PeerTable, AddressBook, SharedMemory, Line, Outbox
 //! ```
 //!
 //! A part has its own fields; what it remembers of one peer is a type of its own inside
@@ -21,6 +21,7 @@
 
 mod action;
 mod addresses;
+mod clock_watch;
 mod config;
 mod connections;
 mod context;
@@ -30,6 +31,7 @@ mod handshake;
 mod headers;
 mod known_chain;
 mod lifetime;
+mod line;
 mod memory;
 mod misbehaviour;
 mod outbox;
@@ -53,19 +55,22 @@ use rand::{Rng, SeedableRng};
 
 pub use action::{Action, ChainRequest, NetCommand, ReadId, SocketId};
 pub use config::PeersConfig;
-pub use event::{ChainEvent, Event, NetEvent, RefusedHeader};
+pub use event::{ChainEvent, ConnectFailure, Event, NetEvent, RefusedHeader};
 pub use memory::account::{CONNECTIONS_MEMORY, PEER_MEMORY};
 pub use misbehaviour::{DisconnectReason, Misbehaviour};
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;
 
 use addresses::AddressGossip;
+use clock_watch::ClockWatch;
 use connections::Connections;
 use context::Context;
 use fetch::BlockFetch;
 use headers::Headers;
+use line::Line;
 use memory::account::SharedMemory;
 use outbox::Outbox;
+use peer::Peer;
 use reading::excuse_silence;
 use relay::BlockRelay;
 use router::Parts;
@@ -73,7 +78,10 @@ use serving::Serving;
 use table::PeerTable;
 
 use crate::address_book::AddressBook;
+use crate::anchors::Anchors;
+use crate::connection_kind::ConnectionKind;
 use crate::index::HeaderIndex;
+use crate::net_address::AddressEntry;
 use crate::slots::{Slots, SlotsConfig};
 use crate::time::Now;
 
@@ -89,6 +97,7 @@ pub struct Peers {
     table: PeerTable,
     book: AddressBook,
     memory: SharedMemory,
+    line: Line,
     out: Outbox,
     parts: Parts,
     initial_download: bool,
@@ -123,6 +132,7 @@ impl Peers {
             relay: BlockRelay::new(index.tip()),
             serving: Serving::new(config.max_upload_target),
             addresses,
+            clock: ClockWatch::default(),
         };
         Self {
             config,
@@ -130,6 +140,7 @@ impl Peers {
             table,
             book,
             memory: SharedMemory::default(),
+            line: Line::new(now),
             out: Outbox::new(now),
             parts,
             initial_download: true,
@@ -138,10 +149,16 @@ impl Peers {
         }
     }
 
+    /// Calls these addresses before those of the book, each once. To be told before the first event.
+    pub fn call_first(&mut self, anchors: &Anchors) {
+        self.parts.connections.call_first(anchors);
+    }
+
     /// Handles an event. The actions that follow are taken with [`Self::take_actions`].
     pub fn handle(&mut self, now: Now, index: &dyn HeaderIndex, event: impl Into<Event>) {
         let event = event.into();
         self.now = now;
+        self.line.advance(now);
         if let Event::Chain(ChainEvent::TipChanged { initial_download }) = event {
             self.initial_download = initial_download;
         }
@@ -164,6 +181,7 @@ impl Peers {
         let (parts, mut cx) = self.lend(index);
         if room == 0 {
             excuse_silence(&mut cx);
+            cx.line.excuse(cx.now);
         }
         if due {
             parts.maintain(&mut cx);
@@ -195,6 +213,8 @@ impl Peers {
             inbound,
             outbound: established().count() - inbound,
             blocks_in_flight: self.parts.fetch.in_flight(&self.table),
+            clock_wrong_by: self.parts.clock.wrong_by(),
+            silent_since: self.line.silent_since(),
         }
     }
 
@@ -209,6 +229,24 @@ impl Peers {
         &self.book
     }
 
+    /// Whom to call first at the next start: the block-relay peers that stayed longest, or full ones
+    /// where there are none. To be written to disk with the address book.
+    pub fn anchors(&self) -> Anchors {
+        let of = |kind| {
+            let lasting = move |peer: &&Peer| peer.kind == kind && peer.established();
+            let mut peers: Vec<&Peer> = self.table.iter().filter(lasting).collect();
+            peers.sort_by_key(|peer| peer.connected_at);
+            let time = u32::try_from(self.now.unix).unwrap_or(0);
+            let entry = |peer: &Peer| {
+                let services = peer.handshake.services;
+                peer.address.map(|address| AddressEntry { time, services, address })
+            };
+            Anchors::new(peers.into_iter().filter_map(entry))
+        };
+        let block_relay = of(ConnectionKind::BlockRelay);
+        if block_relay.is_empty() { of(ConnectionKind::OutboundFull) } else { block_relay }
+    }
+
     fn lend<'a>(&'a mut self, index: &'a dyn HeaderIndex) -> (&'a mut Parts, Context<'a>) {
         let context = Context {
             now: self.now,
@@ -219,6 +257,7 @@ impl Peers {
             table: &mut self.table,
             book: &mut self.book,
             memory: &mut self.memory,
+            line: &mut self.line,
             out: &mut self.out,
         };
         (&mut self.parts, context)

@@ -37,6 +37,11 @@ impl Services {
         (Self::P2P_V2, "P2P_V2"),
     ];
 
+    /// Those that are not in `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether every service of `other` is in it.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

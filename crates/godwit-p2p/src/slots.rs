@@ -23,9 +23,10 @@ pub(crate) use eviction::{
 pub use manual::MAX_ADD_NODE_CONNECTIONS;
 
 use crate::address_book::AddressBook;
+use crate::anchors::Anchors;
 use crate::connection_kind::ConnectionKind;
 use crate::discourage::Discouraged;
-use crate::net_address::{Host, NetAddress};
+use crate::net_address::{AddressEntry, Host, NetAddress};
 use crate::target::{Reachable, Target};
 use crate::time::Now;
 use crate::time::exponential;
@@ -43,6 +44,9 @@ pub(crate) const MAX_FEELERS: usize = 1;
 const STEP: Duration = Duration::from_millis(500);
 /// Mean time between feelers (Core `FEELER_INTERVAL`).
 const FEELER_INTERVAL: Duration = Duration::from_secs(2 * 60);
+/// Time between feelers while nothing arrives: connections that stand may have been lost, and only a
+/// new one shows that our line is back.
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// Mean time between connections to an extra block-relay peer, which shows whether the chain is
 /// longer than the other peers say (Core `EXTRA_BLOCK_RELAY_ONLY_PEER_INTERVAL`).
 const EXTRA_BLOCK_RELAY_INTERVAL: Duration = Duration::from_secs(5 * 60);
@@ -92,6 +96,8 @@ pub(crate) struct Situation<'a> {
     pub stale_tip: bool,
     /// The initial download is over.
     pub synced: bool,
+    /// New connections are to show if our line is alive.
+    pub line_probed: bool,
     /// The tip is not much older than a day (Core: 144 blocks), so that pruned peers will do.
     pub near_tip: bool,
     /// Hosts to which no connection is opened.
@@ -130,8 +136,11 @@ pub(crate) struct Slots {
     rng: StdRng,
     manual: Manual,
     seeding: Seeding,
+    /// Those that were not called yet, the last one first.
+    anchors: Vec<AddressEntry>,
     next_step: Duration,
     next_feeler: Duration,
+    next_probe: Duration,
     next_extra_block_relay: Duration,
     next_extra_network: Duration,
 }
@@ -141,6 +150,8 @@ pub(crate) struct Slots {
 struct Wanted {
     kind: ConnectionKind,
     networks: Reachable,
+    /// It is to show whether our line is alive: any address will do.
+    probe: bool,
 }
 
 impl Slots {
@@ -151,14 +162,21 @@ impl Slots {
         Self {
             manual: Manual::new(&config),
             seeding: Seeding::new(&config, start, &mut rng),
+            anchors: Vec::new(),
             next_step: start,
             next_feeler: start.saturating_add(exponential(FEELER_INTERVAL, &mut rng)),
+            next_probe: start,
             next_extra_block_relay: start
                 .saturating_add(exponential(EXTRA_BLOCK_RELAY_INTERVAL, &mut rng)),
             next_extra_network: start.saturating_add(exponential(EXTRA_NETWORK_INTERVAL, &mut rng)),
             config,
             rng,
         }
+    }
+
+    /// Addresses to call before those of the book.
+    pub(crate) fn call_first(&mut self, anchors: &Anchors) {
+        self.anchors = anchors.entries().iter().rev().copied().collect();
     }
 
     /// What to do now; nothing within a [`STEP`] of the last call that looked. At most one
@@ -190,6 +208,9 @@ impl Slots {
         book: &mut AddressBook,
     ) -> Option<Opening> {
         let occupied = Occupied::new(situation.peers);
+        if let Some(opening) = self.anchor(situation, &occupied) {
+            return Some(opening);
+        }
         let wanted = self.wanted(now.monotonic, situation, &occupied, book)?;
         book.resolve_collisions(now.unix);
         let address = choice::choose(&self.config, now.unix, wanted, situation, &occupied, book)?;
@@ -198,6 +219,23 @@ impl Slots {
             kind: wanted.kind,
             count_failure: occupied.is_online(),
         })
+    }
+
+    /// Calls the next anchor that will do; each is called once. As block-relay peers, if there are any.
+    fn anchor(&mut self, situation: &Situation<'_>, occupied: &Occupied) -> Option<Opening> {
+        let SlotsConfig { max_full, max_block_relay, .. } = self.config;
+        let kind = match max_block_relay {
+            0 if occupied.full < max_full => ConnectionKind::OutboundFull,
+            _ if occupied.block_relay < max_block_relay => ConnectionKind::BlockRelay,
+            _ => return None,
+        };
+        while let Some(AddressEntry { services, address, .. }) = self.anchors.pop() {
+            if choice::will_do(&self.config, &address, services, situation, occupied) {
+                let (target, count_failure) = (Target::Address(address), occupied.is_online());
+                return Some(Opening::Connect { target, kind, count_failure });
+            }
+        }
+        None
     }
 
     /// The kind of connection to open next (Core `ThreadOpenConnections`).
@@ -213,8 +251,12 @@ impl Slots {
         if occupied.automatic >= max_full + max_block_relay + MAX_FEELERS {
             return None;
         }
-        let wanted = |kind| Some(Wanted { kind, networks: self.config.reachable });
-        if occupied.full < max_full {
+        let networks = self.config.reachable;
+        let wanted = |kind| Some(Wanted { kind, networks, probe: false });
+        if situation.line_probed && now > self.next_probe {
+            self.next_probe = now.saturating_add(PROBE_INTERVAL);
+            Some(Wanted { kind: ConnectionKind::Feeler, networks, probe: true })
+        } else if occupied.full < max_full {
             wanted(ConnectionKind::OutboundFull)
         } else if occupied.block_relay < max_block_relay {
             wanted(ConnectionKind::BlockRelay)
@@ -231,7 +273,7 @@ impl Slots {
             let network = self.lonely_network(situation.peers, book)?;
             self.next_extra_network =
                 now.saturating_add(exponential(EXTRA_NETWORK_INTERVAL, &mut self.rng));
-            Some(Wanted { kind: ConnectionKind::OutboundFull, networks: network })
+            Some(Wanted { kind: ConnectionKind::OutboundFull, networks: network, probe: false })
         } else {
             None
         }

@@ -51,8 +51,9 @@ impl Socks5Error {
     pub fn is_destination(self) -> bool {
         match self {
             Self::HostLength(_) => true,
-            // 1 general failure, 2 not allowed, 3 network unreachable, 7 and 8 not supported.
-            Self::Refused(code) => !matches!(code, 1 | 2 | 3 | 7 | 8),
+            // 3 network unreachable: the proxy's line, 7 and 8 not supported. Tor says 1, general
+            // failure, of services that are gone, and 2, not allowed, of exits that do not lead there.
+            Self::Refused(code) => !matches!(code, 3 | 7 | 8),
             _ => false,
         }
     }
@@ -215,6 +216,12 @@ impl Socks5 {
     /// How many bytes may be read now; what follows them is the peer's. Zero when connected.
     pub fn wanted(&self) -> usize {
         self.piece() - self.received
+    }
+
+    /// Whether the proxy knows the destination and has not answered yet: what takes long now is the
+    /// way from it to there.
+    pub fn awaits_destination(&self) -> bool {
+        self.state == State::Reply && self.outgoing.is_empty()
     }
 
     /// Whether the proxy has connected: from now on the peer speaks.

@@ -16,8 +16,8 @@ use crate::exit::Exit;
 
 /// How long a stopping program may take before it is ended. A clean end only saves the next start
 /// some work: nothing durable depends on it, while a disk can be slow to sync and a command may not
-/// look at the flag.
-const STOP_GRACE: Duration = Duration::from_secs(4);
+/// look at the flag. A node writes its coins within 5 seconds, on a disk that is as fast as it was before.
+const STOP_GRACE: Duration = Duration::from_secs(8);
 
 /// Set by the first SIGINT or SIGTERM. The second, or [`STOP_GRACE`] after the first, ends the process
 /// at once.

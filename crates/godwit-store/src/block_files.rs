@@ -14,7 +14,7 @@ use godwit_stream::{BufferPool, PooledStream, SpanReader};
 
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
-use crate::record::{BlockPosition, FileEnds};
+use crate::record::{BlockChecksum, BlockPosition, FileEnds};
 
 /// A block file is left for the next one before it grows to this size (Core:
 /// `MAX_BLOCKFILE_SIZE`).
@@ -29,6 +29,9 @@ pub(crate) const FRAME_SIZE: u32 = 8;
 /// Block files kept open between two commits to be synced. A block goes to the last file, so that a
 /// few stand for many seconds of a sync.
 pub(crate) const MAX_OPEN_BLOCK_FILES: usize = 8;
+
+/// Bytes read at once in search of a record.
+const SEARCH_WINDOW: u32 = 64 << 10;
 
 /// A complete record behind the committed end of the block files: received before a crash, not yet
 /// in the block index. Its frame is right; whether its bytes are the block is for the caller to
@@ -105,6 +108,7 @@ impl Writer {
 #[derive(Debug)]
 pub struct WrittenBlock {
     position: BlockPosition,
+    checksum: BlockChecksum,
     handle: StoreFile,
     /// Whether the file is new, so that its name is to be made durable too.
     created: bool,
@@ -116,6 +120,11 @@ impl WrittenBlock {
     /// Where it lies.
     pub fn position(&self) -> BlockPosition {
         self.position
+    }
+
+    /// Of its bytes, to be kept with the position.
+    pub fn checksum(&self) -> BlockChecksum {
+        self.checksum
     }
 }
 
@@ -146,7 +155,7 @@ pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
 impl BlockFiles {
     /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the
     /// lengths that commits have named. Records behind the last one are handed back, a torn tail is
-    /// cut off.
+    /// cut off; what lies before a record never is.
     pub(crate) fn open(
         disk: &StoreDisk,
         dir: &Path,
@@ -248,7 +257,8 @@ impl BlockFiles {
         handle.write_all_at(u64::from(start), &frame(self.magic, at.len))?;
         handle.write_all_at(u64::from(at.offset), block)?;
         (writer.end, writer.handle) = (at.offset + at.len, Some(handle.clone()));
-        Ok(WrittenBlock { position: at, handle, created, synced })
+        let checksum = BlockChecksum::of(block);
+        Ok(WrittenBlock { position: at, checksum, handle, created, synced })
     }
 
     /// A written block is in the index from now on: the next commit names it. In order of
@@ -302,6 +312,13 @@ impl BlockFiles {
         Ok(block)
     }
 
+    /// Syncs what was noted and not handed over yet, beside further appends.
+    pub(crate) fn push_out(&self) -> Result<(), StoreError> {
+        let handles: Vec<StoreFile> =
+            self.tail().grown.values().filter_map(|grown| grown.handle.clone()).collect();
+        handles.iter().try_for_each(StoreFile::sync)
+    }
+
     /// Hands over what was noted and not handed over before, to be made durable.
     pub(crate) fn take_appended(&self) -> AppendedBlocks {
         let mut tail = self.tail();
@@ -343,7 +360,9 @@ pub(crate) struct AppendedBlocks {
     names: bool,
 }
 
-/// Collects the complete records from `start` on, cuts off what follows them, and returns the end.
+/// Collects the complete records from `start` on and returns the end of the last one. What follows it
+/// is cut off: a record that a crash has torn. What lies between two records stays: no crash has left
+/// it, since records are written one after the other, but damage.
 fn recover(
     handle: &StoreFile,
     magic: [u8; 4],
@@ -356,7 +375,14 @@ fn recover(
         return Err(StoreError::damaged(handle.path(), u64::from(start), Damage::Short));
     }
     let mut end = start;
-    while let Some(block) = read_record(handle, magic, file, end, len)? {
+    while let Some(block) = next_record(handle, magic, file, end, len)? {
+        let gap = block.position.offset - FRAME_SIZE - end;
+        if gap > 0 {
+            let path = handle.path().display();
+            log::warn!(
+                "{path}: {gap} bytes at byte {end} are damaged; there are blocks behind them."
+            );
+        }
         recovered.push(block);
         end = block.position.offset + block.position.len;
     }
@@ -366,6 +392,43 @@ fn recover(
         handle.sync()?;
     }
     Ok(end)
+}
+
+/// The first complete record at `from` or behind it.
+///
+/// Where none begins at `from` the next one is searched for as in [`crate::scan`]. What a block
+/// holds may look like a record then; it is handed back as one, and it is for the caller to find out that
+/// it is no block of the chain.
+fn next_record(
+    handle: &StoreFile,
+    magic: [u8; 4],
+    file: u32,
+    from: u32,
+    len: u64,
+) -> Result<Option<RecoveredBlock>, StoreError> {
+    let mut at = from;
+    let mut window = Vec::new();
+    loop {
+        if let Some(block) = read_record(handle, magic, file, at, len)? {
+            return Ok(Some(block));
+        }
+        // Behind the first byte of what is no record.
+        let (mut next, end) = (at.saturating_add(1), len.min(MAX_BLOCK_FILE_SIZE.into()) as u32);
+        loop {
+            let wanted = end.saturating_sub(next).min(SEARCH_WINDOW);
+            if wanted < FRAME_SIZE {
+                return Ok(None);
+            }
+            window.resize(wanted as usize, 0);
+            handle.read_exact_at(next.into(), &mut window)?;
+            if let Some(place) = window.windows(magic.len()).position(|bytes| bytes == magic) {
+                at = next + place as u32;
+                break;
+            }
+            // The last bytes may begin a magic.
+            next += wanted - (magic.len() as u32 - 1);
+        }
+    }
 }
 
 /// The record at `at`, if it is complete within `len` bytes of file.

@@ -46,11 +46,14 @@
 //! 3. *The database transaction.* It is atomic (two-phase, each phase an fsync): a crash leaves the
 //!    state before it, which the steps above have not touched, or the state after it, which they
 //!    have made durable.
-//! 4. *The UTXO store removes the files that the new manifest no longer names*, once it is told that
+//! 4. *The control file* ([`crate::control`]) says once more what the transaction has left of the coins. A
+//!    crash before it leaves the one of the commit before; the next open writes it again.
+//!
+//! 5. *The UTXO store removes the files that the new manifest no longer names*, once it is told that
 //!    the commit has returned: until the transaction is durable a restart may still need them. A
 //!    crash leaves some of them; they go at open, as in 2.
 //!
-//! 5. *Pruned block and undo files are removed.* The transaction has taken their ends and the
+//! 6. *Pruned block and undo files are removed.* The transaction has taken their ends and the
 //!    positions of their blocks out of the index. A crash leaves some of them; they go at open.
 //!
 //! There are two kinds. A commit with a UTXO state follows a flush or a merge of the memtable. One
@@ -65,10 +68,12 @@ use godwit_primitives::BlockHash;
 use godwit_stream::SerializeData;
 
 use crate::block_files::AppendedBlocks;
+use crate::control::Control;
 use crate::error::StoreError;
 use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, FileEnds, UtxoState};
 use crate::store::{
-    ASSUMED, BLOCK_INDEX, BlockKey, DurableEnds, FILE_ENDS, ONLY, Store, UTXO, VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DurableEnds, FILE_ENDS, ONLY, Store, UTXO,
+    VERIFIED_TIP,
 };
 use crate::undo::AppendedUndo;
 
@@ -120,6 +125,17 @@ impl Store {
         Appended { blocks: self.blocks.take_appended(), undo: self.undo.take_appended() }
     }
 
+    /// Writes to the disk what was noted and not handed over yet, so that the syncs of the next commit are
+    /// short. Nothing names it before that. May run beside appends.
+    ///
+    /// # Errors
+    ///
+    /// A failed fsync, which closes the store.
+    pub fn push_out(&self) -> Result<(), StoreError> {
+        self.blocks.push_out()?;
+        self.undo.push_out()
+    }
+
     /// Makes `commit` durable, in the order that the module describes, and deletes the files that it
     /// prunes. Commits follow one another.
     ///
@@ -130,6 +146,8 @@ impl Store {
         // What a panicked commit has synced is recorded by the next one.
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let DurableEnds { files, uncommitted } = &mut *ends;
+        let mut control = self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let next = control.after(&commit);
         for (file, end) in self.blocks.sync(commit.appended.blocks)? {
             files.entry(file).or_default().blocks = end;
             uncommitted.insert(file);
@@ -143,6 +161,7 @@ impl Store {
             uncommitted.insert(*file);
         }
         let mut batch = self.db.batch()?;
+        batch.put(&COMMIT_NUMBER, ONLY, &next.commit)?;
         batch.put_all(&FILE_ENDS, uncommitted.iter().map(|file| (*file, &files[file])))?;
         let key = |hash: &BlockHash, record: &BlockRecord| BlockKey {
             height: record.height,
@@ -161,11 +180,28 @@ impl Store {
         }
         batch.commit()?;
         uncommitted.clear();
+        next.write(&self.disk, &self.dir)?;
+        *control = next;
         for file in commit.pruned {
             self.blocks.remove(file)?;
             self.undo.remove(file)?;
         }
         Ok(())
+    }
+}
+
+impl Control {
+    /// What the control file says behind `commit`.
+    fn after(&self, commit: &Commit) -> Self {
+        let mut next = Self { commit: self.commit + 1, ..self.clone() };
+        next.pruned |= !commit.pruned.is_empty();
+        next.state.verified_tip = commit.verified_tip.or(next.state.verified_tip);
+        if let Some(UtxoCommit { tip, manifest, assumed }) = &commit.utxo {
+            next.state.utxo_tip = Some(*tip);
+            next.state.utxo_manifest = Some(manifest.clone());
+            next.state.assumed = assumed.or(next.state.assumed);
+        }
+        next
     }
 }
 

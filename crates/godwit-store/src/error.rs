@@ -119,13 +119,31 @@ impl fmt::Display for IoFailure {
     }
 }
 
+/// Which coins are concerned, by the keyed hashes of their outpoints, both ends included. The range may
+/// be larger than what is damaged, never smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The partition that all of them belong to.
+    pub partition: u8,
+    pub first: u64,
+    pub last: u64,
+}
+
 /// Why stored bytes are not believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// A checksum over the bytes does not match.
     Checksum,
+    /// A block of coins in a run does not match its checksum, and parity cannot bring it back. All others
+    /// can be read.
+    Coins(KeyRange),
+    /// A merge did not write what it read: a fault of the memory, or of the program.
+    EntrySum,
     /// The file ends before bytes that a commit has named.
     Short,
+    /// The database is older than the last commit: its own repair has rolled it back, or a copy from another
+    /// time was put in its place.
+    RolledBack,
     /// There is no file of a name that a commit has named.
     MissingFile,
     /// The bytes do not decode.
@@ -144,7 +162,16 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Damage::Checksum => f.write_str("checksum mismatch"),
+            Damage::Coins(KeyRange { partition, first, last }) => write!(
+                f,
+                "checksum mismatch, too much to be repaired from parity: coins of partition \
+                 {partition}, keys {first:016x} to {last:016x}"
+            ),
+            Damage::EntrySum => {
+                f.write_str("a merge wrote other coins than it read: is the memory sound?")
+            }
             Damage::Short => f.write_str("file ends before committed bytes"),
+            Damage::RolledBack => f.write_str("the database is older than the last commit"),
             Damage::MissingFile => f.write_str("the file is missing"),
             Damage::Decode(error) => write!(f, "undecodable: {error}"),
             Damage::TrailingBytes => f.write_str("bytes left over after the value"),

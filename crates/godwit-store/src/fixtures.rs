@@ -38,6 +38,7 @@ pub(crate) fn record(nonce: u32, height: u32) -> BlockRecord {
         tx_count: 1,
         sequence: u64::from(nonce),
         position: None,
+        checksum: None,
         undo: None,
     }
 }

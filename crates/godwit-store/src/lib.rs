@@ -5,6 +5,7 @@
 
 mod block_files;
 mod commit;
+mod control;
 mod db;
 pub mod disk;
 pub mod error;
@@ -26,7 +27,8 @@ pub use commit::{Appended, Commit, UtxoCommit};
 pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
 pub use record::{
-    AssumedSnapshot, BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition,
+    AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
+    UndoPosition,
 };
 pub use store::{
     BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, SCHEMA_VERSION, Store, StoreOptions, Written,

@@ -1,5 +1,6 @@
 //! What the database says about blocks and about the state that a commit leaves behind.
 
+use std::num::NonZeroU32;
 use std::ops::BitOr;
 
 use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE};
@@ -17,6 +18,16 @@ pub struct BlockPosition {
     pub offset: u32,
     /// Length of the block in bytes.
     pub len: u32,
+}
+
+/// CRC-32C of a stored block's bytes, 1 instead of 0: tells whether they are still what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockChecksum(NonZeroU32);
+
+impl BlockChecksum {
+    pub fn of(block: &[u8]) -> Self {
+        Self(NonZeroU32::new(crc32c::crc32c(block)).unwrap_or(NonZeroU32::MIN))
+    }
 }
 
 /// Where a block's undo data lie: `revNNNNN.dat` number (that of the block's own file), offset of
@@ -85,6 +96,8 @@ pub struct BlockRecord {
     pub sequence: u64,
     /// Where the block lies, once received and until its file is deleted.
     pub position: Option<BlockPosition>,
+    /// Of the block's bytes; unknown of a block that was stored under schema 1 and not checked since.
+    pub checksum: Option<BlockChecksum>,
     /// Where its undo data lie, once connected and until their file is deleted.
     pub undo: Option<UndoPosition>,
 }
@@ -173,7 +186,8 @@ impl Decode for FileEnds {
     }
 }
 
-/// Fixed layout; a length of 0 says that there is no position.
+/// Fixed layout but for the end: a checksum that is not known is not there. A length of 0 says that there
+/// is no position.
 impl Encode for BlockRecord {
     fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
         let position = self.position.unwrap_or(BlockPosition { file: 0, offset: 0, len: 0 });
@@ -189,6 +203,9 @@ impl Encode for BlockRecord {
         out.write_u32(undo.file);
         out.write_u64(undo.offset);
         out.write_u32(undo.len);
+        if let Some(BlockChecksum(checksum)) = self.checksum {
+            out.write_u32(checksum.get());
+        }
     }
 }
 
@@ -205,6 +222,8 @@ impl Decode for BlockRecord {
         let position = (len > 0).then_some(BlockPosition { file, offset, len });
         let (file, offset, len) = (reader.u32()?, reader.u64()?, reader.u32()?);
         let undo = (len > 0).then_some(UndoPosition { file, offset, len });
-        Ok(BlockRecord { header, height, status, tx_count, sequence, position, undo })
+        let checksum = if reader.is_empty() { 0 } else { reader.u32()? };
+        let checksum = NonZeroU32::new(checksum).map(BlockChecksum);
+        Ok(BlockRecord { header, height, status, tx_count, sequence, position, checksum, undo })
     }
 }

@@ -1,30 +1,37 @@
 //! One network's data directory: lock, database, block and undo files.
 
+mod database;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use godwit_primitives::BlockHash;
 use godwit_stream::{
-    Allocator, BufferPool, DataStream, Decode, DecodeError, Encode, Obfuscation, PoolLimits,
-    PooledStream, SerializeData, SpanReader,
+    BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStream, SerializeData,
 };
+
+pub(crate) use database::{
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, Identity, ONLY, UTXO, VERIFIED_TIP,
+};
+use database::{DATABASE_FILE, OpenedDatabase, committed_state, open_database};
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
     RecoveredBlock, WrittenBlock, file_number,
 };
-use crate::db::{Db, Table};
+use crate::control::Control;
+use crate::db::Db;
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::record::{
-    AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, UndoPosition, UtxoState,
+    AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, ChainPoint, FileEnds, UndoPosition,
 };
 use crate::scan::{XOR_FILE, read_obfuscation};
 use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, WrittenUndo};
 
 /// Version of the database's tables and of every file that they name.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Idle buffers of blocks and undo records: enough for those on their way to the tip, so
 /// that a sync takes memory from the system once and not for each block.
@@ -35,8 +42,9 @@ pub const BLOCK_BUFFERS: PoolLimits = PoolLimits {
 };
 
 /// Files of a data directory that are open for as long as it is, or for one operation: lock, database,
-/// the runs that are being flushed, merged and sorted, a directory that is synced.
-const OTHER_OPEN_FILES: usize = 8;
+/// control file, the runs that are being flushed and merged with their parity, one that is sorted, one
+/// that is repaired with its parity, a directory that is synced.
+const OTHER_OPEN_FILES: usize = 12;
 
 /// Most files that a data directory with its coins holds open, however many block files and runs it
 /// has: those kept for reading; those that were appended to since the last commit, and once more
@@ -45,65 +53,8 @@ pub const MAX_OPEN_FILES: usize =
     MAX_CACHED_FILES + 2 * (MAX_OPEN_BLOCK_FILES + MAX_OPEN_UNDO_FILES) + OTHER_OPEN_FILES;
 
 const LOCK_FILE: &str = ".lock";
-const DATABASE_FILE: &str = "godwit.redb";
 const BLOCKS_DIR: &str = "blocks";
 const UTXO_DIR: &str = "utxo";
-
-/// Key of the block index: height first, so that a parent is read before its children and a
-/// batch of new blocks touches neighbouring pages.
-#[derive(Clone, Copy)]
-pub(crate) struct BlockKey {
-    pub(crate) height: u32,
-    pub(crate) hash: BlockHash,
-}
-
-impl Encode for BlockKey {
-    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
-        out.write(&self.height.to_be_bytes());
-        out.put(&self.hash);
-    }
-}
-
-impl Decode for BlockKey {
-    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
-        let height = u32::from_be_bytes(reader.array()?);
-        Ok(BlockKey { height, hash: reader.get()? })
-    }
-}
-
-/// Keys of the single values, one table for each type of value.
-pub(crate) const ONLY: u8 = 0;
-
-pub(crate) const BLOCK_INDEX: Table<BlockKey, BlockRecord> = Table::new("block_index");
-pub(crate) const FILE_ENDS: Table<u32, FileEnds> = Table::new("file_ends");
-pub(crate) const VERIFIED_TIP: Table<u8, ChainPoint> = Table::new("verified_tip");
-pub(crate) const UTXO: Table<u8, UtxoState> = Table::new("utxo");
-pub(crate) const ASSUMED: Table<u8, AssumedSnapshot> = Table::new("assumed");
-const IDENTITY: Table<u8, Identity> = Table::new("identity");
-
-/// What a data directory is, written once.
-struct Identity {
-    schema: u32,
-    network: NetworkId,
-    utxo_hash_key: [u8; 16],
-}
-
-impl Encode for Identity {
-    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
-        out.write_u32(self.schema);
-        out.write(&self.network.magic);
-        out.write(&self.network.genesis);
-        out.write(&self.utxo_hash_key);
-    }
-}
-
-impl Decode for Identity {
-    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
-        let schema = reader.u32()?;
-        let network = NetworkId { magic: reader.array()?, genesis: reader.array()? };
-        Ok(Identity { schema, network, utxo_hash_key: reader.array()? })
-    }
-}
 
 /// Which data directory to open.
 #[derive(Clone, Debug)]
@@ -113,6 +64,8 @@ pub struct StoreOptions {
     pub network: NetworkId,
     /// Random bytes, kept as the key of the UTXO store's hash when the directory is created.
     pub new_hash_key: [u8; 16],
+    /// What the pool of buffers for blocks and undo records keeps.
+    pub buffers: PoolLimits,
 }
 
 /// What the commits so far have left.
@@ -166,7 +119,10 @@ pub struct Store {
     pub(crate) undo: UndoFiles,
     /// Also orders commits.
     pub(crate) ends: Mutex<DurableEnds>,
-    dir: PathBuf,
+    /// What the last commit has left. Locked within `ends`.
+    pub(crate) control: Mutex<Control>,
+    lost: Option<CommittedState>,
+    pub(crate) dir: PathBuf,
     magic: [u8; 4],
     utxo_hash_key: [u8; 16],
     block_buffers: BufferPool,
@@ -204,10 +160,10 @@ impl Store {
         disk.create_dir_all(&dir.join(UTXO_DIR))?;
         let lock = disk.lock(&dir.join(LOCK_FILE))?;
         let network = options.network;
-        let db_path = dir.join(DATABASE_FILE);
-        let db = open_database(&disk, &db_path, network, options.new_hash_key)?;
-        let identity = check_identity(&db, &db_path, network)?;
-        write_zero_obfuscation(&disk, &blocks_dir)?;
+        let found = Control::newest(&disk, &dir)?;
+        let OpenedDatabase { db, control, lost } =
+            open_database(&disk, &dir, found, network, options.new_hash_key)?;
+        write_zero_obfuscation(&disk, &blocks_dir, network.magic)?;
 
         let mut ends = DurableEnds::default();
         db.for_each(&FILE_ENDS, |file, end| {
@@ -220,18 +176,20 @@ impl Store {
             BlockFiles::open(&disk, &blocks_dir, magic, &ends.files, max_file_size)?;
         let undo_ends = ends.files.iter().map(|(file, end)| (*file, end.undo)).collect();
         let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends);
-        let utxo_hash_key = identity.utxo_hash_key;
-        let ends = Mutex::new(ends);
+        let utxo_hash_key = control.identity.utxo_hash_key;
+        let (ends, control) = (Mutex::new(ends), Mutex::new(control));
         let store = Store {
             disk,
             db,
             blocks,
             undo,
             ends,
+            control,
+            lost,
             dir,
             magic,
             utxo_hash_key,
-            block_buffers: BufferPool::new(BLOCK_BUFFERS),
+            block_buffers: BufferPool::new(options.buffers),
             _lock: lock,
         };
         Ok((store, recovered))
@@ -249,12 +207,24 @@ impl Store {
 
     /// What the last commit left.
     pub fn state(&self) -> Result<CommittedState, StoreError> {
-        let utxo = self.db.get(&UTXO, &ONLY)?;
-        let (utxo_tip, utxo_manifest) =
-            utxo.map(|UtxoState { tip, manifest }| (tip, manifest)).unzip();
-        let verified_tip = self.db.get(&VERIFIED_TIP, &ONLY)?;
-        let assumed = self.db.get(&ASSUMED, &ONLY)?;
-        Ok(CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed })
+        committed_state(&self.db)
+    }
+
+    /// What the last commit had left, if the database was lost or damaged and a new one was begun in its
+    /// place: all blocks were handed back at open then, and the first commit is to restore this.
+    pub fn lost(&self) -> Option<&CommittedState> {
+        self.lost.as_ref()
+    }
+
+    /// The undo records of a file as far as they follow one another, and whatever block they belong to:
+    /// [`Store::read_undo`] tells whether it is that of a block.
+    pub fn undo_records(&self, file: u32) -> Result<Vec<UndoPosition>, StoreError> {
+        self.undo.records(file, self.magic)
+    }
+
+    /// Has the next commit name the undo records of a file up to `last`.
+    pub fn adopt_undo(&self, last: UndoPosition) -> Result<(), StoreError> {
+        self.undo.adopt(last)
     }
 
     /// The error that says that the committed manifest of the runs does not decode.
@@ -347,9 +317,27 @@ impl Store {
         }
     }
 
-    /// The bytes of a stored block.
+    /// The bytes of a stored block, or what has become of them: for a reader that checks them.
     pub fn read_block(&self, position: BlockPosition) -> Result<PooledStream, StoreError> {
         self.blocks.read(position, &self.block_buffers)
+    }
+
+    /// The bytes of a stored block, if they are still those that were written.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] when they are not, besides failed reads.
+    pub fn read_intact_block(
+        &self,
+        position: BlockPosition,
+        checksum: BlockChecksum,
+    ) -> Result<PooledStream, StoreError> {
+        let block = self.read_block(position)?;
+        if BlockChecksum::of(block.as_slice()) == checksum {
+            return Ok(block);
+        }
+        let path = self.blocks.path(position.file);
+        Err(StoreError::damaged(&path, position.offset.into(), Damage::Checksum))
     }
 
     /// The buffers that blocks are read into, from wherever they come, and undo records encoded in.
@@ -402,28 +390,6 @@ impl Store {
     }
 }
 
-fn open_database(
-    disk: &StoreDisk,
-    path: &Path,
-    network: NetworkId,
-    utxo_hash_key: [u8; 16],
-) -> Result<Db, StoreError> {
-    match disk.open(path, OpenMode::Read) {
-        Ok(_) => return Db::open(disk, path),
-        Err(error) if !error.is_not_found() => return Err(error),
-        Err(_) => {}
-    }
-    let identity = Identity { schema: SCHEMA_VERSION, network, utxo_hash_key };
-    Db::create(disk, path, |batch| {
-        batch.create(&BLOCK_INDEX)?;
-        batch.create(&FILE_ENDS)?;
-        batch.create(&VERIFIED_TIP)?;
-        batch.create(&UTXO)?;
-        batch.create(&ASSUMED)?;
-        batch.put(&IDENTITY, ONLY, &identity)
-    })
-}
-
 /// Core keeps `blocks/blk*.dat` under the same names and may be writing to them.
 fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     for database in ["chainstate", "blocks/index"] {
@@ -459,27 +425,14 @@ fn remove_dead(
     Ok(())
 }
 
-fn check_identity(db: &Db, path: &Path, network: NetworkId) -> Result<Identity, StoreError> {
-    let identity = db
-        .get(&IDENTITY, &ONLY)?
-        .ok_or_else(|| StoreError::damaged(path, 0, Damage::MissingEntry))?;
-    let path = path.to_owned();
-    if identity.schema > SCHEMA_VERSION {
-        let found = identity.schema;
-        return Err(StoreError::NewerSchema { path, found, supported: SCHEMA_VERSION });
-    }
-    if identity.network != network {
-        let found = identity.network;
-        return Err(StoreError::OtherNetwork { path, found, expected: network });
-    }
-    Ok(identity)
-}
-
 /// Tools that read Core's block files look for a key since Core 28; zero says "in the clear".
-fn write_zero_obfuscation(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+fn write_zero_obfuscation(disk: &StoreDisk, dir: &Path, magic: [u8; 4]) -> Result<(), StoreError> {
     let path = dir.join(XOR_FILE);
     match read_obfuscation(disk, dir) {
         Ok(Some(Obfuscation::NONE)) => return Ok(()),
+        Ok(Some(_)) if are_in_the_clear(disk, dir, magic)? => {
+            log::warn!("{}: the key is damaged, and written again as zero.", path.display());
+        }
         Ok(Some(_)) => return Err(StoreError::damaged(&path, 0, Damage::Format)),
         // A crash may have left it empty.
         Ok(None) | Err(StoreError::Damaged { .. }) => {}
@@ -489,6 +442,20 @@ fn write_zero_obfuscation(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError
     file.write_all_at(0, &Obfuscation::NONE.key())?;
     file.sync()?;
     disk.sync_dir(dir)
+}
+
+/// Whether a block file begins with the magic itself, so that a key beside it can only be wrong.
+fn are_in_the_clear(disk: &StoreDisk, dir: &Path, magic: [u8; 4]) -> Result<bool, StoreError> {
+    for path in disk.list(dir)?.iter().filter(|path| file_number(path, "blk").is_some()) {
+        let (file, mut start) = (disk.open(path, OpenMode::Read)?, [0; 4]);
+        if file.file_len()? >= start.len() as u64 {
+            file.read_exact_at(0, &mut start)?;
+            if start == magic {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -307,6 +307,50 @@ impl UndoFiles {
         Ok(undo)
     }
 
+    /// Syncs what was noted and not handed over yet, beside further appends.
+    pub(crate) fn push_out(&self) -> Result<(), StoreError> {
+        let handles: Vec<StoreFile> = self.tails().unsynced.values().cloned().collect();
+        handles.iter().try_for_each(StoreFile::sync)
+    }
+
+    /// The records of a file from its beginning, as far as they follow one another.
+    pub(crate) fn records(
+        &self,
+        file: u32,
+        magic: [u8; 4],
+    ) -> Result<Vec<UndoPosition>, StoreError> {
+        let handle = match self.disk.open_cached(&self.path(file)) {
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            other => other?,
+        };
+        let (len, mut end, mut records) = (handle.file_len()?, 0, Vec::new());
+        let mut start = [0; FRAME_SIZE as usize];
+        while end + OVERHEAD <= len {
+            handle.read_exact_at(end, &mut start)?;
+            let (found, data_len) = start.split_at(magic.len());
+            let data_len = u32::from_le_bytes(data_len.try_into().expect("the other four bytes"));
+            let next = end + OVERHEAD + u64::from(data_len);
+            if found != magic || data_len == 0 || next > len {
+                break;
+            }
+            let offset = end + u64::from(FRAME_SIZE);
+            records.push(UndoPosition { file, offset, len: data_len });
+            end = next;
+        }
+        Ok(records)
+    }
+
+    /// Has the next commit name a file up to the end of `last`, which this process has not written.
+    pub(crate) fn adopt(&self, last: UndoPosition) -> Result<(), StoreError> {
+        self.disk.open(&self.path(last.file), OpenMode::ReadWrite)?.sync()?;
+        let end = last.offset + u64::from(last.len) + HASH_SIZE as u64;
+        let mut tails = self.tails();
+        tails.ends.insert(last.file, end);
+        tails.grown.insert(last.file, end);
+        tails.unsynced_names = true;
+        Ok(())
+    }
+
     /// Hands over what was noted and not handed over before, to be made durable.
     pub(crate) fn take_appended(&self) -> AppendedUndo {
         let mut tails = self.tails();

@@ -20,6 +20,7 @@ mod background;
 mod budget;
 mod commits;
 mod entry;
+mod entry_sum;
 mod filter;
 #[cfg(test)]
 mod fixtures;
@@ -39,6 +40,7 @@ mod sort;
 mod stop;
 mod store;
 mod worker_pools;
+mod write_rate;
 
 pub use background::{Rotation, SealId};
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};

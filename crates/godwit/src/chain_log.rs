@@ -19,7 +19,7 @@ pub(crate) fn update_tip(chain: &Chain, hash: BlockHash, now: i64) -> UpdateTip 
         hash,
         height: node.height,
         version: node.header.version,
-        log2_work: node.chain_work.as_f64().log2(),
+        log2_work: chain.tree().chain_work(id).as_f64().log2(),
         tx_count: node.chain_tx_count,
         time: node.header.time,
         progress: chain.verification_progress(id, now),

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::open::open_chain;
 use crate::options::{Config, ImportOptions};
 use crate::process::{StopFlag, seconds_since_1970};
-use crate::progress::{Position, Progress};
+use crate::progress::{AtRisk, Position, Progress};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -119,6 +119,7 @@ impl ImportObserver for Reporter {
             }
         }
         let (height, connected) = (chain.tip_point().height, chain.status().connected);
+        let at_risk = AtRisk::of(chain.status());
         if let Some(progress) = &mut self.progress {
             progress.update(Position {
                 height,
@@ -127,6 +128,7 @@ impl ImportObserver for Reporter {
                 done: connected.bytes,
                 total: self.total_bytes,
                 peers: None,
+                at_risk,
             });
         }
     }

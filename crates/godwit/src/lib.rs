@@ -7,6 +7,7 @@ mod failure;
 mod import;
 pub mod log_format;
 mod logging;
+mod memory;
 pub mod node;
 mod open;
 pub mod options;

@@ -1,7 +1,7 @@
 //! The node: what runs when no command is named.
 //!
 //! [`core`] is its logic, [`sockets`] the thread that owns the network. The driver owns the clock,
-//! name lookups and `peers.dat`, and runs the loop that connects them all.
+//! name lookups, `peers.dat` and `anchors.dat`, and runs the loop that connects them all.
 
 pub mod core;
 mod dns;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use godwit_chain::{BlockMemory, Chain, ChainOptions};
+use godwit_chain::{Chain, ChainOptions, CoinWriting};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
 
 use crate::descriptors;
 use crate::failure::Failure;
+use crate::memory::{self, MemoryPlan};
 use crate::options::Config;
 use crate::process;
 
@@ -18,19 +19,22 @@ pub(crate) fn open_chain(
     workers: usize,
     stop_at_height: Option<u32>,
 ) -> Result<Chain, Failure> {
+    let memory = MemoryPlan::of(config, memory::available());
+    log::info!("{memory}");
     let options = ChainOptions {
         params: Arc::new(config.params.clone()),
         assume_valid: config.params.assume_valid,
         executor: Arc::new(Threads::default()),
         workers,
         scripts: config.scripts,
-        cache_bytes: config.dbcache_bytes,
+        coins_memory: memory.coins,
         cache_minima: CacheMinima::PRODUCT,
         stop_at_height,
         // A command that only reads the coins deletes no blocks, whatever the configuration file
         // says.
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
-        block_memory: BlockMemory::default(),
+        block_memory: memory.blocks,
+        coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
     };
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);
     let key = process::random_bytes()?;

@@ -14,6 +14,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use godwit_chain::ScriptOptions;
+use godwit_p2p::Reachable;
 use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
 
@@ -38,13 +39,23 @@ pub struct Config {
     pub datadir: PathBuf,
     /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
-    /// `-dbcache` in bytes, at least 4 MiB.
-    pub dbcache_bytes: u64,
+    pub memory: MemoryOptions,
+    /// `-flushinterval` in seconds.
+    pub flush_interval: Option<u64>,
     /// `-prune` in bytes; `None` keeps every block.
     pub prune_bytes: Option<u64>,
     /// `-scriptengine`, `-crosscheck` and `-lanes`.
     pub scripts: ScriptOptions,
     pub command: Command,
+}
+
+/// What was said about memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryOptions {
+    /// `-memory` in bytes; `None`: by what the machine has.
+    pub total: Option<u64>,
+    /// `-dbcache` in bytes, at least 4 MiB; `None`: what the other parts leave.
+    pub coins: Option<u64>,
 }
 
 impl Config {
@@ -111,10 +122,7 @@ pub struct NodeOptions {
     pub seed_nodes: Vec<HostPort>,
     /// `-dnsseed`.
     pub dns_seed: bool,
-    /// `-proxy`.
-    pub proxy: Option<SocketAddr>,
-    /// The proxy to onion addresses.
-    pub onion: Option<SocketAddr>,
+    pub reach: Reach,
     /// `-v2transport`.
     pub v2_transport: bool,
     /// `-allowunlockedsecrets`.
@@ -123,6 +131,17 @@ pub struct NodeOptions {
     pub max_upload_target: Option<u64>,
     /// `-maxdownloadrate`, in bytes per second; `None`: no limit.
     pub max_download_rate: Option<u64>,
+}
+
+/// Which networks are reached, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// `-proxy`.
+    pub proxy: Option<SocketAddr>,
+    /// The proxy to onion addresses.
+    pub onion: Option<SocketAddr>,
+    /// Networks in which peers are chosen: those of `-onlynet`, or all that can be reached.
+    pub networks: Reachable,
 }
 
 /// Options of `import`.

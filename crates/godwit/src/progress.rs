@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use godwit_chain::ChainStatus;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// The speed is measured over this time: short enough to follow changing blocks, long enough to
@@ -23,6 +24,29 @@ const BAR_INTERVAL: Duration = Duration::from_millis(100);
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 const BYTES_PER_MB: f64 = 1e6;
+
+/// What a power cut would cost now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AtRisk {
+    /// Blocks and undo records that are not durable, in bytes: to be fetched and verified again.
+    pub bytes: u64,
+    /// Estimated time of applying the blocks again whose coins are not durable.
+    pub replay: Duration,
+}
+
+impl AtRisk {
+    /// As the chain's status has it.
+    pub fn of(status: &ChainStatus) -> Self {
+        Self { bytes: status.bytes_at_risk, replay: status.replay }
+    }
+}
+
+impl fmt::Display for AtRisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let megabytes = self.bytes as f64 / BYTES_PER_MB;
+        write!(f, "{megabytes:.1} MB to fetch, {:.0} s to replay", self.replay.as_secs_f64())
+    }
+}
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +62,7 @@ pub struct Position {
     pub total: u64,
     /// Number of peers; `None` for a job without peers.
     pub peers: Option<usize>,
+    pub at_risk: AtRisk,
 }
 
 /// The display of one job.
@@ -146,11 +171,12 @@ struct Status {
     rates: Option<Rates>,
     left: Option<Duration>,
     peers: Option<usize>,
+    at_risk: AtRisk,
 }
 
 impl Status {
     fn new(position: Position, rates: Option<Rates>) -> Self {
-        let Position { height, done, total, peers, .. } = position;
+        let Position { height, done, total, peers, at_risk, .. } = position;
         let left_to_do = total.saturating_sub(done);
         let left = match rates {
             _ if left_to_do == 0 => Some(Duration::ZERO),
@@ -164,7 +190,7 @@ impl Status {
             // Rounding must not show 100 % before the job is done.
             _ => (done as f64 / total as f64 * 100.0).min(99.99),
         };
-        Status { height, percent, rates, left, peers }
+        Status { height, percent, rates, left, peers, at_risk }
     }
 }
 
@@ -181,8 +207,12 @@ impl fmt::Display for Status {
             None => {}
         }
         match self.left {
-            Some(left) => write!(f, " ETA {}", Left(left.as_secs())),
-            None => f.write_str(" ETA unknown"),
+            Some(left) => write!(f, " ETA {}", Left(left.as_secs()))?,
+            None => f.write_str(" ETA unknown")?,
+        }
+        match self.at_risk == AtRisk::default() {
+            true => Ok(()),
+            false => write!(f, ", a power cut would cost {}", self.at_risk),
         }
     }
 }
@@ -212,7 +242,8 @@ mod tests {
 
     fn at(blocks: u64) -> Position {
         let bytes = blocks * 2_000_000;
-        Position { height: 7, blocks, bytes, done: bytes, total: 0, peers: None }
+        let at_risk = AtRisk::default();
+        Position { height: 7, blocks, bytes, done: bytes, total: 0, peers: None, at_risk }
     }
 
     fn rates_after(samples: &[(Duration, u64)]) -> Option<(f64, f64)> {
@@ -274,6 +305,11 @@ mod tests {
         let with_peers = |peers| Status::new(Position { peers: Some(peers), ..at(0) }, None);
         assert_eq!(with_peers(1).to_string(), "height=7 100.00 % 1 peer ETA 0 s");
         assert_eq!(with_peers(0).to_string(), "height=7 100.00 % 0 peers ETA 0 s");
+        let at_risk = AtRisk { bytes: 1_250_000, replay: Duration::from_millis(33_600) };
+        assert_eq!(
+            Status::new(Position { at_risk, ..at(0) }, None).to_string(),
+            "height=7 100.00 % ETA 0 s, a power cut would cost 1.2 MB to fetch, 34 s to replay"
+        );
     }
 
     #[test]

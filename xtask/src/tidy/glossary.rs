@@ -14,7 +14,7 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
         return vec![Finding { path: PAGE.to_owned(), line: 0, rule }];
     };
     let mut findings = Vec::new();
-    for (line, cell) in super::limits::cells(&page.text, COLUMN) {
+    for (line, cell) in super::named_tests::cells(&page.text, COLUMN) {
         let quoted: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
         // Every crate is called so; no type is.
         let (paths, items): (Vec<&str>, Vec<&str>) =

@@ -27,8 +27,8 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         crate_name: "godwit-chain",
         name: "Chain",
-        methods: 72,
-        fields: 16,
+        methods: 75,
+        fields: 18,
         why: "its step carries what leaves one station to the next; a third are the crate's interface, one line each",
     },
     Exception {
@@ -46,17 +46,10 @@ const EXCEPTIONS: &[Exception] = &[
         why: "options, of which each is one value of the command line",
     },
     Exception {
-        crate_name: "godwit",
-        name: "NodeOptions",
-        methods: 0,
-        fields: 17,
-        why: "options, of which each is one value of the command line",
-    },
-    Exception {
         crate_name: "godwit-store",
         name: "UtxoStore",
-        methods: 42,
-        fields: 17,
+        methods: 48,
+        fields: 18,
         why: "one database: lookups, rotation, flushes, merges and commits change the same layers and one budget",
     },
 ];

@@ -16,7 +16,9 @@ use godwit_primitives::{BlockHash, Coin, OutPoint};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::{Executor, Threads};
 use godwit_store::utxo::{CacheMinima, Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
-use godwit_store::{ChainPoint, Commit, NetworkId, Store, StoreError, StoreOptions, UtxoCommit};
+use godwit_store::{
+    BLOCK_BUFFERS, ChainPoint, Commit, NetworkId, Store, StoreError, StoreOptions, UtxoCommit,
+};
 use godwit_stream::DataStream;
 
 use super::coins::{RandomCoins, THRESHOLD};
@@ -133,7 +135,7 @@ fn executor() -> Arc<dyn Executor> {
 fn open_store(dir: PathBuf) -> Result<Store, StoreError> {
     let params = Params::new(Network::Regtest);
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
-    let options = StoreOptions { dir, network, new_hash_key: [7; 16] };
+    let options = StoreOptions { dir, network, new_hash_key: [7; 16], buffers: BLOCK_BUFFERS };
     Ok(Store::open(Arc::new(RealDisk), options)?.0)
 }
 

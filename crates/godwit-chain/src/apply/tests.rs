@@ -229,7 +229,14 @@ fn a_missing_coin_is_noticed_and_leaves_no_trace() {
         utxo.add(&hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
         let Resolved { spent, .. } =
             connect(&mut utxo, &case).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        assert!(unapply(&mut utxo, &case.block, &spent, case.height, Mismatch::Reported, &mut []));
+        assert!(unapply(
+            &mut utxo,
+            &case.block,
+            &spent,
+            case.height,
+            Mismatch::Reported,
+            Below::Read(&mut [])
+        ));
         for Prevout { outpoint, coin, .. } in &case.prevouts {
             let hashed = UtxoHasher::new([1; 16]).hash(*outpoint);
             assert_eq!(utxo.get(&hashed).unwrap().as_ref(), Some(coin), "{name}");

@@ -1,6 +1,12 @@
 //! The chain on a disk in memory.
 
-use crossbeam_channel::TrySendError;
+mod durable;
+mod sealed_windows;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{TrySendError, bounded};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_primitives::BlockHeader;
 use godwit_primitives::{Network, Params};
@@ -14,8 +20,10 @@ use godwit_stream::{DataStream, SpanReader};
 use super::*;
 use crate::apply::Resolved;
 use crate::contradiction::Contradiction;
-use crate::options::{BlockMemory, ScriptOptions};
+use crate::durability::writing::CoinWriting;
+use crate::options::{BlockMemory, ChainOptions, CoinsMemory, ScriptOptions};
 use crate::verify::VerifyError;
+use crate::waiting::LONGEST_WAIT;
 use crate::window;
 
 /// After every block of the tests.
@@ -35,17 +43,27 @@ fn chain_with(disk: &FaultDisk, cache_minima: CacheMinima) -> Chain {
 }
 
 fn chain_on(disk: &FaultDisk, cache_minima: CacheMinima, executor: Arc<dyn Executor>) -> Chain {
+    chain_writing(disk, cache_minima, executor, CoinWriting::PRODUCT)
+}
+
+fn chain_writing(
+    disk: &FaultDisk,
+    cache_minima: CacheMinima,
+    executor: Arc<dyn Executor>,
+    coin_writing: CoinWriting,
+) -> Chain {
     let options = ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
         executor,
         workers: 1,
         scripts: ScriptOptions::default(),
-        cache_bytes: cache_minima.budget,
+        coins_memory: CoinsMemory::Fixed(cache_minima.budget),
         cache_minima,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
+        coin_writing,
     };
     let disk = Arc::new(disk.clone());
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
@@ -242,13 +260,23 @@ fn coins_that_a_flush_let_go_of_are_fetched_again_and_the_chain_is_the_same() {
 
 /// In virtual time: a chain, and a disk of which writes and fsyncs take a second and reads nothing.
 fn timed_chain(cache_minima: CacheMinima) -> (Chain, InlineExecutor) {
+    let second = Duration::from_secs(1);
+    let (chain, _, executor) = timed_disk_and_chain(cache_minima, second, second);
+    (chain, executor)
+}
+
+/// The same with the disk, of which writes and fsyncs take so long.
+fn timed_disk_and_chain(
+    cache_minima: CacheMinima,
+    write: Duration,
+    sync: Duration,
+) -> (Chain, FaultDisk, InlineExecutor) {
     let executor = InlineExecutor::new(1, Pace::Instant);
-    let second = Duration::from_secs(1)..=Duration::from_secs(1);
-    let read = Duration::ZERO..=Duration::ZERO;
-    let disk = FaultDisk::timed(&executor, Latency { read, write: second.clone(), sync: second });
+    let (read, write, sync) = (Duration::ZERO..=Duration::ZERO, write..=write, sync..=sync);
+    let disk = FaultDisk::timed(&executor, Latency { read, write, sync });
     let chain = chain_on(&disk, cache_minima, Arc::new(executor.clone()));
     executor.arm();
-    (chain, executor)
+    (chain, disk, executor)
 }
 
 /// Until nothing is under way; `look` sees the chain after each poll.

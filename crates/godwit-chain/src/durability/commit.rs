@@ -3,16 +3,18 @@
 
 use godwit_store::{Commit, StoreError};
 use std::fmt;
+use std::time::Duration;
 
 use crate::environment::Environment;
 
-/// Makes `commit` durable and logs it.
-pub(super) fn run(env: &Environment, commit: Commit) -> Result<(), StoreError> {
+/// Makes `commit` durable and logs it; returns what it took.
+pub(super) fn run(env: &Environment, commit: Commit) -> Result<Duration, StoreError> {
     log::info!("Commit started: {}", Contents(&commit));
     let started = env.now();
     env.store.commit(commit)?;
-    log::info!("Commit done in {} ms.", (env.now() - started).as_millis());
-    Ok(())
+    let took = env.now() - started;
+    log::info!("Commit done in {} ms.", took.as_millis());
+    Ok(took)
 }
 
 /// What a commit makes durable, for the log.

@@ -16,7 +16,7 @@ pub(crate) type Rank = (Work, Reverse<u64>, Reverse<NodeId>);
 
 pub(crate) fn rank(tree: &HeaderTree, id: NodeId) -> Rank {
     let node = tree.node(id);
-    (node.chain_work, Reverse(node.sequence), Reverse(id))
+    (tree.chain_work(id), Reverse(node.sequence), Reverse(id))
 }
 
 /// The set of candidate tips.

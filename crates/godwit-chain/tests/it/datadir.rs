@@ -3,12 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use godwit_chain::{
-    BadRecord, BlockMemory, Chain, ChainOptions, Event, ImportObserver, ImportSummary,
-    ScriptOptions, Verdict, import, plan, structure,
+    BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, Event, ImportObserver,
+    ImportSummary, ScriptOptions, Verdict, import, plan, structure,
 };
 use godwit_primitives::network::{Network, Params};
+use godwit_sim::chain::generate;
+use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
@@ -27,11 +30,12 @@ pub(crate) fn options(params: Params) -> ChainOptions {
         executor: Arc::new(Threads::default()),
         workers: 2,
         scripts: ScriptOptions::default(),
-        cache_bytes: 16 << 20,
+        coins_memory: CoinsMemory::Fixed(16 << 20),
         cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
+        coin_writing: CoinWriting::PRODUCT,
     }
 }
 
@@ -42,6 +46,26 @@ pub(crate) fn open_with(dir: &Path, options: ChainOptions) -> Chain {
 
 pub(crate) fn open(dir: &Path, network: Network) -> Chain {
     open_with(dir, options(Params::new(network)))
+}
+
+/// The blocks of the small plan, without genesis.
+pub(crate) fn small_chain() -> Vec<Vec<u8>> {
+    let mut blocks = Vec::new();
+    generate(&ChainPlan::small(1), |block| {
+        blocks.push(block.bytes.to_vec());
+        Ok(())
+    })
+    .expect("the plan is sound");
+    blocks
+}
+
+/// Ends a chain, as by a kill, once its index is durable, and its coins are not.
+pub(crate) fn end_after_checkpoint(mut chain: Chain) {
+    while chain.status().verified_durable != chain.tip_point() {
+        chain.poll(clock() + 60).expect("no local fault");
+        chain.wait_with(&crossbeam_channel::never::<()>(), Duration::from_millis(10));
+    }
+    assert_ne!(chain.status().coins_durable, chain.tip_point());
 }
 
 /// Judges one block.

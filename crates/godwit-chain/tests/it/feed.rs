@@ -9,23 +9,11 @@ use godwit_chain::{
 use godwit_consensus::ResultClass;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{Block, BlockHash, BlockHeader, TxView};
-use godwit_sim::chain::generate;
 use godwit_sim::hostile::{ChainOptions, reorganisations, suites};
-use godwit_sim::plan::ChainPlan;
 use godwit_sim::rng::Rng;
 use godwit_stream::{DataStream, PooledStream, SpanReader};
 
-use crate::datadir::{clock, open, open_with, options, submit, submit_at};
-
-fn small_chain() -> Vec<Vec<u8>> {
-    let mut blocks = Vec::new();
-    generate(&ChainPlan::small(1), |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
-    blocks
-}
+use crate::datadir::{clock, open, open_with, options, small_chain, submit, submit_at};
 
 fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut rng = Rng::new(seed);
@@ -313,6 +301,7 @@ fn blocks_that_came_before_their_parents_are_not_lost_in_a_crash() {
     // Neither closed nor flushed.
     drop(chain);
     let mut chain = open(temp.path(), Network::Regtest);
+    settle(&mut chain);
     assert_eq!(chain.tree().stored(), blocks.len() - 1);
     give(&mut chain, &blocks[0], 0);
     settle(&mut chain);

@@ -1,5 +1,6 @@
 //! Chains from genesis to tip, judged by Bitcoin Core's own answers or its engine.
 
+mod damage;
 mod datadir;
 mod feed;
 mod golden;
@@ -7,5 +8,8 @@ mod kernel;
 mod panics;
 mod pruned_branches;
 mod pruning;
+mod reindex;
 mod restart;
+mod schemas;
 mod snapshots;
+mod start_cost;

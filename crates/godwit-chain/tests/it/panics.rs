@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use godwit_chain::{Chain, ChainError, ChainOptions, Event, import, plan};
+use godwit_chain::{Chain, ChainError, ChainOptions, CoinsMemory, Event, import, plan};
 use godwit_fault_disk::PanickingDisk;
 use godwit_primitives::network::{Network, Params};
 use godwit_sim::chain::generate;
@@ -28,7 +28,10 @@ fn chain_file(dir: &Path) -> std::path::PathBuf {
 }
 
 fn small_cache() -> ChainOptions {
-    ChainOptions { cache_bytes: 4 << 20, ..options(Params::new(Network::Regtest)) }
+    ChainOptions {
+        coins_memory: CoinsMemory::Fixed(4 << 20),
+        ..options(Params::new(Network::Regtest))
+    }
 }
 
 fn import_all(chain: &mut Chain, file: &Path) -> Result<(), ChainError> {

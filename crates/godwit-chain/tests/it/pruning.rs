@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use crossbeam_channel::never;
-use godwit_chain::{Chain, ChainError, Event, MIN_BLOCKS_TO_KEEP, Poll, UtxoStats, Verdict};
+use godwit_chain::{
+    Chain, ChainError, CoinsMemory, Event, MIN_BLOCKS_TO_KEEP, Poll, UtxoStats, Verdict,
+};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, BlockHeader};
@@ -14,7 +16,7 @@ use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::{Disk, RealDisk};
 use godwit_stream::SpanReader;
 
-use crate::datadir::{clock, import_file, options, submit};
+use crate::datadir::{clock, end_after_checkpoint, import_file, options, submit};
 use crate::pruned_branches::branch;
 
 /// So small that nearly every block has a file of its own.
@@ -43,19 +45,27 @@ pub(crate) fn stats_of(blocks: &[Vec<u8>]) -> UtxoStats {
 }
 
 fn open_on(disk: Arc<dyn Disk>, dir: &Path, prune: Option<u64>, size: u32) -> Chain {
-    try_open(disk, dir, prune, size).expect("datadir opens")
+    try_open_on(disk, dir, prune, size).expect("datadir opens")
 }
 
-fn try_open(
+fn try_open_on(
     disk: Arc<dyn Disk>,
     dir: &Path,
     prune: Option<u64>,
     size: u32,
 ) -> Result<Chain, ChainError> {
     let mut options = options(Params::new(Network::Regtest));
-    options.cache_bytes = 4 << 20;
+    options.coins_memory = CoinsMemory::Fixed(4 << 20);
     options.prune_bytes = prune;
     Chain::open_with_file_size(disk, dir.to_path_buf(), options, [7; 16], clock(), size)
+}
+
+pub(crate) fn try_open(
+    disk: &FaultDisk,
+    prune: Option<u64>,
+    size: u32,
+) -> Result<Chain, ChainError> {
+    try_open_on(Arc::new(disk.clone()), Path::new(DIR), prune, size)
 }
 
 pub(crate) fn open(disk: &FaultDisk, prune: Option<u64>, size: u32) -> Chain {
@@ -205,8 +215,7 @@ fn without_a_flush_nothing_is_deleted() {
     let disk = FaultDisk::new();
     let mut chain = open(&disk, Some(1), ONE_BLOCK);
     submit_all(&mut chain, &BLOCKS);
-    // The index is committed, the coins are not.
-    chain.close().unwrap();
+    end_after_checkpoint(chain);
     let mut chain = open(&disk, Some(1), ONE_BLOCK);
     assert_eq!(chain.prune_height(), 0);
     chain.settle(clock()).unwrap();
@@ -272,7 +281,7 @@ fn a_crash_at_any_operation_while_pruning_loses_nothing_and_leaves_nothing() {
         let disk = disk.copy();
         let run = |disk: &FaultDisk| {
             let node = Arc::new(disk.clone());
-            let mut chain = try_open(node, Path::new(DIR), Some(1), FILE_SIZE)?;
+            let mut chain = try_open_on(node, Path::new(DIR), Some(1), FILE_SIZE)?;
             chain.settle(clock())?;
             chain.close()
         };

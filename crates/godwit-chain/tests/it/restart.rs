@@ -3,21 +3,9 @@
 use godwit_chain::{ChainError, UtxoStats, Verdict};
 use godwit_primitives::Block;
 use godwit_primitives::network::{Network, Params};
-use godwit_sim::chain::generate;
 use godwit_sim::hostile::reorganisations;
-use godwit_sim::plan::ChainPlan;
 
-use crate::datadir::{clock, open, open_with, options, submit};
-
-fn small_chain() -> Vec<Vec<u8>> {
-    let mut blocks = Vec::new();
-    generate(&ChainPlan::small(1), |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
-    blocks
-}
+use crate::datadir::{clock, end_after_checkpoint, open, open_with, options, small_chain, submit};
 
 #[test]
 fn a_chain_goes_on_where_it_was_closed_with_and_without_a_flush() {
@@ -71,13 +59,22 @@ fn stats_of<'b>(blocks: impl IntoIterator<Item = &'b Vec<u8>>) -> UtxoStats {
     chain.utxo_stats().unwrap()
 }
 
+/// How a chain ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Dropped,
+    /// Dropped once the index is durable, and the coins are not.
+    Checkpointed,
+    Closed,
+}
+
 #[test]
 fn coins_on_disk_that_describe_a_stale_branch_are_taken_back() {
     for reorg in reorganisations() {
         let (stale, winning) = reorg.blocks[..=reorg.turn].split_at(reorg.depth as usize);
         let before = stats_of(reorg.base.iter().chain(stale));
         let after = stats_of(reorg.base.iter().chain(&reorg.second));
-        for closed in [false, true] {
+        for end in [End::Dropped, End::Checkpointed, End::Closed] {
             let temp = tempfile::tempdir().unwrap();
             let mut chain = open(temp.path(), Network::Regtest);
             for block in reorg.base.iter().chain(stale) {
@@ -88,16 +85,17 @@ fn coins_on_disk_that_describe_a_stale_branch_are_taken_back() {
                 submit(&mut chain, block);
             }
             assert_eq!(chain.tip_point(), after.tip);
-            // Closing makes the index durable, and with it that the other branch was verified.
-            if closed {
-                chain.close().unwrap()
-            } else {
-                drop(chain)
+            // A checkpoint makes durable that the other branch was verified, closing its coins as well.
+            match end {
+                End::Dropped => drop(chain),
+                End::Checkpointed => end_after_checkpoint(chain),
+                End::Closed => chain.close().unwrap(),
             }
 
             let mut chain = open(temp.path(), Network::Regtest);
+            assert_eq!(chain.tip_point() == after.tip, end == End::Closed);
             chain.connect_known_only();
-            let known = if closed { &after } else { &before };
+            let known = if end == End::Dropped { &before } else { &after };
             assert_eq!(chain.utxo_stats().unwrap(), *known, "depth {}", reorg.depth);
             chain.close().unwrap();
             let mut chain = open(temp.path(), Network::Regtest);

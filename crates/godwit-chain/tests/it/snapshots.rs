@@ -9,12 +9,12 @@ use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
 use godwit_store::{
-    BlockRecord, BlockStatus, ChainPoint, Commit, MAX_BLOCK_FILE_SIZE, NetworkId, Store,
-    StoreOptions,
+    BLOCK_BUFFERS, BlockRecord, BlockStatus, ChainPoint, Commit, MAX_BLOCK_FILE_SIZE, NetworkId,
+    Store, StoreOptions,
 };
 use godwit_stream::DataStream;
 
-use crate::datadir::{clock, options, submit};
+use crate::datadir::{clock, end_after_checkpoint, options, submit};
 use crate::pruned_branches::branch;
 use crate::pruning::{BLOCKS, DIR, STATS, hash, header, open, stats_of, submit_all};
 
@@ -172,7 +172,8 @@ fn a_crash_at_any_operation_of_a_load_leaves_the_old_coins_or_the_loaded_ones() 
 fn commit(disk: &FaultDisk, commit: Commit) {
     let params = Params::new(Network::Regtest);
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
-    let store_options = StoreOptions { dir: DIR.into(), network, new_hash_key: [7; 16] };
+    let store_options =
+        StoreOptions { dir: DIR.into(), network, new_hash_key: [7; 16], buffers: BLOCK_BUFFERS };
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (store, recovered) = Store::open(disk, store_options).expect("a datadir");
     assert!(recovered.is_empty());
@@ -198,8 +199,8 @@ fn a_replay_ends_below_the_first_block_that_is_not_stored() {
     chain.flush().expect("no local fault");
     submit_all(&mut chain, &BLOCKS[BEFORE..30]);
     let gap = chain.tree().find(&hash(&BLOCKS[20])).expect("a known header");
-    let node = chain.tree().node(gap).clone();
-    chain.close().expect("no local fault");
+    let node = chain.tree().node(gap);
+    end_after_checkpoint(chain);
     let record = BlockRecord {
         header: node.header,
         height: node.height,
@@ -207,6 +208,7 @@ fn a_replay_ends_below_the_first_block_that_is_not_stored() {
         tx_count: 0,
         sequence: node.sequence,
         position: None,
+        checksum: None,
         undo: None,
     };
     commit(&disk, Commit { blocks: vec![(node.hash, record)], ..Commit::default() });

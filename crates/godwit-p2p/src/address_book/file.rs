@@ -1,9 +1,6 @@
 //! `peers.dat`: encodes and decodes the book. The format is in `docs/formats.md`.
 
-use std::fmt;
-
-use godwit_primitives::sha256::sha256d;
-use godwit_stream::{DataStream, DecodeError, SpanReader};
+use godwit_stream::{DataStream, SpanReader};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -11,64 +8,25 @@ use super::entry::{Entry, Source};
 use super::places::{NEW_BUCKETS, PlaceKey};
 use super::{AddressBook, MAX_ENTRIES, MAX_REFERENCES};
 use crate::net_address::{AddressEntry, Host, NetAddress};
+use crate::saved_file::{self, SavedFileError};
 
-/// Version of the format. A reader refuses all others.
-const VERSION: u32 = 1;
-/// Bytes of the checksum at the end.
-const CHECKSUM_SIZE: usize = 32;
 /// Kind of a source that is a node.
 const SOURCE_HOST: u8 = 0;
 /// Kind of a source that is a name.
 const SOURCE_NAME: u8 = 1;
 
-/// Why a file is no address book.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressBookError {
-    /// It was written by another version of the software.
-    UnknownVersion(u32),
-    /// It belongs to another network.
-    WrongMagic([u8; 4]),
-    /// It is damaged: shorter than it must be, or its checksum does not match.
-    Damaged,
-    /// Its checksum matches but its content makes no sense.
-    Inconsistent,
-}
-
-impl fmt::Display for AddressBookError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownVersion(version) => {
-                write!(f, "version {version} of the address book is not known, only {VERSION}")
-            }
-            Self::WrongMagic([a, b, c, d]) => {
-                write!(f, "address book of another network (magic {a:02x}{b:02x}{c:02x}{d:02x})")
-            }
-            Self::Damaged => f.write_str("address book is damaged (wrong checksum)"),
-            Self::Inconsistent => f.write_str("address book is inconsistent"),
-        }
-    }
-}
-
-impl std::error::Error for AddressBookError {}
-
-/// The checksum has matched, so only a defect of the writer explains bytes that do not decode.
-impl From<DecodeError> for AddressBookError {
-    fn from(_: DecodeError) -> Self {
-        Self::Inconsistent
-    }
-}
-
 impl AddressBook {
     /// The content of `peers.dat` for the network with this magic. As in Core, it lacks collisions
     /// and the times of attempts.
     pub fn to_bytes(&self, magic: [u8; 4]) -> Vec<u8> {
-        let mut out = DataStream::new();
-        out.write_u32(VERSION);
-        out.write(&magic);
+        saved_file::seal(magic, |out| self.write(out))
+    }
+
+    fn write(&self, out: &mut DataStream) {
         out.write(self.key.bytes());
         out.write_u32(self.order.len() as u32);
         for id in &self.order {
-            self.write_entry(&self.entries[id], &mut out);
+            self.write_entry(&self.entries[id], out);
         }
         let mut buckets: Vec<(u32, u16)> = Vec::new();
         for (place, slot) in self.new.held() {
@@ -79,8 +37,6 @@ impl AddressBook {
             out.write_u32(rank);
             out.write_u16(bucket);
         }
-        out.write(&sha256d(out.as_slice()));
-        out.as_slice().to_vec()
     }
 
     fn write_entry(&self, entry: &Entry, out: &mut DataStream) {
@@ -112,44 +68,28 @@ impl AddressBook {
         bytes: &[u8],
         magic: [u8; 4],
         seed: [u8; 32],
-    ) -> Result<Self, AddressBookError> {
-        let mut reader = SpanReader::new(bytes);
-        let damaged = |_: DecodeError| AddressBookError::Damaged;
-        let version = reader.u32().map_err(damaged)?;
-        if version != VERSION {
-            return Err(AddressBookError::UnknownVersion(version));
-        }
-        let (content, checksum) =
-            bytes.split_last_chunk::<CHECKSUM_SIZE>().ok_or(AddressBookError::Damaged)?;
-        if sha256d(content) != *checksum {
-            return Err(AddressBookError::Damaged);
-        }
-        let mut reader = SpanReader::new(content);
-        reader.skip(size_of::<u32>())?;
-        let found = reader.array()?;
-        if found != magic {
-            return Err(AddressBookError::WrongMagic(found));
-        }
+    ) -> Result<Self, SavedFileError> {
+        let mut reader = saved_file::open(bytes, magic)?;
         let key = PlaceKey::new(reader.array()?);
         let mut book = Self::with_key(key, StdRng::from_seed(seed));
         book.read_entries(&mut reader)?;
         book.read_buckets(&mut reader)?;
         if !reader.is_empty() {
-            return Err(AddressBookError::Inconsistent);
+            return Err(SavedFileError::Inconsistent);
         }
         book.forget_homeless();
         Ok(book)
     }
 
-    fn read_entries(&mut self, reader: &mut SpanReader<'_>) -> Result<(), AddressBookError> {
+    fn read_entries(&mut self, reader: &mut SpanReader<'_>) -> Result<(), SavedFileError> {
         let count = reader.u32()? as usize;
         if count > MAX_ENTRIES {
-            return Err(AddressBookError::Inconsistent);
+            return Err(SavedFileError::Inconsistent);
         }
         for _ in 0..count {
             let entry = read_entry(reader)?;
             if self.ids.contains_key(&entry.address) || !entry.address.is_routable() {
-                return Err(AddressBookError::Inconsistent);
+                return Err(SavedFileError::Inconsistent);
             }
             let (address, tried) = (entry.address, entry.tried);
             let id = self.insert(entry);
@@ -163,18 +103,18 @@ impl AddressBook {
         Ok(())
     }
 
-    fn read_buckets(&mut self, reader: &mut SpanReader<'_>) -> Result<(), AddressBookError> {
+    fn read_buckets(&mut self, reader: &mut SpanReader<'_>) -> Result<(), SavedFileError> {
         let count = reader.u32()?;
         for _ in 0..count {
             let (rank, bucket) = (reader.u32()? as usize, reader.u16()?.into());
-            let id = *self.order.get(rank).ok_or(AddressBookError::Inconsistent)?;
+            let id = *self.order.get(rank).ok_or(SavedFileError::Inconsistent)?;
             let entry = &self.entries[&id];
             if bucket >= NEW_BUCKETS || entry.tried || entry.references == MAX_REFERENCES {
-                return Err(AddressBookError::Inconsistent);
+                return Err(SavedFileError::Inconsistent);
             }
             let place = self.key.place_in_new_bucket(&entry.address, bucket);
             if self.new.get(place).is_some() {
-                return Err(AddressBookError::Inconsistent);
+                return Err(SavedFileError::Inconsistent);
             }
             self.occupy_new(id, place);
         }
@@ -191,8 +131,8 @@ impl AddressBook {
     }
 }
 
-fn read_entry(reader: &mut SpanReader<'_>) -> Result<Entry, AddressBookError> {
-    let inconsistent = AddressBookError::Inconsistent;
+fn read_entry(reader: &mut SpanReader<'_>) -> Result<Entry, SavedFileError> {
+    let inconsistent = SavedFileError::Inconsistent;
     let told = AddressEntry::decode_v2(reader).map_err(|_| inconsistent)?.ok_or(inconsistent)?;
     let source = match reader.u8()? {
         SOURCE_HOST => Source::Host(read_host(reader)?),
@@ -207,7 +147,7 @@ fn read_entry(reader: &mut SpanReader<'_>) -> Result<Entry, AddressBookError> {
     Ok(Entry { last_success, attempts, tried, ..Entry::new(&told, source, 0) })
 }
 
-fn read_host(reader: &mut SpanReader<'_>) -> Result<Host, AddressBookError> {
-    let address = NetAddress::decode_v2(reader).map_err(|_| AddressBookError::Inconsistent)?;
-    address.map(|address| address.host).ok_or(AddressBookError::Inconsistent)
+fn read_host(reader: &mut SpanReader<'_>) -> Result<Host, SavedFileError> {
+    let address = NetAddress::decode_v2(reader).map_err(|_| SavedFileError::Inconsistent)?;
+    address.map(|address| address.host).ok_or(SavedFileError::Inconsistent)
 }

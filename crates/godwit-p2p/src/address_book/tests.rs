@@ -7,6 +7,7 @@ use super::places::{BUCKET_SIZE, NEW_BUCKETS};
 use super::*;
 use crate::Reachable;
 use crate::net_address::Host;
+use crate::saved_file::SavedFileError;
 use crate::seeds::SEED_SERVICES;
 
 const NOW: i64 = 1_700_000_000;
@@ -526,18 +527,18 @@ fn damaged_file_is_refused() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x10;
         let expected = match at {
-            0..4 => AddressBookError::UnknownVersion(1 ^ 0x10 << (8 * at)),
-            _ => AddressBookError::Damaged,
+            0..4 => SavedFileError::UnknownVersion(1 ^ 0x10 << (8 * at)),
+            _ => SavedFileError::Damaged,
         };
         assert_eq!(read(&flipped), Err(expected), "byte {at}");
-        assert_eq!(read(&bytes[..at]), Err(AddressBookError::Damaged), "{at} bytes");
+        assert_eq!(read(&bytes[..at]), Err(SavedFileError::Damaged), "{at} bytes");
     }
-    assert_eq!(read(&[&bytes[..], &[0]].concat()), Err(AddressBookError::Damaged));
+    assert_eq!(read(&[&bytes[..], &[0]].concat()), Err(SavedFileError::Damaged));
     let content = &bytes[..bytes.len() - 32];
     let longer = with_checksum([content, &[0]].concat());
-    assert_eq!(read(&longer), Err(AddressBookError::Inconsistent));
+    assert_eq!(read(&longer), Err(SavedFileError::Inconsistent));
     let other = AddressBook::from_bytes(&bytes, [1, 2, 3, 4], [8; 32]).map(|book| book.len());
-    assert_eq!(other, Err(AddressBookError::WrongMagic(MAGIC)));
-    let text = AddressBookError::WrongMagic(MAGIC).to_string();
-    assert_eq!(text, "address book of another network (magic f9beb4d9)");
+    assert_eq!(other, Err(SavedFileError::WrongMagic(MAGIC)));
+    let text = SavedFileError::WrongMagic(MAGIC).to_string();
+    assert_eq!(text, "it is of another network (magic f9beb4d9)");
 }

@@ -260,7 +260,7 @@ impl AddressGossip {
         }
         let Some(address) = own_address(cx, id) else { return };
         let time = u32::try_from(now.unix).unwrap_or(0);
-        let entry = AddressEntry { time, services: cx.config.services, address };
+        let entry = AddressEntry { time, services: cx.services(), address };
         if !first {
             self.queue(cx, id, entry);
         } else {

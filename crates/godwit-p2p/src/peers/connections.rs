@@ -10,12 +10,15 @@ use rand::Rng;
 
 use super::action::{Action, NetCommand, SocketId};
 use super::context::Context;
+use super::event::ConnectFailure;
+use super::line;
 use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
 use crate::address_book::Source;
+use crate::anchors::Anchors;
 use crate::connection_kind::ConnectionKind;
 use crate::download::Downloads;
-use crate::net_address::NetAddress;
+use crate::net_address::{AddressEntry, NetAddress};
 use crate::peer_id::PeerId;
 use crate::seeds::{FIXED_SEEDS, dns_seed_entries, filtered_name, fixed_seed_entries};
 use crate::services::Services;
@@ -38,6 +41,7 @@ pub(super) struct Attempt {
     pub(super) nonce: u64,
     /// A failure counts against the address.
     pub(super) count_failure: bool,
+    pub(super) begun: Duration,
     /// The name is being looked up.
     pub(super) resolving: bool,
 }
@@ -74,6 +78,10 @@ impl Connections {
         }
     }
 
+    pub(super) fn call_first(&mut self, anchors: &Anchors) {
+        self.slots.call_first(anchors);
+    }
+
     /// Adopts or refuses an inbound connection. It is refused if its address is discouraged or
     /// there is no slot; it may evict another inbound peer.
     pub(super) fn on_inbound(
@@ -94,6 +102,7 @@ impl Connections {
         let mut peer = Peer::new(id, ConnectionKind::Inbound, cx.rng.random(), cx.now);
         peer.address = Some(address);
         peer.prefer_evict = discouraged;
+        peer.handshake.begun = cx.line.time();
         cx.table.insert(cx.now, peer);
         debug!("connection from {address} accepted, peer={}", id.0);
     }
@@ -133,20 +142,31 @@ impl Connections {
         let Some(attempt) = self.connecting.remove(&id) else { return false };
         note_attempt(cx, &attempt);
         let mut peer = Peer::new(id, attempt.kind, attempt.nonce, cx.now);
+        peer.handshake.begun = cx.line.time();
         peer.address = address.or(attempt.address);
         peer.target = Some(attempt.target);
         cx.table.insert(cx.now, peer);
         true
     }
 
-    /// `local`: our own network or proxy failed, so the failure says nothing about the address.
-    pub(super) fn on_failed(&mut self, cx: &mut Context<'_>, id: PeerId, local: bool) {
-        if let Some(attempt) = self.connecting.remove(&id) {
-            if !local {
+    /// A connection could not be opened. That counts against the address unless our own network or
+    /// proxy is at fault (Core `CConnman::ConnectNode`).
+    pub(super) fn on_failed(&mut self, cx: &mut Context<'_>, id: PeerId, why: ConnectFailure) {
+        let Some(attempt) = self.connecting.remove(&id) else { return };
+        debug!("peer={}: connecting failed: {why} ({})", id.0, attempt.kind);
+        match why {
+            ConnectFailure::Local => line::failed_here(cx),
+            ConnectFailure::Refused => {
+                line::heard(cx);
                 note_attempt(cx, &attempt);
             }
-            let side = if local { "our own network or proxy" } else { "the other side" };
-            debug!("peer={}: connecting failed because of {side} ({})", id.0, attempt.kind);
+            ConnectFailure::Unanswered => {
+                let counts = attempt.count_failure;
+                let attempt = Attempt { count_failure: false, ..attempt };
+                note_attempt(cx, &attempt);
+                let address = attempt.address.filter(|_| counts && is_from_book(attempt.kind));
+                line::unanswered(cx, attempt.begun, address);
+            }
         }
     }
 
@@ -194,6 +214,7 @@ impl Connections {
             peers: &peers,
             stale_tip: self.tip_watch.extra_peer_wanted(),
             synced: self.tip_watch.synced(),
+            line_probed: cx.line.is_probed(),
             near_tip,
             discouraged: cx.table.discouraged(),
             exhausted: &exhausted,
@@ -224,6 +245,7 @@ impl Connections {
             address,
             nonce,
             count_failure,
+            begun: cx.now.monotonic,
             resolving: resolve.is_some(),
         };
         self.connecting.insert(id, attempt);
@@ -272,7 +294,7 @@ impl Connections {
             let Some(attempt) = self.connecting.get_mut(&id) else { continue };
             let (Some(found), Target::Name { port, .. }) = (addresses.get(chosen), &attempt.target)
             else {
-                self.on_failed(cx, id, true);
+                self.on_failed(cx, id, ConnectFailure::Local);
                 continue;
             };
             let address = NetAddress::new(found.host, *port);
@@ -291,7 +313,10 @@ impl Connections {
             return self.fetch_from_seed(cx, seed);
         }
         let port = cx.config.params.default_port;
-        let entries = dns_seed_entries(cx.now.unix, addresses, port, cx.rng);
+        let told = dns_seed_entries(cx.now.unix, addresses, port, cx.rng);
+        let reachable =
+            |entry: &AddressEntry| cx.config.reachable.contains(entry.address.network());
+        let entries: Vec<AddressEntry> = told.into_iter().filter(reachable).collect();
         let added = cx.book.add(cx.now.unix, &entries, Source::name(&seed), 0);
         info!("{added} addresses found from DNS seed {seed}");
     }
@@ -350,14 +375,15 @@ fn eviction_candidates(cx: &Context<'_>) -> Vec<EvictionCandidate> {
     cx.table.iter().filter(|peer| peer.inbound()).filter_map(candidate).collect()
 }
 
+fn is_from_book(kind: ConnectionKind) -> bool {
+    use ConnectionKind::{BlockRelay, Feeler, OutboundFull};
+    matches!(kind, OutboundFull | BlockRelay | Feeler)
+}
+
 /// Counts an attempt in the address book. Called only once it is known that our own side was not at
 /// fault: a dead proxy must not spoil the addresses.
 fn note_attempt(cx: &mut Context<'_>, attempt: &Attempt) {
-    let from_book = matches!(
-        attempt.kind,
-        ConnectionKind::OutboundFull | ConnectionKind::BlockRelay | ConnectionKind::Feeler
-    );
-    if let Some(address) = attempt.address.filter(|_| from_book) {
+    if let Some(address) = attempt.address.filter(|_| is_from_book(attempt.kind)) {
         cx.book.attempt(cx.now.unix, &address, attempt.count_failure);
     }
 }

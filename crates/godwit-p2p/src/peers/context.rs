@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 
 use super::action::NetCommand;
 use super::config::PeersConfig;
+use super::line::Line;
 use super::memory::account::SharedMemory;
 use super::memory::footprint::Kind;
 use super::misbehaviour::{DisconnectReason, Misbehaviour};
@@ -22,7 +23,7 @@ use crate::inventory::{Inventory, InventoryKind};
 use crate::message::Message;
 use crate::net_address::NetAddress;
 use crate::peer_id::PeerId;
-use crate::services::Services;
+use crate::services::{NETWORK_LIMITED_MIN_BLOCKS, Services};
 use crate::time::Now;
 use crate::transport::message_memory;
 
@@ -45,6 +46,7 @@ pub(super) struct Context<'a> {
     pub(super) table: &'a mut PeerTable,
     pub(super) book: &'a mut AddressBook,
     pub(super) memory: &'a mut SharedMemory,
+    pub(super) line: &'a mut Line,
     pub(super) out: &'a mut Outbox,
 }
 
@@ -70,6 +72,11 @@ impl Context<'_> {
         let memory = message_memory(&payload);
         peer.flow.footprint.push(self.now.monotonic, kind, bytes, memory);
         self.out.push(NetCommand::Send { peer: id, command, payload });
+    }
+
+    /// The clocks by which peers' answers are judged.
+    pub(super) fn judged(&self) -> Now {
+        Now { monotonic: self.line.time(), unix: self.now.unix }
     }
 
     pub(super) fn announce_inv(&mut self, id: PeerId, tip: HeaderId) {
@@ -161,6 +168,17 @@ impl Context<'_> {
 
     fn tip_time(&self) -> i64 {
         i64::from(self.index.get(self.index.tip()).header.time)
+    }
+
+    /// What we offer: what the configuration says, but not the last blocks while they are not all here.
+    /// That is so above a loaded snapshot. (Core announces them all the same.)
+    pub(super) fn services(&self) -> Services {
+        let lowest = self.index.prune_height();
+        let stored = (self.index.get(self.index.tip()).height + 1).saturating_sub(lowest);
+        match lowest == 0 || stored >= NETWORK_LIMITED_MIN_BLOCKS {
+            true => self.config.services,
+            false => self.config.services.without(Services::NETWORK_LIMITED),
+        }
     }
 
     /// Whether an outbound peer with these services is worth a connection (Core

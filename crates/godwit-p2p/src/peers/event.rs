@@ -1,5 +1,7 @@
 //! What the driver reports to the engine.
 
+use std::fmt;
+
 use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_stream::PooledStream;
@@ -77,8 +79,7 @@ pub enum NetEvent {
     ConnectFailed {
         /// As in [`NetCommand::Connect`](super::NetCommand::Connect).
         peer: PeerId,
-        /// This machine's network or proxy failed, which says nothing about the address.
-        local: bool,
+        why: ConnectFailure,
     },
     /// The protocol of the connection. Comes before its first message.
     Protocol { peer: PeerId, protocol: Protocol },
@@ -115,6 +116,28 @@ pub enum NetEvent {
         /// Empty when the lookup failed. The ports do not matter.
         addresses: Vec<NetAddress>,
     },
+}
+
+/// What is known of the reason why a connection could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectFailure {
+    /// This machine's network or proxy failed, which says nothing about the address.
+    Local,
+    /// Nothing came back in time, neither from the address nor from a proxy that was asked for it:
+    /// there is nobody, or something is wrong on the way.
+    Unanswered,
+    /// The other side refused, or a proxy could not reach it.
+    Refused,
+}
+
+impl fmt::Display for ConnectFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "our own network or proxy is at fault",
+            Self::Unanswered => "no answer",
+            Self::Refused => "refused",
+        })
+    }
 }
 
 /// What happened to the chain: answers to a [`ChainRequest`](super::ChainRequest), and news.

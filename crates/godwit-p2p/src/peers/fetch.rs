@@ -71,13 +71,13 @@ impl BlockFetch {
 
     /// The peer is gone. Others will be asked for its blocks.
     pub(super) fn forget(&mut self, cx: &Context<'_>, id: PeerId) {
-        self.downloads.remove_peer(id, cx.now);
+        self.downloads.remove_peer(id, cx.judged());
         self.high_bandwidth.remove(id);
     }
 
     /// Bytes of a block arrived.
     pub(super) fn on_bytes(&mut self, cx: &Context<'_>, id: PeerId, bytes: usize) {
-        self.downloads.bytes_received(id, cx.now, bytes as u64);
+        self.downloads.bytes_received(id, cx.judged(), bytes as u64);
     }
 
     /// The index has another tip. Its sender is asked to announce the next one by a compact block.
@@ -105,7 +105,7 @@ impl BlockFetch {
             witness: peer.handshake.services.contains(Services::WITNESS),
             limited: peer.limited(),
         };
-        self.downloads.add_peer(id, traits, cx.now);
+        self.downloads.add_peer(id, traits, cx.judged());
     }
 
     /// Number of blocks in flight from all peers.
@@ -115,13 +115,13 @@ impl BlockFetch {
 
     /// Sends the scheduler's requests, and disconnects peers that hold up the download.
     pub(super) fn download(&mut self, cx: &mut Context<'_>, room: u64) {
-        for overdue in self.downloads.overdue(cx.now) {
+        for overdue in self.downloads.overdue(cx.judged()) {
             let why = match overdue.why {
                 OverdueReason::Stalled => DisconnectReason::BlockStalled,
                 OverdueReason::Silent => DisconnectReason::BlockTimeout,
             };
             cx.disconnect(overdue.peer, why);
-            self.downloads.remove_peer(overdue.peer, cx.now);
+            self.downloads.remove_peer(overdue.peer, cx.judged());
         }
         for peer in cx.table.iter() {
             if let Some(best) = peer.known.best() {
@@ -129,7 +129,7 @@ impl BlockFetch {
             }
         }
         let mut requests: BTreeMap<PeerId, Vec<BlockHash>> = BTreeMap::new();
-        for (peer, _, hash) in self.downloads.schedule(cx.now, cx.index, room) {
+        for (peer, _, hash) in self.downloads.schedule(cx.judged(), cx.index, room) {
             requests.entry(peer).or_default().push(hash);
         }
         for (peer, blocks) in requests {
@@ -179,7 +179,7 @@ impl BlockFetch {
         bytes: PooledStream,
         via_compact_block: bool,
     ) -> Option<BlockHash> {
-        let receipt = self.downloads.received(id, hash, bytes.len() as u64, cx.now);
+        let receipt = self.downloads.received(id, hash, bytes.len() as u64, cx.judged());
         let more = self.downloads.in_flight(id) > 0;
         expect_block(cx, id, more);
         match receipt {
@@ -198,7 +198,7 @@ impl BlockFetch {
         let blocks = entries.iter().filter(|entry| entry.kind.is_block());
         for hash in blocks.map(Inventory::block_hash) {
             if self.downloads.is_requested(id, &hash) {
-                self.downloads.not_found(id, hash, cx.now);
+                self.downloads.not_found(id, hash, cx.judged());
             }
         }
         let more = self.downloads.in_flight(id) > 0;
@@ -359,7 +359,7 @@ impl BlockFetch {
             return None;
         }
         let bytes = answer.transactions.bytes().len() as u64;
-        self.downloads.bytes_received(id, cx.now, bytes);
+        self.downloads.bytes_received(id, cx.judged(), bytes);
         self.complete_partial(cx, id, &answer.transactions)
     }
 

@@ -43,12 +43,13 @@ pub(super) fn send_version(cx: &mut Context<'_>, id: PeerId) {
         .filter(|address| address.is_routable() && address.host.is_v1_compatible())
         .unwrap_or(unspecified);
     let height = cx.index.get(cx.index.tip()).height;
+    let services = cx.services();
     let version = Version {
         version: PROTOCOL_VERSION,
-        services: cx.config.services,
+        services,
         timestamp: cx.now.unix,
         receiver: VersionAddress { services: Services::NONE, address: theirs },
-        sender: VersionAddress { services: cx.config.services, address: unspecified },
+        sender: VersionAddress { services, address: unspecified },
         nonce: peer.handshake.nonce,
         user_agent: cx.config.user_agent.clone(),
         start_height: i32::try_from(height).unwrap_or(i32::MAX),

@@ -26,7 +26,7 @@ use crate::presync::Presync;
 use state::{Submission, SyncStage};
 use sync::{HeaderSync, ask_for_headers, ask_for_newer_headers, is_resting, no_progress};
 
-pub(super) use sync::FetchStatus;
+pub(super) use sync::{FetchStatus, owes_headers};
 
 /// First protocol version with `sendheaders` (BIP130).
 const SENDHEADERS_VERSION: i32 = 70_012;

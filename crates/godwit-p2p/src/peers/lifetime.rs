@@ -20,7 +20,8 @@ pub(super) fn maintain(cx: &mut Context<'_>, id: PeerId) -> bool {
     let now = cx.now.monotonic;
     let Some(peer) = cx.table.get(id) else { return false };
     let age = now.saturating_sub(peer.connected_at);
-    let why = if !peer.established() && age > HANDSHAKE_TIMEOUT {
+    let greeting = cx.line.time().saturating_sub(peer.handshake.begun);
+    let why = if !peer.established() && greeting > HANDSHAKE_TIMEOUT {
         DisconnectReason::HandshakeTimeout
     } else if now.saturating_sub(peer.last_received) > SILENCE_TIMEOUT {
         DisconnectReason::Idle

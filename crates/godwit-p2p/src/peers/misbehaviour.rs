@@ -47,6 +47,8 @@ pub enum DisconnectReason {
     LittleWork,
     /// Its best chain stayed behind ours.
     StaleChain,
+    /// It was not heard again when our own line was back after an outage.
+    LostWithLine,
     /// An extra connection, opened to look for a better chain, is no longer needed.
     Extra,
     /// Its slot was given to another inbound peer.
@@ -123,6 +125,7 @@ impl fmt::Display for DisconnectReason {
             Self::CorruptBlock => "sent a block with a wrong checksum",
             Self::LittleWork => "headers chain has insufficient work",
             Self::StaleChain => "has an old chain",
+            Self::LostWithLine => "lost while there was no network",
             Self::Extra => "extra connection no longer needed",
             Self::Evicted => "evicted for another inbound peer",
             Self::FeelerDone => "feeler connection completed",

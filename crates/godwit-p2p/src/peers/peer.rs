@@ -45,6 +45,8 @@ pub(super) struct Peer {
 /// What the peer said in the handshake.
 #[derive(Debug)]
 pub(super) struct Handshake {
+    /// When it began, in line time.
+    pub(super) begun: Duration,
     /// Nonce of our `version`, to recognise a connection to ourselves.
     pub(super) nonce: u64,
     /// The peer's protocol version, once it sent its `version`.
@@ -188,6 +190,7 @@ impl Peer {
 impl Handshake {
     fn new(nonce: u64) -> Self {
         Self {
+            begun: Duration::ZERO,
             nonce,
             version: None,
             common_version: 0,

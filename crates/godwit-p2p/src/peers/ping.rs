@@ -43,13 +43,26 @@ pub(super) fn maintain(cx: &mut Context<'_>, id: PeerId) -> bool {
         return true;
     }
     if waited.is_none_or(|waited| waited > PING_INTERVAL) {
-        peer.ping.sent_at = Some(cx.now.monotonic);
-        let nonce = (peer.handshake.common_version > BIP31_VERSION)
-            .then(|| cx.rng.random_range(1..=u64::MAX));
-        peer.ping.nonce = nonce;
-        cx.send(id, &Message::Ping(nonce));
+        send(cx, id);
     }
     true
+}
+
+/// Asks a peer for a sign of life, if it was not asked already and can answer.
+pub(super) fn ask(cx: &mut Context<'_>, id: PeerId) {
+    let Some(peer) = cx.table.get(id) else { return };
+    if peer.ping.nonce.is_none() && peer.handshake.common_version > BIP31_VERSION {
+        send(cx, id);
+    }
+}
+
+fn send(cx: &mut Context<'_>, id: PeerId) {
+    let Some(peer) = cx.table.get_mut(id) else { return };
+    peer.ping.sent_at = Some(cx.now.monotonic);
+    let nonce =
+        (peer.handshake.common_version > BIP31_VERSION).then(|| cx.rng.random_range(1..=u64::MAX));
+    peer.ping.nonce = nonce;
+    cx.send(id, &Message::Ping(nonce));
 }
 
 pub(super) fn on_ping(cx: &mut Context<'_>, id: PeerId, nonce: Option<u64>) {

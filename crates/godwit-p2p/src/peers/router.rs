@@ -3,10 +3,12 @@
 //! This module alone knows all parts: they know the [`Context`] but not each other. What one part
 //! finds out for another comes back here as a value.
 
+use godwit_consensus::ResultClass;
 use godwit_primitives::BlockHash;
 use log::debug;
 
 use super::addresses::AddressGossip;
+use super::clock_watch::ClockWatch;
 use super::connections::Connections;
 use super::context::Context;
 use super::event::{ChainEvent, NetEvent};
@@ -16,7 +18,7 @@ use super::memory::{keep_budget, make_room};
 use super::misbehaviour::{DisconnectReason, Misbehaviour};
 use super::relay::BlockRelay;
 use super::serving::{Serving, on_getblocks, on_getheaders};
-use super::{handshake, lifetime, ping, reading};
+use super::{handshake, lifetime, line, ping, reading};
 use crate::connection_kind::ConnectionKind;
 use crate::frame::{Command, Frame};
 use crate::inventory::{Inventory, InventoryKind};
@@ -35,6 +37,7 @@ pub(super) struct Parts {
     pub(super) relay: BlockRelay,
     pub(super) serving: Serving,
     pub(super) addresses: AddressGossip,
+    pub(super) clock: ClockWatch,
 }
 
 impl Parts {
@@ -45,27 +48,36 @@ impl Parts {
             }
             NetEvent::Connected { peer, address } => {
                 if self.connections.on_connected(cx, peer, address) {
+                    line::heard_from(cx, peer);
                     handshake::send_version(cx, peer);
                 }
             }
-            NetEvent::ConnectFailed { peer, local } => self.connections.on_failed(cx, peer, local),
+            NetEvent::ConnectFailed { peer, why } => self.connections.on_failed(cx, peer, why),
             NetEvent::Protocol { peer, protocol } => {
                 if let Some(peer) = cx.table.get_mut(peer) {
                     peer.handshake.protocol = protocol;
                 }
             }
             NetEvent::Frame { peer, frame } => {
+                line::heard_from(cx, peer);
                 reading::hold(cx, peer, frame.command);
                 self.on_frame(cx, peer, frame);
                 reading::read_on(cx, peer);
             }
             NetEvent::Receiving { peer, memory } => {
+                line::heard_from(cx, peer);
                 if let Some(peer) = cx.table.get_mut(peer) {
                     peer.flow.footprint.set_receiving(cx.now.monotonic, memory);
                 }
             }
-            NetEvent::Arriving { peer, command, bytes } => self.on_bytes(cx, peer, command, bytes),
-            NetEvent::Discarded { peer, discard } => self.on_discarded(cx, peer, &discard),
+            NetEvent::Arriving { peer, command, bytes } => {
+                line::heard_from(cx, peer);
+                self.on_bytes(cx, peer, command, bytes);
+            }
+            NetEvent::Discarded { peer, discard } => {
+                line::heard_from(cx, peer);
+                self.on_discarded(cx, peer, &discard);
+            }
             NetEvent::TransportFailed { peer, error } => cx.disconnect(peer, broken(&error)),
             NetEvent::Closed { peer } => {
                 if cx.forget(peer).is_some() {
@@ -84,7 +96,12 @@ impl Parts {
 
     pub(super) fn on_chain(&mut self, cx: &mut Context<'_>, event: ChainEvent) {
         match event {
-            ChainEvent::HeadersJudged { peer, result } => self.headers.on_judged(cx, peer, result),
+            ChainEvent::HeadersJudged { peer, result } => {
+                if result.is_err_and(|refused| refused.reject.class == ResultClass::TimeFuture) {
+                    self.clock.header_has_to_wait(cx.now);
+                }
+                self.headers.on_judged(cx, peer, result);
+            }
             ChainEvent::BlockJudged { hash, verdict } => {
                 self.fetch.on_judged(cx, hash, verdict);
             }
@@ -120,6 +137,9 @@ impl Parts {
             self.maintain_peer(cx, id);
             self.forget_departed(cx);
         }
+        let downloads = self.fetch.downloads();
+        line::maintain(cx, |peer| downloads.in_flight(peer) > 0);
+        self.forget_departed(cx);
         self.make_room_for_waiting(cx);
         self.connections.watch_tip(cx, self.fetch.downloads());
         self.forget_departed(cx);
@@ -282,6 +302,7 @@ impl Parts {
         let Some(peer) = cx.table.get(id) else { return };
         let (inbound, kind, address) = (peer.inbound(), peer.kind, peer.address);
         if !inbound {
+            self.clock.note(cx.now, version.timestamp);
             if self.addresses.set_up(cx, id) {
                 self.addresses.ask(cx, id);
             }

@@ -15,6 +15,7 @@ mod headers;
 mod holders;
 mod hostile;
 mod index;
+mod line;
 mod memory;
 mod requests;
 mod serving;

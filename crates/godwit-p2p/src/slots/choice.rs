@@ -84,7 +84,7 @@ pub(super) fn choose(
     occupied: &Occupied,
     book: &mut AddressBook,
 ) -> Option<NetAddress> {
-    let feeler = wanted.kind == ConnectionKind::Feeler;
+    let feeler = wanted.kind == ConnectionKind::Feeler && !wanted.probe;
     for tries in 1..=MAX_TRIES {
         let candidate = match feeler {
             true => feeler_candidate(now, wanted, situation, book)?,
@@ -95,9 +95,13 @@ pub(super) fn choose(
             true => has_address_book(candidate.services),
             false => are_desirable(candidate.services, situation.near_tip),
         };
-        let near_another =
-            !feeler && !is_private(address) && occupied.groups.contains(&address.group());
-        let recent = now.saturating_sub(candidate.last_try) < RECENT && tries < TRIES_FOR_RECENT;
+        let near_another = !feeler
+            && !wanted.probe
+            && !is_private(address)
+            && occupied.groups.contains(&address.group());
+        let recent = !wanted.probe
+            && now.saturating_sub(candidate.last_try) < RECENT
+            && tries < TRIES_FOR_RECENT;
         let bad_port =
             !is_private(address) && ports::is_bad(address.port) && tries < TRIES_FOR_BAD_PORT;
         if services_will_do
@@ -105,7 +109,7 @@ pub(super) fn choose(
             && !recent
             && !bad_port
             && wanted.networks.contains(address.network())
-            && !is_connected(address, situation.peers)
+            && (wanted.probe || !is_connected(address, situation.peers))
             && !is_added(address, &config.add_nodes)
             && !situation.discouraged.contains(&address.host)
             && situation.exhausted.binary_search(&address.host).is_err()
@@ -114,6 +118,23 @@ pub(super) fn choose(
         }
     }
     None
+}
+
+/// Whether an address that is not drawn from the book may be called, for a lasting connection.
+pub(super) fn will_do(
+    config: &SlotsConfig,
+    address: &NetAddress,
+    services: Services,
+    situation: &Situation<'_>,
+    occupied: &Occupied,
+) -> bool {
+    are_desirable(services, situation.near_tip)
+        && config.reachable.contains(address.network())
+        && (is_private(address) || !occupied.groups.contains(&address.group()))
+        && !is_connected(address, situation.peers)
+        && !is_added(address, &config.add_nodes)
+        && !situation.discouraged.contains(&address.host)
+        && situation.exhausted.binary_search(&address.host).is_err()
 }
 
 /// An address to test: one whose place among the tried addresses another one claims; if there is

@@ -63,6 +63,48 @@ struct World {
     seconds: f64,
 }
 
+#[test]
+fn anchors_are_called_first_and_once() {
+    let entry = |address, services| AddressEntry { time: 1, services, address };
+    let (first, second) = (ipv4(70, 1, 1, 1), ipv4(71, 1, 1, 1));
+    let called = |config: SlotsConfig, entries: &[AddressEntry]| {
+        let anchors = Anchors::new(entries.iter().copied());
+        let mut world = World::new(config);
+        world.slots.call_first(&anchors);
+        world.know_groups(40);
+        let mut called = Vec::new();
+        for (_, opening) in world.run(30.0) {
+            if let Opening::Connect { target: Target::Address(address), kind, .. } = opening {
+                called.push((address, kind));
+            }
+        }
+        called
+    };
+    let both = [entry(first, SEED_SERVICES), entry(second, SEED_SERVICES)];
+    let block_relay = ConnectionKind::BlockRelay;
+    let all = called(config(), &both);
+    assert_eq!(all[..2], [(first, block_relay), (second, block_relay)]);
+    assert_eq!(all.len(), 10, "the other slots are filled from the book");
+    assert!(all[2..].iter().all(|(_, kind)| *kind == ConnectionKind::OutboundFull));
+    // Without slots for block-relay peers.
+    let few = called(SlotsConfig { max_block_relay: 0, ..config() }, &both);
+    assert_eq!(few[..2], [first, second].map(|anchor| (anchor, ConnectionKind::OutboundFull)));
+    assert_eq!(few.len(), 8);
+    // One that has not what we need, one in a network that is not wanted, two of one group.
+    let useless = entry(first, Services::NETWORK);
+    assert_eq!(called(config(), &[useless, both[1]])[0], (second, block_relay));
+    let only_ipv6 = Reachable { ipv4: false, ..Reachable::CLEARNET };
+    assert_eq!(called(SlotsConfig { reachable: only_ipv6, ..config() }, &both), []);
+    let near = entry(ipv4(70, 1, 2, 2), SEED_SERVICES);
+    let all = called(config(), &[both[0], near]);
+    assert!(all[0].0 == first && all.iter().all(|(address, _)| *address != near.address));
+    let added = vec![Target::Address(first)];
+    let all = called(SlotsConfig { add_nodes: added, ..config() }, &both[..1]);
+    assert!(all.iter().all(|(address, kind)| *address != first || *kind == ConnectionKind::Manual));
+    let named = SlotsConfig { connect_only: Some(Vec::new()), ..config() };
+    assert_eq!(called(named, &both), [], "the user chooses");
+}
+
 impl World {
     fn new(config: SlotsConfig) -> Self {
         Self {
@@ -108,6 +150,7 @@ impl World {
             peers: &peers,
             stale_tip: self.stale_tip,
             synced: self.synced,
+            line_probed: false,
             near_tip: self.near_tip,
             discouraged: &self.discouraged,
             exhausted: &self.exhausted,

@@ -146,11 +146,25 @@ fn isolated_credentials_differ_and_stay_secret() {
 }
 
 #[test]
+fn a_proxy_that_was_asked_is_waited_for() {
+    let mut socks = handshake(false);
+    send_all(&mut socks);
+    assert!(!socks.awaits_destination(), "it has not heard of the destination");
+    socks.receive(&[5, 0]).expect("accepted");
+    assert!(!socks.awaits_destination());
+    send_all(&mut socks);
+    assert!(socks.awaits_destination());
+    socks.receive(&[5, 0, 0, 1]).expect("accepted");
+    assert!(!socks.awaits_destination(), "it has answered");
+}
+
+#[test]
 fn only_some_failures_are_the_destinations() {
     assert!(Socks5Error::Refused(4).is_destination());
     assert!(Socks5Error::Refused(5).is_destination());
     assert!(Socks5Error::Refused(0xf0).is_destination());
-    assert!(!Socks5Error::Refused(1).is_destination());
+    // As Tor has it; Core counts them, too.
+    assert!(Socks5Error::Refused(1).is_destination() && Socks5Error::Refused(2).is_destination());
     assert!(!Socks5Error::Refused(3).is_destination());
     assert!(!Socks5Error::AuthenticationFailed.is_destination());
     let text = Socks5Error::Refused(5).to_string();

@@ -142,18 +142,66 @@ fn a_record_torn_at_any_byte_is_cut_off_and_overwritten() {
 }
 
 #[test]
-fn garbage_behind_the_committed_end_is_cut_off() {
+fn garbage_behind_the_last_record_is_cut_off_and_that_before_one_is_not() {
     let good = framed(&block(1, 100));
     let wrong_magic = [&[0xfa, 0xbf, 0xb5, 0xdb][..], &good[4..]].concat();
     let too_short = [&MAGIC[..], &79u32.to_le_bytes(), &[1; 79]].concat();
     let too_long = [&MAGIC[..], &4_000_001u32.to_le_bytes(), &vec![1; 4_000_001]].concat();
-    for garbage in [wrong_magic, too_short, too_long, vec![0; 500], MAGIC.repeat(40)] {
+    for garbage in [wrong_magic, too_short, too_long, vec![0; 500], MAGIC.repeat(40), vec![7]] {
         let (fault, disk) = fresh();
-        fault.overwrite(&path(0), [&good[..], &garbage, &good].concat());
+        fault.overwrite(&path(0), [&good[..], &garbage].concat());
         let (files, recovered) = open(&disk, Some((0, 108)), MAX_BLOCK_FILE_SIZE);
         assert_eq!(recovered, []);
         assert_eq!(fault.contents(&path(0)).unwrap(), good);
         assert_eq!(append(&files, &block(2, 100)).unwrap().offset, 116);
+
+        let kept = [&good[..], &garbage, &framed(&block(2, 90)), &good].concat();
+        fault.overwrite(&path(0), [&kept[..], &garbage].concat());
+        let (files, recovered) = open(&disk, Some((0, 108)), MAX_BLOCK_FILE_SIZE);
+        let headers: Vec<_> = recovered.iter().map(|found| found.header).collect();
+        assert_eq!(headers, [header(2), header(1)], "{} bytes of garbage", garbage.len());
+        assert_eq!(read(&files, recovered[0].position), block(2, 90));
+        assert_eq!(fault.contents(&path(0)).unwrap(), kept);
+        let next = append(&files, &block(3, 100)).unwrap();
+        assert_eq!(next.offset as usize, kept.len() + 8);
+    }
+}
+
+/// A damaged byte in a frame, or a page that is gone, costs the blocks that it is in and no others.
+#[test]
+fn a_damaged_frame_hides_its_own_block_alone() {
+    let blocks: Vec<Vec<u8>> = (0..60).map(|n| framed(&block(n, 3000))).collect();
+    let intact = blocks.concat();
+    let frame = 3008;
+    let is_lost = |harm: std::ops::Range<usize>, n: usize| {
+        // What a body holds is not looked at.
+        harm.start < n * frame + 8 && n * frame < harm.end
+    };
+    for harm in [0..1, 5 * frame + 2..5 * frame + 3, 7 * frame + 6..7 * frame + 7, 4096..8192] {
+        let (fault, disk) = fresh();
+        let mut bad = intact.clone();
+        bad[harm.clone()].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        fault.overwrite(&path(0), bad.clone());
+        let (_, recovered) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        let found: Vec<usize> =
+            recovered.iter().map(|found| found.position.offset as usize / frame).collect();
+        let expected: Vec<usize> = (0..60).filter(|n| !is_lost(harm.clone(), *n)).collect();
+        assert_eq!(found, expected, "{harm:?}");
+        assert_eq!(fault.contents(&path(0)), Some(bad), "nothing is cut");
+    }
+}
+
+/// Records are found wherever they are within what is read at once.
+#[test]
+fn a_record_is_found_behind_a_gap_of_any_length() {
+    let window = SEARCH_WINDOW as usize;
+    for gap in [1, 2, 3, 4, window - 4, window - 3, window - 1, window, window + 1, 3 * window + 2]
+    {
+        let (fault, disk) = fresh();
+        fault.overwrite(&path(0), [&vec![1; gap], &framed(&block(1, 100))[..]].concat());
+        let (_, recovered) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        let position = BlockPosition { file: 0, offset: gap as u32 + 8, len: 100 };
+        assert_eq!(recovered, [RecoveredBlock { position, header: header(1) }], "{gap}");
     }
 }
 

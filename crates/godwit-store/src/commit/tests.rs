@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::error::NetworkId;
 use crate::fixtures::{MAGIC, append_block, append_undo, block, coin, header, point, record};
 use crate::record::{BlockPosition, FileEnds};
-use crate::store::{CommittedState, StoreOptions};
+use crate::store::{BLOCK_BUFFERS, CommittedState, StoreOptions};
 use crate::{RecoveredBlock, UndoRecord};
 
 /// Small, so that the workload fills several files.
@@ -33,7 +33,12 @@ fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
 
 fn open_on(disk: Arc<dyn Disk>) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
     let network = NetworkId { magic: MAGIC, genesis: [9; 32] };
-    let options = StoreOptions { dir: "/node".into(), network, new_hash_key: [3; 16] };
+    let options = StoreOptions {
+        dir: "/node".into(),
+        network,
+        new_hash_key: [3; 16],
+        buffers: BLOCK_BUFFERS,
+    };
     Store::open_with_file_size(disk, options, MAX_FILE_SIZE)
 }
 

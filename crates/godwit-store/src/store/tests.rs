@@ -2,6 +2,7 @@ use std::path::Path;
 
 use godwit_fault_disk::{FaultDisk, Survival};
 
+use super::database::IDENTITY;
 use super::*;
 use crate::commit::{Commit, UtxoCommit};
 use crate::disk::RealDisk;
@@ -11,7 +12,12 @@ const DIR: &str = "/node/regtest";
 const NETWORK: NetworkId = NetworkId { magic: MAGIC, genesis: [9; 32] };
 
 fn options(dir: &Path) -> StoreOptions {
-    StoreOptions { dir: dir.to_owned(), network: NETWORK, new_hash_key: [3; 16] }
+    StoreOptions {
+        dir: dir.to_owned(),
+        network: NETWORK,
+        new_hash_key: [3; 16],
+        buffers: BLOCK_BUFFERS,
+    }
 }
 
 fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
@@ -189,17 +195,20 @@ fn a_directory_of_core_is_left_alone() {
     }
 }
 
+/// What the block files say goes for more than what the file with the key says.
 #[test]
-fn a_key_that_is_not_zero_is_refused_and_a_torn_one_replaced() {
+fn a_key_that_is_not_zero_is_refused_where_blocks_may_be_obfuscated_and_else_replaced() {
     let fault = filled();
-    fault.overwrite(&at("blocks/xor.dat"), vec![0, 0, 0, 0, 0, 0, 0, 1]);
-    let damaged = StoreError::damaged(&at("blocks/xor.dat"), 0, Damage::Format);
-    assert_eq!(open(&fault).err(), Some(damaged));
-    for torn in [vec![], vec![0; 3]] {
-        fault.overwrite(&at("blocks/xor.dat"), torn);
+    let intact = fault.contents(&at("blocks/blk00000.dat")).unwrap();
+    for key in [vec![0, 0, 0, 0, 0, 0, 0, 1], vec![9; 8], vec![], vec![0; 3]] {
+        fault.overwrite(&at("blocks/xor.dat"), key);
         open(&fault).unwrap();
         assert_eq!(fault.contents(&at("blocks/xor.dat")).unwrap(), [0; 8]);
     }
+    fault.overwrite(&at("blocks/xor.dat"), vec![9; 8]);
+    fault.overwrite(&at("blocks/blk00000.dat"), intact.iter().map(|byte| byte ^ 9).collect());
+    let damaged = StoreError::damaged(&at("blocks/xor.dat"), 0, Damage::Format);
+    assert_eq!(open(&fault).err(), Some(damaged));
 }
 
 #[test]
@@ -210,6 +219,7 @@ fn without_its_database_a_directory_gives_all_blocks_back() {
     let headers: Vec<_> = recovered.iter().map(|block| block.header).collect();
     assert_eq!(headers, [header(1), header(2)]);
     assert_eq!(store.state().unwrap(), CommittedState::default());
+    assert_eq!(store.lost().unwrap().verified_tip, Some(point(2, 2)));
 }
 
 #[test]
@@ -231,7 +241,18 @@ fn recovered_blocks_become_durable_with_the_commit_that_names_them() {
     assert_eq!(store.read_block(position).unwrap().as_slice(), block(3, 300));
 }
 
-/// Every way to damage the database ends in an error or is without effect on what is read.
+/// Opens a directory whose database is to be given up: what was committed is known, and all blocks are
+/// handed back.
+fn check_lost(fault: &FaultDisk, expected: &CommittedState, what: &str) {
+    let (store, recovered) = open(fault).unwrap();
+    assert_eq!(store.lost(), Some(expected), "{what}");
+    assert_eq!(store.utxo_hash_key(), [3; 16]);
+    let headers: Vec<_> = recovered.iter().map(|block| block.header).collect();
+    assert_eq!(headers, [header(1), header(2)]);
+    store.for_each_block(|_, _| panic!("the index is empty")).unwrap();
+}
+
+/// Every way to damage the database is without effect on what is read, or the database is begun again.
 #[test]
 fn a_damaged_database_is_told_apart() {
     let fault = filled();
@@ -239,33 +260,93 @@ fn a_damaged_database_is_told_apart() {
     let intact = fault.contents(&path).unwrap();
     let contents = |fault: &FaultDisk| -> Result<_, StoreError> {
         let (store, _) = open(fault)?;
+        if store.lost().is_some() {
+            return Ok(None);
+        }
         let mut found = Vec::new();
         store.for_each_block(|hash, record| {
             found.push((hash, record));
             Ok(())
         })?;
-        Ok((store.state()?, found, store.utxo_hash_key()))
+        Ok(Some((store.state()?, found, store.utxo_hash_key())))
     };
     let expected = contents(&fault).unwrap();
+    let state = expected.clone().unwrap().0;
     let is_damage = |error: &StoreError| matches!(error, StoreError::Damaged { .. });
 
     for len in [0, 1, 100, 4095, 4096, intact.len() / 2, intact.len() - 4096, intact.len() - 1] {
         fault.overwrite(&path, intact[..len].to_vec());
-        let error = contents(&fault).unwrap_err();
-        assert!(is_damage(&error), "cut to {len}: {error}");
+        check_lost(&fault, &state, &format!("cut to {len}"));
     }
-    let mut damaged = 0;
+    let mut lost = 0;
     for at in (0..intact.len()).step_by(31).filter(|at| *at < 4096 || intact[*at] != 0) {
         let mut bytes = intact.clone();
         bytes[at] ^= 0x41;
         fault.overwrite(&path, bytes);
         match contents(&fault) {
-            Ok(found) => assert_eq!(found, expected, "byte {at}"),
-            Err(error) => {
-                assert!(is_damage(&error), "byte {at}: {error}");
-                damaged += 1;
+            Ok(None) => {
+                lost += 1;
+                check_lost(&fault, &state, &format!("byte {at}"));
             }
+            Ok(found) => assert_eq!(found, expected, "byte {at}"),
+            Err(error) => assert!(is_damage(&error), "byte {at}: {error}"),
         }
     }
-    assert!(damaged > 0);
+    assert!(lost > 0);
+}
+
+/// By its own repair, or by a copy of another time: at every start, not at the first alone.
+#[test]
+fn a_database_that_went_back_in_time_is_not_believed() {
+    let path = at("godwit.redb");
+    for pruned in [false, true] {
+        let fault = filled();
+        let before = fault.contents(&path).unwrap();
+        let (store, _) = open(&fault).unwrap();
+        for _ in 0..3 {
+            append_block(&store, &block(3, 200)).unwrap();
+        }
+        let appended = store.take_appended();
+        let commit = Commit { appended, verified_tip: Some(point(1, 1)), ..Commit::default() };
+        store.commit(commit).unwrap();
+        if pruned {
+            store.commit(Commit { pruned: vec![7], ..Commit::default() }).unwrap();
+        }
+        drop(store);
+        let now = fault.contents(&path).unwrap();
+        fault.overwrite(&path, before.clone());
+        let mut aside = None;
+        for start in 0..3 {
+            if pruned {
+                let error = StoreError::damaged(&path, 0, Damage::RolledBack);
+                assert_eq!(open(&fault).err(), Some(error), "start {start}");
+                continue;
+            }
+            let (store, recovered) = open(&fault).unwrap();
+            let lost = store.lost().unwrap();
+            assert_eq!((lost.verified_tip, recovered.len()), (Some(point(1, 1)), 5));
+            let first = aside.get_or_insert_with(|| fault.contents(&at("godwit.damaged")));
+            assert!(first.is_some() && *first == fault.contents(&at("godwit.damaged")));
+        }
+        fault.overwrite(&path, now);
+        let (store, _) = open(&fault).unwrap();
+        assert_eq!((store.lost(), store.state().unwrap().verified_tip), (None, Some(point(1, 1))));
+    }
+}
+
+/// The control file is one commit behind after a crash between the two, and may be lost.
+#[test]
+fn a_control_file_that_is_behind_or_lost_is_written_again() {
+    let fault = filled();
+    let files = [at("godwit.control0"), at("godwit.control1")];
+    let read = |path: &PathBuf| fault.contents(path).unwrap();
+    let intact = files.each_ref().map(read);
+    assert_ne!(intact[0], intact[1]);
+    fault.overwrite(&files[1], vec![1; 10]);
+    drop(open(&fault).unwrap());
+    assert_eq!(files.each_ref().map(read), intact, "commit 1 goes to the second one");
+    let disk = StoreDisk::new(Arc::new(fault.clone()));
+    files.iter().for_each(|path| disk.remove(path).unwrap());
+    drop(open(&fault).unwrap());
+    assert_eq!(fault.contents(&files[1]).as_ref(), Some(&intact[1]));
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
-use super::jobs::{FlushJob, MergeJob};
+use super::budget::MAX_UNFLUSHED;
+use super::jobs::{FlushJob, Flushed, MergeJob};
 use super::layers::Layers;
 use super::manifest::{Manifest, VERSION};
 use super::memtable::Memtable;
@@ -52,6 +53,11 @@ impl UtxoStore {
             return Ok(Rotation::Full);
         }
         self.stalled = false;
+        Ok(Rotation::Sealed(self.seal_active()))
+    }
+
+    /// Seals the memtable, which has entries, and has it written.
+    fn seal_active(&mut self) -> SealId {
         let memory = self.budget.flush_memory(&self.active);
         let next = Memtable::new(self.budget.arena_step());
         let table = std::mem::replace(&mut self.active, next);
@@ -66,7 +72,25 @@ impl UtxoStore {
         let buffer = self.budget.io_buffer();
         self.pools.flush(&self.context, FlushJob { run, seal, table, buffer });
         self.after_change();
-        Ok(Rotation::Sealed(SealId(seal)))
+        SealId(seal)
+    }
+
+    /// As [`Self::rotate`], for the last time: no room is left for another memtable, no merge goes on.
+    /// Waits only where too many memtables are being written.
+    ///
+    /// # Errors
+    ///
+    /// What a background job failed with.
+    pub fn rotate_finally(&mut self) -> Result<SealId, StoreError> {
+        self.pools.stop_merges();
+        self.poll()?;
+        if self.active.is_empty() {
+            return Ok(SealId(self.sealed.newest()));
+        }
+        while self.sealed.unflushed().count() >= MAX_UNFLUSHED {
+            self.wait_event()?;
+        }
+        Ok(self.seal_active())
     }
 
     /// As [`Self::rotate`], but waits for room: for commands.
@@ -127,14 +151,16 @@ impl UtxoStore {
 
     fn apply_event(&mut self, event: Result<UtxoEvent, StoreError>) -> Result<(), StoreError> {
         match event.inspect_err(|error| self.failed = Some(error.clone()))?.0 {
-            Done::Flushed(segments) => self.on_flushed(segments),
+            Done::Flushed(flushed) => self.on_flushed(flushed),
             Done::Merged(output) => self.on_merged(output),
             Done::Removed => self.pools.removed(&self.context),
         }
         Ok(())
     }
 
-    fn on_flushed(&mut self, segments: Vec<Arc<Segment>>) {
+    fn on_flushed(&mut self, flushed: Flushed) {
+        let Flushed { segments, memory, took } = flushed;
+        self.write_rate.note(memory, took);
         if let Some(segment) = segments.first() {
             self.commits.written(segment.run.id);
             self.runs.push(Arc::downgrade(&segment.run));
@@ -168,6 +194,7 @@ impl UtxoStore {
             context: self.context.clone(),
             epoch: self.sealed.current().clone(),
             flushing: self.sealed.unflushed().map(|sealed| Arc::clone(&sealed.table)).collect(),
+            flushed: self.sealed.flushed_tables().map(Arc::downgrade).collect(),
             partitions: self.segments.partitions().to_vec(),
         });
         self.published.publish(Arc::clone(&self.layers));
@@ -185,8 +212,7 @@ impl UtxoStore {
             return;
         };
         let memory = self.budget.merge_memory(&parts);
-        let used = self.memory_used();
-        if used.total() - used.kept + memory > self.budget.bytes() {
+        if self.memory_used().needed() + memory > self.budget.bytes() {
             return;
         }
         let run = self.take_run_id();
@@ -270,7 +296,8 @@ impl UtxoStore {
         self.commits.committed(id);
         let in_use = self.runs_in_use();
         let obsolete = self.commits.take_obsolete(&in_use);
-        let paths = obsolete.into_iter().map(|run| run.path(&self.context.dir));
+        let dir = &self.context.dir;
+        let paths = obsolete.into_iter().flat_map(|run| [run.path(dir), run.parity_path(dir)]);
         self.pools.remove(&self.context, paths);
         self.poll()
     }

@@ -7,9 +7,15 @@
 //! | a running merge | its buffers, the filter and the block index it builds; begun when that fits |
 //! | memtables | the rest |
 //!
+//! What memtables leave free is filled with those that were flushed, the *clean* ones, so that their coins
+//! need no read; the oldest go when it is needed.
+//!
 //! While no flush is under way, the active memtable is to be rotated at 2/3 of the rest, so that
 //! the next one has 1/3 to grow while it is flushed; during a flush, the active one may take what
 //! the flush leaves.
+//!
+//! Beside the budget each run that is being written has its parity in memory, at most 256 KiB
+//! ([`super::run::parity`]): one flush and one merge, whatever the budget is.
 
 use super::arena::SMALL_STEP;
 use super::filter::Filter;
@@ -68,6 +74,9 @@ pub struct MemoryUsage {
     pub flushing: usize,
     /// Flushed memtables that are kept for older snapshots.
     pub kept: usize,
+    /// Flushed memtables that lookups find coins in before they go to the runs; dropped when memory is
+    /// needed.
+    pub clean: usize,
     /// Memtables that only a snapshot holds, for its reader.
     pub snapshots: usize,
     /// Filters of runs.
@@ -80,7 +89,12 @@ pub struct MemoryUsage {
 
 impl MemoryUsage {
     pub fn total(&self) -> usize {
-        self.flushing + self.kept + self.above_kept()
+        self.needed() + self.kept + self.clean
+    }
+
+    /// All but what is dropped where memory is short.
+    pub(super) fn needed(&self) -> usize {
+        self.flushing + self.above_kept()
     }
 
     pub(super) fn above_kept(&self) -> usize {
@@ -93,6 +107,11 @@ impl Budget {
         let UtxoConfig { budget, minima } = config;
         let bytes = usize::try_from(budget.max(minima.budget)).unwrap_or(usize::MAX);
         Self { bytes, minima }
+    }
+
+    /// Changes the whole; less than the lower bound means that.
+    pub(super) fn set(&mut self, bytes: u64) {
+        *self = Self::new(UtxoConfig { budget: bytes, minima: self.minima });
     }
 
     pub(super) fn bytes(self) -> usize {

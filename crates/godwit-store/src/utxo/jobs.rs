@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::entry_sum::{EntryHasher, EntrySum};
 use super::layers::UtxoContext;
 use super::memtable::Memtable;
 use super::merge::{MergeScan, Source};
@@ -11,6 +12,7 @@ use super::run::reader::SegmentCursor;
 use super::run::segment::{SealRange, Segment};
 use super::run::writer::{RunOptions, RunWriter};
 use super::stop::{Stop, WorkError};
+use crate::error::{Damage, StoreError};
 
 /// A flush: writes a sealed memtable as a run.
 pub(super) struct FlushJob {
@@ -56,17 +58,31 @@ impl MergePart {
         if self.with_oldest { coins.saturating_sub(tombstones).max(coins / 2) } else { entries }
     }
 
+    /// Sum of the inputs' entries; unknown when one was written under schema 1.
+    fn sum(&self) -> Option<EntrySum> {
+        let mut sums = self.inputs.iter().map(|input| input.meta.sum);
+        sums.try_fold(EntrySum::default(), |sum, input| Some(sum + input?))
+    }
+
     /// Bytes of the inputs' entries on disk.
     pub(super) fn bytes(&self) -> u64 {
         self.inputs.iter().map(|input| input.bytes()).sum()
     }
 }
 
+/// What a flush has done.
+pub(super) struct Flushed {
+    pub(super) segments: Vec<Arc<Segment>>,
+    /// Memory of the memtable that was written, in bytes.
+    pub(super) memory: usize,
+    pub(super) took: Duration,
+}
+
 pub(super) fn flush(
     context: &UtxoContext,
     job: FlushJob,
     stop: &Stop,
-) -> Result<Vec<Arc<Segment>>, WorkError> {
+) -> Result<Flushed, WorkError> {
     let FlushJob { run, seal, table, buffer } = job;
     // A flush that is still queued when the store is dropped is not begun.
     stop.check()?;
@@ -76,8 +92,9 @@ pub(super) fn flush(
     let started = context.executor.now();
     let options = options(context, run, seals, buffer, u64::MAX);
     let segments = write_memtable(options, context, &table, stop)?;
-    log_done("Flush to run", run, &segments, context.executor.now() - started);
-    Ok(segments)
+    let took = context.executor.now() - started;
+    log_done("Flush to run", run, &segments, took);
+    Ok(Flushed { segments, memory: table.memory(), took })
 }
 
 fn options(
@@ -91,13 +108,14 @@ fn options(
         disk: &context.disk,
         executor: &*context.executor,
         dir: &context.dir,
+        repairs: &context.repairs,
         run,
         fingerprint: context.hasher.fingerprint(),
         partition_bits: context.partition_bits,
         seals,
         buffer,
         max_filter,
-        durable: true,
+        durable: Some(EntryHasher::new(&context.hasher)),
     }
 }
 
@@ -135,16 +153,24 @@ pub(super) fn merge(
     let mut writer = RunWriter::create(options(context, run, seals, buffer, max_filter), stop)?;
     for part in parts {
         writer.begin(part.partition as u8, part.expected_entries());
+        let expected = part.sum();
         let mut sources = Vec::with_capacity(part.inputs.len());
         for input in part.inputs {
             sources.push(Source::Segment(SegmentCursor::new(input, context.hasher, buffer)?));
         }
         let mut scan = MergeScan::new(sources, !part.with_oldest);
+        if expected.is_some() {
+            scan.sum_dropped(EntryHasher::new(&context.hasher));
+        }
         while scan.step()? {
             let keyed = scan.current().expect("step() found an entry");
             writer.push(keyed.key, keyed.entry)?;
         }
-        writer.end()?;
+        let written = writer.end()?;
+        if expected != written.zip(scan.dropped()).map(|(written, dropped)| written + dropped) {
+            let path = run.path(&context.dir);
+            return Err(StoreError::damaged(&path, 0, Damage::EntrySum).into());
+        }
     }
     let segments = writer.finish()?;
     log_done("Merge into run", run, &segments, context.executor.now() - started);

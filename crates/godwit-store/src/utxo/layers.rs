@@ -4,7 +4,7 @@
 //!   connector only     active memtable                       changes since seal 7
 //!                      sealed memtable 7    being flushed  ┐
 //!                      sealed memtable 6    being flushed  ├ Layers of epoch 7
-//!                      runs: seals 1..=5, newest first     ┘
+//!                      runs: seals 1..=5, newest first     ┘   (and memtables 3, 4 and 5, which are clean)
 //!
 //!   a pin of epoch 4   memtables 5, 6, 7 stay in memory; 5, in a run already, is *kept*
 //! ```
@@ -23,13 +23,24 @@
 //!   the coin was unspent nowhere when it was added, so the state at seal `e` said absent or spent,
 //!   and it is so again. Hence what any pinned snapshot said is still true.
 //!
-//! When memory is short the store drops kept memtables of flushed seals, oldest first. A pin older
-//! than a dropped seal is then no longer covered ([`super::UtxoStore::covers`]), and what was read
-//! under it has to be read again.
+//! A flushed memtable that no epoch needs is *clean*: `take` does not look there any more, and every later
+//! snapshot does, before it goes to the runs, which hold the same. It goes when memory is needed, whoever
+//! may have a snapshot, and a snapshot then reads the run instead. Dropped from the oldest on, those that
+//! are left are the newest of the runs' seals, so that what is found in one is never older than what a run
+//! says.
+//!
+//! When memory is short the store drops clean memtables, then kept ones of flushed seals, oldest first. A
+//! pin older than a dropped seal is then no longer covered ([`super::UtxoStore::covers`]), and what was
+//! read under it has to be read again.
+//!
+//! Nothing of this asks whether the blocks behind a seal were verified. One that is taken back changes the
+//! coins once more, in the active memtable, with a trace: what it created is taken like any coin, and what
+//! it spent is added as a coin that may exist. So a snapshot may hold what it did, and memory says what
+//! came of it.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use godwit_primitives::{Coin, OutPoint};
 use godwit_stream::{Decode, DecodeError, SpanReader};
@@ -39,6 +50,7 @@ use super::key::{HashedOutPoint, UtxoHasher};
 use super::memtable::{KeyedEntry, Memtable};
 use super::merge::{MergeScan, Source};
 use super::run::reader::SegmentCursor;
+use super::run::repair::Repairs;
 use super::run::segment::{LookupScratch, Segment};
 use crate::disk::StoreDisk;
 use crate::error::StoreError;
@@ -66,6 +78,8 @@ pub(super) struct UtxoContext {
     pub(super) executor: Arc<dyn Executor>,
     /// Id of the next scratch run of a sort.
     pub(super) next_scratch: Arc<AtomicU64>,
+    /// Of the blocks of its runs.
+    pub(super) repairs: Arc<Repairs>,
 }
 
 impl UtxoContext {
@@ -86,6 +100,8 @@ pub struct Layers {
     pub(super) epoch: EpochPin,
     /// Newest first.
     pub(super) flushing: Vec<Arc<Memtable>>,
+    /// Those of the next older seals, which are in runs already, newest first; dropped from the oldest on.
+    pub(super) flushed: Vec<Weak<Memtable>>,
     /// For each partition its segments, newest first.
     pub(super) partitions: Vec<Vec<Arc<Segment>>>,
 }
@@ -112,7 +128,7 @@ impl Layers {
     }
 
     /// The coins of `keys`: `out[n]` answers `keys[n]`. Costs at most one read for most coins that
-    /// exist, and none for most that do not.
+    /// exist, and none for most that do not. Returns how many runs answered for.
     ///
     /// # Errors
     ///
@@ -121,10 +137,12 @@ impl Layers {
         &self,
         keys: &[HashedOutPoint],
         out: &mut Vec<Option<Coin>>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         out.clear();
         out.resize(keys.len(), None);
-        self.resolve(keys, &mut |n, entry| {
+        // If a newer one is gone, an older one that a reader still holds must not answer for it.
+        let flushed = self.flushed.iter().map_while(Weak::upgrade).collect();
+        self.resolve(keys, flushed, &mut |n, entry| {
             out[n as usize] = entry.coin()?;
             Ok(())
         })
@@ -142,21 +160,25 @@ impl Layers {
     ) -> Result<(), StoreError> {
         out.clear();
         out.resize(keys.len(), false);
-        self.resolve(keys, &mut |n, entry| {
+        // Hardly any exists, and no filter of a clean memtable says so.
+        let found = self.resolve(keys, Vec::new(), &mut |n, entry| {
             out[n as usize] = !entry.is_tombstone();
             Ok(())
-        })
+        });
+        found.map(drop)
     }
 
-    /// Calls `found` with the newest entry of each key that has one.
+    /// Calls `found` with the newest entry of each key that has one; `flushed` are the clean memtables that
+    /// are looked through. Returns how many were in runs.
     fn resolve(
         &self,
         keys: &[HashedOutPoint],
+        flushed: Vec<Arc<Memtable>>,
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         let mut open: Vec<u32> = (0..keys.len() as u32).collect();
         open.sort_unstable_by_key(|n| keys[*n as usize].key);
-        for table in &self.flushing {
+        for table in self.flushing.iter().chain(&flushed) {
             open.retain(|n| match table.get(&keys[*n as usize]) {
                 Some(entry) => {
                     found(*n, entry).expect("entries in memory are as they were encoded");
@@ -165,13 +187,16 @@ impl Layers {
                 None => true,
             });
         }
-        let mut scratch = LookupScratch::default();
+        // Reads may take long, and the memory of clean ones be needed meanwhile.
+        drop(flushed);
+        let (mut scratch, mut in_runs) = (LookupScratch::default(), 0);
         let mut done = vec![false; keys.len()];
         let partition = |n: &u32| self.context.partition_of(keys[*n as usize].key);
         for mut open in open.chunk_by_mut(|a, b| partition(a) == partition(b)) {
             for segment in &self.partitions[partition(&open[0])] {
                 segment.resolve(keys, open, &mut scratch, &mut |n, entry| {
                     done[n as usize] = true;
+                    in_runs += 1;
                     found(n, entry)
                 })?;
                 let left = move_up(open, |n| !done[n as usize]);
@@ -181,7 +206,7 @@ impl Layers {
                 }
             }
         }
-        Ok(())
+        Ok(in_runs)
     }
 
     /// Whether there are no entries: nothing was sealed yet.

@@ -4,6 +4,16 @@ use super::budget::{MAX_UNFLUSHED, MemoryUsage};
 use super::store::UtxoStore;
 
 impl UtxoStore {
+    /// Changes the memory budget. Of less, no more is used as soon as what is kept is dropped and the
+    /// memtable rotated.
+    pub fn set_budget(&mut self, bytes: u64) {
+        let before = self.budget.bytes();
+        self.budget.set(bytes);
+        if self.budget.bytes() != before {
+            self.drop_kept();
+        }
+    }
+
     /// Memory in use.
     pub fn memory_used(&self) -> MemoryUsage {
         let merging = self.merging.as_ref().map_or(0, |merge| merge.memory);
@@ -11,11 +21,27 @@ impl UtxoStore {
             active: self.active.memory(),
             flushing: self.sealed.unflushed_memory(),
             kept: self.sealed.kept_memory(),
+            clean: self.sealed.clean_memory(),
             snapshots: self.sealed.snapshot_memory(),
             filters: self.segments.filter_memory(),
             indexes: self.segments.index_memory(),
             buffers: merging + self.sealed.flush_memory(),
         }
+    }
+
+    /// Bytes of coins that no run has yet, as memory counts them: what a clean end has to write.
+    pub fn unwritten(&self) -> usize {
+        self.unsealed() + self.sealed.unflushed_memory()
+    }
+
+    /// The part of [`Self::unwritten`] that is not being written.
+    pub fn unsealed(&self) -> usize {
+        if self.active.is_empty() { 0 } else { self.active.memory() }
+    }
+
+    /// Bytes of [`Self::unwritten`] that flushes write in a second, as far as they were measured.
+    pub fn write_rate(&self) -> u64 {
+        self.write_rate.bytes_per_second()
     }
 
     /// Whether the active memtable has used up its share. To be asked after [`Self::poll`], at
@@ -45,18 +71,24 @@ impl UtxoStore {
             || waiting > 0 && used.flushing + used.above_kept() + more > self.budget.bytes()
     }
 
-    /// Drops kept memtables, oldest first, while the budget is exceeded; not within
+    /// Drops clean and then kept memtables, oldest first, while the budget is exceeded; not within
     /// [`Self::pinned`].
     pub(super) fn drop_kept(&mut self) {
         if self.pinned {
             self.allowance = usize::MAX;
             return;
         }
-        while self.memory_used().total() > self.budget.bytes() && self.sealed.drop_oldest_kept() {
+        while self.memory_used().total() > self.budget.bytes() {
+            if self.sealed.drop_oldest_clean() {
+                continue;
+            }
+            if !self.sealed.drop_oldest_kept() {
+                break;
+            }
             self.counters.uncovered += 1;
         }
         let used = self.memory_used();
-        self.allowance = if used.kept == 0 {
+        self.allowance = if used.kept + used.clean == 0 {
             usize::MAX
         } else {
             self.budget.bytes().saturating_sub(used.total() - used.active)

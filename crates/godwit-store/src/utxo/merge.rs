@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use godwit_primitives::OutPoint;
 
+use super::entry_sum::{EntryHasher, EntrySum};
 use super::memtable::{KeyedEntry, Memtable, MemtableCursor};
 use super::run::reader::SegmentCursor;
 use crate::error::StoreError;
@@ -48,25 +49,40 @@ pub(super) struct MergeScan {
     /// The entry under the cursor and the newest source that stands on it.
     head: Option<((u64, OutPoint), usize)>,
     keep_tombstones: bool,
+    /// The sum of the entries that do not come out, if it is wanted.
+    dropped: Option<(EntryHasher, EntrySum)>,
 }
 
 impl MergeScan {
     /// A cursor before the first entry. `sources` come newest first. Without `keep_tombstones` only
     /// coins come out, which is right only when nothing older than these layers exists.
     pub(super) fn new(sources: Vec<Source>, keep_tombstones: bool) -> Self {
-        Self { sources, head: None, keep_tombstones }
+        Self { sources, head: None, keep_tombstones, dropped: None }
+    }
+
+    /// From now on sums up what does not come out.
+    pub(super) fn sum_dropped(&mut self, hasher: EntryHasher) {
+        self.dropped = Some((hasher, EntrySum::default()));
+    }
+
+    /// The sum of what did not come out; `None` if it was not asked for.
+    pub(super) fn dropped(&self) -> Option<EntrySum> {
+        self.dropped.map(|(_, sum)| sum)
     }
 
     /// Goes to the next entry; `false` at the end.
     pub(super) fn step(&mut self) -> Result<bool, StoreError> {
         loop {
-            if let Some((head, _)) = self.head {
-                self.leave(head)?;
+            if let Some((head, newest)) = self.head {
+                self.leave(head, newest)?;
             }
             self.head = self.lowest();
             let Some(keyed) = self.current() else { return Ok(false) };
             if self.keep_tombstones || !keyed.entry.is_tombstone() {
                 return Ok(true);
+            }
+            if let Some((hasher, sum)) = self.dropped {
+                self.dropped = Some((hasher, sum + hasher.term(keyed.entry)));
             }
         }
     }
@@ -77,9 +93,15 @@ impl MergeScan {
         self.sources[self.head?.1].current()
     }
 
-    fn leave(&mut self, head: (u64, OutPoint)) -> Result<(), StoreError> {
-        for source in &mut self.sources {
+    fn leave(&mut self, head: (u64, OutPoint), newest: usize) -> Result<(), StoreError> {
+        for (n, source) in self.sources.iter_mut().enumerate() {
             if source.head() == Some(head) {
+                if let Some((hasher, sum)) = &mut self.dropped
+                    && n != newest
+                {
+                    let hidden = source.current().expect("it stands on an entry");
+                    *sum += hasher.term(hidden.entry);
+                }
                 source.advance()?;
             }
         }

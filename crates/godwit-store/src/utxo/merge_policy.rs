@@ -96,6 +96,75 @@ mod tests {
         assert!(most <= 3 + 4, "{most}");
     }
 
+    /// Entries of a segment.
+    #[derive(Clone, Copy)]
+    struct Entries {
+        coins: u64,
+        tombstones: u64,
+    }
+
+    impl Entries {
+        fn total(self) -> u64 {
+            self.coins + self.tombstones
+        }
+
+        /// As measured on the main network, with the share of filter and index.
+        fn bytes(self) -> u64 {
+            self.coins * 68 + self.tombstones * 37
+        }
+    }
+
+    /// The coins of the main network in 2026.
+    const SET: Entries = Entries { coins: 170_000_000, tombstones: 0 };
+    /// What a block adds to a flush: coins that outlive it, and tombstones of older ones.
+    const BLOCK: Entries = Entries { coins: 3_200, tombstones: 2_800 };
+    const BLOCKS_OF_A_DAY: u64 = 144;
+    const DAYS: u64 = 360;
+
+    /// Bytes that a node at the tip writes to runs in each day of a year, with a flush every so many
+    /// blocks. A merge drops tombstones, and the coins that they hide, only with the oldest segment.
+    fn bytes_a_day(blocks_of_a_flush: u64) -> Vec<u64> {
+        let mut segments = vec![SET];
+        let mut written = vec![0; DAYS as usize];
+        for flush in 1..=DAYS * BLOCKS_OF_A_DAY / blocks_of_a_flush {
+            let day = ((flush * blocks_of_a_flush - 1) / BLOCKS_OF_A_DAY) as usize;
+            let Entries { coins, tombstones } = BLOCK;
+            let coins = coins * blocks_of_a_flush;
+            let flushed = Entries { coins, tombstones: tombstones * blocks_of_a_flush };
+            segments.insert(0, flushed);
+            written[day] += flushed.bytes();
+            let sizes =
+                |segments: &[Entries]| segments.iter().map(|s| s.total()).collect::<Vec<_>>();
+            while let Some(range) = choose(&sizes(&segments)) {
+                let inputs = &segments[range.clone()];
+                let mut merged = Entries {
+                    coins: inputs.iter().map(|input| input.coins).sum(),
+                    tombstones: inputs.iter().map(|input| input.tombstones).sum(),
+                };
+                if range.end == segments.len() {
+                    merged = Entries { coins: merged.coins - merged.tombstones, tombstones: 0 };
+                }
+                written[day] += merged.bytes();
+                segments.splice(range, [merged]);
+            }
+        }
+        written
+    }
+
+    /// Blocks and undo records are 0.3 GB a day besides. How many blocks make a flush is decided in
+    /// `godwit-chain/src/durability/writing.rs`: three on a hard disk, a day's on an SSD.
+    #[test]
+    fn a_node_at_the_tip_writes_less_than_a_gigabyte_a_day_whatever_its_disk() {
+        for blocks in [3, 6, 12, 36, 72, 144, 432] {
+            let days = bytes_a_day(blocks);
+            let mean = days.iter().sum::<u64>() / DAYS;
+            let months = days.chunks(30).map(|days| days.iter().sum::<u64>() / 30);
+            let worst = months.max().unwrap();
+            println!("{blocks} blocks a flush: {mean} bytes a day, {worst} in the worst month");
+            assert!(mean <= 450_000_000 && worst <= 1_000_000_000, "{blocks}: {mean}, {worst}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_sizes_end_below_the_bound(sizes in prop::collection::vec(1u64..1000, 0..40)) {

@@ -1,5 +1,10 @@
-//! Sealed memtables: those that are being flushed, and those that are kept because an older
-//! snapshot may be in use. [`super::layers`] has the rule and its argument.
+//! Sealed memtables: those that are being flushed, those that are kept because an older snapshot may be in
+//! use, and *clean* ones, which are in a run and serve lookups only. [`super::layers`] has the rule and its
+//! argument.
+//!
+//! ```text
+//!   sealed ──flushed──▶ kept ──no epoch needs it──▶ clean ──memory is needed, or too many──▶ dropped
+//! ```
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -7,13 +12,18 @@ use std::sync::{Arc, Weak};
 use super::layers::{Epoch, EpochPin};
 use super::memtable::Memtable;
 
+/// Most clean memtables: a lookup goes through each before it goes to the runs.
+pub(super) const MAX_CLEAN: usize = 8;
+
 /// Sealed memtables by age.
 pub(super) struct Sealed {
+    /// Flushed memtables that no epoch needs, oldest first; all are older than those of `tables`.
+    clean: VecDeque<Arc<Memtable>>,
     /// Oldest first. Flushed ones come before the others, since flushes end in order.
     tables: VecDeque<SealedTable>,
     /// Number of the newest seal.
     newest: u64,
-    /// Number of the newest seal whose memtable was dropped.
+    /// Number of the newest seal whose memtable is clean or was dropped.
     dropped: u64,
     current: EpochPin,
     /// Earlier epochs, oldest first.
@@ -34,6 +44,7 @@ impl Sealed {
     /// Without memtables, after the seal of a manifest.
     pub(super) fn new(seal: u64) -> Self {
         Self {
+            clean: VecDeque::new(),
             tables: VecDeque::new(),
             newest: seal,
             dropped: seal,
@@ -84,6 +95,13 @@ impl Sealed {
         self.newest_first().take_while(|table| !table.flushed)
     }
 
+    /// Flushed memtables that are still in memory, newest first: those of all seals from some one up to the
+    /// newest that is flushed.
+    pub(super) fn flushed_tables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        let kept = self.newest_first().filter(|table| table.flushed).map(|table| &table.table);
+        kept.chain(self.clean.iter().rev())
+    }
+
     /// Flushed memtables kept for older epochs.
     fn kept(&self) -> impl Iterator<Item = &SealedTable> {
         self.tables.iter().take_while(|table| table.flushed)
@@ -104,6 +122,11 @@ impl Sealed {
         self.kept().map(|table| table.table.memory()).sum()
     }
 
+    /// Bytes of clean memtables.
+    pub(super) fn clean_memory(&self) -> usize {
+        self.clean.iter().map(|table| table.memory()).sum()
+    }
+
     /// Bytes of memtables that only snapshots hold.
     pub(super) fn snapshot_memory(&self) -> usize {
         self.released.iter().filter_map(Weak::upgrade).map(|table| table.memory()).sum()
@@ -114,7 +137,7 @@ impl Sealed {
         pin.0.0 >= self.dropped
     }
 
-    /// Drops flushed memtables that no living epoch needs.
+    /// Notes which flushed memtables no living epoch needs: they are clean.
     pub(super) fn release(&mut self) {
         self.released.retain(|table| table.strong_count() > 0);
         while self.pins.front().is_some_and(|pin| pin.strong_count() == 0) {
@@ -123,12 +146,26 @@ impl Sealed {
         let oldest_pin = self.pins.iter().find_map(Weak::upgrade);
         let oldest_epoch = oldest_pin.map_or(self.newest, |epoch| epoch.0);
         while self.kept().next().is_some_and(|table| table.seal <= oldest_epoch) {
-            self.drop_oldest_kept();
+            let Some(table) = self.tables.pop_front() else { return };
+            self.dropped = table.seal;
+            self.clean.push_back(table.table);
+        }
+        while self.clean.len() > MAX_CLEAN {
+            self.drop_oldest_clean();
         }
     }
 
-    /// Drops the oldest flushed memtable, needed or not; `false` when there is none.
+    /// Drops the oldest clean memtable; `false` when there is none.
+    pub(super) fn drop_oldest_clean(&mut self) -> bool {
+        let table = self.clean.pop_front();
+        self.released.extend(table.iter().map(Arc::downgrade));
+        table.is_some()
+    }
+
+    /// Drops the oldest memtable that is kept for an epoch, and the clean ones, which are older; `false` when
+    /// there is none.
     pub(super) fn drop_oldest_kept(&mut self) -> bool {
+        while self.drop_oldest_clean() {}
         if self.kept().next().is_none() {
             return false;
         }
@@ -170,6 +207,7 @@ mod tests {
         pins.remove(0);
         sealed.release();
         assert_eq!(seals(&sealed), [13, 12]);
+        assert_eq!((sealed.clean.len(), sealed.flushed_tables().count()), (1, 2));
         pins.remove(1);
         sealed.release();
         assert_eq!(seals(&sealed), [13, 12], "epoch 11 still lives");
@@ -179,8 +217,22 @@ mod tests {
         sealed.set_flushed(13);
         sealed.release();
         assert!(seals(&sealed).is_empty());
-        assert_eq!(sealed.flushed(), 13);
+        assert_eq!((sealed.flushed(), sealed.clean.len()), (13, 3));
+        assert!(sealed.drop_oldest_clean());
+        assert_eq!(sealed.clean.len(), 2);
         assert!(sealed.covers(&pins[0]));
+    }
+
+    #[test]
+    fn clean_memtables_are_few_and_the_oldest_go_first() {
+        let (mut sealed, pins) = sealed(MAX_CLEAN as u64 + 2);
+        drop(pins);
+        let newest: Vec<_> = sealed.newest_first().map(|table| Arc::clone(&table.table)).collect();
+        (11..=sealed.newest()).for_each(|seal| sealed.set_flushed(seal));
+        sealed.release();
+        assert_eq!(sealed.clean.len(), MAX_CLEAN);
+        let left: Vec<_> = sealed.flushed_tables().cloned().collect();
+        assert!(left.iter().zip(&newest).all(|(left, newest)| Arc::ptr_eq(left, newest)));
     }
 
     #[test]

@@ -88,13 +88,14 @@ impl Scratch {
             disk: &self.context.disk,
             executor: &*self.context.executor,
             dir: &self.context.dir,
+            repairs: &self.context.repairs,
             run,
             fingerprint: self.context.hasher.fingerprint(),
             partition_bits: 0,
             seals: SealRange { oldest: 0, newest: 0 },
             buffer: BUFFER,
             max_filter: 0,
-            durable: false,
+            durable: None,
         };
         let write = || {
             let mut writer = RunWriter::create(options, &self.stop)?;

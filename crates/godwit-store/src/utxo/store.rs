@@ -1,6 +1,6 @@
 //! The store as the connector uses it: coins in and out, in block order, from one thread.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, Weak};
 
@@ -16,12 +16,14 @@ use super::key::{HashedOutPoint, UtxoHasher};
 use super::layers::{EpochPin, Layers, LayersReader, UtxoContext};
 use super::manifest::{Manifest, ManifestRun};
 use super::memtable::{KnownCoin, Memtable, Probe, Taken};
+use super::run::file::RunFile;
 use super::run::format::{RunId, SegmentMeta};
-use super::run::segment::{RunFile, Segment};
+use super::run::segment::Segment;
 use super::sealed::Sealed;
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
 use super::worker_pools::{UtxoEvent, WorkerPools};
+use super::write_rate::WriteRate;
 use crate::disk::StoreDisk;
 use crate::error::{Damage, IoFailure, Operation, StoreError};
 use crate::exec::Executor;
@@ -42,6 +44,8 @@ pub struct Counters {
     pub stalls: u64,
     /// Kept memtables that were dropped for want of memory while an older snapshot was pinned.
     pub uncovered: u64,
+    /// Damaged blocks of runs that were written again from parity.
+    pub repaired_blocks: u64,
 }
 
 /// The running merge.
@@ -78,17 +82,20 @@ pub struct UtxoStore {
     pub(super) counters: Counters,
     /// Whether the last rotation was refused for want of room.
     pub(super) stalled: bool,
+    pub(super) write_rate: WriteRate,
 }
 
 impl UtxoStore {
     /// Opens the store that `manifest` describes in directory `dir`, which is created when absent.
-    /// Run files that the manifest does not name are removed: there was a crash after they were
-    /// written and before they were committed, or after a commit and before they were removed.
+    /// Run files that the manifest does not name are removed once all that it names have opened: there
+    /// was a crash after they were written and before they were committed, or after a commit and before
+    /// they were removed. A manifest that names none may be that of a new database in place of a lost
+    /// one: then they stay until there is a commit.
     ///
     /// # Errors
     ///
-    /// A failed system call, a damaged or missing run, a manifest made under another key or by a later
-    /// version.
+    /// A failed system call, a missing run or one that is damaged beyond repair, a manifest made under
+    /// another key or by a later version.
     pub fn open(
         disk: &StoreDisk,
         dir: &Path,
@@ -103,9 +110,12 @@ impl UtxoStore {
         let (disk, partition_bits) = (disk.clone(), u32::from(manifest.partition_bits));
         let (dir, executor) = (dir.to_owned(), Arc::clone(executor));
         let next_scratch = Arc::new(AtomicU64::new(FIRST_SCRATCH));
-        let context = UtxoContext { disk, dir, hasher, partition_bits, executor, next_scratch };
+        let repairs = Arc::default();
+        let context =
+            UtxoContext { disk, dir, hasher, partition_bits, executor, next_scratch, repairs };
         context.disk.create_dir_all(&context.dir)?;
-        let next_run = remove_orphans(&context, manifest)?.max(manifest.next_run);
+        let unnamed = unnamed_files(&context, manifest)?;
+        let next_run = unnamed.next_run.max(manifest.next_run);
         let budget = Budget::new(config);
         let mut segments = Segments::new(context.partitions());
         let mut runs = Vec::new();
@@ -119,11 +129,13 @@ impl UtxoStore {
                 segments.limit_indexes(budget.index_limit());
             }
         }
+        unnamed.remove(&context)?;
         let sealed = Sealed::new(manifest.seal);
         let layers = Arc::new(Layers {
             context: context.clone(),
             epoch: sealed.current().clone(),
             flushing: Vec::new(),
+            flushed: Vec::new(),
             partitions: segments.partitions().to_vec(),
         });
         let no_thread =
@@ -147,6 +159,7 @@ impl UtxoStore {
             failed: None,
             counters: Counters::default(),
             stalled: false,
+            write_rate: WriteRate::assumed(),
         };
         store.after_change();
         Ok(store)
@@ -309,7 +322,7 @@ impl UtxoStore {
 
     /// What was done since the store was opened.
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { repaired_blocks: self.context.repairs.blocks(), ..self.counters }
     }
 
     /// Numbers and sizes of the runs.
@@ -330,21 +343,43 @@ impl UtxoStore {
     }
 }
 
-/// Removes run files that the manifest does not name and scratch files; returns the lowest run id
-/// above all that were seen.
-fn remove_orphans(context: &UtxoContext, manifest: &Manifest) -> Result<u64, StoreError> {
-    let mut next = 0;
+/// Files of runs that a manifest does not name.
+struct Unnamed {
+    /// Those that are of no use if all runs that the manifest names are there.
+    obsolete: Vec<PathBuf>,
+    /// The lowest run id above all that were seen.
+    next_run: u64,
+}
+
+fn unnamed_files(context: &UtxoContext, manifest: &Manifest) -> Result<Unnamed, StoreError> {
+    let (mut obsolete, mut kept, mut next_run) = (Vec::new(), 0, 0);
     for path in context.disk.list(&context.dir)? {
         let Some(run) = RunId::of_path(&path) else { continue };
-        if run.0 < FIRST_SCRATCH {
-            next = next.max(run.0 + 1);
+        let is_scratch = run.0 >= FIRST_SCRATCH;
+        if !is_scratch {
+            next_run = next_run.max(run.0 + 1);
         }
-        if !manifest.runs.iter().any(|named| named.id == run) {
-            log::debug!("removing {}, which no commit names", path.display());
-            context.disk.remove(&path)?;
+        if is_scratch || !manifest.is_empty() && manifest.runs.iter().all(|named| named.id != run) {
+            obsolete.push(path);
+        } else if manifest.is_empty() {
+            kept += 1;
         }
     }
-    Ok(next)
+    if kept > 0 {
+        let dir = context.dir.display();
+        log::warn!("{dir} has {kept} files that no commit names; they are kept for now.");
+    }
+    Ok(Unnamed { obsolete, next_run })
+}
+
+impl Unnamed {
+    fn remove(self, context: &UtxoContext) -> Result<(), StoreError> {
+        for path in self.obsolete {
+            log::info!("Removing {}, which no commit names.", path.display());
+            context.disk.remove(&path)?;
+        }
+        Ok(())
+    }
 }
 
 /// Opens a run; returns it with the descriptions of its segments that are in use.
@@ -354,14 +389,16 @@ fn open_run(
 ) -> Result<(Arc<RunFile>, Vec<SegmentMeta>), StoreError> {
     let path = named.id.path(&context.dir);
     let disk = context.disk.clone();
-    let run = Arc::new(RunFile { id: named.id, disk, path: path.clone(), blocks: named.blocks });
+    let repairs = Arc::clone(&context.repairs);
+    let (id, blocks) = (named.id, named.blocks);
+    let run = Arc::new(RunFile { id, disk, path: path.clone(), blocks, repairs });
     let file = run.open().map_err(|error| match error.is_not_found() {
         true => StoreError::damaged(&path, 0, Damage::MissingFile),
         false => error,
     })?;
     let len = file.file_len()?;
     if len < run.bytes() {
-        return Err(StoreError::damaged(&path, len, Damage::Short));
+        run.restore_end(len)?;
     }
     let footer = run.read_footer()?;
     let fits = footer.fingerprint == context.hasher.fingerprint()

@@ -5,6 +5,7 @@ mod limits;
 mod model;
 mod panics;
 mod pinned;
+mod repair;
 mod rotation;
 mod scans;
 mod speed;

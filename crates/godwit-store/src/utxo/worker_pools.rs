@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::budget::MAX_UNFLUSHED;
-use super::jobs::{self, FlushJob, MergeJob};
+use super::jobs::{self, FlushJob, Flushed, MergeJob};
 use super::layers::UtxoContext;
 use super::run::segment::Segment;
 use super::stop::{Stop, WorkError};
@@ -32,7 +32,7 @@ const _: () = assert!(FLUSHER_JOBS + MERGER_JOBS <= MAX_EVENTS);
 pub struct UtxoEvent(pub(super) Done);
 
 pub(super) enum Done {
-    Flushed(Vec<Arc<Segment>>),
+    Flushed(Flushed),
     Merged(Vec<Arc<Segment>>),
     Removed,
 }
@@ -52,6 +52,9 @@ pub(super) struct WorkerPools {
     /// Dropped to stop the jobs.
     stop: Option<Sender<Infallible>>,
     stopped: Stop,
+    /// Dropped to stop merges.
+    stop_merges: Option<Sender<Infallible>>,
+    merges_stopped: Stop,
 }
 
 impl WorkerPools {
@@ -59,6 +62,7 @@ impl WorkerPools {
         let executor = &*context.executor;
         let (outbox, events) = bounded(MAX_EVENTS);
         let (stop, stopped) = bounded(0);
+        let (stop_merges, merges_stopped) = bounded(0);
         Ok(Self {
             flusher: Workers::start(executor, FLUSHER, 1, [FLUSHER_JOBS, 0])?,
             merger: Workers::start(executor, MERGER, 1, [MERGER_JOBS, 0])?,
@@ -68,6 +72,8 @@ impl WorkerPools {
             removing: false,
             stop: Some(stop),
             stopped: Stop::new(stopped),
+            stop_merges: Some(stop_merges),
+            merges_stopped: Stop::new(merges_stopped),
         })
     }
 
@@ -85,10 +91,15 @@ impl WorkerPools {
 
     /// Merges; one at a time.
     pub(super) fn merge(&self, context: &UtxoContext, job: MergeJob) {
-        let (context, stop) = (context.clone(), self.stopped.clone());
+        let (context, stop) = (context.clone(), self.merges_stopped.clone());
         self.run((&self.merger, MERGER), "merge", move || {
             jobs::merge(&context, job, &stop).map(Done::Merged)
         });
+    }
+
+    /// Ends the merge that runs at its next write, and every later one before it begins. They do not report.
+    pub(super) fn stop_merges(&mut self) {
+        self.stop_merges = None;
     }
 
     /// Removes files that no commit names. What comes while a removal is under way waits for its end.
@@ -144,6 +155,6 @@ impl Drop for WorkerPools {
     /// Jobs stop at their next write; files they leave unfinished are removed by the next
     /// [`super::UtxoStore::open`].
     fn drop(&mut self) {
-        self.stop = None;
+        (self.stop, self.stop_merges) = (None, None);
     }
 }

@@ -139,7 +139,12 @@ fn a_stored_chain_is_what_other_readers_of_block_files_expect() {
     let store_dir = dir.path().join("testnet3");
     let open = || {
         let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
-        let options = StoreOptions { dir: store_dir.clone(), network, new_hash_key: [1; 16] };
+        let options = StoreOptions {
+            dir: store_dir.clone(),
+            network,
+            new_hash_key: [1; 16],
+            buffers: BLOCK_BUFFERS,
+        };
         Store::open(Arc::new(RealDisk), options).unwrap()
     };
     let (store, _) = open();
@@ -154,6 +159,7 @@ fn a_stored_chain_is_what_other_readers_of_block_files_expect() {
             tx_count: 1,
             sequence: u64::from(height),
             position: Some(position),
+            checksum: None,
             undo: None,
         };
         (*hash, record)

@@ -248,9 +248,9 @@ impl NodeCore {
     }
 
     fn is_up_to_date(&self, now: Now) -> bool {
-        let tip = self.chain.tree().node(self.chain.tip());
-        tip.chain_work >= self.chain.params().minimum_chain_work
-            && i64::from(tip.header.time) >= now.unix - MAX_TIP_AGE
+        let (tree, tip) = (self.chain.tree(), self.chain.tip());
+        tree.chain_work(tip) >= self.chain.params().minimum_chain_work
+            && i64::from(tree.node(tip).header.time) >= now.unix - MAX_TIP_AGE
     }
 
     /// Does the engine's actions, in order.

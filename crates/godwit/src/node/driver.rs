@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
 use godwit_chain::{Chain, ChainError, Poll};
-use godwit_p2p::{Now, Peers, Services};
+use godwit_p2p::{Anchors, Now, Peers, Services};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
@@ -24,7 +24,7 @@ use crate::failure::{Failure, Fatal};
 use crate::open::open_chain;
 use crate::options::{Config, NodeOptions};
 use crate::process::{StopFlag, random_bytes, seconds_since_1970};
-use crate::progress::{Position, Progress};
+use crate::progress::{AtRisk, Position, Progress};
 
 /// Most events of the network that are handled before the chain has its turn.
 const EVENTS_AT_ONCE: usize = 64;
@@ -37,6 +37,10 @@ const CATCHING_UP: Duration = Duration::from_millis(2);
 
 /// Time between writes of the address book (Core `DUMP_PEERS_INTERVAL`).
 const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
+
+/// The first write: a node that was started and has found peers should find them again after a power
+/// cut.
+const FIRST_SAVE: Duration = Duration::from_secs(60);
 
 /// After this long without a peer, the log says what the user could try.
 const NO_PEERS_AFTER: Duration = Duration::from_secs(60);
@@ -105,6 +109,14 @@ struct Node<'a> {
     on_terminal: bool,
 }
 
+/// Says it when the clock is behind the chain.
+fn warn_of_clock(now: Now, chain: &Chain) {
+    let best = chain.tree().node(chain.tree().best_header()).header.time;
+    if let Some(line) = behind_the_chain(now.unix, best, chain.params().chain_tx_data.time) {
+        log::warn!("{line}");
+    }
+}
+
 impl<'a> Node<'a> {
     fn start(
         config: &Config,
@@ -140,6 +152,11 @@ impl<'a> Node<'a> {
         let peers_file = PeersFile::new(Arc::new(RealDisk), &Threads::default(), &dir, magic)
             .map_err(ChainError::Spawn)?;
         let book = peers_file.load(seed);
+        // With -connect the user chooses alone: then the anchors are not touched.
+        let anchors = match options.connect {
+            Some(_) => Anchors::default(),
+            None => peers_file.load_anchors(),
+        };
         let params = Arc::clone(chain.params());
         let now = now(started);
         let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
@@ -149,7 +166,9 @@ impl<'a> Node<'a> {
         if encrypted {
             peers_config.services = peers_config.services | Services::P2P_V2;
         }
-        let peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
+        warn_of_clock(now, &chain);
+        let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
+        peers.call_first(&anchors);
         let mut core = NodeCore::new(chain, peers);
         core.set_network_active(now, options.network_active);
         if let Some(rate) = options.max_download_rate {
@@ -163,7 +182,7 @@ impl<'a> Node<'a> {
             resolver: Resolver::new(),
             peers_file,
             started,
-            next_save: SAVE_INTERVAL,
+            next_save: FIRST_SAVE,
             no_peers: NoPeers::default(),
             progress: Some(Progress::start(bars)),
             on_terminal: !bars.is_hidden(),
@@ -229,7 +248,8 @@ impl<'a> Node<'a> {
     fn housekeeping(&mut self, now: Now) {
         if now.monotonic >= self.next_save && !self.peers_file.is_saving() {
             self.next_save = now.monotonic + SAVE_INTERVAL;
-            self.peers_file.save(self.core.peers().address_book());
+            let peers = self.core.peers();
+            self.peers_file.save(peers.address_book(), &peers.anchors());
         }
         let summary = self.core.peers().summary();
         let connections = summary.inbound + summary.outbound;
@@ -249,7 +269,7 @@ impl<'a> Node<'a> {
         if !downloading && !self.on_terminal {
             return;
         }
-        let height = chain.tip_point().height;
+        let (height, at_risk) = (chain.tip_point().height, AtRisk::of(chain.status()));
         if let Some(progress) = &mut self.progress {
             progress.update(Position {
                 height,
@@ -258,6 +278,7 @@ impl<'a> Node<'a> {
                 done,
                 total,
                 peers: Some(peers),
+                at_risk,
             });
         }
     }
@@ -268,7 +289,8 @@ impl<'a> Node<'a> {
             progress.finish();
         }
         drop(self.sockets);
-        self.peers_file.end(self.core.peers().address_book());
+        let peers = self.core.peers();
+        self.peers_file.end(peers.address_book(), &peers.anchors());
         let status = *self.core.chain().status();
         let connected = status.connected;
         let tip = self.core.chain().tip_point();
@@ -333,10 +355,26 @@ impl NoPeers {
     }
 }
 
+/// Seconds by which a block may be ahead of the clock.
+const MAX_AHEAD: i64 = 2 * 60 * 60;
+
+/// A warning when the clock is behind what must have happened: the best header that this node knows,
+/// and the block that this version of the program knows, are at most two hours ahead of the truth.
+fn behind_the_chain(unix: i64, header: u32, program: i64) -> Option<String> {
+    let least = i64::from(header).max(program).saturating_sub(MAX_AHEAD);
+    let hours = least.saturating_sub(unix) / 3_600;
+    (unix < least).then(|| {
+        format!(
+            "This computer's clock is at least {hours} hours behind: blocks that are known already are \
+             newer. Blocks more than two hours ahead of it are not accepted. Check date, time and time zone."
+        )
+    })
+}
+
 /// Advice for a node without peers; `None` if the options let it expect none.
 fn what_to_try(options: &NodeOptions) -> Option<String> {
-    let NodeOptions { connect, add_nodes, proxy, listen, network_active, .. } = options;
-    let try_this = match (connect.as_deref(), add_nodes.is_empty(), proxy) {
+    let NodeOptions { connect, add_nodes, reach, listen, network_active, .. } = options;
+    let try_this = match (connect.as_deref(), add_nodes.is_empty(), reach.proxy) {
         _ if !network_active => return None,
         (Some([]), true, _) if *listen => return None,
         (Some([]), true, _) => {
@@ -358,6 +396,16 @@ fn what_to_try(options: &NodeOptions) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_behind_the_chain_is_noticed_at_start() {
+        let warned = |unix, header, program| behind_the_chain(unix, header, program).is_some();
+        assert!(!warned(1_000_000, 1_007_200, 0) && warned(1_000_000, 1_007_201, 0));
+        assert!(!warned(1_000_000, 0, 1_007_200) && warned(1_000_000, 0, 1_007_201));
+        assert!(!warned(0, 0, 0), "a network of which nothing is known");
+        let line = behind_the_chain(0, 7_200 + 36_000, 0).expect("a warning");
+        assert!(line.contains("at least 10 hours behind"), "{line}");
+    }
 
     #[test]
     fn a_lonely_node_says_so_once_for_each_time() {

@@ -34,7 +34,7 @@ impl HeaderIndex for ChainIndex<'_> {
             hash: node.hash,
             header: node.header,
             height: node.height,
-            chain_work: node.chain_work,
+            chain_work: tree.chain_work(node_id),
             // No file holds the genesis block, and every peer has it.
             stored: node.position.is_some() || node_id == tree.genesis(),
             failed: node.failed,

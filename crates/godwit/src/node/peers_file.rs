@@ -1,25 +1,29 @@
-//! `peers.dat`: keeps the address book between runs.
+//! `peers.dat` and `anchors.dat`: keep the address book, and whom to call first, between runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_p2p::AddressBook;
+use godwit_p2p::{AddressBook, Anchors};
 use godwit_store::disk::{Disk, OpenMode};
 use godwit_store::exec::{Executor, Priority, Workers};
 
 /// Name of the file in the network's data directory.
 pub const PEERS_FILE: &str = "peers.dat";
 
+/// Name of the file of anchors.
+const ANCHORS_FILE: &str = "anchors.dat";
+
 /// Largest file that is read, in bytes: several times that of a full book.
 const MAX_PEERS_FILE: u64 = 64 << 20;
 
-/// The file of the address book. A worker of its own writes it, so that the node's thread never
-/// waits for the disk.
+/// The files of the address book and of the anchors. A worker of its own writes it, so that the node's
+/// thread never waits for the disk.
 pub struct PeersFile {
     disk: Arc<dyn Disk>,
     path: PathBuf,
+    anchors_path: PathBuf,
     magic: [u8; 4],
     writer: Workers,
     /// The writer has not finished the last book that it was given.
@@ -41,7 +45,8 @@ impl PeersFile {
         // One book, and the last one queued behind it.
         let writer = Workers::start(executor, "godwit-peers", 1, [2, 0])?;
         let path = network_dir.join(PEERS_FILE);
-        Ok(Self { disk, path, magic, writer, saving: Arc::default() })
+        let anchors_path = network_dir.join(ANCHORS_FILE);
+        Ok(Self { disk, path, anchors_path, magic, writer, saving: Arc::default() })
     }
 
     /// Reads the address book; an empty one if there is no file. A damaged file is put aside: the
@@ -71,35 +76,65 @@ impl PeersFile {
         }
     }
 
+    /// Reads the anchors; none if there is no file or it is damaged. The file stays until a save
+    /// replaces it: a power cut a moment later must not lose them. Blocks the calling thread, so it is
+    /// for the start.
+    pub fn load_anchors(&self) -> Anchors {
+        let bytes = match read(&*self.disk, &self.anchors_path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Anchors::default(),
+            Err(error) => {
+                log::warn!("{} can not be read: {error}", self.anchors_path.display());
+                return Anchors::default();
+            }
+        };
+        match Anchors::from_bytes(&bytes, self.magic) {
+            Ok(anchors) => {
+                let count = anchors.entries().len();
+                log::info!("{count} block-relay-only anchors will be tried for connections.");
+                anchors
+            }
+            Err(error) => {
+                log::warn!("{ANCHORS_FILE} is not used: {error}");
+                Anchors::default()
+            }
+        }
+    }
+
     /// Whether the last book is still being written.
     pub fn is_saving(&self) -> bool {
         self.saving.load(Ordering::Acquire)
     }
 
-    /// Starts to replace the file; after a crash it is the old one or the new one. A failure is
-    /// only logged: the node can do without the file.
+    /// Starts to replace the files; after a crash each is the old one or the new one. Without anchors
+    /// the old ones stay. A failure is only logged: the node can do without the files.
     ///
     /// # Panics
     ///
     /// While the last book [is being written](Self::is_saving).
-    pub fn save(&self, book: &AddressBook) {
+    pub fn save(&self, book: &AddressBook, anchors: &Anchors) {
         assert!(!self.is_saving(), "one book at a time");
-        self.start(book);
+        self.start(book, anchors);
     }
 
-    /// Replaces the file for the last time, and waits until it is written.
-    pub fn end(self, book: &AddressBook) {
+    /// Replaces the files for the last time, and waits until they are written.
+    pub fn end(self, book: &AddressBook, anchors: &Anchors) {
         // Dropping the worker waits for what it has to do.
-        self.start(book);
+        self.start(book, anchors);
     }
 
-    fn start(&self, book: &AddressBook) {
+    fn start(&self, book: &AddressBook, anchors: &Anchors) {
         self.saving.store(true, Ordering::Release);
-        let (disk, path, bytes) =
-            (Arc::clone(&self.disk), self.path.clone(), book.to_bytes(self.magic));
+        let disk = Arc::clone(&self.disk);
+        let mut files = vec![(self.path.clone(), book.to_bytes(self.magic))];
+        if !anchors.is_empty() {
+            files.push((self.anchors_path.clone(), anchors.to_bytes(self.magic)));
+        }
         let replace = move || {
-            if let Err(error) = replace(&*disk, &path, &bytes) {
-                log::warn!("{} can not be written: {error}", path.display());
+            for (path, bytes) in files {
+                if let Err(error) = replace(&*disk, &path, &bytes) {
+                    log::warn!("{} can not be written: {error}", path.display());
+                }
             }
         };
         let saving = Arc::clone(&self.saving);
@@ -171,7 +206,7 @@ mod tests {
 
     /// Has the book saved and waits for it.
     fn save(dir: &Path) {
-        file_in(dir, MAGIC).end(&book());
+        file_in(dir, MAGIC).end(&book(), &Anchors::default());
     }
 
     #[test]
@@ -200,6 +235,40 @@ mod tests {
         // Another network's.
         save(temp.path());
         assert!(file_in(temp.path(), [0; 4]).load(SEED).is_empty());
+    }
+
+    #[test]
+    fn anchors_are_kept_until_there_are_others() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let path = temp.path().join(ANCHORS_FILE);
+        let anchors = |n: u8| {
+            let address = format!("8.{n}.8.8:8333").parse().expect("an address");
+            Anchors::new([AddressEntry { time: 1, services: Services::NETWORK, address }])
+        };
+        assert!(file_in(temp.path(), MAGIC).load_anchors().is_empty());
+        file_in(temp.path(), MAGIC).end(&book(), &anchors(1));
+        assert_eq!(file_in(temp.path(), MAGIC).load_anchors(), anchors(1));
+        assert_eq!(
+            file_in(temp.path(), MAGIC).load_anchors(),
+            anchors(1),
+            "a start may be cut short"
+        );
+        file_in(temp.path(), MAGIC).end(&book(), &Anchors::default());
+        assert_eq!(file_in(temp.path(), MAGIC).load_anchors(), anchors(1), "nobody was connected");
+        file_in(temp.path(), MAGIC).end(&book(), &anchors(2));
+        assert_eq!(file_in(temp.path(), MAGIC).load_anchors(), anchors(2));
+        assert!(file_in(temp.path(), [0; 4]).load_anchors().is_empty(), "another network's");
+        let mut bytes = fs::read(&path).expect("the file");
+        bytes[9] ^= 1;
+        fs::write(&path, &bytes).expect("the file");
+        assert!(file_in(temp.path(), MAGIC).load_anchors().is_empty());
+        assert_eq!(
+            file_in(temp.path(), MAGIC).load(SEED).len(),
+            book().len(),
+            "the book is another"
+        );
+        file_in(temp.path(), MAGIC).end(&book(), &anchors(3));
+        assert_eq!(file_in(temp.path(), MAGIC).load_anchors(), anchors(3));
     }
 
     /// Runs its jobs when it is told to.
@@ -245,15 +314,15 @@ mod tests {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let later = Later::default();
         let file = PeersFile::new(Arc::new(RealDisk), &later, temp.path(), MAGIC).expect("a pool");
-        file.save(&book());
+        file.save(&book(), &Anchors::default());
         assert!(file.is_saving());
         assert_eq!(fs::read_dir(temp.path()).expect("a directory").count(), 0);
         assert!(later.run_one() && !later.run_one());
         assert!(!file.is_saving());
         assert_eq!(file.load(SEED).len(), book().len());
         // The next one may come, and the last one while it is being written.
-        file.save(&book());
-        file.end(&book());
+        file.save(&book(), &Anchors::default());
+        file.end(&book(), &Anchors::default());
         assert!(later.run_one() && later.run_one() && !later.run_one());
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use godwit_p2p::{
     MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, NetAddress, PeersConfig,
-    Reachable, Services, Target, dns_seeds, fixed_seeds,
+    Services, Target, dns_seeds, fixed_seeds,
 };
 use godwit_primitives::{Network, Params};
 use godwit_secret::{Hardened, allow_unlocked_secrets, harden_process};
@@ -57,8 +57,8 @@ pub(crate) fn peers_config(
         seed_nodes: targets(&options.seed_nodes),
         dns_seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
         fixed_seeds: if fixed { fixed_seeds(params.network) } else { Vec::new() },
-        name_proxy: options.proxy.is_some(),
-        reachable: Reachable { onion: options.onion.is_some(), ..Reachable::CLEARNET },
+        name_proxy: options.reach.proxy.is_some(),
+        reachable: options.reach.networks,
         max_upload_target: options.max_upload_target,
         pool,
         seed,
@@ -114,7 +114,7 @@ fn in_plain(why: &dyn Error) -> bool {
 }
 
 pub(crate) fn proxies(options: &NodeOptions) -> Proxies {
-    Proxies { clearnet: options.proxy, onion: options.onion }
+    Proxies { clearnet: options.reach.proxy, onion: options.reach.onion }
 }
 
 /// Raises the limit of descriptors as far as `wanted` connections need it, and returns how many
@@ -158,17 +158,17 @@ mod tests {
     fn connections_leave_descriptors_for_files() {
         assert_eq!(raise_descriptors(0), 0);
         assert!(raise_descriptors(u32::MAX) < u32::MAX as usize);
-        assert_eq!(connections_within(264 + 125, 125), 125);
-        assert_eq!(connections_within(264 + 124, 125), 124);
+        assert_eq!(connections_within(268 + 125, 125), 125);
+        assert_eq!(connections_within(268 + 124, 125), 124);
         assert_eq!(connections_within(u64::MAX, u32::MAX), u32::MAX);
     }
 
     #[test]
     fn few_descriptors_leave_the_outbound_connections() {
-        for descriptors in [0, 63, 264, 274] {
+        for descriptors in [0, 63, 268, 278] {
             assert_eq!(connections_within(descriptors, 125), 10, "{descriptors}");
         }
-        assert_eq!(connections_within(275, 125), 11);
+        assert_eq!(connections_within(279, 125), 11);
         assert_eq!(connections_within(0, 3), 3, "no more than asked for");
     }
 }

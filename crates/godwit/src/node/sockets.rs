@@ -8,6 +8,7 @@
 
 mod connection;
 mod inbox;
+mod keepalive;
 mod listen;
 mod route;
 #[cfg(test)]
@@ -23,15 +24,15 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use godwit_p2p::{
-    Command, NetAddress, NetCommand, NetEvent, PeerId, SEND_PAUSE, SocketId, Target, TokenBucket,
-    Transport,
+    Command, ConnectFailure, NetAddress, NetCommand, NetEvent, PeerId, SEND_PAUSE, SocketId,
+    Target, TokenBucket, Transport,
 };
 use godwit_secret::run_on_secret_stack;
 use godwit_stream::{BufferPool, PooledStream};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use connection::{Connection, Phase, TurnOutcome, is_local};
+use connection::{Connection, Phase, TurnOutcome, failure};
 use route::{Route, route};
 use transports::Transports;
 
@@ -408,6 +409,7 @@ impl Network {
         // If there is no such connection, an event that says so is on its way to the node.
         let Some(token) = self.by_peer.get(&peer).copied() else { return };
         let Some(connection) = self.connections.get_mut(&token) else { return };
+        connection.note_length(payload.len());
         connection.transport.send(command, payload);
         enqueue(&mut self.ready, token, connection);
     }
@@ -420,6 +422,7 @@ impl Network {
         };
         // Not before the node has adopted the connection: keys take time and locked memory.
         let transport = self.transports.incoming();
+        keepalive::watch(&stream);
         let phase = Phase::Open;
         let connection =
             Connection::new(stream, phase, peer, Some(address), transport, self.pause_above);
@@ -434,20 +437,21 @@ impl Network {
     fn connect(&mut self, dial: Dial) {
         let token = self.take_token();
         let Dial { peer, target, transport, again } = dial;
-        let failed = |out: &Outbox, local| {
+        let failed = |out: &Outbox, why| {
             out.send(match again {
                 true => NetEvent::Closed { peer },
-                false => NetEvent::ConnectFailed { peer, local },
+                false => NetEvent::ConnectFailed { peer, why },
             });
         };
         let (session, counter) = (self.config.session, token.0 as u64);
         let Some(way) = route(&target, &self.config.proxies, session, counter) else {
-            return failed(&self.out, true);
+            return failed(&self.out, ConnectFailure::Local);
         };
         let Route { first_hop, proxy, address } = way;
         let stream = match TcpStream::connect(first_hop) {
             Ok(stream) => stream,
-            Err(error) => return failed(&self.out, proxy.is_some() || is_local(&error)),
+            Err(_) if proxy.is_some() => return failed(&self.out, ConnectFailure::Local),
+            Err(error) => return failed(&self.out, failure(&error)),
         };
         let phase = Phase::Connecting { proxy, deadline: Instant::now() + CONNECT_TIMEOUT };
         let mut connection =
@@ -456,7 +460,7 @@ impl Network {
         connection.reported.connected = again;
         if let Err(error) = self.register(token, connection) {
             log::warn!("A connection can not be watched: {error}");
-            failed(&self.out, true);
+            failed(&self.out, ConnectFailure::Local);
         }
     }
 
@@ -510,8 +514,7 @@ impl Network {
             if connection.transport_is_refused() {
                 self.retry_in_plain(token);
             } else {
-                connection
-                    .report_connect_failed(connection.awaits_proxy(), self.out.of(Share::Messages));
+                connection.report_connect_failed(connection.late(), self.out.of(Share::Messages));
                 self.close(token);
             }
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use godwit_chain::ScriptEngine;
+use godwit_p2p::AddressNetwork;
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
@@ -11,7 +12,7 @@ use super::values::{HostPort, OrOff, UtxoHash};
 /// `None` is "not given".
 #[derive(Default)]
 pub(super) struct Draft {
-    pub(super) dbcache_mib: Option<u64>,
+    pub(super) memory: MemoryDraft,
     pub(super) par: Option<i32>,
     pub(super) assume_valid: Option<OrOff<BlockHash>>,
     pub(super) script_engine: Option<ScriptEngine>,
@@ -19,6 +20,8 @@ pub(super) struct Draft {
     pub(super) lanes: Option<ScriptEngine>,
     /// 0: nothing is cross-checked.
     pub(super) crosscheck: Option<u32>,
+    /// 0: none.
+    pub(super) flush_interval: Option<u64>,
     pub(super) stop_at_height: Option<u32>,
     pub(super) prune_mib: Option<u64>,
     pub(super) verdicts: Option<PathBuf>,
@@ -28,6 +31,13 @@ pub(super) struct Draft {
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
     pub(super) bip94: bool,
+}
+
+/// The part of the draft that concerns memory, in MiB.
+#[derive(Clone, Copy, Default)]
+pub(super) struct MemoryDraft {
+    pub(super) total: Option<u64>,
+    pub(super) coins: Option<u64>,
 }
 
 /// The part of the draft that concerns peers.
@@ -43,6 +53,8 @@ pub(super) struct ConnectionDraft {
     pub(super) add_nodes: Vec<HostPort>,
     pub(super) seed_nodes: Vec<HostPort>,
     pub(super) dns_seed: Option<bool>,
+    /// Empty: all networks.
+    pub(super) only_networks: Vec<AddressNetwork>,
     pub(super) proxy: Option<OrOff<HostPort>>,
     pub(super) onion: Option<OrOff<HostPort>>,
     pub(super) v2_transport: Option<bool>,

@@ -4,16 +4,18 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use godwit_chain::{ScriptEngine, ScriptOptions};
+use godwit_p2p::Reachable;
 use godwit_primitives::{Network, Params};
 use godwit_program::options::{Invoked, OptionsError, Problem};
 
-use super::draft::{ConnectionDraft, Draft};
+use super::draft::{ConnectionDraft, Draft, MemoryDraft};
 use super::table::{
-    CommandName, DEFAULT_DBCACHE_MIB, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS,
-    MIN_DBCACHE_MIB, MIN_PRUNE_MIB,
+    CommandName, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
+    MIN_PRUNE_MIB,
 };
 use super::values::{HostPort, OrOff};
-use super::{Command, Config, ImportOptions, NodeOptions};
+use super::{Command, Config, ImportOptions, MemoryOptions, NodeOptions, Reach};
+use crate::memory::{MIN_MEMORY, MemoryPlan};
 
 /// Tor's SOCKS port (Core `DEFAULT_TOR_SOCKS_PORT`).
 const DEFAULT_PROXY_PORT: u16 = 9050;
@@ -25,13 +27,43 @@ pub(super) fn resolve(
     cores: NonZeroUsize,
 ) -> Result<Config, OptionsError> {
     let prune_bytes = prune_bytes(&invoked)?;
+    let memory = memory(&invoked)?;
+    let reachable = reachable(&invoked)?;
     let Invoked { command: name, operands, network, datadir, config_file, draft, .. } = invoked;
-    let dbcache_mib = draft.dbcache_mib.unwrap_or(DEFAULT_DBCACHE_MIB).max(MIN_DBCACHE_MIB);
     let params = params(network, &draft);
     let scripts = scripts(&draft);
-    let command = command(name, operands, draft, &params, cores)?;
-    let dbcache_bytes = dbcache_mib << 20;
-    Ok(Config { params, datadir, config_file, dbcache_bytes, prune_bytes, scripts, command })
+    let flush_interval = draft.flush_interval.filter(|seconds| *seconds > 0);
+    let command = command(name, operands, draft, reachable, &params, cores)?;
+    Ok(Config {
+        params,
+        datadir,
+        config_file,
+        memory,
+        flush_interval,
+        prune_bytes,
+        scripts,
+        command,
+    })
+}
+
+fn memory(invoked: &Invoked<Godwit>) -> Result<MemoryOptions, OptionsError> {
+    let MemoryDraft { total, coins } = invoked.draft.memory;
+    let refused = |option, value, reason| {
+        let origin = invoked.origin(option).expect("its value was given");
+        Err(Problem::Refused { option, value, reason }.at(origin))
+    };
+    if let Some(mib) = total {
+        if mib << 20 < MIN_MEMORY {
+            return refused("memory", mib, "expected at least 448 MiB");
+        }
+        if let Some(coins) = coins
+            && coins << 20 > MemoryPlan::most_for_coins(mib << 20)
+        {
+            return refused("dbcache", coins, "more than the other parts leave of -memory");
+        }
+    }
+    let coins = coins.map(|mib| mib.max(MIN_DBCACHE_MIB) << 20);
+    Ok(MemoryOptions { total: total.map(|mib| mib << 20), coins })
 }
 
 /// The prune target in bytes. Except on regtest it must have room for the blocks that are never
@@ -47,6 +79,33 @@ fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
     };
     let origin = invoked.origin("prune").expect("its value was given");
     Err(Problem::Refused { option: "prune", value: mib, reason }.at(origin))
+}
+
+/// The networks in which peers are chosen. As in Core (`init.cpp`), a `-onlynet` that nothing could
+/// obey ends the start: the user may count on it.
+fn reachable(invoked: &Invoked<Godwit>) -> Result<Reachable, OptionsError> {
+    let draft = &invoked.draft.connections;
+    let has = |proxy: &Option<OrOff<HostPort>>| matches!(proxy, Some(OrOff::Value(_)));
+    let onion = if draft.onion.is_some() { has(&draft.onion) } else { has(&draft.proxy) };
+    if draft.only_networks.is_empty() {
+        return Ok(Reachable { onion, ..Reachable::CLEARNET });
+    }
+    let reachable: Reachable = draft.only_networks.iter().copied().collect();
+    if reachable.onion && !onion {
+        let expected = "a proxy to the Tor network as well, by -onion or -proxy";
+        let problem = Problem::BadValue { option: "onlynet", value: "onion".to_owned(), expected };
+        return Err(problem.at(invoked.origin("onlynet").expect("its value was given")));
+    }
+    if draft.dns_seed == Some(true) && !has_clearnet(reachable) {
+        let problem = Problem::OfNoUse { option: "dnsseed", with: "onlynet=onion" };
+        return Err(problem.at(invoked.origin("dnsseed").expect("its value was given")));
+    }
+    Ok(reachable)
+}
+
+/// Whether what the DNS seeds tell can be reached.
+fn has_clearnet(reachable: Reachable) -> bool {
+    reachable.ipv4 || reachable.ipv6
 }
 
 fn scripts(draft: &Draft) -> ScriptOptions {
@@ -84,6 +143,7 @@ fn command(
     name: CommandName,
     operands: Vec<PathBuf>,
     draft: Draft,
+    reachable: Reachable,
     params: &Params,
     cores: NonZeroUsize,
 ) -> Result<Command, OptionsError> {
@@ -93,7 +153,8 @@ fn command(
     let mut file = || files.next().expect("the table demands an operand");
     Ok(match name {
         CommandName::Node => {
-            Command::Node(node(draft.connections, script_threads, stop_at_height, params)?)
+            let draft = draft.connections;
+            Command::Node(node(draft, reachable, script_threads, stop_at_height, params)?)
         }
         CommandName::Import => {
             let (paths, verdicts) = (files.collect(), draft.verdicts);
@@ -109,6 +170,7 @@ fn command(
 /// `InitParameterInteraction`).
 fn node(
     draft: ConnectionDraft,
+    reachable: Reachable,
     script_threads: NonZeroUsize,
     stop_at_height: Option<u32>,
     params: &Params,
@@ -133,14 +195,17 @@ fn node(
         bind: draft.bind.into_iter().map(|address| numeric(address, port)).collect(),
         port,
         max_connections,
-        dns_seed: draft.dns_seed.unwrap_or(!alone),
+        dns_seed: draft.dns_seed.unwrap_or(!alone && has_clearnet(reachable)),
         connect: draft.connect,
         add_nodes: draft.add_nodes,
         seed_nodes: draft.seed_nodes,
-        proxy,
-        onion: match onion {
-            None => proxy,
-            Some(onion) => onion.value().map(|onion| numeric(onion, DEFAULT_PROXY_PORT)),
+        reach: Reach {
+            proxy,
+            onion: match onion {
+                None => proxy,
+                Some(onion) => onion.value().map(|onion| numeric(onion, DEFAULT_PROXY_PORT)),
+            },
+            networks: reachable,
         },
         v2_transport: draft.v2_transport.unwrap_or(true),
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),

@@ -14,10 +14,8 @@ use super::values::{self, OrOff};
 
 /// Smallest `-dbcache` in MiB; smaller values mean this one (Core `node/caches.h`, `MIN_DB_CACHE`).
 pub(super) const MIN_DBCACHE_MIB: u64 = 4;
-/// Default of `-dbcache` in MiB (Core `kernel/caches.h`, `DEFAULT_KERNEL_CACHE`).
-pub(super) const DEFAULT_DBCACHE_MIB: u64 = 450;
-/// Largest `-dbcache`, 16 TiB: more than any machine has, and its bytes do not overflow.
-const MAX_DBCACHE_MIB: u64 = 1 << 24;
+/// Largest `-dbcache` and `-memory`, 16 TiB: more than any machine has, and its bytes do not overflow.
+const MAX_MEMORY_MIB: u64 = 1 << 24;
 /// Largest `-par`. Core stops at 16, because one block's scripts seldom keep more busy; here the
 /// scripts of several blocks run at once.
 pub(super) const MAX_SCRIPT_THREADS: i32 = 256;
@@ -116,13 +114,26 @@ const OF_NODE: Commands<Godwit> = Commands::Only(&[CommandName::Node]);
 /// In the order in which the help lists them.
 const OPTIONS: &[OptionSpec<Godwit>] = &[
     setting(
+        "memory",
+        "MiB",
+        "a number of MiB, up to 16777216",
+        "Use this much memory in all (default: half of what the machine or the control group has, from \
+         448 to 4096; at least 448).",
+        |draft, text| {
+            let mib = plain::number(text).filter(|mib| *mib <= MAX_MEMORY_MIB)?;
+            draft.memory.total = Some(mib);
+            Some(())
+        },
+    ),
+    setting(
         "dbcache",
         "MiB",
         "a number of MiB, up to 16777216",
-        "Use this much memory for the UTXO set (default: 450, at least 4).",
+        "Use this much memory for the UTXO set (default: what the other parts leave of -memory; at \
+         least 4).",
         |draft, text| {
-            let mib = plain::number(text).filter(|mib| *mib <= MAX_DBCACHE_MIB)?;
-            draft.dbcache_mib = Some(mib);
+            let mib = plain::number(text).filter(|mib| *mib <= MAX_MEMORY_MIB)?;
+            draft.memory.coins = Some(mib);
             Some(())
         },
     ),
@@ -180,6 +191,20 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
              (default: the fastest of this processor).",
             |draft, text| {
                 draft.lanes = Some(values::lanes(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        group: TESTING,
+        ..validation_setting(
+            "flushinterval",
+            "SECONDS",
+            "a number of seconds, or 0 for no interval",
+            "Write coins so long after the first block whose coins are not on disk, however little a power \
+             cut would cost (default: 0, no interval).",
+            |draft, text| {
+                draft.flush_interval = Some(plain::number(text)?);
                 Some(())
             },
         )
@@ -397,8 +422,8 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
     connection_flag(
         "dnsseed",
-        "Look up addresses of peers by name when too few are known (default: 1, but 0 with -connect \
-         or -maxconnections=0).",
+        "Look up addresses of peers by name when too few are known (default: 1, but 0 with -connect, \
+         -maxconnections=0, or -onlynet without ipv4 and ipv6).",
         |draft, text| {
             draft.connections.dns_seed = Some(plain::flag(text)?);
             Some(())
@@ -427,6 +452,20 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
              does not reach them.",
             |draft, text| {
                 draft.connections.onion = Some(OrOff::parse(text, values::ip_port)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        repeats: true,
+        ..connection_setting(
+            "onlynet",
+            "NETWORK",
+            "ipv4, ipv6 or onion; I2P and CJDNS can not be reached",
+            "Choose peers only in this network: ipv4, ipv6 or onion. Those of -connect, -addnode and \
+             -seednode, and who connects to us, are not affected. May be given several times.",
+            |draft, text| {
+                draft.connections.only_networks.push(values::network(text)?);
                 Some(())
             },
         )

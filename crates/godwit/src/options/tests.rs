@@ -89,7 +89,7 @@ fn defaults() {
     assert_eq!(config.params, Params::new(Network::Main));
     assert_eq!(config.datadir, home.path(".godwit"));
     assert_eq!(config.network_dir().as_os_str(), home.path(".godwit").as_os_str());
-    assert_eq!((config.config_file.clone(), config.dbcache_bytes), (None, 450 << 20));
+    assert_eq!((config.config_file.clone(), config.memory), (None, MemoryOptions::default()));
     let options = import(config);
     assert_eq!(options.paths, [PathBuf::from("a.dat")]);
     assert_eq!(options.script_threads.get(), 4);
@@ -121,7 +121,7 @@ fn every_option_of_import() {
     params.assume_valid = Some(genesis());
     assert_eq!(config.params, params);
     assert_eq!(config.network_dir(), PathBuf::from("/d/regtest"));
-    assert_eq!(config.dbcache_bytes, 100 << 20);
+    assert_eq!(config.memory.coins, Some(100 << 20));
     let options = import(config);
     assert_eq!(options.paths, [PathBuf::from("a.dat"), PathBuf::from("b/blocks")]);
     assert_eq!(options.script_threads.get(), 3);
@@ -155,7 +155,7 @@ fn spellings_of_a_value() {
         &["utxo", "-dbcache=300", "stats"],
         &["-dbcache=100", "utxo", "stats", "-dbcache=300"],
     ] {
-        assert_eq!(config(spelling).dbcache_bytes, 300 << 20, "{spelling:?}");
+        assert_eq!(config(spelling).memory.coins, Some(300 << 20), "{spelling:?}");
     }
 }
 
@@ -173,10 +173,25 @@ fn spellings_of_a_flag() {
 }
 
 #[test]
-fn ranges() {
-    let dbcache = |text: &str| config(&["utxo", "stats", "-dbcache", text]).dbcache_bytes;
+fn memory() {
+    let coins = |arguments: &[&str]| config(arguments).memory.coins.expect("given");
+    let dbcache = |text: &str| coins(&["utxo", "stats", "-dbcache", text]);
     assert_eq!([dbcache("0"), dbcache("4"), dbcache("5")], [4 << 20, 4 << 20, 5 << 20]);
     assert_eq!(dbcache("16777216"), 1 << 44);
+    let memory = |arguments: &[&str]| config(arguments).memory;
+    let total = |mib: u64, coins| MemoryOptions { total: Some(mib << 20), coins };
+    assert_eq!(memory(&["-memory=448"]), total(448, None));
+    assert_eq!(
+        memory(&["import", "a", "-memory=1024", "-dbcache=500"]),
+        total(1024, Some(500 << 20))
+    );
+    assert_eq!(error(&["-memory=447"]), "-memory=447: expected at least 448 MiB");
+    let too_much = "-dbcache=900: more than the other parts leave of -memory";
+    assert_eq!(error(&["-memory=1024", "-dbcache=900"]), too_much);
+}
+
+#[test]
+fn ranges() {
     let par = |text: &str| import(config(&["import", "a", text])).script_threads.get();
     assert_eq!([par("-par=-1"), par("-par=256"), par("-par=-256")], [3, 256, 1]);
     let stop = |text: &str| import(config(&["import", "a", text])).stop_at_height;
@@ -207,6 +222,7 @@ fn ranges() {
     for (option, expected) in [
         ("-dbcache=16777217", expected_mib),
         ("-dbcache=-1", expected_mib),
+        ("-memory=16777217", expected_mib),
         ("-dbcache=", expected_mib),
         ("-prune=16777217", "expected a number of MiB, up to 16777216, or 0 to keep everything"),
         ("-par=257", "expected a number of threads from -256 to 256"),
@@ -233,6 +249,8 @@ fn ranges() {
         ("-seednode=[a]", host),
         ("-proxy=a:1", proxy),
         ("-onion=", proxy),
+        ("-onlynet=i2p", "expected ipv4, ipv6 or onion; I2P and CJDNS can not be reached"),
+        ("-onlynet=onion", "expected a proxy to the Tor network as well, by -onion or -proxy"),
         ("-maxuploadtarget=1x", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
         ("-maxdownloadrate=", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
         ("-minimumchainwork=x", "expected a number in up to 64 hexadecimal digits"),
@@ -266,8 +284,7 @@ fn without_a_command_the_node_runs_and_listens() {
         add_nodes: Vec::new(),
         seed_nodes: Vec::new(),
         dns_seed: true,
-        proxy: None,
-        onion: None,
+        reach: Reach { proxy: None, onion: None, networks: Reachable::CLEARNET },
         v2_transport: true,
         allow_unlocked_secrets: false,
         max_upload_target: None,
@@ -301,6 +318,8 @@ fn every_option_of_the_node() {
         "-dnsseed",
         "-proxy=127.0.0.1",
         "-onion=127.0.0.2:1",
+        "-onlynet=ipv6",
+        "-onlynet=Onion",
         "-v2transport=0",
         "-allowunlockedsecrets",
         "-maxuploadtarget=1",
@@ -319,8 +338,11 @@ fn every_option_of_the_node() {
         add_nodes: vec![peer("::1", None)],
         seed_nodes: vec![peer("b.example", Some(6))],
         dns_seed: true,
-        proxy: Some("127.0.0.1:9050".parse().unwrap()),
-        onion: Some("127.0.0.2:1".parse().unwrap()),
+        reach: Reach {
+            proxy: Some("127.0.0.1:9050".parse().unwrap()),
+            onion: Some("127.0.0.2:1".parse().unwrap()),
+            networks: Reachable { onion: true, ipv4: false, ..Reachable::CLEARNET },
+        },
         v2_transport: false,
         allow_unlocked_secrets: true,
         max_upload_target: Some(1 << 20),
@@ -338,7 +360,7 @@ fn options_of_the_node_imply_others_as_in_core() {
     assert!(listens(&["-proxy=0"]) && listens(&["-onion=::1"]));
     let seeds = |arguments: &[&str]| node(arguments).dns_seed;
     assert!(!seeds(&["-connect=a"]) && !seeds(&["-maxconnections=0"]) && seeds(&["-proxy=::1"]));
-    let onion = |arguments: &[&str]| node(arguments).onion.map(|address| address.to_string());
+    let onion = |arguments: &[&str]| node(arguments).reach.onion.map(|address| address.to_string());
     assert_eq!(onion(&["-proxy=::1"]).as_deref(), Some("[::1]:9050"));
     assert_eq!(onion(&["-proxy=::1", "-noonion"]), None);
     assert_eq!(node(&["-noconnect"]).connect, Some(Vec::new()));
@@ -350,6 +372,31 @@ fn options_of_the_node_imply_others_as_in_core() {
     let (a, b, c) = (peer("a", None), peer("b", None), peer("c", None));
     assert_eq!(connect(&["-connect=c"]), Some(vec![a, b, c.clone()]));
     assert_eq!(connect(&["-noconnect", "-connect=c"]), Some(vec![c]));
+}
+
+#[test]
+fn peers_are_chosen_only_in_networks_that_can_be_reached() {
+    let reachable = |arguments: &[&str]| node(arguments).reach.networks;
+    let onion = Reachable { onion: true, ..Reachable::CLEARNET };
+    assert_eq!([reachable(&[]), reachable(&["-noproxy"])], [Reachable::CLEARNET; 2]);
+    assert_eq!([reachable(&["-proxy=::1"]), reachable(&["-onion=::1"])], [onion; 2]);
+    assert_eq!(reachable(&["-proxy=::1", "-noonion"]), Reachable::CLEARNET);
+    let clearnet = ["-onlynet=ipv4", "-onlynet=ipv6"];
+    assert_eq!(reachable(&[&clearnet[..], &["-proxy=::1"]].concat()), Reachable::CLEARNET);
+    // Two sources of one list, as in Core.
+    let home = Home::with_config("onlynet=onion\nproxy=127.0.0.1\n");
+    let only = |arguments: &[&str]| match home.config(arguments).command {
+        Command::Node(options) => (options.reach.networks, options.dns_seed),
+        other => panic!("{other:?}"),
+    };
+    let tor = Reachable { ipv4: false, ipv6: false, ..onion };
+    assert_eq!(only(&[]), (tor, false), "DNS seeds tell nothing that could be reached");
+    assert_eq!(only(&["-onlynet=ipv4"]), (Reachable { ipv4: true, ..tor }, true));
+    let told = "-onlynet=onion: expected a proxy to the Tor network as well, by -onion or -proxy";
+    assert_eq!(error(&["-onlynet=onion", "-proxy=::1", "-noonion"]), told);
+    assert_eq!(error(&["-onlynet=ipv4", "-onlynet=onion"]), told);
+    let of_no_use = "-dnsseed is of no use with -onlynet=onion";
+    assert_eq!(error(&["-onlynet=onion", "-proxy=::1", "-dnsseed"]), of_no_use);
 }
 
 #[test]
@@ -452,7 +499,7 @@ fn the_nearer_source_counts() {
     );
     let dbcache = |arguments: &[&str]| {
         let arguments = [&["utxo", "stats"], arguments].concat();
-        home.config(&arguments).dbcache_bytes >> 20
+        home.config(&arguments).memory.coins.expect("in the file") >> 20
     };
     assert_eq!(dbcache(&[]), 10);
     assert_eq!(dbcache(&["-regtest"]), 20);
@@ -516,7 +563,8 @@ fn places_of_the_file() {
     home.write("elsewhere/godwit.conf", "dbcache=7\n");
     home.write("elsewhere/other.conf", "dbcache=8\n");
     let elsewhere = format!("-datadir={}", home.path("elsewhere").display());
-    let dbcache = |arguments: &[&str]| home.config(arguments).dbcache_bytes >> 20;
+    let dbcache =
+        |arguments: &[&str]| home.config(arguments).memory.coins.expect("in the file") >> 20;
     assert_eq!(dbcache(&["utxo", "stats", &elsewhere]), 7);
     assert_eq!(dbcache(&["utxo", "stats", &elsewhere, "-conf=other.conf"]), 8);
     let absolute = format!("-conf={}", home.path("elsewhere/other.conf").display());

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use godwit_chain::{BackendKind, ScriptEngine};
+use godwit_p2p::AddressNetwork;
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
@@ -141,6 +142,13 @@ pub(super) fn ip_port(text: &OsStr) -> Option<HostPort> {
     host_port(text).filter(|host_port| host_port.host.parse::<IpAddr>().is_ok())
 }
 
+/// A network that this node can reach, in letters of either case (Core `ParseNetwork`).
+pub(super) fn network(text: &OsStr) -> Option<AddressNetwork> {
+    let reached = [AddressNetwork::Ipv4, AddressNetwork::Ipv6, AddressNetwork::Onion];
+    let text = text.to_str()?;
+    reached.into_iter().find(|network| text.eq_ignore_ascii_case(network.name()))
+}
+
 /// A number of bytes with an optional unit: k, m, g, t are powers of 1000, K, M, G, T of 1024 (Core
 /// `ParseByteUnits`). Without a unit `default` is meant.
 pub(super) fn bytes(text: &OsStr, default: u64) -> Option<u64> {
@@ -212,6 +220,19 @@ mod tests {
         let address = |text| ip_port(os(text)).and_then(|ip| ip.socket_address(7));
         assert_eq!(address("0.0.0.0").map(|address| address.to_string()), Some("0.0.0.0:7".into()));
         assert_eq!(address("[::1]:8").map(|address| address.to_string()), Some("[::1]:8".into()));
+    }
+
+    #[test]
+    fn networks() {
+        let parsed = |text| network(os(text));
+        assert_eq!(parsed("ipv4"), Some(AddressNetwork::Ipv4));
+        assert_eq!(parsed("IPv6"), Some(AddressNetwork::Ipv6));
+        assert_eq!(parsed("ONION"), Some(AddressNetwork::Onion));
+        for text in
+            ["", "i2p", "cjdns", "tor", "ipv", "ipv44", "not_publicly_routable", "ipv4,ipv6"]
+        {
+            assert_eq!(parsed(text), None, "{text:?}");
+        }
     }
 
     #[test]

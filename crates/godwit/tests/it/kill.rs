@@ -54,6 +54,9 @@ pub(crate) fn reference() -> &'static Reference {
     &REFERENCE
 }
 
+/// Longer than what is verified waits for a commit (`durability/pace.rs`).
+const COMMIT_INTERVAL: Duration = Duration::from_secs(22);
+
 fn import<'a>(node: &'a Node, chain: &Path) -> Running<'a> {
     Running::start(node, &[&"import", &"-par=1", &format!("-dbcache={CACHE_MIB}"), &chain])
 }
@@ -221,19 +224,26 @@ fn kill_once(
     true
 }
 
-/// Stops an import when it has connected blocks whose coins are not on disk, unless the last run left
-/// such: a fast flush is committed before the next block is verified, so that no kill ever may.
-/// `false` when the import ended by itself.
+/// Kills imports until one has left connected blocks whose coins are not on disk, unless the last run left
+/// such: a clean end leaves none, and with the small cache a kill hardly ever. So with one that writes no
+/// coins, which is held until a commit of the verified height is due. `false` when the import ended by
+/// itself.
 fn leave_something_to_replay(node: &Node, reference: &Reference, kept: &mut Kept) -> bool {
     while kept.heights.verified <= kept.heights.coins {
-        let mut running = import(node, &reference.path);
-        let stopped = running.wait_for(Moment::Connected(1))
-            && running.terminate().1.code() == Some(Exit::Interrupted.code().into());
+        let mut running = Running::start(node, &[&"import", &"-par=1", &reference.path]);
+        running.wait_for(Moment::After(Duration::from_millis(1_500)));
+        let commits = running.log().starts(Phase::Commit);
+        running.hold(COMMIT_INTERVAL);
+        let killed = running.wait_for(Moment::Start(Phase::Commit, commits + 1))
+            // Until it is durable.
+            && running.wait_for(Moment::After(Duration::from_millis(300)))
+            && running.kill();
         kept.check(running.log(), records::blocks(node), records::undo_records(node));
-        if !stopped {
+        if !killed {
             succeeds(node, running);
             return false;
         }
+        kept.killed = true;
     }
     true
 }

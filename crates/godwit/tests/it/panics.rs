@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use godwit::exit::Exit;
 use godwit_chain::{
-    BadRecord, BlockMemory, Chain, ChainOptions, ImportObserver, ScriptOptions, import, plan,
+    BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, ImportObserver,
+    ScriptOptions, import, plan,
 };
 use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_primitives::{Network, Params};
@@ -239,11 +240,12 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         executor: Arc::new(Threads::default()),
         workers: 2,
         scripts: ScriptOptions::default(),
-        cache_bytes: 4 << 20,
+        coins_memory: CoinsMemory::Fixed(4 << 20),
         cache_minima: CacheMinima::PRODUCT,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
+        coin_writing: CoinWriting::PRODUCT,
     };
     let data = dir.join("data");
     let mut chain =

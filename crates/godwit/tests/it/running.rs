@@ -73,7 +73,6 @@ impl<'a> Running<'a> {
             let is_now = match moment {
                 Moment::After(delay) => started.elapsed() >= delay,
                 Moment::Start(phase, nth) => self.log().starts(phase) >= nth,
-                Moment::Connected(blocks) => self.log().connected() >= blocks,
                 Moment::UndoWrite { blocks } if self.log().connected() < blocks => false,
                 Moment::UndoWrite { .. } => return self.wait_for_undo_write(),
             };
@@ -102,6 +101,13 @@ impl<'a> Running<'a> {
     pub(crate) fn kill(&mut self) -> bool {
         self.child.kill().expect("it is this process's child");
         self.wait().signal() == Some(Signal::KILL.as_raw())
+    }
+
+    /// Holds the process for so long.
+    pub(crate) fn hold(&self, time: Duration) {
+        kill_process(self.pid(), Signal::STOP).expect("a child is signalled");
+        thread::sleep(time);
+        kill_process(self.pid(), Signal::CONT).expect("a child is signalled");
     }
 
     /// Tells the process to stop; how long that took and how it ended.
@@ -137,8 +143,6 @@ pub(crate) enum Moment {
     After(Duration),
     /// As soon as the log says that a phase has started for the n-th time.
     Start(Phase, usize),
-    /// As soon as the log says that so many blocks were connected.
-    Connected(usize),
     /// As soon as an undo file grows, after so many blocks.
     UndoWrite {
         blocks: usize,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use godwit::node::sockets::{INBOX_BYTES, Inbox, Proxies, Sockets, SocketsConfig, bind};
 use godwit_p2p::{
-    Command, Discard, DiscardReason, DisconnectReason, FRAME_HEADER_SIZE, Frame, NetAddress,
-    NetCommand, NetEvent, PeerId, Protocol, Target,
+    Command, ConnectFailure, Discard, DiscardReason, DisconnectReason, FRAME_HEADER_SIZE, Frame,
+    NetAddress, NetCommand, NetEvent, PeerId, Protocol, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_primitives::sha256::sha256d;
@@ -265,10 +265,16 @@ fn connections_that_are_asked_for_come_about_or_fail() {
     let connect = |target| NetCommand::Connect { peer: PeerId(8), target, v2: false };
     net.sockets.send([connect(Target::Address(address))]);
     let refused = net.event();
-    assert!(matches!(refused, NetEvent::ConnectFailed { peer: PeerId(8), local: false }));
+    assert!(matches!(
+        refused,
+        NetEvent::ConnectFailed { peer: PeerId(8), why: ConnectFailure::Refused }
+    ));
     let name = Target::Name { host: "a.example".into(), port: 1 };
     net.sockets.send([connect(name)]);
-    assert!(matches!(net.event(), NetEvent::ConnectFailed { peer: PeerId(8), local: true }));
+    assert!(matches!(
+        net.event(),
+        NetEvent::ConnectFailed { peer: PeerId(8), why: ConnectFailure::Local }
+    ));
 }
 
 /// A proxy that wants no name and no password, answers with a code, and then echoes.
@@ -318,18 +324,23 @@ fn a_proxy_connects_to_names_and_says_whose_fault_a_failure_is() {
     net.sockets.send([ping]);
     let NetEvent::Frame { frame, .. } = net.event_but_sent() else { panic!("the echo") };
     assert_eq!((frame.command, frame.payload.as_slice()), (Command::PING, &[1; 8][..]));
-    // Host unreachable; general failure.
-    let failed = through(4).event();
-    assert!(matches!(failed, NetEvent::ConnectFailed { local: false, .. }), "{failed:?}");
-    let failed = through(1).event();
-    assert!(matches!(failed, NetEvent::ConnectFailed { .. }), "{failed:?}");
+    // Host unreachable; general failure, as Tor calls it when a service is gone; and the proxy's own
+    // line is down.
+    for (answer, expected) in
+        [(4, ConnectFailure::Refused), (1, ConnectFailure::Refused), (3, ConnectFailure::Local)]
+    {
+        match through(answer).event() {
+            NetEvent::ConnectFailed { why, .. } => assert_eq!(why, expected, "{answer}"),
+            other => panic!("{other:?}"),
+        }
+    }
     // Nobody there.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let absent = listener.local_addr().expect("it is bound");
     drop(listener);
     let net = start_with(Proxies { clearnet: Some(absent), onion: None }, None);
     net.sockets.send([NetCommand::Connect { peer: PEER, target: target(), v2: true }]);
-    assert!(matches!(net.event(), NetEvent::ConnectFailed { local: true, .. }));
+    assert!(matches!(net.event(), NetEvent::ConnectFailed { why: ConnectFailure::Local, .. }));
 }
 
 /// Sends blocks until the other side goes; how many bytes it got rid of.

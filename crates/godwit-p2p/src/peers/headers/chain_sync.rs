@@ -39,7 +39,7 @@ pub(super) fn consider_eviction(cx: &mut Context<'_>, id: PeerId) -> bool {
     if !considered {
         return true;
     }
-    let now = cx.now.monotonic;
+    let now = cx.line.time();
     let work = |id: HeaderId| cx.index.get(id).chain_work;
     // An invalid chain counts for nothing, however much work is in it.
     let best = peer.known.best().filter(|&best| !cx.index.get(best).failed).map(work);

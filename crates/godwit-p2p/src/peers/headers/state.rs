@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::index::HeaderId;
 use crate::presync::Presync;
 
-/// See the module's documentation.
+/// See the module's documentation. Times are those of the line, by which answers are judged.
 #[derive(Default)]
 pub(in crate::peers) struct HeaderState {
     pub(super) stage: SyncStage,
@@ -28,7 +28,7 @@ pub(in crate::peers) struct HeaderState {
     /// Submissions that the driver has not answered. It answers before the next event, so there is
     /// hardly ever more than one.
     pub(super) submissions: VecDeque<Submission>,
-    /// When it last sent a new header with more work than our tip; zero for never.
+    /// When it last sent a new header with more work than our tip, on the usual clock; zero for never.
     pub(super) last_announcement: Duration,
     pub(super) chain_sync: ChainSync,
     /// We asked it to announce blocks by headers.

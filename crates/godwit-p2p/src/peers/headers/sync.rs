@@ -83,7 +83,7 @@ impl HeaderSync {
             peer.headers.stage = SyncStage::CaughtUp;
         }
         if let (false, Some(sent)) = (complete, sent) {
-            let took = cx.now.monotonic.saturating_sub(sent);
+            let took = cx.line.time().saturating_sub(sent);
             self.note_full_answer(cx, id, took);
         }
     }
@@ -97,7 +97,7 @@ impl HeaderSync {
         if !matches!(peer.headers.stage, SyncStage::Running { .. }) || running(cx.table) != 1 {
             return;
         }
-        let now = cx.now.monotonic;
+        let now = cx.line.time();
         let time = |peer: &Peer| {
             let waited = peer.headers.getheaders_sent.map(|sent| now.saturating_sub(sent));
             peer.headers.answer_time.max(waited).unwrap_or(Duration::MAX)
@@ -138,7 +138,9 @@ impl HeaderSync {
         let slow = cx.table.iter().filter(|peer| peer.headers.stage == SyncStage::Slow).count();
         let doubled = self.races.max((slow as u32).min(MAX_SLOW));
         let allowed = SLOW_ANSWER.saturating_mul(1 << doubled);
-        let now = cx.now.monotonic;
+        let now = cx.line.time();
+        let heard = |peer: &Peer| cx.now.monotonic.saturating_sub(peer.last_received);
+        let heard_before = cx.table.get(id).map_or(Duration::ZERO, heard);
         let rate = answer_rate(fetch);
         let asked = |peer: &&Peer| peer.headers.getheaders_sent.is_some();
         let questions = cx.table.iter().filter(asked).count();
@@ -161,7 +163,7 @@ impl HeaderSync {
                 // bytes of the answer itself are counted already.
                 let time = HEADERS_RESPONSE_TIME.saturating_mul(questions.min(32) as u32);
                 let silent = unanswered.is_some_and(|waited| waited > time)
-                    && (arriving > 0 || now.saturating_sub(peer.last_received) > time);
+                    && (arriving > 0 || heard_before > time);
                 if !silent || !headers_are_missing(cx, id) {
                     ask_again(cx, id, time);
                     return true;
@@ -176,7 +178,7 @@ impl HeaderSync {
 /// Asks for the headers after a locator, unless a request is open; returns whether it did (Core
 /// `MaybeSendGetHeaders`).
 pub(super) fn ask_for_headers(cx: &mut Context<'_>, id: PeerId, hashes: Vec<BlockHash>) -> bool {
-    let now = cx.now;
+    let now = cx.judged();
     let Some(peer) = cx.table.get_mut(id) else { return false };
     let open = |sent| now.monotonic.saturating_sub(sent) <= HEADERS_RESPONSE_TIME;
     if peer.headers.getheaders_sent.is_some_and(open) {
@@ -221,7 +223,7 @@ fn run(cx: &mut Context<'_>, id: PeerId) {
     let expected = age.max(0) / i64::from(cx.config.params.pow_target_spacing);
     let expected = u32::try_from(expected).unwrap_or(u32::MAX);
     let timeout = SYNC_TIMEOUT.saturating_add(SYNC_TIMEOUT_PER_HEADER * expected);
-    let deadline = cx.now.monotonic.saturating_add(timeout);
+    let deadline = cx.line.time().saturating_add(timeout);
     let Some(peer) = cx.table.get_mut(id) else { return };
     peer.headers.stage = SyncStage::Running { deadline };
     (peer.headers.lost_time, peer.headers.slowest_answer) = (Duration::ZERO, Duration::ZERO);
@@ -298,7 +300,7 @@ fn answer_rate(fetch: &FetchStatus) -> f64 {
 /// allowed for all open requests.
 fn ask_again(cx: &mut Context<'_>, id: PeerId, time: Duration) {
     let Some(peer) = cx.table.get(id) else { return };
-    let waited = cx.now.monotonic.saturating_sub(peer.headers.last_getheaders);
+    let waited = cx.line.time().saturating_sub(peer.headers.last_getheaders);
     if waited <= time {
         return;
     }
@@ -310,6 +312,14 @@ fn ask_again(cx: &mut Context<'_>, id: PeerId, time: Duration) {
         }
     };
     ask_for_headers(cx, id, hashes);
+}
+
+/// Whether a peer can be let go because it owes headers.
+pub(in crate::peers) fn owes_headers(cx: &Context<'_>, id: PeerId) -> bool {
+    let Some(headers) = cx.table.get(id).map(|peer| &peer.headers) else { return false };
+    let syncs = matches!(headers.stage, SyncStage::Running { .. } | SyncStage::Slow);
+    headers.getheaders_sent.is_some()
+        && (headers.chain_sync.sent_getheaders || syncs && headers_are_missing(cx, id))
 }
 
 /// Whether our headers are old and another peer can be asked.

@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use super::harness::{FULL, Harness, START, address, chain, config};
 use crate::{
-    AddressBook, AddressEntry, ChainEvent, Command, ConnectionKind, DisconnectReason, Event, Host,
-    Message, NetAddress, NetEvent, PeerId, Peers, PeersConfig, Source, Target, TransportError,
+    AddressBook, AddressEntry, ChainEvent, Command, ConnectFailure, ConnectionKind,
+    DisconnectReason, Event, Host, Message, NetAddress, NetEvent, PeerId, Peers, PeersConfig,
+    Reachable, Source, Target, TransportError,
 };
 
 fn misbehave(node: &mut Harness, id: PeerId) {
@@ -57,6 +58,59 @@ fn the_slots_are_filled_from_the_address_book() {
     assert_eq!(connect_all(&mut node, 5).len(), 1, "a place became free");
 }
 
+/// `-onlynet`: what DNS seeds tell of other networks is not kept, and what the book has of them not
+/// called; what the user names is.
+#[test]
+fn only_addresses_of_the_networks_that_the_user_wants_are_called() {
+    let ipv6 = |n: u8| {
+        NetAddress::new(Host::Ipv6([0x2a, n, 0, n, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), 18_444)
+    };
+    let ipv4 = NetAddress::new(Host::Ipv4([60, 1, 1, 1]), 8333);
+    let reachable = Reachable { ipv4: false, ..Reachable::CLEARNET };
+    let dns_seeds = vec!["seed.example.".to_string()];
+    let add_nodes = vec![Target::Address(ipv4)];
+    let restricted = PeersConfig { reachable, dns_seeds, add_nodes, ..config() };
+    let mut node = with_addresses(restricted, 40, 60);
+    node.advance(Duration::from_secs(60));
+    assert_eq!(node.connects.len(), 1, "nobody in the book is called: {:?}", node.connects);
+    assert_eq!(node.connects[0].1, Target::Address(ipv4));
+    let told = [ipv6(1), NetAddress::new(Host::Ipv4([61, 1, 1, 1]), 0), ipv6(2)].to_vec();
+    let before = node.peers.address_book().len();
+    node.tell(NetEvent::Resolved { host: node.resolves[0].clone(), addresses: told });
+    assert_eq!(node.peers.address_book().len(), before + 2);
+    node.advance(Duration::from_secs(60));
+    let mut called: Vec<Target> = node.connects.drain(1..).map(|(_, target, _)| target).collect();
+    called.sort_by_key(|target| format!("{target:?}"));
+    called.dedup();
+    assert_eq!(called, [1, 2].map(|n| Target::Address(ipv6(n))));
+}
+
+#[test]
+fn block_relay_peers_that_stayed_longest_are_the_anchors() {
+    let anchors = |node: &Harness| {
+        let anchors = node.peers.anchors();
+        anchors.entries().iter().map(|entry| (entry.address, entry.services)).collect::<Vec<_>>()
+    };
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    assert_eq!(anchors(&node), []);
+    let connect = |node: &mut Harness, kind| {
+        node.advance(Duration::from_secs(1));
+        node.peer(kind)
+    };
+    let full = [(); 3].map(|()| connect(&mut node, ConnectionKind::OutboundFull));
+    let expected = |node: &Harness, ids: &[PeerId]| {
+        ids.iter().map(|id| (node.address_of(*id), FULL)).collect::<Vec<_>>()
+    };
+    assert_eq!(anchors(&node), expected(&node, &full[..2]), "there is nobody better");
+    let relay = [(); 3].map(|()| connect(&mut node, ConnectionKind::BlockRelay));
+    assert_eq!(anchors(&node), expected(&node, &relay[..2]));
+    node.tell(NetEvent::Closed { peer: relay[0] });
+    assert_eq!(anchors(&node), expected(&node, &relay[1..]));
+    node.outbound(ConnectionKind::BlockRelay);
+    node.inbound_peer();
+    assert_eq!(anchors(&node), expected(&node, &relay[1..]), "it has not said hello");
+}
+
 #[test]
 fn a_failed_attempt_frees_the_place() {
     let mut node = with_addresses(config(), 40, 60);
@@ -64,7 +118,7 @@ fn a_failed_attempt_frees_the_place() {
     for _ in 0..30 {
         node.advance(Duration::from_secs(1));
         for (id, ..) in std::mem::take(&mut node.connects) {
-            node.tell(NetEvent::ConnectFailed { peer: id, local: false });
+            node.tell(NetEvent::ConnectFailed { peer: id, why: ConnectFailure::Refused });
             attempts += 1;
         }
     }
@@ -73,7 +127,11 @@ fn a_failed_attempt_frees_the_place() {
 
 #[test]
 fn a_dead_proxy_wears_no_address_out() {
-    for (local, counted) in [(true, false), (false, true)] {
+    for (why, counted) in [
+        (ConnectFailure::Local, false),
+        (ConnectFailure::Unanswered, true),
+        (ConnectFailure::Refused, true),
+    ] {
         let mut node = with_addresses(config(), 40, 60);
         let saved = |node: &Harness| node.peers.address_book().to_bytes([0; 4]);
         // Without any connection failures never count: our line may be down.
@@ -88,7 +146,7 @@ fn a_dead_proxy_wears_no_address_out() {
         let before = saved(&node);
         for _ in 0..30 {
             for (id, ..) in std::mem::take(&mut node.connects) {
-                node.tell(NetEvent::ConnectFailed { peer: id, local });
+                node.tell(NetEvent::ConnectFailed { peer: id, why });
             }
             node.advance(Duration::from_secs(1));
         }

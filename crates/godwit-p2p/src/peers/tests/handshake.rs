@@ -1,7 +1,10 @@
 use std::time::Duration;
 
 use super::harness::{FULL, Harness, Sent, chain, config};
-use crate::{Command, ConnectionKind, DisconnectReason, Message, Misbehaviour, Services, Version};
+use crate::{
+    Command, ConnectionKind, DisconnectReason, Message, Misbehaviour, PeersConfig, Services,
+    Version,
+};
 
 fn commands(sent: Vec<Sent>) -> Vec<Command> {
     let command = |sent| match sent {
@@ -25,6 +28,45 @@ fn an_outbound_connection_says_hello_in_core_s_order() {
     assert_eq!(commands(node.take(id)), [C::WTXIDRELAY, C::SENDADDRV2, C::VERACK, C::GETADDR]);
     node.says(id, Message::Verack);
     assert_eq!(commands(node.take(id)), [C::SENDCMPCT, C::PING, C::GETHEADERS]);
+}
+
+/// Block 1 is at height 1; `lowest` is the first height of which the block is here.
+#[test]
+fn the_last_blocks_are_promised_only_when_they_are_here() {
+    let limited = Services::WITNESS | Services::NETWORK_LIMITED;
+    for (lowest, promised) in
+        [(0, limited), (113, limited), (114, Services::WITNESS), (401, Services::WITNESS)]
+    {
+        let mut node =
+            Harness::with_chain(PeersConfig { services: limited, ..config() }, &chain(400, 60));
+        node.index.prune_height = lowest;
+        let id = node.outbound(ConnectionKind::OutboundFull);
+        let [Sent::Message(Message::Version(version))] = &node.take(id)[..] else {
+            panic!("hello")
+        };
+        assert_eq!((version.services, version.sender.services), (promised, promised), "{lowest}");
+    }
+}
+
+#[test]
+fn clocks_of_outbound_peers_say_whether_ours_is_right() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let tell = |node: &mut Harness, id, offset| {
+        let hello = Version { timestamp: node.now.unix + offset, ..node.version() };
+        node.greet_as(id, hello);
+        node.peers.summary().clock_wrong_by
+    };
+    for _ in 0..20 {
+        let id = node.inbound();
+        assert_eq!(tell(&mut node, id, 90_000), None, "whoever connects to us chooses us");
+    }
+    for n in 1..=5 {
+        let id = node.outbound(ConnectionKind::OutboundFull);
+        assert_eq!(tell(&mut node, id, 1_000 + n), (n == 5).then_some(1_003));
+    }
+    let before = node.now.unix;
+    node.advance(Duration::from_secs(1));
+    assert_eq!(node.now.unix, before + 1, "our clock stays what it is");
 }
 
 #[test]

@@ -218,6 +218,7 @@ impl Harness {
             address: Some(address),
             nonce: 77 + id.0,
             count_failure: true,
+            begun: self.now.monotonic,
             resolving: false,
         };
         self.peers.parts.connections.attempts().insert(id, attempt);

@@ -22,7 +22,9 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
+use godwit_stream::{Allocator, DataStream, DecodeError, Encode, SpanReader};
+
+use crate::utxo::entry_sum::EntrySum;
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 4096;
@@ -32,7 +34,9 @@ pub(crate) const BLOCK_HEADER: usize = 8;
 pub(crate) const PAYLOAD: usize = BLOCK - BLOCK_HEADER;
 
 const MAGIC: [u8; 8] = *b"gdwtutxo";
-const VERSION: u32 = 1;
+/// Version of a footer without sums, of schema 1; scratch runs have it still.
+const WITHOUT_SUMS: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bits of the key that choose the partition, at most.
 pub(crate) const MAX_PARTITION_BITS: u32 = 6;
@@ -48,12 +52,13 @@ impl RunId {
         dir.join(format!("{:010}", self.0)).with_extension(Self::EXTENSION)
     }
 
-    /// The number in the name of a run file; `None` for any other name.
+    /// The number in the name of a run file or of its parity; `None` for any other name.
     pub(crate) fn of_path(path: &Path) -> Option<Self> {
         let stem = path.file_stem()?.to_str()?;
-        let is_run = path.extension()?.to_str()? == Self::EXTENSION;
+        let is_ours =
+            [Self::EXTENSION, Self::PARITY_EXTENSION].contains(&path.extension()?.to_str()?);
         let is_number = stem.len() >= 10 && stem.bytes().all(|byte| byte.is_ascii_digit());
-        if is_run && is_number { stem.parse().ok().map(Self) } else { None }
+        if is_ours && is_number { stem.parse().ok().map(Self) } else { None }
     }
 }
 
@@ -125,16 +130,19 @@ pub(crate) struct BlockRef<'a> {
 /// Checks a block; `None` when it is not block `number` of `run` as it was written.
 pub(crate) fn open_block(block: &[u8; BLOCK], run: RunId, number: u32) -> Option<BlockRef<'_>> {
     let stored = u32::from_le_bytes(*block.first_chunk()?);
-    if stored != checksum(run, number, &block[4..]) {
-        return None;
-    }
+    if stored == checksum(run, number, &block[4..]) { view_block(block) } else { None }
+}
+
+/// A block whose checksum was found right; `None` when it is of no kind that there is.
+#[inline]
+pub(crate) fn view_block(block: &[u8; BLOCK]) -> Option<BlockRef<'_>> {
     let kind = BlockKind::from_byte(block[4])?;
     let used = usize::from(u16::from_le_bytes([block[6], block[7]]));
     let payload = block[BLOCK_HEADER..].get(..used)?;
     Some(BlockRef { kind, span: block[5], payload })
 }
 
-/// Where a segment is in its run and what it holds; 45 bytes in the footer.
+/// Where a segment is in its run and what it holds; 45 bytes in the footer, and 16 for the sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentMeta {
     /// Which partition; its number is the top bits of every key.
@@ -152,6 +160,8 @@ pub(crate) struct SegmentMeta {
     pub(crate) min_key: u64,
     /// Largest key.
     pub(crate) max_key: u64,
+    /// Sum of the entries, unknown of runs of schema 1 and of scratch runs.
+    pub(crate) sum: Option<EntrySum>,
 }
 
 impl SegmentMeta {
@@ -175,8 +185,8 @@ impl SegmentMeta {
     }
 }
 
-impl Encode for SegmentMeta {
-    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+impl SegmentMeta {
+    fn encode<A: Allocator>(&self, version: u32, out: &mut DataStream<A>) {
         out.write_u8(self.partition);
         out.write_u32(self.first_block);
         out.write_u32(self.blocks);
@@ -185,13 +195,12 @@ impl Encode for SegmentMeta {
         out.write_u64(self.tombstones);
         out.write_u64(self.min_key);
         out.write_u64(self.max_key);
+        if version != WITHOUT_SUMS {
+            out.write(&self.sum.unwrap_or_default().0.to_le_bytes());
+        }
     }
-}
 
-impl Decode for SegmentMeta {
-    const MIN_ENCODED_LEN: usize = 45;
-
-    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+    fn decode(version: u32, reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             partition: reader.u8()?,
             first_block: reader.u32()?,
@@ -201,6 +210,10 @@ impl Decode for SegmentMeta {
             tombstones: reader.u64()?,
             min_key: reader.u64()?,
             max_key: reader.u64()?,
+            sum: match version {
+                WITHOUT_SUMS => None,
+                _ => Some(EntrySum(u128::from_le_bytes(reader.array()?))),
+            },
         })
     }
 }
@@ -210,12 +223,14 @@ impl Decode for SegmentMeta {
 /// | bytes | content |
 /// | --- | --- |
 /// | 8 | magic `gdwtutxo` |
-/// | 4 | version, 1 |
+/// | 4 | version: 2, or 1 when it has no sums |
 /// | 8 | run id |
 /// | 8 | keyed hash of the null outpoint: tells whether the reader has the writer's key |
 /// | 1 | partition bits |
 /// | 1 | number of segments |
-/// | 45 each | partition (1); first block, entry blocks, filter bytes (4); entries, dead, least, last (8) |
+/// | 61 each | partition (1); first block, blocks, filter bytes (4); entries, dead, least, last (8); sum |
+///
+/// The sum has 16 bytes; in version 1 a segment has none, and takes 45.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) run: RunId,
@@ -225,17 +240,19 @@ pub(crate) struct Footer {
     pub(crate) segments: Vec<SegmentMeta>,
 }
 
-const _: () = assert!(30 + (45 << MAX_PARTITION_BITS) <= PAYLOAD);
+const _: () = assert!(30 + (61 << MAX_PARTITION_BITS) <= PAYLOAD);
 
 impl Encode for Footer {
     fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        let with_sums = self.segments.iter().all(|segment| segment.sum.is_some());
+        let version = if with_sums { VERSION } else { WITHOUT_SUMS };
         out.write(&MAGIC);
-        out.write_u32(VERSION);
+        out.write_u32(version);
         out.write_u64(self.run.0);
         out.write_u64(self.fingerprint);
         out.write_u8(self.partition_bits);
         out.write_u8(self.segments.len() as u8);
-        SegmentMeta::encode_all(&self.segments, out);
+        self.segments.iter().for_each(|segment| segment.encode(version, out));
     }
 }
 
@@ -243,14 +260,16 @@ impl Footer {
     /// The footer in a payload; `None` when it is not one of this version.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let mut reader = SpanReader::new(payload);
-        if reader.array().ok()? != MAGIC || reader.u32().ok()? != VERSION {
+        let (magic, version) = (reader.array().ok()?, reader.u32().ok()?);
+        if magic != MAGIC || !(WITHOUT_SUMS..=VERSION).contains(&version) {
             return None;
         }
         let run = RunId(reader.u64().ok()?);
         let fingerprint = reader.u64().ok()?;
         let partition_bits = reader.u8().ok()?;
         let count = reader.u8().ok()?;
-        let segments = SegmentMeta::decode_all(usize::from(count), &mut reader).ok()?;
+        let segment = |_| SegmentMeta::decode(version, &mut reader).ok();
+        let segments = (0..count).map(segment).collect::<Option<_>>()?;
         reader.is_empty().then_some(Self { run, fingerprint, partition_bits, segments })
     }
 }
@@ -292,6 +311,9 @@ mod tests {
     fn names_of_runs() {
         let path = RunId(42).path(Path::new("/d"));
         assert_eq!(path, Path::new("/d/0000000042.run"));
+        let parity = RunId(42).parity_path(Path::new("/d"));
+        assert_eq!(parity, Path::new("/d/0000000042.parity"));
+        assert_eq!(RunId::of_path(&parity), Some(RunId(42)));
         assert_eq!(RunId::of_path(&path), Some(RunId(42)));
         let large = RunId(u64::MAX).path(Path::new("/d"));
         assert_eq!(RunId::of_path(&large), Some(RunId(u64::MAX)));
@@ -303,10 +325,11 @@ mod tests {
     prop_compose! {
         fn segment()(
             partition: u8, first_block: u32, blocks: u32, filter_bytes: u32, entries: u64,
-            tombstones: u64, min_key: u64, max_key: u64,
+            tombstones: u64, min_key: u64, max_key: u64, sum: u128,
         ) -> SegmentMeta {
             SegmentMeta {
                 partition, first_block, blocks, filter_bytes, entries, tombstones, min_key, max_key,
+                sum: Some(EntrySum(sum)),
             }
         }
     }
@@ -315,8 +338,11 @@ mod tests {
         #[test]
         fn footer_round_trips(
             run: u64, fingerprint: u64, partition_bits: u8,
-            segments in prop::collection::vec(segment(), 0..=64),
+            mut segments in prop::collection::vec(segment(), 0..=64), sums: bool,
         ) {
+            if !sums {
+                segments.iter_mut().for_each(|segment| segment.sum = None);
+            }
             let footer = Footer { run: RunId(run), fingerprint, partition_bits, segments };
             let mut out = DataStream::new();
             out.put(&footer);

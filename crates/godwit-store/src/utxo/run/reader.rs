@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use godwit_primitives::OutPoint;
 
-use super::format::{BLOCK, BLOCK_HEADER, BlockKind};
+use super::file::Blocks;
+use super::format::{BLOCK, BlockKind};
 use super::segment::Segment;
 use crate::error::{Damage, StoreError};
 use crate::utxo::entry::Entry;
@@ -18,12 +19,10 @@ pub(crate) struct SegmentCursor {
     hasher: UtxoHasher,
     /// Blocks read at once.
     read_ahead: u32,
-    buffer: Vec<u8>,
-    /// Number, within the segment, of the first block in the buffer.
-    buffer_block: u32,
-    /// Number of the next block to open.
+    buffer: Blocks,
+    /// Number of the next block to open, within the segment.
     next_block: u32,
-    /// What is left of the open block's payload, as a range of the buffer.
+    /// What is left of the payload of the block opened last, as a range of it.
     rest: Range<usize>,
     /// The last long entry, put together.
     long: Vec<u8>,
@@ -33,7 +32,7 @@ pub(crate) struct SegmentCursor {
 struct Head {
     key: u64,
     outpoint: OutPoint,
-    /// Where in the buffer; `None`: in `long`.
+    /// Where in the payload; `None`: in `long`.
     place: Option<Range<usize>>,
 }
 
@@ -49,8 +48,7 @@ impl SegmentCursor {
             segment,
             hasher,
             read_ahead,
-            buffer: Vec::new(),
-            buffer_block: 0,
+            buffer: Blocks::default(),
             next_block: 0,
             rest: 0..0,
             long: Vec::new(),
@@ -69,7 +67,7 @@ impl SegmentCursor {
     /// The current entry; `None` behind the last.
     pub(crate) fn current(&self) -> Option<KeyedEntry<'_>> {
         let head = self.head.as_ref()?;
-        let bytes = head.place.clone().map_or(&self.long[..], |place| &self.buffer[place]);
+        let bytes = head.place.clone().map_or(&self.long[..], |place| &self.payload()[place]);
         let entry = Entry::first_of(bytes).expect("advance() has checked it");
         Some(KeyedEntry { key: head.key, outpoint: head.outpoint, entry })
     }
@@ -84,7 +82,7 @@ impl SegmentCursor {
             true => None,
             false => Some(self.rest.clone()),
         };
-        let bytes = place.clone().map_or(&self.long[..], |place| &self.buffer[place]);
+        let bytes = place.clone().map_or(&self.long[..], |place| &self.payload()[place]);
         let entry = Entry::first_of(bytes).ok_or_else(|| self.damaged(Damage::Format))?;
         let outpoint = entry.outpoint().map_err(|error| self.damaged(Damage::Decode(error)))?;
         let len = entry.bytes().len();
@@ -96,10 +94,20 @@ impl SegmentCursor {
         Ok(())
     }
 
+    /// Number in the run of the block opened last.
+    fn opened(&self) -> u32 {
+        self.segment.meta.first_block + self.next_block.saturating_sub(1)
+    }
+
+    /// Payload of the block opened last.
+    #[inline]
+    fn payload(&self) -> &[u8] {
+        self.buffer.get(self.opened()).payload
+    }
+
     /// Damage in the block opened last.
     fn damaged(&self, damage: Damage) -> StoreError {
-        let number = self.segment.meta.first_block + self.next_block.saturating_sub(1);
-        self.segment.run.damaged(number, damage)
+        self.segment.run.damaged(self.opened(), damage)
     }
 
     /// Opens the next block of entries: then `rest` is its payload, or empty and `long` has its one
@@ -108,44 +116,42 @@ impl SegmentCursor {
         if self.next_block == self.segment.meta.blocks {
             return Ok(false);
         }
-        let (kind, span, payload) = self.open_block()?;
-        if kind != BlockKind::Entries || payload.is_empty() {
+        let (kind, span) = self.open_block()?;
+        let len = self.payload().len();
+        if kind != BlockKind::Entries || len == 0 {
             return Err(self.damaged(Damage::Format));
         }
         if span == 1 {
-            self.rest = payload;
+            self.rest = 0..len;
             return Ok(true);
         }
         self.long.clear();
-        self.long.extend_from_slice(&self.buffer[payload]);
+        self.long.extend_from_slice(self.buffer.get(self.opened()).payload);
         for _ in 1..span {
             if self.next_block == self.segment.meta.blocks {
                 return Err(self.damaged(Damage::Format));
             }
-            let (kind, _, payload) = self.open_block()?;
+            let (kind, _) = self.open_block()?;
             if kind != BlockKind::Overflow {
                 return Err(self.damaged(Damage::Format));
             }
-            self.long.extend_from_slice(&self.buffer[payload]);
+            self.long.extend_from_slice(self.buffer.get(self.opened()).payload);
         }
         Ok(true)
     }
 
-    /// Opens block `next_block`, reading ahead when the buffer is used up.
-    fn open_block(&mut self) -> Result<(BlockKind, u8, Range<usize>), StoreError> {
+    /// Opens block `next_block`, reading ahead when the buffer is used up. Returns its kind and the
+    /// blocks that its entry spans.
+    fn open_block(&mut self) -> Result<(BlockKind, u8), StoreError> {
         let meta = &self.segment.meta;
-        let in_buffer = (self.buffer.len() / BLOCK) as u32;
-        if self.next_block - self.buffer_block >= in_buffer {
+        let number = meta.first_block + self.next_block;
+        if !self.buffer.range().contains(&number) {
             let end = meta.blocks.min(self.next_block + self.read_ahead);
-            let range = meta.first_block + self.next_block..meta.first_block + end;
-            self.segment.run.read_blocks(range, &mut self.buffer)?;
-            self.buffer_block = self.next_block;
+            let file = self.segment.run.open()?;
+            self.segment.read_blocks(&file, self.next_block..end, &mut self.buffer)?;
         }
-        let start = (self.next_block - self.buffer_block) as usize * BLOCK;
-        let bytes = self.buffer[start..].first_chunk().expect("whole blocks were read");
-        let block = self.segment.run.open_block(meta.first_block + self.next_block, bytes)?;
-        let (kind, span, len) = (block.kind, block.span, block.payload.len());
+        let block = self.buffer.get(number);
         self.next_block += 1;
-        Ok((kind, span, start + BLOCK_HEADER..start + BLOCK_HEADER + len))
+        Ok((block.kind, block.span))
     }
 }

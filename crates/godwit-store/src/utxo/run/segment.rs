@@ -1,105 +1,17 @@
 //! A segment of a run: lookups by way of filter, block index and one positional read.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_stream::DecodeError;
 
-use super::format::{
-    BLOCK, BlockKind, BlockRef, Footer, RunId, SegmentMeta, blocks_of, open_block,
-};
-use crate::disk::{StoreDisk, StoreFile};
-use crate::error::{Damage, StoreError};
+use super::file::{Blocks, RunFile};
+use super::format::{BLOCK, BlockKind, BlockRef, SegmentMeta};
+use crate::disk::StoreFile;
+use crate::error::{Damage, KeyRange, StoreError};
 use crate::utxo::entry::{Entry, Name};
 use crate::utxo::filter::Filter;
 use crate::utxo::key::HashedOutPoint;
-
-/// A run file. It exists as long as this does, and is open while it is read often.
-pub(crate) struct RunFile {
-    pub(crate) id: RunId,
-    pub(crate) disk: StoreDisk,
-    pub(crate) path: PathBuf,
-    /// Length in blocks, the footer included.
-    pub(crate) blocks: u32,
-}
-
-impl RunFile {
-    /// Length in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.blocks) * BLOCK as u64
-    }
-
-    pub(crate) fn damaged(&self, block: u32, damage: Damage) -> StoreError {
-        StoreError::damaged(&self.path, u64::from(block) * BLOCK as u64, damage)
-    }
-
-    /// A handle for some reads in a row.
-    pub(crate) fn open(&self) -> Result<StoreFile, StoreError> {
-        self.disk.open_cached(&self.path)
-    }
-
-    /// Reads raw blocks into `buffer`, replacing what it held.
-    pub(crate) fn read_blocks(
-        &self,
-        blocks: Range<u32>,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
-        read_blocks(&self.open()?, blocks, buffer)
-    }
-
-    /// Checks block `number`, which was read to `bytes`.
-    pub(crate) fn open_block<'a>(
-        &self,
-        number: u32,
-        bytes: &'a [u8; BLOCK],
-    ) -> Result<BlockRef<'a>, StoreError> {
-        open_block(bytes, self.id, number).ok_or_else(|| self.damaged(number, Damage::Checksum))
-    }
-
-    /// The `len` payload bytes of consecutive blocks of one kind.
-    fn read_payloads(&self, kind: BlockKind, first: u32, len: u64) -> Result<Vec<u8>, StoreError> {
-        let count = blocks_of(len) as u32;
-        let mut raw = Vec::new();
-        self.read_blocks(first..first.saturating_add(count), &mut raw)?;
-        let mut payloads = Vec::with_capacity(len as usize);
-        for (number, block) in (first..).zip(raw.as_chunks::<BLOCK>().0) {
-            let block = self.open_block(number, block)?;
-            if block.kind != kind {
-                return Err(self.damaged(number, Damage::Format));
-            }
-            payloads.extend_from_slice(block.payload);
-        }
-        if payloads.len() as u64 != len {
-            return Err(self.damaged(first, Damage::Format));
-        }
-        Ok(payloads)
-    }
-
-    /// The footer, checked against the file that it describes.
-    pub(crate) fn read_footer(&self) -> Result<Footer, StoreError> {
-        let last = self.blocks.saturating_sub(1);
-        let mut raw = Vec::new();
-        self.read_blocks(last..self.blocks, &mut raw)?;
-        let bytes = raw.first_chunk().ok_or_else(|| self.damaged(0, Damage::Short))?;
-        let block = self.open_block(last, bytes)?;
-        let footer = Footer::parse(block.payload).filter(|footer| {
-            block.kind == BlockKind::Footer
-                && footer.run == self.id
-                && footer.segments.iter().all(|segment| segment.end_block() <= last)
-        });
-        footer.ok_or_else(|| self.damaged(last, Damage::Format))
-    }
-}
-
-fn read_blocks(
-    file: &StoreFile,
-    blocks: Range<u32>,
-    buffer: &mut Vec<u8>,
-) -> Result<(), StoreError> {
-    buffer.resize(blocks.len() * BLOCK, 0);
-    file.read_exact_at(u64::from(blocks.start) * BLOCK as u64, buffer)
-}
 
 /// First keys of blocks, in memory.
 pub(crate) struct BlockIndex {
@@ -135,6 +47,14 @@ impl BlockIndex {
         let start = self.keys[..end].partition_point(|first| *first < key).saturating_sub(1);
         (start as u32) << self.step..self.blocks.min((end as u32) << self.step)
     }
+
+    /// The least range of keys of which it is known that it holds those of a block.
+    fn keys_of(&self, block: u32) -> (u64, u64) {
+        let place = (block >> self.step) as usize;
+        let first = self.keys.get(place).map_or(0, |key| u64::from(*key) << 32);
+        let last = self.keys.get(place + 1);
+        (first, last.map_or(u64::MAX, |key| u64::from(*key) << 32 | u64::from(u32::MAX)))
+    }
 }
 
 /// Which seals a segment covers, both ends included; larger is newer.
@@ -158,7 +78,7 @@ pub(crate) struct Segment {
 #[derive(Default)]
 pub(crate) struct LookupScratch {
     candidates: Vec<u32>,
-    blocks: Vec<u8>,
+    blocks: Blocks,
     long: Vec<u8>,
 }
 
@@ -252,7 +172,7 @@ impl Segment {
             let range = self.index.candidates(key.key);
             if range != loaded {
                 loaded = range.clone();
-                self.load_blocks(&file, range.clone(), blocks)?;
+                self.read_blocks(&file, range.clone(), blocks)?;
             }
             if let Some((number, entry)) = self.find(&file, key, range, blocks, long)? {
                 let decoded = found(*n, entry);
@@ -262,14 +182,32 @@ impl Segment {
         Ok(())
     }
 
-    fn load_blocks(
+    /// Reads blocks of entries by their numbers in the segment.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunFile::read`]; damage that is not repaired names the coins concerned.
+    pub(super) fn read_blocks(
         &self,
         file: &StoreFile,
-        range: Range<u32>,
-        buffer: &mut Vec<u8>,
+        numbers: Range<u32>,
+        into: &mut Blocks,
     ) -> Result<(), StoreError> {
         let first = self.meta.first_block;
-        read_blocks(file, first + range.start..first + range.end, buffer)
+        let read = self.run.read(file, first + numbers.start..first + numbers.end, into);
+        read.map_err(|error| match error {
+            StoreError::Damaged { path, offset, damage: Damage::Checksum } => {
+                let number = (offset / BLOCK as u64) as u32 - first;
+                StoreError::damaged(&path, offset, Damage::Coins(self.keys_of(number)))
+            }
+            other => other,
+        })
+    }
+
+    fn keys_of(&self, number: u32) -> KeyRange {
+        let (first, last) = self.index.keys_of(number);
+        let SegmentMeta { partition, min_key, max_key, .. } = self.meta;
+        KeyRange { partition, first: first.max(min_key), last: last.min(max_key) }
     }
 
     /// Looks for `key` in the blocks of `range`, which `blocks` holds: the entry, borrowed from
@@ -279,13 +217,13 @@ impl Segment {
         file: &StoreFile,
         key: &HashedOutPoint,
         range: Range<u32>,
-        blocks: &'a [u8],
+        blocks: &'a Blocks,
         long: &'a mut Vec<u8>,
     ) -> Result<Option<(u32, Entry<'a>)>, StoreError> {
         let name = Name::new(&key.outpoint);
-        for (number, bytes) in range.zip(blocks.as_chunks::<BLOCK>().0) {
+        for number in range {
             let absolute = self.meta.first_block + number;
-            let block = self.run.open_block(absolute, bytes)?;
+            let block = blocks.get(absolute);
             match find_in(block, &name).map_err(|damage| self.run.damaged(absolute, damage))? {
                 Found::Entry(entry) => return Ok(Some((absolute, entry))),
                 Found::Long => {
@@ -308,13 +246,11 @@ impl Segment {
         span: u8,
         long: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        let mut raw = Vec::new();
+        let mut blocks = Blocks::default();
         let end = self.meta.blocks.min(number + u32::from(span));
-        self.load_blocks(file, number..end, &mut raw)?;
+        self.read_blocks(file, number..end, &mut blocks)?;
         long.clear();
-        for (absolute, bytes) in (self.meta.first_block + number..).zip(raw.as_chunks::<BLOCK>().0)
-        {
-            let block = self.run.open_block(absolute, bytes)?;
+        for (absolute, block) in blocks.iter() {
             if !long.is_empty() && block.kind != BlockKind::Overflow {
                 return Err(self.run.damaged(absolute, Damage::Format));
             }

@@ -7,14 +7,18 @@ use std::thread::JoinHandle;
 
 use godwit_stream::DataStream;
 
+use super::file::RunFile;
 use super::format::{
     BLOCK, BLOCK_HEADER, BlockKind, Footer, PAYLOAD, RunId, SegmentMeta, seal_block,
 };
-use super::segment::{BlockIndex, RunFile, SealRange, Segment};
+use super::parity::ParityWriter;
+use super::repair::Repairs;
+use super::segment::{BlockIndex, SealRange, Segment};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::StoreError;
 use crate::exec::Executor;
 use crate::utxo::entry::Entry;
+use crate::utxo::entry_sum::{EntryHasher, EntrySum};
 use crate::utxo::filter::Filter;
 use crate::utxo::stop::{Stop, WorkError};
 
@@ -28,6 +32,7 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) disk: &'a StoreDisk,
     pub(crate) executor: &'a dyn Executor,
     pub(crate) dir: &'a Path,
+    pub(crate) repairs: &'a Arc<Repairs>,
     pub(crate) run: RunId,
     /// [`crate::utxo::UtxoHasher::fingerprint`].
     pub(crate) fingerprint: u64,
@@ -37,14 +42,15 @@ pub(crate) struct RunOptions<'a> {
     pub(crate) buffer: usize,
     /// Bytes that the filter of one segment may take.
     pub(crate) max_filter: u64,
-    /// Whether the run must outlive the process.
-    pub(crate) durable: bool,
+    /// Of a run that must outlive the process: what sums up its entries. It is synced and gets parity.
+    pub(crate) durable: Option<EntryHasher>,
 }
 
 /// A run that is being written.
 pub(crate) struct RunWriter<'a> {
     options: RunOptions<'a>,
     file: StoreFile,
+    parity: Option<ParityWriter>,
     stop: &'a Stop,
     /// Sealed blocks not yet written.
     pending: Vec<u8>,
@@ -72,8 +78,11 @@ impl<'a> RunWriter<'a> {
     pub(crate) fn create(options: RunOptions<'a>, stop: &'a Stop) -> Result<Self, WorkError> {
         let path = options.run.path(options.dir);
         let file = options.disk.open(&path, OpenMode::Truncate)?;
+        let parity_path = options.run.parity_path(options.dir);
+        let parity = options.durable.map(|_| ParityWriter::create(options.disk, &parity_path));
         Ok(Self {
             file,
+            parity: parity.transpose()?,
             stop,
             pending: Vec::with_capacity(options.buffer + BLOCK),
             written: 0,
@@ -100,6 +109,7 @@ impl<'a> RunWriter<'a> {
             tombstones: 0,
             min_key: u64::MAX,
             max_key: 0,
+            sum: self.options.durable.map(|_| EntrySum::default()),
         };
         let filter = Filter::sized(entries, self.options.max_filter, self.options.partition_bits);
         self.segment = Some(OpenSegment { meta, filter, index: Vec::new() });
@@ -115,7 +125,11 @@ impl<'a> RunWriter<'a> {
         if self.used + len > PAYLOAD && self.used > 0 {
             self.seal(BlockKind::Entries, 1)?;
         }
+        let term = self.options.durable.map(|hasher| hasher.term(entry));
         let segment = self.segment();
+        if let (Some(sum), Some(term)) = (&mut segment.meta.sum, term) {
+            *sum += term;
+        }
         segment.meta.entries += 1;
         segment.meta.tombstones += u64::from(entry.is_tombstone());
         segment.meta.min_key = segment.meta.min_key.min(key);
@@ -159,6 +173,9 @@ impl<'a> RunWriter<'a> {
     fn seal(&mut self, kind: BlockKind, span: u8) -> Result<(), WorkError> {
         seal_block(&mut self.block, self.options.run, self.number, kind, span, self.used);
         self.pending.extend_from_slice(&self.block[..]);
+        if let Some(parity) = &mut self.parity {
+            parity.push(&self.block)?;
+        }
         self.number += 1;
         self.used = 0;
         if self.pending.len() >= self.options.buffer { self.write_pending() } else { Ok(()) }
@@ -168,9 +185,12 @@ impl<'a> RunWriter<'a> {
         self.file.write_all_at(self.written, &self.pending)?;
         self.written += self.pending.len() as u64;
         self.pending.clear();
-        if self.options.durable && self.written - self.synced >= SYNC_EVERY {
+        if let Some(parity) = &self.parity
+            && self.written - self.synced >= SYNC_EVERY
+        {
+            let files = [self.file.clone(), parity.file().clone()];
             self.wait_sync()?;
-            self.sync = BackgroundSync::start(self.options.executor, &self.file)?;
+            self.sync = BackgroundSync::start(self.options.executor, files)?;
             self.synced = self.written;
         }
         self.stop.check()
@@ -181,15 +201,16 @@ impl<'a> RunWriter<'a> {
     }
 
     /// Ends the segment: its filter and its index follow its entries. A segment without entries
-    /// leaves nothing behind.
-    pub(crate) fn end(&mut self) -> Result<(), WorkError> {
+    /// leaves nothing behind. Returns the sum of the entries, which only a durable run has.
+    pub(crate) fn end(&mut self) -> Result<Option<EntrySum>, WorkError> {
         if self.used > 0 {
             self.seal(BlockKind::Entries, 1)?;
         }
         let OpenSegment { mut meta, filter, index } =
             self.segment.take().expect("begin() opened a segment");
+        let sum = meta.sum;
         if meta.entries == 0 {
-            return Ok(());
+            return Ok(sum);
         }
         meta.blocks = index.len() as u32;
         meta.filter_bytes = filter.as_ref().map_or(0, |filter| filter.memory() as u32);
@@ -198,7 +219,7 @@ impl<'a> RunWriter<'a> {
         }
         self.payloads(BlockKind::Index, index.iter().map(|key| key.to_le_bytes()))?;
         self.finished.push((meta, filter, BlockIndex::new(index)));
-        Ok(())
+        Ok(sum)
     }
 
     /// Writes fixed-size pieces, cut at payloads and not at pieces.
@@ -223,8 +244,10 @@ impl<'a> RunWriter<'a> {
     pub(crate) fn finish(mut self) -> Result<Vec<Arc<Segment>>, WorkError> {
         self.write_footer()?;
         self.wait_sync()?;
-        if self.options.durable {
+        if let Some(mut parity) = self.parity.take() {
+            parity.write()?;
             self.file.sync()?;
+            parity.file().sync()?;
             self.options.disk.sync_dir(self.options.dir)?;
         }
         Ok(self.into_segments())
@@ -245,9 +268,9 @@ impl<'a> RunWriter<'a> {
     }
 
     fn into_segments(self) -> Vec<Arc<Segment>> {
-        let RunOptions { disk, dir, run: id, .. } = self.options;
-        let (disk, path) = (disk.clone(), id.path(dir));
-        let run = Arc::new(RunFile { id, disk, path, blocks: self.number });
+        let RunOptions { disk, dir, run: id, repairs, .. } = self.options;
+        let (disk, path, repairs) = (disk.clone(), id.path(dir), Arc::clone(repairs));
+        let run = Arc::new(RunFile { id, disk, path, blocks: self.number, repairs });
         let seals = self.options.seals;
         let segment = |(meta, filter, index): (_, Option<Filter>, _)| {
             let (filter, index) = (filter.map(Arc::new), Arc::new(index));
@@ -266,16 +289,15 @@ struct BackgroundSync {
 
 impl BackgroundSync {
     /// `None` when there was no thread to be had, and the fsync is done.
-    fn start(executor: &dyn Executor, file: &StoreFile) -> Result<Option<Self>, StoreError> {
+    fn start(executor: &dyn Executor, files: [StoreFile; 2]) -> Result<Option<Self>, StoreError> {
         let result = Arc::new(OnceLock::new());
-        let (file, told) = (file.clone(), Arc::clone(&result));
-        let synced = file.clone();
+        let (synced, told) = (files.clone(), Arc::clone(&result));
         let task = move || {
-            told.get_or_init(|| synced.sync());
+            told.get_or_init(|| synced.iter().try_for_each(StoreFile::sync));
         };
         match executor.spawn_beside("utxo-sync", Box::new(task)) {
             Ok(thread) => Ok(Some(Self { thread, result })),
-            Err(_) => file.sync().map(|()| None),
+            Err(_) => files.iter().try_for_each(StoreFile::sync).map(|()| None),
         }
     }
 

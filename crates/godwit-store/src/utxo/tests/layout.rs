@@ -88,6 +88,29 @@ fn entries(segment: &[(u8, u8, &[u8])], meta: &[u8], bits: u32) -> BTreeMap<OutP
     seen
 }
 
+/// The hash of an entry that goes into its segment's sum.
+fn term((outpoint, coin): (&OutPoint, &Vec<u8>)) -> u128 {
+    let txid = Txid::from_bytes(*b"godwit: the key of sums, derived");
+    let k: Vec<u64> = (0..6).map(|vout| key(&OutPoint { txid, vout })).collect();
+    let mut entry = DataStream::new();
+    entry.put(&outpoint.txid);
+    entry.write_var_int(u64::from(outpoint.vout));
+    entry.write(coin);
+    let entry = entry.as_slice();
+    let fold = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        (product >> 64) as u64 ^ product as u64
+    };
+    let (mut x, mut y) = (0, 0);
+    for pair in entry.chunks_exact(16).chain([&entry[entry.len() - 16..]]) {
+        let (a, b) = (int(&pair[..8]), int(&pair[8..]));
+        x = fold(a ^ k[0], b ^ k[1] ^ x);
+        y = fold(a ^ k[2], b ^ k[3] ^ y);
+    }
+    let len = entry.len() as u64;
+    u128::from(fold(x ^ k[4], len ^ k[5])) << 64 | u128::from(fold(y ^ k[5], len ^ k[4]))
+}
+
 #[test]
 fn a_run_is_as_documented() {
     let (disk, bits) = (FaultDisk::new(), 2);
@@ -96,8 +119,9 @@ fn a_run_is_as_documented() {
     commit(&mut store);
     assert!(store.spend(&outpoint(9999)).unwrap().is_some());
     let mut expected = BTreeMap::from([(outpoint(9999).outpoint, Vec::new())]);
-    for n in 0..2000 {
-        let coin = if n % 500 == 0 { long_coin(n, 4000 + n as usize * 4) } else { coin(n) };
+    for n in 0..8000 {
+        let coin =
+            if n < 2000 && n % 500 == 0 { long_coin(n, 4000 + n as usize * 4) } else { coin(n) };
         add(&mut store, &outpoint(n), &coin, false);
         let mut compressed = DataStream::new();
         compressed.put(&coin);
@@ -105,16 +129,30 @@ fn a_run_is_as_documented() {
     }
     commit(&mut store);
     let file = disk.contents(&Path::new(DIR).join("0000000001.run")).unwrap();
+    let parity = disk.contents(&Path::new(DIR).join("0000000001.parity")).unwrap();
     let blocks = blocks(&file, 1);
+    assert!((65..2048).contains(&blocks.len()), "one group of stripes");
+    for (stripe, parity) in parity.chunks(4096).enumerate() {
+        let of_stripe = file.chunks(4096).skip(stripe).step_by(64);
+        let sum = of_stripe.fold([0; 4096], |mut sum: [u8; 4096], block| {
+            sum.iter_mut().zip(block).for_each(|(sum, byte)| *sum ^= byte);
+            sum
+        });
+        assert_eq!(sum, parity, "stripe {stripe}");
+    }
+    assert_eq!(parity.len(), 64 * 4096);
     let (kind, _, footer) = blocks[blocks.len() - 1];
-    assert_eq!((kind, &footer[..8], int(&footer[8..12])), (5, &b"gdwtutxo"[..], 1));
+    assert_eq!((kind, &footer[..8], int(&footer[8..12])), (5, &b"gdwtutxo"[..], 2));
     assert_eq!((int(&footer[12..20]), int(&footer[20..28])), (1, key(&OutPoint::NULL)));
-    assert_eq!((u32::from(footer[28]), footer.len()), (bits, 30 + 45 * usize::from(footer[29])));
-    let starts = footer[30..].chunks(45).map(|meta| int(&meta[1..5]) as usize);
+    assert_eq!((u32::from(footer[28]), footer.len()), (bits, 30 + 61 * usize::from(footer[29])));
+    let starts = footer[30..].chunks(61).map(|meta| int(&meta[1..5]) as usize);
     let ends = starts.clone().skip(1).chain([blocks.len() - 1]);
     let mut seen = BTreeMap::new();
-    for ((start, end), meta) in starts.zip(ends).zip(footer[30..].chunks(45)) {
+    for ((start, end), meta) in starts.zip(ends).zip(footer[30..].chunks(61)) {
         seen.append(&mut entries(&blocks[start..end], meta, bits));
     }
     assert!(seen == expected);
+    let sums = footer[30..].chunks(61).map(|meta| u128::from_le_bytes(*meta.last_chunk().unwrap()));
+    let sum = sums.fold(0, u128::wrapping_add);
+    assert_eq!(sum, seen.iter().map(term).fold(0, u128::wrapping_add));
 }

@@ -154,12 +154,12 @@ fn files_of_merged_runs_go_with_the_commit_that_does_not_name_them() {
         commit(&mut store);
     }
     store.wait_merges().unwrap();
-    assert_eq!((store.counters().merges, files()), (1, 5), "inputs and output");
+    assert_eq!((store.counters().merges, files()), (1, 10), "inputs, output, their parity");
     let (id, manifest) = store.manifest(store.flushed());
     assert_eq!(manifest.runs.len(), 1);
     store.committed(id).unwrap();
     drop(store);
-    assert_eq!(files(), 1);
+    assert_eq!(files(), 2);
     assert!(open(&disk, &manifest).unwrap().get(&outpoint(399)).unwrap().is_some());
 }
 

@@ -26,6 +26,10 @@ enum Step {
     Prefetch,
     /// Forgets the oldest kept answers.
     Forget,
+    /// Takes some blocks back as the connector does those of its window: without a read.
+    TakeBack {
+        back: u8,
+    },
     Rotate,
     Poll,
     WaitFlushed,
@@ -46,6 +50,7 @@ fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
     let step = prop_oneof![
         12 => (1u8..12).prop_map(Step::Connect),
         3 => (1u8..5, 0u8..5).prop_map(|(back, again)| Step::Reorganise { back, again }),
+        3 => (1u8..5).prop_map(|back| Step::TakeBack { back }),
         4 => Just(Step::Prefetch),
         2 => Just(Step::Forget),
         5 => Just(Step::Rotate),
@@ -86,6 +91,8 @@ struct World {
     version: u64,
     /// How often an older snapshot decided, so that the test can tell that it tests this.
     decided: u64,
+    /// How often a coin that was taken back was in no memtable any more.
+    not_in_memory: u64,
 }
 
 fn encoded(manifest: &Manifest) -> Vec<u8> {
@@ -123,6 +130,7 @@ impl World {
             prefetched: Vec::new(),
             version: 0,
             decided: 0,
+            not_in_memory: 0,
         }
     }
 
@@ -237,6 +245,34 @@ impl World {
         }
     }
 
+    fn take_back(&mut self, back: u8) {
+        let keep = self.blocks.len().saturating_sub(usize::from(back));
+        for change in self.blocks.split_off(keep).iter().flatten().rev() {
+            match change {
+                Change::Created { n, .. } => {
+                    let (key, coin) = (outpoint(*n), self.coins.remove(n));
+                    let taken = match self.store.take(&key) {
+                        Taken::Coin(coin) => Some(coin),
+                        // One that was overwritten stays lost.
+                        Taken::Spent => None,
+                        // Nor does it harm to mark it as spent once more.
+                        Taken::NotInMemory => {
+                            let below = self.store.get(&key).unwrap();
+                            self.not_in_memory += u64::from(below.is_some());
+                            self.store.spend_below(&key);
+                            below
+                        }
+                    };
+                    assert_eq!(taken, coin, "coin {n}");
+                }
+                Change::Spent { n, coin } => {
+                    add(&mut self.store, &outpoint(*n), coin, true);
+                    self.coins.insert(*n, coin.clone());
+                }
+            }
+        }
+    }
+
     fn prefetch(&mut self, random: &mut Random) {
         let layers = self.store.reader().current();
         let wanted: Vec<u64> = (0..OUTPOINTS).filter(|_| random.below(3) > 0).collect();
@@ -308,6 +344,7 @@ impl World {
         match step {
             Step::Connect(count) => self.connect(count, random),
             Step::Reorganise { back, again } => self.reorganise(back, again, random),
+            Step::TakeBack { back } => self.take_back(back),
             Step::Prefetch => self.prefetch(random),
             Step::Forget => {
                 let forgotten = random.below(self.prefetched.len() as u64 + 1) as usize;
@@ -326,7 +363,10 @@ impl World {
             Step::Commit { confirm } => self.commit(confirm, random),
             Step::Reopen => self.reopen(random),
             Step::DropKept => {
-                self.store.sealed.drop_oldest_kept();
+                match random.below(2) {
+                    0 => self.store.sealed.drop_oldest_clean(),
+                    _ => self.store.sealed.drop_oldest_kept(),
+                };
             }
             Step::Check => {
                 self.check();
@@ -336,14 +376,14 @@ impl World {
     }
 }
 
-fn run(partition_bits: u8, steps: Vec<(Step, u64)>) -> (u64, Counters) {
+fn run(partition_bits: u8, steps: Vec<(Step, u64)>) -> (u64, u64, Counters) {
     let mut world = World::new(partition_bits);
     for (step, seed) in steps {
         world.step(step, &mut Random(seed));
     }
     world.check();
     world.check_scan();
-    (world.decided, world.store.counters())
+    (world.decided, world.not_in_memory, world.store.counters())
 }
 
 proptest! {
@@ -362,7 +402,8 @@ fn a_long_history_has_merges_and_old_answers() {
     for _ in 0..4000 {
         let step = match random.below(24) {
             0..10 => Step::Connect(8),
-            10..12 => Step::Reorganise { back: 3, again: 2 },
+            10 => Step::Reorganise { back: 3, again: 2 },
+            11 => Step::TakeBack { back: 5 },
             12..15 => Step::Prefetch,
             15 => Step::Forget,
             16..19 => Step::Rotate,
@@ -373,7 +414,11 @@ fn a_long_history_has_merges_and_old_answers() {
         };
         steps.push((step, random.next()));
     }
-    let (decided, counters) = run(2, steps);
-    println!("{decided} times an older snapshot decided; {counters:?}");
+    let (decided, not_in_memory, counters) = run(2, steps);
+    println!(
+        "{decided} times an older snapshot decided, {not_in_memory} times what was taken back was in no memtable; \
+         {counters:?}"
+    );
     assert!(decided > 100 && counters.merges > 10 && counters.flushes > 100);
+    assert!(not_in_memory > 20);
 }

@@ -4,12 +4,13 @@ use std::io::{self, Read, Write as _};
 use std::time::{Duration, Instant};
 
 use godwit_p2p::{
-    Command, NetAddress, NetEvent, PeerId, Protocol, Receive, ReceiveLimits, Socks5, Target,
-    Transport, TransportError, Write,
+    Command, ConnectFailure, NetAddress, NetEvent, PeerId, Protocol, Receive, ReceiveLimits,
+    Socks5, Target, Transport, TransportError, Write,
 };
 use mio::net::TcpStream;
 
 use super::inbox::{LastBlock, Outbox, PeerOutbox, Share};
+use super::keepalive;
 use super::listen::is_exhausted;
 
 /// Bytes read from a connection before the next one has its turn; each message or packet costs
@@ -73,6 +74,8 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// It is in the queue for a turn.
     pub(super) is_queued: bool,
+    /// A large message was sent, and its reader may be busy.
+    waits_for_reader: bool,
     pub(super) reported: Reported,
     last_block: LastBlock,
 }
@@ -117,6 +120,7 @@ impl Connection {
             readable: ready,
             writable: ready,
             is_queued: false,
+            waits_for_reader: false,
             reported: Reported::default(),
             last_block: LastBlock::default(),
         }
@@ -140,9 +144,17 @@ impl Connection {
         self.target.is_some() && self.transport.looks_refused()
     }
 
-    /// Whether the other end of an unfinished connection is the proxy.
-    pub(super) fn awaits_proxy(&self) -> bool {
-        matches!(self.phase, Phase::Connecting { proxy: Some(_), .. } | Phase::Proxy { .. })
+    /// Whether the connection to the proxy is still being opened.
+    fn reaches_proxy(&self) -> bool {
+        matches!(self.phase, Phase::Connecting { proxy: Some(_), .. })
+    }
+
+    /// A message of this length is sent.
+    pub(super) fn note_length(&mut self, length: usize) {
+        if length > keepalive::TAKEN_AT_ONCE && !self.waits_for_reader {
+            self.waits_for_reader = true;
+            keepalive::wait_for_reader(&self.stream);
+        }
     }
 
     /// Does what can be done without waiting. `allowance` is the number of bytes that may be read;
@@ -218,6 +230,7 @@ impl Connection {
         if let Err(error) = self.stream.set_nodelay(true) {
             log::debug!("no delay can not be set: {error}");
         }
+        keepalive::watch(&self.stream);
         // To be tried, not waited for: the system reports changes only.
         (self.readable, self.writable) = (true, true);
         if self.transport.protocol() == Protocol::Detecting {
@@ -230,16 +243,27 @@ impl Connection {
     }
 
     fn connect_failed(&mut self, error: &io::Error, out: PeerOutbox<'_>) -> TurnOutcome {
-        let local = self.awaits_proxy() || is_local(error);
-        self.report_connect_failed(local, out);
+        let why = if self.reaches_proxy() { ConnectFailure::Local } else { failure(error) };
+        self.report_connect_failed(why, out);
         TurnOutcome::Over
     }
 
-    pub(super) fn report_connect_failed(&self, local: bool, out: PeerOutbox<'_>) {
+    /// Whose fault it is that the deadline has passed.
+    pub(super) fn late(&self) -> ConnectFailure {
+        match &self.phase {
+            Phase::Connecting { proxy: None, .. } => ConnectFailure::Unanswered,
+            Phase::Proxy { handshake, .. } if handshake.awaits_destination() => {
+                ConnectFailure::Unanswered
+            }
+            _ => ConnectFailure::Local,
+        }
+    }
+
+    pub(super) fn report_connect_failed(&self, why: ConnectFailure, out: PeerOutbox<'_>) {
         let peer = self.peer;
         out.send(match self.reported.connected {
             true => NetEvent::Closed { peer },
-            false => NetEvent::ConnectFailed { peer, local },
+            false => NetEvent::ConnectFailed { peer, why },
         });
     }
 
@@ -258,7 +282,7 @@ impl Connection {
             }
             Err(failure) => failure,
         };
-        self.report_connect_failed(failure == ProxyFailure::Proxy, out);
+        self.report_connect_failed(failure, out);
         Some(TurnOutcome::Over)
     }
 
@@ -397,11 +421,19 @@ impl Connection {
     }
 }
 
-/// Whether the failure to connect is local, and says nothing about the other side.
-pub(super) fn is_local(error: &io::Error) -> bool {
+/// What a failure to connect straight says of the other side.
+pub(super) fn failure(error: &io::Error) -> ConnectFailure {
     use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
-    let kinds = [AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied];
-    kinds.contains(&error.kind()) || is_exhausted(error)
+    use io::ErrorKind::{HostUnreachable, TimedOut};
+    match error.kind() {
+        AddrNotAvailable | NetworkDown | NetworkUnreachable | PermissionDenied => {
+            ConnectFailure::Local
+        }
+        _ if is_exhausted(error) => ConnectFailure::Local,
+        // A router says so: one near the other side, or our own whose line is down.
+        HostUnreachable | TimedOut => ConnectFailure::Unanswered,
+        _ => ConnectFailure::Refused,
+    }
 }
 
 /// How far a proxy is with a connection.
@@ -411,18 +443,12 @@ enum ProxyProgress {
     Connected,
 }
 
-/// What was at fault when a connection through a proxy failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ProxyFailure {
-    Proxy,
-    Destination,
-}
-
-/// Continues the handshake as far as the proxy answers.
+/// Continues the handshake as far as the proxy answers. A proxy that ends or breaks it is at fault
+/// itself; one that says that it can not connect, is not.
 fn talk_to_proxy(
     handshake: &mut Socks5,
     stream: &mut TcpStream,
-) -> Result<ProxyProgress, ProxyFailure> {
+) -> Result<ProxyProgress, ConnectFailure> {
     loop {
         if !handshake.outgoing().is_empty() {
             match stream.write(handshake.outgoing()) {
@@ -431,7 +457,7 @@ fn talk_to_proxy(
                     return Ok(ProxyProgress::Waiting);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(ProxyFailure::Proxy),
+                Err(_) => return Err(ConnectFailure::Local),
             }
             continue;
         }
@@ -442,12 +468,12 @@ fn talk_to_proxy(
         // What follows the handshake is the peer's, and stays in the socket.
         let wanted = handshake.wanted().min(answer.len());
         match stream.read(&mut answer[..wanted]) {
-            Ok(0) => return Err(ProxyFailure::Proxy),
+            Ok(0) => return Err(ConnectFailure::Local),
             Ok(count) => {
                 handshake.receive(&answer[..count]).map_err(|error| {
                     match error.is_destination() {
-                        true => ProxyFailure::Destination,
-                        false => ProxyFailure::Proxy,
+                        true => ConnectFailure::Refused,
+                        false => ConnectFailure::Local,
                     }
                 })?;
             }
@@ -455,7 +481,7 @@ fn talk_to_proxy(
                 return Ok(ProxyProgress::Waiting);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(ProxyFailure::Proxy),
+            Err(_) => return Err(ConnectFailure::Local),
         }
     }
 }

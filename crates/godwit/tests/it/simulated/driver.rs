@@ -13,11 +13,13 @@ use godwit::node::PeersFile;
 use godwit::node::core::{NodeCore, Turn};
 use godwit::node::index::ChainIndex;
 use godwit::node::sockets::{Inbox, InboxLimits, Outbox};
-use godwit_chain::{BlockMemory, Chain, ChainError, ChainOptions, Poll, ScriptOptions};
+use godwit_chain::{
+    BlockMemory, Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, Poll, ScriptOptions,
+};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
-    AddressBook, Command, DisconnectReason, NetAddress, NetEvent, Now, PeerId, Peers, PeersConfig,
-    Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target,
+    AddressBook, Command, ConnectFailure, DisconnectReason, NetAddress, NetEvent, Now, PeerId,
+    Peers, PeersConfig, Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
@@ -82,7 +84,8 @@ pub(super) struct NodePlan {
 }
 
 pub(super) enum Timer {
-    ConnectFailed(PeerId),
+    /// Refused, or for want of an answer.
+    ConnectFailed(PeerId, ConnectFailure),
     Resolved(String),
 }
 
@@ -92,6 +95,8 @@ pub(super) struct Disconnected {
     pub(super) peer: PeerPlan,
     pub(super) at: Duration,
     pub(super) why: DisconnectReason,
+    /// Its links had failed: not it, but the connection was let go.
+    pub(super) excused: bool,
 }
 
 impl Disconnected {
@@ -266,7 +271,8 @@ impl Driver {
         let chain = self.open_chain();
         let book = self.load_book().unwrap_or(book);
         let config = self.config();
-        let peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
+        let mut peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
+        peers.call_first(&self.load_anchors());
         self.core = Some(NodeCore::new(chain, peers));
         self.executor.arm();
         self.stirred = true;
@@ -303,11 +309,12 @@ impl Driver {
             executor: Arc::new(self.executor.clone()),
             workers: self.plan.workers,
             scripts: ScriptOptions::default(),
-            cache_bytes: self.plan.minima.budget,
+            coins_memory: CoinsMemory::Fixed(self.plan.minima.budget),
             cache_minima: self.plan.minima,
             stop_at_height: None,
             prune_bytes: None,
             block_memory: self.plan.block_memory,
+            coin_writing: CoinWriting::PRODUCT,
         };
         let disk = Arc::new(self.disk.clone());
         Chain::open(disk, PathBuf::from(DIR), options, [7; 16], self.now().unix)
@@ -414,7 +421,7 @@ impl Driver {
         self.executor.disarm();
         let core = self.core.take().expect("the node runs");
         if let Some(file) = self.peers_file.take() {
-            file.end(core.peers().address_book());
+            file.end(core.peers().address_book(), &core.peers().anchors());
         }
         self.refetched += core.chain().status().refetched;
         if let Err(error) = core.into_chain().close() {
@@ -461,8 +468,8 @@ impl Driver {
             NodeEvent::Readable(id) | NodeEvent::Ended(id) => self.read(id),
             NodeEvent::Writable(id) => self.write(id),
             NodeEvent::Timer(token) => match self.timers.remove(&token) {
-                Some(Timer::ConnectFailed(peer)) => {
-                    self.tell(NetEvent::ConnectFailed { peer, local: false });
+                Some(Timer::ConnectFailed(peer, why)) => {
+                    self.tell(NetEvent::ConnectFailed { peer, why });
                 }
                 Some(Timer::Resolved(host)) => {
                     let listening = self.crowd.plans().iter().filter(|plan| plan.listens);
@@ -523,6 +530,8 @@ impl Driver {
                         self.fail("the chain waits, and no job runs");
                     }
                 }
+                // What is left, a commit, holds up nothing but what comes next.
+                Ok(Poll::Idle) if self.executor.finish_one() => {}
                 Ok(Poll::Idle) => return,
                 Err(error) => self.fail(&format!("the chain gives up: {error}")),
             }

@@ -1,9 +1,11 @@
 //! The whole node in a simulated world: real code of node, engine, chain and store; network, clock, disk
 //! and execution of the simulator; one thread that runs it all; one seed.
 
+mod bounded_loss;
 mod driver;
 mod encrypted;
 mod floods;
+mod outages;
 mod replay;
 mod run;
 mod scenarios;

@@ -7,7 +7,7 @@ use godwit_chain::BlockMemory;
 use godwit_fault_disk::Survival;
 use godwit_p2p::DisconnectReason;
 use godwit_primitives::BlockHash;
-use godwit_sim::network::{Mix, PeerPlan, mix};
+use godwit_sim::network::{Mix, PeerPlan, faulty_mix, mix};
 use godwit_sim::rng::Rng;
 
 use super::driver::{Disconnected, Discovery, Driver, NodePlan, Peak};
@@ -19,7 +19,13 @@ pub(super) const LIMIT: Duration = Duration::from_secs(12 * 3_600);
 
 /// The first is what a block may turn out to take, before the node has seen one: with less it would ask
 /// for none. The second is so little that most chains of the runs do not fit.
-pub(super) const BLOCK_MEMORY: BlockMemory = BlockMemory { receiving: 1_000_000, waiting: 200_000 };
+pub(super) const BLOCK_MEMORY: BlockMemory = BlockMemory {
+    receiving: 1_000_000,
+    waiting: 200_000,
+    window: 64 << 20,
+    importing: 96 << 20,
+    idle_buffers: 32 << 20,
+};
 
 /// Of every five nodes two have a chain that is slower than their peers.
 pub(super) fn turn(seed: u64) -> Duration {
@@ -53,13 +59,19 @@ pub(super) fn run_undisturbed(seed: u64) -> Outcome {
     run_company(seed, Mix { kills: Vec::new(), ..company })
 }
 
+/// The run of a seed in which links and the node's own line fail.
+pub(super) fn run_faulty(seed: u64) -> Outcome {
+    let company = faulty_mix(seed, &Stage::of_seed(seed).world);
+    run_company(seed, company)
+}
+
 fn run_company(seed: u64, company: Mix) -> Outcome {
     let stage = Stage::of_seed(seed);
     let rng = &mut Rng::new(seed ^ 0x6e6f_6465);
     let discovery = discovery(rng);
     let plan = NodePlan {
         discovery,
-        max_inbound: 20,
+        max_inbound: company.peers.len().max(20),
         v2: seed % 2 == 1,
         block_memory: BLOCK_MEMORY,
         turn: turn(seed),
@@ -70,6 +82,8 @@ fn run_company(seed: u64, company: Mix) -> Outcome {
 
 fn run_mix(stage: &'static Stage, plan: NodePlan, company: Mix, rng: &mut Rng) -> Outcome {
     let mut driver = Driver::new(stage, plan, company.line, company.peers);
+    let last_fault = company.faults.iter().map(|fault| fault.at + fault.lasts).max();
+    driver.crowd.plan_faults(company.faults);
     let best = stage.world.best.tip().hash;
     for at in company.kills {
         if driver.run(at, |driver| tip(driver) == best) {
@@ -82,7 +96,8 @@ fn run_mix(stage: &'static Stage, plan: NodePlan, company: Mix, rng: &mut Rng) -
     }
     let took = driver.crowd.now();
     // What follows the last block: announcements, late answers, punishments.
-    let end = took.max(company.settled) + Duration::from_secs(60);
+    let end = took.max(company.settled).max(last_fault.unwrap_or_default());
+    let end = end + Duration::from_secs(60);
     driver.run(end, |_| false);
     check(&mut driver, stage);
     Outcome {
@@ -136,8 +151,12 @@ pub(super) fn check(driver: &mut Driver, stage: &Stage) {
 
 /// Whether an honest peer may be let go for that: its place was needed, the connection had done what it
 /// was for, or the peer has in truth what the node says of its chain. Nothing else is fair, neither a fault
-/// nor that it was too slow: no link of a run, nor the node's own line, is slower than the deadlines.
+/// nor that it was too slow: no link of a run, nor the node's own line, is slower than the deadlines. A
+/// connection that is dead, or a peer whose own link failed, may be given up, but never blamed.
 fn is_fair(gone: &Disconnected, stage: &Stage) -> bool {
+    if gone.excused {
+        return !gone.misbehaved() && gone.why != DisconnectReason::SharesDiscouragedAddress;
+    }
     let chain = gone.peer.conduct.view.at(gone.at);
     match gone.why {
         DisconnectReason::Extra

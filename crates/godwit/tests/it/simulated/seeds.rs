@@ -19,7 +19,7 @@ const DIGESTS: &str = include_str!("digests.txt");
 /// inventories of 50,000 entries, 1.8 MB, and two that were sent at once were the most: 4.7 MB.
 const RECEIVING_BOUND: usize = 8_000_000;
 
-fn check(seed: u64, outcome: &Outcome) {
+pub(super) fn check(seed: u64, outcome: &Outcome) {
     let peak = outcome.peak;
     assert!(peak.receiving <= RECEIVING_BOUND, "seed {seed}: {peak:?}");
     // 0.1 addresses a second and peer, 1,000 for a getaddr, and the peers' own.

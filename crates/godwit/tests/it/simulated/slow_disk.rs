@@ -40,7 +40,7 @@ fn peers(stage: &Stage) -> Vec<PeerPlan> {
 }
 
 /// When the honest peers change to another chain, and back to a better one.
-const CHANGES: [Duration; 2] = [Duration::from_secs(40 * 3_600), Duration::from_secs(50 * 3_600)];
+const CHANGES: [Duration; 2] = [Duration::from_secs(70 * 3_600), Duration::from_secs(80 * 3_600)];
 
 /// A node on a disk of which the named operations are slow.
 fn synchronises_with(read: Between, write: Between, sync: Between) {

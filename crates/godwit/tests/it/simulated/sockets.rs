@@ -7,8 +7,9 @@ use std::time::Duration;
 use godwit::node::sockets::{Inbox, InboxLimits, LastBlock, Outbox, Share, channel};
 use godwit_fault_disk::Content;
 use godwit_p2p::{
-    Command, Frame, MAX_GARBAGE, NetAddress, NetCommand, NetEvent, PeerId, Protocol, Receive,
-    ReceiveLimits, Target, Transport, TransportError, V2Secrets, Write, block_header_of,
+    Command, ConnectFailure, Frame, MAX_GARBAGE, NetAddress, NetCommand, NetEvent, PeerId,
+    Protocol, Receive, ReceiveLimits, Target, Transport, TransportError, V2Secrets, Write,
+    block_header_of,
 };
 use godwit_primitives::sha256::sha256d;
 use godwit_secret::SecretArray;
@@ -19,6 +20,8 @@ use super::driver::{Disconnected, Driver, Timer};
 
 /// Bytes read from one connection before the next one has its turn.
 const READ_TURN: usize = 256 << 10;
+/// How long opening a connection may take, as in the program.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a payload may claim before twice of it has arrived.
 pub(super) const FIRST_CAPACITY: usize = 64 << 10;
 
@@ -233,7 +236,8 @@ impl Driver {
         let share = link.share(&self.outbox);
         self.drop_link(id);
         let Some(plain) = plain else { return self.tell_of(share, NetEvent::Closed { peer }) };
-        match self.crowd.connect(&address) {
+        let reachable = self.crowd.is_reachable(&address);
+        match reachable.then(|| self.crowd.connect(&address)).flatten() {
             Some(id) => {
                 self.add_link(id, Some(peer), address, plain);
                 link_mut(&mut self.links, id).limits = limits;
@@ -387,8 +391,9 @@ impl Driver {
                 let Some(id) = self.by_peer.get(&peer).copied() else { return };
                 self.note(format!("disconnecting peer={}: {why}", peer.0));
                 let at = self.crowd.now();
+                let excused = self.crowd.is_excused(id);
                 if let Some(plan) = self.crowd.peer(id) {
-                    self.disconnected.push(Disconnected { peer: plan.clone(), at, why });
+                    self.disconnected.push(Disconnected { peer: plan.clone(), at, why, excused });
                 }
                 self.drop_link(id);
             }
@@ -396,6 +401,12 @@ impl Driver {
     }
 
     fn connect(&mut self, peer: PeerId, target: &Target, v2: bool) {
+        if let Target::Address(address) = target
+            && !self.crowd.is_reachable(address)
+        {
+            let timer = Timer::ConnectFailed(peer, ConnectFailure::Unanswered);
+            return self.set_timer(CONNECT_TIMEOUT, timer);
+        }
         let connected = match target {
             Target::Address(address) => self.crowd.connect(address).map(|id| (id, *address)),
             Target::Name { .. } => None,
@@ -405,7 +416,10 @@ impl Driver {
                 let transport = self.transport(v2, true);
                 self.add_link(id, Some(peer), address, transport);
             }
-            None => self.set_timer(Duration::from_millis(100), Timer::ConnectFailed(peer)),
+            None => {
+                let timer = Timer::ConnectFailed(peer, ConnectFailure::Refused);
+                self.set_timer(Duration::from_millis(100), timer);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use godwit::node::PeersFile;
 use godwit::node::sockets::Share;
 use godwit_fault_disk::{Latency, Pace};
-use godwit_p2p::{AddressBook, Command, PeerId};
+use godwit_p2p::{AddressBook, Anchors, Command, PeerId};
 use godwit_sim::network::NodeEvent;
 use godwit_sim::rng::Rng;
 use godwit_store::exec::Executor;
@@ -140,12 +140,17 @@ impl Driver {
         Some(book)
     }
 
+    /// Those that lie beside the book.
+    pub(super) fn load_anchors(&self) -> Anchors {
+        self.peers_file.as_ref().map_or_else(Anchors::default, PeersFile::load_anchors)
+    }
+
     pub(super) fn save_book(&mut self) {
         let now = self.crowd.now();
         let (Some(file), Some(core)) = (&self.peers_file, &self.core) else { return };
         if now >= self.next_save && !file.is_saving() {
             self.next_save = now + SAVE_INTERVAL;
-            file.save(core.peers().address_book());
+            file.save(core.peers().address_book(), &core.peers().anchors());
         }
     }
 

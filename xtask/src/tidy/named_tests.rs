@@ -1,27 +1,34 @@
-//! `docs/limits.md` against the tree: a table whose last column is called `test` names at least one
-//! test in each row, and each test that is named exists.
+//! `docs/limits.md` and `docs/faults.md` against the tree: a table whose last column is called `test` names
+//! at least one test in each row, or says why there is `none:`, and each test that is named exists.
 
 use std::collections::HashSet;
 
 use super::{Finding, TextFile};
 
-const PAGE: &str = "docs/limits.md";
+const PAGES: [&str; 2] = ["docs/limits.md", "docs/faults.md"];
+
+/// How a cell begins that says why there is no test.
+const NONE: &str = "none: ";
 
 /// Heading of the last column of the tables that are checked.
 const COLUMN: &str = "test";
 
 pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
-    let Some(page) = files.iter().find(|file| file.path == PAGE) else {
-        let rule = "is missing".to_owned();
-        return vec![Finding { path: PAGE.to_owned(), line: 0, rule }];
-    };
     let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
     let tests: HashSet<&str> = rust.flat_map(|file| tests(&file.text)).collect();
+    PAGES.iter().flat_map(|page| check_page(page, files, &tests)).collect()
+}
+
+fn check_page(path: &str, files: &[TextFile], tests: &HashSet<&str>) -> Vec<Finding> {
+    let Some(page) = files.iter().find(|file| file.path == path) else {
+        let rule = "is missing".to_owned();
+        return vec![Finding { path: path.to_owned(), line: 0, rule }];
+    };
     let mut findings = Vec::new();
     for (line, cell) in cells(&page.text, COLUMN) {
         let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
-        if names.is_empty() {
-            findings.push(Finding::new(page, line, "a limit without a test"));
+        if names.is_empty() && !cell.trim_start().starts_with(NONE) {
+            findings.push(Finding::new(page, line, "a row without a test"));
         }
         for name in names.iter().filter(|name| !tests.contains(**name)) {
             findings.push(Finding::new(page, line, format!("no test is called {name}")));
@@ -83,7 +90,7 @@ mod tests {
              | what | test |\n| --- | --- |\n{rows}\nText with a `name`.\n"
         );
         let file = |path: &str, text: &str| TextFile { path: path.into(), text: text.into() };
-        let files = [file(PAGE, &page), file("crates/a/src/a.rs", TESTS)];
+        let files = [file(PAGES[0], &page), file(PAGES[1], ""), file("crates/a/src/a.rs", TESTS)];
         check(&files).iter().map(Finding::to_string).collect()
     }
 
@@ -107,11 +114,13 @@ mod tests {
 
     #[test]
     fn a_row_without_a_test_is_found() {
-        assert_eq!(check_rows("| `one` | |\n"), ["docs/limits.md:9: a limit without a test"]);
+        assert_eq!(check_rows("| `one` | |\n"), ["docs/limits.md:9: a row without a test"]);
+        let none: [String; 0] = [];
+        assert_eq!(check_rows("| `one` | none: nobody can |\n"), none);
     }
 
     #[test]
-    fn the_page_is_not_forgotten() {
-        assert_eq!(check(&[]).len(), 1);
+    fn no_page_is_forgotten() {
+        assert_eq!(check(&[]).len(), PAGES.len());
     }
 }

@@ -1,0 +1,231 @@
+//! Memtables that are sealed while blocks wait for their scripts: taking back across a seal, power cuts,
+//! ends.
+
+use std::sync::LazyLock;
+
+use godwit_consensus::RejectReason;
+use godwit_sim::rng::Rng;
+
+use super::*;
+use crate::stats::UtxoStats;
+
+/// A seal between any two blocks, as soon as the last one is committed.
+const OFTEN: CoinWriting = CoinWriting { interval: Some(0), ..CoinWriting::PRODUCT };
+
+/// Blocks, and the coins after each of them, by a chain that seals nothing in between.
+static CHAIN: LazyLock<(Vec<Vec<u8>>, Vec<UtxoStats>)> = LazyLock::new(|| {
+    let blocks = blocks();
+    let coins = coins_by_height(&blocks);
+    (blocks, coins)
+});
+
+fn coins_by_height(blocks: &[Vec<u8>]) -> Vec<UtxoStats> {
+    let mut chain = chain(&FaultDisk::new());
+    let mut stats = vec![chain.utxo_stats().expect("no fault")];
+    for block in blocks {
+        give(&mut chain, block, 0);
+        let (_, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
+        result.expect("a valid chain");
+        stats.push(chain.utxo_stats().expect("no fault"));
+    }
+    stats
+}
+
+/// A chain whose jobs take time, so that its window is never empty for long.
+struct Timed {
+    executor: InlineExecutor,
+    disk: FaultDisk,
+    chain: Chain,
+}
+
+impl Timed {
+    fn new(seed: u64, cache_minima: CacheMinima, writing: CoinWriting) -> Self {
+        let millis = |millis| Duration::from_millis(millis);
+        let executor = InlineExecutor::new(seed, Pace::Timed(millis(1)..=millis(40)));
+        let disk = FaultDisk::timed(&executor, Latency::constant(millis(1)));
+        let shared = Arc::new(executor.clone());
+        let chain = chain_writing(&disk, cache_minima, shared, writing);
+        executor.arm();
+        Self { executor, disk, chain }
+    }
+
+    fn give_all(&mut self, blocks: &[Vec<u8>]) {
+        for (ticket, block) in (0..).zip(blocks) {
+            give(&mut self.chain, block, ticket);
+        }
+    }
+
+    /// One poll, and when nothing can be done, the end of one job. Whether there may be more to do.
+    fn go_on(&mut self) -> bool {
+        let clock = NOW + self.executor.now().as_secs() as i64;
+        match self.chain.poll(clock).expect("no fault") {
+            Poll::Progress => true,
+            Poll::Waiting => {
+                assert!(self.executor.finish_one(), "nothing runs");
+                true
+            }
+            Poll::Idle => false,
+        }
+    }
+
+    /// The scripts of the first block that is being verified fail: made up.
+    fn fail_scripts(&mut self) {
+        let Some(token) = self.chain.window.first_verifying() else { return };
+        let reject = Reject::new(RejectReason::BlockScriptVerifyFlagFailed);
+        let answer = window::Answer::Verified(vec![(token, Err(VerifyError::Rejected(reject)))]);
+        self.chain.deliver_one(Message::Window(answer)).expect("no fault");
+    }
+
+    /// The next process on what is left.
+    fn cut(self, survival: Survival) -> Chain {
+        let Self { executor, disk, chain } = self;
+        executor.kill();
+        executor.disarm();
+        disk.crash(survival);
+        drop(chain);
+        super::chain(&disk)
+    }
+
+    /// The next process after a clean end.
+    fn end(self) -> Chain {
+        let Self { executor, disk, chain } = self;
+        executor.disarm();
+        chain.close().expect("no fault");
+        super::chain(&disk)
+    }
+}
+
+fn settled(mut chain: Chain) -> UtxoStats {
+    let (_, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
+    result.expect("a valid chain");
+    chain.utxo_stats().expect("no fault")
+}
+
+/// Whether blocks were taken back across a seal.
+fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> bool {
+    let mut rng = Rng::new(seed);
+    let cache = if rng.chance(500) { SMALL_CACHE } else { CacheMinima::PRODUCT };
+    let mut timed = Timed::new(seed, cache, OFTEN);
+    timed.give_all(blocks);
+    let first = rng.below(blocks.len() as u64 - 20) as u32;
+    let (mut failed, mut across, mut left) = (false, false, None);
+    let mut ran_ahead = false;
+    while timed.go_on() {
+        let applied = timed.chain.index.height(timed.chain.window.applied());
+        let runs_ahead = timed.chain.durability.runs_ahead();
+        if !failed && applied >= first && runs_ahead && rng.chance(300) {
+            timed.fail_scripts();
+            failed = true;
+        }
+        let events = timed.chain.take_events();
+        if events.iter().any(|event| matches!(event, Event::Invalid { .. })) {
+            across = ran_ahead && !runs_ahead;
+            left = Some(rng.below(200));
+        }
+        ran_ahead = runs_ahead;
+        // It goes on for a while: what was taken back is written, and perhaps committed.
+        left = left.map(|left: u64| left.saturating_sub(1));
+        if left == Some(0) && rng.chance(500) {
+            break;
+        }
+    }
+    let tip = timed.chain.tip_point();
+    let stats = match rng.below(3) {
+        0 => {
+            timed.executor.disarm();
+            let stats = timed.chain.utxo_stats().expect("no fault");
+            assert!(stats.tip.height >= tip.height);
+            stats
+        }
+        1 => {
+            let mut chain = timed.end();
+            assert!(chain.goal.replay().is_none(), "nothing is to be replayed");
+            chain.connect_known_only();
+            let stats = chain.utxo_stats().expect("no fault");
+            assert!(stats.tip.height >= tip.height, "{} below {}", stats.tip.height, tip.height);
+            stats
+        }
+        _ => settled(timed.cut(match rng.below(3) {
+            0 => Survival::All,
+            1 => Survival::Nothing,
+            _ => Survival::Part(rng.next_u64()),
+        })),
+    };
+    assert_eq!(stats, expected[stats.tip.height as usize], "seed {seed}");
+    across
+}
+
+#[test]
+fn blocks_that_are_taken_back_across_a_seal_leave_the_coins_of_their_parent() {
+    let (blocks, expected) = &*CHAIN;
+    let seeds = 40;
+    let across = (0..seeds).filter(|seed| take_back(*seed, blocks, expected)).count();
+    eprintln!("{across} of {seeds} took blocks back across a seal");
+    assert!(across > 10, "{across}");
+}
+
+#[test]
+fn a_clean_end_at_any_moment_leaves_nothing_to_replay() {
+    let (blocks, expected) = &*CHAIN;
+    let mut in_the_window = 0;
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let writing = if rng.chance(500) { OFTEN } else { CoinWriting::PRODUCT };
+        let mut timed = Timed::new(seed, CacheMinima::PRODUCT, writing);
+        timed.give_all(blocks);
+        let end = rng.below(3_000);
+        for _ in 0..end {
+            timed.go_on();
+        }
+        in_the_window += u64::from(!timed.chain.window.is_empty());
+        let tip = timed.chain.tip_point();
+        let chain = timed.end();
+        let status = chain.status();
+        assert!(status.coins_durable.height >= tip.height, "{status:?}, not {tip:?}");
+        assert_eq!(status.coins_durable, status.verified_durable);
+        assert_eq!((chain.goal.replay(), chain.tip_point()), (None, status.coins_durable));
+        let stats = settled(chain);
+        assert_eq!(stats, expected[stats.tip.height as usize], "seed {seed}");
+    }
+    assert!(in_the_window > 5, "{in_the_window} with blocks in the window");
+}
+
+#[test]
+fn what_a_power_cut_would_have_applied_again_stays_within_its_bound() {
+    let (blocks, expected) = &*CHAIN;
+    let replay = Duration::from_millis(4);
+    let mut flushes = 0;
+    for seed in 0..6 {
+        let mut rng = Rng::new(seed);
+        let writing = CoinWriting { replay, ..CoinWriting::PRODUCT };
+        let mut timed = Timed::new(seed, CacheMinima::PRODUCT, writing);
+        timed.give_all(blocks);
+        let cut = rng.between(2_000, 8_000);
+        let (mut most, mut last): (Duration, Duration) = Default::default();
+        let (mut largest, mut all): (Duration, Duration) = Default::default();
+        let mut steps = 0;
+        while steps < cut && timed.go_on() {
+            steps += 1;
+            let status = timed.chain.status();
+            let more = status.replay.saturating_sub(last);
+            (largest, all) = (more.max(largest), all + more);
+            (most, last) = (status.replay.max(most), status.replay);
+            let applied = timed.chain.index.height(timed.chain.window.applied());
+            assert!(status.coins_durable.height + status.unwritten_blocks + 1 >= applied);
+        }
+        // The last block of each half may exceed it.
+        eprintln!("{most:?} of {all:?} at most, {largest:?} for one block");
+        assert!(most <= replay + 2 * largest, "{most:?} with {largest:?} for one block");
+        let unwritten = timed.chain.status().unwritten_blocks;
+        flushes += timed.executor.ended("flush");
+        let chain = timed.cut(Survival::Nothing);
+        let again = chain
+            .goal
+            .replay()
+            .map_or(0, |last| chain.index.height(last) - chain.tip_point().height);
+        assert!(again <= unwritten, "{again} blocks are replayed, {unwritten} were at risk");
+        let stats = settled(chain);
+        assert_eq!(stats, expected[stats.tip.height as usize], "seed {seed}");
+    }
+    assert!(flushes >= 20, "{flushes} flushes");
+}

@@ -1,0 +1,155 @@
+//! When what is not durable is committed, and when nothing more is taken in because the disk is slow.
+//!
+//! ```text
+//!   something is noted ──── interval ────▶ commit ──── took ────▶ durable
+//!                 what is noted meanwhile: ▲──── rest of it, interval ────▶ commit ──── took ────▶
+//! ```
+//!
+//! Bytes, headers and the verified height are durable within [`MOST_SECONDS_AT_RISK`] wherever a commit
+//! takes half of that or less: what comes right behind the start of one waits for it and for the next.
+//! Where a commit takes longer than [`SLOW_COMMIT_SECONDS`], no block is accepted while one is under way,
+//! and the next one begins the sooner: what is accepted then waits for the interval and one commit. More
+//! than that cannot be promised of a disk that takes a minute for a commit.
+
+use std::time::Duration;
+
+/// Seconds after which blocks, undo records, headers and the verified height are durable, on a disk that
+/// takes at most half of that for a commit.
+pub(crate) const MOST_SECONDS_AT_RISK: u64 = 60;
+
+/// A commit is due so many seconds after the first thing that it makes durable.
+const CHECKPOINT_SECONDS: u64 = 20;
+
+/// While a commit that takes longer is under way, nothing is taken in.
+const SLOW_COMMIT_SECONDS: u64 = 20;
+
+/// Seconds that are left for what is not counted: jobs that wait for a thread, turns of the chain.
+const SPARE_SECONDS: u64 = 10;
+
+/// Times of commits, in seconds since 1970 by a clock that may be set.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// When the first thing was seen that no commit holds yet.
+    waiting_since: Option<i64>,
+    /// When the commit that is under way began.
+    began: Option<i64>,
+    /// What the last one took, in seconds.
+    last_took: u64,
+}
+
+impl Pace {
+    /// Whether there is anything that a commit would make durable and none under way holds.
+    pub(super) fn note(&mut self, waits: bool, now: i64) {
+        if waits {
+            self.waiting_since.get_or_insert(now);
+        }
+    }
+
+    pub(super) fn begin(&mut self, now: i64) {
+        (self.began, self.waiting_since) = (Some(now), None);
+    }
+
+    pub(super) fn end(&mut self, took: Duration) {
+        (self.began, self.last_took) = (None, took.as_secs());
+    }
+
+    /// A clock that was set back also ends the interval, which would otherwise last until the clock has
+    /// caught up.
+    pub(super) fn is_due(&self, now: i64) -> bool {
+        self.waiting_since.is_some_and(|since| now.abs_diff(since) >= interval(self.last_took))
+    }
+
+    /// Whether blocks may be accepted.
+    pub(super) fn takes_blocks(&self, now: i64) -> bool {
+        self.began.is_none_or(|began| {
+            self.last_took <= SLOW_COMMIT_SECONDS && now.abs_diff(began) <= SLOW_COMMIT_SECONDS
+        })
+    }
+}
+
+/// Seconds from the first thing that waits to the commit, after one that took so long.
+fn interval(last_took: u64) -> u64 {
+    (MOST_SECONDS_AT_RISK - SPARE_SECONDS).saturating_sub(last_took).clamp(1, CHECKPOINT_SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: i64 = CHECKPOINT_SECONDS as i64;
+
+    #[test]
+    fn a_commit_is_due_20_seconds_after_the_first_thing_that_waits_on_a_clock_that_goes_on_or_back()
+    {
+        let mut pace = Pace::default();
+        pace.note(false, 900);
+        assert!(!pace.is_due(10_000), "nothing waits");
+        pace.note(true, 1_000);
+        pace.note(true, 1_015);
+        for (after, due) in [(0, false), (LIMIT - 1, false), (LIMIT, true)] {
+            assert_eq!(pace.is_due(1_000 + after), due, "{after}");
+            assert_eq!(pace.is_due(1_000 - after), due, "-{after}");
+        }
+        pace.begin(1_020);
+        assert!(!pace.is_due(10_000), "the commit holds it");
+        let mut pace = Pace::default();
+        pace.note(true, i64::MIN);
+        assert!(pace.is_due(i64::MAX));
+    }
+
+    #[test]
+    fn blocks_wait_for_a_slow_commit_and_for_every_one_behind_a_slow_one() {
+        let mut pace = Pace::default();
+        assert!(pace.takes_blocks(0));
+        pace.begin(1_000);
+        let slow = SLOW_COMMIT_SECONDS as i64;
+        assert!(pace.takes_blocks(1_000 + slow) && !pace.takes_blocks(1_001 + slow));
+        pace.end(Duration::from_secs(SLOW_COMMIT_SECONDS));
+        pace.begin(2_000);
+        assert!(pace.takes_blocks(2_000));
+        pace.end(Duration::from_secs(SLOW_COMMIT_SECONDS + 1));
+        assert!(pace.takes_blocks(2_500), "none is under way");
+        pace.begin(3_000);
+        assert!(!pace.takes_blocks(3_000));
+        pace.end(Duration::ZERO);
+        pace.begin(4_000);
+        assert!(pace.takes_blocks(4_000), "the last one was fast again");
+    }
+
+    /// The worst there is, a second at a time: commits take so long, and something is noted in every second
+    /// in which blocks are accepted.
+    fn longest_wait(took: i64) -> i64 {
+        let (mut pace, mut longest) = (Pace::default(), 0);
+        let (mut waiting, mut held): (Vec<i64>, Vec<i64>) = Default::default();
+        for now in 0..10_000 {
+            if pace.began.is_some_and(|began| now - began >= took) {
+                pace.end(Duration::from_secs(took as u64));
+                // The first slow one was not foreseen.
+                let late = held.drain(..).filter(|_| now > 2 * took + 100).map(|at| now - at).max();
+                longest = longest.max(late.unwrap_or(0));
+            }
+            if pace.began.is_none() && pace.is_due(now) {
+                pace.begin(now);
+                held = std::mem::take(&mut waiting);
+            }
+            if pace.takes_blocks(now) {
+                waiting.push(now);
+            }
+            pace.note(!waiting.is_empty(), now);
+        }
+        assert!(longest > 0, "nothing became durable");
+        longest
+    }
+
+    #[test]
+    fn what_is_accepted_waits_a_minute_at_most_on_disks_that_are_fast_enough_and_one_commit_on_others()
+     {
+        let bound = MOST_SECONDS_AT_RISK as i64;
+        for took in 0..=bound - SPARE_SECONDS as i64 {
+            assert!(longest_wait(took) <= bound, "{took}: {}", longest_wait(took));
+        }
+        for took in [60, 100, 1_000] {
+            assert!(longest_wait(took) <= took + 2, "{took}: {}", longest_wait(took));
+        }
+    }
+}

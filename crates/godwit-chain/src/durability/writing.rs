@@ -1,0 +1,234 @@
+//! When coins are written although memory is not short: so that a power cut costs little, and a clean end is
+//! quick.
+//!
+//! ```text
+//!   coins on disk            sealed: being written      unsealed: in the active memtable
+//!   ──────────────┤──────────────────────────────┤────────────────────────────────────┤ applied
+//!                  at most half of each bound      at most half of each bound
+//! ```
+//!
+//! Two things are bounded, each by half for what is being written and half for what grows meanwhile:
+//!
+//! 1. What a restart would take to apply the blocks again whose coins are not on disk. It is estimated
+//!    block by block when they are applied: the time that this took, a slow processor's time for reading
+//!    and hashing the bytes, and a read for each coin that was below the memtable, as slow as those of this
+//!    run or as a cold SSD's. Scripts do not run in a replay.
+//! 2. What a clean end has to write, by the rate that flushes were measured at.
+
+use std::time::Duration;
+
+/// How much may be unwritten, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoinWriting {
+    /// What applying the blocks again may take that a power cut takes the coins of, as it is estimated.
+    pub replay: Duration,
+    /// What writing all unwritten coins may take.
+    pub ending: Duration,
+    /// Seconds after which a block's coins are written, whatever they would cost (`-flushinterval`).
+    pub interval: Option<u64>,
+}
+
+impl CoinWriting {
+    /// The bounds of the product.
+    pub const PRODUCT: Self =
+        Self { replay: Duration::from_secs(60), ending: Duration::from_secs(4), interval: None };
+}
+
+/// Bytes of a block that a worker reads, hashes and indexes in a second, at least.
+const BYTES_PER_SECOND: u64 = 50_000_000;
+
+/// What reading a coin takes, at least: that of an SSD, with nothing in the page cache.
+const SHORTEST_READ: Duration = Duration::from_micros(80);
+
+/// What applying a block took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Application {
+    /// Time of the connector.
+    pub(crate) took: Duration,
+    /// Bytes of the block.
+    pub(crate) bytes: u64,
+    /// Coins that it spent and that were below the memtable.
+    pub(crate) below: usize,
+}
+
+/// Blocks whose coins are not on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    pub(crate) blocks: u32,
+    /// What applying them again is estimated to take.
+    pub(crate) time: Duration,
+}
+
+impl Backlog {
+    fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.time += other.time;
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Writing {
+    bounds: CoinWriting,
+    workers: u32,
+    /// What a read of a coin took in this run.
+    read: Duration,
+    sealed: Backlog,
+    unsealed: Backlog,
+    /// When the first block was applied since the last seal, in seconds since 1970.
+    since: Option<i64>,
+}
+
+impl Writing {
+    pub(crate) fn new(bounds: CoinWriting, workers: usize) -> Self {
+        let (sealed, unsealed) = (Backlog::default(), Backlog::default());
+        let workers = u32::try_from(workers).unwrap_or(u32::MAX).max(1);
+        Self { bounds, workers, read: SHORTEST_READ, sealed, unsealed, since: None }
+    }
+
+    /// A worker has read so many coins in this time. What is slower than before is believed at once, what is
+    /// faster by and by.
+    pub(super) fn note_read(&mut self, coins: usize, took: Duration) {
+        let Some(read) = took.checked_div(coins as u32) else { return };
+        let believed = if read > self.read { read } else { (self.read * 3 + read) / 4 };
+        self.read = believed.max(SHORTEST_READ);
+    }
+
+    /// A block was applied.
+    pub(super) fn note_applied(&mut self, application: Application, now: i64) {
+        let Application { took, bytes, below } = application;
+        let reads = self.read * below as u32 / self.workers;
+        let time = took + Duration::from_micros(bytes * 1_000_000 / BYTES_PER_SECOND) + reads;
+        self.unsealed.add(Backlog { blocks: 1, time });
+        self.since.get_or_insert(now);
+    }
+
+    pub(super) fn note_sealed(&mut self) {
+        self.sealed.add(std::mem::take(&mut self.unsealed));
+        self.since = None;
+    }
+
+    /// What was sealed will not be committed alone: its blocks were taken back.
+    pub(super) fn note_given_up(&mut self) {
+        self.unsealed.add(std::mem::take(&mut self.sealed));
+    }
+
+    /// What was sealed is on disk.
+    pub(super) fn note_committed(&mut self) {
+        self.sealed = Backlog::default();
+    }
+
+    /// Whether no block may be applied before the coins are sealed; `unsealed` are their bytes, of which
+    /// `rate` are written in a second.
+    pub(super) fn must_seal(&self, unsealed: usize, rate: u64) -> bool {
+        self.unsealed.time >= self.bounds.replay / 2
+            || unsealed as u128 * 2_000 >= u128::from(rate) * self.bounds.ending.as_millis()
+    }
+
+    /// Whether the interval is over. A clock that was set back also ends it.
+    pub(super) fn interval_is_over(&self, now: i64) -> bool {
+        let over = |interval| self.since.is_some_and(|since| now.abs_diff(since) >= interval);
+        self.bounds.interval.is_some_and(over)
+    }
+
+    /// All blocks whose coins are not on disk.
+    pub(super) fn backlog(&self) -> Backlog {
+        let mut all = self.sealed;
+        all.add(self.unsealed);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn writing(interval: Option<u64>) -> Writing {
+        Writing::new(CoinWriting { interval, ..CoinWriting::PRODUCT }, 2)
+    }
+
+    fn block(took: Duration) -> Application {
+        Application { took, bytes: 0, below: 0 }
+    }
+
+    #[test]
+    fn coins_are_sealed_when_half_of_what_a_replay_may_take_has_gathered() {
+        let mut writing = writing(None);
+        writing.note_applied(block(30 * SECOND - Duration::from_micros(1)), 0);
+        assert!(!writing.must_seal(0, 1));
+        writing.note_applied(block(Duration::from_micros(1)), 0);
+        assert!(writing.must_seal(0, 1));
+        writing.note_sealed();
+        assert!(!writing.must_seal(0, 1));
+        writing.note_applied(block(29 * SECOND), 0);
+        assert_eq!(writing.backlog(), Backlog { blocks: 3, time: 59 * SECOND });
+        assert!(!writing.must_seal(0, 1));
+        let mut given_up = Writing { ..writing };
+        given_up.note_given_up();
+        assert!(given_up.must_seal(0, 1), "all of it waits for the next seal");
+        writing.note_committed();
+        assert_eq!(writing.backlog(), Backlog { blocks: 1, time: 29 * SECOND });
+    }
+
+    #[test]
+    fn coins_are_sealed_when_half_of_what_an_end_can_write_has_gathered() {
+        let writing = writing(None);
+        for (unsealed, must) in [(0, false), (199_999_999, false), (200_000_000, true)] {
+            assert_eq!(writing.must_seal(unsealed, 100_000_000), must, "{unsealed}");
+        }
+    }
+
+    #[test]
+    fn a_replay_is_estimated_before_anything_was_measured_and_by_the_slowest_reads() {
+        let mut writing = writing(None);
+        let full = Application { took: SECOND / 100, bytes: 2_000_000, below: 3_000 };
+        let time_of = |writing: &mut Writing| {
+            let before = writing.backlog().time;
+            writing.note_applied(full, 0);
+            (writing.backlog().time - before).as_millis()
+        };
+        // 10 of the connector, 40 for the bytes, 80 microseconds for each coin and two workers.
+        assert_eq!(time_of(&mut writing), 10 + 40 + 120);
+        writing.note_read(0, SECOND);
+        writing.note_read(1_000, SECOND / 1_000);
+        assert_eq!(time_of(&mut writing), 170, "the page cache is not believed");
+        writing.note_read(100, SECOND);
+        assert_eq!(time_of(&mut writing), 50 + 15_000, "a hard disk is");
+        writing.note_read(100, Duration::ZERO);
+        assert_eq!(time_of(&mut writing), 50 + 11_250, "and not forgotten at once");
+    }
+
+    /// Blocks of the main network at its tip until coins are sealed.
+    fn blocks_of_a_flush(read: Duration) -> u32 {
+        let mut writing = writing(None);
+        writing.note_read(1, read);
+        while !writing.must_seal(0, 1) {
+            let took = Duration::from_millis(50);
+            writing.note_applied(Application { took, bytes: 1_700_000, below: 3_500 }, 0);
+        }
+        writing.backlog().blocks
+    }
+
+    /// What that costs is counted in `godwit-store/src/utxo/merge_policy.rs`.
+    #[test]
+    fn a_node_at_the_tip_writes_coins_once_a_day_and_every_few_blocks_on_a_hard_disk() {
+        let [ssd, hard] =
+            [80, 8_000].map(|micros| blocks_of_a_flush(Duration::from_micros(micros)));
+        assert!((100..200).contains(&ssd), "{ssd}");
+        assert!((3..6).contains(&hard), "{hard}");
+    }
+
+    #[test]
+    fn an_interval_begins_with_the_first_block() {
+        let mut writing = writing(Some(2));
+        assert!(!writing.interval_is_over(1_000), "there is nothing to write");
+        writing.note_applied(block(SECOND), 1_000);
+        writing.note_applied(block(SECOND), 1_001);
+        for (now, over) in [(1_001, false), (1_002, true), (998, true), (999, false)] {
+            assert_eq!(writing.interval_is_over(now), over, "{now}");
+        }
+        writing.note_sealed();
+        assert!(!writing.interval_is_over(2_000));
+    }
+}

@@ -1,0 +1,259 @@
+//! Makes the block index again from the block files, after the database was lost or damaged.
+//!
+//! What the database alone has is found as follows:
+//!
+//! * headers and their heights: from the headers of the stored blocks, by parent, since blocks of a
+//!   download lie in the files in any order;
+//! * what is stored where: each block is read and checked as one from a peer is, on all workers;
+//! * undo records: those of a file belong to blocks of the block file of the same number, in the order
+//!   in which they were connected. The checksum of a record covers the block before, and tells which it is;
+//! * the coins, how far blocks are verified, the key: the control file (`godwit-store/src/control.rs`).
+//!
+//! All of it becomes durable with one commit at the end; what ends the program before leaves everything as it
+//! was found. A block whose parent is not stored, as those are that overtook another one in a download, is
+//! fetched again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use godwit_primitives::network::Params;
+use godwit_store::utxo::UtxoHasher;
+use godwit_store::{
+    BlockChecksum, ChainPoint, Commit, CommittedState, RecoveredBlock, Store, StoreError,
+    UndoPosition, UtxoCommit,
+};
+
+use crate::error::ChainError;
+use crate::index::{Acceptance, BlockIndex, Loading};
+use crate::structure::{Received, structure};
+use crate::tree::{NodeId, Validity};
+
+/// Bytes of blocks that are read and checked at once.
+const BATCH_BYTES: u64 = 16 << 20;
+/// Blocks in a batch: the first years' are small.
+const BATCH_BLOCKS: usize = 512;
+/// Blocks that an undo record may be out of order by.
+const UNDO_WINDOW: usize = 64;
+/// Later than any block: they were accepted once, by a clock that was right.
+const ANY_TIME: i64 = i64::MAX / 2;
+
+/// Puts the headers of stored blocks into the index, parents first. Returns how many have no place there.
+pub(crate) fn place_headers(index: &mut BlockIndex, found: &[RecoveredBlock], now: i64) -> usize {
+    let parent = |n: u32| found[n as usize].header.prev_blockhash;
+    // Numbers, since a map by hash would take more than the headers do.
+    let mut by_parent: Vec<u32> = (0..found.len() as u32).collect();
+    by_parent.sort_unstable_by_key(|n| parent(*n));
+    let is_known = |n: &u32| index.tree().find(&parent(*n)).is_some();
+    let mut next: VecDeque<u32> = by_parent.iter().copied().filter(is_known).collect();
+    let (mut seen, mut placed) = (vec![false; found.len()], 0);
+    while let Some(n) = next.pop_front() {
+        if std::mem::replace(&mut seen[n as usize], true) {
+            continue;
+        }
+        let header = &found[n as usize].header;
+        let hash = header.block_hash();
+        if index.accept_header(header, hash, now).is_ok() {
+            placed += 1;
+            let first = by_parent.partition_point(|n| parent(*n) < hash);
+            let children = by_parent[first..].iter().copied();
+            next.extend(children.take_while(|n| parent(*n) == hash));
+        }
+    }
+    found.len() - placed
+}
+
+/// A block that was read back.
+struct Checked {
+    found: RecoveredBlock,
+    checksum: BlockChecksum,
+    received: Received,
+}
+
+fn check(
+    store: &Store,
+    params: &Params,
+    hasher: &UtxoHasher,
+    found: RecoveredBlock,
+) -> Result<Checked, StoreError> {
+    let bytes = store.read_block(found.position)?;
+    let checksum = BlockChecksum::of(bytes.as_slice());
+    Ok(Checked { found, checksum, received: structure(bytes, params, hasher, None) })
+}
+
+/// Reads and checks blocks on `threads` threads; the answers come in the order of the blocks.
+fn check_all(
+    store: &Store,
+    params: &Params,
+    hasher: &UtxoHasher,
+    found: &[RecoveredBlock],
+    threads: usize,
+) -> Result<Vec<Checked>, ChainError> {
+    let checked = |found: &[RecoveredBlock]| -> Result<Vec<Checked>, StoreError> {
+        found.iter().map(|found| check(store, params, hasher, *found)).collect()
+    };
+    if threads <= 1 {
+        return Ok(checked(found)?);
+    }
+    let shares: Vec<_> = std::thread::scope(|scope| {
+        let spawn = |share| {
+            let thread = std::thread::Builder::new().name("godwit-reindex".to_owned());
+            thread.spawn_scoped(scope, move || checked(share)).map_err(ChainError::Spawn)
+        };
+        let running: Vec<_> =
+            found.chunks(found.len().div_ceil(threads).max(1)).map(spawn).collect();
+        running.into_iter().map(|thread| thread.map(|thread| thread.join())).collect()
+    });
+    let mut all = Vec::with_capacity(found.len());
+    for share in shares {
+        all.extend(share?.map_err(|_| ChainError::ThreadPanicked)??);
+    }
+    Ok(all)
+}
+
+/// The length of the batch that `found` begins with.
+fn batch(found: &[RecoveredBlock]) -> usize {
+    let mut bytes = 0;
+    let within = |block: &&RecoveredBlock| {
+        bytes += u64::from(block.position.len);
+        bytes <= BATCH_BYTES
+    };
+    found.iter().take(BATCH_BLOCKS).take_while(within).count().max(1)
+}
+
+/// Indexes the blocks of all files, and commits the result with what the control file has kept.
+///
+/// # Errors
+///
+/// [`ChainError::DamagedIndex`] when the block of the coins is not among them; besides local faults.
+pub(crate) fn reindex(
+    store: &Store,
+    params: &Arc<Params>,
+    threads: usize,
+    found: &[RecoveredBlock],
+) -> Result<(), ChainError> {
+    let lost = store.lost().cloned().unwrap_or_default();
+    log::info!("Indexing {} blocks of the block files again.", found.len());
+    let mut index = Loading::new(Arc::clone(params)).finish(None, None)?;
+    let without_place = place_headers(&mut index, found, ANY_TIME);
+    if without_place > 0 {
+        log::warn!("{without_place} blocks have no parent among them, and are fetched again.");
+    }
+    let hasher = UtxoHasher::new(store.utxo_hash_key());
+    let (mut rest, mut told) = (found, 0);
+    while !rest.is_empty() {
+        let (blocks, behind) = rest.split_at(batch(rest));
+        for checked in check_all(store, params, &hasher, blocks, threads)? {
+            receive(&mut index, checked)?;
+        }
+        rest = behind;
+        let percent = (found.len() - rest.len()) * 100 / found.len();
+        if percent >= told + 5 {
+            told = percent;
+            log::info!("Indexed {percent} % of the blocks.");
+        }
+    }
+    let verified = restore_verified(&mut index, &lost)?;
+    restore_undo(store, &mut index, &verified)?;
+    commit(store, index, lost)
+}
+
+fn receive(index: &mut BlockIndex, checked: Checked) -> Result<(), ChainError> {
+    let Checked { found, checksum, received } = checked;
+    let block = match received {
+        Received::Structured(block) => block,
+        Received::Unjudged(error) => return Err(ChainError::Engine(error)),
+        Received::Undecodable | Received::Malformed { .. } => {
+            let (hash, file) = (found.header.block_hash(), found.position.file);
+            log::warn!("Block {hash} in block file {file} is damaged, and is fetched again.");
+            return Ok(());
+        }
+    };
+    if let Acceptance::New(accepted) = index.accept(block, ANY_TIME) {
+        index.receive_recovered(accepted, &found, checksum);
+    }
+    Ok(())
+}
+
+/// Marks the blocks that were connected before: those below the verified tip and below the coins' block.
+/// Returns them, parents first.
+fn restore_verified(
+    index: &mut BlockIndex,
+    lost: &CommittedState,
+) -> Result<Vec<NodeId>, ChainError> {
+    if let Some(ChainPoint { hash, .. }) = lost.utxo_tip {
+        index.find(&hash)?;
+    }
+    let mut verified = Vec::new();
+    for point in [lost.utxo_tip, lost.verified_tip].into_iter().flatten() {
+        let mut walk = index.tree().find(&point.hash);
+        while let Some(id) = walk
+            && index.node(id).validity != Validity::Scripts
+        {
+            index.restore_verified(id);
+            verified.push(id);
+            walk = index.node(id).parent();
+        }
+    }
+    verified.sort_by_key(|id| index.height(*id));
+    Ok(verified)
+}
+
+/// Finds the undo records of connected blocks.
+fn restore_undo(
+    store: &Store,
+    index: &mut BlockIndex,
+    verified: &[NodeId],
+) -> Result<(), ChainError> {
+    let mut by_file: BTreeMap<u32, VecDeque<NodeId>> = BTreeMap::new();
+    for id in verified {
+        if let Some(position) = index.node(*id).position {
+            by_file.entry(position.file).or_default().push_back(*id);
+        }
+    }
+    let mut missing = 0;
+    for (file, mut waiting) in by_file {
+        let records = store.undo_records(file)?;
+        for record in &records {
+            let Some(place) = owner(store, index, &waiting, *record)? else { continue };
+            let id = waiting.remove(place).expect("it was found there");
+            index.restore_undo(id, *record);
+        }
+        if let Some(last) = records.last() {
+            store.adopt_undo(*last)?;
+        }
+        missing += waiting.len();
+    }
+    if missing > 0 {
+        log::warn!("Of {missing} connected blocks the undo records are missing or damaged.");
+    }
+    Ok(())
+}
+
+/// Which of the next blocks a record belongs to.
+fn owner(
+    store: &Store,
+    index: &BlockIndex,
+    waiting: &VecDeque<NodeId>,
+    record: UndoPosition,
+) -> Result<Option<usize>, ChainError> {
+    for (place, id) in waiting.iter().take(UNDO_WINDOW).enumerate() {
+        match store.read_undo(record, &index.node(*id).header.prev_blockhash) {
+            Ok(_) => return Ok(Some(place)),
+            Err(StoreError::Damaged { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+fn commit(store: &Store, mut index: BlockIndex, lost: CommittedState) -> Result<(), ChainError> {
+    let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed } = lost;
+    let coins = utxo_tip.zip(utxo_manifest);
+    let utxo = coins.map(|(tip, manifest)| UtxoCommit { tip, manifest, assumed });
+    // A verified tip whose block is not there any more says nothing; the coins' block is.
+    let is_known = |point: &ChainPoint| index.tree().find(&point.hash).is_some();
+    let verified_tip = verified_tip.filter(is_known).or(utxo_tip);
+    let (appended, blocks) = (store.take_appended(), index.take_changes());
+    store.commit(Commit { appended, blocks, pruned: Vec::new(), verified_tip, utxo })?;
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! How the chain waits for its jobs.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Select};
+
+use crate::chain::{Chain, Poll};
+use crate::error::ChainError;
+
+/// Longest time without a look at the stop flag.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+impl Chain {
+    /// Waits until a job has reported, `other` has a message (which is not taken) or is closed, or
+    /// `timeout` is over.
+    pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
+        let start = self.env.now();
+        let mut select = Select::new();
+        select.recv(&self.inbox);
+        select.recv(self.coins.events());
+        select.recv(other);
+        // Whichever it was, the caller looks again.
+        let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
+        self.status.times.wait += self.env.now() - start;
+    }
+
+    /// Waits until a job has reported, but not for long, so that the caller can look at its stop
+    /// flag.
+    pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
+        self.ending.check_threads()?;
+        if !self.env.executor.run_one() {
+            self.wait_with(&crossbeam_channel::never::<()>(), LONGEST_WAIT);
+        }
+        self.deliver()
+    }
+
+    /// Runs until every block has its verdict and the best candidate is the tip and verified.
+    pub fn settle(&mut self, now: i64) -> Result<(), ChainError> {
+        loop {
+            match self.poll(now)? {
+                Poll::Progress => {}
+                Poll::Waiting => self.wait()?,
+                Poll::Idle => return Ok(()),
+            }
+        }
+    }
+}

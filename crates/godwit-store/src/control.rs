@@ -1,0 +1,220 @@
+//! The control file: what neither block files nor runs tell, a second time beside the database.
+//!
+//! Without the database the block files can be indexed again, but the coins would be lost with the key of
+//! their hash and the manifest of their runs. So each commit writes these once more, after its
+//! transaction, in turn to `godwit.control0` and `godwit.control1`: while one is written the other one is
+//! whole. Little-endian:
+//!
+//! | bytes | content |
+//! | --- | --- |
+//! | 8 | magic `gdwtctrl` |
+//! | 4 | version, 1 |
+//! | 8 | number of the commit, which the database has too; its lowest bit is that of the file's name |
+//! | 56 | the database's `identity` |
+//! | 1 | what follows: 1 a verified tip, 2 coins, 4 the snapshot they grew from; 8: files were pruned |
+//! | 36 | verified tip: block hash and height |
+//! | 36 | the block that the coins are the UTXO set of |
+//! | compact size + n | manifest of their runs |
+//! | 68 | the snapshot: block hash, height, hash of its coins |
+//! | 32 | SHA-256d of all before |
+//!
+//! The number also tells that a database was rolled back: by its own repair, or by a copy from another
+//! time that was put in its place. A database may be one commit ahead, when a crash came between the
+//! two, and is never behind.
+
+use std::path::{Path, PathBuf};
+
+use godwit_primitives::sha256::sha256d;
+use godwit_stream::{DataStream, DecodeError, SpanReader};
+
+use crate::disk::{OpenMode, StoreDisk};
+use crate::error::StoreError;
+use crate::store::{CommittedState, Identity};
+
+const MAGIC: [u8; 8] = *b"gdwtctrl";
+const VERSION: u32 = 1;
+const HASH_SIZE: usize = 32;
+/// Longer than any: a manifest of 64 partitions names some hundred runs, 36 bytes each.
+const MAX_CONTROL_FILE: u64 = 16 << 20;
+
+const VERIFIED: u8 = 1;
+const COINS: u8 = 2;
+const ASSUMED: u8 = 4;
+const PRUNED: u8 = 8;
+
+/// What a commit has left, as the control file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Control {
+    /// Number of the commit; 0 before the first.
+    pub(crate) commit: u64,
+    pub(crate) identity: Identity,
+    /// Whether files were ever pruned: then the block files alone do not make an index.
+    pub(crate) pruned: bool,
+    pub(crate) state: CommittedState,
+}
+
+fn slot(dir: &Path, commit: u64) -> PathBuf {
+    dir.join(format!("godwit.control{}", commit & 1))
+}
+
+impl Control {
+    /// The newest control file of `dir` that is intact, if there is one.
+    pub(crate) fn newest(disk: &StoreDisk, dir: &Path) -> Result<Option<Self>, StoreError> {
+        let mut newest: Option<Self> = None;
+        for parity in [0, 1] {
+            let path = slot(dir, parity);
+            let file = match disk.open(&path, OpenMode::Read) {
+                Err(error) if error.is_not_found() => continue,
+                other => other?,
+            };
+            let len = file.file_len()?.min(MAX_CONTROL_FILE) as usize;
+            let mut bytes = DataStream::with_capacity(len);
+            // What cannot be read is as good as what is damaged: there are two.
+            let read = file.read_stream_at(0, len, &mut bytes);
+            let parsed = read.ok().and_then(|()| Self::parse(bytes.as_slice()));
+            match parsed {
+                Some(found) if newest.as_ref().is_none_or(|other| other.commit < found.commit) => {
+                    newest = Some(found);
+                }
+                Some(_) => {}
+                // A crash has torn it, or it is damaged: the next commit but one writes it again.
+                None => log::info!("{} is not whole.", path.display()),
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Writes it in place of the one before the last.
+    pub(crate) fn write(&self, disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+        let path = slot(dir, self.commit);
+        let is_new = disk.open(&path, OpenMode::Read).is_err_and(|error| error.is_not_found());
+        let file = disk.open(&path, OpenMode::Truncate)?;
+        file.write_all_at(0, self.encoded().as_slice())?;
+        file.sync()?;
+        if is_new { disk.sync_dir(dir) } else { Ok(()) }
+    }
+
+    fn encoded(&self) -> DataStream {
+        let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed } = &self.state;
+        let coins = utxo_tip.as_ref().zip(utxo_manifest.as_ref());
+        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+        let mut out = DataStream::new();
+        out.write(&MAGIC);
+        out.write_u32(VERSION);
+        out.write_u64(self.commit);
+        out.put(&self.identity);
+        out.write_u8(
+            flag(verified_tip.is_some(), VERIFIED)
+                | flag(coins.is_some(), COINS)
+                | flag(assumed.is_some(), ASSUMED)
+                | flag(self.pruned, PRUNED),
+        );
+        if let Some(tip) = verified_tip {
+            out.put(tip);
+        }
+        if let Some((tip, manifest)) = coins {
+            out.put(tip);
+            out.write_compact_size(manifest.len() as u64);
+            out.write(manifest);
+        }
+        if let Some(assumed) = assumed {
+            out.put(assumed);
+        }
+        let hash = sha256d(out.as_slice());
+        out.write(&hash);
+        out
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (content, hash) = bytes.split_last_chunk::<HASH_SIZE>()?;
+        if sha256d(content) != *hash {
+            return None;
+        }
+        Self::decode(content).ok()?
+    }
+
+    fn decode(content: &[u8]) -> Result<Option<Self>, DecodeError> {
+        let mut reader = SpanReader::new(content);
+        if reader.array()? != MAGIC || reader.u32()? != VERSION {
+            return Ok(None);
+        }
+        let (commit, identity, flags) = (reader.u64()?, reader.get()?, reader.u8()?);
+        let mut state = CommittedState::default();
+        if flags & VERIFIED != 0 {
+            state.verified_tip = Some(reader.get()?);
+        }
+        if flags & COINS != 0 {
+            state.utxo_tip = Some(reader.get()?);
+            let len = usize::try_from(reader.compact_size()?).unwrap_or(usize::MAX);
+            state.utxo_manifest = Some(DataStream::from(reader.bytes(len)?).into_vec());
+        }
+        if flags & ASSUMED != 0 {
+            state.assumed = Some(reader.get()?);
+        }
+        let pruned = flags & PRUNED != 0;
+        Ok(reader.is_empty().then_some(Self { commit, identity, pruned, state }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use godwit_fault_disk::FaultDisk;
+
+    use super::*;
+    use crate::error::NetworkId;
+    use crate::fixtures::{MAGIC as NETWORK_MAGIC, point};
+    use crate::record::AssumedSnapshot;
+
+    const DIR: &str = "/node";
+
+    fn control(commit: u64, parts: u8) -> Control {
+        let is_set = |bit: u8| parts & bit != 0;
+        let network = NetworkId { magic: NETWORK_MAGIC, genesis: [9; 32] };
+        let state = CommittedState {
+            utxo_tip: is_set(COINS).then(|| point(1, 1)),
+            utxo_manifest: is_set(COINS).then(|| DataStream::from(&[5; 300][..]).into_vec()),
+            verified_tip: is_set(VERIFIED).then(|| point(2, 2)),
+            assumed: is_set(ASSUMED)
+                .then(|| AssumedSnapshot { base: point(3, 3), utxo_hash: [8; 32] }),
+        };
+        let identity = Identity { schema: 2, network, utxo_hash_key: [3; 16] };
+        Control { commit, identity, pruned: is_set(PRUNED), state }
+    }
+
+    #[test]
+    fn whatever_a_commit_has_left_comes_back() {
+        for parts in 0..16 {
+            let control = control(u64::from(parts), parts);
+            assert_eq!(Control::parse(control.encoded().as_slice()), Some(control));
+        }
+    }
+
+    #[test]
+    fn no_damaged_byte_passes() {
+        let good = control(7, 15).encoded().as_slice().to_vec();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            assert_eq!(Control::parse(&bad), None, "byte {at}");
+            assert_eq!(Control::parse(&good[..at]), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn the_newest_that_is_intact_counts() {
+        let fault = FaultDisk::new();
+        let (disk, dir) = (StoreDisk::new(Arc::new(fault.clone())), Path::new(DIR));
+        disk.create_dir_all(dir).unwrap();
+        assert_eq!(Control::newest(&disk, dir), Ok(None));
+        for commit in 0..5 {
+            control(commit, 15).write(&disk, dir).unwrap();
+            assert_eq!(Control::newest(&disk, dir), Ok(Some(control(commit, 15))));
+        }
+        fault.overwrite(&slot(dir, 4), vec![1; 20]);
+        assert_eq!(Control::newest(&disk, dir), Ok(Some(control(3, 15))));
+        fault.overwrite(&slot(dir, 3), Vec::new());
+        assert_eq!(Control::newest(&disk, dir), Ok(None));
+    }
+}

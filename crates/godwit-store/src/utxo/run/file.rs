@@ -1,0 +1,158 @@
+//! A run as a file of blocks that are checked when they are read.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::format::{BLOCK, BlockKind, BlockRef, Footer, RunId, blocks_of, open_block, view_block};
+use super::repair::{Repairs, is_unreadable};
+use crate::disk::{StoreDisk, StoreFile};
+use crate::error::{Damage, StoreError};
+
+/// A run file. It exists as long as this does, and is open while it is read often.
+pub(crate) struct RunFile {
+    pub(crate) id: RunId,
+    pub(crate) disk: StoreDisk,
+    pub(crate) path: PathBuf,
+    /// Length in blocks, the footer included.
+    pub(crate) blocks: u32,
+    pub(crate) repairs: Arc<Repairs>,
+}
+
+/// Consecutive blocks of a run whose checksums hold.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl Blocks {
+    /// Their numbers in the run.
+    pub(crate) fn range(&self) -> Range<u32> {
+        self.first..self.first + (self.bytes.len() / BLOCK) as u32
+    }
+
+    /// Block `number` of the run.
+    ///
+    /// # Panics
+    ///
+    /// If it was not read.
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> BlockRef<'_> {
+        let block = self.bytes.as_chunks().0.get((number - self.first) as usize);
+        block.and_then(view_block).expect("the block was read and checked")
+    }
+
+    /// All, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, BlockRef<'_>)> {
+        self.range().map(|number| (number, self.get(number)))
+    }
+}
+
+impl RunFile {
+    /// Length in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.blocks) * BLOCK as u64
+    }
+
+    pub(super) fn parity_path(&self) -> PathBuf {
+        self.path.with_extension(RunId::PARITY_EXTENSION)
+    }
+
+    pub(crate) fn damaged(&self, block: u32, damage: Damage) -> StoreError {
+        StoreError::damaged(&self.path, u64::from(block) * BLOCK as u64, damage)
+    }
+
+    /// A handle for some reads in a row.
+    pub(crate) fn open(&self) -> Result<StoreFile, StoreError> {
+        self.disk.open_cached(&self.path)
+    }
+
+    /// Reads blocks, replacing what `into` held. Those that are not as they were written are repaired.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call; [`Damage::Checksum`] with the place of the first block that parity cannot
+    /// bring back.
+    pub(crate) fn read(
+        &self,
+        file: &StoreFile,
+        numbers: Range<u32>,
+        into: &mut Blocks,
+    ) -> Result<(), StoreError> {
+        into.first = numbers.start;
+        into.bytes.resize(numbers.len() * BLOCK, 0);
+        let offset = u64::from(numbers.start) * BLOCK as u64;
+        match file.read_exact_at(offset, &mut into.bytes) {
+            // Which of them cannot be read is found out block by block.
+            Err(error) if is_unreadable(&error) => into.bytes.fill(0),
+            other => other?,
+        }
+        for (number, block) in numbers.zip(into.bytes.as_chunks_mut().0) {
+            if open_block(block, self.id, number).is_none() {
+                self.repair(number, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The `len` payload bytes of consecutive blocks of one kind.
+    pub(super) fn read_payloads(
+        &self,
+        kind: BlockKind,
+        first: u32,
+        len: u64,
+    ) -> Result<Vec<u8>, StoreError> {
+        let count = blocks_of(len) as u32;
+        let mut blocks = Blocks::default();
+        self.read(&self.open()?, first..first.saturating_add(count), &mut blocks)?;
+        let mut payloads = Vec::with_capacity(len as usize);
+        for (number, block) in blocks.iter() {
+            if block.kind != kind {
+                return Err(self.damaged(number, Damage::Format));
+            }
+            payloads.extend_from_slice(block.payload);
+        }
+        if payloads.len() as u64 != len {
+            return Err(self.damaged(first, Damage::Format));
+        }
+        Ok(payloads)
+    }
+
+    /// The footer, checked against the file that it describes.
+    pub(crate) fn read_footer(&self) -> Result<Footer, StoreError> {
+        let Some(last) = self.blocks.checked_sub(1) else {
+            return Err(self.damaged(0, Damage::Short));
+        };
+        let mut blocks = Blocks::default();
+        self.read(&self.open()?, last..self.blocks, &mut blocks)?;
+        let block = blocks.get(last);
+        let footer = Footer::parse(block.payload).filter(|footer| {
+            block.kind == BlockKind::Footer
+                && footer.run == self.id
+                && footer.segments.iter().all(|segment| segment.end_block() <= last)
+        });
+        footer.ok_or_else(|| self.damaged(last, Damage::Format))
+    }
+
+    /// Restores the end of a file of `len` bytes, less than the run has.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage::Short`] when more is missing than parity can bring back.
+    pub(crate) fn restore_end(&self, len: u64) -> Result<(), StoreError> {
+        let first = (len / BLOCK as u64) as u32;
+        let mut blocks = Blocks::default();
+        for number in first..self.blocks {
+            self.read(&self.open()?, number..number + 1, &mut blocks).map_err(
+                |error| match error {
+                    StoreError::Damaged { path, .. } => {
+                        StoreError::damaged(&path, len, Damage::Short)
+                    }
+                    other => other,
+                },
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Repairs blocks of runs in place, while others read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use super::file::RunFile;
+use super::format::{BLOCK, open_block};
+use super::parity::{parity_of, stripe_of, xor_into};
+use crate::disk::{OpenMode, StoreFile};
+use crate::error::{Damage, StoreError};
+
+/// The repairs of a store.
+#[derive(Default)]
+pub(crate) struct Repairs {
+    /// Held while a block is repaired, across I/O, and taken by whoever found damage: a damaged block
+    /// is looked up by several workers at once.
+    one_at_a_time: Mutex<()>,
+    blocks: AtomicU64,
+}
+
+impl Repairs {
+    /// Blocks that were repaired.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self) -> MutexGuard<'_, ()> {
+        // A repair that panicked has written a whole block or a part of one: the next one finds out.
+        self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a read failed because of the place that was read: the file ends before it, or the medium
+/// does not give it back.
+pub(crate) fn is_unreadable(error: &StoreError) -> bool {
+    let StoreError::Io(failure) = error else { return false };
+    failure.kind == std::io::ErrorKind::UnexpectedEof
+        || failure.os_error == Some(Errno::IO.raw_os_error())
+}
+
+impl RunFile {
+    /// Puts block `number`, of which a reader got what is not the block, into `block`, and back to its
+    /// place in the file.
+    ///
+    /// A crash in the middle of the write leaves the block damaged, as it was, and parity is not
+    /// touched: the next reader repairs it again. A reader who meets a half-written block finds its
+    /// checksum wrong and comes here, where it waits and then finds the block right.
+    pub(super) fn repair(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<(), StoreError> {
+        let _alone = self.repairs.begin();
+        if self.read_valid(&self.open()?, number, block)? {
+            return Ok(());
+        }
+        if !self.rebuild(number, block)? {
+            return Err(self.damaged(number, Damage::Checksum));
+        }
+        let file = self.disk.open(&self.path, OpenMode::ReadWrite)?;
+        file.write_all_at(u64::from(number) * BLOCK as u64, block)?;
+        file.sync()?;
+        self.repairs.blocks.fetch_add(1, Ordering::Relaxed);
+        let (path, offset) = (self.path.display(), u64::from(number) * BLOCK as u64);
+        log::warn!("{path}: {BLOCK} bytes at byte {offset} were damaged; repaired from parity.");
+        Ok(())
+    }
+
+    /// Reads a block and tells whether it is what was written.
+    fn read_valid(
+        &self,
+        file: &StoreFile,
+        number: u32,
+        block: &mut [u8; BLOCK],
+    ) -> Result<bool, StoreError> {
+        match file.read_exact_at(u64::from(number) * BLOCK as u64, block) {
+            Ok(()) => Ok(open_block(block, self.id, number).is_some()),
+            Err(error) if is_unreadable(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Computes a block from its parity and the other blocks of its stripe; `false` when one of these
+    /// is damaged or missing too.
+    fn rebuild(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<bool, StoreError> {
+        let parity = match self.disk.open(&self.parity_path(), OpenMode::Read) {
+            Ok(parity) => parity,
+            // A run of schema 1.
+            Err(error) if error.is_not_found() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match parity.read_exact_at(u64::from(parity_of(number)) * BLOCK as u64, block) {
+            Err(error) if is_unreadable(&error) => return Ok(false),
+            other => other?,
+        }
+        let (file, mut other) = (self.open()?, Box::new([0; BLOCK]));
+        for n in stripe_of(number, self.blocks).filter(|n| *n != number) {
+            if !self.read_valid(&file, n, &mut other)? {
+                return Ok(false);
+            }
+            xor_into(block, &other);
+        }
+        Ok(open_block(block, self.id, number).is_some())
+    }
+}

@@ -1,0 +1,269 @@
+//! One budget for the memory of the process (`-memory`), and how it is dealt out.
+//!
+//! | part | at most |
+//! | --- | --- |
+//! | program: code, stacks, buffers of no account, what the allocator cannot use | 48 MiB and 1/16 |
+//! | database cache | 16 MiB |
+//! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
+//! | blocks that arrive; that wait for their turn; in the window, with coins | 1/32 each, at most 64 MiB |
+//! | buffers of blocks that are idle | 3/64, at most 96 MiB |
+//! | headers and coins | the rest |
+//!
+//! Headers are needed, so the coins have what they leave, and give way as the chain of headers grows. All
+//! parts but the coins are bounded by what they are for: more memory than these limits makes nothing faster.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use godwit_chain::{BlockMemory, CoinsMemory};
+use godwit_p2p::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
+use godwit_store::DATABASE_CACHE_BYTES;
+
+use crate::options::{Command, Config, NodeOptions};
+
+const MIB: u64 = 1 << 20;
+
+/// Smallest `-memory`. Main's headers take 133 MiB, and a tenth of that has to be left for coins.
+pub(crate) const MIN_MEMORY: u64 = 448 * MIB;
+
+/// Largest budget that nobody has asked for: a node is not alone on its machine.
+const MAX_DEFAULT: u64 = 4096 * MIB;
+
+const PROGRAM: u64 = 48 * MIB;
+/// [`godwit_p2p`]'s budget for what peers make the node hold.
+const PEERS: u64 = 64 * MIB;
+/// For each connection that the node makes: a message that arrives, a pre-sync of headers.
+const OUTBOUND_PEER: u64 = 6 * MIB + MIB / 2;
+/// Times its limit that a pool of buffers keeps while it is busy (`godwit_stream::BufferPool`).
+const BUSY: u64 = 3;
+/// Connections at once that only try an address.
+const FEELERS: usize = 1;
+
+/// What each part of the process may take, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryPlan {
+    pub(crate) total: u64,
+    pub(crate) coins: CoinsMemory,
+    pub(crate) blocks: BlockMemory,
+}
+
+impl MemoryPlan {
+    /// Deals out `total` bytes to a program with so many connections of its own making. `coins` is
+    /// `-dbcache`, which the coins have for themselves.
+    pub(crate) fn new(total: u64, outbound: Option<usize>, coins: Option<u64>) -> Self {
+        let share = (total / 32).min(64 * MIB);
+        let rest = Self::rest(total, outbound);
+        Self {
+            total,
+            coins: coins.map_or(CoinsMemory::BesideHeaders(rest), CoinsMemory::Fixed),
+            blocks: BlockMemory {
+                receiving: share,
+                waiting: share as usize,
+                window: share as usize,
+                importing: share + share / 2,
+                idle_buffers: (idle_buffers(total) / BUSY) as usize,
+            },
+        }
+    }
+
+    /// What the other parts leave for headers and coins.
+    fn rest(total: u64, outbound: Option<usize>) -> u64 {
+        let share = (total / 32).min(64 * MIB);
+        let peers = outbound.map_or(0, |count| PEERS + count as u64 * OUTBOUND_PEER);
+        let database = DATABASE_CACHE_BYTES as u64;
+        let others = PROGRAM + total / 16 + database + peers + 3 * share + idle_buffers(total);
+        total.saturating_sub(others)
+    }
+
+    /// The largest `-dbcache` within `total` bytes.
+    pub(crate) fn most_for_coins(total: u64) -> u64 {
+        let automatic = MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY + FEELERS;
+        Self::rest(total, Some(automatic))
+    }
+
+    /// The plan of a run, on a machine with `available` bytes for it, if it can tell.
+    pub(crate) fn of(config: &Config, available: Option<u64>) -> Self {
+        let outbound = match &config.command {
+            Command::Node(options) => Some(outbound(options)),
+            _ => None,
+        };
+        let total = config.memory.total.unwrap_or_else(|| default_total(available));
+        Self::new(total, outbound, config.memory.coins)
+    }
+}
+
+impl fmt::Display for MemoryPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { total, coins, .. } = self;
+        match coins {
+            CoinsMemory::BesideHeaders(bytes) => {
+                write!(
+                    f,
+                    "Memory: {} MiB, of it {} for headers and coins.",
+                    total / MIB,
+                    bytes / MIB
+                )
+            }
+            CoinsMemory::Fixed(bytes) => {
+                let others = total - Self::rest(*total, None);
+                write!(
+                    f,
+                    "Memory: {} MiB for coins (-dbcache), besides the headers and at most some {}.",
+                    bytes / MIB,
+                    others / MIB
+                )
+            }
+        }
+    }
+}
+
+/// Bytes of idle buffers at most, while the pool is busy.
+fn idle_buffers(total: u64) -> u64 {
+    (total * 3 / 64).min(96 * MIB)
+}
+
+/// Connections that a node makes itself.
+fn outbound(options: &NodeOptions) -> usize {
+    let automatic = MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY + FEELERS;
+    let chosen = options.connect.as_ref().map_or(automatic, Vec::len);
+    chosen + options.add_nodes.len()
+}
+
+/// Half of what there is, within limits.
+fn default_total(available: Option<u64>) -> u64 {
+    available.map_or(MAX_DEFAULT, |bytes| bytes / 2).clamp(MIN_MEMORY, MAX_DEFAULT)
+}
+
+/// Bytes of memory that this process can count on: the machine's, or the limit of its control group and
+/// of those above it. `None` where the system does not tell.
+pub(crate) fn available() -> Option<u64> {
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| total_of_meminfo(&text));
+    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    limit_files(&groups)
+        .iter()
+        .filter_map(|path| read(path)?.trim().parse().ok())
+        .chain(machine)
+        .min()
+}
+
+fn total_of_meminfo(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Files that may hold a limit in bytes, or `max` for none, from a process's `/proc/PID/cgroup`: those of its
+/// control group and of all above it, under version 1 and 2. In a container the paths are those of the
+/// host and are not there, and its own group is mounted at the root.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        for group in Path::new(path).ancestors() {
+            let below = group.strip_prefix("/").unwrap_or(group);
+            files.push(Path::new(root).join(below).join(file));
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that a plan promises, with as many headers as main has.
+    fn sum(plan: &MemoryPlan, outbound: Option<usize>, headers: u64) -> u64 {
+        let BlockMemory { receiving, waiting, window, importing, idle_buffers } = plan.blocks;
+        let (blocks, peers) = match outbound {
+            Some(count) => (receiving, PEERS + count as u64 * OUTBOUND_PEER),
+            None => (importing.saturating_sub(waiting as u64), 0),
+        };
+        let coins = match plan.coins {
+            CoinsMemory::Fixed(bytes) => bytes + headers,
+            CoinsMemory::BesideHeaders(bytes) => bytes.max(headers),
+        };
+        let fixed = PROGRAM + plan.total / 16 + DATABASE_CACHE_BYTES as u64;
+        let buffers = BUSY * idle_buffers as u64;
+        fixed + peers + blocks + waiting as u64 + window as u64 + buffers + coins
+    }
+
+    #[test]
+    fn the_parts_are_within_the_whole() {
+        const HEADERS: u64 = 140 * 1_000_000;
+        for total in
+            [MIN_MEMORY, 512 * MIB, 700 * MIB, 1024 * MIB, 3000 * MIB, MAX_DEFAULT, 1 << 36]
+        {
+            for outbound in [None, Some(0), Some(10)] {
+                let plan = MemoryPlan::new(total, outbound, None);
+                assert!(sum(&plan, outbound, HEADERS) <= total, "{plan:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn coins_take_what_the_limits_of_the_others_leave() {
+        let coins = |total| match MemoryPlan::new(total, Some(10), None).coins {
+            CoinsMemory::BesideHeaders(bytes) => bytes / MIB,
+            CoinsMemory::Fixed(_) => panic!("nobody has asked for it"),
+        };
+        assert_eq!(
+            [MIN_MEMORY / MIB, 512, 1024, 4096].map(|mib| coins(mib * MIB)),
+            [164, 215, 623, 3359]
+        );
+        let plan = MemoryPlan::new(1024 * MIB, Some(10), Some(100 * MIB));
+        assert_eq!(plan.coins, CoinsMemory::Fixed(100 * MIB));
+        assert_eq!(plan.blocks, MemoryPlan::new(1024 * MIB, Some(10), None).blocks);
+    }
+
+    #[test]
+    fn the_default_is_half_of_what_there_is() {
+        let default = |available: Option<u64>| default_total(available.map(|mib| mib * MIB)) / MIB;
+        assert_eq!(
+            [None, Some(100), Some(512), Some(896), Some(898), Some(8_192), Some(24_000)]
+                .map(default),
+            [4096, 448, 448, 448, 449, 4096, 4096]
+        );
+    }
+
+    #[test]
+    fn the_machine_s_memory_is_found() {
+        let text = "MemTotal:       24605108 kB\nMemFree:        19605108 kB\n";
+        assert_eq!(total_of_meminfo(text), Some(24_605_108 * 1024));
+        assert_eq!(total_of_meminfo("MemFree: 1 kB\n"), None);
+        assert!(available().is_some_and(|bytes| bytes > 64 * MIB));
+    }
+
+    #[test]
+    fn limits_are_looked_for_in_all_groups_above() {
+        let paths = |groups| -> Vec<String> {
+            limit_files(groups).iter().map(|path| path.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(
+            paths("0::/system.slice/godwit.service\n"),
+            [
+                "/sys/fs/cgroup/system.slice/godwit.service/memory.max",
+                "/sys/fs/cgroup/system.slice/memory.max",
+                "/sys/fs/cgroup/memory.max"
+            ]
+        );
+        assert_eq!(
+            paths("12:cpu,cpuacct:/a\n3:memory:/docker/1\n1:name=systemd:/b\n"),
+            [
+                "/sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/docker/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ]
+        );
+        assert!(paths("").is_empty() && paths("nonsense\n").is_empty());
+    }
+}

@@ -108,7 +108,8 @@ fn real_lanes_answer_another_half_a_million_checks_as_libsecp256k1_does() {
     compare_half_a_million(300);
 }
 
-/// Fifty million distinct checks on the fastest backend, two million of them on the others too, which are slower.
+/// Fifty million distinct checks on the fastest backend, two million of them on the others too, which are
+/// slower.
 fn compare_fifty_millions(seed: u64) {
     let backends = real();
     let Some(fastest) = backends.first() else { return };

@@ -231,10 +231,8 @@ fn kill_once(
 fn leave_something_to_replay(node: &Node, reference: &Reference, kept: &mut Kept) -> bool {
     while kept.heights.verified <= kept.heights.coins {
         let mut running = Running::start(node, &[&"import", &"-par=1", &reference.path]);
-        running.wait_for(Moment::After(Duration::from_millis(1_500)));
-        let commits = running.log().starts(Phase::Commit);
-        running.hold(COMMIT_INTERVAL);
-        let killed = running.wait_for(Moment::Start(Phase::Commit, commits + 1))
+        let killed = running.wait_for(Moment::After(Duration::from_millis(1_500)))
+            && commits_after_a_while(&mut running)
             // Until it is durable.
             && running.wait_for(Moment::After(Duration::from_millis(300)))
             && running.kill();
@@ -246,6 +244,14 @@ fn leave_something_to_replay(node: &Node, reference: &Reference, kept: &mut Kept
         kept.killed = true;
     }
     true
+}
+
+/// Holds a living process until a commit is due, and waits for the commit's start; `false` when the command
+/// ended before.
+fn commits_after_a_while(running: &mut Running<'_>) -> bool {
+    let commits = running.log().starts(Phase::Commit);
+    running.hold(COMMIT_INTERVAL);
+    running.wait_for(Moment::Start(Phase::Commit, commits + 1))
 }
 
 /// Lets an import go on to its end and compares what it made with the reference.

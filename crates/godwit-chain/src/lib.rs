@@ -25,6 +25,7 @@ mod flush;
 mod goal;
 mod import;
 mod index;
+mod inspect;
 mod intake;
 mod job_sender;
 mod limits;
@@ -38,6 +39,7 @@ mod record;
 mod recovery;
 mod reindex;
 mod script_row;
+mod shares;
 mod signet;
 mod snapshot;
 mod stats;
@@ -59,8 +61,11 @@ pub use event::{Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
+pub use inspect::{CoinsFound, InspectOptions, Inspected, inspect};
 pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
-pub use options::{BlockMemory, ChainOptions, CoinsMemory, ScriptEngine, ScriptOptions};
+pub use options::{
+    BlockMemory, ChainOptions, CoinsMemory, Indexed, ScriptEngine, ScriptOptions, StartOptions,
+};
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};

@@ -39,7 +39,7 @@ impl Chain {
     pub fn open_with_file_size(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
-        options: ChainOptions,
+        mut options: ChainOptions,
         new_hash_key: [u8; 16],
         now: i64,
         file_size: u32,
@@ -50,10 +50,12 @@ impl Chain {
         };
         let idle = options.block_memory.idle_buffers;
         let buffers = PoolLimits { total_bytes: idle, ..BLOCK_BUFFERS };
-        let store_options = StoreOptions { dir, network, new_hash_key, buffers };
+        let (rebuild, stop) = (options.start.rebuild, Arc::clone(&options.start.stop));
+        let store_options = StoreOptions { dir, network, new_hash_key, buffers, rebuild, stop };
         let (store, mut recovered) = Store::open_with_file_size(disk, store_options, file_size)?;
         if store.lost().is_some() {
-            reindex(&store, &options.params, options.workers, &recovered)?;
+            let (params, threads) = (&options.params, options.workers);
+            reindex(&store, params, threads, &recovered, &mut options.start)?;
             recovered.clear();
         }
         let state = store.state()?;

@@ -173,7 +173,7 @@ impl UndoFiles {
         UndoFiles { disk: disk.clone(), dir: dir.to_owned(), tails, writers }
     }
 
-    fn path(&self, file: u32) -> PathBuf {
+    pub(crate) fn path(&self, file: u32) -> PathBuf {
         self.dir.join(format!("rev{file:05}.dat"))
     }
 
@@ -305,6 +305,24 @@ impl UndoFiles {
             return Err(damaged(Damage::TrailingBytes));
         }
         Ok(undo)
+    }
+
+    /// Writes a record once more to the place where it was, beside no appends; `false` if it has another
+    /// length.
+    pub(crate) fn restore(
+        &self,
+        at: UndoPosition,
+        record: &UndoRecord,
+    ) -> Result<bool, StoreError> {
+        if at.len != record.len {
+            return Ok(false);
+        }
+        let path = self.path(at.file);
+        let file = self.disk.open(&path, OpenMode::ReadWrite)?;
+        file.write_all_at(at.offset - u64::from(FRAME_SIZE), record.as_slice())?;
+        file.sync()?;
+        self.disk.sync_dir(&self.dir)?;
+        Ok(true)
     }
 
     /// Syncs what was noted and not handed over yet, beside further appends.

@@ -21,7 +21,7 @@ use super::*;
 use crate::apply::Resolved;
 use crate::contradiction::Contradiction;
 use crate::durability::writing::CoinWriting;
-use crate::options::{BlockMemory, ChainOptions, CoinsMemory, ScriptOptions};
+use crate::options::{BlockMemory, ChainOptions, CoinsMemory, ScriptOptions, StartOptions};
 use crate::verify::VerifyError;
 use crate::waiting::LONGEST_WAIT;
 use crate::window;
@@ -64,6 +64,7 @@ fn chain_writing(
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing,
+        start: StartOptions::default(),
     };
     let disk = Arc::new(disk.clone());
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")

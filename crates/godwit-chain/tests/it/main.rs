@@ -4,6 +4,7 @@ mod damage;
 mod datadir;
 mod feed;
 mod golden;
+mod inspect;
 mod kernel;
 mod panics;
 mod pruned_branches;

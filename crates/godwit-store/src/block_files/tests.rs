@@ -21,7 +21,8 @@ fn open(
     max: u32,
 ) -> (BlockFiles, Vec<RecoveredBlock>) {
     let ends = committed.into_iter().map(|(file, blocks)| (file, FileEnds { blocks, undo: 0 }));
-    BlockFiles::open(disk, Path::new(DIR), MAGIC, &ends.collect(), max).unwrap()
+    BlockFiles::open(disk, Path::new(DIR), MAGIC, &ends.collect(), max, &AtomicBool::default())
+        .unwrap()
 }
 
 fn path(file: u32) -> PathBuf {
@@ -211,7 +212,7 @@ fn files_shorter_than_committed_are_damage() {
     fault.overwrite(&path(3), framed(&block(1, 100)));
     let open = |(file, blocks)| {
         let ends = [(file, FileEnds { blocks, undo: 0 })].into();
-        BlockFiles::open(&disk, Path::new(DIR), MAGIC, &ends, 1000).err()
+        BlockFiles::open(&disk, Path::new(DIR), MAGIC, &ends, 1000, &AtomicBool::default()).err()
     };
     let short = |file, at| StoreError::damaged(&path(file), at, Damage::Short);
     assert_eq!(open((3, 108)), None);
@@ -300,7 +301,7 @@ fn files_before_the_last_one_may_be_gone() {
     fault.overwrite(&path(7), framed(&block(1, 100)));
     let end = |blocks| FileEnds { blocks, undo: 0 };
     let open = |ends: &BTreeMap<u32, FileEnds>| {
-        BlockFiles::open(&disk, Path::new(DIR), MAGIC, ends, 150).unwrap().0
+        BlockFiles::open(&disk, Path::new(DIR), MAGIC, ends, 150, &AtomicBool::default()).unwrap().0
     };
     let mut ends = BTreeMap::from([(0, FileEnds::PRUNED), (6, FileEnds::PRUNED), (7, end(108))]);
     let files = open(&ends);

@@ -343,6 +343,16 @@ impl UtxoStore {
     }
 }
 
+/// Removes all runs of a directory, whose coins were given up.
+pub(crate) fn remove_runs(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let is_run = |path: &PathBuf| RunId::of_path(path).is_some();
+    let paths: Vec<PathBuf> = disk.list(dir)?.into_iter().filter(is_run).collect();
+    if !paths.is_empty() {
+        log::info!("{}: removing {} files of coins.", dir.display(), paths.len());
+    }
+    paths.iter().try_for_each(|path| disk.remove(path))
+}
+
 /// Files of runs that a manifest does not name.
 struct Unnamed {
     /// Those that are of no use if all runs that the manifest names are there.
@@ -383,7 +393,7 @@ impl Unnamed {
 }
 
 /// Opens a run; returns it with the descriptions of its segments that are in use.
-fn open_run(
+pub(super) fn open_run(
     context: &UtxoContext,
     named: &ManifestRun,
 ) -> Result<(Arc<RunFile>, Vec<SegmentMeta>), StoreError> {

@@ -1,5 +1,6 @@
 mod damage;
 mod faults;
+mod inspect;
 mod layout;
 mod limits;
 mod model;

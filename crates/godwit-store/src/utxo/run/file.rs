@@ -55,7 +55,7 @@ impl RunFile {
         u64::from(self.blocks) * BLOCK as u64
     }
 
-    pub(super) fn parity_path(&self) -> PathBuf {
+    pub(crate) fn parity_path(&self) -> PathBuf {
         self.path.with_extension(RunId::PARITY_EXTENSION)
     }
 

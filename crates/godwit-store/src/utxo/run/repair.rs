@@ -18,9 +18,16 @@ pub(crate) struct Repairs {
     /// is looked up by several workers at once.
     one_at_a_time: Mutex<()>,
     blocks: AtomicU64,
+    /// Blocks are computed for their reader, and stay as they are.
+    in_memory: bool,
 }
 
 impl Repairs {
+    /// Of an inspection, which changes nothing.
+    pub(crate) fn in_memory() -> Self {
+        Self { in_memory: true, ..Self::default() }
+    }
+
     /// Blocks that were repaired.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Relaxed)
@@ -47,13 +54,16 @@ impl RunFile {
     /// A crash in the middle of the write leaves the block damaged, as it was, and parity is not
     /// touched: the next reader repairs it again. A reader who meets a half-written block finds its
     /// checksum wrong and comes here, where it waits and then finds the block right.
-    pub(super) fn repair(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<(), StoreError> {
+    pub(crate) fn repair(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<(), StoreError> {
         let _alone = self.repairs.begin();
         if self.read_valid(&self.open()?, number, block)? {
             return Ok(());
         }
         if !self.rebuild(number, block)? {
             return Err(self.damaged(number, Damage::Checksum));
+        }
+        if self.repairs.in_memory {
+            return Ok(());
         }
         let file = self.disk.open(&self.path, OpenMode::ReadWrite)?;
         file.write_all_at(u64::from(number) * BLOCK as u64, block)?;
@@ -80,7 +90,7 @@ impl RunFile {
 
     /// Computes a block from its parity and the other blocks of its stripe; `false` when one of these
     /// is damaged or missing too.
-    fn rebuild(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<bool, StoreError> {
+    pub(crate) fn rebuild(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<bool, StoreError> {
         let parity = match self.disk.open(&self.parity_path(), OpenMode::Read) {
             Ok(parity) => parity,
             // A run of schema 1.

@@ -15,6 +15,7 @@ use godwit::node::index::ChainIndex;
 use godwit::node::sockets::{Inbox, InboxLimits, Outbox};
 use godwit_chain::{
     BlockMemory, Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, Poll, ScriptOptions,
+    StartOptions,
 };
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
@@ -315,6 +316,7 @@ impl Driver {
             prune_bytes: None,
             block_memory: self.plan.block_memory,
             coin_writing: CoinWriting::PRODUCT,
+            start: StartOptions::default(),
         };
         let disk = Arc::new(self.disk.clone());
         Chain::open(disk, PathBuf::from(DIR), options, [7; 16], self.now().unix)

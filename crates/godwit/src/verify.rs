@@ -1,6 +1,5 @@
 //! `godwit verify`: reads everything that is stored, prints what is damaged, and repairs it if told to.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use godwit_chain::{ChainError, CoinsFound, InspectOptions, Inspected, inspect};
@@ -54,26 +53,22 @@ pub(crate) fn run(
 /// The last lines.
 fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
     let Inspected { blocks, undo_records, runs, coins } = inspected;
-    let mut text =
-        format!("Read {blocks} blocks, {undo_records} undo records and {runs} runs of coins: ");
-    // Writing to a string does not fail.
-    let _ = match (left, repaired) {
-        (0, 0) => writeln!(text, "nothing is damaged."),
-        (0, _) => writeln!(text, "{repaired} damages, all repaired."),
-        (_, 0) => writeln!(text, "{left} damages."),
-        _ => writeln!(text, "{} damages, of which {repaired} are repaired.", left + repaired),
+    let damages = match (left, repaired) {
+        (0, 0) => "nothing is damaged".to_owned(),
+        (0, _) => format!("{repaired} damages, all repaired"),
+        (_, 0) => format!("{left} damages"),
+        _ => format!("{} damages, of which {repaired} are repaired", left + repaired),
     };
-    let _ = match coins {
-        Some(CoinsFound { tip, totals, muhash }) => writeln!(
-            text,
-            "{} coins at height {}, MuHash {}.",
-            totals.txouts,
-            tip.map_or(0, |tip| tip.height),
-            UtxoHash(*muhash)
-        ),
-        None => writeln!(text, "Not all coins can be read: there is no MuHash."),
+    let coins = match coins {
+        Some(CoinsFound { tip, totals, muhash }) => {
+            let (txouts, height) = (totals.txouts, tip.map_or(0, |tip| tip.height));
+            format!("{txouts} coins at height {height}, MuHash {}.", UtxoHash(*muhash))
+        }
+        None => "Not all coins can be read: there is no MuHash.".to_owned(),
     };
-    text
+    format!(
+        "Read {blocks} blocks, {undo_records} undo records and {runs} runs of coins: {damages}.\n{coins}"
+    )
 }
 
 /// Prints damage as it is found.

@@ -115,6 +115,7 @@ pub fn inspect(
     }
     let mut inspected = Inspected::default();
     if inspection.has_index() {
+        check_tree(&inspection, &params, watch)?;
         Blocks::load(&inspection, &options)?.inspect(watch, &mut inspected)?;
     }
     let coins = match inspection.coins(&options.executor) {
@@ -139,6 +140,32 @@ pub fn inspect(
         }
     };
     Ok(inspected)
+}
+
+/// Whether every entry of the index has its parent there, and what the last commit names is there too.
+fn check_tree(
+    inspection: &Inspection,
+    params: &Arc<Params>,
+    watch: &mut dyn Watch,
+) -> Result<(), ChainError> {
+    let mut loading = Loading::new(Arc::clone(params));
+    inspection.for_each_block(|hash, record| {
+        loading.add(hash, record);
+        Ok(())
+    })?;
+    let state = inspection.state();
+    let verified = loading
+        .finish(state.utxo_tip.as_ref(), state.assumed)
+        .and_then(|index| state.verified_tip.map_or(Ok(()), |tip| index.find(&tip.hash).map(drop)));
+    match verified {
+        Err(ChainError::DamagedIndex(_)) => {
+            let damage = Damage::Disagreement("the block index refers to a block that it lacks");
+            let (path, remedy) = (inspection.database_path(), inspection.index_remedy());
+            watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 fn empty_muhash() -> [u8; 32] {

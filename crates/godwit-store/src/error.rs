@@ -215,7 +215,7 @@ pub enum Remedy {
     Done,
     /// `verify -repair`, from what is stored.
     Repair,
-    /// Nothing needs it but peers, and reading it again when coins are made again.
+    /// The node, when it reads the block.
     Peers,
     ReindexChainstate,
     Reindex,
@@ -229,7 +229,7 @@ impl fmt::Display for Remedy {
             Remedy::Done => "repaired",
             Remedy::Repair => "`godwit verify -repair` repairs it",
             Remedy::Peers => {
-                "it is not sent to anybody; `godwit -reindex` fetches it again from a peer"
+                "the node fetches it again from a peer when it needs it, and sends it to nobody before"
             }
             Remedy::ReindexChainstate => {
                 "`godwit -reindex-chainstate` makes the coins again from the block files"

@@ -54,10 +54,8 @@ pub(crate) fn run(
 fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
     let Inspected { blocks, undo_records, runs, coins } = inspected;
     let damages = match (left, repaired) {
-        (0, 0) => "nothing is damaged".to_owned(),
-        (0, _) => format!("{repaired} damages, all repaired"),
-        (_, 0) => format!("{left} damages"),
-        _ => format!("{} damages, of which {repaired} are repaired", left + repaired),
+        (0, 0) => "none".to_owned(),
+        _ => format!("{} found, {repaired} repaired, {left} left", left + repaired),
     };
     let coins = match coins {
         Some(CoinsFound { tip, totals, muhash }) => {
@@ -67,7 +65,8 @@ fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
         None => "Not all coins can be read: there is no MuHash.".to_owned(),
     };
     format!(
-        "Read {blocks} blocks, {undo_records} undo records and {runs} runs of coins: {damages}.\n{coins}"
+        "Read {blocks} blocks, {undo_records} undo records and {runs} runs of coins. Damage: \
+         {damages}.\n{coins}"
     )
 }
 

@@ -20,6 +20,7 @@ use crate::damage::{HARMS, Harm, files, harmed};
 use crate::datadir::clock;
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, open, submit_all};
 use crate::reindex::{FILE_SIZE, datadir};
+use crate::schemas::schema_1;
 
 const PLACES: usize = 4;
 
@@ -108,6 +109,30 @@ fn an_undamaged_datadir_is_called_so_and_its_coins_are_those_of_the_chain() {
     let (inspected, found) = verify(&pruned, false);
     assert_eq!((inspected.coins.unwrap().muhash, found), (stats.muhash, Vec::new()));
     assert!(inspected.blocks < u64::from(stats.tip.height));
+}
+
+/// Without parity, sums and checksums, and without a control file: what schema 1 has is looked at.
+#[test]
+fn a_datadir_of_schema_1_is_in_order_and_its_damage_is_named() {
+    let (disk, height) = schema_1();
+    let before = contents(&disk);
+    let (inspected, found) = verify(&disk, false);
+    assert_eq!((found, inspected.blocks), (Vec::new(), u64::from(height)));
+    assert!(contents(&disk) == before, "it is not upgraded");
+    let muhash = inspected.coins.unwrap().muhash;
+    for (kind, at, is_repaired) in [("blk.dat", 9000, false), ("rev.dat", 900, true)] {
+        let path = &files(&disk)[kind][0];
+        let bad = disk.copy();
+        let mut bytes = disk.contents(path).unwrap();
+        bytes[at] ^= 1;
+        bad.overwrite(path, bytes);
+        let (_, found) = verify(&bad, false);
+        assert_eq!(found.iter().map(|found| &found.path).collect::<Vec<_>>(), [path], "{found:?}");
+        let (inspected, found) = verify(&bad, true);
+        assert_eq!(found[0].remedy == Remedy::Done, is_repaired, "{found:?}");
+        assert_eq!(bad.contents(path) == disk.contents(path), is_repaired);
+        assert_eq!(inspected.coins.unwrap().muhash, muhash);
+    }
 }
 
 #[derive(Default)]

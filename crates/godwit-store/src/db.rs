@@ -326,7 +326,9 @@ impl Overlay {
         }
         let (mut page, start) = (Box::new([0; PAGE as usize]), number * PAGE);
         let there = self.kept.saturating_sub(start).min(PAGE) as usize;
-        file.read_exact_at(start, &mut page[..there])?;
+        if there > 0 {
+            file.read_exact_at(start, &mut page[..there])?;
+        }
         Ok(page)
     }
 

@@ -8,7 +8,7 @@ use godwit::exit::Exit;
 
 use crate::damaged_index::copy;
 use crate::import::small_chain_stats;
-use crate::kill::reference;
+use crate::kill::{CACHE_MIB, reference};
 use crate::node::{Ended, Node};
 use crate::rebuild::files_of_coins;
 use crate::running::{Moment, Running};
@@ -192,4 +192,19 @@ fn a_verification_that_is_told_to_stop_ends_soon_and_says_so() {
     assert!(interrupted > 0, "it is never that quick");
     let ended = node.run(&[&"verify"]).expect(Exit::Success);
     has_hash_of_stats(&node, &ended);
+}
+
+#[test]
+fn what_a_kill_leaves_is_no_damage() {
+    let (reference, node) = (reference(), Node::new("regtest"));
+    let cache = format!("-dbcache={CACHE_MIB}");
+    let mut kills = 0;
+    for delay in [700, 1500, 400] {
+        let mut running = Running::start(&node, &[&"import", &cache, &reference.path]);
+        running.wait_for(Moment::After(Duration::from_millis(delay)));
+        kills += usize::from(running.kill());
+        let ended = node.run(&[&"verify"]).expect(Exit::Success);
+        assert!(ended.stdout.contains(" Damage: none."), "{ended:?}");
+    }
+    assert!(kills > 0, "it is never that quick");
 }

@@ -59,7 +59,7 @@ bench-ibd: setup
 
 # Microseconds per signature check in lanes, beside libsecp256k1; wants a quiet machine for a minute or two.
 bench-verify: setup
-	cargo run --release --locked -p godwit-verify --example bench-verify
+	cargo run --release --locked -p godwit-script --example bench-verify
 
 # What the worst blocks cost with claims, beside Bitcoin Core's engine alone, in turns on one thread; takes a quarter of
 # an hour. KIND names some of the kinds by a part of their names, LANES=avx2 narrower lanes.

@@ -85,7 +85,7 @@ impl Case {
     ];
 
     const fn new(name: &'static str, scripts: bool, cache: Cache, source: Source) -> Self {
-        let aim = if scripts { 1.2 } else { 2.0 };
+        let aim = if scripts { 4.0 } else { 8.0 };
         Self { name, scripts, cache, source, aim }
     }
 

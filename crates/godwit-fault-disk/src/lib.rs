@@ -1,5 +1,5 @@
 //! An in-memory disk for tests: it forgets at a crash what was not synced, and fails the n-th
-//! operation.
+//! operation of some kind, once or from then on.
 //!
 //! File contents and directory entries become durable separately, as POSIX allows: a file's bytes
 //! with its `sync`, its name with the `sync_dir` of its directory. What was not synced survives a
@@ -9,6 +9,7 @@
 //! instant comes between or in the middle of them.
 
 mod change;
+mod fault;
 mod inline;
 mod journal;
 mod panicking;
@@ -27,11 +28,13 @@ use std::time::Duration;
 use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
 use godwit_stream::DataStream;
 
+pub use fault::{Counted, DiskError, Fault, Lasting};
 pub use inline::{InlineExecutor, Pace};
 pub use journal::{Content, Journal};
 pub use panicking::{PANIC, PanickingDisk};
 
 use change::{Change, NameChange};
+use fault::Faults;
 use inline::Span;
 use random::SplitMix;
 use timeline::{Inode, Names};
@@ -134,11 +137,6 @@ impl Timing {
             journal.note(span.from, format_args!("disk #{} {what}{detail}", span.job));
         }
     }
-
-    /// The present.
-    fn instant(&self) -> Span {
-        self.executor.charge(&(Duration::ZERO..=Duration::ZERO), String::new)
-    }
 }
 
 impl<'a> Operation<'a> {
@@ -153,11 +151,6 @@ impl<'a> Operation<'a> {
     fn describe(&self) -> String {
         format!("{} {}", self.name, self.path.display())
     }
-
-    /// Counts among those that fail at request.
-    fn changes_disk(&self) -> bool {
-        self.kind != Kind::Read
-    }
 }
 
 #[derive(Clone, Default)]
@@ -166,29 +159,10 @@ struct State {
     names: Names,
     dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
-    operations: u64,
-    changes: u64,
-    fail_at: Option<u64>,
-    failure: Option<io::ErrorKind>,
+    faults: Faults,
     boot: u64,
     /// `None`: operations take no time, and there is none.
     timing: Option<Arc<Timing>>,
-}
-
-impl State {
-    /// Counts an operation; a disk that has failed once keeps failing until the crash.
-    fn step(&mut self, changes_disk: bool) -> io::Result<()> {
-        self.operations += 1;
-        self.changes += u64::from(changes_disk);
-        if let Some(kind) = self.failure {
-            return Err(kind.into());
-        }
-        if changes_disk && self.fail_at == Some(self.changes) {
-            self.failure = Some(io::ErrorKind::StorageFull);
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        Ok(())
-    }
 }
 
 impl FaultDisk {
@@ -209,11 +183,13 @@ impl FaultDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins an operation, of a handle of that boot if any: when it takes place.
+    /// Begins an operation, of a handle of that boot if any: when it takes place. `refused` is what the
+    /// one does that is planned to fail.
     fn begin(
         &self,
         operation: Operation<'_>,
         boot: Option<u64>,
+        refused: impl FnOnce(&mut State, Span),
     ) -> io::Result<(MutexGuard<'_, State>, Span)> {
         let mut state = self.state();
         if boot.is_some_and(|boot| boot != state.boot) {
@@ -227,25 +203,47 @@ impl FaultDisk {
             timing.note(span, operation);
             state = self.state();
         }
-        state.step(operation.changes_disk())?;
-        Ok((state, span))
+        match state.faults.step(operation) {
+            Ok(()) => Ok((state, span)),
+            Err(refusal) => {
+                if refusal.is_first {
+                    refused(&mut state, span);
+                }
+                Err(refusal.error.into())
+            }
+        }
     }
 
-    /// The n-th operation from now on that changes the disk (1 = the next) fails, and every
-    /// operation after it until [`FaultDisk::crash`]. A failing write is torn in half.
+    /// Plans a failure, instead of any other.
+    pub fn plan(&self, fault: Fault) {
+        self.state().faults.plan(fault);
+    }
+
+    /// The n-th operation from now on that changes the disk (1 = the next) finds it full, and every
+    /// operation after it fails until [`FaultDisk::crash`].
     pub fn fail_change(&self, n: u64) {
-        let mut state = self.state();
-        state.fail_at = Some(state.changes + n);
+        self.plan(Fault {
+            counted: Counted::Changes,
+            nth: n,
+            error: DiskError::Full,
+            lasting: Lasting::Everything,
+            forgets: false,
+        });
     }
 
     /// Nothing fails any more that was planned and has not happened.
     pub fn fail_nothing(&self) {
-        self.state().fail_at = None;
+        self.state().faults.cancel();
     }
 
     /// Whether the planned failure has happened.
     pub fn has_failed(&self) -> bool {
-        self.state().failure.is_some()
+        self.state().faults.have_happened()
+    }
+
+    /// Operations so far.
+    pub fn count(&self, counted: Counted) -> u64 {
+        self.state().faults.count(counted)
     }
 
     /// The machine or process dies and comes back: handles and locks are gone, no failure is
@@ -259,8 +257,7 @@ impl FaultDisk {
         }
         state.names.crash(now, survival, &mut random);
         state.locked.clear();
-        state.fail_at = None;
-        state.failure = None;
+        state.faults.end();
         state.boot += 1;
     }
 
@@ -310,7 +307,7 @@ impl Disk for FaultDisk {
             true => Operation::new(Kind::Write, "create", path),
             false => Operation::new(Kind::Read, "open", path),
         };
-        let (mut state, span) = self.begin(operation, None)?;
+        let (mut state, span) = self.begin(operation, None, |_, _| {})?;
         let inode = match (state.names.current.get(path).copied(), mode) {
             (Some(inode), _) => inode,
             (None, OpenMode::Read) => return Err(io::ErrorKind::NotFound.into()),
@@ -334,7 +331,7 @@ impl Disk for FaultDisk {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         if !self.state().dirs.contains(path) {
             let (mut state, _) =
-                self.begin(Operation::new(Kind::Write, "create dir", path), None)?;
+                self.begin(Operation::new(Kind::Write, "create dir", path), None, |_, _| {})?;
             let dirs = path.ancestors().map(Path::to_owned);
             state.dirs.extend(dirs);
         }
@@ -342,14 +339,15 @@ impl Disk for FaultDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let (mut state, span) = self.begin(Operation::new(Kind::Sync, "sync dir", path), None)?;
+        let (mut state, span) =
+            self.begin(Operation::new(Kind::Sync, "sync dir", path), None, |_, _| {})?;
         state.names.sync_dir(span, path);
         Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let operation = Operation::new(Kind::Write, "rename", from).with(Detail::NewName(to));
-        let (mut state, span) = self.begin(operation, None)?;
+        let (mut state, span) = self.begin(operation, None, |_, _| {})?;
         let Some(inode) = state.names.current.get(from).copied() else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -364,7 +362,8 @@ impl Disk for FaultDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let (mut state, span) = self.begin(Operation::new(Kind::Write, "remove", path), None)?;
+        let (mut state, span) =
+            self.begin(Operation::new(Kind::Write, "remove", path), None, |_, _| {})?;
         if !state.names.current.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -373,7 +372,7 @@ impl Disk for FaultDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        let (state, _) = self.begin(Operation::new(Kind::Read, "list", path), None)?;
+        let (state, _) = self.begin(Operation::new(Kind::Read, "list", path), None, |_, _| {})?;
         if !state.dirs.contains(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -383,7 +382,8 @@ impl Disk for FaultDisk {
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let (mut state, _) = self.begin(Operation::new(Kind::Read, "lock", path), None)?;
+        let (mut state, _) =
+            self.begin(Operation::new(Kind::Read, "lock", path), None, |_, _| {})?;
         if !state.locked.insert(path.to_owned()) {
             return Ok(None);
         }
@@ -404,8 +404,18 @@ impl FaultFile {
         kind: Kind,
         name: &'static str,
         detail: Detail<'_>,
+        refused: impl FnOnce(&mut State, Span),
     ) -> io::Result<(MutexGuard<'_, State>, Span)> {
-        self.disk.begin(Operation::new(kind, name, &self.path).with(detail), Some(self.boot))
+        let operation = Operation::new(kind, name, &self.path).with(detail);
+        self.disk.begin(operation, Some(self.boot), refused)
+    }
+
+    fn read(
+        &self,
+        name: &'static str,
+        detail: Detail<'_>,
+    ) -> io::Result<(MutexGuard<'_, State>, Span)> {
+        self.begin(Kind::Read, name, detail, |_, _| {})
     }
 
     fn change(&self, name: &'static str, change: Change) -> io::Result<()> {
@@ -413,24 +423,16 @@ impl FaultFile {
             Change::Write(offset, data) => Detail::Bytes(*offset, data),
             Change::SetLen(len) => Detail::Length(*len),
         };
-        let failed = match self.begin(Kind::Write, name, detail) {
-            Ok((mut state, span)) => {
-                self.check_alone(&state, span, change.range(), name);
-                state.inodes[self.inode].change(span, change);
-                return Ok(());
+        let tear = |state: &mut State, span| {
+            if let Change::Write(offset, data) = &change {
+                let torn = Change::Write(*offset, data[..data.len() / 2].to_vec());
+                state.inodes[self.inode].change(span, torn);
             }
-            Err(error) => error,
         };
-        let mut state = self.disk.state();
-        if let Change::Write(offset, data) = change
-            && state.boot == self.boot
-            && state.fail_at == Some(state.changes)
-        {
-            let torn = Change::Write(offset, data[..data.len() / 2].to_vec());
-            let span = state.timing.as_ref().map_or(Span::default(), |timing| timing.instant());
-            state.inodes[self.inode].change(span, torn);
-        }
-        Err(failed)
+        let (mut state, span) = self.begin(Kind::Write, name, detail, tear)?;
+        self.check_alone(&state, span, change.range(), name);
+        state.inodes[self.inode].change(span, change);
+        Ok(())
     }
 
     fn check_alone(&self, state: &State, span: Span, bytes: Range<u64>, name: &'static str) {
@@ -441,7 +443,7 @@ impl FaultFile {
 
 impl DiskFile for FaultFile {
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let (state, span) = self.begin(Kind::Read, "read", Detail::Later)?;
+        let (state, span) = self.read("read", Detail::Later)?;
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         let end = start.checked_add(out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         self.check_alone(&state, span, offset..end as u64, "read");
@@ -466,13 +468,18 @@ impl DiskFile for FaultFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let (mut state, span) = self.begin(Kind::Sync, "sync", Detail::Nothing)?;
+        let forget = |state: &mut State, span| {
+            if state.faults.forget() {
+                state.inodes[self.inode].forget(span);
+            }
+        };
+        let (mut state, span) = self.begin(Kind::Sync, "sync", Detail::Nothing, forget)?;
         state.inodes[self.inode].sync(span);
         Ok(())
     }
 
     fn file_len(&self) -> io::Result<u64> {
-        let (state, _) = self.begin(Kind::Read, "length", Detail::Nothing)?;
+        let (state, _) = self.read("length", Detail::Nothing)?;
         Ok(state.inodes[self.inode].current.len() as u64)
     }
 

@@ -62,3 +62,51 @@ fn renames_and_removals_wait_for_the_directory() {
     disk.overwrite(to, b"x".to_vec());
     assert_eq!(disk.contents(to).unwrap(), b"x");
 }
+
+fn fault(counted: Counted, lasting: Lasting) -> Fault {
+    Fault { counted, nth: 2, error: DiskError::Device, lasting, forgets: false }
+}
+
+/// Which of four reads, with a write before each, fail.
+fn failing_reads(fault: Fault) -> Vec<bool> {
+    let disk = disk_with_file(true);
+    let file = disk.open(Path::new(FILE), OpenMode::ReadWrite).unwrap();
+    disk.plan(fault);
+    let mut fails = Vec::new();
+    for _ in 0..4 {
+        fails.push(file.write_all_at(0, b"more").is_err());
+        fails.push(file.read_exact_at(0, &mut [0]).is_err());
+    }
+    fails
+}
+
+#[test]
+fn the_nth_of_its_kind_fails_once_or_from_then_on() {
+    let [no, yes] = [false, true];
+    let reads = |lasting| failing_reads(fault(Counted::Reads, lasting));
+    assert_eq!(reads(Lasting::Once), [no, no, no, yes, no, no, no, no]);
+    assert_eq!(reads(Lasting::ItsKind), [no, no, no, yes, no, yes, no, yes]);
+    assert_eq!(reads(Lasting::Everything), [no, no, no, yes, yes, yes, yes, yes]);
+    let writes = failing_reads(fault(Counted::Writes, Lasting::ItsKind));
+    assert_eq!(writes, [no, no, yes, no, yes, no, yes, no]);
+    for counted in [Counted::Opens, Counted::Syncs, Counted::Names] {
+        assert_eq!(failing_reads(fault(counted, Lasting::Everything)), [no; 8]);
+    }
+}
+
+/// What was written before the sync that failed is gone, although a later one says that all is durable.
+#[test]
+fn a_failed_sync_forgets_its_pages() {
+    for forgets in [false, true] {
+        let disk = disk_with_file(true);
+        let file = disk.open(Path::new(FILE), OpenMode::ReadWrite).unwrap();
+        disk.plan(Fault { nth: 1, forgets, ..fault(Counted::Syncs, Lasting::Once) });
+        assert!(file.sync().is_err());
+        file.write_all_at(4, b"er").unwrap();
+        assert_eq!(disk.contents(Path::new(FILE)).unwrap(), b"new!er");
+        file.sync().unwrap();
+        disk.crash(Survival::All);
+        let expected = if forgets { b"old\0er" } else { b"new!er" };
+        assert_eq!(disk.contents(Path::new(FILE)).unwrap(), expected);
+    }
+}

@@ -119,6 +119,12 @@ impl Inode {
         self.settle(span.clock);
     }
 
+    /// What a sync of that span would have made durable never will be, while readers still see it.
+    pub(crate) fn forget(&mut self, span: Span) {
+        self.settle(span.clock);
+        self.unsynced.take_synced(span, |_| true).for_each(drop);
+    }
+
     fn settle(&mut self, now: Duration) {
         for (span, step) in self.coming.take_done(now) {
             match step {

@@ -8,7 +8,7 @@ use godwit_primitives::{InputView, ScriptFlags, WitnessView, sha256::sha256};
 use godwit_verify::{Check, KeyBytes, parse_strict_der};
 
 use crate::SpentOutput;
-use crate::forms::{Form, MAX_KEYS, MultisigForm, key_hash_script, public_key};
+use crate::forms::{Form, Lock, MAX_KEYS, MultisigForm, key_hash_script, public_key};
 use crate::hashes::hash160;
 use crate::multisig::{Multisig, Signed};
 use crate::pushes::{self, MAX_ELEMENT_SIZE, MAX_SCRIPT_SIZE, is_true, may_contain};
@@ -36,6 +36,14 @@ const _: () = {
     const LONGEST: usize = 2 + MAX_KEYS * 66 + 2 + 1;
     assert!(LONGEST <= MAX_SCRIPT_SIZE);
 };
+
+/// Lock times from here on are times, not heights (Core's `LOCKTIME_THRESHOLD`).
+const LOCKTIME_THRESHOLD: u64 = 500_000_000;
+/// Of a sequence (BIP68): none of it locks.
+const SEQUENCE_DISABLED: u64 = 1 << 31;
+/// Of a sequence: it counts 512 seconds, not blocks.
+const SEQUENCE_IS_TIME: u64 = 1 << 22;
+const SEQUENCE_MASK: u64 = 0xffff;
 
 /// The input that is looked at, with all that decides about it.
 pub(crate) struct Spend<'s, 'a> {
@@ -85,13 +93,15 @@ pub fn claim(tx: &SpendingTx<'_>, input: usize, flags: ScriptFlags) -> Option<Cl
             let elements = spend.elements(form.required + 1)?;
             spend.legacy_multisig(&elements, form, output.script_pubkey)
         }
+        // Only behind a hash: nobody makes them.
+        Form::LockedKey(..) => None,
     }
 }
 
 impl Spend<'_, '_> {
     fn key(&self, key: KeyBytes) -> Option<Claim> {
         let [signature] = self.elements(1)?[..] else { return None };
-        self.legacy_signature(key, signature)
+        self.legacy_signature(key, signature, self.output.script_pubkey)
     }
 
     fn key_hash(&self, hash: &[u8; 20]) -> Option<Claim> {
@@ -101,7 +111,7 @@ impl Spend<'_, '_> {
         if hash160(key_bytes) != *hash {
             return None;
         }
-        self.legacy_signature(key, signature)
+        self.legacy_signature(key, signature, self.output.script_pubkey)
     }
 
     fn script_hash(&self, hash: &[u8; 20]) -> Option<Claim> {
@@ -117,12 +127,23 @@ impl Spend<'_, '_> {
         }
         let elements = self.elements(MAX_KEYS + 2)?;
         let (redeem, elements) = elements.split_last()?;
-        let Form::Multisig(form) = Form::of(redeem)? else { return None };
+        let form = Form::of(redeem)?;
+        if !matches!(form, Form::Multisig(_) | Form::LockedKey(..)) {
+            return None;
+        }
         // EvalScript: OP_EQUAL.
         if hash160(redeem) != *hash {
             return None;
         }
-        self.legacy_multisig(elements, form, redeem)
+        match form {
+            Form::Multisig(form) => self.legacy_multisig(elements, form, redeem),
+            Form::LockedKey(lock, key) => {
+                let [signature] = elements else { return None };
+                self.unlocks(lock)?;
+                self.legacy_signature(key, signature, redeem)
+            }
+            _ => None,
+        }
     }
 
     fn wrapped_program(&self, redeem: &[u8], hash: &[u8; 20]) -> Option<Claim> {
@@ -183,7 +204,11 @@ impl Spend<'_, '_> {
             return None;
         }
         let script = self.witness.item(before)?;
-        let Form::Multisig(form) = Form::of(script)? else { return None };
+        let form = match Form::of(script)? {
+            Form::Multisig(form) => form,
+            Form::LockedKey(lock, key) => return self.witness_locked_key(program, lock, key),
+            _ => return None,
+        };
         let elements: Vec<&[u8]> = self.witness.items().take(before).collect();
         // ExecuteWitnessScript: SCRIPT_ERR_PUSH_SIZE.
         if elements.iter().any(|element| element.len() > MAX_ELEMENT_SIZE) {
@@ -205,6 +230,75 @@ impl Spend<'_, '_> {
         })
     }
 
+    /// P2WSH, where so much is known: version 0, and the form of the last item.
+    fn witness_locked_key(&self, program: &[u8; 32], lock: Lock, key: KeyBytes) -> Option<Claim> {
+        // EvalScript takes one element; ExecuteWitnessScript: SCRIPT_ERR_CLEANSTACK.
+        if self.witness.len() != 2 {
+            return None;
+        }
+        let (signature, script) = (self.witness.item(0)?, self.witness.item(1)?);
+        let signature = Signature::parse(signature)?;
+        self.unlocks(lock)?;
+        // VerifyWitnessProgram: SCRIPT_ERR_WITNESS_PROGRAM_MISMATCH.
+        if sha256(script) != *program {
+            return None;
+        }
+        let message = self.tx.segwit_message(self.input, script, signature.hash_type)?;
+        Some(signature.by(key, message))
+    }
+
+    fn unlocks(&self, lock: Lock) -> Option<()> {
+        let sequence = u64::from(self.tx.input(self.input)?.sequence);
+        match lock {
+            Lock::Time(least) => {
+                let lock_time = u64::from(self.tx.view().lock_time());
+                // EvalScript: without the rule the opcode does nothing.
+                if !self.flags.contains(ScriptFlags::CHECKLOCKTIMEVERIFY) {
+                    return None;
+                }
+                // CheckLockTime: both are heights, or both are times.
+                if (least < LOCKTIME_THRESHOLD) != (lock_time < LOCKTIME_THRESHOLD) {
+                    return None;
+                }
+                // CheckLockTime.
+                if least > lock_time {
+                    return None;
+                }
+                // CheckLockTime: a final input makes the lock time be of no account.
+                if sequence == u64::from(u32::MAX) {
+                    return None;
+                }
+            }
+            Lock::Sequence(least) => {
+                // EvalScript: without the rule the opcode does nothing.
+                if !self.flags.contains(ScriptFlags::CHECKSEQUENCEVERIFY) {
+                    return None;
+                }
+                // EvalScript: with this bit the opcode does nothing.
+                if least & SEQUENCE_DISABLED != 0 {
+                    return None;
+                }
+                // CheckSequence: BIP68 knows versions from 2 on.
+                if self.tx.view().version() < 2 {
+                    return None;
+                }
+                // CheckSequence.
+                if sequence & SEQUENCE_DISABLED != 0 {
+                    return None;
+                }
+                // CheckSequence: both are of blocks, or both of time.
+                if least & SEQUENCE_IS_TIME != sequence & SEQUENCE_IS_TIME {
+                    return None;
+                }
+                // CheckSequence.
+                if least & SEQUENCE_MASK > sequence & SEQUENCE_MASK {
+                    return None;
+                }
+            }
+        }
+        Some(())
+    }
+
     /// CheckECDSASignature: version 0 signs the value, and a negative one is none.
     fn value_in_range(&self) -> Option<()> {
         (self.output.value >= 0).then_some(())
@@ -222,8 +316,12 @@ impl Spend<'_, '_> {
         pushes::elements(self.script_sig, most)
     }
 
-    fn legacy_signature(&self, key: KeyBytes, signature: &[u8]) -> Option<Claim> {
-        let script_code = self.output.script_pubkey;
+    fn legacy_signature(
+        &self,
+        key: KeyBytes,
+        signature: &[u8],
+        script_code: &[u8],
+    ) -> Option<Claim> {
         let signature = Signature::parse(signature)?;
         // EvalChecksigPreTapscript: FindAndDelete.
         if may_contain(script_code, signature.bytes) {

@@ -6,7 +6,10 @@ const OP_DUP: u8 = 0x76;
 const OP_HASH160: u8 = 0xa9;
 const OP_EQUAL: u8 = 0x87;
 const OP_EQUALVERIFY: u8 = 0x88;
+const OP_DROP: u8 = 0x75;
 const OP_CHECKSIG: u8 = 0xac;
+const OP_CHECKLOCKTIMEVERIFY: u8 = 0xb1;
+const OP_CHECKSEQUENCEVERIFY: u8 = 0xb2;
 const OP_CHECKMULTISIG: u8 = 0xae;
 const OP_0: u8 = 0x00;
 const OP_1: u8 = 0x51;
@@ -33,12 +36,23 @@ pub(crate) enum Form<'a> {
     Taproot(&'a [u8; 32]),
     /// m keys… n OP_CHECKMULTISIG.
     Multisig(MultisigForm),
+    /// lock OP_DROP key OP_CHECKSIG.
+    LockedKey(Lock, KeyBytes),
 }
 
 /// 1 ≤ m ≤ n ≤ 20.
 pub(crate) struct MultisigForm {
     pub(crate) required: usize,
     pub(crate) keys: Vec<KeyBytes>,
+}
+
+/// A number, which is not negative, and what demands it.
+#[derive(Clone, Copy)]
+pub(crate) enum Lock {
+    /// OP_CHECKLOCKTIMEVERIFY (BIP65): of the transaction's lock time.
+    Time(u64),
+    /// OP_CHECKSEQUENCEVERIFY (BIP112): of the input's sequence.
+    Sequence(u64),
 }
 
 impl<'a> Form<'a> {
@@ -52,10 +66,11 @@ impl<'a> Form<'a> {
             [OP_0, 20, program @ ..] => program.try_into().ok().map(Form::WitnessKeyHash),
             [OP_0, 32, program @ ..] => program.try_into().ok().map(Form::WitnessScriptHash),
             [OP_1, 32, program @ ..] => program.try_into().ok().map(Form::Taproot),
-            [len, key @ .., OP_CHECKSIG] if usize::from(*len) == key.len() => {
-                public_key(key).map(Form::Key)
-            }
             [.., OP_CHECKMULTISIG] => multisig(script).map(Form::Multisig),
+            [.., OP_CHECKSIG] => match single_key(script) {
+                Some(key) => Some(Form::Key(key)),
+                None => locked_key(script),
+            },
             _ => None,
         }
     }
@@ -106,6 +121,44 @@ fn number(script: &[u8]) -> Option<(usize, &[u8])> {
     match script {
         [opcode @ OP_1..=OP_16, rest @ ..] => Some((usize::from(opcode - OP_1) + 1, rest)),
         [1, number @ 17..=20, rest @ ..] => Some((usize::from(*number), rest)),
+        _ => None,
+    }
+}
+
+/// key OP_CHECKSIG.
+fn single_key(script: &[u8]) -> Option<KeyBytes> {
+    match script {
+        [len, key @ .., OP_CHECKSIG] if usize::from(*len) == key.len() => public_key(key),
+        _ => None,
+    }
+}
+
+/// One lock before one key. Of more locks the script is left to the engine.
+fn locked_key(script: &[u8]) -> Option<Form<'_>> {
+    let (lock, rest) = lock(script)?;
+    let [OP_DROP, rest @ ..] = rest else { return None };
+    single_key(rest).map(|key| Form::LockedKey(lock, key))
+}
+
+/// A number and the opcode that demands it.
+fn lock(script: &[u8]) -> Option<(Lock, &[u8])> {
+    let (number, rest) = match script {
+        [OP_0, rest @ ..] => (0, rest),
+        [opcode @ OP_1..=OP_16, rest @ ..] => (u64::from(opcode - OP_1) + 1, rest),
+        // EvalScript takes five bytes at most.
+        [len @ 1..=5, rest @ ..] => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(*len))?;
+            // CScriptNum: the sign (SCRIPT_ERR_NEGATIVE_LOCKTIME). Negative zero is left to the engine.
+            if bytes.last()? & 0x80 != 0 {
+                return None;
+            }
+            (bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    match rest {
+        [OP_CHECKLOCKTIMEVERIFY, rest @ ..] => Some((Lock::Time(number), rest)),
+        [OP_CHECKSEQUENCEVERIFY, rest @ ..] => Some((Lock::Sequence(number), rest)),
         _ => None,
     }
 }

@@ -208,7 +208,13 @@ fn function_lengths(lines: &[&str]) -> Vec<(usize, usize)> {
             continue;
         }
         let closing = format!("{}}}", " ".repeat(indent));
-        if let Some(end) = lines[start..].iter().position(|line| *line == closing) {
+        // A declaration ends with its arguments or its result, and has no body.
+        let arguments_end = format!("{})", " ".repeat(indent));
+        let is_end = |line: &&str| {
+            **line == closing || line.starts_with(&arguments_end) && line.ends_with(';')
+        };
+        let end = lines[start..].iter().position(|line| is_end(&line));
+        if let Some(end) = end.filter(|end| lines[start + end] == closing) {
             lengths.push((start, end + 1));
         }
     }
@@ -264,6 +270,9 @@ mod tests {
         assert_eq!(rust(&function_of(MAX_FUNCTION_LINES)), []);
         let long = rust(&format!("\n{}", function_of(MAX_FUNCTION_LINES + 1)));
         assert_eq!(long.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2]);
+        // A declaration has no length, whatever follows it.
+        let declared = format!("fn a(\n    b: u8,\n) -> u8;\n{}", function_of(MAX_FUNCTION_LINES));
+        assert_eq!(rust(&declared), []);
     }
 
     #[test]

@@ -128,6 +128,7 @@ fn other_forms_are_exact() {
         Some(Form::WitnessScriptHash(_)) => "witness script hash",
         Some(Form::Taproot(_)) => "taproot",
         Some(Form::Multisig(_)) => "multisig",
+        Some(Form::LockedKey(..)) => "locked key",
         None => "nothing",
     };
     let scripts = [

@@ -11,7 +11,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::native::prove;
-use crate::plan::{Case, Encoding, KeyForm, Kind, Plan, number, push, push_with};
+use crate::plan::{Case, Encoding, KeyForm, Kind, Plan, number, push, push_with, script_number};
 use crate::twin::{Naive, Output, spent_outputs};
 
 /// Plans of each form that a condition is tried with.
@@ -135,10 +135,14 @@ fn each_flag_counts() {
     expect("no WITNESS", programs, without(witness | taproot), false, |_| {});
     expect("no TAPROOT", Kind::is_taproot, without(taproot), false, |_| {});
     expect("no WITNESS but TAPROOT", Kind::is_taproot, without(witness), false, |_| {});
-    for flag in
-        [ScriptFlags::CHECKLOCKTIMEVERIFY, ScriptFlags::CHECKSEQUENCEVERIFY, ScriptFlags::DERSIG]
-    {
-        expect("a flag of no account", any, without(flag), true, |_| {});
+    let locks = [ScriptFlags::CHECKLOCKTIMEVERIFY, ScriptFlags::CHECKSEQUENCEVERIFY];
+    for flag in locks {
+        expect("a flag of no account", |kind| !kind.is_locked(), without(flag), true, |_| {});
+    }
+    expect("a flag of no account", any, without(ScriptFlags::DERSIG), true, |_| {});
+    for ((lock, flag), other) in [TIME, SEQUENCE].into_iter().zip(locks).zip([locks[1], locks[0]]) {
+        expect("no rule of the lock", Kind::is_locked, without(flag), false, lock);
+        expect("no rule of another lock", Kind::is_locked, without(other), true, lock);
     }
     nothing("NULLDUMMY", Kind::is_multisig, |plan| plan.dummy = vec![0]);
 }
@@ -165,9 +169,10 @@ fn hashes_are_compared() {
     let key_hash =
         |kind: Kind| matches!(kind, Kind::KeyHash | Kind::WitnessKeyHash | Kind::WrappedKeyHash);
     nothing("another key hash", key_hash, |plan| plan.flip_program = true);
-    let script = |kind: Kind| matches!(kind, Kind::WitnessMultisig | Kind::WrappedMultisig);
-    nothing("another witness script hash", script, |plan| plan.flip_program = true);
-    let wrapped = |kind: Kind| kind.is_wrapped() || kind == Kind::ScriptHashMultisig;
+    nothing("another witness script hash", Kind::is_witness_script, |plan| {
+        plan.flip_program = true
+    });
+    let wrapped = |kind: Kind| kind.is_wrapped() || kind.is_script_hash();
     nothing("another script hash", wrapped, |plan| plan.flip_script_hash = true);
 }
 
@@ -227,6 +232,121 @@ fn witnesses_are_exact() {
     });
     nothing("no annex", Kind::is_taproot, |plan| plan.after_witness = vec![vec![0x51]]);
     nothing("an empty annex", Kind::is_taproot, |plan| plan.after_witness = vec![vec![]]);
+}
+
+/// A lock of either kind that holds just so.
+const TIME: fn(&mut Plan) = |plan| {
+    (plan.lock, plan.lock_opcode) = (script_number(1_000), 0xb1);
+    (plan.lock_time, plan.sequence) = (1_000, u32::MAX - 1);
+};
+const SEQUENCE: fn(&mut Plan) = |plan| {
+    (plan.lock, plan.lock_opcode) = (script_number(1_000), 0xb2);
+    (plan.version, plan.sequence) = (2, 1_000);
+};
+
+#[test]
+fn locks_hold() {
+    let lock_time = |demanded: i64, lock_time: u32, claimed: bool| {
+        let what = format!("{demanded} demanded of a lock time of {lock_time}");
+        expect(&what, Kind::is_locked, ScriptFlags::ALL, claimed, |plan| {
+            TIME(plan);
+            (plan.lock, plan.lock_time) = (script_number(demanded), lock_time);
+        });
+    };
+    lock_time(0, 0, true);
+    lock_time(-1, 0, false);
+    lock_time(16, 16, true);
+    lock_time(17, 16, false);
+    lock_time(128, 127, false);
+    lock_time(499_999_999, 499_999_999, true);
+    lock_time(499_999_999, 500_000_000, false);
+    lock_time(499_999_999, u32::MAX, false);
+    lock_time(500_000_000, 500_000_000, true);
+    lock_time(500_000_001, 500_000_000, false);
+    lock_time(0xffff_ffff, u32::MAX, true);
+    lock_time(0x1_0000_0000, u32::MAX, false);
+    nothing("a final input", Kind::is_locked, |plan| {
+        TIME(plan);
+        plan.sequence = u32::MAX;
+    });
+
+    let sequence = |demanded: i64, sequence: u32, claimed: bool| {
+        let what = format!("{demanded:#x} demanded of a sequence of {sequence:#x}");
+        expect(&what, Kind::is_locked, ScriptFlags::ALL, claimed, |plan| {
+            SEQUENCE(plan);
+            (plan.lock, plan.sequence) = (script_number(demanded), sequence);
+        });
+    };
+    sequence(0, 0, true);
+    sequence(-1, 0, false);
+    sequence(1, 0, false);
+    sequence(0xffff, 0xffff, true);
+    sequence(0x40_0000, 0, false);
+    sequence(0, 0x40_0000, false);
+    sequence(0x40_0001, 0x40_0001, true);
+    sequence(0x40_0001, 0x40_0000, false);
+    sequence(0x7fbf_0001, 1, true);
+    sequence(1, 0x7fbf_0001, true);
+    sequence(1, 0x8000_0001, false);
+    // Bit 31 turns the lock off, which is left to Core's engine; bits above it count for nothing.
+    sequence(0x8000_0001, 1, false);
+    sequence(0x1_0000_0001, 1, true);
+    for version in [0, 1] {
+        nothing("an old version", Kind::is_locked, |plan| {
+            SEQUENCE(plan);
+            plan.version = version;
+        });
+    }
+    for version in [3, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+        proven("a version", Kind::is_locked, |plan| {
+            SEQUENCE(plan);
+            plan.version = version;
+        });
+    }
+}
+
+#[test]
+fn locked_keys_are_exact() {
+    for lock in [TIME, SEQUENCE] {
+        nothing("no OP_DROP", Kind::is_locked, |plan| {
+            lock(plan);
+            plan.after_lock.clear();
+        });
+        for after in [vec![0x76], vec![0x75, 0x61], vec![0x61, 0x75], vec![0x75, 0x75]] {
+            nothing("something else than OP_DROP", Kind::is_locked, |plan| {
+                lock(plan);
+                plan.after_lock = after.clone();
+            });
+        }
+        nothing("another opcode", Kind::is_locked, |plan| {
+            lock(plan);
+            plan.lock_opcode = 0xb3;
+        });
+        // More bytes than the number needs are no matter of consensus; more than five are.
+        for (push, claimed) in [
+            (vec![1, 0], true),
+            (vec![1, 0x7f], true),
+            (vec![3, 1, 0, 0], true),
+            (vec![5, 1, 0, 0, 0, 0], true),
+            (vec![5, 0, 0, 0, 0, 0x80], false),
+            (vec![1, 0x81], false),
+            (vec![6, 1, 0, 0, 0, 0, 0], false),
+            (vec![0x4c, 1, 5], false),
+        ] {
+            expect(&format!("{push:?}"), Kind::is_locked, ScriptFlags::ALL, claimed, |plan| {
+                lock(plan);
+                plan.lock = push.clone();
+            });
+        }
+        nothing("a script behind it", Kind::is_locked, |plan| {
+            lock(plan);
+            plan.after_script = vec![0xac];
+        });
+    }
+    let witness = |kind: Kind| kind.is_locked() && kind.is_v0();
+    nothing("an item more", witness, |plan| plan.before_witness = vec![vec![1]]);
+    let script_hash = |kind: Kind| kind == Kind::ScriptHashLockedKey;
+    nothing("an element more", script_hash, |plan| plan.before_script_sig = vec![1, 1]);
 }
 
 #[test]

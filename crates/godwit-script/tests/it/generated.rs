@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::native::{form, note, print_tally, prove};
-use crate::plan::{Case, Encoding, KeyForm, Kind, Plan, number, push, push_with};
+use crate::plan::{Case, Encoding, KeyForm, Kind, Plan, number, push, push_with, script_number};
 use crate::twin::{Naive, spent_outputs};
 
 /// Of each form, in the ordinary run and in the long one.
@@ -266,6 +266,31 @@ const SIGNED_AGAIN: &[OfPlan] = &[
     ("envelopes around the leaf", |plan, rng| {
         plan.before_leaf = [envelope(rng), envelope(rng)].concat();
         plan.after_leaf = [envelope(rng), envelope(rng)].concat();
+    }),
+    ("another number of the lock", |plan, rng| {
+        let near = i64::from(one_of(&[plan.lock_time, plan.sequence, plan.sequence & 0xffff], rng));
+        let number = near + rng.random_range(-1..=1);
+        let wide = [&[5][..], &number.to_le_bytes()[..5]].concat();
+        let long = push(&[&number.to_le_bytes()[..4], &[0, 0]].concat());
+        let any = script_number(rng.random::<i32>().into());
+        plan.lock = one_of(&[script_number(number), wide, long, any, piece(rng)], rng);
+    }),
+    ("another opcode of the lock", |plan, rng| {
+        plan.lock_opcode = one_of(&[0xb0, 0xb1, 0xb2, 0xb3, 0x61, rng.random()], rng);
+    }),
+    ("something else behind the lock", |plan, rng| plan.after_lock = piece(rng)),
+    ("another lock time", |plan, rng| {
+        let near = plan.lock_time;
+        let choices = [near.wrapping_sub(1), 0, 499_999_999, 500_000_000, u32::MAX, rng.random()];
+        plan.lock_time = one_of(&choices, rng);
+    }),
+    ("another sequence", |plan, rng| {
+        let bit = 1 << rng.random_range(0..32);
+        plan.sequence =
+            one_of(&[plan.sequence ^ bit, u32::MAX, u32::MAX - 1, 0, rng.random()], rng);
+    }),
+    ("another version", |plan, rng| {
+        plan.version = one_of(&[0, 1, 2, 0x7fff_ffff, 0x8000_0000, u32::MAX], rng);
     }),
     ("something behind the script", |plan, rng| plan.after_script = piece(rng)),
     ("another program", |plan, _| plan.flip_program = true),

@@ -32,10 +32,13 @@ pub(crate) enum Kind {
     ScriptHashMultisig,
     WitnessMultisig,
     WrappedMultisig,
+    ScriptHashLockedKey,
+    WitnessLockedKey,
+    WrappedLockedKey,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 10] = [
+    pub(crate) const ALL: [Kind; 13] = [
         Kind::Key,
         Kind::KeyHash,
         Kind::WitnessKeyHash,
@@ -46,6 +49,9 @@ impl Kind {
         Kind::ScriptHashMultisig,
         Kind::WitnessMultisig,
         Kind::WrappedMultisig,
+        Kind::ScriptHashLockedKey,
+        Kind::WitnessLockedKey,
+        Kind::WrappedLockedKey,
     ];
 
     pub(crate) fn is_multisig(self) -> bool {
@@ -57,13 +63,29 @@ impl Kind {
         matches!(self, Kind::TaprootKey | Kind::TaprootLeaf)
     }
 
+    /// A lock before a key.
+    pub(crate) fn is_locked(self) -> bool {
+        use Kind::{ScriptHashLockedKey, WitnessLockedKey, WrappedLockedKey};
+        matches!(self, ScriptHashLockedKey | WitnessLockedKey | WrappedLockedKey)
+    }
+
     pub(crate) fn is_v0(self) -> bool {
-        use Kind::{WitnessKeyHash, WitnessMultisig, WrappedKeyHash, WrappedMultisig};
-        matches!(self, WitnessKeyHash | WrappedKeyHash | WitnessMultisig | WrappedMultisig)
+        matches!(self, Kind::WitnessKeyHash | Kind::WrappedKeyHash) || self.is_witness_script()
+    }
+
+    /// P2WSH, wrapped or not.
+    pub(crate) fn is_witness_script(self) -> bool {
+        use Kind::{WitnessLockedKey, WitnessMultisig, WrappedLockedKey, WrappedMultisig};
+        matches!(self, WitnessMultisig | WrappedMultisig | WitnessLockedKey | WrappedLockedKey)
     }
 
     pub(crate) fn is_wrapped(self) -> bool {
-        matches!(self, Kind::WrappedKeyHash | Kind::WrappedMultisig)
+        matches!(self, Kind::WrappedKeyHash | Kind::WrappedMultisig | Kind::WrappedLockedKey)
+    }
+
+    /// P2SH of a script that is no program.
+    pub(crate) fn is_script_hash(self) -> bool {
+        matches!(self, Kind::ScriptHashMultisig | Kind::ScriptHashLockedKey)
     }
 
     /// Without a witness.
@@ -109,6 +131,13 @@ pub(crate) struct Plan {
     pub(crate) hash_types: Vec<u8>,
     pub(crate) encoding: Encoding,
     pub(crate) dummy: Vec<u8>,
+    /// A push of what is demanded, the opcode that demands it, and what follows.
+    pub(crate) lock: Vec<u8>,
+    pub(crate) lock_opcode: u8,
+    pub(crate) after_lock: Vec<u8>,
+    pub(crate) version: u32,
+    pub(crate) lock_time: u32,
+    pub(crate) sequence: u32,
     pub(crate) value: i64,
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
@@ -171,6 +200,7 @@ impl Plan {
             _ => KeyForm::Compressed,
         };
         let inputs = rng.random_range(1..=4);
+        let (lock, lock_opcode, lock_time, sequence) = lock(rng);
         let types: &[u8] = if kind.is_taproot() { &[0, 1, 0x81, 2, 3] } else { &[1, 0x81, 2, 3] };
         let hash_type = |rng: &mut StdRng| types[rng.random_range(0..types.len())];
         Plan {
@@ -183,6 +213,12 @@ impl Plan {
             signers,
             encoding: Encoding::Strict,
             dummy: Vec::new(),
+            lock,
+            lock_opcode,
+            after_lock: vec![0x75],
+            version: if kind.is_locked() { rng.random_range(2..=u32::MAX) } else { rng.random() },
+            lock_time,
+            sequence,
             value: rng.random_range(0..1 << 50),
             inputs,
             outputs: inputs + rng.random_range(0..3),
@@ -240,7 +276,10 @@ impl Plan {
         let id = self.secrets[0];
         let input = |vout: usize| TxIn {
             previous_output: OutPoint { txid: Txid::from_byte_array(id), vout: vout as u32 },
-            sequence: Sequence(u32::from_le_bytes([id[0], id[1], vout as u8, 0xff])),
+            sequence: Sequence(match vout == self.input {
+                true => self.sequence,
+                false => u32::from_le_bytes([id[0], id[1], vout as u8, 0xff]),
+            }),
             ..TxIn::default()
         };
         let output = |at: usize| TxOut {
@@ -248,8 +287,8 @@ impl Plan {
             script_pubkey: vec![0x6a; at * 3].into(),
         };
         Transaction {
-            version: Version(i32::from(id[2])),
-            lock_time: LockTime::from_consensus(u32::from(id[3])),
+            version: Version(self.version as i32),
+            lock_time: LockTime::from_consensus(self.lock_time),
             input: (0..self.inputs).map(input).collect(),
             output: (0..self.outputs).map(output).collect(),
         }
@@ -280,6 +319,10 @@ impl Plan {
     fn script(&self, secp: &Secp256k1<All>) -> Vec<u8> {
         let mut script = match self.kind {
             Kind::Key => [push(&self.key(secp, self.signer())), vec![0xac]].concat(),
+            _ if self.kind.is_locked() => {
+                let key = push(&self.key(secp, self.signer()));
+                [&self.lock[..], &[self.lock_opcode], &self.after_lock, &key, &[0xac]].concat()
+            }
             _ if self.kind.is_multisig() => {
                 let keys = (0..self.secrets.len()).flat_map(|at| push(&self.key(secp, at)));
                 [&self.m[..], &keys.collect::<Vec<_>>(), &self.n, &[0xae]].concat()
@@ -302,11 +345,9 @@ impl Plan {
         let script = self.script(secp);
         let output = match self.kind {
             Kind::WitnessKeyHash => [&[0, 20][..], &script[3..23]].concat(),
-            Kind::WitnessMultisig => self.witness_program(&script),
-            Kind::WrappedKeyHash | Kind::WrappedMultisig => {
-                self.script_hash(&self.redeem_script(&script))
-            }
-            Kind::ScriptHashMultisig => self.script_hash(&script),
+            _ if self.kind.is_wrapped() => self.script_hash(&self.redeem_script(&script)),
+            _ if self.kind.is_witness_script() => self.witness_program(&script),
+            _ if self.kind.is_script_hash() => self.script_hash(&script),
             _ => script,
         };
         (output, Tree::default())
@@ -384,21 +425,20 @@ impl Plan {
         let mut elements: Vec<Vec<u8>> = signatures.collect();
         if self.kind.is_multisig() {
             elements.insert(0, self.dummy.clone());
-        } else if self.kind != Kind::Key {
+        } else if self.kind != Kind::Key && !self.kind.is_locked() {
             elements.push(self.key(secp, self.signer()));
         }
         let redeem = match self.kind {
-            Kind::WrappedKeyHash | Kind::WrappedMultisig => vec![self.redeem_script(&script)],
-            Kind::ScriptHashMultisig => vec![script.clone()],
+            _ if self.kind.is_wrapped() => vec![self.redeem_script(&script)],
+            _ if self.kind.is_script_hash() => vec![script.clone()],
             _ => Vec::new(),
         };
-        match self.kind {
-            Kind::WitnessMultisig | Kind::WrappedMultisig => {
-                elements.push(script);
-                (self.pushes(&redeem), elements)
-            }
-            Kind::WitnessKeyHash | Kind::WrappedKeyHash => (self.pushes(&redeem), elements),
-            _ => (self.pushes(&[elements, redeem].concat()), Vec::new()),
+        if self.kind.is_witness_script() {
+            elements.push(script);
+        }
+        match self.kind.is_v0() {
+            true => (self.pushes(&redeem), elements),
+            false => (self.pushes(&[elements, redeem].concat()), Vec::new()),
         }
     }
 
@@ -469,6 +509,31 @@ fn tweaked(
 ) -> (UntweakedPublicKey, u8) {
     let (output, parity) = internal.add_tweak(secp, &tweak).expect("not infinity");
     (output, parity.to_u8())
+}
+
+/// A lock that holds: the push, the opcode, the transaction's lock time and the input's sequence.
+fn lock(rng: &mut StdRng) -> (Vec<u8>, u8, u32, u32) {
+    let by_time = rng.random();
+    match rng.random() {
+        true => {
+            let (least, most) = if by_time { (500_000_000, u32::MAX) } else { (0, 499_999_999) };
+            let lock_time = rng.random_range(least..=most);
+            let demanded = rng.random_range(least..=lock_time);
+            (script_number(demanded.into()), 0xb1, lock_time, rng.random_range(0..u32::MAX))
+        }
+        false => {
+            let blocks = rng.random_range(0..=0xffff);
+            let demanded = rng.random_range(0..=blocks) | u32::from(by_time) << 22;
+            // Bits that count for nothing.
+            let sequence = blocks | u32::from(by_time) << 22 | rng.random::<u32>() & 0x7fbf_0000;
+            (script_number(demanded.into()), 0xb2, rng.random(), sequence)
+        }
+    }
+}
+
+/// The shortest push of a number, negative ones included.
+pub(crate) fn script_number(number: i64) -> Vec<u8> {
+    bitcoin::script::Builder::new().push_int(number).into_bytes()
 }
 
 /// A number as a script pushes it.

@@ -18,7 +18,8 @@ pub(crate) fn run(test: &str, body: impl FnOnce()) -> String {
     let output = output(test, body);
     let text = String::from_utf8_lossy(&output.stderr);
     godwit_testdata::skip_as(&text);
-    assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stdout));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}\n{said}\n{text}", output.status);
     text.into_owned()
 }
 

@@ -1,26 +1,22 @@
 //! The node on the simulator's network, disk and clock.
 
+mod lifetime;
 mod peak;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use godwit::node::PeersFile;
 use godwit::node::core::{NodeCore, Turn};
-use godwit::node::index::ChainIndex;
 use godwit::node::sockets::{Inbox, InboxLimits, Outbox};
-use godwit_chain::{
-    BlockMemory, Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, Poll, ScriptOptions,
-    StartOptions,
-};
+use godwit_chain::{BlockMemory, ChainError, Poll};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
-    AddressBook, Command, ConnectFailure, DisconnectReason, NetAddress, NetEvent, Now, PeerId,
-    Peers, PeersConfig, Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target,
+    Command, ConnectFailure, DisconnectReason, NetAddress, NetEvent, Now, PeerId, PeersConfig,
+    Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
@@ -143,6 +139,11 @@ pub(super) struct Driver {
     pub(super) answered_while_full: u64,
     /// Blocks that were sent to peers then.
     pub(super) served_while_full: u64,
+    /// The node may give up for a fault of the disk. Another one starts, what was not synced being left
+    /// as this says, on a disk without faults.
+    pub(super) mended_by: Option<Survival>,
+    /// Why it gave up.
+    pub(super) gave_up: Option<ChainError>,
     /// The next start dies at this change of the disk, and leaves so much.
     pub(super) fail_at_start: Option<(u64, Survival)>,
     /// Kills while a merge ran.
@@ -206,6 +207,15 @@ impl Driver {
         line: Option<u64>,
         peers: Vec<PeerPlan>,
     ) -> Self {
+        Self::not_started(stage, plan, line, peers).begin()
+    }
+
+    pub(super) fn not_started(
+        stage: &'static Stage,
+        plan: NodePlan,
+        line: Option<u64>,
+        peers: Vec<PeerPlan>,
+    ) -> Self {
         tap::open();
         let magic = stage.params.magic;
         let (pace, latency) = match plan.delays {
@@ -217,7 +227,7 @@ impl Driver {
         if plan.journal {
             executor.journal().open();
         }
-        let mut driver = Self {
+        Self {
             stage,
             plan,
             crowd: Crowd::new(plan.seed, line, magic, stage.unix_start(), peers),
@@ -242,6 +252,8 @@ impl Driver {
             answered: 0,
             answered_while_full: 0,
             served_while_full: 0,
+            mended_by: None,
+            gave_up: None,
             fail_at_start: None,
             killed_in_merges: 0,
             killed_in_starts: 0,
@@ -261,65 +273,7 @@ impl Driver {
             protocols: Vec::new(),
             trace: Trace::default(),
             verbose: std::env::var_os("GODWIT_SIM_TRACE").is_some(),
-        };
-        driver.start(AddressBook::new([plan.seed as u8; 32]));
-        driver
-    }
-
-    fn start(&mut self, book: AddressBook) {
-        self.started = self.crowd.now();
-        self.pause_above = SEND_PAUSE;
-        let chain = self.open_chain();
-        let book = self.load_book().unwrap_or(book);
-        let config = self.config();
-        let mut peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
-        peers.call_first(&self.load_anchors());
-        self.core = Some(NodeCore::new(chain, peers));
-        self.executor.arm();
-        self.stirred = true;
-        self.settle();
-    }
-
-    /// A planned failure of the disk kills the node in the middle of opening; another one starts.
-    fn open_chain(&mut self) -> Chain {
-        let planned = self.fail_at_start.take();
-        if let Some((change, _)) = planned {
-            self.disk.fail_change(change);
         }
-        loop {
-            match (self.try_to_open(), planned) {
-                (Ok(chain), _) => {
-                    self.disk.fail_nothing();
-                    return chain;
-                }
-                (Err(error), Some((_, survival))) if self.disk.has_failed() => {
-                    self.note(format!("the node is killed while it starts: {error}; {survival:?}"));
-                    self.killed_in_starts += 1;
-                    self.executor.kill();
-                    self.disk.crash(survival);
-                }
-                (Err(error), _) => self.fail(&format!("opening: {error}")),
-            }
-        }
-    }
-
-    fn try_to_open(&self) -> Result<Chain, ChainError> {
-        let options = ChainOptions {
-            params: Arc::clone(&self.stage.params),
-            assume_valid: None,
-            executor: Arc::new(self.executor.clone()),
-            workers: self.plan.workers,
-            scripts: ScriptOptions::default(),
-            coins_memory: CoinsMemory::Fixed(self.plan.minima.budget),
-            cache_minima: self.plan.minima,
-            stop_at_height: None,
-            prune_bytes: None,
-            block_memory: self.plan.block_memory,
-            coin_writing: CoinWriting::PRODUCT,
-            start: StartOptions::default(),
-        };
-        let disk = Arc::new(self.disk.clone());
-        Chain::open(disk, PathBuf::from(DIR), options, [7; 16], self.now().unix)
     }
 
     fn config(&self) -> PeersConfig {
@@ -395,59 +349,6 @@ impl Driver {
         }
     }
 
-    /// The node dies, and what it had not synced is lost as `survival` says; another one starts.
-    pub(super) fn kill(&mut self, survival: Survival) {
-        self.note(format!("the node is killed: {survival:?}"));
-        self.killed_in_merges += u64::from(self.executor.running("merge").is_some());
-        self.executor.kill();
-        self.disk.crash(survival);
-        let core = self.core.take().expect("the node runs");
-        // The addresses lie in a file of their own.
-        let book = core.peers().address_book().to_bytes(self.stage.params.magic);
-        self.peers_file = None;
-        self.refetched += core.chain().status().refetched;
-        drop(core);
-        let book = AddressBook::from_bytes(&book, self.stage.params.magic, [9; 32]);
-        self.begin_anew(book.expect("its own bytes"));
-    }
-
-    /// The node is told to stop between two turns, and does in the next one; another one starts.
-    pub(super) fn stop(&mut self) {
-        self.note("the node is told to stop".to_owned());
-        let now = self.now();
-        match self.core().turn(now, true) {
-            Ok(Turn::Stops) => {}
-            other => self.fail(&format!("told to stop, it goes on: {other:?}")),
-        }
-        self.hear();
-        self.executor.disarm();
-        let core = self.core.take().expect("the node runs");
-        if let Some(file) = self.peers_file.take() {
-            file.end(core.peers().address_book(), &core.peers().anchors());
-        }
-        self.refetched += core.chain().status().refetched;
-        if let Err(error) = core.into_chain().close() {
-            self.fail(&format!("closing: {error}"));
-        }
-        self.journal(format_args!("the node has stopped"));
-        self.begin_anew(AddressBook::new([self.plan.seed as u8; 32]));
-    }
-
-    fn begin_anew(&mut self, book: AddressBook) {
-        for id in std::mem::take(&mut self.links).into_keys() {
-            self.crowd.close(id);
-        }
-        self.by_peer.clear();
-        (self.outbox, self.inbox) = queue(self.plan.inbox);
-        self.held.clear();
-        self.timers.clear();
-        self.arrived_before.extend(self.arrived.drain());
-        self.due.clear();
-        tap::take();
-        self.miss_events();
-        self.start(book);
-    }
-
     fn happen(&mut self, event: NodeEvent) {
         self.journal(format_args!("event {event:?}"));
         match event {
@@ -513,7 +414,14 @@ impl Driver {
             Ok(Turn::GoesOn(Poll::Progress)) => self.stirred |= self.plan.delays.is_some(),
             Ok(Turn::GoesOn(Poll::Waiting | Poll::Idle)) => {}
             Ok(Turn::Stops) => self.fail("it stops and was not told to"),
-            Err(error) => self.fail(&format!("the node gives up: {error}")),
+            Err(error) => match self.mended_by.take() {
+                Some(survival) => {
+                    self.note(format!("the node gives up: {error}"));
+                    self.gave_up = Some(error);
+                    return self.kill(survival);
+                }
+                None => self.fail(&format!("the node gives up: {error}")),
+            },
         }
         if self.plan.delays.is_some() && self.executor.now() != self.crowd.now() {
             self.fail("a turn took time");

@@ -4,6 +4,7 @@
 mod bounded_loss;
 mod driver;
 mod encrypted;
+mod failing_disk;
 mod floods;
 mod outages;
 mod replay;

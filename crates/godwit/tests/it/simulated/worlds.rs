@@ -61,18 +61,26 @@ impl Stage {
     /// A chain of 5 MB with large blocks, and nothing besides.
     pub(super) fn heavy() -> &'static Self {
         static STAGE: OnceLock<Stage> = OnceLock::new();
-        STAGE.get_or_init(|| {
-            let plan = ChainPlan { empty_tail: 3, block_weight: 400_000, ..ChainPlan::small(5) };
-            let mut blocks = Vec::new();
-            generate(&plan, |block| {
-                blocks.push(block.bytes.to_vec());
-                Ok(())
-            })
-            .expect("the plan is sound");
-            let best = Arc::new(Branch::genesis().extended(blocks));
-            let (stale, invalid) = (Vec::new(), Vec::new());
-            Self::new(World { name: "heavy", best, stale, invalid, minimum_height: 0 })
+        STAGE.get_or_init(|| Self::plain("heavy", 400_000))
+    }
+
+    /// A chain of 1 MB, and nothing besides, for many runs.
+    pub(super) fn light() -> &'static Self {
+        static STAGE: OnceLock<Stage> = OnceLock::new();
+        STAGE.get_or_init(|| Self::plain("light", 80_000))
+    }
+
+    fn plain(name: &'static str, block_weight: u64) -> Self {
+        let plan = ChainPlan { empty_tail: 3, block_weight, ..ChainPlan::small(5) };
+        let mut blocks = Vec::new();
+        generate(&plan, |block| {
+            blocks.push(block.bytes.to_vec());
+            Ok(())
         })
+        .expect("the plan is sound");
+        let best = Arc::new(Branch::genesis().extended(blocks));
+        let (stale, invalid) = (Vec::new(), Vec::new());
+        Self::new(World { name, best, stale, invalid, minimum_height: 0 })
     }
 
     /// The world of a seed.

@@ -1,19 +1,22 @@
-//! Microseconds per check: libsecp256k1, as the crate in use bundles it and as its newest release does,
-//! and each backend of this processor, in turns, so that a busy machine is busy for all of them.
+//! Microseconds per check: libsecp256k1, as the crate in use bundles it, as Bitcoin Core's kernel library
+//! does and as its newest release does, and each backend of this processor, in turns, so that a busy
+//! machine is busy for all of them.
 //! `make bench-verify` runs it.
 //!
 //! The fastest round counts: what other programs take shows in all the others.
 //!
-//! With the arguments BACKEND KIND ROUNDS, as in `Neon Schnorr 3`, it measures nothing and runs 64 checks
-//! that often, for a program that counts the instructions of a whole process: `tools/test-neon`.
-
+use std::thread;
 use std::time::Instant;
-use std::{env, thread};
 
-use godwit_verify::{Answer, BackendKind, Check, KeyBytes, Verifier};
-use secp256k1::{All, Keypair, Message, Parity, Scalar, Secp256k1, SecretKey};
+use godwit_verify::{Answer, BackendKind, Check, Verifier};
+use secp256k1::Secp256k1;
 use secp256k1_newest as newest;
-use sha2::{Digest, Sha256};
+
+use crate::checks::KINDS;
+
+#[path = "../../../godwit-verify/examples/count-checks/checks.rs"]
+mod checks;
+mod kernel;
 
 /// Checks that wait when the lanes are asked.
 const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
@@ -21,28 +24,6 @@ const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 64, 512];
 const ROUNDS: usize = 31;
 
 fn main() {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    match arguments.as_slice() {
-        [] => measure(),
-        [backend, kind, rounds] => run_only(backend, kind, rounds),
-        _ => panic!("BACKEND KIND ROUNDS, or nothing"),
-    }
-}
-
-fn run_only(backend: &str, kind: &str, rounds: &str) {
-    let backend = BackendKind::ALL.into_iter().find(|known| format!("{known:?}") == backend);
-    let contestant = Contestant::Backend(backend.expect("BACKEND is one of BackendKind"));
-    let (_, make) =
-        KINDS.into_iter().find(|(name, _)| *name == kind).expect("KIND is one of KINDS");
-    let secp = Secp256k1::new();
-    let checks: Vec<Check> = (0..64).map(|i| make(&secp, i)).collect();
-    let mut runner = contestant.start();
-    for _ in 0..rounds.parse().expect("ROUNDS is a number") {
-        runner.round(&checks);
-    }
-}
-
-fn measure() {
     let backends = [
         BackendKind::Single,
         BackendKind::Neon,
@@ -54,7 +35,8 @@ fn measure() {
     .into_iter()
     .filter(|kind| Verifier::<()>::with_backend(*kind).is_some())
     .map(Contestant::Backend);
-    let contestants: Vec<Contestant> = backends.chain([Contestant::Newest]).collect();
+    let contestants: Vec<Contestant> =
+        backends.chain([Contestant::Kernel, Contestant::Newest]).collect();
     let secp = Secp256k1::new();
     let threads = thread::available_parallelism().map_or(1, usize::from);
     println!("Microseconds of one thread per check; in brackets, times libsecp256k1's speed.\n");
@@ -77,6 +59,8 @@ fn measure() {
 #[derive(Clone, Copy)]
 enum Contestant {
     Backend(BackendKind),
+    /// libsecp256k1 inside the kernel library, which Bitcoin Core's engine calls.
+    Kernel,
     /// libsecp256k1 of the newest release of the crate `secp256k1`.
     Newest,
 }
@@ -86,6 +70,7 @@ impl Contestant {
         match self {
             Contestant::Backend(BackendKind::Single) => "libsecp256k1 0.4.1".to_owned(),
             Contestant::Backend(kind) => format!("{kind:?}"),
+            Contestant::Kernel => "libsecp256k1 0.7.2, the kernel's".to_owned(),
             Contestant::Newest => "libsecp256k1 0.8.0".to_owned(),
         }
     }
@@ -96,14 +81,15 @@ impl Contestant {
             Contestant::Backend(kind) => {
                 Runner::Verifier(Verifier::with_backend(kind).expect("the processor has it"))
             }
-            Contestant::Newest => Runner::Newest,
+            Contestant::Kernel => Runner::Each(kernel::verify),
+            Contestant::Newest => Runner::Each(|check| verify_by_newest(check).is_ok()),
         }
     }
 }
 
 enum Runner {
     Verifier(Verifier<()>),
-    Newest,
+    Each(fn(&Check) -> bool),
 }
 
 impl Runner {
@@ -117,9 +103,7 @@ impl Runner {
             Runner::Verifier(verifier) => {
                 verifier.run(|(), answer| assert_eq!(answer, Answer::Yes))
             }
-            Runner::Newest => {
-                assert!(checks.iter().all(|check| verify_by_newest(check).is_ok()));
-            }
+            Runner::Each(verify) => assert!(checks.iter().all(verify)),
         }
         start.elapsed().as_secs_f64() * 1e6 / checks.len() as f64
     }
@@ -184,53 +168,4 @@ fn fastest(count: usize, mut round: impl FnMut(usize) -> f64) -> Vec<f64> {
         }
     }
     fastest
-}
-
-type Make = fn(&Secp256k1<All>, usize) -> Check;
-
-const KINDS: [(&str, Make); 4] = [
-    ("ECDSA, compressed key", |secp, i| ecdsa(secp, i, true)),
-    ("ECDSA, full key", |secp, i| ecdsa(secp, i, false)),
-    ("Schnorr", schnorr),
-    ("commitment", commitment),
-];
-
-/// A number that nobody chose.
-fn number(purpose: &str, i: usize) -> [u8; 32] {
-    Sha256::digest(format!("{purpose} {i}")).into()
-}
-
-fn secret_key(i: usize) -> SecretKey {
-    SecretKey::from_slice(&number("key", i)).expect("a hash is not 0, nor n or more")
-}
-
-fn ecdsa(secp: &Secp256k1<All>, i: usize, compressed: bool) -> Check {
-    let (key, message) = (secret_key(i), number("message", i));
-    let signature = secp.sign_ecdsa(&Message::from_digest(message), &key).serialize_compact();
-    let public = key.public_key(secp);
-    let key = match compressed {
-        true => KeyBytes::Compressed(public.serialize()),
-        false => KeyBytes::Full(public.serialize_uncompressed()),
-    };
-    Check::Ecdsa { key, signature, message }
-}
-
-fn schnorr(secp: &Secp256k1<All>, i: usize) -> Check {
-    let (pair, message) = (Keypair::from_secret_key(secp, &secret_key(i)), number("message", i));
-    let signature = secp.sign_schnorr_no_aux_rand(&Message::from_digest(message), &pair);
-    let key = pair.x_only_public_key().0.serialize();
-    Check::Schnorr { key, signature: signature.serialize(), message }
-}
-
-fn commitment(secp: &Secp256k1<All>, i: usize) -> Check {
-    let (internal, _) = secret_key(i).x_only_public_key(secp);
-    let tweak = number("tweak", i);
-    let scalar = Scalar::from_be_bytes(tweak).expect("a hash is below n");
-    let (output, parity) = internal.add_tweak(secp, &scalar).expect("not infinity");
-    Check::Commitment {
-        internal_key: internal.serialize(),
-        tweak,
-        output_key: output.serialize(),
-        odd: parity == Parity::Odd,
-    }
 }

@@ -1,0 +1,140 @@
+//! The node's starts and ends.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use godwit::node::core::{NodeCore, Turn};
+use godwit::node::index::ChainIndex;
+use godwit_chain::{
+    Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, ScriptOptions, StartOptions,
+};
+use godwit_fault_disk::Survival;
+use godwit_p2p::{AddressBook, Peers, SEND_PAUSE};
+
+use super::{DIR, Driver, queue, tap};
+
+impl Driver {
+    /// The node's first start.
+    pub(in crate::simulated) fn begin(mut self) -> Self {
+        self.start(AddressBook::new([self.plan.seed as u8; 32]));
+        self
+    }
+
+    fn start(&mut self, book: AddressBook) {
+        self.started = self.crowd.now();
+        self.pause_above = SEND_PAUSE;
+        let chain = self.open_chain();
+        let book = self.load_book().unwrap_or(book);
+        let config = self.config();
+        let mut peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
+        peers.call_first(&self.load_anchors());
+        self.core = Some(NodeCore::new(chain, peers));
+        self.executor.arm();
+        self.stirred = true;
+        self.settle();
+    }
+
+    /// A planned failure of the disk kills the node in the middle of opening; another one starts.
+    fn open_chain(&mut self) -> Chain {
+        let planned = self.fail_at_start.take();
+        if let Some((change, _)) = planned {
+            self.disk.fail_change(change);
+        }
+        loop {
+            match (self.try_to_open(), planned) {
+                (Ok(chain), None) => return chain,
+                (Ok(chain), Some(_)) => {
+                    self.disk.fail_nothing();
+                    return chain;
+                }
+                (Err(error), Some((_, survival))) if self.disk.has_failed() => {
+                    self.note(format!("the node is killed while it starts: {error}; {survival:?}"));
+                    self.killed_in_starts += 1;
+                    self.executor.kill();
+                    self.disk.crash(survival);
+                }
+                (Err(error), _) => match self.mended_by.take() {
+                    Some(survival) => {
+                        self.note(format!("the node cannot start: {error}; {survival:?}"));
+                        self.gave_up = Some(error);
+                        self.executor.kill();
+                        self.disk.crash(survival);
+                    }
+                    None => self.fail(&format!("opening: {error}")),
+                },
+            }
+        }
+    }
+
+    fn try_to_open(&self) -> Result<Chain, ChainError> {
+        let options = ChainOptions {
+            params: Arc::clone(&self.stage.params),
+            assume_valid: None,
+            executor: Arc::new(self.executor.clone()),
+            workers: self.plan.workers,
+            scripts: ScriptOptions::default(),
+            coins_memory: CoinsMemory::Fixed(self.plan.minima.budget),
+            cache_minima: self.plan.minima,
+            stop_at_height: None,
+            prune_bytes: None,
+            block_memory: self.plan.block_memory,
+            coin_writing: CoinWriting::PRODUCT,
+            start: StartOptions::default(),
+        };
+        let disk = Arc::new(self.disk.clone());
+        Chain::open(disk, PathBuf::from(DIR), options, [7; 16], self.now().unix)
+    }
+
+    /// The node dies, and what it had not synced is lost as `survival` says; another one starts.
+    pub(in crate::simulated) fn kill(&mut self, survival: Survival) {
+        self.note(format!("the node is killed: {survival:?}"));
+        self.killed_in_merges += u64::from(self.executor.running("merge").is_some());
+        self.executor.kill();
+        self.disk.crash(survival);
+        let core = self.core.take().expect("the node runs");
+        // The addresses lie in a file of their own.
+        let book = core.peers().address_book().to_bytes(self.stage.params.magic);
+        self.peers_file = None;
+        self.refetched += core.chain().status().refetched;
+        drop(core);
+        let book = AddressBook::from_bytes(&book, self.stage.params.magic, [9; 32]);
+        self.begin_anew(book.expect("its own bytes"));
+    }
+
+    /// The node is told to stop between two turns, and does in the next one; another one starts.
+    pub(in crate::simulated) fn stop(&mut self) {
+        self.note("the node is told to stop".to_owned());
+        let now = self.now();
+        match self.core().turn(now, true) {
+            Ok(Turn::Stops) => {}
+            other => self.fail(&format!("told to stop, it goes on: {other:?}")),
+        }
+        self.hear();
+        self.executor.disarm();
+        let core = self.core.take().expect("the node runs");
+        if let Some(file) = self.peers_file.take() {
+            file.end(core.peers().address_book(), &core.peers().anchors());
+        }
+        self.refetched += core.chain().status().refetched;
+        if let Err(error) = core.into_chain().close() {
+            self.fail(&format!("closing: {error}"));
+        }
+        self.journal(format_args!("the node has stopped"));
+        self.begin_anew(AddressBook::new([self.plan.seed as u8; 32]));
+    }
+
+    fn begin_anew(&mut self, book: AddressBook) {
+        for id in std::mem::take(&mut self.links).into_keys() {
+            self.crowd.close(id);
+        }
+        self.by_peer.clear();
+        (self.outbox, self.inbox) = queue(self.plan.inbox);
+        self.held.clear();
+        self.timers.clear();
+        self.arrived_before.extend(self.arrived.drain());
+        self.due.clear();
+        tap::take();
+        self.miss_events();
+        self.start(book);
+    }
+}

@@ -78,7 +78,8 @@ pub struct Chain {
     /// The first field, so that it is dropped first: jobs that still run when the chain is dropped
     /// find the inbox closed, while the drop waits for them.
     pub(crate) inbox: Receiver<Message>,
-    outbox: Outbox,
+    /// Its sending end.
+    pub(crate) outbox: Outbox,
     pub(crate) goal: Goal,
     pub(crate) index: BlockIndex,
     pub(crate) coins: UtxoStore,
@@ -93,7 +94,7 @@ pub struct Chain {
     pub(crate) events: VecDeque<Event>,
     pub(crate) status: ChainStatus,
     pub(crate) ending: Ending,
-    memory: Memory,
+    pub(crate) memory: Memory,
     /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
     /// when a checkpoint is due.
     pub(crate) now: i64,
@@ -307,7 +308,7 @@ impl Chain {
     }
 
     /// Forgets blocks that turned out to be invalid.
-    fn forget(&mut self, failed: &[NodeId]) {
+    pub(crate) fn forget(&mut self, failed: &[NodeId]) {
         if !failed.is_empty() {
             self.lookahead.forget(&self.index, failed);
         }
@@ -483,19 +484,9 @@ impl Chain {
         })
     }
 
-    /// [`BlockMemory::importing`](crate::BlockMemory::importing).
-    pub(crate) fn import_memory(&self) -> u64 {
-        self.memory.importing
-    }
-
     /// Gives up what is in flight: nothing of the window is connected.
     pub(crate) fn cancel(&mut self) {
         self.env.cancelled.store(true, Ordering::Relaxed);
-    }
-
-    /// The sending end of the inbox.
-    pub(crate) fn outbox(&self) -> Outbox {
-        self.outbox.clone()
     }
 }
 

@@ -26,10 +26,11 @@ impl Goal {
         Self { stop_at_height, known_only: false, replay: None, assume_valid, said: None }
     }
 
-    /// The block that is to become the tip; `None` if `applied` is that block, or high enough.
+    /// The block that is to become the tip; `None` if `applied` is that block, or high enough and valid.
     pub(crate) fn target(&self, index: &BlockIndex, applied: NodeId) -> Option<NodeId> {
         let best = if self.known_only { self.replay } else { index.best() };
-        best.filter(|best| *best != applied && !self.is_reached(index, applied))
+        let moves = || !self.is_reached(index, applied) || index.node(applied).failed;
+        best.filter(|best| *best != applied && moves())
     }
 
     /// Whether connecting has reached `-stopatheight`.
@@ -47,6 +48,13 @@ impl Goal {
 
     pub(crate) fn set_replay(&mut self, replay: Option<NodeId>) {
         self.replay = replay;
+    }
+
+    /// Blocks have failed: a replay ends below them.
+    pub(crate) fn note_failed(&mut self, index: &BlockIndex) {
+        let tree = index.tree();
+        let last = self.replay.map(|last| tree.last_valid(last));
+        self.replay = last.filter(|last| !tree.is_ancestor(*last, index.tip()));
     }
 
     /// A block was connected. A replay ends with its last block, or with the first one that was not

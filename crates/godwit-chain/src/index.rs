@@ -115,7 +115,7 @@ impl BlockIndex {
         for id in received {
             self.next_sequence = self.next_sequence.max(self.tree.node(*id).sequence + 1);
         }
-        self.candidates.add(&self.tree, self.tip, self.tip);
+        self.candidates.add(&self.tree, self.tree.last_valid(self.tip), self.tip);
         let base = self.assumed.map(|assumed| self.find(&assumed.base.hash)).transpose()?;
         if let Some(base) = base {
             self.adopt_assumed_base(base);
@@ -406,6 +406,19 @@ impl BlockIndex {
         let ChainPoint { hash, height } = self.point(id);
         log::warn!("InvalidChainFound: invalid block={hash} height={height} reason={reject}");
         failed
+    }
+
+    /// Marks a block and its descendants as failed by the operator's word. Returns the newly marked nodes.
+    pub(crate) fn invalidate(&mut self, id: NodeId) -> Vec<NodeId> {
+        let failed = self.tree.mark_failed(id);
+        self.candidates = Candidates::of(&self.tree, self.tip);
+        failed
+    }
+
+    /// As [`HeaderTree::set_failed`].
+    pub(crate) fn set_failed(&mut self, ids: &[NodeId], failed: bool) {
+        self.tree.set_failed(ids, failed);
+        self.candidates = Candidates::of(&self.tree, self.tip);
     }
 
     /// Makes a verified block on top of the tip, whose undo record is written, the new tip. Returns

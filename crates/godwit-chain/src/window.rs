@@ -194,6 +194,14 @@ impl Window {
         self.blocks.iter().find(verifying).map(|applied| applied.token)
     }
 
+    /// Whether the undo record of an applied block is on its way to its file.
+    #[cfg(test)]
+    pub(crate) fn is_recording(&self, id: NodeId) -> bool {
+        let is_recording =
+            |progress: &Progress| matches!(progress, Progress::Writing | Progress::Recorded(_));
+        self.blocks.iter().any(|block| block.resolved.id() == id && is_recording(&block.progress))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -388,6 +396,26 @@ impl Window {
     ) -> Result<(), ChainError> {
         let (id, block, spent) = (resolved.id(), resolved.block(), resolved.spent());
         self.unapply(index, coins, id, block, spent, Below::AsCreated)
+    }
+
+    /// Takes back the failed blocks at the end, but for those whose undo records are on their way to their
+    /// files: these are connected first, and then disconnected.
+    pub(crate) fn take_back_failed(
+        &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<(), ChainError> {
+        let failed = |id: NodeId| index.node(id).failed;
+        self.refused.take_if(|(id, _)| failed(*id));
+        while let Some(last) = self.blocks.back()
+            && failed(last.resolved.id())
+            && !matches!(last.progress, Progress::Writing | Progress::Recorded(_))
+        {
+            let resolved = Arc::clone(&last.resolved);
+            self.blocks.pop_back();
+            self.take_back(index, coins, &resolved)?;
+        }
+        Ok(())
     }
 
     /// Takes all blocks back: the chain ends.

@@ -1,6 +1,7 @@
 //! The chain on a disk in memory.
 
 mod durable;
+mod overruled;
 mod sealed_windows;
 
 use std::sync::Arc;
@@ -346,7 +347,7 @@ fn a_block_that_waits_for_its_header_to_be_durable_causes_one_commit() {
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
     let chain = chain(&FaultDisk::new());
-    let (outbox, job_sender) = (chain.outbox(), chain.reads.job_sender());
+    let (outbox, job_sender) = (chain.outbox.clone(), chain.reads.job_sender());
     // Runs until the chain is being dropped.
     let running = move || {
         loop {

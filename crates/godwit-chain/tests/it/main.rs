@@ -5,6 +5,7 @@ mod datadir;
 mod feed;
 mod golden;
 mod kernel;
+mod overrule;
 mod panics;
 mod pruned_branches;
 mod pruning;

@@ -10,10 +10,10 @@ use super::*;
 use crate::stats::UtxoStats;
 
 /// A seal between any two blocks, as soon as the last one is committed.
-const OFTEN: CoinWriting = CoinWriting { interval: Some(0), ..CoinWriting::PRODUCT };
+pub(super) const OFTEN: CoinWriting = CoinWriting { interval: Some(0), ..CoinWriting::PRODUCT };
 
 /// Blocks, and the coins after each of them, by a chain that seals nothing in between.
-static CHAIN: LazyLock<(Vec<Vec<u8>>, Vec<UtxoStats>)> = LazyLock::new(|| {
+pub(super) static CHAIN: LazyLock<(Vec<Vec<u8>>, Vec<UtxoStats>)> = LazyLock::new(|| {
     let blocks = blocks();
     let coins = coins_by_height(&blocks);
     (blocks, coins)
@@ -32,14 +32,14 @@ fn coins_by_height(blocks: &[Vec<u8>]) -> Vec<UtxoStats> {
 }
 
 /// A chain whose jobs take time, so that its window is never empty for long.
-struct Timed {
-    executor: InlineExecutor,
+pub(super) struct Timed {
+    pub(super) executor: InlineExecutor,
     disk: FaultDisk,
-    chain: Chain,
+    pub(super) chain: Chain,
 }
 
 impl Timed {
-    fn new(seed: u64, cache_minima: CacheMinima, writing: CoinWriting) -> Self {
+    pub(super) fn new(seed: u64, cache_minima: CacheMinima, writing: CoinWriting) -> Self {
         let millis = |millis| Duration::from_millis(millis);
         let executor = InlineExecutor::new(seed, Pace::Timed(millis(1)..=millis(40)));
         let disk = FaultDisk::timed(&executor, Latency::constant(millis(1)));
@@ -49,14 +49,14 @@ impl Timed {
         Self { executor, disk, chain }
     }
 
-    fn give_all(&mut self, blocks: &[Vec<u8>]) {
+    pub(super) fn give_all(&mut self, blocks: &[Vec<u8>]) {
         for (ticket, block) in (0..).zip(blocks) {
             give(&mut self.chain, block, ticket);
         }
     }
 
     /// One poll, and when nothing can be done, the end of one job. Whether there may be more to do.
-    fn go_on(&mut self) -> bool {
+    pub(super) fn go_on(&mut self) -> bool {
         let clock = NOW + self.executor.now().as_secs() as i64;
         match self.chain.poll(clock).expect("no fault") {
             Poll::Progress => true,
@@ -77,7 +77,7 @@ impl Timed {
     }
 
     /// The next process on what is left.
-    fn cut(self, survival: Survival) -> Chain {
+    pub(super) fn cut(self, survival: Survival) -> Chain {
         let Self { executor, disk, chain } = self;
         executor.kill();
         executor.disarm();
@@ -95,7 +95,7 @@ impl Timed {
     }
 }
 
-fn settled(mut chain: Chain) -> UtxoStats {
+pub(super) fn settled(mut chain: Chain) -> UtxoStats {
     let (_, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
     result.expect("a valid chain");
     chain.utxo_stats().expect("no fault")

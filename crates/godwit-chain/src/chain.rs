@@ -36,6 +36,7 @@ use crate::message::Message;
 use crate::options::CoinsMemory;
 use crate::reads::Reads;
 use crate::recovery::Recovery;
+use crate::second_look::{accept_twice, log_untrusted};
 use crate::status::ChainStatus;
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
@@ -252,14 +253,15 @@ impl Chain {
             Received::Malformed { hash, reject, .. } => (Some(hash), Verdict::Rejected(reject)),
             Received::Structured(block) => {
                 let hash = block.hash();
-                let verdict = match self.index.accept(block, now) {
+                let verdict = match accept_twice(&self.env, &mut self.index, block, now)? {
                     Acceptance::New(accepted) => {
                         let sender = Sender { source, charge };
                         return Ok(self.appender.append_block(&self.env, accepted, sender)?);
                     }
                     Acceptance::Known => Verdict::Duplicate,
-                    Acceptance::Refused { reject, failed } => {
+                    Acceptance::Refused { reject, id } => {
                         log::debug!("block {hash} was not accepted: {reject}");
+                        let failed = id.map(|id| self.index.fail(id, reject)).unwrap_or_default();
                         self.forget(&failed);
                         Verdict::Rejected(reject)
                     }
@@ -325,8 +327,8 @@ impl Chain {
 
     fn look_ahead(&mut self, target: Option<NodeId>) -> Result<(), ChainError> {
         let Some(target) = target else { return Ok(()) };
-        let Self { index, coins, window, .. } = self;
-        self.lookahead.fill(index, coins, window.applied(), target)
+        let Self { index, coins, window, goal, .. } = self;
+        self.lookahead.fill(index, coins, window.applied(), target, goal.doubted())
     }
 
     fn apply_next(&mut self, target: Option<NodeId>) -> bool {
@@ -386,6 +388,9 @@ impl Chain {
     fn connect(&mut self, recorded: &Recorded) {
         let id = recorded.id();
         let verified_before = self.index.connect(recorded);
+        if let Some(first) = self.goal.clear_doubt(id) {
+            log_untrusted(self.index.node(id).hash, first);
+        }
         self.goal.note_connected(&self.index, id, verified_before);
         self.durability.note_connected(id);
         let (point, bytes) = (self.index.point(id), recorded.block().view().total_size());
@@ -397,6 +402,11 @@ impl Chain {
     fn reject(&mut self, id: NodeId, reject: Reject) -> Result<(), ChainError> {
         let node = self.index.node(id);
         let hash = node.hash;
+        if self.goal.doubt(id, reject) {
+            log::warn!("Block {hash} is refused ({reject}): it is looked at again.");
+            self.forget(&[id]);
+            return Ok(());
+        }
         if node.validity == Validity::Scripts {
             return Err(ChainError::Contradiction(hash, reject));
         }

@@ -25,6 +25,9 @@ pub enum ChainError {
     ThreadPanicked,
     /// A stored block is not what was written.
     DamagedBlock(BlockHash),
+    /// A block that kept the rules for itself does no longer, though nobody changed it: memory cannot be
+    /// trusted.
+    ChangedInMemory(BlockHash),
     /// A block that was verified before is refused now: a stored coin or block is damaged, or the
     /// heights of the rules were changed.
     Contradiction(BlockHash, Reject),
@@ -64,6 +67,11 @@ impl fmt::Display for ChainError {
             Self::DamagedBlock(hash) => {
                 write!(f, "block {hash} in the block files is not what was written")
             }
+            Self::ChangedInMemory(hash) => write!(
+                f,
+                "block {hash} changed in memory while it was judged: the memory of this machine cannot be \
+                 trusted"
+            ),
             Self::Contradiction(hash, reject) => write!(
                 f,
                 "block {hash} was verified before and is refused now ({reject}): the data \

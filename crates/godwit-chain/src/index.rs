@@ -76,8 +76,8 @@ pub(crate) enum Acceptance {
     New(Accepted),
     /// It is stored, or was before it was pruned.
     Known,
-    /// It breaks a rule; the nodes `failed` are invalid from now on because of it.
-    Refused { reject: Reject, failed: Vec<NodeId> },
+    /// It breaks a rule. If the header is in the tree, that is its node.
+    Refused { reject: Reject, id: Option<NodeId> },
 }
 
 /// See the module's documentation.
@@ -247,7 +247,7 @@ impl BlockIndex {
     pub(crate) fn accept(&mut self, new: Arc<Structured>, now: i64) -> Acceptance {
         let id = match self.accept_header(new.header(), new.hash(), now) {
             Ok(id) => id,
-            Err(reject) => return Acceptance::Refused { reject, failed: Vec::new() },
+            Err(reject) => return Acceptance::Refused { reject, id: None },
         };
         let Some(parent) = self.tree.node(id).parent() else { return Acceptance::Known };
         if self.has_block(id) {
@@ -258,7 +258,7 @@ impl BlockIndex {
         });
         match checked {
             Ok(()) => Acceptance::New(Accepted { id, block: new }),
-            Err(reject) => Acceptance::Refused { reject, failed: self.fail(id, reject) },
+            Err(reject) => Acceptance::Refused { reject, id: Some(id) },
         }
     }
 

@@ -39,6 +39,7 @@ mod record;
 mod recovery;
 mod reindex;
 mod script_row;
+mod second_look;
 mod signet;
 mod snapshot;
 mod stats;

@@ -241,7 +241,7 @@ impl Window {
         ready: Ready,
         scripts: Option<i64>,
     ) {
-        let Ready { id, block, prefetched } = ready;
+        let Ready { id, block, prefetched, again } = ready;
         let tree = index.tree();
         let median_time_past = |height| {
             let block = tree.ancestor(id, height).expect("coins come from below the block");
@@ -260,7 +260,7 @@ impl Window {
         let pin = prefetched.pin.clone();
         let result = coins.pinned(&pin, |coins| apply(coins, id, block, prefetched, &rules));
         match result.expect("the line gives out only what is covered") {
-            Ok(resolved) => self.verify(env, index, resolved, scripts),
+            Ok(resolved) => self.verify(env, index, resolved, (scripts, again)),
             Err(reject) => self.refused = Some((id, reject)),
         }
     }
@@ -270,7 +270,7 @@ impl Window {
         env: &Environment,
         index: &BlockIndex,
         resolved: Resolved,
-        scripts: Option<i64>,
+        (scripts, engine_alone): (Option<i64>, bool),
     ) {
         self.next_token += 1;
         let (token, id) = (self.next_token, resolved.id());
@@ -279,7 +279,7 @@ impl Window {
         let buffers = env.store.block_buffers().clone();
         let format = UndoFormat { magic: env.params.magic, buffers };
         let undo = index.node(id).undo.is_none().then_some(format);
-        self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo });
+        self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo, engine_alone });
         let progress = Progress::Verifying;
         self.blocks.push_back(Applied { token, resolved, bytes, progress });
         self.applied = id;
@@ -575,5 +575,5 @@ fn spent_coins(block: &Structured, undo: BlockUndo) -> Option<SpentCoins> {
         end += coins.len() as u32;
         first.push(end);
     }
-    Some(SpentCoins { coins: undo.into_coins(), first })
+    Some(SpentCoins::from_records(undo.into_coins(), first))
 }

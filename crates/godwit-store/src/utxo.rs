@@ -46,7 +46,7 @@ pub use background::{Rotation, SealId};
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
 pub use key::{HashedOutPoint, UtxoHasher};
-pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan};
+pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};
 pub use manifest::Manifest;
 pub use memtable::{Probe, Taken};
 pub use segments::Shape;

@@ -47,6 +47,7 @@ impl Fatal for ChainError {
             | ChainError::DamagedCoin(_)
             | ChainError::DamagedIndex(_) => Exit::Damaged,
             ChainError::Engine(_)
+            | ChainError::ChangedInMemory(_)
             | ChainError::Spawn(_)
             | ChainError::ForkBelowPruned { .. }
             | ChainError::ForkBelowSnapshot { .. } => Exit::Failure,

@@ -3,6 +3,7 @@
 mod durable;
 mod overruled;
 mod sealed_windows;
+mod second_look;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +71,7 @@ fn chain_writing(
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
 }
 
-fn blocks() -> Vec<Vec<u8>> {
+pub(crate) fn blocks() -> Vec<Vec<u8>> {
     blocks_of(&ChainPlan::small(1))
 }
 

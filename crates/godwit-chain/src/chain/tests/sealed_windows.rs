@@ -69,7 +69,7 @@ impl Timed {
     }
 
     /// The scripts of the first block that is being verified fail: made up.
-    fn fail_scripts(&mut self) {
+    pub(super) fn fail_scripts(&mut self) {
         let Some(token) = self.chain.window.first_verifying() else { return };
         let reject = Reject::new(RejectReason::BlockScriptVerifyFlagFailed);
         let answer = window::Answer::Verified(vec![(token, Err(VerifyError::Rejected(reject)))]);
@@ -109,7 +109,7 @@ fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> bool {
     timed.give_all(blocks);
     let first = rng.below(blocks.len() as u64 - 20) as u32;
     let (mut failed, mut across, mut left) = (false, false, None);
-    let mut ran_ahead = false;
+    let (mut ran_ahead, fails_again) = (false, rng.chance(500));
     while timed.go_on() {
         let applied = timed.chain.index.height(timed.chain.window.applied());
         let runs_ahead = timed.chain.durability.runs_ahead();
@@ -117,8 +117,12 @@ fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> bool {
             timed.fail_scripts();
             failed = true;
         }
-        let events = timed.chain.take_events();
-        if events.iter().any(|event| matches!(event, Event::Invalid { .. })) {
+        timed.chain.take_events();
+        let doubted = timed.chain.goal.doubted().is_some();
+        if doubted && fails_again {
+            timed.fail_scripts();
+        }
+        if doubted && left.is_none() {
             across = ran_ahead && !runs_ahead;
             left = Some(rng.below(200));
         }

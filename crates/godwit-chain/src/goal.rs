@@ -21,6 +21,8 @@ pub(crate) struct Goal {
     assume_valid: Option<BlockHash>,
     /// Whether scripts run, as last logged.
     said: Option<bool>,
+    /// Somebody fetches blocks that are lost.
+    copies_come: bool,
     /// The block that gets a second look, and what the first one found.
     second_look: Option<(NodeId, Reject)>,
 }
@@ -33,6 +35,7 @@ impl Goal {
             replay: None,
             assume_valid,
             said: None,
+            copies_come: false,
             second_look: None,
         }
     }
@@ -86,6 +89,15 @@ impl Goal {
         let tree = index.tree();
         let last = self.replay.map(|last| tree.last_valid(last));
         self.replay = last.filter(|last| !tree.is_ancestor(*last, index.tip()));
+    }
+
+    /// Blocks that are lost come again.
+    pub(crate) fn expect_copies(&mut self) {
+        self.copies_come = true;
+    }
+
+    pub(crate) fn copies_come(&self) -> bool {
+        self.copies_come
     }
 
     /// A block was connected. A replay ends with its last block, or with the first one that was not

@@ -295,10 +295,14 @@ fn drive(
         }
         match step {
             Step::Progress => observer.progress(chain),
-            Step::Idle if judged == records.len() || chain.is_at_stop_height() => return Ok(()),
+            Step::Idle if judged == records.len() || is_high_enough(chain) => return Ok(()),
             Step::Waiting | Step::Idle => chain.wait()?,
         }
     }
+}
+
+fn is_high_enough(chain: &Chain) -> bool {
+    chain.goal.is_reached(&chain.index, chain.window.applied())
 }
 
 /// A record that the chain refused. The rule may be one that only these bytes break: other bytes of

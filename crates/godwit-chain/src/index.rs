@@ -10,7 +10,7 @@ mod candidates;
 mod load;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use godwit_consensus::{
@@ -74,6 +74,8 @@ impl Stored {
 pub(crate) enum Acceptance {
     /// It is to be stored.
     New(Accepted),
+    /// It is stored, and the bytes of that place are damaged: it is to be written there again.
+    Copy(Accepted, BlockPosition),
     /// It is stored, or was before it was pruned.
     Known,
     /// It breaks a rule. If the header is in the tree, that is its node.
@@ -88,6 +90,9 @@ pub(crate) struct BlockIndex {
     /// Stored blocks that wait for an ancestor, by parent.
     unlinked: BTreeMap<NodeId, Vec<NodeId>>,
     next_sequence: u64,
+    /// Stored blocks whose bytes are damaged, until they are written again. Not durable: whoever needs
+    /// one after a restart finds out.
+    lost: BTreeSet<NodeId>,
     /// The snapshot that the coins below its block were loaded from.
     assumed: Option<AssumedSnapshot>,
     /// The last connected block.
@@ -105,6 +110,7 @@ impl BlockIndex {
             candidates: Candidates::default(),
             unlinked: BTreeMap::new(),
             next_sequence: 1,
+            lost: BTreeSet::new(),
             assumed: None,
             tip,
         }
@@ -178,6 +184,9 @@ impl BlockIndex {
     /// Whether a block need not be stored: it is stored, or was connected and pruned.
     pub(crate) fn has_block(&self, id: NodeId) -> bool {
         let node = self.tree.node(id);
+        if self.is_lost(id) {
+            return false;
+        }
         node.position.is_some() || (node.tx_count > 0 && self.tree.is_ancestor(id, self.tip))
     }
 
@@ -257,7 +266,10 @@ impl BlockIndex {
             contextual_check_block(new.view(), context, params)
         });
         match checked {
-            Ok(()) => Acceptance::New(Accepted { id, block: new }),
+            Ok(()) => match self.tree.node(id).position {
+                Some(at) => Acceptance::Copy(Accepted { id, block: new }, at),
+                None => Acceptance::New(Accepted { id, block: new }),
+            },
             Err(reject) => Acceptance::Refused { reject, id: Some(id) },
         }
     }
@@ -437,8 +449,12 @@ impl BlockIndex {
         verified_before
     }
 
-    /// The tip's coins were taken back: its parent is the tip.
-    pub(crate) fn disconnect(&mut self) {
+    /// The tip's coins were taken back: its parent is the tip. If its undo record was damaged, another one is
+    /// made when it is connected again.
+    pub(crate) fn disconnect(&mut self, undo_intact: bool) {
+        if !undo_intact {
+            self.tree.update(self.tip, |node| node.undo = None);
+        }
         self.tip = self.tree.node(self.tip).parent().expect("genesis is never disconnected");
     }
 
@@ -453,6 +469,17 @@ impl BlockIndex {
         });
     }
 
+    /// Whether the bytes of a stored block are known to be damaged.
+    pub(crate) fn is_lost(&self, id: NodeId) -> bool {
+        self.lost.contains(&id)
+    }
+
+    /// Takes note that the bytes of a stored block are damaged, or are written again. Returns whether that is
+    /// news.
+    pub(crate) fn set_lost(&mut self, id: NodeId, lost: bool) -> bool {
+        if lost { self.lost.insert(id) } else { self.lost.remove(&id) }
+    }
+
     /// Block file `file` will be deleted: forgets the block's position. Returns whether the block
     /// was in it.
     pub(crate) fn forget_pruned(&mut self, id: NodeId, file: u32) -> bool {
@@ -460,6 +487,7 @@ impl BlockIndex {
         if node.position.is_none_or(|position| position.file != file) {
             return false;
         }
+        self.lost.remove(&id);
         if let Some(parent) = node.parent()
             && let Some(waiting) = self.unlinked.get_mut(&parent)
         {

@@ -35,6 +35,7 @@ mod options;
 mod overrule;
 mod permits;
 mod reads;
+mod rebuild;
 mod record;
 mod recovery;
 mod reindex;

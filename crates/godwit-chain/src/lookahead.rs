@@ -170,6 +170,9 @@ impl Lookahead {
                 break;
             }
             let id = index.tree().ancestor(target, height).expect("below the target");
+            if index.is_lost(id) {
+                break;
+            }
             self.next_token += 1;
             let token = self.next_token;
             let (again, near) = (doubted == Some(id), self.near.remove((height, id)));
@@ -318,6 +321,10 @@ impl Lookahead {
         };
         let Ahead { id, again, .. } = self.queue[at];
         match found {
+            Found::Block(Err(error)) if error.is_unreadable() || error.is_not_found() => {
+                log::error!("A stored block cannot be read: {error}");
+                return Err(LookaheadError::Damaged(id));
+            }
             Found::Block(block) => {
                 let block =
                     block.map_err(LookaheadError::Store)?.ok_or(LookaheadError::Damaged(id))?;
@@ -371,6 +378,9 @@ impl Lookahead {
 
     /// Forgets blocks that turned out to be invalid.
     pub(crate) fn forget(&mut self, index: &BlockIndex, failed: &[NodeId]) {
+        if failed.is_empty() {
+            return;
+        }
         for id in failed {
             self.near.remove((index.height(*id), *id));
         }

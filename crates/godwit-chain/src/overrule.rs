@@ -98,7 +98,7 @@ impl Chain {
         self.window.take_back_failed(&self.index, &mut self.coins)?;
         self.durability.note_taken_back(&self.index, self.window.applied());
         self.goal.note_failed(&self.index);
-        self.forget(&failed);
+        self.lookahead.forget(&self.index, &failed);
         self.durability.want_commit();
         Ok(())
     }

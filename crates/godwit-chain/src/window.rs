@@ -18,15 +18,17 @@
 //! 4. The connector reads no coin from a disk: a tip that is to be disconnected is read back by a
 //!    worker, with its undo record and the coins that it created.
 
+mod disconnecting;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Once};
 
 use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
-use godwit_primitives::Coin;
 use godwit_primitives::network::Deployment;
-use godwit_store::exec::Priority;
-use godwit_store::utxo::{EpochPin, UtxoStore};
-use godwit_store::{BlockUndo, StoreError};
+use godwit_store::utxo::{Layers, UtxoStore};
+
+pub(crate) use disconnecting::{Disconnect, ReadError};
+use disconnecting::{Disconnecting, Reading};
 
 use crate::apply::{Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
 use crate::contradiction::Contradiction;
@@ -37,7 +39,7 @@ use crate::job_sender::JobSender;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
 use crate::options::ScriptOptions;
 use crate::status::ChainStatus;
-use crate::structure::{Structured, WitnessCheck};
+use crate::structure::Structured;
 use crate::tree::NodeId;
 use crate::verify::{
     Engines, Needs, Outcome, Recorded, UndoFormat, Verified, Verifier, VerifyError,
@@ -71,40 +73,7 @@ pub(crate) enum Answer {
     /// The outcomes of applied blocks, by their tokens.
     Verified(Vec<(u64, Outcome)>),
     /// The tip, read back to be disconnected under this token.
-    Read(u64, Result<Box<ReadBack>, ReadError>),
-}
-
-/// A connected block with all that is needed to disconnect it.
-pub(crate) struct ReadBack {
-    block: Structured,
-    spent: SpentCoins,
-    /// The outputs that it created, as far as they are below the memtable.
-    created: Vec<Option<Coin>>,
-    pin: EpochPin,
-}
-
-/// Why a connected block could not be read back.
-#[derive(Debug)]
-pub(crate) enum ReadError {
-    /// The block's bytes are not what was written.
-    Block,
-    /// Its undo record does not fit it.
-    Undo,
-    /// A read failed.
-    Store(StoreError),
-}
-
-impl From<StoreError> for ReadError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-/// The tip that is to be disconnected.
-struct Disconnecting {
-    id: NodeId,
-    token: u64,
-    read: Option<Box<ReadBack>>,
+    Read(u64, Result<Reading, ReadError>),
 }
 
 /// What became of the first block of the window.
@@ -285,13 +254,16 @@ impl Window {
         self.applied = id;
     }
 
-    /// A job has answered. An answer about a block that was taken back meanwhile, or a tip that is
-    /// no longer to be disconnected, is ignored.
+    /// A job has answered; `layers` are those of now. An answer about a block that was taken back
+    /// meanwhile, or a tip that is no longer to be disconnected, is ignored. Returns a tip whose bytes are
+    /// damaged.
     pub(crate) fn answered(
         &mut self,
+        env: &Environment,
         index: &BlockIndex,
+        layers: Arc<Layers>,
         answer: Answer,
-    ) -> Result<(), ChainError> {
+    ) -> Result<Option<NodeId>, ChainError> {
         match answer {
             Answer::Verified(outcomes) => {
                 for (token, outcome) in outcomes {
@@ -299,18 +271,10 @@ impl Window {
                 }
             }
             Answer::Read(token, read) => {
-                self.reading = false;
-                let tip = self.disconnecting.as_mut().filter(|tip| tip.token == token);
-                let Some(tip) = tip else { return Ok(()) };
-                let hash = index.node(tip.id).hash;
-                tip.read = Some(read.map_err(|error| match error {
-                    ReadError::Block => ChainError::DamagedBlock(hash),
-                    ReadError::Undo => ChainError::DamagedUndo(hash),
-                    ReadError::Store(error) => error.into(),
-                })?);
+                return self.read_answered(env, index, layers, token, read);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn verified(&mut self, token: u64, outcome: Outcome) -> Result<(), ChainError> {
@@ -492,88 +456,4 @@ impl Window {
         self.checked_branch = Some((target, prunings));
         Ok(true)
     }
-
-    /// Takes the coins of the tip, which is verified, back: has a worker read what that needs, and does
-    /// it when the answer is here. Whether it is done.
-    pub(crate) fn disconnect(
-        &mut self,
-        env: &Environment,
-        index: &BlockIndex,
-        coins: &mut UtxoStore,
-    ) -> Result<bool, ChainError> {
-        let applied = self.applied;
-        if self.reading {
-            return Ok(false);
-        }
-        let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
-        let Some(read) = tip.and_then(|tip| tip.read) else {
-            self.read_back(env, index, coins)?;
-            return Ok(false);
-        };
-        let ReadBack { block, spent, mut created, pin } = *read;
-        let taken_back = coins.pinned(&pin, |coins| {
-            self.unapply(index, coins, applied, &block, &spent, Below::Read(&mut created))
-        });
-        match taken_back {
-            Some(result) => result.map(|()| true),
-            None => {
-                self.read_back(env, index, coins)?;
-                Ok(false)
-            }
-        }
-    }
-
-    /// The tip is not to be disconnected after all.
-    pub(crate) fn forget_disconnecting(&mut self) {
-        self.disconnecting = None;
-    }
-
-    fn read_back(
-        &mut self,
-        env: &Environment,
-        index: &BlockIndex,
-        coins: &UtxoStore,
-    ) -> Result<(), ChainError> {
-        let id = self.applied;
-        let node = index.node(id);
-        let hash = node.hash;
-        let (Some(position), Some(undo)) = (node.position, node.undo) else {
-            return Err(ChainError::DamagedIndex(hash));
-        };
-        self.next_token += 1;
-        let token = self.next_token;
-        self.disconnecting = Some(Disconnecting { id, token, read: None });
-        self.reading = true;
-        let (prev, hasher) = (node.header.prev_blockhash, env.hasher);
-        let (store, layers) = (Arc::clone(&env.store), coins.layers());
-        self.job_sender.run(Priority::Urgent, "disconnect", move || {
-            let read = || {
-                let bytes = store.read_block(position)?;
-                let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, &hasher);
-                let block = block.ok_or(ReadError::Block)?;
-                let undo = store.read_undo(undo, &prev)?;
-                let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
-                let (mut created, pin) = (Vec::new(), layers.pin());
-                layers.get_many(block.creates(), &mut created)?;
-                Ok(Box::new(ReadBack { block, spent, created, pin }))
-            };
-            Answer::Read(token, read())
-        });
-        Ok(())
-    }
-}
-
-/// The coins of an undo record, if they fit the block.
-fn spent_coins(block: &Structured, undo: BlockUndo) -> Option<SpentCoins> {
-    let inputs = block.view().txs().skip(1).map(|tx| tx.input_count());
-    if !inputs.eq(undo.transactions().map(|coins| coins.len())) {
-        return None;
-    }
-    let mut first = vec![0, 0];
-    let mut end = 0;
-    for coins in undo.transactions() {
-        end += coins.len() as u32;
-        first.push(end);
-    }
-    Some(SpentCoins::from_records(undo.into_coins(), first))
 }

@@ -41,7 +41,7 @@ impl Fatal for ChainError {
     fn exit(&self) -> Exit {
         match self {
             ChainError::Store(error) => error.exit(),
-            ChainError::DamagedBlock(_)
+            ChainError::DamagedBlock { .. }
             | ChainError::Contradiction(..)
             | ChainError::DamagedUndo(_)
             | ChainError::DamagedCoin(_)

@@ -11,6 +11,7 @@ mod pruned_branches;
 mod pruning;
 mod reindex;
 mod restart;
+mod rot;
 mod schemas;
 mod snapshots;
 mod start_cost;

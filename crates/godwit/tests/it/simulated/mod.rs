@@ -7,6 +7,7 @@ mod encrypted;
 mod floods;
 mod outages;
 mod replay;
+mod rot;
 mod run;
 mod scenarios;
 mod seeds;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use godwit_primitives::BlockHash;
 
+use super::Downloads;
 use super::assign::LIMITED_REQUESTED;
 use super::peer::Peer;
-use super::Downloads;
 use crate::index::{HeaderId, HeaderIndex, is_ancestor};
 use crate::peer_id::PeerId;
 use crate::time::Now;

@@ -33,12 +33,15 @@ mod lookahead;
 mod message;
 mod open;
 mod options;
+mod overrule;
 mod permits;
 mod reads;
+mod rebuild;
 mod record;
 mod recovery;
 mod reindex;
 mod script_row;
+mod second_look;
 mod shares;
 mod signet;
 mod snapshot;
@@ -66,6 +69,7 @@ pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 pub use options::{
     BlockMemory, ChainOptions, CoinsMemory, Indexed, ScriptEngine, ScriptOptions, StartOptions,
 };
+pub use overrule::OverruleError;
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};

@@ -90,6 +90,8 @@ impl Chain {
     /// Begins the replay: `last` is the last block that an earlier run verified. The blocks up to
     /// it whose coins were not flushed are applied again.
     fn start_replay(&mut self, last: NodeId) {
+        // It may have failed since, by the operator's word.
+        let last = self.index.tree().last_valid(last);
         let height = |id| self.index.height(id);
         let (verified, coins) = (height(last), height(self.index.tip()));
         log::info!(

@@ -263,6 +263,19 @@ impl BlockFiles {
         Ok(WrittenBlock { position: at, checksum, handle, created, synced })
     }
 
+    /// Writes a block again to the place that it was written to before, where its bytes are damaged, and
+    /// makes it durable.
+    pub(crate) fn rewrite(&self, at: BlockPosition, block: &[u8]) -> Result<(), StoreError> {
+        assert_eq!(block.len(), at.len as usize, "the block has the length of its place");
+        self.disk.check()?;
+        let handle = self.disk.open(&self.path(at.file), OpenMode::ReadWrite)?;
+        handle.write_all_at(u64::from(at.offset - FRAME_SIZE), &frame(self.magic, at.len))?;
+        handle.write_all_at(u64::from(at.offset), block)?;
+        handle.sync()?;
+        // The file itself may have been missing.
+        self.disk.sync_dir(&self.dir)
+    }
+
     /// A written block is in the index from now on: the next commit names it. In order of
     /// reservation.
     pub(crate) fn note(&self, written: WrittenBlock) {

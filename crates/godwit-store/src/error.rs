@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use godwit_stream::DecodeError;
+use rustix::io::Errno;
 
 use crate::scan::XOR_FILE;
 use crate::store::UTXO_DIR;
@@ -342,6 +343,14 @@ impl StoreError {
     /// The file or directory does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, StoreError::Io(failure) if failure.kind == io::ErrorKind::NotFound)
+    }
+
+    /// Whether a read failed because of the place that was read: the file ends before it, or the medium
+    /// does not give it back.
+    pub fn is_unreadable(&self) -> bool {
+        let StoreError::Io(failure) = self else { return false };
+        failure.kind == io::ErrorKind::UnexpectedEof
+            || failure.os_error == Some(Errno::IO.raw_os_error())
     }
 }
 

@@ -409,7 +409,7 @@ fn is_missing(disk: &StoreDisk, path: &Path) -> Result<bool, StoreError> {
 
 /// A place that the medium does not give back is damaged, as one behind the end of the file is.
 fn unreadable(error: StoreError, path: &Path, offset: u64) -> StoreError {
-    match crate::utxo::is_unreadable(&error) {
+    match error.is_unreadable() {
         true => StoreError::damaged(path, offset, Damage::Short),
         false => error,
     }

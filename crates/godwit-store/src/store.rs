@@ -337,6 +337,19 @@ impl Store {
         self.blocks.write(at, block)
     }
 
+    /// Writes a stored block again to its place, where its bytes are damaged, and makes it durable.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Io`] or [`StoreError::Closed`].
+    ///
+    /// # Panics
+    ///
+    /// If the block has another length.
+    pub fn rewrite_block(&self, at: BlockPosition, block: &[u8]) -> Result<(), StoreError> {
+        self.blocks.rewrite(at, block)
+    }
+
     /// Has the next commit name what was written. To be called in the order of reservation, together
     /// with the change of the block index that says where it lies. Does no I/O.
     pub fn note_written(&self, written: impl Into<Written>) {

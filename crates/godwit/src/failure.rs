@@ -81,12 +81,13 @@ impl Fatal for ChainError {
     fn exit(&self) -> Exit {
         match self {
             ChainError::Store(error) => error.exit(),
-            ChainError::DamagedBlock(_)
+            ChainError::DamagedBlock { .. }
             | ChainError::Contradiction(..)
             | ChainError::DamagedUndo(_)
             | ChainError::DamagedCoin(_)
             | ChainError::DamagedIndex(_) => Exit::Damaged,
             ChainError::Engine(_)
+            | ChainError::ChangedInMemory(_)
             | ChainError::Spawn(_)
             | ChainError::ForkBelowPruned { .. }
             | ChainError::ForkBelowSnapshot { .. } => Exit::Failure,

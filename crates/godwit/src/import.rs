@@ -114,7 +114,7 @@ impl ImportObserver for Reporter {
                 Event::Disconnected(tip) => log_disconnected(&tip),
                 // The chain has logged it.
                 Event::Invalid { .. } => {}
-                Event::Judged { .. } | Event::Read { .. } => {
+                Event::Judged { .. } | Event::Read { .. } | Event::Lost { .. } => {
                     unreachable!("an import hands in and asks for no block")
                 }
             }

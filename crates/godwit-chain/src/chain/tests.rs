@@ -1,7 +1,9 @@
 //! The chain on a disk in memory.
 
 mod durable;
+mod overruled;
 mod sealed_windows;
+mod second_look;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +72,7 @@ fn chain_writing(
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
 }
 
-fn blocks() -> Vec<Vec<u8>> {
+pub(crate) fn blocks() -> Vec<Vec<u8>> {
     blocks_of(&ChainPlan::small(1))
 }
 
@@ -347,7 +349,7 @@ fn a_block_that_waits_for_its_header_to_be_durable_causes_one_commit() {
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
     let chain = chain(&FaultDisk::new());
-    let (outbox, job_sender) = (chain.outbox(), chain.reads.job_sender());
+    let (outbox, job_sender) = (chain.outbox.clone(), chain.reads.job_sender());
     // Runs until the chain is being dropped.
     let running = move || {
         loop {

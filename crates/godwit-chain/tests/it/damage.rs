@@ -93,7 +93,7 @@ fn is_clear(error: &ChainError, path: &Path) -> bool {
         }
         ChainError::Store(StoreError::Io(failure)) => failure.path == *path,
         // Blocks and undo records are told by the block.
-        ChainError::DamagedBlock(_) | ChainError::DamagedUndo(_) => true,
+        ChainError::DamagedBlock { .. } | ChainError::DamagedUndo(_) => true,
         _ => false,
     }
 }

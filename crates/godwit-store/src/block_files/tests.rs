@@ -45,6 +45,29 @@ fn read(files: &BlockFiles, position: BlockPosition) -> Vec<u8> {
 }
 
 #[test]
+fn a_block_is_written_again_to_its_place_and_to_no_other() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, 6_000);
+    let blocks = [block(1, 100), block(2, 5_000), block(3, 900), block(4, 800)];
+    let positions = blocks.each_ref().map(|block| append(&files, block).unwrap());
+    assert_eq!((positions[0].file, positions[3].file), (0, 1));
+    let good = [0, 1].map(|file| fault.contents(&path(file)).unwrap());
+    let rewrite_all = || {
+        for (block, at) in blocks.iter().zip(positions) {
+            files.rewrite(at, block).unwrap();
+        }
+        fault.crash(Survival::Nothing);
+    };
+    fault.overwrite(&path(0), vec![0xff; good[0].len()]);
+    fault.overwrite(&path(1), good[1][..300].to_vec());
+    rewrite_all();
+    assert_eq!([0, 1].map(|file| fault.contents(&path(file)).unwrap()), good, "durable");
+    disk.remove(&path(0)).unwrap();
+    rewrite_all();
+    assert_eq!([0, 1].map(|file| fault.contents(&path(file)).unwrap()), good, "durable");
+}
+
+#[test]
 fn records_are_framed_as_core_frames_them() {
     let (fault, disk) = fresh();
     let (files, recovered) = open(&disk, None, MAX_BLOCK_FILE_SIZE);

@@ -13,7 +13,7 @@ use super::manifest::{Manifest, ManifestRun};
 use super::run::file::RunFile;
 use super::run::format::{BLOCK, BlockKind, Footer, open_block, view_block};
 use super::run::parity::{GROUP, STRIPES, parity_of, xor_into};
-use super::run::repair::{Repairs, is_unreadable};
+use super::run::repair::Repairs;
 use super::run::segment::Segment;
 use super::sealed::Sealed;
 use super::segments::Segments;
@@ -312,12 +312,12 @@ impl<'a> Reading<'a> {
         self.first = number;
         self.bytes.resize(count as usize * BLOCK, 0);
         match self.file.read_exact_at(u64::from(number) * BLOCK as u64, &mut self.bytes) {
-            Err(error) if is_unreadable(&error) => {}
+            Err(error) if error.is_unreadable() => {}
             other => return other,
         }
         for (n, block) in (number..).zip(self.bytes.as_chunks_mut::<BLOCK>().0) {
             match self.file.read_exact_at(u64::from(n) * BLOCK as u64, block) {
-                Err(error) if is_unreadable(&error) => block.fill(0),
+                Err(error) if error.is_unreadable() => block.fill(0),
                 other => other?,
             }
         }
@@ -402,7 +402,7 @@ impl<'a> ParityCheck<'a> {
             let offset = u64::from(parity_of(self.group.start + stripe as u32)) * BLOCK as u64;
             let mut stored = Box::new([0; BLOCK]);
             let damage = match file.read_exact_at(offset, &mut *stored) {
-                Err(error) if is_unreadable(&error) => Damage::Short,
+                Err(error) if error.is_unreadable() => Damage::Short,
                 Err(error) => return Err(error),
                 Ok(()) if !self.known[stripe] || *stored == *block => continue,
                 Ok(()) => Damage::Disagreement("it is not the parity of the run"),

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::io::Errno;
-
 use super::file::RunFile;
 use super::format::{BLOCK, open_block};
 use super::parity::{parity_of, stripe_of, xor_into};
@@ -37,14 +35,6 @@ impl Repairs {
         // A repair that panicked has written a whole block or a part of one: the next one finds out.
         self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether a read failed because of the place that was read: the file ends before it, or the medium
-/// does not give it back.
-pub(crate) fn is_unreadable(error: &StoreError) -> bool {
-    let StoreError::Io(failure) = error else { return false };
-    failure.kind == std::io::ErrorKind::UnexpectedEof
-        || failure.os_error == Some(Errno::IO.raw_os_error())
 }
 
 impl RunFile {
@@ -83,7 +73,7 @@ impl RunFile {
     ) -> Result<bool, StoreError> {
         match file.read_exact_at(u64::from(number) * BLOCK as u64, block) {
             Ok(()) => Ok(open_block(block, self.id, number).is_some()),
-            Err(error) if is_unreadable(&error) => Ok(false),
+            Err(error) if error.is_unreadable() => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -98,7 +88,7 @@ impl RunFile {
             Err(error) => return Err(error),
         };
         match parity.read_exact_at(u64::from(parity_of(number)) * BLOCK as u64, block) {
-            Err(error) if is_unreadable(&error) => return Ok(false),
+            Err(error) if error.is_unreadable() => return Ok(false),
             other => other?,
         }
         let (file, mut other) = (self.open()?, Box::new([0; BLOCK]));

@@ -98,6 +98,9 @@ impl Search {
 
     /// Searches for the next [`SEARCHED_COINS`].
     pub(crate) fn go_on(mut self) -> Result<Self, StoreError> {
+        if self.is_done() {
+            return Ok(self);
+        }
         let (block, found) = (&self.block, &mut self.found);
         let spends = &block.spends()[found.coins.len()..];
         if spends.is_empty() {
@@ -161,5 +164,25 @@ mod tests {
         assert_eq!(accepted.block().hash(), block.hash());
         assert!(!Arc::ptr_eq(accepted.block(), &block), "decoded anew");
         assert!(!chain.index.node(accepted.id()).failed);
+    }
+
+    /// Where BIP34 implies BIP30, outputs are not searched for, nor waited for.
+    #[test]
+    fn c15_the_search_for_a_block_that_spends_nothing_ends() {
+        let chain = chain(&FaultDisk::new());
+        let bytes = DataStream::from(&blocks()[0][..]);
+        let Received::Structured(block) =
+            structure(bytes, &chain.env.params, &chain.env.hasher, None)
+        else {
+            panic!("the generator's blocks are sound");
+        };
+        assert!(block.spends().is_empty() && !block.creates().is_empty());
+        for no_overwrite in [false, true] {
+            let search = Search::new(Arc::clone(&block), chain.coins.layers(), no_overwrite);
+            let search = search.go_on().expect("no fault");
+            assert!(search.is_done(), "{no_overwrite}");
+            let found = search.into_found().outputs_exist.len();
+            assert_eq!(found, if no_overwrite { block.creates().len() } else { 0 });
+        }
     }
 }

@@ -1,16 +1,18 @@
 //! The operator overrules verdicts: `invalidateblock` and `reconsiderblock`.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use godwit_chain::{Chain, OverruleError, UtxoStats, Verdict};
+use godwit_consensus::RejectReason;
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
+use godwit_primitives::network::{Network, Params};
 use godwit_sim::rng::Rng;
 
-use crate::datadir::{clock, small_chain, submit};
+use crate::datadir::{clock, options, small_chain, submit};
 use crate::pruned_branches::{block_paying, empty_block};
-use crate::pruning::{BLOCKS, ONE_BLOCK, STATS, hash, header, open, stats_of, submit_all};
+use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, STATS, hash, header, open, stats_of, submit_all};
 
 /// As much as fits, so that blocks of one file are connected in any order.
 const FILE_SIZE: u32 = 1 << 20;
@@ -272,4 +274,22 @@ fn a_block_below_what_is_kept_cannot_be_invalidated() {
     chain.reconsider_block(&at(lowest)).unwrap();
     chain.settle(clock()).unwrap();
     assert_eq!(chain.utxo_stats().unwrap(), *STATS);
+}
+
+/// As on mainnet. The block spends nothing, so that its second look has nothing to search for.
+#[test]
+fn c15_a_block_that_pays_too_much_fails_where_bip34_implies_bip30() {
+    let base = &*BASE;
+    let mut params = Params::new(Network::Regtest);
+    params.bip34_hash = Some(hash(&base[params.bip34_height as usize - 1]));
+    let disk = Arc::new(FaultDisk::new());
+    let options = options(params);
+    let mut chain = Chain::open(disk, DIR.into(), options, [7; 16], clock()).unwrap();
+    submit_all(&mut chain, base);
+    let last = header(base.last().unwrap());
+    let height = base.len() as u32 + 1;
+    let block = block_paying(21_000_000 * 100_000_000, last.block_hash(), height, last.time + 1);
+    let Verdict::Rejected(reject) = submit(&mut chain, &block) else { panic!("it pays too much") };
+    assert_eq!(reject.reason, RejectReason::BadCbAmount);
+    assert_eq!(chain.tip_point().hash, last.block_hash());
 }

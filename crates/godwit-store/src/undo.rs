@@ -151,7 +151,7 @@ struct Writer {
 pub struct WrittenUndo {
     position: UndoPosition,
     handle: StoreFile,
-    /// Whether the file is new, so that its name is to be made durable too.
+    /// Whether the file may be new, so that its name is to be made durable too.
     created: bool,
     /// Whether everything that was written before is durable.
     synced: bool,
@@ -228,7 +228,7 @@ impl UndoFiles {
         let mut writers = self.writers();
         // After a failed write nothing can follow in order.
         self.disk.check()?;
-        let mut synced = false;
+        let (mut synced, mut opened) = (false, false);
         if !writers.contains_key(&at.file) {
             synced = writers.len() >= MAX_OPEN_UNDO_FILES;
             if synced {
@@ -238,21 +238,25 @@ impl UndoFiles {
             }
             let handle = self.open_at(at.file, start)?;
             writers.insert(at.file, Writer { handle, end: start });
+            opened = true;
         }
         let writer = writers.get_mut(&at.file).expect("it was just opened");
         assert_eq!(writer.end, start, "written in order of reservation");
         writer.handle.write_all_at(start, record.as_slice())?;
         writer.end = start + OVERHEAD + u64::from(record.len);
         let handle = writer.handle.clone();
-        Ok(WrittenUndo { position: at, handle, created: start == 0, synced })
+        Ok(WrittenUndo { position: at, handle, created: opened, synced })
     }
 
-    /// Opens a file to write to it from `end` on, and cuts off what follows.
+    /// Opens a file to write to it from `end` on, and cuts off what follows. One that is missing, or has
+    /// lost its end, has lost records: whoever wants one of them finds that it has rotted, which is no reason
+    /// to write no others.
     fn open_at(&self, file: u32, end: u64) -> Result<StoreFile, StoreError> {
         let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;
         let len = handle.file_len()?;
         if len < end {
-            return Err(StoreError::damaged(handle.path(), end, Damage::Short));
+            log::error!("{}.", StoreError::damaged(handle.path(), end, Damage::Short));
+            handle.set_len(end)?;
         }
         if len > end {
             let path = handle.path().display();

@@ -104,3 +104,53 @@ fn c5_a_lost_block_is_asked_of_one_peer_after_the_other() {
     }
     assert_eq!(recent.schedule(&mut downloads, at(time + 2), &tree), [(LIMITED, block(990))]);
 }
+
+/// As of a tip that is to be left: all peers are on the better branch.
+#[test]
+fn c5_a_lost_block_that_no_peer_is_known_to_have_is_asked_of_those_that_keep_all() {
+    let (mut tree, mut downloads) = desk();
+    let side = tree.grow(HeaderId(995), 2, 998);
+    tree.nodes.iter_mut().for_each(|node| node.stored = true);
+    let hash = hash_of(side);
+    let mut lost = LostBlocks::default();
+    lost.add(hash);
+    let (mut time, mut peers) = (1, Vec::new());
+    for _ in 0..4 {
+        let request = loop {
+            match lost.schedule(&mut downloads, at(time), &tree)[..] {
+                [one] => break one,
+                _ => time += 1_000,
+            }
+        };
+        assert_eq!(request.1, hash);
+        peers.push(request.0);
+        downloads.not_found(request.0, request.1, at(time + 1));
+    }
+    assert_eq!(peers, [A, B, A, B]);
+    // Whoever is known to have it comes first.
+    let (_, mut downloads) = desk();
+    downloads.set_best_known(B, side);
+    lost = LostBlocks::default();
+    lost.add(hash);
+    assert_eq!(lost.schedule(&mut downloads, at(1), &tree), [(B, hash)]);
+}
+
+#[test]
+fn c5_a_peer_that_keeps_a_lost_block_waiting_is_not_the_only_one_asked() {
+    let (tree, mut downloads) = desk();
+    let mut lost = lost_blocks(&[700]);
+    let mut asked = Vec::new();
+    for second in 0..600 {
+        for request in lost.schedule(&mut downloads, at(second * 1_000), &tree) {
+            asked.push((second, request));
+        }
+    }
+    assert_eq!(asked, [(0, (A, block(700))), (120, (B, block(700)))]);
+    // The second one is faster.
+    assert_eq!(downloads.received(B, block(700), 1_000, at(600_000)), Receipt::Requested);
+    for second in 600..900 {
+        assert_eq!(lost.schedule(&mut downloads, at(second * 1_000), &tree), [], "it is judged");
+    }
+    downloads.judged(block(700), true);
+    assert_eq!(downloads.received(A, block(700), 1_000, at(900_000)), Receipt::Duplicate);
+}

@@ -179,10 +179,10 @@ impl Chain {
         } else if self.window.is_empty()
             && self.appender.is_idle()
             && self.recovery.is_done()
-            && self
-                .goal
-                .target(&self.index, applied)
-                .is_none_or(|target| waits_for_copy(&self.index, applied, target))
+            && self.goal.target(&self.index, applied).is_none_or(|target| {
+                self.window.waits_for_copy(&self.index)
+                    || waits_for_copy(&self.index, applied, target)
+            })
         {
             // All that can be connected is. The other blocks of an import are read back when their
             // turn comes.

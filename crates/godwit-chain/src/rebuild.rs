@@ -3,8 +3,8 @@
 //!
 //! A transaction's id commits to its outputs, and a block's place says the rest of a coin: so what is found
 //! is what was spent. Of two transactions of one id (the pairs of BIP30) the one that is met first is
-//! meant, since it had overwritten the other. Where a block on the way was pruned, or is damaged itself,
-//! there is no way back.
+//! meant, since it had overwritten the other. A block on the way that is damaged itself is fetched again, if
+//! somebody does, and the search begins anew; where one was pruned, there is no way back.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use godwit_store::{BlockPosition, Store};
 
 use crate::apply::SpentCoins;
 use crate::index::BlockIndex;
-use crate::structure::{Structured, WitnessCheck};
+use crate::structure::Structured;
 use crate::tree::NodeId;
-use crate::window::ReadError;
+use crate::window::{ReadError, read_own_block};
 
 /// Blocks that one job looks through.
 const BLOCKS_PER_JOB: usize = 8;
@@ -29,6 +29,7 @@ struct Wanted {
 
 /// A block that may have created coins.
 pub(crate) struct Creator {
+    id: NodeId,
     position: BlockPosition,
     hash: BlockHash,
     height: u32,
@@ -67,7 +68,7 @@ impl Rebuild {
             && let node = index.node(below)
             && let Some(position) = node.position
         {
-            blocks.push(Creator { position, hash: node.hash, height: node.height });
+            blocks.push(Creator { id: below, position, hash: node.hash, height: node.height });
             self.lowest = below;
         }
         blocks
@@ -80,13 +81,11 @@ impl Rebuild {
         hasher: &UtxoHasher,
         blocks: &[Creator],
     ) -> Result<(), ReadError> {
-        for Creator { position, hash, height } in blocks {
+        for Creator { id, position, hash, height } in blocks {
             if self.is_done() {
                 break;
             }
-            let bytes = store.read_block(*position)?;
-            let block = Structured::from_own_file(bytes, *hash, WitnessCheck::Skip, hasher);
-            let block = block.ok_or(ReadError::Undo)?;
+            let block = read_own_block(store, hasher, *id, (*position, *hash))?;
             take_outputs(block.view(), *height, &mut self.coins, &mut self.wanted);
         }
         Ok(())

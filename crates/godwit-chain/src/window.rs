@@ -27,7 +27,7 @@ use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::network::Deployment;
 use godwit_store::utxo::{Layers, UtxoStore};
 
-pub(crate) use disconnecting::{Disconnect, ReadError};
+pub(crate) use disconnecting::{Disconnect, ReadError, read_own_block};
 use disconnecting::{Disconnecting, Reading};
 
 use crate::apply::{Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
@@ -255,8 +255,8 @@ impl Window {
     }
 
     /// A job has answered; `layers` are those of now. An answer about a block that was taken back
-    /// meanwhile, or a tip that is no longer to be disconnected, is ignored. Returns a tip whose bytes are
-    /// damaged.
+    /// meanwhile, or a tip that is no longer to be disconnected, is ignored. Returns a block whose bytes
+    /// are damaged.
     pub(crate) fn answered(
         &mut self,
         env: &Environment,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use godwit_primitives::Coin;
+use godwit_primitives::{BlockHash, Coin};
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{EpochPin, Layers, UtxoStore};
-use godwit_store::{BlockUndo, StoreError};
+use godwit_store::utxo::{EpochPin, Layers, UtxoHasher, UtxoStore};
+use godwit_store::{BlockPosition, BlockUndo, Store, StoreError};
 
 use super::{Answer, Window};
 use crate::apply::{Below, SpentCoins};
@@ -45,8 +45,8 @@ pub(crate) struct ReadBack {
 /// Why a connected block could not be read back.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The block's bytes are not what was written.
-    Block,
+    /// The bytes of this block, or of one that created what it spent, are not what was written.
+    Block(NodeId),
     /// Its undo record does not fit it.
     Undo,
     /// A read failed.
@@ -64,10 +64,12 @@ pub(super) struct Disconnecting {
     id: NodeId,
     token: u64,
     read: Option<Box<ReadBack>>,
+    /// A block that was to be read for it and is damaged.
+    damaged: Option<NodeId>,
 }
 
 impl Window {
-    /// What was read of the tip. Returns a tip whose bytes are damaged.
+    /// What was read of the tip. Returns a block whose bytes are damaged.
     pub(super) fn read_answered(
         &mut self,
         env: &Environment,
@@ -85,7 +87,10 @@ impl Window {
             Ok(Reading::Rebuilding(rebuild)) => {
                 self.rebuild(env, index, layers, (token, id), rebuild)?;
             }
-            Err(ReadError::Block) => return Ok(Some(id)),
+            Err(ReadError::Block(damaged)) => {
+                tip.damaged = Some(damaged);
+                return Ok(Some(damaged));
+            }
             Err(ReadError::Undo) => return Err(ChainError::DamagedUndo(index.node(id).hash)),
             Err(ReadError::Store(error)) => return Err(error.into()),
         }
@@ -101,7 +106,7 @@ impl Window {
         coins: &mut UtxoStore,
     ) -> Result<Disconnect, ChainError> {
         let applied = self.applied;
-        if self.reading || index.is_lost(applied) {
+        if self.reading || index.is_lost(applied) || self.waits_for_copy(index) {
             return Ok(Disconnect::Waits);
         }
         let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
@@ -120,6 +125,12 @@ impl Window {
                 Ok(Disconnect::Waits)
             }
         }
+    }
+
+    /// Whether a block that is needed to disconnect the tip has to be fetched again.
+    pub(crate) fn waits_for_copy(&self, index: &BlockIndex) -> bool {
+        let damaged = self.disconnecting.as_ref().and_then(|tip| tip.damaged);
+        damaged.is_some_and(|id| index.is_lost(id))
     }
 
     /// The tip is not to be disconnected after all.
@@ -141,18 +152,13 @@ impl Window {
         };
         self.next_token += 1;
         let token = self.next_token;
-        self.disconnecting = Some(Disconnecting { id, token, read: None });
+        self.disconnecting = Some(Disconnecting { id, token, read: None, damaged: None });
         self.reading = true;
         let (prev, height, hasher) = (node.header.prev_blockhash, node.height, env.hasher);
         let (store, layers) = (Arc::clone(&env.store), coins.layers());
         self.job_sender.run(Priority::Urgent, "disconnect", move || {
             let read = || {
-                let bytes = match store.read_block(position) {
-                    Err(error) if error.is_unreadable() => return Err(ReadError::Block),
-                    bytes => bytes?,
-                };
-                let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, &hasher);
-                let block = block.ok_or(ReadError::Block)?;
+                let block = read_own_block(&store, &hasher, id, (position, hash))?;
                 let undo = match store.read_undo(undo, &prev) {
                     Err(error) if is_rotten(&error) => {
                         log::error!(
@@ -198,6 +204,24 @@ impl Window {
         });
         Ok(())
     }
+}
+
+/// A connected block, read back from its file.
+pub(crate) fn read_own_block(
+    store: &Store,
+    hasher: &UtxoHasher,
+    id: NodeId,
+    (position, hash): (BlockPosition, BlockHash),
+) -> Result<Structured, ReadError> {
+    let bytes = match store.read_block(position) {
+        Err(error) if is_rotten(&error) => {
+            log::error!("A stored block cannot be read: {error}");
+            return Err(ReadError::Block(id));
+        }
+        bytes => bytes?,
+    };
+    let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, hasher);
+    block.ok_or(ReadError::Block(id))
 }
 
 /// Whether the bytes of a record are not what was written.

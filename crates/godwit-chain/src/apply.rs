@@ -70,8 +70,10 @@ impl Prefetched {
 
     /// Counts the memory of the coins, once they are here.
     pub(crate) fn count_memory(&mut self) {
-        let scripts = script_bytes(self.coins.iter().flatten());
-        self.memory = scripts + self.coins.capacity() * size_of::<Option<Coin>>();
+        let Self { coins, written, .. } = self;
+        let scripts = script_bytes(coins.iter().chain(written.iter()).flatten());
+        let slots = coins.capacity() + written.capacity();
+        self.memory = scripts + slots * size_of::<Option<Coin>>();
     }
 }
 

@@ -30,7 +30,9 @@ use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use godwit_store::exec::Priority;
-use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, WrittenBlock, WrittenUndo};
+use godwit_store::{
+    BlockChecksum, BlockPosition, Store, StoreError, UndoPosition, WrittenBlock, WrittenUndo,
+};
 
 use crate::environment::Environment;
 use crate::error::ChainError;
@@ -84,6 +86,7 @@ pub(crate) enum Appended {
     Copy {
         accepted: Accepted,
         sender: Sender,
+        checksum: BlockChecksum,
     },
 }
 
@@ -134,8 +137,9 @@ impl Append {
                 Appended::Undo { recorded, written }
             }
             Self::Copy { accepted, sender, place } => {
-                store.rewrite_block(place, accepted.block().view().bytes())?;
-                Appended::Copy { accepted, sender }
+                let bytes = accepted.block().view().bytes();
+                store.rewrite_block(place, bytes)?;
+                Appended::Copy { checksum: BlockChecksum::of(bytes), accepted, sender }
             }
         })
     }

@@ -225,7 +225,10 @@ impl Chain {
             Message::Reads(answer) => {
                 let Read { ticket, bytes, damaged } = self.reads.answered(env, index, answer);
                 self.events.push_back(Event::Read { ticket, bytes });
-                if let Some(id) = damaged.filter(|_| self.goal.copies_come()) {
+                // One that was written again is not served, and nothing more: a peer's wish is no reason to
+                // end, nor to fetch it over and over.
+                let is_news = |id: &NodeId| !self.index.was_rewritten(*id);
+                if let Some(id) = damaged.filter(|_| self.goal.copies_come()).filter(is_news) {
                     self.lose(id);
                 }
             }
@@ -317,10 +320,10 @@ impl Chain {
                     self.env.store.note_written(written);
                     self.window.recorded(recorded);
                 }
-                Appended::Copy { accepted, sender } => {
+                Appended::Copy { accepted, sender, checksum } => {
                     let point = self.index.point(accepted.id());
                     log::info!("Block {} at height {} is written again.", point.hash, point.height);
-                    self.index.set_lost(accepted.id(), false);
+                    self.index.rewritten(accepted.id(), checksum);
                     self.judged_stored(accepted.id(), sender, point.hash);
                 }
             }
@@ -497,18 +500,18 @@ impl Chain {
         (durability, State { env, index, coins, applied, replay, now, appended, may_commit })
     }
 
-    /// A stored block is damaged. It is written again when it was fetched. Where nobody fetches it, the chain
-    /// ends; before, one that was never connected is forgotten.
+    /// A stored block is damaged. It is written again when it was fetched. Where nobody fetches it, or its
+    /// place is damaged again, the chain ends; before, one that was never connected is forgotten.
     fn lose(&mut self, id: NodeId) {
         let Some(at) = self.index.node(id).position else { return };
         let ChainPoint { hash, height } = self.index.point(id);
         let (path, offset) = (self.env.store.block_file(at.file), at.offset);
         let error = ChainError::DamagedBlock { hash, height, path, offset };
-        if !self.goal.copies_come() {
+        if !self.goal.copies_come() || self.index.was_rewritten(id) {
             self.index.forget_damaged(id);
             self.durability.want_commit();
             self.ending = Ending::AfterCommit(error);
-        } else if self.index.set_lost(id, true) {
+        } else if self.index.lose(id) {
             log::error!("{error}.");
             self.lookahead.clear_queue();
             self.events.push_back(Event::Lost { hash });

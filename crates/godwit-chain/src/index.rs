@@ -93,6 +93,11 @@ pub(crate) struct BlockIndex {
     /// Stored blocks whose bytes are damaged, until they are written again. Not durable: whoever needs
     /// one after a restart finds out.
     lost: BTreeSet<NodeId>,
+    /// Stored blocks that were lost once and are written again. Not durable, either.
+    rewritten: BTreeSet<NodeId>,
+    /// Blocks that were disconnected and whose undo records have rotted. The index names these until others
+    /// are made: the coins on disk may be those of such a block, which is connected again after a crash.
+    rotted_undo: BTreeSet<NodeId>,
     /// The snapshot that the coins below its block were loaded from.
     assumed: Option<AssumedSnapshot>,
     /// The last connected block.
@@ -111,6 +116,8 @@ impl BlockIndex {
             unlinked: BTreeMap::new(),
             next_sequence: 1,
             lost: BTreeSet::new(),
+            rewritten: BTreeSet::new(),
+            rotted_undo: BTreeSet::new(),
             assumed: None,
             tip,
         }
@@ -254,7 +261,9 @@ impl BlockIndex {
 
     /// Judges a block by its place in the tree (Core `AcceptBlock`).
     pub(crate) fn accept(&mut self, new: Arc<Structured>, now: i64) -> Acceptance {
-        let id = match self.accept_header(new.header(), new.hash(), now) {
+        // One that is lost is wanted even if it has failed since: it is to be disconnected.
+        let lost = self.tree.find(&new.hash()).filter(|known| self.is_lost(*known));
+        let id = match lost.map_or_else(|| self.accept_header(new.header(), new.hash(), now), Ok) {
             Ok(id) => id,
             Err(reject) => return Acceptance::Refused { reject, id: None },
         };
@@ -444,6 +453,7 @@ impl BlockIndex {
             assert!(node.undo.is_some(), "a connected block can be disconnected");
             node.validity = Validity::Scripts;
         });
+        self.rotted_undo.remove(&id);
         self.tip = id;
         self.candidates.prune(&self.tree, id);
         verified_before
@@ -453,9 +463,14 @@ impl BlockIndex {
     /// made when it is connected again.
     pub(crate) fn disconnect(&mut self, undo_intact: bool) {
         if !undo_intact {
-            self.tree.update(self.tip, |node| node.undo = None);
+            self.rotted_undo.insert(self.tip);
         }
         self.tip = self.tree.node(self.tip).parent().expect("genesis is never disconnected");
+    }
+
+    /// Whether a block that is connected needs another undo record, or its first one.
+    pub(crate) fn needs_undo(&self, id: NodeId) -> bool {
+        self.tree.node(id).undo.is_none() || self.rotted_undo.contains(&id)
     }
 
     /// The bytes of a stored block are damaged. One that was never connected is forgotten, so that a
@@ -474,10 +489,23 @@ impl BlockIndex {
         self.lost.contains(&id)
     }
 
-    /// Takes note that the bytes of a stored block are damaged, or are written again. Returns whether that is
-    /// news.
-    pub(crate) fn set_lost(&mut self, id: NodeId, lost: bool) -> bool {
-        if lost { self.lost.insert(id) } else { self.lost.remove(&id) }
+    /// Takes note that the bytes of a stored block are damaged. Returns whether that is news.
+    pub(crate) fn lose(&mut self, id: NodeId) -> bool {
+        self.lost.insert(id)
+    }
+
+    /// The bytes of a lost block are at its place again, and have this checksum.
+    pub(crate) fn rewritten(&mut self, id: NodeId, checksum: BlockChecksum) {
+        // Otherwise it was pruned meanwhile.
+        if self.lost.remove(&id) {
+            self.rewritten.insert(id);
+            self.set_checksum(id, checksum);
+        }
+    }
+
+    /// Whether the bytes of a stored block were damaged before: its place cannot be trusted.
+    pub(crate) fn was_rewritten(&self, id: NodeId) -> bool {
+        self.rewritten.contains(&id)
     }
 
     /// Block file `file` will be deleted: forgets the block's position. Returns whether the block
@@ -487,7 +515,9 @@ impl BlockIndex {
         if node.position.is_none_or(|position| position.file != file) {
             return false;
         }
-        self.lost.remove(&id);
+        for blocks in [&mut self.lost, &mut self.rewritten, &mut self.rotted_undo] {
+            blocks.remove(&id);
+        }
         if let Some(parent) = node.parent()
             && let Some(waiting) = self.unlinked.get_mut(&parent)
         {

@@ -247,7 +247,7 @@ impl Window {
         let resolved = Arc::new(resolved);
         let buffers = env.store.block_buffers().clone();
         let format = UndoFormat { magic: env.params.magic, buffers };
-        let undo = index.node(id).undo.is_none().then_some(format);
+        let undo = index.needs_undo(id).then_some(format);
         self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo, engine_alone });
         let progress = Progress::Verifying;
         self.blocks.push_back(Applied { token, resolved, bytes, progress });

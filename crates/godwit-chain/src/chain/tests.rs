@@ -2,6 +2,7 @@
 
 mod durable;
 mod overruled;
+mod rewritten;
 mod sealed_windows;
 mod second_look;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use godwit_chain::{Chain, ChainError, Event, Poll, UtxoStats};
-use godwit_fault_disk::FaultDisk;
+use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_sim::rng::Rng;
 use godwit_store::BlockPosition;
@@ -205,15 +205,11 @@ fn c5_a_rotted_undo_record_is_made_again_from_the_blocks() {
             disk.overwrite(&path, bytes);
         }
         assert!(spent > 1_000, "{spent} bytes");
-        // As the operator wants it, so that nothing is appended to the files before.
         let first = hash(&blocks[fork as usize]);
         chain.invalidate_block(&first).unwrap();
         chain.settle(clock()).unwrap();
         let below = stats_of(&blocks[..fork as usize]);
         assert_eq!(chain.utxo_stats().unwrap(), below, "{how:?}");
-        if matches!(how, Rot::Missing) {
-            continue;
-        }
         // The records are made again with the blocks.
         chain.reconsider_block(&first).unwrap();
         chain.settle(clock()).unwrap();
@@ -223,6 +219,129 @@ fn c5_a_rotted_undo_record_is_made_again_from_the_blocks() {
         }
         assert_eq!(chain.utxo_stats().unwrap(), expected, "{how:?}");
     }
+}
+
+/// Spoils the undo records of the blocks above `fork`.
+fn rot_undo(disk: &FaultDisk, chain: &Chain, fork: u32) {
+    for height in fork + 1..=chain.tip_point().height {
+        let id = chain.tree().ancestor(chain.tip(), height).unwrap();
+        let undo = chain.tree().node(id).undo.unwrap();
+        let path = Path::new(DIR).join(format!("blocks/rev{:05}.dat", undo.file));
+        let mut bytes = disk.contents(&path).unwrap();
+        bytes[undo.offset as usize] ^= 4;
+        disk.overwrite(&path, bytes);
+    }
+}
+
+/// What the coins on disk need to be taken back is not forgotten before they are.
+#[test]
+fn c5_a_crash_after_a_block_without_undo_record_was_disconnected_does_no_harm() {
+    let blocks = small_chain();
+    let fork = blocks.len() as u32 - 3;
+    let (below, all) = (stats_of(&blocks[..fork as usize]), stats_of(&blocks));
+    let first = hash(&blocks[fork as usize]);
+    for again in [false, true] {
+        let disk = FaultDisk::new();
+        let mut chain = open(&disk, None, FILE_SIZE);
+        submit_all(&mut chain, &blocks);
+        chain.flush().unwrap();
+        rot_undo(&disk, &chain, fork);
+        chain.invalidate_block(&first).unwrap();
+        chain.settle(clock()).unwrap();
+        assert_eq!(chain.tip_point(), below.tip);
+        // The index, and not the coins.
+        end_after_checkpoint(chain);
+        disk.crash(Survival::Nothing);
+        let mut chain = open(&disk, None, FILE_SIZE);
+        if again {
+            chain.reconsider_block(&first).unwrap();
+            chain.settle(clock()).unwrap();
+            assert_eq!(chain.utxo_stats().unwrap(), all);
+            chain.invalidate_block(&first).unwrap();
+        }
+        chain.settle(clock()).unwrap();
+        assert_eq!(chain.utxo_stats().unwrap(), below, "{again}");
+        chain.reconsider_block(&first).unwrap();
+        chain.settle(clock()).unwrap();
+        assert_eq!(chain.utxo_stats().unwrap(), all, "{again}");
+    }
+}
+
+#[test]
+fn c5_a_rotted_tip_that_the_operator_invalidates_is_fetched_again() {
+    let blocks = small_chain();
+    let fork = blocks.len() as u32 - 1;
+    let below = stats_of(&blocks[..fork as usize]);
+    for how in [Rot::Bit, Rot::Zeros, Rot::Cut, Rot::Missing] {
+        let disk = FaultDisk::new();
+        let mut chain = open(&disk, None, FILE_SIZE);
+        chain.expect_copies();
+        submit_all(&mut chain, &blocks);
+        rot(&disk, position(&chain, fork + 1), how, &mut Rng::new(2));
+        let tip = hash(blocks.last().unwrap());
+        chain.invalidate_block(&tip).unwrap();
+        assert_eq!(run(&mut chain, &blocks), [tip], "{how:?}");
+        assert_eq!(chain.utxo_stats().unwrap(), below, "{how:?}");
+    }
+}
+
+#[test]
+fn c5_rotted_blocks_that_an_undo_record_is_made_of_are_fetched_again() {
+    let blocks = small_chain();
+    let fork = blocks.len() as u32 - 12;
+    let below = stats_of(&blocks[..fork as usize]);
+    for (how, copies) in [(Rot::Bit, true), (Rot::Missing, true), (Rot::Bit, false)] {
+        let disk = FaultDisk::new();
+        let mut chain = open(&disk, None, FILE_SIZE);
+        if copies {
+            chain.expect_copies();
+        }
+        submit_all(&mut chain, &blocks);
+        chain.flush().unwrap();
+        rot_undo(&disk, &chain, fork);
+        let last = position(&chain, fork).file;
+        for height in 1..=fork {
+            let at = position(&chain, height);
+            let is_there = disk.contents(&file(at)).is_some();
+            if is_there && (matches!(how, Rot::Bit) || at.file < last) {
+                rot(&disk, at, how, &mut Rng::new(u64::from(height)));
+            }
+        }
+        chain.invalidate_block(&hash(&blocks[fork as usize])).unwrap();
+        if copies {
+            let lost = run(&mut chain, &blocks);
+            assert!(lost.len() > 10, "{how:?}: {}", lost.len());
+            assert_eq!(chain.utxo_stats().unwrap(), below, "{how:?}");
+        } else {
+            let error = chain.settle(clock()).unwrap_err();
+            assert!(
+                matches!(error, ChainError::DamagedBlock { height, .. } if height <= fork),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn c5_a_place_that_rots_again_is_named() {
+    let blocks = small_chain();
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.expect_copies();
+    submit_all(&mut chain, &blocks);
+    let (rng, height) = (&mut Rng::new(5), blocks.len() as u32);
+    let (tip, at) = (hash(&blocks[height as usize - 1]), position(&chain, height));
+    rot(&disk, at, Rot::Bit, rng);
+    assert_eq!(read(&mut chain, height, &blocks), (None, vec![tip]));
+    rot(&disk, at, Rot::Bit, rng);
+    assert_eq!(read(&mut chain, height, &blocks), (None, vec![]), "not fetched for a peer again");
+    chain.invalidate_block(&tip).unwrap();
+    let error = chain.settle(clock()).unwrap_err();
+    assert!(
+        matches!(&error, ChainError::DamagedBlock { hash, path, offset, .. }
+            if (*hash, path, *offset) == (tip, &file(at), at.offset)),
+        "{error}"
+    );
 }
 
 /// The bytes that a peer gets.

@@ -227,7 +227,7 @@ impl Chain {
                 self.events.push_back(Event::Read { ticket, bytes });
                 // One that was written again is not served, and nothing more: a peer's wish is no reason to
                 // end, nor to fetch it over and over.
-                let is_news = |id: &NodeId| !self.index.was_rewritten(*id);
+                let is_news = |id: &NodeId| !self.index.damaged.was_rewritten(*id);
                 if let Some(id) = damaged.filter(|_| self.goal.copies_come()).filter(is_news) {
                     self.lose(id);
                 }
@@ -507,11 +507,11 @@ impl Chain {
         let ChainPoint { hash, height } = self.index.point(id);
         let (path, offset) = (self.env.store.block_file(at.file), at.offset);
         let error = ChainError::DamagedBlock { hash, height, path, offset };
-        if !self.goal.copies_come() || self.index.was_rewritten(id) {
+        if !self.goal.copies_come() || self.index.damaged.was_rewritten(id) {
             self.index.forget_damaged(id);
             self.durability.want_commit();
             self.ending = Ending::AfterCommit(error);
-        } else if self.index.lose(id) {
+        } else if self.index.damaged.lose(id) {
             log::error!("{error}.");
             self.lookahead.clear_queue();
             self.events.push_back(Event::Lost { hash });

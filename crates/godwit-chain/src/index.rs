@@ -7,10 +7,11 @@
 //! which the tip moves up, takes a [`Recorded`], which is made of a verified block alone.
 
 mod candidates;
+mod damaged;
 mod load;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use godwit_consensus::{
@@ -28,6 +29,7 @@ pub(crate) use load::Loading;
 
 use crate::error::ChainError;
 use crate::index::candidates::Candidates;
+use crate::index::damaged::Damaged;
 use crate::record::record;
 use crate::structure::Structured;
 use crate::tree::{HeaderTree, Node, NodeId, Validity};
@@ -90,14 +92,7 @@ pub(crate) struct BlockIndex {
     /// Stored blocks that wait for an ancestor, by parent.
     unlinked: BTreeMap<NodeId, Vec<NodeId>>,
     next_sequence: u64,
-    /// Stored blocks whose bytes are damaged, until they are written again. Not durable: whoever needs
-    /// one after a restart finds out.
-    lost: BTreeSet<NodeId>,
-    /// Stored blocks that were lost once and are written again. Not durable, either.
-    rewritten: BTreeSet<NodeId>,
-    /// Blocks that were disconnected and whose undo records have rotted. The index names these until others
-    /// are made: the coins on disk may be those of such a block, which is connected again after a crash.
-    rotted_undo: BTreeSet<NodeId>,
+    pub(crate) damaged: Damaged,
     /// The snapshot that the coins below its block were loaded from.
     assumed: Option<AssumedSnapshot>,
     /// The last connected block.
@@ -115,9 +110,7 @@ impl BlockIndex {
             candidates: Candidates::default(),
             unlinked: BTreeMap::new(),
             next_sequence: 1,
-            lost: BTreeSet::new(),
-            rewritten: BTreeSet::new(),
-            rotted_undo: BTreeSet::new(),
+            damaged: Damaged::default(),
             assumed: None,
             tip,
         }
@@ -453,7 +446,7 @@ impl BlockIndex {
             assert!(node.undo.is_some(), "a connected block can be disconnected");
             node.validity = Validity::Scripts;
         });
-        self.rotted_undo.remove(&id);
+        self.damaged.rotted_undo.remove(&id);
         self.tip = id;
         self.candidates.prune(&self.tree, id);
         verified_before
@@ -463,14 +456,9 @@ impl BlockIndex {
     /// made when it is connected again.
     pub(crate) fn disconnect(&mut self, undo_intact: bool) {
         if !undo_intact {
-            self.rotted_undo.insert(self.tip);
+            self.damaged.rotted_undo.insert(self.tip);
         }
         self.tip = self.tree.node(self.tip).parent().expect("genesis is never disconnected");
-    }
-
-    /// Whether a block that is connected needs another undo record, or its first one.
-    pub(crate) fn needs_undo(&self, id: NodeId) -> bool {
-        self.tree.node(id).undo.is_none() || self.rotted_undo.contains(&id)
     }
 
     /// The bytes of a stored block are damaged. One that was never connected is forgotten, so that a
@@ -486,26 +474,16 @@ impl BlockIndex {
 
     /// Whether the bytes of a stored block are known to be damaged.
     pub(crate) fn is_lost(&self, id: NodeId) -> bool {
-        self.lost.contains(&id)
-    }
-
-    /// Takes note that the bytes of a stored block are damaged. Returns whether that is news.
-    pub(crate) fn lose(&mut self, id: NodeId) -> bool {
-        self.lost.insert(id)
+        self.damaged.lost.contains(&id)
     }
 
     /// The bytes of a lost block are at its place again, and have this checksum.
     pub(crate) fn rewritten(&mut self, id: NodeId, checksum: BlockChecksum) {
         // Otherwise it was pruned meanwhile.
-        if self.lost.remove(&id) {
-            self.rewritten.insert(id);
+        if self.damaged.lost.remove(&id) {
+            self.damaged.rewritten.insert(id);
             self.set_checksum(id, checksum);
         }
-    }
-
-    /// Whether the bytes of a stored block were damaged before: its place cannot be trusted.
-    pub(crate) fn was_rewritten(&self, id: NodeId) -> bool {
-        self.rewritten.contains(&id)
     }
 
     /// Block file `file` will be deleted: forgets the block's position. Returns whether the block
@@ -515,9 +493,7 @@ impl BlockIndex {
         if node.position.is_none_or(|position| position.file != file) {
             return false;
         }
-        for blocks in [&mut self.lost, &mut self.rewritten, &mut self.rotted_undo] {
-            blocks.remove(&id);
-        }
+        self.damaged.forget(id);
         if let Some(parent) = node.parent()
             && let Some(waiting) = self.unlinked.get_mut(&parent)
         {

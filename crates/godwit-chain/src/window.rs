@@ -247,7 +247,8 @@ impl Window {
         let resolved = Arc::new(resolved);
         let buffers = env.store.block_buffers().clone();
         let format = UndoFormat { magic: env.params.magic, buffers };
-        let undo = index.needs_undo(id).then_some(format);
+        let needs_undo = index.node(id).undo.is_none() || index.damaged.has_rotted_undo(id);
+        let undo = needs_undo.then_some(format);
         self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo, engine_alone });
         let progress = Progress::Verifying;
         self.blocks.push_back(Applied { token, resolved, bytes, progress });

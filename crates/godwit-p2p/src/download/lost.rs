@@ -86,7 +86,7 @@ impl LostBlocks {
             let Some(Chosen { peer, has_block }) = chosen else { continue };
             downloads.ask(peer, id, *hash, height, now);
             if !has_block {
-                downloads.expect_nothing(peer, hash);
+                expect_nothing(downloads, peer, hash);
             }
             lost.last = Some(peer);
             flying += 1;
@@ -130,6 +130,14 @@ fn choose(
     let may_have = |peer: &Peer| !peer.traits.limited && height <= best_height(index, peer);
     let known = next(&has).map(|peer| Chosen { peer, has_block: true });
     known.or_else(|| next(&may_have).map(|peer| Chosen { peer, has_block: false }))
+}
+
+/// Does not blame the peer if the block that it was just asked for does not come.
+fn expect_nothing(downloads: &mut Downloads, peer: PeerId, hash: &BlockHash) {
+    let state = downloads.peers.get_mut(&peer).expect("it was asked");
+    let position = state.position(hash).expect("it was asked for the block");
+    state.queue[position].wanted = false;
+    downloads.some_unwanted = true;
 }
 
 /// Whether the peer has the block, as far as it is known.

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use godwit_primitives::{BlockHash, Work};
+use godwit_primitives::Work;
 
 use super::branch::Branch;
 use super::{Downloads, assign};
 use crate::index::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
-use crate::peer_id::PeerId;
 
 /// Most chains that are downloaded beside the best header's: chains of peers that have no less work
 /// than ours, which cannot be made up without hash power.
@@ -127,14 +126,6 @@ impl Downloads {
                 || height + assign::LIMITED_REQUESTED < tip_height
         };
         self.blocks.retain(|_, block| !block.is_missing() || !passed(block.id, block.height));
-    }
-
-    /// Does not blame the peer if the block that it was just asked for does not come.
-    pub(super) fn expect_nothing(&mut self, peer: PeerId, hash: &BlockHash) {
-        let peer = self.peers.get_mut(&peer).expect("it was asked");
-        let position = peer.position(hash).expect("it was asked for the block");
-        peer.queue[position].wanted = false;
-        self.some_unwanted = true;
     }
 
     fn expire(&mut self, now: Duration) {

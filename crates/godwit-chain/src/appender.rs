@@ -26,12 +26,16 @@
 //! single block at the tip, but not to that of blocks in a row.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use godwit_store::exec::Priority;
-use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, WrittenBlock, WrittenUndo};
+use godwit_store::{
+    BlockChecksum, BlockPosition, Store, StoreError, UndoPosition, WrittenBlock, WrittenUndo,
+};
 
 use crate::environment::Environment;
+use crate::error::ChainError;
 use crate::event::Source;
 use crate::index::Accepted;
 use crate::job_sender::JobSender;
@@ -42,8 +46,21 @@ use crate::verify::{Recorded, Verified};
 
 /// A record on its way to its file.
 enum Append {
-    Block { accepted: Accepted, sender: Sender, place: BlockPosition },
-    Undo { verified: Verified, place: UndoPosition },
+    Block {
+        accepted: Accepted,
+        sender: Sender,
+        place: BlockPosition,
+    },
+    Undo {
+        verified: Verified,
+        place: UndoPosition,
+    },
+    /// A stored block whose bytes are damaged.
+    Copy {
+        accepted: Accepted,
+        sender: Sender,
+        place: BlockPosition,
+    },
 }
 
 /// The source of a block, and what the block is charged there until it is written.
@@ -64,6 +81,12 @@ pub(crate) enum Appended {
     Undo {
         recorded: Recorded,
         written: WrittenUndo,
+    },
+    /// A block that was stored before, in its place again, and durable.
+    Copy {
+        accepted: Accepted,
+        sender: Sender,
+        checksum: BlockChecksum,
     },
 }
 
@@ -98,7 +121,7 @@ pub(crate) struct Appender {
 impl Append {
     fn bytes(&self) -> u64 {
         match self {
-            Self::Block { place, .. } => place.len.into(),
+            Self::Block { place, .. } | Self::Copy { place, .. } => place.len.into(),
             Self::Undo { place, .. } => place.len.into(),
         }
     }
@@ -112,6 +135,11 @@ impl Append {
             Self::Undo { verified, place } => {
                 let (recorded, written) = verified.write_undo(store, place)?;
                 Appended::Undo { recorded, written }
+            }
+            Self::Copy { accepted, sender, place } => {
+                let bytes = accepted.block().view().bytes();
+                store.rewrite_block(place, bytes)?;
+                Appended::Copy { checksum: BlockChecksum::of(bytes), accepted, sender }
             }
         })
     }
@@ -140,16 +168,47 @@ impl Appender {
         accepted: Accepted,
         sender: Sender,
     ) -> Result<(), StoreError> {
-        if let Some(copies) = self.writing.get_mut(&accepted.id()) {
-            copies.push(sender);
-            return Ok(());
+        if !self.is_another_copy(accepted.id(), sender) {
+            let place = env.store.reserve_block(accepted.block().view().bytes().len())?;
+            self.gather(Append::Block { accepted, sender, place });
         }
-        let place = env.store.reserve_block(accepted.block().view().bytes().len())?;
-        self.writing.insert(accepted.id(), Vec::new());
-        let append = Append::Block { accepted, sender, place };
+        Ok(())
+    }
+
+    /// Takes a stored block to be written again at its place. One of another length is not what was stored.
+    pub(crate) fn append_copy(
+        &mut self,
+        accepted: Accepted,
+        sender: Sender,
+        place: BlockPosition,
+    ) -> Result<(), ChainError> {
+        let block = accepted.block();
+        if block.view().bytes().len() != place.len as usize {
+            return Err(ChainError::DamagedIndex(block.hash()));
+        }
+        if !self.is_another_copy(accepted.id(), sender) {
+            self.gather(Append::Copy { accepted, sender, place });
+        }
+        Ok(())
+    }
+
+    /// Whether the block is being written; then its sender is remembered.
+    fn is_another_copy(&mut self, id: NodeId, sender: Sender) -> bool {
+        match self.writing.entry(id) {
+            Entry::Occupied(mut copies) => {
+                copies.get_mut().push(sender);
+                true
+            }
+            Entry::Vacant(first) => {
+                first.insert(Vec::new());
+                false
+            }
+        }
+    }
+
+    fn gather(&mut self, append: Append) {
         self.bytes += append.bytes();
         self.blocks.push(append);
-        Ok(())
     }
 
     /// Takes a verified block whose undo record is to be written; its own bytes are at `block`.
@@ -204,6 +263,7 @@ impl Appender {
             let bytes = match record {
                 Appended::Block { written, .. } => u64::from(written.position().len),
                 Appended::Undo { written, .. } => u64::from(written.position().len),
+                Appended::Copy { accepted, .. } => accepted.block().view().bytes().len() as u64,
             };
             self.bytes -= bytes;
             self.written += bytes;

@@ -8,6 +8,7 @@
 //! Nothing here reads from a disk: a worker has looked up before what memory does not know, under a
 //! pin that the caller holds ([`UtxoStore::pinned`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub(crate) struct BlockRules<'a> {
 pub(crate) struct Prefetched {
     /// One answer for each of the block's spends; empty where no coin can be below the memtable.
     pub(crate) coins: Vec<Option<Coin>>,
+    /// At a second look, for each of the block's spends the coin as it was written first; else empty.
+    pub(crate) written: Vec<Option<Coin>>,
     /// Whether an output exists below the memtable; empty where BIP30 does not ask.
     pub(crate) outputs_exist: Vec<bool>,
     /// Time that the answers about outputs took.
@@ -60,15 +63,17 @@ pub(crate) struct Prefetched {
 impl Prefetched {
     /// For a block of which no coin is below the memtable.
     pub(crate) fn nothing(pin: EpochPin) -> Self {
-        let (coins, outputs_exist) = (Vec::new(), Vec::new());
+        let (coins, written, outputs_exist) = (Vec::new(), Vec::new(), Vec::new());
         let (probe_time, read_time) = (Duration::ZERO, Duration::ZERO);
-        Self { coins, outputs_exist, probe_time, reads: 0, read_time, memory: 0, pin }
+        Self { coins, written, outputs_exist, probe_time, reads: 0, read_time, memory: 0, pin }
     }
 
     /// Counts the memory of the coins, once they are here.
     pub(crate) fn count_memory(&mut self) {
-        let scripts = script_bytes(self.coins.iter().flatten());
-        self.memory = scripts + self.coins.capacity() * size_of::<Option<Coin>>();
+        let Self { coins, written, .. } = self;
+        let scripts = script_bytes(coins.iter().chain(written.iter()).flatten());
+        let slots = coins.capacity() + written.capacity();
+        self.memory = scripts + slots * size_of::<Option<Coin>>();
     }
 }
 
@@ -83,6 +88,8 @@ pub(crate) struct Ready {
     pub(crate) id: NodeId,
     pub(crate) block: Arc<Structured>,
     pub(crate) prefetched: Prefetched,
+    /// This is the second look at it.
+    pub(crate) again: bool,
 }
 
 /// The coins that a block spent.
@@ -92,12 +99,20 @@ pub(crate) struct SpentCoins {
     pub(crate) coins: Vec<Coin>,
     /// For each transaction the index of its first coin, and the end after the last one.
     pub(crate) first: Vec<u32>,
+    /// Which of them memory did not know, as far as that is known: they are given back by forgetting that
+    /// they were spent, and not as they were read, which may have been wrong.
+    below: Vec<bool>,
 }
 
 impl SpentCoins {
+    /// Coins of a block that this process has not applied.
+    pub(crate) fn from_records(coins: Vec<Coin>, first: Vec<u32>) -> Self {
+        Self { coins, first, below: Vec::new() }
+    }
+
     /// Memory that the coins take.
     pub(crate) fn bytes(&self) -> usize {
-        script_bytes(self.coins.iter()) + self.coins.len() * size_of::<Coin>()
+        script_bytes(self.coins.iter()) + self.coins.len() * (size_of::<Coin>() + 1)
     }
 
     /// The coins of one transaction.
@@ -158,7 +173,11 @@ fn spend_and_create(
         block,
         below: prefetched,
         rules,
-        spent: SpentCoins { coins: Vec::with_capacity(block.spends().len()), first: vec![0] },
+        spent: SpentCoins {
+            coins: Vec::with_capacity(block.spends().len()),
+            first: vec![0],
+            below: Vec::with_capacity(block.spends().len()),
+        },
         outputs_done: 0,
         fees: 0,
     };
@@ -264,7 +283,11 @@ impl Applier<'_> {
         for (index, hashed) in inputs.clone().zip(&self.block.spends()[inputs]) {
             self.warm_inputs(index);
             match take(self.utxo, hashed, self.below.coins.get_mut(index)) {
-                Some(coin) => self.spent.coins.push(coin),
+                Some((coin, below)) => {
+                    self.spent.below.push(below);
+                    let written = self.below.written.get_mut(index).and_then(Option::take);
+                    self.spent.coins.push(as_written(coin, written));
+                }
                 None => return Err(Reject::new(RejectReason::InputsMissingOrSpent)),
             }
         }
@@ -293,16 +316,16 @@ impl Applier<'_> {
     }
 }
 
-/// Spends a coin that memory knows, or the answer that a worker found for it below.
+/// Spends a coin that memory knows, or the answer that a worker found for it below; and whether it was that.
 fn take(
     utxo: &mut UtxoStore,
     hashed: &HashedOutPoint,
     below: Option<&mut Option<Coin>>,
-) -> Option<Coin> {
+) -> Option<(Coin, bool)> {
     match utxo.take(hashed) {
-        Taken::Coin(coin) => Some(coin),
+        Taken::Coin(coin) => Some((coin, false)),
         Taken::Spent => None,
-        Taken::NotInMemory => spend_answered(utxo, hashed, below),
+        Taken::NotInMemory => spend_answered(utxo, hashed, below).map(|coin| (coin, true)),
     }
 }
 
@@ -317,6 +340,14 @@ fn spend_answered(
         utxo.spend_below(hashed);
     }
     coin
+}
+
+/// A coin as it was written first, if it was. One that an earlier look had read wrong was given back to
+/// memory as it was when the block was taken back.
+fn as_written(coin: Coin, written: Option<Coin>) -> Coin {
+    let is_same =
+        |written: &Coin| (written.height, written.coinbase) == (coin.height, coin.coinbase);
+    written.filter(is_same).unwrap_or(coin)
 }
 
 /// What to do when an output that a block created is not there when the block is taken back.
@@ -369,7 +400,7 @@ fn unapply_txs(
 ) -> bool {
     let Rollback { height, txs, mismatch } = rollback;
     let done = spent.first[txs] as usize;
-    restore(utxo, &block.spends()[done..spent.coins.len()], &spent.coins[done..]);
+    restore(utxo, block, spent, done..spent.coins.len());
     let outputs_before: Vec<usize> = block
         .view()
         .txs()
@@ -407,14 +438,19 @@ fn unapply_txs(
             });
         }
         let range = spent.first[n] as usize..spent.first[n + 1] as usize;
-        restore(utxo, &block.spends()[range.clone()], &spent.coins[range]);
+        restore(utxo, block, spent, range);
     }
     intact || mismatch == Mismatch::Tolerated
 }
 
-fn restore(utxo: &mut UtxoStore, outpoints: &[HashedOutPoint], coins: &[Coin]) {
-    for (hashed, coin) in outpoints.iter().zip(coins).rev() {
-        utxo.add(hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
+fn restore(utxo: &mut UtxoStore, block: &Structured, spent: &SpentCoins, range: Range<usize>) {
+    for n in range.rev() {
+        let (hashed, coin) = (&block.spends()[n], &spent.coins[n]);
+        let below = spent.below.get(n).is_some_and(|below| *below);
+        if !below || !utxo.unspend_below(hashed) {
+            let Coin { value, script_pubkey, height, coinbase } = coin;
+            utxo.add(hashed, *value, script_pubkey, *height, *coinbase, true);
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use std::sync::atomic::Ordering;
 use crossbeam_channel::Receiver;
 use godwit_consensus::{Reject, Verdict};
 use godwit_primitives::BlockHash;
-use godwit_store::WrittenBlock;
 use godwit_store::utxo::UtxoStore;
+use godwit_store::{ChainPoint, WrittenBlock};
 
 use crate::appender::{Appended, Appender, Sender};
 use crate::durability::writing::Application;
@@ -34,13 +34,14 @@ use crate::intake::{Arrival, Intake};
 use crate::lookahead::{Lookahead, LookaheadError};
 use crate::message::Message;
 use crate::options::CoinsMemory;
-use crate::reads::Reads;
+use crate::reads::{Read, Reads};
 use crate::recovery::Recovery;
+use crate::second_look::{accept_twice, log_untrusted};
 use crate::status::ChainStatus;
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
 use crate::verify::Recorded;
-use crate::window::{Retired, Window};
+use crate::window::{Disconnect, Retired, Window};
 
 type Outbox = crossbeam_channel::Sender<Message>;
 
@@ -58,7 +59,7 @@ pub(crate) enum Step {
     Progress,
     /// Nothing can be done before a job reports.
     Waiting,
-    /// The tip is the best candidate and everything about it is verified.
+    /// The tip is the best candidate and everything about it is verified, or a block on the way is lost.
     Idle,
 }
 
@@ -69,7 +70,8 @@ pub enum Poll {
     Progress,
     /// Nothing can be done before a job reports.
     Waiting,
-    /// Every received block has its verdict and the best candidate is the tip.
+    /// Every received block has its verdict and the best candidate is the tip, or a stored block on the way
+    /// is lost ([`Event::Lost`]).
     Idle,
 }
 
@@ -78,7 +80,8 @@ pub struct Chain {
     /// The first field, so that it is dropped first: jobs that still run when the chain is dropped
     /// find the inbox closed, while the drop waits for them.
     pub(crate) inbox: Receiver<Message>,
-    outbox: Outbox,
+    /// Its sending end.
+    pub(crate) outbox: Outbox,
     pub(crate) goal: Goal,
     pub(crate) index: BlockIndex,
     pub(crate) coins: UtxoStore,
@@ -93,12 +96,22 @@ pub struct Chain {
     pub(crate) events: VecDeque<Event>,
     pub(crate) status: ChainStatus,
     pub(crate) ending: Ending,
-    memory: Memory,
+    pub(crate) memory: Memory,
     /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
     /// when a checkpoint is due.
     pub(crate) now: i64,
     /// The last field: a job that was cancelled must not be the last to hold the store, and close it.
     pub(crate) env: Environment,
+}
+
+/// Whether the next block on the way to `target`, or the one that is to be left, has to be fetched again.
+fn waits_for_copy(index: &BlockIndex, applied: NodeId, target: NodeId) -> bool {
+    let above = index.height(applied) + 1;
+    let next = index
+        .tree()
+        .ancestor(target, above)
+        .filter(|next| index.tree().is_ancestor(applied, *next));
+    index.is_lost(next.unwrap_or(applied))
 }
 
 /// Cancels jobs that have not started: a chain that is given up, because of a fault or a signal,
@@ -166,7 +179,10 @@ impl Chain {
         } else if self.window.is_empty()
             && self.appender.is_idle()
             && self.recovery.is_done()
-            && self.goal.target(&self.index, applied).is_none()
+            && self.goal.target(&self.index, applied).is_none_or(|target| {
+                self.window.waits_for_copy(&self.index)
+                    || waits_for_copy(&self.index, applied, target)
+            })
         {
             // All that can be connected is. The other blocks of an import are read back when their
             // turn comes.
@@ -194,17 +210,27 @@ impl Chain {
             Message::Lookahead(answer) => match self.lookahead.answered(index, coins, answer) {
                 Ok(()) => {}
                 Err(LookaheadError::Store(error)) => return Err(error.into()),
-                Err(LookaheadError::Damaged(id)) => self.end_damaged(id),
+                Err(LookaheadError::Damaged(id)) => self.lose(id),
             },
             Message::Appender(answer) => {
                 self.appender.answered(answer)?;
             }
-            Message::Window(answer) => self.window.answered(index, answer)?,
+            Message::Window(answer) => {
+                if let Some(id) = self.window.answered(env, index, coins.layers(), answer)? {
+                    self.lose(id);
+                }
+            }
             Message::Durability(answer) => self.durability.answered(coins, answer)?,
             Message::Recovery(answer) => self.recovery.answered(answer)?,
             Message::Reads(answer) => {
-                let (ticket, bytes) = self.reads.answered(env, index, answer);
+                let Read { ticket, bytes, damaged } = self.reads.answered(env, index, answer);
                 self.events.push_back(Event::Read { ticket, bytes });
+                // One that was written again is not served, and nothing more: a peer's wish is no reason to
+                // end, nor to fetch it over and over.
+                let is_news = |id: &NodeId| !self.index.damaged.was_rewritten(*id);
+                if let Some(id) = damaged.filter(|_| self.goal.copies_come()).filter(is_news) {
+                    self.lose(id);
+                }
             }
             Message::Import(error) => return Err(error.into()),
             Message::Panicked => {
@@ -251,15 +277,20 @@ impl Chain {
             Received::Malformed { hash, reject, .. } => (Some(hash), Verdict::Rejected(reject)),
             Received::Structured(block) => {
                 let hash = block.hash();
-                let verdict = match self.index.accept(block, now) {
+                let verdict = match accept_twice(&self.env, &mut self.index, block, now)? {
                     Acceptance::New(accepted) => {
                         let sender = Sender { source, charge };
                         return Ok(self.appender.append_block(&self.env, accepted, sender)?);
                     }
+                    Acceptance::Copy(accepted, place) => {
+                        let sender = Sender { source, charge };
+                        return self.appender.append_copy(accepted, sender, place);
+                    }
                     Acceptance::Known => Verdict::Duplicate,
-                    Acceptance::Refused { reject, failed } => {
+                    Acceptance::Refused { reject, id } => {
                         log::debug!("block {hash} was not accepted: {reject}");
-                        self.forget(&failed);
+                        let failed = id.map(|id| self.index.fail(id, reject)).unwrap_or_default();
+                        self.lookahead.forget(&self.index, &failed);
                         Verdict::Rejected(reject)
                     }
                 };
@@ -289,6 +320,12 @@ impl Chain {
                     self.env.store.note_written(written);
                     self.window.recorded(recorded);
                 }
+                Appended::Copy { accepted, sender, checksum } => {
+                    let point = self.index.point(accepted.id());
+                    log::info!("Block {} at height {} is written again.", point.hash, point.height);
+                    self.index.rewritten(accepted.id(), checksum);
+                    self.judged_stored(accepted.id(), sender, point.hash);
+                }
             }
         }
         any
@@ -299,17 +336,13 @@ impl Chain {
         self.env.store.note_written(written);
         self.durability.note_stored(&self.index, &stored);
         self.lookahead.keep(&self.index, &stored, self.window.applied());
-        let hash = Some(stored.block().hash());
-        self.judged(sender, hash, Verdict::Stored);
-        for copy in self.appender.take_copies(stored.id()) {
-            self.judged(copy, hash, Verdict::Duplicate);
-        }
+        self.judged_stored(stored.id(), sender, stored.block().hash());
     }
 
-    /// Forgets blocks that turned out to be invalid.
-    fn forget(&mut self, failed: &[NodeId]) {
-        if !failed.is_empty() {
-            self.lookahead.forget(&self.index, failed);
+    fn judged_stored(&mut self, id: NodeId, sender: Sender, hash: BlockHash) {
+        self.judged(sender, Some(hash), Verdict::Stored);
+        for copy in self.appender.take_copies(id) {
+            self.judged(copy, Some(hash), Verdict::Duplicate);
         }
     }
 
@@ -324,8 +357,8 @@ impl Chain {
 
     fn look_ahead(&mut self, target: Option<NodeId>) -> Result<(), ChainError> {
         let Some(target) = target else { return Ok(()) };
-        let Self { index, coins, window, .. } = self;
-        self.lookahead.fill(index, coins, window.applied(), target)
+        let Self { index, coins, window, goal, .. } = self;
+        self.lookahead.fill(index, coins, window.applied(), target, goal.doubted())
     }
 
     fn apply_next(&mut self, target: Option<NodeId>) -> bool {
@@ -385,6 +418,9 @@ impl Chain {
     fn connect(&mut self, recorded: &Recorded) {
         let id = recorded.id();
         let verified_before = self.index.connect(recorded);
+        if let Some(first) = self.goal.clear_doubt(id) {
+            log_untrusted(self.index.node(id).hash, first);
+        }
         self.goal.note_connected(&self.index, id, verified_before);
         self.durability.note_connected(id);
         let (point, bytes) = (self.index.point(id), recorded.block().view().total_size());
@@ -396,13 +432,18 @@ impl Chain {
     fn reject(&mut self, id: NodeId, reject: Reject) -> Result<(), ChainError> {
         let node = self.index.node(id);
         let hash = node.hash;
+        if self.goal.doubt(id, reject) {
+            log::warn!("Block {hash} is refused ({reject}): it is looked at again.");
+            self.lookahead.forget(&self.index, &[id]);
+            return Ok(());
+        }
         if node.validity == Validity::Scripts {
             return Err(ChainError::Contradiction(hash, reject));
         }
         log::warn!("ConnectBlock {hash} failed: {reject}");
         self.events.push_back(Event::Invalid { hash, reject });
         let failed = self.index.fail(id, reject);
-        self.forget(&failed);
+        self.lookahead.forget(&self.index, &failed);
         self.lookahead.clear_queue();
         Ok(())
     }
@@ -433,12 +474,14 @@ impl Chain {
         if self.durability.wants_rotation(&self.coins) {
             return Ok(false);
         }
-        let done = self.window.disconnect(&self.env, &self.index, &mut self.coins)?;
-        if done {
-            self.index.disconnect();
-            self.events.push_back(Event::Disconnected(self.index.point(applied)));
+        match self.window.disconnect(&self.env, &self.index, &mut self.coins)? {
+            Disconnect::Waits => Ok(false),
+            Disconnect::Done { undo_intact } => {
+                self.index.disconnect(undo_intact);
+                self.events.push_back(Event::Disconnected(self.index.point(applied)));
+                Ok(true)
+            }
         }
-        Ok(done)
     }
 
     fn maintain(&mut self, now: i64) -> Result<bool, ChainError> {
@@ -457,12 +500,22 @@ impl Chain {
         (durability, State { env, index, coins, applied, replay, now, appended, may_commit })
     }
 
-    /// A stored block is damaged: the chain ends when the index that says so is durable.
-    fn end_damaged(&mut self, id: NodeId) {
-        let hash = self.index.node(id).hash;
-        self.index.forget_damaged(id);
-        self.durability.want_commit();
-        self.ending = Ending::AfterCommit(ChainError::DamagedBlock(hash));
+    /// A stored block is damaged. It is written again when it was fetched. Where nobody fetches it, or its
+    /// place is damaged again, the chain ends; before, one that was never connected is forgotten.
+    fn lose(&mut self, id: NodeId) {
+        let Some(at) = self.index.node(id).position else { return };
+        let ChainPoint { hash, height } = self.index.point(id);
+        let (path, offset) = (self.env.store.block_file(at.file), at.offset);
+        let error = ChainError::DamagedBlock { hash, height, path, offset };
+        if !self.goal.copies_come() || self.index.damaged.was_rewritten(id) {
+            self.index.forget_damaged(id);
+            self.durability.want_commit();
+            self.ending = Ending::AfterCommit(error);
+        } else if self.index.damaged.lose(id) {
+            log::error!("{error}.");
+            self.lookahead.clear_queue();
+            self.events.push_back(Event::Lost { hash });
+        }
     }
 
     /// Fails once the index that forgets a damaged block is durable.
@@ -483,19 +536,9 @@ impl Chain {
         })
     }
 
-    /// [`BlockMemory::importing`](crate::BlockMemory::importing).
-    pub(crate) fn import_memory(&self) -> u64 {
-        self.memory.importing
-    }
-
     /// Gives up what is in flight: nothing of the window is connected.
     pub(crate) fn cancel(&mut self) {
         self.env.cancelled.store(true, Ordering::Relaxed);
-    }
-
-    /// The sending end of the inbox.
-    pub(crate) fn outbox(&self) -> Outbox {
-        self.outbox.clone()
     }
 }
 

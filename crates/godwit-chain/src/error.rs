@@ -1,6 +1,7 @@
 //! Faults of this node. A block's or peer's fault is a verdict, never one of these.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, OutPoint};
@@ -24,7 +25,10 @@ pub enum ChainError {
     /// A thread panicked: a bug. Nothing is made durable after it.
     ThreadPanicked,
     /// A stored block is not what was written.
-    DamagedBlock(BlockHash),
+    DamagedBlock { hash: BlockHash, height: u32, path: PathBuf, offset: u32 },
+    /// A block that kept the rules for itself does no longer, though nobody changed it: memory cannot be
+    /// trusted.
+    ChangedInMemory(BlockHash),
     /// A block that was verified before is refused now: a stored coin or block is damaged, or the
     /// heights of the rules were changed.
     Contradiction(BlockHash, Reject),
@@ -61,9 +65,17 @@ impl fmt::Display for ChainError {
             Self::ScriptContradiction(contradiction) => contradiction.fmt(f),
             Self::Spawn(error) => write!(f, "could not start a thread: {error}"),
             Self::ThreadPanicked => f.write_str("a thread panicked"),
-            Self::DamagedBlock(hash) => {
-                write!(f, "block {hash} in the block files is not what was written")
-            }
+            Self::DamagedBlock { hash, height, path, offset } => write!(
+                f,
+                "block {hash} at height {height} is damaged: {} at byte {offset} is not what was written; a \
+                 node with peers fetches it again",
+                path.display()
+            ),
+            Self::ChangedInMemory(hash) => write!(
+                f,
+                "block {hash} changed in memory while it was judged: the memory of this machine cannot be \
+                 trusted"
+            ),
             Self::Contradiction(hash, reject) => write!(
                 f,
                 "block {hash} was verified before and is refused now ({reject}): the data \

@@ -1,6 +1,8 @@
 //! How far the tip is to move, and whether the scripts of the blocks on the way run.
 
-use godwit_consensus::{AssumedBlock, ScriptCheckContext, ScriptCheckReason, script_check_reason};
+use godwit_consensus::{
+    AssumedBlock, Reject, ScriptCheckContext, ScriptCheckReason, script_check_reason,
+};
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::Params;
 
@@ -19,17 +21,50 @@ pub(crate) struct Goal {
     assume_valid: Option<BlockHash>,
     /// Whether scripts run, as last logged.
     said: Option<bool>,
+    /// Somebody fetches blocks that are lost.
+    copies_come: bool,
+    /// The block that gets a second look, and what the first one found.
+    second_look: Option<(NodeId, Reject)>,
 }
 
 impl Goal {
     pub(crate) fn new(stop_at_height: Option<u32>, assume_valid: Option<BlockHash>) -> Self {
-        Self { stop_at_height, known_only: false, replay: None, assume_valid, said: None }
+        Self {
+            stop_at_height,
+            known_only: false,
+            replay: None,
+            assume_valid,
+            said: None,
+            copies_come: false,
+            second_look: None,
+        }
     }
 
-    /// The block that is to become the tip; `None` if `applied` is that block, or high enough.
+    /// The block that is to become the tip; `None` if `applied` is that block, or high enough and valid.
+    /// Nothing is applied on a block that gets a second look.
     pub(crate) fn target(&self, index: &BlockIndex, applied: NodeId) -> Option<NodeId> {
-        let best = if self.known_only { self.replay } else { index.best() };
-        best.filter(|best| *best != applied && !self.is_reached(index, applied))
+        let best = if self.known_only { self.replay } else { index.best() }?;
+        let doubted = self.doubted().filter(|id| index.tree().is_ancestor(*id, best));
+        let target = doubted.unwrap_or(best);
+        let moves = || !self.is_reached(index, applied) || index.node(applied).failed;
+        (target != applied && moves()).then_some(target)
+    }
+
+    /// The block that gets a second look, if the way leads there.
+    pub(crate) fn doubted(&self) -> Option<NodeId> {
+        self.second_look.map(|(id, _)| id)
+    }
+
+    /// A block is refused. Whether that was at the first look, so that there is a second one.
+    pub(crate) fn doubt(&mut self, id: NodeId, reject: Reject) -> bool {
+        let is_first = self.doubted() != Some(id);
+        self.second_look = is_first.then_some((id, reject));
+        is_first
+    }
+
+    /// A block is valid. What the first look had found, if this was the second one.
+    pub(crate) fn clear_doubt(&mut self, id: NodeId) -> Option<Reject> {
+        self.second_look.take_if(|(doubted, _)| *doubted == id).map(|(_, reject)| reject)
     }
 
     /// Whether connecting has reached `-stopatheight`.
@@ -47,6 +82,22 @@ impl Goal {
 
     pub(crate) fn set_replay(&mut self, replay: Option<NodeId>) {
         self.replay = replay;
+    }
+
+    /// Blocks have failed: a replay ends below them.
+    pub(crate) fn note_failed(&mut self, index: &BlockIndex) {
+        let tree = index.tree();
+        let last = self.replay.map(|last| tree.last_valid(last));
+        self.replay = last.filter(|last| !tree.is_ancestor(*last, index.tip()));
+    }
+
+    /// Blocks that are lost come again.
+    pub(crate) fn expect_copies(&mut self) {
+        self.copies_come = true;
+    }
+
+    pub(crate) fn copies_come(&self) -> bool {
+        self.copies_come
     }
 
     /// A block was connected. A replay ends with its last block, or with the first one that was not

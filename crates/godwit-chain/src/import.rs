@@ -210,7 +210,7 @@ pub fn import(
     let mut summary =
         ImportSummary { records: scanned, bytes, bad: refused, ..ImportSummary::default() };
     let (sources, records) = (Arc::new(sources), Arc::new(records));
-    let importing = chain.import_memory();
+    let importing = chain.memory.importing;
     let permits = Permits::new(importing);
     // So that after a crash no stored block lacks a header below it in the index.
     chain.checkpoint()?;
@@ -218,7 +218,7 @@ pub fn import(
         sources: Arc::clone(&sources),
         records: Arc::clone(&records),
         intake: chain.intake.handle(),
-        outbox: chain.outbox(),
+        outbox: chain.outbox.clone(),
         permits: permits.clone(),
         smallest_charge: smallest_charge(importing),
         buffers: chain.block_buffers().clone(),
@@ -295,10 +295,14 @@ fn drive(
         }
         match step {
             Step::Progress => observer.progress(chain),
-            Step::Idle if judged == records.len() || chain.is_at_stop_height() => return Ok(()),
+            Step::Idle if judged == records.len() || is_high_enough(chain) => return Ok(()),
             Step::Waiting | Step::Idle => chain.wait()?,
         }
     }
+}
+
+fn is_high_enough(chain: &Chain) -> bool {
+    chain.goal.is_reached(&chain.index, chain.window.applied())
 }
 
 /// A record that the chain refused. The rule may be one that only these bytes break: other bytes of

@@ -7,6 +7,7 @@
 //! which the tip moves up, takes a [`Recorded`], which is made of a verified block alone.
 
 mod candidates;
+mod damaged;
 mod load;
 
 use std::cell::Cell;
@@ -28,6 +29,7 @@ pub(crate) use load::Loading;
 
 use crate::error::ChainError;
 use crate::index::candidates::Candidates;
+use crate::index::damaged::Damaged;
 use crate::record::record;
 use crate::structure::Structured;
 use crate::tree::{HeaderTree, Node, NodeId, Validity};
@@ -74,10 +76,12 @@ impl Stored {
 pub(crate) enum Acceptance {
     /// It is to be stored.
     New(Accepted),
+    /// It is stored, and the bytes of that place are damaged: it is to be written there again.
+    Copy(Accepted, BlockPosition),
     /// It is stored, or was before it was pruned.
     Known,
-    /// It breaks a rule; the nodes `failed` are invalid from now on because of it.
-    Refused { reject: Reject, failed: Vec<NodeId> },
+    /// It breaks a rule. If the header is in the tree, that is its node.
+    Refused { reject: Reject, id: Option<NodeId> },
 }
 
 /// See the module's documentation.
@@ -88,6 +92,7 @@ pub(crate) struct BlockIndex {
     /// Stored blocks that wait for an ancestor, by parent.
     unlinked: BTreeMap<NodeId, Vec<NodeId>>,
     next_sequence: u64,
+    pub(crate) damaged: Damaged,
     /// The snapshot that the coins below its block were loaded from.
     assumed: Option<AssumedSnapshot>,
     /// The last connected block.
@@ -105,6 +110,7 @@ impl BlockIndex {
             candidates: Candidates::default(),
             unlinked: BTreeMap::new(),
             next_sequence: 1,
+            damaged: Damaged::default(),
             assumed: None,
             tip,
         }
@@ -115,7 +121,7 @@ impl BlockIndex {
         for id in received {
             self.next_sequence = self.next_sequence.max(self.tree.node(*id).sequence + 1);
         }
-        self.candidates.add(&self.tree, self.tip, self.tip);
+        self.candidates.add(&self.tree, self.tree.last_valid(self.tip), self.tip);
         let base = self.assumed.map(|assumed| self.find(&assumed.base.hash)).transpose()?;
         if let Some(base) = base {
             self.adopt_assumed_base(base);
@@ -178,6 +184,9 @@ impl BlockIndex {
     /// Whether a block need not be stored: it is stored, or was connected and pruned.
     pub(crate) fn has_block(&self, id: NodeId) -> bool {
         let node = self.tree.node(id);
+        if self.is_lost(id) {
+            return false;
+        }
         node.position.is_some() || (node.tx_count > 0 && self.tree.is_ancestor(id, self.tip))
     }
 
@@ -245,9 +254,11 @@ impl BlockIndex {
 
     /// Judges a block by its place in the tree (Core `AcceptBlock`).
     pub(crate) fn accept(&mut self, new: Arc<Structured>, now: i64) -> Acceptance {
-        let id = match self.accept_header(new.header(), new.hash(), now) {
+        // One that is lost is wanted even if it has failed since: it is to be disconnected.
+        let lost = self.tree.find(&new.hash()).filter(|known| self.is_lost(*known));
+        let id = match lost.map_or_else(|| self.accept_header(new.header(), new.hash(), now), Ok) {
             Ok(id) => id,
-            Err(reject) => return Acceptance::Refused { reject, failed: Vec::new() },
+            Err(reject) => return Acceptance::Refused { reject, id: None },
         };
         let Some(parent) = self.tree.node(id).parent() else { return Acceptance::Known };
         if self.has_block(id) {
@@ -257,8 +268,11 @@ impl BlockIndex {
             contextual_check_block(new.view(), context, params)
         });
         match checked {
-            Ok(()) => Acceptance::New(Accepted { id, block: new }),
-            Err(reject) => Acceptance::Refused { reject, failed: self.fail(id, reject) },
+            Ok(()) => match self.tree.node(id).position {
+                Some(at) => Acceptance::Copy(Accepted { id, block: new }, at),
+                None => Acceptance::New(Accepted { id, block: new }),
+            },
+            Err(reject) => Acceptance::Refused { reject, id: Some(id) },
         }
     }
 
@@ -408,6 +422,19 @@ impl BlockIndex {
         failed
     }
 
+    /// Marks a block and its descendants as failed by the operator's word. Returns the newly marked nodes.
+    pub(crate) fn invalidate(&mut self, id: NodeId) -> Vec<NodeId> {
+        let failed = self.tree.mark_failed(id);
+        self.candidates = Candidates::of(&self.tree, self.tip);
+        failed
+    }
+
+    /// As [`HeaderTree::set_failed`].
+    pub(crate) fn set_failed(&mut self, ids: &[NodeId], failed: bool) {
+        self.tree.set_failed(ids, failed);
+        self.candidates = Candidates::of(&self.tree, self.tip);
+    }
+
     /// Makes a verified block on top of the tip, whose undo record is written, the new tip. Returns
     /// whether an earlier run had verified it.
     pub(crate) fn connect(&mut self, recorded: &Recorded) -> bool {
@@ -419,13 +446,18 @@ impl BlockIndex {
             assert!(node.undo.is_some(), "a connected block can be disconnected");
             node.validity = Validity::Scripts;
         });
+        self.damaged.rotted_undo.remove(&id);
         self.tip = id;
         self.candidates.prune(&self.tree, id);
         verified_before
     }
 
-    /// The tip's coins were taken back: its parent is the tip.
-    pub(crate) fn disconnect(&mut self) {
+    /// The tip's coins were taken back: its parent is the tip. If its undo record was damaged, another one is
+    /// made when it is connected again.
+    pub(crate) fn disconnect(&mut self, undo_intact: bool) {
+        if !undo_intact {
+            self.damaged.rotted_undo.insert(self.tip);
+        }
         self.tip = self.tree.node(self.tip).parent().expect("genesis is never disconnected");
     }
 
@@ -440,6 +472,20 @@ impl BlockIndex {
         });
     }
 
+    /// Whether the bytes of a stored block are known to be damaged.
+    pub(crate) fn is_lost(&self, id: NodeId) -> bool {
+        self.damaged.lost.contains(&id)
+    }
+
+    /// The bytes of a lost block are at its place again, and have this checksum.
+    pub(crate) fn rewritten(&mut self, id: NodeId, checksum: BlockChecksum) {
+        // Otherwise it was pruned meanwhile.
+        if self.damaged.lost.remove(&id) {
+            self.damaged.rewritten.insert(id);
+            self.set_checksum(id, checksum);
+        }
+    }
+
     /// Block file `file` will be deleted: forgets the block's position. Returns whether the block
     /// was in it.
     pub(crate) fn forget_pruned(&mut self, id: NodeId, file: u32) -> bool {
@@ -447,6 +493,7 @@ impl BlockIndex {
         if node.position.is_none_or(|position| position.file != file) {
             return false;
         }
+        self.damaged.forget(id);
         if let Some(parent) = node.parent()
             && let Some(waiting) = self.unlinked.get_mut(&parent)
         {

@@ -68,6 +68,9 @@ pub(crate) const AHEAD_BLOCKS: usize = 32;
 /// Jobs for blocks in line, those for blocks that left it since included.
 pub(crate) const AHEAD_JOBS: usize = 2 * AHEAD_BLOCKS;
 
+/// Coins that one job searches for at a second look, with a read for each in every run.
+pub(crate) const SEARCHED_COINS: usize = 256;
+
 /// Blocks applied whose scripts still run or whose undo records are on their way to the disk.
 pub(crate) const WINDOW_BLOCKS: usize = 32;
 

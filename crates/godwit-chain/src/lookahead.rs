@@ -19,6 +19,7 @@ use crate::index::{BlockIndex, Stored};
 use crate::job_sender::JobSender;
 use crate::limits::{AHEAD_BLOCKS, AHEAD_JOBS};
 use crate::lookahead::near_blocks::NearBlocks;
+use crate::second_look::Search;
 use crate::status::ChainStatus;
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::{NodeId, Validity};
@@ -40,6 +41,8 @@ struct Ahead {
     id: NodeId,
     /// Distinguishes a job's answer from that of an earlier job for the same block.
     token: u64,
+    /// It gets a second look: nothing of it is taken from memory.
+    again: bool,
     stage: Stage,
 }
 
@@ -63,6 +66,8 @@ enum Found {
     Block(Result<Option<Arc<Structured>>, StoreError>),
     /// Its coins below the memtable.
     Coins(Result<Prefetched, StoreError>),
+    /// More of them, at a second look.
+    Search(Result<Box<Search>, StoreError>),
 }
 
 /// Why an answer cannot be used.
@@ -136,7 +141,8 @@ impl Lookahead {
         }
     }
 
-    /// Fills the queue towards `target`, a descendant of the last applied block.
+    /// Fills the queue towards `target`, a descendant of the last applied block; `doubted` gets a second
+    /// look.
     ///
     /// # Errors
     ///
@@ -147,6 +153,7 @@ impl Lookahead {
         coins: &UtxoStore,
         applied: NodeId,
         target: NodeId,
+        doubted: Option<NodeId>,
     ) -> Result<(), ChainError> {
         let last = self.queue.back().map_or(applied, |ahead| ahead.id);
         if !index.tree().is_ancestor(last, target) {
@@ -163,13 +170,17 @@ impl Lookahead {
                 break;
             }
             let id = index.tree().ancestor(target, height).expect("below the target");
+            if index.is_lost(id) {
+                break;
+            }
             self.next_token += 1;
             let token = self.next_token;
-            let stage = match self.near.remove((height, id)) {
-                Some(block) => self.fetch(index, coins, token, id, block),
+            let (again, near) = (doubted == Some(id), self.near.remove((height, id)));
+            let stage = match near.filter(|_| !again) {
+                Some(block) => self.fetch(index, coins, (token, id), block),
                 None => self.load(index, token, id)?,
             };
-            self.queue.push_back(Ahead { id, token, stage });
+            self.queue.push_back(Ahead { id, token, again, stage });
         }
         Ok(())
     }
@@ -189,21 +200,26 @@ impl Lookahead {
         }
         let front = self.queue.pop_front()?;
         match front.stage {
-            Stage::Ready(block, prefetched) => Some(Ready { id: front.id, block, prefetched }),
+            Stage::Ready(block, prefetched) => {
+                Some(Ready { id: front.id, block, prefetched, again: front.again })
+            }
             Stage::Loading | Stage::Fetching(_) => unreachable!("just seen"),
         }
     }
 
     fn refetch_uncovered(&mut self, index: &BlockIndex, coins: &UtxoStore) {
         for at in 0..self.queue.len() {
-            let Ahead { id, token, stage } = &self.queue[at];
+            let Ahead { id, token, again, stage } = &self.queue[at];
             if let Stage::Ready(block, prefetched) = stage
                 && !coins.covers(&prefetched.pin)
                 && self.jobs < AHEAD_JOBS
             {
-                let (id, token, block) = (*id, *token, Arc::clone(block));
+                let (id, token, again, block) = (*id, *token, *again, Arc::clone(block));
                 self.refetched += 1;
-                self.queue[at].stage = self.fetch(index, coins, token, id, block);
+                self.queue[at].stage = match again {
+                    true => self.search(index, coins, (token, id), block),
+                    false => self.fetch(index, coins, (token, id), block),
+                };
             }
         }
     }
@@ -248,8 +264,7 @@ impl Lookahead {
         &mut self,
         index: &BlockIndex,
         coins: &UtxoStore,
-        token: u64,
-        id: NodeId,
+        (token, id): (u64, NodeId),
         block: Arc<Structured>,
     ) -> Stage {
         let layers = coins.layers();
@@ -264,6 +279,27 @@ impl Lookahead {
             Answer { token, found: Found::Coins(coins) }
         });
         Stage::Fetching(block)
+    }
+
+    /// As [`Self::fetch`], without what memory holds of runs.
+    fn search(
+        &mut self,
+        index: &BlockIndex,
+        coins: &UtxoStore,
+        (token, id): (u64, NodeId),
+        block: Arc<Structured>,
+    ) -> Stage {
+        let search = Search::new(Arc::clone(&block), coins.layers(), index.enforces_bip30(id));
+        self.search_on(token, search);
+        Stage::Fetching(block)
+    }
+
+    fn search_on(&mut self, token: u64, search: Search) {
+        self.jobs += 1;
+        self.job_sender.run(Priority::Urgent, "search", move || Answer {
+            token,
+            found: Found::Search(search.go_on().map(Box::new)),
+        });
     }
 
     /// A job has answered.
@@ -283,12 +319,28 @@ impl Lookahead {
         let Some(at) = self.queue.iter().position(|ahead| ahead.token == token) else {
             return found.stale();
         };
-        let id = self.queue[at].id;
+        let Ahead { id, again, .. } = self.queue[at];
         match found {
+            Found::Block(Err(error)) if error.is_unreadable() || error.is_not_found() => {
+                log::error!("A stored block cannot be read: {error}");
+                return Err(LookaheadError::Damaged(id));
+            }
             Found::Block(block) => {
                 let block =
                     block.map_err(LookaheadError::Store)?.ok_or(LookaheadError::Damaged(id))?;
-                self.queue[at].stage = self.fetch(index, coins, token, id, block);
+                self.queue[at].stage = match again {
+                    true => self.search(index, coins, (token, id), block),
+                    false => self.fetch(index, coins, (token, id), block),
+                };
+            }
+            Found::Search(search) => {
+                let search = search.map_err(LookaheadError::Store)?;
+                if !search.is_done() {
+                    self.search_on(token, *search);
+                } else if let Stage::Fetching(block) = &self.queue[at].stage {
+                    let block = Arc::clone(block);
+                    self.queue[at].stage = Stage::Ready(block, search.into_found());
+                }
             }
             Found::Coins(prefetched) => {
                 let prefetched = prefetched.map_err(LookaheadError::Store)?;
@@ -326,6 +378,9 @@ impl Lookahead {
 
     /// Forgets blocks that turned out to be invalid.
     pub(crate) fn forget(&mut self, index: &BlockIndex, failed: &[NodeId]) {
+        if failed.is_empty() {
+            return;
+        }
         for id in failed {
             self.near.remove((index.height(*id), *id));
         }
@@ -340,6 +395,17 @@ impl Lookahead {
     /// Forgets kept blocks of an import, so that it can read on.
     pub(crate) fn release_permits(&mut self) {
         self.near.release_permits();
+    }
+
+    /// The coins that were fetched for the blocks in line, to be changed as a fault would; none of a second
+    /// look.
+    #[cfg(test)]
+    pub(crate) fn fetched(&mut self) -> Vec<&mut Option<godwit_primitives::Coin>> {
+        let ready = self.queue.iter_mut().filter_map(|ahead| match &mut ahead.stage {
+            Stage::Ready(_, prefetched) if !ahead.again => Some(prefetched),
+            _ => None,
+        });
+        ready.flat_map(|prefetched| prefetched.coins.iter_mut()).collect()
     }
 
     pub(crate) fn status(&self, status: &mut ChainStatus) {
@@ -360,6 +426,7 @@ impl Found {
         let error = match self {
             Self::Block(block) => block.err(),
             Self::Coins(coins) => coins.err(),
+            Self::Search(search) => search.err(),
         };
         match error {
             Some(error @ StoreError::Closed(_)) => Err(LookaheadError::Store(error)),

@@ -39,7 +39,7 @@ impl Chain {
     pub fn open_with_file_size(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
-        options: ChainOptions,
+        mut options: ChainOptions,
         new_hash_key: [u8; 16],
         now: i64,
         file_size: u32,
@@ -50,10 +50,12 @@ impl Chain {
         };
         let idle = options.block_memory.idle_buffers;
         let buffers = PoolLimits { total_bytes: idle, ..BLOCK_BUFFERS };
-        let store_options = StoreOptions { dir, network, new_hash_key, buffers };
+        let (rebuild, stop) = (options.start.rebuild, Arc::clone(&options.start.stop));
+        let store_options = StoreOptions { dir, network, new_hash_key, buffers, rebuild, stop };
         let (store, mut recovered) = Store::open_with_file_size(disk, store_options, file_size)?;
         if store.lost().is_some() {
-            reindex(&store, &options.params, options.workers, &recovered)?;
+            let (params, threads) = (&options.params, options.workers);
+            reindex(&store, params, threads, &recovered, &mut options.start)?;
             recovered.clear();
         }
         let state = store.state()?;
@@ -88,6 +90,8 @@ impl Chain {
     /// Begins the replay: `last` is the last block that an earlier run verified. The blocks up to
     /// it whose coins were not flushed are applied again.
     fn start_replay(&mut self, last: NodeId) {
+        // It may have failed since, by the operator's word.
+        let last = self.index.tree().last_valid(last);
         let height = |id| self.index.height(id);
         let (verified, coins) = (height(last), height(self.index.tip()));
         log::info!(

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::Params;
 use godwit_script::{BackendKind, Scripts};
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
-use godwit_store::{BLOCK_BUFFERS, Store, StoreError};
+use godwit_store::{BLOCK_BUFFERS, Rebuild, Store, StoreError};
 
 use crate::contradiction;
 use crate::durability::writing::CoinWriting;
@@ -38,6 +39,27 @@ pub struct ChainOptions {
     pub block_memory: BlockMemory,
     /// When coins are written although memory is not short.
     pub coin_writing: CoinWriting,
+    pub start: StartOptions,
+}
+
+/// What concerns the start alone.
+#[derive(Default)]
+pub struct StartOptions {
+    /// What is to be made again from the block files, whatever state it is in.
+    pub rebuild: Rebuild,
+    /// Ends a start that makes the block index from the block files, and is looked at then alone.
+    pub stop: Arc<AtomicBool>,
+    /// Is told how far such a start is.
+    pub indexed: Option<Box<dyn FnMut(Indexed) + Send>>,
+}
+
+/// How far the block index is made from the block files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Indexed {
+    pub blocks: u64,
+    /// Bytes of these blocks, and of all that are to be indexed by this start.
+    pub bytes: u64,
+    pub total: u64,
 }
 
 /// What judges scripts.

@@ -28,6 +28,15 @@ pub(crate) struct Answer {
     read: Result<Intact, ReadError>,
 }
 
+/// What came of a read.
+pub(crate) struct Read {
+    pub(crate) ticket: u64,
+    /// The block; `None` where it is not served.
+    pub(crate) bytes: Option<PooledStream>,
+    /// The block, if its bytes are damaged.
+    pub(crate) damaged: Option<NodeId>,
+}
+
 /// The bytes of a block as they were written.
 struct Intact {
     bytes: PooledStream,
@@ -108,7 +117,7 @@ impl Reads {
         env: &Environment,
         index: &mut BlockIndex,
         answer: Answer,
-    ) -> (u64, Option<PooledStream>) {
+    ) -> Read {
         self.jobs -= 1;
         self.start(env);
         let Answer { ticket, id, read } = answer;
@@ -117,19 +126,24 @@ impl Reads {
                 if index.node(id).checksum.is_none() {
                     index.set_checksum(id, checksum);
                 }
-                return (ticket, Some(bytes));
+                return Read { ticket, bytes: Some(bytes), damaged: None };
             }
             Err(ReadError::Store(error)) if error.is_not_found() => {
                 log::debug!("A block was pruned before it was read: {error}");
             }
-            Err(ReadError::Store(error)) => log::error!("A stored block is not served: {error}"),
+            Err(ReadError::Store(error)) => {
+                log::error!("A stored block is not served: {error}");
+                let damaged = error.is_unreadable() || matches!(error, StoreError::Damaged { .. });
+                return Read { ticket, bytes: None, damaged: damaged.then_some(id) };
+            }
             Err(ReadError::Damaged(at)) => {
                 let path = env.store.block_file(at.file);
                 let (path, offset) = (path.display(), at.offset);
                 log::error!("A stored block is not served: {path} at byte {offset} is damaged");
+                return Read { ticket, bytes: None, damaged: Some(id) };
             }
         }
-        (ticket, None)
+        Read { ticket, bytes: None, damaged: None }
     }
 
     pub(crate) fn is_idle(&self) -> bool {

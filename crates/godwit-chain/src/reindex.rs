@@ -9,29 +9,35 @@
 //!   in which they were connected. The checksum of a record covers the block before, and tells which it is;
 //! * the coins, how far blocks are verified, the key: the control file (`godwit-store/src/control.rs`).
 //!
-//! All of it becomes durable with one commit at the end; what ends the program before leaves everything as it
-//! was found. A block whose parent is not stored, as those are that overtook another one in a download, is
-//! fetched again.
+//! Blocks are indexed in the order of the files, and commits on the way name those that are done
+//! ([`COMMIT_BYTES`]): a start that ends before the last one, by a signal or a power cut, leaves the rest to
+//! the next start. Until the last commit the database says that its index is not whole. A block whose parent
+//! is not stored, as those are that overtook another one in a download, is fetched again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_primitives::network::Params;
 use godwit_store::utxo::UtxoHasher;
 use godwit_store::{
-    BlockChecksum, ChainPoint, Commit, CommittedState, RecoveredBlock, Store, StoreError,
-    UndoPosition, UtxoCommit,
+    BlockChecksum, BlockPosition, ChainPoint, Commit, CommittedState, RecoveredBlock, Store,
+    StoreError, UndoPosition, UtxoCommit,
 };
 
 use crate::error::ChainError;
 use crate::index::{Acceptance, BlockIndex, Loading};
+use crate::options::{Indexed, StartOptions};
+use crate::shares::in_shares;
 use crate::structure::{Received, structure};
 use crate::tree::{NodeId, Validity};
 
 /// Bytes of blocks that are read and checked at once.
 const BATCH_BYTES: u64 = 16 << 20;
-/// Blocks in a batch: the first years' are small.
-const BATCH_BLOCKS: usize = 512;
+/// Blocks in a batch: the first years' are small. Tests have several batches of their few blocks.
+const BATCH_BLOCKS: usize = 64;
+/// Bytes of blocks between commits: seconds of reading.
+const COMMIT_BYTES: u64 = 4 << 30;
 /// Blocks that an undo record may be out of order by.
 const UNDO_WINDOW: usize = 64;
 /// Later than any block: they were accepted once, by a clock that was right.
@@ -74,40 +80,10 @@ fn check(
     params: &Params,
     hasher: &UtxoHasher,
     found: RecoveredBlock,
-) -> Result<Checked, StoreError> {
+) -> Result<Checked, ChainError> {
     let bytes = store.read_block(found.position)?;
     let checksum = BlockChecksum::of(bytes.as_slice());
     Ok(Checked { found, checksum, received: structure(bytes, params, hasher, None) })
-}
-
-/// Reads and checks blocks on `threads` threads; the answers come in the order of the blocks.
-fn check_all(
-    store: &Store,
-    params: &Params,
-    hasher: &UtxoHasher,
-    found: &[RecoveredBlock],
-    threads: usize,
-) -> Result<Vec<Checked>, ChainError> {
-    let checked = |found: &[RecoveredBlock]| -> Result<Vec<Checked>, StoreError> {
-        found.iter().map(|found| check(store, params, hasher, *found)).collect()
-    };
-    if threads <= 1 {
-        return Ok(checked(found)?);
-    }
-    let shares: Vec<_> = std::thread::scope(|scope| {
-        let spawn = |share| {
-            let thread = std::thread::Builder::new().name("godwit-reindex".to_owned());
-            thread.spawn_scoped(scope, move || checked(share)).map_err(ChainError::Spawn)
-        };
-        let running: Vec<_> =
-            found.chunks(found.len().div_ceil(threads).max(1)).map(spawn).collect();
-        running.into_iter().map(|thread| thread.map(|thread| thread.join())).collect()
-    });
-    let mut all = Vec::with_capacity(found.len());
-    for share in shares {
-        all.extend(share?.map_err(|_| ChainError::ThreadPanicked)??);
-    }
-    Ok(all)
 }
 
 /// The length of the batch that `found` begins with.
@@ -120,41 +96,77 @@ fn batch(found: &[RecoveredBlock]) -> usize {
     found.iter().take(BATCH_BLOCKS).take_while(within).count().max(1)
 }
 
-/// Indexes the blocks of all files, and commits the result with what the control file has kept.
+/// Indexes the blocks that were found at open, all that are not in the index yet, and commits the result with
+/// what the store has kept of the database that was lost.
 ///
 /// # Errors
 ///
-/// [`ChainError::DamagedIndex`] when the block of the coins is not among them; besides local faults.
+/// [`StoreError::Stopped`] as the options have it: the next start goes on. [`ChainError::DamagedIndex`] when
+/// the block of the coins is not among the blocks; besides local faults.
 pub(crate) fn reindex(
     store: &Store,
     params: &Arc<Params>,
     threads: usize,
     found: &[RecoveredBlock],
+    start: &mut StartOptions,
 ) -> Result<(), ChainError> {
     let lost = store.lost().cloned().unwrap_or_default();
-    log::info!("Indexing {} blocks of the block files again.", found.len());
-    let mut index = Loading::new(Arc::clone(params)).finish(None, None)?;
+    let mut loading = Loading::new(Arc::clone(params));
+    store.for_each_block(|hash, record| {
+        loading.add(hash, record);
+        Ok(())
+    })?;
+    let mut index = loading.finish(None, None)?;
+    log::info!(
+        "Indexing {} blocks of the block files; {} are indexed already.",
+        found.len(),
+        index.tree().stored()
+    );
     let without_place = place_headers(&mut index, found, ANY_TIME);
     if without_place > 0 {
         log::warn!("{without_place} blocks have no parent among them, and are fetched again.");
     }
     let hasher = UtxoHasher::new(store.utxo_hash_key());
-    let (mut rest, mut told) = (found, 0);
+    let bytes_of = |blocks: &[RecoveredBlock]| -> u64 {
+        blocks.iter().map(|block| u64::from(block.position.len)).sum()
+    };
+    let mut done = Indexed { total: bytes_of(found), ..Indexed::default() };
+    let (mut rest, mut committed) = (found, 0);
     while !rest.is_empty() {
         let (blocks, behind) = rest.split_at(batch(rest));
-        for checked in check_all(store, params, &hasher, blocks, threads)? {
+        let checked = in_shares(blocks, threads, |found| check(store, params, &hasher, *found))?;
+        for checked in checked {
             receive(&mut index, checked)?;
         }
         rest = behind;
-        let percent = (found.len() - rest.len()) * 100 / found.len();
-        if percent >= told + 5 {
-            told = percent;
-            log::info!("Indexed {percent} % of the blocks.");
+        done.blocks += blocks.len() as u64;
+        done.bytes += bytes_of(blocks);
+        if let Some(indexed) = &mut start.indexed {
+            indexed(done);
+        }
+        let stopped = start.stop.load(Ordering::Relaxed);
+        if stopped || done.bytes - committed >= COMMIT_BYTES {
+            committed = done.bytes;
+            let last = blocks.last().expect("a batch has a block").position;
+            commit_so_far(store, &mut index, last)?;
+        }
+        if stopped {
+            return Err(StoreError::Stopped.into());
         }
     }
     let verified = restore_verified(&mut index, &lost)?;
-    restore_undo(store, &mut index, &verified)?;
+    restore_undo(store, &mut index, &verified, &start.stop)?;
     commit(store, index, lost)
+}
+
+/// Commits the index of the blocks up to the one at `last`: a start that goes on finds those behind it.
+fn commit_so_far(
+    store: &Store,
+    index: &mut BlockIndex,
+    last: BlockPosition,
+) -> Result<(), ChainError> {
+    let (appended, blocks) = (store.take_recovered(last), index.take_changes());
+    Ok(store.commit(Commit { appended, blocks, ..Commit::default() })?)
 }
 
 fn receive(index: &mut BlockIndex, checked: Checked) -> Result<(), ChainError> {
@@ -203,6 +215,7 @@ fn restore_undo(
     store: &Store,
     index: &mut BlockIndex,
     verified: &[NodeId],
+    stop: &AtomicBool,
 ) -> Result<(), ChainError> {
     let mut by_file: BTreeMap<u32, VecDeque<NodeId>> = BTreeMap::new();
     for id in verified {
@@ -214,6 +227,9 @@ fn restore_undo(
     for (file, mut waiting) in by_file {
         let records = store.undo_records(file)?;
         for record in &records {
+            if stop.load(Ordering::Relaxed) {
+                return Err(StoreError::Stopped.into());
+            }
             let Some(place) = owner(store, index, &waiting, *record)? else { continue };
             let id = waiting.remove(place).expect("it was found there");
             index.restore_undo(id, *record);
@@ -254,6 +270,6 @@ fn commit(store: &Store, mut index: BlockIndex, lost: CommittedState) -> Result<
     let is_known = |point: &ChainPoint| index.tree().find(&point.hash).is_some();
     let verified_tip = verified_tip.filter(is_known).or(utxo_tip);
     let (appended, blocks) = (store.take_appended(), index.take_changes());
-    store.commit(Commit { appended, blocks, pruned: Vec::new(), verified_tip, utxo })?;
-    Ok(())
+    let pruned = Vec::new();
+    Ok(store.end_reindex(Commit { appended, blocks, pruned, verified_tip, utxo })?)
 }

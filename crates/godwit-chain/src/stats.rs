@@ -1,12 +1,13 @@
 //! Statistics of the UTXO set, as in Core's `gettxoutsetinfo`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::sha256::{Sha256, sha256};
 use godwit_primitives::{Amount, Coin, OutPoint, coin};
-use godwit_store::ChainPoint;
 use godwit_store::utxo::{CoinEntry, Layers, OutPointOrder};
+use godwit_store::{ChainPoint, StoreError};
 use godwit_stream::DataStream;
 
 use crate::chain::Chain;
@@ -58,7 +59,7 @@ impl Chain {
     pub fn utxo_stats(&mut self) -> Result<UtxoStats, ChainError> {
         self.flush()?;
         let layers = self.coins.layers();
-        let (totals, muhash) = muhash_totals(&layers, self.env.workers)?;
+        let (totals, muhash) = muhash_totals(&layers, self.env.workers, &AtomicBool::default())?;
         let hash_serialized = hash_serialized(&layers)?;
         Ok(UtxoStats { tip: self.tip_point(), totals, muhash, hash_serialized })
     }
@@ -83,7 +84,11 @@ pub fn remove_coin(muhash: &mut MuHash3072, outpoint: &OutPoint, coin: &Coin) {
 }
 
 /// Totals and MuHash; partitions are scanned on `threads` threads.
-fn muhash_totals(layers: &Arc<Layers>, threads: usize) -> Result<(Totals, [u8; 32]), ChainError> {
+pub(crate) fn muhash_totals(
+    layers: &Arc<Layers>,
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<(Totals, [u8; 32]), ChainError> {
     let threads = threads.clamp(1, layers.partitions());
     let shares: Vec<_> = std::thread::scope(|scope| {
         let spawn = |share: usize| {
@@ -93,6 +98,9 @@ fn muhash_totals(layers: &Arc<Layers>, threads: usize) -> Result<(Totals, [u8; 3
                 for partition in (share..layers.partitions()).step_by(threads) {
                     let mut scan = layers.scan_partition(partition)?;
                     while let Some(entry) = scan.next()? {
+                        if stop.load(Ordering::Relaxed) {
+                            return Err(StoreError::Stopped.into());
+                        }
                         let coin = decoded(&entry)?;
                         totals.add(&coin);
                         insert_coin(&mut muhash, &entry.outpoint, &coin);

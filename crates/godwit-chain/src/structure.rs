@@ -12,7 +12,7 @@ use godwit_primitives::network::Params;
 use godwit_primitives::{Block, BlockHash, BlockHeader, BlockView, OutPoint};
 use godwit_script::ScriptError;
 use godwit_store::utxo::{HashedOutPoint, UtxoHasher};
-use godwit_stream::PooledStream;
+use godwit_stream::{BufferPool, PooledStream};
 
 use crate::permits::Permit;
 use crate::signet::check_solution;
@@ -78,6 +78,19 @@ impl Structured {
             WitnessCheck::Segwit => check_witnesses(block.view(), true).is_ok(),
         };
         (intact && witnesses).then(|| Self::new(block, hasher, None))
+    }
+
+    /// Decodes and checks the bytes of the block once more.
+    pub(crate) fn again(
+        &self,
+        params: &Params,
+        hasher: &UtxoHasher,
+        buffers: &BufferPool,
+    ) -> Received {
+        let bytes = self.view().bytes();
+        let mut copy = buffers.take_for(bytes.len());
+        copy.write(bytes);
+        structure(copy, params, hasher, self.permit.clone())
     }
 
     /// The block's parts.

@@ -380,6 +380,39 @@ impl HeaderTree {
         marked
     }
 
+    /// Those of `id`, its ancestors and its descendants that are failed.
+    pub fn failed_in_line(&self, id: NodeId) -> Vec<NodeId> {
+        let failed = self.nodes.iter().filter(|(_, node)| node.failed()).map(|(other, _)| other);
+        failed
+            .filter(|other| self.is_ancestor(*other, id) || self.is_ancestor(id, *other))
+            .collect()
+    }
+
+    /// Marks these nodes as failed or not, and finds the best header anew. A descendant of a failed block
+    /// is failed: that is for the caller to keep.
+    pub fn set_failed(&mut self, ids: &[NodeId], failed: bool) {
+        for id in ids {
+            self.update(*id, |node| node.failed = failed);
+        }
+        self.find_best_header();
+    }
+
+    /// The block itself, if it is not failed, or the last of its ancestors that is not.
+    pub fn last_valid(&self, id: NodeId) -> NodeId {
+        let node = self.nodes.get(id);
+        if !node.failed() {
+            return id;
+        }
+        let at = |height| self.ancestor(id, height).expect("below the block");
+        let (mut valid, mut failed) = (0, node.height);
+        while failed - valid > 1 {
+            let middle = valid + (failed - valid) / 2;
+            let found = self.nodes.get(at(middle)).failed();
+            *(if found { &mut failed } else { &mut valid }) = middle;
+        }
+        at(valid)
+    }
+
     fn find_best_header(&mut self) {
         let mut best = (NodeId(0), Work::ZERO);
         for (id, node) in self.nodes.iter() {

@@ -30,7 +30,7 @@ use crate::apply::{Resolved, sigops_exceeded};
 use crate::contradiction::Contradiction;
 use crate::job_sender::JobSender;
 use crate::limits::{INPUTS_PER_PART, MAX_TIP_AGE, PARTS_PER_TX, SCRIPT_PARTS};
-use crate::options::ScriptOptions;
+use crate::options::{ScriptEngine, ScriptOptions};
 use crate::script_row::Row;
 use crate::status::ScriptTotals;
 use crate::structure::Structured;
@@ -104,6 +104,8 @@ pub(crate) struct Needs {
     pub(crate) scripts: Option<i64>,
     /// The undo record, unless it is stored already.
     pub(crate) undo: Option<UndoFormat>,
+    /// Core's engine alone runs the scripts.
+    pub(crate) engine_alone: bool,
 }
 
 /// How undo records are encoded.
@@ -155,6 +157,7 @@ struct Verification {
     /// Distinguishes its outcome from that of an earlier application of the same block.
     token: u64,
     resolved: Arc<Resolved>,
+    engine_alone: bool,
     crosscheck: Option<NonZeroU32>,
     parts_left: AtomicUsize,
     failure: Mutex<Option<Found>>,
@@ -235,6 +238,7 @@ impl<R: Send + 'static> Verifier<R> {
         let verification = Arc::new(Verification {
             token,
             resolved,
+            engine_alone: needs.engine_alone,
             crosscheck: needs.scripts.and_then(|now| self.crosscheck(time, now)),
             parts_left: AtomicUsize::new(jobs),
             failure: Mutex::new(None),
@@ -284,14 +288,20 @@ impl<R: Send + 'static> Verifier<R> {
 impl Shared {
     fn verify_share(&self) -> Vec<(u64, Outcome)> {
         let share = lock(&self.row).take_share(self.engines.workers.max(1));
-        if !share.is_empty() {
+        let (alone, together): (Vec<_>, Vec<_>) =
+            share.into_iter().partition(|waiting| waiting.verification.engine_alone);
+        if !alone.is_empty() {
+            self.verify_together(&mut ScriptEngine::Core.start(), &alone);
+        }
+        if !together.is_empty() {
             let idle = lock(&self.idle).pop();
             let mut scripts = idle.unwrap_or_else(|| self.engines.options.engine.start());
-            self.verify_together(&mut scripts, &share);
+            self.verify_together(&mut scripts, &together);
             // Not after a panic: claims are left in it for which nobody waits.
             lock(&self.idle).push(scripts);
         }
-        share.into_iter().filter_map(|waiting| waiting.verification.part_done()).collect()
+        let done = alone.into_iter().chain(together);
+        done.filter_map(|waiting| waiting.verification.part_done()).collect()
     }
 
     fn verify_together(&self, scripts: &mut Scripts, share: &[Waiting]) {

@@ -41,7 +41,9 @@ impl Chain {
         if id == self.index.tree().genesis() {
             let bytes = DataStream::from(&self.env.params.genesis_block()[..]);
             self.events.push_back(Event::Read { ticket, bytes: Some(bytes.into()) });
-        } else if let Some(position) = self.index.node(id).position {
+        } else if let Some(position) = self.index.node(id).position
+            && !self.index.is_lost(id)
+        {
             self.reads.read(&self.env, ticket, (id, &self.index.node(id)), position);
         } else {
             self.events.push_back(Event::Read { ticket, bytes: None });
@@ -54,9 +56,10 @@ impl Chain {
         self.goal.connect_known_only();
     }
 
-    /// Whether connecting has reached `-stopatheight`.
-    pub(crate) fn is_at_stop_height(&self) -> bool {
-        self.goal.is_reached(&self.index, self.window.applied())
+    /// Tells the chain that whoever drives it fetches what [`Event::Lost`] names: a stored block that is
+    /// damaged does not end the chain then.
+    pub fn expect_copies(&mut self) {
+        self.goal.expect_copies();
     }
 
     /// What happened since the last call, oldest first.

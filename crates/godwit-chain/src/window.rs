@@ -18,15 +18,17 @@
 //! 4. The connector reads no coin from a disk: a tip that is to be disconnected is read back by a
 //!    worker, with its undo record and the coins that it created.
 
+mod disconnecting;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Once};
 
 use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
-use godwit_primitives::Coin;
 use godwit_primitives::network::Deployment;
-use godwit_store::exec::Priority;
-use godwit_store::utxo::{EpochPin, UtxoStore};
-use godwit_store::{BlockUndo, StoreError};
+use godwit_store::utxo::{Layers, UtxoStore};
+
+pub(crate) use disconnecting::{Disconnect, ReadError, read_own_block};
+use disconnecting::{Disconnecting, Reading};
 
 use crate::apply::{Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
 use crate::contradiction::Contradiction;
@@ -37,7 +39,7 @@ use crate::job_sender::JobSender;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
 use crate::options::ScriptOptions;
 use crate::status::ChainStatus;
-use crate::structure::{Structured, WitnessCheck};
+use crate::structure::Structured;
 use crate::tree::NodeId;
 use crate::verify::{
     Engines, Needs, Outcome, Recorded, UndoFormat, Verified, Verifier, VerifyError,
@@ -71,40 +73,7 @@ pub(crate) enum Answer {
     /// The outcomes of applied blocks, by their tokens.
     Verified(Vec<(u64, Outcome)>),
     /// The tip, read back to be disconnected under this token.
-    Read(u64, Result<Box<ReadBack>, ReadError>),
-}
-
-/// A connected block with all that is needed to disconnect it.
-pub(crate) struct ReadBack {
-    block: Structured,
-    spent: SpentCoins,
-    /// The outputs that it created, as far as they are below the memtable.
-    created: Vec<Option<Coin>>,
-    pin: EpochPin,
-}
-
-/// Why a connected block could not be read back.
-#[derive(Debug)]
-pub(crate) enum ReadError {
-    /// The block's bytes are not what was written.
-    Block,
-    /// Its undo record does not fit it.
-    Undo,
-    /// A read failed.
-    Store(StoreError),
-}
-
-impl From<StoreError> for ReadError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-/// The tip that is to be disconnected.
-struct Disconnecting {
-    id: NodeId,
-    token: u64,
-    read: Option<Box<ReadBack>>,
+    Read(u64, Result<Reading, ReadError>),
 }
 
 /// What became of the first block of the window.
@@ -194,6 +163,14 @@ impl Window {
         self.blocks.iter().find(verifying).map(|applied| applied.token)
     }
 
+    /// Whether the undo record of an applied block is on its way to its file.
+    #[cfg(test)]
+    pub(crate) fn is_recording(&self, id: NodeId) -> bool {
+        let is_recording =
+            |progress: &Progress| matches!(progress, Progress::Writing | Progress::Recorded(_));
+        self.blocks.iter().any(|block| block.resolved.id() == id && is_recording(&block.progress))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -233,7 +210,7 @@ impl Window {
         ready: Ready,
         scripts: Option<i64>,
     ) {
-        let Ready { id, block, prefetched } = ready;
+        let Ready { id, block, prefetched, again } = ready;
         let tree = index.tree();
         let median_time_past = |height| {
             let block = tree.ancestor(id, height).expect("coins come from below the block");
@@ -252,7 +229,7 @@ impl Window {
         let pin = prefetched.pin.clone();
         let result = coins.pinned(&pin, |coins| apply(coins, id, block, prefetched, &rules));
         match result.expect("the line gives out only what is covered") {
-            Ok(resolved) => self.verify(env, index, resolved, scripts),
+            Ok(resolved) => self.verify(env, index, resolved, (scripts, again)),
             Err(reject) => self.refused = Some((id, reject)),
         }
     }
@@ -262,7 +239,7 @@ impl Window {
         env: &Environment,
         index: &BlockIndex,
         resolved: Resolved,
-        scripts: Option<i64>,
+        (scripts, engine_alone): (Option<i64>, bool),
     ) {
         self.next_token += 1;
         let (token, id) = (self.next_token, resolved.id());
@@ -270,20 +247,24 @@ impl Window {
         let resolved = Arc::new(resolved);
         let buffers = env.store.block_buffers().clone();
         let format = UndoFormat { magic: env.params.magic, buffers };
-        let undo = index.node(id).undo.is_none().then_some(format);
-        self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo });
+        let needs_undo = index.node(id).undo.is_none() || index.damaged.has_rotted_undo(id);
+        let undo = needs_undo.then_some(format);
+        self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo, engine_alone });
         let progress = Progress::Verifying;
         self.blocks.push_back(Applied { token, resolved, bytes, progress });
         self.applied = id;
     }
 
-    /// A job has answered. An answer about a block that was taken back meanwhile, or a tip that is
-    /// no longer to be disconnected, is ignored.
+    /// A job has answered; `layers` are those of now. An answer about a block that was taken back
+    /// meanwhile, or a tip that is no longer to be disconnected, is ignored. Returns a block whose bytes
+    /// are damaged.
     pub(crate) fn answered(
         &mut self,
+        env: &Environment,
         index: &BlockIndex,
+        layers: Arc<Layers>,
         answer: Answer,
-    ) -> Result<(), ChainError> {
+    ) -> Result<Option<NodeId>, ChainError> {
         match answer {
             Answer::Verified(outcomes) => {
                 for (token, outcome) in outcomes {
@@ -291,18 +272,10 @@ impl Window {
                 }
             }
             Answer::Read(token, read) => {
-                self.reading = false;
-                let tip = self.disconnecting.as_mut().filter(|tip| tip.token == token);
-                let Some(tip) = tip else { return Ok(()) };
-                let hash = index.node(tip.id).hash;
-                tip.read = Some(read.map_err(|error| match error {
-                    ReadError::Block => ChainError::DamagedBlock(hash),
-                    ReadError::Undo => ChainError::DamagedUndo(hash),
-                    ReadError::Store(error) => error.into(),
-                })?);
+                return self.read_answered(env, index, layers, token, read);
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn verified(&mut self, token: u64, outcome: Outcome) -> Result<(), ChainError> {
@@ -390,6 +363,26 @@ impl Window {
         self.unapply(index, coins, id, block, spent, Below::AsCreated)
     }
 
+    /// Takes back the failed blocks at the end, but for those whose undo records are on their way to their
+    /// files: these are connected first, and then disconnected.
+    pub(crate) fn take_back_failed(
+        &mut self,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<(), ChainError> {
+        let failed = |id: NodeId| index.node(id).failed;
+        self.refused.take_if(|(id, _)| failed(*id));
+        while let Some(last) = self.blocks.back()
+            && failed(last.resolved.id())
+            && !matches!(last.progress, Progress::Writing | Progress::Recorded(_))
+        {
+            let resolved = Arc::clone(&last.resolved);
+            self.blocks.pop_back();
+            self.take_back(index, coins, &resolved)?;
+        }
+        Ok(())
+    }
+
     /// Takes all blocks back: the chain ends.
     pub(crate) fn give_up(
         &mut self,
@@ -464,88 +457,4 @@ impl Window {
         self.checked_branch = Some((target, prunings));
         Ok(true)
     }
-
-    /// Takes the coins of the tip, which is verified, back: has a worker read what that needs, and does
-    /// it when the answer is here. Whether it is done.
-    pub(crate) fn disconnect(
-        &mut self,
-        env: &Environment,
-        index: &BlockIndex,
-        coins: &mut UtxoStore,
-    ) -> Result<bool, ChainError> {
-        let applied = self.applied;
-        if self.reading {
-            return Ok(false);
-        }
-        let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
-        let Some(read) = tip.and_then(|tip| tip.read) else {
-            self.read_back(env, index, coins)?;
-            return Ok(false);
-        };
-        let ReadBack { block, spent, mut created, pin } = *read;
-        let taken_back = coins.pinned(&pin, |coins| {
-            self.unapply(index, coins, applied, &block, &spent, Below::Read(&mut created))
-        });
-        match taken_back {
-            Some(result) => result.map(|()| true),
-            None => {
-                self.read_back(env, index, coins)?;
-                Ok(false)
-            }
-        }
-    }
-
-    /// The tip is not to be disconnected after all.
-    pub(crate) fn forget_disconnecting(&mut self) {
-        self.disconnecting = None;
-    }
-
-    fn read_back(
-        &mut self,
-        env: &Environment,
-        index: &BlockIndex,
-        coins: &UtxoStore,
-    ) -> Result<(), ChainError> {
-        let id = self.applied;
-        let node = index.node(id);
-        let hash = node.hash;
-        let (Some(position), Some(undo)) = (node.position, node.undo) else {
-            return Err(ChainError::DamagedIndex(hash));
-        };
-        self.next_token += 1;
-        let token = self.next_token;
-        self.disconnecting = Some(Disconnecting { id, token, read: None });
-        self.reading = true;
-        let (prev, hasher) = (node.header.prev_blockhash, env.hasher);
-        let (store, layers) = (Arc::clone(&env.store), coins.layers());
-        self.job_sender.run(Priority::Urgent, "disconnect", move || {
-            let read = || {
-                let bytes = store.read_block(position)?;
-                let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, &hasher);
-                let block = block.ok_or(ReadError::Block)?;
-                let undo = store.read_undo(undo, &prev)?;
-                let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
-                let (mut created, pin) = (Vec::new(), layers.pin());
-                layers.get_many(block.creates(), &mut created)?;
-                Ok(Box::new(ReadBack { block, spent, created, pin }))
-            };
-            Answer::Read(token, read())
-        });
-        Ok(())
-    }
-}
-
-/// The coins of an undo record, if they fit the block.
-fn spent_coins(block: &Structured, undo: BlockUndo) -> Option<SpentCoins> {
-    let inputs = block.view().txs().skip(1).map(|tx| tx.input_count());
-    if !inputs.eq(undo.transactions().map(|coins| coins.len())) {
-        return None;
-    }
-    let mut first = vec![0, 0];
-    let mut end = 0;
-    for coins in undo.transactions() {
-        end += coins.len() as u32;
-        first.push(end);
-    }
-    Some(SpentCoins { coins: undo.into_coins(), first })
 }

@@ -61,4 +61,7 @@ pub trait DiskFile: Send + Sync {
     fn file_len(&self) -> io::Result<u64>;
     /// Truncates, or extends with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Lets the system use the memory for something else in which it keeps what was read of the file. A hint:
+    /// by default nothing.
+    fn release_cache(&self) {}
 }

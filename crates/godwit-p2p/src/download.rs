@@ -18,6 +18,7 @@ mod assign;
 mod branch;
 mod clock;
 mod exclusions;
+pub(crate) mod lost;
 pub(crate) mod overdue;
 mod peer;
 mod rate;

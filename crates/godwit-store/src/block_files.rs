@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use godwit_primitives::{BlockHeader, HEADER_SIZE};
@@ -136,7 +137,7 @@ pub(crate) fn frame(magic: [u8; 4], len: u32) -> [u8; FRAME_SIZE as usize] {
     frame
 }
 
-fn block_file_path(dir: &Path, number: u32) -> PathBuf {
+pub(crate) fn block_file_path(dir: &Path, number: u32) -> PathBuf {
     dir.join(format!("blk{number:05}.dat"))
 }
 
@@ -162,6 +163,7 @@ impl BlockFiles {
         magic: [u8; 4],
         committed: &BTreeMap<u32, FileEnds>,
         max_file_size: u32,
+        stop: &AtomicBool,
     ) -> Result<(Self, Vec<RecoveredBlock>), StoreError> {
         let (mut file, mut end) = committed_tail(committed);
         let mut full: BTreeMap<u32, u32> = committed
@@ -183,7 +185,7 @@ impl BlockFiles {
             let start = if number == file { end } else { 0 };
             let path = block_file_path(dir, number);
             let found = disk.open(&path, OpenMode::ReadWrite)?;
-            (file, end) = (number, recover(&found, magic, number, start, &mut recovered)?);
+            (file, end) = (number, recover(&found, magic, number, start, &mut recovered, stop)?);
             full.insert(number, end);
             grown.insert(number, Grown { end, handle: None });
         }
@@ -261,6 +263,19 @@ impl BlockFiles {
         Ok(WrittenBlock { position: at, checksum, handle, created, synced })
     }
 
+    /// Writes a block again to the place that it was written to before, where its bytes are damaged, and
+    /// makes it durable.
+    pub(crate) fn rewrite(&self, at: BlockPosition, block: &[u8]) -> Result<(), StoreError> {
+        assert_eq!(block.len(), at.len as usize, "the block has the length of its place");
+        self.disk.check()?;
+        let handle = self.disk.open(&self.path(at.file), OpenMode::ReadWrite)?;
+        handle.write_all_at(u64::from(at.offset - FRAME_SIZE), &frame(self.magic, at.len))?;
+        handle.write_all_at(u64::from(at.offset), block)?;
+        handle.sync()?;
+        // The file itself may have been missing.
+        self.disk.sync_dir(&self.dir)
+    }
+
     /// A written block is in the index from now on: the next commit names it. In order of
     /// reservation.
     pub(crate) fn note(&self, written: WrittenBlock) {
@@ -326,6 +341,16 @@ impl BlockFiles {
         AppendedBlocks { files: std::mem::take(&mut tail.grown), names }
     }
 
+    /// Of what was found at open, hands over what lies before the end of the block at `last`, in its file
+    /// and in those before it.
+    pub(crate) fn take_recovered(&self, last: BlockPosition) -> AppendedBlocks {
+        let mut tail = self.tail();
+        let behind = tail.grown.split_off(&last.file);
+        let mut files = std::mem::replace(&mut tail.grown, behind);
+        files.insert(last.file, Grown { end: last.offset + last.len, handle: None });
+        AppendedBlocks { files, names: tail.unsynced_names }
+    }
+
     /// Makes it durable, beside further appends. Returns the length of each file that grew.
     pub(crate) fn sync(&self, appended: AppendedBlocks) -> Result<Vec<(u32, u32)>, StoreError> {
         for (file, grown) in &appended.files {
@@ -369,6 +394,7 @@ fn recover(
     file: u32,
     start: u32,
     recovered: &mut Vec<RecoveredBlock>,
+    stop: &AtomicBool,
 ) -> Result<u32, StoreError> {
     let len = handle.file_len()?;
     if len < u64::from(start) {
@@ -376,6 +402,9 @@ fn recover(
     }
     let mut end = start;
     while let Some(block) = next_record(handle, magic, file, end, len)? {
+        if stop.load(Ordering::Relaxed) {
+            return Err(StoreError::Stopped);
+        }
         let gap = block.position.offset - FRAME_SIZE - end;
         if gap > 0 {
             let path = handle.path().display();

@@ -69,11 +69,12 @@ use godwit_stream::SerializeData;
 
 use crate::block_files::AppendedBlocks;
 use crate::control::Control;
+use crate::db::Batch;
 use crate::error::StoreError;
-use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, FileEnds, UtxoState};
+use crate::record::{AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, UtxoState};
 use crate::store::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DurableEnds, FILE_ENDS, ONLY, Store, UTXO,
-    VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DurableEnds, FILE_ENDS, ONLY, REINDEXING, Store,
+    UTXO, VERIFIED_TIP,
 };
 use crate::undo::AppendedUndo;
 
@@ -125,6 +126,12 @@ impl Store {
         Appended { blocks: self.blocks.take_appended(), undo: self.undo.take_appended() }
     }
 
+    /// Hands over, for a commit on the way of a reindex, the blocks that were handed back at open up to the
+    /// one at `last`, all of which are in the index.
+    pub fn take_recovered(&self, last: BlockPosition) -> Appended {
+        Appended { blocks: self.blocks.take_recovered(last), ..Appended::default() }
+    }
+
     /// Writes to the disk what was noted and not handed over yet, so that the syncs of the next commit are
     /// short. Nothing names it before that. May run beside appends.
     ///
@@ -143,6 +150,19 @@ impl Store {
     ///
     /// Any error leaves the last commit in force; a failed write or fsync closes the store.
     pub fn commit(&self, commit: Commit) -> Result<(), StoreError> {
+        self.commit_with(commit, |_| Ok(()))
+    }
+
+    /// As [`Self::commit`]; the index that was made again from the block files is whole with it.
+    pub fn end_reindex(&self, commit: Commit) -> Result<(), StoreError> {
+        self.commit_with(commit, |batch| batch.remove(&REINDEXING, ONLY))
+    }
+
+    fn commit_with(
+        &self,
+        commit: Commit,
+        more: impl FnOnce(&mut Batch<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         // What a panicked commit has synced is recorded by the next one.
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let DurableEnds { files, uncommitted } = &mut *ends;
@@ -178,6 +198,7 @@ impl Store {
             let state = UtxoState { tip: utxo.tip, manifest: utxo.manifest };
             batch.put(&UTXO, ONLY, &state)?;
         }
+        more(&mut batch)?;
         batch.commit()?;
         uncommitted.clear();
         next.write(&self.disk, &self.dir)?;

@@ -25,7 +25,7 @@
 use std::path::{Path, PathBuf};
 
 use godwit_primitives::sha256::sha256d;
-use godwit_stream::{DataStream, DecodeError, SpanReader};
+use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::StoreError;
@@ -53,6 +53,13 @@ pub(crate) struct Control {
     pub(crate) state: CommittedState,
 }
 
+/// What one of the two files is.
+pub(crate) enum Slot {
+    Missing,
+    Damaged,
+    Whole(Box<Control>),
+}
+
 fn slot(dir: &Path, commit: u64) -> PathBuf {
     dir.join(format!("godwit.control{}", commit & 1))
 }
@@ -61,65 +68,70 @@ impl Control {
     /// The newest control file of `dir` that is intact, if there is one.
     pub(crate) fn newest(disk: &StoreDisk, dir: &Path) -> Result<Option<Self>, StoreError> {
         let mut newest: Option<Self> = None;
-        for parity in [0, 1] {
-            let path = slot(dir, parity);
-            let file = match disk.open(&path, OpenMode::Read) {
-                Err(error) if error.is_not_found() => continue,
-                other => other?,
-            };
-            let len = file.file_len()?.min(MAX_CONTROL_FILE) as usize;
-            let mut bytes = DataStream::with_capacity(len);
-            // What cannot be read is as good as what is damaged: there are two.
-            let read = file.read_stream_at(0, len, &mut bytes);
-            let parsed = read.ok().and_then(|()| Self::parse(bytes.as_slice()));
-            match parsed {
-                Some(found) if newest.as_ref().is_none_or(|other| other.commit < found.commit) => {
-                    newest = Some(found);
+        for path in [slot(dir, 0), slot(dir, 1)] {
+            match Self::read(disk, &path)? {
+                Slot::Whole(found)
+                    if newest.as_ref().is_none_or(|other| other.commit < found.commit) =>
+                {
+                    newest = Some(*found);
                 }
-                Some(_) => {}
+                Slot::Whole(_) | Slot::Missing => {}
                 // A crash has torn it, or it is damaged: the next commit but one writes it again.
-                None => log::info!("{} is not whole.", path.display()),
+                Slot::Damaged => log::info!("{} is not whole.", path.display()),
             }
         }
         Ok(newest)
     }
 
+    /// Both files of `dir`.
+    pub(crate) fn both(disk: &StoreDisk, dir: &Path) -> Result<[(PathBuf, Slot); 2], StoreError> {
+        let read = |parity| {
+            let path = slot(dir, parity);
+            Self::read(disk, &path).map(|slot| (path, slot))
+        };
+        Ok([read(0)?, read(1)?])
+    }
+
+    fn read(disk: &StoreDisk, path: &Path) -> Result<Slot, StoreError> {
+        let file = match disk.open(path, OpenMode::Read) {
+            Err(error) if error.is_not_found() => return Ok(Slot::Missing),
+            other => other?,
+        };
+        let len = file.file_len()?.min(MAX_CONTROL_FILE) as usize;
+        let mut bytes = DataStream::with_capacity(len);
+        // What cannot be read is as good as what is damaged: there are two.
+        let read = file.read_stream_at(0, len, &mut bytes);
+        let parsed = read.ok().and_then(|()| Self::parse(bytes.as_slice()));
+        Ok(parsed.map_or(Slot::Damaged, |control| Slot::Whole(Box::new(control))))
+    }
+
     /// Writes it in place of the one before the last.
     pub(crate) fn write(&self, disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
-        let path = slot(dir, self.commit);
-        let is_new = disk.open(&path, OpenMode::Read).is_err_and(|error| error.is_not_found());
-        let file = disk.open(&path, OpenMode::Truncate)?;
+        self.write_to(disk, &slot(dir, self.commit))
+    }
+
+    /// Writes it to one of the two files.
+    pub(crate) fn write_to(&self, disk: &StoreDisk, path: &Path) -> Result<(), StoreError> {
+        let is_new = disk.open(path, OpenMode::Read).is_err_and(|error| error.is_not_found());
+        let file = disk.open(path, OpenMode::Truncate)?;
         file.write_all_at(0, self.encoded().as_slice())?;
         file.sync()?;
-        if is_new { disk.sync_dir(dir) } else { Ok(()) }
+        if is_new { disk.sync_dir(path.parent().expect("in a directory")) } else { Ok(()) }
+    }
+
+    /// Whether the block files hold every block that the coins come from, so that index and coins can be
+    /// made of them again.
+    pub(crate) fn has_whole_history(&self) -> bool {
+        !self.pruned && self.state.assumed.is_none()
     }
 
     fn encoded(&self) -> DataStream {
-        let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed } = &self.state;
-        let coins = utxo_tip.as_ref().zip(utxo_manifest.as_ref());
-        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
         let mut out = DataStream::new();
         out.write(&MAGIC);
         out.write_u32(VERSION);
         out.write_u64(self.commit);
         out.put(&self.identity);
-        out.write_u8(
-            flag(verified_tip.is_some(), VERIFIED)
-                | flag(coins.is_some(), COINS)
-                | flag(assumed.is_some(), ASSUMED)
-                | flag(self.pruned, PRUNED),
-        );
-        if let Some(tip) = verified_tip {
-            out.put(tip);
-        }
-        if let Some((tip, manifest)) = coins {
-            out.put(tip);
-            out.write_compact_size(manifest.len() as u64);
-            out.write(manifest);
-        }
-        if let Some(assumed) = assumed {
-            out.put(assumed);
-        }
+        out.put(&Kept { pruned: self.pruned, state: self.state.clone() });
         let hash = sha256d(out.as_slice());
         out.write(&hash);
         out
@@ -138,8 +150,48 @@ impl Control {
         if reader.array()? != MAGIC || reader.u32()? != VERSION {
             return Ok(None);
         }
-        let (commit, identity, flags) = (reader.u64()?, reader.get()?, reader.u8()?);
-        let mut state = CommittedState::default();
+        let (commit, identity) = (reader.u64()?, reader.get()?);
+        let Kept { pruned, state } = reader.get()?;
+        Ok(reader.is_empty().then_some(Self { commit, identity, pruned, state }))
+    }
+}
+
+/// What is to be kept of a database that is lost or replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Whether files were ever pruned.
+    pub(crate) pruned: bool,
+    pub(crate) state: CommittedState,
+}
+
+impl Encode for Kept {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed } = &self.state;
+        let coins = utxo_tip.as_ref().zip(utxo_manifest.as_ref());
+        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+        out.write_u8(
+            flag(verified_tip.is_some(), VERIFIED)
+                | flag(coins.is_some(), COINS)
+                | flag(assumed.is_some(), ASSUMED)
+                | flag(self.pruned, PRUNED),
+        );
+        if let Some(tip) = verified_tip {
+            out.put(tip);
+        }
+        if let Some((tip, manifest)) = coins {
+            out.put(tip);
+            out.write_compact_size(manifest.len() as u64);
+            out.write(manifest);
+        }
+        if let Some(assumed) = assumed {
+            out.put(assumed);
+        }
+    }
+}
+
+impl Decode for Kept {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let (flags, mut state) = (reader.u8()?, CommittedState::default());
         if flags & VERIFIED != 0 {
             state.verified_tip = Some(reader.get()?);
         }
@@ -151,8 +203,7 @@ impl Control {
         if flags & ASSUMED != 0 {
             state.assumed = Some(reader.get()?);
         }
-        let pruned = flags & PRUNED != 0;
-        Ok(reader.is_empty().then_some(Self { commit, identity, pruned, state }))
+        Ok(Self { pruned: flags & PRUNED != 0, state })
     }
 }
 

@@ -5,12 +5,14 @@
 //! is believed.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use godwit_stream::{DataStream, Decode, Encode, SpanReader};
 use redb::{
@@ -70,7 +72,18 @@ pub(crate) struct Batch<'a> {
 impl Db {
     /// Opens the database at `path`, which must exist, and verifies all its checksums.
     pub(crate) fn open(disk: &StoreDisk, path: &Path) -> Result<Self, StoreError> {
-        let file = disk.open(path, OpenMode::ReadWrite)?;
+        Self::open_file(disk, disk.open(path, OpenMode::ReadWrite)?, Writes::ToFile)
+    }
+
+    /// The same without a change of the file: what `redb` writes when it is opened stays in memory.
+    pub(crate) fn open_unchanged(disk: &StoreDisk, path: &Path) -> Result<Self, StoreError> {
+        let file = disk.open(path, OpenMode::Read)?;
+        let len = file.file_len()?;
+        Self::open_file(disk, file, Writes::ToMemory(Mutex::new(Overlay::new(len))))
+    }
+
+    fn open_file(disk: &StoreDisk, file: StoreFile, writes: Writes) -> Result<Self, StoreError> {
+        let path = &file.path().to_owned();
         let damaged = || StoreError::damaged(path, 0, Damage::Database);
         if file.file_len()? == 0 {
             return Err(damaged());
@@ -78,13 +91,13 @@ impl Db {
         // Some damage (in the saved state of its allocator, for one) meets an assertion in `redb`
         // instead of an error. Nothing of the half-opened database outlives the call.
         EXPECTS_PANIC.set(true);
-        let opened = panic::catch_unwind(AssertUnwindSafe(|| Self::verified(disk, file)));
+        let opened = panic::catch_unwind(AssertUnwindSafe(|| Self::verified(disk, file, writes)));
         EXPECTS_PANIC.set(false);
         opened.unwrap_or_else(|_| Err(damaged()))
     }
 
-    fn verified(disk: &StoreDisk, file: StoreFile) -> Result<Self, StoreError> {
-        let mut db = Self::attach(disk, file)?;
+    fn verified(disk: &StoreDisk, file: StoreFile, writes: Writes) -> Result<Self, StoreError> {
+        let mut db = Self::attach(disk, file, writes)?;
         let intact = db.redb.check_integrity();
         // A database that needed repair went back to an earlier commit, whose files may be gone.
         if !db.answer(intact)? {
@@ -102,7 +115,7 @@ impl Db {
     ) -> Result<Self, StoreError> {
         let unfinished = path.with_extension("new");
         let file = disk.open(&unfinished, OpenMode::Truncate)?;
-        let db = Self::attach(disk, file)?;
+        let db = Self::attach(disk, file, Writes::ToFile)?;
         let mut batch = db.batch()?;
         fill(&mut batch)?;
         batch.commit()?;
@@ -112,10 +125,10 @@ impl Db {
         Self::open(disk, path)
     }
 
-    fn attach(disk: &StoreDisk, file: StoreFile) -> Result<Self, StoreError> {
+    fn attach(disk: &StoreDisk, file: StoreFile, writes: Writes) -> Result<Self, StoreError> {
         let path = file.path().to_owned();
         let failure = Arc::new(OnceLock::new());
-        let backend = Backend { file, failure: Arc::clone(&failure) };
+        let backend = Backend { file, writes, failure: Arc::clone(&failure) };
         let opened = Builder::new()
             .set_cache_size(DATABASE_CACHE_BYTES)
             .create_with_backend(backend)
@@ -141,6 +154,20 @@ impl Db {
         bytes.put(key);
         let value = self.answer(table.get(bytes.as_slice()))?;
         value.map(|value| self.decode(bytes.as_slice(), value.value())).transpose()
+    }
+
+    /// The value of `key` in a table that a database need not have.
+    pub(crate) fn find<K: Encode + Decode, V: Encode + Decode>(
+        &self,
+        table: &Table<K, V>,
+        key: &K,
+    ) -> Result<Option<V>, StoreError> {
+        let reading = self.answer(self.redb.begin_read())?;
+        match reading.open_table(table.definition()) {
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => self.answer(Err(error)),
+            Ok(_) => self.get(table, key),
+        }
     }
 
     /// Calls `visit` with each entry, in the order of the encoded keys.
@@ -234,6 +261,18 @@ impl Batch<'_> {
         self.put_all(table, [(key, value)])
     }
 
+    /// Removes a key, if it is there.
+    pub(crate) fn remove<K: Encode + Decode, V: Encode + Decode>(
+        &mut self,
+        table: &Table<K, V>,
+        key: K,
+    ) -> Result<(), StoreError> {
+        let mut table = self.db.answer(self.transaction.open_table(table.definition()))?;
+        let mut bytes = DataStream::new();
+        bytes.put(&key);
+        self.db.answer(table.remove(bytes.as_slice())).map(drop)
+    }
+
     /// Makes the changes durable.
     pub(crate) fn commit(self) -> Result<(), StoreError> {
         self.db.answer(self.transaction.commit())
@@ -255,7 +294,82 @@ fn database_error(path: &Path, failure: &OnceLock<StoreError>, error: redb::Erro
 /// `redb`'s storage on the store's disk.
 struct Backend {
     file: StoreFile,
+    writes: Writes,
     failure: Arc<OnceLock<StoreError>>,
+}
+
+/// Where writes go.
+enum Writes {
+    ToFile,
+    ToMemory(Mutex<Overlay>),
+}
+
+const PAGE: u64 = 4096;
+
+/// What was written over a file that stays as it is.
+struct Overlay {
+    len: u64,
+    /// Of the file, how much was never cut off.
+    kept: u64,
+    pages: BTreeMap<u64, Box<[u8; PAGE as usize]>>,
+}
+
+impl Overlay {
+    fn new(len: u64) -> Self {
+        Self { len, kept: len, pages: BTreeMap::new() }
+    }
+
+    /// A page as it is now.
+    fn page(&self, file: &StoreFile, number: u64) -> Result<Box<[u8; PAGE as usize]>, StoreError> {
+        if let Some(page) = self.pages.get(&number) {
+            return Ok(page.clone());
+        }
+        let (mut page, start) = (Box::new([0; PAGE as usize]), number * PAGE);
+        let there = self.kept.saturating_sub(start).min(PAGE) as usize;
+        if there > 0 {
+            file.read_exact_at(start, &mut page[..there])?;
+        }
+        Ok(page)
+    }
+
+    /// Calls `each` with the parts of `len` bytes from `offset`: number of the page, place in it, and
+    /// place among the bytes.
+    fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
+        let end = offset + len as u64;
+        (offset / PAGE..end.div_ceil(PAGE)).map(move |number| {
+            let (first, last) = (offset.max(number * PAGE), end.min((number + 1) * PAGE));
+            let within = |start: u64| (first - start) as usize..(last - start) as usize;
+            (number, within(number * PAGE), within(offset))
+        })
+    }
+
+    fn read(&self, file: &StoreFile, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        if offset + out.len() as u64 > self.len {
+            return Err(StoreError::damaged(file.path(), 0, Damage::Short));
+        }
+        for (number, within, place) in Self::parts(offset, out.len()) {
+            out[place].copy_from_slice(&self.page(file, number)?[within]);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, file: &StoreFile, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        for (number, within, place) in Self::parts(offset, data.len()) {
+            let mut page = self.page(file, number)?;
+            page[within].copy_from_slice(&data[place]);
+            self.pages.insert(number, page);
+        }
+        self.len = self.len.max(offset + data.len() as u64);
+        Ok(())
+    }
+
+    fn set_len(&mut self, len: u64) {
+        (self.len, self.kept) = (len, self.kept.min(len));
+        self.pages.retain(|number, _| number * PAGE < len);
+        if let Some(page) = self.pages.get_mut(&(len / PAGE)) {
+            page[(len % PAGE) as usize..].fill(0);
+        }
+    }
 }
 
 impl fmt::Debug for Backend {
@@ -281,24 +395,47 @@ impl Backend {
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        self.keep(self.file.file_len())
+        self.keep(match &self.writes {
+            Writes::ToFile => self.file.file_len(),
+            Writes::ToMemory(overlay) => Ok(lock(overlay).len),
+        })
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.keep(self.file.read_exact_at(offset, out))
+        self.keep(match &self.writes {
+            Writes::ToFile => self.file.read_exact_at(offset, out),
+            Writes::ToMemory(overlay) => lock(overlay).read(&self.file, offset, out),
+        })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.keep(self.file.set_len(len))
+        self.keep(match &self.writes {
+            Writes::ToFile => self.file.set_len(len),
+            Writes::ToMemory(overlay) => {
+                lock(overlay).set_len(len);
+                Ok(())
+            }
+        })
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.keep(self.file.sync())
+        self.keep(match &self.writes {
+            Writes::ToFile => self.file.sync(),
+            Writes::ToMemory(_) => Ok(()),
+        })
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.keep(self.file.write_all_at(offset, data))
+        self.keep(match &self.writes {
+            Writes::ToFile => self.file.write_all_at(offset, data),
+            Writes::ToMemory(overlay) => lock(overlay).write(&self.file, offset, data),
+        })
     }
+}
+
+fn lock(overlay: &Mutex<Overlay>) -> MutexGuard<'_, Overlay> {
+    // A panic while it was held leaves pages of before.
+    overlay.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -196,6 +196,11 @@ impl StoreFile {
         self.run(Operation::Length, |file| file.file_len())
     }
 
+    /// See [`DiskFile::release_cache`].
+    pub(crate) fn release_cache(&self) {
+        self.file.release_cache();
+    }
+
     /// See [`DiskFile::set_len`].
     pub fn set_len(&self, len: u64) -> Result<(), StoreError> {
         self.run(Operation::SetLength, |file| file.set_len(len))

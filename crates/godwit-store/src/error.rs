@@ -6,6 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use godwit_stream::DecodeError;
+use rustix::io::Errno;
+
+use crate::scan::XOR_FILE;
+use crate::store::UTXO_DIR;
 
 /// The system call family that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +160,8 @@ pub enum Damage {
     Database,
     /// `redb` lacks a table or an entry that every committed database has.
     MissingEntry,
+    /// Parts that say the same in two ways do not agree, though all checksums hold.
+    Disagreement(&'static str),
 }
 
 impl fmt::Display for Damage {
@@ -178,7 +184,65 @@ impl fmt::Display for Damage {
             Damage::Format => f.write_str("not in the expected format"),
             Damage::Database => f.write_str("the database file is inconsistent"),
             Damage::MissingEntry => f.write_str("the database lacks an entry it must have"),
+            Damage::Disagreement(what) => f.write_str(what),
         }
+    }
+}
+
+/// What of a data directory damage concerns, by what makes it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamagedPart {
+    /// Runs of coins.
+    Coins,
+    /// The database, or block files that it is about.
+    Index,
+}
+
+impl DamagedPart {
+    /// What makes it again; `whole` as [`crate::has_whole_history`] says.
+    pub fn remedy(self, whole: bool) -> Remedy {
+        match (self, whole) {
+            (DamagedPart::Coins, true) => Remedy::ReindexChainstate,
+            (DamagedPart::Index, true) => Remedy::Reindex,
+            (_, false) => Remedy::Download,
+        }
+    }
+}
+
+/// What repairs damage. `Display` is for the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// It was repaired just now.
+    Done,
+    /// `verify -repair`, from what is stored.
+    Repair,
+    /// The node, when it reads the block.
+    Peers,
+    ReindexChainstate,
+    Reindex,
+    /// `-reindex` where the block files lack blocks.
+    Download,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Remedy::Done => "repaired",
+            Remedy::Repair => "`godwit verify -repair` repairs it",
+            Remedy::Peers => {
+                "the node fetches it again from a peer when it needs it, and sends it to nobody before"
+            }
+            Remedy::ReindexChainstate => {
+                "`godwit -reindex-chainstate` makes the coins again from the block files"
+            }
+            Remedy::Reindex => {
+                "`godwit -reindex` makes index and coins again from the block files"
+            }
+            Remedy::Download => {
+                "old blocks are not stored here: `godwit -reindex` deletes the others and downloads the \
+                 chain again"
+            }
+        })
     }
 }
 
@@ -233,6 +297,14 @@ pub enum StoreError {
         /// What only Core's data directory contains.
         path: PathBuf,
     },
+    /// The coins were to be made again from the block files, which lack blocks: they were pruned, or never
+    /// stored because the coins were loaded from a snapshot.
+    IncompleteHistory {
+        /// The network's directory.
+        dir: PathBuf,
+    },
+    /// The caller wanted no more. What was done so far stays.
+    Stopped,
     /// A directory given as a source of blocks holds no `blk*.dat` file.
     NoBlockFiles { path: PathBuf },
     /// A background thread panicked: a bug. What it was at is not finished.
@@ -257,9 +329,28 @@ impl StoreError {
         }
     }
 
+    /// What is damaged, if this says so.
+    pub fn damaged_part(&self) -> Option<DamagedPart> {
+        let StoreError::Damaged { path, .. } = self else { return None };
+        if path.file_name().is_some_and(|name| name == XOR_FILE) {
+            return None;
+        }
+        let is_of_coins = |path: &Path| path.file_name().is_some_and(|name| name == UTXO_DIR);
+        let of_coins = is_of_coins(path) || path.parent().is_some_and(is_of_coins);
+        Some(if of_coins { DamagedPart::Coins } else { DamagedPart::Index })
+    }
+
     /// The file or directory does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, StoreError::Io(failure) if failure.kind == io::ErrorKind::NotFound)
+    }
+
+    /// Whether a read failed because of the place that was read: the file ends before it, or the medium
+    /// does not give it back.
+    pub fn is_unreadable(&self) -> bool {
+        let StoreError::Io(failure) = self else { return false };
+        failure.kind == io::ErrorKind::UnexpectedEof
+            || failure.os_error == Some(Errno::IO.raw_os_error())
     }
 }
 
@@ -293,6 +384,14 @@ impl fmt::Display for StoreError {
                 "{} belongs to Bitcoin Core; godwit needs a data directory of its own",
                 path.display()
             ),
+            StoreError::IncompleteHistory { dir } => write!(
+                f,
+                "{}: -reindex-chainstate needs all blocks, and old ones are not stored here (they were \
+                 pruned, or the coins came from a snapshot): use -reindex, which deletes the others and \
+                 downloads the whole chain again",
+                dir.display()
+            ),
+            StoreError::Stopped => f.write_str("stopped; the next start goes on"),
             StoreError::NoBlockFiles { path } => {
                 write!(f, "{} contains no blk*.dat file", path.display())
             }

@@ -14,6 +14,7 @@ pub mod exec;
 mod fixtures;
 #[cfg(test)]
 mod gate_disk;
+pub mod inspect;
 mod record;
 pub mod scan;
 mod store;
@@ -31,6 +32,7 @@ pub use record::{
     UndoPosition,
 };
 pub use store::{
-    BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, SCHEMA_VERSION, Store, StoreOptions, Written,
+    BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions,
+    Written, has_whole_history,
 };
 pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

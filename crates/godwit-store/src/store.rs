@@ -4,6 +4,7 @@ mod database;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use godwit_primitives::BlockHash;
@@ -12,15 +13,17 @@ use godwit_stream::{
 };
 
 pub(crate) use database::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, Identity, ONLY, UTXO, VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, Identity, ONLY, REINDEXING, UTXO,
+    VERIFIED_TIP,
 };
-use database::{DATABASE_FILE, OpenedDatabase, committed_state, open_database};
+pub(crate) use database::{DATABASE_FILE, OpenedDatabase, inspect_database};
+use database::{committed_state, open_database};
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
     RecoveredBlock, WrittenBlock, file_number,
 };
-use crate::control::Control;
+use crate::control::{Control, Kept};
 use crate::db::Db;
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
@@ -29,6 +32,7 @@ use crate::record::{
 };
 use crate::scan::{XOR_FILE, read_obfuscation};
 use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, WrittenUndo};
+use crate::utxo::remove_runs;
 
 /// Version of the database's tables and of every file that they name.
 pub const SCHEMA_VERSION: u32 = 2;
@@ -52,9 +56,9 @@ const OTHER_OPEN_FILES: usize = 12;
 pub const MAX_OPEN_FILES: usize =
     MAX_CACHED_FILES + 2 * (MAX_OPEN_BLOCK_FILES + MAX_OPEN_UNDO_FILES) + OTHER_OPEN_FILES;
 
-const LOCK_FILE: &str = ".lock";
-const BLOCKS_DIR: &str = "blocks";
-const UTXO_DIR: &str = "utxo";
+pub(crate) const LOCK_FILE: &str = ".lock";
+pub(crate) const BLOCKS_DIR: &str = "blocks";
+pub(crate) const UTXO_DIR: &str = "utxo";
 
 /// Which data directory to open.
 #[derive(Clone, Debug)]
@@ -66,6 +70,21 @@ pub struct StoreOptions {
     pub new_hash_key: [u8; 16],
     /// What the pool of buffers for blocks and undo records keeps.
     pub buffers: PoolLimits,
+    /// What is to be made again although it may be intact.
+    pub rebuild: Rebuild,
+    /// Ends an open that takes long, because all block files are searched for blocks.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What is to be made again from the block files, whatever state it is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rebuild {
+    #[default]
+    Nothing,
+    /// The coins (`-reindex-chainstate`).
+    Coins,
+    /// The block index and the coins (`-reindex`).
+    Index,
 }
 
 /// What the commits so far have left.
@@ -80,6 +99,12 @@ pub struct CommittedState {
     pub verified_tip: Option<ChainPoint>,
     /// Set when the UTXO set grew from a snapshot.
     pub assumed: Option<AssumedSnapshot>,
+}
+
+impl CommittedState {
+    pub(crate) fn forget_coins(&mut self) {
+        (self.utxo_tip, self.utxo_manifest, self.assumed) = (None, None, None);
+    }
 }
 
 /// How far each block and undo file is durable.
@@ -121,7 +146,7 @@ pub struct Store {
     pub(crate) ends: Mutex<DurableEnds>,
     /// What the last commit has left. Locked within `ends`.
     pub(crate) control: Mutex<Control>,
-    lost: Option<CommittedState>,
+    kept: Option<Kept>,
     pub(crate) dir: PathBuf,
     magic: [u8; 4],
     utxo_hash_key: [u8; 16],
@@ -136,7 +161,8 @@ impl Store {
     ///
     /// [`StoreError::Locked`], [`StoreError::CoreDirectory`], [`StoreError::OtherNetwork`],
     /// [`StoreError::NewerSchema`], [`StoreError::Damaged`] for a damaged database or files shorter
-    /// than committed, else [`StoreError::Io`].
+    /// than committed, [`StoreError::IncompleteHistory`] and [`StoreError::Stopped`] as the options have it,
+    /// else [`StoreError::Io`].
     pub fn open(
         disk: Arc<dyn Disk>,
         options: StoreOptions,
@@ -153,7 +179,7 @@ impl Store {
         max_file_size: u32,
     ) -> Result<(Self, Vec<RecoveredBlock>), StoreError> {
         let disk = StoreDisk::new(disk);
-        let dir = options.dir;
+        let dir = options.dir.clone();
         refuse_core_directory(&disk, &dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
         disk.create_dir_all(&blocks_dir)?;
@@ -161,8 +187,16 @@ impl Store {
         let lock = disk.lock(&dir.join(LOCK_FILE))?;
         let network = options.network;
         let found = Control::newest(&disk, &dir)?;
-        let OpenedDatabase { db, control, lost } =
-            open_database(&disk, &dir, found, network, options.new_hash_key)?;
+        let OpenedDatabase { db, mut control, kept } = open_database(&disk, &dir, found, &options)?;
+        if control.state.utxo_tip.is_none()
+            && (kept.is_some() || options.rebuild != Rebuild::Nothing)
+        {
+            remove_runs(&disk, &dir.join(UTXO_DIR))?;
+        }
+        if kept.as_ref().is_some_and(|kept| kept.pruned) {
+            remove_block_files(&disk, &blocks_dir)?;
+            control.pruned = false;
+        }
         write_zero_obfuscation(&disk, &blocks_dir, network.magic)?;
 
         let mut ends = DurableEnds::default();
@@ -173,7 +207,7 @@ impl Store {
         remove_dead(&disk, &blocks_dir, &ends.files)?;
         let magic = network.magic;
         let (blocks, recovered) =
-            BlockFiles::open(&disk, &blocks_dir, magic, &ends.files, max_file_size)?;
+            BlockFiles::open(&disk, &blocks_dir, magic, &ends.files, max_file_size, &options.stop)?;
         let undo_ends = ends.files.iter().map(|(file, end)| (*file, end.undo)).collect();
         let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends);
         let utxo_hash_key = control.identity.utxo_hash_key;
@@ -185,7 +219,7 @@ impl Store {
             undo,
             ends,
             control,
-            lost,
+            kept,
             dir,
             magic,
             utxo_hash_key,
@@ -210,10 +244,11 @@ impl Store {
         committed_state(&self.db)
     }
 
-    /// What the last commit had left, if the database was lost or damaged and a new one was begun in its
-    /// place: all blocks were handed back at open then, and the first commit is to restore this.
+    /// What is to be there when the index is made again from the block files; `None` where it is
+    /// whole. All blocks that it does not have yet were handed back at open. Until [`Self::end_reindex`] this
+    /// is in force instead of [`Self::state`].
     pub fn lost(&self) -> Option<&CommittedState> {
-        self.lost.as_ref()
+        self.kept.as_ref().map(|kept| &kept.state)
     }
 
     /// The undo records of a file as far as they follow one another, and whatever block they belong to:
@@ -274,13 +309,7 @@ impl Store {
         &self,
         mut visit: impl FnMut(BlockHash, BlockRecord) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.db.for_each(&BLOCK_INDEX, |key, record| {
-            if record.header.block_hash() != key.hash || record.height != key.height {
-                let path = self.dir.join(DATABASE_FILE);
-                return Err(StoreError::damaged(&path, 0, Damage::Format));
-            }
-            visit(key.hash, record)
-        })
+        visit_blocks(&self.db, &self.dir, &mut visit)
     }
 
     /// Takes the next place in the block files for a block of `len` bytes. Does no I/O. The place
@@ -306,6 +335,19 @@ impl Store {
     /// If it is not this place's turn, or the block has another length.
     pub fn write_block(&self, at: BlockPosition, block: &[u8]) -> Result<WrittenBlock, StoreError> {
         self.blocks.write(at, block)
+    }
+
+    /// Writes a stored block again to its place, where its bytes are damaged, and makes it durable.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Io`] or [`StoreError::Closed`].
+    ///
+    /// # Panics
+    ///
+    /// If the block has another length.
+    pub fn rewrite_block(&self, at: BlockPosition, block: &[u8]) -> Result<(), StoreError> {
+        self.blocks.rewrite(at, block)
     }
 
     /// Has the next commit name what was written. To be called in the order of reservation, together
@@ -390,6 +432,29 @@ impl Store {
     }
 }
 
+/// Calls `visit` with each entry of the block index.
+pub(crate) fn visit_blocks(
+    db: &Db,
+    dir: &Path,
+    visit: &mut dyn FnMut(BlockHash, BlockRecord) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    db.for_each(&BLOCK_INDEX, |key, record| {
+        if record.header.block_hash() != key.hash || record.height != key.height {
+            return Err(StoreError::damaged(&dir.join(DATABASE_FILE), 0, Damage::Format));
+        }
+        visit(key.hash, record)
+    })
+}
+
+/// Whether a network's directory has all blocks that its coins come from, so that both index and coins can be
+/// made again without a download. Reads what the last commit has left, without opening anything.
+pub fn has_whole_history(disk: &StoreDisk, dir: &Path) -> bool {
+    match Control::newest(disk, dir) {
+        Ok(Some(control)) => control.has_whole_history(),
+        _ => disk.open(&dir.join(BLOCKS_DIR).join("blk00000.dat"), OpenMode::Read).is_ok(),
+    }
+}
+
 /// Core keeps `blocks/blk*.dat` under the same names and may be writing to them.
 fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     for database in ["chainstate", "blocks/index"] {
@@ -425,8 +490,26 @@ fn remove_dead(
     Ok(())
 }
 
+/// Removes all block and undo files: those of a pruned data directory whose index is given up.
+fn remove_block_files(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let is_ours =
+        |path: &PathBuf| file_number(path, "blk").or_else(|| file_number(path, "rev")).is_some();
+    let paths: Vec<PathBuf> = disk.list(dir)?.into_iter().filter(is_ours).collect();
+    if !paths.is_empty() {
+        let (dir, files) = (dir.display(), paths.len());
+        log::warn!(
+            "{dir}: removing {files} files, whose blocks connect to nothing that is stored."
+        );
+    }
+    paths.iter().try_for_each(|path| disk.remove(path))
+}
+
 /// Tools that read Core's block files look for a key since Core 28; zero says "in the clear".
-fn write_zero_obfuscation(disk: &StoreDisk, dir: &Path, magic: [u8; 4]) -> Result<(), StoreError> {
+pub(crate) fn write_zero_obfuscation(
+    disk: &StoreDisk,
+    dir: &Path,
+    magic: [u8; 4],
+) -> Result<(), StoreError> {
     let path = dir.join(XOR_FILE);
     match read_obfuscation(disk, dir) {
         Ok(Some(Obfuscation::NONE)) => return Ok(()),

@@ -151,7 +151,7 @@ struct Writer {
 pub struct WrittenUndo {
     position: UndoPosition,
     handle: StoreFile,
-    /// Whether the file is new, so that its name is to be made durable too.
+    /// Whether the file may be new, so that its name is to be made durable too.
     created: bool,
     /// Whether everything that was written before is durable.
     synced: bool,
@@ -173,7 +173,7 @@ impl UndoFiles {
         UndoFiles { disk: disk.clone(), dir: dir.to_owned(), tails, writers }
     }
 
-    fn path(&self, file: u32) -> PathBuf {
+    pub(crate) fn path(&self, file: u32) -> PathBuf {
         self.dir.join(format!("rev{file:05}.dat"))
     }
 
@@ -228,7 +228,7 @@ impl UndoFiles {
         let mut writers = self.writers();
         // After a failed write nothing can follow in order.
         self.disk.check()?;
-        let mut synced = false;
+        let (mut synced, mut opened) = (false, false);
         if !writers.contains_key(&at.file) {
             synced = writers.len() >= MAX_OPEN_UNDO_FILES;
             if synced {
@@ -238,21 +238,25 @@ impl UndoFiles {
             }
             let handle = self.open_at(at.file, start)?;
             writers.insert(at.file, Writer { handle, end: start });
+            opened = true;
         }
         let writer = writers.get_mut(&at.file).expect("it was just opened");
         assert_eq!(writer.end, start, "written in order of reservation");
         writer.handle.write_all_at(start, record.as_slice())?;
         writer.end = start + OVERHEAD + u64::from(record.len);
         let handle = writer.handle.clone();
-        Ok(WrittenUndo { position: at, handle, created: start == 0, synced })
+        Ok(WrittenUndo { position: at, handle, created: opened, synced })
     }
 
-    /// Opens a file to write to it from `end` on, and cuts off what follows.
+    /// Opens a file to write to it from `end` on, and cuts off what follows. One that is missing, or has
+    /// lost its end, has lost records: whoever wants one of them finds that it has rotted, which is no reason
+    /// to write no others.
     fn open_at(&self, file: u32, end: u64) -> Result<StoreFile, StoreError> {
         let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;
         let len = handle.file_len()?;
         if len < end {
-            return Err(StoreError::damaged(handle.path(), end, Damage::Short));
+            log::error!("{}.", StoreError::damaged(handle.path(), end, Damage::Short));
+            handle.set_len(end)?;
         }
         if len > end {
             let path = handle.path().display();
@@ -305,6 +309,24 @@ impl UndoFiles {
             return Err(damaged(Damage::TrailingBytes));
         }
         Ok(undo)
+    }
+
+    /// Writes a record once more to the place where it was, beside no appends; `false` if it has another
+    /// length.
+    pub(crate) fn restore(
+        &self,
+        at: UndoPosition,
+        record: &UndoRecord,
+    ) -> Result<bool, StoreError> {
+        if at.len != record.len {
+            return Ok(false);
+        }
+        let path = self.path(at.file);
+        let file = self.disk.open(&path, OpenMode::ReadWrite)?;
+        file.write_all_at(at.offset - u64::from(FRAME_SIZE), record.as_slice())?;
+        file.sync()?;
+        self.disk.sync_dir(&self.dir)?;
+        Ok(true)
     }
 
     /// Syncs what was noted and not handed over yet, beside further appends.

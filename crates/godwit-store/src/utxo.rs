@@ -24,6 +24,7 @@ mod entry_sum;
 mod filter;
 #[cfg(test)]
 mod fixtures;
+mod inspect;
 mod jobs;
 mod key;
 mod layers;
@@ -45,12 +46,14 @@ mod write_rate;
 pub use background::{Rotation, SealId};
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
+pub use inspect::CoinsInspection;
 pub use key::{HashedOutPoint, UtxoHasher};
-pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan};
+pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};
 pub use manifest::Manifest;
 pub use memtable::{Probe, Taken};
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
+pub(crate) use store::remove_runs;
 pub use store::{Counters, UtxoStore};
 pub use worker_pools::UtxoEvent;
 

@@ -10,10 +10,10 @@ use indicatif::MultiProgress;
 use crate::chain_log::{cost_lines, log_disconnected, update_tip};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::open::open_chain;
+use crate::open::{open_chain, start_options};
 use crate::options::{Config, ImportOptions};
 use crate::process::{StopFlag, seconds_since_1970};
-use crate::progress::{AtRisk, Position, Progress};
+use crate::progress::{AtRisk, Position, Progress, Stage};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -28,7 +28,8 @@ pub(crate) fn run(
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
-    let mut chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
+    let (threads, height) = (options.script_threads.get(), options.stop_at_height);
+    let mut chain = open_chain(config, threads, height, start_options(config, bars, stop))?;
     let mut sources = Vec::new();
     for path in &options.paths {
         sources.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);
@@ -113,7 +114,7 @@ impl ImportObserver for Reporter {
                 Event::Disconnected(tip) => log_disconnected(&tip),
                 // The chain has logged it.
                 Event::Invalid { .. } => {}
-                Event::Judged { .. } | Event::Read { .. } => {
+                Event::Judged { .. } | Event::Read { .. } | Event::Lost { .. } => {
                     unreachable!("an import hands in and asks for no block")
                 }
             }
@@ -122,7 +123,7 @@ impl ImportObserver for Reporter {
         let at_risk = AtRisk::of(chain.status());
         if let Some(progress) = &mut self.progress {
             progress.update(Position {
-                height,
+                stage: Stage::Height(height),
                 blocks: connected.blocks,
                 bytes: connected.bytes,
                 done: connected.bytes,

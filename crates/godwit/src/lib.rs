@@ -16,6 +16,7 @@ pub mod progress;
 pub mod run;
 mod utxo;
 mod verdicts;
+mod verify;
 #[cfg(feature = "count-wipes")]
 pub mod wipes;
 

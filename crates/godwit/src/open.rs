@@ -2,22 +2,53 @@
 
 use std::sync::Arc;
 
-use godwit_chain::{Chain, ChainOptions, CoinWriting};
+use godwit_chain::{Chain, ChainOptions, CoinWriting, Indexed, StartOptions};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
+use indicatif::MultiProgress;
 
 use crate::descriptors;
 use crate::failure::Failure;
 use crate::memory::{self, MemoryPlan};
 use crate::options::Config;
-use crate::process;
+use crate::process::{self, StopFlag};
+use crate::progress::{AtRisk, Position, Progress, Stage};
+
+/// What a start is to do that can take long, and ends when the user says so.
+pub(crate) fn start_options(
+    config: &Config,
+    bars: &MultiProgress,
+    stop: &StopFlag,
+) -> StartOptions {
+    let (bars, mut progress) = (bars.clone(), None);
+    let indexed = move |Indexed { blocks, bytes, total }| {
+        let shown = progress.get_or_insert_with(|| Progress::start(&bars));
+        shown.update(Position {
+            stage: Stage::Indexing,
+            blocks,
+            bytes,
+            done: bytes,
+            total,
+            peers: None,
+            at_risk: AtRisk::default(),
+        });
+        if bytes == total
+            && let Some(shown) = progress.take()
+        {
+            shown.finish();
+        }
+    };
+    let (rebuild, stop) = (config.rebuild, Arc::clone(stop.shared()));
+    StartOptions { rebuild, stop, indexed: Some(Box::new(indexed)) }
+}
 
 /// Opens the chain of the configured network.
 pub(crate) fn open_chain(
     config: &Config,
     workers: usize,
     stop_at_height: Option<u32>,
+    start: StartOptions,
 ) -> Result<Chain, Failure> {
     let memory = MemoryPlan::of(config, memory::available());
     log::info!("{memory}");
@@ -35,6 +66,7 @@ pub(crate) fn open_chain(
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: memory.blocks,
         coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
+        start,
     };
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);
     let key = process::random_bytes()?;

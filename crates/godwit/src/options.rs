@@ -17,6 +17,7 @@ use godwit_chain::ScriptOptions;
 use godwit_p2p::Reachable;
 use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
+use godwit_store::Rebuild;
 
 pub use values::{HostPort, UtxoHash};
 
@@ -44,6 +45,8 @@ pub struct Config {
     pub flush_interval: Option<u64>,
     /// `-prune` in bytes; `None` keeps every block.
     pub prune_bytes: Option<u64>,
+    /// `-reindex` and `-reindex-chainstate`.
+    pub rebuild: Rebuild,
     /// `-scriptengine`, `-crosscheck` and `-lanes`.
     pub scripts: ScriptOptions,
     pub command: Command,
@@ -87,9 +90,19 @@ pub enum Command {
         /// `-utxohash`: the expected hash; without it the compiled-in one decides.
         expected: Option<UtxoHash>,
     },
+    /// `verify`
+    Verify {
+        /// `-repair`
+        repair: bool,
+    },
 }
 
 impl Command {
+    /// Whether the command takes long, and leaves something behind when it is interrupted.
+    pub fn is_long(&self) -> bool {
+        self.validates() || matches!(self, Self::Verify { .. })
+    }
+
     /// Whether the command connects new blocks.
     pub fn validates(&self) -> bool {
         matches!(self, Self::Import(_) | Self::Node(_))

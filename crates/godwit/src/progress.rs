@@ -48,12 +48,32 @@ impl fmt::Display for AtRisk {
     }
 }
 
+/// What a job is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Connecting blocks; the height of the best one.
+    Height(u32),
+    /// Making the block index from the block files.
+    Indexing,
+    /// Reading what is stored, to verify it.
+    Reading(&'static str),
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Height(height) => write!(f, "height={height}"),
+            Self::Indexing => f.write_str("indexing block files"),
+            Self::Reading(what) => write!(f, "reading {what}"),
+        }
+    }
+}
+
 /// How far a job is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Height of the best block.
-    pub height: u32,
-    /// Blocks connected since the start.
+    pub stage: Stage,
+    /// Blocks connected or indexed since the start.
     pub blocks: u64,
     pub bytes: u64,
     /// Work done, in any unit.
@@ -166,7 +186,7 @@ impl Speed {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Status {
-    height: u32,
+    stage: Stage,
     percent: f64,
     rates: Option<Rates>,
     left: Option<Duration>,
@@ -176,7 +196,7 @@ struct Status {
 
 impl Status {
     fn new(position: Position, rates: Option<Rates>) -> Self {
-        let Position { height, done, total, peers, at_risk, .. } = position;
+        let Position { stage, done, total, peers, at_risk, .. } = position;
         let left_to_do = total.saturating_sub(done);
         let left = match rates {
             _ if left_to_do == 0 => Some(Duration::ZERO),
@@ -190,13 +210,13 @@ impl Status {
             // Rounding must not show 100 % before the job is done.
             _ => (done as f64 / total as f64 * 100.0).min(99.99),
         };
-        Status { height, percent, rates, left, peers, at_risk }
+        Status { stage, percent, rates, left, peers, at_risk }
     }
 }
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "height={} {:.2} %", self.height, self.percent)?;
+        write!(f, "{} {:.2} %", self.stage, self.percent)?;
         if let Some(rates) = self.rates {
             let megabytes = rates.bytes_per_second / BYTES_PER_MB;
             write!(f, " {:.1} blocks/s {megabytes:.2} MB/s", rates.blocks_per_second)?;
@@ -242,8 +262,8 @@ mod tests {
 
     fn at(blocks: u64) -> Position {
         let bytes = blocks * 2_000_000;
-        let at_risk = AtRisk::default();
-        Position { height: 7, blocks, bytes, done: bytes, total: 0, peers: None, at_risk }
+        let (stage, at_risk) = (Stage::Height(7), AtRisk::default());
+        Position { stage, blocks, bytes, done: bytes, total: 0, peers: None, at_risk }
     }
 
     fn rates_after(samples: &[(Duration, u64)]) -> Option<(f64, f64)> {
@@ -299,6 +319,11 @@ mod tests {
             "height=7 25.00 % 1.5 blocks/s 0.00 MB/s ETA unknown"
         );
         assert_eq!(shown(8_000_000, rates(1e6)), "height=7 25.00 % 1.5 blocks/s 1.00 MB/s ETA 6 s");
+        let indexing = Position { stage: Stage::Indexing, total: 8_000_000, ..at(1) };
+        assert_eq!(
+            Status::new(indexing, None).to_string(),
+            "indexing block files 25.00 % ETA unknown"
+        );
         assert_eq!(status(2_000_000, rates(1.0)).left, Some(Duration::ZERO));
         assert_eq!(status(2_000_000, None).left, Some(Duration::ZERO));
         assert_eq!(status(u64::MAX, rates(1e-300)).left, None);

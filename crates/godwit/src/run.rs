@@ -13,7 +13,7 @@ use crate::failure::{Failure, Fatal};
 use crate::logging::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::StopFlag;
-use crate::{import, node, utxo, verdicts};
+use crate::{import, node, utxo, verdicts, verify};
 
 /// Why a run could not start.
 #[derive(Debug)]
@@ -81,26 +81,27 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         .create(&dir)
         .map_err(|error| StartError::Directory(dir.clone(), error))?;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-    // Without a terminal, a long job logs to standard output as well; a command that prints a
-    // result needs standard output for that.
-    let long_job = config.command.validates();
-    let stop = if long_job { StopFlag::install() } else { StopFlag::end_at_once() };
+    let stop = if config.command.is_long() { StopFlag::install() } else { StopFlag::end_at_once() };
     let stop = stop.map_err(StartError::Signals)?;
-    let console = match long_job && bars.is_hidden() {
+    // Without a terminal, a command that validates logs to standard output as well; one that prints a
+    // result needs standard output for that.
+    let console = match config.command.validates() && bars.is_hidden() {
         true => Console::Lines,
         false => Console::Warnings(bars.clone()),
     };
     let log = logging::start(&dir, console);
     let _written_at_the_end = log.map_err(|error| StartError::Log(dir.clone(), error))?;
     log::info!("godwit version {}", env!("CARGO_PKG_VERSION"));
-    match &config.command {
+    let result = match &config.command {
         Command::Node(options) => node::run(config, options, &bars, &stop),
         Command::Import(options) => match &options.verdicts {
-            Some(file) => verdicts::run(config, options, file, &stop),
+            Some(file) => verdicts::run(config, options, file, &bars, &stop),
             None => import::run(config, options, &bars, &stop),
         },
         Command::UtxoStats => utxo::stats(config),
         Command::UtxoDump { file } => utxo::dump(config, file),
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),
-    }
+        Command::Verify { repair } => verify::run(config, *repair, &bars, &stop),
+    };
+    result.map_err(|failure| failure.with_remedy(&dir))
 }

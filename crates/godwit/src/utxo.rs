@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use godwit_chain::{Chain, MIN_BLOCKS_TO_KEEP};
+use godwit_chain::{Chain, MIN_BLOCKS_TO_KEEP, StartOptions};
 use godwit_program::print_json;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn workers() -> usize {
 
 /// Opens the chain to read its coins: nothing is connected that was not verified before.
 fn open_coins(config: &Config) -> Result<Chain, Failure> {
-    let mut chain = open_chain(config, workers(), None)?;
+    let mut chain = open_chain(config, workers(), None, StartOptions::default())?;
     chain.connect_known_only();
     Ok(chain)
 }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use godwit_chain::{Chain, Verdict, structure};
 use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock};
+use indicatif::MultiProgress;
 use serde_json::json;
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
-use crate::open::open_chain;
+use crate::open::{open_chain, start_options};
 use crate::options::{Config, ImportOptions};
 use crate::process::{StopFlag, seconds_since_1970};
 
@@ -40,11 +41,13 @@ pub(crate) fn run(
     config: &Config,
     options: &ImportOptions,
     file: &Path,
+    bars: &MultiProgress,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let failed = |error| WriteError(file.to_path_buf(), error);
     let mut out = BufWriter::new(File::create(file).map_err(failed)?);
-    let mut chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
+    let (threads, height) = (options.script_threads.get(), options.stop_at_height);
+    let mut chain = open_chain(config, threads, height, start_options(config, bars, stop))?;
     // Blocks that an earlier run stored are connected before the first record is submitted.
     chain.settle(seconds_since_1970())?;
     let mut number = 0;

@@ -17,7 +17,8 @@ use godwit_store::disk::RealDisk;
 use godwit_store::exec::{Executor, Threads};
 use godwit_store::utxo::{CacheMinima, Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{
-    BLOCK_BUFFERS, ChainPoint, Commit, NetworkId, Store, StoreError, StoreOptions, UtxoCommit,
+    BLOCK_BUFFERS, ChainPoint, Commit, NetworkId, Rebuild, Store, StoreError, StoreOptions,
+    UtxoCommit,
 };
 use godwit_stream::DataStream;
 
@@ -135,7 +136,14 @@ fn executor() -> Arc<dyn Executor> {
 fn open_store(dir: PathBuf) -> Result<Store, StoreError> {
     let params = Params::new(Network::Regtest);
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
-    let options = StoreOptions { dir, network, new_hash_key: [7; 16], buffers: BLOCK_BUFFERS };
+    let options = StoreOptions {
+        dir,
+        network,
+        new_hash_key: [7; 16],
+        buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::Nothing,
+        stop: Arc::default(),
+    };
     Ok(Store::open(Arc::new(RealDisk), options)?.0)
 }
 

@@ -177,7 +177,11 @@ fn verified_by(
         job_sender,
         |outcomes| outcomes,
     );
-    verifier.verify(7, resolved, Needs { scripts: Some(0), undo: Some(format) });
+    verifier.verify(
+        7,
+        resolved,
+        Needs { scripts: Some(0), undo: Some(format), engine_alone: false },
+    );
     let outcomes: Option<Vec<(u64, Outcome)>> = receiver.recv().unwrap();
     let (token, outcome) = outcomes.expect("no panic").pop().expect("one block");
     assert_eq!(token, 7);

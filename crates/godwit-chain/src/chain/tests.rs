@@ -1,7 +1,10 @@
 //! The chain on a disk in memory.
 
 mod durable;
+mod overruled;
+mod rewritten;
 mod sealed_windows;
+mod second_look;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +24,7 @@ use super::*;
 use crate::apply::Resolved;
 use crate::contradiction::Contradiction;
 use crate::durability::writing::CoinWriting;
-use crate::options::{BlockMemory, ChainOptions, CoinsMemory, ScriptOptions};
+use crate::options::{BlockMemory, ChainOptions, CoinsMemory, ScriptOptions, StartOptions};
 use crate::verify::VerifyError;
 use crate::waiting::LONGEST_WAIT;
 use crate::window;
@@ -64,12 +67,13 @@ fn chain_writing(
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing,
+        start: StartOptions::default(),
     };
     let disk = Arc::new(disk.clone());
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
 }
 
-fn blocks() -> Vec<Vec<u8>> {
+pub(crate) fn blocks() -> Vec<Vec<u8>> {
     blocks_of(&ChainPlan::small(1))
 }
 
@@ -346,7 +350,7 @@ fn a_block_that_waits_for_its_header_to_be_durable_causes_one_commit() {
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
     let chain = chain(&FaultDisk::new());
-    let (outbox, job_sender) = (chain.outbox(), chain.reads.job_sender());
+    let (outbox, job_sender) = (chain.outbox.clone(), chain.reads.job_sender());
     // Runs until the chain is being dropped.
     let running = move || {
         loop {

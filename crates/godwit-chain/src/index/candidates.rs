@@ -25,11 +25,31 @@ pub(crate) struct Candidates {
     tips: BTreeSet<Rank>,
 }
 
+/// The rank that a candidate has at least. An active tip that failed is left, for its last valid ancestor if
+/// there is nothing better.
+fn least_rank(tree: &HeaderTree, active_tip: NodeId) -> Rank {
+    rank(tree, tree.last_valid(active_tip))
+}
+
 impl Candidates {
+    /// Those of a whole tree, after blocks have failed or do no longer.
+    pub(crate) fn of(tree: &HeaderTree, active_tip: NodeId) -> Self {
+        let mut candidates = Self::default();
+        let valid = tree.last_valid(active_tip);
+        candidates.add(tree, valid, active_tip);
+        for id in (0..tree.len() as u32).map(|place| tree.at(place)) {
+            let node = tree.node(id);
+            if node.has_chain() && !node.failed && !tree.is_ancestor(id, valid) {
+                candidates.add(tree, id, active_tip);
+            }
+        }
+        candidates
+    }
+
     /// Adds a connectable block unless it is worse than the active tip.
     pub(crate) fn add(&mut self, tree: &HeaderTree, id: NodeId, active_tip: NodeId) {
         let new = rank(tree, id);
-        if new >= rank(tree, active_tip) {
+        if new >= least_rank(tree, active_tip) {
             self.tips.insert(new);
         }
     }
@@ -46,7 +66,7 @@ impl Candidates {
 
     /// Forgets the tips that are worse than the active one.
     pub(crate) fn prune(&mut self, tree: &HeaderTree, active_tip: NodeId) {
-        let least = rank(tree, active_tip);
+        let least = least_rank(tree, active_tip);
         while self.tips.first().is_some_and(|first| *first < least) {
             self.tips.pop_first();
         }

@@ -7,8 +7,8 @@ use godwit_store::error::{IoFailure, Operation};
 use super::*;
 use crate::chain::tests::chain;
 
-fn not_found() -> IoFailure {
-    let error = io::Error::from(io::ErrorKind::NotFound);
+fn denied() -> IoFailure {
+    let error = io::Error::from(io::ErrorKind::PermissionDenied);
     IoFailure::new(Path::new("/node/blocks/blk00000.dat"), Operation::Open, &error)
 }
 
@@ -23,11 +23,11 @@ fn answers(token: u64, error: &StoreError) -> [Answer; 2] {
 #[test]
 fn an_error_about_a_block_that_is_not_in_line_any_more_is_fatal_only_when_the_store_is_closed() {
     let mut chain = chain(&FaultDisk::new());
-    let (open, closed) = (StoreError::Io(not_found()), StoreError::Closed(not_found()));
+    let (open, closed) = (StoreError::Io(denied()), StoreError::Closed(denied()));
     let (token, id) = (1, chain.index.tree().genesis());
     // That many answers follow.
     chain.lookahead.jobs = 6;
-    let in_line = || Ahead { id, token, stage: Stage::Loading };
+    let in_line = || Ahead { id, token, again: false, stage: Stage::Loading };
     for answer in answers(token, &open) {
         chain.lookahead.queue.push_back(in_line());
         let result = chain.lookahead.answered(&chain.index, &chain.coins, answer);

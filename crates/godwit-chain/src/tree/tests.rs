@@ -147,6 +147,52 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn failures_of_a_line_agree_with_walking(
+        parents in proptest::collection::vec((any::<u16>(), any::<bool>()), 2..150),
+        failing in proptest::collection::vec(any::<u16>(), 1..6),
+        asked in any::<u16>(),
+    ) {
+        let mut tree = HeaderTree::new(header(BlockHash::ZERO, 0, 0));
+        let mut ids = vec![tree.genesis()];
+        for (n, (pick, on_last)) in parents.iter().enumerate() {
+            let parent = if *on_last { ids[ids.len() - 1] } else { ids[*pick as usize % ids.len()] };
+            ids.push(extend(&mut tree, parent, 1, n as u32 + 1));
+        }
+        for pick in &failing {
+            tree.mark_failed(ids[1 + *pick as usize % (ids.len() - 1)]);
+        }
+        let line = |tree: &HeaderTree, mut id: NodeId| {
+            let mut line = vec![id];
+            while let Some(parent) = tree.node(id).parent() {
+                line.push(parent);
+                id = parent;
+            }
+            line
+        };
+        for id in &ids {
+            let valid = line(&tree, *id).into_iter().find(|id| !tree.node(*id).failed);
+            prop_assert_eq!(Some(tree.last_valid(*id)), valid);
+        }
+        let asked = ids[asked as usize % ids.len()];
+        let expected: Vec<NodeId> = ids
+            .iter()
+            .copied()
+            .filter(|id| tree.node(*id).failed)
+            .filter(|id| line(&tree, *id).contains(&asked) || line(&tree, asked).contains(id))
+            .collect();
+        let found = tree.failed_in_line(asked);
+        prop_assert_eq!(&found, &expected);
+        tree.set_failed(&found, false);
+        prop_assert!(tree.failed_in_line(asked).is_empty());
+        let best = ids.iter().rev().filter(|id| !tree.node(**id).failed);
+        prop_assert_eq!(Some(tree.best_header()), best.max_by_key(|id| tree.chain_work(**id)).copied());
+    }
+}
+
 /// Also behind the boundary of a chunk, where both halves of a node's place matter.
 #[test]
 fn nodes_are_found_in_every_chunk() {

@@ -6,7 +6,6 @@ use godwit_store::exec::{Threads, Workers};
 use super::*;
 use crate::chain::tests::first_applied;
 use crate::limits::{MAX_BLOCK_INPUTS, MAX_PARTS};
-use crate::options::ScriptEngine;
 
 /// The parts of a block whose transactions have so many inputs, the coinbase aside.
 fn parts(inputs: &[usize]) -> Vec<ScriptPart> {
@@ -96,6 +95,7 @@ impl Deceived {
         let verification = Arc::new(Verification {
             token: 7,
             resolved: Arc::clone(&self.resolved),
+            engine_alone: false,
             crosscheck,
             parts_left: AtomicUsize::new(1),
             failure: Mutex::new(None),

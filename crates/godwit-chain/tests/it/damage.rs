@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 const PLACES: usize = 5;
 
 #[derive(Clone, Copy, Debug)]
-enum Harm {
+pub(crate) enum Harm {
     Bit,
     Zeros,
     Swapped,
@@ -30,11 +30,11 @@ enum Harm {
     Foreign,
 }
 
-const HARMS: [Harm; 7] =
+pub(crate) const HARMS: [Harm; 7] =
     [Harm::Bit, Harm::Zeros, Harm::Swapped, Harm::Stale, Harm::Cut, Harm::Missing, Harm::Foreign];
 
 /// What the file holds afterwards; `None`: there is none. `old` is what it held at an earlier time.
-fn harmed(good: &[u8], old: &[u8], harm: Harm, rng: &mut Rng) -> Option<Vec<u8>> {
+pub(crate) fn harmed(good: &[u8], old: &[u8], harm: Harm, rng: &mut Rng) -> Option<Vec<u8>> {
     let mut bad = good.to_vec();
     let pages = good.len().div_ceil(PAGE).max(1);
     let page = |n: usize| n * PAGE..((n + 1) * PAGE).min(good.len());
@@ -63,7 +63,7 @@ fn harmed(good: &[u8], old: &[u8], harm: Harm, rng: &mut Rng) -> Option<Vec<u8>>
 }
 
 /// Path of each file, by the kind of its name.
-fn files(disk: &FaultDisk) -> BTreeMap<String, Vec<PathBuf>> {
+pub(crate) fn files(disk: &FaultDisk) -> BTreeMap<String, Vec<PathBuf>> {
     let mut kinds: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for below in ["", "blocks", "utxo"] {
         let dir = Path::new(DIR).join(below);
@@ -93,7 +93,7 @@ fn is_clear(error: &ChainError, path: &Path) -> bool {
         }
         ChainError::Store(StoreError::Io(failure)) => failure.path == *path,
         // Blocks and undo records are told by the block.
-        ChainError::DamagedBlock(_) | ChainError::DamagedUndo(_) => true,
+        ChainError::DamagedBlock { .. } | ChainError::DamagedUndo(_) => true,
         _ => false,
     }
 }

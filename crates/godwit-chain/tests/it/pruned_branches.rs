@@ -6,7 +6,7 @@ use std::sync::Arc;
 use godwit_chain::{ChainError, MIN_BLOCKS_TO_KEEP, Verdict};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::{
-    BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, work,
+    Amount, BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, work,
 };
 use godwit_stream::DataStream;
 
@@ -15,16 +15,19 @@ use crate::pruning::{
     BLOCKS, DIR, ONE_BLOCK, STATS, bytes_on, check_kept, hash, header, open, stats_of, submit_all,
 };
 
-/// An empty block on the one with this hash.
-fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
+/// An empty block on the one with this hash; of another time, it makes another coin.
+pub(crate) fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
+    block_paying(0, prev, height, time)
+}
+
+/// A block of a coinbase alone, which pays so much.
+pub(crate) fn block_paying(value: Amount, prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
+    assert!((128..0x8000).contains(&height), "two bytes of a script's number");
     let [low, high, ..] = height.to_le_bytes();
-    let input = TxIn {
-        prevout: OutPoint::NULL,
-        script_sig: vec![2, low, high, 0x51],
-        sequence: u32::MAX,
-        witness: Vec::new(),
-    };
-    let output = TxOut { value: 0, script_pubkey: vec![0x51] };
+    let script_sig = [&[2, low, high, 4][..], &time.to_le_bytes()].concat();
+    let input =
+        TxIn { prevout: OutPoint::NULL, script_sig, sequence: u32::MAX, witness: Vec::new() };
+    let output = TxOut { value, script_pubkey: vec![0x51] };
     let coinbase =
         Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
     let mut header = BlockHeader {

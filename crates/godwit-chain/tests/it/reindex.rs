@@ -1,19 +1,26 @@
 //! Datadirs whose database is lost, damaged or of another time.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::never;
-use godwit_chain::{Chain, Poll, UtxoStats, Verdict};
+use godwit_chain::{
+    Chain, ChainError, CoinsMemory, Indexed, Poll, StartOptions, UtxoStats, Verdict,
+};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
+use godwit_primitives::network::{Network, Params};
 use godwit_sim::rng::Rng;
 use godwit_store::disk::Disk;
-use godwit_store::{BlockPosition, UndoPosition};
+use godwit_store::{BlockPosition, Rebuild, StoreError, UndoPosition};
 use godwit_stream::{DataStream, PooledStream};
 
-use crate::datadir::{clock, submit};
-use crate::pruning::{BLOCKS, DIR, hash, header, open, stats_of, submit_all, try_open};
+use crate::datadir::{clock, options, submit};
+use crate::pruning::{
+    BLOCKS, DIR, ONE_BLOCK, STATS, hash, header, open, stats_of, submit_all, try_open,
+};
 
 /// Some blocks each.
 pub(crate) const FILE_SIZE: u32 = 200_000;
@@ -141,4 +148,167 @@ fn an_index_that_is_half_made_is_made_again() {
     }
     println!("{failures} operations failed, one after the other");
     assert!(failures > 10, "{failures}");
+}
+
+fn start(disk: &FaultDisk, file_size: u32, start: StartOptions) -> Result<Chain, ChainError> {
+    let mut options = options(Params::new(Network::Regtest));
+    options.coins_memory = CoinsMemory::Fixed(4 << 20);
+    options.start = start;
+    let disk = Arc::new(disk.clone());
+    Chain::open_with_file_size(disk, DIR.into(), options, [7; 16], clock(), file_size)
+}
+
+fn rebuilding(rebuild: Rebuild) -> StartOptions {
+    StartOptions { rebuild, ..StartOptions::default() }
+}
+
+fn runs(disk: &FaultDisk) -> Vec<PathBuf> {
+    let dir = Path::new(DIR).join("utxo");
+    let mut names = disk.list(&dir).unwrap();
+    names.sort();
+    names.into_iter().map(|name| dir.join(name)).collect()
+}
+
+#[test]
+fn coins_and_index_are_made_again_from_the_block_files() {
+    let before = datadir(false);
+    let expected = contents(&before);
+    // Even where nothing of them is right.
+    for path in runs(&before) {
+        before.overwrite(&path, vec![1; 5000]);
+    }
+    for (rebuild, scripts_run) in [(Rebuild::Coins, false), (Rebuild::Index, true)] {
+        let disk = before.copy();
+        let mut chain = start(&disk, FILE_SIZE, rebuilding(rebuild)).unwrap();
+        assert_eq!(chain.tip_point().height, 0);
+        chain.settle(clock()).unwrap();
+        let inputs = chain.status().scripts.inputs;
+        let judged = inputs.proven + inputs.unclaimed + inputs.unproven;
+        assert_eq!(judged > 0, scripts_run, "{rebuild:?}: {inputs:?}");
+        chain.flush().unwrap();
+        chain.close().unwrap();
+        assert!(contents(&disk) == expected, "{rebuild:?}");
+    }
+}
+
+/// Every operation of the start fails once, and the power goes at that moment. The next start needs no
+/// option, whatever was there when the first one ended.
+#[test]
+fn a_rebuild_that_is_cut_short_anywhere_is_gone_on_with() {
+    let before = datadir(false);
+    let expected = contents(&before);
+    for rebuild in [Rebuild::Coins, Rebuild::Index] {
+        let (mut failures, mut began) = (0, 0);
+        for n in 1.. {
+            let disk = before.copy();
+            disk.fail_change(n);
+            let opened = start(&disk, FILE_SIZE, rebuilding(rebuild));
+            if !disk.has_failed() {
+                opened.unwrap();
+                break;
+            }
+            drop(opened);
+            failures += 1;
+            disk.crash([Survival::All, Survival::Nothing, Survival::Part(n)][n as usize % 3]);
+            let chain = try_open(&disk, None, FILE_SIZE).unwrap();
+            began += usize::from(chain.tip_point().height == 0);
+            drop(chain);
+            assert!(contents(&disk) == expected, "{rebuild:?}, operation {n}");
+        }
+        println!("{rebuild:?}: {failures} operations failed, {began} times the coins were gone");
+        assert!(
+            failures > 5 && began > 0 && began < failures,
+            "{rebuild:?}: {began} of {failures}"
+        );
+    }
+}
+
+/// A start that is told to stop once it has indexed some blocks.
+fn stopped_after(disk: &FaultDisk, batches: usize, rebuild: Rebuild) -> Option<Indexed> {
+    let last = Arc::new(Mutex::new(Indexed::default()));
+    let stop = Arc::new(AtomicBool::new(batches == 0));
+    let indexed = {
+        let (last, stop, mut left) = (Arc::clone(&last), Arc::clone(&stop), batches);
+        move |indexed| {
+            *last.lock().unwrap() = indexed;
+            left = left.saturating_sub(1);
+            stop.store(left == 0, Ordering::Relaxed);
+        }
+    };
+    let options = StartOptions { rebuild, stop, indexed: Some(Box::new(indexed)) };
+    match start(disk, FILE_SIZE, options) {
+        Err(ChainError::Store(StoreError::Stopped)) => Some(*last.lock().unwrap()),
+        Err(error) => panic!("{error}"),
+        Ok(_) => None,
+    }
+}
+
+#[test]
+fn an_index_that_is_stopped_on_the_way_goes_on_where_it_was() {
+    let before = datadir(false);
+    let expected = contents(&before);
+    before.remove(&database()).unwrap();
+    for rebuild in [Rebuild::Nothing, Rebuild::Index] {
+        // Before the first block is found, and in every batch.
+        let disk = before.copy();
+        let (mut stops, mut totals) = (0, Vec::new());
+        assert!(stopped_after(&disk, 0, rebuild).is_some());
+        while let Some(indexed) = stopped_after(&disk, 1, Rebuild::Nothing) {
+            stops += 1;
+            totals.push(indexed.total);
+            assert!(indexed.bytes <= indexed.total, "{indexed:?}");
+            disk.crash(Survival::Nothing);
+            assert!(stops < 20, "it never ends: {totals:?}");
+        }
+        println!("{rebuild:?}: left to index {totals:?}");
+        assert!(stops >= 2, "{totals:?}");
+        assert!(totals.is_sorted_by(|a, b| a > b), "nothing is indexed twice: {totals:?}");
+        assert!(contents(&disk) == expected, "{rebuild:?}");
+    }
+}
+
+#[test]
+fn a_pruned_datadir_keeps_its_coins_or_begins_again() {
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, Some(1), ONE_BLOCK);
+    submit_all(&mut chain, &BLOCKS);
+    chain.flush().unwrap();
+    assert!(chain.prune_height() > 0);
+    chain.close().unwrap();
+    let expected = disk.copy();
+    let refused = start(&disk, ONE_BLOCK, rebuilding(Rebuild::Coins)).err();
+    let Some(ChainError::Store(StoreError::IncompleteHistory { .. })) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(open(&disk, None, ONE_BLOCK).utxo_stats().unwrap(), *STATS, "nothing was touched");
+    // A crash after the index is given up, and before the files are removed.
+    let mut n = 0;
+    loop {
+        // Most operations remove one of hundreds of files.
+        n += if n < 20 { 1 } else { 17 };
+        let disk = expected.copy();
+        disk.fail_change(n);
+        let opened = start(&disk, ONE_BLOCK, rebuilding(Rebuild::Index));
+        let failed = disk.has_failed();
+        if failed {
+            drop(opened);
+            disk.crash(Survival::All);
+        } else {
+            disk.fail_nothing();
+            opened.unwrap().close().unwrap();
+        }
+        let mut chain = open(&disk, None, ONE_BLOCK);
+        if chain.tip_point().height == 0 {
+            let blocks = disk.list(&Path::new(DIR).join("blocks")).unwrap();
+            assert_eq!(blocks, ["xor.dat"], "operation {n}");
+            assert_eq!(chain.prune_height(), 0);
+        } else {
+            assert_eq!(chain.utxo_stats().unwrap(), *STATS, "operation {n}");
+        }
+        if !failed {
+            submit_all(&mut chain, &BLOCKS);
+            assert_eq!(chain.utxo_stats().unwrap(), *STATS);
+            break;
+        }
+    }
 }

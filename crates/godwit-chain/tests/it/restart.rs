@@ -128,7 +128,7 @@ fn a_damaged_witness_of_a_stored_block_is_never_the_blocks_fault() {
     std::fs::write(&file, bytes).unwrap();
 
     let mut chain = open(temp.path(), Network::Regtest);
-    assert!(matches!(chain.settle(clock()), Err(ChainError::DamagedBlock(_))));
+    assert!(matches!(chain.settle(clock()), Err(ChainError::DamagedBlock { .. })));
     drop(chain);
     let mut chain = open(temp.path(), Network::Regtest);
     chain.settle(clock()).unwrap();

@@ -51,6 +51,11 @@ fn unpacked(mut packed: &[u8]) -> FaultDisk {
     disk
 }
 
+/// A datadir of schema 1 as it was left, and the height of its coins.
+pub(crate) fn schema_1() -> (FaultDisk, u32) {
+    (unpacked(SCHEMA_1), HEIGHT)
+}
+
 fn open_whole(disk: &FaultDisk) -> Chain {
     open(disk, None, MAX_BLOCK_FILE_SIZE)
 }

@@ -10,7 +10,7 @@ use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
 use godwit_store::{
     BLOCK_BUFFERS, BlockRecord, BlockStatus, ChainPoint, Commit, MAX_BLOCK_FILE_SIZE, NetworkId,
-    Store, StoreOptions,
+    Rebuild, Store, StoreOptions,
 };
 use godwit_stream::DataStream;
 
@@ -172,8 +172,14 @@ fn a_crash_at_any_operation_of_a_load_leaves_the_old_coins_or_the_loaded_ones() 
 fn commit(disk: &FaultDisk, commit: Commit) {
     let params = Params::new(Network::Regtest);
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
-    let store_options =
-        StoreOptions { dir: DIR.into(), network, new_hash_key: [7; 16], buffers: BLOCK_BUFFERS };
+    let store_options = StoreOptions {
+        dir: DIR.into(),
+        network,
+        new_hash_key: [7; 16],
+        buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::Nothing,
+        stop: Arc::default(),
+    };
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (store, recovered) = Store::open(disk, store_options).expect("a datadir");
     assert!(recovered.is_empty());

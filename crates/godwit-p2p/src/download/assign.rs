@@ -398,7 +398,14 @@ impl Downloads {
         oldest.map(|(_, peer)| peer)
     }
 
-    fn ask(&mut self, peer: PeerId, id: HeaderId, hash: BlockHash, height: u32, now: Duration) {
+    pub(super) fn ask(
+        &mut self,
+        peer: PeerId,
+        id: HeaderId,
+        hash: BlockHash,
+        height: u32,
+        now: Duration,
+    ) {
         let delivered = self.link.delivered;
         self.peers.get_mut(&peer).expect("it was chosen").ask(hash, now, delivered);
         self.blocks.entry(hash).or_insert_with(|| Block::new(id, height));

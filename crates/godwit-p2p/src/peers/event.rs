@@ -158,6 +158,8 @@ pub enum ChainEvent {
     },
     /// A stored block turned out invalid when it was connected.
     BlockInvalid { hash: BlockHash, reject: Reject },
+    /// The bytes of a stored block are damaged: it is to be fetched and submitted again.
+    BlockLost { hash: BlockHash },
     /// The index has another tip, or the initial download ended (or, in theory, began again). One
     /// event may stand for several blocks.
     TipChanged {

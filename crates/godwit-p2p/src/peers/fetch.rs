@@ -24,6 +24,7 @@ use super::reading::expect_block;
 use super::table::PeerTable;
 use crate::compact::{CompactError, PartialBlock};
 use crate::connection_kind::ConnectionKind;
+use crate::download::lost::LostBlocks;
 use crate::download::overdue::OverdueReason;
 use crate::download::{Downloads, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
@@ -50,6 +51,7 @@ pub(super) enum Compact {
 /// See the module's documentation.
 pub(super) struct BlockFetch {
     downloads: Downloads,
+    lost: LostBlocks,
     sources: BlockSources,
     high_bandwidth: HighBandwidth,
 }
@@ -59,6 +61,7 @@ impl BlockFetch {
     pub(super) fn new(params: &Params, minimum_work: Work) -> Self {
         Self {
             downloads: Downloads::new(params, minimum_work),
+            lost: LostBlocks::default(),
             sources: BlockSources::default(),
             high_bandwidth: HighBandwidth::default(),
         }
@@ -131,6 +134,11 @@ impl BlockFetch {
         let mut requests: BTreeMap<PeerId, Vec<BlockHash>> = BTreeMap::new();
         for (peer, _, hash) in self.downloads.schedule(cx.judged(), cx.index, room) {
             requests.entry(peer).or_default().push(hash);
+        }
+        if room > 0 {
+            for (peer, hash) in self.lost.schedule(&mut self.downloads, cx.judged(), cx.index) {
+                requests.entry(peer).or_default().push(hash);
+            }
         }
         for (peer, blocks) in requests {
             self.request_blocks(cx, peer, &blocks);
@@ -208,13 +216,17 @@ impl BlockFetch {
     pub(super) fn on_judged(&mut self, cx: &mut Context<'_>, hash: BlockHash, verdict: Verdict) {
         match verdict {
             Verdict::Stored | Verdict::Connected => {
+                self.lost.remove(&hash);
                 self.downloads.judged(hash, true);
                 let sender = self.sources.get(&hash).map(|sender| sender.peer);
                 if let Some(peer) = sender.and_then(|id| cx.table.get_mut(id)) {
                     peer.fetch.last_block = cx.now.monotonic;
                 }
             }
-            Verdict::Duplicate => self.downloads.judged(hash, true),
+            Verdict::Duplicate => {
+                self.lost.remove(&hash);
+                self.downloads.judged(hash, true);
+            }
             Verdict::Rejected(reject) => {
                 self.downloads.judged(hash, false);
                 self.on_refused(cx, hash, reject);
@@ -226,6 +238,11 @@ impl BlockFetch {
                 }
             }
         }
+    }
+
+    /// A block that was stored is damaged, and wanted again.
+    pub(super) fn on_lost(&mut self, hash: BlockHash) {
+        self.lost.add(hash);
     }
 
     /// Blames the sender alone: other peers that announced the header may not know the block (Core

@@ -106,6 +106,7 @@ impl Parts {
                 self.fetch.on_judged(cx, hash, verdict);
             }
             ChainEvent::BlockInvalid { hash, reject } => self.fetch.on_refused(cx, hash, reject),
+            ChainEvent::BlockLost { hash } => self.fetch.on_lost(hash),
             ChainEvent::TipChanged { .. } => self.on_tip(cx),
             ChainEvent::BlockRead { request, bytes } => {
                 cx.memory.end_read(request);

@@ -21,7 +21,8 @@ fn open(
     max: u32,
 ) -> (BlockFiles, Vec<RecoveredBlock>) {
     let ends = committed.into_iter().map(|(file, blocks)| (file, FileEnds { blocks, undo: 0 }));
-    BlockFiles::open(disk, Path::new(DIR), MAGIC, &ends.collect(), max).unwrap()
+    BlockFiles::open(disk, Path::new(DIR), MAGIC, &ends.collect(), max, &AtomicBool::default())
+        .unwrap()
 }
 
 fn path(file: u32) -> PathBuf {
@@ -41,6 +42,29 @@ fn append(files: &BlockFiles, block: &[u8]) -> Result<BlockPosition, StoreError>
 
 fn read(files: &BlockFiles, position: BlockPosition) -> Vec<u8> {
     files.read(position, &pool()).unwrap().as_slice().to_vec()
+}
+
+#[test]
+fn a_block_is_written_again_to_its_place_and_to_no_other() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, 6_000);
+    let blocks = [block(1, 100), block(2, 5_000), block(3, 900), block(4, 800)];
+    let positions = blocks.each_ref().map(|block| append(&files, block).unwrap());
+    assert_eq!((positions[0].file, positions[3].file), (0, 1));
+    let good = [0, 1].map(|file| fault.contents(&path(file)).unwrap());
+    let rewrite_all = || {
+        for (block, at) in blocks.iter().zip(positions) {
+            files.rewrite(at, block).unwrap();
+        }
+        fault.crash(Survival::Nothing);
+    };
+    fault.overwrite(&path(0), vec![0xff; good[0].len()]);
+    fault.overwrite(&path(1), good[1][..300].to_vec());
+    rewrite_all();
+    assert_eq!([0, 1].map(|file| fault.contents(&path(file)).unwrap()), good, "durable");
+    disk.remove(&path(0)).unwrap();
+    rewrite_all();
+    assert_eq!([0, 1].map(|file| fault.contents(&path(file)).unwrap()), good, "durable");
 }
 
 #[test]
@@ -211,7 +235,7 @@ fn files_shorter_than_committed_are_damage() {
     fault.overwrite(&path(3), framed(&block(1, 100)));
     let open = |(file, blocks)| {
         let ends = [(file, FileEnds { blocks, undo: 0 })].into();
-        BlockFiles::open(&disk, Path::new(DIR), MAGIC, &ends, 1000).err()
+        BlockFiles::open(&disk, Path::new(DIR), MAGIC, &ends, 1000, &AtomicBool::default()).err()
     };
     let short = |file, at| StoreError::damaged(&path(file), at, Damage::Short);
     assert_eq!(open((3, 108)), None);
@@ -300,7 +324,7 @@ fn files_before_the_last_one_may_be_gone() {
     fault.overwrite(&path(7), framed(&block(1, 100)));
     let end = |blocks| FileEnds { blocks, undo: 0 };
     let open = |ends: &BTreeMap<u32, FileEnds>| {
-        BlockFiles::open(&disk, Path::new(DIR), MAGIC, ends, 150).unwrap().0
+        BlockFiles::open(&disk, Path::new(DIR), MAGIC, ends, 150, &AtomicBool::default()).unwrap().0
     };
     let mut ends = BTreeMap::from([(0, FileEnds::PRUNED), (6, FileEnds::PRUNED), (7, end(108))]);
     let files = open(&ends);

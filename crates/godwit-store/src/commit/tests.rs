@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::error::NetworkId;
 use crate::fixtures::{MAGIC, append_block, append_undo, block, coin, header, point, record};
 use crate::record::{BlockPosition, FileEnds};
-use crate::store::{BLOCK_BUFFERS, CommittedState, StoreOptions};
+use crate::store::{BLOCK_BUFFERS, CommittedState, Rebuild, StoreOptions};
 use crate::{RecoveredBlock, UndoRecord};
 
 /// Small, so that the workload fills several files.
@@ -38,6 +38,8 @@ fn open_on(disk: Arc<dyn Disk>) -> Result<(Store, Vec<RecoveredBlock>), StoreErr
         network,
         new_hash_key: [3; 16],
         buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::Nothing,
+        stop: Arc::default(),
     };
     Store::open_with_file_size(disk, options, MAX_FILE_SIZE)
 }

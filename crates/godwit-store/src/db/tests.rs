@@ -103,3 +103,48 @@ fn a_failed_read_is_told_as_what_it_is() {
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     disk.check().unwrap();
 }
+
+/// An overlay reads as a file that was written, and leaves the one below alone.
+#[test]
+fn what_is_written_over_a_file_is_read_back_and_the_file_stays() {
+    let (fault, path) = (FaultDisk::new(), Path::new("/d/file"));
+    let disk = StoreDisk::new(Arc::new(fault.clone()));
+    disk.create_dir_all(Path::new("/d")).unwrap();
+    disk.open(path, OpenMode::ReadWrite).unwrap();
+    let mut random = 7u64;
+    let mut below = move |end: u64| {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % end
+    };
+    for round in 0..40u8 {
+        let mut naive: Vec<u8> = (0..below(30_000)).map(|n| n as u8 ^ round).collect();
+        fault.overwrite(path, naive.clone());
+        let original = naive.clone();
+        let file = disk.open(path, OpenMode::Read).unwrap();
+        let mut overlay = Overlay::new(naive.len() as u64);
+        for step in 0..60 {
+            let at = below(40_000) as usize;
+            let len = below(9000) as usize;
+            match below(4) {
+                0 => {
+                    naive.resize(at, 0);
+                    overlay.set_len(at as u64);
+                }
+                1 => {
+                    naive.resize(naive.len().max(at + len), 0);
+                    naive[at..at + len].fill(step);
+                    overlay.write(&file, at as u64, &vec![step; len]).unwrap();
+                }
+                _ => {
+                    let mut out = vec![0; len];
+                    let read = overlay.read(&file, at as u64, &mut out);
+                    assert_eq!(read.is_ok(), at + len <= naive.len(), "{at} + {len}");
+                    assert!(read.is_err() || out == naive[at..at + len], "{at} + {len}");
+                }
+            }
+            assert_eq!(overlay.len, naive.len() as u64);
+        }
+        assert!(fault.contents(path).unwrap() == original);
+    }
+}

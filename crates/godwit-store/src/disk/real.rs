@@ -131,6 +131,11 @@ impl DiskFile for RealFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
     }
+
+    fn release_cache(&self) {
+        // Nothing is wrong where the system does not take the hint.
+        let _is_taken = rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed).is_ok();
+    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,24 @@
 //! Opens the database of a data directory: the one that is there, a new one, or a new one in place of one
-//! that cannot be used any more.
+//! that cannot be used any more, or that the user wants made again ([`Rebuild`]).
+//!
+//! A database that was begun in place of another one says so in its table `reindexing`, from the transaction
+//! that creates it to the one that ends making its index again (`Store::end_reindex`). So a reindex that is
+//! interrupted goes on at the next start, whether anybody asks for it or not, and so does the removal of what
+//! it makes useless: runs whose coins are forgotten, block files without the blocks below them.
 
 use std::path::Path;
 
 use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
-use super::{CommittedState, SCHEMA_VERSION};
-use crate::control::Control;
+use super::{CommittedState, Rebuild, SCHEMA_VERSION, StoreOptions};
+use crate::control::{Control, Kept};
 use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, FileEnds, UtxoState};
 
-pub(super) const DATABASE_FILE: &str = "godwit.redb";
+pub(crate) const DATABASE_FILE: &str = "godwit.redb";
 
 /// Key of the block index: height first, so that a parent is read before its children and a
 /// batch of new blocks touches neighbouring pages.
@@ -47,6 +52,9 @@ pub(crate) const UTXO: Table<u8, UtxoState> = Table::new("utxo");
 pub(crate) const ASSUMED: Table<u8, AssumedSnapshot> = Table::new("assumed");
 /// Number of the last commit, from schema 2 on.
 pub(crate) const COMMIT_NUMBER: Table<u8, u64> = Table::new("commit_number");
+/// What was kept of the database in whose place this one was begun, while its index is being made from the
+/// block files. The table is not there otherwise.
+pub(crate) const REINDEXING: Table<u8, Kept> = Table::new("reindexing");
 pub(super) const IDENTITY: Table<u8, Identity> = Table::new("identity");
 
 /// What a data directory is.
@@ -82,23 +90,22 @@ pub(super) fn committed_state(db: &Db) -> Result<CommittedState, StoreError> {
     Ok(CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed })
 }
 
-pub(super) struct OpenedDatabase {
-    pub(super) db: Db,
-    pub(super) control: Control,
-    /// See [`super::Store::lost`].
-    pub(super) lost: Option<CommittedState>,
+pub(crate) struct OpenedDatabase {
+    pub(crate) db: Db,
+    pub(crate) control: Control,
+    /// Set while the index is to be made from the block files.
+    pub(crate) kept: Option<Kept>,
 }
 
-/// Opens the database, or begins a new one where there is none, or where what is there is damaged or
-/// older than the control file and the block files can be indexed again.
+/// Opens the database, or begins a new one where there is none, where what is there is damaged or
+/// older than the control file and the block files can be indexed again, or where the user says so.
 pub(super) fn open_database(
     disk: &StoreDisk,
     dir: &Path,
     found: Option<Control>,
-    network: NetworkId,
-    new_hash_key: [u8; 16],
+    options: &StoreOptions,
 ) -> Result<OpenedDatabase, StoreError> {
-    let path = dir.join(DATABASE_FILE);
+    let (path, network) = (dir.join(DATABASE_FILE), options.network);
     if let Some(control) = &found {
         check_identity(&control.identity, &path, network)?;
     }
@@ -107,25 +114,94 @@ pub(super) fn open_database(
         Err(error) if !error.is_not_found() => return Err(error),
         Err(_) => Err(StoreError::damaged(&path, 0, Damage::MissingFile)),
     };
-    let error = match (opened, &found) {
-        (Err(StoreError::Damaged { damage: Damage::MissingFile, .. }), None) => {
-            let identity =
-                Identity { schema: SCHEMA_VERSION, network, utxo_hash_key: new_hash_key };
-            let db = create_database(disk, &path, &identity)?;
-            let state = CommittedState::default();
-            let control = Control { commit: 0, identity, pruned: false, state };
-            control.write(disk, dir)?;
-            return Ok(OpenedDatabase { db, control, lost: None });
+    let utxo_hash_key = options.new_hash_key;
+    let new_identity = Identity { schema: SCHEMA_VERSION, network, utxo_hash_key };
+    match (opened, found, options.rebuild) {
+        (Ok(opened), _, Rebuild::Nothing) => Ok(opened),
+        (Ok(opened), _, Rebuild::Coins) => forget_coins(disk, dir, opened),
+        (Ok(OpenedDatabase { db, control, .. }), _, Rebuild::Index) => {
+            drop(db);
+            begin_without(disk, dir, &control)
         }
-        (Err(error @ StoreError::Damaged { .. }), Some(control)) if !control.pruned => error,
-        (opened, _) => return opened,
-    };
-    let control = found.expect("a database is replaced only beside a control file");
-    log::error!("{error}. The index is made again from the block files.");
-    set_aside(disk, &path)?;
-    let db = create_database(disk, &path, &control.identity)?;
-    let lost = Some(control.state.clone());
-    Ok(OpenedDatabase { db, control, lost })
+        (
+            Err(StoreError::Damaged { damage: Damage::MissingFile, .. }),
+            None,
+            Rebuild::Nothing | Rebuild::Coins,
+        ) => {
+            let db = create_database(disk, &path, &new_identity, 0, None)?;
+            let state = CommittedState::default();
+            let control = Control { commit: 0, identity: new_identity, pruned: false, state };
+            control.write(disk, dir)?;
+            Ok(OpenedDatabase { db, control, kept: None })
+        }
+        (Err(StoreError::Damaged { .. }), found, Rebuild::Index) => {
+            let state = CommittedState::default();
+            let nothing = Control { commit: 0, identity: new_identity, pruned: false, state };
+            begin_without(disk, dir, &found.unwrap_or(nothing))
+        }
+        (Err(error @ StoreError::Damaged { .. }), Some(mut control), rebuild)
+            if control.has_whole_history() =>
+        {
+            log::error!("{error}. The index is made again from the block files.");
+            set_aside(disk, &path)?;
+            if rebuild == Rebuild::Coins {
+                control.state.forget_coins();
+            }
+            begin_with(disk, dir, control)
+        }
+        (Err(error), ..) => Err(error),
+    }
+}
+
+/// Begins a new database in place of the one that `control` is of: index and coins are to be made again.
+/// Where the block files lack blocks, so that nothing connects to what they have, they are given up too.
+fn begin_without(
+    disk: &StoreDisk,
+    dir: &Path,
+    control: &Control,
+) -> Result<OpenedDatabase, StoreError> {
+    let pruned = !control.has_whole_history();
+    let (commit, identity) = (control.commit + 1, control.identity.clone());
+    begin_with(disk, dir, Control { commit, identity, pruned, state: CommittedState::default() })
+}
+
+/// Begins a new database whose index is to be made from the block files, and whose coins are those that
+/// `control` names.
+fn begin_with(
+    disk: &StoreDisk,
+    dir: &Path,
+    control: Control,
+) -> Result<OpenedDatabase, StoreError> {
+    let path = dir.join(DATABASE_FILE);
+    let Control { commit, identity, pruned, state } = &control;
+    let kept = Kept { pruned: *pruned, state: state.clone() };
+    let db = create_database(disk, &path, identity, *commit, Some(&kept))?;
+    control.write(disk, dir)?;
+    Ok(OpenedDatabase { db, control, kept: Some(kept) })
+}
+
+/// Forgets the coins, in one transaction. Blocks that were verified stay so: they are applied again.
+fn forget_coins(
+    disk: &StoreDisk,
+    dir: &Path,
+    opened: OpenedDatabase,
+) -> Result<OpenedDatabase, StoreError> {
+    let OpenedDatabase { db, mut control, mut kept } = opened;
+    if !control.has_whole_history() {
+        return Err(StoreError::IncompleteHistory { dir: dir.to_owned() });
+    }
+    control.commit += 1;
+    control.state.forget_coins();
+    let mut batch = db.batch()?;
+    batch.put(&COMMIT_NUMBER, ONLY, &control.commit)?;
+    batch.remove(&UTXO, ONLY)?;
+    if let Some(kept) = &mut kept {
+        kept.state.forget_coins();
+        batch.put(&REINDEXING, ONLY, kept)?;
+    }
+    batch.commit()?;
+    control.write(disk, dir)?;
+    Ok(OpenedDatabase { db, control, kept })
 }
 
 /// Opens a database that is there, if it is not older than the control file, which is brought to what it
@@ -136,37 +212,85 @@ fn open_current(
     found: Option<&Control>,
     network: NetworkId,
 ) -> Result<OpenedDatabase, StoreError> {
+    let db = Db::open(disk, &dir.join(DATABASE_FILE))?;
+    let identity = upgrade(&db, read_identity(&db, dir, network)?)?;
+    let (control, kept) = read_control(&db, dir, identity, found)?;
+    if found != Some(&control) {
+        control.write(disk, dir)?;
+    }
+    Ok(OpenedDatabase { db, control, kept })
+}
+
+/// Opens a database as it is, and changes nothing.
+pub(crate) fn inspect_database(
+    disk: &StoreDisk,
+    dir: &Path,
+    found: Option<&Control>,
+    network: NetworkId,
+) -> Result<OpenedDatabase, StoreError> {
     let path = dir.join(DATABASE_FILE);
-    let db = Db::open(disk, &path)?;
+    if let Some(control) = found {
+        check_identity(&control.identity, &path, network)?;
+    }
+    let db = Db::open_unchanged(disk, &path).map_err(|error| match error.is_not_found() {
+        true => StoreError::damaged(&path, 0, Damage::MissingFile),
+        false => error,
+    })?;
+    let identity = read_identity(&db, dir, network)?;
+    let (control, kept) = read_control(&db, dir, identity, found)?;
+    Ok(OpenedDatabase { db, control, kept })
+}
+
+fn read_identity(db: &Db, dir: &Path, network: NetworkId) -> Result<Identity, StoreError> {
+    let path = dir.join(DATABASE_FILE);
     let identity = db
         .get(&IDENTITY, &ONLY)?
         .ok_or_else(|| StoreError::damaged(&path, 0, Damage::MissingEntry))?;
     check_identity(&identity, &path, network)?;
-    let identity = upgrade(&db, identity)?;
-    let commit = db.get(&COMMIT_NUMBER, &ONLY)?.unwrap_or(0);
+    Ok(identity)
+}
+
+/// What a control file is to say beside a database that is not older than the one that is there.
+fn read_control(
+    db: &Db,
+    dir: &Path,
+    identity: Identity,
+    found: Option<&Control>,
+) -> Result<(Control, Option<Kept>), StoreError> {
+    let commit = db.find(&COMMIT_NUMBER, &ONLY)?.unwrap_or(0);
     if found.is_some_and(|control| control.commit > commit) {
-        return Err(StoreError::damaged(&path, 0, Damage::RolledBack));
+        return Err(StoreError::damaged(&dir.join(DATABASE_FILE), 0, Damage::RolledBack));
     }
-    let mut pruned = false;
+    let kept = db.find(&REINDEXING, &ONLY)?;
+    let mut pruned = kept.as_ref().is_some_and(|kept| kept.pruned);
     db.for_each(&FILE_ENDS, |_, ends| {
         pruned |= ends == FileEnds::PRUNED;
         Ok(())
     })?;
-    let control = Control { commit, identity, pruned, state: committed_state(&db)? };
-    if found != Some(&control) {
-        control.write(disk, dir)?;
-    }
-    Ok(OpenedDatabase { db, control, lost: None })
+    let state = match &kept {
+        Some(kept) => kept.state.clone(),
+        None => committed_state(db)?,
+    };
+    Ok((Control { commit, identity, pruned, state }, kept))
 }
 
-fn create_database(disk: &StoreDisk, path: &Path, identity: &Identity) -> Result<Db, StoreError> {
+fn create_database(
+    disk: &StoreDisk,
+    path: &Path,
+    identity: &Identity,
+    commit: u64,
+    kept: Option<&Kept>,
+) -> Result<Db, StoreError> {
     Db::create(disk, path, |batch| {
         batch.create(&BLOCK_INDEX)?;
         batch.create(&FILE_ENDS)?;
         batch.create(&VERIFIED_TIP)?;
         batch.create(&UTXO)?;
         batch.create(&ASSUMED)?;
-        batch.create(&COMMIT_NUMBER)?;
+        batch.put(&COMMIT_NUMBER, ONLY, &commit)?;
+        if let Some(kept) = kept {
+            batch.put(&REINDEXING, ONLY, kept)?;
+        }
         batch.put(&IDENTITY, ONLY, identity)
     })
 }

@@ -17,6 +17,8 @@ fn options(dir: &Path) -> StoreOptions {
         network: NETWORK,
         new_hash_key: [3; 16],
         buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::Nothing,
+        stop: Arc::default(),
     }
 }
 

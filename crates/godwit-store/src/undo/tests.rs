@@ -4,6 +4,7 @@ use godwit_fault_disk::{FaultDisk, Survival};
 use proptest::prelude::*;
 
 use super::*;
+use crate::disk::Disk;
 use crate::fixtures::{MAGIC, coin};
 
 const DIR: &str = "/blocks";
@@ -248,10 +249,37 @@ fn what_no_commit_has_named_is_cut_off_when_the_file_is_written_to() {
     assert_eq!(position.offset, ends[0].1 + 8);
     let expected = [1, 3].map(|n| naive(&[vec![coin(n)]])).concat();
     assert_eq!(fault.contents(&path(0)).unwrap(), expected);
+}
 
-    let beyond = files(&disk, &[(0, expected.len() as u64 + 1)]);
-    let short = StoreError::damaged(&path(0), expected.len() as u64 + 1, Damage::Short);
-    assert_eq!(append(&beyond, 0, &record_of(4)), Err(short));
+#[test]
+fn c5_a_file_that_is_missing_or_too_short_is_written_to_from_its_committed_end_on() {
+    for left in [None, Some(0), Some(1), Some(60)] {
+        let (fault, disk) = fresh();
+        let before = files(&disk, &[]);
+        let positions = [1, 2].map(|n| append(&before, 0, &record_of(n)).unwrap());
+        let ends = before.sync(before.take_appended()).unwrap();
+        drop(before);
+        let mut bytes = fault.contents(&path(0)).unwrap();
+        match left {
+            None => fault.remove(&path(0)).unwrap(),
+            Some(left) => {
+                bytes.truncate(left);
+                fault.overwrite(&path(0), bytes);
+            }
+        }
+        let disk = StoreDisk::new(Arc::new(fault.clone()));
+        let after = files(&disk, &ends);
+        let position = append(&after, 0, &record_of(3)).unwrap();
+        assert_eq!(position.offset, ends[0].1 + 8, "{left:?}");
+        after.sync(after.take_appended()).unwrap();
+        drop(after);
+        // Its name as well.
+        fault.crash(Survival::Nothing);
+        let reopened = files(&StoreDisk::new(Arc::new(fault)), &[]);
+        assert_eq!(reopened.read(position, &PREV).unwrap().coins(), [coin(3)], "{left:?}");
+        let lost = reopened.read(positions[1], &PREV).unwrap_err();
+        assert!(matches!(lost, StoreError::Damaged { .. }), "{left:?}: {lost}");
+    }
 }
 
 #[test]

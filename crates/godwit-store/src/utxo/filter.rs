@@ -92,6 +92,12 @@ impl Filter {
         Some(Self { blocks, skip_bits: self.skip_bits, folded: true })
     }
 
+    /// The filter that no key passes.
+    #[cfg(test)]
+    pub(super) fn emptied(&self) -> Self {
+        Self { blocks: vec![[0; 8]; self.blocks.len()], ..*self }
+    }
+
     /// Bytes in memory.
     pub(super) fn memory(&self) -> usize {
         self.blocks.len() * BLOCK_BYTES

@@ -59,6 +59,45 @@ use crate::exec::Executor;
 /// Bytes that a scan reads at once from each segment.
 const SCAN_BUFFER: usize = 64 << 10;
 
+/// What a search for an outpoint has found. Nothing but one coin was ever at it, the pairs of BIP30 aside,
+/// but the coin may have been written more than once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// The coin, unless it is spent.
+    pub newest: Option<Coin>,
+    /// As it was written first, whether or not it is spent.
+    pub oldest: Option<Coin>,
+    found: bool,
+}
+
+impl Searched {
+    /// An entry of an older layer than those before: a coin or that it is spent.
+    fn add_older(&mut self, entry: Option<Coin>) {
+        if !self.found {
+            (self.found, self.newest) = (true, entry.clone());
+        }
+        if entry.is_some() {
+            self.oldest = entry;
+        }
+    }
+}
+
+/// Where it is looked up what a run can hold, and what ends the search for an outpoint.
+#[derive(Clone, Copy)]
+enum Trust {
+    /// In the filters and indexes that memory has; the newest entry.
+    Memory,
+    /// In what the run's file says; nothing.
+    Files,
+}
+
+impl Trust {
+    /// Whether the newest entry is all that is asked for.
+    fn ends_with_first(self) -> bool {
+        matches!(self, Self::Memory)
+    }
+}
+
 /// Keeps what was read from a [`Layers`] usable after the snapshot itself is gone. Cheap to clone,
 /// but it keeps later memtables in memory: to be dropped with the block that it was made for.
 #[derive(Clone, Debug)]
@@ -142,10 +181,31 @@ impl Layers {
         out.resize(keys.len(), None);
         // If a newer one is gone, an older one that a reader still holds must not answer for it.
         let flushed = self.flushed.iter().map_while(Weak::upgrade).collect();
-        self.resolve(keys, flushed, &mut |n, entry| {
+        self.resolve(keys, flushed, Trust::Memory, &mut |n, entry| {
             out[n as usize] = entry.coin()?;
             Ok(())
         })
+    }
+
+    /// What the files say of the coins of `keys`, appended to `out`, for whoever doubts what memory says:
+    /// every segment is searched, without its filter, by an index that is read again, and no clean memtable
+    /// answers. Costs a read for each coin and segment.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    pub fn search_many(
+        &self,
+        keys: &[HashedOutPoint],
+        out: &mut Vec<Searched>,
+    ) -> Result<(), StoreError> {
+        let first = out.len();
+        out.resize(first + keys.len(), Searched::default());
+        let found = self.resolve(keys, Vec::new(), Trust::Files, &mut |n, entry| {
+            out[first + n as usize].add_older(entry.coin()?);
+            Ok(())
+        });
+        found.map(drop)
     }
 
     /// Which of `keys` are unspent: `out[n]` answers `keys[n]`. What BIP30 asks of every output.
@@ -161,7 +221,7 @@ impl Layers {
         out.clear();
         out.resize(keys.len(), false);
         // Hardly any exists, and no filter of a clean memtable says so.
-        let found = self.resolve(keys, Vec::new(), &mut |n, entry| {
+        let found = self.resolve(keys, Vec::new(), Trust::Memory, &mut |n, entry| {
             out[n as usize] = !entry.is_tombstone();
             Ok(())
         });
@@ -174,6 +234,7 @@ impl Layers {
         &self,
         keys: &[HashedOutPoint],
         flushed: Vec<Arc<Memtable>>,
+        trust: Trust,
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<usize, StoreError> {
         let mut open: Vec<u32> = (0..keys.len() as u32).collect();
@@ -182,7 +243,7 @@ impl Layers {
             open.retain(|n| match table.get(&keys[*n as usize]) {
                 Some(entry) => {
                     found(*n, entry).expect("entries in memory are as they were encoded");
-                    false
+                    !trust.ends_with_first()
                 }
                 None => true,
             });
@@ -194,8 +255,13 @@ impl Layers {
         let partition = |n: &u32| self.context.partition_of(keys[*n as usize].key);
         for mut open in open.chunk_by_mut(|a, b| partition(a) == partition(b)) {
             for segment in &self.partitions[partition(&open[0])] {
+                let reread = match trust {
+                    Trust::Memory => None,
+                    Trust::Files => Some(segment.reread()?),
+                };
+                let segment = reread.as_ref().unwrap_or(segment);
                 segment.resolve(keys, open, &mut scratch, &mut |n, entry| {
-                    done[n as usize] = true;
+                    done[n as usize] = trust.ends_with_first();
                     in_runs += 1;
                     found(n, entry)
                 })?;

@@ -240,6 +240,22 @@ impl Memtable {
         self.put_tombstone(key, place);
     }
 
+    /// Forgets that an outpoint was marked as spent; `false` if it is not.
+    pub(super) fn forget_spend(&mut self, key: &HashedOutPoint) -> bool {
+        let Ok(index) = self.search(key) else { return false };
+        let shard = &mut self.shards[shard_of(key.key)];
+        let offset = shard.offset(index);
+        let entry = entry_at(&self.arena, offset);
+        if !entry.is_tombstone() {
+            return false;
+        }
+        let len = entry.bytes().len();
+        shard.remove(index);
+        self.arena.release(offset, len);
+        self.tombstones -= 1;
+        true
+    }
+
     fn put_tombstone(&mut self, key: &HashedOutPoint, place: Result<usize, usize>) {
         let entry = self.builder.tombstone(&key.outpoint);
         let offset = self.arena.insert(entry);

@@ -219,6 +219,12 @@ impl UtxoStore {
         self.after_growth();
     }
 
+    /// Takes back what [`Self::spend_below`] did, so that the coin is where it was; `false` if that is
+    /// sealed, and the coin has to be added again.
+    pub fn unspend_below(&mut self, key: &HashedOutPoint) -> bool {
+        self.active.forget_spend(key)
+    }
+
     /// Spends a coin wherever it is; `None` if there is no such coin.
     ///
     /// # Errors
@@ -229,7 +235,7 @@ impl UtxoStore {
             Taken::Coin(coin) => Ok(Some(coin)),
             Taken::Spent => Ok(None),
             Taken::NotInMemory => {
-                let coin = self.read(key)?;
+                let coin = read(&self.layers, key)?;
                 if coin.is_some() {
                     self.spend_below(key);
                 }
@@ -247,14 +253,8 @@ impl UtxoStore {
         match self.active.coin(key) {
             Some(KnownCoin::Unspent(coin)) => Ok(Some(coin)),
             Some(KnownCoin::Spent) => Ok(None),
-            None => self.read(key),
+            None => read(&self.layers, key),
         }
-    }
-
-    fn read(&self, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
-        let mut out = Vec::with_capacity(1);
-        self.layers.get_many(std::slice::from_ref(key), &mut out)?;
-        Ok(out.pop().flatten())
     }
 
     /// What memory knows of a coin.
@@ -343,6 +343,22 @@ impl UtxoStore {
     }
 }
 
+/// Removes all runs of a directory, whose coins were given up.
+pub(crate) fn remove_runs(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let is_run = |path: &PathBuf| RunId::of_path(path).is_some();
+    let paths: Vec<PathBuf> = disk.list(dir)?.into_iter().filter(is_run).collect();
+    if !paths.is_empty() {
+        log::info!("{}: removing {} files of coins.", dir.display(), paths.len());
+    }
+    paths.iter().try_for_each(|path| disk.remove(path))
+}
+
+fn read(layers: &Layers, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
+    let mut out = Vec::with_capacity(1);
+    layers.get_many(std::slice::from_ref(key), &mut out)?;
+    Ok(out.pop().flatten())
+}
+
 /// Files of runs that a manifest does not name.
 struct Unnamed {
     /// Those that are of no use if all runs that the manifest names are there.
@@ -383,7 +399,7 @@ impl Unnamed {
 }
 
 /// Opens a run; returns it with the descriptions of its segments that are in use.
-fn open_run(
+pub(super) fn open_run(
     context: &UtxoContext,
     named: &ManifestRun,
 ) -> Result<(Arc<RunFile>, Vec<SegmentMeta>), StoreError> {

@@ -1,5 +1,6 @@
 mod damage;
 mod faults;
+mod inspect;
 mod layout;
 mod limits;
 mod model;
@@ -8,6 +9,7 @@ mod pinned;
 mod repair;
 mod rotation;
 mod scans;
+mod searches;
 mod speed;
 
 use std::path::Path;

@@ -10,8 +10,8 @@ use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::exec::{Executor, Threads};
 use godwit_store::utxo::{CacheMinima, Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{
-    BLOCK_BUFFERS, BlockPosition, ChainPoint, Commit, MAX_OPEN_FILES, NetworkId, RecoveredBlock,
-    Store, StoreOptions, UndoPosition, UndoRecord, UtxoCommit,
+    BLOCK_BUFFERS, BlockPosition, ChainPoint, Commit, MAX_OPEN_FILES, NetworkId, Rebuild,
+    RecoveredBlock, Store, StoreOptions, UndoPosition, UndoRecord, UtxoCommit,
 };
 use godwit_stream::{DataStream, SpanReader};
 
@@ -45,6 +45,8 @@ fn open(dir: &Path) -> (Store, Vec<RecoveredBlock>) {
         network,
         new_hash_key: [6; 16],
         buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::Nothing,
+        stop: Arc::default(),
     };
     Store::open_with_file_size(Arc::new(RealDisk), options, FILE_SIZE).expect("it opens")
 }

@@ -9,8 +9,8 @@ use godwit_primitives::{BlockHash, Network};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::scan::{BlockFileScanner, Scanned};
 use godwit_store::{
-    BLOCK_BUFFERS, BlockPosition, BlockRecord, BlockStatus, Commit, NetworkId, RecoveredBlock,
-    Store, StoreOptions,
+    BLOCK_BUFFERS, BlockPosition, BlockRecord, BlockStatus, Commit, NetworkId, Rebuild,
+    RecoveredBlock, Store, StoreOptions,
 };
 use godwit_stream::{BufferPool, Obfuscation};
 use godwit_testdata::{read, shared_data};
@@ -144,6 +144,8 @@ fn a_stored_chain_is_what_other_readers_of_block_files_expect() {
             network,
             new_hash_key: [1; 16],
             buffers: BLOCK_BUFFERS,
+            rebuild: Rebuild::Nothing,
+            stop: Arc::default(),
         };
         Store::open(Arc::new(RealDisk), options).unwrap()
     };

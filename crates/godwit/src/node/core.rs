@@ -63,7 +63,9 @@ pub struct NodeCore {
 
 impl NodeCore {
     /// A node without connections.
-    pub fn new(chain: Chain, peers: Peers) -> Self {
+    pub fn new(mut chain: Chain, peers: Peers) -> Self {
+        // Peers have what a disk of ours has lost.
+        chain.expect_copies();
         Self {
             chain,
             peers,
@@ -213,6 +215,7 @@ impl NodeCore {
             Event::Invalid { hash, reject } => {
                 self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }
+            Event::Lost { hash } => self.tell(now, ChainEvent::BlockLost { hash }),
             Event::Judged { source, verdict, .. } => self.judged(now, source, verdict),
             Event::Read { ticket, bytes } => {
                 let request = ReadId(ticket);

@@ -21,10 +21,10 @@ use super::sockets::{BindError, Inbox, Sockets, SocketsConfig, bind};
 use crate::chain_log::cost_lines;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
-use crate::open::open_chain;
+use crate::open::{open_chain, start_options};
 use crate::options::{Config, NodeOptions};
 use crate::process::{StopFlag, random_bytes, seconds_since_1970};
-use crate::progress::{AtRisk, Position, Progress};
+use crate::progress::{AtRisk, Position, Progress, Stage};
 
 /// Most events of the network that are handled before the chain has its turn.
 const EVENTS_AT_ONCE: usize = 64;
@@ -80,7 +80,15 @@ pub(crate) fn run(
     let started = Instant::now();
     let max_connections = raise_descriptors(options.max_connections);
     log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
-    let chain = open_chain(config, options.script_threads.get(), options.stop_at_height)?;
+    let (threads, height) = (options.script_threads.get(), options.stop_at_height);
+    let chain = match open_chain(config, threads, height, start_options(config, bars, stop)) {
+        // A node has no other end than a signal.
+        Err(failure) if failure.exit() == Exit::Interrupted => {
+            log::info!("Node {failure}.");
+            return Ok(Exit::Success);
+        }
+        opened => opened?,
+    };
     let mut node = Node::start(config, options, bars, chain, started, max_connections)?;
     let result = node.run(stop);
     node.end(result?)?;
@@ -272,7 +280,7 @@ impl<'a> Node<'a> {
         let (height, at_risk) = (chain.tip_point().height, AtRisk::of(chain.status()));
         if let Some(progress) = &mut self.progress {
             progress.update(Position {
-                height,
+                stage: Stage::Height(height),
                 blocks: connected.blocks,
                 bytes: connected.bytes,
                 done,

@@ -23,7 +23,7 @@ pub(super) struct Draft {
     /// 0: none.
     pub(super) flush_interval: Option<u64>,
     pub(super) stop_at_height: Option<u32>,
-    pub(super) prune_mib: Option<u64>,
+    pub(super) files: FilesDraft,
     pub(super) verdicts: Option<PathBuf>,
     pub(super) utxo_hash: Option<UtxoHash>,
     pub(super) connections: ConnectionDraft,
@@ -31,6 +31,15 @@ pub(super) struct Draft {
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
     pub(super) bip94: bool,
+}
+
+/// The part of the draft that concerns the files of the data directory.
+#[derive(Clone, Copy, Default)]
+pub(super) struct FilesDraft {
+    pub(super) prune_mib: Option<u64>,
+    pub(super) reindex: bool,
+    pub(super) reindex_chainstate: bool,
+    pub(super) repair: bool,
 }
 
 /// The part of the draft that concerns memory, in MiB.

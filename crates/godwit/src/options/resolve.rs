@@ -7,6 +7,7 @@ use godwit_chain::{ScriptEngine, ScriptOptions};
 use godwit_p2p::Reachable;
 use godwit_primitives::{Network, Params};
 use godwit_program::options::{Invoked, OptionsError, Problem};
+use godwit_store::Rebuild;
 
 use super::draft::{ConnectionDraft, Draft, MemoryDraft};
 use super::table::{
@@ -27,6 +28,7 @@ pub(super) fn resolve(
     cores: NonZeroUsize,
 ) -> Result<Config, OptionsError> {
     let prune_bytes = prune_bytes(&invoked)?;
+    let rebuild = rebuild(&invoked.draft);
     let memory = memory(&invoked)?;
     let reachable = reachable(&invoked)?;
     let Invoked { command: name, operands, network, datadir, config_file, draft, .. } = invoked;
@@ -41,6 +43,7 @@ pub(super) fn resolve(
         memory,
         flush_interval,
         prune_bytes,
+        rebuild,
         scripts,
         command,
     })
@@ -66,10 +69,18 @@ fn memory(invoked: &Invoked<Godwit>) -> Result<MemoryOptions, OptionsError> {
     Ok(MemoryOptions { total: total.map(|mib| mib << 20), coins })
 }
 
+fn rebuild(draft: &Draft) -> Rebuild {
+    match (draft.files.reindex, draft.files.reindex_chainstate) {
+        (true, _) => Rebuild::Index,
+        (false, true) => Rebuild::Coins,
+        (false, false) => Rebuild::Nothing,
+    }
+}
+
 /// The prune target in bytes. Except on regtest it must have room for the blocks that are never
 /// pruned (Core `node/blockmanager_args.cpp`, where 1 means pruning on request).
 fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
-    let Some(mib) = invoked.draft.prune_mib.filter(|mib| *mib > 0) else { return Ok(None) };
+    let Some(mib) = invoked.draft.files.prune_mib.filter(|mib| *mib > 0) else { return Ok(None) };
     if mib >= MIN_PRUNE_MIB || invoked.network == Network::Regtest {
         return Ok(Some(mib << 20));
     }
@@ -161,6 +172,7 @@ fn command(
             Command::Import(ImportOptions { paths, script_threads, stop_at_height, verdicts })
         }
         CommandName::UtxoStats => Command::UtxoStats,
+        CommandName::Verify => Command::Verify { repair: draft.files.repair },
         CommandName::UtxoDump => Command::UtxoDump { file: file() },
         CommandName::UtxoLoad => Command::UtxoLoad { file: file(), expected: draft.utxo_hash },
     })

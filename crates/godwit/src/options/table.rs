@@ -1,5 +1,7 @@
 //! The tables of the node's commands and options.
 
+mod connections;
+
 use std::ffi::OsStr;
 
 use godwit_primitives::Network;
@@ -37,6 +39,7 @@ pub(super) enum CommandName {
     UtxoStats,
     UtxoDump,
     UtxoLoad,
+    Verify,
 }
 
 impl Program for Godwit {
@@ -49,9 +52,9 @@ impl Program for Godwit {
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> =
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
-    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[OPTIONS];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[OPTIONS, connections::OPTIONS];
     const GROUPS: &'static [&'static str] =
-        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, IMPORT, UTXO, TESTING];
+        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, IMPORT, UTXO, VERIFY, TESTING];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
     const OTHER_LINES: OtherLines = OtherLines::Known(&["keys"]);
@@ -62,6 +65,7 @@ const VALIDATION: &str = "Options of the node and of import";
 const CONNECTIONS: &str = "Options of the node";
 const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
+const VERIFY: &str = "Options of verify";
 const TESTING: &str = "Options for tests";
 
 /// The command that runs when none is named.
@@ -105,6 +109,15 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
         count: 1..=1,
         help: "Start from the UTXO set in FILE. The header of its block has to be in the data \
                directory and its hash has to be known.",
+    },
+    CommandSpec {
+        command: CommandName::Verify,
+        words: "verify",
+        operands: "",
+        count: 0..=0,
+        help: "Read everything that is stored and compare it with what was written. Print each damage and what \
+               repairs it, and the MuHash of the coins. Changes nothing without -repair. The exit code is 5 \
+               if damage is left.",
     },
 ];
 
@@ -318,182 +331,28 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
              keep everything). At least 550, on regtest at least 1. The last 288 blocks and those \
              above the last flush of the UTXO set are kept even where that is more.",
             |draft, text| {
-                draft.prune_mib = Some(plain::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);
+                draft.files.prune_mib =
+                    Some(plain::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);
                 Some(())
             },
         )
     },
-    connection_flag(
-        "networkactive",
-        "Connect and accept connections (default: 1).",
+    rebuild_flag(
+        "reindex",
+        "Make the block index and the coins again from the block files, and verify all blocks again. A \
+         start that is interrupted is gone on with by the next one, without this option. Where old blocks \
+         were deleted by -prune, delete the others too and download the chain again.",
         |draft, text| {
-            draft.connections.network_active = Some(plain::flag(text)?);
+            draft.files.reindex = plain::flag(text)?;
             Some(())
         },
     ),
-    connection_flag(
-        "listen",
-        "Accept connections from others (default: 1, but 0 with -connect, -proxy or \
-         -maxconnections=0, unless -bind is given).",
+    rebuild_flag(
+        "reindex-chainstate",
+        "Make the coins again from the block files; scripts that were verified before do not run again. \
+         Goes on by itself as -reindex does. Not where old blocks were deleted by -prune.",
         |draft, text| {
-            draft.connections.listen = Some(plain::flag(text)?);
-            Some(())
-        },
-    ),
-    OptionSpec {
-        repeats: true,
-        ..connection_setting(
-            "bind",
-            "ADDRESS[:PORT]",
-            "an IP address and perhaps a port; [ADDRESS]:PORT for IPv6",
-            "Listen on this address (default: all of them). May be given several times.",
-            |draft, text| {
-                draft.connections.bind.push(values::ip_port(text)?);
-                Some(())
-            },
-        )
-    },
-    connection_setting(
-        "port",
-        "PORT",
-        "a port from 1 to 65535",
-        "Listen on this port (default: 8333, test 18333, testnet4 48333, signet 38333, regtest \
-         18444).",
-        |draft, text| {
-            draft.connections.port = Some(plain::number(text).filter(|port| *port != 0)?);
-            Some(())
-        },
-    ),
-    connection_setting(
-        "maxconnections",
-        "N",
-        "a number of connections",
-        "Keep at most N connections (default: 125), those of -addnode and -connect aside.",
-        |draft, text| {
-            draft.connections.max_connections = Some(plain::number(text)?);
-            Some(())
-        },
-    ),
-    OptionSpec {
-        form: Form::Value { placeholder: "HOST[:PORT]", expected: HOST_EXPECTED, off: Some("0") },
-        repeats: true,
-        ..connection_setting(
-            "connect",
-            "",
-            "",
-            "Connect to this peer and to no other one but those of -addnode; -noconnect to those \
-             alone. May be given several times.",
-            |draft, text| {
-                if text == "0" {
-                    draft.connections.connect = Some(Vec::new());
-                } else {
-                    let peer = values::host_port(text)?;
-                    draft.connections.connect.get_or_insert_default().push(peer);
-                }
-                Some(())
-            },
-        )
-    },
-    OptionSpec {
-        repeats: true,
-        ..connection_setting(
-            "addnode",
-            "HOST[:PORT]",
-            HOST_EXPECTED,
-            "Stay connected to this peer, besides others (8 at once). May be given several times.",
-            |draft, text| {
-                draft.connections.add_nodes.push(values::host_port(text)?);
-                Some(())
-            },
-        )
-    },
-    OptionSpec {
-        repeats: true,
-        ..connection_setting(
-            "seednode",
-            "HOST[:PORT]",
-            HOST_EXPECTED,
-            "Ask this peer for addresses of other ones. May be given several times.",
-            |draft, text| {
-                draft.connections.seed_nodes.push(values::host_port(text)?);
-                Some(())
-            },
-        )
-    },
-    connection_flag(
-        "dnsseed",
-        "Look up addresses of peers by name when too few are known (default: 1, but 0 with -connect, \
-         -maxconnections=0, or -onlynet without ipv4 and ipv6).",
-        |draft, text| {
-            draft.connections.dns_seed = Some(plain::flag(text)?);
-            Some(())
-        },
-    ),
-    OptionSpec {
-        form: PROXY_FORM,
-        ..connection_setting(
-            "proxy",
-            "",
-            "",
-            "Connect through this SOCKS5 proxy (default port: 9050), which resolves names too.",
-            |draft, text| {
-                draft.connections.proxy = Some(OrOff::parse(text, values::ip_port)?);
-                Some(())
-            },
-        )
-    },
-    OptionSpec {
-        form: PROXY_FORM,
-        ..connection_setting(
-            "onion",
-            "",
-            "",
-            "Reach onion addresses through this SOCKS5 proxy (default: that of -proxy); -noonion \
-             does not reach them.",
-            |draft, text| {
-                draft.connections.onion = Some(OrOff::parse(text, values::ip_port)?);
-                Some(())
-            },
-        )
-    },
-    OptionSpec {
-        repeats: true,
-        ..connection_setting(
-            "onlynet",
-            "NETWORK",
-            "ipv4, ipv6 or onion; I2P and CJDNS can not be reached",
-            "Choose peers only in this network: ipv4, ipv6 or onion. Those of -connect, -addnode and \
-             -seednode, and who connects to us, are not affected. May be given several times.",
-            |draft, text| {
-                draft.connections.only_networks.push(values::network(text)?);
-                Some(())
-            },
-        )
-    },
-    connection_flag(
-        "v2transport",
-        "Encrypt connections to peers that can do that too (BIP324, default: 1).",
-        |draft, text| plain::flag(text).map(|on| draft.connections.v2_transport = Some(on)),
-    ),
-    connection_setting(
-        "maxuploadtarget",
-        "N[UNIT]",
-        BYTES_EXPECTED,
-        "Try to send no more than this in 24 hours, blocks of the last week aside; 0 for no limit \
-         (default: 0). Without a unit in MiB; k, m, g, t are powers of 1000, K, M, G, T of 1024.",
-        |draft, text| {
-            draft.connections.max_upload_target = Some(values::bytes(text, 1 << 20)?);
-            Some(())
-        },
-    ),
-    connection_setting(
-        "maxdownloadrate",
-        "N[UNIT]",
-        BYTES_EXPECTED,
-        "Receive no more than this in a second; 0 for no limit (default: 0). Without a unit in KiB, \
-         else as -maxuploadtarget.",
-        |draft, text| {
-            draft.connections.max_download_rate = Some(values::bytes(text, 1 << 10)?);
+            draft.files.reindex_chainstate = plain::flag(text)?;
             Some(())
         },
     ),
@@ -509,6 +368,22 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
              per record to FILE.",
             |draft, text| {
                 draft.verdicts = Some(plain::path(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        file: FilePlace::Nowhere,
+        commands: Commands::Only(&[CommandName::Verify]),
+        group: VERIFY,
+        ..setting(
+            "repair",
+            "",
+            "",
+            "Repair what can be repaired from what is stored.",
+            |draft, text| {
+                draft.files.repair = plain::flag(text)?;
                 Some(())
             },
         )
@@ -554,30 +429,12 @@ const fn validation_setting(
     OptionSpec { commands: VALIDATING, group: VALIDATION, ..every }
 }
 
-const HOST_EXPECTED: &str = "a name or an IP address and perhaps a port; [ADDRESS]:PORT for IPv6";
-const PROXY_FORM: Form = Form::Value {
-    placeholder: "ADDRESS[:PORT]",
-    expected: "the IP address of a proxy and perhaps its port, or 0 for none",
-    off: Some("0"),
-};
-const BYTES_EXPECTED: &str = "a number, perhaps with a unit k, K, m, M, g, G, t or T";
-
-/// A setting of the node that concerns its peers.
-const fn connection_setting(
-    name: &'static str,
-    placeholder: &'static str,
-    expected: &'static str,
-    help: &'static str,
-    set: fn(&mut Draft, &OsStr) -> Option<()>,
-) -> OptionSpec<Godwit> {
-    let every = setting(name, placeholder, expected, help, set);
-    OptionSpec { commands: OF_NODE, group: CONNECTIONS, ..every }
-}
-
-const fn connection_flag(
+/// A flag that is for one start, and so of no use in the file.
+const fn rebuild_flag(
     name: &'static str,
     help: &'static str,
     set: fn(&mut Draft, &OsStr) -> Option<()>,
 ) -> OptionSpec<Godwit> {
-    OptionSpec { form: Form::Flag, ..connection_setting(name, "", "", help, set) }
+    let every = validation_setting(name, "", "", help, set);
+    OptionSpec { form: Form::Flag, file: FilePlace::Nowhere, ..every }
 }

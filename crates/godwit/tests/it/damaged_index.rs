@@ -28,7 +28,7 @@ const FIELDS: [usize; 6] = [4, 80, 84, 89, 105, 125];
 /// How long a sync may take before it counts as one that tries for ever.
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn copy(from: &Node) -> Node {
+pub(crate) fn copy(from: &Node) -> Node {
     let node = Node::new("regtest");
     let mut command = Command::new("cp");
     command.arg("-a").arg(from.datadir()).arg(node.datadir());

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::blocks::{child_paying, small_chain, write_dat};
 use crate::node::Node;
+use crate::rebuild::files_of_coins;
 use crate::sync::{free_port, serve, stops_in_time};
 
 /// Blocks of almost a megabyte: more than one block file of 128 MiB.
@@ -78,9 +79,27 @@ fn a_node_that_prunes_syncs_deletes_old_files_and_starts_again() {
     let (mebibytes, names) = stored(&node);
     assert_eq!(names, ["blk00001.dat", "rev00001.dat"]);
     assert!(mebibytes <= TARGET, "{mebibytes} MiB");
-    stops_in_time(serving);
-    assert_eq!(end(&node.stats()), end(&server.stats()));
     // It starts without what it has deleted, and is there at once.
     run(blocks.len());
     assert_eq!((mebibytes, names), stored(&node));
+    let stats = node.stats();
+    // Coins can not be made again without the deleted blocks. Nothing is touched by saying so.
+    let ended = node.run(&[&"-reindex-chainstate", &"-noconnect"]).expect(Exit::Configuration);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("use -reindex, which deletes the others"), "{ended:?}");
+    assert_eq!(node.stats(), stats);
+    for file in files_of_coins(&node) {
+        fs::write(&file, b"neither a run nor parity").expect("the same file");
+    }
+    let ended = node.run(&[&"-noconnect", &"-listen=0"]).expect(Exit::Damaged);
+    assert!(
+        ended.stderr.contains("`godwit -reindex` deletes the others and downloads"),
+        "{ended:?}"
+    );
+    // The command that both lines name downloads the chain again.
+    let stop = format!("-stopatheight={}", blocks.len());
+    let words: [&dyn AsRef<OsStr>; 5] = [&"-reindex", &connect, &"-listen=0", &prune, &stop];
+    node.run(&words).expect(Exit::Success);
+    stops_in_time(serving);
+    assert_eq!(end(&node.stats()), end(&server.stats()));
 }

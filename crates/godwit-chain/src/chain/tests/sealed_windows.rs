@@ -10,10 +10,10 @@ use super::*;
 use crate::stats::UtxoStats;
 
 /// A seal between any two blocks, as soon as the last one is committed.
-const OFTEN: CoinWriting = CoinWriting { interval: Some(0), ..CoinWriting::PRODUCT };
+pub(super) const OFTEN: CoinWriting = CoinWriting { interval: Some(0), ..CoinWriting::PRODUCT };
 
 /// Blocks, and the coins after each of them, by a chain that seals nothing in between.
-static CHAIN: LazyLock<(Vec<Vec<u8>>, Vec<UtxoStats>)> = LazyLock::new(|| {
+pub(super) static CHAIN: LazyLock<(Vec<Vec<u8>>, Vec<UtxoStats>)> = LazyLock::new(|| {
     let blocks = blocks();
     let coins = coins_by_height(&blocks);
     (blocks, coins)
@@ -32,14 +32,14 @@ fn coins_by_height(blocks: &[Vec<u8>]) -> Vec<UtxoStats> {
 }
 
 /// A chain whose jobs take time, so that its window is never empty for long.
-struct Timed {
-    executor: InlineExecutor,
+pub(super) struct Timed {
+    pub(super) executor: InlineExecutor,
     disk: FaultDisk,
-    chain: Chain,
+    pub(super) chain: Chain,
 }
 
 impl Timed {
-    fn new(seed: u64, cache_minima: CacheMinima, writing: CoinWriting) -> Self {
+    pub(super) fn new(seed: u64, cache_minima: CacheMinima, writing: CoinWriting) -> Self {
         let millis = |millis| Duration::from_millis(millis);
         let executor = InlineExecutor::new(seed, Pace::Timed(millis(1)..=millis(40)));
         let disk = FaultDisk::timed(&executor, Latency::constant(millis(1)));
@@ -49,14 +49,14 @@ impl Timed {
         Self { executor, disk, chain }
     }
 
-    fn give_all(&mut self, blocks: &[Vec<u8>]) {
+    pub(super) fn give_all(&mut self, blocks: &[Vec<u8>]) {
         for (ticket, block) in (0..).zip(blocks) {
             give(&mut self.chain, block, ticket);
         }
     }
 
     /// One poll, and when nothing can be done, the end of one job. Whether there may be more to do.
-    fn go_on(&mut self) -> bool {
+    pub(super) fn go_on(&mut self) -> bool {
         let clock = NOW + self.executor.now().as_secs() as i64;
         match self.chain.poll(clock).expect("no fault") {
             Poll::Progress => true,
@@ -69,7 +69,7 @@ impl Timed {
     }
 
     /// The scripts of the first block that is being verified fail: made up.
-    fn fail_scripts(&mut self) {
+    pub(super) fn fail_scripts(&mut self) {
         let Some(token) = self.chain.window.first_verifying() else { return };
         let reject = Reject::new(RejectReason::BlockScriptVerifyFlagFailed);
         let answer = window::Answer::Verified(vec![(token, Err(VerifyError::Rejected(reject)))]);
@@ -77,7 +77,7 @@ impl Timed {
     }
 
     /// The next process on what is left.
-    fn cut(self, survival: Survival) -> Chain {
+    pub(super) fn cut(self, survival: Survival) -> Chain {
         let Self { executor, disk, chain } = self;
         executor.kill();
         executor.disarm();
@@ -95,7 +95,7 @@ impl Timed {
     }
 }
 
-fn settled(mut chain: Chain) -> UtxoStats {
+pub(super) fn settled(mut chain: Chain) -> UtxoStats {
     let (_, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);
     result.expect("a valid chain");
     chain.utxo_stats().expect("no fault")
@@ -109,7 +109,7 @@ fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> bool {
     timed.give_all(blocks);
     let first = rng.below(blocks.len() as u64 - 20) as u32;
     let (mut failed, mut across, mut left) = (false, false, None);
-    let mut ran_ahead = false;
+    let (mut ran_ahead, fails_again) = (false, rng.chance(500));
     while timed.go_on() {
         let applied = timed.chain.index.height(timed.chain.window.applied());
         let runs_ahead = timed.chain.durability.runs_ahead();
@@ -117,8 +117,12 @@ fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> bool {
             timed.fail_scripts();
             failed = true;
         }
-        let events = timed.chain.take_events();
-        if events.iter().any(|event| matches!(event, Event::Invalid { .. })) {
+        timed.chain.take_events();
+        let doubted = timed.chain.goal.doubted().is_some();
+        if doubted && fails_again {
+            timed.fail_scripts();
+        }
+        if doubted && left.is_none() {
             across = ran_ahead && !runs_ahead;
             left = Some(rng.below(200));
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::format::{BLOCK, BlockKind, BlockRef, Footer, RunId, blocks_of, open_block, view_block};
-use super::repair::{Repairs, is_unreadable};
+use super::repair::Repairs;
 use crate::disk::{StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 
@@ -55,7 +55,7 @@ impl RunFile {
         u64::from(self.blocks) * BLOCK as u64
     }
 
-    pub(super) fn parity_path(&self) -> PathBuf {
+    pub(crate) fn parity_path(&self) -> PathBuf {
         self.path.with_extension(RunId::PARITY_EXTENSION)
     }
 
@@ -85,7 +85,7 @@ impl RunFile {
         let offset = u64::from(numbers.start) * BLOCK as u64;
         match file.read_exact_at(offset, &mut into.bytes) {
             // Which of them cannot be read is found out block by block.
-            Err(error) if is_unreadable(&error) => into.bytes.fill(0),
+            Err(error) if error.is_unreadable() => into.bytes.fill(0),
             other => other?,
         }
         for (number, block) in numbers.zip(into.bytes.as_chunks_mut().0) {

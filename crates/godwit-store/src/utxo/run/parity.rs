@@ -25,9 +25,9 @@ use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::StoreError;
 
 /// Stripes of a group: so many neighbouring blocks may be damaged.
-const STRIPES: u32 = 64;
+pub(crate) const STRIPES: u32 = 64;
 /// Blocks of a group.
-const GROUP: u32 = 2048;
+pub(crate) const GROUP: u32 = 2048;
 
 impl RunId {
     pub(crate) const PARITY_EXTENSION: &'static str = "parity";

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::io::Errno;
-
 use super::file::RunFile;
 use super::format::{BLOCK, open_block};
 use super::parity::{parity_of, stripe_of, xor_into};
@@ -18,9 +16,16 @@ pub(crate) struct Repairs {
     /// is looked up by several workers at once.
     one_at_a_time: Mutex<()>,
     blocks: AtomicU64,
+    /// Blocks are computed for their reader, and stay as they are.
+    in_memory: bool,
 }
 
 impl Repairs {
+    /// Of an inspection, which changes nothing.
+    pub(crate) fn in_memory() -> Self {
+        Self { in_memory: true, ..Self::default() }
+    }
+
     /// Blocks that were repaired.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Relaxed)
@@ -32,14 +37,6 @@ impl Repairs {
     }
 }
 
-/// Whether a read failed because of the place that was read: the file ends before it, or the medium
-/// does not give it back.
-pub(crate) fn is_unreadable(error: &StoreError) -> bool {
-    let StoreError::Io(failure) = error else { return false };
-    failure.kind == std::io::ErrorKind::UnexpectedEof
-        || failure.os_error == Some(Errno::IO.raw_os_error())
-}
-
 impl RunFile {
     /// Puts block `number`, of which a reader got what is not the block, into `block`, and back to its
     /// place in the file.
@@ -47,13 +44,16 @@ impl RunFile {
     /// A crash in the middle of the write leaves the block damaged, as it was, and parity is not
     /// touched: the next reader repairs it again. A reader who meets a half-written block finds its
     /// checksum wrong and comes here, where it waits and then finds the block right.
-    pub(super) fn repair(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<(), StoreError> {
+    pub(crate) fn repair(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<(), StoreError> {
         let _alone = self.repairs.begin();
         if self.read_valid(&self.open()?, number, block)? {
             return Ok(());
         }
         if !self.rebuild(number, block)? {
             return Err(self.damaged(number, Damage::Checksum));
+        }
+        if self.repairs.in_memory {
+            return Ok(());
         }
         let file = self.disk.open(&self.path, OpenMode::ReadWrite)?;
         file.write_all_at(u64::from(number) * BLOCK as u64, block)?;
@@ -73,14 +73,14 @@ impl RunFile {
     ) -> Result<bool, StoreError> {
         match file.read_exact_at(u64::from(number) * BLOCK as u64, block) {
             Ok(()) => Ok(open_block(block, self.id, number).is_some()),
-            Err(error) if is_unreadable(&error) => Ok(false),
+            Err(error) if error.is_unreadable() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// Computes a block from its parity and the other blocks of its stripe; `false` when one of these
     /// is damaged or missing too.
-    fn rebuild(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<bool, StoreError> {
+    pub(crate) fn rebuild(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<bool, StoreError> {
         let parity = match self.disk.open(&self.parity_path(), OpenMode::Read) {
             Ok(parity) => parity,
             // A run of schema 1.
@@ -88,7 +88,7 @@ impl RunFile {
             Err(error) => return Err(error),
         };
         match parity.read_exact_at(u64::from(parity_of(number)) * BLOCK as u64, block) {
-            Err(error) if is_unreadable(&error) => return Ok(false),
+            Err(error) if error.is_unreadable() => return Ok(false),
             other => other?,
         }
         let (file, mut other) = (self.open()?, Box::new([0; BLOCK]));

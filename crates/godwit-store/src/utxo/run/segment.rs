@@ -27,6 +27,12 @@ impl BlockIndex {
         Self { keys, step: 0, blocks }
     }
 
+    fn read(run: &RunFile, meta: &SegmentMeta) -> Result<Arc<Self>, StoreError> {
+        let index = run.read_payloads(BlockKind::Index, meta.index_block(), meta.index_bytes())?;
+        let keys = index.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
+        Ok(Arc::new(Self::new(keys.collect())))
+    }
+
     pub(crate) fn memory(&self) -> usize {
         self.keys.len() * size_of::<u32>()
     }
@@ -120,9 +126,7 @@ impl Segment {
         seals: SealRange,
         partition_bits: u32,
     ) -> Result<Self, StoreError> {
-        let index = run.read_payloads(BlockKind::Index, meta.index_block(), meta.index_bytes())?;
-        let keys = index.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes));
-        let index = Arc::new(BlockIndex::new(keys.collect()));
+        let index = BlockIndex::read(run, meta)?;
         let filter = match meta.filter_bytes {
             0 => None,
             len => {
@@ -133,6 +137,17 @@ impl Segment {
             }
         };
         Ok(Self { run: Arc::clone(run), meta: meta.clone(), seals, filter, index })
+    }
+
+    /// The same without a filter, and with all else that memory holds of it read again from its file.
+    pub(crate) fn reread(&self) -> Result<Self, StoreError> {
+        let mut metas = self.run.read_footer()?.segments;
+        metas.retain(|meta| meta.partition == self.meta.partition);
+        let Some(meta) = metas.pop() else {
+            return Err(self.run.damaged(self.run.blocks.saturating_sub(1), Damage::Format));
+        };
+        let index = BlockIndex::read(&self.run, &meta)?;
+        Ok(Self { run: Arc::clone(&self.run), meta, seals: self.seals, filter: None, index })
     }
 
     /// Bytes on disk: entries, filter and index.

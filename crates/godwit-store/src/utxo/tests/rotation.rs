@@ -154,3 +154,26 @@ fn a_store_needs_no_thread_of_its_own() {
     let (first, second) = (run(), run());
     assert!(first == second, "{:?} and {:?}", first.keys(), second.keys());
 }
+
+#[test]
+fn a_coin_that_is_given_back_before_a_seal_is_where_it_was() {
+    let disk = FaultDisk::new();
+    let mut store = open(&disk, &Manifest::empty(1, &hasher())).unwrap();
+    let (key, other) = (outpoint(1), outpoint(2));
+    add(&mut store, &key, &coin(1), false);
+    add(&mut store, &other, &coin(2), false);
+    commit(&mut store);
+    assert_eq!(store.take(&key), Taken::NotInMemory);
+    store.spend_below(&key);
+    assert_eq!(store.take(&key), Taken::Spent);
+    assert!(store.unspend_below(&key) && !store.unspend_below(&key));
+    assert_eq!((store.take(&key), store.active_entries()), (Taken::NotInMemory, (0, 0)));
+    assert_eq!(store.get(&key).unwrap(), Some(coin(1)));
+    // Sealed, it cannot be taken back; and what is unspent is left alone.
+    store.spend_below(&key);
+    commit(&mut store);
+    assert!(!store.unspend_below(&key));
+    add(&mut store, &key, &coin(1), true);
+    assert!(!store.unspend_below(&key) && !store.unspend_below(&other));
+    assert_eq!(store.get(&key).unwrap(), Some(coin(1)));
+}

@@ -8,6 +8,7 @@ mod failing_disk;
 mod floods;
 mod outages;
 mod replay;
+mod rot;
 mod run;
 mod scenarios;
 mod seeds;

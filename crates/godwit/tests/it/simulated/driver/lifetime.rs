@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use godwit::node::core::{NodeCore, Turn};
 use godwit::node::index::ChainIndex;
-use godwit_chain::{Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, ScriptOptions};
+use godwit_chain::{
+    Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, ScriptOptions, StartOptions,
+};
 use godwit_fault_disk::Survival;
 use godwit_p2p::{AddressBook, Peers, SEND_PAUSE};
 
@@ -77,6 +79,7 @@ impl Driver {
             prune_bytes: None,
             block_memory: self.plan.block_memory,
             coin_writing: CoinWriting::PRODUCT,
+            start: StartOptions::default(),
         };
         let disk = Arc::new(self.disk.clone());
         Chain::open(disk, PathBuf::from(DIR), options, [7; 16], self.now().unix)

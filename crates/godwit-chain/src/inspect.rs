@@ -1,0 +1,535 @@
+//! `verify`: reads everything that a data directory holds and compares it with what was written.
+//!
+//! 1. Control files and database, which say what else there is ([`Inspection::open`]). For a repair, an
+//!    index that is damaged is made again first, from the block files ([`reindex`]).
+//! 2. Every stored block, in the order of the files: its frame, its checksum, its hash and its transactions;
+//!    and its undo record: frame, checksum, and that it has a coin for each input of the block.
+//! 3. For a repair, undo records that are not right are made again from the blocks that created the coins:
+//!    one scan of the block files for [`UNDO_COINS`] of them.
+//! 4. Every block of every run and its parity, and what they say (`godwit-store/src/utxo/inspect.rs`).
+//! 5. All coins, as one, and their hash.
+//!
+//! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use godwit_primitives::network::{Deployment, Params};
+use godwit_primitives::{BlockHash, Coin, OutPoint};
+use godwit_store::disk::Disk;
+use godwit_store::error::{Damage, Remedy};
+use godwit_store::exec::Executor;
+use godwit_store::inspect::{Found, Inspection, NamedFile, Stage, Watch};
+use godwit_store::utxo::UtxoHasher;
+use godwit_store::{
+    BLOCK_BUFFERS, BlockChecksum, BlockPosition, ChainPoint, NetworkId, Rebuild, Store, StoreError,
+    StoreOptions, UndoPosition, UndoRecord,
+};
+use godwit_stream::BufferPool;
+
+use crate::error::ChainError;
+use crate::index::{BlockIndex, Loading};
+use crate::options::StartOptions;
+use crate::reindex::reindex;
+use crate::shares::in_shares;
+use crate::stats::{Totals, muhash_totals};
+use crate::structure::{Structured, WitnessCheck};
+
+/// Bytes of blocks that are read at once.
+const BATCH_BYTES: u64 = 16 << 20;
+/// Blocks in a batch.
+const BATCH_BLOCKS: usize = 64;
+/// Coins of damaged undo records that are looked for in one scan of the block files.
+const UNDO_COINS: usize = 500_000;
+
+/// What an inspection is to do.
+pub struct InspectOptions {
+    pub params: Arc<Params>,
+    pub executor: Arc<dyn Executor>,
+    pub threads: usize,
+    /// Whether to repair what can be repaired from what is stored.
+    pub repair: bool,
+    /// Of an index that is made again.
+    pub start: StartOptions,
+}
+
+/// What an inspection has read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inspected {
+    pub blocks: u64,
+    pub undo_records: u64,
+    pub runs: u64,
+    /// `None` where they cannot all be read.
+    pub coins: Option<CoinsFound>,
+}
+
+/// The coins of the last commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoinsFound {
+    /// The block whose coins they are; `None`: no coins were ever written.
+    pub tip: Option<ChainPoint>,
+    pub totals: Totals,
+    /// As in [`UtxoStats`](crate::UtxoStats).
+    pub muhash: [u8; 32],
+}
+
+/// A stored block, as the index has it.
+struct StoredBlock {
+    hash: BlockHash,
+    prev: BlockHash,
+    height: u32,
+    position: BlockPosition,
+    checksum: Option<BlockChecksum>,
+    tx_count: u32,
+    undo: Option<UndoPosition>,
+}
+
+/// Damage of one stored block, and whether its undo record is to be made again.
+#[derive(Default)]
+struct Checked {
+    block: Option<Found>,
+    undo: Option<Found>,
+}
+
+/// Inspects a network's directory. `watch` is told of each damage.
+///
+/// # Errors
+///
+/// A local fault that keeps it from going on, and [`StoreError::Stopped`]; damage is none.
+pub fn inspect(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    mut options: InspectOptions,
+    watch: &mut dyn Watch,
+) -> Result<Inspected, ChainError> {
+    let params = Arc::clone(&options.params);
+    let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
+    let repair = options.repair;
+    let mut inspection = Inspection::open(Arc::clone(disk), dir, network, repair, watch)?;
+    if repair && inspection.lacks_index_only() {
+        drop(inspection);
+        index_again(disk, dir, network, &mut options)?;
+        inspection = Inspection::open(Arc::clone(disk), dir, network, repair, watch)?;
+    }
+    let mut inspected = Inspected::default();
+    if inspection.has_index() {
+        check_tree(&inspection, &params, watch)?;
+        Blocks::load(&inspection, &options)?.inspect(watch, &mut inspected)?;
+    }
+    let coins = match inspection.coins(&options.executor) {
+        Err(error) => {
+            watch.found(Found::of(error, inspection.index_remedy())?);
+            return Ok(inspected);
+        }
+        Ok(coins) => coins,
+    };
+    inspected.coins = match coins {
+        None if !inspection.has_index() && !inspection.is_new() => None,
+        None => Some(CoinsFound { tip: None, totals: Totals::default(), muhash: empty_muhash() }),
+        Some(coins) => {
+            inspected.runs = coins.runs() as u64;
+            if !coins.inspect_runs(watch)? {
+                return Ok(inspected);
+            }
+            watch.progress(Stage::Coins, 0, coins.bytes());
+            let layers = coins.layers()?;
+            let (totals, muhash) = muhash_totals(&layers, options.threads, &options.start.stop)?;
+            Some(CoinsFound { tip: inspection.state().utxo_tip, totals, muhash })
+        }
+    };
+    Ok(inspected)
+}
+
+/// Whether every entry of the index has its parent there, and what the last commit names is there too.
+fn check_tree(
+    inspection: &Inspection,
+    params: &Arc<Params>,
+    watch: &mut dyn Watch,
+) -> Result<(), ChainError> {
+    let mut loading = Loading::new(Arc::clone(params));
+    inspection.for_each_block(|hash, record| {
+        loading.add(hash, record);
+        Ok(())
+    })?;
+    let state = inspection.state();
+    let verified = loading
+        .finish(state.utxo_tip.as_ref(), state.assumed)
+        .and_then(|index| state.verified_tip.map_or(Ok(()), |tip| index.find(&tip.hash).map(drop)));
+    match verified {
+        Err(ChainError::DamagedIndex(_)) => {
+            let damage = Damage::Disagreement("the block index refers to a block that it lacks");
+            let (path, remedy) = (inspection.database_path(), inspection.index_remedy());
+            watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn empty_muhash() -> [u8; 32] {
+    godwit_primitives::muhash::MuHash3072::new().finalize()
+}
+
+/// Makes a block index again that is damaged, and everything else that opening the store repairs.
+fn index_again(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    network: NetworkId,
+    options: &mut InspectOptions,
+) -> Result<(), ChainError> {
+    let store_options = StoreOptions {
+        dir: dir.to_owned(),
+        network,
+        // The control file has the key: without it nothing is repaired here.
+        new_hash_key: [0; 16],
+        buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::Nothing,
+        stop: Arc::clone(&options.start.stop),
+    };
+    let (store, found) = Store::open(Arc::clone(disk), store_options)?;
+    match store.lost() {
+        Some(_) => reindex(&store, &options.params, options.threads, &found, &mut options.start),
+        None => Ok(()),
+    }
+}
+
+/// The stored blocks of a directory.
+struct Blocks<'a> {
+    inspection: &'a Inspection,
+    params: Arc<Params>,
+    threads: usize,
+    repair: bool,
+    hasher: UtxoHasher,
+    /// In the order of the files.
+    stored: Vec<StoredBlock>,
+}
+
+/// Files that are missing or too short, by number, with the bytes that are there.
+type Shortened = BTreeMap<u32, u64>;
+
+impl<'a> Blocks<'a> {
+    fn load(inspection: &'a Inspection, options: &InspectOptions) -> Result<Self, ChainError> {
+        let mut stored = Vec::new();
+        inspection.for_each_block(|hash, record| {
+            if let Some(position) = record.position {
+                stored.push(StoredBlock {
+                    hash,
+                    prev: record.header.prev_blockhash,
+                    height: record.height,
+                    position,
+                    checksum: record.checksum,
+                    tx_count: record.tx_count,
+                    undo: record.undo,
+                });
+            }
+            Ok(())
+        })?;
+        stored.sort_unstable_by_key(|block| block.position);
+        let InspectOptions { threads, repair, .. } = *options;
+        let (params, hasher) = (Arc::clone(&options.params), inspection.hasher());
+        Ok(Self { inspection, params, threads, repair, hasher, stored })
+    }
+
+    fn inspect(&self, watch: &mut dyn Watch, out: &mut Inspected) -> Result<(), ChainError> {
+        let short = |file: &NamedFile| file.there() < file.committed;
+        let mut block_files = self.inspection.block_files()?;
+        block_files.retain(short);
+        for file in &block_files {
+            watch.found(shortened(file, Remedy::Peers));
+        }
+        let mut undo_files = self.inspection.undo_files()?;
+        undo_files.retain(short);
+        let there = |files: &[NamedFile]| -> Shortened {
+            files.iter().map(|file| (file.number, file.there())).collect()
+        };
+        let files = (there(&block_files), there(&undo_files));
+        // What is wrong with undo records is told when it is known whether they could be made again.
+        let mut undo: Vec<(&StoredBlock, Option<Found>)> = Vec::new();
+        self.for_each_batch(&self.stored, Stage::Blocks, watch, |watch, batch| {
+            let checked = in_shares(batch, self.threads, |block| self.check(block, &files));
+            for (block, checked) in batch.iter().zip(checked?) {
+                out.blocks += 1;
+                out.undo_records += u64::from(block.undo.is_some());
+                if let Some(found) = checked.block {
+                    watch.found(found);
+                }
+                let cut_off = block.undo.is_some_and(|undo| is_cut_off(&files.1, undo));
+                if checked.undo.is_some() || cut_off {
+                    undo.push((block, checked.undo));
+                }
+            }
+            Ok(())
+        })?;
+        let restored = match self.repair && !undo.is_empty() {
+            true => self.restore_undo(undo.iter().map(|(block, _)| *block).collect(), watch)?,
+            false => vec![false; undo.len()],
+        };
+        let mut all_of_files = true;
+        for ((_, found), restored) in undo.into_iter().zip(restored) {
+            let Some(mut found) = found else {
+                all_of_files &= restored;
+                continue;
+            };
+            found.remedy = self.undo_remedy(restored);
+            watch.found(found);
+        }
+        for file in &undo_files {
+            watch.found(shortened(file, self.undo_remedy(self.repair && all_of_files)));
+        }
+        Ok(())
+    }
+
+    /// What repairs an undo record that was made again or not.
+    fn undo_remedy(&self, restored: bool) -> Remedy {
+        match (restored, self.repair) {
+            (true, _) => Remedy::Done,
+            (false, false) if self.inspection.has_whole_history() => Remedy::Repair,
+            (false, _) => self.inspection.index_remedy(),
+        }
+    }
+
+    /// Calls `each` with blocks in the order of the files.
+    fn for_each_batch<'b>(
+        &self,
+        blocks: &'b [StoredBlock],
+        stage: Stage,
+        watch: &mut dyn Watch,
+        mut each: impl FnMut(&mut dyn Watch, &'b [StoredBlock]) -> Result<(), ChainError>,
+    ) -> Result<(), ChainError> {
+        let bytes = |blocks: &[StoredBlock]| -> u64 {
+            blocks.iter().map(|block| u64::from(block.position.len)).sum()
+        };
+        let (total, mut done, mut rest) = (bytes(blocks), 0, blocks);
+        while !rest.is_empty() {
+            if watch.is_stopped() {
+                return Err(StoreError::Stopped.into());
+            }
+            watch.progress(stage, done, total);
+            let mut sum = 0;
+            let within = |block: &&StoredBlock| {
+                sum += u64::from(block.position.len);
+                sum <= BATCH_BYTES
+            };
+            let len = rest.iter().take(BATCH_BLOCKS).take_while(within).count().max(1);
+            let (batch, behind) = rest.split_at(len);
+            each(&mut *watch, batch)?;
+            let files = batch.chunk_by(|a, b| a.position.file == b.position.file);
+            files.for_each(|blocks| self.inspection.release_cache(blocks[0].position.file));
+            done += bytes(batch);
+            rest = behind;
+        }
+        watch.progress(stage, done, total);
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        stored: &StoredBlock,
+        (short_blocks, short_undo): &(Shortened, Shortened),
+    ) -> Result<Checked, ChainError> {
+        let mut checked = Checked::default();
+        let at = stored.position;
+        let end = u64::from(at.offset) + u64::from(at.len);
+        let cut_off = short_blocks.get(&at.file).is_some_and(|there| end > *there);
+        let mut block = None;
+        if !cut_off {
+            match self.read(stored) {
+                Ok(read) => block = Some(read),
+                Err(StoreError::Damaged { path, offset, damage }) => {
+                    let (bytes, remedy) = (u64::from(at.len), Remedy::Peers);
+                    checked.block = Some(Found { path, offset, bytes, damage, remedy });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let Some(undo) = stored.undo.filter(|undo| !is_cut_off(short_undo, *undo)) else {
+            return Ok(checked);
+        };
+        let damage = match self.inspection.read_undo(undo, &stored.prev) {
+            Err(StoreError::Damaged { damage, .. }) => damage,
+            Err(error) => return Err(error.into()),
+            Ok(coins) => {
+                let inputs = |block: &Structured| -> Vec<usize> {
+                    block.view().txs().skip(1).map(|tx| tx.input_count()).collect()
+                };
+                let has = coins.transactions().map(<[Coin]>::len);
+                match block.is_none_or(|block| inputs(&block).into_iter().eq(has)) {
+                    true => return Ok(checked),
+                    false => Damage::Disagreement("it is not the undo record of its block"),
+                }
+            }
+        };
+        let path = self.inspection.undo_path(undo.file);
+        let (offset, bytes, remedy) = (undo.offset, undo.len.into(), Remedy::Repair);
+        checked.undo = Some(Found { path, offset, bytes, damage, remedy });
+        Ok(checked)
+    }
+
+    /// A block that is what was written.
+    fn read(&self, stored: &StoredBlock) -> Result<Structured, StoreError> {
+        let bytes = self.inspection.read_block(stored.position)?;
+        let damaged = |damage| {
+            let (path, offset) =
+                (self.inspection.block_path(stored.position.file), stored.position.offset.into());
+            StoreError::Damaged { path, offset, damage }
+        };
+        let witnesses = match stored.checksum {
+            Some(checksum) if checksum != BlockChecksum::of(bytes.as_slice()) => {
+                return Err(damaged(Damage::Checksum));
+            }
+            Some(_) => WitnessCheck::Skip,
+            None if self.params.is_active(Deployment::Segwit, stored.height) => {
+                WitnessCheck::Segwit
+            }
+            None => WitnessCheck::BeforeSegwit,
+        };
+        let block = Structured::from_own_file(bytes, stored.hash, witnesses, &self.hasher);
+        let block = block.filter(|block| block.view().tx_count() as u32 == stored.tx_count);
+        block.ok_or_else(|| damaged(Damage::Disagreement("it is not the block of the index")))
+    }
+
+    /// Makes undo records again; which of them are right now. Those of blocks that are not on the active
+    /// chain are of no use any more, and are not.
+    fn restore_undo(
+        &self,
+        damaged: Vec<&StoredBlock>,
+        watch: &mut dyn Watch,
+    ) -> Result<Vec<bool>, ChainError> {
+        let mut restored = vec![false; damaged.len()];
+        let state = self.inspection.state();
+        let Some(tip) = state.verified_tip.or(state.utxo_tip) else { return Ok(restored) };
+        if !self.inspection.has_whole_history() {
+            return Ok(restored);
+        }
+        let mut loading = Loading::new(Arc::clone(&self.params));
+        self.inspection.for_each_block(|hash, record| {
+            loading.add(hash, record);
+            Ok(())
+        })?;
+        let index = loading.finish(Some(&tip), None)?;
+        let is_active = |block: &StoredBlock| {
+            index
+                .tree()
+                .find(&block.hash)
+                .is_some_and(|id| index.tree().is_ancestor(id, index.tip()))
+        };
+        let mut next = 0;
+        while next < damaged.len() {
+            let (mut round, mut coins) = (Vec::new(), Wanted::new());
+            while next < damaged.len() && coins.len() < UNDO_COINS {
+                let block = damaged[next];
+                if is_active(block)
+                    && let Ok(read) = self.read(block)
+                {
+                    coins.extend(read.spends().iter().map(|spent| (spent.outpoint, None)));
+                    round.push((next, read));
+                }
+                next += 1;
+            }
+            self.find_coins(&index, &mut coins, watch)?;
+            for (place, read) in round {
+                restored[place] = self.rewrite_undo(damaged[place], &read, &coins)?;
+            }
+        }
+        Ok(restored)
+    }
+
+    /// Fills in coins from the blocks of the active chain that created them.
+    fn find_coins(
+        &self,
+        index: &BlockIndex,
+        coins: &mut Wanted,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ChainError> {
+        let threads = self.threads;
+        self.for_each_batch(&self.stored, Stage::Undo, watch, |_, batch| {
+            let (known, tree) = (&*coins, index.tree());
+            let found = in_shares(batch, threads, |block| {
+                let is_active =
+                    tree.find(&block.hash).is_some_and(|id| tree.is_ancestor(id, index.tip()));
+                // One that is damaged is told already, and its coins are not found.
+                match self.read(block) {
+                    Ok(read) if is_active => Ok(created(&read, block.height, known)),
+                    _ => Ok(Vec::new()),
+                }
+            })?;
+            for (outpoint, coin) in found.into_iter().flatten() {
+                match coins.entry(outpoint) {
+                    // Of two coinbases with the same hash the later one counts.
+                    Entry::Occupied(mut entry)
+                        if entry.get().as_ref().is_none_or(|old| old.height < coin.height) =>
+                    {
+                        entry.insert(Some(coin));
+                    }
+                    _ => {}
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn rewrite_undo(
+        &self,
+        block: &StoredBlock,
+        read: &Structured,
+        coins: &Wanted,
+    ) -> Result<bool, ChainError> {
+        let Some(at) = block.undo else { return Ok(false) };
+        let mut spent: Vec<Vec<Coin>> = Vec::new();
+        for tx in read.view().txs().skip(1) {
+            let of_tx = tx.inputs().map(|input| coins.get(&input.prevout).cloned().flatten());
+            let Some(of_tx) = of_tx.collect::<Option<Vec<Coin>>>() else { return Ok(false) };
+            spent.push(of_tx);
+        }
+        let pool = BufferPool::new(BLOCK_BUFFERS);
+        let (magic, slices) = (self.inspection.magic(), spent.iter().map(Vec::as_slice));
+        let record = UndoRecord::encode(magic, &block.prev, slices, &pool)?;
+        if !self.inspection.restore_undo(at, &record)? {
+            return Ok(false);
+        }
+        Ok(self.inspection.read_undo(at, &block.prev).is_ok())
+    }
+}
+
+/// Coins that undo records are to have; `None` while the block that created one was not found.
+type Wanted = BTreeMap<OutPoint, Option<Coin>>;
+
+/// Those of the coins that a block created.
+fn created(block: &Structured, height: u32, wanted: &Wanted) -> Vec<(OutPoint, Coin)> {
+    let mut coins = Vec::new();
+    for (n, (tx, txid)) in block.view().txs().zip(block.view().txids()).enumerate() {
+        let of_tx = OutPoint { txid: *txid, vout: 0 }..=OutPoint { txid: *txid, vout: u32::MAX };
+        for outpoint in wanted.range(of_tx).map(|(outpoint, _)| *outpoint) {
+            if let Some(output) = tx.output(outpoint.vout as usize) {
+                let script_pubkey = output.script_pubkey.into();
+                let coinbase = n == 0;
+                coins.push((
+                    outpoint,
+                    Coin { value: output.value, script_pubkey, height, coinbase },
+                ));
+            }
+        }
+    }
+    coins
+}
+
+fn is_cut_off(short: &Shortened, undo: UndoPosition) -> bool {
+    let end = undo.offset + u64::from(undo.len) + UNDO_CHECKSUM;
+    short.get(&undo.file).is_some_and(|there| end > *there)
+}
+
+/// Bytes behind undo data (Core: `UNDO_DATA_DISK_OVERHEAD`).
+const UNDO_CHECKSUM: u64 = 32;
+
+fn shortened(file: &NamedFile, remedy: Remedy) -> Found {
+    let (path, there): (PathBuf, u64) = (file.path.clone(), file.there());
+    match file.len {
+        None => Found { path, offset: 0, bytes: 0, damage: Damage::MissingFile, remedy },
+        Some(_) => {
+            let bytes = file.committed - there;
+            Found { path, offset: there, bytes, damage: Damage::Short, remedy }
+        }
+    }
+}

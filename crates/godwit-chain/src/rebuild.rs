@@ -1,0 +1,129 @@
+//! Makes the coins again that a block spent, when its undo record has rotted: from the blocks that created
+//! them, one after the other from the block down.
+//!
+//! A transaction's id commits to its outputs, and a block's place says the rest of a coin: so what is found
+//! is what was spent. Of two transactions of one id (the pairs of BIP30) the one that is met first is
+//! meant, since it had overwritten the other. A block on the way that is damaged itself is fetched again, if
+//! somebody does, and the search begins anew; where one was pruned, there is no way back.
+
+use std::collections::HashMap;
+
+use godwit_primitives::{BlockHash, BlockView, Coin, ScriptBytes, Txid};
+use godwit_store::utxo::UtxoHasher;
+use godwit_store::{BlockPosition, Store};
+
+use crate::apply::SpentCoins;
+use crate::index::BlockIndex;
+use crate::structure::Structured;
+use crate::tree::NodeId;
+use crate::window::{ReadError, read_own_block};
+
+/// Blocks that one job looks through.
+const BLOCKS_PER_JOB: usize = 8;
+
+/// An output that was spent, and by which input.
+struct Wanted {
+    vout: u32,
+    input: usize,
+}
+
+/// A block that may have created coins.
+pub(crate) struct Creator {
+    id: NodeId,
+    position: BlockPosition,
+    hash: BlockHash,
+    height: u32,
+}
+
+/// See the module's documentation.
+pub(crate) struct Rebuild {
+    block: Structured,
+    coins: Vec<Option<Coin>>,
+    /// What was not found, by the transaction that created it.
+    wanted: HashMap<Txid, Vec<Wanted>>,
+    /// The last block that was looked through.
+    lowest: NodeId,
+}
+
+impl Rebuild {
+    /// For block `id`, which may spend what it creates.
+    pub(crate) fn new(id: NodeId, block: Structured, height: u32) -> Self {
+        let mut wanted: HashMap<Txid, Vec<Wanted>> = HashMap::new();
+        for (input, spent) in block.spends().iter().enumerate() {
+            let found = Wanted { vout: spent.outpoint.vout, input };
+            wanted.entry(spent.outpoint.txid).or_default().push(found);
+        }
+        let coins = vec![None; block.spends().len()];
+        let mut rebuild = Self { block, coins, wanted, lowest: id };
+        let Self { block, coins, wanted, .. } = &mut rebuild;
+        take_outputs(block.view(), height, coins, wanted);
+        rebuild
+    }
+
+    /// Takes the next blocks below; none where one was pruned, or at genesis, whose coin is never spent.
+    pub(crate) fn next_blocks(&mut self, index: &BlockIndex) -> Vec<Creator> {
+        let mut blocks = Vec::new();
+        while blocks.len() < BLOCKS_PER_JOB
+            && let Some(below) = index.node(self.lowest).parent()
+            && let node = index.node(below)
+            && let Some(position) = node.position
+        {
+            blocks.push(Creator { id: below, position, hash: node.hash, height: node.height });
+            self.lowest = below;
+        }
+        blocks
+    }
+
+    /// Looks through these blocks.
+    pub(crate) fn look_through(
+        &mut self,
+        store: &Store,
+        hasher: &UtxoHasher,
+        blocks: &[Creator],
+    ) -> Result<(), ReadError> {
+        for Creator { id, position, hash, height } in blocks {
+            if self.is_done() {
+                break;
+            }
+            let block = read_own_block(store, hasher, *id, (*position, *hash))?;
+            take_outputs(block.view(), *height, &mut self.coins, &mut self.wanted);
+        }
+        Ok(())
+    }
+
+    /// Whether every coin was found.
+    pub(crate) fn is_done(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// The block and what it spent.
+    pub(crate) fn into_spent(self) -> (Structured, SpentCoins) {
+        let mut first = vec![0, 0];
+        let mut end = 0;
+        for tx in self.block.view().txs().skip(1) {
+            end += tx.input_count() as u32;
+            first.push(end);
+        }
+        let coins = self.coins.into_iter().map(|coin| coin.expect("all were found")).collect();
+        (self.block, SpentCoins::from_records(coins, first))
+    }
+}
+
+fn take_outputs(
+    block: BlockView<'_>,
+    height: u32,
+    coins: &mut [Option<Coin>],
+    wanted: &mut HashMap<Txid, Vec<Wanted>>,
+) {
+    for (n, tx) in block.txs().enumerate() {
+        let Some(spent) = wanted.remove(&block.txids()[n]) else { continue };
+        for Wanted { vout, input } in spent {
+            coins[input] = tx.outputs().nth(vout as usize).map(|output| Coin {
+                value: output.value,
+                script_pubkey: ScriptBytes::from_slice(output.script_pubkey),
+                height,
+                coinbase: n == 0,
+            });
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Disconnecting the tip: a worker reads back what that needs, and makes a rotted undo record good.
+
+use std::sync::Arc;
+
+use godwit_primitives::{BlockHash, Coin};
+use godwit_store::exec::Priority;
+use godwit_store::utxo::{EpochPin, Layers, UtxoHasher, UtxoStore};
+use godwit_store::{BlockPosition, BlockUndo, Store, StoreError};
+
+use super::{Answer, Window};
+use crate::apply::{Below, SpentCoins};
+use crate::environment::Environment;
+use crate::error::ChainError;
+use crate::index::BlockIndex;
+use crate::rebuild::Rebuild;
+use crate::structure::{Structured, WitnessCheck};
+use crate::tree::NodeId;
+
+/// What came of an attempt to disconnect the tip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disconnect {
+    /// What it needs is being read.
+    Waits,
+    /// It is done; if its undo record was not there as written, another one is to be made.
+    Done { undo_intact: bool },
+}
+
+/// How far the tip is read back.
+pub(crate) enum Reading {
+    Done(Box<ReadBack>),
+    /// Its undo record has rotted; what it spent is looked for.
+    Rebuilding(Box<Rebuild>),
+}
+
+/// A connected block with all that is needed to disconnect it.
+pub(crate) struct ReadBack {
+    block: Structured,
+    spent: SpentCoins,
+    /// The outputs that it created, as far as they are below the memtable.
+    created: Vec<Option<Coin>>,
+    pin: EpochPin,
+    undo_intact: bool,
+}
+
+/// Why a connected block could not be read back.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The bytes of this block, or of one that created what it spent, are not what was written.
+    Block(NodeId),
+    /// Its undo record does not fit it.
+    Undo,
+    /// A read failed.
+    Store(StoreError),
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The tip that is to be disconnected.
+pub(super) struct Disconnecting {
+    id: NodeId,
+    token: u64,
+    read: Option<Box<ReadBack>>,
+    /// A block that was to be read for it and is damaged.
+    damaged: Option<NodeId>,
+}
+
+impl Window {
+    /// What was read of the tip. Returns a block whose bytes are damaged.
+    pub(super) fn read_answered(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        layers: Arc<Layers>,
+        token: u64,
+        read: Result<Reading, ReadError>,
+    ) -> Result<Option<NodeId>, ChainError> {
+        self.reading = false;
+        let tip = self.disconnecting.as_mut().filter(|tip| tip.token == token);
+        let Some(tip) = tip else { return Ok(None) };
+        let id = tip.id;
+        match read {
+            Ok(Reading::Done(read)) => tip.read = Some(read),
+            Ok(Reading::Rebuilding(rebuild)) => {
+                self.rebuild(env, index, layers, (token, id), rebuild)?;
+            }
+            Err(ReadError::Block(damaged)) => {
+                tip.damaged = Some(damaged);
+                return Ok(Some(damaged));
+            }
+            Err(ReadError::Undo) => return Err(ChainError::DamagedUndo(index.node(id).hash)),
+            Err(ReadError::Store(error)) => return Err(error.into()),
+        }
+        Ok(None)
+    }
+
+    /// Takes the coins of the tip, which is verified, back: has a worker read what that needs, and does
+    /// it when the answer is here. Whether it is done.
+    pub(crate) fn disconnect(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        coins: &mut UtxoStore,
+    ) -> Result<Disconnect, ChainError> {
+        let applied = self.applied;
+        if self.reading || index.is_lost(applied) || self.waits_for_copy(index) {
+            return Ok(Disconnect::Waits);
+        }
+        let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
+        let Some(read) = tip.and_then(|tip| tip.read) else {
+            self.read_back(env, index, coins)?;
+            return Ok(Disconnect::Waits);
+        };
+        let ReadBack { block, spent, mut created, pin, undo_intact } = *read;
+        let taken_back = coins.pinned(&pin, |coins| {
+            self.unapply(index, coins, applied, &block, &spent, Below::Read(&mut created))
+        });
+        match taken_back {
+            Some(result) => result.map(|()| Disconnect::Done { undo_intact }),
+            None => {
+                self.read_back(env, index, coins)?;
+                Ok(Disconnect::Waits)
+            }
+        }
+    }
+
+    /// Whether a block that is needed to disconnect the tip has to be fetched again.
+    pub(crate) fn waits_for_copy(&self, index: &BlockIndex) -> bool {
+        let damaged = self.disconnecting.as_ref().and_then(|tip| tip.damaged);
+        damaged.is_some_and(|id| index.is_lost(id))
+    }
+
+    /// The tip is not to be disconnected after all.
+    pub(crate) fn forget_disconnecting(&mut self) {
+        self.disconnecting = None;
+    }
+
+    fn read_back(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        coins: &UtxoStore,
+    ) -> Result<(), ChainError> {
+        let id = self.applied;
+        let node = index.node(id);
+        let hash = node.hash;
+        let (Some(position), Some(undo)) = (node.position, node.undo) else {
+            return Err(ChainError::DamagedIndex(hash));
+        };
+        self.next_token += 1;
+        let token = self.next_token;
+        self.disconnecting = Some(Disconnecting { id, token, read: None, damaged: None });
+        self.reading = true;
+        let (prev, height, hasher) = (node.header.prev_blockhash, node.height, env.hasher);
+        let (store, layers) = (Arc::clone(&env.store), coins.layers());
+        self.job_sender.run(Priority::Urgent, "disconnect", move || {
+            let read = || {
+                let block = read_own_block(&store, &hasher, id, (position, hash))?;
+                let undo = match store.read_undo(undo, &prev) {
+                    Err(error) if is_rotten(&error) => {
+                        log::error!(
+                            "An undo record is damaged, and what it says looked for: {error}"
+                        );
+                        return Ok(Reading::Rebuilding(Box::new(Rebuild::new(id, block, height))));
+                    }
+                    undo => undo?,
+                };
+                let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
+                read_created(&layers, block, spent, true)
+            };
+            Answer::Read(token, read())
+        });
+        Ok(())
+    }
+
+    /// Has the next blocks below the tip looked through for what it spent.
+    fn rebuild(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        layers: Arc<Layers>,
+        (token, id): (u64, NodeId),
+        mut rebuild: Box<Rebuild>,
+    ) -> Result<(), ChainError> {
+        let blocks = rebuild.next_blocks(index);
+        if blocks.is_empty() && !rebuild.is_done() {
+            return Err(ChainError::DamagedUndo(index.node(id).hash));
+        }
+        self.reading = true;
+        let (store, hasher) = (Arc::clone(&env.store), env.hasher);
+        self.job_sender.run(Priority::Urgent, "rebuild", move || {
+            let look = || {
+                rebuild.look_through(&store, &hasher, &blocks)?;
+                if !rebuild.is_done() {
+                    return Ok(Reading::Rebuilding(rebuild));
+                }
+                let (block, spent) = rebuild.into_spent();
+                read_created(&layers, block, spent, false)
+            };
+            Answer::Read(token, look())
+        });
+        Ok(())
+    }
+}
+
+/// A connected block, read back from its file.
+pub(crate) fn read_own_block(
+    store: &Store,
+    hasher: &UtxoHasher,
+    id: NodeId,
+    (position, hash): (BlockPosition, BlockHash),
+) -> Result<Structured, ReadError> {
+    let bytes = match store.read_block(position) {
+        Err(error) if is_rotten(&error) => {
+            log::error!("A stored block cannot be read: {error}");
+            return Err(ReadError::Block(id));
+        }
+        bytes => bytes?,
+    };
+    let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, hasher);
+    block.ok_or(ReadError::Block(id))
+}
+
+/// Whether the bytes of a record are not what was written.
+fn is_rotten(error: &StoreError) -> bool {
+    error.is_unreadable() || error.is_not_found() || matches!(error, StoreError::Damaged { .. })
+}
+
+/// Looks up which of the outputs that a block created are below the memtable.
+fn read_created(
+    layers: &Layers,
+    block: Structured,
+    spent: SpentCoins,
+    undo_intact: bool,
+) -> Result<Reading, ReadError> {
+    let (mut created, pin) = (Vec::new(), layers.pin());
+    layers.get_many(block.creates(), &mut created)?;
+    Ok(Reading::Done(Box::new(ReadBack { block, spent, created, pin, undo_intact })))
+}
+
+/// The coins of an undo record, if they fit the block.
+fn spent_coins(block: &Structured, undo: BlockUndo) -> Option<SpentCoins> {
+    let inputs = block.view().txs().skip(1).map(|tx| tx.input_count());
+    if !inputs.eq(undo.transactions().map(|coins| coins.len())) {
+        return None;
+    }
+    let mut first = vec![0, 0];
+    let mut end = 0;
+    for coins in undo.transactions() {
+        end += coins.len() as u32;
+        first.push(end);
+    }
+    Some(SpentCoins::from_records(undo.into_coins(), first))
+}

@@ -1,0 +1,246 @@
+//! `verify` on datadirs that are as they were written, and on damaged ones.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use godwit_chain::{
+    Chain, ChainError, InspectOptions, Inspected, StartOptions, UtxoStats, inspect,
+};
+use godwit_fault_disk::FaultDisk;
+use godwit_primitives::network::{Network, Params};
+use godwit_sim::rng::Rng;
+use godwit_store::StoreError;
+use godwit_store::disk::Disk;
+use godwit_store::error::Remedy;
+use godwit_store::exec::Threads;
+use godwit_store::inspect::{Found, Stage, Watch};
+
+use crate::damage::{HARMS, Harm, files, harmed};
+use crate::datadir::clock;
+use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, open, submit_all};
+use crate::reindex::{FILE_SIZE, datadir};
+use crate::schemas::schema_1;
+
+const PLACES: usize = 4;
+
+#[derive(Default)]
+struct Notes {
+    found: Vec<Found>,
+    steps: u32,
+    /// After so many steps it is to end.
+    stop_after: Option<u32>,
+}
+
+impl Watch for Notes {
+    fn found(&mut self, found: Found) {
+        self.found.push(found);
+    }
+
+    fn progress(&mut self, _: Stage, done: u64, total: u64) {
+        assert!(done <= total, "{done} of {total}");
+        self.steps += 1;
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop_after.is_some_and(|after| self.steps >= after)
+    }
+}
+
+fn run(disk: &FaultDisk, repair: bool, notes: &mut Notes) -> Result<Inspected, ChainError> {
+    let options = InspectOptions {
+        params: Arc::new(Params::new(Network::Regtest)),
+        executor: Arc::new(Threads::default()),
+        threads: 2,
+        repair,
+        start: StartOptions::default(),
+    };
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    inspect(&disk, Path::new(DIR), options, notes)
+}
+
+fn verify(disk: &FaultDisk, repair: bool) -> (Inspected, Vec<Found>) {
+    let mut notes = Notes::default();
+    let inspected = run(disk, repair, &mut notes).unwrap();
+    (inspected, notes.found)
+}
+
+fn contents(disk: &FaultDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let paths = files(disk).into_values().flatten();
+    paths.map(|path| (path.clone(), disk.contents(&path))).collect()
+}
+
+/// A datadir whose coins are all written, and what its chain says of them.
+fn flushed() -> (FaultDisk, UtxoStats) {
+    let disk = datadir(false);
+    let mut chain: Chain = open(&disk, None, FILE_SIZE);
+    chain.settle(clock()).unwrap();
+    let stats = chain.utxo_stats().unwrap();
+    chain.close().unwrap();
+    (disk, stats)
+}
+
+#[test]
+fn an_undamaged_datadir_is_called_so_and_its_coins_are_those_of_the_chain() {
+    let (disk, stats) = flushed();
+    let before = contents(&disk);
+    for repair in [false, true] {
+        let (inspected, found) = verify(&disk, repair);
+        assert_eq!(found, []);
+        let coins = inspected.coins.unwrap();
+        assert_eq!((coins.tip, coins.totals), (Some(stats.tip), stats.totals));
+        assert_eq!(coins.muhash, stats.muhash);
+        assert_eq!(inspected.blocks, u64::from(stats.tip.height));
+        assert_eq!(inspected.undo_records, inspected.blocks);
+        assert!(inspected.runs > 0);
+        assert!(contents(&disk) == before, "nothing is changed");
+    }
+    // Nothing at all, and what pruning leaves, are in order too.
+    let empty = FaultDisk::new();
+    empty.create_dir_all(Path::new(DIR)).unwrap();
+    let (inspected, found) = verify(&empty, false);
+    assert_eq!((inspected.blocks, found), (0, Vec::new()));
+    let pruned = FaultDisk::new();
+    let mut chain = open(&pruned, Some(1), ONE_BLOCK);
+    submit_all(&mut chain, &BLOCKS);
+    chain.flush().unwrap();
+    let stats = chain.utxo_stats().unwrap();
+    chain.close().unwrap();
+    let (inspected, found) = verify(&pruned, false);
+    assert_eq!((inspected.coins.unwrap().muhash, found), (stats.muhash, Vec::new()));
+    assert!(inspected.blocks < u64::from(stats.tip.height));
+}
+
+/// Without parity, sums and checksums, and without a control file: what schema 1 has is looked at.
+#[test]
+fn a_datadir_of_schema_1_is_in_order_and_its_damage_is_named() {
+    let (disk, height) = schema_1();
+    let before = contents(&disk);
+    let (inspected, found) = verify(&disk, false);
+    assert_eq!((found, inspected.blocks), (Vec::new(), u64::from(height)));
+    assert!(contents(&disk) == before, "it is not upgraded");
+    let muhash = inspected.coins.unwrap().muhash;
+    for (kind, at, is_repaired) in [("blk.dat", 9000, false), ("rev.dat", 900, true)] {
+        let path = &files(&disk)[kind][0];
+        let bad = disk.copy();
+        let mut bytes = disk.contents(path).unwrap();
+        bytes[at] ^= 1;
+        bad.overwrite(path, bytes);
+        let (_, found) = verify(&bad, false);
+        assert_eq!(found.iter().map(|found| &found.path).collect::<Vec<_>>(), [path], "{found:?}");
+        let (inspected, found) = verify(&bad, true);
+        assert_eq!(found[0].remedy == Remedy::Done, is_repaired, "{found:?}");
+        assert_eq!(bad.contents(path) == disk.contents(path), is_repaired);
+        assert_eq!(inspected.coins.unwrap().muhash, muhash);
+    }
+}
+
+#[derive(Default)]
+struct Tally {
+    damaged: usize,
+    told: usize,
+    repaired: usize,
+}
+
+/// Every kind of file is damaged in every way; what verify says is true, and what it repairs is as it was.
+#[test]
+fn each_damage_is_named_and_what_is_repaired_is_as_it_was() {
+    let (disk, stats) = flushed();
+    let old = datadir(true);
+    let before = contents(&disk);
+    let rng = &mut Rng::new(77);
+    let mut tally: BTreeMap<String, Tally> = BTreeMap::new();
+    for (kind, paths) in files(&disk) {
+        for (harm, path) in HARMS
+            .iter()
+            .flat_map(|harm| std::iter::repeat_n(harm, PLACES).zip(paths.iter().cycle()))
+        {
+            let good = disk.contents(path).unwrap();
+            let earlier = old.contents(path).unwrap_or_default();
+            let bad = harmed(&good, &earlier, *harm, rng);
+            if bad.as_ref() == Some(&good) {
+                continue;
+            }
+            let harmed = disk.copy();
+            match bad {
+                Some(bytes) => harmed.overwrite(path, bytes),
+                None => harmed.remove(path).unwrap(),
+            }
+            check(&harmed, path, *harm, &before, &stats, tally.entry(kind.clone()).or_default());
+        }
+    }
+    for (kind, Tally { damaged, told, repaired }) in &tally {
+        println!("{kind}: of {damaged} damages {told} told, {repaired} repaired");
+        // A free page of the database means nothing, nor does a control file of one commit before.
+        let may_pass = ["godwit.redb", "godwit.control"].contains(&kind.as_str());
+        assert!(told == damaged || may_pass, "{kind}");
+        match kind.as_str() {
+            "blk.dat" => assert_eq!(*repaired, 0, "{kind}"),
+            // More than parity makes up for, and a run that is not there.
+            ".run" => assert!(repaired * 2 > *damaged, "{kind}"),
+            _ => assert_eq!(repaired, told, "{kind}"),
+        }
+    }
+    let kinds =
+        ["blk.dat", "rev.dat", "xor.dat", "godwit.redb", "godwit.control", ".run", ".parity"];
+    assert!(kinds.iter().all(|kind| tally[*kind].told > 0));
+}
+
+fn check(
+    disk: &FaultDisk,
+    path: &Path,
+    harm: Harm,
+    good: &BTreeMap<PathBuf, Option<Vec<u8>>>,
+    stats: &UtxoStats,
+    tally: &mut Tally,
+) {
+    let what = format!("{}, {harm:?}", path.display());
+    tally.damaged += 1;
+    let harmed = contents(disk);
+    let (inspected, found) = verify(disk, false);
+    assert!(contents(disk) == harmed, "{what}: it changed something");
+    let named = found.iter().any(|found| found.path == path);
+    assert_eq!(named, !found.is_empty(), "{what}: {found:?}");
+    assert!(found.iter().all(|found| found.remedy != Remedy::Done), "{what}: {found:?}");
+    if let Some(coins) = inspected.coins {
+        assert_eq!(coins.muhash, stats.muhash, "{what}");
+    }
+    if !named {
+        let (_, found) = verify(disk, true);
+        assert_eq!(found, [], "{what}");
+        return;
+    }
+    tally.told += 1;
+    let (_, found) = verify(disk, true);
+    let left = found.iter().filter(|found| found.remedy != Remedy::Done).count();
+    let (inspected, again) = verify(disk, true);
+    assert_eq!(again.len(), left, "{what}: {found:?}, then {again:?}");
+    if left > 0 {
+        return;
+    }
+    tally.repaired += 1;
+    assert_eq!(inspected.coins.unwrap().muhash, stats.muhash, "{what}");
+    let is_same = path.extension().is_some_and(|extension| extension != "redb");
+    if is_same && !path.ends_with("godwit.control0") && !path.ends_with("godwit.control1") {
+        assert!(disk.contents(path) == good[path], "{what}: it is not what it was");
+    }
+}
+
+#[test]
+fn it_ends_when_it_is_told_to() {
+    let (disk, _) = flushed();
+    let mut whole = Notes::default();
+    run(&disk, false, &mut whole).unwrap();
+    assert!(whole.steps > 4, "{}", whole.steps);
+    let mut stopped = 0;
+    for after in 0..whole.steps - 1 {
+        let mut notes = Notes { stop_after: Some(after), ..Notes::default() };
+        match run(&disk, false, &mut notes) {
+            Err(ChainError::Store(StoreError::Stopped)) => stopped += 1,
+            Err(error) => panic!("{error}"),
+            Ok(_) => {}
+        }
+        assert!(notes.steps <= after + 3, "{} steps, not {after}", notes.steps);
+    }
+    assert!(stopped > 2, "{stopped}");
+}

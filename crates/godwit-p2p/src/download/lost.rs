@@ -1,0 +1,152 @@
+//! Blocks that the chain had stored and that its disk has damaged: they are asked for by their hashes,
+//! wherever in the chain they are, beside the windows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use godwit_primitives::BlockHash;
+use log::warn;
+
+use super::Downloads;
+use super::assign::LIMITED_REQUESTED;
+use super::peer::Peer;
+use crate::index::{HeaderId, HeaderIndex, is_ancestor};
+use crate::peer_id::PeerId;
+use crate::time::Now;
+
+/// Lost blocks in flight at once: a damaged disk is no reason to keep a sync waiting.
+const LOST_IN_FLIGHT: usize = 4;
+
+/// Silence about a lost block after which another peer is asked as well. A full block takes this long at
+/// 35 kB a second.
+const LOST_DEADLINE: Duration = Duration::from_secs(120);
+
+/// How often it is said that a lost block has not come.
+const LOST_REMINDER: Duration = Duration::from_secs(600);
+
+/// A peer that is to be asked.
+struct Chosen {
+    peer: PeerId,
+    /// Whether it is known to have the block.
+    has_block: bool,
+}
+
+/// A block that is wanted again.
+#[derive(Debug, Default)]
+struct LostBlock {
+    /// The peer that was asked last.
+    last: Option<PeerId>,
+    /// When it was lost, or was last said to be.
+    said: Option<Duration>,
+}
+
+/// The lost blocks.
+#[derive(Debug, Default)]
+pub(crate) struct LostBlocks {
+    blocks: BTreeMap<BlockHash, LostBlock>,
+}
+
+impl LostBlocks {
+    pub(crate) fn add(&mut self, hash: BlockHash) {
+        self.blocks.entry(hash).or_default();
+    }
+
+    pub(crate) fn remove(&mut self, hash: &BlockHash) {
+        self.blocks.remove(hash);
+    }
+
+    /// New requests. Each block is asked of one peer after the other.
+    pub(crate) fn schedule(
+        &mut self,
+        downloads: &mut Downloads,
+        now: Now,
+        index: &dyn HeaderIndex,
+    ) -> Vec<(PeerId, BlockHash)> {
+        if self.blocks.is_empty() {
+            return Vec::new();
+        }
+        let now = downloads.clock.advance(now);
+        let mut flying =
+            self.blocks.keys().filter(|hash| is_in_flight(downloads, hash, now)).count();
+        let mut requests = Vec::new();
+        for (hash, lost) in &mut self.blocks {
+            let Some(id) = index.find(hash) else { continue };
+            let height = index.get(id).height;
+            if now.saturating_sub(*lost.said.get_or_insert(now)) >= LOST_REMINDER {
+                lost.said = Some(now);
+                warn!(
+                    "No peer has sent block {hash} at height {height}, whose stored bytes are damaged (an \
+                     error before names the file): what needs it waits."
+                );
+            }
+            if flying >= LOST_IN_FLIGHT || is_in_flight(downloads, hash, now) {
+                continue;
+            }
+            let chosen = choose(downloads, index, (*hash, id), lost.last, now);
+            let Some(Chosen { peer, has_block }) = chosen else { continue };
+            downloads.ask(peer, id, *hash, height, now);
+            if !has_block {
+                expect_nothing(downloads, peer, hash);
+            }
+            lost.last = Some(peer);
+            flying += 1;
+            requests.push((peer, *hash));
+        }
+        requests
+    }
+}
+
+/// Whether the block is being judged, or was asked for a short time ago.
+fn is_in_flight(downloads: &Downloads, hash: &BlockHash, now: Duration) -> bool {
+    downloads.blocks.get(hash).is_some_and(|block| {
+        block.has_arrived() || block.is_pending() && now.saturating_sub(block.asked) < LOST_DEADLINE
+    })
+}
+
+/// The peer to be asked for the block next: one that has it. Where none is left, as of a block that the best
+/// chain has left, any that keeps all blocks may: Core sends one of another chain for a month.
+fn choose(
+    downloads: &Downloads,
+    index: &dyn HeaderIndex,
+    (hash, id): (BlockHash, HeaderId),
+    last: Option<PeerId>,
+    now: Duration,
+) -> Option<Chosen> {
+    let height = index.get(id).height;
+    let block = downloads.blocks.get(&hash);
+    let is_free = |(peer, state): &(&PeerId, &Peer)| {
+        (state.traits.witness || height < downloads.segwit_height)
+            && !state.is_resting(now)
+            && block.is_none_or(|block| block.may_be_asked_of(**peer, now))
+    };
+    let next = |suits: &dyn Fn(&Peer) -> bool| {
+        let free = || downloads.peers.iter().filter(is_free).filter(|(_, state)| suits(state));
+        let mut peers = free().map(|(peer, _)| *peer);
+        peers
+            .find(|peer| last.is_none_or(|last| *peer > last))
+            .or(free().map(|(peer, _)| *peer).next())
+    };
+    let has = |peer: &Peer| has_block(index, peer, id);
+    let may_have = |peer: &Peer| !peer.traits.limited && height <= best_height(index, peer);
+    let known = next(&has).map(|peer| Chosen { peer, has_block: true });
+    known.or_else(|| next(&may_have).map(|peer| Chosen { peer, has_block: false }))
+}
+
+/// Does not blame the peer if the block that it was just asked for does not come.
+fn expect_nothing(downloads: &mut Downloads, peer: PeerId, hash: &BlockHash) {
+    let state = downloads.peers.get_mut(&peer).expect("it was asked");
+    let position = state.position(hash).expect("it was asked for the block");
+    state.queue[position].wanted = false;
+    downloads.some_unwanted = true;
+}
+
+/// Whether the peer has the block, as far as it is known.
+fn has_block(index: &dyn HeaderIndex, peer: &Peer, id: HeaderId) -> bool {
+    let height = index.get(id).height;
+    peer.best_known.is_some_and(|best| is_ancestor(index, id, best))
+        && (!peer.traits.limited || height + LIMITED_REQUESTED > best_height(index, peer))
+}
+
+fn best_height(index: &dyn HeaderIndex, peer: &Peer) -> u32 {
+    peer.best_known.map_or(0, |best| index.get(best).height)
+}

@@ -1,0 +1,156 @@
+//! Blocks that the chain had and has lost.
+
+use std::time::Duration;
+
+use godwit_primitives::network::{Network, Params};
+use godwit_primitives::{BlockHash, Work};
+
+use super::super::lost::LostBlocks;
+use super::super::{Downloads, PeerTraits, Receipt};
+use super::simulation::HONEST;
+use super::tree::{GENESIS, Tree, hash_of};
+use crate::{HeaderId, Now, PeerId};
+
+const A: PeerId = PeerId(1);
+const B: PeerId = PeerId(2);
+const LIMITED: PeerId = PeerId(3);
+const BEHIND: PeerId = PeerId(4);
+
+fn at(milliseconds: u64) -> Now {
+    Now { monotonic: Duration::from_millis(milliseconds), unix: 0 }
+}
+
+fn block(n: u32) -> BlockHash {
+    hash_of(HeaderId(n))
+}
+
+/// A chain of 1,000 blocks that is complete, two peers that have it, one that has the last of it, and one
+/// that has the first of it.
+fn desk() -> (Tree, Downloads) {
+    let mut tree = Tree::new();
+    let best = tree.grow(GENESIS, 1_000, 1_000);
+    tree.nodes.iter_mut().for_each(|node| node.stored = true);
+    tree.tip = best;
+    let mut downloads = Downloads::new(&Params::new(Network::Regtest), Work::ZERO);
+    for (peer, known) in [(A, best), (B, best), (LIMITED, best), (BEHIND, HeaderId(50))] {
+        let traits = PeerTraits { limited: peer == LIMITED, ..HONEST };
+        downloads.add_peer(peer, traits, at(0));
+        downloads.set_best_known(peer, known);
+    }
+    (tree, downloads)
+}
+
+fn lost_blocks(numbers: &[u32]) -> LostBlocks {
+    let mut lost = LostBlocks::default();
+    numbers.iter().for_each(|n| lost.add(block(*n)));
+    lost
+}
+
+#[test]
+fn c5_lost_blocks_are_asked_of_peers_that_have_them_and_few_at_once() {
+    let (tree, mut downloads) = desk();
+    assert_eq!(downloads.schedule(at(0), &tree, 100_000_000), [], "the chain is complete");
+    let numbers = [10, 20, 30, 40, 500, 600];
+    let mut lost = lost_blocks(&numbers);
+    let mut asked = Vec::new();
+    for time in 1..1_000 {
+        let requests = lost.schedule(&mut downloads, at(time), &tree);
+        let in_flight = |peer: PeerId| downloads.in_flight(peer);
+        let flying: usize = [A, B, LIMITED, BEHIND].into_iter().map(in_flight).sum();
+        assert!(flying <= 4, "{flying} in flight");
+        if flying == 0 {
+            break;
+        }
+        for (peer, hash) in requests {
+            assert!(
+                peer != LIMITED
+                    && (peer != BEHIND || numbers[..4].iter().any(|n| block(*n) == hash))
+            );
+            asked.push((peer, hash));
+        }
+        // One arrives.
+        let (peer, hash) = asked.remove(0);
+        assert_eq!(downloads.received(peer, hash, 1_000, at(time)), Receipt::Requested);
+        downloads.judged(hash, true);
+        lost.remove(&hash);
+    }
+    assert_eq!(asked, []);
+    assert_eq!(lost.schedule(&mut downloads, at(2_000), &tree), [], "all have come");
+}
+
+#[test]
+fn c5_a_lost_block_is_asked_of_one_peer_after_the_other() {
+    let (tree, mut downloads) = desk();
+    let mut lost = lost_blocks(&[700]);
+    let (mut time, mut peers) = (1, Vec::new());
+    for _ in 0..6 {
+        // Until whoever failed is asked again.
+        let request = loop {
+            match lost.schedule(&mut downloads, at(time), &tree)[..] {
+                [one] => break one,
+                _ => time += 1_000,
+            }
+        };
+        assert_eq!(request.1, block(700));
+        assert_eq!(lost.schedule(&mut downloads, at(time), &tree), [], "it is in flight");
+        peers.push(request.0);
+        downloads.not_found(request.0, request.1, at(time + 1));
+    }
+    assert_eq!(peers, [A, B, A, B, A, B]);
+    // The one that recent blocks can be asked of has them.
+    let mut recent = lost_blocks(&[990]);
+    for peer in [A, B] {
+        downloads.remove_peer(peer, at(time));
+    }
+    assert_eq!(recent.schedule(&mut downloads, at(time + 2), &tree), [(LIMITED, block(990))]);
+}
+
+/// As of a tip that is to be left: all peers are on the better branch.
+#[test]
+fn c5_a_lost_block_that_no_peer_is_known_to_have_is_asked_of_those_that_keep_all() {
+    let (mut tree, mut downloads) = desk();
+    let side = tree.grow(HeaderId(995), 2, 998);
+    tree.nodes.iter_mut().for_each(|node| node.stored = true);
+    let hash = hash_of(side);
+    let mut lost = LostBlocks::default();
+    lost.add(hash);
+    let (mut time, mut peers) = (1, Vec::new());
+    for _ in 0..4 {
+        let request = loop {
+            match lost.schedule(&mut downloads, at(time), &tree)[..] {
+                [one] => break one,
+                _ => time += 1_000,
+            }
+        };
+        assert_eq!(request.1, hash);
+        peers.push(request.0);
+        downloads.not_found(request.0, request.1, at(time + 1));
+    }
+    assert_eq!(peers, [A, B, A, B]);
+    // Whoever is known to have it comes first.
+    let (_, mut downloads) = desk();
+    downloads.set_best_known(B, side);
+    lost = LostBlocks::default();
+    lost.add(hash);
+    assert_eq!(lost.schedule(&mut downloads, at(1), &tree), [(B, hash)]);
+}
+
+#[test]
+fn c5_a_peer_that_keeps_a_lost_block_waiting_is_not_the_only_one_asked() {
+    let (tree, mut downloads) = desk();
+    let mut lost = lost_blocks(&[700]);
+    let mut asked = Vec::new();
+    for second in 0..600 {
+        for request in lost.schedule(&mut downloads, at(second * 1_000), &tree) {
+            asked.push((second, request));
+        }
+    }
+    assert_eq!(asked, [(0, (A, block(700))), (120, (B, block(700)))]);
+    // The second one is faster.
+    assert_eq!(downloads.received(B, block(700), 1_000, at(600_000)), Receipt::Requested);
+    for second in 600..900 {
+        assert_eq!(lost.schedule(&mut downloads, at(second * 1_000), &tree), [], "it is judged");
+    }
+    downloads.judged(block(700), true);
+    assert_eq!(downloads.received(A, block(700), 1_000, at(900_000)), Receipt::Duplicate);
+}

@@ -1,0 +1,416 @@
+//! Inspection: reads what is stored and tells what is not as it was written.
+//!
+//! Unless it is to repair, it changes nothing: the database is opened over memory, runs are read without
+//! being repaired, and nothing is cut off or removed. What it repairs it writes in place, where it says so.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use godwit_primitives::BlockHash;
+use godwit_stream::{DataStream, Obfuscation, PooledStream, SpanReader};
+
+use crate::block_files::{FRAME_SIZE, block_file_path, frame};
+use crate::control::{Control, Slot};
+use crate::db::Db;
+use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk};
+use crate::error::{Damage, DamagedPart, NetworkId, Remedy, StoreError};
+use crate::exec::Executor;
+use crate::record::{BlockPosition, BlockRecord, FileEnds, UndoPosition};
+use crate::scan::{XOR_FILE, read_obfuscation};
+use crate::store::{
+    BLOCKS_DIR, CommittedState, DATABASE_FILE, FILE_ENDS, LOCK_FILE, OpenedDatabase,
+    SCHEMA_VERSION, UTXO_DIR, inspect_database, visit_blocks, write_zero_obfuscation,
+};
+use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
+use crate::utxo::{CoinsInspection, Manifest, UtxoHasher};
+
+/// Damage that an inspection found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub path: PathBuf,
+    /// Of the first byte that is concerned.
+    pub offset: u64,
+    /// How many are, as far as it is known; 0 for the whole file.
+    pub bytes: u64,
+    pub damage: Damage,
+    pub remedy: Remedy,
+}
+
+impl Found {
+    /// What an error says, if it tells of damage; the error otherwise.
+    pub fn of(error: StoreError, remedy: Remedy) -> Result<Self, StoreError> {
+        match error {
+            StoreError::Damaged { path, offset, damage } => {
+                Ok(Self { path, offset, bytes: 0, damage, remedy })
+            }
+            other => Err(other),
+        }
+    }
+}
+
+/// What an inspection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Blocks and their undo records.
+    Blocks,
+    /// Blocks again, for the coins that damaged undo records had.
+    Undo,
+    Runs,
+    /// All coins, for their hash.
+    Coins,
+}
+
+/// Who follows an inspection.
+pub trait Watch {
+    fn found(&mut self, found: Found);
+    /// `done` of `total` bytes are read.
+    fn progress(&mut self, stage: Stage, done: u64, total: u64);
+    /// Whether it is to end; then it does with [`StoreError::Stopped`].
+    fn is_stopped(&self) -> bool;
+}
+
+/// A data directory that is being inspected.
+pub struct Inspection {
+    disk: StoreDisk,
+    dir: PathBuf,
+    network: NetworkId,
+    /// What the last commit has left; `None` where neither database nor control file tells.
+    control: Option<Control>,
+    /// `None` where it is damaged, or its index is not whole.
+    db: Option<Db>,
+    undo: UndoFiles,
+    /// There is nothing yet.
+    is_new: bool,
+    repair: bool,
+    _lock: Box<dyn DiskLock>,
+}
+
+/// A file of the block or undo files that a commit has named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    pub number: u32,
+    pub path: PathBuf,
+    /// Its committed length.
+    pub committed: u64,
+    /// Its length; `None` if it is not there.
+    pub len: Option<u64>,
+}
+
+impl NamedFile {
+    /// So many of the committed bytes are there.
+    pub fn there(&self) -> u64 {
+        self.len.unwrap_or(0).min(self.committed)
+    }
+}
+
+impl Inspection {
+    /// Opens a network's directory, whose control files and database it inspects. With `repair` the other
+    /// functions write in place what they can; of these files only control files are, since
+    /// opening the store ([`crate::Store::open`]) does the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Locked`], [`StoreError::OtherNetwork`], [`StoreError::NewerSchema`]; a failed system
+    /// call.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        network: NetworkId,
+        repair: bool,
+        watch: &mut dyn Watch,
+    ) -> Result<Self, StoreError> {
+        let disk = StoreDisk::new(disk);
+        let lock = disk.lock(&dir.join(LOCK_FILE))?;
+        let newest = Control::newest(&disk, dir)?;
+        let slots = Control::both(&disk, dir)?;
+        let blocks_dir = dir.join(BLOCKS_DIR);
+        let is_new = newest.is_none()
+            && is_missing(&disk, &dir.join(DATABASE_FILE))?
+            && is_missing(&disk, &block_file_path(&blocks_dir, 0))?;
+        let (mut db, mut control, mut ends) = (None, newest.clone(), BTreeMap::new());
+        if !is_new {
+            let opened = inspect_database(&disk, dir, newest.as_ref(), network);
+            match opened.and_then(|opened| Self::check_database(opened, dir, &mut ends)) {
+                Ok(opened) => (db, control) = (Some(opened.db), Some(opened.control)),
+                Err(error) => {
+                    let whole = newest.as_ref().is_some_and(Control::has_whole_history);
+                    let remedy = match newest.is_some() && whole {
+                        true if repair => Remedy::Done,
+                        true => Remedy::Repair,
+                        false => DamagedPart::Index.remedy(crate::has_whole_history(&disk, dir)),
+                    };
+                    watch.found(Found::of(error, remedy)?);
+                }
+            }
+        }
+        let undo_ends = ends.iter().map(|(file, end): (&u32, &FileEnds)| (*file, end.undo));
+        let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends.collect());
+        let dir = dir.to_owned();
+        let inspection =
+            Self { disk, dir, network, control, db, undo, is_new, repair, _lock: lock };
+        // With a repair it is asked again, when the database is there.
+        if inspection.db.is_some() || !repair {
+            inspection.check_control(slots, watch)?;
+            inspection.check_obfuscation(watch)?;
+        }
+        Ok(inspection)
+    }
+
+    /// Reads all of a database, and notes the ends of the files.
+    fn check_database(
+        opened: OpenedDatabase,
+        dir: &Path,
+        ends: &mut BTreeMap<u32, FileEnds>,
+    ) -> Result<OpenedDatabase, StoreError> {
+        if opened.kept.is_some() {
+            let unfinished = Damage::Disagreement("its index is not made to its end");
+            return Err(StoreError::damaged(&dir.join(DATABASE_FILE), 0, unfinished));
+        }
+        opened.db.for_each(&FILE_ENDS, |file, end| {
+            ends.insert(file, end);
+            Ok(())
+        })?;
+        visit_blocks(&opened.db, dir, &mut |_, _| Ok(()))?;
+        Ok(opened)
+    }
+
+    /// Tells what is wrong with the control files: of the last two commits each has left one.
+    fn check_control(
+        &self,
+        slots: [(PathBuf, Slot); 2],
+        watch: &mut dyn Watch,
+    ) -> Result<(), StoreError> {
+        let Some(control) = &self.control else { return Ok(()) };
+        let has_files = control.identity.schema == SCHEMA_VERSION;
+        for (path, slot) in slots {
+            let damage = match slot {
+                // Schema 1 has none, and a new directory one.
+                Slot::Missing if control.commit > 1 && has_files => Damage::MissingFile,
+                Slot::Damaged => Damage::Checksum,
+                // A crash between database and control file leaves it two commits behind.
+                Slot::Whole(found) if found.commit + 2 < control.commit => {
+                    Damage::Disagreement("it is of an earlier commit")
+                }
+                Slot::Missing | Slot::Whole(_) => continue,
+            };
+            let mut remedy = Remedy::Repair;
+            if self.repair {
+                control.write_to(&self.disk, &path)?;
+                remedy = Remedy::Done;
+            }
+            watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
+        }
+        Ok(())
+    }
+
+    /// Tells whether the key beside the block files is the one that they are not changed by.
+    fn check_obfuscation(&self, watch: &mut dyn Watch) -> Result<(), StoreError> {
+        let dir = self.dir.join(BLOCKS_DIR);
+        let damage = match read_obfuscation(&self.disk, &dir) {
+            Ok(Some(Obfuscation::NONE)) => return Ok(()),
+            Ok(None) if self.control.is_none() => return Ok(()),
+            Ok(None) => Damage::MissingFile,
+            Ok(Some(_)) => Damage::Format,
+            Err(StoreError::Damaged { damage, .. }) => damage,
+            Err(error) => return Err(error),
+        };
+        let mut remedy = Remedy::Repair;
+        if self.repair {
+            write_zero_obfuscation(&self.disk, &dir, self.network.magic)?;
+            remedy = Remedy::Done;
+        }
+        watch.found(Found { path: dir.join(XOR_FILE), offset: 0, bytes: 0, damage, remedy });
+        Ok(())
+    }
+
+    /// Whether the block index can be read: without it neither blocks nor undo records can be told.
+    pub fn has_index(&self) -> bool {
+        self.db.is_some()
+    }
+
+    /// Whether nothing was ever stored.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Whether the block index is all that keeps blocks from being read, and can be made again from them.
+    pub fn lacks_index_only(&self) -> bool {
+        self.db.is_none() && self.control.as_ref().is_some_and(Control::has_whole_history)
+    }
+
+    /// What makes index and coins again.
+    pub fn index_remedy(&self) -> Remedy {
+        DamagedPart::Index.remedy(self.has_whole_history())
+    }
+
+    /// Whether all blocks are stored that the coins come from.
+    pub fn has_whole_history(&self) -> bool {
+        self.control.as_ref().is_none_or(Control::has_whole_history)
+    }
+
+    /// What the last commit has left.
+    pub fn state(&self) -> CommittedState {
+        self.control.as_ref().map(|control| control.state.clone()).unwrap_or_default()
+    }
+
+    /// The hasher of the coins' keys.
+    pub fn hasher(&self) -> UtxoHasher {
+        let key = self.control.as_ref().map(|control| control.identity.utxo_hash_key);
+        UtxoHasher::new(key.unwrap_or_default())
+    }
+
+    /// Message start of the network.
+    pub fn magic(&self) -> [u8; 4] {
+        self.network.magic
+    }
+
+    pub fn database_path(&self) -> PathBuf {
+        self.dir.join(DATABASE_FILE)
+    }
+
+    /// Calls `visit` with each entry of the block index.
+    pub fn for_each_block(
+        &self,
+        mut visit: impl FnMut(BlockHash, BlockRecord) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(db) = &self.db else { return Ok(()) };
+        visit_blocks(db, &self.dir, &mut visit)
+    }
+
+    fn ends(&self) -> Result<BTreeMap<u32, FileEnds>, StoreError> {
+        let mut ends = BTreeMap::new();
+        if let Some(db) = &self.db {
+            db.for_each(&FILE_ENDS, |file, end| {
+                ends.insert(file, end);
+                Ok(())
+            })?;
+        }
+        Ok(ends)
+    }
+
+    /// The block files that commits have named.
+    pub fn block_files(&self) -> Result<Vec<NamedFile>, StoreError> {
+        let ends = self.ends()?;
+        let named = ends.into_iter().filter(|(_, end)| end.blocks > 0);
+        let path = |number| block_file_path(&self.dir.join(BLOCKS_DIR), number);
+        named.map(|(number, end)| self.named(number, path(number), end.blocks.into())).collect()
+    }
+
+    /// The undo files that commits have named.
+    pub fn undo_files(&self) -> Result<Vec<NamedFile>, StoreError> {
+        let ends = self.ends()?;
+        let named = ends.into_iter().filter(|(_, end)| end.undo > 0);
+        named.map(|(number, end)| self.named(number, self.undo.path(number), end.undo)).collect()
+    }
+
+    fn named(&self, number: u32, path: PathBuf, committed: u64) -> Result<NamedFile, StoreError> {
+        let len = match self.disk.open(&path, OpenMode::Read) {
+            Ok(file) => Some(file.file_len()?),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error),
+        };
+        Ok(NamedFile { number, path, committed, len })
+    }
+
+    pub fn block_path(&self, file: u32) -> PathBuf {
+        block_file_path(&self.dir.join(BLOCKS_DIR), file)
+    }
+
+    pub fn undo_path(&self, file: u32) -> PathBuf {
+        self.undo.path(file)
+    }
+
+    /// The bytes of a block, whose frame is right.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] where it is not, or the file ends before.
+    pub fn read_block(&self, at: BlockPosition) -> Result<PooledStream, StoreError> {
+        let path = self.block_path(at.file);
+        let start = at.offset.saturating_sub(FRAME_SIZE);
+        self.check_frame(&path, start.into(), at.len)?;
+        let mut bytes = DataStream::new();
+        let file = self.disk.open_cached(&path)?;
+        file.read_stream_at(at.offset.into(), at.len as usize, &mut bytes)
+            .map_err(|error| unreadable(error, &path, at.offset.into()))?;
+        Ok(PooledStream::from(bytes))
+    }
+
+    fn check_frame(&self, path: &Path, start: u64, len: u32) -> Result<(), StoreError> {
+        let mut found = [0; FRAME_SIZE as usize];
+        let file = self.disk.open_cached(path).map_err(|error| match error.is_not_found() {
+            true => StoreError::damaged(path, 0, Damage::MissingFile),
+            false => error,
+        })?;
+        file.read_exact_at(start, &mut found).map_err(|error| unreadable(error, path, start))?;
+        match found == frame(self.network.magic, len) {
+            true => Ok(()),
+            false => Err(StoreError::damaged(path, start, Damage::Format)),
+        }
+    }
+
+    /// The undo data of the block behind `prev`, in a record whose frame and checksum are right.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] where they are not, or the file ends before.
+    pub fn read_undo(&self, at: UndoPosition, prev: &BlockHash) -> Result<BlockUndo, StoreError> {
+        let path = self.undo.path(at.file);
+        self.check_frame(&path, at.offset.saturating_sub(FRAME_SIZE.into()), at.len)?;
+        let read = self.undo.read(at, prev);
+        read.map_err(|error| unreadable(error, &path, at.offset))
+    }
+
+    /// Lets the system forget what was read of a block file and its undo file: an inspection reads everything
+    /// once, and what others read is of more use in memory.
+    pub fn release_cache(&self, file: u32) {
+        for path in [self.block_path(file), self.undo_path(file)] {
+            if let Ok(file) = self.disk.open_cached(&path) {
+                file.release_cache();
+            }
+        }
+    }
+
+    /// Puts an undo record back to its place; `false` if it has another length.
+    pub fn restore_undo(&self, at: UndoPosition, record: &UndoRecord) -> Result<bool, StoreError> {
+        self.undo.restore(at, record)
+    }
+
+    /// Inspects the coins that the last commit has named, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] where the manifest is.
+    pub fn coins(
+        &self,
+        executor: &Arc<dyn Executor>,
+    ) -> Result<Option<CoinsInspection>, StoreError> {
+        let Some(bytes) = self.state().utxo_manifest else { return Ok(None) };
+        let manifest: Manifest = SpanReader::new(&bytes).get().map_err(|error| {
+            StoreError::damaged(&self.dir.join(DATABASE_FILE), 0, Damage::Decode(error))
+        })?;
+        let (dir, whole) = (self.dir.join(UTXO_DIR), self.has_whole_history());
+        let beyond_parity = DamagedPart::Coins.remedy(whole);
+        let hasher = self.hasher();
+        let (disk, repair) = (&self.disk, self.repair);
+        CoinsInspection::open(disk, &dir, hasher, manifest, executor, (repair, beyond_parity))
+            .map(Some)
+    }
+}
+
+fn is_missing(disk: &StoreDisk, path: &Path) -> Result<bool, StoreError> {
+    match disk.open(path, OpenMode::Read) {
+        Ok(_) => Ok(false),
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// A place that the medium does not give back is damaged, as one behind the end of the file is.
+fn unreadable(error: StoreError, path: &Path, offset: u64) -> StoreError {
+    match error.is_unreadable() {
+        true => StoreError::damaged(path, offset, Damage::Short),
+        false => error,
+    }
+}

@@ -1,0 +1,426 @@
+//! Inspection of runs: every block, its parity, and whether entries, filters, indexes and footers agree.
+
+mod segments;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::key::UtxoHasher;
+use super::layers::{Layers, UtxoContext};
+use super::manifest::{Manifest, ManifestRun};
+use super::run::file::RunFile;
+use super::run::format::{BLOCK, BlockKind, Footer, open_block, view_block};
+use super::run::parity::{GROUP, STRIPES, parity_of, xor_into};
+use super::run::repair::Repairs;
+use super::run::segment::Segment;
+use super::sealed::Sealed;
+use super::segments::Segments;
+use super::sort::FIRST_SCRATCH;
+use super::store::open_run;
+use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::error::{Damage, Remedy, StoreError};
+use crate::exec::Executor;
+use crate::inspect::{Found, Stage, Watch};
+
+use segments::SegmentChecks;
+
+/// The runs that a manifest names.
+pub struct CoinsInspection {
+    context: UtxoContext,
+    manifest: Manifest,
+    repair: bool,
+    /// What makes coins again that parity cannot bring back.
+    beyond_parity: Remedy,
+}
+
+/// Neighbouring damage is told as one.
+struct Joined<'a> {
+    watch: &'a mut dyn Watch,
+    last: Option<Found>,
+}
+
+impl Joined<'_> {
+    fn found(&mut self, found: Found) {
+        if let Some(last) = &mut self.last {
+            let follows = last.path == found.path && last.offset + last.bytes == found.offset;
+            if follows && (&last.damage, last.remedy) == (&found.damage, found.remedy) {
+                last.bytes += found.bytes;
+                return;
+            }
+        }
+        if let Some(last) = self.last.replace(found) {
+            self.watch.found(last);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.watch.found(last);
+        }
+    }
+}
+
+impl CoinsInspection {
+    pub(crate) fn open(
+        disk: &StoreDisk,
+        dir: &Path,
+        hasher: UtxoHasher,
+        manifest: Manifest,
+        executor: &Arc<dyn Executor>,
+        (repair, beyond_parity): (bool, Remedy),
+    ) -> Result<Self, StoreError> {
+        if !manifest.is_readable(&hasher) {
+            return Err(StoreError::damaged(dir, 0, Damage::Format));
+        }
+        let (disk, dir, executor) = (disk.clone(), dir.to_owned(), Arc::clone(executor));
+        let (partition_bits, next_scratch) = (u32::from(manifest.partition_bits), FIRST_SCRATCH);
+        let next_scratch = Arc::new(AtomicU64::new(next_scratch));
+        let repairs = Arc::new(Repairs::in_memory());
+        let context =
+            UtxoContext { disk, dir, hasher, partition_bits, executor, next_scratch, repairs };
+        Ok(Self { context, manifest, repair, beyond_parity })
+    }
+
+    /// Number of runs.
+    pub fn runs(&self) -> usize {
+        self.manifest.runs.len()
+    }
+
+    /// Bytes of all runs.
+    pub fn bytes(&self) -> u64 {
+        self.manifest.runs.iter().map(|run| u64::from(run.blocks) * BLOCK as u64).sum()
+    }
+
+    /// Inspects all runs. Returns whether all coins can be read.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call; [`StoreError::Stopped`].
+    pub fn inspect_runs(&self, watch: &mut dyn Watch) -> Result<bool, StoreError> {
+        let (mut intact, mut done) = (true, 0);
+        for named in &self.manifest.runs {
+            let mut joined = Joined { watch: &mut *watch, last: None };
+            let inspected = self.inspect_run(named, &mut joined, done);
+            joined.end();
+            intact &= inspected?;
+            done += u64::from(named.blocks) * BLOCK as u64;
+        }
+        Ok(intact)
+    }
+
+    /// The coins as one; damage that parity makes up for is repaired in memory alone.
+    ///
+    /// # Errors
+    ///
+    /// A failed read, or damage beyond that.
+    pub fn layers(&self) -> Result<Arc<Layers>, StoreError> {
+        let mut segments = Segments::new(self.context.partitions());
+        for named in &self.manifest.runs {
+            let (run, metas) = open_run(&self.context, named)?;
+            for meta in &metas {
+                let bits = self.context.partition_bits;
+                let segment = Segment::load(&run, meta, named.seals, bits)?;
+                segments.install(vec![Arc::new(segment)]);
+                // A scan asks neither filters nor indexes.
+                segments.limit_filters(0);
+                segments.limit_indexes(0);
+            }
+        }
+        Ok(Arc::new(Layers {
+            context: self.context.clone(),
+            epoch: Sealed::new(self.manifest.seal).current().clone(),
+            flushing: Vec::new(),
+            flushed: Vec::new(),
+            partitions: segments.partitions().to_vec(),
+        }))
+    }
+
+    fn run(&self, named: &ManifestRun) -> RunFile {
+        let (disk, path) = (self.context.disk.clone(), named.id.path(&self.context.dir));
+        let repairs = match self.repair {
+            true => Arc::default(),
+            false => Arc::clone(&self.context.repairs),
+        };
+        RunFile { id: named.id, disk, path, blocks: named.blocks, repairs }
+    }
+
+    fn inspect_run(
+        &self,
+        named: &ManifestRun,
+        out: &mut Joined<'_>,
+        before: u64,
+    ) -> Result<bool, StoreError> {
+        let run = self.run(named);
+        let found = |offset, bytes, damage, remedy| Found {
+            path: run.path.clone(),
+            offset,
+            bytes,
+            damage,
+            remedy,
+        };
+        let file = match run.open() {
+            Err(error) if error.is_not_found() => {
+                out.found(found(0, 0, Damage::MissingFile, self.beyond_parity));
+                return Ok(false);
+            }
+            other => other?,
+        };
+        let len = file.file_len()?;
+        self.check_end(&run, len, out)?;
+        let mut reading = Reading::new(self, &run, &file, len);
+        let Some(footer) = reading.footer(self.context.hasher, self.context.partition_bits)? else {
+            let last = u64::from(run.blocks.saturating_sub(1)) * BLOCK as u64;
+            let damage = if len < run.bytes() { Damage::Short } else { Damage::Format };
+            out.found(found(last.min(len), 0, damage, self.beyond_parity));
+            return Ok(false);
+        };
+        let mut parity = ParityCheck::open(self, &run, &footer, out)?;
+        let mut segments = SegmentChecks::new(&footer, &self.context);
+        let mut intact = true;
+        let mut block = Box::new([0; BLOCK]);
+        for number in 0..run.blocks {
+            if number.is_multiple_of(STRIPES) {
+                if out.watch.is_stopped() {
+                    return Err(StoreError::Stopped);
+                }
+                let done = before + u64::from(number) * BLOCK as u64;
+                out.watch.progress(Stage::Runs, done, self.bytes());
+            }
+            let state = reading.block(number, &mut block)?;
+            if let Some((damage, remedy)) = state.damage(self) {
+                out.found(found(u64::from(number) * BLOCK as u64, BLOCK as u64, damage, remedy));
+            }
+            let bytes = (state != BlockState::Lost).then_some(&*block);
+            parity.take(number, bytes, out)?;
+            if let Some((number, what)) = segments.take(number, bytes.and_then(view_block)) {
+                let (at, damage) = (u64::from(number) * BLOCK as u64, Damage::Disagreement(what));
+                out.found(found(at, BLOCK as u64, damage, self.beyond_parity));
+                intact = false;
+            }
+        }
+        parity.end(out)?;
+        file.release_cache();
+        Ok(intact && !segments.lost)
+    }
+
+    /// Cuts off what follows the run, or tells of it.
+    fn check_end(&self, run: &RunFile, len: u64, out: &mut Joined<'_>) -> Result<(), StoreError> {
+        let offset = run.bytes();
+        if len > offset {
+            let mut remedy = Remedy::Repair;
+            if self.repair {
+                self.context.disk.open(&run.path, OpenMode::ReadWrite)?.set_len(offset)?;
+                remedy = Remedy::Done;
+            }
+            let (path, damage) = (run.path.clone(), Damage::TrailingBytes);
+            out.found(Found { path, offset, bytes: len - offset, damage, remedy });
+        }
+        Ok(())
+    }
+}
+
+/// What became of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockState {
+    Intact,
+    /// It was not what was written, and is known from parity. Whether the file ends before it.
+    Known {
+        short: bool,
+    },
+    Lost,
+}
+
+impl BlockState {
+    fn damage(self, inspection: &CoinsInspection) -> Option<(Damage, Remedy)> {
+        let remedy = if inspection.repair { Remedy::Done } else { Remedy::Repair };
+        match self {
+            Self::Intact => None,
+            Self::Known { short: true } => Some((Damage::Short, remedy)),
+            Self::Known { short: false } => Some((Damage::Checksum, remedy)),
+            Self::Lost => Some((Damage::Checksum, inspection.beyond_parity)),
+        }
+    }
+}
+
+/// Reads a run in order, [`STRIPES`] blocks at once.
+struct Reading<'a> {
+    repair: bool,
+    run: &'a RunFile,
+    file: &'a StoreFile,
+    len: u64,
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(inspection: &CoinsInspection, run: &'a RunFile, file: &'a StoreFile, len: u64) -> Self {
+        Self { repair: inspection.repair, run, file, len, first: 0, bytes: Vec::new() }
+    }
+
+    /// The footer, if it can be read and is one of this store.
+    fn footer(
+        &mut self,
+        hasher: UtxoHasher,
+        partition_bits: u32,
+    ) -> Result<Option<Footer>, StoreError> {
+        let Some(last) = self.run.blocks.checked_sub(1) else { return Ok(None) };
+        let mut block = Box::new([0; BLOCK]);
+        // Repaired when its turn comes, and told then.
+        let repair = std::mem::replace(&mut self.repair, false);
+        let state = self.block(last, &mut block)?;
+        self.repair = repair;
+        self.bytes.clear();
+        if state == BlockState::Lost {
+            return Ok(None);
+        }
+        let view = view_block(&block).filter(|view| view.kind == BlockKind::Footer);
+        Ok(view.and_then(|view| Footer::parse(view.payload)).filter(|footer| {
+            footer.run == self.run.id
+                && footer.fingerprint == hasher.fingerprint()
+                && u32::from(footer.partition_bits) == partition_bits
+                && footer.segments.iter().all(|segment| segment.end_block() <= last)
+        }))
+    }
+
+    fn block(&mut self, number: u32, block: &mut [u8; BLOCK]) -> Result<BlockState, StoreError> {
+        let held = self.first..self.first + (self.bytes.len() / BLOCK) as u32;
+        if !held.contains(&number) {
+            self.fill(number)?;
+        }
+        let place = (number - self.first) as usize;
+        *block = self.bytes.as_chunks::<BLOCK>().0[place];
+        if open_block(block, self.run.id, number).is_some() {
+            return Ok(BlockState::Intact);
+        }
+        let known = match self.repair {
+            true => match self.run.repair(number, block) {
+                Ok(()) => true,
+                Err(StoreError::Damaged { .. }) => false,
+                Err(error) => return Err(error),
+            },
+            false => self.run.rebuild(number, block)?,
+        };
+        let short = u64::from(number + 1) * BLOCK as u64 > self.len;
+        Ok(if known { BlockState::Known { short } } else { BlockState::Lost })
+    }
+
+    /// Reads the blocks from `number` on; those that cannot be read are zeros.
+    fn fill(&mut self, number: u32) -> Result<(), StoreError> {
+        let count = STRIPES.min(self.run.blocks - number);
+        self.first = number;
+        self.bytes.resize(count as usize * BLOCK, 0);
+        match self.file.read_exact_at(u64::from(number) * BLOCK as u64, &mut self.bytes) {
+            Err(error) if error.is_unreadable() => {}
+            other => return other,
+        }
+        for (n, block) in (number..).zip(self.bytes.as_chunks_mut::<BLOCK>().0) {
+            match self.file.read_exact_at(u64::from(n) * BLOCK as u64, block) {
+                Err(error) if error.is_unreadable() => block.fill(0),
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares the parity of a run with its blocks.
+struct ParityCheck<'a> {
+    inspection: &'a CoinsInspection,
+    run: &'a RunFile,
+    /// `None`: the run has no parity, or it is missing and not to be written.
+    file: Option<StoreFile>,
+    /// The file was missing, and is written anew.
+    created: bool,
+    /// Of the group that is open, as it is computed; a stripe with a lost block has none.
+    computed: Vec<u8>,
+    known: [bool; STRIPES as usize],
+    group: Range<u32>,
+}
+
+impl<'a> ParityCheck<'a> {
+    fn open(
+        inspection: &'a CoinsInspection,
+        run: &'a RunFile,
+        footer: &Footer,
+        out: &mut Joined<'_>,
+    ) -> Result<Self, StoreError> {
+        let (path, disk) = (run.parity_path(), &inspection.context.disk);
+        let (mut file, mut created) = (None, false);
+        // Runs of schema 1 have neither sums nor parity.
+        if footer.segments.iter().all(|segment| segment.sum.is_some()) {
+            file = match disk.open(&path, OpenMode::Read) {
+                Err(error) if error.is_not_found() => None,
+                other => Some(other?),
+            };
+            created = file.is_none() && inspection.repair;
+            if file.is_none() {
+                let remedy = if created { Remedy::Done } else { Remedy::Repair };
+                let (path, damage) = (path.clone(), Damage::MissingFile);
+                out.found(Found { path, offset: 0, bytes: 0, damage, remedy });
+            }
+            if inspection.repair {
+                file = Some(disk.open(&path, OpenMode::ReadWrite)?);
+            }
+            if created {
+                disk.sync_dir(&inspection.context.dir)?;
+            }
+        }
+        let known = [true; STRIPES as usize];
+        Ok(Self { inspection, run, file, created, computed: Vec::new(), known, group: 0..0 })
+    }
+
+    fn take(
+        &mut self,
+        number: u32,
+        block: Option<&[u8; BLOCK]>,
+        out: &mut Joined<'_>,
+    ) -> Result<(), StoreError> {
+        if number.is_multiple_of(GROUP) {
+            self.end(out)?;
+            (self.group, self.known) = (number..number, [true; STRIPES as usize]);
+        }
+        self.group.end = number + 1;
+        let stripe = (number % GROUP % STRIPES) as usize;
+        if number % GROUP < STRIPES {
+            self.computed.extend_from_slice(&[0; BLOCK]);
+        }
+        match block {
+            Some(block) => xor_into(&mut self.computed.as_chunks_mut().0[stripe], block),
+            None => self.known[stripe] = false,
+        }
+        Ok(())
+    }
+
+    /// Compares the parity of the group that is open.
+    fn end(&mut self, out: &mut Joined<'_>) -> Result<(), StoreError> {
+        let computed = std::mem::take(&mut self.computed);
+        let Some(file) = &self.file else { return Ok(()) };
+        let mut wrote = false;
+        for (stripe, block) in computed.as_chunks::<BLOCK>().0.iter().enumerate() {
+            let offset = u64::from(parity_of(self.group.start + stripe as u32)) * BLOCK as u64;
+            let mut stored = Box::new([0; BLOCK]);
+            let damage = match file.read_exact_at(offset, &mut *stored) {
+                Err(error) if error.is_unreadable() => Damage::Short,
+                Err(error) => return Err(error),
+                Ok(()) if !self.known[stripe] || *stored == *block => continue,
+                Ok(()) => Damage::Disagreement("it is not the parity of the run"),
+            };
+            let mut remedy = self.inspection.beyond_parity;
+            if self.known[stripe] {
+                remedy = Remedy::Repair;
+                if self.inspection.repair {
+                    file.write_all_at(offset, block)?;
+                    (wrote, remedy) = (true, Remedy::Done);
+                }
+            }
+            if self.created {
+                continue;
+            }
+            let (path, bytes) = (self.run.parity_path(), BLOCK as u64);
+            out.found(Found { path, offset, bytes, damage, remedy });
+        }
+        if wrote { file.sync() } else { Ok(()) }
+    }
+}

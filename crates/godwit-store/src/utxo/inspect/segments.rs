@@ -1,0 +1,202 @@
+//! Compares what a segment of a run says in several ways: entries, filter, block index, footer.
+
+use std::iter::Peekable;
+use std::slice;
+
+use godwit_primitives::OutPoint;
+
+use crate::utxo::entry::Entry;
+use crate::utxo::entry_sum::{EntryHasher, EntrySum};
+use crate::utxo::filter::Filter;
+use crate::utxo::key::UtxoHasher;
+use crate::utxo::layers::UtxoContext;
+use crate::utxo::run::format::{BlockKind, BlockRef, Footer, SegmentMeta};
+
+/// Compares the segments of a run with their entries, one after another.
+pub(super) struct SegmentChecks<'a> {
+    context: &'a UtxoContext,
+    left: Peekable<slice::Iter<'a, SegmentMeta>>,
+    open: Option<SegmentCheck>,
+    /// A block of a segment cannot be read.
+    pub(super) lost: bool,
+}
+
+impl<'a> SegmentChecks<'a> {
+    pub(super) fn new(footer: &'a Footer, context: &'a UtxoContext) -> Self {
+        Self { context, left: footer.segments.iter().peekable(), open: None, lost: false }
+    }
+
+    /// The next block of the run; `None` if it cannot be read. Returns the block where a segment that ends
+    /// with it contradicts itself, and how.
+    pub(super) fn take(
+        &mut self,
+        number: u32,
+        block: Option<BlockRef<'_>>,
+    ) -> Option<(u32, &'static str)> {
+        if let Some(meta) = self.left.next_if(|meta| meta.first_block == number) {
+            self.open = Some(SegmentCheck::new(meta, self.context));
+        }
+        let check = self.open.as_mut()?;
+        check.take(number, block);
+        let ended = self.open.take_if(|check| check.meta.end_block() == number + 1)?;
+        self.lost |= ended.lost;
+        ended.end()
+    }
+}
+
+/// Compares the parts of a segment with its entries.
+struct SegmentCheck {
+    meta: SegmentMeta,
+    hasher: UtxoHasher,
+    sums: EntryHasher,
+    partition_bits: u32,
+    last: Option<(u64, OutPoint)>,
+    entries: u64,
+    tombstones: u64,
+    keys: Option<(u64, u64)>,
+    sum: EntrySum,
+    /// Block index and filter as the entries have it, and as they are stored.
+    index: Vec<u8>,
+    filter: Option<Filter>,
+    stored_index: Vec<u8>,
+    stored_filter: Vec<u8>,
+    long: Long,
+    /// A block of it cannot be read: then nothing is compared.
+    lost: bool,
+    /// The first block that says what no block says.
+    wrong: Option<(u32, &'static str)>,
+}
+
+/// An entry that goes on in the next blocks.
+#[derive(Default)]
+struct Long {
+    bytes: Vec<u8>,
+    span: u8,
+    left: u8,
+}
+
+impl SegmentCheck {
+    fn new(meta: &SegmentMeta, context: &UtxoContext) -> Self {
+        let empty = vec![0; meta.filter_bytes as usize];
+        Self {
+            meta: meta.clone(),
+            hasher: context.hasher,
+            sums: EntryHasher::new(&context.hasher),
+            partition_bits: context.partition_bits,
+            last: None,
+            entries: 0,
+            tombstones: 0,
+            keys: None,
+            sum: EntrySum::default(),
+            index: Vec::new(),
+            filter: Filter::from_bytes(&empty, context.partition_bits),
+            stored_index: Vec::new(),
+            stored_filter: Vec::new(),
+            long: Long::default(),
+            lost: false,
+            wrong: None,
+        }
+    }
+
+    /// The next block, in order; `None` if it cannot be read.
+    fn take(&mut self, number: u32, block: Option<BlockRef<'_>>) {
+        let Some(block) = block else {
+            self.lost = true;
+            return;
+        };
+        if self.lost || self.wrong.is_some() {
+            return;
+        }
+        let checked = if number < self.meta.filter_block() {
+            self.take_entries(block)
+        } else if number < self.meta.index_block() {
+            self.stored_filter.extend_from_slice(block.payload);
+            if block.kind == BlockKind::Filter { Ok(()) } else { Err("it is no block of a filter") }
+        } else {
+            self.stored_index.extend_from_slice(block.payload);
+            if block.kind == BlockKind::Index { Ok(()) } else { Err("it is no block of an index") }
+        };
+        self.wrong = checked.err().map(|what| (number, what));
+    }
+
+    fn take_entries(&mut self, block: BlockRef<'_>) -> Result<(), &'static str> {
+        match (block.kind, self.long.left) {
+            (BlockKind::Entries, 0) if block.span > 1 => {
+                let (bytes, left) = (block.payload.to_vec(), block.span - 1);
+                self.long = Long { bytes, span: block.span, left };
+            }
+            (BlockKind::Entries, 0) => {
+                let mut rest = block.payload;
+                while !rest.is_empty() {
+                    let entry = Entry::first_of(rest).ok_or("its entries do not decode")?;
+                    let key = self.take_entry(entry)?;
+                    if rest.len() == block.payload.len() {
+                        self.note_block(key);
+                    }
+                    rest = &rest[entry.bytes().len()..];
+                }
+            }
+            (BlockKind::Overflow, 1..) => {
+                self.long.bytes.extend_from_slice(block.payload);
+                self.long.left -= 1;
+                if self.long.left == 0 {
+                    let long = std::mem::take(&mut self.long);
+                    let entry = Entry::first_of(&long.bytes).ok_or("its entry does not decode")?;
+                    let key = self.take_entry(entry)?;
+                    (0..long.span).for_each(|_| self.note_block(key));
+                }
+            }
+            _ => return Err("it is no block of entries"),
+        }
+        Ok(())
+    }
+
+    fn note_block(&mut self, first_key: u64) {
+        self.index.extend_from_slice(&((first_key >> 32) as u32).to_le_bytes());
+    }
+
+    fn take_entry(&mut self, entry: Entry<'_>) -> Result<u64, &'static str> {
+        let outpoint = entry.outpoint().map_err(|_| "its entries do not decode")?;
+        entry.coin().map_err(|_| "its coins do not decode")?;
+        let key = self.hasher.key(&outpoint);
+        if self.last.is_some_and(|last| last >= (key, outpoint)) {
+            return Err("its entries are not in order");
+        }
+        let partition = key.checked_shr(64 - self.partition_bits).unwrap_or(0);
+        if partition != u64::from(self.meta.partition) {
+            return Err("its entries are of another partition");
+        }
+        self.last = Some((key, outpoint));
+        self.entries += 1;
+        self.tombstones += u64::from(entry.is_tombstone());
+        self.keys = Some((self.keys.map_or(key, |(first, _)| first), key));
+        self.sum += self.sums.term(entry);
+        if let Some(filter) = &mut self.filter {
+            filter.insert(key);
+        }
+        Ok(key)
+    }
+
+    /// The block where the segment contradicts itself, and how.
+    fn end(&self) -> Option<(u32, &'static str)> {
+        if self.lost || self.wrong.is_some() {
+            return self.wrong;
+        }
+        let meta = &self.meta;
+        let filter: Vec<u8> =
+            self.filter.iter().flat_map(|filter| filter.bytes()).flatten().collect();
+        let keys = Some((meta.min_key, meta.max_key));
+        let counts = (self.entries, self.tombstones) == (meta.entries, meta.tombstones);
+        if !counts || (self.entries > 0 && self.keys != keys) {
+            Some((meta.first_block, "its entries are not those that the footer counts"))
+        } else if meta.sum.is_some_and(|sum| sum != self.sum) {
+            Some((meta.first_block, "its entries are not those of the footer's sum"))
+        } else if self.stored_index != self.index {
+            Some((meta.index_block(), "the index is not that of the entries"))
+        } else if self.stored_filter != filter {
+            Some((meta.filter_block(), "the filter is not that of the entries"))
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Coins and block index that are made again from the block files: `-reindex-chainstate` and `-reindex`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use godwit::exit::Exit;
+use godwit_sim::rng::Rng;
+
+use crate::blocks::{small_chain, write_dat};
+use crate::damaged_index::copy;
+use crate::import::small_chain_stats;
+use crate::kill::{CACHE_MIB, reference, succeeds};
+use crate::node::{Ended, Node};
+use crate::running::{Moment, Running};
+use crate::sync::{wait_until, with_small_chain};
+
+/// What the log says when it is done.
+const FORGOTTEN: &str = " files of coins.";
+
+/// Runs a node without peers until it has connected what it has stored.
+fn connect_stored(node: &Node, height: u64, more: &[&str]) -> Ended {
+    let stop = format!("-stopatheight={height}");
+    let mut words: Vec<&dyn AsRef<OsStr>> = vec![&"-noconnect", &"-listen=0", &stop];
+    words.extend(more.iter().map(|word| word as &dyn AsRef<OsStr>));
+    node.run(&words)
+}
+
+/// Runs and their parity, the oldest first.
+pub(crate) fn files_of_coins(node: &Node) -> Vec<PathBuf> {
+    let entries = fs::read_dir(node.network_dir().join("utxo")).expect("the coins' directory");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    files
+}
+
+fn runs(node: &Node) -> Vec<PathBuf> {
+    let mut files = files_of_coins(node);
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "run"));
+    files
+}
+
+/// A datadir with other coins under the same names.
+fn other_coins() -> Node {
+    let node = Node::new("regtest");
+    let path = node.beside("chain.dat");
+    write_dat(&path, &small_chain()[..100]);
+    node.import(&path);
+    node
+}
+
+#[test]
+fn coins_beyond_repair_are_named_with_the_command_that_makes_them_again() {
+    let (whole, other) = (with_small_chain(), other_coins());
+    let height = small_chain().len() as u64;
+    type Damage<'a> = &'a dyn Fn(&Node);
+    let damages: [(&str, Damage<'_>); 4] = [
+        ("missing", &|node| {
+            fs::remove_file(&runs(node)[0]).expect("it is there");
+        }),
+        ("cut short, with its parity", &|node| {
+            for path in files_of_coins(node) {
+                let bytes = fs::read(&path).expect("a file");
+                fs::write(&path, &bytes[..100]).expect("the same file");
+            }
+        }),
+        ("of another directory", &|node| {
+            let (run, parity) = (runs(node)[0].clone(), runs(node)[0].with_extension("parity"));
+            fs::copy(&runs(&other)[0], run).expect("a file");
+            fs::copy(runs(&other)[0].with_extension("parity"), parity).expect("a file");
+        }),
+        ("zeroed, with its parity", &|node| {
+            for path in files_of_coins(node) {
+                let len = fs::read(&path).expect("a file").len();
+                fs::write(&path, vec![0; len]).expect("the same file");
+            }
+        }),
+    ];
+    for (what, damage) in damages {
+        let node = copy(&whole);
+        damage(&node);
+        let commands: [&[&dyn AsRef<OsStr>]; 2] =
+            [&[&"utxo", &"stats"], &[&"-noconnect", &"-listen=0"]];
+        for words in commands {
+            let ended = node.run(words).expect(Exit::Damaged);
+            assert_eq!(ended.stderr.lines().count(), 1, "{what}: {ended:?}");
+            assert!(ended.stderr.contains(".run at byte "), "{what}: {ended:?}");
+            let remedy =
+                "; `godwit -reindex-chainstate` makes the coins again from the block files";
+            assert!(ended.stderr.contains(remedy), "{what}: {ended:?}");
+        }
+        connect_stored(&node, height, &["-reindex-chainstate"]).expect(Exit::Success);
+        assert_eq!(node.stats(), small_chain_stats(), "{what}");
+        assert!(!node.log().contains("Indexing "), "{what}");
+    }
+}
+
+/// Of two block files the first is gone too: then the chain ends below it, and what follows is fetched.
+#[test]
+fn index_and_coins_are_made_again_and_an_import_gives_what_is_missing() {
+    let node = with_small_chain();
+    let path = node.beside("chain.dat");
+    connect_stored(&node, small_chain().len() as u64, &["-reindex"]).expect(Exit::Success);
+    assert_eq!(node.stats(), small_chain_stats());
+    assert_eq!(node.log().matches("Indexing ").count(), 1, "once");
+    // A block in the middle is not what it was.
+    let file = node.network_dir().join("blocks/blk00000.dat");
+    let mut bytes = fs::read(&file).expect("a file");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).expect("the same file");
+    let ended = node.run(&[&"import", &"-reindex", &path]).expect(Exit::Success);
+    assert!(ended.stdout.contains("Import done: "), "{ended:?}");
+    assert_eq!(node.stats(), small_chain_stats());
+    // In the file it would be done at every start.
+    let config = node.datadir().join("godwit.conf");
+    fs::write(&config, "reindex=1\n").expect("a file");
+    node.run(&[&"utxo", &"stats"]).expect(Exit::Configuration);
+}
+
+#[test]
+fn a_rebuild_that_is_stopped_or_killed_goes_on_without_the_option() {
+    let reference = reference();
+    let cache = format!("-dbcache={CACHE_MIB}");
+    let rng = &mut Rng::new(31);
+    for option in ["-reindex-chainstate", "-reindex"] {
+        let node = {
+            let _alone = reference.serve_alone();
+            copy(&reference.node)
+        };
+        let mut first = Some(option);
+        let mut interrupted = 0;
+        for round in 0..6 {
+            let option = first.take();
+            let mut words: Vec<&dyn AsRef<OsStr>> = vec![&"-noconnect", &"-listen=0", &cache];
+            words.extend(option.iter().map(|word| word as &dyn AsRef<OsStr>));
+            let mut running = Running::start(&node, &words);
+            if round == 0 {
+                wait_until("the coins are gone", || running.log().0.contains(FORGOTTEN));
+            }
+            running.wait_for(Moment::After(Duration::from_millis(100 + rng.below(500))));
+            if round % 2 == 0 {
+                let (time, status) = running.terminate();
+                assert_eq!(status.code(), Some(Exit::Success.code().into()), "{}", node.log());
+                assert!(time < Duration::from_secs(9), "{time:?}");
+                interrupted += 1;
+            } else {
+                interrupted += usize::from(running.kill());
+            }
+        }
+        assert_eq!(interrupted, 6, "a node ends by a signal alone");
+        let stop = format!("-stopatheight={}", reference.blocks);
+        let words: [&dyn AsRef<OsStr>; 4] = [&"-noconnect", &"-listen=0", &cache, &stop];
+        succeeds(&node, Running::start(&node, &words));
+        assert_eq!(node.stats(), reference.stats, "{option}");
+        let wiped = node.log().matches(FORGOTTEN).count();
+        assert_eq!(wiped, 1, "{option}: only the first start forgets coins");
+    }
+}

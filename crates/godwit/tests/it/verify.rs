@@ -1,0 +1,210 @@
+//! `godwit verify` and `godwit verify -repair`, as a user runs them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use godwit::exit::Exit;
+
+use crate::damaged_index::copy;
+use crate::import::small_chain_stats;
+use crate::kill::{CACHE_MIB, reference};
+use crate::node::{Ended, Node};
+use crate::rebuild::files_of_coins;
+use crate::running::{Moment, Running};
+use crate::sync::{free_port, serve, stops_in_time, with_small_chain};
+
+/// The last line names the coins by their hash as `utxo stats` does.
+fn has_hash_of_stats(node: &Node, ended: &Ended) {
+    let stats = node.stats();
+    let hash = stats["muhash"].as_str().expect("text");
+    let expected =
+        format!("{} coins at height {}, MuHash {hash}.", stats["txouts"], stats["height"]);
+    assert_eq!(ended.stdout.lines().last(), Some(expected.as_str()), "{ended:?}");
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).expect("a file");
+    bytes[at] ^= 1;
+    fs::write(path, bytes).expect("the same file");
+}
+
+#[test]
+fn an_undamaged_directory_is_called_so_with_the_hash_of_its_coins() {
+    let node = with_small_chain();
+    let blocks = small_chain_stats()["height"].as_u64().expect("a height");
+    let ended = node.run(&[&"verify"]).expect(Exit::Success);
+    let first = format!("Read {blocks} blocks, {blocks} undo records and ");
+    assert!(ended.stdout.starts_with(&first), "{ended:?}");
+    assert!(ended.stdout.contains(" Damage: none.\n"), "{ended:?}");
+    assert_eq!((ended.stdout.lines().count(), ended.stderr.as_str()), (2, ""), "{ended:?}");
+    has_hash_of_stats(&node, &ended);
+    // Not beside a node that runs.
+    let port = free_port();
+    let serving = serve(&node, port);
+    let ended = node.run(&[&"verify"]).expect(Exit::DatadirUnusable);
+    assert!(ended.stderr.contains("is locked"), "{ended:?}");
+    stops_in_time(serving);
+}
+
+#[test]
+fn a_flipped_byte_is_named_in_every_kind_of_file_and_repaired_where_the_source_is_local() {
+    let whole = with_small_chain();
+    let at = |name: &str| whole.network_dir().join(name);
+    let run = files_of_coins(&whole).into_iter().find(|path| path.extension().unwrap() == "run");
+    let run = run.expect("coins were written");
+    let relative = |path: &Path| -> PathBuf {
+        path.strip_prefix(whole.network_dir()).expect("in it").to_owned()
+    };
+    // The database: the magic of its header.
+    let cases = [
+        (relative(&run), 4096 + 77, true),
+        (relative(&run.with_extension("parity")), 100, true),
+        (relative(&at("blocks/rev00000.dat")), 500, true),
+        (relative(&at("blocks/xor.dat")), 3, true),
+        (relative(&at("godwit.control0")), 30, true),
+        (relative(&at("godwit.control1")), 30, true),
+        (relative(&at("godwit.redb")), 1, true),
+        (relative(&at("blocks/blk00000.dat")), 5000, false),
+    ];
+    for (path, place, is_repaired) in cases {
+        let node = copy(&whole);
+        let damaged = node.network_dir().join(&path);
+        flip(&damaged, place.min(fs::read(&damaged).expect("a file").len() - 1));
+        let name = damaged.display().to_string();
+        let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
+        let lines: Vec<&str> =
+            ended.stdout.lines().filter(|line| line.contains(" at byte ")).collect();
+        assert_eq!(lines.len(), 1, "{name}: {ended:?}");
+        assert!(lines[0].starts_with(&name), "{name}: {ended:?}");
+        let remedy = match is_repaired {
+            true => "; `godwit verify -repair` repairs it",
+            false => {
+                "; the node fetches it again from a peer when it needs it, and sends it to nobody before"
+            }
+        };
+        assert!(lines[0].ends_with(remedy), "{name}: {ended:?}");
+        let exit = if is_repaired { Exit::Success } else { Exit::Damaged };
+        let ended = node.run(&[&"verify", &"-repair"]).expect(exit);
+        assert_eq!(ended.stdout.contains("; repaired\n"), is_repaired, "{name}: {ended:?}");
+        if is_repaired {
+            let ended = node.run(&[&"verify"]).expect(Exit::Success);
+            assert!(ended.stdout.contains(" Damage: none."), "{name}: {ended:?}");
+            has_hash_of_stats(&node, &ended);
+        }
+        assert_eq!(node.stats(), small_chain_stats(), "{name}");
+    }
+}
+
+/// What happens to a file.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    Zeros,
+    Cut,
+    Missing,
+}
+
+fn harm(path: &Path, harm: Harm) {
+    let mut bytes = fs::read(path).expect("a file");
+    let middle = bytes.len() / 2;
+    match harm {
+        Harm::Zeros => {
+            let page = middle / 4096 * 4096;
+            let end = bytes.len().min(page + 4096);
+            bytes[page..end].fill(0);
+        }
+        Harm::Cut => bytes.truncate(middle),
+        Harm::Missing => return fs::remove_file(path).expect("it is there"),
+    }
+    fs::write(path, bytes).expect("the same file");
+}
+
+/// Each kind of file, zeroed in part, cut short or missing: verify names it, and what it says then is enough.
+#[test]
+fn each_cell_of_the_damage_matrix_ends_clean_by_what_verify_names() {
+    let whole = with_small_chain();
+    let chain = whole.beside("chain.dat");
+    let run = files_of_coins(&whole).into_iter().find(|path| path.extension().unwrap() == "run");
+    let run = run.expect("coins were written");
+    let blocks = whole.network_dir().join("blocks");
+    let files = [
+        run.clone(),
+        run.with_extension("parity"),
+        blocks.join("blk00000.dat"),
+        blocks.join("rev00000.dat"),
+        whole.network_dir().join("godwit.redb"),
+        whole.network_dir().join("godwit.control0"),
+    ];
+    let stop = format!("-stopatheight={}", small_chain_stats()["height"]);
+    for path in &files {
+        for how in [Harm::Zeros, Harm::Cut, Harm::Missing] {
+            let node = copy(&whole);
+            let path = path.strip_prefix(whole.network_dir()).expect("in it");
+            let (what, damaged) =
+                (format!("{}, {how:?}", path.display()), node.network_dir().join(path));
+            harm(&damaged, how);
+            let ended = node.run(&[&"verify"]);
+            // A page of a database may be free.
+            if path.ends_with("godwit.redb") && ended.code == Some(Exit::Success.code().into()) {
+                continue;
+            }
+            let ended = ended.expect(Exit::Damaged);
+            assert!(ended.stdout.contains(&damaged.display().to_string()), "{what}: {ended:?}");
+            let ended = node.run(&[&"verify", &"-repair"]);
+            let left = |remedy| ended.stdout.contains(remedy);
+            let by = if left("`godwit -reindex-chainstate`") {
+                node.run(&[&"-reindex-chainstate", &"-noconnect", &"-listen=0", &stop])
+                    .expect(Exit::Success);
+                "-reindex-chainstate"
+            } else if left("fetches it again from a peer") {
+                // In place of a peer.
+                node.run(&[&"import", &"-reindex", &chain]).expect(Exit::Success);
+                "fetched again"
+            } else {
+                assert_eq!(ended.code, Some(Exit::Success.code().into()), "{what}: {ended:?}");
+                "-repair"
+            };
+            eprintln!("{what}: {by}");
+            let ended = node.run(&[&"verify"]).expect(Exit::Success);
+            has_hash_of_stats(&node, &ended);
+            assert_eq!(node.stats(), small_chain_stats(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_verification_that_is_told_to_stop_ends_soon_and_says_so() {
+    let reference = reference();
+    let node = {
+        let _alone = reference.serve_alone();
+        copy(&reference.node)
+    };
+    let mut interrupted = 0;
+    for delay in [50, 150, 300] {
+        let mut running = Running::start(&node, &[&"verify"]);
+        if !running.wait_for(Moment::After(Duration::from_millis(delay))) {
+            continue;
+        }
+        let (time, status) = running.terminate();
+        assert!(time < Duration::from_secs(9), "{time:?}");
+        interrupted += usize::from(status.code() == Some(Exit::Interrupted.code().into()));
+    }
+    assert!(interrupted > 0, "it is never that quick");
+    let ended = node.run(&[&"verify"]).expect(Exit::Success);
+    has_hash_of_stats(&node, &ended);
+}
+
+#[test]
+fn what_a_kill_leaves_is_no_damage() {
+    let (reference, node) = (reference(), Node::new("regtest"));
+    let cache = format!("-dbcache={CACHE_MIB}");
+    let mut kills = 0;
+    for delay in [700, 1500, 400] {
+        let mut running = Running::start(&node, &[&"import", &cache, &reference.path]);
+        running.wait_for(Moment::After(Duration::from_millis(delay)));
+        kills += usize::from(running.kill());
+        let ended = node.run(&[&"verify"]).expect(Exit::Success);
+        assert!(ended.stdout.contains(" Damage: none."), "{ended:?}");
+    }
+    assert!(kills > 0, "it is never that quick");
+}

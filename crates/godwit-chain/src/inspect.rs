@@ -108,10 +108,17 @@ pub fn inspect(
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
     let repair = options.repair;
     let mut inspection = Inspection::open(Arc::clone(disk), dir, network, repair, watch)?;
-    if repair && inspection.lacks_index_only() {
+    if let Some(mut found) = inspection.index_damage().cloned() {
         drop(inspection);
-        index_again(disk, dir, network, &mut options)?;
-        inspection = Inspection::open(Arc::clone(disk), dir, network, repair, watch)?;
+        let again = index_again(disk, dir, network, &mut options)
+            .and_then(|()| Ok(Inspection::open(Arc::clone(disk), dir, network, repair, watch)?));
+        found.remedy = match &again {
+            Ok(again) if again.has_index() => Remedy::Done,
+            Ok(again) => again.index_remedy(),
+            Err(_) => Remedy::Repair,
+        };
+        watch.found(found);
+        inspection = again?;
     }
     let mut inspected = Inspected::default();
     if inspection.has_index() {
@@ -185,7 +192,7 @@ fn index_again(
         // The control file has the key: without it nothing is repaired here.
         new_hash_key: [0; 16],
         buffers: BLOCK_BUFFERS,
-        rebuild: Rebuild::Nothing,
+        rebuild: Rebuild::IndexAlone,
         stop: Arc::clone(&options.start.stop),
     };
     let (store, found) = Store::open(Arc::clone(disk), store_options)?;

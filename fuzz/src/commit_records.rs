@@ -13,7 +13,7 @@ use godwit_store::exec::{Executor, Threads};
 use godwit_store::utxo::{CacheMinima, Manifest, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{
     AssumedSnapshot, BLOCK_BUFFERS, BlockChecksum, BlockPosition, BlockRecord, BlockStatus,
-    ChainPoint, SCHEMA_VERSION, Store, StoreOptions, UndoPosition,
+    ChainPoint, Rebuild, SCHEMA_VERSION, Store, StoreOptions, UndoPosition,
 };
 use godwit_stream::{DataStream, Decode, Encode, SpanReader};
 use redb::{Builder, StorageBackend, TableDefinition};
@@ -97,6 +97,8 @@ fn check_store(input: &mut Input<'_>) {
         network,
         new_hash_key: HASH_KEY,
         buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::Nothing,
+        stop: Arc::default(),
     };
     let Ok((store, recovered)) = Store::open(Arc::new(disk), options) else { return };
     assert!(recovered.len() <= 1, "one block lies there");

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{BlockHash, Coin, ScriptBytes, money_range};
 use godwit_store::error::NetworkId;
-use godwit_store::{BLOCK_BUFFERS, Store, StoreOptions, UndoPosition};
+use godwit_store::{BLOCK_BUFFERS, Rebuild, Store, StoreOptions, UndoPosition};
 use godwit_stream::DataStream;
 
 use crate::disk::OneFileDisk;
@@ -31,6 +31,8 @@ static STORE: LazyLock<(Store, OneFileDisk)> = LazyLock::new(|| {
         network: NetworkId { magic: MAGIC, genesis: [0; 32] },
         new_hash_key: [0; 16],
         buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::Nothing,
+        stop: Arc::default(),
     };
     let (store, _) = Store::open(Arc::new(disk.clone()), options).expect("an empty disk");
     (store, disk)

@@ -11,8 +11,8 @@
 //!
 //! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,6 +36,7 @@ use crate::reindex::reindex;
 use crate::shares::in_shares;
 use crate::stats::{Totals, muhash_totals};
 use crate::structure::{Structured, WitnessCheck};
+use crate::tree::NodeId;
 
 /// Bytes of blocks that are read at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -43,6 +44,10 @@ const BATCH_BYTES: u64 = 16 << 20;
 const BATCH_BLOCKS: usize = 64;
 /// Coins of damaged undo records that are looked for in one scan of the block files.
 const UNDO_COINS: usize = 500_000;
+/// Bytes of blocks whose undo records are made again in one scan.
+const UNDO_ROUND_BYTES: u64 = 64 << 20;
+/// Bytes of blocks whose undo records are made again at all, 32 scans: beyond it a reindex takes less time.
+const UNDO_BYTES: u64 = 2 << 30;
 
 /// What an inspection is to do.
 pub struct InspectOptions {
@@ -108,10 +113,17 @@ pub fn inspect(
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
     let repair = options.repair;
     let mut inspection = Inspection::open(Arc::clone(disk), dir, network, repair, watch)?;
-    if repair && inspection.lacks_index_only() {
+    if let Some(mut found) = inspection.index_damage().cloned() {
         drop(inspection);
-        index_again(disk, dir, network, &mut options)?;
-        inspection = Inspection::open(Arc::clone(disk), dir, network, repair, watch)?;
+        let again = index_again(disk, dir, network, &mut options)
+            .and_then(|()| Ok(Inspection::open(Arc::clone(disk), dir, network, repair, watch)?));
+        found.remedy = match &again {
+            Ok(again) if again.has_index() => Remedy::Done,
+            Ok(again) => again.index_remedy(),
+            Err(_) => Remedy::Repair,
+        };
+        watch.found(found);
+        inspection = again?;
     }
     let mut inspected = Inspected::default();
     if inspection.has_index() {
@@ -154,9 +166,16 @@ fn check_tree(
         Ok(())
     })?;
     let state = inspection.state();
-    let verified = loading
-        .finish(state.utxo_tip.as_ref(), state.assumed)
-        .and_then(|index| state.verified_tip.map_or(Ok(()), |tip| index.find(&tip.hash).map(drop)));
+    let verified = loading.finish(state.utxo_tip.as_ref(), state.assumed).and_then(|index| {
+        let last = match state.verified_tip {
+            Some(tip) => index.find(&tip.hash)?,
+            None => index.tip(),
+        };
+        if inspection.has_whole_history() {
+            check_places(inspection, &index, last, watch);
+        }
+        Ok(())
+    });
     match verified {
         Err(ChainError::DamagedIndex(_)) => {
             let damage = Damage::Disagreement("the block index refers to a block that it lacks");
@@ -165,6 +184,27 @@ fn check_tree(
             Ok(())
         }
         other => other,
+    }
+}
+
+/// Whether all blocks up to `last`, which were connected, have a place, and their undo records. An index that was
+/// made again from damaged files lacks some.
+fn check_places(inspection: &Inspection, index: &BlockIndex, last: NodeId, watch: &mut dyn Watch) {
+    let (mut no_block, mut no_undo, mut walk) = (false, false, last);
+    // Genesis is stored nowhere.
+    while let Some(parent) = index.node(walk).parent() {
+        let node = index.node(walk);
+        no_block |= node.position.is_none();
+        no_undo |= node.position.is_some() && node.undo.is_none();
+        walk = parent;
+    }
+    let lacks = [
+        (no_block, "blocks that were connected are not stored"),
+        (no_undo, "blocks that were connected have no undo record"),
+    ];
+    for (_, what) in lacks.into_iter().filter(|(is_missing, _)| *is_missing) {
+        let (path, damage) = (inspection.database_path(), Damage::Disagreement(what));
+        watch.found(Found { path, offset: 0, bytes: 0, damage, remedy: inspection.index_remedy() });
     }
 }
 
@@ -185,7 +225,7 @@ fn index_again(
         // The control file has the key: without it nothing is repaired here.
         new_hash_key: [0; 16],
         buffers: BLOCK_BUFFERS,
-        rebuild: Rebuild::Nothing,
+        rebuild: Rebuild::IndexAlone,
         stop: Arc::clone(&options.start.stop),
     };
     let (store, found) = Store::open(Arc::clone(disk), store_options)?;
@@ -235,9 +275,15 @@ impl<'a> Blocks<'a> {
     fn inspect(&self, watch: &mut dyn Watch, out: &mut Inspected) -> Result<(), ChainError> {
         let short = |file: &NamedFile| file.there() < file.committed;
         let mut block_files = self.inspection.block_files()?;
+        let last = block_files.last().map(|file| file.number);
         block_files.retain(short);
         for file in &block_files {
-            watch.found(shortened(file, Remedy::Peers));
+            // Blocks are appended to the last file: a node does not start without what it is to have.
+            let remedy = match Some(file.number) == last {
+                true => self.inspection.index_remedy(),
+                false => Remedy::Peers,
+            };
+            watch.found(shortened(file, remedy));
         }
         let mut undo_files = self.inspection.undo_files()?;
         undo_files.retain(short);
@@ -262,30 +308,41 @@ impl<'a> Blocks<'a> {
             }
             Ok(())
         })?;
-        let restored = match self.repair && !undo.is_empty() {
+        let bytes: u64 = undo.iter().map(|(block, _)| u64::from(block.position.len)).sum();
+        let few = bytes <= UNDO_BYTES;
+        let restored = match self.repair && few && !undo.is_empty() {
             true => self.restore_undo(undo.iter().map(|(block, _)| *block).collect(), watch)?,
             false => vec![false; undo.len()],
         };
-        let mut all_of_files = true;
-        for ((_, found), restored) in undo.into_iter().zip(restored) {
+        // Of these files a record that was cut off could not be made again.
+        let mut incomplete = BTreeSet::new();
+        for ((block, found), restored) in undo.into_iter().zip(restored) {
             let Some(mut found) = found else {
-                all_of_files &= restored;
+                incomplete.extend(block.undo.filter(|_| !restored).map(|undo| undo.file));
                 continue;
             };
-            found.remedy = self.undo_remedy(restored);
+            found.remedy = self.undo_remedy(restored, few);
             watch.found(found);
         }
+        let still_short: BTreeSet<u32> = self
+            .inspection
+            .undo_files()?
+            .iter()
+            .filter(|file| short(file))
+            .map(|f| f.number)
+            .collect();
         for file in &undo_files {
-            watch.found(shortened(file, self.undo_remedy(self.repair && all_of_files)));
+            let left = incomplete.contains(&file.number) || still_short.contains(&file.number);
+            watch.found(shortened(file, self.undo_remedy(self.repair && !left, few)));
         }
         Ok(())
     }
 
-    /// What repairs an undo record that was made again or not.
-    fn undo_remedy(&self, restored: bool) -> Remedy {
+    /// What repairs an undo record that was made again or not; `few`: those that are damaged can be.
+    fn undo_remedy(&self, restored: bool, few: bool) -> Remedy {
         match (restored, self.repair) {
             (true, _) => Remedy::Done,
-            (false, false) if self.inspection.has_whole_history() => Remedy::Repair,
+            (false, false) if few && self.inspection.has_whole_history() => Remedy::Repair,
             (false, _) => self.inspection.index_remedy(),
         }
     }
@@ -417,9 +474,10 @@ impl<'a> Blocks<'a> {
         };
         let mut next = 0;
         while next < damaged.len() {
-            let (mut round, mut coins) = (Vec::new(), Wanted::new());
-            while next < damaged.len() && coins.len() < UNDO_COINS {
+            let (mut round, mut coins, mut bytes) = (Vec::new(), Wanted::new(), 0);
+            while next < damaged.len() && coins.len() < UNDO_COINS && bytes < UNDO_ROUND_BYTES {
                 let block = damaged[next];
+                bytes += u64::from(block.position.len);
                 if is_active(block)
                     && let Ok(read) = self.read(block)
                 {

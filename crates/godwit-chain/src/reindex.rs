@@ -81,9 +81,16 @@ fn check(
     hasher: &UtxoHasher,
     found: RecoveredBlock,
 ) -> Result<Checked, ChainError> {
-    let bytes = store.read_block(found.position)?;
-    let checksum = BlockChecksum::of(bytes.as_slice());
-    Ok(Checked { found, checksum, received: structure(bytes, params, hasher, None) })
+    let (checksum, received) = match store.read_block(found.position) {
+        Ok(bytes) => (BlockChecksum::of(bytes.as_slice()), structure(bytes, params, hasher, None)),
+        // One bad sector must not keep all other blocks from being indexed.
+        Err(error) if error.is_unreadable() => {
+            log::warn!("{error}");
+            (BlockChecksum::of(&[]), Received::Undecodable)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Checked { found, checksum, received })
 }
 
 /// The length of the batch that `found` begins with.
@@ -256,6 +263,7 @@ fn owner(
         match store.read_undo(record, &index.node(*id).header.prev_blockhash) {
             Ok(_) => return Ok(Some(place)),
             Err(StoreError::Damaged { .. }) => {}
+            Err(error) if error.is_unreadable() => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -14,7 +14,7 @@ use godwit_primitives::{BlockHeader, HEADER_SIZE};
 use godwit_stream::{BufferPool, PooledStream, SpanReader};
 
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
-use crate::error::{Damage, StoreError};
+use crate::error::{Damage, NetworkId, StoreError};
 use crate::record::{BlockChecksum, BlockPosition, FileEnds};
 
 /// A block file is left for the next one before it grows to this size (Core:
@@ -33,6 +33,9 @@ pub(crate) const MAX_OPEN_BLOCK_FILES: usize = 8;
 
 /// Bytes read at once in search of a record.
 const SEARCH_WINDOW: u32 = 64 << 10;
+
+/// What a medium that has lost a sector still gives back around it is read by pages.
+const PAGE: u64 = 4096;
 
 /// A complete record behind the committed end of the block files: received before a crash, not yet
 /// in the block index. Its frame is right; whether its bytes are the block is for the caller to
@@ -449,7 +452,7 @@ fn next_record(
                 return Ok(None);
             }
             window.resize(wanted as usize, 0);
-            handle.read_exact_at(next.into(), &mut window)?;
+            read_readable(handle, next.into(), &mut window)?;
             if let Some(place) = window.windows(magic.len()).position(|bytes| bytes == magic) {
                 at = next + place as u32;
                 break;
@@ -473,7 +476,7 @@ fn read_record(
         return Ok(None);
     }
     let mut prefix = [0; PREFIX];
-    handle.read_exact_at(u64::from(at), &mut prefix)?;
+    read_readable(handle, at.into(), &mut prefix)?;
     let mut reader = SpanReader::new(&prefix);
     let parsed = (|| Ok((reader.array::<4>()?, reader.u32()?, reader.get::<BlockHeader>()?)))();
     let (found, block_len, header) = parsed
@@ -485,6 +488,45 @@ fn read_record(
         return Ok(None);
     }
     Ok(Some(RecoveredBlock { position: BlockPosition { file, offset, len: block_len }, header }))
+}
+
+/// Whether a block that follows genesis lies in the first file: then blocks connect to what is stored.
+pub(crate) fn has_first_block(
+    disk: &StoreDisk,
+    dir: &Path,
+    network: &NetworkId,
+) -> Result<bool, StoreError> {
+    let file = match disk.open(&block_file_path(dir, 0), OpenMode::Read) {
+        Err(error) if error.is_not_found() => return Ok(false),
+        other => other?,
+    };
+    let (len, mut end) = (file.file_len()?, 0);
+    while let Some(block) = next_record(&file, network.magic, 0, end, len)? {
+        if block.header.prev_blockhash.to_bytes() == network.genesis {
+            return Ok(true);
+        }
+        end = block.position.offset + block.position.len;
+    }
+    Ok(false)
+}
+
+/// Reads what the medium gives back; what it does not is zeros, page by page.
+fn read_readable(handle: &StoreFile, at: u64, out: &mut [u8]) -> Result<(), StoreError> {
+    match handle.read_exact_at(at, out) {
+        Err(error) if error.is_unreadable() => {}
+        other => return other,
+    }
+    let mut done = 0;
+    while done < out.len() {
+        let place = at + done as u64;
+        let end = out.len().min(done + (PAGE - place % PAGE) as usize);
+        match handle.read_exact_at(place, &mut out[done..end]) {
+            Err(error) if error.is_unreadable() => out[done..end].fill(0),
+            other => other?,
+        }
+        done = end;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

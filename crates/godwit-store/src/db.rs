@@ -93,7 +93,15 @@ impl Db {
         EXPECTS_PANIC.set(true);
         let opened = panic::catch_unwind(AssertUnwindSafe(|| Self::verified(disk, file, writes)));
         EXPECTS_PANIC.set(false);
-        opened.unwrap_or_else(|_| Err(damaged()))
+        match opened {
+            // A page that the medium does not give back is damaged: all of them were read.
+            Ok(Err(error)) if error.is_unreadable() => {
+                log::error!("{error}");
+                Err(damaged())
+            }
+            Ok(opened) => opened,
+            Err(_) => Err(damaged()),
+        }
     }
 
     fn verified(disk: &StoreDisk, file: StoreFile, writes: Writes) -> Result<Self, StoreError> {

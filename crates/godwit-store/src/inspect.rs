@@ -10,7 +10,7 @@ use std::sync::Arc;
 use godwit_primitives::BlockHash;
 use godwit_stream::{DataStream, Obfuscation, PooledStream, SpanReader};
 
-use crate::block_files::{FRAME_SIZE, block_file_path, frame};
+use crate::block_files::{FRAME_SIZE, block_file_path, file_number, frame};
 use crate::control::{Control, Slot};
 use crate::db::Db;
 use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk};
@@ -20,7 +20,8 @@ use crate::record::{BlockPosition, BlockRecord, FileEnds, UndoPosition};
 use crate::scan::{XOR_FILE, read_obfuscation};
 use crate::store::{
     BLOCKS_DIR, CommittedState, DATABASE_FILE, FILE_ENDS, LOCK_FILE, OpenedDatabase,
-    SCHEMA_VERSION, UTXO_DIR, inspect_database, visit_blocks, write_zero_obfuscation,
+    SCHEMA_VERSION, UTXO_DIR, inspect_database, refuse_core_directory, visit_blocks,
+    write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 use crate::utxo::{CoinsInspection, Manifest, UtxoHasher};
@@ -80,6 +81,8 @@ pub struct Inspection {
     /// `None` where it is damaged, or its index is not whole.
     db: Option<Db>,
     undo: UndoFiles,
+    /// Damage of the index that is to be repaired, and is told when it is.
+    index_damage: Option<Found>,
     /// There is nothing yet.
     is_new: bool,
     repair: bool,
@@ -121,34 +124,49 @@ impl Inspection {
         watch: &mut dyn Watch,
     ) -> Result<Self, StoreError> {
         let disk = StoreDisk::new(disk);
+        refuse_core_directory(&disk, dir)?;
         let lock = disk.lock(&dir.join(LOCK_FILE))?;
         let newest = Control::newest(&disk, dir)?;
         let slots = Control::both(&disk, dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
         let is_new = newest.is_none()
             && is_missing(&disk, &dir.join(DATABASE_FILE))?
-            && is_missing(&disk, &block_file_path(&blocks_dir, 0))?;
+            && !has_files(&disk, dir)?;
         let (mut db, mut control, mut ends) = (None, newest.clone(), BTreeMap::new());
+        let mut index_damage = None;
         if !is_new {
             let opened = inspect_database(&disk, dir, newest.as_ref(), network);
             match opened.and_then(|opened| Self::check_database(opened, dir, &mut ends)) {
                 Ok(opened) => (db, control) = (Some(opened.db), Some(opened.control)),
                 Err(error) => {
                     let whole = newest.as_ref().is_some_and(Control::has_whole_history);
-                    let remedy = match newest.is_some() && whole {
-                        true if repair => Remedy::Done,
+                    let remedy = match whole {
                         true => Remedy::Repair,
                         false => DamagedPart::Index.remedy(crate::has_whole_history(&disk, dir)),
                     };
-                    watch.found(Found::of(error, remedy)?);
+                    let found = Found::of(error, remedy)?;
+                    match whole && repair {
+                        true => index_damage = Some(found),
+                        false => watch.found(found),
+                    }
                 }
             }
         }
         let undo_ends = ends.iter().map(|(file, end): (&u32, &FileEnds)| (*file, end.undo));
         let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends.collect());
         let dir = dir.to_owned();
-        let inspection =
-            Self { disk, dir, network, control, db, undo, is_new, repair, _lock: lock };
+        let inspection = Self {
+            disk,
+            dir,
+            network,
+            control,
+            db,
+            undo,
+            index_damage,
+            is_new,
+            repair,
+            _lock: lock,
+        };
         // With a repair it is asked again, when the database is there.
         if inspection.db.is_some() || !repair {
             inspection.check_control(slots, watch)?;
@@ -234,9 +252,10 @@ impl Inspection {
         self.is_new
     }
 
-    /// Whether the block index is all that keeps blocks from being read, and can be made again from them.
-    pub fn lacks_index_only(&self) -> bool {
-        self.db.is_none() && self.control.as_ref().is_some_and(Control::has_whole_history)
+    /// Damage of the block index, of which nobody was told: the index is to be made again first, from the
+    /// block files, for the coins that are there.
+    pub fn index_damage(&self) -> Option<&Found> {
+        self.index_damage.as_ref()
     }
 
     /// What makes index and coins again.
@@ -405,6 +424,17 @@ fn is_missing(disk: &StoreDisk, path: &Path) -> Result<bool, StoreError> {
         Err(error) if error.is_not_found() => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// Whether there are files of blocks, undo records or coins.
+fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
+    let list = |name| match disk.list(&dir.join(name)) {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        other => other,
+    };
+    let is_of_blocks =
+        |path: &PathBuf| ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some());
+    Ok(list(BLOCKS_DIR)?.iter().any(is_of_blocks) || !list(UTXO_DIR)?.is_empty())
 }
 
 /// A place that the medium does not give back is damaged, as one behind the end of the file is.

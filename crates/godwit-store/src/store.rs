@@ -85,6 +85,8 @@ pub enum Rebuild {
     Coins,
     /// The block index and the coins (`-reindex`).
     Index,
+    /// The block index, of whose entries some cannot be read, for the coins that are there (`verify -repair`).
+    IndexAlone,
 }
 
 /// What the commits so far have left.
@@ -456,7 +458,7 @@ pub fn has_whole_history(disk: &StoreDisk, dir: &Path) -> bool {
 }
 
 /// Core keeps `blocks/blk*.dat` under the same names and may be writing to them.
-fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+pub(crate) fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     for database in ["chainstate", "blocks/index"] {
         let path = dir.join(database);
         match disk.list(&path) {
@@ -501,7 +503,9 @@ fn remove_block_files(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
             "{dir}: removing {files} files, whose blocks connect to nothing that is stored."
         );
     }
-    paths.iter().try_for_each(|path| disk.remove(path))
+    paths.iter().try_for_each(|path| disk.remove(path))?;
+    // Before a commit says that there is nothing to be removed any more.
+    disk.sync_dir(dir)
 }
 
 /// Tools that read Core's block files look for a key since Core 28; zero says "in the clear".

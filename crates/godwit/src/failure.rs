@@ -99,7 +99,10 @@ impl Fatal for ChainError {
         match self {
             ChainError::Store(error) => error.damaged(),
             ChainError::DamagedCoin(_) => Some(DamagedPart::Coins),
-            ChainError::DamagedIndex(_) => Some(DamagedPart::Index),
+            ChainError::DamagedIndex(_)
+            | ChainError::DamagedBlock { .. }
+            | ChainError::DamagedUndo(_)
+            | ChainError::Contradiction(..) => Some(DamagedPart::Index),
             _ => None,
         }
     }

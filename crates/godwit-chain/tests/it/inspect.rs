@@ -244,3 +244,80 @@ fn it_ends_when_it_is_told_to() {
     }
     assert!(stopped > 2, "{stopped}");
 }
+
+/// A repair of the index that fails at any operation is not called one.
+#[test]
+fn an_index_is_called_repaired_when_it_is() {
+    let (disk, stats) = flushed();
+    let database = Path::new(DIR).join("godwit.redb");
+    let zeroed = vec![0; disk.contents(&database).unwrap().len()];
+    disk.overwrite(&database, zeroed);
+    let mut failures = 0;
+    for n in (1..).step_by(3) {
+        let disk = disk.copy();
+        disk.fail_change(n);
+        let mut notes = Notes::default();
+        let inspected = run(&disk, true, &mut notes);
+        if !disk.has_failed() {
+            assert_eq!(inspected.unwrap().coins.unwrap().muhash, stats.muhash);
+            assert!(notes.found.iter().all(|found| found.remedy == Remedy::Done));
+            break;
+        }
+        if inspected.is_err() {
+            failures += 1;
+            let of_index = notes.found.iter().find(|found| found.path == database).unwrap();
+            assert_eq!(of_index.remedy, Remedy::Repair, "operation {n}");
+        }
+    }
+    assert!(failures > 2, "{failures}");
+}
+
+#[test]
+fn a_directory_without_database_is_not_new_and_one_of_core_is_refused() {
+    let (disk, _) = flushed();
+    for name in ["godwit.redb", "godwit.control0", "godwit.control1"] {
+        disk.remove(&Path::new(DIR).join(name)).unwrap();
+    }
+    for path in files(&disk).remove("blk.dat").unwrap() {
+        let bad = disk.copy();
+        bad.remove(&path).unwrap();
+        let (_, found) = verify(&bad, false);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+    let of_core = FaultDisk::new();
+    of_core.create_dir_all(&Path::new(DIR).join("chainstate")).unwrap();
+    match run(&of_core, false, &mut Notes::default()) {
+        Err(ChainError::Store(StoreError::CoreDirectory { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The node does not start without the end of the last block file, and fetches what others lack.
+#[test]
+fn a_short_block_file_has_the_remedy_that_the_node_has() {
+    let (disk, _) = flushed();
+    let mut paths = files(&disk).remove("blk.dat").unwrap();
+    paths.sort();
+    let last = paths.pop().unwrap();
+    for (path, remedy) in [(&paths[0], Remedy::Peers), (&last, Remedy::Reindex)] {
+        let bad = disk.copy();
+        let bytes = disk.contents(path).unwrap();
+        bad.overwrite(path, bytes[..bytes.len() - 9].to_vec());
+        let (_, found) = verify(&bad, false);
+        assert_eq!(found[0].remedy, remedy, "{found:?}");
+        let starts = crate::pruning::try_open(&bad, None, FILE_SIZE).is_ok();
+        assert_eq!(starts, remedy == Remedy::Peers);
+    }
+}
+
+/// An index that was made again while undo records were damaged lacks them.
+#[test]
+fn connected_blocks_without_undo_records_are_told() {
+    let (disk, _) = flushed();
+    let path = files(&disk).remove("rev.dat").unwrap()[0].clone();
+    disk.remove(&path).unwrap();
+    disk.remove(&Path::new(DIR).join("godwit.redb")).unwrap();
+    open(&disk, None, FILE_SIZE).close().unwrap();
+    let (_, found) = verify(&disk, false);
+    assert_eq!(found.iter().map(|found| found.remedy).collect::<Vec<_>>(), [Remedy::Reindex]);
+}

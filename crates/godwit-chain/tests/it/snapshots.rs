@@ -367,3 +367,15 @@ fn a_stored_branch_keeps_a_snapshot_out_only_when_it_would_replace_its_block() {
         assert_eq!(chain.utxo_stats().unwrap(), *STATS);
     }
 }
+
+/// Blocks that connect to genesis are kept, though coins were loaded once.
+#[test]
+fn a_reindex_keeps_the_blocks_from_genesis_on() {
+    let disk = loaded();
+    let mut options = options(Params::new(Network::Regtest));
+    options.start.rebuild = Rebuild::Index;
+    let fault = Arc::new(disk.clone());
+    let mut chain = Chain::open(fault, DIR.into(), options, [7; 16], clock()).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.tip_point().height as usize, BEFORE);
+}

@@ -11,7 +11,8 @@ use std::path::Path;
 use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
-use super::{CommittedState, Rebuild, SCHEMA_VERSION, StoreOptions};
+use super::{BLOCKS_DIR, CommittedState, Rebuild, SCHEMA_VERSION, StoreOptions};
+use crate::block_files::has_first_block;
 use crate::control::{Control, Kept};
 use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
@@ -117,7 +118,14 @@ pub(super) fn open_database(
     let utxo_hash_key = options.new_hash_key;
     let new_identity = Identity { schema: SCHEMA_VERSION, network, utxo_hash_key };
     match (opened, found, options.rebuild) {
-        (Ok(opened), _, Rebuild::Nothing) => Ok(opened),
+        (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
+            if control.has_whole_history() =>
+        {
+            drop(db);
+            set_aside(disk, &path)?;
+            begin_with(disk, dir, control)
+        }
+        (Ok(opened), _, Rebuild::Nothing | Rebuild::IndexAlone) => Ok(opened),
         (Ok(opened), _, Rebuild::Coins) => forget_coins(disk, dir, opened),
         (Ok(OpenedDatabase { db, control, .. }), _, Rebuild::Index) => {
             drop(db);
@@ -126,7 +134,7 @@ pub(super) fn open_database(
         (
             Err(StoreError::Damaged { damage: Damage::MissingFile, .. }),
             None,
-            Rebuild::Nothing | Rebuild::Coins,
+            Rebuild::Nothing | Rebuild::Coins | Rebuild::IndexAlone,
         ) => {
             let db = create_database(disk, &path, &new_identity, 0, None)?;
             let state = CommittedState::default();
@@ -160,7 +168,9 @@ fn begin_without(
     dir: &Path,
     control: &Control,
 ) -> Result<OpenedDatabase, StoreError> {
-    let pruned = !control.has_whole_history();
+    let no_first_block = control.state.assumed.is_some()
+        && !has_first_block(disk, &dir.join(BLOCKS_DIR), &control.identity.network)?;
+    let pruned = control.pruned || no_first_block;
     let (commit, identity) = (control.commit + 1, control.identity.clone());
     begin_with(disk, dir, Control { commit, identity, pruned, state: CommittedState::default() })
 }

@@ -211,7 +211,9 @@ impl CoinsInspection {
         if len > offset {
             let mut remedy = Remedy::Repair;
             if self.repair {
-                self.context.disk.open(&run.path, OpenMode::ReadWrite)?.set_len(offset)?;
+                let file = self.context.disk.open(&run.path, OpenMode::ReadWrite)?;
+                file.set_len(offset)?;
+                file.sync()?;
                 remedy = Remedy::Done;
             }
             let (path, damage) = (run.path.clone(), Damage::TrailingBytes);

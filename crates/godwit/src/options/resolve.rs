@@ -29,6 +29,12 @@ pub(super) fn resolve(
 ) -> Result<Config, OptionsError> {
     let prune_bytes = prune_bytes(&invoked)?;
     let rebuild = rebuild(&invoked.draft);
+    // The coins come from all blocks, of which pruning would delete some meanwhile (Core `init.cpp` refuses
+    // the two likewise).
+    if rebuild == Rebuild::Coins && prune_bytes.is_some() {
+        let origin = invoked.origin("reindex-chainstate").expect("its value was given");
+        return Err(Problem::OfNoUse { option: "reindex-chainstate", with: "prune" }.at(origin));
+    }
     let memory = memory(&invoked)?;
     let reachable = reachable(&invoked)?;
     let Invoked { command: name, operands, network, datadir, config_file, draft, .. } = invoked;

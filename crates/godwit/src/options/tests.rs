@@ -203,6 +203,12 @@ fn ranges() {
         assert_eq!(prune(&["import", "a", "-prune=600", off]), None, "{off}");
     }
     assert_eq!(prune(&["-prune=550"]), Some(550 << 20));
+    assert_eq!(prune(&["-prune=550", "-reindex"]), Some(550 << 20));
+    assert_eq!(prune(&["-prune=0", "-reindex-chainstate"]), None);
+    assert_eq!(
+        error(&["-prune=550", "-reindex-chainstate"]),
+        "-reindex-chainstate is of no use with -prune"
+    );
     assert_eq!(prune(&["import", "a", "-regtest", "-prune=1"]), Some(1 << 20));
     assert_eq!(prune(&["import", "a", "-prune=16777216"]), Some(1 << 44));
     assert_eq!(

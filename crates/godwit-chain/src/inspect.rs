@@ -187,8 +187,8 @@ fn check_tree(
     }
 }
 
-/// Whether all blocks up to `last`, which were connected, have a place, and their undo records. An index that was
-/// made again from damaged files lacks some.
+/// Whether all blocks up to `last`, which were connected, have a place, and their undo records. An index
+/// that was made again from damaged files lacks some.
 fn check_places(inspection: &Inspection, index: &BlockIndex, last: NodeId, watch: &mut dyn Watch) {
     let (mut no_block, mut no_undo, mut walk) = (false, false, last);
     // Genesis is stored nowhere.

@@ -6,6 +6,7 @@
 //! last commit is scanned at open, so that it need not be downloaded again.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -419,6 +420,8 @@ fn recover(
         end = block.position.offset + block.position.len;
     }
     if len > u64::from(end) {
+        // What cannot be read may hold blocks, and be readable at the next start.
+        read_through(handle, end.into()..len)?;
         log::info!("{}: cutting off a torn record at byte {end}", handle.path().display());
         handle.set_len(u64::from(end))?;
         handle.sync()?;
@@ -508,6 +511,16 @@ pub(crate) fn has_first_block(
         end = block.position.offset + block.position.len;
     }
     Ok(false)
+}
+
+/// Fails where a byte cannot be read.
+fn read_through(handle: &StoreFile, bytes: Range<u64>) -> Result<(), StoreError> {
+    let mut window = vec![0; SEARCH_WINDOW as usize];
+    for at in bytes.clone().step_by(window.len()) {
+        let wanted = (bytes.end - at).min(window.len() as u64) as usize;
+        handle.read_exact_at(at, &mut window[..wanted])?;
+    }
+    Ok(())
 }
 
 /// Reads what the medium gives back; what it does not is zeros, page by page.

@@ -85,7 +85,8 @@ pub enum Rebuild {
     Coins,
     /// The block index and the coins (`-reindex`).
     Index,
-    /// The block index, of whose entries some cannot be read, for the coins that are there (`verify -repair`).
+    /// The block index, of whose entries some cannot be read, for the coins that are there
+    /// (`verify -repair`).
     IndexAlone,
 }
 

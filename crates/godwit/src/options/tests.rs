@@ -196,7 +196,10 @@ fn ranges() {
     assert_eq!([par("-par=-1"), par("-par=256"), par("-par=-256")], [3, 256, 1]);
     let stop = |text: &str| import(config(&["import", "a", text])).stop_at_height;
     assert_eq!([stop("-stopatheight=0"), stop("-stopatheight=1")], [None, Some(1)]);
+}
 
+#[test]
+fn pruning() {
     let prune = |arguments: &[&str]| config(arguments).prune_bytes;
     assert_eq!(prune(&["import", "a"]), None);
     for off in ["-prune=0", "-noprune"] {
@@ -223,7 +226,10 @@ fn ranges() {
         error(&["utxo", "stats", "-prune=600"]),
         "-prune is not an option of utxo stats; -help lists them"
     );
+}
 
+#[test]
+fn values_out_of_range() {
     let expected_mib = "expected a number of MiB, up to 16777216";
     for (option, expected) in [
         ("-dbcache=16777217", expected_mib),

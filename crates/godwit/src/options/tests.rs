@@ -1,3 +1,4 @@
+mod ranges;
 mod tables;
 
 use std::fs;
@@ -188,87 +189,6 @@ fn memory() {
     assert_eq!(error(&["-memory=447"]), "-memory=447: expected at least 448 MiB");
     let too_much = "-dbcache=900: more than the other parts leave of -memory";
     assert_eq!(error(&["-memory=1024", "-dbcache=900"]), too_much);
-}
-
-#[test]
-fn ranges() {
-    let par = |text: &str| import(config(&["import", "a", text])).script_threads.get();
-    assert_eq!([par("-par=-1"), par("-par=256"), par("-par=-256")], [3, 256, 1]);
-    let stop = |text: &str| import(config(&["import", "a", text])).stop_at_height;
-    assert_eq!([stop("-stopatheight=0"), stop("-stopatheight=1")], [None, Some(1)]);
-}
-
-#[test]
-fn pruning() {
-    let prune = |arguments: &[&str]| config(arguments).prune_bytes;
-    assert_eq!(prune(&["import", "a"]), None);
-    for off in ["-prune=0", "-noprune"] {
-        assert_eq!(prune(&["import", "a", "-prune=600", off]), None, "{off}");
-    }
-    assert_eq!(prune(&["-prune=550"]), Some(550 << 20));
-    assert_eq!(prune(&["-prune=550", "-reindex"]), Some(550 << 20));
-    assert_eq!(prune(&["-prune=0", "-reindex-chainstate"]), None);
-    assert_eq!(
-        error(&["-prune=550", "-reindex-chainstate"]),
-        "-reindex-chainstate is of no use with -prune"
-    );
-    assert_eq!(prune(&["import", "a", "-regtest", "-prune=1"]), Some(1 << 20));
-    assert_eq!(prune(&["import", "a", "-prune=16777216"]), Some(1 << 44));
-    assert_eq!(
-        error(&["import", "a", "-prune=549"]),
-        "-prune=549: expected at least 550 MiB, or 0 to keep everything"
-    );
-    assert_eq!(
-        error(&["-testnet4", "-prune=1"]),
-        "-prune=1: pruning on request, as Bitcoin Core calls it, is not there; say at least 550 MiB"
-    );
-    assert_eq!(
-        error(&["utxo", "stats", "-prune=600"]),
-        "-prune is not an option of utxo stats; -help lists them"
-    );
-}
-
-#[test]
-fn values_out_of_range() {
-    let expected_mib = "expected a number of MiB, up to 16777216";
-    for (option, expected) in [
-        ("-dbcache=16777217", expected_mib),
-        ("-dbcache=-1", expected_mib),
-        ("-memory=16777217", expected_mib),
-        ("-dbcache=", expected_mib),
-        ("-prune=16777217", "expected a number of MiB, up to 16777216, or 0 to keep everything"),
-        ("-par=257", "expected a number of threads from -256 to 256"),
-        ("-par=-257", "expected a number of threads from -256 to 256"),
-        ("-stopatheight=4294967296", "expected a height, or 0 for no limit"),
-        ("-chain=testnet", "expected main, test, testnet4, signet or regtest"),
-        ("-regtest=yes", "expected 0 or 1"),
-        ("-datadir=", "expected the path of a directory"),
-        ("-assumevalid=12", "expected the hash of a block in 64 hexadecimal digits, or 0"),
-        ("-signetchallenge=5", "expected a script in hexadecimal"),
-        ("-test=bip95", "expected bip94"),
-    ] {
-        assert_eq!(error(&["import", "a", option]), format!("{option}: {expected}"));
-    }
-    let host = "expected a name or an IP address and perhaps a port; [ADDRESS]:PORT for IPv6";
-    let proxy = "expected the IP address of a proxy and perhaps its port, or 0 for none";
-    for (option, expected) in [
-        ("-port=0", "expected a port from 1 to 65535"),
-        ("-port=65536", "expected a port from 1 to 65535"),
-        ("-maxconnections=-1", "expected a number of connections"),
-        ("-bind=a", "expected an IP address and perhaps a port; [ADDRESS]:PORT for IPv6"),
-        ("-connect=a:", host),
-        ("-addnode=a b", host),
-        ("-seednode=[a]", host),
-        ("-proxy=a:1", proxy),
-        ("-onion=", proxy),
-        ("-onlynet=i2p", "expected ipv4, ipv6 or onion; I2P and CJDNS can not be reached"),
-        ("-onlynet=onion", "expected a proxy to the Tor network as well, by -onion or -proxy"),
-        ("-maxuploadtarget=1x", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
-        ("-maxdownloadrate=", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
-        ("-minimumchainwork=x", "expected a number in up to 64 hexadecimal digits"),
-    ] {
-        assert_eq!(error(&[option]), format!("{option}: {expected}"));
-    }
 }
 
 fn node(arguments: &[&str]) -> NodeOptions {

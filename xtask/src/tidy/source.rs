@@ -213,7 +213,7 @@ fn function_lengths(lines: &[&str]) -> Vec<(usize, usize)> {
         let is_end = |line: &&str| {
             **line == closing || line.starts_with(&arguments_end) && line.ends_with(';')
         };
-        let end = lines[start..].iter().position(|line| is_end(&line));
+        let end = lines[start..].iter().position(is_end);
         if let Some(end) = end.filter(|end| lines[start + end] == closing) {
             lengths.push((start, end + 1));
         }

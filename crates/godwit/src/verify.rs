@@ -1,5 +1,7 @@
 //! `godwit verify`: reads everything that is stored, prints what is damaged, and repairs it if told to.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_chain::{ChainError, CoinsFound, InspectOptions, Inspected, inspect};
@@ -13,11 +15,27 @@ use indicatif::MultiProgress;
 
 use crate::descriptors;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, Fatal};
 use crate::open::start_options;
 use crate::options::{Config, UtxoHash};
 use crate::process::StopFlag;
 use crate::progress::{self, AtRisk, Position, Progress};
+
+/// Nothing was ever stored there: most likely the name is mistyped, and nothing read is not nothing damaged.
+#[derive(Debug)]
+struct NothingStored(PathBuf);
+
+impl fmt::Display for NothingStored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} holds no chain: there is nothing to verify", self.0.display())
+    }
+}
+
+impl Fatal for NothingStored {
+    fn exit(&self) -> Exit {
+        Exit::Configuration
+    }
+}
 
 pub(crate) fn run(
     config: &Config,
@@ -25,6 +43,10 @@ pub(crate) fn run(
     bars: &MultiProgress,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
+    let dir = config.network_dir();
+    if !["blocks", "utxo", "godwit.redb"].iter().any(|name| dir.join(name).exists()) {
+        return Err(NothingStored(dir).into());
+    }
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);
     let options = InspectOptions {
         params: Arc::new(config.params.clone()),
@@ -35,7 +57,7 @@ pub(crate) fn run(
     };
     let mut report = Report::new(bars, stop);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let inspected = inspect(&disk, &config.network_dir(), options, &mut report);
+    let inspected = inspect(&disk, &dir, options, &mut report);
     report.end_progress();
     let (left, repaired, printed) = (report.left, report.repaired, report.printed);
     printed?;

@@ -12,7 +12,7 @@ use crate::apply::{Below, SpentCoins};
 use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
-use crate::rebuild::Rebuild;
+use crate::lost_undo::LostUndo;
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
 
@@ -29,7 +29,7 @@ pub(crate) enum Disconnect {
 pub(crate) enum Reading {
     Done(Box<ReadBack>),
     /// Its undo record has rotted; what it spent is looked for.
-    Rebuilding(Box<Rebuild>),
+    Rebuilding(Box<LostUndo>),
 }
 
 /// A connected block with all that is needed to disconnect it.
@@ -84,8 +84,8 @@ impl Window {
         let id = tip.id;
         match read {
             Ok(Reading::Done(read)) => tip.read = Some(read),
-            Ok(Reading::Rebuilding(rebuild)) => {
-                self.rebuild(env, index, layers, (token, id), rebuild)?;
+            Ok(Reading::Rebuilding(lost)) => {
+                self.rebuild(env, index, layers, (token, id), lost)?;
             }
             Err(ReadError::Block(damaged)) => {
                 tip.damaged = Some(damaged);
@@ -164,7 +164,7 @@ impl Window {
                         log::error!(
                             "An undo record is damaged, and what it says looked for: {error}"
                         );
-                        return Ok(Reading::Rebuilding(Box::new(Rebuild::new(id, block, height))));
+                        return Ok(Reading::Rebuilding(Box::new(LostUndo::new(id, block, height))));
                     }
                     undo => undo?,
                 };
@@ -183,21 +183,21 @@ impl Window {
         index: &BlockIndex,
         layers: Arc<Layers>,
         (token, id): (u64, NodeId),
-        mut rebuild: Box<Rebuild>,
+        mut lost: Box<LostUndo>,
     ) -> Result<(), ChainError> {
-        let blocks = rebuild.next_blocks(index);
-        if blocks.is_empty() && !rebuild.is_done() {
+        let blocks = lost.next_blocks(index);
+        if blocks.is_empty() && !lost.is_done() {
             return Err(ChainError::DamagedUndo(index.node(id).hash));
         }
         self.reading = true;
         let (store, hasher) = (Arc::clone(&env.store), env.hasher);
         self.job_sender.run(Priority::Urgent, "rebuild", move || {
             let look = || {
-                rebuild.look_through(&store, &hasher, &blocks)?;
-                if !rebuild.is_done() {
-                    return Ok(Reading::Rebuilding(rebuild));
+                lost.look_through(&store, &hasher, &blocks)?;
+                if !lost.is_done() {
+                    return Ok(Reading::Rebuilding(lost));
                 }
-                let (block, spent) = rebuild.into_spent();
+                let (block, spent) = lost.into_spent();
                 read_created(&layers, block, spent, false)
             };
             Answer::Read(token, look())

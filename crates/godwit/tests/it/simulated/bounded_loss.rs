@@ -7,10 +7,10 @@ use std::time::Duration;
 use godwit_fault_disk::Survival;
 use godwit_sim::rng::Rng;
 
-use super::driver::{Discovery, Driver, NodePlan};
-use super::run::{BLOCK_MEMORY, LIMIT, check, tip};
-use super::scenarios::{company, honest, node, several};
-use super::timed::{Between, Delays, SMALL_CACHE};
+use super::driver::Driver;
+use super::run::{LIMIT, check, tip};
+use super::scenarios::{company, honest, several};
+use super::timed::{Between, Delays, small_node};
 use super::worlds::Stage;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -41,13 +41,7 @@ fn start(seed: u64, rng: &mut Rng) -> Driver {
         true => Delays { sync: slow, ..Delays::of(rng) },
         false => Delays::of(rng),
     };
-    let plan = NodePlan {
-        workers: 2,
-        block_memory: BLOCK_MEMORY,
-        delays: Some(delays),
-        minima: SMALL_CACHE,
-        ..node(seed, Discovery::Connect)
-    };
+    let plan = small_node(seed, delays);
     Driver::new(stage, plan, None, company(several(2, &honest(stage)), 6_000))
 }
 

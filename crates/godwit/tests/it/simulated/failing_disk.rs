@@ -9,10 +9,10 @@ use godwit_chain::ChainError;
 use godwit_fault_disk::{Counted, DiskError, Fault, Lasting, Survival};
 use godwit_sim::rng::Rng;
 
-use super::driver::{Discovery, Driver, NodePlan};
-use super::run::{BLOCK_MEMORY, LIMIT, check, survival, tip};
-use super::scenarios::{company, honest, node, several};
-use super::timed::{Between, Delays, SMALL_CACHE};
+use super::driver::Driver;
+use super::run::{LIMIT, check, survival, tip};
+use super::scenarios::{company, honest, several};
+use super::timed::{Between, Delays, small_node};
 use super::worlds::Stage;
 
 /// The operations that fail in an ordinary run: one of so many.
@@ -23,13 +23,7 @@ fn driver(seed: u64) -> Driver {
     let stage = Stage::light();
     let up_to = |millis| Between(Duration::ZERO, Duration::from_millis(millis));
     let delays = Delays { cpu: up_to(2), read: up_to(2), write: up_to(2), sync: up_to(20) };
-    let plan = NodePlan {
-        workers: 2,
-        block_memory: BLOCK_MEMORY,
-        delays: Some(delays),
-        minima: SMALL_CACHE,
-        ..node(seed, Discovery::Connect)
-    };
+    let plan = small_node(seed, delays);
     Driver::not_started(stage, plan, None, company(several(2, &honest(stage)), 1_000_000))
 }
 

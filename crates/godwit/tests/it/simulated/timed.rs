@@ -14,14 +14,26 @@ use godwit_sim::rng::Rng;
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
 
-use super::driver::{DIR, Driver};
-use super::run::{LIMIT, survival, tip};
+use super::driver::{DIR, Discovery, Driver, NodePlan};
+use super::run::{BLOCK_MEMORY, LIMIT, survival, tip};
+use super::scenarios::node;
 
 /// So little that a chain of 200 small blocks makes flushes and merges: an empty memtable takes some 60
 /// KiB, a merge 52. (With 128 KiB a merge would never fit beside a memtable, and the coins store wait
 /// for it for ever.)
 pub(super) const SMALL_CACHE: CacheMinima =
     CacheMinima { budget: 144 << 10, active: 62 << 10, io_buffer: 4 << 10, arena_step: 1 << 10 };
+
+/// A node whose jobs and disk take time, with so little memory that it flushes and merges.
+pub(super) fn small_node(seed: u64, delays: Delays) -> NodePlan {
+    NodePlan {
+        workers: 2,
+        block_memory: BLOCK_MEMORY,
+        delays: Some(delays),
+        minima: SMALL_CACHE,
+        ..node(seed, Discovery::Connect)
+    }
+}
 
 /// Time between two copies of the address book on the disk.
 const SAVE_INTERVAL: Duration = Duration::from_secs(20);

@@ -36,7 +36,7 @@ pub(crate) struct Creator {
 }
 
 /// See the module's documentation.
-pub(crate) struct Rebuild {
+pub(crate) struct LostUndo {
     block: Structured,
     coins: Vec<Option<Coin>>,
     /// What was not found, by the transaction that created it.
@@ -45,7 +45,7 @@ pub(crate) struct Rebuild {
     lowest: NodeId,
 }
 
-impl Rebuild {
+impl LostUndo {
     /// For block `id`, which may spend what it creates.
     pub(crate) fn new(id: NodeId, block: Structured, height: u32) -> Self {
         let mut wanted: HashMap<Txid, Vec<Wanted>> = HashMap::new();
@@ -54,10 +54,10 @@ impl Rebuild {
             wanted.entry(spent.outpoint.txid).or_default().push(found);
         }
         let coins = vec![None; block.spends().len()];
-        let mut rebuild = Self { block, coins, wanted, lowest: id };
-        let Self { block, coins, wanted, .. } = &mut rebuild;
+        let mut lost = Self { block, coins, wanted, lowest: id };
+        let Self { block, coins, wanted, .. } = &mut lost;
         take_outputs(block.view(), height, coins, wanted);
-        rebuild
+        lost
     }
 
     /// Takes the next blocks below; none where one was pruned, or at genesis, whose coin is never spent.

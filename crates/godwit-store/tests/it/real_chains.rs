@@ -78,7 +78,7 @@ fn scan(path: &Path, magic: [u8; 4]) -> Vec<(BlockHash, Vec<u8>)> {
     let pool = BufferPool::new(BLOCK_BUFFERS);
     let records = scanner.scan().map(|found| match found.unwrap() {
         Scanned::Block(block) => {
-            (block.header.block_hash(), scanner.read(&block, &pool).unwrap().as_slice().to_vec())
+            (block.header.block_hash(), scanner.read(&block.place, &pool).unwrap().as_slice().to_vec())
         }
         Scanned::Skipped(bytes) => panic!("{bytes:?}"),
     });

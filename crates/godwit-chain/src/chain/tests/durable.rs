@@ -1,6 +1,9 @@
 //! What is durable when, in virtual time.
 
+use godwit_consensus::check_proof_of_work;
+
 use super::*;
+use crate::durability::COMMIT_ENTRIES;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -54,6 +57,29 @@ fn headers_are_durable_within_a_minute_although_no_block_arrives() {
     assert_eq!(executor.ended("commit"), 1, "and nothing is committed again");
     let chain = cut(chain, &disk, &executor);
     assert_eq!(chain.tree().len(), blocks.len() + 1);
+}
+
+/// A commit holds a record for each changed entry, and headers come by tens of thousands a second.
+#[test]
+fn headers_are_committed_at_once_when_they_are_many() {
+    let (mut chain, _, executor) =
+        timed_disk_and_chain(CacheMinima::PRODUCT, MILLISECOND, MILLISECOND);
+    let first: BlockHeader = SpanReader::new(&blocks()[0]).get().expect("a header");
+    let mut header = first;
+    for n in 1..=COMMIT_ENTRIES {
+        let hash = header.block_hash();
+        chain.accept_header(&header, hash, NOW).expect("a good header");
+        while chain.poll(NOW).expect("no fault") == Poll::Progress {}
+        assert_eq!(chain.durability.is_committing(), n == COMMIT_ENTRIES, "{n}");
+        header = BlockHeader { prev_blockhash: hash, time: header.time + 1, ..first };
+        // Every second nonce is good.
+        while !check_proof_of_work(&header.block_hash(), header.bits, chain.params()) {
+            header.nonce += 1;
+        }
+    }
+    run_for(&mut chain, &executor, Duration::from_secs(60), |_, _| ());
+    assert_eq!(executor.ended("commit"), 1);
+    executor.disarm();
 }
 
 #[test]

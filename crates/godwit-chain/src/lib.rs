@@ -22,6 +22,7 @@ mod environment;
 mod error;
 mod event;
 mod flush;
+mod found_block;
 mod goal;
 mod import;
 mod index;

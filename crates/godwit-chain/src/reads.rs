@@ -133,8 +133,8 @@ impl Reads {
             }
             Err(ReadError::Store(error)) => {
                 log::error!("A stored block is not served: {error}");
-                let damaged = error.is_unreadable() || matches!(error, StoreError::Damaged { .. });
-                return Read { ticket, bytes: None, damaged: damaged.then_some(id) };
+                let damaged = error.is_rotten().then_some(id);
+                return Read { ticket, bytes: None, damaged };
             }
             Err(ReadError::Damaged(at)) => {
                 let path = env.store.block_file(at.file);

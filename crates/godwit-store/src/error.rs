@@ -352,6 +352,12 @@ impl StoreError {
         failure.kind == io::ErrorKind::UnexpectedEof
             || failure.os_error == Some(Errno::IO.raw_os_error())
     }
+
+    /// Whether a read failed because what was written is not there any more: the medium does not give it back,
+    /// its file is gone, or its bytes are others. Then a copy helps, and another attempt does not.
+    pub fn is_rotten(&self) -> bool {
+        self.is_unreadable() || self.is_not_found() || matches!(self, StoreError::Damaged { .. })
+    }
 }
 
 impl fmt::Display for StoreError {

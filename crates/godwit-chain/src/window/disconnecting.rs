@@ -160,7 +160,7 @@ impl Window {
             let read = || {
                 let block = read_own_block(&store, &hasher, id, (position, hash))?;
                 let undo = match store.read_undo(undo, &prev) {
-                    Err(error) if is_rotten(&error) => {
+                    Err(error) if error.is_rotten() => {
                         log::error!(
                             "An undo record is damaged, and what it says looked for: {error}"
                         );
@@ -214,7 +214,7 @@ pub(crate) fn read_own_block(
     (position, hash): (BlockPosition, BlockHash),
 ) -> Result<Structured, ReadError> {
     let bytes = match store.read_block(position) {
-        Err(error) if is_rotten(&error) => {
+        Err(error) if error.is_rotten() => {
             log::error!("A stored block cannot be read: {error}");
             return Err(ReadError::Block(id));
         }
@@ -222,11 +222,6 @@ pub(crate) fn read_own_block(
     };
     let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, hasher);
     block.ok_or(ReadError::Block(id))
-}
-
-/// Whether the bytes of a record are not what was written.
-fn is_rotten(error: &StoreError) -> bool {
-    error.is_unreadable() || error.is_not_found() || matches!(error, StoreError::Damaged { .. })
 }
 
 /// Looks up which of the outputs that a block created are below the memtable.

@@ -252,8 +252,8 @@ impl Chain {
             let first = parent.is_some_and(|parent| self.appender.is_writing(parent));
             if !first && !self.durability.names(&self.index, parent) {
                 // The commit that is under way may be the one that names it. Otherwise the next step
-                // starts one.
-                if self.durability.is_committing() {
+                // starts one, unless bytes are being pushed out: then the step behind that.
+                if self.durability.is_busy() {
                     return Ok(false);
                 }
                 self.durability.want_commit();

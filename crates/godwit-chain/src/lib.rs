@@ -58,6 +58,7 @@ mod window;
 
 pub use chain::{Chain, Poll};
 pub use contradiction::Contradiction;
+pub use durability::PUSH_BYTES;
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use durability::writing::CoinWriting;
 pub use error::ChainError;

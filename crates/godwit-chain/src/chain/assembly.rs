@@ -12,7 +12,6 @@ use godwit_store::{ChainPoint, RecoveredBlock, Store};
 use super::{Chain, Memory, Outbox};
 use crate::appender::Appender;
 use crate::durability::Durability;
-use crate::durability::writing::Writing;
 use crate::ending::Ending;
 use crate::environment::Environment;
 use crate::error::ChainError;
@@ -75,13 +74,7 @@ impl Chain {
             appender: Appender::new(appender),
             lookahead: Lookahead::new(&env, memory.waiting, coins_bytes, lookahead),
             window: Window::new(&env, index.tip(), memory.window, scripts, window),
-            durability: Durability::new(
-                &index,
-                verified,
-                options.prune_bytes,
-                Writing::new(options.coin_writing, options.workers),
-                durability,
-            ),
+            durability: Durability::new(&index, verified, options, durability),
             reads: Reads::new(reads),
             env,
             index,

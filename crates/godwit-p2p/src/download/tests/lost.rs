@@ -135,6 +135,37 @@ fn c5_a_lost_block_that_no_peer_is_known_to_have_is_asked_of_those_that_keep_all
     assert_eq!(lost.schedule(&mut downloads, at(1), &tree), [(B, hash)]);
 }
 
+/// Blocks of a branch that was left long ago, which no peer sends any more, whatever their hashes.
+#[test]
+fn c5_lost_blocks_that_nobody_sends_keep_no_other_waiting() {
+    let (mut tree, mut downloads) = desk();
+    let side = tree.grow(HeaderId(900), 8, 950);
+    tree.nodes.iter_mut().for_each(|node| node.stored = true);
+    let mut lost = LostBlocks::default();
+    (0..8).for_each(|n| lost.add(hash_of(HeaderId(side.0 - n))));
+    assert_eq!(
+        lost.schedule(&mut downloads, at(0), &tree).len(),
+        4,
+        "all that are asked for at once"
+    );
+    // Those with the first and the last hash of the active chain.
+    let needed =
+        [(1..800).map(block).min(), (1..800).map(block).max()].map(|hash| hash.expect("many"));
+    needed.iter().for_each(|hash| lost.add(*hash));
+    let mut asked = Vec::new();
+    for second in 1..=600 {
+        let requests = lost.schedule(&mut downloads, at(second * 1_000), &tree);
+        asked.extend(requests.into_iter().map(|(_, hash)| (second, hash)));
+    }
+    let first = |hash: &BlockHash| asked.iter().find(|(_, asked)| asked == hash).map(|(at, _)| *at);
+    assert_eq!(needed.each_ref().map(first), [Some(120); 2], "when the first four were given up");
+    // And of the others each has its turn.
+    for n in 0..8 {
+        let hash = hash_of(HeaderId(side.0 - n));
+        assert!(asked.iter().any(|(_, asked)| *asked == hash), "{n}");
+    }
+}
+
 #[test]
 fn c5_a_peer_that_keeps_a_lost_block_waiting_is_not_the_only_one_asked() {
     let (tree, mut downloads) = desk();

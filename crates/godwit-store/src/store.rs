@@ -292,6 +292,11 @@ impl Store {
         self.blocks.path(file)
     }
 
+    /// Path of an undo file, to name it to the user.
+    pub fn undo_file(&self, file: u32) -> PathBuf {
+        self.undo.path(file)
+    }
+
     /// Directory of the UTXO store's runs.
     pub fn utxo_dir(&self) -> PathBuf {
         self.dir.join(UTXO_DIR)

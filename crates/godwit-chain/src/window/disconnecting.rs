@@ -187,8 +187,9 @@ impl Window {
     ) -> Result<(), ChainError> {
         let blocks = lost.next_blocks(index);
         if blocks.is_empty() && !lost.is_done() {
-            return Err(ChainError::DamagedUndo(index.node(id).hash));
+            return Err(lost_undo(env, index, id));
         }
+        lost.tell_progress(index, env.now());
         self.reading = true;
         let (store, hasher) = (Arc::clone(&env.store), env.hasher);
         self.job_sender.run(Priority::Urgent, "rebuild", move || {
@@ -204,6 +205,14 @@ impl Window {
         });
         Ok(())
     }
+}
+
+/// Nothing makes the undo record of a block again.
+fn lost_undo(env: &Environment, index: &BlockIndex, id: NodeId) -> ChainError {
+    let node = index.node(id);
+    let Some(at) = node.undo else { return ChainError::DamagedIndex(node.hash) };
+    let path = env.store.undo_file(at.file);
+    ChainError::LostUndo { hash: node.hash, height: node.height, path, offset: at.offset }
 }
 
 /// A connected block, read back from its file.

@@ -2,6 +2,7 @@
 
 mod durable;
 mod overruled;
+mod reads;
 mod rewritten;
 mod sealed_windows;
 mod second_look;
@@ -55,7 +56,15 @@ fn chain_writing(
     executor: Arc<dyn Executor>,
     coin_writing: CoinWriting,
 ) -> Chain {
-    let options = ChainOptions {
+    open(disk, options(cache_minima, executor, coin_writing))
+}
+
+fn options(
+    cache_minima: CacheMinima,
+    executor: Arc<dyn Executor>,
+    coin_writing: CoinWriting,
+) -> ChainOptions {
+    ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
         executor,
@@ -69,7 +78,10 @@ fn chain_writing(
         coin_writing,
         push_bytes: 64 << 10,
         start: StartOptions::default(),
-    };
+    }
+}
+
+fn open(disk: &FaultDisk, options: ChainOptions) -> Chain {
     let disk = Arc::new(disk.clone());
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
 }

@@ -47,8 +47,8 @@ pub(crate) struct LostUndo {
     wanted: HashMap<Txid, Vec<Wanted>>,
     /// The last block that was looked through.
     lowest: NodeId,
-    /// When the search began, or its progress was told.
-    told: Option<Duration>,
+    /// When the search began, or its progress was reported.
+    reported: Option<Duration>,
 }
 
 impl LostUndo {
@@ -60,7 +60,7 @@ impl LostUndo {
             wanted.entry(spent.outpoint.txid).or_default().push(found);
         }
         let coins = vec![None; block.spends().len()];
-        let mut lost = Self { block, coins, wanted, lowest: id, told: None };
+        let mut lost = Self { block, coins, wanted, lowest: id, reported: None };
         let Self { block, coins, wanted, .. } = &mut lost;
         take_outputs(block.view(), height, coins, wanted);
         lost
@@ -81,8 +81,8 @@ impl LostUndo {
     }
 
     /// Says now and then how far the search is.
-    pub(crate) fn tell_progress(&mut self, index: &BlockIndex, now: Duration) {
-        if self.is_to_be_told(now) {
+    pub(crate) fn report_progress(&mut self, index: &BlockIndex, now: Duration) {
+        if self.is_report_due(now) {
             log::info!(
                 "Looking for what block {} spent: {} coins are not found, down to height {}.",
                 self.block.hash(),
@@ -92,10 +92,10 @@ impl LostUndo {
         }
     }
 
-    fn is_to_be_told(&mut self, now: Duration) -> bool {
-        let is_due = now.saturating_sub(*self.told.get_or_insert(now)) >= PROGRESS_INTERVAL;
+    fn is_report_due(&mut self, now: Duration) -> bool {
+        let is_due = now.saturating_sub(*self.reported.get_or_insert(now)) >= PROGRESS_INTERVAL;
         if is_due {
-            self.told = Some(now);
+            self.reported = Some(now);
         }
         is_due
     }
@@ -163,7 +163,7 @@ mod tests {
     use crate::structure::WitnessCheck;
 
     #[test]
-    fn a_search_is_told_of_once_a_minute() {
+    fn a_search_is_reported_once_a_minute() {
         let chain = chain(&godwit_fault_disk::FaultDisk::new());
         let bytes = blocks().swap_remove(0);
         let view = godwit_primitives::Block::from_bytes(&bytes[..]).expect("a block");
@@ -174,8 +174,8 @@ mod tests {
             &chain.hasher(),
         );
         let mut lost = LostUndo::new(chain.tip(), block.expect("it is whole"), 1);
-        let told: Vec<u64> =
-            (7..200).filter(|now| lost.is_to_be_told(Duration::from_secs(*now))).collect();
-        assert_eq!(told, [67, 127, 187]);
+        let reported: Vec<u64> =
+            (7..200).filter(|now| lost.is_report_due(Duration::from_secs(*now))).collect();
+        assert_eq!(reported, [67, 127, 187]);
     }
 }

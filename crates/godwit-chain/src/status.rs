@@ -95,7 +95,6 @@ pub struct ChainMemory {
 /// How scripts were verified.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScriptTotals {
-    /// Inputs.
     pub inputs: godwit_script::Counts,
     /// Checks of signatures.
     pub checks: godwit_script::CheckCounts,

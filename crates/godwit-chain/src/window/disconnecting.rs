@@ -189,7 +189,7 @@ impl Window {
         if blocks.is_empty() && !lost.is_done() {
             return Err(lost_undo(env, index, id));
         }
-        lost.tell_progress(index, env.now());
+        lost.report_progress(index, env.now());
         self.reading = true;
         let (store, hasher) = (Arc::clone(&env.store), env.hasher);
         self.job_sender.run(Priority::Urgent, "rebuild", move || {

@@ -59,7 +59,7 @@ const RETURN_TIME: Duration = Duration::from_secs(30);
 /// ... at most.
 const MAX_BACKOFF: Duration = Duration::from_secs(2 * 60);
 
-/// Failed connections that wait for a judgement; further ones count against nobody.
+/// Failed connections of which it is not known whose fault they are; further ones count against nobody.
 const MAX_UNJUDGED: usize = 32;
 
 /// The line is back.

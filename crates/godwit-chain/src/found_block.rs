@@ -1,5 +1,5 @@
-//! A block that was found in the block files and is not in the index, read back and checked as one from a peer
-//! is: no fsync vouches for its bytes.
+//! A block that was found in the block files and is not in the index, read back and checked as one from a
+//! peer is: no fsync vouches for its bytes.
 
 use godwit_primitives::network::Params;
 use godwit_store::utxo::UtxoHasher;
@@ -15,8 +15,8 @@ pub(crate) struct FoundBlock {
 }
 
 impl FoundBlock {
-    /// Reads it. One that cannot be read, which a bad sector is enough for, is one that does not decode: it must
-    /// not keep all others from being found.
+    /// Reads it. One that cannot be read, which a bad sector is enough for, is one that does not decode: it
+    /// must not keep all others from being found.
     ///
     /// # Errors
     ///

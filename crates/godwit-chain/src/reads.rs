@@ -151,8 +151,8 @@ impl Reads {
     }
 }
 
-/// Reads at once: they leave a worker to what the chain itself waits for, which a slow disk would keep waiting
-/// otherwise. (A worker that is the only one reads for peers, too.)
+/// Reads at once: they leave a worker to what the chain itself waits for, which a slow disk would keep
+/// waiting otherwise. (A worker that is the only one reads for peers, too.)
 fn most_jobs(workers: usize) -> usize {
     workers.saturating_sub(1).clamp(1, READ_JOBS)
 }

@@ -158,10 +158,9 @@ pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
 }
 
 impl BlockFiles {
-    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the
-    /// lengths that commits have named. Records behind the last one are handed back, a torn tail is
-    /// cut off; what lies before a record never is, nor a tail that cannot be read: blocks go to the next file
-    /// then.
+    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the lengths that
+    /// commits have named. Records behind the last one are handed back, a torn tail is cut off; what lies
+    /// before a record never is, nor a tail that cannot be read: blocks go to the next file then.
     pub(crate) fn open(
         disk: &StoreDisk,
         dir: &Path,

@@ -214,8 +214,8 @@ mod tests {
         assert_eq!(time_of(&mut writing), 50 + 37_500, "no disk is slower for long");
     }
 
-    /// A disk that stalls once, while blocks of the tip are applied: their coins are sealed as often as if it had
-    /// not, but for the block at which it did.
+    /// A disk that stalls once, while blocks of the tip are applied: their coins are sealed as often as if
+    /// it had not, but for the block at which it did.
     #[test]
     fn a_single_read_that_took_30_seconds_has_no_blocks_sealed() {
         let of_a_flush = |first: (usize, Duration)| {

@@ -56,8 +56,9 @@ impl LostBlocks {
         self.blocks.remove(hash);
     }
 
-    /// New requests. Each block is asked of one peer after the other, those of the active chain first, and then
-    /// the one first that was not asked for the longest: blocks that nobody sends keep no other waiting.
+    /// New requests. Each block is asked of one peer after the other, those of the active chain first, and
+    /// then the one first that was not asked for the longest: blocks that nobody sends keep no other
+    /// waiting.
     pub(crate) fn schedule(
         &mut self,
         downloads: &mut Downloads,

@@ -191,8 +191,8 @@ fn garbage_behind_the_last_record_is_cut_off_and_that_before_one_is_not() {
     }
 }
 
-/// Of a download that a power cut ended, and of which the drive has lost a sector: one start after the other, with
-/// and without blocks that follow.
+/// Of a download that a power cut ended, and of which the drive has lost a sector: one start after the
+/// other, with and without blocks that follow.
 #[test]
 fn a_torn_tail_that_cannot_be_read_stays_and_blocks_go_to_the_next_file() {
     let torn = framed(&block(9, 9_000));

@@ -28,6 +28,7 @@ use crate::ending::Ending;
 use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::event::{Connected, Event};
+use crate::found_block::FoundBlock;
 use crate::goal::Goal;
 use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
@@ -329,6 +330,27 @@ impl Chain {
             }
         }
         any
+    }
+
+    /// Judges the blocks that an earlier process had received and not committed, as they are read back.
+    pub(crate) fn recover(&mut self) -> Result<bool, ChainError> {
+        self.recovery.start();
+        let mut any = false;
+        while let Some(FoundBlock { found, checksum, received }) = self.recovery.take_next() {
+            any = true;
+            let block = match received {
+                Received::Structured(block) => block,
+                Received::Unjudged(error) => return Err(ChainError::Engine(error)),
+                // A torn record whose length happens to fit, or a rotten one: the block is fetched again.
+                Received::Undecodable | Received::Malformed { .. } => continue,
+            };
+            if let Acceptance::New(accepted) = self.index.accept(block, self.now) {
+                let stored = self.index.receive_recovered(accepted, &found, checksum);
+                self.durability.note_stored(&self.index, &stored);
+                self.lookahead.keep(&self.index, &stored, self.window.applied());
+            }
+        }
+        Ok(any)
     }
 
     fn keep_block(&mut self, accepted: Accepted, sender: Sender, written: WrittenBlock) {

@@ -36,6 +36,7 @@ mod message;
 mod open;
 mod options;
 mod overrule;
+mod own_block;
 mod permits;
 mod reads;
 mod record;
@@ -75,8 +76,7 @@ pub use overrule::OverruleError;
 pub use permits::Permit;
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
-pub use status::{
-    BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, ScriptTotals, StageTimes,
-};
+pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
+pub use verify::ScriptTotals;

@@ -15,9 +15,9 @@ use godwit_store::{BlockPosition, Store};
 
 use crate::apply::SpentCoins;
 use crate::index::BlockIndex;
+use crate::own_block::{ReadError, read_own_block};
 use crate::structure::Structured;
 use crate::tree::NodeId;
-use crate::window::{ReadError, read_own_block};
 
 /// Blocks that one job looks through.
 const BLOCKS_PER_JOB: usize = 8;

@@ -12,14 +12,10 @@ use std::collections::{BTreeMap, VecDeque};
 use godwit_store::exec::Priority;
 use godwit_store::{RecoveredBlock, StoreError};
 
-use crate::chain::Chain;
 use crate::environment::Environment;
-use crate::error::ChainError;
 use crate::found_block::FoundBlock;
-use crate::index::Acceptance;
 use crate::job_sender::JobSender;
 use crate::limits::RECOVERY_JOBS;
-use crate::structure::Received;
 
 /// A block that was read back.
 pub(crate) struct Answer {
@@ -84,32 +80,9 @@ impl Recovery {
     }
 
     /// Takes the next block that is to be judged.
-    fn take_next(&mut self) -> Option<FoundBlock> {
+    pub(crate) fn take_next(&mut self) -> Option<FoundBlock> {
         let next = self.read.remove(&self.next)?;
         self.next += 1;
         Some(next)
-    }
-}
-
-impl Chain {
-    /// Judges the blocks that an earlier process had received and not committed, as they are read back.
-    pub(crate) fn recover(&mut self) -> Result<bool, ChainError> {
-        self.recovery.start();
-        let mut any = false;
-        while let Some(FoundBlock { found, checksum, received }) = self.recovery.take_next() {
-            any = true;
-            let block = match received {
-                Received::Structured(block) => block,
-                Received::Unjudged(error) => return Err(ChainError::Engine(error)),
-                // A torn record whose length happens to fit, or a rotten one: the block is fetched again.
-                Received::Undecodable | Received::Malformed { .. } => continue,
-            };
-            if let Acceptance::New(accepted) = self.index.accept(block, self.now) {
-                let stored = self.index.receive_recovered(accepted, &found, checksum);
-                self.durability.note_stored(&self.index, &stored);
-                self.lookahead.keep(&self.index, &stored, self.window.applied());
-            }
-        }
-        Ok(any)
     }
 }

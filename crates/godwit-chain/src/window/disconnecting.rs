@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use godwit_primitives::{BlockHash, Coin};
+use godwit_primitives::Coin;
+use godwit_store::BlockUndo;
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{EpochPin, Layers, UtxoHasher, UtxoStore};
-use godwit_store::{BlockPosition, BlockUndo, Store, StoreError};
+use godwit_store::utxo::{EpochPin, Layers, UtxoStore};
 
 use super::{Answer, Window};
 use crate::apply::{Below, SpentCoins};
@@ -13,7 +13,8 @@ use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
 use crate::lost_undo::LostUndo;
-use crate::structure::{Structured, WitnessCheck};
+use crate::own_block::{ReadError, read_own_block};
+use crate::structure::Structured;
 use crate::tree::NodeId;
 
 /// What came of an attempt to disconnect the tip.
@@ -40,23 +41,6 @@ pub(crate) struct ReadBack {
     created: Vec<Option<Coin>>,
     pin: EpochPin,
     undo_intact: bool,
-}
-
-/// Why a connected block could not be read back.
-#[derive(Debug)]
-pub(crate) enum ReadError {
-    /// The bytes of this block, or of one that created what it spent, are not what was written.
-    Block(NodeId),
-    /// Its undo record does not fit it.
-    Undo,
-    /// A read failed.
-    Store(StoreError),
-}
-
-impl From<StoreError> for ReadError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
 }
 
 /// The tip that is to be disconnected.
@@ -213,24 +197,6 @@ fn lost_undo(env: &Environment, index: &BlockIndex, id: NodeId) -> ChainError {
     let Some(at) = node.undo else { return ChainError::DamagedIndex(node.hash) };
     let path = env.store.undo_file(at.file);
     ChainError::LostUndo { hash: node.hash, height: node.height, path, offset: at.offset }
-}
-
-/// A connected block, read back from its file.
-pub(crate) fn read_own_block(
-    store: &Store,
-    hasher: &UtxoHasher,
-    id: NodeId,
-    (position, hash): (BlockPosition, BlockHash),
-) -> Result<Structured, ReadError> {
-    let bytes = match store.read_block(position) {
-        Err(error) if error.is_rotten() => {
-            log::error!("A stored block cannot be read: {error}");
-            return Err(ReadError::Block(id));
-        }
-        bytes => bytes?,
-    };
-    let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, hasher);
-    block.ok_or(ReadError::Block(id))
 }
 
 /// Looks up which of the outputs that a block created are below the memtable.

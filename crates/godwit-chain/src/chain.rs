@@ -34,7 +34,6 @@ use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
 use crate::lookahead::{Lookahead, LookaheadError};
 use crate::message::Message;
-use crate::options::CoinsMemory;
 use crate::reads::{Read, Reads};
 use crate::recovery::Recovery;
 use crate::second_look::{accept_twice, log_untrusted};
@@ -46,11 +45,10 @@ use crate::window::{Disconnect, Retired, Window};
 
 type Outbox = crossbeam_channel::Sender<Message>;
 
-/// Shares of memory that the chain itself deals with.
-pub(crate) struct Memory {
-    pub(crate) coins: CoinsMemory,
-    /// Bytes of an import's blocks between its reader and the tip.
-    pub(crate) importing: u64,
+/// Both ends of the messages of jobs and threads.
+pub(crate) struct Mailbox {
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) outbox: Outbox,
 }
 
 /// What a step did.
@@ -80,9 +78,7 @@ pub enum Poll {
 pub struct Chain {
     /// The first field, so that it is dropped first: jobs that still run when the chain is dropped
     /// find the inbox closed, while the drop waits for them.
-    pub(crate) inbox: Receiver<Message>,
-    /// Its sending end.
-    pub(crate) outbox: Outbox,
+    pub(crate) mailbox: Mailbox,
     pub(crate) goal: Goal,
     pub(crate) index: BlockIndex,
     pub(crate) coins: UtxoStore,
@@ -97,7 +93,6 @@ pub struct Chain {
     pub(crate) events: VecDeque<Event>,
     pub(crate) status: ChainStatus,
     pub(crate) ending: Ending,
-    pub(crate) memory: Memory,
     /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
     /// when a checkpoint is due.
     pub(crate) now: i64,
@@ -169,7 +164,7 @@ impl Chain {
         status.written.flushed = counters.flushed_bytes;
         status.written.merged = counters.merge_bytes_written;
         status.memory.tree = self.index.tree().memory();
-        self.coins.set_budget(self.memory.coins.beside(status.memory.tree));
+        self.coins.set_budget(self.env.memory.coins.beside(status.memory.tree));
         status.memory.coins = self.coins.memory_used();
     }
 
@@ -198,7 +193,7 @@ impl Chain {
     /// reported.
     pub(crate) fn deliver(&mut self) -> Result<(), ChainError> {
         self.coins.poll()?;
-        while let Ok(message) = self.inbox.try_recv() {
+        while let Ok(message) = self.mailbox.inbox.try_recv() {
             self.deliver_one(message)?;
         }
         Ok(())

@@ -22,13 +22,14 @@ struct Exception {
     why: &'static str,
 }
 
-/// Each number only ever goes down.
+/// A type that has shrunk has its numbers lowered, which the check demands. Whoever raises one says in the
+/// commit why the type should be larger.
 const EXCEPTIONS: &[Exception] = &[
     Exception {
         crate_name: "godwit-chain",
         name: "Chain",
         methods: 75,
-        fields: 18,
+        fields: 16,
         why: "its step carries what leaves one station to the next; a third are the crate's interface, one line each",
     },
     Exception {

@@ -363,7 +363,7 @@ fn a_block_that_waits_for_its_header_to_be_durable_causes_one_commit() {
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
     let chain = chain(&FaultDisk::new());
-    let (outbox, job_sender) = (chain.outbox.clone(), chain.reads.job_sender());
+    let (outbox, job_sender) = (chain.mailbox.outbox.clone(), chain.reads.job_sender());
     // Runs until the chain is being dropped.
     let running = move || {
         loop {

@@ -19,6 +19,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+/// The crates whose objects live as long as the process: how large their types are, and which of their files
+/// know each other, is checked.
+const LASTING_CRATES: &[&str] = &["godwit", "godwit-chain", "godwit-p2p", "godwit-store"];
+
 /// A file of the checkout: path relative to the root, with `/`, and its text.
 pub(crate) struct TextFile {
     pub(crate) path: String,

@@ -6,10 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Finding, TextFile};
-
-/// The crates in which it is checked: those whose objects live as long as the process.
-const CRATES: &[&str] = &["godwit", "godwit-chain", "godwit-p2p", "godwit-store"];
+use super::{Finding, LASTING_CRATES, TextFile};
 
 /// Which files each file knows, by their places below the crate's root.
 type Graph = BTreeMap<String, BTreeSet<String>>;
@@ -17,7 +14,7 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 /// One circle of each group of files that know each other.
 pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for crate_name in CRATES {
+    for crate_name in LASTING_CRATES {
         let root = format!("crates/{crate_name}/src/");
         for circle in circles(&graph(files, &root)) {
             let path = format!("{root}{}.rs", circle[0]);

@@ -3,10 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, TextFile};
-
-/// The crates in which it is checked: those whose objects live as long as the process.
-const CRATES: &[&str] = &["godwit", "godwit-chain", "godwit-p2p", "godwit-store"];
+use super::{Finding, LASTING_CRATES, TextFile};
 
 /// Methods of a type, those of traits aside.
 const MAX_METHODS: usize = 40;
@@ -66,7 +63,7 @@ struct Size {
 /// Types that are too large, and exceptions that are larger than what they are for.
 pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for crate_name in CRATES {
+    for crate_name in LASTING_CRATES {
         for ((_, name), size) in sizes(files, crate_name) {
             let exception = EXCEPTIONS
                 .iter()

@@ -9,7 +9,7 @@
 //! crash the blocks above the last flush are applied again from godwit's own files without running their
 //! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not
 //! anything connects. So that its syncs are short, blocks and undo records are *pushed out* between
-//! commits, every [`PUSH_BYTES`].
+//! commits, every [`ChainOptions::push_bytes`](crate::ChainOptions).
 
 mod commit;
 pub(crate) mod pace;
@@ -30,12 +30,12 @@ use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
 use crate::job_sender::JobSender;
+use crate::options::ChainOptions;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 
-/// Bytes of blocks and undo records after which they are pushed out. Tests have it happen with their small
-/// blocks.
-const PUSH_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+/// Bytes of blocks and undo records after which the product pushes them out.
+pub const PUSH_BYTES: u64 = 16 << 20;
 
 /// Entries of the block index that have changed after which they are committed: a commit holds them as
 /// records, of some 200 bytes each. An import of empty blocks changes 20,000 a second.
@@ -106,6 +106,8 @@ pub(crate) struct Durability {
     writing: Writing,
     /// Bytes of blocks and undo records that were pushed out or are in a commit, as in [`State::appended`].
     pushed: u64,
+    /// So many more are pushed out at once.
+    push_bytes: u64,
     /// A job pushes bytes out.
     pushing: bool,
     pruning: Pruning,
@@ -118,10 +120,10 @@ impl Durability {
     pub(crate) fn new(
         index: &BlockIndex,
         verified: ChainPoint,
-        prune_bytes: Option<u64>,
-        writing: Writing,
+        options: &ChainOptions,
         job_sender: JobSender<Answer>,
     ) -> Self {
+        let ChainOptions { prune_bytes, push_bytes, coin_writing, workers, .. } = *options;
         Self {
             flush: None,
             committing: None,
@@ -134,8 +136,9 @@ impl Durability {
             wanted: false,
             replacing: false,
             pace: Pace::default(),
-            writing,
+            writing: Writing::new(coin_writing, workers),
             pushed: 0,
+            push_bytes,
             pushing: false,
             pruning: Pruning::new(prune_bytes, index),
             job_sender,
@@ -232,10 +235,6 @@ impl Durability {
         self.committing.is_some() || self.pushing
     }
 
-    pub(crate) fn is_committing(&self) -> bool {
-        self.committing.is_some()
-    }
-
     /// Whether coins of a block that is not connected are being written.
     #[cfg(test)]
     pub(crate) fn runs_ahead(&self) -> bool {
@@ -274,7 +273,7 @@ impl Durability {
             {
                 self.commit_index(&mut state);
                 any = true;
-            } else if state.appended - self.pushed >= PUSH_BYTES {
+            } else if state.appended - self.pushed >= self.push_bytes {
                 self.push_out(&state);
                 any = true;
             }

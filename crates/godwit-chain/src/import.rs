@@ -261,7 +261,7 @@ pub fn import(
     let mut summary =
         ImportSummary { records: scanned, bytes, bad: refused, ..ImportSummary::default() };
     let (sources, records) = (Arc::new(sources), Arc::new(records));
-    let importing = chain.memory.importing;
+    let importing = chain.env.memory.importing;
     let permits = Permits::new(importing);
     // So that after a crash no stored block lacks a header below it in the index.
     chain.checkpoint()?;
@@ -269,7 +269,7 @@ pub fn import(
         sources: Arc::clone(&sources),
         records: Arc::clone(&records),
         intake: chain.intake.handle(),
-        outbox: chain.outbox.clone(),
+        outbox: chain.mailbox.outbox.clone(),
         permits: permits.clone(),
         smallest_charge: smallest_charge(importing),
         buffers: chain.block_buffers().clone(),

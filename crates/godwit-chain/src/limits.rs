@@ -43,8 +43,8 @@ pub const RECEIVING_BYTES: u64 = 64 << 20;
 /// one block more. An import's blocks are not counted, they have a budget of their own ([`IMPORT_BYTES`]).
 pub const NEAR_BLOCKS_BYTES: usize = 64 << 20;
 
-/// Blocks that workers read for peers at once. What is more waits: one for each peer and one that is to
-/// be announced.
+/// Blocks that workers read for peers at once; never so many that no worker is left, if there are two. What
+/// is more waits: one for each peer and one that is to be announced.
 pub(crate) const READ_JOBS: usize = 256;
 
 /// Records of an import between its reader and the tip, by number.

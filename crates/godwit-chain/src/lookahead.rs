@@ -344,7 +344,7 @@ impl Lookahead {
         };
         let Ahead { id, again, .. } = self.queue[at];
         match found {
-            Found::Block(Err(error)) if error.is_unreadable() || error.is_not_found() => {
+            Found::Block(Err(error)) if error.is_rotten() => {
                 log::error!("A stored block cannot be read: {error}");
                 return Err(LookaheadError::Damaged(id));
             }

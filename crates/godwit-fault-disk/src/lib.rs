@@ -160,6 +160,8 @@ struct State {
     dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     faults: Faults,
+    /// Places that cannot be read, by their files.
+    bad_sectors: Vec<(usize, Range<u64>)>,
     boot: u64,
     /// `None`: operations take no time, and there is none.
     timing: Option<Arc<Timing>>,
@@ -275,11 +277,31 @@ impl FaultDisk {
         state.names.current.get(path).map(|inode| state.inodes[*inode].current.clone())
     }
 
+    /// The device gives these bytes of a file back no more, until they are written: it puts another sector in
+    /// the place of a bad one then.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such file.
+    pub fn lose_sectors(&self, path: &Path, bytes: Range<u64>) {
+        let mut state = self.state();
+        let inode = state.names.current[path];
+        state.bad_sectors.push((inode, bytes));
+    }
+
+    /// Whether every byte can be read again.
+    pub fn is_readable(&self) -> bool {
+        self.state().bad_sectors.is_empty()
+    }
+
     /// Replaces a file's bytes in place, durably: damage from outside.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.state();
-        let index = match state.names.current.get(path) {
-            Some(index) => *index,
+        let index = match state.names.current.get(path).copied() {
+            Some(index) => {
+                state.bad_sectors.retain(|(inode, _)| *inode != index);
+                index
+            }
             None => {
                 state.inodes.push(Inode::default());
                 state.inodes.len() - 1
@@ -431,6 +453,10 @@ impl FaultFile {
         };
         let (mut state, span) = self.begin(Kind::Write, name, detail, tear)?;
         self.check_alone(&state, span, change.range(), name);
+        let written = change.range();
+        state.bad_sectors.retain(|(inode, bad)| {
+            *inode != self.inode || bad.start < written.start || written.end < bad.end
+        });
         state.inodes[self.inode].change(span, change);
         Ok(())
     }
@@ -447,6 +473,12 @@ impl DiskFile for FaultFile {
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
         let end = start.checked_add(out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         self.check_alone(&state, span, offset..end as u64, "read");
+        let is_hit = |(inode, bad): &(usize, Range<u64>)| {
+            *inode == self.inode && bad.start < end as u64 && offset < bad.end
+        };
+        if state.bad_sectors.iter().any(is_hit) {
+            return Err(DiskError::Device.into());
+        }
         let bytes = state.inodes[self.inode].current.get(start..end);
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         if let Some(timing) = &state.timing {

@@ -63,6 +63,31 @@ fn renames_and_removals_wait_for_the_directory() {
     assert_eq!(disk.contents(to).unwrap(), b"x");
 }
 
+#[test]
+fn lost_sectors_cannot_be_read_until_they_are_written() {
+    let disk = disk_with_file(true);
+    let path = Path::new(FILE);
+    disk.overwrite(path, vec![1; 2048]);
+    disk.lose_sectors(path, 512..1024);
+    let file = disk.open(path, OpenMode::ReadWrite).unwrap();
+    let reads = |at: u64, len: usize| match file.read_exact_at(at, &mut vec![0; len]) {
+        Ok(()) => true,
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(DiskError::Device as i32));
+            false
+        }
+    };
+    let found =
+        [(0, 512), (0, 513), (600, 1), (1023, 1), (1024, 1024)].map(|(at, len)| reads(at, len));
+    assert_eq!(found, [true, false, false, false, true]);
+    assert!(file.read_stream_at(0, 2048, &mut DataStream::new()).is_err());
+    // A part of it alone does not have the drive give it another sector.
+    file.write_all_at(600, &[2; 100]).unwrap();
+    assert!(!reads(512, 512) && !disk.is_readable());
+    file.write_all_at(512, &[2; 512]).unwrap();
+    assert!(reads(0, 2048) && disk.is_readable());
+}
+
 fn fault(counted: Counted, lasting: Lasting) -> Fault {
     Fault { counted, nth: 2, error: DiskError::Device, lasting, forgets: false }
 }

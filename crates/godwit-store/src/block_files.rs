@@ -158,9 +158,9 @@ pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
 }
 
 impl BlockFiles {
-    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the
-    /// lengths that commits have named. Records behind the last one are handed back, a torn tail is
-    /// cut off; what lies before a record never is.
+    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the lengths that
+    /// commits have named. Records behind the last one are handed back, a torn tail is cut off; what lies
+    /// before a record never is, nor a tail that cannot be read: blocks go to the next file then.
     pub(crate) fn open(
         disk: &StoreDisk,
         dir: &Path,
@@ -189,9 +189,13 @@ impl BlockFiles {
             let start = if number == file { end } else { 0 };
             let path = block_file_path(dir, number);
             let found = disk.open(&path, OpenMode::ReadWrite)?;
-            (file, end) = (number, recover(&found, magic, number, start, &mut recovered, stop)?);
-            full.insert(number, end);
-            grown.insert(number, Grown { end, handle: None });
+            let last = recover(&found, magic, number, start, &mut recovered, stop)?;
+            full.insert(number, last);
+            grown.insert(number, Grown { end: last, handle: None });
+            (file, end) = match cut_tail(&found, last)? {
+                Cut::Done => (number, last),
+                Cut::Unreadable => (number + 1, 0),
+            };
         }
         full.remove(&file);
         let unsynced_names = !grown.is_empty();
@@ -389,9 +393,8 @@ pub(crate) struct AppendedBlocks {
     names: bool,
 }
 
-/// Collects the complete records from `start` on and returns the end of the last one. What follows it
-/// is cut off: a record that a crash has torn. What lies between two records stays: no crash has left
-/// it, since records are written one after the other, but damage.
+/// Collects the complete records from `start` on and returns the end of the last one. What lies between two
+/// records stays: no crash has left it, since records are written one after the other, but damage.
 fn recover(
     handle: &StoreFile,
     magic: [u8; 4],
@@ -419,14 +422,39 @@ fn recover(
         recovered.push(block);
         end = block.position.offset + block.position.len;
     }
-    if len > u64::from(end) {
-        // What cannot be read may hold blocks, and be readable at the next start.
-        read_through(handle, end.into()..len)?;
-        log::info!("{}: cutting off a torn record at byte {end}", handle.path().display());
-        handle.set_len(u64::from(end))?;
-        handle.sync()?;
-    }
     Ok(end)
+}
+
+/// What became of the bytes behind the last record.
+enum Cut {
+    /// There are none any more.
+    Done,
+    /// They are still there.
+    Unreadable,
+}
+
+/// Cuts off what follows the last record, which ends at `end`: a record that a crash has torn. What cannot be
+/// read may hold blocks, and be readable at the next start: it stays, and no block is written over it.
+fn cut_tail(handle: &StoreFile, end: u32) -> Result<Cut, StoreError> {
+    let len = handle.file_len()?;
+    if len <= u64::from(end) {
+        return Ok(Cut::Done);
+    }
+    let path = handle.path().display();
+    match read_through(handle, end.into()..len) {
+        Err(error) if error.is_unreadable() => {
+            log::error!(
+                "{path}: what follows byte {end} cannot be read ({error}). It is left as it is, and blocks go \
+                 to the next file."
+            );
+            return Ok(Cut::Unreadable);
+        }
+        read => read?,
+    }
+    log::info!("{path}: cutting off a torn record at byte {end}");
+    handle.set_len(u64::from(end))?;
+    handle.sync()?;
+    Ok(Cut::Done)
 }
 
 /// The first complete record at `from` or behind it.

@@ -13,13 +13,11 @@ use godwit_stream::{BufferPool, DataStream, Obfuscation, PooledStream, SpanReade
 use crate::block_files::{FRAME_SIZE, MAX_BLOCK_SERIALIZED_SIZE, block_file_number};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
+use crate::names::XOR_FILE;
 
 /// Bytes read at once while scanning: small beside a block that is seeked over, large beside the
 /// small blocks of the first years.
 const WINDOW: usize = 16 * 1024;
-
-/// Name of the file with the obfuscation key, beside the block files (Core 28 and later).
-pub(crate) const XOR_FILE: &str = "xor.dat";
 
 /// A record that a scan found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,10 +21,9 @@ use godwit_primitives::OutPoint;
 use super::*;
 use crate::job_sender::JobSender;
 use crate::options::{ScriptEngine, ScriptOptions};
-use crate::status::ScriptTotals;
 use crate::structure::{Received, structure};
 use crate::tree::HeaderTree;
-use crate::verify::{Engines, Needs, Outcome, UndoFormat, Verifier, VerifyError};
+use crate::verify::{Engines, Needs, Outcome, ScriptTotals, UndoFormat, Verifier, VerifyError};
 
 /// A spent coin and the median time past of the block before the one that created it.
 struct Prevout {

@@ -2,6 +2,7 @@
 
 mod durable;
 mod overruled;
+mod reads;
 mod rewritten;
 mod sealed_windows;
 mod second_look;
@@ -55,7 +56,15 @@ fn chain_writing(
     executor: Arc<dyn Executor>,
     coin_writing: CoinWriting,
 ) -> Chain {
-    let options = ChainOptions {
+    open(disk, options(cache_minima, executor, coin_writing))
+}
+
+fn options(
+    cache_minima: CacheMinima,
+    executor: Arc<dyn Executor>,
+    coin_writing: CoinWriting,
+) -> ChainOptions {
+    ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
         executor,
@@ -67,8 +76,12 @@ fn chain_writing(
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing,
+        push_bytes: 64 << 10,
         start: StartOptions::default(),
-    };
+    }
+}
+
+fn open(disk: &FaultDisk, options: ChainOptions) -> Chain {
     let disk = Arc::new(disk.clone());
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
 }
@@ -350,7 +363,7 @@ fn a_block_that_waits_for_its_header_to_be_durable_causes_one_commit() {
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
     let chain = chain(&FaultDisk::new());
-    let (outbox, job_sender) = (chain.outbox.clone(), chain.reads.job_sender());
+    let (outbox, job_sender) = (chain.mailbox.outbox.clone(), chain.reads.job_sender());
     // Runs until the chain is being dropped.
     let running = move || {
         loop {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use godwit::exit::Exit;
 use godwit_chain::{
     BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, ImportObserver,
-    ScriptOptions, StartOptions, import, plan,
+    PUSH_BYTES, ScriptOptions, StartOptions, import, plan,
 };
 use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_primitives::{Network, Params};
@@ -266,6 +266,7 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
+        push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
     };
     let data = dir.join("data");

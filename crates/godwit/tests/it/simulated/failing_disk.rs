@@ -84,8 +84,10 @@ fn fail_one_of(every: u64) {
     finish(&mut clean);
     let counts = Counted::KINDS.map(|counted| (counted, clean.disk.count(counted)));
     check(&mut clean, Stage::light());
-    let (flushes, merges) = (clean.executor.ended("flush"), clean.executor.ended("merge"));
+    let [flushes, merges, pushes] =
+        ["flush", "merge", "push out"].map(|job| clean.executor.ended(job));
     assert!(flushes >= 5 && merges >= 1, "{flushes} flushes, {merges} merges");
+    assert!(pushes >= 1, "nothing was pushed out");
     let mut outcomes: BTreeMap<String, [u32; 2]> = BTreeMap::new();
     let rng = &mut Rng::new(1);
     for (counted, count) in counts {

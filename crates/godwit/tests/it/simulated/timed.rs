@@ -108,7 +108,13 @@ impl Kill {
         if rng.chance(300) {
             return Self::After(Duration::from_millis(rng.log_between(300, 60_000)));
         }
-        let job = *rng.weighted(&[(3, "commit"), (3, "append"), (3, "flush"), (2, "merge")]);
+        let job = *rng.weighted(&[
+            (3, "commit"),
+            (3, "append"),
+            (3, "flush"),
+            (2, "merge"),
+            (2, "push out"),
+        ]);
         Self::During { job, ended: rng.below(4), permille: rng.between(1, 999) as u32 }
     }
 }

@@ -13,6 +13,9 @@ use godwit_p2p::{AddressBook, Peers, SEND_PAUSE};
 
 use super::{DIR, Driver, queue, tap};
 
+/// Bytes that a node pushes out at once: the chains are small.
+const PUSH_BYTES: u64 = 16 << 10;
+
 impl Driver {
     /// The node's first start.
     pub(in crate::simulated) fn begin(mut self) -> Self {
@@ -79,6 +82,7 @@ impl Driver {
             prune_bytes: None,
             block_memory: self.plan.block_memory,
             coin_writing: CoinWriting::PRODUCT,
+            push_bytes: PUSH_BYTES,
             start: StartOptions::default(),
         };
         let disk = Arc::new(self.disk.clone());

@@ -244,7 +244,8 @@ impl Lookahead {
         self.queue.iter().map(inputs).sum()
     }
 
-    /// Memory of the queued blocks and of what was fetched for them. Blocks of an import are within its budget.
+    /// Memory of the queued blocks and of what was fetched for them. Blocks of an import are within its
+    /// budget.
     fn bytes(&self, index: &BlockIndex) -> usize {
         let charged = |block: &Structured| if block.holds_permit() { 0 } else { block.memory() };
         let bytes = |ahead: &Ahead| match &ahead.stage {

@@ -27,8 +27,8 @@ impl NearBlocks {
         Self { blocks: BTreeMap::new(), limit, memory: 0, permits: 0 }
     }
 
-    /// Keeps a block. Above the limit, of which the blocks in line take `in_line` bytes, the farthest ones are
-    /// dropped, perhaps this one.
+    /// Keeps a block. Above the limit, of which the blocks in line take `in_line` bytes, the farthest ones
+    /// are dropped, perhaps this one.
     pub(crate) fn insert(&mut self, key: HeightKey, block: Arc<Structured>, in_line: usize) {
         match block.holds_permit() {
             true => self.permits += 1,

@@ -1,8 +1,8 @@
 //! A panic of any thread is one line and exit code 70, at once.
 //!
 //! Two ways to make a named thread of the program panic without a hook in it. Where the thread asks the C
-//! library for the time, for bytes of a file or for a name, or writes, a preloaded library lies to it, so that
-//! the standard library's own assertion fails; that is the very program that ships. The others run in a
+//! library for the time, for bytes of a file or for a name, or writes, a preloaded library lies to it, so
+//! that the standard library's own assertion fails; that is the very program that ships. The others run in a
 //! process of this test, with the program's panic hook and a disk that panics.
 
 use std::env;

@@ -5,7 +5,7 @@
 //! | program: code, stacks, buffers of no account, what the allocator cannot use | 48 MiB and 1/16 |
 //! | database cache | 16 MiB |
 //! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
-//! | blocks that arrive; that wait for their turn, or are in the window, with coins | 1/32 each, at most 64 MiB |
+//! | blocks that arrive; that wait, with coins; in the window, with coins | 1/32 each, at most 64 MiB |
 //! | buffers of blocks that are idle | 3/64, at most 96 MiB |
 //! | headers and coins | the rest |
 //!

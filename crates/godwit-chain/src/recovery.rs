@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use godwit_store::exec::Priority;
-use godwit_store::{BlockChecksum, RecoveredBlock, StoreError};
+use godwit_store::{BlockChecksum, BlockPosition, RecoveredBlock, StoreError};
 
 use crate::chain::Chain;
 use crate::environment::Environment;
@@ -76,11 +76,7 @@ impl Recovery {
             let (sequence, env) = (self.next_read, self.env.clone());
             self.next_read += 1;
             self.job_sender.run(Priority::Urgent, "recover", move || {
-                let read = env.store.read_block(found.position).map(|bytes| {
-                    let checksum = BlockChecksum::of(bytes.as_slice());
-                    let received = structure(bytes, &env.params, &env.hasher, None);
-                    ReadBlock { received, checksum }
-                });
+                let read = read_back(&env, found.position);
                 Answer { sequence, found, read }
             });
         }
@@ -98,6 +94,25 @@ impl Recovery {
         let next = self.read.remove(&self.next)?;
         self.next += 1;
         Some(next)
+    }
+}
+
+/// Reads a block. One that the medium does not give back is fetched again, like a torn one: it must not keep
+/// all others from being found.
+fn read_back(env: &Environment, at: BlockPosition) -> Result<ReadBlock, StoreError> {
+    match env.store.read_block(at) {
+        Ok(bytes) => {
+            let checksum = BlockChecksum::of(bytes.as_slice());
+            let received = structure(bytes, &env.params, &env.hasher, None);
+            Ok(ReadBlock { received, checksum })
+        }
+        Err(error) if error.is_unreadable() => {
+            log::error!(
+                "A block that no commit names cannot be read, and is fetched again: {error}"
+            );
+            Ok(ReadBlock { received: Received::Undecodable, checksum: BlockChecksum::of(&[]) })
+        }
+        Err(error) => Err(error),
     }
 }
 

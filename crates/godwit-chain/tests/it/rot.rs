@@ -143,6 +143,30 @@ fn c5_a_rotted_block_without_peers_is_named_with_its_place() {
     assert!(text.contains("blk00000.dat") && text.contains("peers"), "{text}");
 }
 
+/// A sector behind the last commit, in the middle of a block.
+#[test]
+fn c5_a_block_that_no_commit_names_and_that_cannot_be_read_keeps_no_other_from_being_found() {
+    let blocks = small_chain();
+    let expected = stats_of(&blocks);
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, FILE_SIZE);
+    submit_all(&mut chain, &blocks);
+    let lost = blocks.len() / 2;
+    let at = position(&chain, lost as u32 + 1);
+    drop(chain);
+    disk.crash(Survival::All);
+    let middle = u64::from(at.offset + at.len / 2);
+    disk.lose_bytes(&file(at), middle..middle + 1);
+    for _ in 0..2 {
+        let mut chain = open(&disk, None, FILE_SIZE);
+        chain.settle(clock()).expect("it is only not there");
+        assert_eq!(chain.tip_point().height as usize, lost);
+    }
+    let mut chain = open(&disk, None, FILE_SIZE);
+    assert_eq!(crate::datadir::submit(&mut chain, &blocks[lost]), godwit_chain::Verdict::Connected);
+    assert_eq!(chain.utxo_stats().unwrap(), expected);
+}
+
 #[test]
 fn c5_a_rotted_tip_is_fetched_again_before_it_is_left() {
     let blocks = small_chain();

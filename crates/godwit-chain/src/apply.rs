@@ -16,6 +16,7 @@ use godwit_consensus::{
     Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
     sigop_cost, sigop_cost_within_limit,
 };
+use godwit_primitives::network::Deployment;
 use godwit_primitives::{Amount, Coin, Params, ScriptFlags, TxView, coin};
 use godwit_store::utxo::{EpochPin, HashedOutPoint, Probe, Taken, UtxoStore};
 
@@ -286,7 +287,7 @@ impl Applier<'_> {
                 Some((coin, below)) => {
                     self.spent.below.push(below);
                     let written = self.below.written.get_mut(index).and_then(Option::take);
-                    self.spent.coins.push(as_written(coin, written));
+                    self.spent.coins.push(as_written(coin, written, self.rules.params));
                 }
                 None => return Err(Reject::new(RejectReason::InputsMissingOrSpent)),
             }
@@ -344,10 +345,20 @@ fn spend_answered(
 
 /// A coin as it was written first, if it was. One that an earlier look had read wrong was given back to
 /// memory as it was when the block was taken back.
-fn as_written(coin: Coin, written: Option<Coin>) -> Coin {
-    let is_same =
-        |written: &Coin| (written.height, written.coinbase) == (coin.height, coin.coinbase);
-    written.filter(is_same).unwrap_or(coin)
+fn as_written(coin: Coin, written: Option<Coin>, params: &Params) -> Coin {
+    let is_it = |written: &Coin| !is_another(written, &coin, params);
+    written.filter(is_it).unwrap_or(coin)
+}
+
+/// Whether what was written first may be a coin that was spent before this one was created. Before heights were
+/// in coinbases (BIP34) two of them could be one transaction; no other two were at one outpoint.
+fn is_another(written: &Coin, coin: &Coin, params: &Params) -> bool {
+    let same_but_for_heights = written.coinbase
+        && coin.coinbase
+        && (written.value, &written.script_pubkey) == (coin.value, &coin.script_pubkey);
+    same_but_for_heights
+        && written.height < coin.height
+        && !params.is_active(Deployment::HeightInCoinbase, coin.height)
 }
 
 /// What to do when an output that a block created is not there when the block is taken back.

@@ -265,3 +265,26 @@ fn a_damaged_witness_or_signature_fails_its_block() {
     let Err(VerifyError::Rejected(reject)) = outcome else { panic!("{name}: passed") };
     assert_eq!(reject.reason, RejectReason::BlockScriptVerifyFlagFailed);
 }
+
+/// Whatever is wrong with a coin that was given back to memory, what was written is taken; but where a coinbase
+/// was repeated, which made another coin.
+#[test]
+fn c15_a_second_look_takes_a_coin_as_it_was_written() {
+    let params = Params::new(Network::Main);
+    let bip34 = params.bip34_height;
+    let right = Coin { value: 50, script_pubkey: [1; 25][..].into(), height: 100, coinbase: true };
+    let wrong = [
+        Coin { value: 51, ..right.clone() },
+        Coin { script_pubkey: [2; 25][..].into(), ..right.clone() },
+        Coin { height: 99, ..right.clone() },
+        Coin { height: 100 | 1 << 20, ..right.clone() },
+        Coin { height: bip34, ..right.clone() },
+        Coin { coinbase: false, ..right.clone() },
+    ];
+    for coin in wrong {
+        assert_eq!(as_written(coin.clone(), Some(right.clone()), &params), right, "{coin:?}");
+        assert_eq!(as_written(coin.clone(), None, &params), coin);
+    }
+    let repeated = Coin { height: bip34 - 1, ..right.clone() };
+    assert_eq!(as_written(repeated.clone(), Some(right), &params), repeated);
+}

@@ -350,8 +350,8 @@ fn as_written(coin: Coin, written: Option<Coin>, params: &Params) -> Coin {
     written.filter(is_it).unwrap_or(coin)
 }
 
-/// Whether what was written first may be a coin that was spent before this one was created. Before heights were
-/// in coinbases (BIP34) two of them could be one transaction; no other two were at one outpoint.
+/// Whether what was written first may be a coin that was spent before this one was created. Before heights
+/// were in coinbases (BIP34) two of them could be one transaction; no other two were at one outpoint.
 fn is_another(written: &Coin, coin: &Coin, params: &Params) -> bool {
     let same_but_for_heights = written.coinbase
         && coin.coinbase

@@ -1,8 +1,8 @@
-//! Records what is done to a disk, by any number of threads, and gives every state that a power cut could have
-//! left on it.
+//! Records what is done to a disk, by any number of threads, and gives every state that a power cut could
+//! have left on it.
 //!
-//! Each operation has two instants, its beginning and its end, which no other one has. A sync makes durable what
-//! had ended before it began; what the rest leaves of each file and directory is for the cut to say
+//! Each operation has two instants, its beginning and its end, which no other one has. A sync makes durable
+//! what had ended before it began; what the rest leaves of each file and directory is for the cut to say
 //! ([`Survival`]).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,7 @@
+use godwit_stream::DataStream;
+
 use super::*;
+use crate::file::PAGE;
 
 const DIR: &str = "/d";
 const FILE: &str = "/d/f";

@@ -266,8 +266,8 @@ fn a_damaged_witness_or_signature_fails_its_block() {
     assert_eq!(reject.reason, RejectReason::BlockScriptVerifyFlagFailed);
 }
 
-/// Whatever is wrong with a coin that was given back to memory, what was written is taken; but where a coinbase
-/// was repeated, which made another coin.
+/// Whatever is wrong with a coin that was given back to memory, what was written is taken; but where a
+/// coinbase was repeated, which made another coin.
 #[test]
 fn c15_a_second_look_takes_a_coin_as_it_was_written() {
     let params = Params::new(Network::Main);

@@ -1,5 +1,5 @@
-//! Every state that a power cut could leave of an import, as it was recorded at the disk seam: the real engine
-//! on the real disk and on threads, with flushes, merges and pruning. Each is opened by the real store and
+//! States that a power cut could leave of an import, as it was recorded at the disk seam: the real engine on
+//! the real disk and on threads, with flushes, merges and pruning. Each is opened by the real store and
 //! chain, has what commits had made durable, and goes on to the same coins.
 
 use std::path::{Path, PathBuf};
@@ -81,7 +81,7 @@ fn record() -> Import {
     let recorder = Recorder::new(Arc::new(RealDisk));
     let mut durable = vec![Durable::default()];
     let mut chain = open(Arc::new(recorder.clone()), &dir);
-    let (summary, bad) = import_file(&mut chain, &file, |chain, _| {
+    let (_, bad) = import_file(&mut chain, &file, |chain, _| {
         let status = chain.status();
         let (verified, coins) = (status.verified_durable.height, status.coins_durable.height);
         let last = durable.last().expect("one is there");
@@ -90,7 +90,6 @@ fn record() -> Import {
         }
     });
     assert!(bad.is_empty(), "{bad:?}");
-    drop(summary);
     let counters = chain.utxo().counters();
     let expected = chain.utxo_stats().unwrap();
     assert_eq!(expected.tip.height as usize, blocks.len());
@@ -163,7 +162,7 @@ fn cut(import: &Import, turning_points: &[u64], n: u64) {
     let context = format!("cut {n} at {at} of {}: {survival:?}", import.instants);
     let durable = *import.durable.iter().rfind(|durable| durable.at <= at).expect("the first is 0");
     let disk = import.recording.cut(at, survival);
-    if n % REAL == 0 {
+    if n.is_multiple_of(REAL) {
         let temp = tempfile::tempdir().unwrap();
         write_out(&disk, &import.dir, temp.path());
         check(import, Arc::new(RealDisk), temp.path(), durable, &context);

@@ -73,6 +73,13 @@ struct Tail {
     unsynced_names: bool,
 }
 
+impl Tail {
+    /// Whether a file is there, or was before something happened to it.
+    fn has(&self, file: u32) -> bool {
+        file == self.file || self.full.contains_key(&file)
+    }
+}
+
 /// A file that the next commit syncs and names the end of.
 struct Grown {
     end: u32,
@@ -272,10 +279,15 @@ impl BlockFiles {
     }
 
     /// Writes a block again to the place that it was written to before, where its bytes are damaged, and
-    /// makes it durable.
+    /// makes it durable; or nothing, if the file was pruned meanwhile.
     pub(crate) fn rewrite(&self, at: BlockPosition, block: &[u8]) -> Result<(), StoreError> {
         assert_eq!(block.len(), at.len as usize, "the block has the length of its place");
+        // A file is not removed meanwhile.
+        let _alone = self.writer();
         self.disk.check()?;
+        if !self.tail().has(at.file) {
+            return Ok(());
+        }
         let handle = self.disk.open(&self.path(at.file), OpenMode::ReadWrite)?;
         handle.write_all_at(u64::from(at.offset - FRAME_SIZE), &frame(self.magic, at.len))?;
         handle.write_all_at(u64::from(at.offset), block)?;
@@ -315,9 +327,10 @@ impl BlockFiles {
 
     /// Removes a file that no commit names any more and that blocks are not appended to.
     pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
+        let mut writer = self.writer();
         self.disk.remove(&self.path(file))?;
         // Its space is free only when it is open nowhere.
-        self.writer().left.retain(|(left, _)| *left != file);
+        writer.left.retain(|(left, _)| *left != file);
         self.tail().full.remove(&file);
         Ok(())
     }

@@ -39,10 +39,10 @@ pub(crate) fn chain(disk: &FaultDisk) -> Chain {
 }
 
 /// Flushes after a few blocks.
-const SMALL_CACHE: CacheMinima =
+pub(crate) const SMALL_CACHE: CacheMinima =
     CacheMinima { budget: 192 << 10, active: 80 << 10, io_buffer: 4 << 10, arena_step: 4 << 10 };
 
-fn chain_with(disk: &FaultDisk, cache_minima: CacheMinima) -> Chain {
+pub(crate) fn chain_with(disk: &FaultDisk, cache_minima: CacheMinima) -> Chain {
     chain_on(disk, cache_minima, Arc::new(Threads::default()))
 }
 
@@ -100,14 +100,14 @@ fn blocks_of(plan: &ChainPlan) -> Vec<Vec<u8>> {
     blocks
 }
 
-fn give(chain: &mut Chain, block: &[u8], ticket: u64) {
+pub(crate) fn give(chain: &mut Chain, block: &[u8], ticket: u64) {
     let header: BlockHeader = SpanReader::new(block).get().expect("a block starts with a header");
     chain.accept_header(&header, header.block_hash(), NOW).expect("a good header");
     chain.receive_block(DataStream::from(block).into(), ticket);
 }
 
 /// Polls until `end` says so or the chain fails; the verdicts on the way.
-fn poll_until(
+pub(crate) fn poll_until(
     chain: &mut Chain,
     end: impl Fn(&Chain, Poll) -> bool,
 ) -> (Vec<Verdict>, Result<(), ChainError>) {
@@ -290,7 +290,7 @@ fn timed_disk_and_chain(
 ) -> (Chain, FaultDisk, InlineExecutor) {
     let executor = InlineExecutor::new(1, Pace::Instant);
     let (read, write, sync) = (Duration::ZERO..=Duration::ZERO, write..=write, sync..=sync);
-    let disk = FaultDisk::timed(&executor, Latency { read, write, sync });
+    let disk = FaultDisk::timed(&executor, Latency::Drawn { read, write, sync });
     let chain = chain_on(&disk, cache_minima, Arc::new(executor.clone()));
     executor.arm();
     (chain, disk, executor)

@@ -68,6 +68,22 @@ fn a_block_is_written_again_to_its_place_and_to_no_other() {
 }
 
 #[test]
+fn a_block_of_a_file_that_was_pruned_is_not_written_again() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, 5_500);
+    let blocks = [block(1, 5_000), block(2, 900)];
+    let positions = blocks.each_ref().map(|block| append(&files, block).unwrap());
+    assert_eq!((positions[0].file, positions[1].file), (0, 1));
+    files.remove(0).unwrap();
+    files.rewrite(positions[0], &blocks[0]).unwrap();
+    assert_eq!(fault.contents(&path(0)), None);
+    // The last one has no successor that says that it was there.
+    disk.remove(&path(1)).unwrap();
+    files.rewrite(positions[1], &blocks[1]).unwrap();
+    assert_eq!(fault.contents(&path(1)), Some(framed(&blocks[1])));
+}
+
+#[test]
 fn records_are_framed_as_core_frames_them() {
     let (fault, disk) = fresh();
     let (files, recovered) = open(&disk, None, MAX_BLOCK_FILE_SIZE);

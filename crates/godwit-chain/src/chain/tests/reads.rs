@@ -8,7 +8,8 @@ fn a_new_tip_does_not_wait_for_reads_of_30_seconds_for_peers() {
     let blocks = blocks();
     let executor = InlineExecutor::new(1, Pace::Instant);
     let (nothing, slow) = (Duration::ZERO, Duration::from_secs(30));
-    let latency = Latency { read: slow..=slow, ..Latency::constant(nothing) };
+    let latency =
+        Latency::Drawn { read: slow..=slow, write: nothing..=nothing, sync: nothing..=nothing };
     let disk = FaultDisk::timed(&executor, latency);
     let clock = Arc::new(executor.clone());
     let options = options(CacheMinima::PRODUCT, clock, CoinWriting::PRODUCT);

@@ -96,7 +96,6 @@ fn replay(seeds: Range<u64>) {
     for (seed, run) in &runs {
         assert!(run.kills >= 1, "seed {seed}: nobody was killed");
         assert!(run.flushes >= 5 && run.merges >= 1, "seed {seed}: {} {}", run.flushes, run.merges);
-        assert!(run.pushes >= 1, "seed {seed}: nothing was pushed out");
         for said in SAID {
             assert!(run.journal.contains(said), "seed {seed}: the journal has no {said:?}");
         }
@@ -107,9 +106,11 @@ fn replay(seeds: Range<u64>) {
     }
     let sum = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>();
     let (in_merges, in_starts) = (sum(|run| run.in_merges), sum(|run| run.in_starts));
+    // Where commits come often there is nothing to push out between them.
+    let pushes = sum(|run| run.pushes);
     assert!(
-        runs.len() < 100 || in_merges > 0 && in_starts > 0,
-        "{in_merges} kills in merges, {in_starts} in starts"
+        runs.len() < 100 || in_merges > 0 && in_starts > 0 && pushes > 100,
+        "{in_merges} kills in merges, {in_starts} in starts, bytes were pushed out {pushes} times"
     );
 }
 

@@ -232,17 +232,19 @@ fn restore_undo(
     }
     let mut missing = 0;
     for (file, mut waiting) in by_file {
-        let records = store.undo_records(file)?;
-        for record in &records {
+        let mut last = None;
+        store.undo_records(file, &mut |record| {
             if stop.load(Ordering::Relaxed) {
-                return Err(StoreError::Stopped.into());
+                return Err(StoreError::Stopped);
             }
-            let Some(place) = owner(store, index, &waiting, *record)? else { continue };
+            let Some(place) = owner(store, index, &waiting, record)? else { return Ok(false) };
             let id = waiting.remove(place).expect("it was found there");
-            index.restore_undo(id, *record);
-        }
-        if let Some(last) = records.last() {
-            store.adopt_undo(*last)?;
+            index.restore_undo(id, record);
+            last = Some(record);
+            Ok(true)
+        })?;
+        if let Some(last) = last {
+            store.adopt_undo(last)?;
         }
         missing += waiting.len();
     }
@@ -258,13 +260,13 @@ fn owner(
     index: &BlockIndex,
     waiting: &VecDeque<NodeId>,
     record: UndoPosition,
-) -> Result<Option<usize>, ChainError> {
+) -> Result<Option<usize>, StoreError> {
     for (place, id) in waiting.iter().take(UNDO_WINDOW).enumerate() {
         match store.read_undo(record, &index.node(*id).header.prev_blockhash) {
             Ok(_) => return Ok(Some(place)),
             Err(StoreError::Damaged { .. }) => {}
             Err(error) if error.is_unreadable() => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
     Ok(None)

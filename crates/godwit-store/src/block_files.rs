@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use godwit_primitives::{BlockHeader, HEADER_SIZE};
+use godwit_primitives::merkle::merkle_root;
+use godwit_primitives::{Block, BlockHeader, HEADER_SIZE};
 use godwit_stream::{BufferPool, PooledStream, SpanReader};
 
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
@@ -34,6 +35,9 @@ pub(crate) const MAX_OPEN_BLOCK_FILES: usize = 8;
 
 /// Bytes read at once in search of a record.
 const SEARCH_WINDOW: u32 = 64 << 10;
+
+/// Said of block files that lack blocks.
+const FETCHED_AGAIN: &str = "Its blocks are fetched again from peers when they are needed.";
 
 /// What a medium that has lost a sector still gives back around it is read by pages.
 const PAGE: u64 = 4096;
@@ -160,7 +164,13 @@ pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
 impl BlockFiles {
     /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the
     /// lengths that commits have named. Records behind the last one are handed back, a torn tail is
-    /// cut off; what lies before a record never is.
+    /// cut off; what lies before a record never is. A last file that is missing or has lost its end gets
+    /// its length back: whoever reads one of the blocks finds that they have rotted, as in any other file.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] where no block or undo file is there at all: more likely the directory is that of
+    /// a volume which is not mounted.
     pub(crate) fn open(
         disk: &StoreDisk,
         dir: &Path,
@@ -178,11 +188,17 @@ impl BlockFiles {
         let mut present: Vec<u32> =
             disk.list(dir)?.iter().filter_map(|path| block_file_number(path)).collect();
         present.retain(|number| *number >= file);
-        present.sort_unstable();
         if end > 0 && !present.contains(&file) {
-            let path = block_file_path(dir, file);
-            return Err(StoreError::damaged(&path, u64::from(end), Damage::Short));
+            let missing = StoreError::damaged(&block_file_path(dir, file), 0, Damage::MissingFile);
+            if !has_files(disk, dir)? {
+                return Err(missing);
+            }
+            log::error!("{missing}. {FETCHED_AGAIN}");
+            disk.open(&block_file_path(dir, file), OpenMode::ReadWrite)?;
+            disk.sync_dir(dir)?;
+            present.push(file);
         }
+        present.sort_unstable();
         let mut grown = BTreeMap::new();
         let mut recovered = Vec::new();
         for number in present {
@@ -400,12 +416,18 @@ fn recover(
     recovered: &mut Vec<RecoveredBlock>,
     stop: &AtomicBool,
 ) -> Result<u32, StoreError> {
-    let len = handle.file_len()?;
+    let mut len = handle.file_len()?;
     if len < u64::from(start) {
-        return Err(StoreError::damaged(handle.path(), u64::from(start), Damage::Short));
+        if len > 0 {
+            let short = StoreError::damaged(handle.path(), len, Damage::Short);
+            log::error!("{short}. {FETCHED_AGAIN}");
+        }
+        len = start.into();
+        handle.set_len(len)?;
+        handle.sync()?;
     }
     let mut end = start;
-    while let Some(block) = next_record(handle, magic, file, end, len)? {
+    while let Some(block) = next_block(handle, magic, file, end, len)? {
         if stop.load(Ordering::Relaxed) {
             return Err(StoreError::Stopped);
         }
@@ -429,6 +451,74 @@ fn recover(
     Ok(end)
 }
 
+/// The first block at `from` or behind it. A block there whose frame is damaged gets it back; a frame whose
+/// length was another one would hide the next block too.
+fn next_block(
+    handle: &StoreFile,
+    magic: [u8; 4],
+    file: u32,
+    from: u32,
+    len: u64,
+) -> Result<Option<RecoveredBlock>, StoreError> {
+    let framed = read_record(handle, magic, file, from, len)?;
+    if let Some(block) = framed
+        && is_record_or_end(handle, magic, block.position.offset + block.position.len, len)?
+    {
+        return Ok(framed);
+    }
+    if let Some(block) = unframed_block(handle, file, from, len)?
+        && framed.is_none_or(|framed| framed.position != block.position)
+    {
+        let path = handle.path().display();
+        log::warn!("{path}: the {FRAME_SIZE} bytes at byte {from} were damaged; written again.");
+        handle.write_all_at(from.into(), &frame(magic, block.position.len))?;
+        handle.sync()?;
+        return Ok(Some(block));
+    }
+    match framed {
+        Some(_) => Ok(framed),
+        None => next_record(handle, magic, file, from, len),
+    }
+}
+
+/// Whether a file of `len` bytes ends at `at`, or may have a record there.
+fn is_record_or_end(
+    handle: &StoreFile,
+    magic: [u8; 4],
+    at: u32,
+    len: u64,
+) -> Result<bool, StoreError> {
+    let mut found = [0; 4];
+    let there = len.saturating_sub(at.into()).min(found.len() as u64) as usize;
+    read_readable(handle, at.into(), &mut found[..there])?;
+    Ok(there == 0 || found == magic)
+}
+
+/// The block behind a frame at `at` that is not right: its transactions, which its header commits to, tell where
+/// it ends.
+fn unframed_block(
+    handle: &StoreFile,
+    file: u32,
+    at: u32,
+    len: u64,
+) -> Result<Option<RecoveredBlock>, StoreError> {
+    let offset = at.saturating_add(FRAME_SIZE);
+    let there = len.saturating_sub(offset.into()).min(MAX_BLOCK_SERIALIZED_SIZE.into()) as usize;
+    if there <= HEADER_SIZE || at > MAX_BLOCK_FILE_SIZE {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; there];
+    read_readable(handle, offset.into(), &mut bytes)?;
+    let Ok(block) = Block::from_bytes(&bytes) else { return Ok(None) };
+    let (header, txids) = (*block.header(), block.view().txids());
+    let (root, mutated) = merkle_root(txids.iter().map(|txid| txid.to_bytes()));
+    if txids.is_empty() || mutated || root != header.merkle_root.to_bytes() {
+        return Ok(None);
+    }
+    let position = BlockPosition { file, offset, len: block.block_len() as u32 };
+    Ok(Some(RecoveredBlock { position, header }))
+}
+
 /// The first complete record at `from` or behind it.
 ///
 /// Where none begins at `from` the next one is searched for as in [`crate::scan`]. What a block
@@ -442,27 +532,39 @@ fn next_record(
     len: u64,
 ) -> Result<Option<RecoveredBlock>, StoreError> {
     let mut at = from;
-    let mut window = Vec::new();
     loop {
         if let Some(block) = read_record(handle, magic, file, at, len)? {
             return Ok(Some(block));
         }
         // Behind the first byte of what is no record.
-        let (mut next, end) = (at.saturating_add(1), len.min(MAX_BLOCK_FILE_SIZE.into()) as u32);
-        loop {
-            let wanted = end.saturating_sub(next).min(SEARCH_WINDOW);
-            if wanted < FRAME_SIZE {
-                return Ok(None);
-            }
-            window.resize(wanted as usize, 0);
-            read_readable(handle, next.into(), &mut window)?;
-            if let Some(place) = window.windows(magic.len()).position(|bytes| bytes == magic) {
-                at = next + place as u32;
-                break;
-            }
-            // The last bytes may begin a magic.
-            next += wanted - (magic.len() as u32 - 1);
+        let (next, end) = (u64::from(at) + 1, len.min(MAX_BLOCK_FILE_SIZE.into()));
+        match find_magic(handle, magic, next, end)? {
+            Some(place) => at = place as u32,
+            None => return Ok(None),
         }
+    }
+}
+
+/// Where a frame may begin, at `from` or behind it and well before `end`.
+pub(crate) fn find_magic(
+    handle: &StoreFile,
+    magic: [u8; 4],
+    from: u64,
+    end: u64,
+) -> Result<Option<u64>, StoreError> {
+    let (mut next, mut window) = (from, Vec::new());
+    loop {
+        let wanted = end.saturating_sub(next).min(SEARCH_WINDOW.into());
+        if wanted < FRAME_SIZE.into() {
+            return Ok(None);
+        }
+        window.resize(wanted as usize, 0);
+        read_readable(handle, next, &mut window)?;
+        if let Some(place) = window.windows(magic.len()).position(|bytes| bytes == magic) {
+            return Ok(Some(next + place as u64));
+        }
+        // The last bytes may begin a magic.
+        next += wanted - (magic.len() as u64 - 1);
     }
 }
 
@@ -491,6 +593,13 @@ fn read_record(
         return Ok(None);
     }
     Ok(Some(RecoveredBlock { position: BlockPosition { file, offset, len: block_len }, header }))
+}
+
+/// Whether there are block or undo files.
+pub(crate) fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
+    let is_ours =
+        |path: &PathBuf| ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some());
+    Ok(disk.list(dir)?.iter().any(is_ours))
 }
 
 /// Whether a block that follows genesis lies in the first file: then blocks connect to what is stored.
@@ -524,7 +633,7 @@ fn read_through(handle: &StoreFile, bytes: Range<u64>) -> Result<(), StoreError>
 }
 
 /// Reads what the medium gives back; what it does not is zeros, page by page.
-fn read_readable(handle: &StoreFile, at: u64, out: &mut [u8]) -> Result<(), StoreError> {
+pub(crate) fn read_readable(handle: &StoreFile, at: u64, out: &mut [u8]) -> Result<(), StoreError> {
     match handle.read_exact_at(at, out) {
         Err(error) if error.is_unreadable() => {}
         other => return other,

@@ -22,6 +22,7 @@
 //! time that was put in its place. A database may be one commit ahead, when a crash came between the
 //! two, and is never behind.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use godwit_primitives::sha256::sha256d;
@@ -65,22 +66,19 @@ fn slot(dir: &Path, commit: u64) -> PathBuf {
 }
 
 impl Control {
-    /// The newest control file of `dir` that is intact, if there is one.
-    pub(crate) fn newest(disk: &StoreDisk, dir: &Path) -> Result<Option<Self>, StoreError> {
-        let mut newest: Option<Self> = None;
-        for path in [slot(dir, 0), slot(dir, 1)] {
-            match Self::read(disk, &path)? {
-                Slot::Whole(found)
-                    if newest.as_ref().is_none_or(|other| other.commit < found.commit) =>
-                {
-                    newest = Some(*found);
-                }
-                Slot::Whole(_) | Slot::Missing => {}
+    /// The control files of `dir` that are intact, the newest first.
+    pub(crate) fn intact(disk: &StoreDisk, dir: &Path) -> Result<Vec<Self>, StoreError> {
+        let mut intact = Vec::new();
+        for (path, slot) in Self::both(disk, dir)? {
+            match slot {
+                Slot::Whole(found) => intact.push(*found),
+                Slot::Missing => {}
                 // A crash has torn it, or it is damaged: the next commit but one writes it again.
                 Slot::Damaged => log::info!("{} is not whole.", path.display()),
             }
         }
-        Ok(newest)
+        intact.sort_by_key(|control| Reverse(control.commit));
+        Ok(intact)
     }
 
     /// Both files of `dir`.
@@ -117,6 +115,11 @@ impl Control {
         file.write_all_at(0, self.encoded().as_slice())?;
         file.sync()?;
         if is_new { disk.sync_dir(path.parent().expect("in a directory")) } else { Ok(()) }
+    }
+
+    /// Whether it is of the directory whose database says this: the key is random.
+    pub(crate) fn is_of(&self, identity: &Identity) -> bool {
+        self.identity.utxo_hash_key == identity.utxo_hash_key
     }
 
     /// Whether the block files hold every block that the coins come from, so that index and coins can be
@@ -254,18 +257,25 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_is_intact_counts() {
+    fn the_newest_that_is_intact_comes_first() {
         let fault = FaultDisk::new();
         let (disk, dir) = (StoreDisk::new(Arc::new(fault.clone())), Path::new(DIR));
         disk.create_dir_all(dir).unwrap();
-        assert_eq!(Control::newest(&disk, dir), Ok(None));
-        for commit in 0..5 {
+        let intact = || -> Vec<u64> {
+            let found = Control::intact(&disk, dir).unwrap();
+            found.iter().for_each(|found| assert_eq!(*found, control(found.commit, 15)));
+            found.iter().map(|control| control.commit).collect()
+        };
+        assert_eq!(intact(), []);
+        for commit in 0..5u64 {
             control(commit, 15).write(&disk, dir).unwrap();
-            assert_eq!(Control::newest(&disk, dir), Ok(Some(control(commit, 15))));
+            let expected: Vec<u64> =
+                [Some(commit), commit.checked_sub(1)].into_iter().flatten().collect();
+            assert_eq!(intact(), expected);
         }
         fault.overwrite(&slot(dir, 4), vec![1; 20]);
-        assert_eq!(Control::newest(&disk, dir), Ok(Some(control(3, 15))));
+        assert_eq!(intact(), [3]);
         fault.overwrite(&slot(dir, 3), Vec::new());
-        assert_eq!(Control::newest(&disk, dir), Ok(None));
+        assert_eq!(intact(), []);
     }
 }

@@ -147,9 +147,8 @@ impl Window {
         let id = self.applied;
         let node = index.node(id);
         let hash = node.hash;
-        let (Some(position), Some(undo)) = (node.position, node.undo) else {
-            return Err(ChainError::DamagedIndex(hash));
-        };
+        let Some(position) = node.position else { return Err(ChainError::DamagedIndex(hash)) };
+        let undo = node.undo;
         self.next_token += 1;
         let token = self.next_token;
         self.disconnecting = Some(Disconnecting { id, token, read: None, damaged: None });
@@ -159,17 +158,21 @@ impl Window {
         self.job_sender.run(Priority::Urgent, "disconnect", move || {
             let read = || {
                 let block = read_own_block(&store, &hasher, id, (position, hash))?;
-                let undo = match store.read_undo(undo, &prev) {
-                    Err(error) if is_rotten(&error) => {
-                        log::error!(
-                            "An undo record is damaged, and what it says looked for: {error}"
-                        );
-                        return Ok(Reading::Rebuilding(Box::new(LostUndo::new(id, block, height))));
+                // An index that was made again from damaged undo files lacks places of records.
+                match undo.map(|undo| store.read_undo(undo, &prev)) {
+                    Some(Ok(undo)) => {
+                        let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
+                        return read_created(&layers, block, spent, true);
                     }
-                    undo => undo?,
-                };
-                let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
-                read_created(&layers, block, spent, true)
+                    Some(Err(error)) if !is_rotten(&error) => return Err(error.into()),
+                    Some(Err(error)) => log::error!(
+                        "An undo record is damaged, and what it says looked for: {error}"
+                    ),
+                    None => log::error!(
+                        "Block {hash} has no undo record, and what it would say is looked for."
+                    ),
+                }
+                Ok(Reading::Rebuilding(Box::new(LostUndo::new(id, block, height))))
             };
             Answer::Read(token, read())
         });

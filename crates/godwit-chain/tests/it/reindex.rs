@@ -17,6 +17,8 @@ use godwit_store::disk::Disk;
 use godwit_store::{BlockPosition, Rebuild, StoreError, UndoPosition};
 use godwit_stream::{DataStream, PooledStream};
 
+use crate::bad_sectors::{BadSector, SECTOR};
+use crate::damage::files;
 use crate::datadir::{clock, options, submit};
 use crate::pruning::{
     BLOCKS, DIR, ONE_BLOCK, STATS, hash, header, open, stats_of, submit_all, try_open,
@@ -151,10 +153,13 @@ fn an_index_that_is_half_made_is_made_again() {
 }
 
 fn start(disk: &FaultDisk, file_size: u32, start: StartOptions) -> Result<Chain, ChainError> {
+    start_on(Arc::new(disk.clone()), file_size, start)
+}
+
+fn start_on(disk: Arc<dyn Disk>, file_size: u32, start: StartOptions) -> Result<Chain, ChainError> {
     let mut options = options(Params::new(Network::Regtest));
     options.coins_memory = CoinsMemory::Fixed(4 << 20);
     options.start = start;
-    let disk = Arc::new(disk.clone());
     Chain::open_with_file_size(disk, DIR.into(), options, [7; 16], clock(), file_size)
 }
 
@@ -309,6 +314,98 @@ fn a_pruned_datadir_keeps_its_coins_or_begins_again() {
             submit_all(&mut chain, &BLOCKS);
             assert_eq!(chain.utxo_stats().unwrap(), *STATS);
             break;
+        }
+    }
+}
+
+/// Its block is fetched again, and nothing else is in its way.
+#[test]
+fn c4_a_sector_that_cannot_be_read_keeps_no_index_from_being_made_again() {
+    let good = datadir(false);
+    let (stored, expected) = contents(&good);
+    let without_database = good.copy();
+    without_database.remove(&database()).unwrap();
+    // One whose transactions fill sectors of their own.
+    let in_a_sector = |at: &BlockPosition| u64::from(at.len) > 3 * SECTOR;
+    let at = stored.iter().filter_map(|(_, at, _)| *at).filter(in_a_sector).nth(3).unwrap();
+    let file = Path::new(DIR).join(format!("blocks/blk{:05}.dat", at.file));
+    let body = (u64::from(at.offset) + 80).next_multiple_of(SECTOR);
+    let head = u64::from(at.offset) / SECTOR * SECTOR;
+    let everything: Vec<&Vec<u8>> = BLOCKS[..CONNECTED].iter().collect();
+    let cases = [(&good, Rebuild::Index, body), (&good, Rebuild::Index, head)];
+    let cases = cases.into_iter().chain([(&without_database, Rebuild::Nothing, body)]);
+    for (disk, rebuild, at) in cases {
+        let bad = BadSector { disk: disk.copy(), path: file.clone(), at };
+        let mut chain = start_on(Arc::new(bad.clone()), FILE_SIZE, rebuilding(rebuild)).unwrap();
+        if rebuild == Rebuild::Index {
+            give(&mut chain, &everything);
+        }
+        assert_eq!(chain.utxo_stats().unwrap(), expected, "{rebuild:?}, byte {at}");
+        chain.close().unwrap();
+    }
+    // A page of the database is as good as damaged.
+    let pages = good.contents(&database()).unwrap().len() as u64 / 4096;
+    let mut made_again = 0;
+    let aside = Path::new(DIR).join("godwit.damaged");
+    for page in (0..pages).step_by(5) {
+        let disk = good.copy();
+        let bad = BadSector { disk: disk.clone(), path: database(), at: page * 4096 + SECTOR };
+        let opened = start_on(Arc::new(bad), FILE_SIZE, rebuilding(Rebuild::Nothing));
+        made_again += usize::from(disk.contents(&aside).is_some());
+        match opened {
+            Ok(mut chain) => {
+                chain.settle(clock()).unwrap();
+                assert_eq!(chain.utxo_stats().unwrap(), expected, "page {page}");
+            }
+            // The new one lies in the same place here.
+            Err(error) => assert!(disk.contents(&aside).is_some(), "page {page}: {error}"),
+        }
+    }
+    assert!(made_again > 0, "of {pages} pages");
+}
+
+/// What an index lacks that was made again without undo files.
+#[test]
+fn c5_blocks_that_have_no_undo_record_are_disconnected_all_the_same() {
+    let disk = datadir(false);
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.settle(clock()).unwrap();
+    chain.flush().unwrap();
+    chain.close().unwrap();
+    disk.remove(&database()).unwrap();
+    for path in files(&disk).remove("rev.dat").unwrap() {
+        disk.remove(&path).unwrap();
+    }
+    let mut chain = open(&disk, None, FILE_SIZE);
+    let fork = 125;
+    let first = hash(&BLOCKS[fork]);
+    let id = chain.tree().find(&first).unwrap();
+    assert_eq!(chain.tree().node(id).undo, None);
+    chain.invalidate_block(&first).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..fork]));
+    chain.reconsider_block(&first).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..CONNECTED]));
+    assert!(chain.tree().node(id).undo.is_some(), "it is made again with the block");
+}
+
+/// Whose frames are damaged too: blocks and undo records are known by what they hold.
+#[test]
+fn c5_an_index_is_made_again_where_frames_are_damaged() {
+    let disk = datadir(false);
+    let expected = contents(&disk);
+    let kinds = files(&disk);
+    for kind in ["blk.dat", "rev.dat"] {
+        for path in &kinds[kind] {
+            let disk = disk.copy();
+            disk.remove(&database()).unwrap();
+            let mut bytes = disk.contents(path).unwrap();
+            let len = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
+            let second = 8 + len + if kind == "rev.dat" { 32 } else { 0 };
+            (bytes[0], bytes[second + 5]) = (!bytes[0], !bytes[second + 5]);
+            disk.overwrite(path, bytes);
+            assert!(contents(&disk) == expected, "{}", path.display());
         }
     }
 }

@@ -100,24 +100,25 @@ pub(crate) struct OpenedDatabase {
 
 /// Opens the database, or begins a new one where there is none, where what is there is damaged or
 /// older than the control file and the block files can be indexed again, or where the user says so.
+/// `controls` are the control files, the newest first.
 pub(super) fn open_database(
     disk: &StoreDisk,
     dir: &Path,
-    found: Option<Control>,
+    controls: Vec<Control>,
     options: &StoreOptions,
 ) -> Result<OpenedDatabase, StoreError> {
     let (path, network) = (dir.join(DATABASE_FILE), options.network);
-    if let Some(control) = &found {
+    if let Some(control) = controls.first() {
         check_identity(&control.identity, &path, network)?;
     }
     let opened = match disk.open(&path, OpenMode::Read) {
-        Ok(_) => open_current(disk, dir, found.as_ref(), network),
+        Ok(_) => open_current(disk, dir, &controls, network),
         Err(error) if !error.is_not_found() => return Err(error),
         Err(_) => Err(StoreError::damaged(&path, 0, Damage::MissingFile)),
     };
     let utxo_hash_key = options.new_hash_key;
     let new_identity = Identity { schema: SCHEMA_VERSION, network, utxo_hash_key };
-    match (opened, found, options.rebuild) {
+    match (opened, controls.into_iter().next(), options.rebuild) {
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
             if control.has_whole_history() =>
         {
@@ -219,13 +220,15 @@ fn forget_coins(
 fn open_current(
     disk: &StoreDisk,
     dir: &Path,
-    found: Option<&Control>,
+    controls: &[Control],
     network: NetworkId,
 ) -> Result<OpenedDatabase, StoreError> {
     let db = Db::open(disk, &dir.join(DATABASE_FILE))?;
-    let identity = upgrade(&db, read_identity(&db, dir, network)?)?;
-    let (control, kept) = read_control(&db, dir, identity, found)?;
-    if found != Some(&control) {
+    let found = read_identity(&db, dir, network)?;
+    check_controls(dir, &found, controls)?;
+    let identity = upgrade(&db, found)?;
+    let (control, kept) = read_control(&db, dir, identity, controls)?;
+    if !controls.contains(&control) {
         control.write(disk, dir)?;
     }
     Ok(OpenedDatabase { db, control, kept })
@@ -235,11 +238,11 @@ fn open_current(
 pub(crate) fn inspect_database(
     disk: &StoreDisk,
     dir: &Path,
-    found: Option<&Control>,
+    controls: &[Control],
     network: NetworkId,
 ) -> Result<OpenedDatabase, StoreError> {
     let path = dir.join(DATABASE_FILE);
-    if let Some(control) = found {
+    if let Some(control) = controls.first() {
         check_identity(&control.identity, &path, network)?;
     }
     let db = Db::open_unchanged(disk, &path).map_err(|error| match error.is_not_found() {
@@ -247,7 +250,8 @@ pub(crate) fn inspect_database(
         false => error,
     })?;
     let identity = read_identity(&db, dir, network)?;
-    let (control, kept) = read_control(&db, dir, identity, found)?;
+    check_controls(dir, &identity, controls)?;
+    let (control, kept) = read_control(&db, dir, identity, controls)?;
     Ok(OpenedDatabase { db, control, kept })
 }
 
@@ -260,15 +264,24 @@ fn read_identity(db: &Db, dir: &Path, network: NetworkId) -> Result<Identity, St
     Ok(identity)
 }
 
+/// A database that none of the control files belongs to was copied here. Where one does, the other one was.
+fn check_controls(dir: &Path, identity: &Identity, controls: &[Control]) -> Result<(), StoreError> {
+    if controls.is_empty() || controls.iter().any(|control| control.is_of(identity)) {
+        return Ok(());
+    }
+    let damage = Damage::Disagreement("the database is of another data directory");
+    Err(StoreError::damaged(&dir.join(DATABASE_FILE), 0, damage))
+}
+
 /// What a control file is to say beside a database that is not older than the one that is there.
 fn read_control(
     db: &Db,
     dir: &Path,
     identity: Identity,
-    found: Option<&Control>,
+    controls: &[Control],
 ) -> Result<(Control, Option<Kept>), StoreError> {
     let commit = db.find(&COMMIT_NUMBER, &ONLY)?.unwrap_or(0);
-    if found.is_some_and(|control| control.commit > commit) {
+    if controls.iter().any(|control| control.is_of(&identity) && control.commit > commit) {
         return Err(StoreError::damaged(&dir.join(DATABASE_FILE), 0, Damage::RolledBack));
     }
     let kept = db.find(&REINDEXING, &ONLY)?;

@@ -352,3 +352,68 @@ fn a_control_file_that_is_behind_or_lost_is_written_again() {
     drop(open(&fault).unwrap());
     assert_eq!(fault.contents(&files[1]).as_ref(), Some(&intact[1]));
 }
+
+/// `redb` finds its own checksums right there.
+#[test]
+fn an_index_with_a_wrong_entry_is_begun_again_for_a_repair() {
+    let fault = filled();
+    let (store, _) = open(&fault).unwrap();
+    let state = store.state().unwrap();
+    let mut batch = store.db.batch().unwrap();
+    let hash = header(7).block_hash();
+    batch.put(&BLOCK_INDEX, BlockKey { height: 2, hash }, &record(2, 2)).unwrap();
+    batch.commit().unwrap();
+    drop(store);
+    let (store, _) = open(&fault).unwrap();
+    assert_eq!(store.lost(), None);
+    let visited = store.for_each_block(|_, _| Ok(()));
+    assert!(matches!(visited, Err(StoreError::Damaged { .. })), "{visited:?}");
+    drop(store);
+    let repair = StoreOptions { rebuild: Rebuild::IndexAlone, ..options(Path::new(DIR)) };
+    drop(Store::open(Arc::new(fault.clone()), repair).unwrap());
+    check_lost(&fault, &state, "begun again");
+}
+
+/// The key tells which of the files are of one directory.
+#[test]
+fn c6_a_control_file_or_database_of_another_directory_is_not_believed() {
+    let fault = filled();
+    let (store, _) = open(&fault).unwrap();
+    let state = store.state().unwrap();
+    drop(store);
+    let files = ["godwit.control0", "godwit.control1", "godwit.redb"].map(at);
+    let own = files.each_ref().map(|path| fault.contents(path).unwrap());
+    // One with more commits, and another key.
+    let other = FaultDisk::new();
+    let foreign = StoreOptions { new_hash_key: [4; 16], ..options(Path::new(DIR)) };
+    let (store, _) = Store::open(Arc::new(other.clone()), foreign).unwrap();
+    for _ in 0..5 {
+        store.commit(Commit::default()).unwrap();
+    }
+    drop(store);
+    for path in &files[..2] {
+        let fault = fault.copy();
+        fault.overwrite(path, other.contents(path).unwrap());
+        for start in 0..2 {
+            let (store, _) = open(&fault).unwrap();
+            assert_eq!((store.lost(), store.state().unwrap()), (None, state.clone()), "{start}");
+            assert_eq!(store.utxo_hash_key(), [3; 16]);
+        }
+        let (store, _) = open(&fault).unwrap();
+        store.commit(Commit::default()).unwrap();
+        store.commit(Commit::default()).unwrap();
+        drop(store);
+        let disk = StoreDisk::new(Arc::new(fault));
+        let keys: Vec<[u8; 16]> = Control::intact(&disk, Path::new(DIR))
+            .unwrap()
+            .iter()
+            .map(|control| control.identity.utxo_hash_key)
+            .collect();
+        assert_eq!(keys, [[3; 16]; 2], "both are written again");
+    }
+    fault.overwrite(&files[2], other.contents(&files[2]).unwrap());
+    check_lost(&fault, &state, "of another directory");
+    fault.overwrite(&files[2], own[2].clone());
+    let (store, _) = open(&fault).unwrap();
+    assert_eq!((store.lost(), store.state().unwrap()), (None, state));
+}

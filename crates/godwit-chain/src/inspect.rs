@@ -2,9 +2,9 @@
 //!
 //! 1. Control files and database, which say what else there is ([`Inspection::open`]). For a repair, an
 //!    index that is damaged is made again first, from the block files ([`reindex`]).
-//! 2. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its frame,
-//!    which a repair writes again where the block is right; and its undo record: frame, checksum, and that it
-//!    has a coin for each input of the block.
+//! 2. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its
+//!    frame, which a repair writes again where the block is right; and its undo record: frame, checksum, and
+//!    that it has a coin for each input of the block.
 //! 3. For a repair, undo records that are not right are made again from the blocks that created the coins:
 //!    one scan of the block files for [`UNDO_COINS`] of them.
 //! 4. Every block of every run and its parity, and what they say (`godwit-store/src/utxo/inspect.rs`).
@@ -12,14 +12,15 @@
 //!
 //! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
 
-use std::cmp::Reverse;
+mod spent;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_primitives::network::{Deployment, Params};
-use godwit_primitives::{BlockHash, Coin, OutPoint};
+use godwit_primitives::{BlockHash, Coin};
 use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
@@ -39,6 +40,8 @@ use crate::shares::in_shares;
 use crate::stats::{Totals, muhash_totals};
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
+
+use spent::{Wanted, created, lines};
 
 /// Bytes of blocks that are read at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -545,45 +548,6 @@ impl<'a> Blocks<'a> {
         }
         Ok(self.inspection.read_undo(at, &block.prev).is_ok())
     }
-}
-
-/// Puts blocks in lines, each of them below the block that it is named by: the tip, and of branches that are not
-/// active their highest ones. The same transaction may be in two of them, at other heights.
-fn lines(index: &BlockIndex, blocks: Vec<(NodeId, usize)>) -> Vec<(NodeId, Vec<usize>)> {
-    let mut left = blocks;
-    left.sort_by_key(|(id, place)| (Reverse(index.height(*id)), *place));
-    let (mut lines, mut line) = (Vec::new(), Some(index.tip()));
-    while let Some(top) = line {
-        let (mut below, others): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|(id, _)| index.tree().is_ancestor(*id, top));
-        below.sort_by_key(|(_, place)| *place);
-        lines.push((top, below.into_iter().map(|(_, place)| place).collect()));
-        line = others.first().map(|(id, _)| *id);
-        left = others;
-    }
-    lines
-}
-
-/// Coins that undo records are to have; `None` while the block that created one was not found.
-type Wanted = BTreeMap<OutPoint, Option<Coin>>;
-
-/// Those of the coins that a block created.
-fn created(block: &Structured, height: u32, wanted: &Wanted) -> Vec<(OutPoint, Coin)> {
-    let mut coins = Vec::new();
-    for (n, (tx, txid)) in block.view().txs().zip(block.view().txids()).enumerate() {
-        let of_tx = OutPoint { txid: *txid, vout: 0 }..=OutPoint { txid: *txid, vout: u32::MAX };
-        for outpoint in wanted.range(of_tx).map(|(outpoint, _)| *outpoint) {
-            if let Some(output) = tx.output(outpoint.vout as usize) {
-                let script_pubkey = output.script_pubkey.into();
-                let coinbase = n == 0;
-                coins.push((
-                    outpoint,
-                    Coin { value: output.value, script_pubkey, height, coinbase },
-                ));
-            }
-        }
-    }
-    coins
 }
 
 fn is_cut_off(short: &Shortened, undo: UndoPosition) -> bool {

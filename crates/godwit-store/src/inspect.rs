@@ -366,8 +366,8 @@ impl Inspection {
         Ok(PooledStream::from(bytes))
     }
 
-    /// Tells of a frame of a block that is not what was written; with a repair it is written again. For a block
-    /// whose bytes are right: then index and network say what its frame is.
+    /// Tells of a frame of a block that is not what was written; with a repair it is written again. For a
+    /// block whose bytes are right: then index and network say what its frame is.
     ///
     /// # Errors
     ///

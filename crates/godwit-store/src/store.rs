@@ -254,8 +254,8 @@ impl Store {
         self.kept.as_ref().map(|kept| &kept.state)
     }
 
-    /// Hands `take` what may be the undo records of a file, in their order: [`Store::read_undo`] tells whether it
-    /// is that of a block, and `take` whether it was.
+    /// Hands `take` what may be the undo records of a file, in their order: [`Store::read_undo`] tells
+    /// whether it is that of a block, and `take` whether it was.
     ///
     /// # Errors
     ///

@@ -337,7 +337,8 @@ impl UndoFiles {
 
     /// Hands `take` what may be the records of a file, in their order; it tells whether it is a record that
     /// it knows. One that it does not is passed over where its frame is right. Where a frame is damaged, the
-    /// next one is looked for, and what lies between is handed over too: the frame may be all that is damaged.
+    /// next one is looked for, and what lies between is handed over too: its frame may be all that is
+    /// damaged.
     pub(crate) fn records(
         &self,
         file: u32,

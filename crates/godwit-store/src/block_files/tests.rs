@@ -2,9 +2,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_primitives::merkle::merkle_root;
 use godwit_primitives::{MerkleRoot, OutPoint, Transaction, TxIn, TxOut};
 use godwit_stream::DataStream;
 
+use super::search::SEARCH_WINDOW;
 use super::*;
 use crate::fixtures::{MAGIC, block, framed, header};
 

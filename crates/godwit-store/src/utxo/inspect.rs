@@ -330,7 +330,8 @@ impl<'a> Reading<'a> {
 }
 
 /// Compares the parity of a run with its blocks. It is written again at the end, when the run's sums agree: a
-/// block of an earlier time has a checksum that holds, and what is there may be all that remembers the right one.
+/// block of an earlier time has a checksum that holds, and what is there may be all that remembers the right
+/// one.
 struct ParityCheck<'a> {
     inspection: &'a CoinsInspection,
     run: &'a RunFile,

@@ -207,7 +207,8 @@ impl<'a> Trial<'a> {
             }
             expect(&ended, Exit::Damaged)?;
             let mut command = remedy(&ended.stdout).ok_or(format!("no remedy: {ended:?}"))?;
-            // Coins are made again from blocks whose witnesses alone are damaged, or without blocks that were left.
+            // Coins are made again from blocks whose witnesses alone are damaged, and without blocks that
+            // were left.
             if command == FETCHED && self.commands.iter().any(|done| done == FETCHED) {
                 command = "-reindex";
             }

@@ -7,6 +7,7 @@
 //! somebody does, and the search begins anew; where one was pruned, there is no way back.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use godwit_primitives::{BlockHash, BlockView, Coin, ScriptBytes, Txid};
 use godwit_store::utxo::UtxoHasher;
@@ -14,12 +15,15 @@ use godwit_store::{BlockPosition, Store};
 
 use crate::apply::SpentCoins;
 use crate::index::BlockIndex;
+use crate::own_block::{ReadError, read_own_block};
 use crate::structure::Structured;
 use crate::tree::NodeId;
-use crate::window::{ReadError, read_own_block};
 
 /// Blocks that one job looks through.
 const BLOCKS_PER_JOB: usize = 8;
+
+/// Time between lines of the log about one search: the whole chain takes hours.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An output that was spent, and by which input.
 struct Wanted {
@@ -43,6 +47,8 @@ pub(crate) struct LostUndo {
     wanted: HashMap<Txid, Vec<Wanted>>,
     /// The last block that was looked through.
     lowest: NodeId,
+    /// When the search began, or its progress was reported.
+    reported: Option<Duration>,
 }
 
 impl LostUndo {
@@ -54,7 +60,7 @@ impl LostUndo {
             wanted.entry(spent.outpoint.txid).or_default().push(found);
         }
         let coins = vec![None; block.spends().len()];
-        let mut lost = Self { block, coins, wanted, lowest: id };
+        let mut lost = Self { block, coins, wanted, lowest: id, reported: None };
         let Self { block, coins, wanted, .. } = &mut lost;
         take_outputs(block.view(), height, coins, wanted);
         lost
@@ -72,6 +78,26 @@ impl LostUndo {
             self.lowest = below;
         }
         blocks
+    }
+
+    /// Says now and then how far the search is.
+    pub(crate) fn report_progress(&mut self, index: &BlockIndex, now: Duration) {
+        if self.is_report_due(now) {
+            log::info!(
+                "Looking for what block {} spent: {} coins are not found, down to height {}.",
+                self.block.hash(),
+                self.wanted.values().map(Vec::len).sum::<usize>(),
+                index.height(self.lowest)
+            );
+        }
+    }
+
+    fn is_report_due(&mut self, now: Duration) -> bool {
+        let is_due = now.saturating_sub(*self.reported.get_or_insert(now)) >= PROGRESS_INTERVAL;
+        if is_due {
+            self.reported = Some(now);
+        }
+        is_due
     }
 
     /// Looks through these blocks.
@@ -125,5 +151,31 @@ fn take_outputs(
                 coinbase: n == 0,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_stream::DataStream;
+
+    use super::*;
+    use crate::chain::tests::{blocks, chain};
+    use crate::structure::WitnessCheck;
+
+    #[test]
+    fn a_search_is_reported_once_a_minute() {
+        let chain = chain(&godwit_fault_disk::FaultDisk::new());
+        let bytes = blocks().swap_remove(0);
+        let view = godwit_primitives::Block::from_bytes(&bytes[..]).expect("a block");
+        let block = Structured::from_own_file(
+            DataStream::from(&bytes[..]).into(),
+            view.hash(),
+            WitnessCheck::Skip,
+            &chain.hasher(),
+        );
+        let mut lost = LostUndo::new(chain.tip(), block.expect("it is whole"), 1);
+        let reported: Vec<u64> =
+            (7..200).filter(|now| lost.is_report_due(Duration::from_secs(*now))).collect();
+        assert_eq!(reported, [67, 127, 187]);
     }
 }

@@ -19,7 +19,7 @@ use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 use crate::record::{BlockChecksum, BlockPosition, FileEnds};
 
-use search::recover;
+use search::{Cut, cut_tail, recover};
 pub(crate) use search::{find_magic, has_first_block, read_readable};
 
 /// A block file is left for the next one before it grows to this size (Core:
@@ -72,6 +72,13 @@ struct Tail {
     /// Files that grew since the last commit took them, by blocks that were noted.
     grown: BTreeMap<u32, Grown>,
     unsynced_names: bool,
+}
+
+impl Tail {
+    /// Whether a file is there, or was before something happened to it.
+    fn has(&self, file: u32) -> bool {
+        file == self.file || self.full.contains_key(&file)
+    }
 }
 
 /// A file that the next commit syncs and names the end of.
@@ -159,10 +166,11 @@ pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
 }
 
 impl BlockFiles {
-    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the
-    /// lengths that commits have named. Records behind the last one are handed back, a torn tail is
-    /// cut off; what lies before a record never is. A last file that is missing or has lost its end gets
-    /// its length back: whoever reads one of the blocks finds that they have rotted, as in any other file.
+    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the lengths that
+    /// commits have named. Records behind the last one are handed back, a torn tail is cut off; what lies
+    /// before a record never is, nor a tail that cannot be read: blocks go to the next file then. A last file
+    /// that is missing or has lost its end gets its length back: whoever reads one of the blocks finds that
+    /// they have rotted, as in any other file.
     ///
     /// # Errors
     ///
@@ -202,9 +210,13 @@ impl BlockFiles {
             let start = if number == file { end } else { 0 };
             let path = block_file_path(dir, number);
             let found = disk.open(&path, OpenMode::ReadWrite)?;
-            (file, end) = (number, recover(&found, magic, number, start, &mut recovered, stop)?);
-            full.insert(number, end);
-            grown.insert(number, Grown { end, handle: None });
+            let last = recover(&found, magic, number, start, &mut recovered, stop)?;
+            full.insert(number, last);
+            grown.insert(number, Grown { end: last, handle: None });
+            (file, end) = match cut_tail(&found, last)? {
+                Cut::Done => (number, last),
+                Cut::Unreadable => (number + 1, 0),
+            };
         }
         full.remove(&file);
         let unsynced_names = !grown.is_empty();
@@ -281,10 +293,15 @@ impl BlockFiles {
     }
 
     /// Writes a block again to the place that it was written to before, where its bytes are damaged, and
-    /// makes it durable.
+    /// makes it durable; or nothing, if the file was pruned meanwhile.
     pub(crate) fn rewrite(&self, at: BlockPosition, block: &[u8]) -> Result<(), StoreError> {
         assert_eq!(block.len(), at.len as usize, "the block has the length of its place");
+        // A file is not removed meanwhile.
+        let _alone = self.writer();
         self.disk.check()?;
+        if !self.tail().has(at.file) {
+            return Ok(());
+        }
         let handle = self.disk.open(&self.path(at.file), OpenMode::ReadWrite)?;
         handle.write_all_at(u64::from(at.offset - FRAME_SIZE), &frame(self.magic, at.len))?;
         handle.write_all_at(u64::from(at.offset), block)?;
@@ -324,9 +341,10 @@ impl BlockFiles {
 
     /// Removes a file that no commit names any more and that blocks are not appended to.
     pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
+        let mut writer = self.writer();
         self.disk.remove(&self.path(file))?;
         // Its space is free only when it is open nowhere.
-        self.writer().left.retain(|(left, _)| *left != file);
+        writer.left.retain(|(left, _)| *left != file);
         self.tail().full.remove(&file);
         Ok(())
     }

@@ -30,7 +30,7 @@ use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanRead
 
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::StoreError;
-use crate::store::{CommittedState, Identity};
+use crate::record::{CommittedState, Identity};
 
 const MAGIC: [u8; 8] = *b"gdwtctrl";
 const VERSION: u32 = 1;

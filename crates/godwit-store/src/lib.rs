@@ -15,6 +15,7 @@ mod fixtures;
 #[cfg(test)]
 mod gate_disk;
 pub mod inspect;
+mod names;
 mod record;
 pub mod scan;
 mod store;
@@ -29,10 +30,10 @@ pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
 pub use record::{
     AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
-    UndoPosition,
+    CommittedState, UndoPosition,
 };
 pub use store::{
-    BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions,
-    Written, has_whole_history,
+    BLOCK_BUFFERS, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions, Written,
+    has_whole_history,
 };
 pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use godwit_chain::{Chain, ChainOptions, CoinWriting, Indexed, StartOptions};
+use godwit_chain::{Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, StartOptions};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
@@ -66,6 +66,7 @@ pub(crate) fn open_chain(
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: memory.blocks,
         coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
+        push_bytes: PUSH_BYTES,
         start,
     };
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use godwit_chain::{
     BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, Event, ImportObserver,
-    ImportSummary, ScriptOptions, StartOptions, Verdict, import, plan, structure,
+    ImportSummary, PUSH_BYTES, ScriptOptions, StartOptions, Verdict, import, plan, structure,
 };
 use godwit_primitives::network::{Network, Params};
 use godwit_sim::chain::generate;
@@ -36,6 +36,7 @@ pub(crate) fn options(params: Params) -> ChainOptions {
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
+        push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
     }
 }

@@ -22,9 +22,8 @@ pub(super) const SEARCH_WINDOW: u32 = 64 << 10;
 /// What a medium that has lost a sector still gives back around it is read by pages.
 const PAGE: u64 = 4096;
 
-/// Collects the complete records from `start` on and returns the end of the last one. What follows it
-/// is cut off: a record that a crash has torn. What lies between two records stays: no crash has left
-/// it, since records are written one after the other, but damage.
+/// Collects the complete records from `start` on and returns the end of the last one. What lies between two
+/// records stays: no crash has left it, since records are written one after the other, but damage.
 pub(super) fn recover(
     handle: &StoreFile,
     magic: [u8; 4],
@@ -58,14 +57,39 @@ pub(super) fn recover(
         recovered.push(block);
         end = block.position.offset + block.position.len;
     }
-    if len > u64::from(end) {
-        // What cannot be read may hold blocks, and be readable at the next start.
-        read_through(handle, end.into()..len)?;
-        log::info!("{}: cutting off a torn record at byte {end}", handle.path().display());
-        handle.set_len(u64::from(end))?;
-        handle.sync()?;
-    }
     Ok(end)
+}
+
+/// What became of the bytes behind the last record.
+pub(super) enum Cut {
+    /// There are none any more.
+    Done,
+    /// They are still there.
+    Unreadable,
+}
+
+/// Cuts off what follows the last record, which ends at `end`: a record that a crash has torn. What cannot be
+/// read may hold blocks, and be readable at the next start: it stays, and no block is written over it.
+pub(super) fn cut_tail(handle: &StoreFile, end: u32) -> Result<Cut, StoreError> {
+    let len = handle.file_len()?;
+    if len <= u64::from(end) {
+        return Ok(Cut::Done);
+    }
+    let path = handle.path().display();
+    match read_through(handle, end.into()..len) {
+        Err(error) if error.is_unreadable() => {
+            log::error!(
+                "{path}: what follows byte {end} cannot be read ({error}). It is left as it is, and blocks go \
+                 to the next file."
+            );
+            return Ok(Cut::Unreadable);
+        }
+        read => read?,
+    }
+    log::info!("{path}: cutting off a torn record at byte {end}");
+    handle.set_len(u64::from(end))?;
+    handle.sync()?;
+    Ok(Cut::Done)
 }
 
 /// The first block at `from` or behind it. A block there whose frame is damaged gets it back; a frame whose

@@ -11,13 +11,16 @@ use std::path::Path;
 use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
-use super::{BLOCKS_DIR, CommittedState, Rebuild, SCHEMA_VERSION, StoreOptions};
+use super::{Rebuild, SCHEMA_VERSION, StoreOptions};
 use crate::block_files::has_first_block;
 use crate::control::{Control, Kept};
 use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
-use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, FileEnds, UtxoState};
+use crate::names::BLOCKS_DIR;
+use crate::record::{
+    AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, Identity, UtxoState,
+};
 
 pub(crate) const DATABASE_FILE: &str = "godwit.redb";
 
@@ -57,31 +60,6 @@ pub(crate) const COMMIT_NUMBER: Table<u8, u64> = Table::new("commit_number");
 /// block files. The table is not there otherwise.
 pub(crate) const REINDEXING: Table<u8, Kept> = Table::new("reindexing");
 pub(super) const IDENTITY: Table<u8, Identity> = Table::new("identity");
-
-/// What a data directory is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) schema: u32,
-    pub(crate) network: NetworkId,
-    pub(crate) utxo_hash_key: [u8; 16],
-}
-
-impl Encode for Identity {
-    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
-        out.write_u32(self.schema);
-        out.write(&self.network.magic);
-        out.write(&self.network.genesis);
-        out.write(&self.utxo_hash_key);
-    }
-}
-
-impl Decode for Identity {
-    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
-        let schema = reader.u32()?;
-        let network = NetworkId { magic: reader.array()?, genesis: reader.array()? };
-        Ok(Identity { schema, network, utxo_hash_key: reader.array()? })
-    }
-}
 
 pub(super) fn committed_state(db: &Db) -> Result<CommittedState, StoreError> {
     let utxo = db.get(&UTXO, &ONLY)?;

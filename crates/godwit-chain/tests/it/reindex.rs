@@ -12,6 +12,7 @@ use godwit_chain::{
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Network, Params};
+use godwit_primitives::sha256::sha256d;
 use godwit_sim::rng::Rng;
 use godwit_store::disk::Disk;
 use godwit_store::{BlockPosition, Rebuild, StoreError, UndoPosition};
@@ -20,6 +21,7 @@ use godwit_stream::{DataStream, PooledStream};
 use crate::bad_sectors::{BadSector, SECTOR};
 use crate::damage::files;
 use crate::datadir::{clock, options, submit};
+use crate::pruned_branches::branch;
 use crate::pruning::{
     BLOCKS, DIR, ONE_BLOCK, STATS, hash, header, open, stats_of, submit_all, try_open,
 };
@@ -430,4 +432,115 @@ fn c5_an_index_is_made_again_where_frames_are_damaged() {
             assert!(contents(&disk) == expected, "{}", path.display());
         }
     }
+}
+
+/// All blocks connected, their undo records in one file, and no database.
+fn in_one_file() -> (FaultDisk, Vec<Stored>) {
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, 1 << 27);
+    submit_all(&mut chain, &BLOCKS[..CONNECTED]);
+    chain.flush().unwrap();
+    chain.close().unwrap();
+    let stored = contents(&disk).0;
+    disk.remove(&database()).unwrap();
+    (disk, stored)
+}
+
+fn undo_file() -> PathBuf {
+    Path::new(DIR).join("blocks/rev00000.dat")
+}
+
+/// More in a row than a record may be out of order by, as one page of small ones has: those behind them are
+/// found, and stay.
+#[test]
+fn c5_records_behind_any_number_of_lost_ones_are_found() {
+    let (disk, stored) = in_one_file();
+    let intact = disk.contents(&undo_file()).unwrap();
+    for lost in [10..74, 10..75, 1..130, 60..149] {
+        let start = |height: usize| stored[height - 1].2.unwrap().offset as usize - 8;
+        let disk = disk.copy();
+        let mut bytes = intact.clone();
+        bytes[start(lost.start)..start(lost.end)].fill(0);
+        disk.overwrite(&undo_file(), bytes.clone());
+        for (height, found) in (1..).zip(contents(&disk).0) {
+            let mut expected = stored[height - 1];
+            if lost.contains(&height) {
+                expected.2 = None;
+            }
+            assert!(found == expected, "{height} of {lost:?}: {found:?}, not {expected:?}");
+        }
+        let kept = disk.contents(&undo_file()).unwrap();
+        assert!(kept == bytes, "{lost:?}: {} of {} bytes", kept.len(), bytes.len());
+    }
+}
+
+/// The checksum of a record tells the block before, and so not which of its children it is of.
+#[test]
+fn c5_the_record_of_a_stale_sibling_is_not_taken_for_a_lost_one() {
+    let (_, stored) = in_one_file();
+    let (height, _) = (1..).zip(&stored).max_by_key(|(_, (.., undo))| undo.unwrap().len).unwrap();
+    let before = height - 1;
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, 1 << 27);
+    submit_all(&mut chain, &BLOCKS[..before]);
+    submit_all(&mut chain, &branch(&BLOCKS, before as u32, 1));
+    for block in &BLOCKS[before..CONNECTED] {
+        submit(&mut chain, block);
+    }
+    assert_eq!(chain.tip_point().height as usize, CONNECTED);
+    chain.flush().unwrap();
+    chain.close().unwrap();
+    let (with_sibling, coins) = contents(&disk);
+    disk.remove(&database()).unwrap();
+    assert!(contents(&disk.copy()) == (with_sibling.clone(), coins), "each has its own");
+    let at = with_sibling[before].2.unwrap();
+    assert!(at.len > 100, "it spends: {at:?}");
+    let mut bytes = disk.contents(&undo_file()).unwrap();
+    bytes[at.offset as usize + 3] ^= 1;
+    disk.overwrite(&undo_file(), bytes);
+    assert_eq!(contents(&disk).0[before].2, None);
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.invalidate_block(&hash(&BLOCKS[before])).unwrap();
+    chain.settle(clock()).expect("it is looked for");
+    let sibling = branch(&BLOCKS, before as u32, 1);
+    let expected = stats_of(&[&BLOCKS[..before], &sibling].concat());
+    assert_eq!(chain.utxo_stats().unwrap(), expected);
+}
+
+/// As Bitcoin Core writes a length within undo data.
+fn var_int(mut n: usize) -> Vec<u8> {
+    let mut bytes = vec![n as u8 & 0x7f];
+    while n > 0x7f {
+        n = (n >> 7) - 1;
+        bytes.insert(0, n as u8 & 0x7f | 0x80);
+    }
+    bytes
+}
+
+/// An index may name such a record for a block that has rotted since.
+#[test]
+fn c5_a_record_that_does_not_fit_its_block_is_made_again() {
+    let disk = datadir(false);
+    let (stored, _) = contents(&disk);
+    let of_block = |(_, (.., undo)): &(usize, &Stored)| undo.unwrap().len;
+    let (height, (.., at)) = (1..).zip(&stored).max_by_key(of_block).unwrap();
+    let at = at.unwrap();
+    // One coin with a script that fills the record.
+    let script = (0..at.len as usize).rev().find(|len| {
+        let data = 5 + var_int(len + 6).len() + len;
+        data == at.len as usize
+    });
+    let script = script.expect("there is such a length");
+    let data = [vec![1, 1, 2, 0, 0], var_int(script + 6), vec![0x51; script]].concat();
+    let prev = header(&BLOCKS[height - 1]).prev_blockhash.to_bytes();
+    let checksum = sha256d(&[&prev[..], &data].concat());
+    let path = Path::new(DIR).join(format!("blocks/rev{:05}.dat", at.file));
+    let mut bytes = disk.contents(&path).unwrap();
+    let record = [data, checksum.to_vec()].concat();
+    bytes[at.offset as usize..][..record.len()].copy_from_slice(&record);
+    disk.overwrite(&path, bytes);
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.invalidate_block(&hash(&BLOCKS[height - 1])).unwrap();
+    chain.settle(clock()).expect("it is looked for");
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..height - 1]));
 }

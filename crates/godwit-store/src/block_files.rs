@@ -29,6 +29,9 @@ pub const MAX_BLOCK_FILE_SIZE: u32 = 0x800_0000;
 /// Longest block in a record (Core: `MAX_BLOCK_SERIALIZED_SIZE`).
 pub const MAX_BLOCK_SERIALIZED_SIZE: u32 = 4_000_000;
 
+/// Numbers of block files are below this: 128 TB of blocks.
+pub(crate) const MAX_BLOCK_FILES: u32 = 1_000_000;
+
 /// Magic and length before each record (Core: `STORAGE_HEADER_BYTES`).
 pub(crate) const FRAME_SIZE: u32 = 8;
 
@@ -158,11 +161,12 @@ pub(crate) fn block_file_number(path: &Path) -> Option<u32> {
     file_number(path, "blk")
 }
 
-/// Number of a file `prefixNNNNN.dat`, at least five digits.
+/// Number of a file `prefixNNNNN.dat`, at least five digits. One that no node comes to is of something
+/// else: the next files have numbers too.
 pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
     let digits = path.file_name()?.to_str()?.strip_prefix(prefix)?.strip_suffix(".dat")?;
     let decimal = digits.len() >= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    decimal.then(|| digits.parse().ok())?
+    decimal.then(|| digits.parse().ok())?.filter(|number| *number < MAX_BLOCK_FILES)
 }
 
 impl BlockFiles {

@@ -1,7 +1,7 @@
 //! The search of block files for blocks: behind what a commit has named, or in all of them.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_primitives::merkle::merkle_root;
@@ -10,7 +10,7 @@ use godwit_stream::SpanReader;
 
 use super::{
     FETCHED_AGAIN, FRAME_SIZE, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock,
-    block_file_path, frame,
+    block_file_number, frame,
 };
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, NetworkId, StoreError};
@@ -43,9 +43,15 @@ pub(super) fn recover(
         handle.sync()?;
     }
     let mut end = start;
-    while let Some(block) = next_block(handle, magic, file, end, len)? {
+    while let Some(Next { block, has_frame }) = next_block(handle, magic, file, end, len)? {
         if stop.load(Ordering::Relaxed) {
             return Err(StoreError::Stopped);
+        }
+        if !has_frame {
+            let path = handle.path().display();
+            log::warn!("{path}: the {FRAME_SIZE} bytes at byte {end} were damaged; written again.");
+            handle.write_all_at(end.into(), &frame(magic, block.position.len))?;
+            handle.sync()?;
         }
         let gap = block.position.offset - FRAME_SIZE - end;
         if gap > 0 {
@@ -92,34 +98,37 @@ pub(super) fn cut_tail(handle: &StoreFile, end: u32) -> Result<Cut, StoreError> 
     Ok(Cut::Done)
 }
 
-/// The first block at `from` or behind it. A block there whose frame is damaged gets it back; a frame whose
-/// length was another one would hide the next block too.
+/// A block that was found.
+struct Next {
+    block: RecoveredBlock,
+    has_frame: bool,
+}
+
+/// The first block at `from` or behind it. One there whose frame is damaged counts: a frame whose length was
+/// another one would hide the next block too.
 fn next_block(
     handle: &StoreFile,
     magic: [u8; 4],
     file: u32,
     from: u32,
     len: u64,
-) -> Result<Option<RecoveredBlock>, StoreError> {
+) -> Result<Option<Next>, StoreError> {
     let framed = read_record(handle, magic, file, from, len)?;
     if let Some(block) = framed
         && is_record_or_end(handle, magic, block.position.offset + block.position.len, len)?
     {
-        return Ok(framed);
+        return Ok(Some(Next { block, has_frame: true }));
     }
     if let Some(block) = unframed_block(handle, file, from, len)?
         && framed.is_none_or(|framed| framed.position != block.position)
     {
-        let path = handle.path().display();
-        log::warn!("{path}: the {FRAME_SIZE} bytes at byte {from} were damaged; written again.");
-        handle.write_all_at(from.into(), &frame(magic, block.position.len))?;
-        handle.sync()?;
-        return Ok(Some(block));
+        return Ok(Some(Next { block, has_frame: false }));
     }
-    match framed {
-        Some(_) => Ok(framed),
-        None => next_record(handle, magic, file, from, len),
-    }
+    let found = match framed {
+        Some(_) => framed,
+        None => next_record(handle, magic, file, from, len)?,
+    };
+    Ok(found.map(|block| Next { block, has_frame: true }))
 }
 
 /// Whether a file of `len` bytes ends at `at`, or may have a record there.
@@ -236,22 +245,28 @@ fn read_record(
     Ok(Some(RecoveredBlock { position: BlockPosition { file, offset, len: block_len }, header }))
 }
 
-/// Whether a block that follows genesis lies in the first file: then blocks connect to what is stored.
+/// Whether a block that follows genesis lies in any file: then blocks connect to what is stored. It may lie
+/// behind blocks that a directory grown from a snapshot had first.
 pub(crate) fn has_first_block(
     disk: &StoreDisk,
     dir: &Path,
     network: &NetworkId,
 ) -> Result<bool, StoreError> {
-    let file = match disk.open(&block_file_path(dir, 0), OpenMode::Read) {
-        Err(error) if error.is_not_found() => return Ok(false),
-        other => other?,
-    };
-    let (len, mut end) = (file.file_len()?, 0);
-    while let Some(block) = next_record(&file, network.magic, 0, end, len)? {
-        if block.header.prev_blockhash.to_bytes() == network.genesis {
-            return Ok(true);
+    let mut files: Vec<(u32, PathBuf)> = disk
+        .list(dir)?
+        .into_iter()
+        .filter_map(|path| Some((block_file_number(&path)?, path)))
+        .collect();
+    files.sort_unstable();
+    for (number, path) in files {
+        let file = disk.open(&path, OpenMode::Read)?;
+        let (len, mut end) = (file.file_len()?, 0);
+        while let Some(Next { block, .. }) = next_block(&file, network.magic, number, end, len)? {
+            if block.header.prev_blockhash.to_bytes() == network.genesis {
+                return Ok(true);
+            }
+            end = block.position.offset + block.position.len;
         }
-        end = block.position.offset + block.position.len;
     }
     Ok(false)
 }

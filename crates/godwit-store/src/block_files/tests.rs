@@ -8,6 +8,7 @@ use godwit_stream::DataStream;
 
 use super::search::SEARCH_WINDOW;
 use super::*;
+use crate::error::NetworkId;
 use crate::fixtures::{MAGIC, block, framed, header};
 
 const DIR: &str = "/blocks";
@@ -519,4 +520,54 @@ fn few_files_stay_open_behind_the_last() {
     let appended = files.take_appended();
     let open = |file: &u32| appended.files[file].handle.is_some();
     assert!(!open(&0) && (1..=8).all(|file| open(&file)), "it was synced when the ninth came");
+}
+
+/// Whose file and frame are any: a directory that grew from a snapshot has later blocks first.
+#[test]
+fn c5_a_first_block_whose_frame_is_damaged_is_seen_in_any_file() {
+    let genesis = header(1).prev_blockhash.to_bytes();
+    let network = NetworkId { magic: MAGIC, genesis };
+    let elsewhere = NetworkId { magic: MAGIC, genesis: [1; 32] };
+    let first = real_block(1);
+    let mut later = block(2, 200);
+    later[4..36].fill(9);
+    for file in [0, 3] {
+        for harmed in 0..9 {
+            let (fault, disk) = fresh();
+            fault.overwrite(&path(0), framed(&later));
+            let mut bytes = framed(&first);
+            if harmed < 8 {
+                bytes[harmed] ^= 0x41;
+            }
+            let before = fault.contents(&path(file)).unwrap_or_default();
+            fault.overwrite(&path(file), [before, bytes, framed(&later)].concat());
+            let contents = fault.contents(&path(file));
+            let has_first = |network| has_first_block(&disk, Path::new(DIR), network).unwrap();
+            assert!(has_first(&network), "file {file}, byte {harmed}");
+            assert!(!has_first(&elsewhere));
+            assert!(fault.contents(&path(file)) == contents, "nothing is written");
+        }
+    }
+    let (fault, disk) = fresh();
+    assert!(!has_first_block(&disk, Path::new(DIR), &network).unwrap());
+    fault.overwrite(&path(0), framed(&later));
+    assert!(!has_first_block(&disk, Path::new(DIR), &network).unwrap());
+}
+
+/// No node has as many: there is a number behind each that is a block file's.
+#[test]
+fn a_file_whose_number_is_too_high_is_no_block_file() {
+    for number in [MAX_BLOCK_FILES, u32::MAX - 1, u32::MAX] {
+        let (fault, disk) = fresh();
+        fault.overwrite(&path(number), framed(&block(1, 100)));
+        let (files, recovered) = open(&disk, None, 6_000);
+        assert_eq!(recovered, []);
+        assert_eq!(append(&files, &block(2, 5_900)).unwrap().file, 0);
+        assert_eq!(append(&files, &block(3, 5_900)).unwrap().file, 1);
+    }
+    let (fault, disk) = fresh();
+    fault.overwrite(&path(MAX_BLOCK_FILES - 1), framed(&block(1, 5_900)));
+    let (files, recovered) = open(&disk, None, 6_000);
+    assert_eq!(recovered.len(), 1);
+    assert_eq!(append(&files, &block(2, 5_900)).unwrap().file, MAX_BLOCK_FILES);
 }

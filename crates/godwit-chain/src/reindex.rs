@@ -44,8 +44,8 @@ const BATCH_BLOCKS: usize = 64;
 const COMMIT_BYTES: u64 = 4 << 30;
 /// Blocks that an undo record may be out of order by.
 const UNDO_WINDOW: usize = 64;
-/// Attempts with blocks further away, for the records of one file: a page of lost records has a hundred, and a
-/// file of another directory has no record that fits any.
+/// Attempts with blocks further away, for the records of one file: a page of lost records has a hundred,
+/// and a file of another directory has no record that fits any.
 const FAR_ATTEMPTS: usize = 1 << 22;
 /// Later than any block: they were accepted once, by a clock that was right.
 const ANY_TIME: i64 = i64::MAX / 2;
@@ -314,8 +314,8 @@ fn siblings(index: &BlockIndex) -> HashMap<NodeId, Vec<NodeId>> {
 }
 
 /// Whose undo record it is whose checksum is right for `id`, and for every sibling that was connected once:
-/// of the one that it fits alone, or of any that spent nothing. `None` where that cannot be told: the record is
-/// made again when it is needed.
+/// of the one that it fits alone, or of any that spent nothing. `None` where that cannot be told: the record
+/// is made again when it is needed.
 fn owner(
     store: &Store,
     index: &BlockIndex,

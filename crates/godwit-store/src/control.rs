@@ -30,7 +30,9 @@ use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanRead
 
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::StoreError;
+use crate::names::UTXO_DIR;
 use crate::record::{CommittedState, Identity};
+use crate::utxo::{Manifest, UtxoHasher, run_fingerprints};
 
 const MAGIC: [u8; 8] = *b"gdwtctrl";
 const VERSION: u32 = 1;
@@ -128,6 +130,20 @@ impl Control {
         !self.pruned && self.state.assumed.is_none()
     }
 
+    /// Of the key, as the runs of its directory have it.
+    fn fingerprint(&self) -> u64 {
+        UtxoHasher::new(self.identity.utxo_hash_key).fingerprint()
+    }
+
+    /// Whether it names runs, or may.
+    fn names_runs(&self) -> bool {
+        self.state.utxo_manifest.as_ref().is_some_and(|manifest| {
+            SpanReader::new(manifest)
+                .get::<Manifest>()
+                .map_or(true, |manifest| !manifest.is_empty())
+        })
+    }
+
     fn encoded(&self) -> DataStream {
         let mut out = DataStream::new();
         out.write(&MAGIC);
@@ -157,6 +173,46 @@ impl Control {
         let Kept { pruned, state } = reader.get()?;
         Ok(reader.is_empty().then_some(Self { commit, identity, pruned, state }))
     }
+}
+
+/// Which of some control files, the newest first, tells what the database would tell, where there is none:
+/// the newest one whose key runs of the directory were written under. Where no run tells a key, the newest
+/// if all have one key, as long as what it says costs nothing that is stored.
+pub(crate) fn confirmed<'a>(
+    disk: &StoreDisk,
+    dir: &Path,
+    controls: &'a [Control],
+) -> Result<Option<&'a Control>, StoreError> {
+    let Some(newest) = controls.first() else { return Ok(None) };
+    let runs = run_fingerprints(disk, &dir.join(UTXO_DIR))?;
+    if !runs.is_empty() {
+        return Ok(controls.iter().find(|control| runs.contains(&control.fingerprint())));
+    }
+    let is_harmless = controls.iter().all(|control| control.is_of(&newest.identity))
+        && !newest.names_runs()
+        && newest.has_whole_history();
+    Ok(is_harmless.then_some(newest))
+}
+
+/// Whether the control files speak for another directory than the one whose database says this: runs are
+/// there of one of theirs and none of its own, or no run tells, and both files have one other key.
+pub(crate) fn refute(
+    disk: &StoreDisk,
+    dir: &Path,
+    identity: &Identity,
+    controls: &[Control],
+) -> Result<bool, StoreError> {
+    if controls.is_empty() || controls.iter().any(|control| control.is_of(identity)) {
+        return Ok(false);
+    }
+    let runs = run_fingerprints(disk, &dir.join(UTXO_DIR))?;
+    if runs.contains(&UtxoHasher::new(identity.utxo_hash_key).fingerprint()) {
+        return Ok(false);
+    }
+    Ok(match controls {
+        [one, other] if runs.is_empty() => one.is_of(&other.identity),
+        _ => controls.iter().any(|control| runs.contains(&control.fingerprint())),
+    })
 }
 
 /// What is to be kept of a database that is lost or replaced.

@@ -13,7 +13,7 @@ use godwit_primitives::BlockHash;
 use godwit_stream::{DataStream, Obfuscation, PooledStream, SpanReader};
 
 use crate::block_files::{FRAME_SIZE, block_file_path, frame, has_files as has_block_files};
-use crate::control::{Control, Slot};
+use crate::control::{self, Control, Slot};
 use crate::db::Db;
 use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, DamagedPart, NetworkId, Remedy, StoreError};
@@ -22,7 +22,7 @@ use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
 use crate::record::{BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition};
 use crate::scan::read_obfuscation;
 use crate::store::{
-    DATABASE_FILE, FILE_ENDS, OpenedDatabase, SCHEMA_VERSION, inspect_database,
+    DATABASE_FILE, FILE_ENDS, OpenedDatabase, SCHEMA_VERSION, inspect_database, own_controls,
     refuse_core_directory, visit_blocks, write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
@@ -86,20 +86,21 @@ impl Inspection {
         refuse_core_directory(&disk, dir)?;
         let lock = disk.lock(&dir.join(LOCK_FILE))?;
         let controls = Control::intact(&disk, dir)?;
-        let newest = controls.first().cloned();
+        let path = dir.join(DATABASE_FILE);
+        let own = own_controls(&controls, &path, network).unwrap_or_default();
+        let confirmed = control::confirmed(&disk, dir, &own)?.cloned();
         let slots = Control::both(&disk, dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
-        let is_new = newest.is_none()
-            && is_missing(&disk, &dir.join(DATABASE_FILE))?
-            && !has_files(&disk, dir)?;
-        let (mut db, mut control, mut ends) = (None, newest.clone(), BTreeMap::new());
+        let is_new = controls.is_empty() && is_missing(&disk, &path)? && !has_files(&disk, dir)?;
+        let (mut db, mut control, mut ends) = (None, confirmed.clone(), BTreeMap::new());
         let mut index_damage = None;
         if !is_new {
             let opened = inspect_database(&disk, dir, &controls, network);
             match opened.and_then(|opened| Self::check_database(opened, dir, &mut ends)) {
                 Ok(opened) => (db, control) = (Some(opened.db), Some(opened.control)),
                 Err(error) => {
-                    let whole = newest.as_ref().is_some_and(Control::has_whole_history);
+                    own_controls(&controls, &path, network)?;
+                    let whole = confirmed.as_ref().is_some_and(Control::has_whole_history);
                     let remedy = match whole {
                         true => Remedy::Repair,
                         false => DamagedPart::Index.remedy(crate::has_whole_history(&disk, dir)),

@@ -13,14 +13,14 @@ use godwit_stream::{BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStre
 pub(crate) use database::{
     ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, ONLY, REINDEXING, UTXO, VERIFIED_TIP,
 };
-pub(crate) use database::{DATABASE_FILE, OpenedDatabase, inspect_database};
+pub(crate) use database::{DATABASE_FILE, OpenedDatabase, inspect_database, own_controls};
 use database::{committed_state, open_database};
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
     RecoveredBlock, WrittenBlock, file_number,
 };
-use crate::control::{Control, Kept};
+use crate::control::{self, Control, Kept};
 use crate::db::Db;
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
@@ -439,9 +439,10 @@ pub(crate) fn visit_blocks(
 /// Whether a network's directory has all blocks that its coins come from, so that both index and coins can be
 /// made again without a download. Reads what the last commit has left, without opening anything.
 pub fn has_whole_history(disk: &StoreDisk, dir: &Path) -> bool {
-    match Control::intact(disk, dir).ok().and_then(|intact| intact.into_iter().next()) {
-        Some(control) => control.has_whole_history(),
-        None => disk.open(&dir.join(BLOCKS_DIR).join("blk00000.dat"), OpenMode::Read).is_ok(),
+    let controls = Control::intact(disk, dir).unwrap_or_default();
+    match control::confirmed(disk, dir, &controls) {
+        Ok(Some(control)) => control.has_whole_history(),
+        _ => disk.open(&dir.join(BLOCKS_DIR).join("blk00000.dat"), OpenMode::Read).is_ok(),
     }
 }
 

@@ -33,7 +33,7 @@ const CONNECTED: usize = 150;
 /// Blocks whose coins are on disk.
 const FLUSHED: usize = 140;
 
-fn database() -> PathBuf {
+pub(crate) fn database() -> PathBuf {
     Path::new(DIR).join("godwit.redb")
 }
 
@@ -78,10 +78,10 @@ pub(crate) fn datadir(half: bool) -> FaultDisk {
     disk
 }
 
-type Stored = (BlockHash, Option<BlockPosition>, Option<UndoPosition>);
+pub(crate) type Stored = (BlockHash, Option<BlockPosition>, Option<UndoPosition>);
 
 /// What the index says of each block of the active chain, and the coins.
-fn contents(disk: &FaultDisk) -> (Vec<Stored>, UtxoStats) {
+pub(crate) fn contents(disk: &FaultDisk) -> (Vec<Stored>, UtxoStats) {
     let mut chain = open(disk, None, FILE_SIZE);
     chain.settle(clock()).unwrap();
     let tip = chain.tip();
@@ -176,7 +176,11 @@ fn an_index_that_is_half_made_is_made_again() {
     assert!(failures > 10, "{failures}");
 }
 
-fn start(disk: &FaultDisk, file_size: u32, start: StartOptions) -> Result<Chain, ChainError> {
+pub(crate) fn start(
+    disk: &FaultDisk,
+    file_size: u32,
+    start: StartOptions,
+) -> Result<Chain, ChainError> {
     start_on(Arc::new(disk.clone()), file_size, start)
 }
 
@@ -187,7 +191,7 @@ fn start_on(disk: Arc<dyn Disk>, file_size: u32, start: StartOptions) -> Result<
     Chain::open_with_file_size(disk, DIR.into(), options, [7; 16], clock(), file_size)
 }
 
-fn rebuilding(rebuild: Rebuild) -> StartOptions {
+pub(crate) fn rebuilding(rebuild: Rebuild) -> StartOptions {
     StartOptions { rebuild, ..StartOptions::default() }
 }
 

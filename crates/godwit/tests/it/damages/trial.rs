@@ -1,6 +1,6 @@
 //! One case: a harm, what the program does, and whether that was right.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -26,6 +26,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// Commands that may be needed one after the other.
 const MOST_COMMANDS: usize = 4;
+
+/// A block that is slow to come may be asked of another peer, and once more.
+const MOST_ASKED: usize = 3;
 
 /// What has a node read its blocks, and so fetch what it would fetch some day.
 const FETCHED: &str = "-reindex-chainstate";
@@ -212,7 +215,10 @@ impl<'a> Trial<'a> {
             if command == FETCHED && self.commands.iter().any(|done| done == FETCHED) {
                 command = "-reindex";
             }
-            self.obey(command).map_err(|why| format!("{why}: {ended:?}"))?;
+            let obeyed = self.obey(command).map_err(|why| format!("{why}: {ended:?}"))?;
+            if obeyed.code != Some(Exit::Success.code().into()) {
+                expect(&obeyed, Exit::Damaged)?;
+            }
         }
     }
 
@@ -300,6 +306,11 @@ impl<'a> Trial<'a> {
         let asked: Vec<BlockHash> =
             relays.into_iter().flat_map(|relay| relay.finish().asked).collect();
         let ended = ended?;
+        let mut times: HashMap<BlockHash, usize> = HashMap::new();
+        asked.iter().for_each(|hash| *times.entry(*hash).or_default() += 1);
+        if let Some((hash, times)) = times.iter().find(|(_, times)| **times > MOST_ASKED) {
+            return Err(format!("block {hash} was asked for {times} times: {ended:?}"));
+        }
         let more = asked.iter().filter(|hash| !self.allowed.contains(hash)).count();
         match more {
             0 => Ok(ended),

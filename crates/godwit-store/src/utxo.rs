@@ -51,6 +51,7 @@ pub use key::{HashedOutPoint, UtxoHasher};
 pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};
 pub use manifest::Manifest;
 pub use memtable::{Probe, Taken};
+pub(crate) use run::file::run_fingerprints;
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
 pub(crate) use store::remove_runs;

@@ -1,9 +1,11 @@
 //! Chains from genesis to tip, judged by Bitcoin Core's own answers or its engine.
 
+mod bad_sectors;
 mod crash_states;
 mod damage;
 mod datadir;
 mod feed;
+mod foreign_control;
 mod golden;
 mod inspect;
 mod kernel;

@@ -1,6 +1,5 @@
 //! Chains from genesis to tip, judged by Bitcoin Core's own answers or its engine.
 
-mod bad_sectors;
 mod crash_states;
 mod damage;
 mod datadir;

@@ -16,7 +16,7 @@ use godwit_consensus::{
     Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
     sigop_cost, sigop_cost_within_limit,
 };
-use godwit_primitives::{Amount, Coin, Params, ScriptFlags, TxView, coin};
+use godwit_primitives::{Amount, Coin, OutPoint, Params, ScriptFlags, TxView, coin};
 use godwit_store::utxo::{EpochPin, HashedOutPoint, Probe, Taken, UtxoStore};
 
 use crate::structure::Structured;
@@ -140,6 +140,25 @@ impl Resolved {
 
     pub(crate) fn spent(&self) -> &SpentCoins {
         &self.spent
+    }
+
+    /// What an output was before this block, if the block created or spent it.
+    pub(crate) fn coin_before(&self, outpoint: &OutPoint) -> Option<Option<Coin>> {
+        let block = self.block.view();
+        for (n, tx) in block.txs().enumerate() {
+            if n > 0 {
+                let spent = tx.inputs().position(|input| input.prevout == *outpoint);
+                if let Some(input) = spent {
+                    return Some(Some(self.spent.of_tx(n)[input].clone()));
+                }
+            }
+            // Created here: whatever happens to it behind that, it was not there before. (What BIP30
+            // allowed twice is spent by nobody.)
+            if block.txids()[n] == outpoint.txid && (outpoint.vout as usize) < tx.output_count() {
+                return Some(None);
+            }
+        }
+        None
     }
 
     pub(crate) fn flags(&self) -> ScriptFlags {

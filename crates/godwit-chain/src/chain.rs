@@ -221,11 +221,8 @@ impl Chain {
             Message::Reads(answer) => {
                 let Read { ticket, bytes, damaged } = self.reads.answered(env, index, answer);
                 self.events.push_back(Event::Read { ticket, bytes });
-                // One that was written again is not served, and nothing more: a peer's wish is no reason to
-                // end, nor to fetch it over and over.
-                let is_news = |id: &NodeId| !self.index.damaged.was_rewritten(*id);
-                if let Some(id) = damaged.filter(|_| self.goal.copies_come()).filter(is_news) {
-                    self.lose(id);
+                if let Some(id) = damaged {
+                    self.note_damaged(id);
                 }
             }
             Message::Import(error) => return Err(error.into()),
@@ -519,7 +516,7 @@ impl Chain {
 
     /// A stored block is damaged. It is written again when it was fetched. Where nobody fetches it, or its
     /// place is damaged again, the chain ends; before, one that was never connected is forgotten.
-    fn lose(&mut self, id: NodeId) {
+    pub(crate) fn lose(&mut self, id: NodeId) {
         let Some(at) = self.index.node(id).position else { return };
         let ChainPoint { hash, height } = self.index.point(id);
         let (path, offset) = (self.env.store.block_file(at.file), at.offset);

@@ -15,6 +15,7 @@
 mod appender;
 mod apply;
 mod chain;
+mod coin_at_tip;
 mod contradiction;
 mod durability;
 mod ending;
@@ -58,6 +59,7 @@ mod waiting;
 mod window;
 
 pub use chain::{Chain, Poll};
+pub use coin_at_tip::{CoinAtTip, CoinBelow};
 pub use contradiction::Contradiction;
 pub use durability::PUSH_BYTES;
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
@@ -74,6 +76,7 @@ pub use options::{
 };
 pub use overrule::OverruleError;
 pub use permits::Permit;
+pub use reads::{BlockReader, BlockUnreadable, StoredBlock};
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
 pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};

@@ -1,4 +1,5 @@
-//! Reads stored blocks for peers, on workers, so that a slow disk does not hold up connecting.
+//! Reads stored blocks for peers, on workers, so that a slow disk does not hold up connecting; and for
+//! whoever asks the node, on the asking thread ([`BlockReader`]).
 //!
 //! What goes to a peer is what was written, or nothing: a peer would take a block that a disk has damaged
 //! for an attack of ours. The checksum in the index tells. A block that schema 1 has stored has none; it is
@@ -8,10 +9,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use godwit_primitives::BlockHash;
-use godwit_primitives::network::Deployment;
+use godwit_primitives::network::{Deployment, Params};
 use godwit_store::exec::Priority;
 use godwit_store::utxo::UtxoHasher;
-use godwit_store::{BlockChecksum, BlockPosition, Store, StoreError};
+use godwit_store::{
+    BlockChecksum, BlockPosition, BlockUndo, Store, StoreError, UndoPosition,
+};
 use godwit_stream::PooledStream;
 
 use crate::environment::Environment;
@@ -44,7 +47,7 @@ struct Intact {
 }
 
 /// Why a block is not served.
-enum ReadError {
+pub(crate) enum ReadError {
     Store(StoreError),
     /// The bytes at its place are not the block.
     Damaged(BlockPosition),
@@ -56,15 +59,127 @@ impl From<StoreError> for ReadError {
     }
 }
 
-/// What a worker is to read.
-struct Wanted {
-    ticket: u64,
+/// Where a block lies that is stored, as of the moment at which the chain said so.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredBlock {
     id: NodeId,
     hash: BlockHash,
     position: BlockPosition,
     checksum: Option<BlockChecksum>,
     /// How a block without checksum is checked.
     witnesses: WitnessCheck,
+    /// Its undo record, and the hash of the block before, which that covers.
+    undo: Option<UndoPosition>,
+    prev: BlockHash,
+}
+
+impl StoredBlock {
+    pub(crate) fn new(params: &Params, (id, node): (NodeId, &Node), position: BlockPosition) -> Self {
+        let witnesses = match params.is_active(Deployment::Segwit, node.height) {
+            true => WitnessCheck::Segwit,
+            false => WitnessCheck::BeforeSegwit,
+        };
+        let (hash, prev) = (node.hash, node.header.prev_blockhash);
+        Self { id, hash, position, checksum: node.checksum, witnesses, undo: node.undo, prev }
+    }
+
+    /// Bytes of the block.
+    pub fn size(&self) -> usize {
+        self.position.len as usize
+    }
+
+    /// Whether an undo record is stored as well.
+    pub fn has_undo(&self) -> bool {
+        self.undo.is_some()
+    }
+
+    fn read(&self, store: &Store, hasher: &UtxoHasher) -> Result<Intact, ReadError> {
+        let checksum = match self.checksum {
+            Some(checksum) => checksum,
+            None => {
+                let bytes = store.read_block(self.position)?;
+                let checksum = BlockChecksum::of(bytes.as_slice());
+                Structured::from_own_file(bytes, self.hash, self.witnesses, hasher)
+                    .ok_or(ReadError::Damaged(self.position))?;
+                checksum
+            }
+        };
+        let bytes = store.read_intact_block(self.position, checksum)?;
+        Ok(Intact { bytes, checksum })
+    }
+}
+
+/// Reads what the chain said is stored, on the caller's thread: any but the chain's, which waits for no
+/// disk. The chain goes on meanwhile, and may prune what is to be read.
+#[derive(Clone)]
+pub struct BlockReader {
+    store: Arc<Store>,
+    hasher: UtxoHasher,
+}
+
+/// Why a stored block cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockUnreadable {
+    /// It was pruned meanwhile, or the disk fails; the log says it.
+    Gone,
+    /// Its bytes are not what was written: [`Chain::note_damaged`](crate::Chain::note_damaged) is to be told.
+    Damaged(NodeId),
+}
+
+impl BlockReader {
+    pub(crate) fn new(env: &Environment) -> Self {
+        Self { store: Arc::clone(&env.store), hasher: env.hasher }
+    }
+
+    /// The bytes of a block, if they are those that were written.
+    ///
+    /// # Errors
+    ///
+    /// They are not, or there are none.
+    pub fn block(&self, stored: &StoredBlock) -> Result<PooledStream, BlockUnreadable> {
+        match stored.read(&self.store, &self.hasher) {
+            Ok(Intact { bytes, .. }) => Ok(bytes),
+            Err(error) => Err(match log_unreadable(&self.store, error) {
+                true => BlockUnreadable::Damaged(stored.id),
+                false => BlockUnreadable::Gone,
+            }),
+        }
+    }
+
+    /// The coins that a block spent; `None` where no record is stored.
+    ///
+    /// # Errors
+    ///
+    /// The record cannot be read, or is damaged.
+    pub fn undo(&self, stored: &StoredBlock) -> Result<Option<BlockUndo>, StoreError> {
+        stored.undo.map(|undo| self.store.read_undo(undo, &stored.prev)).transpose()
+    }
+}
+
+/// Logs why a block is not served; whether it is damaged.
+fn log_unreadable(store: &Store, error: ReadError) -> bool {
+    match error {
+        ReadError::Store(error) if error.is_not_found() => {
+            log::debug!("A block was pruned before it was read: {error}");
+            false
+        }
+        ReadError::Store(error) => {
+            log::error!("A stored block is not served: {error}");
+            error.is_rotten()
+        }
+        ReadError::Damaged(at) => {
+            let path = store.block_file(at.file);
+            let (path, offset) = (path.display(), at.offset);
+            log::error!("A stored block is not served: {path} at byte {offset} is damaged");
+            true
+        }
+    }
+}
+
+/// What a worker is to read.
+struct Wanted {
+    ticket: u64,
+    block: StoredBlock,
 }
 
 /// Reads under way and reads that wait for a worker.
@@ -80,20 +195,14 @@ impl Reads {
         Self { queue: VecDeque::new(), jobs: 0, job_sender }
     }
 
-    /// Reads the block at `position` when a worker is free.
+    /// Reads a block when a worker is free.
     pub(crate) fn read(
         &mut self,
         env: &Environment,
         ticket: u64,
-        (id, node): (NodeId, &Node),
-        position: BlockPosition,
+        block: StoredBlock,
     ) {
-        let witnesses = match env.params.is_active(Deployment::Segwit, node.height) {
-            true => WitnessCheck::Segwit,
-            false => WitnessCheck::BeforeSegwit,
-        };
-        let (hash, checksum) = (node.hash, node.checksum);
-        self.queue.push_back(Wanted { ticket, id, hash, position, checksum, witnesses });
+        self.queue.push_back(Wanted { ticket, block });
         self.start(env);
     }
 
@@ -104,8 +213,8 @@ impl Reads {
             self.jobs += 1;
             let (store, hasher) = (Arc::clone(&env.store), env.hasher);
             self.job_sender.run(Priority::Urgent, "read", move || {
-                let Wanted { ticket, id, .. } = wanted;
-                Answer { ticket, id, read: wanted.read(&store, &hasher) }
+                let Wanted { ticket, block } = wanted;
+                Answer { ticket, id: block.id, read: block.read(&store, &hasher) }
             });
         }
     }
@@ -126,24 +235,13 @@ impl Reads {
                 if index.node(id).checksum.is_none() {
                     index.set_checksum(id, checksum);
                 }
-                return Read { ticket, bytes: Some(bytes), damaged: None };
+                Read { ticket, bytes: Some(bytes), damaged: None }
             }
-            Err(ReadError::Store(error)) if error.is_not_found() => {
-                log::debug!("A block was pruned before it was read: {error}");
-            }
-            Err(ReadError::Store(error)) => {
-                log::error!("A stored block is not served: {error}");
-                let damaged = error.is_rotten().then_some(id);
-                return Read { ticket, bytes: None, damaged };
-            }
-            Err(ReadError::Damaged(at)) => {
-                let path = env.store.block_file(at.file);
-                let (path, offset) = (path.display(), at.offset);
-                log::error!("A stored block is not served: {path} at byte {offset} is damaged");
-                return Read { ticket, bytes: None, damaged: Some(id) };
+            Err(error) => {
+                let damaged = log_unreadable(&env.store, error).then_some(id);
+                Read { ticket, bytes: None, damaged }
             }
         }
-        Read { ticket, bytes: None, damaged: None }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -155,23 +253,6 @@ impl Reads {
 /// waiting otherwise. (A worker that is the only one reads for peers, too.)
 fn most_jobs(workers: usize) -> usize {
     workers.saturating_sub(1).clamp(1, READ_JOBS)
-}
-
-impl Wanted {
-    fn read(&self, store: &Store, hasher: &UtxoHasher) -> Result<Intact, ReadError> {
-        let checksum = match self.checksum {
-            Some(checksum) => checksum,
-            None => {
-                let bytes = store.read_block(self.position)?;
-                let checksum = BlockChecksum::of(bytes.as_slice());
-                Structured::from_own_file(bytes, self.hash, self.witnesses, hasher)
-                    .ok_or(ReadError::Damaged(self.position))?;
-                checksum
-            }
-        };
-        let bytes = store.read_intact_block(self.position, checksum)?;
-        Ok(Intact { bytes, checksum })
-    }
 }
 
 #[cfg(test)]

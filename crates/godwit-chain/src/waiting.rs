@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Select};
+use crossbeam_channel::{Receiver, Select, never};
 
 use crate::chain::{Chain, Poll};
 use crate::error::ChainError;
@@ -14,11 +14,17 @@ impl Chain {
     /// Waits until a job has reported, `other` has a message (which is not taken) or is closed, or
     /// `timeout` is over.
     pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
+        self.wait_with_both(other, &never::<()>(), timeout);
+    }
+
+    /// The same with two others.
+    pub fn wait_with_both<T, U>(&mut self, one: &Receiver<T>, two: &Receiver<U>, timeout: Duration) {
         let start = self.env.now();
         let mut select = Select::new();
         select.recv(&self.mailbox.inbox);
         select.recv(self.coins.events());
-        select.recv(other);
+        select.recv(one);
+        select.recv(two);
         // Whichever it was, the caller looks again.
         let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
         self.status.times.wait += self.env.now() - start;
@@ -29,7 +35,7 @@ impl Chain {
     pub(crate) fn wait(&mut self) -> Result<(), ChainError> {
         self.ending.check_threads()?;
         if !self.env.executor.run_one() {
-            self.wait_with(&crossbeam_channel::never::<()>(), LONGEST_WAIT);
+            self.wait_with(&never::<()>(), LONGEST_WAIT);
         }
         self.deliver()
     }

@@ -25,6 +25,7 @@ use std::sync::{Arc, Once};
 
 use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::network::Deployment;
+use godwit_primitives::{Coin, OutPoint};
 use godwit_store::utxo::{Layers, UtxoStore};
 
 pub(crate) use disconnecting::Disconnect;
@@ -174,6 +175,12 @@ impl Window {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
+    }
+
+    /// What an output was before the window, if a block of the window created or spent it: the coin, or
+    /// nothing.
+    pub(crate) fn coin_below(&self, outpoint: &OutPoint) -> Option<Option<Coin>> {
+        self.blocks.iter().find_map(|applied| applied.resolved.coin_before(outpoint))
     }
 
     pub(crate) fn status(&self, status: &mut ChainStatus) {

@@ -24,7 +24,7 @@ use crate::tx::value_out;
 /// What a block's miner may create: 50 bitcoin, halved every
 /// [`subsidy_halving_interval`](Params::subsidy_halving_interval) blocks, in whole satoshi; nothing
 /// after 63 halvings.
-pub(crate) fn block_subsidy(height: u32, params: &Params) -> Amount {
+pub fn block_subsidy(height: u32, params: &Params) -> Amount {
     let halvings = height / params.subsidy_halving_interval;
     (50 * COIN).checked_shr(halvings).unwrap_or(0)
 }

@@ -301,6 +301,14 @@ impl Downloads {
         self.peers.get(&peer).map_or(0, |peer| peer.queue.len())
     }
 
+    /// Heights of the blocks that are in flight from the peer.
+    pub(crate) fn heights_in_flight(&self, peer: PeerId) -> Vec<u32> {
+        let requested = self.blocks.values().filter(|block| block.copies.contains(&peer));
+        let mut heights: Vec<u32> = requested.map(|block| block.height).collect();
+        heights.sort_unstable();
+        heights
+    }
+
     /// Whether the block is in flight from the peer.
     pub(crate) fn is_requested(&self, peer: PeerId, hash: &BlockHash) -> bool {
         self.blocks.get(hash).is_some_and(|block| block.copies.contains(&peer))

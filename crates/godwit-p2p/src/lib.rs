@@ -44,11 +44,12 @@ pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, Net
 pub use peer_id::PeerId;
 pub use peers::{
     Action, CONNECTIONS_MEMORY, ChainEvent, ChainRequest, ConnectFailure, DisconnectReason, Event,
-    Misbehaviour, NetCommand, NetEvent, PEER_MEMORY, Peers, PeersConfig, ReadId, RefusedHeader,
-    SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary,
+    Misbehaviour, NetCommand, NetEvent, NodeCommand, PEER_MEMORY, PeerBlocks, PeerInfo, PeerSays,
+    PeerTimes, Peers, PeersConfig, ReadId, RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId,
+    Summary, Traffic,
 };
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
-pub use rate_limit::TokenBucket;
+pub use rate_limit::{TokenBucket, UploadStatus};
 pub use saved_file::SavedFileError;
 pub use seeds::{dns_seeds, fixed_seeds};
 pub use services::Services;

@@ -34,6 +34,7 @@ mod lifetime;
 mod line;
 mod memory;
 mod misbehaviour;
+mod operator;
 mod outbox;
 mod peer;
 mod ping;
@@ -46,6 +47,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -58,8 +60,10 @@ pub use config::PeersConfig;
 pub use event::{ChainEvent, ConnectFailure, Event, NetEvent, RefusedHeader};
 pub use memory::account::{CONNECTIONS_MEMORY, PEER_MEMORY};
 pub use misbehaviour::{DisconnectReason, Misbehaviour};
+pub use operator::{NodeCommand, PeerBlocks, PeerInfo, PeerSays, PeerTimes};
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;
+pub use traffic::Traffic;
 
 use addresses::AddressGossip;
 use clock_watch::ClockWatch;
@@ -167,6 +171,7 @@ impl Peers {
             Event::Net(event) => parts.on_net(&mut cx, event),
             Event::Chain(event) => parts.on_chain(&mut cx, event),
             Event::NetworkActive(active) => parts.set_active(&mut cx, active),
+            Event::Operator(command) => operator::command(parts, &mut cx, command),
             Event::Tick { room } => self.tick(index, room),
         }
         let (parts, mut cx) = self.lend(index);

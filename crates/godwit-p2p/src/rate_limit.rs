@@ -173,6 +173,31 @@ impl UploadTarget {
         let reserve = left.as_secs() / BLOCK_SPACING.as_secs() * MAX_BLOCK_BYTES;
         self.sent >= limit.saturating_sub(reserve)
     }
+
+    /// For whoever asks.
+    pub(crate) fn status(&self, now: Duration) -> UploadStatus {
+        let Some(target) = self.limit else { return UploadStatus::default() };
+        let end = self.start.map_or(now + UPLOAD_CYCLE, |start| start.saturating_add(UPLOAD_CYCLE));
+        UploadStatus {
+            target,
+            reached: self.sent >= target,
+            refuses_old_blocks: self.is_reached_for_old_blocks(now),
+            bytes_left: target.saturating_sub(self.sent),
+            seconds_left: end.saturating_sub(now).as_secs(),
+        }
+    }
+}
+
+/// What is left of the upload target; all zero where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UploadStatus {
+    /// Bytes of a cycle.
+    pub target: u64,
+    pub reached: bool,
+    /// Blocks of more than a week are not served any more.
+    pub refuses_old_blocks: bool,
+    pub bytes_left: u64,
+    pub seconds_left: u64,
 }
 
 #[cfg(test)]

@@ -174,6 +174,26 @@ impl Slots {
         }
     }
 
+    /// Stay connected to a peer.
+    pub(crate) fn add_node(&mut self, target: &Target) {
+        self.manual.add(target);
+    }
+
+    /// Do so no longer.
+    pub(crate) fn remove_node(&mut self, target: &Target) {
+        self.manual.remove(target);
+    }
+
+    /// Try once to connect.
+    pub(crate) fn try_node(&mut self, target: Target) {
+        self.manual.try_once(target);
+    }
+
+    /// Whom to stay connected to, those of `-connect` aside.
+    pub(crate) fn added_nodes(&self) -> Vec<Target> {
+        self.manual.added()
+    }
+
     /// Addresses to call before those of the book.
     pub(crate) fn call_first(&mut self, anchors: &Anchors) {
         self.anchors = anchors.entries().iter().rev().copied().collect();

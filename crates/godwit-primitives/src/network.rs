@@ -242,14 +242,18 @@ impl Params {
 
     /// Whether `deployment` holds for the block at `height`.
     pub fn is_active(&self, deployment: Deployment, height: u32) -> bool {
-        let first = match deployment {
+        height >= self.activation_height(deployment)
+    }
+
+    /// The first height at which `deployment` holds.
+    pub fn activation_height(&self, deployment: Deployment) -> u32 {
+        match deployment {
             Deployment::HeightInCoinbase => self.bip34_height,
             Deployment::Dersig => self.bip66_height,
             Deployment::Cltv => self.bip65_height,
             Deployment::Csv => self.csv_height,
             Deployment::Segwit => self.segwit_height,
-        };
-        height >= first
+        }
     }
 
     /// Blocks in a difficulty period.

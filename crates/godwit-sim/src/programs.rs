@@ -57,6 +57,12 @@ impl Datadir {
         let mut datadir = OsString::from("-datadir=");
         datadir.push(self.datadir());
         command.arg(format!("-chain={}", self.chain)).arg(datadir);
+        // A node; many run beside each other, and few are asked anything.
+        let words = || words.iter().map(|word| word.as_ref().to_string_lossy());
+        let is_node = self.program.ends_with("godwit");
+        if is_node && words().all(|word| word.starts_with('-') && !word.starts_with("-rpc")) {
+            command.arg("-server=0");
+        }
         command
     }
 

@@ -8,6 +8,7 @@ mod dns;
 mod driver;
 pub mod index;
 mod peers_file;
+mod rpc;
 mod setup;
 pub mod sockets;
 

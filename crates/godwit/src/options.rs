@@ -5,6 +5,7 @@
 
 mod draft;
 mod resolve;
+mod rpc;
 mod table;
 mod values;
 
@@ -19,6 +20,7 @@ use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
 use godwit_store::Rebuild;
 
+pub use rpc::{Cookie, PlainPassword, RpcOptions};
 pub use values::{HostPort, UtxoHash};
 
 /// What a run of the program is to do.
@@ -144,6 +146,8 @@ pub struct NodeOptions {
     pub max_upload_target: Option<u64>,
     /// `-maxdownloadrate`, in bytes per second; `None`: no limit.
     pub max_download_rate: Option<u64>,
+    /// The RPC server, unless there is to be none.
+    pub rpc: Option<RpcOptions>,
 }
 
 /// Which networks are reached, and how.

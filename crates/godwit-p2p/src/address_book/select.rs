@@ -81,6 +81,18 @@ impl AddressBook {
         sample
     }
 
+    /// Addresses that are not terrible, at most so many.
+    pub(crate) fn worth_telling(&self, now: i64, most: usize) -> Vec<AddressEntry> {
+        let entries = self.order.iter().map(|id| &self.entries[id]);
+        let good = entries.filter(|entry| !entry.is_terrible(now)).take(most);
+        good.map(|entry| AddressEntry {
+            time: entry.time,
+            services: entry.services,
+            address: entry.address,
+        })
+        .collect()
+    }
+
     fn swap_order(&mut self, a: usize, b: usize) {
         self.order.swap(a, b);
         for at in [a, b] {

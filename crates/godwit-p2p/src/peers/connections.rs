@@ -82,6 +82,22 @@ impl Connections {
         self.slots.call_first(anchors);
     }
 
+    pub(super) fn add_node(&mut self, target: &Target) {
+        self.slots.add_node(target);
+    }
+
+    pub(super) fn remove_node(&mut self, target: &Target) {
+        self.slots.remove_node(target);
+    }
+
+    pub(super) fn try_node(&mut self, target: Target) {
+        self.slots.try_node(target);
+    }
+
+    pub(super) fn added_nodes(&self) -> Vec<Target> {
+        self.slots.added_nodes()
+    }
+
     /// Adopts or refuses an inbound connection. It is refused if its address is discouraged or
     /// there is no slot; it may evict another inbound peer.
     pub(super) fn on_inbound(

@@ -71,6 +71,8 @@ impl Context<'_> {
         }
         let memory = message_memory(&payload);
         peer.flow.footprint.push(self.now.monotonic, kind, bytes, memory);
+        peer.flow.traffic.note_sent(self.now.monotonic, command, bytes);
+        self.table.note_sent(bytes);
         self.out.push(NetCommand::Send { peer: id, command, payload });
     }
 

@@ -7,6 +7,7 @@ use godwit_primitives::BlockHash;
 use godwit_stream::PooledStream;
 
 use super::action::{ReadId, SocketId};
+use super::operator::NodeCommand;
 use crate::frame::{Command, Frame};
 use crate::index::HeaderId;
 use crate::net_address::NetAddress;
@@ -28,6 +29,8 @@ pub enum Event {
     /// `-networkactive`: false disconnects all peers, abandons connections that are being opened,
     /// and opens no more.
     NetworkActive(bool),
+    /// The operator wants something.
+    Operator(NodeCommand),
 }
 
 impl NetEvent {

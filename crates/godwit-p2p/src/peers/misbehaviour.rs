@@ -47,6 +47,8 @@ pub enum DisconnectReason {
     LittleWork,
     /// Its best chain stayed behind ours.
     StaleChain,
+    /// The operator said so.
+    ByOperator,
     /// It was not heard again when our own line was back after an outage.
     LostWithLine,
     /// An extra connection, opened to look for a better chain, is no longer needed.
@@ -140,6 +142,7 @@ impl fmt::Display for DisconnectReason {
             Self::Oversized(command) => return write!(f, "oversized {command} message"),
             Self::Io => "socket error",
             Self::NetworkInactive => "network is inactive",
+            Self::ByOperator => "the operator wants it",
         })
     }
 }

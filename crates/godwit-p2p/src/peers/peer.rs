@@ -9,6 +9,7 @@ use super::headers::state::HeaderState;
 use super::known_chain::KnownChain;
 use super::memory::footprint::Footprint;
 use super::serving::state::ServingState;
+use super::traffic::Traffic;
 use crate::address_book::Source;
 use crate::connection_kind::ConnectionKind;
 use crate::net_address::NetAddress;
@@ -84,6 +85,7 @@ pub(super) struct Flow {
     pub(super) expects_block: bool,
     /// The memory that it holds in the driver.
     pub(super) footprint: Footprint,
+    pub(super) traffic: Traffic,
 }
 
 /// Pings and the round trips that they measure.
@@ -92,7 +94,8 @@ pub(super) struct Ping {
     /// Nonce of the ping that was not answered yet.
     pub(super) nonce: Option<u64>,
     pub(super) sent_at: Option<Duration>,
-    /// Shortest round trip.
+    /// The last round trip, and the shortest.
+    pub(super) last: Option<Duration>,
     pub(super) shortest: Option<Duration>,
 }
 
@@ -127,6 +130,7 @@ impl Peer {
                 held: false,
                 expects_block: false,
                 footprint: Footprint::new(now.monotonic),
+                traffic: Traffic::default(),
             },
             allowances: Allowances {
                 transactions: TokenBucket::inventory(now.monotonic),

@@ -80,6 +80,7 @@ pub(super) fn on_pong(cx: &mut Context<'_>, id: PeerId, nonce: u64) {
     if ping.nonce == Some(nonce) {
         let sent_at = ping.sent_at.unwrap_or(cx.now.monotonic);
         let took = cx.now.monotonic.saturating_sub(sent_at);
+        ping.last = Some(took);
         ping.shortest = Some(ping.shortest.map_or(took, |shortest| shortest.min(took)));
     }
     if nonce == 0 || ping.nonce == Some(nonce) {

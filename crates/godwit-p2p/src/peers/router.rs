@@ -20,7 +20,7 @@ use super::relay::BlockRelay;
 use super::serving::{Serving, on_getblocks, on_getheaders};
 use super::{handshake, lifetime, line, ping, reading};
 use crate::connection_kind::ConnectionKind;
-use crate::frame::{Command, Frame};
+use crate::frame::{Command, FRAME_HEADER_SIZE, Frame};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{CompactBlock, Message, MessageError, Version};
 use crate::peer_id::PeerId;
@@ -184,7 +184,7 @@ impl Parts {
     }
 
     /// Has the parts forget peers that left meanwhile.
-    fn forget_departed(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn forget_departed(&mut self, cx: &mut Context<'_>) {
         for id in cx.table.take_departed() {
             self.fetch.forget(cx, id);
             self.serving.forget(id);
@@ -220,9 +220,11 @@ impl Parts {
     }
 
     fn on_frame(&mut self, cx: &mut Context<'_>, id: PeerId, frame: Frame) {
+        cx.table.note_received(FRAME_HEADER_SIZE + frame.payload.len());
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.last_received = cx.now.monotonic;
         peer.flow.footprint.received(cx.now.monotonic, frame.command, frame.payload.len());
+        peer.flow.traffic.note_received(frame.command, frame.payload.len(), true);
         peer.headers.message_ended();
         let introduced = peer.handshake.version.is_some();
         let established = peer.established();
@@ -355,9 +357,12 @@ impl Parts {
     /// Unknown messages are ignored, except requests for what this node does not offer, and
     /// transactions beyond an allowance.
     fn on_discarded(&mut self, cx: &mut Context<'_>, id: PeerId, discard: &Discard) {
+        cx.table.note_received(FRAME_HEADER_SIZE + discard.bytes);
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.last_received = cx.now.monotonic;
         peer.flow.footprint.received(cx.now.monotonic, discard.command, discard.bytes);
+        let is_known = !matches!(discard.why, DiscardReason::Unknown | DiscardReason::InvalidCommand);
+        peer.flow.traffic.note_received(discard.command, discard.bytes, is_known);
         peer.headers.message_ended();
         if !peer.established() {
             return;

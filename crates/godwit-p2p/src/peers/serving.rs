@@ -7,6 +7,7 @@ mod requests;
 pub(super) mod state;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use godwit_consensus::proof_equivalent_time;
 use godwit_primitives::{Block, BlockHash};
@@ -29,7 +30,7 @@ use crate::index::{HeaderId, is_ancestor};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{BlockTransactionsRequest, Locator, MAX_HEADERS, Message};
 use crate::peer_id::PeerId;
-use crate::rate_limit::UploadTarget;
+use crate::rate_limit::{UploadStatus, UploadTarget};
 use crate::services::{NETWORK_LIMITED_MIN_BLOCKS, Services};
 use locator::{chain_part, fork_with};
 use requests::Request;
@@ -84,6 +85,11 @@ pub(super) struct Serving {
 impl Serving {
     pub(super) fn new(max_upload_target: Option<u64>) -> Self {
         Self { upload: UploadTarget::new(max_upload_target), waiting: VecDeque::new() }
+    }
+
+    /// What is left of the upload target.
+    pub(super) fn upload(&self, now: Duration) -> UploadStatus {
+        self.upload.status(now)
     }
 
     /// A `getdata`. Its entries are queued.

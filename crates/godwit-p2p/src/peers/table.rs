@@ -24,6 +24,8 @@ pub(super) struct PeerTable {
     /// What is left of hosts' allowances for useless headers.
     header_allowances: HostAllowances,
     last_id: u64,
+    /// Bytes received and sent since the start.
+    total_traffic: (u64, u64),
 }
 
 impl PeerTable {
@@ -37,6 +39,7 @@ impl PeerTable {
             discouraged: Discouraged::new(key),
             header_allowances: HostAllowances::new(USELESS_BURST),
             last_id: 0,
+            total_traffic: (0, 0),
         }
     }
 
@@ -113,6 +116,18 @@ impl PeerTable {
     /// is charged.
     pub(super) fn take_touched(&mut self) -> BTreeSet<PeerId> {
         std::mem::take(&mut self.touched)
+    }
+
+    pub(super) fn note_received(&mut self, bytes: usize) {
+        self.total_traffic.0 += bytes as u64;
+    }
+
+    pub(super) fn note_sent(&mut self, bytes: usize) {
+        self.total_traffic.1 += bytes as u64;
+    }
+
+    pub(super) fn total_traffic(&self) -> (u64, u64) {
+        self.total_traffic
     }
 
     pub(super) fn discourage(&mut self, host: &Host) {

@@ -49,7 +49,15 @@ pub(super) struct Manual {
     connect: Vec<Wish>,
     /// Those of `-addnode` that are not in `connect` as well.
     added: Vec<Wish>,
+    /// To be tried once, at the next look; at most [`MAX_TRIES`].
+    once: Vec<Target>,
 }
+
+/// Peers that wait for their only attempt. Whoever asks for more within half a second asks in vain.
+const MAX_TRIES: usize = 64;
+
+/// Peers of `addnode` at most; each costs a look at every connection twice a second.
+const MAX_ADDED_NODES: usize = 1000;
 
 impl Manual {
     pub(super) fn new(config: &SlotsConfig) -> Self {
@@ -58,16 +66,42 @@ impl Manual {
         Self {
             connect: connect.iter().map(Wish::to).collect(),
             added: added.map(Wish::to).collect(),
+            once: Vec::new(),
         }
+    }
+
+    pub(super) fn add(&mut self, target: &Target) {
+        if self.added.len() < MAX_ADDED_NODES && !self.added().contains(target) {
+            self.added.push(Wish::to(target));
+        }
+    }
+
+    pub(super) fn remove(&mut self, target: &Target) {
+        self.added.retain(|wish| wish.target != *target);
+    }
+
+    pub(super) fn try_once(&mut self, target: Target) {
+        if self.once.len() < MAX_TRIES {
+            self.once.push(target);
+        }
+    }
+
+    pub(super) fn added(&self) -> Vec<Target> {
+        self.added.iter().map(|wish| wish.target.clone()).collect()
     }
 
     pub(super) fn next(&mut self, now: Duration, peers: &[SlotPeer<'_>]) -> Vec<Opening> {
         let room = MAX_ADD_NODE_CONNECTIONS.saturating_sub(self.open_added(peers));
         let connect = self.connect.iter_mut().filter(|wish| wish.is_due(now, peers));
         let added = self.added.iter_mut().filter(|wish| wish.is_due(now, peers)).take(room);
-        connect
+        let once = std::mem::take(&mut self.once).into_iter().map(|target| Opening::Connect {
+            target,
+            kind: ConnectionKind::Manual,
+            count_failure: false,
+        });
+        once.chain(connect
             .map(|wish| wish.dial(now, connect_interval))
-            .chain(added.map(|wish| wish.dial(now, |_| ADD_NODE_INTERVAL)))
+            .chain(added.map(|wish| wish.dial(now, |_| ADD_NODE_INTERVAL))))
             .collect()
     }
 

@@ -7,10 +7,12 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use godwit_chain::{Chain, Event, MAX_TIP_AGE, Poll, Source, Verdict};
+use crossbeam_channel::Sender;
+use godwit_api::{BlockOutcome, NodeState, Overruled, Pruning, Snapshot, TipFacts};
+use godwit_chain::{Chain, ChainError, Event, MAX_TIP_AGE, OverruleError, Poll, Source, Verdict};
 use godwit_p2p::{
-    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent, Now,
-    PeerId, Peers, ReadId, RefusedHeader,
+    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent,
+    NodeCommand, Now, PeerId, Peers, ReadId, RefusedHeader,
 };
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
@@ -45,9 +47,7 @@ pub struct NodeCore {
     commands: VecDeque<NetCommand>,
     /// Names to look up; taken after each turn.
     lookups: Vec<String>,
-    /// Submitted blocks without a verdict, by ticket.
-    submitted: HashMap<u64, BlockHash>,
-    next_ticket: u64,
+    submissions: Submissions,
     /// Reads of blocks that the engine will decode, which takes time, and not just pass on.
     to_take_apart: HashSet<ReadId>,
     /// Such blocks that were read; the engine reads few at once, and at most one to be announced.
@@ -59,6 +59,43 @@ pub struct NodeCore {
     /// The engine was not told of the latest tip.
     tip_moved: bool,
     next_header_line: Duration,
+    operator: Operator,
+}
+
+/// Blocks that were handed in.
+#[derive(Default)]
+struct Submissions {
+    /// Those without a verdict, by ticket.
+    waiting: HashMap<u64, Submitted>,
+    next_ticket: u64,
+    /// Those that are stored, and may become the tip; whoever handed them in waits for that.
+    stored: HashMap<BlockHash, Sender<BlockOutcome>>,
+}
+
+/// Who handed a block in.
+enum Submitted {
+    /// The engine, for a peer.
+    Engine(BlockHash),
+    /// A program that asks the node.
+    Caller(Sender<BlockOutcome>),
+}
+
+/// What concerns whoever runs the node.
+struct Operator {
+    network_active: bool,
+    /// The chain has nothing to do, as of its last turn.
+    idle: bool,
+    /// What is to end the node at its next turn.
+    fault: Option<ChainError>,
+    /// Of the event that is being handled.
+    now: Now,
+}
+
+/// Tells who handed a block in. He may be gone.
+fn tell_outcome(to: &Sender<BlockOutcome>, outcome: BlockOutcome) {
+    if to.try_send(outcome).is_err() {
+        log::debug!("nobody waits for the verdict on a block any more");
+    }
 }
 
 impl NodeCore {
@@ -71,14 +108,19 @@ impl NodeCore {
             peers,
             commands: VecDeque::new(),
             lookups: Vec::new(),
-            submitted: HashMap::new(),
-            next_ticket: 0,
+            submissions: Submissions::default(),
             to_take_apart: HashSet::new(),
             waiting_reads: VecDeque::new(),
             most_in_flight: u64::MAX,
             initial_download: true,
             tip_moved: true,
             next_header_line: Duration::ZERO,
+            operator: Operator {
+                network_active: true,
+                idle: false,
+                fault: None,
+                now: Now { monotonic: Duration::ZERO, unix: 0 },
+            },
         }
     }
 
@@ -150,8 +192,41 @@ impl NodeCore {
 
     /// `-networkactive`.
     pub fn set_network_active(&mut self, now: Now, active: bool) {
+        self.operator.network_active = active;
         self.tell(now, PeersEvent::NetworkActive(active));
         self.apply_actions(now);
+    }
+
+    /// Answers a question of somebody who asks the node.
+    pub fn answer(&mut self, now: Now, question: godwit_api::Question) {
+        self.operator.now = now;
+        question(self);
+    }
+
+    /// What is published of the node. `prune_target` is `-prune`, `bytes_on_disk` those of block and undo
+    /// files.
+    pub fn snapshot(&self, now: Now, prune_target: Option<u64>, bytes_on_disk: u64) -> Snapshot {
+        let (chain, tree) = (&self.chain, self.chain.tree());
+        let (tip, summary) = (tree.node(chain.tip()), self.peers.summary());
+        let pruning = |target| Pruning { height: chain.prune_height(), target };
+        Snapshot {
+            tip: TipFacts {
+                hash: tip.hash,
+                height: tip.height,
+                header: tip.header,
+                median_time: tree.median_time_past(chain.tip()),
+                chain_work: tree.chain_work(chain.tip()),
+            },
+            headers: tree.node(tree.best_header()).height,
+            progress: chain.verification_progress(chain.tip(), now.unix),
+            initial_download: self.initial_download,
+            bytes_on_disk,
+            pruning: prune_target.map(pruning),
+            inbound: summary.inbound,
+            outbound: summary.outbound,
+            network_active: self.operator.network_active,
+            warnings: Vec::new(),
+        }
     }
 
     /// Handles an event of the network.
@@ -179,6 +254,9 @@ impl NodeCore {
     }
 
     fn advance(&mut self, now: Now) -> Result<Poll, godwit_chain::ChainError> {
+        if let Some(fault) = self.operator.fault.take() {
+            return Err(fault);
+        }
         let mut poll = Poll::Progress;
         for _ in 0..CHAIN_STEPS {
             poll = self.chain.poll(now.unix)?;
@@ -189,6 +267,8 @@ impl NodeCore {
                 break;
             }
         }
+        self.operator.idle = poll == Poll::Idle;
+        self.answer_stored();
         self.note_tip(now);
         // One at a time, so that requests of many peers do not hold up the chain.
         if let Some((request, bytes)) = self.waiting_reads.pop_front() {
@@ -205,6 +285,9 @@ impl NodeCore {
         match event {
             Event::Connected(connected) => {
                 self.tip_moved = true;
+                if let Some(caller) = self.submissions.stored.remove(&connected.point.hash) {
+                    tell_outcome(&caller, BlockOutcome::Connected);
+                }
                 log::info!("{}", update_tip(&self.chain, connected.point.hash, now.unix));
             }
             Event::Disconnected(tip) => {
@@ -213,10 +296,13 @@ impl NodeCore {
             }
             // The chain has logged it.
             Event::Invalid { hash, reject } => {
+                if let Some(caller) = self.submissions.stored.remove(&hash) {
+                    tell_outcome(&caller, BlockOutcome::Rejected(reject));
+                }
                 self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }
             Event::Lost { hash } => self.tell(now, ChainEvent::BlockLost { hash }),
-            Event::Judged { source, verdict, .. } => self.judged(now, source, verdict),
+            Event::Judged { source, hash, verdict } => self.judged(now, source, hash, verdict),
             Event::Read { ticket, bytes } => {
                 let request = ReadId(ticket);
                 if self.to_take_apart.remove(&request) {
@@ -229,11 +315,47 @@ impl NodeCore {
         self.apply_actions(now);
     }
 
-    fn judged(&mut self, now: Now, source: Source, verdict: Verdict) {
+    fn judged(&mut self, now: Now, source: Source, hash: Option<BlockHash>, verdict: Verdict) {
         let Source::Peer { ticket } = source else { unreachable!("blocks come from peers alone") };
-        let hash = self.submitted.remove(&ticket).expect("each ticket is answered once");
-        log::debug!("block {hash} from a peer: {verdict:?}");
-        self.tell(now, ChainEvent::BlockJudged { hash, verdict });
+        match self.submissions.waiting.remove(&ticket).expect("each ticket is answered once") {
+            Submitted::Engine(hash) => {
+                log::debug!("block {hash} from a peer: {verdict:?}");
+                self.tell(now, ChainEvent::BlockJudged { hash, verdict });
+            }
+            Submitted::Caller(caller) => {
+                let outcome = match verdict {
+                    Verdict::Stored => {
+                        let hash = hash.expect("what is stored has a hash");
+                        self.submissions.stored.insert(hash, caller);
+                        return;
+                    }
+                    Verdict::Connected => BlockOutcome::Connected,
+                    Verdict::Duplicate => BlockOutcome::Duplicate,
+                    Verdict::Undecodable => BlockOutcome::Undecodable,
+                    Verdict::Rejected(reject) => BlockOutcome::Rejected(reject),
+                };
+                tell_outcome(&caller, outcome);
+            }
+        }
+    }
+
+    /// Answers for stored blocks that the chain does not go to: it is at rest, or has more work already.
+    fn answer_stored(&mut self) {
+        if self.submissions.stored.is_empty() {
+            return;
+        }
+        let (idle, tree) = (self.operator.idle, self.chain.tree());
+        let least = tree.chain_work(self.chain.tip());
+        let stays = |hash: &BlockHash| {
+            idle || tree.find(hash).is_none_or(|id| tree.chain_work(id) <= least)
+        };
+        self.submissions.stored.retain(|hash, caller| {
+            let stays = stays(hash);
+            if stays {
+                tell_outcome(caller, BlockOutcome::Stored);
+            }
+            !stays
+        });
     }
 
     fn note_tip(&mut self, now: Now) {
@@ -282,7 +404,9 @@ impl NodeCore {
             ChainRequest::SubmitHeaders { peer, headers } => {
                 self.submit_headers(now, peer, &headers)
             }
-            ChainRequest::SubmitBlock { hash, bytes, .. } => self.submit_block(hash, bytes),
+            ChainRequest::SubmitBlock { hash, bytes, .. } => {
+                self.hand_in(Submitted::Engine(hash), bytes);
+            }
             ChainRequest::ReadBlock { request, id, raw, .. } => {
                 let node = ChainIndex(&self.chain).node_id(id);
                 if !raw {
@@ -322,10 +446,68 @@ impl NodeCore {
         log::info!("Synchronizing blockheaders, height: {} (~{percent:.2}%)", best.height);
     }
 
-    fn submit_block(&mut self, hash: BlockHash, bytes: PooledStream) {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.submitted.insert(ticket, hash);
+    fn hand_in(&mut self, from: Submitted, bytes: PooledStream) {
+        let ticket = self.submissions.next_ticket;
+        self.submissions.next_ticket += 1;
+        self.submissions.waiting.insert(ticket, from);
+        self.operator.idle = false;
         self.chain.receive_block(bytes, ticket);
+    }
+}
+
+impl NodeState for NodeCore {
+    fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    fn chain_mut(&mut self) -> &mut Chain {
+        &mut self.chain
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    fn now(&self) -> Now {
+        self.operator.now
+    }
+
+    fn network_active(&self) -> bool {
+        self.operator.network_active
+    }
+
+    fn command(&mut self, command: NodeCommand) {
+        let now = self.operator.now;
+        if let NodeCommand::SetNetworkActive(active) = command {
+            return self.set_network_active(now, active);
+        }
+        self.tell(now, PeersEvent::Operator(command));
+        self.apply_actions(now);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.operator.idle
+    }
+
+    fn overrule(&mut self, hash: &BlockHash, valid: bool) -> Result<(), Overruled> {
+        self.operator.idle = false;
+        let done = match valid {
+            true => self.chain.reconsider_block(hash),
+            false => self.chain.invalidate_block(hash),
+        };
+        done.map_err(|error| match error {
+            OverruleError::Unknown(_) => Overruled::Unknown,
+            OverruleError::Genesis => Overruled::Genesis,
+            OverruleError::Chain(error) => {
+                let text = error.to_string();
+                self.operator.fault = Some(error);
+                Overruled::Refused(text)
+            }
+            refused => Overruled::Refused(refused.to_string()),
+        })
+    }
+
+    fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>) {
+        self.hand_in(Submitted::Caller(outcome), bytes);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
+use godwit_api::Server;
 use godwit_chain::{Chain, ChainError, Poll};
 use godwit_p2p::{Anchors, Now, Peers, Services};
 use godwit_store::disk::RealDisk;
@@ -16,6 +17,7 @@ use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
 use super::index::ChainIndex;
 use super::peers_file::PeersFile;
+use super::rpc::{self, Rpc};
 use super::setup::{harden_for_encryption, peers_config, proxies, raise_descriptors, user_agent};
 use super::sockets::{BindError, Inbox, Sockets, SocketsConfig, bind};
 use crate::chain_log::cost_lines;
@@ -44,6 +46,9 @@ const FIRST_SAVE: Duration = Duration::from_secs(60);
 
 /// After this long without a peer, the log says what the user could try.
 const NO_PEERS_AFTER: Duration = Duration::from_secs(60);
+
+/// What programs that ask are told until the chain is open.
+const STARTING: &str = "Loading block index…";
 
 /// Services of a pruned node, which offers only the last 288 blocks (BIP159).
 const SERVICES_WHEN_PRUNED: Services = Services(Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
@@ -81,6 +86,10 @@ pub(crate) fn run(
     let max_connections = raise_descriptors(options.max_connections);
     log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);
+    let server = rpc::start(config, options, stop)?;
+    if let Some(server) = &server {
+        server.starting(STARTING);
+    }
     let chain = match open_chain(config, threads, height, start_options(config, bars, stop)) {
         // A node has no other end than a signal.
         Err(failure) if failure.exit() == Exit::Interrupted => {
@@ -89,7 +98,7 @@ pub(crate) fn run(
         }
         opened => opened?,
     };
-    let mut node = Node::start(config, options, bars, chain, started, max_connections)?;
+    let mut node = Node::start(config, options, bars, chain, started, max_connections, server)?;
     let result = node.run(stop);
     node.end(result?)?;
     Ok(Exit::Success)
@@ -105,6 +114,7 @@ enum Ended {
 struct Node<'a> {
     options: &'a NodeOptions,
     core: NodeCore,
+    rpc: Rpc,
     sockets: Sockets,
     inbox: Inbox,
     resolver: Resolver,
@@ -133,6 +143,7 @@ impl<'a> Node<'a> {
         chain: Chain,
         started: Instant,
         max_connections: usize,
+        server: Option<Server>,
     ) -> Result<Self, Failure> {
         let listeners = match options.listen && options.network_active {
             true => bind(&options.bind, options.port)?,
@@ -182,9 +193,11 @@ impl<'a> Node<'a> {
         if let Some(rate) = options.max_download_rate {
             core.set_max_download_rate(rate);
         }
+        let rpc = Rpc::new(server, &core, now, options, config.prune_bytes);
         Ok(Self {
             options,
             core,
+            rpc,
             sockets,
             inbox,
             resolver: Resolver::new(),
@@ -202,11 +215,15 @@ impl<'a> Node<'a> {
             let now = now(self.started);
             let told_to_stop = stop.is_set();
             let mut busy = !told_to_stop && self.take_events(now);
+            if !told_to_stop {
+                busy |= self.rpc.answer(now, &mut self.core);
+            }
             match self.core.turn(now, told_to_stop)? {
                 Turn::Stops => return Ok(Ended::Signal),
                 Turn::GoesOn(poll) => busy |= poll == Poll::Progress,
             }
             self.send_commands();
+            self.rpc.publish(now, &self.core);
             let tip = self.core.chain().tip_point();
             if self.options.stop_at_height.is_some_and(|stop| tip.height >= stop) {
                 log::info!("Reached -stopatheight={}.", tip.height);
@@ -221,7 +238,8 @@ impl<'a> Node<'a> {
                 let timeout = until_due.min(longest);
                 let paused = never();
                 let inbox = if may_answer { self.inbox.receiver() } else { &paused };
-                self.core.chain_mut().wait_with(inbox, timeout);
+                let questions = self.rpc.receiver();
+                self.core.chain_mut().wait_with_both(inbox, questions, timeout);
             }
         }
     }
@@ -297,6 +315,7 @@ impl<'a> Node<'a> {
             progress.finish();
         }
         drop(self.sockets);
+        drop(self.rpc);
         let peers = self.core.peers();
         self.peers_file.end(peers.address_book(), &peers.anchors());
         let status = *self.core.chain().status();

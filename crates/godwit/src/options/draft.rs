@@ -7,6 +7,7 @@ use godwit_p2p::AddressNetwork;
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
+use super::rpc::RpcDraft;
 use super::values::{HostPort, OrOff, UtxoHash};
 
 /// `None` is "not given".
@@ -27,6 +28,7 @@ pub(super) struct Draft {
     pub(super) verdicts: Option<PathBuf>,
     pub(super) utxo_hash: Option<UtxoHash>,
     pub(super) connections: ConnectionDraft,
+    pub(super) rpc: RpcDraft,
     pub(super) minimum_chain_work: Option<Work>,
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,

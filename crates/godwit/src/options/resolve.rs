@@ -14,6 +14,7 @@ use super::table::{
     CommandName, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
     MIN_PRUNE_MIB,
 };
+use super::rpc;
 use super::values::{HostPort, OrOff};
 use super::{Command, Config, ImportOptions, MemoryOptions, NodeOptions, Reach};
 use crate::memory::{MIN_MEMORY, MemoryPlan};
@@ -170,8 +171,10 @@ fn command(
     let mut file = || files.next().expect("the table demands an operand");
     Ok(match name {
         CommandName::Node => {
+            let rpc = rpc::resolve(draft.rpc, params.network);
             let draft = draft.connections;
-            Command::Node(node(draft, reachable, script_threads, stop_at_height, params)?)
+            let node = node(draft, reachable, script_threads, stop_at_height, params)?;
+            Command::Node(NodeOptions { rpc, ..node })
         }
         CommandName::Import => {
             let (paths, verdicts) = (files.collect(), draft.verdicts);
@@ -229,6 +232,7 @@ fn node(
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
         max_upload_target: draft.max_upload_target.filter(|bytes| *bytes > 0),
         max_download_rate: draft.max_download_rate.filter(|bytes| *bytes > 0),
+        rpc: None,
     })
 }
 

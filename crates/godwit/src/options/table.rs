@@ -1,6 +1,7 @@
 //! The tables of the node's commands and options.
 
 mod connections;
+mod rpc;
 
 use std::ffi::OsStr;
 
@@ -52,9 +53,9 @@ impl Program for Godwit {
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> =
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
-    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[OPTIONS, connections::OPTIONS];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[OPTIONS, connections::OPTIONS, rpc::OPTIONS];
     const GROUPS: &'static [&'static str] =
-        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, IMPORT, UTXO, VERIFY, TESTING];
+        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, IMPORT, UTXO, VERIFY, TESTING];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
     const OTHER_LINES: OtherLines = OtherLines::Known(&["keys"]);
@@ -63,6 +64,7 @@ impl Program for Godwit {
 
 const VALIDATION: &str = "Options of the node and of import";
 const CONNECTIONS: &str = "Options of the node";
+const RPC: &str = "Options of the node's RPC server";
 const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
 const VERIFY: &str = "Options of verify";

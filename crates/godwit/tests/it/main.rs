@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod blocks;
+mod client;
 mod connections;
 mod damaged_index;
 mod damages;

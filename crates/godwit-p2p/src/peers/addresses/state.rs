@@ -36,4 +36,9 @@ impl AddressState {
             answered: false,
         }
     }
+
+    /// Whether addresses are exchanged with the peer.
+    pub(in crate::peers) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
 }

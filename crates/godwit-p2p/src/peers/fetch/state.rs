@@ -21,6 +21,11 @@ impl FetchState {
         self.last_block
     }
 
+    /// Whether we asked it to announce by compact blocks.
+    pub(in crate::peers) fn is_selected(&self) -> bool {
+        self.selected
+    }
+
     #[cfg(test)]
     pub(in crate::peers) fn holds_partial(&self) -> bool {
         self.partial.block().is_some()

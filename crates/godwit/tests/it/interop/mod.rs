@@ -5,6 +5,7 @@
 //! `SKIPPED`. Each node of a test is a process with a data directory and ports of its own. Times that
 //! are printed count from the answer of the node where something happened.
 
+mod api;
 mod bitcoind;
 mod block;
 mod btcd;

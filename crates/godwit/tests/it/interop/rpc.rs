@@ -50,6 +50,10 @@ impl Rpc {
         Self { port }
     }
 
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
     /// `params` as a JSON array.
     pub(super) fn try_call(&self, method: &str, params: &Value) -> Result<Value, RpcError> {
         let request = json!({ "jsonrpc": "1.0", "id": 1, "method": method, "params": params });

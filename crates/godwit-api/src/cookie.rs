@@ -1,0 +1,156 @@
+//! The file with a password for whoever may read it (`.cookie`).
+//!
+//! It is written beside its place and moved there: a reader finds all of it or nothing. A link that lies in
+//! the way is not followed.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use godwit_secret::RandomError;
+use rustix::fs::{Mode, OFlags};
+
+use crate::auth::{RpcAuth, random_password};
+
+/// The user of the file (Core `COOKIEAUTH_USER`).
+const USER: &str = "__cookie__";
+
+/// Who may read the file (`-rpccookieperms`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CookiePermissions {
+    #[default]
+    Owner,
+    Group,
+    All,
+}
+
+impl FromStr for CookiePermissions {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Ok(match text {
+            "owner" => Self::Owner,
+            "group" => Self::Group,
+            "all" => Self::All,
+            _ => return Err(()),
+        })
+    }
+}
+
+impl CookiePermissions {
+    fn mode(self) -> Mode {
+        Mode::from_raw_mode(match self {
+            Self::Owner => 0o600,
+            Self::Group => 0o640,
+            Self::All => 0o644,
+        })
+    }
+}
+
+/// Why there is no cookie.
+#[derive(Debug)]
+pub enum CookieError {
+    /// No random bytes, or no locked memory.
+    Random(RandomError),
+    File(PathBuf, io::Error),
+}
+
+impl fmt::Display for CookieError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random(error) => error.fmt(f),
+            Self::File(path, error) => {
+                write!(f, "the file {} with the RPC password cannot be written: {error}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for CookieError {}
+
+/// The file, which is removed at the end.
+pub(crate) struct Cookie {
+    path: PathBuf,
+}
+
+impl Drop for Cookie {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            log::warn!("Unable to remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Writes a new password to `path`, and returns its hash.
+pub(crate) fn write(
+    path: &Path,
+    permissions: CookiePermissions,
+) -> Result<(Cookie, RpcAuth), CookieError> {
+    let password = random_password().map_err(CookieError::Random)?;
+    let auth = RpcAuth::of_password(USER, &password).map_err(CookieError::Random)?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".tmp");
+    let beside = PathBuf::from(beside);
+    let failed = |error: io::Error| CookieError::File(path.to_owned(), error);
+    // What an earlier run has left, or a link that somebody put there.
+    match std::fs::remove_file(&beside) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&beside, flags, Mode::from_raw_mode(0o600))
+        .map_err(|errno| failed(errno.into()))?;
+    rustix::fs::fchmod(&file, permissions.mode()).map_err(|errno| failed(errno.into()))?;
+    let mut file = std::fs::File::from(file);
+    let written = file
+        .write_all(USER.as_bytes())
+        .and_then(|()| file.write_all(b":"))
+        .and_then(|()| password.expose_secret(|password| file.write_all(password.as_bytes())))
+        .and_then(|()| std::fs::rename(&beside, path));
+    if let Err(error) = written {
+        if let Err(left) = std::fs::remove_file(&beside) {
+            log::warn!("Unable to remove {}: {left}", beside.display());
+        }
+        return Err(failed(error));
+    }
+    log::info!("Generated RPC authentication cookie {}", path.display());
+    Ok((Cookie { path: path.to_owned() }, auth))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::auth::Credentials;
+
+    #[test]
+    fn the_file_holds_what_lets_in_and_goes_with_its_owner() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join(".cookie");
+        let (cookie, auth) = write(&path, CookiePermissions::Group).expect("it is written");
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        assert!(text.starts_with("__cookie__:") && text.len() == 11 + 64, "{text}");
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        let header = format!("Basic {}", data_encoding::BASE64.encode(text.as_bytes()));
+        assert!(Credentials(vec![auth]).user(header.as_bytes()).is_some());
+        drop(cookie);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn links_in_the_way_are_not_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, victim) = (dir.path().join(".cookie"), dir.path().join("victim"));
+        std::fs::write(&victim, "precious").expect("a file");
+        for name in [".cookie", ".cookie.tmp"] {
+            symlink(&victim, dir.path().join(name)).expect("a link");
+        }
+        let (_cookie, _) = write(&path, CookiePermissions::Owner).expect("it is written");
+        assert_eq!(std::fs::read_to_string(&victim).expect("it is there"), "precious");
+        assert!(path.symlink_metadata().expect("it is there").is_file());
+    }
+}

@@ -1,0 +1,112 @@
+//! Arguments of a call: names become positions, types are checked.
+
+use godwit_rpc::{Json, JsonKind, Kind, Method, Param, RpcError, code};
+
+/// The name under which a client gives arguments by position beside those by name.
+const POSITIONAL: &str = "args";
+
+/// The arguments in the order of the parameters (Core `transformNamedArguments`).
+pub(super) fn by_position(method: &Method, params: &Json) -> Result<Vec<Json>, RpcError> {
+    let members = match params {
+        Json::List(items) => return Ok(items.clone()),
+        Json::Object(members) => members,
+        _ => return Ok(Vec::new()),
+    };
+    let refused = |text: String| RpcError::new(code::INVALID_PARAMETER, text);
+    let mut given: Vec<(&str, &Json)> = Vec::with_capacity(members.len());
+    for (name, value) in members {
+        if given.iter().any(|(found, _)| found == name) {
+            return Err(refused(format!("Parameter {name} specified multiple times")));
+        }
+        given.push((name, value));
+    }
+    let mut args = Vec::new();
+    // Positions without an argument, before the next one and before the first one.
+    let (mut hole, mut initial_hole) = (0, 0);
+    let mut first = None;
+    for param in method.params {
+        let meant = |name: &str| param.names.split('|').any(|known| known == name);
+        let found = given.iter().position(|(name, _)| meant(name));
+        let Some(found) = found else {
+            hole += 1;
+            if args.is_empty() {
+                initial_hole = hole;
+            }
+            continue;
+        };
+        args.extend(std::iter::repeat_n(Json::Null, hole));
+        hole = 0;
+        first.get_or_insert(param.names);
+        args.push(given.remove(found).1.clone());
+    }
+    if let Some(at) = given.iter().position(|(name, value)| {
+        *name == POSITIONAL && matches!(value, Json::List(_))
+    }) {
+        let Json::List(positional) = given.remove(at).1 else { unreachable!("just looked") };
+        if let Some(first) = first.filter(|_| initial_hole < positional.len()) {
+            let text =
+                format!("Parameter {first} specified twice both as positional and named argument");
+            return Err(refused(text));
+        }
+        let named = std::mem::replace(&mut args, positional.clone());
+        args.extend(named.into_iter().skip(positional.len()));
+    }
+    match given.first() {
+        Some((name, _)) => Err(refused(format!("Unknown named parameter {name}"))),
+        None => Ok(args),
+    }
+}
+
+/// What is wrong with the type of an argument, if anything is.
+pub(super) fn mismatch(param: &Param, given: &Json) -> Option<String> {
+    let expected = match param.kind {
+        Kind::Text | Kind::Hex => JsonKind::Text,
+        Kind::Number => JsonKind::Number,
+        Kind::Bool => JsonKind::Bool,
+        Kind::List => JsonKind::List,
+        Kind::Object => JsonKind::Object,
+        Kind::Any | Kind::NumberOrText => return None,
+    };
+    let found = given.kind();
+    if found == expected || (param.is_optional() && given.is_null()) {
+        return None;
+    }
+    let (found, expected) = (found.name(), expected.name());
+    Some(format!("JSON value of type {found} is not of expected type {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_rpc::find;
+
+    use super::*;
+
+    fn arranged(method: &str, params: &str) -> String {
+        let method = find(method).expect("a method");
+        let params = Json::parse(params.as_bytes()).expect("JSON");
+        by_position(method, &params).map_or_else(|error| error.message, |args| Json::List(args).write())
+    }
+
+    #[test]
+    fn names_become_positions() {
+        assert_eq!(arranged("getblock", r#"{"verbose":2,"blockhash":"a"}"#), r#"["a",2]"#);
+        assert_eq!(arranged("getblock", r#"{"verbosity":2}"#), "[null,2]");
+        assert_eq!(arranged("getblock", r#"{"args":["a"],"verbosity":2}"#), r#"["a",2]"#);
+        assert_eq!(arranged("getblock", r#"{"args":["a",1]}"#), r#"["a",1]"#);
+        assert_eq!(arranged("getblock", "{}"), "[]");
+    }
+
+    #[test]
+    fn names_that_clash_or_do_not_exist_are_refused() {
+        assert_eq!(arranged("getblock", r#"{"x":1}"#), "Unknown named parameter x");
+        assert_eq!(arranged("getblock", r#"{"args":1}"#), "Unknown named parameter args");
+        assert_eq!(
+            arranged("getblock", r#"{"blockhash":"a","blockhash":"b"}"#),
+            "Parameter blockhash specified multiple times"
+        );
+        assert_eq!(
+            arranged("getblock", r#"{"args":["a"],"blockhash":"b"}"#),
+            "Parameter blockhash specified twice both as positional and named argument"
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! The node's interfaces to programs: JSON-RPC over HTTP, as Bitcoin Core speaks it.
+//!
+//! ```text
+//! sockets ── godwit-api: one thread, async ──▶ bounded queue ──▶ godwit-rpc-N: run methods
+//!            HTTP, who may ask, limits                            │        ▲
+//!                                                       Question  ▼        │ answer
+//!                                                     the node's thread, within a turn
+//! ```
+//!
+//! A method runs on a thread of its own. What it has to know of the chain it asks in one [`Question`], which
+//! the node's thread answers from memory between two turns: so a reply comes from one moment, no state of the
+//! chain is under a lock, and that thread waits for nobody. Reading files, decoding and writing JSON happen
+//! on the method's thread. What is asked most, the [`Snapshot`], is published at the end of turns, and costs
+//! the node's thread nothing more.
+
+mod answers;
+mod auth;
+mod cookie;
+mod dispatch;
+mod methods;
+mod script;
+mod seam;
+mod server;
+mod stage;
+mod subnet;
+
+pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
+pub use cookie::{CookieError, CookiePermissions};
+pub use seam::{
+    BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions, Reach,
+    Seam, Snapshot, TipFacts, seam,
+};
+pub use server::{Server, ServerError, ServerOptions};
+pub use subnet::{Subnet, SubnetError};

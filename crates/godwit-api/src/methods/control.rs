@@ -1,0 +1,83 @@
+//! The program itself.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use godwit_rpc::{Json, RpcError, code, find, help_of, list_help, openrpc};
+use godwit_secret::process_stats;
+
+use super::{Call, parse};
+
+pub(super) fn help(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    Ok(match call.arg(0) {
+        Json::Null => list_help().into(),
+        name => match name.as_text()? {
+            "" => list_help().into(),
+            name => match find(name) {
+                Some(method) => help_of(method).trim_end().into(),
+                None => format!("help: unknown command: {name}").into(),
+            },
+        },
+    })
+}
+
+pub(super) fn discover(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    Ok(openrpc(call.api.version))
+}
+
+/// Milliseconds that `stop` may be told to wait.
+const LONGEST_WAIT: u64 = 10_000;
+
+pub(super) fn stop(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let wait: i32 = parse::integer(call.arg(0), 0)?;
+    std::thread::sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(0).min(LONGEST_WAIT)));
+    call.api.stop.store(true, Ordering::SeqCst);
+    // The node looks at it at its next turn, which this begins; it may have ended by then.
+    let (Ok(()) | Err(_)) = call.node.ask(|_| ());
+    Ok("godwit stopping".into())
+}
+
+pub(super) fn uptime(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    Ok(call.api.started.elapsed().as_secs().into())
+}
+
+pub(super) fn echo(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    Ok(Json::List(call.args.to_vec()))
+}
+
+pub(super) fn memory_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let mode = match call.arg(0) {
+        Json::Null => "stats",
+        mode => mode.as_text()?,
+    };
+    match mode {
+        "stats" => {
+            let stats = process_stats();
+            let locked = Json::object([
+                ("used", stats.used.into()),
+                ("free", stats.free.into()),
+                ("total", stats.total.into()),
+                ("locked", stats.locked.into()),
+                ("chunks_used", stats.chunks_used.into()),
+                ("chunks_free", stats.chunks_free.into()),
+            ]);
+            Ok(Json::object([("locked", locked)]))
+        }
+        "mallocinfo" => Err(RpcError::new(code::INVALID_PARAMETER, "mallocinfo mode not available")),
+        mode => Err(RpcError::new(code::INVALID_PARAMETER, format!("unknown mode {mode}"))),
+    }
+}
+
+pub(super) fn rpc_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let active = call.api.active().into_iter().map(|active| {
+        let micros = active.since.elapsed().as_micros();
+        Json::object([
+            ("method", active.method.into()),
+            ("duration", u64::try_from(micros).unwrap_or(u64::MAX).into()),
+        ])
+    });
+    Ok(Json::object([
+        ("active_commands", active.collect()),
+        ("logpath", call.api.log_path.display().to_string().into()),
+    ]))
+}

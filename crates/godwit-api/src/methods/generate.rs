@@ -1,0 +1,217 @@
+//! Mining, for tests.
+
+use godwit_chain::Chain;
+use godwit_consensus::{check_proof_of_work, connect};
+use godwit_primitives::merkle::merkle_root;
+use godwit_primitives::sha256::sha256d;
+use godwit_primitives::{
+    BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, TxView, Txid,
+};
+use godwit_rpc::{Json, RpcError, code};
+use godwit_stream::{DataStream, Encode};
+
+use super::difficulty::next_bits;
+use super::transaction::parse_transaction;
+use super::{Call, parse};
+use crate::script::address::Address;
+use crate::script::script_of_descriptor;
+use crate::seam::{BlockOutcome, NodeState};
+
+/// Nonces that are tried at most where the caller does not say (Core `DEFAULT_MAX_TRIES`).
+const MAX_TRIES: u64 = 1_000_000;
+/// The signal of BIP9 without any bit.
+const VERSION: i32 = 0x2000_0000;
+/// A coinbase with this number is bound by its lock time.
+const SEQUENCE: u32 = 0xffff_fffe;
+/// What the output with the commitment to witnesses begins with (BIP141).
+const COMMITMENT: [u8; 6] = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
+
+/// What the next block has to fit.
+struct Place {
+    prev: BlockHash,
+    height: u32,
+    time: u32,
+    bits: u32,
+    subsidy: i64,
+}
+
+fn place(node: &dyn NodeState) -> Place {
+    let chain: &Chain = node.chain();
+    let tip = chain.tip_point();
+    let median = chain.tree().median_time_past(chain.tip());
+    let time = u32::try_from(node.now().unix).unwrap_or(u32::MAX).max(median + 1);
+    Place {
+        prev: tip.hash,
+        height: tip.height + 1,
+        time,
+        bits: next_bits(chain, chain.tip(), time),
+        subsidy: connect::block_subsidy(tip.height + 1, chain.params()),
+    }
+}
+
+/// A number as a script pushes it.
+fn push_number(number: u32) -> Vec<u8> {
+    match number {
+        0 => vec![0],
+        1..=16 => vec![0x50 + number as u8],
+        _ => {
+            let mut bytes: Vec<u8> = number.to_le_bytes().to_vec();
+            while bytes.last() == Some(&0) {
+                bytes.pop();
+            }
+            if bytes.last().is_some_and(|last| last & 0x80 != 0) {
+                bytes.push(0);
+            }
+            bytes.insert(0, bytes.len() as u8);
+            bytes
+        }
+    }
+}
+
+fn coinbase(place: &Place, script: &[u8], witness_root: [u8; 32]) -> Transaction {
+    let nonce = [0; 32];
+    let mut script_sig = push_number(place.height);
+    script_sig.push(0);
+    let commitment = sha256d(&[witness_root, nonce].concat());
+    let committing = [&COMMITMENT[..], &commitment].concat();
+    Transaction {
+        version: 2,
+        inputs: vec![TxIn {
+            prevout: OutPoint::NULL,
+            script_sig,
+            sequence: SEQUENCE,
+            witness: vec![nonce.to_vec()],
+        }],
+        outputs: vec![
+            TxOut { value: place.subsidy, script_pubkey: script.to_vec() },
+            TxOut { value: 0, script_pubkey: committing },
+        ],
+        lock_time: place.height - 1,
+    }
+}
+
+/// A block without its proof of work.
+fn assemble(place: &Place, script: &[u8], txs: &[TxView<'_>]) -> (BlockHeader, Vec<u8>) {
+    let wtxids = std::iter::once([0; 32]).chain(txs.iter().map(|tx| tx.wtxid().to_bytes()));
+    let coinbase = coinbase(place, script, merkle_root(wtxids).0);
+    let txids: Vec<Txid> =
+        std::iter::once(coinbase.txid()).chain(txs.iter().map(TxView::txid)).collect();
+    let root = merkle_root(txids.iter().map(|txid| txid.to_bytes())).0;
+    let header = BlockHeader {
+        version: VERSION,
+        prev_blockhash: place.prev,
+        merkle_root: MerkleRoot::from_bytes(root),
+        time: place.time,
+        bits: place.bits,
+        nonce: 0,
+    };
+    let mut body: DataStream = DataStream::new();
+    body.write_compact_size(txs.len() as u64 + 1);
+    coinbase.encode(&mut body);
+    txs.iter().for_each(|tx| body.write(tx.bytes()));
+    (header, body.as_slice().to_vec())
+}
+
+/// Finds a nonce; `false` when the tries are used up.
+fn mine(call: &Call<'_>, header: &mut BlockHeader, tries: &mut u64) -> bool {
+    let params = call.node.params();
+    while !check_proof_of_work(&header.block_hash(), header.bits, params) {
+        if *tries == 0 || header.nonce == u32::MAX || call.node.is_ending() {
+            return false;
+        }
+        *tries -= 1;
+        header.nonce += 1;
+    }
+    true
+}
+
+fn several(call: &Call<'_>, count: i32, script: &[u8], mut tries: u64) -> Result<Json, RpcError> {
+    let mut hashes = Vec::new();
+    for _ in 0..count {
+        let place = call.node.ask(|node| place(node))?;
+        let (mut header, body) = assemble(&place, script, &[]);
+        if !mine(call, &mut header, &mut tries) {
+            break;
+        }
+        let bytes = [&header.to_bytes()[..], &body].concat();
+        match super::submit::submit(&call.node, &bytes)? {
+            BlockOutcome::Connected => hashes.push(header.block_hash().to_string()),
+            outcome => {
+                log::warn!("A block that was generated is not accepted: {outcome:?}");
+                let text = "ProcessNewBlock, block not accepted";
+                return Err(RpcError::new(code::INTERNAL_ERROR, text));
+            }
+        }
+    }
+    Ok(Json::from(hashes))
+}
+
+fn refused(text: impl Into<String>) -> RpcError {
+    RpcError::new(code::INVALID_ADDRESS_OR_KEY, text)
+}
+
+pub(super) fn to_address(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let count: i32 = call.arg(0).as_integer()?;
+    let tries = parse::integer(call.arg(2), MAX_TRIES)?;
+    let address = Address::parse(call.arg(1).as_text()?, call.network())
+        .map_err(|_| refused("Error: Invalid address"))?;
+    several(call, count, &address.script(), tries)
+}
+
+pub(super) fn to_descriptor(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let count: i32 = call.arg(0).as_integer()?;
+    let tries = parse::integer(call.arg(2), MAX_TRIES)?;
+    let script = script_of_descriptor(call.arg(1).as_text()?, call.network()).map_err(refused)?;
+    several(call, count, &script, tries)
+}
+
+pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let (output, network) = (call.arg(0).as_text()?, call.network());
+    let script = script_of_descriptor(output, network).or_else(|_| {
+        let address = Address::parse(output, network);
+        address
+            .map(|address| address.script())
+            .map_err(|_| refused("Error: Invalid address or descriptor"))
+    })?;
+    let mut raw = Vec::new();
+    for text in call.arg(1).as_list()? {
+        let text = text.as_text()?;
+        if text.parse::<Txid>().is_ok() {
+            return Err(refused(format!("Transaction {text} not in mempool.")));
+        }
+        raw.push((text, parse::hex(text).unwrap_or_default()));
+    }
+    let mut txs = Vec::new();
+    for (text, bytes) in &raw {
+        let tx = parse_transaction(bytes, true, true).ok_or_else(|| {
+            let text = format!(
+                "Transaction decode failed for {text}. Make sure the tx has at least one input."
+            );
+            RpcError::new(code::DESERIALIZATION_ERROR, text)
+        })?;
+        txs.push(tx);
+    }
+    let submit = parse::flag(call.arg(2), true)?;
+    let place = call.node.ask(|node| place(node))?;
+    let (mut header, body) = assemble(&place, &script, &txs);
+    let mut tries = MAX_TRIES;
+    if !mine(call, &mut header, &mut tries) {
+        return Err(RpcError::new(code::MISC_ERROR, "Failed to make block."));
+    }
+    let bytes = [&header.to_bytes()[..], &body].concat();
+    let mut json = Json::object([("hash", header.block_hash().to_string().into())]);
+    if !submit {
+        json.push("hex", Json::hex(&bytes));
+        return Ok(json);
+    }
+    match super::submit::submit(&call.node, &bytes)? {
+        BlockOutcome::Connected => Ok(json),
+        BlockOutcome::Rejected(reject) => {
+            let text = format!("TestBlockValidity failed: {reject}");
+            Err(RpcError::new(code::VERIFY_ERROR, text))
+        }
+        _ => {
+            Err(RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted"))
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Headers.
+
+use godwit_chain::{Chain, NodeId};
+use godwit_primitives::work::expand_target;
+use godwit_primitives::{BlockHash, BlockHeader, Work};
+use godwit_rpc::{Json, RpcError};
+
+use super::difficulty::difficulty;
+use super::{Call, find, parse};
+
+/// What the index knows of a block, at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct HeaderFacts {
+    pub(super) hash: BlockHash,
+    pub(super) header: BlockHeader,
+    pub(super) height: u32,
+    pub(super) tx_count: u32,
+    median_time: u32,
+    chain_work: Work,
+    /// -1 outside the active chain.
+    pub(super) confirmations: i64,
+    next: Option<BlockHash>,
+}
+
+impl HeaderFacts {
+    pub(super) fn of(chain: &Chain, id: NodeId) -> Self {
+        let (tree, node) = (chain.tree(), chain.tree().node(id));
+        let tip = tree.node(chain.tip());
+        let is_active = super::is_active(chain, id);
+        let next = tree.ancestor(chain.tip(), node.height + 1).filter(|_| is_active);
+        Self {
+            hash: node.hash,
+            header: node.header,
+            height: node.height,
+            tx_count: node.tx_count,
+            median_time: tree.median_time_past(id),
+            chain_work: tree.chain_work(id),
+            confirmations: match is_active {
+                true => i64::from(tip.height - node.height) + 1,
+                false => -1,
+            },
+            next: next.map(|next| tree.node(next).hash),
+        }
+    }
+
+    /// What `getblock` tells of every block as well.
+    pub(super) fn to_json(self) -> Json {
+        let header = &self.header;
+        let mut json = Json::object([
+            ("hash", self.hash.to_string().into()),
+            ("confirmations", self.confirmations.into()),
+            ("height", self.height.into()),
+            ("version", header.version.into()),
+            ("versionHex", format!("{:08x}", header.version).into()),
+            ("merkleroot", header.merkle_root.to_string().into()),
+            ("time", header.time.into()),
+            ("mediantime", self.median_time.into()),
+            ("nonce", header.nonce.into()),
+            ("bits", bits(header.bits)),
+            ("target", target(header.bits)),
+            ("difficulty", Json::real(difficulty(header.bits))),
+            ("chainwork", work(self.chain_work)),
+            ("nTx", self.tx_count.into()),
+        ]);
+        if self.height > 0 {
+            json.push("previousblockhash", header.prev_blockhash.to_string());
+        }
+        if let Some(next) = self.next {
+            json.push("nextblockhash", next.to_string());
+        }
+        json
+    }
+
+    pub(super) fn median_time(&self) -> u32 {
+        self.median_time
+    }
+}
+
+pub(super) fn bits(bits: u32) -> Json {
+    format!("{bits:08x}").into()
+}
+
+pub(super) fn target(bits: u32) -> Json {
+    format!("{:064x}", expand_target(bits).target).into()
+}
+
+pub(super) fn work(work: Work) -> Json {
+    format!("{work:064x}").into()
+}
+
+pub(super) fn header(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let hash: BlockHash = parse::hash(call.arg(0), "hash")?;
+    let verbose = parse::flag(call.arg(1), true)?;
+    let facts = call.node.ask(move |node| {
+        find(node.chain(), &hash).map(|id| HeaderFacts::of(node.chain(), id))
+    })??;
+    Ok(if verbose { facts.to_json() } else { Json::hex(&facts.header.to_bytes()) })
+}

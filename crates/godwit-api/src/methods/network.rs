@@ -1,0 +1,126 @@
+//! This node on the network.
+
+use std::net::SocketAddr;
+
+use godwit_p2p::{AddressNetwork, NodeCommand, Reachable, Services};
+use godwit_rpc::{Json, RpcError};
+
+use super::Call;
+
+/// As Core's release whose answers these are: clients decide by it what they may ask.
+const VERSION: u32 = 310_000;
+/// The text that goes with it. Some compare what follows the first slash, others its beginning.
+const RELEASE: &str = "/Satoshi:31.0.0";
+const PROTOCOL_VERSION: u32 = 70_016;
+/// Satoshi per thousand bytes (Core's default).
+const RELAY_FEE: i64 = 100;
+
+pub(super) fn services_names(services: Services) -> Json {
+    let names = services.to_string();
+    names.split(", ").filter(|name| !name.is_empty()).collect()
+}
+
+pub(super) fn services_hex(services: Services) -> Json {
+    format!("{:016x}", services.0).into()
+}
+
+pub(super) fn network_name(network: AddressNetwork) -> &'static str {
+    match network {
+        AddressNetwork::Unroutable => "not_publicly_routable",
+        AddressNetwork::Ipv4 => "ipv4",
+        AddressNetwork::Ipv6 => "ipv6",
+        AddressNetwork::Onion => "onion",
+        AddressNetwork::I2p => "i2p",
+        AddressNetwork::Cjdns => "cjdns",
+    }
+}
+
+fn networks(reachable: Reachable, proxy: Option<SocketAddr>, onion: Option<SocketAddr>) -> Json {
+    let all = [
+        AddressNetwork::Ipv4,
+        AddressNetwork::Ipv6,
+        AddressNetwork::Onion,
+        AddressNetwork::I2p,
+        AddressNetwork::Cjdns,
+    ];
+    let network = |network| {
+        let proxy = match network {
+            AddressNetwork::Ipv4 | AddressNetwork::Ipv6 => proxy,
+            AddressNetwork::Onion => onion,
+            _ => None,
+        };
+        let is_reachable = reachable.contains(network);
+        Json::object([
+            ("name", network_name(network).into()),
+            ("limited", (!is_reachable).into()),
+            ("reachable", is_reachable.into()),
+            ("proxy", proxy.map_or(String::new(), |proxy| proxy.to_string()).into()),
+            ("proxy_randomize_credentials", proxy.is_some().into()),
+        ])
+    };
+    all.into_iter().map(network).collect()
+}
+
+pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let (services, ahead) = call.node.ask(|node| {
+        (node.peers().services(), node.peers().summary().clock_wrong_by)
+    })?;
+    let snapshot = call.node.snapshot();
+    let proxies = call.node.proxies();
+    Ok(Json::object([
+        ("version", VERSION.into()),
+        ("subversion", format!("{RELEASE}/godwit:{}/", call.api.version).into()),
+        ("protocolversion", PROTOCOL_VERSION.into()),
+        ("localservices", services_hex(services)),
+        ("localservicesnames", services_names(services)),
+        // Core Lightning refuses a node that says no.
+        ("localrelay", true.into()),
+        ("timeoffset", ahead.unwrap_or(0).into()),
+        ("networkactive", snapshot.network_active.into()),
+        ("connections", (snapshot.inbound + snapshot.outbound).into()),
+        ("connections_in", snapshot.inbound.into()),
+        ("connections_out", snapshot.outbound.into()),
+        ("networks", networks(proxies.reachable, proxies.clearnet, proxies.onion)),
+        ("relayfee", Json::amount(RELAY_FEE)),
+        ("incrementalfee", Json::amount(RELAY_FEE)),
+        ("localaddresses", Json::List(Vec::new())),
+        ("warnings", Json::from(snapshot.warnings.clone())),
+    ]))
+}
+
+pub(super) fn connection_count(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let snapshot = call.node.snapshot();
+    Ok((snapshot.inbound + snapshot.outbound).into())
+}
+
+/// Seconds over which uploads are counted.
+const DAY: u64 = 24 * 60 * 60;
+
+pub(super) fn totals(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let ((received, sent), upload, now) = call.node.ask(|node| {
+        (node.peers().total_traffic(), node.peers().upload(), node.now().unix)
+    })?;
+    let target = Json::object([
+        ("timeframe", DAY.into()),
+        ("target", upload.target.into()),
+        ("target_reached", upload.reached.into()),
+        ("serve_historical_blocks", (!upload.refuses_old_blocks).into()),
+        ("bytes_left_in_cycle", upload.bytes_left.into()),
+        ("time_left_in_cycle", upload.seconds_left.into()),
+    ]);
+    Ok(Json::object([
+        ("totalbytesrecv", received.into()),
+        ("totalbytessent", sent.into()),
+        ("timemillis", (now * 1000).into()),
+        ("uploadtarget", target),
+    ]))
+}
+
+pub(super) fn set_active(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let active = call.arg(0).as_bool()?;
+    call.node.ask(move |node| {
+        node.command(NodeCommand::SetNetworkActive(active));
+        node.network_active()
+    })
+    .map(Json::from)
+}

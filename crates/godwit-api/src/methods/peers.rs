@@ -1,0 +1,301 @@
+//! Peers.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use godwit_p2p::{
+    AddressNetwork, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo, Protocol, Target,
+};
+use godwit_primitives::Params;
+use godwit_rpc::{Json, RpcError, code, find, help_of};
+
+use super::network::{network_name, services_hex, services_names};
+use super::{Call, parse};
+use crate::seam::NodeState;
+
+/// A moment of the monotonic clock in seconds since 1970; zero stays zero.
+fn unix(now: Now, moment: Duration) -> Json {
+    let ago = now.monotonic.saturating_sub(moment).as_secs() as i64;
+    if moment == Duration::ZERO { 0.into() } else { (now.unix - ago).into() }
+}
+
+fn seconds(time: Duration) -> Json {
+    Json::real(time.as_micros() as f64 / 1e6)
+}
+
+pub(super) fn named(target: &Target) -> String {
+    match target {
+        Target::Address(address) => address.to_string(),
+        Target::Name { host, port } => format!("{host}:{port}"),
+    }
+}
+
+fn name_of(peer: &PeerInfo) -> String {
+    match (&peer.target, peer.address) {
+        (Some(target), _) => named(target),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+/// Heights of the last header and the last block that we share with a peer; -1 for unknown.
+fn shared(node: &dyn NodeState, peer: &PeerInfo) -> (i64, i64) {
+    let Some(best) = peer.blocks.best_known else { return (-1, -1) };
+    let (chain, tree) = (node.chain(), node.chain().tree());
+    let best = tree.at(best.0);
+    let fork = tree.fork(best, chain.tip());
+    (tree.node(best).height.into(), tree.node(fork).height.into())
+}
+
+fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {
+    let (said, times) = (&peer.said, &peer.times);
+    let network = peer.address.map_or(AddressNetwork::Unroutable, |address| address.network());
+    let mut json =
+        Json::object([("id", peer.id.0.into()), ("addr", name_of(peer).into())]);
+    if let Some(local) = said.local.filter(NetAddress::is_valid) {
+        json.push("addrlocal", local.to_string());
+    }
+    json.push("network", network_name(network));
+    json.push("services", services_hex(said.services));
+    json.push("servicesnames", services_names(said.services));
+    json.push("relaytxes", said.relay);
+    json.push("last_inv_sequence", 0);
+    json.push("inv_to_send", 0);
+    json.push("lastsend", unix(now, times.last_sent));
+    json.push("lastrecv", unix(now, times.last_received));
+    json.push("last_transaction", 0);
+    json.push("last_block", unix(now, times.last_block));
+    json.push("bytessent", peer.traffic.bytes_sent());
+    json.push("bytesrecv", peer.traffic.bytes_received());
+    json.push("conntime", unix(now, times.connected));
+    json.push("timeoffset", 0);
+    if let Some(ping) = times.last_ping {
+        json.push("pingtime", seconds(ping));
+    }
+    if let Some(ping) = times.shortest_ping {
+        json.push("minping", seconds(ping));
+    }
+    if let Some(wait) = times.ping_wait {
+        json.push("pingwait", seconds(wait));
+    }
+    json.push("version", said.version);
+    json.push("subver", said.user_agent.as_str());
+    json.push("inbound", peer.kind == godwit_p2p::ConnectionKind::Inbound);
+    json.push("bip152_hb_to", peer.blocks.compact_to);
+    json.push("bip152_hb_from", peer.blocks.compact_from);
+    json.push("presynced_headers", -1);
+    json.push("synced_headers", headers);
+    json.push("synced_blocks", blocks);
+    json.push("inflight", peer.blocks.in_flight.iter().copied().collect::<Json>());
+    json.push("addr_relay_enabled", peer.exchanges_addresses);
+    json.push("addr_processed", 0);
+    json.push("addr_rate_limited", 0);
+    json.push("permissions", Json::List(Vec::new()));
+    json.push("minfeefilter", Json::amount(0));
+    for (name, bytes) in [
+        ("bytessent_per_msg", peer.traffic.sent_by_command()),
+        ("bytesrecv_per_msg", peer.traffic.received_by_command()),
+    ] {
+        let mut by_command = Json::Object(Vec::new());
+        bytes.into_iter().for_each(|(command, bytes)| by_command.push(command, bytes));
+        json.push(name, by_command);
+    }
+    json.push("connection_type", peer.kind.to_string());
+    let (transport, session) = match &said.protocol {
+        Protocol::Detecting => ("detecting", String::new()),
+        Protocol::V1 => ("v1", String::new()),
+        Protocol::V2 { session_id } => ("v2", HEXLOWER.encode(session_id)),
+    };
+    json.push("transport_protocol_type", transport);
+    json.push("session_id", session);
+    json
+}
+
+pub(super) fn infos(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let (now, peers) = call.node.ask(|node| {
+        let peers = node.peers().infos();
+        let with_heights = peers.into_iter().map(|peer| {
+            let heights = shared(node, &peer);
+            (peer, heights)
+        });
+        (node.now(), with_heights.collect::<Vec<_>>())
+    })?;
+    Ok(peers.iter().map(|(peer, heights)| peer_json(now, peer, *heights)).collect())
+}
+
+pub(super) fn ping(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    call.node.ask(|node| node.command(NodeCommand::PingAll))?;
+    Ok(Json::Null)
+}
+
+/// An address, or a name, perhaps with a port.
+fn target(text: &str, params: &Params) -> Option<Target> {
+    let port = params.default_port;
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Some(Target::Address(NetAddress::new(Host::from(ip), port)));
+    }
+    for text in [text.to_owned(), format!("{text}:{port}")] {
+        if let Ok(address) = text.parse::<NetAddress>() {
+            return Some(Target::Address(address));
+        }
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (text, port),
+    };
+    let is_name = |host: &str| {
+        !host.is_empty()
+            && host.len() <= 255
+            && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+    };
+    is_name(host).then(|| Target::Name { host: host.to_owned(), port })
+}
+
+pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let (name, command) = (call.arg(0).as_text()?, call.arg(1).as_text()?);
+    if !matches!(command, "add" | "remove" | "onetry") {
+        let help = find("addnode").map(help_of).unwrap_or_default();
+        return Err(RpcError::new(code::MISC_ERROR, help));
+    }
+    parse::flag(call.arg(2), true)?;
+    let Some(target) = target(name, call.node.params()) else {
+        return Err(RpcError::new(code::INVALID_PARAMETER, "Error: Invalid address or name"));
+    };
+    let command = command.to_owned();
+    call.node.ask(move |node| {
+        let is_added = node.peers().added_nodes().contains(&target);
+        match (&*command, is_added) {
+            ("onetry", _) => node.command(NodeCommand::TryNode(target)),
+            ("add", false) => node.command(NodeCommand::AddNode(target)),
+            ("remove", true) => node.command(NodeCommand::RemoveNode(target)),
+            ("add", true) => {
+                return Err(RpcError::new(code::NODE_ALREADY_ADDED, "Error: Node already added"));
+            }
+            _ => {
+                let text = "Error: Node could not be removed. It has not been added previously.";
+                return Err(RpcError::new(code::NODE_NOT_ADDED, text));
+            }
+        }
+        Ok(Json::Null)
+    })?
+}
+
+pub(super) fn added_nodes(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let wanted = match call.arg(0) {
+        Json::Null => None,
+        name => Some(target(name.as_text()?, call.node.params())),
+    };
+    let (added, peers) =
+        call.node.ask(|node| (node.peers().added_nodes(), node.peers().infos()))?;
+    let added: Vec<Target> = match wanted {
+        None => added,
+        Some(wanted) => {
+            let found = added.into_iter().find(|target| Some(target) == wanted.as_ref());
+            let text = "Error: Node has not been added.";
+            vec![found.ok_or_else(|| RpcError::new(code::NODE_NOT_ADDED, text))?]
+        }
+    };
+    let node = |target: &Target| {
+        let is_it = |peer: &&PeerInfo| {
+            peer.target.as_ref() == Some(target)
+                || matches!(target, Target::Address(address) if peer.address == Some(*address))
+        };
+        let address = |peer: &PeerInfo| {
+            let inbound = peer.kind == godwit_p2p::ConnectionKind::Inbound;
+            Json::object([
+                ("address", peer.address.map_or_else(|| name_of(peer), |at| at.to_string()).into()),
+                ("connected", if inbound { "inbound" } else { "outbound" }.into()),
+            ])
+        };
+        let addresses: Vec<Json> = peers.iter().filter(is_it).map(address).collect();
+        Json::object([
+            ("addednode", named(target).into()),
+            ("connected", (!addresses.is_empty()).into()),
+            ("addresses", Json::List(addresses)),
+        ])
+    };
+    Ok(added.iter().map(node).collect())
+}
+
+/// Core's number for parameters that exclude each other here.
+const INVALID_PARAMS: i32 = -32602;
+
+pub(super) fn disconnect(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let address = match call.arg(0) {
+        Json::Null => None,
+        address => Some(address.as_text()?.to_owned()),
+    };
+    let id: Option<i64> = match call.arg(1) {
+        Json::Null => None,
+        id => Some(id.as_integer()?),
+    };
+    let is_meant: Box<dyn Fn(&PeerInfo) -> bool + Send> = match (address, id) {
+        (Some(address), None) => Box::new(move |peer| name_of(peer) == address),
+        (None, Some(id)) => Box::new(move |peer| i64::try_from(peer.id.0) == Ok(id)),
+        (Some(address), Some(id)) if address.is_empty() => {
+            Box::new(move |peer| i64::try_from(peer.id.0) == Ok(id))
+        }
+        _ => {
+            let text = "Only one of address and nodeid should be provided.";
+            return Err(RpcError::new(INVALID_PARAMS, text));
+        }
+    };
+    let found = call.node.ask(move |node| {
+        let meant = node.peers().infos().into_iter().filter(|peer| is_meant(peer));
+        let ids: Vec<PeerId> = meant.map(|peer| peer.id).collect();
+        ids.iter().for_each(|id| node.command(NodeCommand::Disconnect(*id)));
+        !ids.is_empty()
+    })?;
+    match found {
+        true => Ok(Json::Null),
+        false => Err(RpcError::new(code::NODE_NOT_CONNECTED, "Node not found in connected nodes")),
+    }
+}
+
+/// Nothing bans an address for good: peers that misbehave are discouraged.
+pub(super) fn banned(_: &mut Call<'_>) -> Result<Json, RpcError> {
+    Ok(Json::List(Vec::new()))
+}
+
+/// Addresses of one answer at most.
+const MAX_ADDRESSES: usize = 100_000;
+
+pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let count: i32 = parse::integer(call.arg(0), 1)?;
+    let refused = |text: String| RpcError::new(code::INVALID_PARAMETER, text);
+    let Ok(count) = usize::try_from(count) else {
+        return Err(refused("Address count out of range".to_owned()));
+    };
+    let network = match call.arg(1) {
+        Json::Null => None,
+        name => {
+            let name = name.as_text()?;
+            let all = [
+                AddressNetwork::Ipv4,
+                AddressNetwork::Ipv6,
+                AddressNetwork::Onion,
+                AddressNetwork::I2p,
+                AddressNetwork::Cjdns,
+            ];
+            let found = all.into_iter().find(|known| network_name(*known).eq_ignore_ascii_case(name));
+            Some(found.ok_or_else(|| refused(format!("Network not recognized: {name}")))?)
+        }
+    };
+    let known = call.node.ask(|node| node.peers().known_addresses(MAX_ADDRESSES))?;
+    let most = if count == 0 { MAX_ADDRESSES } else { count };
+    let wanted =
+        known.iter().filter(|entry| network.is_none_or(|network| entry.address.network() == network));
+    let json = |entry: &godwit_p2p::AddressEntry| {
+        let text = entry.address.to_string();
+        let host = text.rsplit_once(':').map_or(&*text, |(host, _)| host);
+        Json::object([
+            ("time", entry.time.into()),
+            ("services", entry.services.0.into()),
+            ("address", host.trim_matches(['[', ']']).into()),
+            ("port", entry.address.port.into()),
+            ("network", network_name(entry.address.network()).into()),
+        ])
+    };
+    Ok(wanted.take(most).map(json).collect())
+}

@@ -1,0 +1,92 @@
+//! Blocks and headers from outside, and the operator's word about them.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE};
+use godwit_rpc::{Json, RpcError, code};
+use godwit_stream::{DataStream, SpanReader};
+
+use super::{Call, block_not_found, parse};
+use crate::seam::{BlockOutcome, Overruled, Seam};
+
+fn header_of(bytes: &[u8]) -> Option<BlockHeader> {
+    let bytes = bytes.get(..HEADER_SIZE)?;
+    SpanReader::new(bytes).get().ok()
+}
+
+/// Hands in a block and waits for what becomes of it.
+pub(super) fn submit(node: &Seam, bytes: &[u8]) -> Result<BlockOutcome, RpcError> {
+    let stream = DataStream::from(bytes).into();
+    let (sender, outcome) = bounded(1);
+    node.ask(move |node| node.submit_block(stream, sender))?;
+    let outcome = node.wait_for(&outcome)?;
+    // Answered behind the turn in which that was found, and so behind its snapshot: who asks next sees it.
+    node.ask(|_| ())?;
+    Ok(outcome)
+}
+
+pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let undecodable = || RpcError::new(code::DESERIALIZATION_ERROR, "Block decode failed");
+    let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(undecodable)?;
+    match submit(&call.node, &bytes)? {
+        BlockOutcome::Connected => Ok(Json::Null),
+        BlockOutcome::Stored => Ok("inconclusive".into()),
+        BlockOutcome::Duplicate => Ok("duplicate".into()),
+        BlockOutcome::Undecodable => Err(undecodable()),
+        BlockOutcome::Rejected(reject) => Ok(reject.to_string().into()),
+    }
+}
+
+pub(super) fn header(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let undecodable = || RpcError::new(code::DESERIALIZATION_ERROR, "Block header decode failed");
+    let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(undecodable)?;
+    let header = header_of(&bytes).ok_or_else(undecodable)?;
+    call.node.ask(move |node| {
+        let prev = header.prev_blockhash;
+        if node.chain().tree().find(&prev).is_none() {
+            let text = format!("Must submit previous header ({prev}) first");
+            return Err(RpcError::new(code::VERIFY_ERROR, text));
+        }
+        let now = node.now().unix;
+        match node.chain_mut().accept_header(&header, header.block_hash(), now) {
+            Ok(_) => Ok(Json::Null),
+            Err(reject) => Err(RpcError::new(code::VERIFY_ERROR, reject.to_string())),
+        }
+    })?
+}
+
+/// Between two looks whether the chain has come to rest.
+const POLL: Duration = Duration::from_millis(5);
+
+/// How long the chain may go on to connect other blocks before the caller is answered.
+const SETTLING: Duration = Duration::from_secs(10);
+
+fn overrule(call: &mut Call<'_>, valid: bool) -> Result<Json, RpcError> {
+    let hash: BlockHash = parse::hash(call.arg(0), "blockhash")?;
+    match call.node.ask(move |node| node.overrule(&hash, valid))? {
+        Ok(()) => {}
+        // As Core: nothing happens.
+        Err(Overruled::Genesis) => return Ok(Json::Null),
+        Err(Overruled::Unknown) => return Err(block_not_found()),
+        Err(Overruled::Refused(text)) => return Err(RpcError::new(code::DATABASE_ERROR, text)),
+    }
+    let started = Instant::now();
+    loop {
+        let (is_idle, is_left) = call.node.ask(|node| {
+            (node.is_idle(), !node.chain().tree().node(node.chain().tip()).failed)
+        })?;
+        if is_idle || (is_left && started.elapsed() > SETTLING) {
+            return Ok(Json::Null);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+pub(super) fn invalidate(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    overrule(call, false)
+}
+
+pub(super) fn reconsider(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    overrule(call, true)
+}

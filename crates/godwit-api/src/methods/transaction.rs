@@ -1,0 +1,177 @@
+//! Transactions.
+
+use godwit_primitives::{BlockHash, Coin, Network, TxView, Txid, money_range};
+use godwit_rpc::{Json, RpcError, code};
+
+use super::headers::HeaderFacts;
+use super::{Call, blocks, parse, source};
+use crate::script::{asm_of_script_sig, script_json};
+
+/// What is told of the outputs that a transaction spends, where they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// What they leave as a fee.
+    Fee,
+    /// They themselves as well.
+    Prevouts,
+}
+
+/// A transaction (Core `TxToUniv`), perhaps with the coins that it spends.
+pub(super) fn transaction(
+    tx: TxView<'_>,
+    network: Network,
+    spent: Option<&[Coin]>,
+    detail: Detail,
+    with_hex: bool,
+) -> Json {
+    let mut json = Json::object([
+        ("txid", tx.txid().to_string().into()),
+        ("hash", tx.wtxid().to_string().into()),
+        ("version", tx.version().into()),
+        ("size", tx.total_size().into()),
+        ("vsize", tx.weight().div_ceil(4).into()),
+        ("weight", tx.weight().into()),
+        ("locktime", tx.lock_time().into()),
+    ]);
+    json.push("vin", inputs(tx, network, spent.filter(|_| detail == Detail::Prevouts)));
+    let outputs = tx.outputs().enumerate().map(|(n, output)| {
+        Json::object([
+            ("value", Json::amount(output.value)),
+            ("n", n.into()),
+            ("scriptPubKey", script_json(output.script_pubkey, network, true)),
+        ])
+    });
+    json.push("vout", outputs.collect::<Json>());
+    if let Some(spent) = spent {
+        let paid: i64 = spent.iter().map(|coin| coin.value).sum();
+        let fee = paid - tx.outputs().map(|output| output.value).sum::<i64>();
+        if money_range(fee) {
+            json.push("fee", Json::amount(fee));
+        }
+    }
+    if with_hex {
+        json.push("hex", Json::hex(tx.bytes()));
+    }
+    json
+}
+
+fn inputs(tx: TxView<'_>, network: Network, spent: Option<&[Coin]>) -> Json {
+    let is_coinbase = tx.is_coinbase();
+    let mut witnesses = tx.witnesses();
+    let input = |(n, input): (usize, godwit_primitives::InputView<'_>)| {
+        let mut json = Json::Object(Vec::new());
+        if is_coinbase {
+            json.push("coinbase", Json::hex(input.script_sig));
+        } else {
+            json.push("txid", input.prevout.txid.to_string());
+            json.push("vout", input.prevout.vout);
+            let script = Json::object([
+                ("asm", asm_of_script_sig(input.script_sig).into()),
+                ("hex", Json::hex(input.script_sig)),
+            ]);
+            json.push("scriptSig", script);
+        }
+        if let Some(witness) = witnesses.next().filter(|witness| !witness.is_empty()) {
+            json.push("txinwitness", witness.items().map(Json::hex).collect::<Json>());
+        }
+        if let Some(coin) = spent.and_then(|spent| spent.get(n)) {
+            let prevout = Json::object([
+                ("generated", coin.coinbase.into()),
+                ("height", coin.height.into()),
+                ("value", Json::amount(coin.value)),
+                ("scriptPubKey", script_json(&coin.script_pubkey, network, true)),
+            ]);
+            json.push("prevout", prevout);
+        }
+        json.push("sequence", input.sequence);
+        json
+    };
+    tx.inputs().enumerate().map(input).collect()
+}
+
+/// Reads a transaction that is the whole of `bytes` (Core `DecodeHexTx`): of one without inputs, which could
+/// be read in two ways, the one that says no witness.
+pub(super) fn parse_transaction(
+    bytes: &[u8],
+    try_plain: bool,
+    try_witness: bool,
+) -> Option<TxView<'_>> {
+    let tx = TxView::parse(bytes).ok()?;
+    // What begins with the marker of witnesses is not plain.
+    let extended = bytes.get(4) == Some(&0);
+    (if extended { try_witness } else { try_plain || try_witness }).then_some(tx)
+}
+
+pub(super) fn decode_raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let is_witness = call.arg(1);
+    let try_witness = parse::flag(is_witness, true)?;
+    let try_plain = is_witness.is_null() || !try_witness;
+    let failed = || RpcError::new(code::DESERIALIZATION_ERROR, "TX decode failed");
+    let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(failed)?;
+    call.room.grow(bytes.len() * 24)?;
+    let tx = parse_transaction(&bytes, try_plain, try_witness).ok_or_else(failed)?;
+    Ok(transaction(tx, call.network(), None, Detail::Fee, false))
+}
+
+pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let txid: Txid = parse::hash(call.arg(0), "parameter 1")?;
+    let params = call.node.params();
+    let not_found = |text: String| RpcError::new(code::INVALID_ADDRESS_OR_KEY, text);
+    if txid.as_bytes() == params.genesis.merkle_root.as_bytes() {
+        return Err(not_found(
+            "The genesis block coinbase is not considered an ordinary transaction and cannot be retrieved"
+                .to_owned(),
+        ));
+    }
+    let verbosity = parse::verbosity(call.arg(1), 0)?;
+    if call.arg(2).is_null() {
+        return Err(not_found(
+            "No such mempool transaction. Use -txindex or provide a block hash to enable blockchain \
+             transaction queries. Use gettransaction for wallet transactions."
+                .to_owned(),
+        ));
+    }
+    let hash: BlockHash = parse::hash(call.arg(2), "parameter 3")?;
+    let (facts, source) = call.node.ask(move |node| {
+        let chain = node.chain();
+        let id = chain
+            .tree()
+            .find(&hash)
+            .ok_or_else(|| RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Block hash not found"))?;
+        let source = source(chain, id)
+            .map_err(|_| RpcError::new(code::MISC_ERROR, "Block not available"))?;
+        Ok((HeaderFacts::of(chain, id), source))
+    })??;
+    call.room.grow(source.size() * 2)?;
+    let block = blocks::decoded(call.read(&source)?)?;
+    let view = block.view();
+    let Some(n) = view.txids().iter().position(|found| *found == txid) else {
+        return Err(not_found(
+            "No such transaction found in the provided block. Use gettransaction for wallet \
+             transactions."
+                .to_owned(),
+        ));
+    };
+    let tx = view.tx(n);
+    if verbosity <= 0 {
+        return Ok(Json::hex(tx.bytes()));
+    }
+    call.room.grow(tx.total_size() * 24)?;
+    let undo = if verbosity > 1 && n > 0 { blocks::undo(&source)? } else { None };
+    let spent = undo.as_ref().and_then(|undo| undo.transactions().nth(n - 1));
+    let is_active = facts.confirmations > 0;
+    let mut json = Json::object([("in_active_chain", is_active.into())]);
+    let Json::Object(members) = transaction(tx, call.network(), spent, Detail::Prevouts, true) else {
+        unreachable!("a transaction is an object");
+    };
+    for (name, value) in members {
+        json.push(name, value);
+    }
+    json.push("blockhash", facts.hash.to_string());
+    json.push("confirmations", facts.confirmations.max(0));
+    if is_active {
+        json.push("time", facts.header.time);
+        json.push("blocktime", facts.header.time);
+    }
+    Ok(json)
+}

@@ -1,0 +1,267 @@
+//! Where methods and the node meet: questions one way, snapshots the other.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use godwit_chain::Chain;
+use godwit_consensus::Reject;
+use godwit_p2p::{NodeCommand, Now, Peers, Reachable};
+use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
+use godwit_rpc::{RpcError, code};
+use godwit_stream::PooledStream;
+
+/// Questions that wait for the node's thread; whoever has another one waits for a place.
+pub const MAX_QUESTIONS: usize = 128;
+
+/// Between two looks of a waiting method whether the node ends.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the node's thread lends to a question.
+pub trait NodeState {
+    fn chain(&self) -> &Chain;
+    fn chain_mut(&mut self) -> &mut Chain;
+    fn peers(&self) -> &Peers;
+    fn now(&self) -> Now;
+    /// Whether connections to peers are wanted.
+    fn network_active(&self) -> bool;
+    /// Has the engine do something.
+    fn command(&mut self, command: NodeCommand);
+    /// Whether the chain has nothing to do.
+    fn is_idle(&self) -> bool;
+    /// Takes a block for invalid, or forgets that it is.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed.
+    fn overrule(&mut self, hash: &BlockHash, valid: bool) -> Result<(), Overruled>;
+    /// Hands in a block; what becomes of it is sent to `outcome`. An answer that nobody takes is dropped.
+    fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>);
+}
+
+/// Why the verdict on a block stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Overruled {
+    /// No header has this hash.
+    Unknown,
+    /// Of the first block there is none.
+    Genesis,
+    /// The chain cannot go where it would have to.
+    Refused(String),
+}
+
+/// How peers are reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    pub reachable: Reachable,
+    /// The proxy to IPv4 and IPv6.
+    pub clearnet: Option<SocketAddr>,
+    /// The proxy to onion addresses.
+    pub onion: Option<SocketAddr>,
+}
+
+/// What becomes of a block that was handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockOutcome {
+    /// It became the tip.
+    Connected,
+    /// It is stored, and the node does not want to connect it at present.
+    Stored,
+    /// It was stored before.
+    Duplicate,
+    /// The bytes are no block.
+    Undecodable,
+    /// It breaks a rule.
+    Rejected(Reject),
+}
+
+/// Something to be asked of the node. It must neither wait nor take long: the chain stands still meanwhile.
+pub type Question = Box<dyn FnOnce(&mut dyn NodeState) + Send>;
+
+/// The end of the queue that the node's thread has.
+pub struct Questions(Receiver<Question>);
+
+impl Questions {
+    /// The next one, if there is one.
+    pub fn take(&self) -> Option<Question> {
+        self.0.try_recv().ok()
+    }
+
+    /// To wait for the next one.
+    pub fn receiver(&self) -> &Receiver<Question> {
+        &self.0
+    }
+}
+
+/// The state of the node at the end of a turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    pub tip: TipFacts,
+    /// Height of the best header.
+    pub headers: u32,
+    /// Estimated share of the network's transactions, from 0 to 1.
+    pub progress: f64,
+    pub initial_download: bool,
+    pub bytes_on_disk: u64,
+    pub pruning: Option<Pruning>,
+    /// Connections that others opened, and that this node opened.
+    pub inbound: usize,
+    pub outbound: usize,
+    pub network_active: bool,
+    /// What the operator ought to know.
+    pub warnings: Vec<String>,
+}
+
+/// The last connected block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TipFacts {
+    pub hash: BlockHash,
+    pub height: u32,
+    pub header: BlockHeader,
+    pub median_time: u32,
+    pub chain_work: Work,
+}
+
+/// Of a node that deletes old blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pruning {
+    /// The lowest height from which on all blocks are there.
+    pub height: u32,
+    /// `-prune`, in bytes.
+    pub target: u64,
+}
+
+struct Published {
+    snapshot: Mutex<Arc<Snapshot>>,
+    changed: Condvar,
+    ending: AtomicBool,
+}
+
+impl Published {
+    /// Held to exchange a pointer.
+    fn lock(&self) -> MutexGuard<'_, Arc<Snapshot>> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The node's side of the snapshots.
+pub struct Publisher(Arc<Published>);
+
+impl Publisher {
+    /// The latest one.
+    pub fn current(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.0.lock())
+    }
+
+    /// Publishes a new one.
+    pub fn publish(&self, snapshot: Snapshot) {
+        *self.0.lock() = Arc::new(snapshot);
+        self.0.changed.notify_all();
+    }
+}
+
+/// Whoever waits is told that nothing will come any more.
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.0.ending.store(true, Ordering::SeqCst);
+        drop(self.0.lock());
+        self.0.changed.notify_all();
+    }
+}
+
+/// The methods' side.
+#[derive(Clone)]
+pub struct Seam {
+    questions: Sender<Question>,
+    published: Arc<Published>,
+    params: Arc<Params>,
+    reach: Reach,
+}
+
+/// Both sides; `first` is published to begin with.
+pub fn seam(params: Arc<Params>, reach: Reach, first: Snapshot) -> (Seam, Questions, Publisher) {
+    let (sender, receiver) = bounded(MAX_QUESTIONS);
+    let published = Arc::new(Published {
+        snapshot: Mutex::new(Arc::new(first)),
+        changed: Condvar::new(),
+        ending: AtomicBool::new(false),
+    });
+    let publisher = Publisher(Arc::clone(&published));
+    (Seam { questions: sender, published, params, reach }, Questions(receiver), publisher)
+}
+
+fn ending() -> RpcError {
+    RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down")
+}
+
+impl Seam {
+    pub(crate) fn params(&self) -> &Arc<Params> {
+        &self.params
+    }
+
+    pub(crate) fn proxies(&self) -> Reach {
+        self.reach
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.published.lock())
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.published.ending.load(Ordering::SeqCst)
+    }
+
+    /// Asks the node, and waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// The node ends.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut dyn NodeState) -> T + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let (sender, answer) = bounded(1);
+        let question: Question = Box::new(move |node| {
+            // Who asked may be gone.
+            let (Ok(()) | Err(_)) = sender.send(question(node));
+        });
+        self.questions.send(question).map_err(|_| ending())?;
+        self.wait_for(&answer)
+    }
+
+    /// Waits for what the node's thread sends. A question that it does not take any more stays in the queue,
+    /// and its answer's channel open: hence the looks whether the node ends.
+    pub(crate) fn wait_for<T>(&self, answer: &Receiver<T>) -> Result<T, RpcError> {
+        loop {
+            match answer.recv_timeout(LOOK_INTERVAL) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Timeout) if !self.is_ending() => {}
+                Err(_) => return Err(ending()),
+            }
+        }
+    }
+
+    /// Waits until the snapshot is as wanted, the time is over or the node ends, and returns the latest.
+    pub(crate) fn wait_until(
+        &self,
+        deadline: Option<Instant>,
+        mut holds: impl FnMut(&Snapshot) -> bool,
+    ) -> Arc<Snapshot> {
+        let mut current = self.published.lock();
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if holds(&current) || self.is_ending() || left == Some(Duration::ZERO) {
+                return Arc::clone(&current);
+            }
+            current = match left {
+                None => self.published.changed.wait(current).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => {
+                    let waited = self.published.changed.wait_timeout(current, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What the server can answer from: nothing yet but the stage of the start, or the node.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use godwit_rpc::{RpcError, code};
+
+use crate::seam::Seam;
+
+/// What the start is doing, and then the node.
+#[derive(Clone)]
+pub(crate) struct Stage(Arc<Mutex<At>>);
+
+enum At {
+    Starting(String),
+    Ready(Seam),
+    Ended,
+}
+
+impl Stage {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(Arc::new(Mutex::new(At::Starting(text.to_owned()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, At> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn starting(&self, text: String) {
+        let mut at = self.lock();
+        if matches!(*at, At::Starting(_)) {
+            *at = At::Starting(text);
+        }
+    }
+
+    pub(crate) fn ready(&self, seam: Seam) {
+        *self.lock() = At::Ready(seam);
+    }
+
+    /// Lets go of the node: nobody keeps its thread's queue open.
+    pub(crate) fn ended(&self) {
+        *self.lock() = At::Ended;
+    }
+
+    /// The node.
+    ///
+    /// # Errors
+    ///
+    /// It is starting, or ending.
+    pub(crate) fn node(&self) -> Result<Seam, RpcError> {
+        match &*self.lock() {
+            At::Starting(text) => Err(RpcError::new(code::IN_WARMUP, text.as_str())),
+            At::Ready(seam) => Ok(seam.clone()),
+            At::Ended => Err(RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down")),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `-getinfo`: how the node is, at a glance.
+
+use std::io::{self, IsTerminal};
+
+use godwit_rpc::Json;
+
+use crate::arguments::Arguments;
+use crate::{Failed, failed};
+
+const METHODS: [&str; 4] = ["getnetworkinfo", "getblockchaininfo", "getwalletinfo", "getbalances"];
+
+/// Twentieths of the bar that shows how far the chain is.
+const BAR: usize = 20;
+
+/// What is shown coloured.
+struct Colours {
+    reset: &'static str,
+    green: &'static str,
+    blue: &'static str,
+    yellow: &'static str,
+    magenta: &'static str,
+    cyan: &'static str,
+}
+
+impl Colours {
+    fn of(arguments: &Arguments) -> Result<Self, String> {
+        let coloured = match arguments.value("color").unwrap_or("auto") {
+            "auto" => io::stdout().is_terminal(),
+            "always" => true,
+            "never" => false,
+            _ => {
+                return Err("Invalid value for -color option. Valid values: always, auto, never."
+                    .to_owned());
+            }
+        };
+        Ok(if coloured {
+            Self {
+                reset: "\x1b[0m",
+                green: "\x1b[32m",
+                blue: "\x1b[34m",
+                yellow: "\x1b[33m",
+                magenta: "\x1b[35m",
+                cyan: "\x1b[36m",
+            }
+        } else {
+            Self { reset: "", green: "", blue: "", yellow: "", magenta: "", cyan: "" }
+        })
+    }
+}
+
+/// All questions at once.
+pub(crate) fn request() -> Json {
+    let question = |(id, method): (usize, &&str)| {
+        Json::object([
+            ("method", (*method).into()),
+            ("params", Json::Null),
+            ("id", id.into()),
+            ("jsonrpc", "2.0".into()),
+        ])
+    };
+    METHODS.iter().enumerate().map(question).collect()
+}
+
+/// A scalar as it is shown.
+fn plain(value: Option<&Json>) -> String {
+    match value {
+        Some(Json::Text(text)) => text.clone(),
+        Some(Json::Number(text)) => text.clone(),
+        Some(Json::Bool(value)) => value.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn bar(progress: f64) -> String {
+    if !(0.0..0.99).contains(&progress) {
+        return String::new();
+    }
+    let step = 1.0 / BAR as f64;
+    let count = |share: f64| (0..=BAR).take_while(|n| (*n as f64) < share / step).count();
+    format!("{}{} ", "▒".repeat(count(progress)), "░".repeat(count(1.0 - progress)))
+}
+
+pub(crate) fn shown(reply: &Json, arguments: &Arguments) -> Result<String, Failed> {
+    let colours = Colours::of(arguments)?;
+    let answers = reply.as_list().map_err(|_| {
+        // A server that refuses the whole answers with one object.
+        reply.get("error").map_or_else(|| Failed::from("Batch must be an array"), failed)
+    })?;
+    let answer = |wanted: usize| {
+        answers.iter().find(|answer| {
+            answer.get("id").is_some_and(|id| id.as_integer::<usize>() == Ok(wanted))
+        })
+    };
+    let result = |wanted: usize| answer(wanted).and_then(|answer| answer.get("result"));
+    for needed in [0, 1] {
+        if let Some(error) = answer(needed).and_then(|answer| answer.get("error"))
+            && !error.is_null()
+        {
+            return Err(failed(error));
+        }
+    }
+    let (network, chain) = (result(0).unwrap_or(&Json::Null), result(1).unwrap_or(&Json::Null));
+    let Colours { reset, green, blue, yellow, magenta, cyan } = colours;
+    let progress: f64 = plain(chain.get("verificationprogress")).parse().unwrap_or(0.0);
+    let mut text = format!("{blue}Chain: {}{reset}\n", plain(chain.get("chain")));
+    text.push_str(&format!("Blocks: {}\n", plain(chain.get("blocks"))));
+    text.push_str(&format!("Headers: {}\n", plain(chain.get("headers"))));
+    text.push_str(&format!(
+        "Verification progress: {}{:.4}%\n",
+        bar(progress),
+        progress * 100.0
+    ));
+    text.push_str(&format!("Difficulty: {}\n\n", plain(chain.get("difficulty"))));
+    text.push_str(&format!(
+        "{green}Network: in {}, out {}, total {}{reset}\n",
+        plain(network.get("connections_in")),
+        plain(network.get("connections_out")),
+        plain(network.get("connections"))
+    ));
+    text.push_str(&format!("Version: {}\n", plain(network.get("version"))));
+    text.push_str(&format!("Time offset (s): {}\n", plain(network.get("timeoffset"))));
+    text.push_str(&format!("Proxies: {}\n", proxies(network)));
+    text.push_str(&format!(
+        "Min tx relay fee rate (BTC/kvB): {}\n\n",
+        plain(network.get("relayfee"))
+    ));
+    if let Some(wallet @ Json::Object(_)) = result(2) {
+        let name = plain(wallet.get("walletname"));
+        let name = if name.is_empty() { "\"\"" } else { &name };
+        text.push_str(&format!("{magenta}Wallet: {name}{reset}\n"));
+        text.push_str(&format!("Keypool size: {}\n", plain(wallet.get("keypoolsize"))));
+    }
+    if let Some(mine) = result(3).and_then(|balances| balances.get("mine")) {
+        text.push_str(&format!("{cyan}Balance:{reset} {}\n\n", plain(mine.get("trusted"))));
+    }
+    let warnings: Vec<String> = match network.get("warnings") {
+        Some(Json::List(warnings)) => warnings.iter().map(|text| plain(Some(text))).collect(),
+        other => vec![plain(other)].into_iter().filter(|text| !text.is_empty()).collect(),
+    };
+    let warnings = if warnings.is_empty() { "(none)".to_owned() } else { warnings.join("; ") };
+    text.push_str(&format!("{yellow}Warnings:{reset} {warnings}"));
+    Ok(text)
+}
+
+/// Each proxy with its networks.
+fn proxies(network: &Json) -> String {
+    let mut all: Vec<(String, Vec<String>)> = Vec::new();
+    let networks = network.get("networks").and_then(|networks| networks.as_list().ok());
+    for network in networks.unwrap_or_default() {
+        let (proxy, name) = (plain(network.get("proxy")), plain(network.get("name")));
+        match all.iter_mut().find(|(known, _)| *known == proxy) {
+            _ if proxy.is_empty() => {}
+            Some((_, names)) => names.push(name),
+            None => all.push((proxy, vec![name])),
+        }
+    }
+    if all.is_empty() {
+        return "n/a".to_owned();
+    }
+    let shown = all.iter().map(|(proxy, names)| format!("{proxy} ({})", names.join(", ")));
+    shown.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,49 @@
+//! Reads a password from standard input, unseen on a terminal.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+/// Shows what is typed again when it is dropped.
+struct Unseen(Termios);
+
+impl Unseen {
+    fn begin() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Now, &quiet)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        if let Err(error) = tcsetattr(io::stdin(), OptionalActions::Now, &self.0) {
+            eprintln!("Warning: the terminal may not show what is typed: {error}");
+        }
+    }
+}
+
+/// The first line.
+pub(crate) fn read() -> Result<String, String> {
+    let failed =
+        |_| "-stdinrpcpass specified but failed to read from standard input".to_owned();
+    let unseen = match io::stdin().is_terminal() {
+        true => {
+            eprint!("RPC password> ");
+            Some(Unseen::begin().map_err(failed)?)
+        }
+        false => None,
+    };
+    let mut line = String::new();
+    let count = io::stdin().lock().read_line(&mut line).map_err(failed)?;
+    if unseen.is_some() {
+        println!();
+    }
+    if count == 0 {
+        return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+    }
+    line.truncate(line.trim_end_matches(['\r', '\n']).len());
+    Ok(line)
+}

@@ -1,0 +1,178 @@
+//! What the operator sees of the peers, and does to them, while the node runs.
+
+use std::time::Duration;
+
+use super::Peers;
+use super::context::Context;
+use super::misbehaviour::DisconnectReason;
+use super::peer::Peer;
+use super::ping;
+use super::router::Parts;
+use super::traffic::Traffic;
+use crate::connection_kind::ConnectionKind;
+use crate::index::HeaderId;
+use crate::net_address::{AddressEntry, NetAddress};
+use crate::peer_id::PeerId;
+use crate::rate_limit::UploadStatus;
+use crate::services::Services;
+use crate::target::Target;
+use crate::transport::Protocol;
+
+/// What the engine is told to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeCommand {
+    /// Ping every peer now.
+    PingAll,
+    Disconnect(PeerId),
+    /// Stay connected to a peer.
+    AddNode(Target),
+    /// Do so no longer; a connection that stands stays.
+    RemoveNode(Target),
+    /// Try once to connect.
+    TryNode(Target),
+    /// See [`Event::NetworkActive`](super::Event::NetworkActive).
+    SetNetworkActive(bool),
+}
+
+/// A connected peer.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    pub id: PeerId,
+    pub kind: ConnectionKind,
+    /// Unknown for a name behind a proxy.
+    pub address: Option<NetAddress>,
+    /// What an outbound connection was opened to.
+    pub target: Option<Target>,
+    pub said: PeerSays,
+    pub times: PeerTimes,
+    pub traffic: Traffic,
+    pub blocks: PeerBlocks,
+    /// Addresses are exchanged with it.
+    pub exchanges_addresses: bool,
+}
+
+/// What it said in the handshake.
+#[derive(Clone, Debug)]
+pub struct PeerSays {
+    /// Zero before its `version`.
+    pub version: i32,
+    pub services: Services,
+    /// Sanitised.
+    pub user_agent: String,
+    /// It wants transactions announced.
+    pub relay: bool,
+    pub protocol: Protocol,
+    /// Our address as it sees it.
+    pub local: Option<NetAddress>,
+}
+
+/// On the monotonic clock; zero for never.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerTimes {
+    pub connected: Duration,
+    pub last_received: Duration,
+    pub last_sent: Duration,
+    pub last_block: Duration,
+    /// Round trip of the last ping that was answered, and the shortest.
+    pub last_ping: Option<Duration>,
+    pub shortest_ping: Option<Duration>,
+    /// How long the ping that is under way has been.
+    pub ping_wait: Option<Duration>,
+}
+
+/// What is known of its chain.
+#[derive(Clone, Debug)]
+pub struct PeerBlocks {
+    /// The best header that it is known to have.
+    pub best_known: Option<HeaderId>,
+    /// Heights of the blocks that were requested of it.
+    pub in_flight: Vec<u32>,
+    /// We asked it for compact blocks, and it asked us.
+    pub compact_to: bool,
+    pub compact_from: bool,
+}
+
+impl Peers {
+    /// The connected peers, in the order of their ids.
+    pub fn infos(&self) -> Vec<PeerInfo> {
+        self.table.iter().map(|peer| self.info(peer)).collect()
+    }
+
+    fn info(&self, peer: &Peer) -> PeerInfo {
+        let handshake = &peer.handshake;
+        let waits = peer.ping.nonce.and(peer.ping.sent_at);
+        PeerInfo {
+            id: peer.id,
+            kind: peer.kind,
+            address: peer.address,
+            target: peer.target.clone(),
+            said: PeerSays {
+                version: handshake.version.unwrap_or(0),
+                services: handshake.services,
+                user_agent: handshake.user_agent.clone(),
+                relay: handshake.relay,
+                protocol: handshake.protocol.clone(),
+                local: handshake.local,
+            },
+            times: PeerTimes {
+                connected: peer.connected_at,
+                last_received: peer.last_received,
+                last_sent: peer.flow.traffic.last_sent,
+                last_block: peer.fetch.last_block(),
+                last_ping: peer.ping.last,
+                shortest_ping: peer.ping.shortest,
+                ping_wait: waits.map(|sent| self.now.monotonic.saturating_sub(sent)),
+            },
+            traffic: peer.flow.traffic.clone(),
+            blocks: PeerBlocks {
+                best_known: peer.known.best(),
+                in_flight: self.parts.fetch.downloads().heights_in_flight(peer.id),
+                compact_to: peer.fetch.is_selected(),
+                compact_from: handshake.wants_compact,
+            },
+            exchanges_addresses: peer.addresses.is_enabled(),
+        }
+    }
+
+    /// Bytes received and sent since the start, by all peers.
+    pub fn total_traffic(&self) -> (u64, u64) {
+        self.table.total_traffic()
+    }
+
+    /// The peers of [`NodeCommand::AddNode`] and of the configuration.
+    pub fn added_nodes(&self) -> Vec<Target> {
+        self.parts.connections.added_nodes()
+    }
+
+    /// Addresses of the book that are worth telling, at most so many.
+    pub fn known_addresses(&self, most: usize) -> Vec<AddressEntry> {
+        self.book.worth_telling(self.now.unix, most)
+    }
+
+    /// What is left of the upload target.
+    pub fn upload(&self) -> UploadStatus {
+        self.parts.serving.upload(self.now.monotonic)
+    }
+
+    /// The services that this node offers.
+    pub fn services(&self) -> Services {
+        self.config.services
+    }
+}
+
+/// Does what the operator says.
+pub(super) fn command(parts: &mut Parts, cx: &mut Context<'_>, command: NodeCommand) {
+    match command {
+        NodeCommand::PingAll => {
+            for id in cx.table.established() {
+                ping::ask(cx, id);
+            }
+        }
+        NodeCommand::Disconnect(id) => cx.disconnect(id, DisconnectReason::ByOperator),
+        NodeCommand::AddNode(target) => parts.connections.add_node(&target),
+        NodeCommand::RemoveNode(target) => parts.connections.remove_node(&target),
+        NodeCommand::TryNode(target) => parts.connections.try_node(target),
+        NodeCommand::SetNetworkActive(active) => parts.set_active(cx, active),
+    }
+    parts.forget_departed(cx);
+}

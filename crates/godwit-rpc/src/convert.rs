@@ -1,0 +1,170 @@
+//! From the words of a command line to the parameters of a call (Core `rpc/client.cpp`): which are JSON is
+//! known from the table of methods.
+
+mod foreign;
+
+use std::borrow::Cow;
+
+use foreign::FOREIGN;
+
+use crate::json::Json;
+use crate::table::{Kind, METHODS};
+
+/// How an argument is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Text,
+    /// As JSON, or as it is where it is none.
+    Either,
+}
+
+/// A word that is no JSON where JSON is needed; it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoJson(pub String);
+
+impl std::fmt::Display for NoJson {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Error parsing JSON: {}", self.0)
+    }
+}
+
+impl std::error::Error for NoJson {}
+
+fn form_of(kind: Kind) -> Option<Form> {
+    match kind {
+        Kind::Text | Kind::Hex => None,
+        Kind::Number | Kind::Bool | Kind::List | Kind::Object | Kind::Any => Some(Form::Json),
+        Kind::NumberOrText => Some(Form::Either),
+    }
+}
+
+/// The form of the first parameter that is meant; `None` for a plain text.
+fn find(method: &str, is_meant: impl Fn(usize, &str) -> bool) -> Option<Form> {
+    if let Some(row) = METHODS.iter().find(|row| row.name == method && row.is_present()) {
+        let mut params = row.params.iter().enumerate();
+        let meant = |(at, param): &(usize, &crate::table::Param)| {
+            param.names.split('|').any(|name| is_meant(*at, name))
+        };
+        return params.find(meant).and_then(|(_, param)| form_of(param.kind));
+    }
+    let (_, params) = FOREIGN.iter().find(|(name, _)| *name == method)?;
+    params.split(' ').find_map(|param| {
+        let at = param.find(|c: char| !c.is_ascii_digit())?;
+        let (position, rest) = param.split_at(at);
+        let (form, name) = rest.split_at(1);
+        let form = match form {
+            "j" => Form::Json,
+            "e" => Form::Either,
+            _ => Form::Text,
+        };
+        is_meant(position.parse().ok()?, name).then_some(form)
+    })
+}
+
+fn by_position(method: &str, position: usize) -> Option<Form> {
+    find(method, |at, _| at == position)
+}
+
+fn by_name(method: &str, name: &str) -> Option<Form> {
+    find(method, |_, found| found == name)
+}
+
+fn read(form: Option<Form>, word: &str) -> Result<Json, NoJson> {
+    let text = || Json::from(word);
+    match form {
+        None | Some(Form::Text) => Ok(text()),
+        Some(Form::Either) => Ok(Json::parse(word.as_bytes()).unwrap_or_else(text)),
+        Some(Form::Json) => Json::parse(word.as_bytes()).ok_or_else(|| NoJson(word.to_owned())),
+    }
+}
+
+/// Arguments by position.
+///
+/// # Errors
+///
+/// A word that is no JSON where it has to be.
+pub fn positional(method: &str, words: &[String]) -> Result<Json, NoJson> {
+    let argument = |(at, word): (usize, &String)| read(by_position(method, at), word);
+    words.iter().enumerate().map(argument).collect::<Result<Vec<_>, _>>().map(Json::List)
+}
+
+/// Arguments by name (`-named`): `name=value`; a word without `=`, or with one that is part of its value, is
+/// meant by position.
+///
+/// # Errors
+///
+/// As [`positional`].
+pub fn named(method: &str, words: &[String]) -> Result<Json, NoJson> {
+    let (mut members, mut positional): (Vec<(Cow<'static, str>, Json)>, Vec<Json>) = Default::default();
+    for word in words {
+        let next = by_position(method, positional.len());
+        let Some((name, value)) = word.split_once('=') else {
+            positional.push(read(next, word)?);
+            continue;
+        };
+        let form = by_name(method, name);
+        if form.is_none() {
+            match next {
+                Some(Form::Json) => {
+                    if let Some(value) = Json::parse(word.as_bytes()) {
+                        positional.push(value);
+                        continue;
+                    }
+                }
+                Some(Form::Text) => {
+                    positional.push(Json::from(word.as_str()));
+                    continue;
+                }
+                _ => {}
+            }
+        }
+        let value = read(form, value)?;
+        // The last one counts: scripts append to what they were given.
+        match members.iter_mut().find(|(found, _)| found == name) {
+            Some(member) => member.1 = value,
+            None => members.push((name.to_owned().into(), value)),
+        }
+    }
+    if !positional.is_empty() {
+        members.push(("args".into(), Json::List(positional)));
+    }
+    Ok(Json::Object(members))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn written(result: Result<Json, NoJson>) -> String {
+        result.map_or_else(|error| error.to_string(), |json| json.write())
+    }
+
+    #[test]
+    fn numbers_are_numbers_and_hashes_are_texts() {
+        let by_position = |method, given: &[&str]| written(positional(method, &words(given)));
+        assert_eq!(by_position("getblockhash", &["7"]), "[7]");
+        assert_eq!(by_position("getblock", &["00", "2"]), "[\"00\",2]");
+        assert_eq!(by_position("getblockstats", &["00ab", "[\"txs\"]"]), "[\"00ab\",[\"txs\"]]");
+        assert_eq!(by_position("getblockstats", &["12"]), "[12]");
+        assert_eq!(by_position("getblockhash", &["x"]), "Error parsing JSON: x");
+        assert_eq!(by_position("sendtoaddress", &["a", "0.1"]), "[\"a\",0.1]");
+        assert_eq!(by_position("nothing", &["1"]), "[\"1\"]");
+    }
+
+    #[test]
+    fn names_and_positions_mix() {
+        let by_name = |method, given: &[&str]| written(named(method, &words(given)));
+        assert_eq!(
+            by_name("getblock", &["blockhash=00", "verbose=true"]),
+            r#"{"blockhash":"00","verbose":true}"#
+        );
+        assert_eq!(by_name("getblock", &["00", "verbosity=1", "verbosity=2"]), r#"{"verbosity":2,"args":["00"]}"#);
+        assert_eq!(by_name("gettxoutproof", &["[\"=\"]"]), r#"{"args":[["="]]}"#);
+        assert_eq!(by_name("createwallet", &["my=wallet"]), r#"{"args":["my=wallet"]}"#);
+    }
+}

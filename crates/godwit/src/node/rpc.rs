@@ -1,0 +1,155 @@
+//! The RPC server beside the node's loop: questions in, snapshots out.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, never};
+use godwit_api::{
+    Credentials, NodeState, Publisher, Question, Questions, Reach, RpcAuth, Server, ServerError, ServerOptions,
+    seam,
+};
+use godwit_p2p::Now;
+use godwit_secret::SecretString;
+
+use super::core::NodeCore;
+use crate::exit::Exit;
+use crate::failure::{Failure, Fatal};
+use crate::log_format::LOG_FILE;
+use crate::options::{Config, Cookie, NodeOptions};
+use crate::process::StopFlag;
+
+/// Questions that are answered before the chain has its turn: each takes microseconds, most of them.
+const QUESTIONS_AT_ONCE: usize = 32;
+
+/// Time between two snapshots where nothing but the clock moved.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Fatal for ServerError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Bind(..) => Exit::CannotListen,
+            Self::Cookie(_) | Self::Random(_) | Self::Start(_) => Exit::Failure,
+        }
+    }
+}
+
+/// Starts the server, if there is to be one.
+pub(super) fn start(
+    config: &Config,
+    options: &NodeOptions,
+    stop: &StopFlag,
+) -> Result<Option<Server>, Failure> {
+    let Some(rpc) = &options.rpc else { return Ok(None) };
+    for remark in &rpc.remarks {
+        log::warn!("{remark}");
+    }
+    if options.allow_unlocked_secrets {
+        godwit_secret::allow_unlocked_secrets();
+    }
+    let dir = config.network_dir();
+    let mut credentials = Credentials(rpc.auth.clone());
+    if let Some((user, password)) = &rpc.login {
+        let mut plain = password.text().to_owned();
+        let secret = SecretString::from_plain_and_wipe(&mut plain)
+            .map_err(|error| ServerError::Random(error.into()))?;
+        let auth = RpcAuth::of_password(user, &secret).map_err(ServerError::Random)?;
+        credentials.0.push(auth);
+    }
+    let server = Server::start(ServerOptions {
+        addresses: rpc.addresses.clone(),
+        allowed: rpc.allowed.clone(),
+        credentials,
+        cookie: match &rpc.cookie {
+            Cookie::Off => None,
+            Cookie::File(path, permissions) => Some((dir.join(path), *permissions)),
+        },
+        whitelist: rpc.whitelist.clone(),
+        threads: rpc.threads,
+        queue: rpc.queue,
+        timeout: rpc.timeout,
+        version: env!("CARGO_PKG_VERSION"),
+        log_path: dir.join(LOG_FILE),
+        stop: stop.shared().clone(),
+    })?;
+    Ok(Some(server))
+}
+
+/// The node's side of the server.
+pub(super) struct Rpc {
+    running: Option<Running>,
+    nothing: Receiver<Question>,
+    prune_target: Option<u64>,
+    next_snapshot: Duration,
+}
+
+/// In this order dropped: methods that wait for the node hear of its end before the server waits for them.
+struct Running {
+    questions: Questions,
+    publisher: Publisher,
+    _server: Server,
+}
+
+impl Rpc {
+    /// The node answers from now on.
+    pub(super) fn new(
+        server: Option<Server>,
+        core: &NodeCore,
+        now: Now,
+        options: &NodeOptions,
+        prune_target: Option<u64>,
+    ) -> Self {
+        let running = server.map(|server| {
+            let reach = Reach {
+                reachable: options.reach.networks,
+                clearnet: options.reach.proxy,
+                onion: options.reach.onion,
+            };
+            let first = core.snapshot(now, prune_target, core.chain().bytes_on_disk());
+            let (seam, questions, publisher) =
+                seam(core.chain().params().clone(), reach, first);
+            server.ready(seam);
+            Running { questions, publisher, _server: server }
+        });
+        Self { running, nothing: never(), prune_target, next_snapshot: SNAPSHOT_INTERVAL }
+    }
+
+    /// Answers some questions; whether there may be more.
+    pub(super) fn answer(&mut self, now: Now, core: &mut NodeCore) -> bool {
+        let Some(running) = &self.running else { return false };
+        for _ in 0..QUESTIONS_AT_ONCE {
+            let Some(question) = running.questions.take() else { return false };
+            core.answer(now, question);
+        }
+        true
+    }
+
+    /// Publishes the state of the node if it is another one.
+    pub(super) fn publish(&mut self, now: Now, core: &NodeCore) {
+        let Some(running) = &self.running else { return };
+        let before = running.publisher.current();
+        let chain = core.chain();
+        let best = chain.tree().node(chain.tree().best_header()).height;
+        let moved = chain.tip_point().hash != before.tip.hash
+            || best != before.headers
+            || core.network_active() != before.network_active;
+        let due = now.monotonic >= self.next_snapshot;
+        if !moved && !due {
+            return;
+        }
+        let bytes = match due {
+            true => chain.bytes_on_disk(),
+            false => before.bytes_on_disk,
+        };
+        if due {
+            self.next_snapshot = now.monotonic + SNAPSHOT_INTERVAL;
+        }
+        let snapshot = core.snapshot(now, self.prune_target, bytes);
+        if snapshot != *before {
+            running.publisher.publish(snapshot);
+        }
+    }
+
+    /// To wait for the next question.
+    pub(super) fn receiver(&self) -> &Receiver<Question> {
+        self.running.as_ref().map_or(&self.nothing, |running| running.questions.receiver())
+    }
+}

@@ -1,0 +1,156 @@
+//! Options of the RPC server.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use godwit_api::{CookiePermissions, RpcAuth, Subnet, Whitelist};
+use godwit_primitives::Network;
+
+use super::values::{HostPort, OrOff};
+
+/// Defaults of Core's (`httpserver.h`).
+const DEFAULT_THREADS: usize = 16;
+const DEFAULT_QUEUE: usize = 64;
+const DEFAULT_TIMEOUT: u64 = 30;
+
+/// How to answer JSON-RPC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RpcOptions {
+    /// Where to listen.
+    pub addresses: Vec<SocketAddr>,
+    /// `-rpcallowip`.
+    pub allowed: Vec<Subnet>,
+    /// `-rpcauth`.
+    pub auth: Vec<RpcAuth>,
+    /// `-rpcuser` and `-rpcpassword`.
+    pub login: Option<(String, PlainPassword)>,
+    pub cookie: Cookie,
+    /// `-rpcwhitelist` and `-rpcwhitelistdefault`.
+    pub whitelist: Whitelist,
+    /// `-rpcthreads`.
+    pub threads: usize,
+    /// `-rpcworkqueue`.
+    pub queue: usize,
+    /// `-rpcservertimeout`.
+    pub timeout: Duration,
+    /// Options without effect, for the log.
+    pub remarks: Vec<&'static str>,
+}
+
+/// `-rpccookiefile` and `-rpccookieperms`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cookie {
+    /// None is written.
+    Off,
+    /// As given, from the network's directory.
+    File(PathBuf, CookiePermissions),
+}
+
+/// A password as the user wrote it: it stands in the command line or in a file, and so in plain memory.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PlainPassword(String);
+
+impl PlainPassword {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The text itself.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PlainPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlainPassword(..)")
+    }
+}
+
+/// Values as given; `None` is "not given".
+#[derive(Default)]
+pub(super) struct RpcDraft {
+    pub(super) server: Option<bool>,
+    pub(super) port: Option<u16>,
+    pub(super) bind: Vec<HostPort>,
+    pub(super) allowed: Vec<Subnet>,
+    pub(super) auth: Vec<RpcAuth>,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<PlainPassword>,
+    pub(super) cookie_file: Option<OrOff<PathBuf>>,
+    pub(super) cookie_permissions: Option<CookiePermissions>,
+    pub(super) whitelist: Vec<String>,
+    pub(super) whitelist_default: Option<bool>,
+    pub(super) threads: Option<usize>,
+    pub(super) queue: Option<usize>,
+    pub(super) timeout: Option<u64>,
+}
+
+/// The port of a network (Core `chainparamsbase.cpp`).
+pub(super) fn default_port(network: Network) -> u16 {
+    match network {
+        Network::Main => 8332,
+        Network::Testnet3 => 18332,
+        Network::Testnet4 => 48332,
+        Network::Signet => 38332,
+        Network::Regtest => 18443,
+    }
+}
+
+/// The options of the server; `None` where there is to be none.
+pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
+    if !draft.server.unwrap_or(true) {
+        return None;
+    }
+    let port = draft.port.unwrap_or(default_port(network));
+    let mut remarks = Vec::new();
+    if draft.bind.is_empty() && !draft.allowed.is_empty() {
+        remarks.push("-rpcallowip has no effect without -rpcbind: only this machine can reach the server");
+    }
+    // Nobody is to open the server to others by accident: that takes both options (Core).
+    let addresses = match draft.allowed.is_empty() || draft.bind.is_empty() {
+        true => {
+            if !draft.bind.is_empty() {
+                remarks.push(
+                    "-rpcbind has no effect without -rpcallowip: the server listens on this machine alone",
+                );
+            }
+            vec![
+                SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port),
+                SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
+            ]
+        }
+        false => {
+            let numeric = |host: &HostPort| {
+                host.socket_address(port).expect("the table takes nothing else here")
+            };
+            draft.bind.iter().map(numeric).collect()
+        }
+    };
+    let password = draft.password.filter(|password| !password.text().is_empty());
+    if password.is_some() {
+        remarks.push(
+            "-rpcpassword is readable where it stands; the cookie or -rpcauth keep a password secret",
+        );
+    }
+    let cookie = match draft.cookie_file {
+        _ if password.is_some() => Cookie::Off,
+        Some(OrOff::Off) => Cookie::Off,
+        Some(OrOff::Value(path)) => Cookie::File(path, draft.cookie_permissions.unwrap_or_default()),
+        None => Cookie::File(PathBuf::from(".cookie"), draft.cookie_permissions.unwrap_or_default()),
+    };
+    Some(RpcOptions {
+        addresses,
+        allowed: draft.allowed,
+        auth: draft.auth,
+        login: password.map(|password| (draft.user.unwrap_or_default(), password)),
+        cookie,
+        whitelist: Whitelist::new(&draft.whitelist, draft.whitelist_default),
+        threads: draft.threads.unwrap_or(DEFAULT_THREADS),
+        queue: draft.queue.unwrap_or(DEFAULT_QUEUE),
+        timeout: Duration::from_secs(draft.timeout.unwrap_or(DEFAULT_TIMEOUT)),
+        remarks,
+    })
+}

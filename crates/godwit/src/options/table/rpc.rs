@@ -1,0 +1,183 @@
+//! The table of the options that concern the RPC server.
+
+use std::ffi::OsStr;
+
+use godwit_api::RpcAuth;
+use godwit_program::options::{Form, OptionSpec, values as plain};
+
+use super::{Draft, Godwit, OF_NODE, RPC, setting, values};
+use crate::options::rpc::PlainPassword;
+use values::OrOff;
+
+/// Most threads and most requests that wait.
+const MAX_THREADS: usize = 256;
+const MAX_QUEUE: usize = 10_000;
+
+/// In the order in which the help lists them.
+pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
+    rpc_flag("server", "Answer JSON-RPC, as godwit-cli speaks it (default: 1).", |draft, text| {
+        plain::flag(text).map(|on| draft.rpc.server = Some(on))
+    }),
+    rpc_setting(
+        "rpcport",
+        "PORT",
+        "a port from 1 to 65535",
+        "Listen for JSON-RPC on this port (default: 8332, test 18332, testnet4 48332, signet 38332, \
+         regtest 18443).",
+        |draft, text| {
+            draft.rpc.port = Some(plain::number(text).filter(|port| *port != 0)?);
+            Some(())
+        },
+    ),
+    OptionSpec {
+        repeats: true,
+        ..rpc_setting(
+            "rpcbind",
+            "ADDRESS[:PORT]",
+            "an IP address and perhaps a port; [ADDRESS]:PORT for IPv6",
+            "Listen for JSON-RPC on this address (default: 127.0.0.1 and ::1). Of no effect without \
+             -rpcallowip. What is sent there is not encrypted. May be given several times.",
+            |draft, text| {
+                draft.rpc.bind.push(values::ip_port(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        repeats: true,
+        ..rpc_setting(
+            "rpcallowip",
+            "NETWORK",
+            "an address, address/bits or address/mask",
+            "Answer these addresses, besides this machine's own. May be given several times.",
+            |draft, text| {
+                draft.rpc.allowed.push(text.to_str()?.parse().ok()?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        repeats: true,
+        ..rpc_setting(
+            "rpcauth",
+            "USER:SALT$HASH",
+            "USER:SALT$HASH, as Bitcoin Core's share/rpcauth makes it",
+            "Let this user in; HASH is HMAC-SHA-256 of the password, with SALT as its key. May be given \
+             several times.",
+            |draft, text| {
+                draft.rpc.auth.push(RpcAuth::parse(text.to_str()?).ok()?);
+                Some(())
+            },
+        )
+    },
+    rpc_setting("rpcuser", "NAME", "a name", "The user of -rpcpassword.", |draft, text| {
+        draft.rpc.user = Some(text.to_str()?.to_owned());
+        Some(())
+    }),
+    rpc_setting(
+        "rpcpassword",
+        "PASSWORD",
+        "a password",
+        "Let -rpcuser in with this password, and write no cookie. Whoever reads the file, or sees the \
+         list of processes, knows it: -rpcauth is better.",
+        |draft, text| {
+            draft.rpc.password = Some(PlainPassword::new(text.to_str()?));
+            Some(())
+        },
+    ),
+    OptionSpec {
+        form: Form::Value { placeholder: "FILE", expected: "the path of a file", off: Some("0") },
+        ..rpc_setting(
+            "rpccookiefile",
+            "",
+            "",
+            "Write the password of this run there, for programs that may read it (default: .cookie in the \
+             network's directory); -norpccookiefile writes none.",
+            |draft, text| {
+                draft.rpc.cookie_file = Some(OrOff::parse(text, plain::path)?);
+                Some(())
+            },
+        )
+    },
+    rpc_setting(
+        "rpccookieperms",
+        "WHO",
+        "owner, group or all",
+        "Who may read the cookie: owner, group or all (default: owner).",
+        |draft, text| {
+            draft.rpc.cookie_permissions = Some(text.to_str()?.parse().ok()?);
+            Some(())
+        },
+    ),
+    OptionSpec {
+        repeats: true,
+        ..rpc_setting(
+            "rpcwhitelist",
+            "USER:METHOD,...",
+            "a user and the methods that he may call",
+            "Let this user call these methods alone. May be given several times; of one user, what all of \
+             them name.",
+            |draft, text| {
+                draft.rpc.whitelist.push(text.to_str()?.to_owned());
+                Some(())
+            },
+        )
+    },
+    rpc_flag(
+        "rpcwhitelistdefault",
+        "Let users that -rpcwhitelist does not name call nothing (default: 1 if -rpcwhitelist is given, \
+         else 0).",
+        |draft, text| plain::flag(text).map(|on| draft.rpc.whitelist_default = Some(on)),
+    ),
+    rpc_setting(
+        "rpcthreads",
+        "N",
+        "a number of threads from 1 to 256",
+        "Answer so many requests at once (default: 16).",
+        |draft, text| {
+            let in_range = |threads: &usize| (1..=MAX_THREADS).contains(threads);
+            draft.rpc.threads = Some(plain::number(text).filter(in_range)?);
+            Some(())
+        },
+    ),
+    rpc_setting(
+        "rpcworkqueue",
+        "N",
+        "a number of requests from 1 to 10000",
+        "Let so many requests wait for a thread; who comes later is told to try again (default: 64).",
+        |draft, text| {
+            let in_range = |queue: &usize| (1..=MAX_QUEUE).contains(queue);
+            draft.rpc.queue = Some(plain::number(text).filter(in_range)?);
+            Some(())
+        },
+    ),
+    rpc_setting(
+        "rpcservertimeout",
+        "SECONDS",
+        "a number of seconds, at least 1",
+        "Close a connection whose client is silent for so long (default: 30).",
+        |draft, text| {
+            draft.rpc.timeout = Some(plain::number(text).filter(|seconds| *seconds > 0)?);
+            Some(())
+        },
+    ),
+];
+
+const fn rpc_setting(
+    name: &'static str,
+    placeholder: &'static str,
+    expected: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<Godwit> {
+    let every = setting(name, placeholder, expected, help, set);
+    OptionSpec { commands: OF_NODE, group: RPC, ..every }
+}
+
+const fn rpc_flag(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<Godwit> {
+    OptionSpec { form: Form::Flag, ..rpc_setting(name, "", "", help, set) }
+}

@@ -1,0 +1,149 @@
+//! Arguments, good and bad.
+
+use serde_json::{Value, json};
+
+use super::super::chain::{self, RecentChain};
+
+/// What is asked of both nodes; neither changes by it.
+pub(super) fn questions(chain: &RecentChain) -> Vec<(&'static str, Value)> {
+    let height = chain.height();
+    let hash = |height: u64| chain::hash(&chain.blocks[height as usize - 1]);
+    let genesis = "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206";
+    let nothing = "00".repeat(32);
+    let (first, middle, tip) = (hash(1), hash(height / 2), hash(height));
+    let (taproot, bare) = (chain.taproot.0, chain.bare[0].0);
+    let mut all: Vec<(&str, Value)> = Vec::new();
+    for method in [
+        "getbestblockhash", "getblockchaininfo", "getblockcount", "getchaintips", "getdifficulty",
+        "getmempoolinfo", "getrawmempool", "getmininginfo", "getnetworkinfo", "getpeerinfo",
+        "getconnectioncount", "getindexinfo", "getdeploymentinfo", "getchaintxstats", "listbanned",
+        "getaddednodeinfo", "getchainstates", "getnetworkhashps", "syncwithvalidationinterfacequeue",
+    ] {
+        all.push((method, json!([])));
+    }
+    for height in [json!(0), json!(1), json!(height), json!(height + 1), json!(-1), json!(1.5), json!(1e3)] {
+        all.push(("getblockhash", json!([height])));
+        all.push(("getblockstats", json!([height])));
+    }
+    for hash in [genesis, &first, &middle, &tip, &nothing, "00", "zz", &"zz".repeat(32), &tip.to_uppercase()] {
+        for verbosity in [json!(0), json!(1), json!(2), json!(3), json!(true), json!(false), json!(-1),
+            json!(9), json!("1"), json!(null), json!(1.5)]
+        {
+            all.push(("getblock", json!([hash, verbosity])));
+        }
+        for verbose in [json!(true), json!(false), json!(1), json!(null)] {
+            all.push(("getblockheader", json!([hash, verbose])));
+        }
+        all.push(("getblock", json!([hash])));
+        all.push(("getblockstats", json!([hash])));
+        all.push(("getdeploymentinfo", json!([hash])));
+        all.push(("getchaintxstats", json!([null, hash])));
+        all.push(("gettxout", json!([hash, 0])));
+    }
+    for height in height.saturating_sub(12)..=height {
+        all.push(("getblock", json!([hash(height), 3])));
+        all.push(("getblockstats", json!([height])));
+    }
+    for count in [0, 1, height - 1, height, height + 1] {
+        all.push(("getchaintxstats", json!([count])));
+        all.push(("getnetworkhashps", json!([count])));
+        all.push(("getnetworkhashps", json!([1, count])));
+    }
+    all.push(("getchaintxstats", json!([-1])));
+    all.push(("getnetworkhashps", json!([-1])));
+    all.push(("getnetworkhashps", json!([-2])));
+    all.push(("getblockstats", json!([tip, ["txs", "height", "totalfee"]])));
+    all.push(("getblockstats", json!([tip, ["nonsense"]])));
+    all.push(("getblockstats", json!([tip, [1]])));
+    all.push(("getblockstats", json!([])));
+    for outpoint in [taproot, bare] {
+        let txid = outpoint.txid.to_string();
+        all.push(("gettxout", json!([txid, outpoint.vout])));
+        all.push(("gettxout", json!([txid, outpoint.vout, false])));
+        all.push(("gettxout", json!([txid, 4_000_000])));
+        all.push(("gettxoutproof", json!([[txid]])));
+        all.push(("gettxoutproof", json!([[txid], tip])));
+        all.push(("gettxoutproof", json!([[txid, txid]])));
+        all.push(("getrawtransaction", json!([txid])));
+        all.push(("gettxspendingprevout", json!([[{ "txid": txid, "vout": outpoint.vout }]])));
+    }
+    all.push(("gettxoutproof", json!([[]])));
+    all.push(("gettxoutproof", json!([[nothing]])));
+    all.push(("gettxoutproof", json!([[1]])));
+    all.push(("gettxspendingprevout", json!([[]])));
+    all.push(("gettxout", json!([bare.txid.to_string(), -1])));
+    all.push(("verifytxoutproof", json!([""])));
+    all.push(("verifytxoutproof", json!(["00"])));
+    all.push(("verifytxoutproof", json!(["0g"])));
+    for verbose in [json!([true]), json!([false, true]), json!([true, true]), json!([1])] {
+        all.push(("getrawmempool", verbose));
+    }
+    all.push(("getmempoolentry", json!([nothing])));
+    for text in [
+        "", "x", "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080", "mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn",
+        "2MzQwSSnBHWHqSAqtTVQ6v47XtaisrJa1Vc", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", "0OIl",
+        "bcrt1pfeesnyr2tx", "bcrt1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqc8gma6",
+        "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", "bcrt1qqqqsyqcyq5rqwzqfpg9scrgwpugpzysnk7ysvv",
+    ] {
+        all.push(("validateaddress", json!([text])));
+    }
+    for script in [
+        "", "51", "6a", "6a0401020304", "zz", "4c", "76a914000000000000000000000000000000000000000088ac",
+        "a914000000000000000000000000000000000000000087", "0014000102030405060708090a0b0c0d0e0f10111213",
+        "51024e73", "5187", "522102c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee52102f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f952ae",
+        "2102c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5ac",
+        "512079be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798",
+        "5120ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", "60020000", "ba51", "0000",
+    ] {
+        all.push(("decodescript", json!([script])));
+    }
+    for hex in ["", "00", "zz", &hex::encode(&chain.blocks[0])] {
+        all.push(("decoderawtransaction", json!([hex])));
+        all.push(("submitheader", json!([hex])));
+    }
+    all.push(("getnodeaddresses", json!([-1])));
+    all.push(("getnodeaddresses", json!([1, "moon"])));
+    all.push(("disconnectnode", json!(["127.0.0.1:1"])));
+    all.push(("disconnectnode", json!(["", 77])));
+    all.push(("disconnectnode", json!([])));
+    all.push(("disconnectnode", json!(["a", 1])));
+    all.push(("addnode", json!(["127.0.0.1:1", "remove"])));
+    all.push(("getaddednodeinfo", json!(["127.0.0.1:1"])));
+    all.push(("waitforblockheight", json!([1])));
+    all.push(("waitforblockheight", json!([height + 1, 20])));
+    all.push(("waitforblock", json!([tip])));
+    all.push(("waitforblock", json!([nothing, 20])));
+    all.push(("waitforblock", json!([nothing, -1])));
+    all.push(("waitfornewblock", json!([20])));
+    all.push(("waitfornewblock", json!([0, nothing])));
+    all.push(("getmemoryinfo", json!(["nonsense"])));
+    all.push(("getinfo", json!([])));
+    all.push(("help", json!(["nonsense"])));
+    all.push(("echo", json!(["a", null])));
+    all.push(("echojson", json!([1, { "a": [] }])));
+    all
+}
+
+/// For every method: too few arguments, too many, and all of one type after the other.
+pub(super) fn misfits() -> Vec<(&'static str, Value)> {
+    let mut all = Vec::new();
+    for method in godwit_rpc::METHODS.iter().filter(|method| method.is_present()) {
+        // These do something, or answer what the program itself is.
+        if ["stop", "rpc.discover", "echo", "echojson", "getrpcinfo"].contains(&method.name) {
+            continue;
+        }
+        let most = method.params.len();
+        let mut lists = vec![vec![json!(null); most + 1]];
+        if method.required() > 0 {
+            lists.push(Vec::new());
+        }
+        for value in [json!({}), json!([]), json!("x"), json!(true)] {
+            if most > 0 && !(value == json!(true) && method.name == "setnetworkactive") {
+                lists.push(vec![value; most]);
+            }
+        }
+        all.extend(lists.into_iter().map(|list| (method.name, Value::from(list))));
+        all.push((method.name, json!({ "nonsense": 1 })));
+    }
+    all
+}

@@ -1,0 +1,108 @@
+//! What two nodes answer, held against each other.
+
+use serde_json::{Value, json};
+
+use super::http::{exchange, post};
+
+/// A difference that is meant to be: where, and why. `*` stands for every member of a list.
+const ALLOWED: &[(&str, &str, &str)] = &[
+    ("getblockchaininfo", "size_on_disk", "bitcoind reserves space ahead"),
+    ("getblockchaininfo", "warnings", "bitcoind warns that it is no release"),
+    ("getmininginfo", "warnings", "the same"),
+    ("getnetworkinfo", "warnings", "the same"),
+    ("getmininginfo", "networkhashps", "a ratio, rounded in another way"),
+    ("getmininginfo", "next.*", "a second may lie between the two questions"),
+    ("getblockchaininfo", "verificationprogress", "a second may lie between the two questions"),
+    ("getchainstates", "chainstates.*", "other caches, and the progress of another second"),
+    ("getnetworkinfo", "version", "a release's number"),
+    ("getnetworkinfo", "subversion", "a release's name, and godwit's behind it"),
+    ("getnetworkinfo", "protocolversion", "70017 adds a message for features, of which there are none"),
+    ("getnetworkinfo", "localservices", "what each offers"),
+    ("getnetworkinfo", "localservicesnames", "the same"),
+    ("getnetworkinfo", "networks.*", "bitcoind knows of proxies by itself"),
+    ("getnetworkinfo", "localaddresses", "bitcoind looks its addresses up"),
+    ("getdeploymentinfo", "deployments.testdummy", "a deployment for tests of Bitcoin Core"),
+    ("getdeploymentinfo", "deployments.taproot", "for clients that look there"),
+    ("getmempoolinfo", "usage", "bitcoind's empty mempool takes memory"),
+    ("decodescript", "segwit.desc", "godwit reads no miniscript"),
+    ("validateaddress", "error_locations", "godwit does not find the mistyped characters"),
+    ("validateaddress", "error", "the same"),
+    ("getmemoryinfo", "locked", "each has its own secrets"),
+    ("help", "", "godwit words its help itself"),
+    ("uptime", "", "two programs"),
+    ("getnettotals", "timemillis", "another moment"),
+];
+
+fn is_allowed(method: &str, path: &str) -> bool {
+    ALLOWED.iter().any(|(of, pattern, _)| {
+        let within = match pattern.strip_suffix(".*") {
+            Some(start) => path.starts_with(start),
+            None => path == *pattern,
+        };
+        *of == method && within
+    })
+}
+
+/// Whether two numbers are the same, however they are written.
+fn same_number(a: &serde_json::Number, b: &serde_json::Number) -> bool {
+    let (a, b) = (a.to_string(), b.to_string());
+    let value = |text: &str| text.parse::<f64>().unwrap_or(f64::NAN);
+    let is_real = |text: &str| text.contains(['e', '.']);
+    // An amount has its eight decimals in both.
+    a == b || ((is_real(&a) || is_real(&b)) && (value(&a) - value(&b)).abs() <= value(&a).abs() * 1e-15)
+}
+
+fn compare(method: &str, path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
+    if is_allowed(method, path) {
+        return;
+    }
+    let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
+            for name in names {
+                match (a.get(name), b.get(name)) {
+                    (Some(a), Some(b)) => compare(method, &at(name), a, b, found),
+                    _ if is_allowed(method, &at(name)) => {}
+                    (Some(_), None) => found.push(format!("{}: only godwit has it", at(name))),
+                    _ => found.push(format!("{}: only bitcoind has it", at(name))),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (n, (a, b)) in a.iter().zip(b).enumerate() {
+                compare(method, &at(&n.to_string()), a, b, found);
+            }
+        }
+        (Value::Number(a), Value::Number(b)) if same_number(a, b) => {}
+        (a, b) if a == b => {}
+        (a, b) => {
+            let short = |value: &Value| value.to_string().chars().take(300).collect::<String>();
+            found.push(format!("{path}: {} instead of {}", short(a), short(b)));
+        }
+    }
+}
+
+/// Asks both nodes the same, and tells what is different.
+pub(super) fn differences(ours: u16, theirs: u16, method: &str, params: &Value) -> Vec<String> {
+    let body = json!({ "id": "x", "method": method, "params": params }).to_string();
+    let ask = |port| exchange(port, &post(&body)).expect("an answer");
+    let (ours, theirs) = (ask(ours), ask(theirs));
+    let mut found = Vec::new();
+    if ours.status != theirs.status {
+        found.push(format!("HTTP status {} instead of {}", ours.status, theirs.status));
+    }
+    let (ours, theirs) = (ours.json(), theirs.json());
+    compare(method, "", &ours["result"], &theirs["result"], &mut found);
+    if ours["error"]["code"] != theirs["error"]["code"] {
+        found.push(format!("error {} instead of {}", ours["error"], theirs["error"]));
+    } else {
+        let text = |reply: &Value| reply["error"]["message"].as_str().unwrap_or_default().to_owned();
+        let (ours, theirs) = (text(&ours), text(&theirs));
+        let both_help = ours.starts_with(method) && theirs.starts_with(method);
+        if ours != theirs && !both_help {
+            found.push(format!("message {ours:?} instead of {theirs:?}"));
+        }
+    }
+    found.into_iter().map(|what| format!("{method} {params}: {what}")).collect()
+}

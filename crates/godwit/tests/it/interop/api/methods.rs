@@ -1,0 +1,175 @@
+//! The methods, beside bitcoind's.
+
+use serde_json::{Value, json};
+
+use super::super::{bitcoind, block, chain, wait_until};
+use super::arguments::{misfits, questions};
+use super::differ::differences;
+use super::http::{exchange, post};
+use super::{Answering, RpcError};
+use crate::node::Node;
+
+/// Asks both and fails with all differences at once.
+#[track_caller]
+fn assert_same(ours: u16, theirs: u16, asked: &[(&'static str, Value)]) {
+    let found: Vec<String> = asked
+        .iter()
+        .flat_map(|(method, params)| differences(ours, theirs, method, params))
+        .collect();
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn godwit_answers_as_bitcoind_does() {
+    let chain = chain::recent();
+    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[]);
+    wait_until("the chain is there", || godwit.call("getbestblockhash", &json!([])) == chain.summary.tip);
+    let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
+    assert_same(ours, theirs, &questions(chain));
+    assert_same(ours, theirs, &misfits());
+
+    // Every transaction of the chain's end, in full and from its block.
+    for height in chain.height() - 20..=chain.height() {
+        let hash = chain::hash(&chain.blocks[height as usize - 1]);
+        let block = godwit.call("getblock", &json!([hash, 1]));
+        let txids = block["tx"].as_array().expect("a list").clone();
+        let asked: Vec<(&str, Value)> = txids
+            .iter()
+            .flat_map(|txid| {
+                [
+                    ("getrawtransaction", json!([txid, 0, hash])),
+                    ("getrawtransaction", json!([txid, 1, hash])),
+                    ("getrawtransaction", json!([txid, 2, hash])),
+                    ("gettxoutproof", json!([[txid], hash])),
+                ]
+            })
+            .collect();
+        assert_same(ours, theirs, &asked);
+        let raw = godwit.call("getrawtransaction", &json!([txids[0], 0, hash]));
+        let proof = godwit.call("gettxoutproof", &json!([txids, hash]));
+        assert_same(
+            ours,
+            theirs,
+            &[
+                ("decoderawtransaction", json!([raw])),
+                ("decoderawtransaction", json!([raw, true])),
+                ("decoderawtransaction", json!([raw, false])),
+                ("verifytxoutproof", json!([proof])),
+            ],
+        );
+    }
+}
+
+#[test]
+fn blocks_come_in_and_go_by_rpc_as_they_do_at_bitcoind() {
+    let chain = chain::recent();
+    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[]);
+    wait_until("the chain is there", || godwit.call("getbestblockhash", &json!([])) == chain.summary.tip);
+    let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
+    let after = || {
+        vec![
+            ("getblockcount", json!([])),
+            ("getbestblockhash", json!([])),
+            ("getchaintips", json!([])),
+            ("getblockchaininfo", json!([])),
+        ]
+    };
+
+    let honest = chain.honest_successor();
+    let invalid = chain.invalid_taproot_spend();
+    let mut unlinked = honest.clone();
+    unlinked[4] ^= 1;
+    let mut mutated = honest.clone();
+    *mutated.last_mut().expect("a byte") ^= 1;
+    let fork = block::on(&chain.blocks[chain.blocks.len() - 3], chain.summary.height - 1, 7, &[]);
+    let submit = |block: &[u8]| ("submitblock", json!([hex::encode(block)]));
+    for asked in [
+        ("submitblock", json!(["00"])),
+        ("submitblock", json!(["zz"])),
+        submit(&invalid),
+        submit(&invalid),
+        submit(chain.tip()),
+        submit(&fork),
+        submit(&fork),
+        submit(&honest),
+        submit(&honest),
+    ] {
+        assert_same(ours, theirs, &[asked]);
+        assert_same(ours, theirs, &after());
+    }
+
+    // Taken for invalid, and forgiven.
+    let hash = |height: u64| chain::hash(&chain.blocks[height as usize - 1]);
+    let deep = hash(chain.height() - 10);
+    for asked in [
+        ("invalidateblock", json!(["00".repeat(32)])),
+        ("invalidateblock", json!([deep])),
+        ("invalidateblock", json!([deep])),
+        ("reconsiderblock", json!([deep])),
+        ("reconsiderblock", json!([deep])),
+    ] {
+        assert_same(ours, theirs, &[asked]);
+        assert_same(ours, theirs, &after());
+    }
+    assert_eq!(godwit.call("getbestblockhash", &json!([])), chain::hash(&honest));
+}
+
+#[test]
+fn godwit_mines_blocks_that_bitcoind_takes() {
+    let node = Node::new("regtest");
+    let godwit = Answering::start(&node, &[]);
+    let waiting = {
+        let port = godwit.port;
+        std::thread::spawn(move || {
+            let body = json!({ "id": 1, "method": "waitforblockheight", "params": [111] });
+            exchange(port, &post(&body.to_string())).expect("an answer").json()
+        })
+    };
+    let address = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080";
+    let mined = godwit.call("generatetoaddress", &json!([110, address]));
+    assert_eq!(mined.as_array().map(Vec::len), Some(110));
+    let last = godwit.call("generatetodescriptor", &json!([1, "raw(51)#8lvh9jxk"]));
+    assert_eq!(godwit.call("getbestblockhash", &json!([])), last[0]);
+    assert_eq!(waiting.join().expect("it answers")["result"]["height"], 111);
+    let only_made = godwit.call("generateblock", &json!([address, [], false]));
+    assert_eq!(godwit.call("getblockcount", &json!([])), 111);
+    let spent = godwit.call("getblock", &json!([last[0], 2]));
+    assert_eq!(spent["tx"][0]["vout"][0]["scriptPubKey"]["desc"], "raw(51)#8lvh9jxk");
+    let refused = godwit.rpc.try_call("generatetoaddress", &json!([1, "x"]));
+    assert!(matches!(refused, Err(RpcError::Refused(error)) if error["code"] == -5));
+
+    let Some(bitcoind) = bitcoind::start(&bitcoind::Start::default()) else { return };
+    for height in 1..=111 {
+        let hash = godwit.call("getblockhash", &json!([height]));
+        let block = godwit.call("getblock", &json!([hash, 0]));
+        assert_eq!(bitcoind.rpc.call("submitblock", &json!([block])), Value::Null);
+    }
+    assert_eq!(bitcoind.rpc.call("submitblock", &json!([only_made["hex"]])), Value::Null);
+    assert_eq!(bitcoind.tip(), only_made["hash"].as_str().expect("a hash"));
+}
+
+#[test]
+fn a_node_that_is_told_to_stop_answers_and_ends() {
+    let node = Node::new("regtest");
+    let mut godwit = Answering::start(&node, &[]);
+    let waits = {
+        let port = godwit.port;
+        std::thread::spawn(move || {
+            let body = json!({ "id": 1, "method": "waitfornewblock", "params": [] });
+            exchange(port, &post(&body.to_string())).expect("an answer").json()
+        })
+    };
+    wait_until("the call is under way", || {
+        let info = godwit.call("getrpcinfo", &json!([]));
+        info["active_commands"].as_array().is_some_and(|active| active.len() == 2)
+    });
+    assert_eq!(godwit.call("stop", &json!([])), "godwit stopping");
+    assert_eq!(waits.join().expect("it answers")["result"]["height"], 0);
+    assert!(godwit.running.wait().success());
+}

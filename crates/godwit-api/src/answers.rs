@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use godwit_rpc::{RpcError, code};
 
-/// Bytes of answers at once, of all requests together. One that alone is larger goes when no other does.
-pub(crate) const ANSWER_BYTES: usize = 64 << 20;
+/// Bytes of answers at once at most, of all requests together, however much memory there is. One that alone
+/// is larger than what there is goes when no other does.
+pub const ANSWER_BYTES: usize = 64 << 20;
 
 /// How long a method waits for memory before its caller is told to come again.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -16,6 +17,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 pub(crate) struct Answers(Arc<Budget>);
 
 struct Budget {
+    limit: usize,
     used: Mutex<usize>,
     freed: Condvar,
 }
@@ -27,8 +29,9 @@ pub(crate) struct Room {
 }
 
 impl Answers {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Budget { used: Mutex::new(0), freed: Condvar::new() }))
+    /// Of at most so many bytes.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self(Arc::new(Budget { limit, used: Mutex::new(0), freed: Condvar::new() }))
     }
 
     /// An empty part.
@@ -45,8 +48,8 @@ impl Room {
     /// Others need it, for long.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), RpcError> {
         let used = self.budget.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = self.bytes;
-        let is_full = |used: &mut usize| *used > own && *used + bytes > ANSWER_BYTES;
+        let (own, limit) = (self.bytes, self.budget.limit);
+        let is_full = |used: &mut usize| *used > own && *used + bytes > limit;
         let waited = self.budget.freed.wait_timeout_while(used, LONGEST_WAIT, is_full);
         let (mut used, result) = waited.unwrap_or_else(PoisonError::into_inner);
         if result.timed_out() {
@@ -80,7 +83,7 @@ mod tests {
 
     #[test]
     fn together_they_keep_within_the_budget() {
-        let answers = Answers::new();
+        let answers = Answers::new(ANSWER_BYTES);
         let (mut one, mut two) = (answers.room(), answers.room());
         one.grow(ANSWER_BYTES / 2).expect("there is room");
         two.grow(ANSWER_BYTES / 2).expect("there is room");
@@ -96,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_larger_than_all_goes_alone() {
-        let answers = Answers::new();
+        let answers = Answers::new(ANSWER_BYTES);
         let mut room = answers.room();
         room.grow(2 * ANSWER_BYTES).expect("nobody else is there");
         room.grow(1).expect("still nobody else");

@@ -12,7 +12,7 @@ use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
 use crate::answers::{Answers, Room};
 use crate::auth::Whitelist;
 use crate::methods::{self, Call};
-use crate::server::{AnswerText, Reply};
+use crate::server::{AnswerText, Reply, ServerOptions};
 use crate::stage::Stage;
 
 /// What every method can reach.
@@ -124,21 +124,15 @@ fn status_of(error: &RpcError) -> u16 {
 }
 
 impl Api {
-    pub(crate) fn new(
-        stage: Stage,
-        whitelist: Whitelist,
-        version: &'static str,
-        log_path: PathBuf,
-        stop: Arc<AtomicBool>,
-    ) -> Self {
+    pub(crate) fn new(stage: &Stage, options: &ServerOptions) -> Self {
         Self {
-            stage,
-            answers: Answers::new(),
-            whitelist,
-            version,
-            log_path,
+            stage: stage.clone(),
+            answers: Answers::new(options.answer_bytes),
+            whitelist: options.whitelist.clone(),
+            version: options.version,
+            log_path: options.log_path.clone(),
             started: Instant::now(),
-            stop,
+            stop: Arc::clone(&options.stop),
             active: Mutex::default(),
             next_call: AtomicU64::new(0),
         }

@@ -24,11 +24,12 @@ mod server;
 mod stage;
 mod subnet;
 
+pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
 pub use cookie::{CookieError, CookiePermissions};
 pub use seam::{
     BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions, Reach,
     Seam, Snapshot, TipFacts, seam,
 };
-pub use server::{Server, ServerError, ServerOptions};
+pub use server::{MAX_CONNECTIONS, Server, ServerError, ServerOptions};
 pub use subnet::{Subnet, SubnetError};

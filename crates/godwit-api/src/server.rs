@@ -47,8 +47,8 @@ const MAX_BODY_BYTES: u64 = 32 << 20;
 /// Bytes of bodies that are being received or wait for their turn, of all requests together.
 const BODIES_BYTES: u64 = 2 * MAX_BODY_BYTES;
 
-/// Connections at once. Who comes later waits until one ends.
-pub(crate) const MAX_CONNECTIONS: usize = 128;
+/// Connections that are of use at once.
+pub const MAX_CONNECTIONS: usize = 128;
 
 /// Connections that the system keeps for us to accept.
 const BACKLOG: i32 = 128;
@@ -81,6 +81,10 @@ pub struct ServerOptions {
     pub queue: usize,
     /// How long a client may be silent.
     pub timeout: Duration,
+    /// Connections at once; who comes later waits until one ends.
+    pub connections: usize,
+    /// Memory of answers that are made or sent.
+    pub answer_bytes: usize,
     /// Version of the program, as `0.1.0`.
     pub version: &'static str,
     /// Where the log is.
@@ -145,7 +149,7 @@ impl Server {
     /// It cannot.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
         let listeners = listen(&options.addresses)?;
-        let mut credentials = options.credentials;
+        let mut credentials = options.credentials.clone();
         let cookie = match &options.cookie {
             None => None,
             Some((path, permissions)) => {
@@ -156,14 +160,14 @@ impl Server {
             }
         };
         let stage = Stage::new("Starting…");
-        let api = Api::new(stage.clone(), options.whitelist, options.version, options.log_path, options.stop);
+        let api = Api::new(&stage, &options);
         let (jobs, workers) =
             Workers::start(api, options.threads, options.queue).map_err(ServerError::Start)?;
         let shared = Arc::new(Shared {
             credentials,
-            allowed: options.allowed,
+            allowed: options.allowed.clone(),
             timeout: options.timeout,
-            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            connections: Arc::new(Semaphore::new(options.connections)),
             bodies: Semaphore::new((BODIES_BYTES >> 10) as usize),
             jobs,
         });
@@ -173,10 +177,11 @@ impl Server {
             .build()
             .map_err(ServerError::Start)?;
         let (stop, stopped) = watch::channel(false);
+        let most = u32::try_from(options.connections).unwrap_or(u32::MAX);
         let thread = std::thread::Builder::new()
             .name("godwit-api".to_owned())
             .spawn(move || {
-                runtime.block_on(run(listeners, shared, stopped));
+                runtime.block_on(run(listeners, shared, most, stopped));
                 runtime.shutdown_background();
             })
             .map_err(ServerError::Start)?;
@@ -258,6 +263,7 @@ async fn told(stopped: &mut watch::Receiver<bool>) {
 async fn run(
     listeners: Vec<std::net::TcpListener>,
     shared: Arc<Shared>,
+    connections: u32,
     mut stopped: watch::Receiver<bool>,
 ) {
     for listener in listeners {
@@ -269,7 +275,7 @@ async fn run(
         }
     }
     told(&mut stopped).await;
-    let all = shared.connections.acquire_many(MAX_CONNECTIONS as u32);
+    let all = shared.connections.acquire_many(connections);
     if timeout(LAST_ANSWERS, all).await.is_err() {
         log::debug!("RPC connections are cut off at the end");
     }
@@ -324,6 +330,8 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(limit)
         .max_buf_size(MAX_HEADER_BYTES)
+        // A client may say that it has sent all, and wait for the answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(Patient::new(stream, limit)), answer);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
@@ -380,8 +388,10 @@ async fn answer(
     }
     // A client that is waited for here is not read from.
     let permit = shared.bodies.acquire_many(most.div_ceil(1024) as u32).await;
-    let Some(body) = receive(request.into_body(), most, shared.timeout).await? else {
-        return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, "")));
+    let body = match receive(request.into_body(), most, shared.timeout).await? {
+        Received::Whole(body) => body,
+        Received::TooLong => return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, ""))),
+        Received::Broken => return Ok(closing(plain(StatusCode::BAD_REQUEST, ""))),
     };
     let (sender, reply) = oneshot::channel();
     if shared.jobs.try_send(Job { body, user, reply: sender }).is_err() {
@@ -399,16 +409,23 @@ async fn answer(
     }
 }
 
-/// The body; `None` where it is longer than it may be.
-async fn receive(mut body: Incoming, most: u64, limit: Duration) -> Result<Option<Vec<u8>>, Hopeless> {
+/// A body.
+enum Received {
+    Whole(Vec<u8>),
+    TooLong,
+    /// It is cut off, or not in the chunks that it promises.
+    Broken,
+}
+
+async fn receive(mut body: Incoming, most: u64, limit: Duration) -> Result<Received, Hopeless> {
     let mut bytes = Vec::new();
     loop {
         let frame = timeout(limit, body.frame()).await.map_err(|_| Hopeless("silent for too long"))?;
-        let Some(frame) = frame else { return Ok(Some(bytes)) };
-        let frame = frame.map_err(|_| Hopeless("the body is cut off or not in chunks"))?;
+        let Some(frame) = frame else { return Ok(Received::Whole(bytes)) };
+        let Ok(frame) = frame else { return Ok(Received::Broken) };
         let Ok(data) = frame.into_data() else { continue };
         if (bytes.len() + data.len()) as u64 > most {
-            return Ok(None);
+            return Ok(Received::TooLong);
         }
         bytes.extend_from_slice(&data);
     }

@@ -157,7 +157,7 @@ impl Programs {
         if node == Node::Bitcoind {
             command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
         }
-        command.args(["-dnsseed=0", "-listen=0"]);
+        command.args(["-dnsseed=0", "-listen=0", "-server=0"]);
         command.args(ports.iter().map(|port| format!("-connect=127.0.0.1:{port}")));
         command.arg(format!("-stopatheight={height}"));
         command
@@ -170,7 +170,7 @@ impl Programs {
         if node == Node::Bitcoind {
             command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
         }
-        command.args(["-dnsseed=0", "-connect=0", "-listen=1"]);
+        command.args(["-dnsseed=0", "-connect=0", "-listen=1", "-server=0"]);
         command.arg(format!("-bind=127.0.0.1:{port}"));
         command
     }

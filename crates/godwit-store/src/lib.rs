@@ -34,6 +34,6 @@ pub use record::{
 };
 pub use store::{
     BLOCK_BUFFERS, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions, Written,
-    has_whole_history,
+    check_unused, has_whole_history,
 };
 pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

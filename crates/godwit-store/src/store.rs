@@ -446,6 +446,16 @@ pub fn has_whole_history(disk: &StoreDisk, dir: &Path) -> bool {
     }
 }
 
+/// Makes sure that no other process uses the data directory, for what is to be done before it is opened.
+///
+/// # Errors
+///
+/// As [`Store::open`] for a directory that is locked, or Core's.
+pub fn check_unused(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    refuse_core_directory(disk, dir)?;
+    disk.lock(&dir.join(LOCK_FILE)).map(drop)
+}
+
 /// Core keeps `blocks/blk*.dat` under the same names and may be writing to them.
 pub(crate) fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     for database in ["chainstate", "blocks/index"] {

@@ -6,6 +6,7 @@
 //! | database cache | 16 MiB |
 //! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
 //! | blocks that arrive; that wait, with coins; in the window, with coins | 1/32 each, at most 64 MiB |
+//! | answers to programs that ask the node | 1/32, at most 64 MiB |
 //! | buffers of blocks that are idle | 3/64, at most 96 MiB |
 //! | headers and coins | the rest |
 //!
@@ -16,6 +17,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use godwit_api::ANSWER_BYTES;
 use godwit_chain::{BlockMemory, CoinsMemory};
 use godwit_p2p::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
 use godwit_store::DATABASE_CACHE_BYTES;
@@ -49,6 +51,8 @@ pub(crate) struct MemoryPlan {
     pub(crate) total: u64,
     pub(crate) coins: CoinsMemory,
     pub(crate) blocks: BlockMemory,
+    /// Answers to programs that ask.
+    pub(crate) answers: usize,
 }
 
 impl MemoryPlan {
@@ -67,13 +71,15 @@ impl MemoryPlan {
                 importing: share + share / 2,
                 idle_buffers: (idle_buffers(total) / BUSY) as usize,
             },
+            answers: (share as usize).min(ANSWER_BYTES),
         }
     }
 
     /// What the other parts leave for headers and coins.
     fn rest(total: u64, outbound: Option<usize>) -> u64 {
         let share = (total / 32).min(64 * MIB);
-        let peers = outbound.map_or(0, |count| PEERS + count as u64 * OUTBOUND_PEER);
+        // What a node alone has: peers, and programs that ask.
+        let peers = outbound.map_or(0, |count| PEERS + count as u64 * OUTBOUND_PEER + share);
         let database = DATABASE_CACHE_BYTES as u64;
         let others = PROGRAM + total / 16 + database + peers + 3 * share + idle_buffers(total);
         total.saturating_sub(others)

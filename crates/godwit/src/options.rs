@@ -51,6 +51,8 @@ pub struct Config {
     pub rebuild: Rebuild,
     /// `-scriptengine`, `-crosscheck` and `-lanes`.
     pub scripts: ScriptOptions,
+    /// The RPC server of a node, unless there is to be none.
+    pub rpc: Option<RpcOptions>,
     pub command: Command,
 }
 
@@ -146,8 +148,6 @@ pub struct NodeOptions {
     pub max_upload_target: Option<u64>,
     /// `-maxdownloadrate`, in bytes per second; `None`: no limit.
     pub max_download_rate: Option<u64>,
-    /// The RPC server, unless there is to be none.
-    pub rpc: Option<RpcOptions>,
 }
 
 /// Which networks are reached, and how.

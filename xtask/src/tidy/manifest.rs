@@ -28,6 +28,9 @@ const TESTDATA: &str = "godwit-testdata";
 const SECRET: &str = "godwit-secret";
 const KEYS: &str = "godwit-keys";
 const PROGRAM: &str = "godwit-program";
+const RPC: &str = "godwit-rpc";
+const API: &str = "godwit-api";
+const CLI: &str = "godwit-cli";
 const NODE: &str = "godwit";
 const SIGNER: &str = "godwit-signer";
 const RIVALS: &str = "godwit-rivals";
@@ -67,9 +70,16 @@ const ROOMS: &[Room] = &[
     Room { name: PROGRAM, may_use: &[PRIMITIVES], tests_may_use: &[] },
     Room {
         name: NODE,
-        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, P2P, SECRET, PROGRAM],
-        tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA],
+        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, P2P, SECRET, PROGRAM, API],
+        tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA, RPC, CLI],
     },
+    Room { name: RPC, may_use: &[], tests_may_use: &[] },
+    Room {
+        name: API,
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, P2P, SECRET, RPC],
+        tests_may_use: &[],
+    },
+    Room { name: CLI, may_use: &[PRIMITIVES, PROGRAM, RPC], tests_may_use: &[] },
     Room {
         name: SIGNER,
         may_use: &[STREAM, PRIMITIVES, ENGINE, P2P, SECRET, KEYS, PROGRAM],
@@ -99,6 +109,8 @@ const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[ENGINE, RIVALS]),
     ("libbitcoinkernel-sys", &[ENGINE]),
     ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ]),
+    ("hyper", &[API]),
+    ("tokio", &[API]),
     ("redb", &[STORE, RIVALS, FUZZ]),
 ];
 
@@ -107,6 +119,7 @@ const APART: &[(&str, &[&str])] = &[
     (NODE, KEYS_AND_THEIR_PARTS),
     // Variable time is for public data.
     (SIGNER, &[VERIFY]),
+    (CLI, &[CHAIN, STORE, P2P, API, ENGINE]),
 ];
 
 const KEYS_AND_THEIR_PARTS: &[&str] = &[
@@ -128,7 +141,7 @@ const KEYS_AND_THEIR_PARTS: &[&str] = &[
 const RESIDUE: (&str, &[&str]) = ("\"residue\"", &[SIGNER]);
 
 /// Rooms whose code opens no file or socket, starts no thread and reads no clock.
-const PURE: &[&str] = &[STREAM, PRIMITIVES, CONSENSUS, P2P, DISK, VERIFY];
+const PURE: &[&str] = &[STREAM, PRIMITIVES, CONSENSUS, P2P, DISK, VERIFY, RPC];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {

@@ -1,5 +1,6 @@
 //! The chain on a disk in memory.
 
+mod coins_at_tip;
 mod durable;
 mod overruled;
 mod reads;

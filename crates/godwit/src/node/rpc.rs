@@ -1,19 +1,25 @@
 //! The RPC server beside the node's loop: questions in, snapshots out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
-    Credentials, NodeState, Publisher, Question, Questions, Reach, RpcAuth, Server, ServerError, ServerOptions,
+    Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question, Questions, Reach, RpcAuth, Server, ServerError, ServerOptions,
     seam,
 };
-use godwit_p2p::Now;
+use godwit_chain::ChainError;
+use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_secret::SecretString;
+use godwit_store::check_unused;
+use godwit_store::disk::{RealDisk, StoreDisk};
 
 use super::core::NodeCore;
+use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::log_format::LOG_FILE;
+use crate::memory::{self, MemoryPlan};
 use crate::options::{Config, Cookie, NodeOptions};
 use crate::process::StopFlag;
 
@@ -32,13 +38,25 @@ impl Fatal for ServerError {
     }
 }
 
+/// Connections that the server has however few descriptors there are.
+const LEAST_CONNECTIONS: u64 = 8;
+
+/// Connections for which there are descriptors, beside files and `peers` connections to peers.
+fn connections(peers: u64) -> usize {
+    let others = descriptors::BESIDE_CONNECTIONS + MAX_ADD_NODE_CONNECTIONS as u64 + peers;
+    let most = MAX_CONNECTIONS as u64;
+    let spare = descriptors::raise(others + most).saturating_sub(others);
+    spare.clamp(LEAST_CONNECTIONS, most) as usize
+}
+
 /// Starts the server, if there is to be one.
 pub(super) fn start(
     config: &Config,
     options: &NodeOptions,
     stop: &StopFlag,
 ) -> Result<Option<Server>, Failure> {
-    let Some(rpc) = &options.rpc else { return Ok(None) };
+    let Some(rpc) = &config.rpc else { return Ok(None) };
+    let memory = MemoryPlan::of(config, memory::available());
     for remark in &rpc.remarks {
         log::warn!("{remark}");
     }
@@ -46,6 +64,8 @@ pub(super) fn start(
         godwit_secret::allow_unlocked_secrets();
     }
     let dir = config.network_dir();
+    // A node that runs there has a cookie, which is not to be replaced and removed.
+    check_unused(&StoreDisk::new(Arc::new(RealDisk)), &dir).map_err(ChainError::from)?;
     let mut credentials = Credentials(rpc.auth.clone());
     if let Some((user, password)) = &rpc.login {
         let mut plain = password.text().to_owned();
@@ -66,6 +86,8 @@ pub(super) fn start(
         threads: rpc.threads,
         queue: rpc.queue,
         timeout: rpc.timeout,
+        connections: connections(u64::from(options.max_connections)),
+        answer_bytes: memory.answers,
         version: env!("CARGO_PKG_VERSION"),
         log_path: dir.join(LOG_FILE),
         stop: stop.shared().clone(),
@@ -130,6 +152,7 @@ impl Rpc {
         let best = chain.tree().node(chain.tree().best_header()).height;
         let moved = chain.tip_point().hash != before.tip.hash
             || best != before.headers
+            || core.is_initial_download() != before.initial_download
             || core.network_active() != before.network_active;
         let due = now.monotonic >= self.next_snapshot;
         if !moved && !due {

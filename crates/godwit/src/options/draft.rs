@@ -16,11 +16,7 @@ pub(super) struct Draft {
     pub(super) memory: MemoryDraft,
     pub(super) par: Option<i32>,
     pub(super) assume_valid: Option<OrOff<BlockHash>>,
-    pub(super) script_engine: Option<ScriptEngine>,
-    /// The engine with the lanes that were named.
-    pub(super) lanes: Option<ScriptEngine>,
-    /// 0: nothing is cross-checked.
-    pub(super) crosscheck: Option<u32>,
+    pub(super) scripts: ScriptsDraft,
     /// 0: none.
     pub(super) flush_interval: Option<u64>,
     pub(super) stop_at_height: Option<u32>,
@@ -33,6 +29,16 @@ pub(super) struct Draft {
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
     pub(super) bip94: bool,
+}
+
+/// The part of the draft that concerns scripts.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ScriptsDraft {
+    pub(super) engine: Option<ScriptEngine>,
+    /// The engine with the lanes that were named.
+    pub(super) lanes: Option<ScriptEngine>,
+    /// 0: nothing is cross-checked.
+    pub(super) crosscheck: Option<u32>,
 }
 
 /// The part of the draft that concerns the files of the data directory.

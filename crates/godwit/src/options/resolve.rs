@@ -38,7 +38,11 @@ pub(super) fn resolve(
     }
     let memory = memory(&invoked)?;
     let reachable = reachable(&invoked)?;
-    let Invoked { command: name, operands, network, datadir, config_file, draft, .. } = invoked;
+    let Invoked { command: name, operands, network, datadir, config_file, mut draft, .. } = invoked;
+    let rpc = match name {
+        CommandName::Node => rpc::resolve(std::mem::take(&mut draft.rpc), network),
+        _ => None,
+    };
     let params = params(network, &draft);
     let scripts = scripts(&draft);
     let flush_interval = draft.flush_interval.filter(|seconds| *seconds > 0);
@@ -52,6 +56,7 @@ pub(super) fn resolve(
         prune_bytes,
         rebuild,
         scripts,
+        rpc,
         command,
     })
 }
@@ -128,11 +133,11 @@ fn has_clearnet(reachable: Reachable) -> bool {
 
 fn scripts(draft: &Draft) -> ScriptOptions {
     let mut scripts = ScriptOptions::default();
-    scripts.engine = match (draft.script_engine, draft.lanes) {
+    scripts.engine = match (draft.scripts.engine, draft.scripts.lanes) {
         (Some(ScriptEngine::Core), _) => ScriptEngine::Core,
         (engine, lanes) => lanes.or(engine).unwrap_or(scripts.engine),
     };
-    if let Some(one_in) = draft.crosscheck {
+    if let Some(one_in) = draft.scripts.crosscheck {
         let crosscheck = NonZeroU32::new(one_in);
         (scripts.crosscheck_download, scripts.crosscheck_recent) = (crosscheck, crosscheck);
     }
@@ -171,10 +176,8 @@ fn command(
     let mut file = || files.next().expect("the table demands an operand");
     Ok(match name {
         CommandName::Node => {
-            let rpc = rpc::resolve(draft.rpc, params.network);
             let draft = draft.connections;
-            let node = node(draft, reachable, script_threads, stop_at_height, params)?;
-            Command::Node(NodeOptions { rpc, ..node })
+            Command::Node(node(draft, reachable, script_threads, stop_at_height, params)?)
         }
         CommandName::Import => {
             let (paths, verdicts) = (files.collect(), draft.verdicts);
@@ -232,7 +235,6 @@ fn node(
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
         max_upload_target: draft.max_upload_target.filter(|bytes| *bytes > 0),
         max_download_rate: draft.max_download_rate.filter(|bytes| *bytes > 0),
-        rpc: None,
     })
 }
 

@@ -205,7 +205,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Verify signatures with these instructions, or with none of the vector registers' \
              (default: the fastest of this processor).",
             |draft, text| {
-                draft.lanes = Some(values::lanes(text)?);
+                draft.scripts.lanes = Some(values::lanes(text)?);
                 Some(())
             },
         )
@@ -293,7 +293,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
          about a script, and run all other scripts in Bitcoin Core's engine, which alone refuses. core: \
          run all scripts there (default: native).",
         |draft, text| {
-            draft.script_engine = Some(values::script_engine(text)?);
+            draft.scripts.engine = Some(values::script_engine(text)?);
             Some(())
         },
     ),
@@ -305,7 +305,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
          engine, too; if it refuses one, the node ends (default: 1024 during the download, 1 for \
          blocks of the last day; a number that is given is meant for both).",
         |draft, text| {
-            draft.crosscheck = Some(plain::number(text)?);
+            draft.scripts.crosscheck = Some(plain::number(text)?);
             Some(())
         },
     ),

@@ -3,7 +3,9 @@ mod tables;
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
+use godwit_api::{CookiePermissions, Whitelist};
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Network};
 use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR};
@@ -281,6 +283,53 @@ fn every_option_of_the_node() {
         max_download_rate: Some(2000),
     };
     assert_eq!(config.command, Command::Node(expected));
+}
+
+/// The server as it is without options, on this port.
+fn default_rpc(port: u16) -> Option<RpcOptions> {
+    Some(RpcOptions {
+        addresses: vec![
+            format!("[::1]:{port}").parse().unwrap(),
+            format!("127.0.0.1:{port}").parse().unwrap(),
+        ],
+        allowed: Vec::new(),
+        auth: Vec::new(),
+        login: None,
+        cookie: Cookie::File(".cookie".into(), CookiePermissions::Owner),
+        whitelist: Whitelist::default(),
+        threads: 16,
+        queue: 64,
+        timeout: Duration::from_secs(30),
+        remarks: Vec::new(),
+    })
+}
+
+#[test]
+fn options_of_the_rpc_server_are_read() {
+    let rpc = |arguments: &[&str]| config(arguments).rpc;
+    assert_eq!(rpc(&["-server=0", "-rpcport=1"]), None);
+    assert_eq!(rpc(&["-rpcport=99"]), default_rpc(99));
+    let addresses = |arguments: &[&str]| {
+        let rpc = rpc(arguments).expect("a server");
+        (rpc.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), rpc.remarks.len())
+    };
+    // Each of the two alone opens nothing.
+    let own = vec!["[::1]:8332".to_owned(), "127.0.0.1:8332".to_owned()];
+    assert_eq!(addresses(&["-rpcbind=0.0.0.0"]), (own.clone(), 1));
+    assert_eq!(addresses(&["-rpcallowip=10.0.0.0/8"]), (own, 1));
+    let both = ["-rpcbind=10.0.0.1", "-rpcbind=[::]:7", "-rpcallowip=10.0.0.0/8"];
+    assert_eq!(addresses(&both), (vec!["10.0.0.1:8332".to_owned(), "[::]:7".to_owned()], 0));
+    let cookie = |arguments: &[&str]| rpc(arguments).expect("a server").cookie;
+    assert_eq!(cookie(&["-norpccookiefile"]), Cookie::Off);
+    assert_eq!(cookie(&["-rpcpassword=x"]), Cookie::Off);
+    let group = Cookie::File("/a/b".into(), CookiePermissions::Group);
+    assert_eq!(cookie(&["-rpccookiefile=/a/b", "-rpccookieperms=group"]), group);
+    let secret = rpc(&["-rpcuser=me", "-rpcpassword=hunter2"]).expect("a server");
+    assert_eq!(secret.login.as_ref().map(|(user, password)| (&**user, password.text())), Some(("me", "hunter2")));
+    assert!(!format!("{secret:?}").contains("hunter2"), "a password is not shown");
+    for wrong in ["-rpcauth=a", "-rpcallowip=a", "-rpcport=0", "-rpccookieperms=x", "-rpcthreads=0", "-rpcbind=a"] {
+        assert!(!error(&[wrong]).is_empty(), "{wrong}");
+    }
 }
 
 #[test]

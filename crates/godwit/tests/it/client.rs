@@ -11,7 +11,7 @@ use std::process::{Command, Stdio, exit};
 const ARGUMENTS: &str = "GODWIT_CLI_ARGUMENTS";
 const SEPARATOR: u8 = 0x1f;
 /// What libtest says before.
-const PREFACE: &str = "\nrunning 1 test\n";
+const PREFACE: &str = "\nrunning 1 test\ntest client::is_run ... ";
 
 /// How a client ended.
 #[derive(Debug, PartialEq, Eq)]

@@ -165,25 +165,35 @@ fn a_queue_that_is_full_says_so() {
 #[test]
 fn who_may_ask_and_what() {
     let node = Node::new("regtest");
+    // User `rt` of Bitcoin Core's tests, beside that of all tests.
     let options = [
-        "-rpcuser=other",
-        "-rpcauth=godwit:00$b09b2a0b0b1a1b0e28b5c5b9a46f2a38ee8fe1e0b25b5b4d4c2f3a1e6d5c4b3a",
-        "-rpcwhitelist=godwit:getblockcount",
+        "-rpcauth=rt:93648e835a54c573682c2eb19f882535$7681e9c5b74bdd85e78166031d2058e1069b3ed7ed967c93fc63abba06f31144",
+        "-rpcwhitelist=godwit:getblockcount,getbestblockhash",
+        "-rpcwhitelist=godwit:getblockcount,stop",
     ]
     .map(str::to_owned);
     let godwit = Answering::start(&node, &options);
-    // The last -rpcuser counts: the password is that of `other`.
-    let as_other = |method: &str| {
-        let body = json!({ "id": 1, "method": method }).to_string();
+    let status = |login: &str, body: &Value| {
+        let (auth, body) = (base64(login), body.to_string());
         let length = body.len();
-        let auth = "b3RoZXI6Z29kd2l0"; // other:godwit
         let request = format!(
             "POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {auth}\r\nContent-Length: {length}\r\n\
              Connection: close\r\n\r\n{body}"
         );
         exchange(godwit.port, request.as_bytes()).expect("an answer").status
     };
-    assert_eq!(as_other("getblockcount"), 403, "not in -rpcwhitelist");
+    let one = |method: &str| json!({ "id": 1, "method": method });
+    let rt = "rt:cA773lm788buwYe4g4WT+05pKyNruVKjQ25x3n0DQcM=";
+    let known = "godwit:godwit";
+    assert_eq!(status(known, &one("getblockcount")), 200);
+    assert_eq!(status(known, &one("getbestblockhash")), 403, "in one list of two");
+    assert_eq!(status(known, &json!([one("getblockcount"), one("stop")])), 403);
+    assert_eq!(status(rt, &one("getblockcount")), 403, "in no list");
+    assert_eq!(status("rt:x", &one("getblockcount")), 401);
+    assert_eq!(status("godwit:", &one("getblockcount")), 401);
+    let started = Instant::now();
+    assert_eq!(status("nobody:godwit", &one("getblockcount")), 401);
+    assert!(started.elapsed() >= Duration::from_millis(250), "who guesses has to wait");
 }
 
 #[test]

@@ -14,7 +14,6 @@ pub(super) const CREDENTIALS: &str = "Z29kd2l0OmdvZHdpdA==";
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    pub(super) head: String,
     pub(super) body: String,
 }
 
@@ -49,7 +48,7 @@ pub(super) fn read(stream: &mut TcpStream) -> Option<Answer> {
     let text = String::from_utf8(bytes).expect("text");
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
+    Some(Answer { status, body: body.to_owned() })
 }
 
 /// A request with this body, of a user who may ask.

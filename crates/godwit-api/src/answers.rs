@@ -53,7 +53,10 @@ impl Room {
         let waited = self.budget.freed.wait_timeout_while(used, LONGEST_WAIT, is_full);
         let (mut used, result) = waited.unwrap_or_else(PoisonError::into_inner);
         if result.timed_out() {
-            return Err(RpcError::new(code::LIMIT_EXCEEDED, "Too many large answers are under way"));
+            return Err(RpcError::new(
+                code::LIMIT_EXCEEDED,
+                "Too many large answers are under way",
+            ));
         }
         *used += bytes;
         self.bytes += bytes;

@@ -102,12 +102,14 @@ impl Whitelist {
     pub fn new(lines: &[String], strict: Option<bool>) -> Self {
         let mut users: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for line in lines {
-            let (user, methods) = line.split_once(':').map_or((line.as_str(), None), |(u, m)| (u, Some(m)));
+            let (user, methods) =
+                line.split_once(':').map_or((line.as_str(), None), |(u, m)| (u, Some(m)));
             let Some(methods) = methods else {
                 users.entry(user.to_owned()).or_default();
                 continue;
             };
-            let mut named: BTreeSet<String> = methods.split([',', ' ']).map(str::to_owned).collect();
+            let mut named: BTreeSet<String> =
+                methods.split([',', ' ']).map(str::to_owned).collect();
             if let Some(before) = users.get(user) {
                 named.retain(|method| before.contains(method));
             }
@@ -184,8 +186,10 @@ mod tests {
 
     #[test]
     fn passwords_may_have_colons() {
-        let password = SecretString::from_plain_and_wipe(&mut "a:b".to_owned()).expect("locked memory");
-        let credentials = Credentials(vec![RpcAuth::of_password("u", &password).expect("random bytes")]);
+        let password =
+            SecretString::from_plain_and_wipe(&mut "a:b".to_owned()).expect("locked memory");
+        let credentials =
+            Credentials(vec![RpcAuth::of_password("u", &password).expect("random bytes")]);
         assert!(credentials.user(&header("u:a:b")).is_some());
         assert!(credentials.user(&header("u:a")).is_none());
     }

@@ -61,7 +61,11 @@ impl fmt::Display for CookieError {
         match self {
             Self::Random(error) => error.fmt(f),
             Self::File(path, error) => {
-                write!(f, "the file {} with the RPC password cannot be written: {error}", path.display())
+                write!(
+                    f,
+                    "the file {} with the RPC password cannot be written: {error}",
+                    path.display()
+                )
             }
         }
     }

@@ -152,9 +152,8 @@ impl Api {
             Some(Json::List(items)) => self.batch(&items, user, &mut request, &mut room),
             Some(_) => Err(RpcError::new(code::PARSE_ERROR, "Top-level object parse error")),
         };
-        let (status, text) = answered.unwrap_or_else(|error| {
-            (status_of(&error), Some(request.reply(Err(error)).write()))
-        });
+        let (status, text) = answered
+            .unwrap_or_else(|error| (status_of(&error), Some(request.reply(Err(error)).write())));
         let text = text.map(|mut text| {
             text.push('\n');
             room.shrink_to(text.capacity());
@@ -197,7 +196,8 @@ impl Api {
                     return Err(RpcError::new(code::INVALID_REQUEST, "Invalid Request object"));
                 };
                 let method = item.get("method").unwrap_or(&Json::Null).as_text();
-                let method = method.map_err(|error| RpcError::new(code::PARSE_ERROR, error.message))?;
+                let method =
+                    method.map_err(|error| RpcError::new(code::PARSE_ERROR, error.message))?;
                 if !self.whitelist.allows(user, method) {
                     return Ok(self.forbidden(user, method));
                 }

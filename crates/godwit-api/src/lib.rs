@@ -28,8 +28,8 @@ pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
 pub use cookie::{CookieError, CookiePermissions};
 pub use seam::{
-    BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions, Reach,
-    Seam, Snapshot, TipFacts, seam,
+    BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions,
+    Reach, Seam, Snapshot, TipFacts, seam,
 };
 pub use server::{MAX_CONNECTIONS, Server, ServerError, ServerOptions};
 pub use subnet::{Subnet, SubnetError};

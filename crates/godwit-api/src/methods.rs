@@ -13,13 +13,13 @@ mod output;
 mod parse;
 mod peers;
 mod proof;
+mod scripts;
 mod stats;
 mod submit;
 mod transaction;
-mod util;
 mod waiting;
 
-use godwit_chain::{BlockUnreadable, Chain, NodeId, StoredBlock};
+use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock, note_damaged};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
 
@@ -58,7 +58,7 @@ impl Call<'_> {
             Ok(bytes) => Ok(bytes.as_slice().to_vec()),
             Err(unreadable) => {
                 if let BlockUnreadable::Damaged(id) = unreadable {
-                    self.node.ask(move |node| node.chain_mut().note_damaged(id))?;
+                    self.node.ask(move |node| note_damaged(node.chain_mut(), id))?;
                 }
                 Err(RpcError::new(code::MISC_ERROR, "Block not found on disk"))
             }
@@ -82,8 +82,8 @@ fn source(chain: &Chain, id: NodeId) -> Result<BlockSource, RpcError> {
     if id == chain.tree().genesis() {
         return Ok(BlockSource::Genesis);
     }
-    if let Some(stored) = chain.stored_block(id) {
-        return Ok(BlockSource::Stored(chain.block_reader(), stored));
+    if let Some(stored) = Places::of(chain).block(id) {
+        return Ok(BlockSource::Stored(Places::of(chain).reader(), stored));
     }
     let text = match chain.tree().node(id).tx_count {
         0 => "Block not available (not fully downloaded)",
@@ -115,7 +115,7 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "addnode" => peers::add_node,
         "decoderawtransaction" => transaction::decode_raw,
-        "decodescript" => util::decode_script,
+        "decodescript" => scripts::decode_script,
         "disconnectnode" => peers::disconnect,
         "echo" | "echojson" => control::echo,
         "generateblock" => generate::block,
@@ -163,7 +163,7 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
         "submitheader" => submit::header,
         "syncwithvalidationinterfacequeue" => waiting::for_nothing,
         "uptime" => control::uptime,
-        "validateaddress" => util::validate_address,
+        "validateaddress" => scripts::validate_address,
         "verifytxoutproof" => proof::verify,
         "waitforblock" => waiting::for_block,
         "waitforblockheight" => waiting::for_height,

@@ -256,7 +256,9 @@ impl Seam {
                 return Arc::clone(&current);
             }
             current = match left {
-                None => self.published.changed.wait(current).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    self.published.changed.wait(current).unwrap_or_else(PoisonError::into_inner)
+                }
                 Some(left) => {
                     let waited = self.published.changed.wait_timeout(current, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0

@@ -35,8 +35,8 @@ use crate::seam::Seam;
 use crate::stage::Stage;
 use crate::subnet::Subnet;
 use patient::Patient;
-use workers::{Job, Workers};
 pub(crate) use workers::{AnswerText, Reply};
+use workers::{Job, Workers};
 
 /// Bytes of a request line with its headers (Core `MAX_HEADERS_SIZE`).
 const MAX_HEADER_BYTES: usize = 8192;
@@ -374,7 +374,10 @@ async fn answer(
         return Ok(plain(StatusCode::NOT_FOUND, ""));
     }
     if request.method() != Method::POST {
-        return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "JSONRPC server handles only POST requests"));
+        return Ok(plain(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "JSONRPC server handles only POST requests",
+        ));
     }
     let Some(header) = request.headers().get(AUTHORIZATION) else { return Ok(unauthorized()) };
     let Some(user) = shared.credentials.user(header.as_bytes()) else {
@@ -405,7 +408,9 @@ async fn answer(
     drop(permit);
     match reply {
         Ok(reply) => Ok(finished(reply)),
-        Err(_) => Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "Request rejected during server shutdown")),
+        Err(_) => {
+            Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "Request rejected during server shutdown"))
+        }
     }
 }
 
@@ -420,7 +425,8 @@ enum Received {
 async fn receive(mut body: Incoming, most: u64, limit: Duration) -> Result<Received, Hopeless> {
     let mut bytes = Vec::new();
     loop {
-        let frame = timeout(limit, body.frame()).await.map_err(|_| Hopeless("silent for too long"))?;
+        let frame =
+            timeout(limit, body.frame()).await.map_err(|_| Hopeless("silent for too long"))?;
         let Some(frame) = frame else { return Ok(Received::Whole(bytes)) };
         let Ok(frame) = frame else { return Ok(Received::Broken) };
         let Ok(data) = frame.into_data() else { continue };

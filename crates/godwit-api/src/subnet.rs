@@ -32,7 +32,9 @@ impl Subnet {
 
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         match (self.address, plain(address)) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 96 + self.bits),
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                same(a.to_bits().into(), b.to_bits().into(), 96 + self.bits)
+            }
             (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), self.bits),
             _ => false,
         }
@@ -100,12 +102,23 @@ mod tests {
         assert!(contains("10.1.0.0/255.255.0.0", "10.1.9.9"));
         assert!(contains("0.0.0.0/0", "8.8.8.8") && !contains("0.0.0.0/0", "::2"));
         assert!(contains("127.0.0.1/8", "::ffff:127.0.0.5"));
-        assert!(contains("2001:db8::/32", "2001:db8:1::") && !contains("2001:db8::/32", "2001:db9::"));
+        assert!(
+            contains("2001:db8::/32", "2001:db8:1::") && !contains("2001:db8::/32", "2001:db9::")
+        );
     }
 
     #[test]
     fn what_is_no_subnet_is_refused() {
-        for text in ["", "a", "1.2.3", "1.2.3.4/33", "1.2.3.4/", "::/129", "1.2.3.4/255.0.255.0", "::1/255.0.0.0"] {
+        for text in [
+            "",
+            "a",
+            "1.2.3",
+            "1.2.3.4/33",
+            "1.2.3.4/",
+            "::/129",
+            "1.2.3.4/255.0.255.0",
+            "::1/255.0.0.0",
+        ] {
             assert_eq!(text.parse::<Subnet>(), Err(SubnetError), "{text}");
         }
     }

@@ -34,6 +34,7 @@ use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
 use crate::lookahead::{Lookahead, LookaheadError};
 use crate::message::Message;
+use crate::places::note_damaged;
 use crate::reads::{Read, Reads};
 use crate::recovery::Recovery;
 use crate::second_look::{accept_twice, log_untrusted};
@@ -222,7 +223,7 @@ impl Chain {
                 let Read { ticket, bytes, damaged } = self.reads.answered(env, index, answer);
                 self.events.push_back(Event::Read { ticket, bytes });
                 if let Some(id) = damaged {
-                    self.note_damaged(id);
+                    note_damaged(self, id);
                 }
             }
             Message::Import(error) => return Err(error.into()),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use godwit_primitives::{Coin, OutPoint};
 use godwit_store::StoreError;
-use godwit_store::utxo::{HashedOutPoint, Layers, UtxoHasher, UtxoStore};
+use godwit_store::utxo::{HashedOutPoint, Layers, UtxoHasher, UtxoStore, unsealed_coin};
 
 use crate::window::Window;
 
@@ -36,7 +36,7 @@ impl CoinAtTip {
             return Self::Known(before);
         }
         let key = hasher.hash(*outpoint);
-        match coins.unsealed_coin(&key) {
+        match unsealed_coin(coins, &key) {
             Some(known) => Self::Known(known),
             None => Self::Below(CoinBelow { layers: coins.layers(), key }),
         }

@@ -39,6 +39,7 @@ mod options;
 mod overrule;
 mod own_block;
 mod permits;
+mod places;
 mod reads;
 mod record;
 mod recovery;
@@ -76,6 +77,7 @@ pub use options::{
 };
 pub use overrule::OverruleError;
 pub use permits::Permit;
+pub use places::{Places, note_damaged};
 pub use reads::{BlockReader, BlockUnreadable, StoredBlock};
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
@@ -83,3 +85,4 @@ pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageT
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
+pub use waiting::wait_with_both;

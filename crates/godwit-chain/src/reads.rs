@@ -12,9 +12,7 @@ use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Deployment, Params};
 use godwit_store::exec::Priority;
 use godwit_store::utxo::UtxoHasher;
-use godwit_store::{
-    BlockChecksum, BlockPosition, BlockUndo, Store, StoreError, UndoPosition,
-};
+use godwit_store::{BlockChecksum, BlockPosition, BlockUndo, Store, StoreError, UndoPosition};
 use godwit_stream::PooledStream;
 
 use crate::environment::Environment;
@@ -74,7 +72,11 @@ pub struct StoredBlock {
 }
 
 impl StoredBlock {
-    pub(crate) fn new(params: &Params, (id, node): (NodeId, &Node), position: BlockPosition) -> Self {
+    pub(crate) fn new(
+        params: &Params,
+        (id, node): (NodeId, &Node),
+        position: BlockPosition,
+    ) -> Self {
         let witnesses = match params.is_active(Deployment::Segwit, node.height) {
             true => WitnessCheck::Segwit,
             false => WitnessCheck::BeforeSegwit,
@@ -122,7 +124,7 @@ pub struct BlockReader {
 pub enum BlockUnreadable {
     /// It was pruned meanwhile, or the disk fails; the log says it.
     Gone,
-    /// Its bytes are not what was written: [`Chain::note_damaged`](crate::Chain::note_damaged) is to be told.
+    /// Its bytes are not what was written: [`note_damaged`](crate::note_damaged) is to be told.
     Damaged(NodeId),
 }
 
@@ -196,12 +198,7 @@ impl Reads {
     }
 
     /// Reads a block when a worker is free.
-    pub(crate) fn read(
-        &mut self,
-        env: &Environment,
-        ticket: u64,
-        block: StoredBlock,
-    ) {
+    pub(crate) fn read(&mut self, env: &Environment, ticket: u64, block: StoredBlock) {
         self.queue.push_back(Wanted { ticket, block });
         self.start(env);
     }

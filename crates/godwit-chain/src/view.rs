@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use godwit_consensus::Reject;
 use godwit_primitives::network::Params;
-use godwit_primitives::{BlockHash, BlockHeader, OutPoint};
+use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_store::utxo::{UtxoHasher, UtxoStore};
 use godwit_store::{AssumedSnapshot, ChainPoint};
 use godwit_stream::{BufferPool, DataStream, PooledStream};
 
 use crate::chain::Chain;
-use crate::coin_at_tip::CoinAtTip;
 use crate::event::Event;
-use crate::reads::{BlockReader, StoredBlock};
+use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
 use crate::tree::{HeaderTree, NodeId};
 
@@ -51,37 +50,6 @@ impl Chain {
         } else {
             self.events.push_back(Event::Read { ticket, bytes: None });
         }
-    }
-
-    /// Where a block is stored; `None` where it is not, or its bytes are lost. No file holds genesis.
-    pub fn stored_block(&self, id: NodeId) -> Option<StoredBlock> {
-        let node = self.index.node(id);
-        let position = node.position.filter(|_| !self.index.is_lost(id))?;
-        Some(StoredBlock::new(&self.env.params, (id, &node), position))
-    }
-
-    /// To read stored blocks on other threads.
-    pub fn block_reader(&self) -> BlockReader {
-        BlockReader::new(&self.env)
-    }
-
-    /// A reader found the bytes of a stored block damaged: they are fetched again, if somebody fetches.
-    /// One that was written again is not served, and nothing more: a reader's wish is no reason to end, nor
-    /// to fetch it over and over.
-    pub fn note_damaged(&mut self, id: NodeId) {
-        if self.goal.copies_come() && !self.index.damaged.was_rewritten(id) {
-            self.lose(id);
-        }
-    }
-
-    /// The coin of an outpoint at the tip, or where to read of it, without touching the disk.
-    pub fn coin_at_tip(&self, outpoint: &OutPoint) -> CoinAtTip {
-        CoinAtTip::find(&self.window, &self.coins, &self.env.hasher, outpoint)
-    }
-
-    /// Bytes of block and undo files.
-    pub fn bytes_on_disk(&self) -> u64 {
-        self.env.store.file_bytes().values().sum()
     }
 
     /// Connects nothing from now on but blocks that were connected before: for commands that look at

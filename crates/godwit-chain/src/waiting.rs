@@ -10,24 +10,29 @@ use crate::error::ChainError;
 /// Longest time without a look at the stop flag.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
+/// As [`Chain::wait_with`], with two others.
+pub fn wait_with_both<T, U>(
+    chain: &mut Chain,
+    one: &Receiver<T>,
+    two: &Receiver<U>,
+    timeout: Duration,
+) {
+    let start = chain.env.now();
+    let mut select = Select::new();
+    select.recv(&chain.mailbox.inbox);
+    select.recv(chain.coins.events());
+    select.recv(one);
+    select.recv(two);
+    // Whichever it was, the caller looks again.
+    let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
+    chain.status.times.wait += chain.env.now() - start;
+}
+
 impl Chain {
     /// Waits until a job has reported, `other` has a message (which is not taken) or is closed, or
     /// `timeout` is over.
     pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
-        self.wait_with_both(other, &never::<()>(), timeout);
-    }
-
-    /// The same with two others.
-    pub fn wait_with_both<T, U>(&mut self, one: &Receiver<T>, two: &Receiver<U>, timeout: Duration) {
-        let start = self.env.now();
-        let mut select = Select::new();
-        select.recv(&self.mailbox.inbox);
-        select.recv(self.coins.events());
-        select.recv(one);
-        select.recv(two);
-        // Whichever it was, the caller looks again.
-        let (Ok(_) | Err(_)) = select.ready_timeout(timeout);
-        self.status.times.wait += self.env.now() - start;
+        wait_with_both(self, other, &never::<()>(), timeout);
     }
 
     /// Waits until a job has reported, but not for long, so that the caller can look at its stop

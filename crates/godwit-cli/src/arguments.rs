@@ -28,18 +28,38 @@ const SPECS: &[Spec] = &[
     spec("help", "", "Print this and stop.", false),
     spec("version", "", "Print the version and stop.", false),
     spec("datadir", "DIR", "The node's data directory (default: ~/.godwit).", false),
-    spec("conf", "FILE", "The configuration file, from the data directory (default: godwit.conf).", false),
+    spec(
+        "conf",
+        "FILE",
+        "The configuration file, from the data directory (default: godwit.conf).",
+        false,
+    ),
     spec("chain", "NAME", "main, test, testnet4, signet or regtest (default: main).", true),
     spec("testnet", "", "The same as -chain=test.", true),
     spec("testnet4", "", "The same as -chain=testnet4.", true),
     spec("signet", "", "The same as -chain=signet.", true),
     spec("regtest", "", "The same as -chain=regtest.", true),
     spec("rpcconnect", "HOST[:PORT]", "Where the node runs (default: 127.0.0.1).", true),
-    spec("rpcport", "PORT", "Its port (default: 8332, test 18332, testnet4 48332, signet 38332, regtest 18443).", true),
+    spec(
+        "rpcport",
+        "PORT",
+        "Its port (default: 8332, test 18332, testnet4 48332, signet 38332, regtest 18443).",
+        true,
+    ),
     spec("rpcuser", "NAME", "The user of -rpcpassword.", true),
     spec("rpcpassword", "PASSWORD", "The password (default: that of the cookie).", true),
-    spec("rpccookiefile", "FILE", "The cookie (default: .cookie in the network's directory).", true),
-    spec("rpcclienttimeout", "SECONDS", "Wait so long for an answer; 0 for ever (default: 900).", true),
+    spec(
+        "rpccookiefile",
+        "FILE",
+        "The cookie (default: .cookie in the network's directory).",
+        true,
+    ),
+    spec(
+        "rpcclienttimeout",
+        "SECONDS",
+        "Wait so long for an answer; 0 for ever (default: 900).",
+        true,
+    ),
     spec("rpcwait", "", "Wait until the node answers.", true),
     spec("rpcwaittimeout", "SECONDS", "Wait no longer than this; 0 for ever (default: 0).", true),
     spec("rpcwallet", "NAME", "The wallet, where the server has some.", true),
@@ -131,12 +151,13 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Asked, Stri
     };
     let mut words = words.map(text).peekable();
     let mut line = BTreeMap::new();
-    while let Some(word) = words.next_if(|word| {
-        word.as_ref().map_or(true, |word| word.starts_with('-') && word.len() > 1)
-    }) {
+    while let Some(word) = words
+        .next_if(|word| word.as_ref().map_or(true, |word| word.starts_with('-') && word.len() > 1))
+    {
         let word = word?;
-        let (name, value) = option(&word)
-            .ok_or_else(|| format!("Error parsing command line arguments: Invalid parameter {word}"))?;
+        let (name, value) = option(&word).ok_or_else(|| {
+            format!("Error parsing command line arguments: Invalid parameter {word}")
+        })?;
         line.insert(name, value);
     }
     let words = words.collect::<Result<Vec<_>, _>>()?;
@@ -166,7 +187,8 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Asked, Stri
 fn option(word: &str) -> Option<(&'static str, Option<String>)> {
     let word = word.strip_prefix('-')?;
     let word = word.strip_prefix('-').unwrap_or(word);
-    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    let (name, value) =
+        word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
     let find = |name: &str| SPECS.iter().find(|spec| spec.name == name).map(|spec| spec.name);
     let name = match name {
         "h" | "?" => "help",
@@ -188,9 +210,11 @@ fn network(value: impl Fn(&str) -> Option<String>) -> Result<Network, String> {
         ("regtest", Network::Regtest),
     ] {
         if value(flag).is_some_and(|value| value != "0") && chosen.replace(network).is_some() {
-            return Err("Error: Invalid combination of -regtest, -signet, -testnet, -testnet4 and \
+            return Err(
+                "Error: Invalid combination of -regtest, -signet, -testnet, -testnet4 and \
                         -chain. Can use at most one."
-                .to_owned());
+                    .to_owned(),
+            );
         }
     }
     match value("chain") {
@@ -225,7 +249,8 @@ mod tests {
 
     #[test]
     fn options_end_with_the_first_word() {
-        let found = arguments(&["-regtest", "--rpcport=5", "-norpcwait", "getblockhash", "-1"]).unwrap();
+        let found =
+            arguments(&["-regtest", "--rpcport=5", "-norpcwait", "getblockhash", "-1"]).unwrap();
         assert_eq!((found.network, found.value("rpcport")), (Network::Regtest, Some("5")));
         assert_eq!(found.words, ["getblockhash", "-1"]);
         assert!(!found.is_set("rpcwait") && found.is_off("rpcwait") && found.is_set("regtest"));

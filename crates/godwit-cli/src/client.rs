@@ -114,7 +114,9 @@ impl Server {
             401 => return other(login.refused(from)),
             503 => return other(format!("Server response: {}", String::from_utf8_lossy(&body))),
             400 | 404 | 500 => {}
-            status if status >= 400 => return other(format!("server returned HTTP error {status}")),
+            status if status >= 400 => {
+                return other(format!("server returned HTTP error {status}"));
+            }
             _ => {}
         }
         if body.is_empty() {
@@ -128,9 +130,9 @@ impl Server {
 
     fn connect(&self) -> io::Result<TcpStream> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "Could not resolve host");
-        let addresses = (self.host.as_str(), self.port).to_socket_addrs().map_err(|_| {
-            io::Error::other(format!("Could not resolve host: {}", self.host))
-        })?;
+        let addresses = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(|_| io::Error::other(format!("Could not resolve host: {}", self.host)))?;
         for address in addresses {
             match TcpStream::connect_timeout(&address, self.timeout) {
                 Ok(stream) => return Ok(stream),
@@ -256,7 +258,8 @@ impl Answer {
         loop {
             let line = self.line()?;
             let size = line.split(';').next().unwrap_or_default().trim();
-            let size = usize::from_str_radix(size, 16).map_err(|_| malformed("Invalid chunk size"))?;
+            let size =
+                usize::from_str_radix(size, 16).map_err(|_| malformed("Invalid chunk size"))?;
             if size == 0 {
                 return Ok(body);
             }

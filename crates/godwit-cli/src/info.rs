@@ -105,11 +105,7 @@ pub(crate) fn shown(reply: &Json, arguments: &Arguments) -> Result<String, Faile
     let mut text = format!("{blue}Chain: {}{reset}\n", plain(chain.get("chain")));
     text.push_str(&format!("Blocks: {}\n", plain(chain.get("blocks"))));
     text.push_str(&format!("Headers: {}\n", plain(chain.get("headers"))));
-    text.push_str(&format!(
-        "Verification progress: {}{:.4}%\n",
-        bar(progress),
-        progress * 100.0
-    ));
+    text.push_str(&format!("Verification progress: {}{:.4}%\n", bar(progress), progress * 100.0));
     text.push_str(&format!("Difficulty: {}\n\n", plain(chain.get("difficulty"))));
     text.push_str(&format!(
         "{green}Network: in {}, out {}, total {}{reset}\n",

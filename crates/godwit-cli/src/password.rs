@@ -27,8 +27,7 @@ impl Drop for Unseen {
 
 /// The first line.
 pub(crate) fn read() -> Result<String, String> {
-    let failed =
-        |_| "-stdinrpcpass specified but failed to read from standard input".to_owned();
+    let failed = |_| "-stdinrpcpass specified but failed to read from standard input".to_owned();
     let unseen = match io::stdin().is_terminal() {
         true => {
             eprint!("RPC password> ");

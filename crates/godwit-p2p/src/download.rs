@@ -128,6 +128,14 @@ pub(crate) struct Downloads {
     some_unwanted: bool,
 }
 
+/// Heights of the blocks that are in flight from the peer.
+pub(crate) fn heights_in_flight(downloads: &Downloads, peer: PeerId) -> Vec<u32> {
+    let requested = downloads.blocks.values().filter(|block| block.copies.contains(&peer));
+    let mut heights: Vec<u32> = requested.map(|block| block.height).collect();
+    heights.sort_unstable();
+    heights
+}
+
 impl Downloads {
     /// A scheduler without peers. Only chains with at least `minimum_work` are downloaded.
     pub(crate) fn new(params: &Params, minimum_work: Work) -> Self {
@@ -299,14 +307,6 @@ impl Downloads {
     /// Number of blocks in flight from the peer.
     pub(crate) fn in_flight(&self, peer: PeerId) -> usize {
         self.peers.get(&peer).map_or(0, |peer| peer.queue.len())
-    }
-
-    /// Heights of the blocks that are in flight from the peer.
-    pub(crate) fn heights_in_flight(&self, peer: PeerId) -> Vec<u32> {
-        let requested = self.blocks.values().filter(|block| block.copies.contains(&peer));
-        let mut heights: Vec<u32> = requested.map(|block| block.height).collect();
-        heights.sort_unstable();
-        heights
     }
 
     /// Whether the block is in flight from the peer.

@@ -171,7 +171,7 @@ impl Peers {
             Event::Net(event) => parts.on_net(&mut cx, event),
             Event::Chain(event) => parts.on_chain(&mut cx, event),
             Event::NetworkActive(active) => parts.set_active(&mut cx, active),
-            Event::Operator(command) => operator::command(parts, &mut cx, command),
+            Event::Operator(command) => parts.on_operator(&mut cx, command),
             Event::Tick { room } => self.tick(index, room),
         }
         let (parts, mut cx) = self.lend(index);

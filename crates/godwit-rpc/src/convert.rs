@@ -96,7 +96,8 @@ pub fn positional(method: &str, words: &[String]) -> Result<Json, NoJson> {
 ///
 /// As [`positional`].
 pub fn named(method: &str, words: &[String]) -> Result<Json, NoJson> {
-    let (mut members, mut positional): (Vec<(Cow<'static, str>, Json)>, Vec<Json>) = Default::default();
+    let (mut members, mut positional): (Vec<(Cow<'static, str>, Json)>, Vec<Json>) =
+        Default::default();
     for word in words {
         let next = by_position(method, positional.len());
         let Some((name, value)) = word.split_once('=') else {
@@ -163,7 +164,10 @@ mod tests {
             by_name("getblock", &["blockhash=00", "verbose=true"]),
             r#"{"blockhash":"00","verbose":true}"#
         );
-        assert_eq!(by_name("getblock", &["00", "verbosity=1", "verbosity=2"]), r#"{"verbosity":2,"args":["00"]}"#);
+        assert_eq!(
+            by_name("getblock", &["00", "verbosity=1", "verbosity=2"]),
+            r#"{"verbosity":2,"args":["00"]}"#
+        );
         assert_eq!(by_name("gettxoutproof", &["[\"=\"]"]), r#"{"args":[["="]]}"#);
         assert_eq!(by_name("createwallet", &["my=wallet"]), r#"{"args":["my=wallet"]}"#);
     }

@@ -59,7 +59,10 @@ impl RpcError {
 
     /// The object that clients get.
     pub fn to_json(&self) -> Json {
-        Json::object([("code", Json::from(self.code)), ("message", Json::from(self.message.as_str()))])
+        Json::object([
+            ("code", Json::from(self.code)),
+            ("message", Json::from(self.message.as_str())),
+        ])
     }
 }
 

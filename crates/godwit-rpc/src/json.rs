@@ -54,7 +54,9 @@ impl Json {
     }
 
     pub fn object<const N: usize>(members: [(&'static str, Json); N]) -> Self {
-        Self::Object(members.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect())
+        Self::Object(
+            members.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect(),
+        )
     }
 
     /// An amount in satoshi as bitcoins with eight decimals (Core `ValueFromAmount`).

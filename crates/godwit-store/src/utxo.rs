@@ -55,7 +55,7 @@ pub(crate) use run::file::run_fingerprints;
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
 pub(crate) use store::remove_runs;
-pub use store::{Counters, UtxoStore};
+pub use store::{Counters, UtxoStore, unsealed_coin};
 pub use worker_pools::UtxoEvent;
 
 #[cfg(test)]

@@ -39,9 +39,9 @@ pub(super) fn by_position(method: &Method, params: &Json) -> Result<Vec<Json>, R
         first.get_or_insert(param.names);
         args.push(given.remove(found).1.clone());
     }
-    if let Some(at) = given.iter().position(|(name, value)| {
-        *name == POSITIONAL && matches!(value, Json::List(_))
-    }) {
+    if let Some(at) =
+        given.iter().position(|(name, value)| *name == POSITIONAL && matches!(value, Json::List(_)))
+    {
         let Json::List(positional) = given.remove(at).1 else { unreachable!("just looked") };
         if let Some(first) = first.filter(|_| initial_hole < positional.len()) {
             let text =
@@ -84,7 +84,8 @@ mod tests {
     fn arranged(method: &str, params: &str) -> String {
         let method = find(method).expect("a method");
         let params = Json::parse(params.as_bytes()).expect("JSON");
-        by_position(method, &params).map_or_else(|error| error.message, |args| Json::List(args).write())
+        by_position(method, &params)
+            .map_or_else(|error| error.message, |args| Json::List(args).write())
     }
 
     #[test]

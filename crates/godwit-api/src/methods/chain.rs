@@ -20,7 +20,8 @@ pub(super) fn hash(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let height: i32 = call.arg(0).as_integer()?;
     let found = call.node.ask(move |node| {
         let chain = node.chain();
-        let height = u32::try_from(height).ok().filter(|height| *height <= chain.tip_point().height)?;
+        let height =
+            u32::try_from(height).ok().filter(|height| *height <= chain.tip_point().height)?;
         Some(chain.tree().node(at_height(chain, height)).hash)
     })?;
     found
@@ -151,8 +152,7 @@ fn window_stats(
     };
     let before = tree.ancestor(end, (height - blocks) as u32).expect("within the chain");
     let first = tree.node(before);
-    let seconds =
-        i64::from(tree.median_time_past(end)) - i64::from(tree.median_time_past(before));
+    let seconds = i64::from(tree.median_time_past(end)) - i64::from(tree.median_time_past(before));
     let mut json = Json::object([("time", last.header.time.into())]);
     if last.chain_tx_count != 0 {
         json.push("txcount", last.chain_tx_count);

@@ -63,7 +63,9 @@ pub(super) fn memory_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
             ]);
             Ok(Json::object([("locked", locked)]))
         }
-        "mallocinfo" => Err(RpcError::new(code::INVALID_PARAMETER, "mallocinfo mode not available")),
+        "mallocinfo" => {
+            Err(RpcError::new(code::INVALID_PARAMETER, "mallocinfo mode not available"))
+        }
         mode => Err(RpcError::new(code::INVALID_PARAMETER, format!("unknown mode {mode}"))),
     }
 }

@@ -28,11 +28,7 @@ const DEPLOYMENTS: [(&str, Deployment); 5] = [
 ];
 
 fn buried(active: bool, height: u32) -> Json {
-    Json::object([
-        ("type", "buried".into()),
-        ("active", active.into()),
-        ("height", height.into()),
-    ])
+    Json::object([("type", "buried".into()), ("active", active.into()), ("height", height.into())])
 }
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {

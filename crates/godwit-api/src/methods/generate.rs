@@ -210,8 +210,6 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
             let text = format!("TestBlockValidity failed: {reject}");
             Err(RpcError::new(code::VERIFY_ERROR, text))
         }
-        _ => {
-            Err(RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted"))
-        }
+        _ => Err(RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted")),
     }
 }

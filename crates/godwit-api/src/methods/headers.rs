@@ -91,8 +91,8 @@ pub(super) fn work(work: Work) -> Json {
 pub(super) fn header(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let hash: BlockHash = parse::hash(call.arg(0), "hash")?;
     let verbose = parse::flag(call.arg(1), true)?;
-    let facts = call.node.ask(move |node| {
-        find(node.chain(), &hash).map(|id| HeaderFacts::of(node.chain(), id))
-    })??;
+    let facts = call
+        .node
+        .ask(move |node| find(node.chain(), &hash).map(|id| HeaderFacts::of(node.chain(), id)))??;
     Ok(if verbose { facts.to_json() } else { Json::hex(&facts.header.to_bytes()) })
 }

@@ -40,10 +40,9 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
         )),
         (true, false) => Ok(Json::Object(Vec::new())),
         (false, false) => Ok(Json::List(Vec::new())),
-        (false, true) => Ok(Json::object([
-            ("txids", Json::List(Vec::new())),
-            ("mempool_sequence", 1.into()),
-        ])),
+        (false, true) => {
+            Ok(Json::object([("txids", Json::List(Vec::new())), ("mempool_sequence", 1.into())]))
+        }
     }
 }
 

@@ -62,9 +62,8 @@ fn networks(reachable: Reachable, proxy: Option<SocketAddr>, onion: Option<Socke
 }
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let (services, ahead) = call.node.ask(|node| {
-        (node.peers().services(), node.peers().summary().clock_wrong_by)
-    })?;
+    let (services, ahead) =
+        call.node.ask(|node| (node.peers().services(), node.peers().summary().clock_wrong_by))?;
     let snapshot = call.node.snapshot();
     let proxies = call.node.proxies();
     Ok(Json::object([
@@ -97,9 +96,9 @@ pub(super) fn connection_count(call: &mut Call<'_>) -> Result<Json, RpcError> {
 const DAY: u64 = 24 * 60 * 60;
 
 pub(super) fn totals(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let ((received, sent), upload, now) = call.node.ask(|node| {
-        (node.peers().total_traffic(), node.peers().upload(), node.now().unix)
-    })?;
+    let ((received, sent), upload, now) = call
+        .node
+        .ask(|node| (node.peers().total_traffic(), node.peers().upload(), node.now().unix))?;
     let target = Json::object([
         ("timeframe", DAY.into()),
         ("target", upload.target.into()),
@@ -118,9 +117,10 @@ pub(super) fn totals(call: &mut Call<'_>) -> Result<Json, RpcError> {
 
 pub(super) fn set_active(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let active = call.arg(0).as_bool()?;
-    call.node.ask(move |node| {
-        node.command(NodeCommand::SetNetworkActive(active));
-        node.network_active()
-    })
-    .map(Json::from)
+    call.node
+        .ask(move |node| {
+            node.command(NodeCommand::SetNetworkActive(active));
+            node.network_active()
+        })
+        .map(Json::from)
 }

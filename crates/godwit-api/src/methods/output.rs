@@ -1,6 +1,6 @@
 //! One unspent output.
 
-use godwit_chain::CoinAtTip;
+use godwit_chain::{CoinAtTip, Places};
 use godwit_primitives::{Coin, OutPoint, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::ChainPoint;
@@ -14,9 +14,8 @@ pub(super) fn coin(
     node: &Seam,
     outpoint: OutPoint,
 ) -> Result<(Option<Coin>, ChainPoint), RpcError> {
-    let (place, tip) = node.ask(move |node| {
-        (node.chain().coin_at_tip(&outpoint), node.chain().tip_point())
-    })?;
+    let (place, tip) =
+        node.ask(move |node| (Places::of(node.chain()).coin(&outpoint), node.chain().tip_point()))?;
     let coin = match place {
         CoinAtTip::Known(coin) => coin,
         CoinAtTip::Below(below) => below.read().map_err(|error| {

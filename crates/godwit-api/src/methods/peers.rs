@@ -51,8 +51,7 @@ fn shared(node: &dyn NodeState, peer: &PeerInfo) -> (i64, i64) {
 fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {
     let (said, times) = (&peer.said, &peer.times);
     let network = peer.address.map_or(AddressNetwork::Unroutable, |address| address.network());
-    let mut json =
-        Json::object([("id", peer.id.0.into()), ("addr", name_of(peer).into())]);
+    let mut json = Json::object([("id", peer.id.0.into()), ("addr", name_of(peer).into())]);
     if let Some(local) = said.local.filter(NetAddress::is_valid) {
         json.push("addrlocal", local.to_string());
     }
@@ -278,14 +277,16 @@ pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
                 AddressNetwork::I2p,
                 AddressNetwork::Cjdns,
             ];
-            let found = all.into_iter().find(|known| network_name(*known).eq_ignore_ascii_case(name));
+            let found =
+                all.into_iter().find(|known| network_name(*known).eq_ignore_ascii_case(name));
             Some(found.ok_or_else(|| refused(format!("Network not recognized: {name}")))?)
         }
     };
     let known = call.node.ask(|node| node.peers().known_addresses(MAX_ADDRESSES))?;
     let most = if count == 0 { MAX_ADDRESSES } else { count };
-    let wanted =
-        known.iter().filter(|entry| network.is_none_or(|network| entry.address.network() == network));
+    let wanted = known
+        .iter()
+        .filter(|entry| network.is_none_or(|network| entry.address.network() == network));
     let json = |entry: &godwit_p2p::AddressEntry| {
         let text = entry.address.to_string();
         let host = text.rsplit_once(':').map_or(&*text, |(host, _)| host);

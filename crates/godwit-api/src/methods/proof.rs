@@ -160,7 +160,10 @@ fn wanted(list: &Json) -> Result<BTreeSet<Txid>, RpcError> {
     for item in items {
         let txid: Txid = parse::hash(item, "txid")?;
         if !txids.insert(txid) {
-            return Err(refused(format!("Invalid parameter, duplicated txid: {}", item.as_text()?)));
+            return Err(refused(format!(
+                "Invalid parameter, duplicated txid: {}",
+                item.as_text()?
+            )));
         }
     }
     Ok(txids)
@@ -185,16 +188,15 @@ pub(super) fn make(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let height = match named {
         Some(_) => None,
         None => Some(
-            block_of_unspent(call, &txids)?.ok_or_else(|| refused("Transaction not yet in block"))?,
+            block_of_unspent(call, &txids)?
+                .ok_or_else(|| refused("Transaction not yet in block"))?,
         ),
     };
     let source = call.node.ask(move |node| {
         let chain = node.chain();
         let id: NodeId = match (named, height) {
             (Some(hash), _) => find(chain, &hash)?,
-            (None, height) => {
-                at_height(chain, height.unwrap_or(0).min(chain.tip_point().height))
-            }
+            (None, height) => at_height(chain, height.unwrap_or(0).min(chain.tip_point().height)),
         };
         source(chain, id)
     })??;
@@ -211,7 +213,8 @@ pub(super) fn make(call: &mut Call<'_>) -> Result<Json, RpcError> {
 pub(super) fn verify(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let bytes = parse::named_hex(call.arg(0), "proof")?;
     // Whatever the stream says, Core passes it on.
-    let ended = |_| RpcError::new(code::MISC_ERROR, "SpanReader::read(): end of data: iostream error");
+    let ended =
+        |_| RpcError::new(code::MISC_ERROR, "SpanReader::read(): end of data: iostream error");
     let (header, tree) = match bytes.len() {
         0..HEADER_SIZE => return Err(ended(())),
         _ => PartialTree::decode(&bytes).map_err(|_| ended(()))?,
@@ -249,8 +252,12 @@ mod tests {
                 let bytes = PartialTree::of(&txids, &matches).encode(&header);
                 let (_, tree) = PartialTree::decode(&bytes).expect("it decodes");
                 let (root, found) = tree.extract().expect("it is as it was made");
-                let expected: Vec<Txid> =
-                    txids.iter().zip(&matches).filter(|(_, m)| **m).map(|(txid, _)| *txid).collect();
+                let expected: Vec<Txid> = txids
+                    .iter()
+                    .zip(&matches)
+                    .filter(|(_, m)| **m)
+                    .map(|(txid, _)| *txid)
+                    .collect();
                 assert_eq!(found, expected);
                 let leaves = txids.iter().map(|txid| txid.to_bytes());
                 assert_eq!(root, godwit_primitives::merkle::merkle_root(leaves).0);

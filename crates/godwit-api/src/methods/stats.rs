@@ -60,7 +60,9 @@ enum Named {
 }
 
 fn named(value: &Json) -> Result<Named, RpcError> {
-    let Json::Number(_) = value else { return parse::hash(value, "hash_or_height").map(Named::Hash) };
+    let Json::Number(_) = value else {
+        return parse::hash(value, "hash_or_height").map(Named::Hash);
+    };
     let height: i32 = value.as_integer()?;
     u32::try_from(height).map(Named::Height).map_err(|_| {
         let text = format!("Target block height {height} is negative");
@@ -211,14 +213,16 @@ fn statistics(
     let min_rate = least(&mut rates(), MAX_MONEY);
     let (max_size, min_size) =
         (sums.sizes.iter().max().copied(), least(&mut sums.sizes.iter().copied(), MAX_BLOCK_SIZE));
-    let average_rate =
-        if sums.total_weight > 0 { total_fee * 4 / sums.total_weight } else { 0 };
+    let average_rate = if sums.total_weight > 0 { total_fee * 4 / sums.total_weight } else { 0 };
     Json::object([
         ("avgfee", average(total_fee).into()),
         ("avgfeerate", average_rate.into()),
         ("avgtxsize", average(sums.total_size).into()),
         ("blockhash", facts.hash.to_string().into()),
-        ("feerate_percentiles", percentiles(&mut sums.rates, sums.total_weight).into_iter().collect()),
+        (
+            "feerate_percentiles",
+            percentiles(&mut sums.rates, sums.total_weight).into_iter().collect(),
+        ),
         ("height", facts.height.into()),
         ("ins", sums.inputs.into()),
         ("maxfee", max_fee.unwrap_or(0).max(0).into()),

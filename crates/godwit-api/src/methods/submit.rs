@@ -73,9 +73,9 @@ fn overrule(call: &mut Call<'_>, valid: bool) -> Result<Json, RpcError> {
     }
     let started = Instant::now();
     loop {
-        let (is_idle, is_left) = call.node.ask(|node| {
-            (node.is_idle(), !node.chain().tree().node(node.chain().tip()).failed)
-        })?;
+        let (is_idle, is_left) = call
+            .node
+            .ask(|node| (node.is_idle(), !node.chain().tree().node(node.chain().tip()).failed))?;
         if is_idle || (is_left && started.elapsed() > SETTLING) {
             return Ok(Json::Null);
         }

@@ -161,7 +161,8 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let spent = undo.as_ref().and_then(|undo| undo.transactions().nth(n - 1));
     let is_active = facts.confirmations > 0;
     let mut json = Json::object([("in_active_chain", is_active.into())]);
-    let Json::Object(members) = transaction(tx, call.network(), spent, Detail::Prevouts, true) else {
+    let Json::Object(members) = transaction(tx, call.network(), spent, Detail::Prevouts, true)
+    else {
         unreachable!("a transaction is an object");
     };
     for (name, value) in members {

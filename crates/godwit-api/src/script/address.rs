@@ -58,7 +58,9 @@ impl Address {
         match self {
             Self::PublicKeyHash(hash) => versioned(of_key, hash),
             Self::ScriptHash(hash) => versioned(of_script, hash),
-            Self::Witness { version, program } => bech32::encode(prefix(network), *version, program),
+            Self::Witness { version, program } => {
+                bech32::encode(prefix(network), *version, program)
+            }
         }
     }
 
@@ -99,7 +101,11 @@ impl Address {
             Some((version, hash)) if *version == of_key || *version == of_script => {
                 let wrong = |_| "Invalid length for Base58 address (P2PKH or P2SH)".to_owned();
                 let hash = hash.try_into().map_err(wrong)?;
-                Ok(if *version == of_key { Self::PublicKeyHash(hash) } else { Self::ScriptHash(hash) })
+                Ok(if *version == of_key {
+                    Self::PublicKeyHash(hash)
+                } else {
+                    Self::ScriptHash(hash)
+                })
             }
             _ => Err("Invalid or unsupported Base58-encoded address.".to_owned()),
         }

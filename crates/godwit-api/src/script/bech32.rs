@@ -61,7 +61,8 @@ pub(super) fn encode(prefix: &str, version: u8, program: &[u8]) -> String {
 
 /// Reads a text; `None` where it is not of this code.
 pub(super) fn decode(text: &str) -> Option<Decoded> {
-    let mixed = text.bytes().any(|b| b.is_ascii_lowercase()) && text.bytes().any(|b| b.is_ascii_uppercase());
+    let mixed = text.bytes().any(|b| b.is_ascii_lowercase())
+        && text.bytes().any(|b| b.is_ascii_uppercase());
     if mixed || text.len() > MAX_LENGTH || !text.bytes().all(|byte| (33..127).contains(&byte)) {
         return None;
     }

@@ -15,10 +15,16 @@ pub(crate) enum ScriptKind<'a> {
     PublicKey(&'a [u8]),
     PublicKeyHash([u8; 20]),
     ScriptHash([u8; 20]),
-    Multisig { needed: u8, keys: Vec<&'a [u8]> },
+    Multisig {
+        needed: u8,
+        keys: Vec<&'a [u8]>,
+    },
     NullData,
     /// A witness program, of a known meaning or not.
-    Witness { version: u8, program: &'a [u8] },
+    Witness {
+        version: u8,
+        program: &'a [u8],
+    },
 }
 
 /// The program that anybody can spend to bump a fee.

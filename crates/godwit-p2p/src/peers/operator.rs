@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use super::Peers;
-use super::context::Context;
-use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
-use super::ping;
-use super::router::Parts;
 use super::traffic::Traffic;
 use crate::connection_kind::ConnectionKind;
+use crate::download::heights_in_flight;
 use crate::index::HeaderId;
 use crate::net_address::{AddressEntry, NetAddress};
 use crate::peer_id::PeerId;
@@ -126,7 +123,7 @@ impl Peers {
             traffic: peer.flow.traffic.clone(),
             blocks: PeerBlocks {
                 best_known: peer.known.best(),
-                in_flight: self.parts.fetch.downloads().heights_in_flight(peer.id),
+                in_flight: heights_in_flight(self.parts.fetch.downloads(), peer.id),
                 compact_to: peer.fetch.is_selected(),
                 compact_from: handshake.wants_compact,
             },
@@ -158,21 +155,4 @@ impl Peers {
     pub fn services(&self) -> Services {
         self.config.services
     }
-}
-
-/// Does what the operator says.
-pub(super) fn command(parts: &mut Parts, cx: &mut Context<'_>, command: NodeCommand) {
-    match command {
-        NodeCommand::PingAll => {
-            for id in cx.table.established() {
-                ping::ask(cx, id);
-            }
-        }
-        NodeCommand::Disconnect(id) => cx.disconnect(id, DisconnectReason::ByOperator),
-        NodeCommand::AddNode(target) => parts.connections.add_node(&target),
-        NodeCommand::RemoveNode(target) => parts.connections.remove_node(&target),
-        NodeCommand::TryNode(target) => parts.connections.try_node(target),
-        NodeCommand::SetNetworkActive(active) => parts.set_active(cx, active),
-    }
-    parts.forget_departed(cx);
 }

@@ -16,6 +16,7 @@ use super::fetch::{BlockFetch, Compact};
 use super::headers::{FetchStatus, Headers, work_threshold};
 use super::memory::{keep_budget, make_room};
 use super::misbehaviour::{DisconnectReason, Misbehaviour};
+use super::operator::NodeCommand;
 use super::relay::BlockRelay;
 use super::serving::{Serving, on_getblocks, on_getheaders};
 use super::{handshake, lifetime, line, ping, reading};
@@ -183,8 +184,23 @@ impl Parts {
         self.forget_departed(cx);
     }
 
+    /// Does what the operator says.
+    pub(super) fn on_operator(&mut self, cx: &mut Context<'_>, command: NodeCommand) {
+        match command {
+            NodeCommand::PingAll => {
+                cx.table.established().into_iter().for_each(|id| ping::ask(cx, id))
+            }
+            NodeCommand::Disconnect(id) => cx.disconnect(id, DisconnectReason::ByOperator),
+            NodeCommand::AddNode(target) => self.connections.add_node(&target),
+            NodeCommand::RemoveNode(target) => self.connections.remove_node(&target),
+            NodeCommand::TryNode(target) => self.connections.try_node(target),
+            NodeCommand::SetNetworkActive(active) => self.set_active(cx, active),
+        }
+        self.forget_departed(cx);
+    }
+
     /// Has the parts forget peers that left meanwhile.
-    pub(super) fn forget_departed(&mut self, cx: &mut Context<'_>) {
+    fn forget_departed(&mut self, cx: &mut Context<'_>) {
         for id in cx.table.take_departed() {
             self.fetch.forget(cx, id);
             self.serving.forget(id);
@@ -361,7 +377,8 @@ impl Parts {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.last_received = cx.now.monotonic;
         peer.flow.footprint.received(cx.now.monotonic, discard.command, discard.bytes);
-        let is_known = !matches!(discard.why, DiscardReason::Unknown | DiscardReason::InvalidCommand);
+        let is_known =
+            !matches!(discard.why, DiscardReason::Unknown | DiscardReason::InvalidCommand);
         peer.flow.traffic.note_received(discard.command, discard.bytes, is_known);
         peer.headers.message_ended();
         if !peer.established() {

@@ -99,10 +99,12 @@ impl Manual {
             kind: ConnectionKind::Manual,
             count_failure: false,
         });
-        once.chain(connect
-            .map(|wish| wish.dial(now, connect_interval))
-            .chain(added.map(|wish| wish.dial(now, |_| ADD_NODE_INTERVAL))))
-            .collect()
+        once.chain(
+            connect
+                .map(|wish| wish.dial(now, connect_interval))
+                .chain(added.map(|wish| wish.dial(now, |_| ADD_NODE_INTERVAL))),
+        )
+        .collect()
     }
 
     /// Connections opened for `-addnode`.

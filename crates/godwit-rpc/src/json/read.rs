@@ -186,8 +186,6 @@ impl Reader<'_> {
     }
 
     fn hex4(&mut self) -> Option<u32> {
-        (0..4).try_fold(0, |number, _| {
-            Some(number << 4 | char::from(self.next()?).to_digit(16)?)
-        })
+        (0..4).try_fold(0, |number, _| Some(number << 4 | char::from(self.next()?).to_digit(16)?))
     }
 }

@@ -7,20 +7,56 @@ fn same(text: &str) {
 #[test]
 fn what_is_read_is_written_as_it_was() {
     for text in [
-        "null", "true", "false", "0", "-0", "1.50", "1e5", "-12.25E-3", "\"\"", "[]", "{}",
-        r#"{"b":1,"a":[1,{"x":null}],"b":2}"#, r#""a\"b\\c\n\u0001\u007fé""#,
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0",
+        "1.50",
+        "1e5",
+        "-12.25E-3",
+        "\"\"",
+        "[]",
+        "{}",
+        r#"{"b":1,"a":[1,{"x":null}],"b":2}"#,
+        r#""a\"b\\c\n\u0001\u007fé""#,
     ] {
         same(text);
     }
-    assert_eq!(Json::parse(br#" [ 1 , "\u00e9\ud83d\ude00\/" ] "#).unwrap().write(), "[1,\"é😀/\"]");
+    assert_eq!(
+        Json::parse(br#" [ 1 , "\u00e9\ud83d\ude00\/" ] "#).unwrap().write(),
+        "[1,\"é😀/\"]"
+    );
 }
 
 #[test]
 fn what_univalue_refuses_is_refused() {
     for text in [
-        "", " ", "nul", "tru", "01", "-", "1.", ".5", "1e", "+1", "\"", "\"\n\"", r#""\x""#,
-        r#""\ud800""#, r#""\ud800\u0041""#, r#""\udc00""#, "[", "[1,]", "[,1]", "{\"a\"}", "{\"a\":}",
-        "{a:1}", "1 2", "[1]]", "NaN",
+        "",
+        " ",
+        "nul",
+        "tru",
+        "01",
+        "-",
+        "1.",
+        ".5",
+        "1e",
+        "+1",
+        "\"",
+        "\"\n\"",
+        r#""\x""#,
+        r#""\ud800""#,
+        r#""\ud800\u0041""#,
+        r#""\udc00""#,
+        "[",
+        "[1,]",
+        "[,1]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{a:1}",
+        "1 2",
+        "[1]]",
+        "NaN",
     ] {
         assert_eq!(Json::parse(text.as_bytes()), None, "{text}");
     }

@@ -77,7 +77,8 @@ fn write_scalar(value: &Json, out: &mut impl Sink) {
 
 /// An empty list or object stands on two lines, as UniValue has it.
 pub(super) fn indented(value: &Json, indent: usize, level: usize, out: &mut String) {
-    let margin = |out: &mut String, level: usize| out.extend(std::iter::repeat_n(' ', indent * level));
+    let margin =
+        |out: &mut String, level: usize| out.extend(std::iter::repeat_n(' ', indent * level));
     match value {
         Json::List(items) => {
             out.push_str("[\n");
@@ -134,7 +135,8 @@ pub(super) fn real(value: f64) -> String {
     // In scientific form first: it says where the digits begin after rounding.
     let mut scientific = String::new();
     write!(scientific, "{value:.*e}", (DIGITS - 1) as usize).expect("a string takes all");
-    let exponent: i32 = scientific.rsplit('e').next().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let exponent: i32 =
+        scientific.rsplit('e').next().and_then(|text| text.parse().ok()).unwrap_or(0);
     let decimals = (DIGITS - 1 - exponent).max(0) as usize;
     let mut text = format!("{value:.decimals$}");
     if exponent >= DIGITS {

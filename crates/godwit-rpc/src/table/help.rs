@@ -41,8 +41,10 @@ pub fn list_help() -> String {
         if category == Category::Hidden {
             continue;
         }
-        let mut methods =
-            METHODS.iter().filter(|method| method.category == category && method.is_present()).peekable();
+        let mut methods = METHODS
+            .iter()
+            .filter(|method| method.category == category && method.is_present())
+            .peekable();
         if methods.peek().is_none() {
             continue;
         }

@@ -1,6 +1,8 @@
 //! The rows.
 
-use super::Category::{Blockchain, Control, Hidden, Mining, Network, Rawtransactions, Signer, Util};
+use super::Category::{
+    Blockchain, Control, Hidden, Mining, Network, Rawtransactions, Signer, Util,
+};
 use super::{Category, Kind, Method, Need, Param, Presence};
 
 const NOT_YET: &str = "not yet";
@@ -10,10 +12,18 @@ const NO_PSBT: &str = "PSBTs are godwit-signer's";
 const FOR_CORE: &str = "for tests of Bitcoin Core itself";
 
 const BLOCKHASH: Param = required("blockhash", Kind::Hex, "The block's hash.");
-const TIMEOUT: Param =
-    or("timeout", Kind::Number, "0", "How many milliseconds to wait at most; 0 for as long as it takes.");
-const MAXTRIES: Param =
-    or("maxtries", Kind::Number, "1000000", "How many nonces to try at most, for all blocks together.");
+const TIMEOUT: Param = or(
+    "timeout",
+    Kind::Number,
+    "0",
+    "How many milliseconds to wait at most; 0 for as long as it takes.",
+);
+const MAXTRIES: Param = or(
+    "maxtries",
+    Kind::Number,
+    "1000000",
+    "How many nonces to try at most, for all blocks together.",
+);
 
 /// All methods, by category and name.
 pub const METHODS: &[Method] = &[
@@ -26,7 +36,12 @@ pub const METHODS: &[Method] = &[
          transactions (2), and the outputs that they spend (3).",
         &[BLOCKHASH, or("verbosity|verbose", Kind::Any, "1", "How much to tell, from 0 to 3.")],
     ),
-    present(Blockchain, "getblockchaininfo", "How far the chain is validated, and what is known of it.", &[]),
+    present(
+        Blockchain,
+        "getblockchaininfo",
+        "How far the chain is validated, and what is known of it.",
+        &[],
+    ),
     present(Blockchain, "getblockcount", "The height of the last block of the active chain.", &[]),
     absent(Blockchain, "getblockfilter", NOT_YET),
     absent(Blockchain, "getblockfrompeer", NOT_YET),
@@ -40,18 +55,35 @@ pub const METHODS: &[Method] = &[
         Blockchain,
         "getblockheader",
         "The header of a block.",
-        &[BLOCKHASH, or("verbose", Kind::Bool, "true", "Whether to explain it, instead of giving its 80 bytes.")],
+        &[
+            BLOCKHASH,
+            or(
+                "verbose",
+                Kind::Bool,
+                "true",
+                "Whether to explain it, instead of giving its 80 bytes.",
+            ),
+        ],
     ),
     present(
         Blockchain,
         "getblockstats",
         "Sizes, fees and counts of a block, in satoshi.",
         &[
-            required("hash_or_height", Kind::NumberOrText, "The block's hash, or its height in the active chain."),
+            required(
+                "hash_or_height",
+                Kind::NumberOrText,
+                "The block's hash, or its height in the active chain.",
+            ),
             or("stats", Kind::List, "all of them", "Names of the statistics that are wanted."),
         ],
     ),
-    present(Blockchain, "getchainstates", "The coins that this node keeps, and how they were verified.", &[]),
+    present(
+        Blockchain,
+        "getchainstates",
+        "The coins that this node keeps, and how they were verified.",
+        &[],
+    ),
     present(Blockchain, "getchaintips", "The ends of all known branches.", &[]),
     present(
         Blockchain,
@@ -69,7 +101,12 @@ pub const METHODS: &[Method] = &[
         &[or("blockhash", Kind::Hex, "the tip", "The block's hash.")],
     ),
     absent(Blockchain, "getdescriptoractivity", NOT_YET),
-    present(Blockchain, "getdifficulty", "The difficulty of the tip, as a multiple of the lowest one.", &[]),
+    present(
+        Blockchain,
+        "getdifficulty",
+        "The difficulty of the tip, as a multiple of the lowest one.",
+        &[],
+    ),
     absent(Blockchain, "getmempoolancestors", NO_MEMPOOL),
     absent(Blockchain, "getmempoolcluster", NO_MEMPOOL),
     absent(Blockchain, "getmempooldescendants", NO_MEMPOOL),
@@ -79,7 +116,12 @@ pub const METHODS: &[Method] = &[
         "A transaction of the mempool: godwit has none, so no transaction is in it.",
         &[required("txid", Kind::Hex, "The transaction's id.")],
     ),
-    present(Blockchain, "getmempoolinfo", "The state of the mempool, which is always empty here.", &[]),
+    present(
+        Blockchain,
+        "getmempoolinfo",
+        "The state of the mempool, which is always empty here.",
+        &[],
+    ),
     present(
         Blockchain,
         "getrawmempool",
@@ -105,7 +147,11 @@ pub const METHODS: &[Method] = &[
         "A proof that a block has these transactions.",
         &[
             required("txids", Kind::List, "Ids of transactions of one block."),
-            optional("blockhash", Kind::Hex, "The block; needed unless one of the transactions has an unspent output."),
+            optional(
+                "blockhash",
+                Kind::Hex,
+                "The block; needed unless one of the transactions has an unspent output.",
+            ),
         ],
     ),
     absent(Blockchain, "gettxoutsetinfo", NOT_YET),
@@ -216,9 +262,22 @@ pub const METHODS: &[Method] = &[
         "generateblock",
         "Mines a block with these transactions.",
         &[
-            required("output", Kind::Text, "An address or a descriptor of one script: addr(...) or raw(...)."),
-            required("transactions", Kind::List, "Transactions in hexadecimal, in the order of the block."),
-            or("submit", Kind::Bool, "true", "Whether to add it to the chain, instead of giving its bytes."),
+            required(
+                "output",
+                Kind::Text,
+                "An address or a descriptor of one script: addr(...) or raw(...).",
+            ),
+            required(
+                "transactions",
+                Kind::List,
+                "Transactions in hexadecimal, in the order of the block.",
+            ),
+            or(
+                "submit",
+                Kind::Bool,
+                "true",
+                "Whether to add it to the chain, instead of giving its bytes.",
+            ),
         ],
     ),
     present(
@@ -237,7 +296,11 @@ pub const METHODS: &[Method] = &[
         "Mines empty blocks that pay to a descriptor.",
         &[
             required("num_blocks", Kind::Number, "The number of blocks."),
-            required("descriptor", Kind::Text, "A descriptor of one script: addr(...) or raw(...)."),
+            required(
+                "descriptor",
+                Kind::Text,
+                "A descriptor of one script: addr(...) or raw(...).",
+            ),
             MAXTRIES,
         ],
     ),
@@ -273,7 +336,12 @@ pub const METHODS: &[Method] = &[
         "getnetworkhashps",
         "An estimate of the hashes per second of the whole network.",
         &[
-            or("nblocks", Kind::Number, "120", "Over so many blocks; -1 for those since the difficulty changed."),
+            or(
+                "nblocks",
+                Kind::Number,
+                "120",
+                "Over so many blocks; -1 for those since the difficulty changed.",
+            ),
             or("height", Kind::Number, "-1", "As of this height; -1 for the tip."),
         ],
     ),
@@ -362,7 +430,11 @@ pub const METHODS: &[Method] = &[
         "What is in a transaction.",
         &[
             required("hexstring", Kind::Hex, "The transaction."),
-            optional("iswitness", Kind::Bool, "Whether it has witnesses; found out where this is not said."),
+            optional(
+                "iswitness",
+                Kind::Bool,
+                "Whether it has witnesses; found out where this is not said.",
+            ),
         ],
     ),
     present(

@@ -257,15 +257,6 @@ impl UtxoStore {
         }
     }
 
-    /// What the active memtable knows of a coin: it, or that it is spent. Of all others [`Self::layers`]
-    /// know, taken at the same moment.
-    pub fn unsealed_coin(&self, key: &HashedOutPoint) -> Option<Option<Coin>> {
-        self.active.coin(key).map(|known| match known {
-            KnownCoin::Unspent(coin) => Some(coin),
-            KnownCoin::Spent => None,
-        })
-    }
-
     /// What memory knows of a coin.
     #[inline]
     pub fn probe(&self, key: &HashedOutPoint) -> Probe {
@@ -350,6 +341,15 @@ impl UtxoStore {
             self.drop_kept();
         }
     }
+}
+
+/// What the active memtable knows of a coin: it, or that it is spent. Of all others [`UtxoStore::layers`]
+/// know, taken at the same moment.
+pub fn unsealed_coin(store: &UtxoStore, key: &HashedOutPoint) -> Option<Option<Coin>> {
+    store.active.coin(key).map(|known| match known {
+        KnownCoin::Unspent(coin) => Some(coin),
+        KnownCoin::Spent => None,
+    })
 }
 
 /// Removes all runs of a directory, whose coins were given up.

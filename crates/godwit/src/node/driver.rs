@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
 use godwit_api::Server;
-use godwit_chain::{Chain, ChainError, Poll};
+use godwit_chain::{Chain, ChainError, Poll, wait_with_both};
 use godwit_p2p::{Anchors, Now, Peers, Services};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
@@ -127,6 +127,12 @@ struct Node<'a> {
     on_terminal: bool,
 }
 
+/// What is offered to peers, of what there is.
+fn services(all: Services, is_pruned: bool, encrypted: bool) -> Services {
+    let blocks = if is_pruned { SERVICES_WHEN_PRUNED } else { all };
+    if encrypted { blocks | Services::P2P_V2 } else { blocks }
+}
+
 /// Says it when the clock is behind the chain.
 fn warn_of_clock(now: Now, chain: &Chain) {
     let best = chain.tree().node(chain.tree().best_header()).header.time;
@@ -179,12 +185,8 @@ impl<'a> Node<'a> {
         let params = Arc::clone(chain.params());
         let now = now(started);
         let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
-        if config.prune_bytes.is_some() || chain.prune_height() > 0 {
-            peers_config.services = SERVICES_WHEN_PRUNED;
-        }
-        if encrypted {
-            peers_config.services = peers_config.services | Services::P2P_V2;
-        }
+        let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
+        peers_config.services = services(peers_config.services, is_pruned, encrypted);
         warn_of_clock(now, &chain);
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
@@ -239,7 +241,7 @@ impl<'a> Node<'a> {
                 let paused = never();
                 let inbox = if may_answer { self.inbox.receiver() } else { &paused };
                 let questions = self.rpc.receiver();
-                self.core.chain_mut().wait_with_both(inbox, questions, timeout);
+                wait_with_both(self.core.chain_mut(), inbox, questions, timeout);
             }
         }
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
-    Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question, Questions, Reach, RpcAuth, Server, ServerError, ServerOptions,
-    seam,
+    Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question, Questions, Reach, RpcAuth,
+    Server, ServerError, ServerOptions, seam,
 };
-use godwit_chain::ChainError;
+use godwit_chain::{ChainError, Places};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_secret::SecretString;
 use godwit_store::check_unused;
@@ -125,9 +125,8 @@ impl Rpc {
                 clearnet: options.reach.proxy,
                 onion: options.reach.onion,
             };
-            let first = core.snapshot(now, prune_target, core.chain().bytes_on_disk());
-            let (seam, questions, publisher) =
-                seam(core.chain().params().clone(), reach, first);
+            let first = core.snapshot(now, prune_target, Places::of(core.chain()).bytes_on_disk());
+            let (seam, questions, publisher) = seam(core.chain().params().clone(), reach, first);
             server.ready(seam);
             Running { questions, publisher, _server: server }
         });
@@ -159,7 +158,7 @@ impl Rpc {
             return;
         }
         let bytes = match due {
-            true => chain.bytes_on_disk(),
+            true => Places::of(chain).bytes_on_disk(),
             false => before.bytes_on_disk,
         };
         if due {

@@ -10,11 +10,11 @@ use godwit_program::options::{Invoked, OptionsError, Problem};
 use godwit_store::Rebuild;
 
 use super::draft::{ConnectionDraft, Draft, MemoryDraft};
+use super::rpc;
 use super::table::{
     CommandName, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
     MIN_PRUNE_MIB,
 };
-use super::rpc;
 use super::values::{HostPort, OrOff};
 use super::{Command, Config, ImportOptions, MemoryOptions, NodeOptions, Reach};
 use crate::memory::{MIN_MEMORY, MemoryPlan};

@@ -107,7 +107,9 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
     let port = draft.port.unwrap_or(default_port(network));
     let mut remarks = Vec::new();
     if draft.bind.is_empty() && !draft.allowed.is_empty() {
-        remarks.push("-rpcallowip has no effect without -rpcbind: only this machine can reach the server");
+        remarks.push(
+            "-rpcallowip has no effect without -rpcbind: only this machine can reach the server",
+        );
     }
     // Nobody is to open the server to others by accident: that takes both options (Core).
     let addresses = match draft.allowed.is_empty() || draft.bind.is_empty() {
@@ -138,8 +140,12 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
     let cookie = match draft.cookie_file {
         _ if password.is_some() => Cookie::Off,
         Some(OrOff::Off) => Cookie::Off,
-        Some(OrOff::Value(path)) => Cookie::File(path, draft.cookie_permissions.unwrap_or_default()),
-        None => Cookie::File(PathBuf::from(".cookie"), draft.cookie_permissions.unwrap_or_default()),
+        Some(OrOff::Value(path)) => {
+            Cookie::File(path, draft.cookie_permissions.unwrap_or_default())
+        }
+        None => {
+            Cookie::File(PathBuf::from(".cookie"), draft.cookie_permissions.unwrap_or_default())
+        }
     };
     Some(RpcOptions {
         addresses,

@@ -53,7 +53,8 @@ impl Program for Godwit {
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> =
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
-    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[OPTIONS, connections::OPTIONS, rpc::OPTIONS];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] =
+        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS];
     const GROUPS: &'static [&'static str] =
         &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, IMPORT, UTXO, VERIFY, TESTING];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =

@@ -325,9 +325,19 @@ fn options_of_the_rpc_server_are_read() {
     let group = Cookie::File("/a/b".into(), CookiePermissions::Group);
     assert_eq!(cookie(&["-rpccookiefile=/a/b", "-rpccookieperms=group"]), group);
     let secret = rpc(&["-rpcuser=me", "-rpcpassword=hunter2"]).expect("a server");
-    assert_eq!(secret.login.as_ref().map(|(user, password)| (&**user, password.text())), Some(("me", "hunter2")));
+    assert_eq!(
+        secret.login.as_ref().map(|(user, password)| (&**user, password.text())),
+        Some(("me", "hunter2"))
+    );
     assert!(!format!("{secret:?}").contains("hunter2"), "a password is not shown");
-    for wrong in ["-rpcauth=a", "-rpcallowip=a", "-rpcport=0", "-rpccookieperms=x", "-rpcthreads=0", "-rpcbind=a"] {
+    for wrong in [
+        "-rpcauth=a",
+        "-rpcallowip=a",
+        "-rpcport=0",
+        "-rpccookieperms=x",
+        "-rpcthreads=0",
+        "-rpcbind=a",
+    ] {
         assert!(!error(&[wrong]).is_empty(), "{wrong}");
     }
 }

@@ -46,7 +46,8 @@ impl<'a> Answering<'a> {
         let mut all = vec![format!("-rpcport={port}")];
         all.extend(["-connect=0", "-listen=0", "-par=1", "-assumevalid=0"].map(str::to_owned));
         all.extend(options.iter().cloned());
-        let words: Vec<&dyn AsRef<OsStr>> = all.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+        let words: Vec<&dyn AsRef<OsStr>> =
+            all.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
         Self { running: Running::start(node, &words), port, rpc: Rpc::new(port) }
     }
 

@@ -4,31 +4,84 @@ use serde_json::{Value, json};
 
 use super::super::chain::{self, RecentChain};
 
+/// A method and its arguments.
+type Asked = (&'static str, Value);
+
+const NOTHING: [u8; 32] = [0; 32];
+
 /// What is asked of both nodes; neither changes by it.
-pub(super) fn questions(chain: &RecentChain) -> Vec<(&'static str, Value)> {
-    let height = chain.height();
-    let hash = |height: u64| chain::hash(&chain.blocks[height as usize - 1]);
-    let genesis = "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206";
-    let nothing = "00".repeat(32);
-    let (first, middle, tip) = (hash(1), hash(height / 2), hash(height));
-    let (taproot, bare) = (chain.taproot.0, chain.bare[0].0);
-    let mut all: Vec<(&str, Value)> = Vec::new();
+pub(super) fn questions(chain: &RecentChain) -> Vec<Asked> {
+    [plain(), of_blocks(chain), of_windows(chain), of_outputs(chain), of_texts(), of_waits(chain)]
+        .concat()
+}
+
+/// Without arguments.
+fn plain() -> Vec<Asked> {
+    let mut all: Vec<Asked> = Vec::new();
     for method in [
-        "getbestblockhash", "getblockchaininfo", "getblockcount", "getchaintips", "getdifficulty",
-        "getmempoolinfo", "getrawmempool", "getmininginfo", "getnetworkinfo", "getpeerinfo",
-        "getconnectioncount", "getindexinfo", "getdeploymentinfo", "getchaintxstats", "listbanned",
-        "getaddednodeinfo", "getchainstates", "getnetworkhashps", "syncwithvalidationinterfacequeue",
+        "getbestblockhash",
+        "getblockchaininfo",
+        "getblockcount",
+        "getchaintips",
+        "getdifficulty",
+        "getmempoolinfo",
+        "getrawmempool",
+        "getmininginfo",
+        "getnetworkinfo",
+        "getpeerinfo",
+        "getconnectioncount",
+        "getindexinfo",
+        "getdeploymentinfo",
+        "getchaintxstats",
+        "listbanned",
+        "getaddednodeinfo",
+        "getchainstates",
+        "getnetworkhashps",
+        "syncwithvalidationinterfacequeue",
     ] {
         all.push((method, json!([])));
     }
-    for height in [json!(0), json!(1), json!(height), json!(height + 1), json!(-1), json!(1.5), json!(1e3)] {
+    all
+}
+
+/// Blocks, by hashes that are right and wrong.
+fn of_blocks(chain: &RecentChain) -> Vec<Asked> {
+    let height = chain.height();
+    let hash = |height: u64| chain::hash(&chain.blocks[height as usize - 1]);
+    let genesis = "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206";
+    let nothing = hex::encode(NOTHING);
+    let (first, middle, tip) = (hash(1), hash(height / 2), hash(height));
+    let mut all: Vec<Asked> = Vec::new();
+    for height in
+        [json!(0), json!(1), json!(height), json!(height + 1), json!(-1), json!(1.5), json!(1e3)]
+    {
         all.push(("getblockhash", json!([height])));
         all.push(("getblockstats", json!([height])));
     }
-    for hash in [genesis, &first, &middle, &tip, &nothing, "00", "zz", &"zz".repeat(32), &tip.to_uppercase()] {
-        for verbosity in [json!(0), json!(1), json!(2), json!(3), json!(true), json!(false), json!(-1),
-            json!(9), json!("1"), json!(null), json!(1.5)]
-        {
+    for hash in [
+        genesis,
+        &first,
+        &middle,
+        &tip,
+        &nothing,
+        "00",
+        "zz",
+        &"zz".repeat(32),
+        &tip.to_uppercase(),
+    ] {
+        for verbosity in [
+            json!(0),
+            json!(1),
+            json!(2),
+            json!(3),
+            json!(true),
+            json!(false),
+            json!(-1),
+            json!(9),
+            json!("1"),
+            json!(null),
+            json!(1.5),
+        ] {
             all.push(("getblock", json!([hash, verbosity])));
         }
         for verbose in [json!(true), json!(false), json!(1), json!(null)] {
@@ -44,6 +97,14 @@ pub(super) fn questions(chain: &RecentChain) -> Vec<(&'static str, Value)> {
         all.push(("getblock", json!([hash(height), 3])));
         all.push(("getblockstats", json!([height])));
     }
+    all
+}
+
+/// Heights and numbers of blocks.
+fn of_windows(chain: &RecentChain) -> Vec<Asked> {
+    let height = chain.height();
+    let tip = chain::hash(chain.tip());
+    let mut all: Vec<Asked> = Vec::new();
     for count in [0, 1, height - 1, height, height + 1] {
         all.push(("getchaintxstats", json!([count])));
         all.push(("getnetworkhashps", json!([count])));
@@ -56,6 +117,15 @@ pub(super) fn questions(chain: &RecentChain) -> Vec<(&'static str, Value)> {
     all.push(("getblockstats", json!([tip, ["nonsense"]])));
     all.push(("getblockstats", json!([tip, [1]])));
     all.push(("getblockstats", json!([])));
+    all
+}
+
+/// Outputs and proofs.
+fn of_outputs(chain: &RecentChain) -> Vec<Asked> {
+    let tip = chain::hash(chain.tip());
+    let (taproot, bare) = (chain.taproot.0, chain.bare[0].0);
+    let nothing = hex::encode(NOTHING);
+    let mut all: Vec<Asked> = Vec::new();
     for outpoint in [taproot, bare] {
         let txid = outpoint.txid.to_string();
         all.push(("gettxout", json!([txid, outpoint.vout])));
@@ -79,28 +149,60 @@ pub(super) fn questions(chain: &RecentChain) -> Vec<(&'static str, Value)> {
         all.push(("getrawmempool", verbose));
     }
     all.push(("getmempoolentry", json!([nothing])));
-    for text in [
-        "", "x", "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080", "mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn",
-        "2MzQwSSnBHWHqSAqtTVQ6v47XtaisrJa1Vc", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", "0OIl",
-        "bcrt1pfeesnyr2tx", "bcrt1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqc8gma6",
-        "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", "bcrt1qqqqsyqcyq5rqwzqfpg9scrgwpugpzysnk7ysvv",
-    ] {
-        all.push(("validateaddress", json!([text])));
-    }
-    for script in [
-        "", "51", "6a", "6a0401020304", "zz", "4c", "76a914000000000000000000000000000000000000000088ac",
-        "a914000000000000000000000000000000000000000087", "0014000102030405060708090a0b0c0d0e0f10111213",
-        "51024e73", "5187", "522102c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee52102f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f952ae",
-        "2102c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5ac",
-        "512079be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798",
-        "5120ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", "60020000", "ba51", "0000",
-    ] {
-        all.push(("decodescript", json!([script])));
-    }
     for hex in ["", "00", "zz", &hex::encode(&chain.blocks[0])] {
         all.push(("decoderawtransaction", json!([hex])));
         all.push(("submitheader", json!([hex])));
     }
+    all
+}
+
+/// Addresses and scripts.
+fn of_texts() -> Vec<Asked> {
+    let mut all: Vec<Asked> = Vec::new();
+    for text in [
+        "",
+        "x",
+        "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080",
+        "mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn",
+        "2MzQwSSnBHWHqSAqtTVQ6v47XtaisrJa1Vc",
+        "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
+        "0OIl",
+        "bcrt1pfeesnyr2tx",
+        "bcrt1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqc8gma6",
+        "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+        "bcrt1qqqqsyqcyq5rqwzqfpg9scrgwpugpzysnk7ysvv",
+    ] {
+        all.push(("validateaddress", json!([text])));
+    }
+    for script in [
+        "",
+        "51",
+        "6a",
+        "6a0401020304",
+        "zz",
+        "4c",
+        "76a914000000000000000000000000000000000000000088ac",
+        "a914000000000000000000000000000000000000000087",
+        "0014000102030405060708090a0b0c0d0e0f10111213",
+        "51024e73",
+        "5187",
+        "522102c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee52102f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f952ae",
+        "2102c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5ac",
+        "512079be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798",
+        "5120ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+        "60020000",
+        "ba51",
+        "0000",
+    ] {
+        all.push(("decodescript", json!([script])));
+    }
+    all
+}
+
+/// Peers, waits and the program itself.
+fn of_waits(chain: &RecentChain) -> Vec<Asked> {
+    let (height, tip, nothing) = (chain.height(), chain::hash(chain.tip()), hex::encode(NOTHING));
+    let mut all: Vec<Asked> = Vec::new();
     all.push(("getnodeaddresses", json!([-1])));
     all.push(("getnodeaddresses", json!([1, "moon"])));
     all.push(("disconnectnode", json!(["127.0.0.1:1"])));
@@ -125,7 +227,7 @@ pub(super) fn questions(chain: &RecentChain) -> Vec<(&'static str, Value)> {
 }
 
 /// For every method: too few arguments, too many, and all of one type after the other.
-pub(super) fn misfits() -> Vec<(&'static str, Value)> {
+pub(super) fn misfits() -> Vec<Asked> {
     let mut all = Vec::new();
     for method in godwit_rpc::METHODS.iter().filter(|method| method.is_present()) {
         // These do something, or answer what the program itself is.

@@ -23,7 +23,14 @@ fn commands() -> Vec<(Vec<&'static str>, &'static str)> {
         (vec!["-stdin", "getblockhash"], "0\n"),
         (vec!["getblockstats", "0"], ""),
         (vec!["getblockstats", "0", "[\"txs\"]"], ""),
-        (vec!["gettxout", "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b", "0"], ""),
+        (
+            vec![
+                "gettxout",
+                "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b",
+                "0",
+            ],
+            "",
+        ),
         (vec!["getrawmempool"], ""),
         (vec!["getrawmempool", "true"], ""),
         (vec!["getchaintips"], ""),
@@ -71,7 +78,8 @@ fn both_clients_say_the_same_of_both_nodes() {
             said(client, input)
         };
         let [of_core, of_godwit] = [bitcoind.rpc.port(), godwit.port].map(core);
-        let ours = [bitcoind.rpc.port(), godwit.port].map(|port| ask(&words(port, &command), input));
+        let ours =
+            [bitcoind.rpc.port(), godwit.port].map(|port| ask(&words(port, &command), input));
         assert_same(&ours[0], &of_core, &command);
         assert_same(&ours[1], &of_godwit, &command);
         if command.first() != Some(&"validateaddress") {
@@ -95,7 +103,8 @@ fn the_client_reports_what_went_wrong() {
     let wrong = ask(&words(godwit.port, &["-rpcpassword=x", "getblockcount"]), "");
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.err.contains("Incorrect rpcuser or rpcpassword"), "{wrong:?}");
-    let by_input = ask(&words(godwit.port, &["-stdinrpcpass", "-stdin", "getblockhash"]), "godwit\n0\n");
+    let by_input =
+        ask(&words(godwit.port, &["-stdinrpcpass", "-stdin", "getblockhash"]), "godwit\n0\n");
     assert_eq!(by_input.code, Some(0), "{by_input:?}");
     let info = ask(&words(godwit.port, &["-getinfo"]), "");
     assert_eq!(info.code, Some(0), "{info:?}");

@@ -26,7 +26,9 @@ fn godwit_answers_as_bitcoind_does() {
     let Some(bitcoind) = bitcoind::start(&start) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || godwit.call("getbestblockhash", &json!([])) == chain.summary.tip);
+    wait_until("the chain is there", || {
+        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
+    });
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
     assert_same(ours, theirs, &questions(chain));
     assert_same(ours, theirs, &misfits());
@@ -70,7 +72,9 @@ fn blocks_come_in_and_go_by_rpc_as_they_do_at_bitcoind() {
     let Some(bitcoind) = bitcoind::start(&start) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || godwit.call("getbestblockhash", &json!([])) == chain.summary.tip);
+    wait_until("the chain is there", || {
+        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
+    });
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
     let after = || {
         vec![

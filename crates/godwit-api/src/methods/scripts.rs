@@ -67,9 +67,8 @@ fn can_be_wrapped(script: &[u8], kind: &ScriptKind<'_>) -> bool {
 
 /// The script of the witness program that stands for a script, if there can be one.
 fn witness_script(script: &[u8], kind: &ScriptKind<'_>) -> Option<Vec<u8>> {
-    let program = |program: &[u8]| {
-        Some(Address::Witness { version: 0, program: program.to_vec() }.script())
-    };
+    let program =
+        |program: &[u8]| Some(Address::Witness { version: 0, program: program.to_vec() }.script());
     match kind {
         ScriptKind::PublicKey(key) if key.len() == 33 => program(&hash160(key)),
         ScriptKind::PublicKeyHash(hash) => program(hash),

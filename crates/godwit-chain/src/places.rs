@@ -1,0 +1,52 @@
+//! Where things are, for whoever reads them on another thread: the chain's own touches no disk for that.
+
+use godwit_primitives::OutPoint;
+
+use crate::chain::Chain;
+use crate::coin_at_tip::CoinAtTip;
+use crate::reads::{BlockReader, StoredBlock};
+use crate::tree::NodeId;
+
+/// The places of one moment.
+#[derive(Clone, Copy)]
+pub struct Places<'a>(&'a Chain);
+
+impl<'a> Places<'a> {
+    /// Those of a chain.
+    pub fn of(chain: &'a Chain) -> Self {
+        Self(chain)
+    }
+
+    /// Where a block is stored; `None` where it is not, or its bytes are lost. No file holds genesis.
+    pub fn block(&self, id: NodeId) -> Option<StoredBlock> {
+        let Chain { index, env, .. } = self.0;
+        let node = index.node(id);
+        let position = node.position.filter(|_| !index.is_lost(id))?;
+        Some(StoredBlock::new(&env.params, (id, &node), position))
+    }
+
+    /// To read stored blocks.
+    pub fn reader(&self) -> BlockReader {
+        BlockReader::new(&self.0.env)
+    }
+
+    /// The coin of an outpoint at the tip, or where to read of it.
+    pub fn coin(&self, outpoint: &OutPoint) -> CoinAtTip {
+        let Chain { window, coins, env, .. } = self.0;
+        CoinAtTip::find(window, coins, &env.hasher, outpoint)
+    }
+
+    /// Bytes of block and undo files.
+    pub fn bytes_on_disk(&self) -> u64 {
+        self.0.env.store.file_bytes().values().sum()
+    }
+}
+
+/// A reader found the bytes of a stored block damaged: they are fetched again, if somebody fetches. One that
+/// was written again is not served, and nothing more: a reader's wish is no reason to end, nor to fetch it
+/// over and over.
+pub fn note_damaged(chain: &mut Chain, id: NodeId) {
+    if chain.goal.copies_come() && !chain.index.damaged.was_rewritten(id) {
+        chain.lose(id);
+    }
+}

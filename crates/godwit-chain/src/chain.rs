@@ -34,7 +34,6 @@ use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
 use crate::lookahead::{Lookahead, LookaheadError};
 use crate::message::Message;
-use crate::places::note_damaged;
 use crate::reads::{Read, Reads};
 use crate::recovery::Recovery;
 use crate::second_look::{accept_twice, log_untrusted};
@@ -517,7 +516,7 @@ impl Chain {
 
     /// A stored block is damaged. It is written again when it was fetched. Where nobody fetches it, or its
     /// place is damaged again, the chain ends; before, one that was never connected is forgotten.
-    pub(crate) fn lose(&mut self, id: NodeId) {
+    fn lose(&mut self, id: NodeId) {
         let Some(at) = self.index.node(id).position else { return };
         let ChainPoint { hash, height } = self.index.point(id);
         let (path, offset) = (self.env.store.block_file(at.file), at.offset);
@@ -554,6 +553,15 @@ impl Chain {
     /// Gives up what is in flight: nothing of the window is connected.
     pub(crate) fn cancel(&mut self) {
         self.env.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A reader found the bytes of a stored block damaged: they are fetched again, if somebody fetches. One that
+/// was written again is not served, and nothing more: a reader's wish is no reason to end, nor to fetch it
+/// over and over.
+pub fn note_damaged(chain: &mut Chain, id: NodeId) {
+    if chain.goal.copies_come() && !chain.index.damaged.was_rewritten(id) {
+        chain.lose(id);
     }
 }
 

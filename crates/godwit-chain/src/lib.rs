@@ -59,7 +59,7 @@ mod view;
 mod waiting;
 mod window;
 
-pub use chain::{Chain, Poll};
+pub use chain::{Chain, Poll, note_damaged};
 pub use coin_at_tip::{CoinAtTip, CoinBelow};
 pub use contradiction::Contradiction;
 pub use durability::PUSH_BYTES;
@@ -77,7 +77,7 @@ pub use options::{
 };
 pub use overrule::OverruleError;
 pub use permits::Permit;
-pub use places::{Places, note_damaged};
+pub use places::Places;
 pub use reads::{BlockReader, BlockUnreadable, StoredBlock};
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};

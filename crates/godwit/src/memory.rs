@@ -237,7 +237,7 @@ mod tests {
         };
         assert_eq!(
             [MIN_MEMORY / MIB, 512, 1024, 4096].map(|mib| coins(mib * MIB)),
-            [164, 215, 623, 3359]
+            [150, 199, 591, 3295]
         );
         let plan = MemoryPlan::new(1024 * MIB, Some(10), Some(100 * MIB));
         assert_eq!(plan.coins, CoinsMemory::Fixed(100 * MIB));

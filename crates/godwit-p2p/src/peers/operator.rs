@@ -108,7 +108,7 @@ impl Peers {
                 services: handshake.services,
                 user_agent: handshake.user_agent.clone(),
                 relay: handshake.relay,
-                protocol: handshake.protocol.clone(),
+                protocol: handshake.protocol,
                 local: handshake.local,
             },
             times: PeerTimes {

@@ -71,7 +71,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         )
     },
     rpc_setting("rpcuser", "NAME", "a name", "The user of -rpcpassword.", |draft, text| {
-        draft.rpc.user = Some(text.to_str()?.to_owned());
+        draft.rpc.user = Some(named(text)?.to_owned());
         Some(())
     }),
     rpc_setting(
@@ -81,7 +81,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Let -rpcuser in with this password, and write no cookie. Whoever reads the file, or sees the \
          list of processes, knows it: -rpcauth is better.",
         |draft, text| {
-            draft.rpc.password = Some(PlainPassword::new(text.to_str()?));
+            draft.rpc.password = Some(PlainPassword::new(named(text)?));
             Some(())
         },
     ),
@@ -118,7 +118,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Let this user call these methods alone. May be given several times; of one user, what all of \
              them name.",
             |draft, text| {
-                draft.rpc.whitelist.push(text.to_str()?.to_owned());
+                draft.rpc.whitelist.push(named(text)?.to_owned());
                 Some(())
             },
         )
@@ -162,6 +162,11 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         },
     ),
 ];
+
+/// Any text but none.
+fn named(text: &OsStr) -> Option<&str> {
+    text.to_str().filter(|text| !text.is_empty())
+}
 
 const fn rpc_setting(
     name: &'static str,

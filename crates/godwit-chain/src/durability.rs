@@ -30,6 +30,7 @@ use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
 use crate::job_sender::JobSender;
+use crate::scrub::Scrub;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 
@@ -105,6 +106,7 @@ pub(crate) struct Durability {
     /// A job pushes bytes out.
     pushing: bool,
     pruning: Pruning,
+    pub(crate) scrub: Scrub,
     /// Jobs here are never cancelled.
     job_sender: JobSender<Answer>,
 }
@@ -116,6 +118,7 @@ impl Durability {
         verified: ChainPoint,
         prune_bytes: Option<u64>,
         writing: Writing,
+        scrub: Scrub,
         job_sender: JobSender<Answer>,
     ) -> Self {
         Self {
@@ -134,6 +137,7 @@ impl Durability {
             pushed: 0,
             pushing: false,
             pruning: Pruning::new(prune_bytes, index),
+            scrub,
             job_sender,
         }
     }
@@ -258,7 +262,8 @@ impl Durability {
             any = self.rotate(&mut state)?;
         }
         self.pace.note(self.is_behind(&state), state.now);
-        if !self.is_busy() && state.may_commit {
+        // What the scrub reads of the database, a commit would change.
+        if !self.is_busy() && !self.scrub.reads_files() && state.may_commit {
             let ready = |flush: &Flush| flush.connected && state.coins.flushed() >= flush.seal;
             if self.flush.as_ref().is_some_and(ready) {
                 self.commit_flush(&mut state);
@@ -276,6 +281,15 @@ impl Durability {
             self.pruning.note_looked();
         }
         Ok(any)
+    }
+
+    /// Has what is durable checked, while there is nothing else to do.
+    pub(crate) fn scrub(&mut self, state: &State<'_>) {
+        if self.flush.is_none() && !self.is_busy() {
+            let settled = !self.is_behind(state);
+            let State { env, index, coins, now, .. } = state;
+            self.scrub.advance(env, index, coins, *now, settled);
+        }
     }
 
     /// Whether there is anything that the next commit would make durable. Every header, stored block and
@@ -353,7 +367,8 @@ impl Durability {
         let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
         let headers = index.tree().len() as u32;
         self.committing = Some(Durable { headers, verified, coins, appended: *bytes });
-        let commit = Commit { appended, blocks, pruned, verified_tip: Some(verified), utxo };
+        let (verified_tip, scrub) = (Some(verified), self.scrub.take_place());
+        let commit = Commit { appended, blocks, pruned, verified_tip, utxo, scrub };
         self.wanted = false;
         self.pace.begin(*now);
         self.pushed = *bytes;

@@ -39,6 +39,9 @@ pub struct ChainOptions {
     pub block_memory: BlockMemory,
     /// When coins are written although memory is not short.
     pub coin_writing: CoinWriting,
+    /// Whether all that is stored is checked now and then (`-scrub`). Damaged blocks are told as
+    /// [`Event::Lost`](crate::Event::Lost).
+    pub scrub: bool,
     pub start: StartOptions,
 }
 

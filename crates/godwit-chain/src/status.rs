@@ -6,6 +6,7 @@ use godwit_store::ChainPoint;
 use godwit_store::utxo::MemoryUsage;
 
 use crate::index::BlockIndex;
+use crate::scrub::ScrubStatus;
 
 /// The chain at the end of its last turn.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,7 @@ pub struct ChainStatus {
     pub connected: ConnectedTotals,
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
     pub refetched: u64,
+    pub scrub: ScrubStatus,
 }
 
 impl ChainStatus {
@@ -58,6 +60,7 @@ impl ChainStatus {
             scripts: ScriptTotals::default(),
             connected: ConnectedTotals::default(),
             refetched: 0,
+            scrub: ScrubStatus::default(),
         }
     }
 }

@@ -27,7 +27,7 @@ use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::network::Deployment;
 use godwit_store::utxo::{Layers, UtxoStore};
 
-pub(crate) use disconnecting::{Disconnect, ReadError, read_own_block};
+pub(crate) use disconnecting::{Disconnect, ReadError, is_rotten, read_own_block};
 use disconnecting::{Disconnecting, Reading};
 
 use crate::apply::{Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};

@@ -11,6 +11,7 @@ mod real;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -91,6 +92,11 @@ impl StoreDisk {
     /// recently read ones; the handle may be held for a few reads, and is not to be kept.
     pub(crate) fn open_cached(&self, path: &Path) -> Result<StoreFile, StoreError> {
         self.cached.get(path, || self.open(path, OpenMode::Read))
+    }
+
+    /// Lets a file go that is kept open for reading. Whoever opens it next finds what has the name by then.
+    pub(crate) fn reopen(&self, path: &Path) {
+        self.cached.forget(path);
     }
 
     /// See [`Disk::create_dir_all`].
@@ -197,8 +203,8 @@ impl StoreFile {
     }
 
     /// See [`DiskFile::release_cache`].
-    pub(crate) fn release_cache(&self) {
-        self.file.release_cache();
+    pub(crate) fn release_cache(&self, bytes: Range<u64>) {
+        self.file.release_cache(bytes);
     }
 
     /// See [`DiskFile::set_len`].

@@ -216,6 +216,8 @@ pub enum Remedy {
     Done,
     /// `verify -repair`, from what is stored.
     Repair,
+    /// The next start, from the block files.
+    Restart,
     /// The node, when it reads the block.
     Peers,
     ReindexChainstate,
@@ -229,6 +231,7 @@ impl fmt::Display for Remedy {
         f.write_str(match self {
             Remedy::Done => "repaired",
             Remedy::Repair => "`godwit verify -repair` repairs it",
+            Remedy::Restart => "the next start makes it again from the block files",
             Remedy::Peers => {
                 "the node fetches it again from a peer when it needs it, and sends it to nobody before"
             }

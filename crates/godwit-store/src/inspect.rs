@@ -4,6 +4,7 @@
 //! being repaired, and nothing is cut off or removed. What it repairs it writes in place, where it says so.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,6 +48,28 @@ impl Found {
             }
             other => Err(other),
         }
+    }
+
+    /// Takes damage in that follows this one and is of its kind; `false` if it is not.
+    pub(crate) fn joins(&mut self, next: &Self) -> bool {
+        let follows = self.path == next.path && self.offset + self.bytes == next.offset;
+        let same = (&self.damage, self.remedy) == (&next.damage, next.remedy);
+        if follows && same {
+            self.bytes += next.bytes;
+        }
+        follows && same
+    }
+}
+
+/// One line: where, what, and what repairs it.
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, offset, bytes, damage, remedy } = self;
+        write!(f, "{} at byte {offset}", path.display())?;
+        if *bytes > 0 {
+            write!(f, " ({bytes} bytes)")?;
+        }
+        write!(f, ": {damage}; {remedy}")
     }
 }
 
@@ -202,16 +225,9 @@ impl Inspection {
         let Some(control) = &self.control else { return Ok(()) };
         let has_files = control.identity.schema == SCHEMA_VERSION;
         for (path, slot) in slots {
-            let damage = match slot {
-                // Schema 1 has none, and a new directory one.
-                Slot::Missing if control.commit > 1 && has_files => Damage::MissingFile,
-                Slot::Damaged => Damage::Checksum,
-                // A crash between database and control file leaves it two commits behind.
-                Slot::Whole(found) if found.commit + 2 < control.commit => {
-                    Damage::Disagreement("it is of an earlier commit")
-                }
-                Slot::Missing | Slot::Whole(_) => continue,
-            };
+            // Schema 1 has none.
+            let damage = control.damage_of(&slot).filter(|_| has_files || !slot.is_missing());
+            let Some(damage) = damage else { continue };
             let mut remedy = Remedy::Repair;
             if self.repair {
                 control.write_to(&self.disk, &path)?;
@@ -348,25 +364,12 @@ impl Inspection {
     pub fn read_block(&self, at: BlockPosition) -> Result<PooledStream, StoreError> {
         let path = self.block_path(at.file);
         let start = at.offset.saturating_sub(FRAME_SIZE);
-        self.check_frame(&path, start.into(), at.len)?;
+        check_frame(&self.disk, self.network.magic, &path, start.into(), at.len)?;
         let mut bytes = DataStream::new();
         let file = self.disk.open_cached(&path)?;
         file.read_stream_at(at.offset.into(), at.len as usize, &mut bytes)
             .map_err(|error| unreadable(error, &path, at.offset.into()))?;
         Ok(PooledStream::from(bytes))
-    }
-
-    fn check_frame(&self, path: &Path, start: u64, len: u32) -> Result<(), StoreError> {
-        let mut found = [0; FRAME_SIZE as usize];
-        let file = self.disk.open_cached(path).map_err(|error| match error.is_not_found() {
-            true => StoreError::damaged(path, 0, Damage::MissingFile),
-            false => error,
-        })?;
-        file.read_exact_at(start, &mut found).map_err(|error| unreadable(error, path, start))?;
-        match found == frame(self.network.magic, len) {
-            true => Ok(()),
-            false => Err(StoreError::damaged(path, start, Damage::Format)),
-        }
     }
 
     /// The undo data of the block behind `prev`, in a record whose frame and checksum are right.
@@ -376,7 +379,8 @@ impl Inspection {
     /// [`StoreError::Damaged`] where they are not, or the file ends before.
     pub fn read_undo(&self, at: UndoPosition, prev: &BlockHash) -> Result<BlockUndo, StoreError> {
         let path = self.undo.path(at.file);
-        self.check_frame(&path, at.offset.saturating_sub(FRAME_SIZE.into()), at.len)?;
+        let start = at.offset.saturating_sub(FRAME_SIZE.into());
+        check_frame(&self.disk, self.network.magic, &path, start, at.len)?;
         let read = self.undo.read(at, prev);
         read.map_err(|error| unreadable(error, &path, at.offset))
     }
@@ -386,7 +390,7 @@ impl Inspection {
     pub fn release_cache(&self, file: u32) {
         for path in [self.block_path(file), self.undo_path(file)] {
             if let Ok(file) = self.disk.open_cached(&path) {
-                file.release_cache();
+                file.release_cache(0..u64::MAX);
             }
         }
     }
@@ -437,8 +441,32 @@ fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
     Ok(list(BLOCKS_DIR)?.iter().any(is_of_blocks) || !list(UTXO_DIR)?.is_empty())
 }
 
+/// Whether a record begins at `start` as one of `len` bytes does.
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] where it does not, or there is no such place.
+pub(crate) fn check_frame(
+    disk: &StoreDisk,
+    magic: [u8; 4],
+    path: &Path,
+    start: u64,
+    len: u32,
+) -> Result<(), StoreError> {
+    let mut found = [0; FRAME_SIZE as usize];
+    let file = disk.open_cached(path).map_err(|error| match error.is_not_found() {
+        true => StoreError::damaged(path, 0, Damage::MissingFile),
+        false => error,
+    })?;
+    file.read_exact_at(start, &mut found).map_err(|error| unreadable(error, path, start))?;
+    match found == frame(magic, len) {
+        true => Ok(()),
+        false => Err(StoreError::damaged(path, start, Damage::Format)),
+    }
+}
+
 /// A place that the medium does not give back is damaged, as one behind the end of the file is.
-fn unreadable(error: StoreError, path: &Path, offset: u64) -> StoreError {
+pub(crate) fn unreadable(error: StoreError, path: &Path, offset: u64) -> StoreError {
     match error.is_unreadable() {
         true => StoreError::damaged(path, offset, Damage::Short),
         false => error,

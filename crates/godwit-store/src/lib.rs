@@ -17,6 +17,7 @@ mod gate_disk;
 pub mod inspect;
 mod record;
 pub mod scan;
+mod scrub;
 mod store;
 mod undo;
 pub mod utxo;
@@ -28,9 +29,10 @@ pub use commit::{Appended, Commit, UtxoCommit};
 pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
 pub use record::{
-    AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
-    UndoPosition,
+    AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint, ScrubPass,
+    ScrubPlace, UndoPosition,
 };
+pub use scrub::FilesScrubbed;
 pub use store::{
     BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions,
     Written, has_whole_history,

@@ -12,12 +12,12 @@ use godwit_stream::{
     BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStream, SerializeData,
 };
 
+use database::open_database;
 pub(crate) use database::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, Identity, ONLY, REINDEXING, UTXO,
-    VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, Identity, ONLY, REINDEXING, SCRUB,
+    UTXO, VERIFIED_TIP,
 };
-pub(crate) use database::{DATABASE_FILE, OpenedDatabase, inspect_database};
-use database::{committed_state, open_database};
+pub(crate) use database::{DATABASE_FILE, OpenedDatabase, committed_state, inspect_database};
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
@@ -290,6 +290,11 @@ impl Store {
     /// Path of a block file, to name it to the user.
     pub fn block_file(&self, file: u32) -> PathBuf {
         self.blocks.path(file)
+    }
+
+    /// Path of an undo file, to name it to the user.
+    pub fn undo_file(&self, file: u32) -> PathBuf {
+        self.undo.path(file)
     }
 
     /// Directory of the UTXO store's runs.

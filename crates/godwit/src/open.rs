@@ -11,7 +11,7 @@ use indicatif::MultiProgress;
 use crate::descriptors;
 use crate::failure::Failure;
 use crate::memory::{self, MemoryPlan};
-use crate::options::Config;
+use crate::options::{Command, Config};
 use crate::process::{self, StopFlag};
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
@@ -65,6 +65,8 @@ pub(crate) fn open_chain(
         // says.
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: memory.blocks,
+        // Who else opens the chain ends when it has done what it is for.
+        scrub: config.scrub && matches!(config.command, Command::Node(_)),
         coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
         start,
     };

@@ -67,6 +67,7 @@ fn chain_writing(
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing,
+        scrub: false,
         start: StartOptions::default(),
     };
     let disk = Arc::new(disk.clone());

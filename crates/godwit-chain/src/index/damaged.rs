@@ -22,6 +22,11 @@ impl Damaged {
         self.lost.insert(id)
     }
 
+    /// Whether any block is to be written again.
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// Whether the bytes of a stored block were damaged before: its place cannot be trusted.
     pub(crate) fn was_rewritten(&self, id: NodeId) -> bool {
         self.rewritten.contains(&id)

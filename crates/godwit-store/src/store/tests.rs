@@ -47,6 +47,7 @@ fn filled() -> FaultDisk {
             pruned: Vec::new(),
             verified_tip: Some(point(2, 2)),
             utxo: None,
+            scrub: None,
         })
         .unwrap();
     fault
@@ -86,6 +87,7 @@ fn what_was_committed_is_there_again_on_a_real_disk() {
         pruned: Vec::new(),
         verified_tip: Some(point(2, 2)),
         utxo: Some(utxo),
+        scrub: None,
     };
     store.commit(commit).unwrap();
     // Leaves everything but the entry it names.

@@ -246,6 +246,7 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
+        scrub: false,
         start: StartOptions::default(),
     };
     let data = dir.join("data");

@@ -79,6 +79,7 @@ impl Driver {
             prune_bytes: None,
             block_memory: self.plan.block_memory,
             coin_writing: CoinWriting::PRODUCT,
+            scrub: self.plan.scrub,
             start: StartOptions::default(),
         };
         let disk = Arc::new(self.disk.clone());

@@ -1,0 +1,588 @@
+//! The scrub: reads everything that is stored and compares it with what was written, while there is nothing
+//! else to do, so that damage is found while there is still something to repair it from.
+//!
+//! 1. A pass reads, in this order: control files and database; blocks with their undo records, by
+//!    height; the runs of coins and their parity, by number. It begins at most once in [`PASS_INTERVAL`].
+//! 2. One job at a time reads a part, and rests behind it until the pass has taken as long as
+//!    [`SCRUB_BYTES_PER_SECOND`] would. It starts only while the tip is the best block that is known and
+//!    no older than a day, nothing is on its way to it, and neither coins nor a commit are being written.
+//! 3. Where it is, is written with the commits that are due anyway: a restart goes on there, or a little
+//!    before.
+//! 4. What it finds goes the way of what others find: a block of coins is repaired when it is read, a
+//!    block is lost ([`Event::Lost`](crate::Event::Lost)), parity, control files and `xor.dat` are written
+//!    again. The coins of undo records are searched for at the end of the pass ([`LostUndo`]), as slowly.
+//!    The rest is told, and ends nothing: whoever needs what is damaged finds out.
+//! 5. What is pruned or merged away meanwhile is not there any more, which is no damage. A run that a
+//!    merge has replaced is not read, though until the next commit of coins a restart may need it, and
+//!    repair it then.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use godwit_primitives::BlockHash;
+use godwit_store::error::{Damage, Remedy};
+use godwit_store::exec::Priority;
+use godwit_store::inspect::Found;
+use godwit_store::utxo::{RunScrub, Scrubbed, UtxoStore};
+use godwit_store::{
+    BlockChecksum, FilesScrubbed, ScrubPass, ScrubPlace, StoreError, UndoPosition, UndoRecord,
+};
+
+use crate::environment::Environment;
+use crate::index::BlockIndex;
+use crate::job_sender::JobSender;
+use crate::limits::{MAX_TIP_AGE, SCRUB_BATCH, SCRUB_ROTTEN, SCRUB_UNDO};
+use crate::lost_undo::{Creator, LostUndo};
+use crate::reads::{self, StoredBlock};
+use crate::tree::NodeId;
+use crate::window::{ReadError, is_rotten};
+
+/// Bytes that the scrub reads in a second, taken over minutes: what a disk does not notice. The 800 GB of the
+/// main network take five days.
+pub const SCRUB_BYTES_PER_SECOND: u64 = 2 << 20;
+
+/// Seconds from the beginning of a pass to that of the next one, at least.
+const PASS_INTERVAL: u64 = 30 * 24 * 60 * 60;
+
+/// Headers that are looked at in one turn, for those whose blocks are stored.
+const LOOKED_AT: u32 = 1024;
+
+/// How far the scrub is, and what it did since the chain was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStatus {
+    /// What is read next; `None` where there is no scrub, and before the first pass.
+    pub pass: Option<ScrubPass>,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Damages that were repaired from what is stored.
+    pub repaired: u64,
+    /// Blocks that are asked of peers, because they are damaged.
+    pub lost: u64,
+    /// Damages that are left.
+    pub left: u64,
+}
+
+/// What a job has found.
+pub(crate) enum Answer {
+    Files(Result<FilesScrubbed, StoreError>),
+    /// With what is read next.
+    Blocks(Vec<CheckedBlock>, ScrubPlace),
+    Run(Box<RunScrub>, Result<Scrubbed, StoreError>),
+    Undo(Box<Search>, Result<Searched, ReadError>),
+}
+
+/// A stored block that is to be read.
+struct Wanted {
+    id: NodeId,
+    block: StoredBlock,
+    prev: BlockHash,
+    undo: Option<UndoPosition>,
+}
+
+/// What was found of a stored block.
+pub(crate) struct CheckedBlock {
+    wanted: Wanted,
+    block: Result<BlockChecksum, StoreError>,
+    undo: Result<(), StoreError>,
+}
+
+/// Undo records that are made again.
+pub(crate) struct Search {
+    lost: LostUndo,
+    records: Vec<RottenUndo>,
+}
+
+/// An undo record that is not what was written.
+#[derive(Clone, Copy)]
+struct RottenUndo {
+    id: NodeId,
+    at: UndoPosition,
+    prev: BlockHash,
+}
+
+/// What a search has done.
+pub(crate) struct Searched {
+    bytes: u64,
+    /// Which records are right again; `None` before all coins were found.
+    restored: Option<Vec<bool>>,
+}
+
+/// See the module's documentation.
+pub(crate) struct Scrub {
+    is_on: bool,
+    pass: ScrubPass,
+    /// The pass is not what the last commit says.
+    has_moved: bool,
+    /// The place of the next block in the tree, once it was looked for.
+    next: Option<u32>,
+    /// The run that is being read.
+    run: Option<Box<RunScrub>>,
+    /// Blocks whose undo records are to be made again.
+    rotten: BTreeSet<NodeId>,
+    search: Option<Box<Search>>,
+    /// A job reads.
+    reading: bool,
+    /// When the last job began, in seconds since 1970, and for how many seconds none follows it.
+    rest: (i64, u64),
+    status: ScrubStatus,
+    job_sender: JobSender<Answer>,
+}
+
+impl Scrub {
+    /// `begun` is the pass that the last commit names.
+    pub(crate) fn new(
+        is_on: bool,
+        begun: Option<ScrubPass>,
+        job_sender: JobSender<Answer>,
+    ) -> Self {
+        if let Some(pass) = begun.filter(|pass| pass.place != ScrubPlace::Done) {
+            log::info!("The scrub goes on where it was, with {}.", pass.place);
+        }
+        let none = ScrubPass { began: i64::MIN, place: ScrubPlace::Done };
+        Self {
+            is_on,
+            pass: begun.unwrap_or(none),
+            has_moved: false,
+            next: None,
+            run: None,
+            rotten: BTreeSet::new(),
+            search: None,
+            reading: false,
+            rest: (i64::MIN, 0),
+            status: ScrubStatus { pass: begun, ..ScrubStatus::default() },
+            job_sender,
+        }
+    }
+
+    pub(crate) fn status(&self) -> ScrubStatus {
+        self.status
+    }
+
+    /// Whether a job reads control files and database.
+    pub(crate) fn reads_files(&self) -> bool {
+        self.reading && self.pass.place == ScrubPlace::Files
+    }
+
+    /// What the commit that is being put together is to say; `None` where the last one says it.
+    pub(crate) fn take_place(&mut self) -> Option<ScrubPass> {
+        std::mem::take(&mut self.has_moved).then_some(self.pass)
+    }
+
+    fn move_to(&mut self, place: ScrubPlace) {
+        self.pass.place = place;
+        self.has_moved = true;
+        self.status.pass = Some(self.pass);
+    }
+
+    /// Starts the next job, if it is time; `settled`: everything is committed. `now` is in seconds since
+    /// 1970.
+    pub(crate) fn advance(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        coins: &UtxoStore,
+        now: i64,
+        settled: bool,
+    ) {
+        let rests = now.abs_diff(self.rest.0) < self.rest.1;
+        if !self.is_on || self.reading || rests || !is_synced(env, index, now) {
+            return;
+        }
+        let memory = coins.memory_used();
+        if memory.flushing > 0 || memory.buffers > 0 {
+            return;
+        }
+        match self.pass.place {
+            ScrubPlace::Done if now.abs_diff(self.pass.began) < PASS_INTERVAL => {}
+            ScrubPlace::Done => self.begin(now),
+            ScrubPlace::Files if settled => self.read_files(env, now),
+            // The next commit comes soon, and would wait for it.
+            ScrubPlace::Files => {}
+            ScrubPlace::Blocks { height } => self.read_blocks(env, index, now, height),
+            ScrubPlace::Runs { number } => self.read_run(env, coins, now, number),
+            ScrubPlace::Undo => self.search(env, index, now),
+        }
+    }
+
+    fn begin(&mut self, now: i64) {
+        let rate = SCRUB_BYTES_PER_SECOND >> 20;
+        log::info!("The scrub reads everything that is stored, {rate} MiB in a second.");
+        self.pass.began = now;
+        self.rotten.clear();
+        self.search = None;
+        self.move_to(ScrubPlace::Files);
+    }
+
+    fn run_job(&mut self, now: i64, job: impl FnOnce() -> Answer + Send + 'static) {
+        (self.reading, self.rest) = (true, (now, 1));
+        self.job_sender.run(Priority::Urgent, "scrub", job);
+    }
+
+    /// So many bytes were read since the last job began.
+    fn note_read(&mut self, bytes: u64) {
+        self.status.bytes += bytes;
+        self.rest.1 = bytes.div_ceil(SCRUB_BYTES_PER_SECOND).max(1);
+    }
+
+    fn tell(&mut self, found: &Found) {
+        match found.remedy {
+            Remedy::Done => {
+                log::warn!("Scrub: {found}.");
+                self.status.repaired += 1;
+            }
+            _ => {
+                log::error!("Scrub: {found}.");
+                self.status.left += 1;
+            }
+        }
+    }
+
+    fn read_files(&mut self, env: &Environment, now: i64) {
+        let env = env.clone();
+        self.run_job(now, move || Answer::Files(env.store.scrub_files(&env.cancelled)));
+    }
+
+    fn read_blocks(&mut self, env: &Environment, index: &BlockIndex, now: i64, height: u32) {
+        let tree = index.tree();
+        let mut next = self.next.unwrap_or_else(|| first_at(index, height));
+        let (mut wanted, mut bytes, end) = (Vec::new(), 0, tree.len() as u32);
+        let looked_at = end.min(next.saturating_add(LOOKED_AT));
+        while next < looked_at && bytes < SCRUB_BATCH {
+            let id = tree.at(next);
+            next += 1;
+            let node = index.node(id);
+            let Some(position) = node.position.filter(|_| !index.is_lost(id)) else { continue };
+            let undo = node.undo.filter(|_| !index.damaged.has_rotted_undo(id));
+            bytes += u64::from(position.len) + undo.map_or(0, |undo| undo.len.into());
+            let (block, prev) =
+                (StoredBlock::new(env, &node, position), node.header.prev_blockhash);
+            wanted.push(Wanted { id, block, prev, undo });
+        }
+        self.next = Some(next).filter(|_| next < end);
+        let place = match self.next {
+            Some(next) => ScrubPlace::Blocks { height: index.height(tree.at(next)) },
+            None => ScrubPlace::Runs { number: 0 },
+        };
+        if wanted.is_empty() {
+            return self.move_to(place);
+        }
+        let env = env.clone();
+        self.run_job(now, move || {
+            let goes_on = |_: &Wanted| !env.cancelled.load(Ordering::Relaxed);
+            let wanted = wanted.into_iter().take_while(goes_on);
+            Answer::Blocks(wanted.map(|wanted| wanted.check(&env)).collect(), place)
+        });
+    }
+
+    fn read_run(&mut self, env: &Environment, coins: &UtxoStore, now: i64, number: u64) {
+        let layers = coins.layers();
+        let run = self.run.take().or_else(|| layers.scrub_from(number).map(Box::new));
+        let Some(mut run) = run else { return self.move_to(ScrubPlace::Undo) };
+        let env = env.clone();
+        self.run_job(now, move || {
+            let step = run.step(&layers, env.store.coins_remedy(), &env.cancelled);
+            Answer::Run(run, step)
+        });
+    }
+
+    /// Searches on for the coins of rotten undo records, or ends the pass where there are none.
+    fn search(&mut self, env: &Environment, index: &BlockIndex, now: i64) {
+        if self.search.is_none() {
+            // A block that is fetched may be one that is searched.
+            if index.damaged.has_lost() && !self.rotten.is_empty() {
+                if now.abs_diff(self.pass.began) >= PASS_INTERVAL {
+                    self.begin(now);
+                }
+                return;
+            }
+            self.search = Search::begin(index, &mut self.rotten).map(Box::new);
+        }
+        let Some(mut search) = self.search.take() else { return self.end() };
+        let blocks = search.lost.next_blocks(index);
+        if blocks.is_empty() {
+            // One below was pruned.
+            let remedy = Remedy::Download;
+            return search.records.iter().for_each(|rotten| self.tell(&rotten.found(env, remedy)));
+        }
+        let env = env.clone();
+        self.run_job(now, move || {
+            let searched = search.go_on(&env, &blocks);
+            Answer::Undo(search, searched)
+        });
+    }
+
+    fn end(&mut self) {
+        let ScrubStatus { bytes, repaired, lost, left, .. } = self.status;
+        log::info!(
+            "The scrub is through. Since the start: {} MiB read, {repaired} damages repaired, {lost} blocks asked \
+             of peers, {left} damages left.",
+            bytes >> 20
+        );
+        self.move_to(ScrubPlace::Done);
+    }
+
+    /// A job has answered. Returns blocks whose bytes are damaged, and that are to be fetched.
+    ///
+    /// # Errors
+    ///
+    /// A fault that has closed the store.
+    pub(crate) fn answered(
+        &mut self,
+        env: &Environment,
+        index: &mut BlockIndex,
+        answer: Answer,
+    ) -> Result<Vec<NodeId>, StoreError> {
+        self.reading = false;
+        match answer {
+            Answer::Files(files) => {
+                if let Some(FilesScrubbed { bytes, found }) = unless_closed(env, files)? {
+                    self.note_read(bytes);
+                    found.iter().for_each(|found| self.tell(found));
+                }
+                self.next = None;
+                self.move_to(ScrubPlace::Blocks { height: 0 });
+                Ok(Vec::new())
+            }
+            Answer::Blocks(blocks, next) => {
+                self.move_to(next);
+                self.note_blocks(env, index, blocks)
+            }
+            Answer::Run(run, step) => {
+                let next = ScrubPlace::Runs { number: run.number() + 1 };
+                let Some(step) = unless_closed(env, step)? else {
+                    self.move_to(next);
+                    return Ok(Vec::new());
+                };
+                self.note_read(step.bytes);
+                self.status.repaired += step.repaired;
+                step.found.iter().for_each(|found| self.tell(found));
+                match step.is_done {
+                    true => self.move_to(next),
+                    false => self.run = Some(run),
+                }
+                Ok(Vec::new())
+            }
+            Answer::Undo(search, searched) => self.note_searched(env, index, search, searched),
+        }
+    }
+
+    fn note_blocks(
+        &mut self,
+        env: &Environment,
+        index: &mut BlockIndex,
+        blocks: Vec<CheckedBlock>,
+    ) -> Result<Vec<NodeId>, StoreError> {
+        let (mut lost, mut bytes) = (Vec::new(), 0);
+        for CheckedBlock { wanted, block, undo } in blocks {
+            let Wanted { id, block: StoredBlock { position, .. }, undo: at, .. } = wanted;
+            bytes += u64::from(position.len) + at.map_or(0, |at| u64::from(at.len));
+            let node = index.node(id);
+            // Otherwise it was pruned meanwhile.
+            if node.position == Some(position) {
+                match block {
+                    Err(error) if is_rotten(&error) => {
+                        lost.extend(self.note_lost(index, id, &error))
+                    }
+                    block => match unless_closed(env, block)? {
+                        Some(checksum) if node.checksum.is_none() => {
+                            index.set_checksum(id, checksum)
+                        }
+                        _ => {}
+                    },
+                }
+            }
+            let is_of_use = |at| node.undo == Some(at) && index.tree().is_ancestor(id, index.tip());
+            if at.is_some_and(is_of_use) {
+                match undo {
+                    Err(error) if is_rotten(&error) => self.note_rotten(id, &error),
+                    undo => {
+                        unless_closed(env, undo)?;
+                    }
+                }
+            }
+        }
+        self.note_read(bytes);
+        Ok(lost)
+    }
+
+    /// A block is damaged; it, if it is to be fetched.
+    fn note_lost(&mut self, index: &BlockIndex, id: NodeId, error: &StoreError) -> Option<NodeId> {
+        let left = if index.damaged.was_rewritten(id) {
+            Some("this place of the disk keeps nothing")
+        } else if !index.tree().is_ancestor(id, index.tip()) {
+            Some("the block is of a branch that was left, and not needed")
+        } else {
+            None
+        };
+        match left {
+            Some(why) => log::error!("Scrub: {error}; {why}."),
+            None => log::error!("Scrub: {error}."),
+        }
+        self.status.lost += u64::from(left.is_none());
+        self.status.left += u64::from(left.is_some());
+        left.is_none().then_some(id)
+    }
+
+    fn note_rotten(&mut self, id: NodeId, error: &StoreError) {
+        log::error!(
+            "Scrub: {error}. This undo record is made again from the blocks, which takes as long as reading \
+             them; `godwit verify -repair` does it at once."
+        );
+        if self.rotten.len() < SCRUB_ROTTEN {
+            self.rotten.insert(id);
+        }
+    }
+
+    fn note_searched(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        search: Box<Search>,
+        searched: Result<Searched, ReadError>,
+    ) -> Result<Vec<NodeId>, StoreError> {
+        match searched {
+            Ok(Searched { bytes, restored: None }) => {
+                self.note_read(bytes);
+                self.search = Some(search);
+            }
+            Ok(Searched { bytes, restored: Some(restored) }) => {
+                self.note_read(bytes);
+                for (rotten, restored) in search.records.iter().zip(restored) {
+                    let remedy = if restored { Remedy::Done } else { Remedy::Repair };
+                    self.tell(&rotten.found(env, remedy));
+                }
+            }
+            Err(ReadError::Block(id)) => {
+                if index.damaged.was_rewritten(id) {
+                    let told =
+                        search.records.iter().map(|rotten| rotten.found(env, Remedy::Repair));
+                    told.for_each(|found| self.tell(&found));
+                    return Ok(Vec::new());
+                }
+                // When it is there again, the search begins anew.
+                self.rotten.extend(search.records.iter().map(|rotten| rotten.id));
+                self.status.lost += u64::from(!index.is_lost(id));
+                return Ok(vec![id]);
+            }
+            Err(ReadError::Store(error)) => {
+                unless_closed::<()>(env, Err(error))?;
+            }
+            Err(ReadError::Undo) => unreachable!("no undo record is read"),
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl Wanted {
+    fn check(self, env: &Environment) -> CheckedBlock {
+        let read = || match self.block.read(&env.store, &env.hasher) {
+            Ok(intact) => Ok(intact.checksum),
+            Err(reads::ReadError::Store(error)) => Err(error),
+            Err(reads::ReadError::Damaged(at)) => {
+                let (path, offset) = (env.store.block_file(at.file), at.offset.into());
+                let damage = Damage::Disagreement("it is not the block of the index");
+                Err(StoreError::Damaged { path, offset, damage })
+            }
+        };
+        let block = env.store.scrub_block(self.block.position, read);
+        let undo = self.undo.map_or(Ok(()), |at| env.store.scrub_undo(at, &self.prev));
+        CheckedBlock { wanted: self, block, undo }
+    }
+}
+
+impl Search {
+    /// For some of the records, the highest first, as far as they are of the active chain.
+    fn begin(index: &BlockIndex, rotten: &mut BTreeSet<NodeId>) -> Option<Self> {
+        let (mut found, tree) = (Vec::new(), index.tree());
+        for id in rotten.iter().copied() {
+            let node = index.node(id);
+            if let Some(at) = node.undo
+                && !index.damaged.has_rotted_undo(id)
+                && tree.is_ancestor(id, index.tip())
+            {
+                found.push((node.height, RottenUndo { id, at, prev: node.header.prev_blockhash }));
+            }
+        }
+        found.sort_unstable_by_key(|(height, _)| std::cmp::Reverse(*height));
+        found.truncate(SCRUB_UNDO);
+        let records: Vec<RottenUndo> = found.into_iter().map(|(_, rotten)| rotten).collect();
+        let Some(first) = records.first() else {
+            rotten.clear();
+            return None;
+        };
+        let ids: BTreeSet<NodeId> = records.iter().map(|rotten| rotten.id).collect();
+        rotten.retain(|id| !ids.contains(id));
+        Some(Self { lost: LostUndo::new(first.id, ids), records })
+    }
+
+    /// Looks through the next blocks, and writes the records when all coins are found.
+    fn go_on(&mut self, env: &Environment, blocks: &[Creator]) -> Result<Searched, ReadError> {
+        let bytes = blocks.iter().map(Creator::bytes).sum();
+        self.lost.look_through(&env.store, &env.hasher, blocks)?;
+        let restored = match self.lost.is_done() {
+            true => Some(self.restore(env)?),
+            false => None,
+        };
+        Ok(Searched { bytes, restored })
+    }
+
+    fn restore(&self, env: &Environment) -> Result<Vec<bool>, StoreError> {
+        // Both are from the highest block down.
+        let made = self.lost.records().iter().zip(&self.records);
+        made.map(|(record, RottenUndo { id, at, prev })| {
+            assert_eq!(record.id, *id, "the records of one chain");
+            let Some(spent) = record.spent() else { return Ok(false) };
+            let (magic, buffers) = (env.store.magic(), env.store.block_buffers());
+            let of_txs = spent.iter().map(Vec::as_slice);
+            let made = UndoRecord::encode(magic, prev, of_txs, buffers)?;
+            Ok(env.store.restore_undo(*at, &made)? && env.store.scrub_undo(*at, prev).is_ok())
+        })
+        .collect()
+    }
+}
+
+impl RottenUndo {
+    fn found(&self, env: &Environment, remedy: Remedy) -> Found {
+        let path = env.store.undo_file(self.at.file);
+        let (offset, bytes, damage) = (self.at.offset, self.at.len.into(), Damage::Checksum);
+        Found { path, offset, bytes, damage, remedy }
+    }
+}
+
+/// Whether the tip is the best block that is known, and a recent one.
+fn is_synced(env: &Environment, index: &BlockIndex, now: i64) -> bool {
+    let (tree, tip) = (index.tree(), index.tip());
+    tip == tree.best_header()
+        && tree.chain_work(tip) >= env.params.minimum_chain_work
+        && i64::from(index.node(tip).header.time) >= now - MAX_TIP_AGE
+}
+
+/// The first header of that height, by its place in the tree: a database gives headers by height, and those
+/// that came since follow them.
+fn first_at(index: &BlockIndex, height: u32) -> u32 {
+    let (mut first, mut end) = (0, index.tree().len() as u32);
+    while first < end {
+        let middle = first + (end - first) / 2;
+        match index.height(index.tree().at(middle)) < height {
+            true => first = middle + 1,
+            false => end = middle,
+        }
+    }
+    first
+}
+
+/// What was read. A read that failed, and says nothing of the place, is told: the next pass reads it again.
+fn unless_closed<T>(
+    env: &Environment,
+    read: Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(StoreError::Stopped) => Ok(None),
+        Err(error) => {
+            env.store.disk().check()?;
+            log::error!("Scrub: {error}. It is read again in the next pass.");
+            Ok(None)
+        }
+    }
+}

@@ -7,6 +7,7 @@
 //! recovers from the last commit, can know it again.
 
 mod open_files;
+pub(crate) mod probe;
 mod real;
 
 use std::fmt;

@@ -300,6 +300,13 @@ pub enum StoreError {
         /// What only Core's data directory contains.
         path: PathBuf,
     },
+    /// The file system does not do what the store builds on.
+    UnsuitableFileSystem {
+        /// The network's directory.
+        dir: PathBuf,
+        /// What it does not do.
+        lacks: &'static str,
+    },
     /// The coins were to be made again from the block files, which lack blocks: they were pruned, or never
     /// stored because the coins were loaded from a snapshot.
     IncompleteHistory {
@@ -386,6 +393,12 @@ impl fmt::Display for StoreError {
                 f,
                 "{} belongs to Bitcoin Core; godwit needs a data directory of its own",
                 path.display()
+            ),
+            StoreError::UnsuitableFileSystem { dir, lacks } => write!(
+                f,
+                "{}: the file system {lacks}, without which a power cut could cost everything; put the data \
+                 directory on another one",
+                dir.display()
             ),
             StoreError::IncompleteHistory { dir } => write!(
                 f,

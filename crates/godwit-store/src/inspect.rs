@@ -422,7 +422,7 @@ impl Inspection {
     }
 }
 
-fn is_missing(disk: &StoreDisk, path: &Path) -> Result<bool, StoreError> {
+pub(crate) fn is_missing(disk: &StoreDisk, path: &Path) -> Result<bool, StoreError> {
     match disk.open(path, OpenMode::Read) {
         Ok(_) => Ok(false),
         Err(error) if error.is_not_found() => Ok(true),

@@ -25,8 +25,10 @@ use crate::block_files::{
 };
 use crate::control::{Control, Kept};
 use crate::db::Db;
+use crate::disk::probe::{probe, unless_unsuitable};
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
+use crate::inspect::is_missing;
 use crate::record::{
     AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, ChainPoint, FileEnds, UndoPosition,
 };
@@ -185,11 +187,16 @@ impl Store {
         let dir = options.dir.clone();
         refuse_core_directory(&disk, &dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
-        disk.create_dir_all(&blocks_dir)?;
-        disk.create_dir_all(&dir.join(UTXO_DIR))?;
+        for below in [&blocks_dir, &dir.join(UTXO_DIR)] {
+            disk.create_dir_all(below).map_err(|error| unless_unsuitable(error, &dir))?;
+        }
         let lock = disk.lock(&dir.join(LOCK_FILE))?;
         let network = options.network;
         let found = Control::newest(&disk, &dir)?;
+        disk.sync_dir(&dir).map_err(|error| unless_unsuitable(error, &dir))?;
+        if found.is_none() && is_missing(&disk, &dir.join(DATABASE_FILE))? {
+            probe(&disk, &dir)?;
+        }
         let OpenedDatabase { db, mut control, kept } = open_database(&disk, &dir, found, &options)?;
         if control.state.utxo_tip.is_none()
             && (kept.is_some() || options.rebuild != Rebuild::Nothing)

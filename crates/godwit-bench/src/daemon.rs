@@ -25,8 +25,8 @@ impl Daemon {
         }
     }
 
-    /// Whether it has ended by itself.
-    pub(crate) fn has_ended(&mut self) -> Result<bool, Failure> {
+    /// Whether it has ended by itself; if so, its process is reaped.
+    pub(crate) fn try_wait(&mut self) -> Result<bool, Failure> {
         let ended = self.child.try_wait();
         ended.map(|status| status.is_some()).map_err(|error| self.failed(error))
     }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn one_that_runs_is_killed_with_its_owner() {
         let mut daemon = sleeping();
-        assert!(!daemon.has_ended().unwrap() && daemon.processor_seconds().unwrap() < 1.0);
+        assert!(!daemon.try_wait().unwrap() && daemon.processor_seconds().unwrap() < 1.0);
         let process = format!("/proc/{}", daemon.child.id());
         assert!(fs::exists(&process).unwrap());
         drop(daemon);

@@ -201,7 +201,7 @@ impl Report {
         writeln!(
             out,
             "## How\n\nOne after the other, taking turns in going first, each into an empty data directory on the file system of the chain's file, with a sync \
-             before. {} `-assumevalid` names the chain's last full block. bitcoind is built from the source that godwit's script \
+             before. {} `-assumevalid` is 0 where every script is checked, and else names the chain's last full block. bitcoind is built from the source that godwit's script \
              engine comes from, with the same compiler and optimisation. Its mempool limit is the \
              lowest it takes (5 MB), because unused mempool memory is added to its coins cache: \
              300 MB by default, which would make every cache comfortable. bitcoind leaves the last \

@@ -80,7 +80,7 @@ impl Server {
         let mut daemon = Daemon::spawn(&mut command)?;
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if daemon.has_ended()? || started.elapsed() > START_LIMIT {
+            if daemon.try_wait()? || started.elapsed() > START_LIMIT {
                 return Err(Failure::NotListening(datadir.to_owned()));
             }
             thread::sleep(POLL);

@@ -28,12 +28,12 @@ use crate::ending::Ending;
 use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::event::{Connected, Event};
+use crate::found_block::FoundBlock;
 use crate::goal::Goal;
 use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
 use crate::lookahead::{Lookahead, LookaheadError};
 use crate::message::Message;
-use crate::options::CoinsMemory;
 use crate::reads::{Read, Reads};
 use crate::recovery::Recovery;
 use crate::second_look::{accept_twice, log_untrusted};
@@ -45,11 +45,10 @@ use crate::window::{Disconnect, Retired, Window};
 
 type Outbox = crossbeam_channel::Sender<Message>;
 
-/// Shares of memory that the chain itself deals with.
-pub(crate) struct Memory {
-    pub(crate) coins: CoinsMemory,
-    /// Bytes of an import's blocks between its reader and the tip.
-    pub(crate) importing: u64,
+/// Both ends of the messages of jobs and threads.
+pub(crate) struct Mailbox {
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) outbox: Outbox,
 }
 
 /// What a step did.
@@ -79,9 +78,7 @@ pub enum Poll {
 pub struct Chain {
     /// The first field, so that it is dropped first: jobs that still run when the chain is dropped
     /// find the inbox closed, while the drop waits for them.
-    pub(crate) inbox: Receiver<Message>,
-    /// Its sending end.
-    pub(crate) outbox: Outbox,
+    pub(crate) mailbox: Mailbox,
     pub(crate) goal: Goal,
     pub(crate) index: BlockIndex,
     pub(crate) coins: UtxoStore,
@@ -96,7 +93,6 @@ pub struct Chain {
     pub(crate) events: VecDeque<Event>,
     pub(crate) status: ChainStatus,
     pub(crate) ending: Ending,
-    pub(crate) memory: Memory,
     /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
     /// when a checkpoint is due.
     pub(crate) now: i64,
@@ -175,7 +171,7 @@ impl Chain {
         status.written.flushed = counters.flushed_bytes;
         status.written.merged = counters.merge_bytes_written;
         status.memory.tree = self.index.tree().memory();
-        self.coins.set_budget(self.memory.coins.beside(status.memory.tree));
+        self.coins.set_budget(self.env.memory.coins.beside(status.memory.tree));
         status.memory.coins = self.coins.memory_used();
     }
 
@@ -204,7 +200,7 @@ impl Chain {
     /// reported.
     pub(crate) fn deliver(&mut self) -> Result<(), ChainError> {
         self.coins.poll()?;
-        while let Ok(message) = self.inbox.try_recv() {
+        while let Ok(message) = self.mailbox.inbox.try_recv() {
             self.deliver_one(message)?;
         }
         Ok(())
@@ -266,8 +262,8 @@ impl Chain {
             let first = parent.is_some_and(|parent| self.appender.is_writing(parent));
             if !first && !self.durability.names(&self.index, parent) {
                 // The commit that is under way may be the one that names it. Otherwise the next step
-                // starts one.
-                if self.durability.is_committing() {
+                // starts one, unless bytes are being pushed out: then the step behind that.
+                if self.durability.is_busy() {
                     return Ok(false);
                 }
                 self.durability.want_commit();
@@ -343,6 +339,27 @@ impl Chain {
             }
         }
         any
+    }
+
+    /// Judges the blocks that an earlier process had received and not committed, as they are read back.
+    pub(crate) fn recover(&mut self) -> Result<bool, ChainError> {
+        self.recovery.start();
+        let mut any = false;
+        while let Some(FoundBlock { found, checksum, received }) = self.recovery.take_next() {
+            any = true;
+            let block = match received {
+                Received::Structured(block) => block,
+                Received::Unjudged(error) => return Err(ChainError::Engine(error)),
+                // A torn record whose length happens to fit, or a rotten one: the block is fetched again.
+                Received::Undecodable | Received::Malformed { .. } => continue,
+            };
+            if let Acceptance::New(accepted) = self.index.accept(block, self.now) {
+                let stored = self.index.receive_recovered(accepted, &found, checksum);
+                self.durability.note_stored(&self.index, &stored);
+                self.lookahead.keep(&self.index, &stored, self.window.applied());
+            }
+        }
+        Ok(any)
     }
 
     fn keep_block(&mut self, accepted: Accepted, sender: Sender, written: WrittenBlock) {

@@ -56,7 +56,10 @@ impl Contradiction {
     pub(crate) fn record(&self, store: &Store) {
         log::error!("{self}");
         if let Err(error) = self.write(store) {
-            log::error!("{} could not be written: {error}", path(store).display());
+            log::error!(
+                "{} could not be written: {error}; start with -scriptengine=core, or with an empty file of that name.",
+                path(store).display()
+            );
         }
     }
 

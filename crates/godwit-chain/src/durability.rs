@@ -9,7 +9,7 @@
 //! crash the blocks above the last flush are applied again from godwit's own files without running their
 //! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not
 //! anything connects. So that its syncs are short, blocks and undo records are *pushed out* between
-//! commits, every [`PUSH_BYTES`].
+//! commits, every [`ChainOptions::push_bytes`](crate::ChainOptions).
 
 mod commit;
 pub(crate) mod pace;
@@ -30,13 +30,17 @@ use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
 use crate::job_sender::JobSender;
+use crate::options::ChainOptions;
 use crate::scrub::Scrub;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 
-/// Bytes of blocks and undo records after which they are pushed out. Tests have it happen with their small
-/// blocks.
-const PUSH_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+/// Bytes of blocks and undo records after which the product pushes them out.
+pub const PUSH_BYTES: u64 = 16 << 20;
+
+/// Entries of the block index that have changed after which they are committed: a commit holds them as
+/// records, of some 200 bytes each. An import of empty blocks changes 20,000 a second.
+pub(crate) const COMMIT_ENTRIES: usize = 32 << 10;
 
 /// A sealed memtable on its way to disk, and the block whose coins it completes.
 struct Flush {
@@ -103,6 +107,8 @@ pub(crate) struct Durability {
     writing: Writing,
     /// Bytes of blocks and undo records that were pushed out or are in a commit, as in [`State::appended`].
     pushed: u64,
+    /// So many more are pushed out at once.
+    push_bytes: u64,
     /// A job pushes bytes out.
     pushing: bool,
     pruning: Pruning,
@@ -116,11 +122,11 @@ impl Durability {
     pub(crate) fn new(
         index: &BlockIndex,
         verified: ChainPoint,
-        prune_bytes: Option<u64>,
-        writing: Writing,
+        options: &ChainOptions,
         scrub: Scrub,
         job_sender: JobSender<Answer>,
     ) -> Self {
+        let ChainOptions { prune_bytes, push_bytes, coin_writing, workers, .. } = *options;
         Self {
             flush: None,
             committing: None,
@@ -133,8 +139,9 @@ impl Durability {
             wanted: false,
             replacing: false,
             pace: Pace::default(),
-            writing,
+            writing: Writing::new(coin_writing, workers),
             pushed: 0,
+            push_bytes,
             pushing: false,
             pruning: Pruning::new(prune_bytes, index),
             scrub,
@@ -232,10 +239,6 @@ impl Durability {
         self.committing.is_some() || self.pushing
     }
 
-    pub(crate) fn is_committing(&self) -> bool {
-        self.committing.is_some()
-    }
-
     /// Whether coins of a block that is not connected are being written.
     #[cfg(test)]
     pub(crate) fn runs_ahead(&self) -> bool {
@@ -269,12 +272,13 @@ impl Durability {
                 self.commit_flush(&mut state);
                 any = true;
             } else if self.wanted
+                || state.index.changes() >= COMMIT_ENTRIES
                 || self.pace.is_due(state.now)
                 || self.pruning.is_due(state.env, state.index, state.replay)
             {
                 self.commit_index(&mut state);
                 any = true;
-            } else if state.appended - self.pushed >= PUSH_BYTES {
+            } else if state.appended - self.pushed >= self.push_bytes {
                 self.push_out(&state);
                 any = true;
             }
@@ -296,7 +300,7 @@ impl Durability {
     /// connected block is a change of the index.
     fn is_behind(&self, state: &State<'_>) -> bool {
         let durable = self.committing.as_ref().unwrap_or(&self.durable);
-        state.index.has_changes() || state.verified() != durable.verified
+        state.index.changes() > 0 || state.verified() != durable.verified
     }
 
     /// Has the bytes that were written since the last time written to the disk, so that the syncs of the next

@@ -9,6 +9,16 @@ use godwit_store::Store;
 use godwit_store::exec::Executor;
 use godwit_store::utxo::UtxoHasher;
 
+use crate::options::CoinsMemory;
+
+/// Shares of memory that the chain itself deals with.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) coins: CoinsMemory,
+    /// Bytes of an import's blocks between its reader and the tip.
+    pub(crate) importing: u64,
+}
+
 /// The data directory and the rules of its network.
 #[derive(Clone)]
 pub(crate) struct Environment {
@@ -19,6 +29,7 @@ pub(crate) struct Environment {
     pub(crate) executor: Arc<dyn Executor>,
     /// Worker threads.
     pub(crate) workers: usize,
+    pub(crate) memory: Memory,
     /// Once it is set, jobs that have not started do nothing.
     pub(crate) cancelled: Arc<AtomicBool>,
 }

@@ -34,6 +34,9 @@ pub enum ChainError {
     Contradiction(BlockHash, Reject),
     /// A block could not be taken back: its undo record does not fit the coins.
     DamagedUndo(BlockHash),
+    /// A block could not be taken back: its undo record is not what was written, and cannot be made again,
+    /// because not all blocks are stored that created what it spent.
+    LostUndo { hash: BlockHash, height: u32, path: PathBuf, offset: u64 },
     /// A stored coin is not what was written, though its block's checksum holds.
     DamagedCoin(OutPoint),
     /// The chain with the most work leaves the active one below the blocks that pruning kept, which
@@ -84,6 +87,12 @@ impl fmt::Display for ChainError {
             Self::DamagedUndo(hash) => {
                 write!(f, "block {hash} cannot be disconnected: undo data and coins disagree")
             }
+            Self::LostUndo { hash, height, path, offset } => write!(
+                f,
+                "block {hash} at height {height} cannot be disconnected: its undo record, {} at byte {offset}, \
+                 is not what was written, and blocks that created what it spent are not stored here",
+                path.display()
+            ),
             Self::DamagedCoin(OutPoint { txid, vout }) => {
                 write!(f, "the coin {txid}:{vout} in the coins store is not what was written")
             }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use godwit_consensus::{Reject, RejectReason, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_store::exec::guarded;
-use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkippedBytes};
+use godwit_store::scan::{BlockFileScanner, RecordPlace, Scanned, ScannedBlock, SkippedBytes};
 use godwit_stream::BufferPool;
 
 use crate::chain::{Chain, Step};
@@ -24,6 +24,7 @@ use crate::intake::IntakeHandle;
 use crate::limits::smallest_charge;
 use crate::message::{Message, send};
 use crate::permits::Permits;
+use crate::tree::NodeId;
 
 /// A record that could not be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +69,16 @@ pub trait ImportObserver {
     fn skipped_bytes(&mut self, path: &Path, skipped: &SkippedBytes);
 }
 
+/// A record that is to be read, and whose block it is. Main has a million of them.
 struct Planned {
-    source: usize,
+    source: u32,
+    place: RecordPlace,
+    id: NodeId,
+}
+
+/// A record whose block's parent is not known yet.
+struct Orphan {
+    source: u32,
     record: ScannedBlock,
     hash: BlockHash,
 }
@@ -110,16 +119,15 @@ pub fn plan(
 ) -> Result<ImportPlan, ChainError> {
     // They need not be read again.
     chain.finish_recovery()?;
-    let mut records = Vec::new();
-    for (source, scanner) in sources.iter().enumerate() {
+    let mut planning = Planning::default();
+    for (source, scanner) in (0..).zip(&sources) {
         for found in scanner.scan() {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
             match found? {
                 Scanned::Block(record) => {
-                    let hash = record.header.block_hash();
-                    records.push(Planned { source, record, hash });
+                    planning.add(chain, &sources, Orphan::new(source, record), observer);
                 }
                 Scanned::Skipped(skipped) => {
                     let path = &scanner.files()[skipped.file as usize].path;
@@ -128,74 +136,117 @@ pub fn plan(
             }
         }
     }
-    let scanned = records.len() as u64;
-    let rejected = insert_headers(chain, &records, observer.now());
-    let refused = rejected.len() as u64;
-    let mut index = 0;
-    records.retain(|planned| {
-        let bad = rejected.get(&index);
-        index += 1;
-        if let Some(reject) = bad {
-            observer.bad_record(&bad_record(chain, &sources, planned, Some(*reject)));
-        }
-        bad.is_none() && !is_stored(chain, &planned.hash)
-    });
+    planning.report_orphans(chain, &sources, observer);
+    let Planning { mut records, scanned, refused, .. } = planning;
+    records.retain(|planned| !is_stored(chain, planned.id));
     let best = chain.tree().best_header();
     records.sort_by_cached_key(|planned| {
-        let id = chain.tree().find(&planned.hash).expect("every other record was dropped");
-        let node = chain.tree().node(id);
-        (!chain.tree().is_ancestor(id, best), node.height)
+        let tree = chain.tree();
+        (!tree.is_ancestor(planned.id, best), tree.node(planned.id).height)
     });
-    let bytes = records.iter().map(|planned| u64::from(planned.record.len)).sum();
+    let bytes = records.iter().map(|planned| u64::from(planned.place.len)).sum();
     Ok(ImportPlan { sources, records, scanned, refused, bytes })
 }
 
-fn is_stored(chain: &Chain, hash: &BlockHash) -> bool {
-    let id = chain.tree().find(hash);
-    id.is_some_and(|id| id == chain.tree().genesis() || chain.index.has_block(id))
+fn is_stored(chain: &Chain, id: NodeId) -> bool {
+    id == chain.tree().genesis() || chain.index.has_block(id)
 }
 
-/// Inserts every header whose chain reaches a known one, parents first. Returns the records whose
-/// headers were refused, by index.
-fn insert_headers(chain: &mut Chain, records: &[Planned], now: i64) -> HashMap<usize, Reject> {
-    let mut children: HashMap<BlockHash, Vec<usize>> = HashMap::new();
-    let mut rejected = HashMap::new();
-    let mut ready = Vec::new();
-    for (index, planned) in records.iter().enumerate() {
-        let parent = planned.record.header.prev_blockhash;
-        let known = chain.tree().find(&planned.hash).is_some();
-        if known || chain.tree().find(&parent).is_some() {
-            ready.push(index);
-        } else {
-            children.entry(parent).or_default().push(index);
-            rejected.insert(index, Reject::new(RejectReason::PrevBlkNotFound));
+/// What was found so far.
+#[derive(Default)]
+struct Planning {
+    records: Vec<Planned>,
+    /// Records by the parents that they wait for. Files are nearly in the order of the chain, so that these
+    /// are few.
+    orphans: HashMap<BlockHash, Vec<Orphan>>,
+    scanned: u64,
+    refused: u64,
+}
+
+impl Planning {
+    /// Puts a header into the tree as soon as its parent is there, and those that have waited for it.
+    fn add(
+        &mut self,
+        chain: &mut Chain,
+        sources: &[BlockFileScanner],
+        found: Orphan,
+        observer: &mut dyn ImportObserver,
+    ) {
+        self.scanned += 1;
+        let parent = found.record.header.prev_blockhash;
+        let is_known = |hash| chain.tree().find(hash).is_some();
+        if !is_known(&found.hash) && !is_known(&parent) {
+            self.orphans.entry(parent).or_default().push(found);
+            return;
         }
-        while let Some(index) = ready.pop() {
-            let Planned { record, hash, .. } = &records[index];
-            match chain.accept_header(&record.header, *hash, now) {
-                Ok(_) => rejected.remove(&index),
-                Err(reject) => rejected.insert(index, reject),
-            };
-            ready.extend(children.remove(hash).unwrap_or_default());
+        let mut ready = vec![found];
+        while let Some(Orphan { source, record, hash }) = ready.pop() {
+            match chain.accept_header(&record.header, hash, observer.now()) {
+                Ok(id) => {
+                    self.records.push(Planned { source, place: record.place, id });
+                    ready.extend(self.orphans.remove(&hash).unwrap_or_default());
+                }
+                Err(reject) => {
+                    self.refused += 1;
+                    let bad = bad_record(chain, sources, (source, record.place), hash, reject);
+                    observer.bad_record(&bad);
+                }
+            }
         }
     }
-    rejected
+
+    /// Reports the records whose parents were in no file, in the order of the files.
+    fn report_orphans(
+        &mut self,
+        chain: &Chain,
+        sources: &[BlockFileScanner],
+        observer: &mut dyn ImportObserver,
+    ) {
+        let mut orphans: Vec<Orphan> =
+            self.orphans.drain().flat_map(|(_, waiting)| waiting).collect();
+        orphans.sort_by_key(|orphan| {
+            let RecordPlace { file, offset, .. } = orphan.record.place;
+            (orphan.source, file, offset)
+        });
+        self.refused += orphans.len() as u64;
+        let reject = Reject::new(RejectReason::PrevBlkNotFound);
+        for Orphan { source, record, hash } in orphans {
+            observer.bad_record(&bad_record(chain, sources, (source, record.place), hash, reject));
+        }
+    }
+}
+
+impl Orphan {
+    fn new(source: u32, record: ScannedBlock) -> Self {
+        Self { source, record, hash: record.header.block_hash() }
+    }
 }
 
 fn bad_record(
     chain: &Chain,
     sources: &[BlockFileScanner],
+    (source, place): (u32, RecordPlace),
+    hash: BlockHash,
+    reject: impl Into<Option<Reject>>,
+) -> BadRecord {
+    let id = chain.tree().find(&hash);
+    BadRecord {
+        path: sources[source as usize].files()[place.file as usize].path.clone(),
+        offset: place.offset,
+        height: id.map(|id| chain.tree().node(id).height),
+        hash,
+        reject: reject.into(),
+    }
+}
+
+fn bad_planned(
+    chain: &Chain,
+    sources: &[BlockFileScanner],
     planned: &Planned,
     reject: Option<Reject>,
 ) -> BadRecord {
-    let id = chain.tree().find(&planned.hash);
-    BadRecord {
-        path: sources[planned.source].files()[planned.record.file as usize].path.clone(),
-        offset: planned.record.offset,
-        height: id.map(|id| chain.tree().node(id).height),
-        hash: planned.hash,
-        reject,
-    }
+    let hash = chain.tree().node(planned.id).hash;
+    bad_record(chain, sources, (planned.source, planned.place), hash, reject)
 }
 
 /// Reads what was planned and connects what can be connected. Returns when everything is connected or
@@ -210,7 +261,7 @@ pub fn import(
     let mut summary =
         ImportSummary { records: scanned, bytes, bad: refused, ..ImportSummary::default() };
     let (sources, records) = (Arc::new(sources), Arc::new(records));
-    let importing = chain.memory.importing;
+    let importing = chain.env.memory.importing;
     let permits = Permits::new(importing);
     // So that after a crash no stored block lacks a header below it in the index.
     chain.checkpoint()?;
@@ -218,7 +269,7 @@ pub fn import(
         sources: Arc::clone(&sources),
         records: Arc::clone(&records),
         intake: chain.intake.handle(),
-        outbox: chain.outbox.clone(),
+        outbox: chain.mailbox.outbox.clone(),
         permits: permits.clone(),
         smallest_charge: smallest_charge(importing),
         buffers: chain.block_buffers().clone(),
@@ -258,8 +309,6 @@ fn drive(
     stop: &AtomicBool,
     summary: &mut ImportSummary,
 ) -> Result<(), ChainError> {
-    // Built when the first block is found invalid.
-    let mut by_hash = None;
     let mut judged = 0;
     loop {
         if stop.load(Ordering::Relaxed) {
@@ -277,11 +326,7 @@ fn drive(
                     refused_record(chain, sources, planned, *verdict)
                 }
                 Event::Invalid { hash, reject } => {
-                    let by_hash = by_hash.get_or_insert_with(|| {
-                        let hashes = records.iter().map(|planned| planned.hash);
-                        hashes.zip(0..).collect()
-                    });
-                    found_invalid(chain, sources, records, by_hash, hash, *reject)
+                    found_invalid(chain, sources, records, hash, *reject)
                 }
                 _ => None,
             };
@@ -314,8 +359,8 @@ fn refused_record(
     verdict: Verdict,
 ) -> Option<BadRecord> {
     match verdict {
-        Verdict::Undecodable => Some(bad_record(chain, sources, planned, None)),
-        Verdict::Rejected(reject) => Some(bad_record(chain, sources, planned, Some(reject))),
+        Verdict::Undecodable => Some(bad_planned(chain, sources, planned, None)),
+        Verdict::Rejected(reject) => Some(bad_planned(chain, sources, planned, Some(reject))),
         Verdict::Connected | Verdict::Stored | Verdict::Duplicate => None,
     }
 }
@@ -325,12 +370,12 @@ fn found_invalid(
     chain: &Chain,
     sources: &[BlockFileScanner],
     records: &[Planned],
-    by_hash: &HashMap<BlockHash, usize>,
     hash: &BlockHash,
     reject: Reject,
 ) -> Option<BadRecord> {
-    match by_hash.get(hash) {
-        Some(place) => Some(bad_record(chain, sources, &records[*place], Some(reject))),
+    let id = chain.tree().find(hash)?;
+    match records.iter().rfind(|planned| planned.id == id) {
+        Some(planned) => Some(bad_planned(chain, sources, planned, Some(reject))),
         // An earlier import stored it.
         None => own_record(chain, hash, reject),
     }
@@ -362,9 +407,9 @@ impl Reader {
     /// Hands in the records, one after the other; returns how many.
     fn run(self) -> u64 {
         for (sequence, planned) in (0u64..).zip(self.records.iter()) {
-            let bytes = u64::from(planned.record.len).max(self.smallest_charge);
+            let bytes = u64::from(planned.place.len).max(self.smallest_charge);
             let Some(permit) = self.permits.acquire(bytes) else { return sequence };
-            match self.sources[planned.source].read(&planned.record, &self.buffers) {
+            match self.sources[planned.source as usize].read(&planned.place, &self.buffers) {
                 Ok(bytes) => self.intake.take_record(sequence, bytes, permit),
                 Err(error) => {
                     send(&self.outbox, Message::Import(error));

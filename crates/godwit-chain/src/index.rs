@@ -519,9 +519,9 @@ impl BlockIndex {
         }
     }
 
-    /// Whether [`Self::take_changes`] would give any.
-    pub(crate) fn has_changes(&self) -> bool {
-        self.tree.is_dirty()
+    /// How many [`Self::take_changes`] would give.
+    pub(crate) fn changes(&self) -> usize {
+        self.tree.changes()
     }
 
     /// The entries of the block index that changed since the last call.

@@ -22,6 +22,7 @@ mod environment;
 mod error;
 mod event;
 mod flush;
+mod found_block;
 mod goal;
 mod import;
 mod index;
@@ -35,6 +36,7 @@ mod message;
 mod open;
 mod options;
 mod overrule;
+mod own_block;
 mod permits;
 mod reads;
 mod record;
@@ -58,6 +60,7 @@ mod window;
 
 pub use chain::{Chain, Poll};
 pub use contradiction::Contradiction;
+pub use durability::PUSH_BYTES;
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use durability::writing::CoinWriting;
 pub use error::ChainError;
@@ -75,8 +78,7 @@ pub use permits::Permit;
 pub use scrub::{SCRUB_BYTES_PER_SECOND, ScrubStatus};
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
-pub use status::{
-    BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, ScriptTotals, StageTimes,
-};
+pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
+pub use verify::ScriptTotals;

@@ -17,7 +17,8 @@
 //!   heeds ([`Chain::room`](crate::Chain::room)); records of an import: their permits.
 //! - `Appender`, what is gathered and what has returned: the same, for a block counts there until it is
 //!   stored; undo records: [`WINDOW_BLOCKS`].
-//! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`]; [`NEAR_BLOCKS_BYTES`] and the permits.
+//! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`], [`NEAR_BLOCKS_BYTES`] for both, and the
+//!   permits.
 //! - `Window`: [`WINDOW_BLOCKS`], [`WINDOW_BYTES`], [`SCRIPT_PARTS`].
 //! - `Recovery`: [`RECOVERY_JOBS`] blocks, and the places of those that are not read yet.
 //! - `Reads`: what its caller asks for; the engine has one block read for each peer and one to announce.
@@ -38,13 +39,14 @@ pub(crate) const DECODE_JOBS: usize = 256;
 /// pipe of a gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
 
-/// Memory of the blocks that peers sent and that wait for their turn, indexes included: some forty
-/// full blocks, more than is ever fetched ahead of the tip ([`AHEAD_BLOCKS`]). An import's blocks are
-/// not counted, they have a budget of their own ([`IMPORT_BYTES`]).
+/// Memory of the blocks that peers sent and that wait for their turn or are in line, with the keys and
+/// coins of these: some forty full blocks, more than are ever in line ([`AHEAD_BLOCKS`]), which take half
+/// of it at most and one block more. An import's blocks are not counted, they have a budget of their own
+/// ([`IMPORT_BYTES`]).
 pub const NEAR_BLOCKS_BYTES: usize = 64 << 20;
 
-/// Blocks that workers read for peers at once. What is more waits: one for each peer and one that is to
-/// be announced.
+/// Blocks that workers read for peers at once; never so many that no worker is left, if there are two. What
+/// is more waits: one for each peer and one that is to be announced.
 pub(crate) const READ_JOBS: usize = 256;
 
 /// Records of an import between its reader and the tip, by number.

@@ -36,6 +36,10 @@ const CACHE_BYTES_PER_INPUT: u64 = 1024;
 /// Bytes of a block per input, to guess the number of inputs of a block that is still being read.
 const TYPICAL_INPUT_BYTES: usize = 128;
 
+/// Memory of a block for each of its bytes, to guess that of a block that is still being read: its ids and
+/// keys take as much as its bytes where its transactions are usual ones.
+const TYPICAL_MEMORY_PER_BYTE: usize = 2;
+
 /// A queued block.
 struct Ahead {
     id: NodeId,
@@ -91,6 +95,8 @@ pub(crate) struct Lookahead {
     refetched: u64,
     /// Most inputs of the queued blocks, not counting the last block.
     inputs_limit: usize,
+    /// Most memory of the queued blocks and their coins, not counting the last block.
+    bytes_limit: usize,
     /// Time that workers spent on BIP30 probes.
     probe_time: Duration,
     /// Coins that workers read from runs since this was last asked, and the time that it took.
@@ -100,8 +106,8 @@ pub(crate) struct Lookahead {
 }
 
 impl Lookahead {
-    /// An empty look-ahead with at most `near_bytes` of blocks in memory, beside a coins store of
-    /// `cache_bytes`.
+    /// An empty look-ahead with at most `near_bytes` of blocks in memory, of which those in line take half,
+    /// beside a coins store of `cache_bytes`.
     pub(crate) fn new(
         env: &Environment,
         near_bytes: usize,
@@ -115,6 +121,7 @@ impl Lookahead {
             jobs: 0,
             refetched: 0,
             inputs_limit: AHEAD_INPUTS.min(cache_bytes / CACHE_BYTES_PER_INPUT) as usize,
+            bytes_limit: near_bytes / 2,
             probe_time: Duration::ZERO,
             reads: (0, Duration::ZERO),
             env: env.clone(),
@@ -137,7 +144,8 @@ impl Lookahead {
             false => index.tree().is_ancestor(applied, id),
         };
         if near && !node.failed {
-            self.near.insert((node.height, id), Arc::clone(stored.block()));
+            let in_line = self.bytes(index);
+            self.near.insert((node.height, id), Arc::clone(stored.block()), in_line);
         }
     }
 
@@ -163,6 +171,7 @@ impl Lookahead {
         while self.queue.len() < AHEAD_BLOCKS
             && self.jobs < AHEAD_JOBS
             && self.inputs(index) < self.inputs_limit
+            && (self.queue.is_empty() || self.bytes(index) < self.bytes_limit)
         {
             let last = self.queue.back().map_or(applied, |ahead| ahead.id);
             let height = index.height(last) + 1;
@@ -233,6 +242,21 @@ impl Lookahead {
             }
         };
         self.queue.iter().map(inputs).sum()
+    }
+
+    /// Memory of the queued blocks and of what was fetched for them. Blocks of an import are within its
+    /// budget.
+    fn bytes(&self, index: &BlockIndex) -> usize {
+        let charged = |block: &Structured| if block.holds_permit() { 0 } else { block.memory() };
+        let bytes = |ahead: &Ahead| match &ahead.stage {
+            Stage::Fetching(block) => charged(block),
+            Stage::Ready(block, prefetched) => charged(block) + prefetched.memory,
+            Stage::Loading => {
+                let position = index.node(ahead.id).position;
+                position.map_or(0, |position| position.len as usize * TYPICAL_MEMORY_PER_BYTE)
+            }
+        };
+        self.queue.iter().map(bytes).sum()
     }
 
     fn load(&mut self, index: &BlockIndex, token: u64, id: NodeId) -> Result<Stage, ChainError> {
@@ -321,7 +345,7 @@ impl Lookahead {
         };
         let Ahead { id, again, .. } = self.queue[at];
         match found {
-            Found::Block(Err(error)) if error.is_unreadable() || error.is_not_found() => {
+            Found::Block(Err(error)) if error.is_rotten() => {
                 log::error!("A stored block cannot be read: {error}");
                 return Err(LookaheadError::Damaged(id));
             }

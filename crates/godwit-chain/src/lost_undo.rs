@@ -7,6 +7,7 @@
 //! somebody does, and the search begins anew; where one was pruned, there is no way back.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use godwit_primitives::{BlockHash, BlockView, Coin, ScriptBytes, Txid};
 use godwit_store::utxo::UtxoHasher;
@@ -14,12 +15,15 @@ use godwit_store::{BlockPosition, Store};
 
 use crate::apply::SpentCoins;
 use crate::index::BlockIndex;
+use crate::own_block::{ReadError, read_own_block};
 use crate::structure::Structured;
 use crate::tree::NodeId;
-use crate::window::{ReadError, read_own_block};
 
 /// Blocks that one job looks through.
 const BLOCKS_PER_JOB: usize = 8;
+
+/// Time between lines of the log about one search: the whole chain takes hours.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An output that was spent: by which block, and by which input of its.
 struct Wanted {
@@ -80,12 +84,15 @@ pub(crate) struct LostUndo {
     wanted: HashMap<Txid, Vec<Wanted>>,
     /// The next block that is looked through.
     next: Option<NodeId>,
+    /// When the search began, or its progress was reported.
+    reported: Option<Duration>,
 }
 
 impl LostUndo {
     /// For blocks of one chain, of which `first` is the highest.
     pub(crate) fn new(first: NodeId, rotten: BTreeSet<NodeId>) -> Self {
-        Self { records: Vec::new(), rotten, wanted: HashMap::new(), next: Some(first) }
+        let (records, wanted) = (Vec::new(), HashMap::new());
+        Self { records, rotten, wanted, next: Some(first), reported: None }
     }
 
     /// For a block that was read already, on top of `below`.
@@ -118,6 +125,26 @@ impl LostUndo {
             self.next = node.parent();
         }
         blocks
+    }
+
+    /// Says now and then how far the search is.
+    pub(crate) fn report_progress(&mut self, index: &BlockIndex, now: Duration) {
+        if self.is_report_due(now) {
+            log::info!(
+                "Looking for what block {} spent: {} coins are not found, down to height {}.",
+                self.records.first().map_or(BlockHash::ZERO, |record| index.node(record.id).hash),
+                self.wanted.values().map(Vec::len).sum::<usize>(),
+                self.next.map_or(0, |next| index.height(next))
+            );
+        }
+    }
+
+    fn is_report_due(&mut self, now: Duration) -> bool {
+        let is_due = now.saturating_sub(*self.reported.get_or_insert(now)) >= PROGRESS_INTERVAL;
+        if is_due {
+            self.reported = Some(now);
+        }
+        is_due
     }
 
     /// Looks through these blocks.
@@ -174,5 +201,20 @@ impl LostUndo {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain::tests::chain;
+
+    #[test]
+    fn a_search_is_reported_once_a_minute() {
+        let chain = chain(&godwit_fault_disk::FaultDisk::new());
+        let mut lost = LostUndo::new(chain.tip(), BTreeSet::new());
+        let reported: Vec<u64> =
+            (7..200).filter(|now| lost.is_report_due(Duration::from_secs(*now))).collect();
+        assert_eq!(reported, [67, 127, 187]);
     }
 }

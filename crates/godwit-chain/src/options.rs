@@ -42,6 +42,9 @@ pub struct ChainOptions {
     /// Whether all that is stored is checked now and then (`-scrub`). Damaged blocks are told as
     /// [`Event::Lost`](crate::Event::Lost).
     pub scrub: bool,
+    /// Bytes of blocks and undo records that are pushed out at once, between commits. Simulations push out
+    /// fewer: their chains are small.
+    pub push_bytes: u64,
     pub start: StartOptions,
 }
 

@@ -100,7 +100,7 @@ impl Reads {
     }
 
     fn start(&mut self, env: &Environment) {
-        while self.jobs < READ_JOBS
+        while self.jobs < most_jobs(env.workers)
             && let Some(wanted) = self.queue.pop_front()
         {
             self.jobs += 1;
@@ -135,8 +135,8 @@ impl Reads {
             }
             Err(ReadError::Store(error)) => {
                 log::error!("A stored block is not served: {error}");
-                let damaged = error.is_unreadable() || matches!(error, StoreError::Damaged { .. });
-                return Read { ticket, bytes: None, damaged: damaged.then_some(id) };
+                let damaged = error.is_rotten().then_some(id);
+                return Read { ticket, bytes: None, damaged };
             }
             Err(ReadError::Damaged(at)) => {
                 let path = env.store.block_file(at.file);
@@ -151,6 +151,12 @@ impl Reads {
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.jobs == 0
     }
+}
+
+/// Reads at once: they leave a worker to what the chain itself waits for, which a slow disk would keep
+/// waiting otherwise. (A worker that is the only one reads for peers, too.)
+fn most_jobs(workers: usize) -> usize {
+    workers.saturating_sub(1).clamp(1, READ_JOBS)
 }
 
 impl StoredBlock {

@@ -10,34 +10,24 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use godwit_store::exec::Priority;
-use godwit_store::{BlockChecksum, RecoveredBlock, StoreError};
+use godwit_store::{RecoveredBlock, StoreError};
 
-use crate::chain::Chain;
 use crate::environment::Environment;
-use crate::error::ChainError;
-use crate::index::Acceptance;
+use crate::found_block::FoundBlock;
 use crate::job_sender::JobSender;
 use crate::limits::RECOVERY_JOBS;
-use crate::structure::{Received, structure};
 
 /// A block that was read back.
 pub(crate) struct Answer {
     sequence: u64,
-    found: RecoveredBlock,
-    read: Result<ReadBlock, StoreError>,
-}
-
-/// A block and what its bytes are known by.
-struct ReadBlock {
-    received: Received,
-    checksum: BlockChecksum,
+    read: Result<FoundBlock, StoreError>,
 }
 
 /// See the module's documentation.
 pub(crate) struct Recovery {
     waiting: VecDeque<RecoveredBlock>,
     /// Blocks that were read before their turn; with those being read at most [`RECOVERY_JOBS`].
-    read: BTreeMap<u64, (RecoveredBlock, ReadBlock)>,
+    read: BTreeMap<u64, FoundBlock>,
     /// Numbers of the next block to be read and to be judged.
     next_read: u64,
     next: u64,
@@ -76,50 +66,23 @@ impl Recovery {
             let (sequence, env) = (self.next_read, self.env.clone());
             self.next_read += 1;
             self.job_sender.run(Priority::Urgent, "recover", move || {
-                let read = env.store.read_block(found.position).map(|bytes| {
-                    let checksum = BlockChecksum::of(bytes.as_slice());
-                    let received = structure(bytes, &env.params, &env.hasher, None);
-                    ReadBlock { received, checksum }
-                });
-                Answer { sequence, found, read }
+                let read = FoundBlock::read(&env.store, &env.params, &env.hasher, found);
+                Answer { sequence, read }
             });
         }
     }
 
     /// A block was read.
     pub(crate) fn answered(&mut self, answer: Answer) -> Result<(), StoreError> {
-        let Answer { sequence, found, read } = answer;
-        self.read.insert(sequence, (found, read?));
+        let Answer { sequence, read } = answer;
+        self.read.insert(sequence, read?);
         Ok(())
     }
 
     /// Takes the next block that is to be judged.
-    fn take_next(&mut self) -> Option<(RecoveredBlock, ReadBlock)> {
+    pub(crate) fn take_next(&mut self) -> Option<FoundBlock> {
         let next = self.read.remove(&self.next)?;
         self.next += 1;
         Some(next)
-    }
-}
-
-impl Chain {
-    /// Judges the blocks that an earlier process had received and not committed, as they are read back.
-    pub(crate) fn recover(&mut self) -> Result<bool, ChainError> {
-        self.recovery.start();
-        let mut any = false;
-        while let Some((found, read)) = self.recovery.take_next() {
-            any = true;
-            let block = match read.received {
-                Received::Structured(block) => block,
-                Received::Unjudged(error) => return Err(ChainError::Engine(error)),
-                // A torn record whose length happens to fit.
-                Received::Undecodable | Received::Malformed { .. } => continue,
-            };
-            if let Acceptance::New(accepted) = self.index.accept(block, self.now) {
-                let stored = self.index.receive_recovered(accepted, &found, read.checksum);
-                self.durability.note_stored(&self.index, &stored);
-                self.lookahead.keep(&self.index, &stored, self.window.applied());
-            }
-        }
-        Ok(any)
     }
 }

@@ -21,15 +21,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use godwit_primitives::network::Params;
 use godwit_store::utxo::UtxoHasher;
 use godwit_store::{
-    BlockChecksum, BlockPosition, ChainPoint, Commit, CommittedState, RecoveredBlock, Store,
-    StoreError, UndoPosition, UtxoCommit,
+    BlockPosition, ChainPoint, Commit, CommittedState, RecoveredBlock, Store, StoreError,
+    UndoPosition, UtxoCommit,
 };
 
 use crate::error::ChainError;
+use crate::found_block::FoundBlock;
 use crate::index::{Acceptance, BlockIndex, Loading};
 use crate::options::{Indexed, StartOptions};
 use crate::shares::in_shares;
-use crate::structure::{Received, structure};
+use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
 
 /// Bytes of blocks that are read and checked at once.
@@ -66,31 +67,6 @@ pub(crate) fn place_headers(index: &mut BlockIndex, found: &[RecoveredBlock], no
         }
     }
     found.len() - placed
-}
-
-/// A block that was read back.
-struct Checked {
-    found: RecoveredBlock,
-    checksum: BlockChecksum,
-    received: Received,
-}
-
-fn check(
-    store: &Store,
-    params: &Params,
-    hasher: &UtxoHasher,
-    found: RecoveredBlock,
-) -> Result<Checked, ChainError> {
-    let (checksum, received) = match store.read_block(found.position) {
-        Ok(bytes) => (BlockChecksum::of(bytes.as_slice()), structure(bytes, params, hasher, None)),
-        // One bad sector must not keep all other blocks from being indexed.
-        Err(error) if error.is_unreadable() => {
-            log::warn!("{error}");
-            (BlockChecksum::of(&[]), Received::Undecodable)
-        }
-        Err(error) => return Err(error.into()),
-    };
-    Ok(Checked { found, checksum, received })
 }
 
 /// The length of the batch that `found` begins with.
@@ -141,9 +117,9 @@ pub(crate) fn reindex(
     let (mut rest, mut committed) = (found, 0);
     while !rest.is_empty() {
         let (blocks, behind) = rest.split_at(batch(rest));
-        let checked = in_shares(blocks, threads, |found| check(store, params, &hasher, *found))?;
-        for checked in checked {
-            receive(&mut index, checked)?;
+        let read = |found: &RecoveredBlock| Ok(FoundBlock::read(store, params, &hasher, *found)?);
+        for block in in_shares(blocks, threads, read)? {
+            receive(&mut index, block)?;
         }
         rest = behind;
         done.blocks += blocks.len() as u64;
@@ -176,8 +152,8 @@ fn commit_so_far(
     Ok(store.commit(Commit { appended, blocks, ..Commit::default() })?)
 }
 
-fn receive(index: &mut BlockIndex, checked: Checked) -> Result<(), ChainError> {
-    let Checked { found, checksum, received } = checked;
+fn receive(index: &mut BlockIndex, block: FoundBlock) -> Result<(), ChainError> {
+    let FoundBlock { found, checksum, received } = block;
     let block = match received {
         Received::Structured(block) => block,
         Received::Unjudged(error) => return Err(ChainError::Engine(error)),
@@ -262,8 +238,7 @@ fn owner(
     for (place, id) in waiting.iter().take(UNDO_WINDOW).enumerate() {
         match store.read_undo(record, &index.node(*id).header.prev_blockhash) {
             Ok(_) => return Ok(Some(place)),
-            Err(StoreError::Damaged { .. }) => {}
-            Err(error) if error.is_unreadable() => {}
+            Err(error) if error.is_rotten() => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -33,9 +33,9 @@ use crate::index::BlockIndex;
 use crate::job_sender::JobSender;
 use crate::limits::{MAX_TIP_AGE, SCRUB_BATCH, SCRUB_ROTTEN, SCRUB_UNDO};
 use crate::lost_undo::{Creator, LostUndo};
+use crate::own_block::ReadError;
 use crate::reads::{self, StoredBlock};
 use crate::tree::NodeId;
-use crate::window::{ReadError, is_rotten};
 
 /// Bytes that the scrub reads in a second, taken over minutes: what a disk does not notice. The 800 GB of the
 /// main network take five days.
@@ -380,7 +380,7 @@ impl Scrub {
             // Otherwise it was pruned meanwhile.
             if node.position == Some(position) {
                 match block {
-                    Err(error) if is_rotten(&error) => {
+                    Err(error) if error.is_rotten() => {
                         lost.extend(self.note_lost(index, id, &error))
                     }
                     block => match unless_closed(env, block)? {
@@ -394,7 +394,7 @@ impl Scrub {
             let is_of_use = |at| node.undo == Some(at) && index.tree().is_ancestor(id, index.tip());
             if at.is_some_and(is_of_use) {
                 match undo {
-                    Err(error) if is_rotten(&error) => self.note_rotten(id, &error),
+                    Err(error) if error.is_rotten() => self.note_rotten(id, &error),
                     undo => {
                         unless_closed(env, undo)?;
                     }

@@ -20,12 +20,13 @@
 //! One look more for a block costs whoever sends bad ones as much proof of work as before: a block that
 //! failed is refused by its hash.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use godwit_consensus::{Reject, ResultClass};
 use godwit_primitives::BlockHash;
 use godwit_store::StoreError;
-use godwit_store::utxo::{Layers, Searched};
+use godwit_store::utxo::{HashedOutPoint, Layers, Searched};
 
 use crate::apply::Prefetched;
 use crate::environment::Environment;
@@ -86,37 +87,41 @@ pub(crate) fn log_untrusted(hash: BlockHash, first: Reject) {
 pub(crate) struct Search {
     block: Arc<Structured>,
     layers: Arc<Layers>,
-    no_overwrite: bool,
+    /// Numbers of the spends and of the outputs that are still searched for, in the order of their keys from
+    /// the last one on: so a share is of few partitions, of whose runs footers and indexes are read again.
+    spends: Vec<u32>,
+    creates: Vec<u32>,
     found: Prefetched,
+}
+
+/// Numbers of `keys` in descending order of key.
+fn by_key(keys: &[HashedOutPoint]) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..keys.len() as u32).collect();
+    numbers.sort_unstable_by_key(|n| Reverse(keys[*n as usize].key));
+    numbers
 }
 
 impl Search {
     pub(crate) fn new(block: Arc<Structured>, layers: Arc<Layers>, no_overwrite: bool) -> Self {
-        let found = Prefetched::nothing(layers.pin());
-        Self { block, layers, no_overwrite, found }
+        let mut found = Prefetched::nothing(layers.pin());
+        let spends = by_key(block.spends());
+        found.coins.resize(spends.len(), None);
+        found.written.resize(spends.len(), None);
+        let creates = if no_overwrite { by_key(block.creates()) } else { Vec::new() };
+        found.outputs_exist.resize(creates.len(), false);
+        Self { block, layers, spends, creates, found }
     }
 
     /// Searches for the next [`SEARCHED_COINS`].
     pub(crate) fn go_on(mut self) -> Result<Self, StoreError> {
-        if self.is_done() {
-            return Ok(self);
-        }
-        let (block, found) = (&self.block, &mut self.found);
-        let spends = &block.spends()[found.coins.len()..];
-        if spends.is_empty() {
-            let creates = &block.creates()[found.outputs_exist.len()..];
-            let mut outputs = Vec::new();
-            let share = &creates[..creates.len().min(SEARCHED_COINS)];
-            self.layers.search_many(share, &mut outputs)?;
-            let exists = |output: &Searched| output.newest.is_some();
-            found.outputs_exist.extend(outputs.iter().map(exists));
+        let Self { block, layers, spends, creates, found } = &mut self;
+        if !spends.is_empty() {
+            for (n, Searched { newest, oldest, .. }) in search(layers, block.spends(), spends)? {
+                (found.coins[n], found.written[n]) = (newest, oldest);
+            }
         } else {
-            let mut coins = Vec::new();
-            let share = &spends[..spends.len().min(SEARCHED_COINS)];
-            self.layers.search_many(share, &mut coins)?;
-            for Searched { newest, oldest, .. } in coins {
-                found.coins.push(newest);
-                found.written.push(oldest);
+            for (n, Searched { newest, .. }) in search(layers, block.creates(), creates)? {
+                found.outputs_exist[n] = newest.is_some();
             }
         }
         Ok(self)
@@ -124,9 +129,7 @@ impl Search {
 
     /// Whether everything was searched for.
     pub(crate) fn is_done(&self) -> bool {
-        let outputs = if self.no_overwrite { self.block.creates().len() } else { 0 };
-        self.found.coins.len() == self.block.spends().len()
-            && self.found.outputs_exist.len() == outputs
+        self.spends.is_empty() && self.creates.is_empty()
     }
 
     /// What was found.
@@ -136,14 +139,28 @@ impl Search {
     }
 }
 
+/// What is found for a share of `left`, which are numbers of `keys`.
+fn search(
+    layers: &Layers,
+    keys: &[HashedOutPoint],
+    left: &mut Vec<u32>,
+) -> Result<impl Iterator<Item = (usize, Searched)>, StoreError> {
+    let share = left.split_off(left.len().saturating_sub(SEARCHED_COINS));
+    let wanted: Vec<HashedOutPoint> = share.iter().map(|n| keys[*n as usize]).collect();
+    let mut found = Vec::new();
+    layers.search_many(&wanted, &mut found)?;
+    Ok(share.into_iter().map(|n| n as usize).zip(found))
+}
+
 #[cfg(test)]
 mod tests {
     use godwit_consensus::RejectReason;
-    use godwit_fault_disk::FaultDisk;
+    use godwit_fault_disk::{Counted, FaultDisk};
     use godwit_stream::DataStream;
 
     use super::*;
-    use crate::chain::tests::{blocks, chain};
+    use crate::chain::Poll;
+    use crate::chain::tests::{SMALL_CACHE, blocks, chain, chain_with, give, poll_until};
     use crate::structure::structure;
 
     const NOW: i64 = 2_000_000_000;
@@ -164,6 +181,49 @@ mod tests {
         assert_eq!(accepted.block().hash(), block.hash());
         assert!(!Arc::ptr_eq(accepted.block(), &block), "decoded anew");
         assert!(!chain.index.node(accepted.id()).failed);
+    }
+
+    /// A block of thousands of coins, after many that left runs in all partitions: by shares hardly more is
+    /// read than at once, though each reads footers and indexes again.
+    #[test]
+    fn c15_a_search_reads_little_twice() {
+        let (disk, blocks) = (FaultDisk::new(), blocks());
+        let mut chain = chain_with(&disk, SMALL_CACHE);
+        for (ticket, block) in (0..).zip(&blocks) {
+            give(&mut chain, block, ticket);
+        }
+        poll_until(&mut chain, |_, poll| poll == Poll::Idle).1.expect("no fault");
+        chain.flush().expect("no fault");
+        let structured = blocks.iter().map(|bytes| {
+            let bytes = DataStream::from(&bytes[..]);
+            match structure(bytes, &chain.env.params, &chain.env.hasher, None) {
+                Received::Structured(block) => block,
+                _ => panic!("the generator's blocks are sound"),
+            }
+        });
+        let block = structured.max_by_key(|block| block.creates().len()).expect("there are some");
+        let layers = chain.coins.layers();
+        let reads = |work: &mut dyn FnMut()| {
+            let before = disk.count(Counted::Reads);
+            work();
+            disk.count(Counted::Reads) - before
+        };
+        let at_once = reads(&mut || {
+            for keys in [block.spends(), block.creates()] {
+                layers.search_many(keys, &mut Vec::new()).expect("no fault");
+            }
+        });
+        let mut shares = 0;
+        let by_shares = reads(&mut || {
+            let mut search = Search::new(Arc::clone(&block), Arc::clone(&layers), true);
+            while !search.is_done() {
+                search = search.go_on().expect("no fault");
+                shares += 1;
+            }
+        });
+        eprintln!("{shares} shares: {by_shares} reads, {at_once} at once");
+        assert!(shares >= 5, "{shares} shares");
+        assert!(by_shares <= at_once * 3 / 2, "{by_shares} reads, {at_once} at once");
     }
 
     /// Where BIP34 implies BIP30, outputs are not searched for, nor waited for.

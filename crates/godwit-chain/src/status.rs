@@ -7,6 +7,7 @@ use godwit_store::utxo::MemoryUsage;
 
 use crate::index::BlockIndex;
 use crate::scrub::ScrubStatus;
+use crate::verify::ScriptTotals;
 
 /// The chain at the end of its last turn.
 #[derive(Clone, Copy, Debug)]
@@ -93,19 +94,6 @@ pub struct ChainMemory {
     pub tree: usize,
     /// The coins store.
     pub coins: MemoryUsage,
-}
-
-/// How scripts were verified.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ScriptTotals {
-    /// Inputs.
-    pub inputs: godwit_script::Counts,
-    /// Checks of signatures.
-    pub checks: godwit_script::CheckCounts,
-    /// Time that workers spent on claims and lanes.
-    pub native_time: Duration,
-    /// Time that they spent with Core's engine.
-    pub engine_time: Duration,
 }
 
 /// What was connected.

@@ -254,9 +254,9 @@ impl HeaderTree {
         Some(())
     }
 
-    /// Whether any node changed since the last call of [`Self::take_dirty`].
-    pub fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+    /// How many nodes changed since the last call of [`Self::take_dirty`].
+    pub fn changes(&self) -> usize {
+        self.dirty.len()
     }
 
     /// The nodes that changed since the last call.

@@ -16,11 +16,13 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use godwit_consensus::{Reject, RejectReason};
 use godwit_primitives::Txid;
 use godwit_script::{
-    Group, Precomputed, ScriptError, Scripts, SpendingTx, SpentOutput, Verdict, Work,
+    CheckCounts, Counts, Group, Precomputed, ScriptError, Scripts, SpendingTx, SpentOutput,
+    Verdict, Work,
 };
 use godwit_store::exec::{Executor, Priority};
 use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, UndoRecord, WrittenUndo};
@@ -32,7 +34,6 @@ use crate::job_sender::JobSender;
 use crate::limits::{INPUTS_PER_PART, MAX_TIP_AGE, PARTS_PER_TX, SCRIPT_PARTS};
 use crate::options::{ScriptEngine, ScriptOptions};
 use crate::script_row::Row;
-use crate::status::ScriptTotals;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
@@ -115,6 +116,18 @@ pub(crate) struct UndoFormat {
     pub(crate) magic: [u8; 4],
     /// Where the record's memory comes from.
     pub(crate) buffers: BufferPool,
+}
+
+/// How scripts were verified.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScriptTotals {
+    pub inputs: Counts,
+    /// Checks of signatures.
+    pub checks: CheckCounts,
+    /// Time that workers spent on claims and lanes.
+    pub native_time: Duration,
+    /// Time that they spent with Core's engine.
+    pub engine_time: Duration,
 }
 
 /// Why verification did not succeed.

@@ -16,7 +16,7 @@ impl Chain {
     pub fn wait_with<T>(&mut self, other: &Receiver<T>, timeout: Duration) {
         let start = self.env.now();
         let mut select = Select::new();
-        select.recv(&self.inbox);
+        select.recv(&self.mailbox.inbox);
         select.recv(self.coins.events());
         select.recv(other);
         // Whichever it was, the caller looks again.

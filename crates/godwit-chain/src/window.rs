@@ -27,7 +27,7 @@ use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::network::Deployment;
 use godwit_store::utxo::{Layers, UtxoStore};
 
-pub(crate) use disconnecting::{Disconnect, ReadError, is_rotten, read_own_block};
+pub(crate) use disconnecting::Disconnect;
 use disconnecting::{Disconnecting, Reading};
 
 use crate::apply::{Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
@@ -38,6 +38,7 @@ use crate::index::BlockIndex;
 use crate::job_sender::JobSender;
 use crate::limits::{SCRIPT_PARTS, WINDOW_BLOCKS};
 use crate::options::ScriptOptions;
+use crate::own_block::ReadError;
 use crate::status::ChainStatus;
 use crate::structure::Structured;
 use crate::tree::NodeId;

@@ -153,7 +153,7 @@ impl fmt::Display for RejectReason {
 /// A rejected block: why, and what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reject {
-    /// Why.
+    /// The rule that the block breaks.
     pub reason: RejectReason,
     /// What follows from it.
     pub class: ResultClass,

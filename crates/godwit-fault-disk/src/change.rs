@@ -30,6 +30,15 @@ impl NameChange {
         path.parent()
     }
 
+    /// The names that it changes.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let (first, second) = match self {
+            NameChange::Link(path, _) | NameChange::Unlink(path) => (path, None),
+            NameChange::Rename(from, to) => (from, Some(to)),
+        };
+        std::iter::once(first).chain(second).map(PathBuf::as_path)
+    }
+
     pub(crate) fn apply(&self, names: &mut BTreeMap<PathBuf, usize>) {
         match self {
             NameChange::Link(path, inode) => {

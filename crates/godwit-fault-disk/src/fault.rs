@@ -1,6 +1,8 @@
-//! A failure that is planned: of which operations the n-th fails, how, and what comes after it.
+//! A failure that is planned: of which operations the n-th fails, how, and what comes after it; and what may
+//! be wrong with an operation that succeeds.
 
 use std::io;
+use std::time::Duration;
 
 use crate::{Kind, Operation};
 
@@ -57,12 +59,53 @@ pub enum DiskError {
     Device = 5,
     /// ENOSPC: the disk is full.
     Full = 28,
+    /// No error of the system: it reads or writes a part, and no more.
+    Short = 0,
 }
 
-impl From<DiskError> for io::Error {
-    fn from(error: DiskError) -> Self {
-        io::Error::from_raw_os_error(error as i32)
+impl DiskError {
+    /// What the caller of an operation of that kind is told.
+    pub(crate) fn of(self, kind: Kind) -> io::Error {
+        match (self, kind) {
+            (Self::Short, Kind::Read) => io::ErrorKind::UnexpectedEof.into(),
+            (Self::Short, Kind::Write | Kind::Sync) => io::ErrorKind::WriteZero.into(),
+            (Self::Device | Self::Full, _) => io::Error::from_raw_os_error(self as i32),
+        }
     }
+}
+
+/// What is wrong with an operation although it succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anomaly {
+    /// It takes so much longer.
+    Stall(Duration),
+    /// A bit of what it reads or writes is flipped.
+    FlippedBit,
+    /// A page of what it writes is not written: its place stays as it was.
+    LostWrite,
+    /// A page of what it writes lands at another place, mostly of another file, and its own stays as it was.
+    MisdirectedWrite,
+}
+
+/// From when on readers see what a write has left on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    AtOnce,
+    /// Until the crash the page cache has what was written.
+    AfterCrash,
+}
+
+/// An anomaly of one operation, which a crash does not cancel.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedAnomaly {
+    /// Of which operations; of those that are neither a read nor a write of bytes, only a stall is noticed.
+    pub counted: Counted,
+    /// The n-th from now on; 1 is the next.
+    pub nth: u64,
+    pub anomaly: Anomaly,
+    pub seen: Seen,
+    /// Decides which bit, page and place it is.
+    pub seed: u64,
 }
 
 /// A failure. A write that fails is torn in half.
@@ -95,6 +138,7 @@ pub(crate) struct Faults {
     /// With the count at which it happens.
     planned: Option<(Fault, u64)>,
     happened: bool,
+    anomaly: Option<(PlannedAnomaly, u64)>,
 }
 
 impl Faults {
@@ -117,6 +161,15 @@ impl Faults {
         self.planned.is_some_and(|(fault, _)| fault.forgets)
     }
 
+    pub(crate) fn plan_anomaly(&mut self, planned: PlannedAnomaly) {
+        self.anomaly = Some((planned, self.count(planned.counted) + planned.nth));
+    }
+
+    /// Whether an anomaly is still to come.
+    pub(crate) fn awaits_anomaly(&self) -> bool {
+        self.anomaly.is_some()
+    }
+
     /// What is planned and has not happened does not.
     pub(crate) fn cancel(&mut self) {
         if !self.happened {
@@ -129,7 +182,11 @@ impl Faults {
         (self.planned, self.happened) = (None, false);
     }
 
-    pub(crate) fn step(&mut self, operation: Operation<'_>) -> Result<(), Refusal> {
+    /// Counts an operation; what is wrong with it, or that it fails.
+    pub(crate) fn step(
+        &mut self,
+        operation: Operation<'_>,
+    ) -> Result<Option<PlannedAnomaly>, Refusal> {
         const ALL: [Counted; Counted::COUNT] = [
             Counted::Opens,
             Counted::Reads,
@@ -141,6 +198,14 @@ impl Faults {
         for counted in ALL {
             self.counts[counted as usize] += u64::from(counted.has(operation));
         }
+        let due = |(planned, at): &mut (PlannedAnomaly, u64)| {
+            planned.counted.has(operation) && self.counts[planned.counted as usize] == *at
+        };
+        let anomaly = self.anomaly.take_if(due).map(|(planned, _)| planned);
+        self.refuse(operation).map(|()| anomaly)
+    }
+
+    fn refuse(&mut self, operation: Operation<'_>) -> Result<(), Refusal> {
         let Some((fault, at)) = self.planned else { return Ok(()) };
         let counts = fault.counted.has(operation);
         if self.happened {

@@ -244,23 +244,24 @@ impl InlineExecutor {
         drop((pools, running));
     }
 
-    /// Lets the time pass that something takes, of the job that does it. Outside jobs it takes none.
+    /// Lets the time pass that something takes, of the job that does it: what `cost` draws or computes of the
+    /// instant at which it begins, and of the job. Outside jobs it takes none.
     ///
     /// # Panics
     ///
     /// Outside jobs, when that is forbidden ([`Self::arm`]); `what` says what it was.
     pub(crate) fn charge(
         &self,
-        cost: &RangeInclusive<Duration>,
+        cost: impl FnOnce(&mut SplitMix, Span) -> Duration,
         what: impl FnOnce() -> String,
     ) -> Span {
         let mut state = self.state();
         let State { current, random, clock, armed, .. } = &mut *state;
         let (clock, armed) = (*clock, *armed);
         if let Some(Current { job, now }) = current {
-            let from = *now;
-            *now += random.within(cost);
-            return Span { from, to: *now, job: *job, clock };
+            let span = Span { from: *now, to: *now, job: *job, clock };
+            *now += cost(random, span);
+            return Span { to: *now, ..span };
         }
         drop(state);
         assert!(!armed, "a turn waits for the disk: {}", what());

@@ -14,7 +14,7 @@ impl Journal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins.
+    /// Notes lines from now on.
     pub fn open(&self) {
         *self.text() = Some(String::new());
     }

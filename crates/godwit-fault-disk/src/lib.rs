@@ -1,5 +1,5 @@
-//! An in-memory disk for tests: it forgets at a crash what was not synced, and fails the n-th
-//! operation of some kind, once or from then on.
+//! An in-memory disk for tests: it forgets at a crash what was not synced, fails the n-th operation of some
+//! kind, once or from then on, and can do one of them wrong without a word ([`Anomaly`]).
 //!
 //! File contents and directory entries become durable separately, as POSIX allows: a file's bytes
 //! with its `sync`, its name with the `sync_dir` of its directory. What was not synced survives a
@@ -10,31 +10,36 @@
 
 mod change;
 mod fault;
+mod file;
 mod inline;
 mod journal;
+mod latency;
 mod panicking;
 mod random;
+mod recorder;
 mod timeline;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
-use godwit_stream::DataStream;
 
-pub use fault::{Counted, DiskError, Fault, Lasting};
+pub use fault::{Anomaly, Counted, DiskError, Fault, Lasting, PlannedAnomaly, Seen};
 pub use inline::{InlineExecutor, Pace};
 pub use journal::{Content, Journal};
+pub use latency::{HardDisk, Latency};
 pub use panicking::{PANIC, PanickingDisk};
+pub use recorder::{Recorder, Recording};
 
 use change::{Change, NameChange};
 use fault::Faults;
+use file::FaultFile;
 use inline::Span;
 use random::SplitMix;
 use timeline::{Inode, Names};
@@ -46,32 +51,14 @@ pub enum Survival {
     All,
     /// Nothing: the power went before any write-back.
     Nothing,
-    /// A pseudo-random part of the writes by sector, and a prefix of the name changes.
+    /// A pseudo-random part: of the writes by sector, and of the changes of names but those that build on
+    /// lost ones.
     Part(u64),
 }
 
 /// The disk; clones share the state.
 #[derive(Clone, Default)]
 pub struct FaultDisk(Arc<Mutex<State>>);
-
-/// How long operations take, drawn from ranges.
-#[derive(Clone, Debug)]
-pub struct Latency {
-    /// A read, also of a length or a directory; opening a file that is there.
-    pub read: RangeInclusive<Duration>,
-    /// A write, a change of a length or a name.
-    pub write: RangeInclusive<Duration>,
-    /// Making a file or a directory durable.
-    pub sync: RangeInclusive<Duration>,
-}
-
-impl Latency {
-    /// Everything takes the same time.
-    pub fn constant(time: Duration) -> Self {
-        let range = time..=time;
-        Self { read: range.clone(), write: range.clone(), sync: range }
-    }
-}
 
 /// What an operation does, which decides what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +74,8 @@ struct Operation<'a> {
     kind: Kind,
     name: &'static str,
     path: &'a Path,
+    /// Where in the file, and how many bytes.
+    bytes: (u64, u64),
     detail: Detail<'a>,
 }
 
@@ -117,14 +106,18 @@ impl fmt::Display for Detail<'_> {
 struct Timing {
     executor: InlineExecutor,
     latency: Latency,
+    cache: Mutex<latency::Cache>,
 }
 
 impl Timing {
-    fn charge(&self, operation: Operation<'_>) -> Span {
-        let cost = match operation.kind {
-            Kind::Read => &self.latency.read,
-            Kind::Write => &self.latency.write,
-            Kind::Sync => &self.latency.sync,
+    fn cache(&self) -> MutexGuard<'_, latency::Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the time of an operation, and `more`.
+    fn charge(&self, operation: Operation<'_>, more: Duration) -> Span {
+        let cost = |random: &mut SplitMix, span| {
+            self.latency.cost(&mut self.cache(), operation, random, span) + more
         };
         self.executor.charge(cost, || operation.describe())
     }
@@ -141,7 +134,11 @@ impl Timing {
 
 impl<'a> Operation<'a> {
     fn new(kind: Kind, name: &'static str, path: &'a Path) -> Self {
-        Self { kind, name, path, detail: Detail::Nothing }
+        Self { kind, name, path, bytes: (0, 0), detail: Detail::Nothing }
+    }
+
+    fn on(self, offset: u64, len: u64) -> Self {
+        Self { bytes: (offset, len), ..self }
     }
 
     fn with(self, detail: Detail<'a>) -> Self {
@@ -153,6 +150,14 @@ impl<'a> Operation<'a> {
     }
 }
 
+/// An operation that takes place.
+struct Begun<'a> {
+    state: MutexGuard<'a, State>,
+    span: Span,
+    /// What is wrong with it.
+    anomaly: Option<PlannedAnomaly>,
+}
+
 #[derive(Clone, Default)]
 struct State {
     inodes: Vec<Inode>,
@@ -160,6 +165,8 @@ struct State {
     dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     faults: Faults,
+    /// Places that cannot be read, by their files.
+    bad_sectors: Vec<(usize, Range<u64>)>,
     boot: u64,
     /// `None`: operations take no time, and there is none.
     timing: Option<Arc<Timing>>,
@@ -174,7 +181,8 @@ impl FaultDisk {
     /// An empty disk. Operations of the jobs of `executor` take time of theirs; operations outside of
     /// jobs panic while the executor is armed, and take none else.
     pub fn timed(executor: &InlineExecutor, latency: Latency) -> Self {
-        let timing = Some(Arc::new(Timing { executor: executor.clone(), latency }));
+        let (executor, cache) = (executor.clone(), Mutex::default());
+        let timing = Some(Arc::new(Timing { executor, latency, cache }));
         Self(Arc::new(Mutex::new(State { timing, ..State::default() })))
     }
 
@@ -190,28 +198,43 @@ impl FaultDisk {
         operation: Operation<'_>,
         boot: Option<u64>,
         refused: impl FnOnce(&mut State, Span),
-    ) -> io::Result<(MutexGuard<'_, State>, Span)> {
+    ) -> io::Result<Begun<'_>> {
         let mut state = self.state();
         if boot.is_some_and(|boot| boot != state.boot) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        let step = state.faults.step(operation);
         let mut span = Span::default();
         if let Some(timing) = state.timing.clone() {
             // It may panic, which must not happen under the lock.
             drop(state);
-            span = timing.charge(operation);
+            let stall = match &step {
+                Ok(Some(PlannedAnomaly { anomaly: Anomaly::Stall(time), .. })) => *time,
+                _ => Duration::ZERO,
+            };
+            span = timing.charge(operation, stall);
             timing.note(span, operation);
             state = self.state();
         }
-        match state.faults.step(operation) {
-            Ok(()) => Ok((state, span)),
+        match step {
+            Ok(anomaly) => Ok(Begun { state, span, anomaly }),
             Err(refusal) => {
                 if refusal.is_first {
                     refused(&mut state, span);
                 }
-                Err(refusal.error.into())
+                Err(refusal.error.of(operation.kind))
             }
         }
+    }
+
+    /// Plans that something is wrong with an operation, instead of with any other.
+    pub fn plan_anomaly(&self, planned: PlannedAnomaly) {
+        self.state().faults.plan_anomaly(planned);
+    }
+
+    /// Whether the planned anomaly is still to come.
+    pub fn awaits_anomaly(&self) -> bool {
+        self.state().faults.awaits_anomaly()
     }
 
     /// Plans a failure, instead of any other.
@@ -251,6 +274,9 @@ impl FaultDisk {
     pub fn crash(&self, survival: Survival) {
         let mut state = self.state();
         let now = state.timing.as_ref().map_or(Duration::ZERO, |timing| timing.executor.clock());
+        if let Some(timing) = &state.timing {
+            timing.cache().forget();
+        }
         let mut random = SplitMix(if let Survival::Part(seed) = survival { seed } else { 0 });
         for inode in &mut state.inodes {
             inode.crash(now, survival, &mut random);
@@ -275,11 +301,36 @@ impl FaultDisk {
         state.names.current.get(path).map(|inode| state.inodes[*inode].current.clone())
     }
 
+    /// The device gives these bytes of a file back no more, until they are written: it puts another sector in
+    /// the place of a bad one then.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such file.
+    pub fn lose_sectors(&self, path: &Path, bytes: Range<u64>) {
+        let mut state = self.state();
+        let inode = state.names.current[path];
+        state.bad_sectors.push((inode, bytes));
+    }
+
+    /// Whether every byte can be read again.
+    pub fn is_readable(&self) -> bool {
+        self.state().bad_sectors.is_empty()
+    }
+
+    /// The files that a reader sees now.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.state().names.current.keys().cloned().collect()
+    }
+
     /// Replaces a file's bytes in place, durably: damage from outside.
     pub fn overwrite(&self, path: &Path, bytes: Vec<u8>) {
         let mut state = self.state();
-        let index = match state.names.current.get(path) {
-            Some(index) => *index,
+        let index = match state.names.current.get(path).copied() {
+            Some(index) => {
+                state.bad_sectors.retain(|(inode, _)| *inode != index);
+                index
+            }
             None => {
                 state.inodes.push(Inode::default());
                 state.inodes.len() - 1
@@ -307,7 +358,7 @@ impl Disk for FaultDisk {
             true => Operation::new(Kind::Write, "create", path),
             false => Operation::new(Kind::Read, "open", path),
         };
-        let (mut state, span) = self.begin(operation, None, |_, _| {})?;
+        let Begun { mut state, span, .. } = self.begin(operation, None, |_, _| {})?;
         let inode = match (state.names.current.get(path).copied(), mode) {
             (Some(inode), _) => inode,
             (None, OpenMode::Read) => return Err(io::ErrorKind::NotFound.into()),
@@ -330,7 +381,7 @@ impl Disk for FaultDisk {
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         if !self.state().dirs.contains(path) {
-            let (mut state, _) =
+            let Begun { mut state, .. } =
                 self.begin(Operation::new(Kind::Write, "create dir", path), None, |_, _| {})?;
             let dirs = path.ancestors().map(Path::to_owned);
             state.dirs.extend(dirs);
@@ -339,7 +390,7 @@ impl Disk for FaultDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let (mut state, span) =
+        let Begun { mut state, span, .. } =
             self.begin(Operation::new(Kind::Sync, "sync dir", path), None, |_, _| {})?;
         state.names.sync_dir(span, path);
         Ok(())
@@ -347,7 +398,7 @@ impl Disk for FaultDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let operation = Operation::new(Kind::Write, "rename", from).with(Detail::NewName(to));
-        let (mut state, span) = self.begin(operation, None, |_, _| {})?;
+        let Begun { mut state, span, .. } = self.begin(operation, None, |_, _| {})?;
         let Some(inode) = state.names.current.get(from).copied() else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -362,7 +413,7 @@ impl Disk for FaultDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let (mut state, span) =
+        let Begun { mut state, span, .. } =
             self.begin(Operation::new(Kind::Write, "remove", path), None, |_, _| {})?;
         if !state.names.current.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
@@ -372,7 +423,8 @@ impl Disk for FaultDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        let (state, _) = self.begin(Operation::new(Kind::Read, "list", path), None, |_, _| {})?;
+        let Begun { state, .. } =
+            self.begin(Operation::new(Kind::Read, "list", path), None, |_, _| {})?;
         if !state.dirs.contains(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -382,109 +434,12 @@ impl Disk for FaultDisk {
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let (mut state, _) =
+        let Begun { mut state, .. } =
             self.begin(Operation::new(Kind::Read, "lock", path), None, |_, _| {})?;
         if !state.locked.insert(path.to_owned()) {
             return Ok(None);
         }
         Ok(Some(Box::new(Lock(self.clone(), path.to_owned()))))
-    }
-}
-
-struct FaultFile {
-    disk: FaultDisk,
-    path: PathBuf,
-    inode: usize,
-    boot: u64,
-}
-
-impl FaultFile {
-    fn begin(
-        &self,
-        kind: Kind,
-        name: &'static str,
-        detail: Detail<'_>,
-        refused: impl FnOnce(&mut State, Span),
-    ) -> io::Result<(MutexGuard<'_, State>, Span)> {
-        let operation = Operation::new(kind, name, &self.path).with(detail);
-        self.disk.begin(operation, Some(self.boot), refused)
-    }
-
-    fn read(
-        &self,
-        name: &'static str,
-        detail: Detail<'_>,
-    ) -> io::Result<(MutexGuard<'_, State>, Span)> {
-        self.begin(Kind::Read, name, detail, |_, _| {})
-    }
-
-    fn change(&self, name: &'static str, change: Change) -> io::Result<()> {
-        let detail = match &change {
-            Change::Write(offset, data) => Detail::Bytes(*offset, data),
-            Change::SetLen(len) => Detail::Length(*len),
-        };
-        let tear = |state: &mut State, span| {
-            if let Change::Write(offset, data) = &change {
-                let torn = Change::Write(*offset, data[..data.len() / 2].to_vec());
-                state.inodes[self.inode].change(span, torn);
-            }
-        };
-        let (mut state, span) = self.begin(Kind::Write, name, detail, tear)?;
-        self.check_alone(&state, span, change.range(), name);
-        state.inodes[self.inode].change(span, change);
-        Ok(())
-    }
-
-    fn check_alone(&self, state: &State, span: Span, bytes: Range<u64>, name: &'static str) {
-        let what = || Operation::new(Kind::Read, name, &self.path).describe();
-        state.inodes[self.inode].check_alone(span, bytes, what);
-    }
-}
-
-impl DiskFile for FaultFile {
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let (state, span) = self.read("read", Detail::Later)?;
-        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        let end = start.checked_add(out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        self.check_alone(&state, span, offset..end as u64, "read");
-        let bytes = state.inodes[self.inode].current.get(start..end);
-        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
-        if let Some(timing) = &state.timing {
-            let read = Operation::new(Kind::Read, "read", &self.path);
-            timing.note(span, read.with(Detail::Bytes(offset, out)));
-        }
-        Ok(())
-    }
-
-    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
-        let mut bytes = vec![0; len];
-        self.read_exact_at(offset, &mut bytes)?;
-        out.write(&bytes);
-        Ok(())
-    }
-
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.change("write", Change::Write(offset, data.to_vec()))
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let forget = |state: &mut State, span| {
-            if state.faults.forget() {
-                state.inodes[self.inode].forget(span);
-            }
-        };
-        let (mut state, span) = self.begin(Kind::Sync, "sync", Detail::Nothing, forget)?;
-        state.inodes[self.inode].sync(span);
-        Ok(())
-    }
-
-    fn file_len(&self) -> io::Result<u64> {
-        let (state, _) = self.read("length", Detail::Nothing)?;
-        Ok(state.inodes[self.inode].current.len() as u64)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.change("set length", Change::SetLen(len))
     }
 }
 

@@ -9,15 +9,15 @@
 //! A sync makes durable what was done when it began, and not what other jobs did while it was under way:
 //! POSIX promises no more, and a commit that took the end of a file too late must lose bytes here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::Survival;
 use crate::change::{Change, NameChange};
 use crate::inline::Span;
 use crate::random::SplitMix;
+use crate::{Seen, Survival};
 
 /// Steps that are not done yet.
 #[derive(Clone)]
@@ -114,6 +114,26 @@ impl Inode {
         self.settle(span.clock);
     }
 
+    /// The medium gets one change, and readers see another one of the same bytes until the crash.
+    pub(crate) fn change_seen_as(&mut self, span: Span, change: Change, seen: &Change) {
+        seen.apply(&mut self.current);
+        self.coming.push(span, Step::Change(change));
+        self.settle(span.clock);
+    }
+
+    /// Overwrites what is on the medium, as far as the file goes.
+    pub(crate) fn overwrite(&mut self, at: usize, bytes: &[u8], seen: Seen) {
+        let copies = match seen {
+            Seen::AtOnce => vec![&mut self.durable, &mut self.current],
+            Seen::AfterCrash => vec![&mut self.durable],
+        };
+        for copy in copies {
+            let place = copy.get_mut(at..).unwrap_or_default();
+            let len = place.len().min(bytes.len());
+            place[..len].copy_from_slice(&bytes[..len]);
+        }
+    }
+
     pub(crate) fn sync(&mut self, span: Span) {
         self.coming.push(span, Step::Sync);
         self.settle(span.clock);
@@ -123,6 +143,16 @@ impl Inode {
     pub(crate) fn forget(&mut self, span: Span) {
         self.settle(span.clock);
         self.unsynced.take_synced(span, |_| true).for_each(drop);
+    }
+
+    /// A change that only a crash will look at.
+    pub(crate) fn plan_change(&mut self, span: Span, change: Change) {
+        self.coming.push(span, Step::Change(change));
+    }
+
+    /// As [`Self::plan_change`].
+    pub(crate) fn plan_sync(&mut self, span: Span) {
+        self.coming.push(span, Step::Sync);
     }
 
     fn settle(&mut self, now: Duration) {
@@ -200,6 +230,16 @@ impl Names {
         self.settle(span.clock);
     }
 
+    /// A change that only a crash will look at.
+    pub(crate) fn plan_change(&mut self, span: Span, change: NameChange) {
+        self.coming.push(span, NameStep::Change(change));
+    }
+
+    /// As [`Self::plan_change`].
+    pub(crate) fn plan_sync_dir(&mut self, span: Span, path: PathBuf) {
+        self.coming.push(span, NameStep::SyncDir(path));
+    }
+
     /// Gives a path to a file, durably.
     pub(crate) fn link(&mut self, path: &Path, inode: usize) {
         self.current.insert(path.to_owned(), inode);
@@ -223,14 +263,18 @@ impl Names {
     pub(crate) fn crash(&mut self, now: Duration, survival: Survival, random: &mut SplitMix) {
         self.settle(now);
         self.coming = Coming::default();
-        let unsynced: Vec<NameChange> = self.unsynced.take().collect();
-        let kept = match survival {
-            Survival::All => unsynced.len(),
-            Survival::Nothing => 0,
-            Survival::Part(_) => (random.next() % (unsynced.len() as u64 + 1)) as usize,
-        };
-        for change in &unsynced[..kept] {
-            change.apply(&mut self.durable);
+        let mut lost: BTreeSet<PathBuf> = BTreeSet::new();
+        for change in self.unsynced.take() {
+            let builds_on_lost = change.paths().any(|path| lost.contains(path));
+            let survives = match survival {
+                Survival::All => true,
+                Survival::Nothing => false,
+                Survival::Part(_) => !builds_on_lost && random.coin(),
+            };
+            match survives {
+                true => change.apply(&mut self.durable),
+                false => lost.extend(change.paths().map(Path::to_owned)),
+            }
         }
         self.current = self.durable.clone();
     }

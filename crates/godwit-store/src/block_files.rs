@@ -73,6 +73,13 @@ struct Tail {
     unsynced_names: bool,
 }
 
+impl Tail {
+    /// Whether a file is there, or was before something happened to it.
+    fn has(&self, file: u32) -> bool {
+        file == self.file || self.full.contains_key(&file)
+    }
+}
+
 /// A file that the next commit syncs and names the end of.
 struct Grown {
     end: u32,
@@ -158,9 +165,9 @@ pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
 }
 
 impl BlockFiles {
-    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the
-    /// lengths that commits have named. Records behind the last one are handed back, a torn tail is
-    /// cut off; what lies before a record never is.
+    /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the lengths that
+    /// commits have named. Records behind the last one are handed back, a torn tail is cut off; what lies
+    /// before a record never is, nor a tail that cannot be read: blocks go to the next file then.
     pub(crate) fn open(
         disk: &StoreDisk,
         dir: &Path,
@@ -189,9 +196,13 @@ impl BlockFiles {
             let start = if number == file { end } else { 0 };
             let path = block_file_path(dir, number);
             let found = disk.open(&path, OpenMode::ReadWrite)?;
-            (file, end) = (number, recover(&found, magic, number, start, &mut recovered, stop)?);
-            full.insert(number, end);
-            grown.insert(number, Grown { end, handle: None });
+            let last = recover(&found, magic, number, start, &mut recovered, stop)?;
+            full.insert(number, last);
+            grown.insert(number, Grown { end: last, handle: None });
+            (file, end) = match cut_tail(&found, last)? {
+                Cut::Done => (number, last),
+                Cut::Unreadable => (number + 1, 0),
+            };
         }
         full.remove(&file);
         let unsynced_names = !grown.is_empty();
@@ -268,10 +279,15 @@ impl BlockFiles {
     }
 
     /// Writes a block again to the place that it was written to before, where its bytes are damaged, and
-    /// makes it durable.
+    /// makes it durable; or nothing, if the file was pruned meanwhile.
     pub(crate) fn rewrite(&self, at: BlockPosition, block: &[u8]) -> Result<(), StoreError> {
         assert_eq!(block.len(), at.len as usize, "the block has the length of its place");
+        // A file is not removed meanwhile.
+        let _alone = self.writer();
         self.disk.check()?;
+        if !self.tail().has(at.file) {
+            return Ok(());
+        }
         let handle = self.disk.open(&self.path(at.file), OpenMode::ReadWrite)?;
         handle.write_all_at(u64::from(at.offset - FRAME_SIZE), &frame(self.magic, at.len))?;
         handle.write_all_at(u64::from(at.offset), block)?;
@@ -311,9 +327,10 @@ impl BlockFiles {
 
     /// Removes a file that no commit names any more and that blocks are not appended to.
     pub(crate) fn remove(&self, file: u32) -> Result<(), StoreError> {
+        let mut writer = self.writer();
         self.disk.remove(&self.path(file))?;
         // Its space is free only when it is open nowhere.
-        self.writer().left.retain(|(left, _)| *left != file);
+        writer.left.retain(|(left, _)| *left != file);
         self.tail().full.remove(&file);
         Ok(())
     }
@@ -389,9 +406,8 @@ pub(crate) struct AppendedBlocks {
     names: bool,
 }
 
-/// Collects the complete records from `start` on and returns the end of the last one. What follows it
-/// is cut off: a record that a crash has torn. What lies between two records stays: no crash has left
-/// it, since records are written one after the other, but damage.
+/// Collects the complete records from `start` on and returns the end of the last one. What lies between two
+/// records stays: no crash has left it, since records are written one after the other, but damage.
 fn recover(
     handle: &StoreFile,
     magic: [u8; 4],
@@ -419,14 +435,39 @@ fn recover(
         recovered.push(block);
         end = block.position.offset + block.position.len;
     }
-    if len > u64::from(end) {
-        // What cannot be read may hold blocks, and be readable at the next start.
-        read_through(handle, end.into()..len)?;
-        log::info!("{}: cutting off a torn record at byte {end}", handle.path().display());
-        handle.set_len(u64::from(end))?;
-        handle.sync()?;
-    }
     Ok(end)
+}
+
+/// What became of the bytes behind the last record.
+enum Cut {
+    /// There are none any more.
+    Done,
+    /// They are still there.
+    Unreadable,
+}
+
+/// Cuts off what follows the last record, which ends at `end`: a record that a crash has torn. What cannot be
+/// read may hold blocks, and be readable at the next start: it stays, and no block is written over it.
+fn cut_tail(handle: &StoreFile, end: u32) -> Result<Cut, StoreError> {
+    let len = handle.file_len()?;
+    if len <= u64::from(end) {
+        return Ok(Cut::Done);
+    }
+    let path = handle.path().display();
+    match read_through(handle, end.into()..len) {
+        Err(error) if error.is_unreadable() => {
+            log::error!(
+                "{path}: what follows byte {end} cannot be read ({error}). It is left as it is, and blocks go \
+                 to the next file."
+            );
+            return Ok(Cut::Unreadable);
+        }
+        read => read?,
+    }
+    log::info!("{path}: cutting off a torn record at byte {end}");
+    handle.set_len(u64::from(end))?;
+    handle.sync()?;
+    Ok(Cut::Done)
 }
 
 /// The first complete record at `from` or behind it.

@@ -29,7 +29,7 @@ use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanRead
 
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, StoreError};
-use crate::store::{CommittedState, Identity};
+use crate::record::{CommittedState, Identity};
 
 const MAGIC: [u8; 8] = *b"gdwtctrl";
 const VERSION: u32 = 1;

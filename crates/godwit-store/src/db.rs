@@ -1,8 +1,8 @@
 //! The typed database: `redb` behind keys and values that are encoded with [`DataStream`].
 //!
 //! Each value carries a CRC-32C over its key and itself. `redb` verifies its own page checksums
-//! only when told to (at open, here); the CRC finds later damage before a wrong position or height
-//! is believed.
+//! only when told to (at open, here), and meets assertions, also in destructors, where a page is read
+//! wrong later. So memory keeps a checksum of each page as it was then, or was written since ([`PageSums`]).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -73,7 +73,15 @@ pub(crate) struct Batch<'a> {
 impl Db {
     /// Opens the database at `path`, which must exist, and verifies all its checksums.
     pub(crate) fn open(disk: &StoreDisk, path: &Path) -> Result<Self, StoreError> {
-        Self::open_file(disk, disk.open(path, OpenMode::ReadWrite)?, Writes::ToFile)
+        let open = || Self::open_file(disk, disk.open(path, OpenMode::ReadWrite)?, Writes::ToFile);
+        match open() {
+            // A bit that flipped once on its way from the medium is not worth an index made again.
+            Err(error @ StoreError::Damaged { .. }) => {
+                log::warn!("{error}: it is read once more.");
+                open()
+            }
+            opened => opened,
+        }
     }
 
     /// The same without a change of the file: what `redb` writes when it is opened stays in memory.
@@ -150,7 +158,8 @@ impl Db {
     fn attach(disk: &StoreDisk, file: StoreFile, writes: Writes) -> Result<Self, StoreError> {
         let path = file.path().to_owned();
         let failure = Arc::new(OnceLock::new());
-        let backend = Backend { file, writes, failure: Arc::clone(&failure) };
+        let sums = Mutex::default();
+        let backend = Backend { file, writes, sums, failure: Arc::clone(&failure) };
         let opened = Builder::new()
             .set_cache_size(DATABASE_CACHE_BYTES)
             .create_with_backend(backend)
@@ -317,6 +326,7 @@ fn database_error(path: &Path, failure: &OnceLock<StoreError>, error: redb::Erro
 struct Backend {
     file: StoreFile,
     writes: Writes,
+    sums: Mutex<PageSums>,
     failure: Arc<OnceLock<StoreError>>,
 }
 
@@ -420,6 +430,75 @@ impl Backend {
     }
 }
 
+impl Backend {
+    fn read_bytes(&self, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        match &self.writes {
+            Writes::ToFile => self.file.read_exact_at(offset, out),
+            Writes::ToMemory(overlay) => lock(overlay).read(&self.file, offset, out),
+        }
+    }
+
+    /// Reads what was there before, or was written since.
+    fn read_checked(&self, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        self.read_bytes(offset, out)?;
+        if lock(&self.sums).agree(offset, out) {
+            return Ok(());
+        }
+        let path = self.file.path();
+        log::warn!("{} at byte {offset}: read wrong, and read again.", path.display());
+        self.read_bytes(offset, out)?;
+        match lock(&self.sums).agree(offset, out) {
+            true => Ok(()),
+            false => Err(StoreError::damaged(path, offset, Damage::Checksum)),
+        }
+    }
+}
+
+/// Checksums of the pages of a database as they were first read or last written, as far as they were: 8 bytes
+/// for 4 KiB, twice that while the list grows. The first page is not among them: `redb` never reads it whole.
+#[derive(Debug, Default)]
+struct PageSums(Vec<Option<u32>>);
+
+impl PageSums {
+    /// The whole pages of some bytes, with their numbers.
+    fn pages(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+        let first = offset.div_ceil(PAGE);
+        let skipped = ((first * PAGE - offset) as usize).min(bytes.len());
+        (first as usize..)
+            .zip(bytes[skipped..].as_chunks::<{ PAGE as usize }>().0)
+            .map(|(number, page)| (number, &page[..]))
+    }
+
+    fn place(&mut self, number: usize) -> &mut Option<u32> {
+        if self.0.len() <= number {
+            self.0.resize(number + 1, None);
+        }
+        &mut self.0[number]
+    }
+
+    /// Whether what was read is what is known; what is not known is believed.
+    fn agree(&mut self, offset: u64, read: &[u8]) -> bool {
+        Self::pages(offset, read).all(|(number, page)| {
+            let sum = crc32c::crc32c(page);
+            *self.place(number).get_or_insert(sum) == sum
+        })
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        // Of pages that are written in part nothing is known.
+        let touched =
+            (offset / PAGE) as usize..(offset + data.len() as u64).div_ceil(PAGE) as usize;
+        touched.for_each(|number| *self.place(number) = None);
+        for (number, page) in Self::pages(offset, data) {
+            *self.place(number) = Some(crc32c::crc32c(page));
+        }
+    }
+
+    fn set_len(&mut self, len: u64) {
+        self.0.truncate((len / PAGE) as usize);
+    }
+}
+
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
         self.keep(match &self.writes {
@@ -429,13 +508,11 @@ impl StorageBackend for Backend {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.keep(match &self.writes {
-            Writes::ToFile => self.file.read_exact_at(offset, out),
-            Writes::ToMemory(overlay) => lock(overlay).read(&self.file, offset, out),
-        })
+        self.keep(self.read_checked(offset, out))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        lock(&self.sums).set_len(len);
         self.keep(match &self.writes {
             Writes::ToFile => self.file.set_len(len),
             Writes::ToMemory(overlay) => {
@@ -453,6 +530,7 @@ impl StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        lock(&self.sums).write(offset, data);
         self.keep(match &self.writes {
             Writes::ToFile => self.file.write_all_at(offset, data),
             Writes::ToMemory(overlay) => lock(overlay).write(&self.file, offset, data),
@@ -460,9 +538,9 @@ impl StorageBackend for Backend {
     }
 }
 
-fn lock(overlay: &Mutex<Overlay>) -> MutexGuard<'_, Overlay> {
+fn lock<T>(pages: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic while it was held leaves pages of before.
-    overlay.lock().unwrap_or_else(PoisonError::into_inner)
+    pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

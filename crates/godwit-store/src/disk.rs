@@ -100,6 +100,15 @@ impl StoreDisk {
         self.cached.forget(path);
     }
 
+    /// Whether there is no such file.
+    pub(crate) fn is_missing(&self, path: &Path) -> Result<bool, StoreError> {
+        match self.open(path, OpenMode::Read) {
+            Ok(_) => Ok(false),
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// See [`Disk::create_dir_all`].
     pub fn create_dir_all(&self, path: &Path) -> Result<(), StoreError> {
         self.latch.run(path, Operation::CreateDir, || self.disk.create_dir_all(path))

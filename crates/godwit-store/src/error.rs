@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use godwit_stream::DecodeError;
 use rustix::io::Errno;
 
-use crate::scan::XOR_FILE;
-use crate::store::UTXO_DIR;
+use crate::names::{UTXO_DIR, XOR_FILE};
 
 /// The system call family that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,6 +360,12 @@ impl StoreError {
         let StoreError::Io(failure) = self else { return false };
         failure.kind == io::ErrorKind::UnexpectedEof
             || failure.os_error == Some(Errno::IO.raw_os_error())
+    }
+
+    /// Whether a read failed because what was written is not there any more: the medium does not give it
+    /// back, its file is gone, or its bytes are others. Then a copy helps, and another attempt does not.
+    pub fn is_rotten(&self) -> bool {
+        self.is_unreadable() || self.is_not_found() || matches!(self, StoreError::Damaged { .. })
     }
 }
 

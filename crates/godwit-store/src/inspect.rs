@@ -3,8 +3,9 @@
 //! Unless it is to repair, it changes nothing: the database is opened over memory, runs are read without
 //! being repaired, and nothing is cut off or removed. What it repairs it writes in place, where it says so.
 
+pub(crate) mod found;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,82 +18,17 @@ use crate::db::Db;
 use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk};
 use crate::error::{Damage, DamagedPart, NetworkId, Remedy, StoreError};
 use crate::exec::Executor;
-use crate::record::{BlockPosition, BlockRecord, FileEnds, UndoPosition};
-use crate::scan::{XOR_FILE, read_obfuscation};
+use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
+use crate::record::{BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition};
+use crate::scan::read_obfuscation;
 use crate::store::{
-    BLOCKS_DIR, CommittedState, DATABASE_FILE, FILE_ENDS, LOCK_FILE, OpenedDatabase,
-    SCHEMA_VERSION, UTXO_DIR, inspect_database, refuse_core_directory, visit_blocks,
-    write_zero_obfuscation,
+    DATABASE_FILE, FILE_ENDS, OpenedDatabase, SCHEMA_VERSION, inspect_database,
+    refuse_core_directory, visit_blocks, write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 use crate::utxo::{CoinsInspection, Manifest, UtxoHasher};
 
-/// Damage that an inspection found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    pub path: PathBuf,
-    /// Of the first byte that is concerned.
-    pub offset: u64,
-    /// How many are, as far as it is known; 0 for the whole file.
-    pub bytes: u64,
-    pub damage: Damage,
-    pub remedy: Remedy,
-}
-
-impl Found {
-    /// What an error says, if it tells of damage; the error otherwise.
-    pub fn of(error: StoreError, remedy: Remedy) -> Result<Self, StoreError> {
-        match error {
-            StoreError::Damaged { path, offset, damage } => {
-                Ok(Self { path, offset, bytes: 0, damage, remedy })
-            }
-            other => Err(other),
-        }
-    }
-
-    /// Takes damage in that follows this one and is of its kind; `false` if it is not.
-    pub(crate) fn joins(&mut self, next: &Self) -> bool {
-        let follows = self.path == next.path && self.offset + self.bytes == next.offset;
-        let same = (&self.damage, self.remedy) == (&next.damage, next.remedy);
-        if follows && same {
-            self.bytes += next.bytes;
-        }
-        follows && same
-    }
-}
-
-/// One line: where, what, and what repairs it.
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, offset, bytes, damage, remedy } = self;
-        write!(f, "{} at byte {offset}", path.display())?;
-        if *bytes > 0 {
-            write!(f, " ({bytes} bytes)")?;
-        }
-        write!(f, ": {damage}; {remedy}")
-    }
-}
-
-/// What an inspection is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Blocks and their undo records.
-    Blocks,
-    /// Blocks again, for the coins that damaged undo records had.
-    Undo,
-    Runs,
-    /// All coins, for their hash.
-    Coins,
-}
-
-/// Who follows an inspection.
-pub trait Watch {
-    fn found(&mut self, found: Found);
-    /// `done` of `total` bytes are read.
-    fn progress(&mut self, stage: Stage, done: u64, total: u64);
-    /// Whether it is to end; then it does with [`StoreError::Stopped`].
-    fn is_stopped(&self) -> bool;
-}
+pub use found::{Found, Stage, Watch};
 
 /// A data directory that is being inspected.
 pub struct Inspection {
@@ -153,7 +89,7 @@ impl Inspection {
         let slots = Control::both(&disk, dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
         let is_new = newest.is_none()
-            && is_missing(&disk, &dir.join(DATABASE_FILE))?
+            && disk.is_missing(&dir.join(DATABASE_FILE))?
             && !has_files(&disk, dir)?;
         let (mut db, mut control, mut ends) = (None, newest.clone(), BTreeMap::new());
         let mut index_damage = None;
@@ -419,14 +355,6 @@ impl Inspection {
         let (disk, repair) = (&self.disk, self.repair);
         CoinsInspection::open(disk, &dir, hasher, manifest, executor, (repair, beyond_parity))
             .map(Some)
-    }
-}
-
-pub(crate) fn is_missing(disk: &StoreDisk, path: &Path) -> Result<bool, StoreError> {
-    match disk.open(path, OpenMode::Read) {
-        Ok(_) => Ok(false),
-        Err(error) if error.is_not_found() => Ok(true),
-        Err(error) => Err(error),
     }
 }
 

@@ -15,6 +15,7 @@ mod fixtures;
 #[cfg(test)]
 mod gate_disk;
 pub mod inspect;
+mod names;
 mod record;
 pub mod scan;
 mod scrub;
@@ -29,12 +30,12 @@ pub use commit::{Appended, Commit, UtxoCommit};
 pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
 pub use record::{
-    AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint, ScrubPass,
-    ScrubPlace, UndoPosition,
+    AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
+    CommittedState, ScrubPass, ScrubPlace, UndoPosition,
 };
 pub use scrub::FilesScrubbed;
 pub use store::{
-    BLOCK_BUFFERS, CommittedState, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions,
-    Written, has_whole_history,
+    BLOCK_BUFFERS, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions, Written,
+    has_whole_history,
 };
 pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

@@ -9,6 +9,8 @@ use godwit_stream::{
     Allocator, DataStream, Decode, DecodeError, Encode, SerializeData, SpanReader,
 };
 
+use crate::error::NetworkId;
+
 /// Where a block's bytes lie: `blkNNNNN.dat` number, offset of the first byte of the block (its
 /// magic and length are the 8 bytes before), length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -290,5 +292,50 @@ impl Decode for BlockRecord {
         let checksum = if reader.is_empty() { 0 } else { reader.u32()? };
         let checksum = NonZeroU32::new(checksum).map(BlockChecksum);
         Ok(BlockRecord { header, height, status, tx_count, sequence, position, checksum, undo })
+    }
+}
+
+/// What the commits so far have left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommittedState {
+    /// The block after which the runs are the UTXO set; `None` before the first flush.
+    pub utxo_tip: Option<ChainPoint>,
+    /// Encoded manifest of the runs, set together with the tip.
+    pub utxo_manifest: Option<SerializeData>,
+    /// The highest block of the active chain whose scripts need no second look when it is
+    /// re-applied.
+    pub verified_tip: Option<ChainPoint>,
+    /// Set when the UTXO set grew from a snapshot.
+    pub assumed: Option<AssumedSnapshot>,
+}
+
+impl CommittedState {
+    pub(crate) fn forget_coins(&mut self) {
+        (self.utxo_tip, self.utxo_manifest, self.assumed) = (None, None, None);
+    }
+}
+
+/// What a data directory is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) schema: u32,
+    pub(crate) network: NetworkId,
+    pub(crate) utxo_hash_key: [u8; 16],
+}
+
+impl Encode for Identity {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        out.write_u32(self.schema);
+        out.write(&self.network.magic);
+        out.write(&self.network.genesis);
+        out.write(&self.utxo_hash_key);
+    }
+}
+
+impl Decode for Identity {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let schema = reader.u32()?;
+        let network = NetworkId { magic: reader.array()?, genesis: reader.array()? };
+        Ok(Identity { schema, network, utxo_hash_key: reader.array()? })
     }
 }

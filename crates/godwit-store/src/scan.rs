@@ -13,24 +13,28 @@ use godwit_stream::{BufferPool, DataStream, Obfuscation, PooledStream, SpanReade
 use crate::block_files::{FRAME_SIZE, MAX_BLOCK_SERIALIZED_SIZE, block_file_number};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
+use crate::names::XOR_FILE;
 
 /// Bytes read at once while scanning: small beside a block that is seeked over, large beside the
 /// small blocks of the first years.
 const WINDOW: usize = 16 * 1024;
 
-/// Name of the file with the obfuscation key, beside the block files (Core 28 and later).
-pub(crate) const XOR_FILE: &str = "xor.dat";
-
 /// A record that a scan found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedBlock {
+    pub place: RecordPlace,
+    pub header: BlockHeader,
+}
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordPlace {
     /// Index into [`BlockFileScanner::files`].
     pub file: u32,
     /// Offset of the block's first byte, behind magic and length.
     pub offset: u64,
     /// Length that the record claims: the block and what may follow it inside the record.
     pub len: u32,
-    pub header: BlockHeader,
 }
 
 /// Why bytes were passed over.
@@ -135,15 +139,11 @@ impl BlockFileScanner {
 
     /// The bytes of a record, in a buffer of `pool`: the block, and what may follow it inside the
     /// record.
-    pub fn read(
-        &self,
-        block: &ScannedBlock,
-        pool: &BufferPool,
-    ) -> Result<PooledStream, StoreError> {
-        let mut bytes = pool.take_for(block.len as usize);
-        let file = self.file(block.file)?;
-        file.read_stream_at(block.offset, block.len as usize, &mut bytes)?;
-        self.obfuscation.apply(bytes.as_mut_slice(), block.offset);
+    pub fn read(&self, place: &RecordPlace, pool: &BufferPool) -> Result<PooledStream, StoreError> {
+        let RecordPlace { file, offset, len } = *place;
+        let mut bytes = pool.take_for(len as usize);
+        self.file(file)?.read_stream_at(offset, len as usize, &mut bytes)?;
+        self.obfuscation.apply(bytes.as_mut_slice(), offset);
         Ok(bytes)
     }
 
@@ -226,7 +226,8 @@ impl Scan<'_> {
         }
         match reader.get::<BlockHeader>() {
             Ok(header) if u64::from(FRAME_SIZE + len) <= remaining => {
-                Ok(Candidate::Block(ScannedBlock { file, offset, len, header }))
+                let place = RecordPlace { file, offset, len };
+                Ok(Candidate::Block(ScannedBlock { place, header }))
             }
             // As in Core, the scan of this file ends: the length may be a torn one.
             _ => Ok(Candidate::Truncated(remaining)),
@@ -279,7 +280,7 @@ impl Scan<'_> {
             }
             match candidate {
                 Candidate::Block(block) => {
-                    self.offset = block.offset + u64::from(block.len);
+                    self.offset = block.place.offset + u64::from(block.place.len);
                     return Ok(Some(Scanned::Block(block)));
                 }
                 Candidate::Truncated(len) => {

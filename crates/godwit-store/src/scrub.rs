@@ -17,11 +17,12 @@ use crate::db::Db;
 use crate::disk::OpenMode;
 use crate::error::{Damage, DamagedPart, Remedy, StoreError};
 use crate::inspect::{Found, check_frame, unreadable};
+use crate::names::{BLOCKS_DIR, XOR_FILE};
 use crate::record::{BlockPosition, FileEnds, ScrubPass, UndoPosition};
-use crate::scan::{XOR_FILE, read_obfuscation};
+use crate::scan::read_obfuscation;
 use crate::store::{
-    BLOCKS_DIR, COMMIT_NUMBER, DATABASE_FILE, FILE_ENDS, ONLY, SCRUB, Store, committed_state,
-    visit_blocks, write_zero_obfuscation,
+    COMMIT_NUMBER, DATABASE_FILE, FILE_ENDS, ONLY, SCRUB, Store, committed_state, visit_blocks,
+    write_zero_obfuscation,
 };
 use crate::undo::UndoRecord;
 

@@ -8,14 +8,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use godwit_primitives::BlockHash;
-use godwit_stream::{
-    BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStream, SerializeData,
-};
+use godwit_stream::{BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStream};
 
 use database::open_database;
 pub(crate) use database::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, Identity, ONLY, REINDEXING, SCRUB,
-    UTXO, VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, ONLY, REINDEXING, SCRUB, UTXO,
+    VERIFIED_TIP,
 };
 pub(crate) use database::{DATABASE_FILE, OpenedDatabase, committed_state, inspect_database};
 
@@ -28,11 +26,11 @@ use crate::db::Db;
 use crate::disk::probe::{probe, unless_unsuitable};
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
-use crate::inspect::is_missing;
+use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
 use crate::record::{
-    AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, ChainPoint, FileEnds, UndoPosition,
+    BlockChecksum, BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition,
 };
-use crate::scan::{XOR_FILE, read_obfuscation};
+use crate::scan::read_obfuscation;
 use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, WrittenUndo};
 use crate::utxo::remove_runs;
 
@@ -57,10 +55,6 @@ const OTHER_OPEN_FILES: usize = 12;
 /// those that a running commit syncs. Each thread that reads may have one more.
 pub const MAX_OPEN_FILES: usize =
     MAX_CACHED_FILES + 2 * (MAX_OPEN_BLOCK_FILES + MAX_OPEN_UNDO_FILES) + OTHER_OPEN_FILES;
-
-pub(crate) const LOCK_FILE: &str = ".lock";
-pub(crate) const BLOCKS_DIR: &str = "blocks";
-pub(crate) const UTXO_DIR: &str = "utxo";
 
 /// Which data directory to open.
 #[derive(Clone, Debug)]
@@ -90,26 +84,6 @@ pub enum Rebuild {
     /// The block index, of whose entries some cannot be read, for the coins that are there
     /// (`verify -repair`).
     IndexAlone,
-}
-
-/// What the commits so far have left.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommittedState {
-    /// The block after which the runs are the UTXO set; `None` before the first flush.
-    pub utxo_tip: Option<ChainPoint>,
-    /// Encoded manifest of the runs, set together with the tip.
-    pub utxo_manifest: Option<SerializeData>,
-    /// The highest block of the active chain whose scripts need no second look when it is
-    /// re-applied.
-    pub verified_tip: Option<ChainPoint>,
-    /// Set when the UTXO set grew from a snapshot.
-    pub assumed: Option<AssumedSnapshot>,
-}
-
-impl CommittedState {
-    pub(crate) fn forget_coins(&mut self) {
-        (self.utxo_tip, self.utxo_manifest, self.assumed) = (None, None, None);
-    }
 }
 
 /// How far each block and undo file is durable.
@@ -194,7 +168,7 @@ impl Store {
         let network = options.network;
         let found = Control::newest(&disk, &dir)?;
         disk.sync_dir(&dir).map_err(|error| unless_unsuitable(error, &dir))?;
-        if found.is_none() && is_missing(&disk, &dir.join(DATABASE_FILE))? {
+        if found.is_none() && disk.is_missing(&dir.join(DATABASE_FILE))? {
             probe(&disk, &dir)?;
         }
         let OpenedDatabase { db, mut control, kept } = open_database(&disk, &dir, found, &options)?;

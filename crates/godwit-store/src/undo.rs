@@ -335,7 +335,7 @@ impl UndoFiles {
         handles.iter().try_for_each(StoreFile::sync)
     }
 
-    /// The records of a file from its beginning, as far as they follow one another.
+    /// The records of a file from its beginning, as far as they follow one another and can be read.
     pub(crate) fn records(
         &self,
         file: u32,
@@ -348,7 +348,13 @@ impl UndoFiles {
         let (len, mut end, mut records) = (handle.file_len()?, 0, Vec::new());
         let mut start = [0; FRAME_SIZE as usize];
         while end + OVERHEAD <= len {
-            handle.read_exact_at(end, &mut start)?;
+            match handle.read_exact_at(end, &mut start) {
+                Err(error) if error.is_unreadable() => {
+                    log::warn!("{error}");
+                    break;
+                }
+                read => read?,
+            }
             let (found, data_len) = start.split_at(magic.len());
             let data_len = u32::from_le_bytes(data_len.try_into().expect("the other four bytes"));
             let next = end + OVERHEAD + u64::from(data_len);

@@ -84,6 +84,7 @@ impl Fatal for ChainError {
             ChainError::DamagedBlock { .. }
             | ChainError::Contradiction(..)
             | ChainError::DamagedUndo(_)
+            | ChainError::LostUndo { .. }
             | ChainError::DamagedCoin(_)
             | ChainError::DamagedIndex(_) => Exit::Damaged,
             ChainError::Engine(_)
@@ -102,6 +103,7 @@ impl Fatal for ChainError {
             ChainError::DamagedIndex(_)
             | ChainError::DamagedBlock { .. }
             | ChainError::DamagedUndo(_)
+            | ChainError::LostUndo { .. }
             | ChainError::Contradiction(..) => Some(DamagedPart::Index),
             _ => None,
         }

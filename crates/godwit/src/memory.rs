@@ -5,7 +5,7 @@
 //! | program: code, stacks, buffers of no account, what the allocator cannot use | 48 MiB and 1/16 |
 //! | database cache | 16 MiB |
 //! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
-//! | blocks that arrive; that wait for their turn; in the window, with coins | 1/32 each, at most 64 MiB |
+//! | blocks that arrive; that wait, with coins; in the window, with coins | 1/32 each, at most 64 MiB |
 //! | buffers of blocks that are idle | 3/64, at most 96 MiB |
 //! | headers and coins | the rest |
 //!
@@ -26,6 +26,9 @@ const MIB: u64 = 1 << 20;
 
 /// Smallest `-memory`. Main's headers take 133 MiB, and a tenth of that has to be left for coins.
 pub(crate) const MIN_MEMORY: u64 = 448 * MIB;
+
+/// Main's headers, with room for five years more.
+const HEADERS: u64 = 160 * MIB;
 
 /// Largest budget that nobody has asked for: a node is not alone on its machine.
 const MAX_DEFAULT: u64 = 4096 * MIB;
@@ -76,10 +79,10 @@ impl MemoryPlan {
         total.saturating_sub(others)
     }
 
-    /// The largest `-dbcache` within `total` bytes.
+    /// The largest `-dbcache` within `total` bytes: it does not give way to headers.
     pub(crate) fn most_for_coins(total: u64) -> u64 {
         let automatic = MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY + FEELERS;
-        Self::rest(total, Some(automatic))
+        Self::rest(total, Some(automatic)).saturating_sub(HEADERS)
     }
 
     /// The plan of a run, on a machine with `available` bytes for it, if it can tell.
@@ -200,6 +203,7 @@ mod tests {
     #[test]
     fn the_parts_are_within_the_whole() {
         const HEADERS: u64 = 140 * 1_000_000;
+        const { assert!(HEADERS < super::HEADERS) };
         for total in
             [MIN_MEMORY, 512 * MIB, 700 * MIB, 1024 * MIB, 3000 * MIB, MAX_DEFAULT, 1 << 36]
         {
@@ -207,6 +211,15 @@ mod tests {
                 let plan = MemoryPlan::new(total, outbound, None);
                 assert!(sum(&plan, outbound, HEADERS) <= total, "{plan:?}");
             }
+        }
+    }
+
+    #[test]
+    fn dbcache_leaves_room_for_the_headers() {
+        for total in [MIN_MEMORY, 512 * MIB, 1024 * MIB, MAX_DEFAULT] {
+            let coins = MemoryPlan::most_for_coins(total);
+            let plan = MemoryPlan::new(total, Some(11), Some(coins));
+            assert!(sum(&plan, Some(11), HEADERS) <= total, "{plan:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use godwit_chain::{Chain, ChainOptions, CoinWriting, Indexed, StartOptions};
+use godwit_chain::{Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, StartOptions};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
@@ -68,6 +68,7 @@ pub(crate) fn open_chain(
         // Who else opens the chain ends when it has done what it is for.
         scrub: config.scrub && matches!(config.command, Command::Node(_)),
         coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
+        push_bytes: PUSH_BYTES,
         start,
     };
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);

@@ -76,7 +76,7 @@ fn judge(
     source: &BlockFileScanner,
     record: &ScannedBlock,
 ) -> Result<Verdict, Failure> {
-    let bytes = source.read(record, chain.block_buffers())?;
+    let bytes = source.read(&record.place, chain.block_buffers())?;
     let params = Arc::clone(chain.params());
     let received = structure(bytes, &params, &chain.hasher(), None);
     let verdict = chain.submit(received, seconds_since_1970())?;

@@ -3,10 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, TextFile};
-
-/// The crates in which it is checked: those whose objects live as long as the process.
-const CRATES: &[&str] = &["godwit", "godwit-chain", "godwit-p2p", "godwit-store"];
+use super::{Finding, LASTING_CRATES, TextFile};
 
 /// Methods of a type, those of traits aside.
 const MAX_METHODS: usize = 40;
@@ -22,13 +19,14 @@ struct Exception {
     why: &'static str,
 }
 
-/// Each number only ever goes down.
+/// A type that has shrunk has its numbers lowered, which the check demands. Whoever raises one says in the
+/// commit why the type should be larger.
 const EXCEPTIONS: &[Exception] = &[
     Exception {
         crate_name: "godwit-chain",
         name: "Chain",
         methods: 75,
-        fields: 18,
+        fields: 16,
         why: "its step carries what leaves one station to the next; a third are the crate's interface, one line each",
     },
     Exception {
@@ -65,7 +63,7 @@ struct Size {
 /// Types that are too large, and exceptions that are larger than what they are for.
 pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for crate_name in CRATES {
+    for crate_name in LASTING_CRATES {
         for ((_, name), size) in sizes(files, crate_name) {
             let exception = EXCEPTIONS
                 .iter()

@@ -23,7 +23,7 @@ pub enum Subject {
 impl Subject {
     /// The policies, the one that ships first.
     pub const POLICIES: [Self; 3] = [Self::Plain, Self::BarrierOnly, Self::ZeroAfterFree];
-    /// Everybody.
+    /// All that a round measures.
     pub const ALL: [Self; 4] =
         [Self::Plain, Self::BarrierOnly, Self::ZeroAfterFree, Self::Bitcoind];
 

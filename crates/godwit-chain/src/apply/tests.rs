@@ -21,10 +21,9 @@ use godwit_primitives::OutPoint;
 use super::*;
 use crate::job_sender::JobSender;
 use crate::options::{ScriptEngine, ScriptOptions};
-use crate::status::ScriptTotals;
 use crate::structure::{Received, structure};
 use crate::tree::HeaderTree;
-use crate::verify::{Engines, Needs, Outcome, UndoFormat, Verifier, VerifyError};
+use crate::verify::{Engines, Needs, Outcome, ScriptTotals, UndoFormat, Verifier, VerifyError};
 
 /// A spent coin and the median time past of the block before the one that created it.
 struct Prevout {
@@ -264,4 +263,22 @@ fn a_damaged_witness_or_signature_fails_its_block() {
     let outcome = verified(&workers, case, resolved);
     let Err(VerifyError::Rejected(reject)) = outcome else { panic!("{name}: passed") };
     assert_eq!(reject.reason, RejectReason::BlockScriptVerifyFlagFailed);
+}
+
+/// What was written is taken where a coin's amount or script is wrong; where its place is another one, it may be
+/// another coin: that of the branch that became best, where the same transaction stands in another block.
+#[test]
+fn c15_a_second_look_takes_a_coin_as_it_was_written() {
+    let first = Coin { value: 50, script_pubkey: [1; 25][..].into(), height: 100, coinbase: false };
+    let read_wrong = [
+        Coin { value: 51, ..first.clone() },
+        Coin { script_pubkey: [2; 25][..].into(), ..first.clone() },
+    ];
+    for coin in read_wrong {
+        assert_eq!(as_written(coin.clone(), Some(first.clone())), first, "{coin:?}");
+        assert_eq!(as_written(coin.clone(), None), coin);
+    }
+    for coin in [Coin { height: 102, ..first.clone() }, Coin { coinbase: true, ..first.clone() }] {
+        assert_eq!(as_written(coin.clone(), Some(first.clone())), coin);
+    }
 }

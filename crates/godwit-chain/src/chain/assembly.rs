@@ -9,12 +9,11 @@ use godwit_store::exec::{Priority, Workers};
 use godwit_store::utxo::{UtxoHasher, UtxoStore};
 use godwit_store::{ChainPoint, RecoveredBlock, Store};
 
-use super::{Chain, Memory, Outbox};
+use super::{Chain, Mailbox, Outbox};
 use crate::appender::Appender;
 use crate::durability::Durability;
-use crate::durability::writing::Writing;
 use crate::ending::Ending;
-use crate::environment::Environment;
+use crate::environment::{Environment, Memory};
 use crate::error::ChainError;
 use crate::goal::Goal;
 use crate::index::BlockIndex;
@@ -50,15 +49,16 @@ impl Chain {
         let never_cancelled = Arc::default();
         let hasher = UtxoHasher::new(store.utxo_hash_key());
         let (params, executor) = (Arc::clone(&options.params), Arc::clone(&options.executor));
+        let memory = options.block_memory;
         let env = Environment {
             store,
             params,
             hasher,
             executor,
             workers: options.workers,
+            memory: Memory { coins: options.coins_memory, importing: memory.importing },
             cancelled: Arc::clone(&cancelled),
         };
-        let memory = options.block_memory;
         let coins_bytes = options.coins_memory.beside(index.tree().memory());
         let scripts = options.scripts.unless_contradicted(&env.store)?;
         let intake = job_sender(&workers, &cancelled, &outbox, Message::Intake);
@@ -72,7 +72,7 @@ impl Chain {
         let begun = env.store.scrubbed()?.filter(|_| options.scrub);
         let status = ChainStatus::at_start(&index, verified);
         Ok(Self {
-            inbox,
+            mailbox: Mailbox { inbox, outbox },
             goal: Goal::new(options.stop_at_height, options.assume_valid),
             intake: Intake::new(&env, memory.receiving, intake),
             recovery: Recovery::new(&env, recovered, recovery),
@@ -82,8 +82,7 @@ impl Chain {
             durability: Durability::new(
                 &index,
                 verified,
-                options.prune_bytes,
-                Writing::new(options.coin_writing, options.workers),
+                options,
                 Scrub::new(options.scrub, begun, scrub),
                 durability,
             ),
@@ -91,11 +90,9 @@ impl Chain {
             env,
             index,
             coins,
-            outbox,
             events: VecDeque::new(),
             status,
             ending: Ending::No,
-            memory: Memory { coins: options.coins_memory, importing: memory.importing },
             now,
         })
     }

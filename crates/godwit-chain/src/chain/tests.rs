@@ -2,6 +2,7 @@
 
 mod durable;
 mod overruled;
+mod reads;
 mod rewritten;
 mod sealed_windows;
 mod second_look;
@@ -38,10 +39,10 @@ pub(crate) fn chain(disk: &FaultDisk) -> Chain {
 }
 
 /// Flushes after a few blocks.
-const SMALL_CACHE: CacheMinima =
+pub(crate) const SMALL_CACHE: CacheMinima =
     CacheMinima { budget: 192 << 10, active: 80 << 10, io_buffer: 4 << 10, arena_step: 4 << 10 };
 
-fn chain_with(disk: &FaultDisk, cache_minima: CacheMinima) -> Chain {
+pub(crate) fn chain_with(disk: &FaultDisk, cache_minima: CacheMinima) -> Chain {
     chain_on(disk, cache_minima, Arc::new(Threads::default()))
 }
 
@@ -55,7 +56,15 @@ fn chain_writing(
     executor: Arc<dyn Executor>,
     coin_writing: CoinWriting,
 ) -> Chain {
-    let options = ChainOptions {
+    open(disk, options(cache_minima, executor, coin_writing))
+}
+
+fn options(
+    cache_minima: CacheMinima,
+    executor: Arc<dyn Executor>,
+    coin_writing: CoinWriting,
+) -> ChainOptions {
+    ChainOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         assume_valid: None,
         executor,
@@ -68,8 +77,12 @@ fn chain_writing(
         block_memory: BlockMemory::default(),
         coin_writing,
         scrub: false,
+        push_bytes: 64 << 10,
         start: StartOptions::default(),
-    };
+    }
+}
+
+fn open(disk: &FaultDisk, options: ChainOptions) -> Chain {
     let disk = Arc::new(disk.clone());
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
 }
@@ -88,14 +101,14 @@ fn blocks_of(plan: &ChainPlan) -> Vec<Vec<u8>> {
     blocks
 }
 
-fn give(chain: &mut Chain, block: &[u8], ticket: u64) {
+pub(crate) fn give(chain: &mut Chain, block: &[u8], ticket: u64) {
     let header: BlockHeader = SpanReader::new(block).get().expect("a block starts with a header");
     chain.accept_header(&header, header.block_hash(), NOW).expect("a good header");
     chain.receive_block(DataStream::from(block).into(), ticket);
 }
 
 /// Polls until `end` says so or the chain fails; the verdicts on the way.
-fn poll_until(
+pub(crate) fn poll_until(
     chain: &mut Chain,
     end: impl Fn(&Chain, Poll) -> bool,
 ) -> (Vec<Verdict>, Result<(), ChainError>) {
@@ -278,7 +291,7 @@ fn timed_disk_and_chain(
 ) -> (Chain, FaultDisk, InlineExecutor) {
     let executor = InlineExecutor::new(1, Pace::Instant);
     let (read, write, sync) = (Duration::ZERO..=Duration::ZERO, write..=write, sync..=sync);
-    let disk = FaultDisk::timed(&executor, Latency { read, write, sync });
+    let disk = FaultDisk::timed(&executor, Latency::Drawn { read, write, sync });
     let chain = chain_on(&disk, cache_minima, Arc::new(executor.clone()));
     executor.arm();
     (chain, disk, executor)
@@ -351,7 +364,7 @@ fn a_block_that_waits_for_its_header_to_be_durable_causes_one_commit() {
 #[test]
 fn scripts_that_wait_are_cancelled_before_a_dropped_chain_waits_for_them() {
     let chain = chain(&FaultDisk::new());
-    let (outbox, job_sender) = (chain.outbox.clone(), chain.reads.job_sender());
+    let (outbox, job_sender) = (chain.mailbox.outbox.clone(), chain.reads.job_sender());
     // Runs until the chain is being dropped.
     let running = move || {
         loop {

@@ -40,6 +40,14 @@ const BYTES_PER_SECOND: u64 = 50_000_000;
 /// What reading a coin takes, at least: that of an SSD, with nothing in the page cache.
 const SHORTEST_READ: Duration = Duration::from_micros(80);
 
+/// What is believed of a read at most. A hard disk that other readers keep busy takes this long; more is a
+/// disk that stalls, and says nothing of how long the coins of a replay take.
+const LONGEST_READ: Duration = Duration::from_millis(25);
+
+/// Reads that are believed wholly; fewer by their share of these. A block of today spends some thousand
+/// coins that are not in memory.
+const ENOUGH_READS: u32 = 64;
+
 /// What applying a block took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Application {
@@ -85,12 +93,17 @@ impl Writing {
         Self { bounds, workers, read: SHORTEST_READ, sealed, unsealed, since: None }
     }
 
-    /// A worker has read so many coins in this time. What is slower than before is believed at once, what is
-    /// faster by and by.
+    /// Workers have read so many coins in this time. What is slower than before is believed at once, what is
+    /// faster by and by, and each the less the fewer coins they are.
     pub(super) fn note_read(&mut self, coins: usize, took: Duration) {
         let Some(read) = took.checked_div(coins as u32) else { return };
-        let believed = if read > self.read { read } else { (self.read * 3 + read) / 4 };
-        self.read = believed.max(SHORTEST_READ);
+        let read = read.clamp(SHORTEST_READ, LONGEST_READ);
+        let weight = ENOUGH_READS.min(coins as u32);
+        if read > self.read {
+            self.read += (read - self.read) * weight / ENOUGH_READS;
+        } else {
+            self.read -= (self.read - read) * weight / ENOUGH_READS / 4;
+        }
     }
 
     /// A block was applied.
@@ -195,14 +208,38 @@ mod tests {
         assert_eq!(time_of(&mut writing), 170, "the page cache is not believed");
         writing.note_read(100, SECOND);
         assert_eq!(time_of(&mut writing), 50 + 15_000, "a hard disk is");
-        writing.note_read(100, Duration::ZERO);
-        assert_eq!(time_of(&mut writing), 50 + 11_250, "and not forgotten at once");
+        writing.note_read(100, SHORTEST_READ * 100);
+        assert_eq!(time_of(&mut writing), 50 + 11_280, "and not forgotten at once");
+        writing.note_read(100, 100 * SECOND);
+        assert_eq!(time_of(&mut writing), 50 + 37_500, "no disk is slower for long");
+    }
+
+    /// A disk that stalls once, while blocks of the tip are applied: their coins are sealed as often as if
+    /// it had not, but for the block at which it did.
+    #[test]
+    fn a_single_read_that_took_30_seconds_has_no_blocks_sealed() {
+        let of_a_flush = |first: (usize, Duration)| {
+            let mut writing = writing(None);
+            writing.note_read(first.0, first.1);
+            (1..).find(|_| {
+                writing.note_read(3_500, 3_500 * SHORTEST_READ);
+                let took = Duration::from_millis(50);
+                writing.note_applied(Application { took, bytes: 1_700_000, below: 3_500 }, 0);
+                writing.must_seal(0, 1)
+            })
+        };
+        let usual = of_a_flush((0, Duration::ZERO)).expect("some day");
+        let stalled = of_a_flush((1, 30 * SECOND)).expect("some day");
+        assert!(stalled + 10 >= usual, "{stalled} blocks, not {usual}");
+        // The same for all coins of a block is no stall, and forgotten within some blocks.
+        let slow = of_a_flush((3_500, 3_500 * LONGEST_READ)).expect("some day");
+        assert!(slow <= 2, "{slow}");
     }
 
     /// Blocks of the main network at its tip until coins are sealed.
     fn blocks_of_a_flush(read: Duration) -> u32 {
         let mut writing = writing(None);
-        writing.note_read(1, read);
+        writing.note_read(3_500, 3_500 * read);
         while !writing.must_seal(0, 1) {
             let took = Duration::from_millis(50);
             writing.note_applied(Application { took, bytes: 1_700_000, below: 3_500 }, 0);

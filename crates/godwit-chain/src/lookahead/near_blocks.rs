@@ -1,7 +1,7 @@
 //! Near blocks: stored blocks that wait in memory for their turn.
 //!
 //! A block that is not here is read back from its file and decoded again, so this is a matter of
-//! speed alone. Kept are the blocks nearest to the tip, as many as the limit allows.
+//! speed alone. Kept are the blocks nearest to the tip, as many as the limit and the line leave room for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +27,9 @@ impl NearBlocks {
         Self { blocks: BTreeMap::new(), limit, memory: 0, permits: 0 }
     }
 
-    /// Keeps a block. Above the limit the farthest ones are dropped, perhaps this one.
-    pub(crate) fn insert(&mut self, key: HeightKey, block: Arc<Structured>) {
+    /// Keeps a block. Above the limit, of which the blocks in line take `in_line` bytes, the farthest ones
+    /// are dropped, perhaps this one.
+    pub(crate) fn insert(&mut self, key: HeightKey, block: Arc<Structured>, in_line: usize) {
         match block.holds_permit() {
             true => self.permits += 1,
             false => self.memory += block.memory(),
@@ -36,7 +37,8 @@ impl NearBlocks {
         if let Some(before) = self.blocks.insert(key, block) {
             self.uncount(&before);
         }
-        while self.memory > self.limit
+        while self.memory + in_line > self.limit
+            && self.memory > 0
             && let Some((_, farthest)) = self.blocks.pop_last()
         {
             self.uncount(&farthest);
@@ -134,12 +136,12 @@ mod tests {
         let (id, size) = (any_id(), blocks[0].memory());
         let mut waiting = NearBlocks::new(3 * size);
         for height in [5, 7, 2, 6, 4, 1] {
-            waiting.insert((height, id), Arc::clone(&blocks[height as usize]));
+            waiting.insert((height, id), Arc::clone(&blocks[height as usize]), 0);
             assert!(waiting.memory() <= 3 * size);
         }
         assert_eq!(heights(&waiting), [1, 2, 4]);
         // Again: nothing is counted twice.
-        waiting.insert((2, id), Arc::clone(&blocks[2]));
+        waiting.insert((2, id), Arc::clone(&blocks[2]), 0);
         assert_eq!((heights(&waiting), waiting.memory()), (vec![1, 2, 4], 3 * size));
         assert!(waiting.remove((2, id)).is_some() && waiting.remove((2, id)).is_none());
         assert_eq!(waiting.memory(), 2 * size);
@@ -150,15 +152,31 @@ mod tests {
     }
 
     #[test]
+    fn blocks_in_line_take_from_what_waits() {
+        let blocks = blocks(None);
+        let (id, size) = (any_id(), blocks[0].memory());
+        let mut waiting = NearBlocks::new(3 * size);
+        let mut insert = |height: u32, in_line| {
+            waiting.insert((height, id), Arc::clone(&blocks[height as usize]), in_line);
+            heights(&waiting)
+        };
+        assert_eq!(insert(1, size), [1]);
+        assert_eq!(insert(2, size), [1, 2]);
+        assert_eq!(insert(3, size), [1, 2]);
+        assert_eq!(insert(3, size + 1), [1]);
+        assert!(insert(2, 3 * size).is_empty() && insert(2, 9 * size).is_empty());
+    }
+
+    #[test]
     fn blocks_of_an_import_are_not_counted_and_go_first() {
         let permits = Permits::new(100);
         let (of_import, of_peers) = (blocks(Some(&permits)), blocks(None));
         let (id, size) = (any_id(), of_peers[0].memory());
         let mut waiting = NearBlocks::new(size);
         for height in 1..=3 {
-            waiting.insert((height, id), Arc::clone(&of_import[height as usize]));
+            waiting.insert((height, id), Arc::clone(&of_import[height as usize]), 0);
         }
-        waiting.insert((4, id), Arc::clone(&of_peers[4]));
+        waiting.insert((4, id), Arc::clone(&of_peers[4]), 0);
         assert_eq!((heights(&waiting), waiting.memory()), (vec![1, 2, 3, 4], size));
         waiting.release_permits();
         assert_eq!((heights(&waiting), waiting.memory()), (vec![4], size));

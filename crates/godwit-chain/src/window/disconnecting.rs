@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use godwit_primitives::{BlockHash, Coin};
+use godwit_primitives::Coin;
+use godwit_store::BlockUndo;
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{EpochPin, Layers, UtxoHasher, UtxoStore};
-use godwit_store::{BlockPosition, BlockUndo, Store, StoreError};
+use godwit_store::utxo::{EpochPin, Layers, UtxoStore};
 
 use super::{Answer, Window};
 use crate::apply::{Below, SpentCoins};
@@ -13,7 +13,8 @@ use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
 use crate::lost_undo::LostUndo;
-use crate::structure::{Structured, WitnessCheck};
+use crate::own_block::{ReadError, read_own_block};
+use crate::structure::Structured;
 use crate::tree::NodeId;
 
 /// What came of an attempt to disconnect the tip.
@@ -46,23 +47,6 @@ pub(crate) struct ReadBack {
     created: Vec<Option<Coin>>,
     pin: EpochPin,
     undo_intact: bool,
-}
-
-/// Why a connected block could not be read back.
-#[derive(Debug)]
-pub(crate) enum ReadError {
-    /// The bytes of this block, or of one that created what it spent, are not what was written.
-    Block(NodeId),
-    /// Its undo record does not fit it.
-    Undo,
-    /// A read failed.
-    Store(StoreError),
-}
-
-impl From<StoreError> for ReadError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
 }
 
 /// The tip that is to be disconnected.
@@ -167,7 +151,7 @@ impl Window {
             let read = || {
                 let block = read_own_block(&store, &hasher, id, (position, hash))?;
                 let undo = match store.read_undo(undo, &prev) {
-                    Err(error) if is_rotten(&error) => {
+                    Err(error) if error.is_rotten() => {
                         log::error!(
                             "An undo record is damaged, and what it says looked for: {error}"
                         );
@@ -196,8 +180,9 @@ impl Window {
         let lost = &mut rebuilding.lost;
         let blocks = lost.next_blocks(index);
         if blocks.is_empty() && !lost.is_done() {
-            return Err(ChainError::DamagedUndo(index.node(id).hash));
+            return Err(lost_undo(env, index, id));
         }
+        lost.report_progress(index, env.now());
         self.reading = true;
         let (store, hasher) = (Arc::clone(&env.store), env.hasher);
         self.job_sender.run(Priority::Urgent, "rebuild", move || {
@@ -215,27 +200,12 @@ impl Window {
     }
 }
 
-/// A connected block, read back from its file.
-pub(crate) fn read_own_block(
-    store: &Store,
-    hasher: &UtxoHasher,
-    id: NodeId,
-    (position, hash): (BlockPosition, BlockHash),
-) -> Result<Structured, ReadError> {
-    let bytes = match store.read_block(position) {
-        Err(error) if is_rotten(&error) => {
-            log::error!("A stored block cannot be read: {error}");
-            return Err(ReadError::Block(id));
-        }
-        bytes => bytes?,
-    };
-    let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, hasher);
-    block.ok_or(ReadError::Block(id))
-}
-
-/// Whether the bytes of a record are not what was written.
-pub(crate) fn is_rotten(error: &StoreError) -> bool {
-    error.is_unreadable() || error.is_not_found() || matches!(error, StoreError::Damaged { .. })
+/// Nothing makes the undo record of a block again.
+fn lost_undo(env: &Environment, index: &BlockIndex, id: NodeId) -> ChainError {
+    let node = index.node(id);
+    let Some(at) = node.undo else { return ChainError::DamagedIndex(node.hash) };
+    let path = env.store.undo_file(at.file);
+    ChainError::LostUndo { hash: node.hash, height: node.height, path, offset: at.offset }
 }
 
 /// Looks up which of the outputs that a block created are below the memtable.

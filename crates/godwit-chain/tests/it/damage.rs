@@ -94,6 +94,7 @@ fn is_clear(error: &ChainError, path: &Path) -> bool {
         ChainError::Store(StoreError::Io(failure)) => failure.path == *path,
         // Blocks and undo records are told by the block.
         ChainError::DamagedBlock { .. } | ChainError::DamagedUndo(_) => true,
+        ChainError::LostUndo { path: told, .. } => told == path,
         _ => false,
     }
 }

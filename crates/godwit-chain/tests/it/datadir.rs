@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use godwit_chain::{
     BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, Event, ImportObserver,
-    ImportSummary, ScriptOptions, StartOptions, Verdict, import, plan, structure,
+    ImportSummary, PUSH_BYTES, ScriptOptions, StartOptions, Verdict, import, plan, structure,
 };
 use godwit_primitives::network::{Network, Params};
 use godwit_sim::chain::generate;
@@ -37,6 +37,7 @@ pub(crate) fn options(params: Params) -> ChainOptions {
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
         scrub: false,
+        push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
     }
 }

@@ -1,5 +1,6 @@
 //! Chains from genesis to tip, judged by Bitcoin Core's own answers or its engine.
 
+mod crash_states;
 mod damage;
 mod datadir;
 mod feed;

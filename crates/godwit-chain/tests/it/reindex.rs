@@ -125,6 +125,28 @@ fn without_its_database_a_datadir_has_all_blocks_and_coins_and_replays_no_more_t
     }
 }
 
+/// In a block, and in the frame of an undo record.
+#[test]
+fn bad_sectors_do_not_keep_a_datadir_without_database_from_its_other_blocks() {
+    let disk = datadir(false);
+    let expected = contents(&disk).1;
+    disk.remove(&database()).unwrap();
+    for (file, at) in
+        [("rev00000.dat", 0..1), ("rev00000.dat", 5_000..5_512), ("blk00000.dat", 90_000..90_001)]
+    {
+        let disk = disk.copy();
+        disk.lose_sectors(&Path::new(DIR).join("blocks").join(file), at.clone());
+        let mut chain = open(&disk, None, FILE_SIZE);
+        chain.settle(clock()).expect("it is no reason to end");
+        let missing = (1..).zip(&BLOCKS[..CONNECTED]).find(|(height, _)| {
+            let id = chain.tree().ancestor(chain.tip(), *height);
+            id.is_some_and(|id| chain.tree().node(id).position.is_none())
+        });
+        assert_eq!(missing.is_some(), file.starts_with("blk"), "{file}, {at:?}");
+        assert_eq!(chain.utxo_stats().unwrap(), expected, "{file}, {at:?}");
+    }
+}
+
 /// Every operation of the start fails once, and the power goes at that moment.
 #[test]
 fn an_index_that_is_half_made_is_made_again() {

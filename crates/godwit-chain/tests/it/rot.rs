@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use godwit_chain::{Chain, ChainError, Event, Poll, UtxoStats};
+use godwit_chain::{Chain, ChainError, Event, Poll, UtxoStats, Verdict};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_sim::rng::Rng;
@@ -12,7 +12,7 @@ use godwit_store::BlockPosition;
 use godwit_store::disk::Disk;
 use godwit_stream::{DataStream, PooledStream};
 
-use crate::datadir::{clock, end_after_checkpoint, small_chain};
+use crate::datadir::{clock, end_after_checkpoint, small_chain, submit};
 use crate::pruned_branches::branch;
 use crate::pruning::{DIR, hash, open, stats_of, submit_all};
 
@@ -390,4 +390,28 @@ fn c5_a_rotted_block_that_a_peer_asks_for_is_sent_once_it_was_fetched_again() {
         assert_eq!(read(&mut chain, height, &blocks), (Some(block.clone()), vec![]));
     }
     assert_eq!(chain.utxo_stats().unwrap(), stats_of(&blocks));
+}
+
+/// Its frame and its header can be read, and so all the others.
+#[test]
+fn c5_a_bad_sector_behind_the_last_commit_costs_its_own_block_alone() {
+    let blocks = small_chain();
+    let expected = stats_of(&blocks);
+    let written = FaultDisk::new();
+    let mut chain = open(&written, None, FILE_SIZE);
+    submit_all(&mut chain, &blocks);
+    let places: Vec<BlockPosition> =
+        (1..=blocks.len() as u32).map(|height| position(&chain, height)).collect();
+    drop(chain);
+    for n in [0, blocks.len() / 2, blocks.len() - 1] {
+        let disk = written.copy();
+        let last = u64::from(places[n].offset + places[n].len) - 1;
+        disk.lose_sectors(&file(places[n]), last..last + 1);
+        let mut chain = open(&disk, None, FILE_SIZE);
+        chain.settle(clock()).expect("it is no reason to end");
+        assert_eq!(chain.tip_point().height as usize, n);
+        assert_eq!(submit(&mut chain, &blocks[n]), Verdict::Connected);
+        chain.settle(clock()).expect("no local fault");
+        assert_eq!(chain.utxo_stats().unwrap(), expected, "block {n}");
+    }
 }

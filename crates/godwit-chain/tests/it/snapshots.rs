@@ -379,3 +379,32 @@ fn a_reindex_keeps_the_blocks_from_genesis_on() {
     chain.settle(clock()).unwrap();
     assert_eq!(chain.tip_point().height as usize, BEFORE);
 }
+
+/// What the block spent was created below the snapshot's block, where nothing is stored.
+#[test]
+fn c5_an_undo_record_that_cannot_be_made_again_is_named_with_its_place() {
+    let base = BLOCKS.iter().rposition(|block| block.len() > 5_000).expect("some spend much");
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    for block in &BLOCKS[..base] {
+        chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
+    }
+    chain.close().expect("no local fault");
+    Snapshot::of(&BLOCKS[..base]).load(&disk).expect("a good snapshot");
+    let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    submit_all(&mut chain, &BLOCKS[base..base + 1]);
+    let undo = chain.tree().node(chain.tip()).undo.expect("it was connected");
+    let rev = Path::new(DIR).join("blocks/rev00000.dat");
+    let mut bytes = disk.contents(&rev).expect("it was written");
+    bytes[undo.offset as usize] ^= 4;
+    disk.overwrite(&rev, bytes);
+    let tip = hash(&BLOCKS[base]);
+    chain.invalidate_block(&tip).expect("it is above the snapshot");
+    let error = chain.settle(clock()).expect_err("its coins are nowhere");
+    let text = error.to_string();
+    assert!(text.contains("/node/blocks/rev00000.dat at byte"), "{text}");
+    let ChainError::LostUndo { hash: found, height, path, offset } = error else {
+        panic!("{text}")
+    };
+    assert_eq!((found, height as usize, path, offset), (tip, base + 1, rev, undo.offset));
+}

@@ -75,7 +75,7 @@ fn a_sync_makes_durable_what_others_had_done_when_it_began() {
     for (pause, is_durable) in [(0, false), (15, true)] {
         let executor = InlineExecutor::new(1, instant());
         let time = |ms: u32| ms * MILLISECOND..=ms * MILLISECOND;
-        let latency = Latency { read: time(pause), write: time(10), sync: time(30) };
+        let latency = Latency::Drawn { read: time(pause), write: time(10), sync: time(30) };
         let disk = FaultDisk::timed(&executor, latency);
         disk.create_dir_all(Path::new("/d")).unwrap();
         let (read, written) = (file(&disk, "/d/read"), file(&disk, "/d/f"));
@@ -247,7 +247,7 @@ fn timed_scene(seed: u64) -> (Scene, Log, Duration) {
     let most = |ms: u32| Duration::ZERO..=ms * MILLISECOND;
     // Of every four seeds one has a disk that takes no time.
     let ms = if seed.is_multiple_of(4) { 0 } else { 10 };
-    let latency = Latency { read: most(ms), write: most(ms), sync: most(2 * ms) };
+    let latency = Latency::Drawn { read: most(ms), write: most(ms), sync: most(2 * ms) };
     let executor = InlineExecutor::new(seed, Pace::Timed(most(5)));
     let scene = Scene::new(FaultDisk::timed(&executor, latency));
     let log = Log::default();
@@ -332,4 +332,25 @@ fn the_journal_has_jobs_and_operations_with_their_content() {
         Content(b"oldest")
     );
     assert_eq!(found, expected);
+}
+
+#[test]
+fn one_operation_stalls_and_the_next_does_not() {
+    let (executor, disk, file) = timed_file();
+    let pool = executor.start("test", 1, [1, 0]).unwrap();
+    disk.plan_anomaly(crate::PlannedAnomaly {
+        counted: crate::Counted::Writes,
+        nth: 2,
+        anomaly: crate::Anomaly::Stall(1_000 * MILLISECOND),
+        seen: crate::Seen::AtOnce,
+        seed: 0,
+    });
+    run(&*pool, move || {
+        for _ in 0..3 {
+            file.write_all_at(0, b"new").unwrap();
+        }
+    });
+    executor.finish_one();
+    assert_eq!(executor.now(), 1_030 * MILLISECOND);
+    assert!(!disk.awaits_anomaly());
 }

@@ -34,8 +34,9 @@ struct Chosen {
 /// A block that is wanted again.
 #[derive(Debug, Default)]
 struct LostBlock {
-    /// The peer that was asked last.
+    /// The peer that was asked last, and when.
     last: Option<PeerId>,
+    asked: Option<Duration>,
     /// When it was lost, or was last said to be.
     said: Option<Duration>,
 }
@@ -55,7 +56,9 @@ impl LostBlocks {
         self.blocks.remove(hash);
     }
 
-    /// New requests. Each block is asked of one peer after the other.
+    /// New requests. Each block is asked of one peer after the other, those of the active chain first, and
+    /// then the one first that was not asked for the longest: blocks that nobody sends keep no other
+    /// waiting.
     pub(crate) fn schedule(
         &mut self,
         downloads: &mut Downloads,
@@ -66,33 +69,60 @@ impl LostBlocks {
             return Vec::new();
         }
         let now = downloads.clock.advance(now);
-        let mut flying =
-            self.blocks.keys().filter(|hash| is_in_flight(downloads, hash, now)).count();
+        self.remind(index, now);
+        let in_flight = |hash: &&BlockHash| is_in_flight(downloads, hash, now);
+        let mut flying = self.blocks.keys().filter(in_flight).count();
         let mut requests = Vec::new();
+        for (hash, id) in self.in_turn(downloads, index, now) {
+            if flying >= LOST_IN_FLIGHT {
+                break;
+            }
+            let Some(lost) = self.blocks.get_mut(&hash) else { continue };
+            let chosen = choose(downloads, index, (hash, id), lost.last, now);
+            let Some(Chosen { peer, has_block }) = chosen else { continue };
+            downloads.ask(peer, id, hash, index.get(id).height, now);
+            if !has_block {
+                expect_nothing(downloads, peer, &hash);
+            }
+            (lost.last, lost.asked) = (Some(peer), Some(now));
+            flying += 1;
+            requests.push((peer, hash));
+        }
+        requests
+    }
+
+    /// Says of what has not come for long that it has not.
+    fn remind(&mut self, index: &dyn HeaderIndex, now: Duration) {
         for (hash, lost) in &mut self.blocks {
             let Some(id) = index.find(hash) else { continue };
-            let height = index.get(id).height;
             if now.saturating_sub(*lost.said.get_or_insert(now)) >= LOST_REMINDER {
                 lost.said = Some(now);
+                let height = index.get(id).height;
                 warn!(
                     "No peer has sent block {hash} at height {height}, whose stored bytes are damaged (an \
                      error before names the file): what needs it waits."
                 );
             }
-            if flying >= LOST_IN_FLIGHT || is_in_flight(downloads, hash, now) {
-                continue;
-            }
-            let chosen = choose(downloads, index, (*hash, id), lost.last, now);
-            let Some(Chosen { peer, has_block }) = chosen else { continue };
-            downloads.ask(peer, id, *hash, height, now);
-            if !has_block {
-                expect_nothing(downloads, peer, hash);
-            }
-            lost.last = Some(peer);
-            flying += 1;
-            requests.push((peer, *hash));
         }
-        requests
+    }
+
+    /// The blocks that are not in flight, in the order in which they are to be asked for.
+    fn in_turn(
+        &self,
+        downloads: &Downloads,
+        index: &dyn HeaderIndex,
+        now: Duration,
+    ) -> Vec<(BlockHash, HeaderId)> {
+        let ends = [index.tip(), index.best_header()];
+        let is_active = |id| ends.iter().any(|end| is_ancestor(index, id, *end));
+        let mut waiting: Vec<_> = self
+            .blocks
+            .iter()
+            .filter(|(hash, _)| !is_in_flight(downloads, hash, now))
+            .filter_map(|(hash, lost)| Some((*hash, index.find(hash)?, lost.asked)))
+            .collect();
+        waiting.sort_by_cached_key(|(_, id, asked)| (!is_active(*id), *asked));
+        waiting.into_iter().map(|(hash, id, _)| (hash, id)).collect()
     }
 }
 

@@ -155,9 +155,9 @@ impl Connections {
         let Some(attempt) = self.connecting.remove(&id) else { return };
         debug!("peer={}: connecting failed: {why} ({})", id.0, attempt.kind);
         match why {
-            ConnectFailure::Local => line::failed_here(cx),
+            ConnectFailure::Local => line::watch::failed_here(cx),
             ConnectFailure::Refused => {
-                line::heard(cx);
+                line::watch::heard(cx);
                 note_attempt(cx, &attempt);
             }
             ConnectFailure::Unanswered => {
@@ -165,7 +165,7 @@ impl Connections {
                 let attempt = Attempt { count_failure: false, ..attempt };
                 note_attempt(cx, &attempt);
                 let address = attempt.address.filter(|_| counts && is_from_book(attempt.kind));
-                line::unanswered(cx, attempt.begun, address);
+                line::watch::unanswered(cx, attempt.begun, address);
             }
         }
     }

@@ -48,7 +48,7 @@ impl Parts {
             }
             NetEvent::Connected { peer, address } => {
                 if self.connections.on_connected(cx, peer, address) {
-                    line::heard_from(cx, peer);
+                    line::watch::heard_from(cx, peer);
                     handshake::send_version(cx, peer);
                 }
             }
@@ -59,23 +59,23 @@ impl Parts {
                 }
             }
             NetEvent::Frame { peer, frame } => {
-                line::heard_from(cx, peer);
+                line::watch::heard_from(cx, peer);
                 reading::hold(cx, peer, frame.command);
                 self.on_frame(cx, peer, frame);
                 reading::read_on(cx, peer);
             }
             NetEvent::Receiving { peer, memory } => {
-                line::heard_from(cx, peer);
+                line::watch::heard_from(cx, peer);
                 if let Some(peer) = cx.table.get_mut(peer) {
                     peer.flow.footprint.set_receiving(cx.now.monotonic, memory);
                 }
             }
             NetEvent::Arriving { peer, command, bytes } => {
-                line::heard_from(cx, peer);
+                line::watch::heard_from(cx, peer);
                 self.on_bytes(cx, peer, command, bytes);
             }
             NetEvent::Discarded { peer, discard } => {
-                line::heard_from(cx, peer);
+                line::watch::heard_from(cx, peer);
                 self.on_discarded(cx, peer, &discard);
             }
             NetEvent::TransportFailed { peer, error } => cx.disconnect(peer, broken(&error)),
@@ -139,7 +139,7 @@ impl Parts {
             self.forget_departed(cx);
         }
         let downloads = self.fetch.downloads();
-        line::maintain(cx, |peer| downloads.in_flight(peer) > 0);
+        line::watch::maintain(cx, |peer| downloads.in_flight(peer) > 0);
         self.forget_departed(cx);
         self.make_room_for_waiting(cx);
         self.connections.watch_tip(cx, self.fetch.downloads());

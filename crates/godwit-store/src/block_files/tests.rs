@@ -68,6 +68,22 @@ fn a_block_is_written_again_to_its_place_and_to_no_other() {
 }
 
 #[test]
+fn a_block_of_a_file_that_was_pruned_is_not_written_again() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, 5_500);
+    let blocks = [block(1, 5_000), block(2, 900)];
+    let positions = blocks.each_ref().map(|block| append(&files, block).unwrap());
+    assert_eq!((positions[0].file, positions[1].file), (0, 1));
+    files.remove(0).unwrap();
+    files.rewrite(positions[0], &blocks[0]).unwrap();
+    assert_eq!(fault.contents(&path(0)), None);
+    // The last one has no successor that says that it was there.
+    disk.remove(&path(1)).unwrap();
+    files.rewrite(positions[1], &blocks[1]).unwrap();
+    assert_eq!(fault.contents(&path(1)), Some(framed(&blocks[1])));
+}
+
+#[test]
 fn records_are_framed_as_core_frames_them() {
     let (fault, disk) = fresh();
     let (files, recovered) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
@@ -188,6 +204,52 @@ fn garbage_behind_the_last_record_is_cut_off_and_that_before_one_is_not() {
         assert_eq!(fault.contents(&path(0)).unwrap(), kept);
         let next = append(&files, &block(3, 100)).unwrap();
         assert_eq!(next.offset as usize, kept.len() + 8);
+    }
+}
+
+/// Of a download that a power cut ended, and of which the drive has lost a sector: one start after the
+/// other, with and without blocks that follow.
+#[test]
+fn a_torn_tail_that_cannot_be_read_stays_and_blocks_go_to_the_next_file() {
+    let torn = framed(&block(9, 9_000));
+    for (kept, lost) in [(0, 0..1), (0, 4096..4608), (2, 700..701), (2, 8192..8704)] {
+        let (fault, disk) = fresh();
+        let records = [block(1, 300), block(2, 80)][..kept]
+            .iter()
+            .map(|block| framed(block))
+            .collect::<Vec<_>>()
+            .concat();
+        let left = [&records[..], &torn[..8_800]].concat();
+        fault.overwrite(&path(0), left.clone());
+        fault.lose_sectors(&path(0), lost);
+        let end = records.len() as u32;
+        let committed = (kept > 0).then_some((0, 308));
+        for _ in 0..2 {
+            let (files, recovered) = open(&disk, committed, 1_000_000);
+            assert_eq!(recovered.len(), kept.saturating_sub(1));
+            assert_eq!((files.last_file(), fault.contents(&path(0))), ((1, 0), Some(left.clone())));
+        }
+        let (files, _) = open(&disk, committed, 1_000_000);
+        let position = append(&files, &block(3, 500)).unwrap();
+        assert_eq!(position, BlockPosition { file: 1, offset: 8, len: 500 });
+        assert_eq!(read(&files, position), block(3, 500));
+        let ends = files.sync(files.take_appended()).unwrap();
+        let all = [(0, end), (1, 508)];
+        assert_eq!(ends, all[usize::from(kept == 0)..]);
+        drop(files);
+        // Neither before the commit that names the block nor behind it is anything cut.
+        for committed in [committed, Some((1, 508))] {
+            let (files, _) = open(&disk, committed, 1_000_000);
+            assert_eq!(
+                (files.last_file(), fault.contents(&path(0))),
+                ((1, 508), Some(left.clone()))
+            );
+        }
+        // The drive has found the sector again.
+        fault.overwrite(&path(0), left);
+        let (_, recovered) = open(&disk, committed, 1_000_000);
+        assert_eq!(recovered.last().map(|found| found.position), Some(position));
+        assert_eq!(fault.contents(&path(0)).unwrap().len() as u32, end);
     }
 }
 

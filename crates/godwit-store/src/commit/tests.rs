@@ -16,8 +16,8 @@ use crate::block_files::file_number;
 use crate::disk::Disk;
 use crate::error::NetworkId;
 use crate::fixtures::{MAGIC, append_block, append_undo, block, coin, header, point, record};
-use crate::record::{BlockPosition, FileEnds};
-use crate::store::{BLOCK_BUFFERS, CommittedState, Rebuild, StoreOptions};
+use crate::record::{BlockPosition, CommittedState, FileEnds};
+use crate::store::{BLOCK_BUFFERS, Rebuild, StoreOptions};
 use crate::{RecoveredBlock, UndoRecord};
 
 /// Small, so that the workload fills several files.

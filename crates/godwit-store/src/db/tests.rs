@@ -1,4 +1,4 @@
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::{Anomaly, Counted, FaultDisk, PlannedAnomaly, Seen, Survival};
 
 use super::*;
 
@@ -147,4 +147,93 @@ fn what_is_written_over_a_file_is_read_back_and_the_file_stays() {
         }
         assert!(fault.contents(path).unwrap() == original);
     }
+}
+
+/// What somebody does with a database of many pages.
+fn use_it(db: Db, seed: u64, expected: &[(u32, u64)]) -> Result<(), StoreError> {
+    match seed % 3 {
+        0 => assert!(entries(&db)? == expected, "seed {seed}"),
+        1 => assert_eq!(db.get(&NUMBERS, &700)?, Some(700), "seed {seed}"),
+        _ => {
+            let mut batch = db.batch()?;
+            batch.put(&NUMBERS, 700, &1)?;
+            batch.commit()?;
+        }
+    }
+    Ok(())
+}
+
+/// A page that was right when all were verified may be read wrong a moment later, or be overwritten.
+#[test]
+fn a_page_that_is_read_wrong_is_read_again_and_one_that_is_wrong_is_damage() {
+    const ENTRIES: u32 = 2_000;
+    let (fault, disk, db) = created();
+    let mut batch = db.batch().unwrap();
+    let values: Vec<u64> = (0..u64::from(ENTRIES)).collect();
+    batch.put_all(&NUMBERS, (0..ENTRIES).zip(&values)).unwrap();
+    batch.commit().unwrap();
+    let expected = entries(&db).unwrap();
+    drop((db, disk));
+    let (mut met, mut told) = (0, 0);
+    for seed in 0..300 {
+        let (once, fault) = (fault.copy(), fault.copy());
+        let db = Db::open(&StoreDisk::new(Arc::new(once.clone())), Path::new(PATH)).unwrap();
+        let (counted, anomaly, seen) = (Counted::Reads, Anomaly::FlippedBit, Seen::AtOnce);
+        once.plan_anomaly(PlannedAnomaly { counted, nth: 1 + seed % 9, anomaly, seen, seed });
+        assert_eq!(use_it(db, seed, &expected), Ok(()), "seed {seed}");
+        met += u32::from(!once.awaits_anomaly());
+
+        let db = Db::open(&StoreDisk::new(Arc::new(fault.clone())), Path::new(PATH)).unwrap();
+        let mut bytes = fault.contents(Path::new(PATH)).unwrap();
+        let page = (1 + seed as usize % (bytes.len() / PAGE as usize - 1)) * PAGE as usize;
+        bytes[page + seed as usize % PAGE as usize] ^= 1;
+        fault.overwrite(Path::new(PATH), bytes);
+        match use_it(db, seed, &expected) {
+            Ok(()) => {}
+            Err(StoreError::Damaged { damage: Damage::Checksum, .. }) => told += 1,
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+    eprintln!("{met} read wrong, {told} wrong and told");
+    assert!(met > 100 && told > 5, "{met}, {told}");
+}
+
+#[test]
+fn a_bit_that_flips_in_a_read_of_the_open_costs_another_open_at_most() {
+    let (fault, disk, db) = created();
+    let mut batch = db.batch().unwrap();
+    batch.put_all(&NUMBERS, (0..500).zip(&vec![7; 500])).unwrap();
+    batch.commit().unwrap();
+    let expected = entries(&db).unwrap();
+    drop((db, disk));
+    let mut met = 0;
+    for seed in 0..200 {
+        let fault = fault.copy();
+        let (counted, anomaly, seen) = (Counted::Reads, Anomaly::FlippedBit, Seen::AtOnce);
+        fault.plan_anomaly(PlannedAnomaly { counted, nth: 1 + seed % 40, anomaly, seen, seed });
+        let open = || Db::open(&StoreDisk::new(Arc::new(fault.clone())), Path::new(PATH)).unwrap();
+        // What was read wrong first is taken for the page, until the database is opened again.
+        let found = entries(&open()).or_else(|_| entries(&open()));
+        assert_eq!(found.unwrap(), expected, "seed {seed}");
+        met += u32::from(!fault.awaits_anomaly());
+    }
+    assert!(met > 50, "{met}");
+}
+
+#[test]
+fn sums_are_of_whole_pages() {
+    let page = |byte: u8| [byte; PAGE as usize];
+    let mut sums = PageSums::default();
+    assert!(
+        sums.agree(PAGE, &page(1)) && sums.agree(PAGE, &page(1)) && !sums.agree(PAGE, &page(2))
+    );
+    sums.write(0, &[page(3), page(4)].concat());
+    assert!(!sums.agree(PAGE, &page(1)) && sums.agree(0, &[page(3), page(4)].concat()));
+    // A part of a page is not compared, and makes the page unknown.
+    assert!(sums.agree(100, &page(9)[..50]));
+    sums.write(PAGE + 100, &[0; 50]);
+    assert!(sums.agree(PAGE, &page(7)) && !sums.agree(0, &page(1)));
+    sums.set_len(PAGE);
+    assert!(sums.agree(PAGE, &page(8)) && !sums.agree(0, &page(1)));
+    assert!(sums.agree(10, &[page(3), page(8)].concat()[..5_000]));
 }

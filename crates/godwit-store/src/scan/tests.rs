@@ -28,7 +28,7 @@ fn scan(disk: &StoreDisk, path: &Path) -> (Vec<Vec<u8>>, Vec<SkippedBytes>) {
     for found in &mut scan {
         match found.unwrap() {
             Scanned::Block(found) => {
-                let bytes = scanner.read(&found, &pool).unwrap().as_slice().to_vec();
+                let bytes = scanner.read(&found.place, &pool).unwrap().as_slice().to_vec();
                 assert_eq!(bytes[..HEADER_SIZE], found.header.to_bytes());
                 blocks.push(bytes);
             }

@@ -11,13 +11,17 @@ use std::path::Path;
 use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
-use super::{BLOCKS_DIR, CommittedState, Rebuild, SCHEMA_VERSION, StoreOptions};
+use super::{Rebuild, SCHEMA_VERSION, StoreOptions};
 use crate::block_files::has_first_block;
 use crate::control::{Control, Kept};
 use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
-use crate::record::{AssumedSnapshot, BlockRecord, ChainPoint, FileEnds, ScrubPass, UtxoState};
+use crate::names::BLOCKS_DIR;
+use crate::record::{
+    AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, Identity, ScrubPass,
+    UtxoState,
+};
 
 pub(crate) const DATABASE_FILE: &str = "godwit.redb";
 
@@ -59,31 +63,6 @@ pub(crate) const REINDEXING: Table<u8, Kept> = Table::new("reindexing");
 /// How far the scrub is, once one has begun.
 pub(crate) const SCRUB: Table<u8, ScrubPass> = Table::new("scrub");
 pub(super) const IDENTITY: Table<u8, Identity> = Table::new("identity");
-
-/// What a data directory is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) schema: u32,
-    pub(crate) network: NetworkId,
-    pub(crate) utxo_hash_key: [u8; 16],
-}
-
-impl Encode for Identity {
-    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
-        out.write_u32(self.schema);
-        out.write(&self.network.magic);
-        out.write(&self.network.genesis);
-        out.write(&self.utxo_hash_key);
-    }
-}
-
-impl Decode for Identity {
-    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
-        let schema = reader.u32()?;
-        let network = NetworkId { magic: reader.array()?, genesis: reader.array()? };
-        Ok(Identity { schema, network, utxo_hash_key: reader.array()? })
-    }
-}
 
 pub(crate) fn committed_state(db: &Db) -> Result<CommittedState, StoreError> {
     let utxo = db.get(&UTXO, &ONLY)?;

@@ -1,12 +1,14 @@
 use std::path::Path;
 
 use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_stream::SerializeData;
 
 use super::database::IDENTITY;
 use super::*;
 use crate::commit::{Commit, UtxoCommit};
 use crate::disk::RealDisk;
 use crate::fixtures::{MAGIC, append_block, block, header, point, record};
+use crate::record::{AssumedSnapshot, Identity};
 
 const DIR: &str = "/node/regtest";
 const NETWORK: NetworkId = NetworkId { magic: MAGIC, genesis: [9; 32] };

@@ -11,9 +11,9 @@ use super::key::UtxoHasher;
 use super::layers::{Layers, UtxoContext};
 use super::manifest::{Manifest, ManifestRun};
 use super::run::file::RunFile;
+use super::run::file::repair::Repairs;
 use super::run::format::{BLOCK, BlockKind, Footer, open_block, view_block};
 use super::run::parity::{GROUP, STRIPES, parity_of, xor_into};
-use super::run::repair::Repairs;
 use super::run::segment::Segment;
 use super::sealed::Sealed;
 use super::segments::Segments;
@@ -22,7 +22,7 @@ use super::store::open_run;
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, Remedy, StoreError};
 use crate::exec::Executor;
-use crate::inspect::{Found, Stage, Watch};
+use crate::inspect::found::{Found, Stage, Watch};
 
 use segments::{Filters, SegmentChecks};
 

@@ -49,8 +49,8 @@ use super::entry::Entry;
 use super::key::{HashedOutPoint, UtxoHasher};
 use super::memtable::{KeyedEntry, Memtable};
 use super::merge::{MergeScan, Source};
+use super::run::file::repair::Repairs;
 use super::run::reader::SegmentCursor;
-use super::run::repair::Repairs;
 use super::run::segment::{LookupScratch, Segment};
 use crate::disk::StoreDisk;
 use crate::error::StoreError;
@@ -59,8 +59,8 @@ use crate::exec::Executor;
 /// Bytes that a scan reads at once from each segment.
 const SCAN_BUFFER: usize = 64 << 10;
 
-/// What a search for an outpoint has found. Nothing but one coin was ever at it, the pairs of BIP30 aside,
-/// but the coin may have been written more than once.
+/// What a search for an outpoint has found. A coin may have been written more than once, and at other heights
+/// where branches were left that held its transaction, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Searched {
     /// The coin, unless it is spent.

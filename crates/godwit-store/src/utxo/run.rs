@@ -4,6 +4,5 @@ pub(super) mod file;
 pub(super) mod format;
 pub(super) mod parity;
 pub(super) mod reader;
-pub(super) mod repair;
 pub(super) mod segment;
 pub(super) mod writer;

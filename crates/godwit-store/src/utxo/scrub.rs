@@ -15,7 +15,7 @@ use super::run::format::{BLOCK, BlockRef, RunId};
 use super::run::parity::{GROUP, STRIPES, parity_of, xor_into};
 use crate::disk::{OpenMode, StoreFile};
 use crate::error::{Damage, Remedy, StoreError};
-use crate::inspect::Found;
+use crate::inspect::found::Found;
 
 /// A run that is being checked.
 pub struct RunScrub {

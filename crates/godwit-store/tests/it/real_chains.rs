@@ -77,9 +77,10 @@ fn scan(path: &Path, magic: [u8; 4]) -> Vec<(BlockHash, Vec<u8>)> {
     let scanner = BlockFileScanner::open(&disk(), path, magic).unwrap();
     let pool = BufferPool::new(BLOCK_BUFFERS);
     let records = scanner.scan().map(|found| match found.unwrap() {
-        Scanned::Block(block) => {
-            (block.header.block_hash(), scanner.read(&block, &pool).unwrap().as_slice().to_vec())
-        }
+        Scanned::Block(block) => (
+            block.header.block_hash(),
+            scanner.read(&block.place, &pool).unwrap().as_slice().to_vec(),
+        ),
         Scanned::Skipped(bytes) => panic!("{bytes:?}"),
     });
     records.collect()

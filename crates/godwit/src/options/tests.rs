@@ -183,8 +183,8 @@ fn memory() {
     let total = |mib: u64, coins| MemoryOptions { total: Some(mib << 20), coins };
     assert_eq!(memory(&["-memory=448"]), total(448, None));
     assert_eq!(
-        memory(&["import", "a", "-memory=1024", "-dbcache=500"]),
-        total(1024, Some(500 << 20))
+        memory(&["import", "a", "-memory=1024", "-dbcache=400"]),
+        total(1024, Some(400 << 20))
     );
     assert_eq!(error(&["-memory=447"]), "-memory=447: expected at least 448 MiB");
     let too_much = "-dbcache=900: more than the other parts leave of -memory";

@@ -1,8 +1,8 @@
 //! A panic of any thread is one line and exit code 70, at once.
 //!
 //! Two ways to make a named thread of the program panic without a hook in it. Where the thread asks the C
-//! library for the time, for bytes of a file or for a name, a preloaded library lies to it, so that the
-//! standard library's own assertion fails; that is the very program that ships. The others run in a
+//! library for the time, for bytes of a file or for a name, or writes, a preloaded library lies to it, so
+//! that the standard library's own assertion fails; that is the very program that ships. The others run in a
 //! process of this test, with the program's panic hook and a disk that panics.
 
 use std::env;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use godwit::exit::Exit;
 use godwit_chain::{
     BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, ImportObserver,
-    ScriptOptions, StartOptions, import, plan,
+    PUSH_BYTES, ScriptOptions, StartOptions, import, plan,
 };
 use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_primitives::{Network, Params};
@@ -32,7 +32,7 @@ use crate::blocks::{small_chain, write_dat};
 use crate::node::{Ended, Node};
 
 /// Lies to the thread of one name from its n-th question on: an impossible time, more bytes than were
-/// asked for, a name that is not found.
+/// asked for, a name that is not found; or, once, that it wrote more bytes than there were.
 const LIAR: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,6 +62,20 @@ ssize_t pread64(int file, void *bytes, size_t count, off64_t offset) {
     static ssize_t (*real)(int, void *, size_t, off64_t);
     if (!real) real = dlsym(RTLD_NEXT, "pread64");
     return lies() ? (ssize_t)count + 1 : real(file, bytes, count, offset);
+}
+static int lies_about_writing(void) {
+    static int told;
+    return getenv("LIE_ABOUT_WRITING") && lies() && !__sync_fetch_and_add(&told, 1);
+}
+ssize_t write(int file, const void *bytes, size_t count) {
+    static ssize_t (*real)(int, const void *, size_t);
+    if (!real) real = dlsym(RTLD_NEXT, "write");
+    return lies_about_writing() ? (ssize_t)count + 1 : real(file, bytes, count);
+}
+ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
+    static ssize_t (*real)(int, const void *, size_t, off64_t);
+    if (!real) real = dlsym(RTLD_NEXT, "pwrite64");
+    return lies_about_writing() ? (ssize_t)count + 1 : real(file, bytes, count, offset);
 }
 int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
                 struct addrinfo **found) {
@@ -130,6 +144,10 @@ struct Liar {
 impl Liar {
     /// Runs a command of the program, one thread of which is lied to.
     fn run(&self, mut command: Command, thread: &str, after: u32) -> Ended {
+        // It does nothing else; of the others this would hit the line that is looked for.
+        if thread == "godwit-log" {
+            command.env("LIE_ABOUT_WRITING", "1");
+        }
         command.env("LD_PRELOAD", &self.library).env("LIE_TO", thread);
         end_of({
             command.env("LIE_AFTER", after.to_string()).env_remove("RUST_BACKTRACE");
@@ -157,6 +175,8 @@ fn a_panic_of_any_thread_of_an_import_ends_it_with_one_line() {
     for (lied_to, thread, after) in [
         ("godwit", "main panicked", 400),
         ("godwit-commit", "godwit-commit panicked", 0),
+        ("godwit-append", "godwit-append panicked", 0),
+        ("godwit-log", "godwit-log panicked", 0),
         ("godwit-worker-0", "godwit-worker-0 panicked", 0),
         ("utxo-flush", "utxo-flush panicked", 0),
     ] {
@@ -247,6 +267,7 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
         scrub: false,
+        push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
     };
     let data = dir.join("data");

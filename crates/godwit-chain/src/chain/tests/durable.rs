@@ -1,6 +1,9 @@
 //! What is durable when, in virtual time.
 
+use godwit_consensus::check_proof_of_work;
+
 use super::*;
+use crate::durability::COMMIT_ENTRIES;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -54,6 +57,29 @@ fn headers_are_durable_within_a_minute_although_no_block_arrives() {
     assert_eq!(executor.ended("commit"), 1, "and nothing is committed again");
     let chain = cut(chain, &disk, &executor);
     assert_eq!(chain.tree().len(), blocks.len() + 1);
+}
+
+/// A commit holds a record for each changed entry, and headers come by tens of thousands a second.
+#[test]
+fn headers_are_committed_at_once_when_they_are_many() {
+    let (mut chain, _, executor) =
+        timed_disk_and_chain(CacheMinima::PRODUCT, MILLISECOND, MILLISECOND);
+    let first: BlockHeader = SpanReader::new(&blocks()[0]).get().expect("a header");
+    let mut header = first;
+    for n in 1..=COMMIT_ENTRIES {
+        let hash = header.block_hash();
+        chain.accept_header(&header, hash, NOW).expect("a good header");
+        while chain.poll(NOW).expect("no fault") == Poll::Progress {}
+        assert_eq!(chain.durability.is_busy(), n == COMMIT_ENTRIES, "{n}");
+        header = BlockHeader { prev_blockhash: hash, time: header.time + 1, ..first };
+        // Every second nonce is good.
+        while !check_proof_of_work(&header.block_hash(), header.bits, chain.params()) {
+            header.nonce += 1;
+        }
+    }
+    run_for(&mut chain, &executor, Duration::from_secs(60), |_, _| ());
+    assert_eq!(executor.ended("commit"), 1);
+    executor.disarm();
 }
 
 #[test]
@@ -123,6 +149,34 @@ fn no_block_is_accepted_while_a_slow_commit_is_under_way() {
     assert!(closed > 10 && open > 10, "{closed} closed, {open} open");
     settle_timed(&mut chain, &executor, |_| ());
     assert_eq!(chain.tip_point().height as usize, blocks.len());
+    executor.disarm();
+}
+
+/// Asking for a commit in every turn would take a processor for as long as the fsyncs last.
+#[test]
+fn a_block_that_waits_for_its_header_waits_while_bytes_are_pushed_out() {
+    let blocks = blocks();
+    let sync = Duration::from_secs(10);
+    let (mut chain, _, executor) = timed_disk_and_chain(CacheMinima::PRODUCT, MILLISECOND, sync);
+    let mut rest = blocks.iter();
+    while executor.running("push out").is_none() {
+        give(&mut chain, rest.next().expect("they are many bytes"), 0);
+        run_for(&mut chain, &executor, Duration::from_millis(100), |_, _| ());
+    }
+    assert_eq!(executor.ended("commit"), 0);
+    let given = blocks.len() - rest.len();
+    let [missing, next] = [rest.next(), rest.next()].map(|block| block.expect("there are more"));
+    let header: BlockHeader = SpanReader::new(missing).get().expect("a header");
+    chain.accept_header(&header, header.block_hash(), NOW).expect("a good header");
+    give(&mut chain, next, 0);
+    let rests = (0..100).any(|_| {
+        executor.run_until(executor.now());
+        chain.poll(NOW).expect("no fault") != Poll::Progress
+    });
+    assert!(rests, "it spins");
+    assert!(executor.running("push out").is_some());
+    settle_timed(&mut chain, &executor, |_| ());
+    assert_eq!((chain.tree().stored(), executor.ended("commit")), (given + 1, 1));
     executor.disarm();
 }
 

@@ -26,7 +26,7 @@ fn block(n: u32) -> BlockHash {
 
 /// A chain of 1,000 blocks that is complete, two peers that have it, one that has the last of it, and one
 /// that has the first of it.
-fn desk() -> (Tree, Downloads) {
+fn tree_and_downloads() -> (Tree, Downloads) {
     let mut tree = Tree::new();
     let best = tree.grow(GENESIS, 1_000, 1_000);
     tree.nodes.iter_mut().for_each(|node| node.stored = true);
@@ -48,7 +48,7 @@ fn lost_blocks(numbers: &[u32]) -> LostBlocks {
 
 #[test]
 fn c5_lost_blocks_are_asked_of_peers_that_have_them_and_few_at_once() {
-    let (tree, mut downloads) = desk();
+    let (tree, mut downloads) = tree_and_downloads();
     assert_eq!(downloads.schedule(at(0), &tree, 100_000_000), [], "the chain is complete");
     let numbers = [10, 20, 30, 40, 500, 600];
     let mut lost = lost_blocks(&numbers);
@@ -80,7 +80,7 @@ fn c5_lost_blocks_are_asked_of_peers_that_have_them_and_few_at_once() {
 
 #[test]
 fn c5_a_lost_block_is_asked_of_one_peer_after_the_other() {
-    let (tree, mut downloads) = desk();
+    let (tree, mut downloads) = tree_and_downloads();
     let mut lost = lost_blocks(&[700]);
     let (mut time, mut peers) = (1, Vec::new());
     for _ in 0..6 {
@@ -108,7 +108,7 @@ fn c5_a_lost_block_is_asked_of_one_peer_after_the_other() {
 /// As of a tip that is to be left: all peers are on the better branch.
 #[test]
 fn c5_a_lost_block_that_no_peer_is_known_to_have_is_asked_of_those_that_keep_all() {
-    let (mut tree, mut downloads) = desk();
+    let (mut tree, mut downloads) = tree_and_downloads();
     let side = tree.grow(HeaderId(995), 2, 998);
     tree.nodes.iter_mut().for_each(|node| node.stored = true);
     let hash = hash_of(side);
@@ -128,16 +128,47 @@ fn c5_a_lost_block_that_no_peer_is_known_to_have_is_asked_of_those_that_keep_all
     }
     assert_eq!(peers, [A, B, A, B]);
     // Whoever is known to have it comes first.
-    let (_, mut downloads) = desk();
+    let (_, mut downloads) = tree_and_downloads();
     downloads.set_best_known(B, side);
     lost = LostBlocks::default();
     lost.add(hash);
     assert_eq!(lost.schedule(&mut downloads, at(1), &tree), [(B, hash)]);
 }
 
+/// Blocks of a branch that was left long ago, which no peer sends any more, whatever their hashes.
+#[test]
+fn c5_lost_blocks_that_nobody_sends_keep_no_other_waiting() {
+    let (mut tree, mut downloads) = tree_and_downloads();
+    let side = tree.grow(HeaderId(900), 8, 950);
+    tree.nodes.iter_mut().for_each(|node| node.stored = true);
+    let mut lost = LostBlocks::default();
+    (0..8).for_each(|n| lost.add(hash_of(HeaderId(side.0 - n))));
+    assert_eq!(
+        lost.schedule(&mut downloads, at(0), &tree).len(),
+        4,
+        "all that are asked for at once"
+    );
+    // Those with the first and the last hash of the active chain.
+    let needed =
+        [(1..800).map(block).min(), (1..800).map(block).max()].map(|hash| hash.expect("many"));
+    needed.iter().for_each(|hash| lost.add(*hash));
+    let mut asked = Vec::new();
+    for second in 1..=600 {
+        let requests = lost.schedule(&mut downloads, at(second * 1_000), &tree);
+        asked.extend(requests.into_iter().map(|(_, hash)| (second, hash)));
+    }
+    let first = |hash: &BlockHash| asked.iter().find(|(_, asked)| asked == hash).map(|(at, _)| *at);
+    assert_eq!(needed.each_ref().map(first), [Some(120); 2], "when the first four were given up");
+    // And of the others each has its turn.
+    for n in 0..8 {
+        let hash = hash_of(HeaderId(side.0 - n));
+        assert!(asked.iter().any(|(_, asked)| *asked == hash), "{n}");
+    }
+}
+
 #[test]
 fn c5_a_peer_that_keeps_a_lost_block_waiting_is_not_the_only_one_asked() {
-    let (tree, mut downloads) = desk();
+    let (tree, mut downloads) = tree_and_downloads();
     let mut lost = lost_blocks(&[700]);
     let mut asked = Vec::new();
     for second in 0..600 {

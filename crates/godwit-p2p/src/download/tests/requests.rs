@@ -20,7 +20,7 @@ fn at(milliseconds: u64) -> Now {
 }
 
 /// A chain of `blocks` and peers that have all of it.
-fn desk(blocks: u32, peers: &[PeerId]) -> (Tree, Downloads) {
+fn tree_and_downloads(blocks: u32, peers: &[PeerId]) -> (Tree, Downloads) {
     let mut tree = Tree::new();
     let best = tree.grow(GENESIS, blocks, 1_000);
     let mut downloads = Downloads::new(&Params::new(Network::Regtest), Work::ZERO);
@@ -42,7 +42,7 @@ fn asked(downloads: &mut Downloads, tree: &Tree, time: u64) -> Vec<(PeerId, u32)
 
 #[test]
 fn blocks_are_asked_for_in_height_order_two_of_a_new_peer() {
-    let (tree, mut downloads) = desk(10, &[A, B]);
+    let (tree, mut downloads) = tree_and_downloads(10, &[A, B]);
     let requests = asked(&mut downloads, &tree, 0);
     assert_eq!(requests, [(A, 1), (B, 2), (A, 3), (B, 4)]);
     assert_eq!(asked(&mut downloads, &tree, 1), []);
@@ -55,7 +55,7 @@ fn blocks_are_asked_for_in_height_order_two_of_a_new_peer() {
 
 #[test]
 fn what_arrives_is_told_apart() {
-    let (mut tree, mut downloads) = desk(4, &[A, B]);
+    let (mut tree, mut downloads) = tree_and_downloads(4, &[A, B]);
     asked(&mut downloads, &tree, 0);
     assert_eq!(downloads.received(B, block(1), 9, at(10)), Receipt::Unrequested);
     assert_eq!(downloads.received(A, block(99), 9, at(10)), Receipt::Unrequested);
@@ -89,7 +89,7 @@ fn what_arrives_is_told_apart() {
 
 #[test]
 fn a_removed_peers_blocks_are_asked_of_others() {
-    let (tree, mut downloads) = desk(3, &[A]);
+    let (tree, mut downloads) = tree_and_downloads(3, &[A]);
     assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1), (A, 2)]);
     downloads.remove_peer(A, at(10));
     downloads.remove_peer(A, at(10));
@@ -105,7 +105,7 @@ fn a_removed_peers_blocks_are_asked_of_others() {
 /// B20 and CVE-2012-2459: bad bytes do not make a bad block.
 #[test]
 fn b20_bad_bytes_are_asked_of_others_before_the_same_peer() {
-    let (mut tree, mut downloads) = desk(1, &[A]);
+    let (mut tree, mut downloads) = tree_and_downloads(1, &[A]);
     assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1)]);
     assert_eq!(downloads.received(A, block(1), 1_000, at(100)), Receipt::Requested);
     assert_eq!(asked(&mut downloads, &tree, 200), [], "being judged");
@@ -126,7 +126,7 @@ fn b20_bad_bytes_are_asked_of_others_before_the_same_peer() {
 /// While one copy is judged and found bad, another is on its way: it is still waited for.
 #[test]
 fn a_copy_on_its_way_replaces_bad_bytes() {
-    let (tree, mut downloads) = desk(1, &[A, B]);
+    let (tree, mut downloads) = tree_and_downloads(1, &[A, B]);
     assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1)]);
     let mut late = Vec::new();
     for time in (500..2_500).step_by(500) {
@@ -148,7 +148,7 @@ fn a_copy_on_its_way_replaces_bad_bytes() {
 
 #[test]
 fn the_first_block_is_asked_of_who_has_missed_it_longest() {
-    let (tree, mut downloads) = desk(1, &[A, B]);
+    let (tree, mut downloads) = tree_and_downloads(1, &[A, B]);
     let mut order = Vec::new();
     for time in (0..20_000).step_by(50) {
         for (peer, n) in asked(&mut downloads, &tree, time) {
@@ -163,7 +163,7 @@ fn the_first_block_is_asked_of_who_has_missed_it_longest() {
 
 #[test]
 fn a_block_that_was_not_found_is_asked_for_again_after_a_rest() {
-    let (mut tree, mut downloads) = desk(3, &[A]);
+    let (mut tree, mut downloads) = tree_and_downloads(3, &[A]);
     assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1), (A, 2)]);
     downloads.not_found(A, block(2), at(10));
     let mut again = Vec::new();
@@ -186,7 +186,7 @@ fn a_block_that_was_not_found_is_asked_for_again_after_a_rest() {
 #[test]
 fn preferred_peers_that_cannot_be_asked_leave_room_for_others() {
     let inbound = PeerTraits { preferred: false, ..HONEST };
-    let (tree, mut downloads) = desk(10, &[A]);
+    let (tree, mut downloads) = tree_and_downloads(10, &[A]);
     downloads.add_peer(B, inbound, at(0));
     downloads.set_best_known(B, HeaderId(10));
     assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1), (A, 2)], "a preferred peer is only busy");
@@ -195,7 +195,7 @@ fn preferred_peers_that_cannot_be_asked_leave_room_for_others() {
     }
     assert_eq!(asked(&mut downloads, &tree, 20), [(B, 1), (B, 2)], "it rests");
 
-    let (tree, mut downloads) = desk(400, &[]);
+    let (tree, mut downloads) = tree_and_downloads(400, &[]);
     downloads.add_peer(A, PeerTraits { limited: true, ..HONEST }, at(0));
     downloads.add_peer(B, inbound, at(0));
     for peer in [A, B] {
@@ -208,7 +208,7 @@ fn preferred_peers_that_cannot_be_asked_leave_room_for_others() {
 
 #[test]
 fn a_peer_that_has_not_what_it_announced_is_left_alone_for_a_while() {
-    let (tree, mut downloads) = desk(100, &[A]);
+    let (tree, mut downloads) = tree_and_downloads(100, &[A]);
     let mut requests = 0;
     let mut time = 0;
     while time < 60_000 {
@@ -233,7 +233,7 @@ fn a_peer_that_has_not_what_it_announced_is_left_alone_for_a_while() {
 
 #[test]
 fn zero_room_asks_for_nothing_and_a_byte_for_the_first_block() {
-    let (tree, mut downloads) = desk(10, &[A, B]);
+    let (tree, mut downloads) = tree_and_downloads(10, &[A, B]);
     assert!(downloads.schedule(at(0), &tree, 0).is_empty());
     let requests = downloads.schedule(at(1), &tree, 1);
     assert_eq!(requests, [(A, HeaderId(1), block(1))]);
@@ -280,7 +280,7 @@ impl HeaderIndex for Counting {
 #[test]
 fn a_call_costs_no_more_than_the_window() {
     for blocks in [10_000, 100_000] {
-        let (tree, mut downloads) = desk(blocks, &[A, B]);
+        let (tree, mut downloads) = tree_and_downloads(blocks, &[A, B]);
         let index = Counting { tree, calls: Cell::new(0) };
         let mut index = index;
         let mut requests = downloads.schedule(at(0), &index, ROOM);

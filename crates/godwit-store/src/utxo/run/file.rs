@@ -1,13 +1,16 @@
 //! A run as a file of blocks that are checked when they are read.
 
+pub(crate) mod repair;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::format::{BLOCK, BlockKind, BlockRef, Footer, RunId, blocks_of, open_block, view_block};
-use super::repair::Repairs;
 use crate::disk::{StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
+
+use repair::Repairs;
 
 /// A run file. It exists as long as this does, and is open while it is read often.
 pub(crate) struct RunFile {

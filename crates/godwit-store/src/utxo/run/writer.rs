@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use godwit_stream::DataStream;
 
 use super::file::RunFile;
+use super::file::repair::Repairs;
 use super::format::{
     BLOCK, BLOCK_HEADER, BlockKind, Footer, PAYLOAD, RunId, SegmentMeta, seal_block,
 };
 use super::parity::ParityWriter;
-use super::repair::Repairs;
 use super::segment::{BlockIndex, SealRange, Segment};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::StoreError;

@@ -1,14 +1,10 @@
 //! Damaged runs are repaired from their parity while they are used.
 
-use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::Mutex;
 use std::thread;
 
-use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
+use godwit_disk::Disk;
 use godwit_fault_disk::Survival;
-use godwit_stream::DataStream;
 
 use super::super::entry_sum::EntrySum;
 use super::super::fixtures::{Random, coin, hasher, long_coin, outpoint};
@@ -254,105 +250,20 @@ fn a_repair_that_is_cut_short_is_done_again() {
     }
 }
 
-/// Parts of files.
-type BadPlaces = Arc<Mutex<Vec<(PathBuf, Range<u64>)>>>;
-
-/// A disk with places that cannot be read until they are written.
-struct BadSectors {
-    disk: FaultDisk,
-    bad: BadPlaces,
-}
-
-struct FileWithBadSectors {
-    file: Arc<dyn DiskFile>,
-    path: PathBuf,
-    bad: BadPlaces,
-}
-
-impl Disk for BadSectors {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let (file, bad) = (self.disk.open(path, mode)?, Arc::clone(&self.bad));
-        Ok(Arc::new(FileWithBadSectors { file, path: path.to_owned(), bad }))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_dir(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
-        self.disk.list(path)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.try_lock(path)
-    }
-}
-
-impl DiskFile for FileWithBadSectors {
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let end = offset + out.len() as u64;
-        let bad = self.bad.lock().unwrap();
-        if bad.iter().any(|(path, at)| *path == self.path && at.start < end && offset < at.end) {
-            return Err(io::Error::from_raw_os_error(5));
-        }
-        drop(bad);
-        self.file.read_exact_at(offset, out)
-    }
-
-    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
-        self.file.read_stream_at(offset, len, out)
-    }
-
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let written = offset..offset + data.len() as u64;
-        let mut bad = self.bad.lock().unwrap();
-        bad.retain(|(path, at)| {
-            *path != self.path || at.start < written.start || written.end < at.end
-        });
-        drop(bad);
-        self.file.write_all_at(offset, data)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    fn file_len(&self) -> io::Result<u64> {
-        self.file.file_len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-}
-
 /// A bad sector gives no wrong bytes but an error. Writing to it has the drive put another in its place.
 #[test]
 fn a_sector_that_cannot_be_read_is_written_again() {
     let (disk, manifest) = two_runs();
     let path = &run_paths(&disk)[0];
-    let bad = [3 * BLOCK + 512, 9 * BLOCK].map(|at| (path.clone(), at as u64..at as u64 + 512));
-    let bad = Arc::new(Mutex::new(bad.to_vec()));
-    let bad_disk = StoreDisk::new(Arc::new(BadSectors { disk, bad: Arc::clone(&bad) }));
-    let dir = Path::new(DIR);
-    let store = UtxoStore::open(&bad_disk, dir, hasher(), &manifest, CONFIG, &executor()).unwrap();
+    for at in [3 * BLOCK + 512, 9 * BLOCK] {
+        disk.lose_sectors(path, at as u64..at as u64 + 512);
+    }
+    let store = open(&disk, &manifest).unwrap();
     for n in 0..COINS {
         assert_eq!(store.get(&outpoint(n)).unwrap(), Some(coin_at(n)));
     }
     assert_eq!(store.counters().repaired_blocks, 2);
-    assert!(bad.lock().unwrap().is_empty());
+    assert!(disk.is_readable());
 }
 
 #[test]

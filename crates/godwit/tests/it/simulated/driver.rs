@@ -20,9 +20,9 @@ use godwit_p2p::{
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
-use godwit_store::BLOCK_BUFFERS;
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
+use godwit_store::{BLOCK_BUFFERS, Rebuild};
 use godwit_stream::{BufferPool, PoolLimits};
 
 pub(super) use peak::Peak;
@@ -146,6 +146,10 @@ pub(super) struct Driver {
     pub(super) mended_by: Option<Survival>,
     /// Why it gave up.
     pub(super) gave_up: Option<ChainError>,
+    /// What its last clean end took.
+    pub(super) end_took: Duration,
+    /// What the next start makes again.
+    rebuild: Rebuild,
     /// The next start dies at this change of the disk, and leaves so much.
     pub(super) fail_at_start: Option<(u64, Survival)>,
     /// Kills while a merge ran.
@@ -256,6 +260,8 @@ impl Driver {
             served_while_full: 0,
             mended_by: None,
             gave_up: None,
+            end_took: Duration::ZERO,
+            rebuild: Rebuild::Nothing,
             fail_at_start: None,
             killed_in_merges: 0,
             killed_in_starts: 0,
@@ -416,14 +422,10 @@ impl Driver {
             Ok(Turn::GoesOn(Poll::Progress)) => self.stirred |= self.plan.delays.is_some(),
             Ok(Turn::GoesOn(Poll::Waiting | Poll::Idle)) => {}
             Ok(Turn::Stops) => self.fail("it stops and was not told to"),
-            Err(error) => match self.mended_by.take() {
-                Some(survival) => {
-                    self.note(format!("the node gives up: {error}"));
-                    self.gave_up = Some(error);
-                    return self.kill(survival);
-                }
-                None => self.fail(&format!("the node gives up: {error}")),
-            },
+            Err(error) => {
+                let survival = self.give_up("running", error);
+                return self.kill(survival);
+            }
         }
         if self.plan.delays.is_some() && self.executor.now() != self.crowd.now() {
             self.fail("a turn took time");

@@ -12,7 +12,8 @@ use godwit_sim::rng::Rng;
 use super::driver::{Driver, NodePlan};
 use super::run::{LIMIT, check, survival, tip};
 use super::scenarios::{company, honest, several};
-use super::timed::{Between, Delays, small_node};
+use super::seeds::in_parallel;
+use super::timed::{Delays, small_node};
 use super::worlds::Stage;
 
 /// The operations that fail in an ordinary run: one of so many.
@@ -21,10 +22,8 @@ const EVERY: u64 = 50;
 /// A node that has not started, and whose sync has some flushes and merges.
 fn driver(seed: u64) -> Driver {
     let stage = Stage::light();
-    let up_to = |millis| Between(Duration::ZERO, Duration::from_millis(millis));
-    let delays = Delays { cpu: up_to(2), read: up_to(2), write: up_to(2), sync: up_to(20) };
     // What fails while it is scrubbed is what nobody needs: the node goes on, and cannot be looked at.
-    let plan = NodePlan { scrub: false, ..small_node(seed, delays) };
+    let plan = NodePlan { scrub: false, ..small_node(seed, Delays::short()) };
     Driver::not_started(stage, plan, None, company(several(2, &honest(stage)), 1_000_000))
 }
 
@@ -69,9 +68,10 @@ fn faults(counted: Counted) -> Vec<Fault> {
         fault(DiskError::Device, Lasting::ItsKind, false),
     ];
     match counted {
+        Counted::Reads => faults.push(fault(DiskError::Short, Lasting::Once, false)),
         Counted::Writes => {
             faults.push(fault(DiskError::Full, Lasting::Once, false));
-            faults.push(fault(DiskError::Full, Lasting::ItsKind, false));
+            faults.push(fault(DiskError::Short, Lasting::Once, false));
         }
         Counted::Syncs => faults.push(fault(DiskError::Device, Lasting::Once, true)),
         _ => {}
@@ -79,17 +79,24 @@ fn faults(counted: Counted) -> Vec<Fault> {
     faults
 }
 
-/// Lets one operation of so many fail, with every fault of its kind in turn.
-fn fail_one_of(every: u64) {
+/// What a sync without faults does of each kind.
+fn counts() -> [(Counted, u64); Counted::KINDS.len()] {
     let mut clean = driver(0).begin();
     finish(&mut clean);
     let counts = Counted::KINDS.map(|counted| (counted, clean.disk.count(counted)));
     check(&mut clean, Stage::light());
-    let (flushes, merges) = (clean.executor.ended("flush"), clean.executor.ended("merge"));
+    let [flushes, merges, pushes] =
+        ["flush", "merge", "push out"].map(|job| clean.executor.ended(job));
     assert!(flushes >= 5 && merges >= 1, "{flushes} flushes, {merges} merges");
+    assert!(pushes >= 1, "nothing was pushed out");
+    counts
+}
+
+/// Lets one operation of so many fail, with every fault of its kind in turn.
+fn fail_one_of(every: u64) {
     let mut outcomes: BTreeMap<String, [u32; 2]> = BTreeMap::new();
     let rng = &mut Rng::new(1);
-    for (counted, count) in counts {
+    for (counted, count) in counts() {
         let faults = faults(counted);
         eprintln!("{counted:?}: {count} operations");
         for (nth, fault) in (1..=count).step_by(every as usize).zip(faults.iter().cycle()) {
@@ -101,6 +108,24 @@ fn fail_one_of(every: u64) {
     eprintln!("went on, gave up: {outcomes:#?}");
 }
 
+/// The disk is full from one write of so many on, and has room when the node is started again.
+fn fill_at_one_of(every: u64) {
+    let writes =
+        counts().iter().find(|(counted, _)| *counted == Counted::Writes).map(|kind| kind.1);
+    let writes = writes.expect("one of the kinds");
+    let fills = in_parallel(0..writes.div_ceil(every), |n| {
+        let (error, lasting) = (DiskError::Full, Lasting::ItsKind);
+        let (counted, nth) = (Counted::Writes, 1 + n * every);
+        let fault = Fault { counted, nth, error, lasting, forgets: false };
+        // The process ends, and the machine does not.
+        assert!(
+            run(0, fault, Survival::All),
+            "the disk is full at write {nth}, and the node goes on"
+        );
+    });
+    eprintln!("full at {} of {writes} writes", fills.len());
+}
+
 #[test]
 fn c4_one_of_fifty_operations_that_fail_costs_a_restart_at_most() {
     fail_one_of(EVERY);
@@ -110,4 +135,15 @@ fn c4_one_of_fifty_operations_that_fail_costs_a_restart_at_most() {
 #[ignore = "every operation"]
 fn c4_every_operation_that_fails_costs_a_restart_at_most() {
     fail_one_of(1);
+}
+
+#[test]
+fn c3_a_disk_that_is_full_at_one_of_fifty_writes_costs_a_restart_with_room() {
+    fill_at_one_of(EVERY);
+}
+
+#[test]
+#[ignore = "every write"]
+fn c3_a_disk_that_is_full_at_any_write_costs_a_restart_with_room() {
+    fill_at_one_of(1);
 }

@@ -6,6 +6,7 @@ mod driver;
 mod encrypted;
 mod failing_disk;
 mod floods;
+mod lying_disk;
 mod outages;
 mod replay;
 mod rot;

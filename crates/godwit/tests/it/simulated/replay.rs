@@ -41,6 +41,7 @@ struct Killed {
     in_starts: u64,
     flushes: u64,
     merges: u64,
+    pushes: u64,
     took: Duration,
 }
 
@@ -74,10 +75,11 @@ fn run_killed(seed: u64) -> Killed {
         driver.fail("the best chain was not reached again");
     }
     let journal = driver.executor.journal().close();
-    let (flushes, merges) = (driver.executor.ended("flush"), driver.executor.ended("merge"));
+    let [flushes, merges, pushes] =
+        ["flush", "merge", "push out"].map(|job| driver.executor.ended(job));
     let (in_merges, in_starts) = (driver.killed_in_merges, driver.killed_in_starts);
     check(&mut driver, stage);
-    Killed { journal, kills, in_merges, in_starts, flushes, merges, took }
+    Killed { journal, kills, in_merges, in_starts, flushes, merges, pushes, took }
 }
 
 /// Runs the seeds here and in another process, and compares what they tell.
@@ -104,9 +106,11 @@ fn replay(seeds: Range<u64>) {
     }
     let sum = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>();
     let (in_merges, in_starts) = (sum(|run| run.in_merges), sum(|run| run.in_starts));
+    // Where commits come often there is nothing to push out between them.
+    let pushes = sum(|run| run.pushes);
     assert!(
-        runs.len() < 100 || in_merges > 0 && in_starts > 0,
-        "{in_merges} kills in merges, {in_starts} in starts"
+        runs.len() < 100 || in_merges > 0 && in_starts > 0 && pushes > 100,
+        "{in_merges} kills in merges, {in_starts} in starts, bytes were pushed out {pushes} times"
     );
 }
 
@@ -115,7 +119,7 @@ fn say(runs: &[(u64, Killed)]) {
     let least = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).min().unwrap_or(0);
     eprintln!(
         "{} runs, {} s of simulated time, {} kills (at least {}), {} in merges, {} more in starts, {} flushes \
-         (at least {}), {} merges (at least {}), {} bytes of journals",
+         (at least {}), {} merges (at least {}), {} times bytes pushed out (at least {}), {} bytes of journals",
         runs.len(),
         sum(|run| run.took.as_secs()),
         sum(|run| run.kills),
@@ -126,6 +130,8 @@ fn say(runs: &[(u64, Killed)]) {
         least(|run| run.flushes),
         sum(|run| run.merges),
         least(|run| run.merges),
+        sum(|run| run.pushes),
+        least(|run| run.pushes),
         sum(|run| run.journal.len() as u64),
     );
 }

@@ -1,10 +1,12 @@
 //! Blocks that rot on the disk of a node with peers.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_fault_disk::Survival;
 use godwit_primitives::BlockHash;
+use godwit_sim::network::{Conduct, View};
 use godwit_sim::rng::Rng;
 
 use super::driver::{DIR, Discovery, Driver};
@@ -14,10 +16,15 @@ use super::worlds::Stage;
 
 /// Flips a bit of some connected blocks, wherever they are; returns them.
 fn rot(driver: &mut Driver, rng: &mut Rng) -> Vec<BlockHash> {
+    let height = driver.core().chain().tip_point().height;
+    let heights: Vec<u32> = (0..5).map(|_| rng.between(1, height.into()) as u32).collect();
+    rot_at(driver, &heights, rng)
+}
+
+/// Flips a bit of each of the blocks at these heights; returns them.
+fn rot_at(driver: &mut Driver, heights: &[u32], rng: &mut Rng) -> Vec<BlockHash> {
     let chain = driver.core().chain();
-    let height = chain.tip_point().height;
-    let heights = (0..5).map(|_| rng.between(1, height.into()) as u32);
-    let ids = heights.filter_map(|height| chain.tree().ancestor(chain.tip(), height));
+    let ids = heights.iter().filter_map(|height| chain.tree().ancestor(chain.tip(), *height));
     let nodes: Vec<_> = ids.map(|id| chain.tree().node(id)).collect();
     for node in &nodes {
         let at = node.position.expect("nothing was pruned");
@@ -57,4 +64,33 @@ fn c5_rotted_blocks_are_fetched_again_from_peers_and_nothing_ends() {
         check(&mut driver, stage);
     }
     assert!(fetched >= 8, "{fetched} rotted blocks were fetched again");
+}
+
+/// The peers have left the chain whose last blocks have rotted here, and give them all the same.
+#[test]
+fn c5_a_rotted_tip_that_the_peers_have_left_is_fetched_again_before_it_is_left() {
+    const CHANGE: Duration = Duration::from_secs(300);
+    for seed in 0..4 {
+        let rng = &mut Rng::new(seed);
+        let stage = Stage::mixed();
+        let (best, old) = (&stage.world.best, &stage.world.stale[1]);
+        let view = View::constant(Arc::clone(old)).then(CHANGE, Arc::clone(best));
+        let peers = company(several(3, &Conduct::honest(view)), 50_000);
+        let mut driver = Driver::new(stage, node(seed, Discovery::Connect), None, peers);
+        let old = old.tip().hash;
+        if !driver.run(CHANGE, |driver| tip(driver) == old) {
+            driver.fail("the first chain was not reached");
+        }
+        let height = driver.core().chain().tip_point().height;
+        let rotten = rot_at(&mut driver, &[height, height - 1], rng);
+        driver.arrived.clear();
+        let best = best.tip().hash;
+        if !driver.run(CHANGE + LIMIT, |driver| tip(driver) == best) {
+            driver.fail("the best chain was not reached");
+        }
+        assert!(rotten.iter().all(|hash| driver.arrived.contains(hash)), "{rotten:?}");
+        let now = driver.crowd.now();
+        driver.run(now + Duration::from_secs(60), |_| false);
+        check(&mut driver, stage);
+    }
 }

@@ -15,7 +15,7 @@ use godwit_sim::rng::Rng;
 use super::driver::{Discovery, Driver, NodePlan};
 use super::run::{BLOCK_MEMORY, check, tip};
 use super::scenarios::{HOUR, SMALL_INBOX, company, honest, node, several};
-use super::timed::{Between, Delays, SMALL_CACHE};
+use super::timed::{Between, Delays, DiskDelays, SMALL_CACHE};
 use super::worlds::Stage;
 
 const SLOW: Between = Between(Duration::from_secs(30), Duration::from_secs(30));
@@ -42,13 +42,17 @@ fn peers(stage: &Stage) -> Vec<PeerPlan> {
 /// When the honest peers change to another chain, and back to a better one.
 const CHANGES: [Duration; 2] = [Duration::from_secs(70 * 3_600), Duration::from_secs(80 * 3_600)];
 
+fn delays(read: Between, write: Between, sync: Between) -> Delays {
+    Delays { cpu: Between::NOTHING, disk: DiskDelays::Between { read, write, sync } }
+}
+
 /// A node on a disk of which the named operations are slow.
 fn synchronises_with(read: Between, write: Between, sync: Between) {
     let stage = Stage::mixed();
     let plan = NodePlan {
         workers: 2,
         block_memory: BlockMemory { waiting: 20_000, ..BLOCK_MEMORY },
-        delays: Some(Delays { cpu: Between::NOTHING, read, write, sync }),
+        delays: Some(delays(read, write, sync)),
         minima: SMALL_CACHE,
         ..node(1, Discovery::Connect)
     };
@@ -123,7 +127,7 @@ fn overrun(journal: bool) -> Driver {
         workers: 2,
         block_memory: BLOCK_MEMORY,
         inbox: SMALL_INBOX,
-        delays: Some(Delays { cpu: Between::NOTHING, read: SLOW, write: SLOW, sync: SLOW }),
+        delays: Some(delays(SLOW, SLOW, SLOW)),
         journal,
         ..node(1, Discovery::Connect)
     };

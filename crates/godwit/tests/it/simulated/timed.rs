@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use godwit::node::PeersFile;
 use godwit::node::sockets::Share;
-use godwit_fault_disk::{Latency, Pace};
+use godwit_fault_disk::{HardDisk, Latency, Pace};
 use godwit_p2p::{AddressBook, Anchors, Command, PeerId};
 use godwit_sim::network::NodeEvent;
 use godwit_sim::rng::Rng;
@@ -62,9 +62,19 @@ impl Between {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delays {
     pub(super) cpu: Between,
-    pub(super) read: Between,
-    pub(super) write: Between,
-    pub(super) sync: Between,
+    pub(super) disk: DiskDelays,
+}
+
+/// What operations of the disk take.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DiskDelays {
+    Between {
+        read: Between,
+        write: Between,
+        sync: Between,
+    },
+    /// That of a hard disk.
+    Hard,
 }
 
 impl Delays {
@@ -72,9 +82,29 @@ impl Delays {
     pub(super) fn of(rng: &mut Rng) -> Self {
         Self {
             cpu: Between::up_to(rng, Duration::from_millis(50)),
-            read: Between::up_to(rng, Duration::from_millis(50)),
-            write: Between::up_to(rng, Duration::from_millis(50)),
-            sync: Between::up_to(rng, Duration::from_secs(1)),
+            disk: DiskDelays::Between {
+                read: Between::up_to(rng, Duration::from_millis(50)),
+                write: Between::up_to(rng, Duration::from_millis(50)),
+                sync: Between::up_to(rng, Duration::from_secs(1)),
+            },
+        }
+    }
+
+    /// Those of a machine with a fast disk, on which much is under way at once all the same.
+    pub(super) fn short() -> Self {
+        let up_to = |millis| Between(Duration::ZERO, Duration::from_millis(millis));
+        let disk = DiskDelays::Between { read: up_to(2), write: up_to(2), sync: up_to(20) };
+        Self { cpu: up_to(2), disk }
+    }
+
+    /// The same, with syncs of at most so long.
+    pub(super) fn with_syncs(self, longest: Duration) -> Self {
+        match self.disk {
+            DiskDelays::Between { read, write, .. } => {
+                let sync = Between(Duration::ZERO, longest);
+                Self { disk: DiskDelays::Between { read, write, sync }, ..self }
+            }
+            DiskDelays::Hard => self,
         }
     }
 
@@ -83,8 +113,13 @@ impl Delays {
     }
 
     pub(super) fn latency(&self) -> Latency {
-        let (read, write, sync) = (self.read.range(), self.write.range(), self.sync.range());
-        Latency { read, write, sync }
+        match self.disk {
+            DiskDelays::Between { read, write, sync } => {
+                let (read, write, sync) = (read.range(), write.range(), sync.range());
+                Latency::Drawn { read, write, sync }
+            }
+            DiskDelays::Hard => Latency::HardDisk(HardDisk::COMMON),
+        }
     }
 }
 
@@ -108,7 +143,13 @@ impl Kill {
         if rng.chance(300) {
             return Self::After(Duration::from_millis(rng.log_between(300, 60_000)));
         }
-        let job = *rng.weighted(&[(3, "commit"), (3, "append"), (3, "flush"), (2, "merge")]);
+        let job = *rng.weighted(&[
+            (3, "commit"),
+            (3, "append"),
+            (3, "flush"),
+            (2, "merge"),
+            (2, "push out"),
+        ]);
         Self::During { job, ended: rng.below(4), permille: rng.between(1, 999) as u32 }
     }
 }

@@ -10,8 +10,14 @@ use godwit_chain::{
 };
 use godwit_fault_disk::Survival;
 use godwit_p2p::{AddressBook, Peers, SEND_PAUSE};
+use godwit_store::Rebuild;
+use godwit_store::error::DamagedPart;
+use godwit_store::exec::Executor;
 
 use super::{DIR, Driver, queue, tap};
+
+/// Bytes that a node pushes out at once: the chains are small.
+const PUSH_BYTES: u64 = 16 << 10;
 
 impl Driver {
     /// The node's first start.
@@ -53,20 +59,36 @@ impl Driver {
                     self.executor.kill();
                     self.disk.crash(survival);
                 }
-                (Err(error), _) => match self.mended_by.take() {
-                    Some(survival) => {
-                        self.note(format!("the node cannot start: {error}; {survival:?}"));
-                        self.gave_up = Some(error);
-                        self.executor.kill();
-                        self.disk.crash(survival);
-                    }
-                    None => self.fail(&format!("opening: {error}")),
-                },
+                (Err(error), _) => {
+                    let survival = self.give_up("opening", error);
+                    self.executor.kill();
+                    self.disk.crash(survival);
+                }
             }
         }
     }
 
-    fn try_to_open(&self) -> Result<Chain, ChainError> {
+    /// The node ends with an error, if it may; what is then left of the disk.
+    pub(super) fn give_up(&mut self, while_it: &str, error: ChainError) -> Survival {
+        let Some(survival) = self.mended_by.take() else {
+            self.fail(&format!("{while_it}: {error}"));
+        };
+        self.note(format!("the node gives up, {while_it}: {error}; {survival:?}"));
+        // What the user does then.
+        self.rebuild = match &error {
+            ChainError::Store(error) => match error.damaged_part() {
+                Some(DamagedPart::Coins) => Rebuild::Coins,
+                Some(DamagedPart::Index) => Rebuild::Index,
+                None => Rebuild::Nothing,
+            },
+            _ => Rebuild::Nothing,
+        };
+        self.gave_up = Some(error);
+        survival
+    }
+
+    fn try_to_open(&mut self) -> Result<Chain, ChainError> {
+        let rebuild = std::mem::take(&mut self.rebuild);
         let options = ChainOptions {
             params: Arc::clone(&self.stage.params),
             assume_valid: None,
@@ -80,7 +102,8 @@ impl Driver {
             block_memory: self.plan.block_memory,
             coin_writing: CoinWriting::PRODUCT,
             scrub: self.plan.scrub,
-            start: StartOptions::default(),
+            push_bytes: PUSH_BYTES,
+            start: StartOptions { rebuild, ..StartOptions::default() },
         };
         let disk = Arc::new(self.disk.clone());
         Chain::open(disk, PathBuf::from(DIR), options, [7; 16], self.now().unix)
@@ -106,9 +129,14 @@ impl Driver {
     pub(in crate::simulated) fn stop(&mut self) {
         self.note("the node is told to stop".to_owned());
         let now = self.now();
+        let told = self.executor.now();
         match self.core().turn(now, true) {
             Ok(Turn::Stops) => {}
-            other => self.fail(&format!("told to stop, it goes on: {other:?}")),
+            Ok(other) => self.fail(&format!("told to stop, it goes on: {other:?}")),
+            Err(error) => {
+                let survival = self.give_up("told to stop", error);
+                return self.kill(survival);
+            }
         }
         self.hear();
         self.executor.disarm();
@@ -118,8 +146,11 @@ impl Driver {
         }
         self.refetched += core.chain().status().refetched;
         if let Err(error) = core.into_chain().close() {
-            self.fail(&format!("closing: {error}"));
+            let survival = self.give_up("closing", error);
+            self.executor.kill();
+            self.disk.crash(survival);
         }
+        self.end_took = self.executor.now() - told;
         self.journal(format_args!("the node has stopped"));
         self.begin_anew(AddressBook::new([self.plan.seed as u8; 32]));
     }

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::file::RunFile;
-use super::format::{BLOCK, open_block};
-use super::parity::{parity_of, stripe_of, xor_into};
+use super::super::format::{BLOCK, open_block};
+use super::super::parity::{parity_of, stripe_of, xor_into};
+use super::RunFile;
 use crate::disk::{OpenMode, StoreFile};
 use crate::error::{Damage, StoreError};
 

@@ -1,0 +1,8 @@
+//! Names of files and directories of a data directory that several parts of the store know.
+
+pub(crate) const LOCK_FILE: &str = ".lock";
+pub(crate) const BLOCKS_DIR: &str = "blocks";
+pub(crate) const UTXO_DIR: &str = "utxo";
+
+/// The file with the obfuscation key, beside the block files (Core 28 and later).
+pub(crate) const XOR_FILE: &str = "xor.dat";

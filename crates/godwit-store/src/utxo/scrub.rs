@@ -181,7 +181,8 @@ impl RunScrub {
             Err(error) if error.is_not_found() => None,
             other => Some(other?),
         };
-        if stored.is_none() {
+        let is_missing = stored.is_none();
+        if is_missing {
             out.tell(found(&path, 0..0, Damage::MissingFile, Remedy::Done));
             self.created = true;
         }
@@ -221,8 +222,8 @@ impl RunScrub {
             file.write_all_at(u64::from(at) * BLOCK as u64, block)?;
         }
         file.sync()?;
-        if self.created && group.numbers.start > 0 {
-            // What comes before this group is not in the new file yet.
+        if is_missing && group.numbers.start > 0 {
+            // What comes before this group is not in the new file; what follows is written in its turn.
             self.next = 0;
         }
         run.disk.sync_dir(path.parent().expect("in the directory of the runs"))

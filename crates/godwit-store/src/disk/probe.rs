@@ -15,24 +15,33 @@ use crate::error::StoreError;
 /// [`StoreError::UnsuitableFileSystem`]; a failed system call.
 pub(crate) fn probe(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     let (path, new) = (dir.join(".probe"), dir.join(".probe.new"));
-    for (path, bytes) in [(&path, b"old"), (&new, b"new")] {
+    if let Err(error) = try_names(disk, dir, &path, &new) {
+        // Past the latch, which the first failure has closed. It is the failure that is told.
+        [&path, &new].into_iter().for_each(|path| _ = disk.disk.remove(path));
+        return Err(error);
+    }
+    disk.remove(&path)?;
+    disk.sync_dir(dir).map_err(|error| unless_unsuitable(error, dir))
+}
+
+fn try_names(disk: &StoreDisk, dir: &Path, path: &Path, new: &Path) -> Result<(), StoreError> {
+    for (path, bytes) in [(path, b"old"), (new, b"new")] {
         let file = disk.open(path, OpenMode::Truncate)?;
         file.write_all_at(0, bytes)?;
         file.sync()?;
     }
     let does_not_replace = || unsuitable(dir, "does not replace a file by renaming another one");
-    disk.rename(&new, &path).map_err(|error| match says(&error, &[Errno::EXIST]) {
+    // Both files were just written there: it is their names that are refused.
+    disk.rename(new, path).map_err(|error| match says(&error, &[Errno::EXIST, Errno::PERM]) {
         true => does_not_replace(),
         false => error,
     })?;
     let mut found = [0; 3];
-    disk.open(&path, OpenMode::Read)?.read_exact_at(0, &mut found)?;
-    let is_gone = disk.open(&new, OpenMode::Read).is_err_and(|error| error.is_not_found());
-    if !is_gone || found != *b"new" {
-        return Err(does_not_replace());
+    disk.open(path, OpenMode::Read)?.read_exact_at(0, &mut found)?;
+    match disk.is_missing(new)? && found == *b"new" {
+        true => Ok(()),
+        false => Err(does_not_replace()),
     }
-    disk.remove(&path)?;
-    disk.sync_dir(dir).map_err(|error| unless_unsuitable(error, dir))
 }
 
 /// What a directory that cannot be made durable says of its file system.
@@ -73,7 +82,7 @@ mod tests {
         Nothing,
         SyncDir(Errno),
         /// A rename fails where there is a file of the new name.
-        Replacing,
+        Replacing(Errno),
         /// A rename leaves the old name too, as one that copies does for a moment.
         Moving,
     }
@@ -101,7 +110,7 @@ mod tests {
         fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
             let old = self.0.contents(from);
             match self.1 {
-                Lack::Replacing if self.0.contents(to).is_some() => Err(Errno::EXIST.into()),
+                Lack::Replacing(errno) if self.0.contents(to).is_some() => Err(errno.into()),
                 Lack::Moving => {
                     self.0.overwrite(to, old.expect("a file"));
                     Ok(())
@@ -140,7 +149,8 @@ mod tests {
         let lacks = [
             Lack::SyncDir(Errno::INVAL),
             Lack::SyncDir(Errno::NOTSUP),
-            Lack::Replacing,
+            Lack::Replacing(Errno::EXIST),
+            Lack::Replacing(Errno::PERM),
             Lack::Moving,
         ];
         for lack in lacks {
@@ -151,11 +161,20 @@ mod tests {
             assert!(is_told, "{lack:?}: {error}");
             assert!(!error.to_string().contains('\n') && error.to_string().contains("/node"));
             assert!(disk.contents(Path::new("/node/godwit.redb")).is_none(), "nothing is begun");
+            let names = disk.list(Path::new("/node")).unwrap_or_default();
+            assert!(
+                names.iter().all(|name| !name.to_str().unwrap().contains("probe")),
+                "{names:?}"
+            );
             open(&disk, Lack::Nothing).expect("another file system");
         }
         let disk = FaultDisk::new();
         let error = open(&disk, Lack::SyncDir(Errno::IO)).expect_err("a failing disk");
         assert!(matches!(error, StoreError::Io(_)), "{error}");
+        let error = open(&disk, Lack::Replacing(Errno::IO)).expect_err("a failing disk");
+        assert!(matches!(error, StoreError::Io(_)), "{error}");
+        let names = disk.list(Path::new("/node")).expect("a directory");
+        assert!(names.iter().all(|name| !name.to_str().unwrap().contains("probe")), "{names:?}");
     }
 
     /// A directory that was moved there is not tried, but synced.
@@ -165,7 +184,7 @@ mod tests {
         open(&disk, Lack::Nothing).expect("a new directory");
         let names = disk.list(Path::new("/node")).expect("a directory");
         assert!(names.iter().all(|name| !name.to_str().unwrap().contains("probe")), "{names:?}");
-        open(&disk, Lack::Replacing).expect("nothing is renamed any more");
+        open(&disk, Lack::Replacing(Errno::EXIST)).expect("nothing is renamed any more");
         let error = open(&disk, Lack::SyncDir(Errno::INVAL)).expect_err("names are not durable");
         assert!(matches!(error, StoreError::UnsuitableFileSystem { .. }), "{error}");
     }

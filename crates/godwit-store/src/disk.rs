@@ -95,9 +95,12 @@ impl StoreDisk {
         self.cached.get(path, || self.open(path, OpenMode::Read))
     }
 
-    /// Lets a file go that is kept open for reading. Whoever opens it next finds what has the name by then.
-    pub(crate) fn reopen(&self, path: &Path) {
-        self.cached.forget(path);
+    /// What has the name now, for reading; it is what is kept open from then on. Where nothing has it, whoever
+    /// reads the file that had it goes on.
+    pub(crate) fn reopen(&self, path: &Path) -> Result<StoreFile, StoreError> {
+        let file = self.open(path, OpenMode::Read)?;
+        self.cached.replace(path, &file);
+        Ok(file)
     }
 
     /// Whether there is no such file.

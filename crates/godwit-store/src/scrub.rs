@@ -144,7 +144,10 @@ fn read_at_rest<T>(
         }
     };
     // A file that was removed from outside is still there for who has it open.
-    store.disk.reopen(path);
+    store.disk.reopen(path).map_err(|error| match error.is_not_found() {
+        true => StoreError::damaged(path, 0, Damage::MissingFile),
+        false => error,
+    })?;
     // What the system has of it may be what was written, and not what the disk has.
     forget();
     let first = read();

@@ -86,8 +86,7 @@ impl RunScrub {
         };
         let repaired = run.repairs.blocks();
         // One that was removed from outside is still there for who has it open.
-        run.disk.reopen(&run.path);
-        let file = match run.open() {
+        let file = match run.disk.reopen(&run.path) {
             Err(error) if error.is_not_found() => {
                 out.tell(found(&run.path, 0..0, Damage::MissingFile, beyond_parity));
                 out.is_done = true;

@@ -237,8 +237,12 @@ impl Chain {
             }
             Message::Scrub(answer) => {
                 for id in self.durability.scrub.answered(env, index, answer)? {
-                    if self.goal.copies_come() {
-                        self.lose(id);
+                    match self.goal.copies_come() {
+                        true => self.lose(id),
+                        false => log::error!(
+                            "Scrub: block {} is damaged, and nobody fetches it.",
+                            self.index.node(id).hash
+                        ),
                     }
                 }
             }
@@ -570,6 +574,7 @@ impl Chain {
     /// Gives up what is in flight: nothing of the window is connected.
     pub(crate) fn cancel(&mut self) {
         self.env.cancelled.store(true, Ordering::Relaxed);
+        self.durability.scrub.stop_files();
     }
 }
 

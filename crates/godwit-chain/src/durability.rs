@@ -265,17 +265,25 @@ impl Durability {
             any = self.rotate(&mut state)?;
         }
         self.pace.note(self.is_behind(&state), state.now);
-        // What the scrub reads of the database, a commit would change.
-        if !self.is_busy() && !self.scrub.reads_files() && state.may_commit {
+        if !self.is_busy() && state.may_commit {
             let ready = |flush: &Flush| flush.connected && state.coins.flushed() >= flush.seal;
-            if self.flush.as_ref().is_some_and(ready) {
-                self.commit_flush(&mut state);
-                any = true;
-            } else if self.wanted
+            let has_coins = self.flush.as_ref().is_some_and(ready);
+            let is_due = has_coins
+                || self.wanted
                 || state.index.changes() >= COMMIT_ENTRIES
                 || self.pace.is_due(state.now)
-                || self.pruning.is_due(state.env, state.index, state.replay)
-            {
+                || self.pruning.is_due(state.env, state.index, state.replay);
+            if self.scrub.reads_files() {
+                // What it reads of the database, a commit would change.
+                if is_due {
+                    self.scrub.stop_files();
+                }
+                return Ok(any);
+            }
+            if has_coins {
+                self.commit_flush(&mut state);
+                any = true;
+            } else if is_due {
                 self.commit_index(&mut state);
                 any = true;
             } else if state.appended - self.pushed >= self.push_bytes {
@@ -371,7 +379,7 @@ impl Durability {
         let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
         let headers = index.tree().len() as u32;
         self.committing = Some(Durable { headers, verified, coins, appended: *bytes });
-        let (verified_tip, scrub) = (Some(verified), self.scrub.take_place());
+        let (verified_tip, scrub) = (Some(verified), self.scrub.take_place(index));
         let commit = Commit { appended, blocks, pruned, verified_tip, utxo, scrub };
         self.wanted = false;
         self.pace.begin(*now);

@@ -12,6 +12,7 @@ impl Chain {
         self.ending.check_threads()?;
         // What the scrub reads of the database, a commit would change; a job that is cancelled may never
         // answer.
+        self.durability.scrub.stop_files();
         let scrubs = |chain: &Self| {
             chain.durability.scrub.reads_files() && !chain.env.cancelled.load(Ordering::Relaxed)
         };

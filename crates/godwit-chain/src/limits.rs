@@ -116,6 +116,12 @@ pub(crate) const SCRUB_BATCH: u64 = 2 << 20;
 /// memory.
 pub(crate) const SCRUB_UNDO: usize = 16;
 
+/// Bytes of these records, the first aside: the coins take a few times as much.
+pub(crate) const SCRUB_UNDO_BYTES: u64 = 8 << 20;
+
+/// Blocks that are lost at a time for the scrub to read no further: they are asked of peers.
+pub(crate) const SCRUB_LOST: usize = 64;
+
 /// Undo records that are known to be rotten, and wait for that.
 pub(crate) const SCRUB_ROTTEN: usize = 1024;
 

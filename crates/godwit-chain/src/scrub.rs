@@ -17,7 +17,8 @@
 //!    repair it then.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_primitives::BlockHash;
 use godwit_store::error::{Damage, Remedy};
@@ -31,7 +32,9 @@ use godwit_store::{
 use crate::environment::Environment;
 use crate::index::BlockIndex;
 use crate::job_sender::JobSender;
-use crate::limits::{MAX_TIP_AGE, SCRUB_BATCH, SCRUB_ROTTEN, SCRUB_UNDO};
+use crate::limits::{
+    MAX_TIP_AGE, SCRUB_BATCH, SCRUB_LOST, SCRUB_ROTTEN, SCRUB_UNDO, SCRUB_UNDO_BYTES,
+};
 use crate::lost_undo::{Creator, LostUndo};
 use crate::own_block::ReadError;
 use crate::reads::{self, StoredBlock};
@@ -43,6 +46,14 @@ pub const SCRUB_BYTES_PER_SECOND: u64 = 2 << 20;
 
 /// Seconds from the beginning of a pass to that of the next one, at least.
 const PASS_INTERVAL: u64 = 30 * 24 * 60 * 60;
+
+/// How often a pass begins to read the database, and seconds until the next time: a commit that is due does
+/// not wait for it.
+const FILES_ATTEMPTS: u32 = 8;
+const FILES_REST: u64 = 60;
+
+/// Seconds for the searches of a pass: the 800 GB of the main network are looked through once.
+const UNDO_INTERVAL: u64 = 7 * 24 * 60 * 60;
 
 /// Headers that are looked at in one turn, for those whose blocks are stored.
 const LOOKED_AT: u32 = 1024;
@@ -111,15 +122,27 @@ pub(crate) struct Searched {
 pub(crate) struct Scrub {
     is_on: bool,
     pass: ScrubPass,
-    /// The pass is not what the last commit says.
-    has_moved: bool,
+    /// What the last commit says of it.
+    stored: ScrubPass,
     /// The place of the next block in the tree, once it was looked for.
     next: Option<u32>,
+    /// As many blocks are lost as may be: no more are read.
+    is_full: bool,
     /// The run that is being read.
     run: Option<Box<RunScrub>>,
-    /// Blocks whose undo records are to be made again.
+    /// Blocks whose undo records are to be made again, those of the search included.
     rotten: BTreeSet<NodeId>,
+    /// Damaged undo records that are too many for that.
+    dropped: u64,
     search: Option<Box<Search>>,
+    /// A damaged block that a search has met.
+    waits_for: Option<NodeId>,
+    /// When the searches of this pass began.
+    undo_since: Option<i64>,
+    /// Ends the job that reads control files and database.
+    files_stop: Arc<AtomicBool>,
+    /// How often it was ended in this pass.
+    files_stopped: u32,
     /// A job reads.
     reading: bool,
     /// When the last job began, in seconds since 1970, and for how many seconds none follows it.
@@ -142,11 +165,17 @@ impl Scrub {
         Self {
             is_on,
             pass: begun.unwrap_or(none),
-            has_moved: false,
+            stored: begun.unwrap_or(none),
             next: None,
+            is_full: false,
             run: None,
             rotten: BTreeSet::new(),
+            dropped: 0,
             search: None,
+            waits_for: None,
+            undo_since: None,
+            files_stop: Arc::default(),
+            files_stopped: 0,
             reading: false,
             rest: (i64::MIN, 0),
             status: ScrubStatus { pass: begun, ..ScrubStatus::default() },
@@ -163,14 +192,37 @@ impl Scrub {
         self.reading && self.pass.place == ScrubPlace::Files
     }
 
+    /// Ends that job soon, if there is one: a commit is due, or the chain ends.
+    pub(crate) fn stop_files(&self) {
+        self.files_stop.store(true, Ordering::Relaxed);
+    }
+
     /// What the commit that is being put together is to say; `None` where the last one says it.
-    pub(crate) fn take_place(&mut self) -> Option<ScrubPass> {
-        std::mem::take(&mut self.has_moved).then_some(self.pass)
+    pub(crate) fn take_place(&mut self, index: &BlockIndex) -> Option<ScrubPass> {
+        if self.pass.began == i64::MIN {
+            return None;
+        }
+        let pass = ScrubPass { place: self.place_to_begin_at(index), ..self.pass };
+        let before = std::mem::replace(&mut self.stored, pass);
+        (pass != before).then_some(pass)
+    }
+
+    /// Where the next life begins: what is known to be damaged, and not repaired yet, is known in memory
+    /// only, and has to be found again.
+    fn place_to_begin_at(&self, index: &BlockIndex) -> ScrubPlace {
+        let damaged = self.rotten.iter().chain(index.damaged.lost());
+        let lowest = damaged.map(|id| index.height(*id)).min();
+        match (self.pass.place, lowest) {
+            (ScrubPlace::Files, _) | (_, None) => self.pass.place,
+            (ScrubPlace::Blocks { height }, Some(lowest)) => {
+                ScrubPlace::Blocks { height: height.min(lowest) }
+            }
+            (_, Some(lowest)) => ScrubPlace::Blocks { height: lowest },
+        }
     }
 
     fn move_to(&mut self, place: ScrubPlace) {
         self.pass.place = place;
-        self.has_moved = true;
         self.status.pass = Some(self.pass);
     }
 
@@ -208,9 +260,13 @@ impl Scrub {
         let rate = SCRUB_BYTES_PER_SECOND >> 20;
         log::info!("The scrub reads everything that is stored, {rate} MiB in a second.");
         self.pass.began = now;
-        self.rotten.clear();
-        self.search = None;
+        self.forget_undo();
         self.move_to(ScrubPlace::Files);
+    }
+
+    fn forget_undo(&mut self) {
+        self.rotten.clear();
+        (self.search, self.waits_for, self.undo_since, self.dropped) = (None, None, None, 0);
     }
 
     fn run_job(&mut self, now: i64, job: impl FnOnce() -> Answer + Send + 'static) {
@@ -238,16 +294,27 @@ impl Scrub {
     }
 
     fn read_files(&mut self, env: &Environment, now: i64) {
-        let env = env.clone();
-        self.run_job(now, move || Answer::Files(env.store.scrub_files(&env.cancelled)));
+        let (env, stop) = (env.clone(), Arc::new(AtomicBool::new(false)));
+        self.files_stop = Arc::clone(&stop);
+        self.run_job(now, move || Answer::Files(env.store.scrub_files(&stop)));
     }
 
     fn read_blocks(&mut self, env: &Environment, index: &BlockIndex, now: i64, height: u32) {
+        let room = SCRUB_LOST.saturating_sub(index.damaged.lost().len());
+        let was_full = std::mem::replace(&mut self.is_full, room == 0);
+        if self.is_full {
+            if !was_full {
+                log::error!(
+                    "Scrub: {SCRUB_LOST} damaged blocks are asked of peers; it goes on as they come."
+                );
+            }
+            return;
+        }
         let tree = index.tree();
         let mut next = self.next.unwrap_or_else(|| first_at(index, height));
         let (mut wanted, mut bytes, end) = (Vec::new(), 0, tree.len() as u32);
         let looked_at = end.min(next.saturating_add(LOOKED_AT));
-        while next < looked_at && bytes < SCRUB_BATCH {
+        while next < looked_at && bytes < SCRUB_BATCH && wanted.len() < room {
             let id = tree.at(next);
             next += 1;
             let node = index.node(id);
@@ -287,22 +354,26 @@ impl Scrub {
 
     /// Searches on for the coins of rotten undo records, or ends the pass where there are none.
     fn search(&mut self, env: &Environment, index: &BlockIndex, now: i64) {
-        if self.search.is_none() {
-            // A block that is fetched may be one that is searched.
-            if index.damaged.has_lost() && !self.rotten.is_empty() {
-                if now.abs_diff(self.pass.began) >= PASS_INTERVAL {
-                    self.begin(now);
-                }
+        if now.abs_diff(*self.undo_since.get_or_insert(now)) >= UNDO_INTERVAL {
+            return self.end(index);
+        }
+        if let Some(id) = self.waits_for {
+            if index.is_lost(id) {
                 return;
             }
-            self.search = Search::begin(index, &mut self.rotten).map(Box::new);
+            if index.node(id).position.is_some() && !index.damaged.was_rewritten(id) {
+                // Nobody fetches it.
+                return self.end(index);
+            }
+            self.waits_for = None;
         }
-        let Some(mut search) = self.search.take() else { return self.end() };
+        let search = self.search.take();
+        let search = search.or_else(|| Search::begin(index, &mut self.rotten).map(Box::new));
+        let Some(mut search) = search else { return self.end(index) };
         let blocks = search.lost.next_blocks(index);
         if blocks.is_empty() {
             // One below was pruned.
-            let remedy = Remedy::Download;
-            return search.records.iter().for_each(|rotten| self.tell(&rotten.found(env, remedy)));
+            return self.tell_searched(env, index, &search, |_| Remedy::Download);
         }
         let env = env.clone();
         self.run_job(now, move || {
@@ -311,7 +382,33 @@ impl Scrub {
         });
     }
 
-    fn end(&mut self) {
+    /// Tells what came of a search. What was pruned meanwhile, or has another record by now, is no damage.
+    fn tell_searched(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        search: &Search,
+        remedy: impl Fn(usize) -> Remedy,
+    ) {
+        for (n, rotten) in search.records.iter().enumerate() {
+            self.rotten.remove(&rotten.id);
+            if rotten.is_of_use(index) {
+                self.tell(&rotten.found(env, remedy(n)));
+            }
+        }
+    }
+
+    fn end(&mut self, index: &BlockIndex) {
+        let is_of_use = |id: &&NodeId| RottenUndo::of(index, **id).is_some();
+        let left = self.rotten.iter().filter(is_of_use).count() as u64 + self.dropped;
+        if left > 0 {
+            log::error!(
+                "Scrub: {left} damaged undo records were not made again in the time there is for that; `godwit verify \
+                 -repair` makes them."
+            );
+        }
+        self.status.left += left;
+        self.forget_undo();
         let ScrubStatus { bytes, repaired, lost, left, .. } = self.status;
         log::info!(
             "The scrub is through. Since the start: {} MiB read, {repaired} damages repaired, {lost} blocks asked \
@@ -333,12 +430,28 @@ impl Scrub {
         answer: Answer,
     ) -> Result<Vec<NodeId>, StoreError> {
         self.reading = false;
+        if env.cancelled.load(Ordering::Relaxed) {
+            // The job may have been cut short: the next life reads its part again.
+            return Ok(Vec::new());
+        }
         match answer {
             Answer::Files(files) => {
-                if let Some(FilesScrubbed { bytes, found }) = unless_closed(env, files)? {
+                if let Some(FilesScrubbed { bytes, found, is_done }) = unless_closed(env, files)? {
                     self.note_read(bytes);
                     found.iter().for_each(|found| self.tell(found));
+                    if !is_done && self.files_stopped + 1 < FILES_ATTEMPTS {
+                        self.files_stopped += 1;
+                        self.rest.1 = FILES_REST;
+                        return Ok(Vec::new());
+                    }
+                    if !is_done {
+                        log::warn!(
+                            "Scrub: the database is not checked in this pass: commits came before it was read, \
+                             {FILES_ATTEMPTS} times."
+                        );
+                    }
                 }
+                self.files_stopped = 0;
                 self.next = None;
                 self.move_to(ScrubPlace::Blocks { height: 0 });
                 Ok(Vec::new())
@@ -414,9 +527,8 @@ impl Scrub {
         } else {
             None
         };
-        match left {
-            Some(why) => log::error!("Scrub: {error}; {why}."),
-            None => log::error!("Scrub: {error}."),
+        if let Some(why) = left {
+            log::error!("Scrub: {error}; {why}.");
         }
         self.status.lost += u64::from(left.is_none());
         self.status.left += u64::from(left.is_some());
@@ -424,13 +536,12 @@ impl Scrub {
     }
 
     fn note_rotten(&mut self, id: NodeId, error: &StoreError) {
-        log::error!(
-            "Scrub: {error}. This undo record is made again from the blocks, which takes as long as reading \
-             them; `godwit verify -repair` does it at once."
-        );
-        if self.rotten.len() < SCRUB_ROTTEN {
-            self.rotten.insert(id);
+        if self.rotten.len() >= SCRUB_ROTTEN {
+            self.dropped += 1;
+            return;
         }
+        log::error!("Scrub: {error}. This undo record is made again from the blocks.");
+        self.rotten.insert(id);
     }
 
     fn note_searched(
@@ -447,25 +558,24 @@ impl Scrub {
             }
             Ok(Searched { bytes, restored: Some(restored) }) => {
                 self.note_read(bytes);
-                for (rotten, restored) in search.records.iter().zip(restored) {
-                    let remedy = if restored { Remedy::Done } else { Remedy::Repair };
-                    self.tell(&rotten.found(env, remedy));
-                }
+                self.tell_searched(env, index, &search, |n| match restored[n] {
+                    true => Remedy::Done,
+                    false => Remedy::Repair,
+                });
             }
             Err(ReadError::Block(id)) => {
                 if index.damaged.was_rewritten(id) {
-                    let told =
-                        search.records.iter().map(|rotten| rotten.found(env, Remedy::Repair));
-                    told.for_each(|found| self.tell(&found));
+                    self.tell_searched(env, index, &search, |_| Remedy::Repair);
                     return Ok(Vec::new());
                 }
                 // When it is there again, the search begins anew.
-                self.rotten.extend(search.records.iter().map(|rotten| rotten.id));
+                self.waits_for = Some(id);
                 self.status.lost += u64::from(!index.is_lost(id));
                 return Ok(vec![id]);
             }
             Err(ReadError::Store(error)) => {
                 unless_closed::<()>(env, Err(error))?;
+                self.tell_searched(env, index, &search, |_| Remedy::Repair);
             }
             Err(ReadError::Undo) => unreachable!("no undo record is read"),
         }
@@ -493,25 +603,15 @@ impl Wanted {
 impl Search {
     /// For some of the records, the highest first, as far as they are of the active chain.
     fn begin(index: &BlockIndex, rotten: &mut BTreeSet<NodeId>) -> Option<Self> {
-        let (mut found, tree) = (Vec::new(), index.tree());
-        for id in rotten.iter().copied() {
-            let node = index.node(id);
-            if let Some(at) = node.undo
-                && !index.damaged.has_rotted_undo(id)
-                && tree.is_ancestor(id, index.tip())
-            {
-                found.push((node.height, RottenUndo { id, at, prev: node.header.prev_blockhash }));
-            }
-        }
-        found.sort_unstable_by_key(|(height, _)| std::cmp::Reverse(*height));
-        found.truncate(SCRUB_UNDO);
-        let records: Vec<RottenUndo> = found.into_iter().map(|(_, rotten)| rotten).collect();
+        let known = rotten.iter().filter_map(|id| RottenUndo::of(index, *id));
+        let mut records: Vec<RottenUndo> = known.collect();
+        records.sort_unstable_by_key(|rotten| std::cmp::Reverse(index.height(rotten.id)));
+        records.truncate(in_one_search(records.iter().map(|rotten| rotten.at.len.into())));
         let Some(first) = records.first() else {
             rotten.clear();
             return None;
         };
         let ids: BTreeSet<NodeId> = records.iter().map(|rotten| rotten.id).collect();
-        rotten.retain(|id| !ids.contains(id));
         Some(Self { lost: LostUndo::new(first.id, ids), records })
     }
 
@@ -541,7 +641,30 @@ impl Search {
     }
 }
 
+/// How many undo records of these lengths are made again in one search: one at least.
+fn in_one_search(lengths: impl Iterator<Item = u64>) -> usize {
+    let ends = lengths.scan(0, |sum, len| {
+        *sum += len;
+        Some(*sum)
+    });
+    ends.take(SCRUB_UNDO).take_while(|end| *end <= SCRUB_UNDO_BYTES).count().max(1)
+}
+
 impl RottenUndo {
+    /// That of a block, as long as somebody may need it.
+    fn of(index: &BlockIndex, id: NodeId) -> Option<Self> {
+        let node = index.node(id);
+        let is_needed = node.position.is_some()
+            && !index.damaged.has_rotted_undo(id)
+            && index.tree().is_ancestor(id, index.tip());
+        let at = node.undo.filter(|_| is_needed)?;
+        Some(Self { id, at, prev: node.header.prev_blockhash })
+    }
+
+    fn is_of_use(&self, index: &BlockIndex) -> bool {
+        Self::of(index, self.id).is_some_and(|now| now.at == self.at)
+    }
+
     fn found(&self, env: &Environment, remedy: Remedy) -> Found {
         let path = env.store.undo_file(self.at.file);
         let (offset, bytes, damage) = (self.at.offset, self.at.len.into(), Damage::Checksum);
@@ -586,3 +709,6 @@ fn unless_closed<T>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_primitives::BlockHash;
 use godwit_stream::Obfuscation;
@@ -31,6 +31,8 @@ use crate::undo::UndoRecord;
 pub struct FilesScrubbed {
     pub bytes: u64,
     pub found: Vec<Found>,
+    /// The database was read as well.
+    pub is_done: bool,
 }
 
 impl Store {
@@ -94,11 +96,11 @@ impl Store {
     }
 
     /// Checks control files, `xor.dat` and database, and writes the first two again where they are damaged.
-    /// No commit begins meanwhile: it would change what is read.
+    /// No commit begins meanwhile: it would change what is read. `stop` ends the reading of the database.
     ///
     /// # Errors
     ///
-    /// A failed system call; [`StoreError::Stopped`]. A damaged database is none: this process has it in
+    /// A failed system call. A damaged database is none: this process has it in
     /// memory as far as it needs it.
     pub fn scrub_files(&self, stop: &Arc<AtomicBool>) -> Result<FilesScrubbed, StoreError> {
         let _no_commit = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -117,8 +119,10 @@ impl Store {
             Err(StoreError::Damaged { .. }) => check(),
             other => other,
         };
+        out.is_done = checked.is_ok() || !stop.load(Ordering::Relaxed);
         match checked {
             Ok(bytes) => out.bytes += bytes,
+            Err(_) if !out.is_done => {}
             Err(error) => {
                 let remedy = match control.has_whole_history() {
                     true => Remedy::Restart,

@@ -22,9 +22,9 @@ impl Damaged {
         self.lost.insert(id)
     }
 
-    /// Whether any block is to be written again.
-    pub(crate) fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+    /// The blocks that are to be written again.
+    pub(crate) fn lost(&self) -> &BTreeSet<NodeId> {
+        &self.lost
     }
 
     /// Whether the bytes of a stored block were damaged before: its place cannot be trusted.

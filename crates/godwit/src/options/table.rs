@@ -345,8 +345,8 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "scrub",
             "",
             "",
-            "Once a month read everything that is stored, at 2 MiB a second while there is nothing else to do, \
-             and repair what is damaged (default: 1). 0 lets a disk sleep, or saves reads that are paid for; \
+            "Once a month read blocks, coins and database, at 2 MiB a second while there is nothing else to do, \
+             repair what can be repaired and name the rest in the log (default: 1). 0 lets a disk sleep, or saves reads that are paid for; \
              damage is then found when it is needed, or by the command verify.",
             |draft, text| {
                 draft.files.scrub = Some(plain::flag(text)?);

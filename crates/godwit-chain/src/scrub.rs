@@ -121,6 +121,8 @@ pub(crate) struct Searched {
 /// See the module's documentation.
 pub(crate) struct Scrub {
     is_on: bool,
+    /// Bytes in a second.
+    rate: u64,
     pass: ScrubPass,
     /// What the last commit says of it.
     stored: ScrubPass,
@@ -152,9 +154,9 @@ pub(crate) struct Scrub {
 }
 
 impl Scrub {
-    /// `begun` is the pass that the last commit names.
+    /// `rate` is in bytes a second; `None` for no scrub. `begun` is the pass that the last commit names.
     pub(crate) fn new(
-        is_on: bool,
+        rate: Option<u64>,
         begun: Option<ScrubPass>,
         job_sender: JobSender<Answer>,
     ) -> Self {
@@ -163,7 +165,8 @@ impl Scrub {
         }
         let none = ScrubPass { began: i64::MIN, place: ScrubPlace::Done };
         Self {
-            is_on,
+            is_on: rate.is_some(),
+            rate: rate.unwrap_or(SCRUB_BYTES_PER_SECOND),
             pass: begun.unwrap_or(none),
             stored: begun.unwrap_or(none),
             next: None,
@@ -257,8 +260,8 @@ impl Scrub {
     }
 
     fn begin(&mut self, now: i64) {
-        let rate = SCRUB_BYTES_PER_SECOND >> 20;
-        log::info!("The scrub reads everything that is stored, {rate} MiB in a second.");
+        let rate = self.rate >> 10;
+        log::info!("The scrub reads everything that is stored, {rate} KiB in a second.");
         self.pass.began = now;
         self.forget_undo();
         self.move_to(ScrubPlace::Files);
@@ -277,7 +280,7 @@ impl Scrub {
     /// So many bytes were read since the last job began.
     fn note_read(&mut self, bytes: u64) {
         self.status.bytes += bytes;
-        self.rest.1 = bytes.div_ceil(SCRUB_BYTES_PER_SECOND).max(1);
+        self.rest.1 = bytes.div_ceil(self.rate).max(1);
     }
 
     fn tell(&mut self, found: &Found) {
@@ -314,7 +317,7 @@ impl Scrub {
         let mut next = self.next.unwrap_or_else(|| first_at(index, height));
         let (mut wanted, mut bytes, end) = (Vec::new(), 0, tree.len() as u32);
         let looked_at = end.min(next.saturating_add(LOOKED_AT));
-        while next < looked_at && bytes < SCRUB_BATCH && wanted.len() < room {
+        while next < looked_at && bytes < SCRUB_BATCH.min(self.rate) && wanted.len() < room {
             let id = tree.at(next);
             next += 1;
             let node = index.node(id);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use godwit_chain::{Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, StartOptions};
+use godwit_chain::{
+    Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, SCRUB_BYTES_PER_SECOND, StartOptions,
+};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
@@ -66,7 +68,8 @@ pub(crate) fn open_chain(
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: memory.blocks,
         // Who else opens the chain ends when it has done what it is for.
-        scrub: config.scrub && matches!(config.command, Command::Node(_)),
+        scrub: (config.scrub && matches!(config.command, Command::Node(_)))
+            .then_some(SCRUB_BYTES_PER_SECOND),
         coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
         push_bytes: PUSH_BYTES,
         start,

@@ -69,7 +69,7 @@ impl Chain {
         let durability = job_sender(&committer, &never_cancelled, &outbox, Message::Durability);
         let scrub = job_sender(&scrubber, &cancelled, &outbox, Message::Scrub);
         let reads = job_sender(&workers, &cancelled, &outbox, Message::Reads);
-        let begun = env.store.scrubbed()?.filter(|_| options.scrub);
+        let begun = env.store.scrubbed()?.filter(|_| options.scrub.is_some());
         let status = ChainStatus::at_start(&index, verified);
         Ok(Self {
             mailbox: Mailbox { inbox, outbox },

@@ -76,7 +76,7 @@ fn options(
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing,
-        scrub: false,
+        scrub: None,
         push_bytes: 64 << 10,
         start: StartOptions::default(),
     }

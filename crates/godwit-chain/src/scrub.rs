@@ -10,35 +10,33 @@
 //!    before.
 //! 4. What it finds goes the way of what others find: a block of coins is repaired when it is read, a
 //!    block is lost ([`Event::Lost`](crate::Event::Lost)), parity, control files and `xor.dat` are written
-//!    again. The coins of undo records are searched for at the end of the pass ([`LostUndo`]), as slowly.
+//!    again. The coins of undo records are searched for at the end of the pass ([`undo`]), as slowly.
 //!    The rest is told, and ends nothing: whoever needs what is damaged finds out.
 //! 5. What is pruned or merged away meanwhile is not there any more, which is no damage. A run that a
 //!    merge has replaced is not read, though until the next commit of coins a restart may need it, and
 //!    repair it then.
 
-use std::collections::BTreeSet;
+mod blocks;
+mod undo;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_primitives::BlockHash;
-use godwit_store::error::{Damage, Remedy};
+use godwit_store::error::Remedy;
 use godwit_store::exec::Priority;
 use godwit_store::inspect::Found;
 use godwit_store::utxo::{RunScrub, Scrubbed, UtxoStore};
-use godwit_store::{
-    BlockChecksum, FilesScrubbed, ScrubPass, ScrubPlace, StoreError, UndoPosition, UndoRecord,
-};
+use godwit_store::{FilesScrubbed, ScrubPass, ScrubPlace, StoreError};
 
 use crate::environment::Environment;
 use crate::index::BlockIndex;
 use crate::job_sender::JobSender;
-use crate::limits::{
-    MAX_TIP_AGE, SCRUB_BATCH, SCRUB_LOST, SCRUB_ROTTEN, SCRUB_UNDO, SCRUB_UNDO_BYTES,
-};
-use crate::lost_undo::{Creator, LostUndo};
+use crate::limits::{MAX_TIP_AGE, SCRUB_BATCH, SCRUB_LOST, SCRUB_ROTTEN};
 use crate::own_block::ReadError;
-use crate::reads::{self, StoredBlock};
+use crate::reads::StoredBlock;
 use crate::tree::NodeId;
+use blocks::{CheckedBlock, Wanted};
+use undo::{LostRecords, RottenUndo, Search, Searched};
 
 /// Bytes that the scrub reads in a second, taken over minutes: what a disk does not notice. The 800 GB of the
 /// main network take five days.
@@ -82,42 +80,6 @@ pub(crate) enum Answer {
     Undo(Box<Search>, Result<Searched, ReadError>),
 }
 
-/// A stored block that is to be read.
-struct Wanted {
-    id: NodeId,
-    block: StoredBlock,
-    prev: BlockHash,
-    undo: Option<UndoPosition>,
-}
-
-/// What was found of a stored block.
-pub(crate) struct CheckedBlock {
-    wanted: Wanted,
-    block: Result<BlockChecksum, StoreError>,
-    undo: Result<(), StoreError>,
-}
-
-/// Undo records that are made again.
-pub(crate) struct Search {
-    lost: LostUndo,
-    records: Vec<RottenUndo>,
-}
-
-/// An undo record that is not what was written.
-#[derive(Clone, Copy)]
-struct RottenUndo {
-    id: NodeId,
-    at: UndoPosition,
-    prev: BlockHash,
-}
-
-/// What a search has done.
-pub(crate) struct Searched {
-    bytes: u64,
-    /// Which records are right again; `None` before all coins were found.
-    restored: Option<Vec<bool>>,
-}
-
 /// See the module's documentation.
 pub(crate) struct Scrub {
     is_on: bool,
@@ -132,15 +94,7 @@ pub(crate) struct Scrub {
     is_full: bool,
     /// The run that is being read.
     run: Option<Box<RunScrub>>,
-    /// Blocks whose undo records are to be made again, those of the search included.
-    rotten: BTreeSet<NodeId>,
-    /// Damaged undo records that are too many for that.
-    dropped: u64,
-    search: Option<Box<Search>>,
-    /// A damaged block that a search has met.
-    waits_for: Option<NodeId>,
-    /// When the searches of this pass began.
-    undo_since: Option<i64>,
+    undo: LostRecords,
     /// Ends the job that reads control files and database.
     files_stop: Arc<AtomicBool>,
     /// How often it was ended in this pass.
@@ -172,11 +126,7 @@ impl Scrub {
             next: None,
             is_full: false,
             run: None,
-            rotten: BTreeSet::new(),
-            dropped: 0,
-            search: None,
-            waits_for: None,
-            undo_since: None,
+            undo: LostRecords::default(),
             files_stop: Arc::default(),
             files_stopped: 0,
             reading: false,
@@ -213,7 +163,7 @@ impl Scrub {
     /// Where the next life begins: what is known to be damaged, and not repaired yet, is known in memory
     /// only, and has to be found again.
     fn place_to_begin_at(&self, index: &BlockIndex) -> ScrubPlace {
-        let damaged = self.rotten.iter().chain(index.damaged.lost());
+        let damaged = self.undo.rotten.iter().chain(index.damaged.lost());
         let lowest = damaged.map(|id| index.height(*id)).min();
         match (self.pass.place, lowest) {
             (ScrubPlace::Files, _) | (_, None) => self.pass.place,
@@ -263,13 +213,8 @@ impl Scrub {
         let rate = self.rate >> 10;
         log::info!("The scrub reads everything that is stored, {rate} KiB in a second.");
         self.pass.began = now;
-        self.forget_undo();
+        self.undo = LostRecords::default();
         self.move_to(ScrubPlace::Files);
-    }
-
-    fn forget_undo(&mut self) {
-        self.rotten.clear();
-        (self.search, self.waits_for, self.undo_since, self.dropped) = (None, None, None, 0);
     }
 
     fn run_job(&mut self, now: i64, job: impl FnOnce() -> Answer + Send + 'static) {
@@ -357,10 +302,10 @@ impl Scrub {
 
     /// Searches on for the coins of rotten undo records, or ends the pass where there are none.
     fn search(&mut self, env: &Environment, index: &BlockIndex, now: i64) {
-        if now.abs_diff(*self.undo_since.get_or_insert(now)) >= UNDO_INTERVAL {
+        if now.abs_diff(*self.undo.since.get_or_insert(now)) >= UNDO_INTERVAL {
             return self.end(index);
         }
-        if let Some(id) = self.waits_for {
+        if let Some(id) = self.undo.waits_for {
             if index.is_lost(id) {
                 return;
             }
@@ -368,10 +313,10 @@ impl Scrub {
                 // Nobody fetches it.
                 return self.end(index);
             }
-            self.waits_for = None;
+            self.undo.waits_for = None;
         }
-        let search = self.search.take();
-        let search = search.or_else(|| Search::begin(index, &mut self.rotten).map(Box::new));
+        let search = self.undo.search.take();
+        let search = search.or_else(|| Search::begin(index, &mut self.undo.rotten).map(Box::new));
         let Some(mut search) = search else { return self.end(index) };
         let blocks = search.lost.next_blocks(index);
         if blocks.is_empty() {
@@ -394,7 +339,7 @@ impl Scrub {
         remedy: impl Fn(usize) -> Remedy,
     ) {
         for (n, rotten) in search.records.iter().enumerate() {
-            self.rotten.remove(&rotten.id);
+            self.undo.rotten.remove(&rotten.id);
             if rotten.is_of_use(index) {
                 self.tell(&rotten.found(env, remedy(n)));
             }
@@ -403,7 +348,7 @@ impl Scrub {
 
     fn end(&mut self, index: &BlockIndex) {
         let is_of_use = |id: &&NodeId| RottenUndo::of(index, **id).is_some();
-        let left = self.rotten.iter().filter(is_of_use).count() as u64 + self.dropped;
+        let left = self.undo.rotten.iter().filter(is_of_use).count() as u64 + self.undo.dropped;
         if left > 0 {
             log::error!(
                 "Scrub: {left} damaged undo records were not made again in the time there is for that; `godwit verify \
@@ -411,7 +356,7 @@ impl Scrub {
             );
         }
         self.status.left += left;
-        self.forget_undo();
+        self.undo = LostRecords::default();
         let ScrubStatus { bytes, repaired, lost, left, .. } = self.status;
         log::info!(
             "The scrub is through. Since the start: {} MiB read, {repaired} damages repaired, {lost} blocks asked \
@@ -539,12 +484,12 @@ impl Scrub {
     }
 
     fn note_rotten(&mut self, id: NodeId, error: &StoreError) {
-        if self.rotten.len() >= SCRUB_ROTTEN {
-            self.dropped += 1;
+        if self.undo.rotten.len() >= SCRUB_ROTTEN {
+            self.undo.dropped += 1;
             return;
         }
         log::error!("Scrub: {error}. This undo record is made again from the blocks.");
-        self.rotten.insert(id);
+        self.undo.rotten.insert(id);
     }
 
     fn note_searched(
@@ -557,7 +502,7 @@ impl Scrub {
         match searched {
             Ok(Searched { bytes, restored: None }) => {
                 self.note_read(bytes);
-                self.search = Some(search);
+                self.undo.search = Some(search);
             }
             Ok(Searched { bytes, restored: Some(restored) }) => {
                 self.note_read(bytes);
@@ -572,7 +517,7 @@ impl Scrub {
                     return Ok(Vec::new());
                 }
                 // When it is there again, the search begins anew.
-                self.waits_for = Some(id);
+                self.undo.waits_for = Some(id);
                 self.status.lost += u64::from(!index.is_lost(id));
                 return Ok(vec![id]);
             }
@@ -583,95 +528,6 @@ impl Scrub {
             Err(ReadError::Undo) => unreachable!("no undo record is read"),
         }
         Ok(Vec::new())
-    }
-}
-
-impl Wanted {
-    fn check(self, env: &Environment) -> CheckedBlock {
-        let read = || match self.block.read(&env.store, &env.hasher) {
-            Ok(intact) => Ok(intact.checksum),
-            Err(reads::ReadError::Store(error)) => Err(error),
-            Err(reads::ReadError::Damaged(at)) => {
-                let (path, offset) = (env.store.block_file(at.file), at.offset.into());
-                let damage = Damage::Disagreement("it is not the block of the index");
-                Err(StoreError::Damaged { path, offset, damage })
-            }
-        };
-        let block = env.store.scrub_block(self.block.position, read);
-        let undo = self.undo.map_or(Ok(()), |at| env.store.scrub_undo(at, &self.prev));
-        CheckedBlock { wanted: self, block, undo }
-    }
-}
-
-impl Search {
-    /// For some of the records, the highest first, as far as they are of the active chain.
-    fn begin(index: &BlockIndex, rotten: &mut BTreeSet<NodeId>) -> Option<Self> {
-        let known = rotten.iter().filter_map(|id| RottenUndo::of(index, *id));
-        let mut records: Vec<RottenUndo> = known.collect();
-        records.sort_unstable_by_key(|rotten| std::cmp::Reverse(index.height(rotten.id)));
-        records.truncate(in_one_search(records.iter().map(|rotten| rotten.at.len.into())));
-        let Some(first) = records.first() else {
-            rotten.clear();
-            return None;
-        };
-        let ids: BTreeSet<NodeId> = records.iter().map(|rotten| rotten.id).collect();
-        Some(Self { lost: LostUndo::new(first.id, ids), records })
-    }
-
-    /// Looks through the next blocks, and writes the records when all coins are found.
-    fn go_on(&mut self, env: &Environment, blocks: &[Creator]) -> Result<Searched, ReadError> {
-        let bytes = blocks.iter().map(Creator::bytes).sum();
-        self.lost.look_through(&env.store, &env.hasher, blocks)?;
-        let restored = match self.lost.is_done() {
-            true => Some(self.restore(env)?),
-            false => None,
-        };
-        Ok(Searched { bytes, restored })
-    }
-
-    fn restore(&self, env: &Environment) -> Result<Vec<bool>, StoreError> {
-        // Both are from the highest block down.
-        let made = self.lost.records().iter().zip(&self.records);
-        made.map(|(record, RottenUndo { id, at, prev })| {
-            assert_eq!(record.id, *id, "the records of one chain");
-            let Some(spent) = record.spent() else { return Ok(false) };
-            let (magic, buffers) = (env.store.magic(), env.store.block_buffers());
-            let of_txs = spent.iter().map(Vec::as_slice);
-            let made = UndoRecord::encode(magic, prev, of_txs, buffers)?;
-            Ok(env.store.restore_undo(*at, &made)? && env.store.scrub_undo(*at, prev).is_ok())
-        })
-        .collect()
-    }
-}
-
-/// How many undo records of these lengths are made again in one search: one at least.
-fn in_one_search(lengths: impl Iterator<Item = u64>) -> usize {
-    let ends = lengths.scan(0, |sum, len| {
-        *sum += len;
-        Some(*sum)
-    });
-    ends.take(SCRUB_UNDO).take_while(|end| *end <= SCRUB_UNDO_BYTES).count().max(1)
-}
-
-impl RottenUndo {
-    /// That of a block, as long as somebody may need it.
-    fn of(index: &BlockIndex, id: NodeId) -> Option<Self> {
-        let node = index.node(id);
-        let is_needed = node.position.is_some()
-            && !index.damaged.has_rotted_undo(id)
-            && index.tree().is_ancestor(id, index.tip());
-        let at = node.undo.filter(|_| is_needed)?;
-        Some(Self { id, at, prev: node.header.prev_blockhash })
-    }
-
-    fn is_of_use(&self, index: &BlockIndex) -> bool {
-        Self::of(index, self.id).is_some_and(|now| now.at == self.at)
-    }
-
-    fn found(&self, env: &Environment, remedy: Remedy) -> Found {
-        let path = env.store.undo_file(self.at.file);
-        let (offset, bytes, damage) = (self.at.offset, self.at.len.into(), Damage::Checksum);
-        Found { path, offset, bytes, damage, remedy }
     }
 }
 

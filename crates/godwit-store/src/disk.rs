@@ -95,8 +95,8 @@ impl StoreDisk {
         self.cached.get(path, || self.open(path, OpenMode::Read))
     }
 
-    /// What has the name now, for reading; it is what is kept open from then on. Where nothing has it, whoever
-    /// reads the file that had it goes on.
+    /// What has the name now, for reading; it is what is kept open from then on. Where nothing has it,
+    /// whoever reads the file that had it goes on.
     pub(crate) fn reopen(&self, path: &Path) -> Result<StoreFile, StoreError> {
         let file = self.open(path, OpenMode::Read)?;
         self.cached.replace(path, &file);

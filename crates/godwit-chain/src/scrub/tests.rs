@@ -1,8 +1,10 @@
 use godwit_fault_disk::FaultDisk;
 
+use super::undo::in_one_search;
 use super::*;
 use crate::chain::Chain;
 use crate::chain::tests::chain;
+use crate::limits::{SCRUB_UNDO, SCRUB_UNDO_BYTES};
 
 fn place(chain: &Chain) -> ScrubPlace {
     chain.durability.scrub.pass.place
@@ -77,11 +79,11 @@ fn the_searches_of_a_pass_end_after_a_week_and_count_what_is_left_once() {
     for _ in 0..3 {
         scrub.note_rotten(tip, &error);
     }
-    scrub.dropped = 5;
+    scrub.undo.dropped = 5;
     scrub.move_to(ScrubPlace::Undo);
     // A block that a search has met is asked of peers, and nobody sends it.
     index.damaged.lose(tip);
-    scrub.waits_for = Some(tip);
+    scrub.undo.waits_for = Some(tip);
     let week = UNDO_INTERVAL as i64;
     for (later, is_done) in [(0, false), (week - 1, false), (week, true), (week + 1, true)] {
         if scrub.pass.place == ScrubPlace::Undo {
@@ -90,7 +92,7 @@ fn the_searches_of_a_pass_end_after_a_week_and_count_what_is_left_once() {
         assert_eq!(scrub.pass.place == ScrubPlace::Done, is_done, "{later}");
         assert_eq!(scrub.status.left, if is_done { 5 } else { 0 });
     }
-    assert!(scrub.rotten.is_empty());
+    assert!(scrub.undo.rotten.is_empty());
 }
 
 /// Lost blocks that a search has not met are no reason to wait.
@@ -101,7 +103,7 @@ fn a_search_waits_for_no_other_block() {
     let Chain { env, index, durability, .. } = &mut chain;
     durability.scrub.begin(now);
     durability.scrub.move_to(ScrubPlace::Undo);
-    durability.scrub.rotten.insert(tip);
+    durability.scrub.undo.rotten.insert(tip);
     index.damaged.lose(tip);
     // Genesis has no undo record: there is nothing to search for.
     durability.scrub.search(env, index, now);

@@ -343,9 +343,9 @@ fn spend_answered(
 }
 
 /// A coin as it was written first, if it was. One that an earlier look had read wrong was given back to
-/// memory as it was when the block was taken back. Of another height it may be the same output of a branch that
-/// was left, where its transaction stood in another block: then the coin is what memory or the newest run has.
-/// So a flipped bit in a height or a coinbase flag survives.
+/// memory as it was when the block was taken back. Of another height it may be the same output of a branch
+/// that was left, where its transaction stood in another block: then the coin is what memory or the newest
+/// run has. So a flipped bit in a height or a coinbase flag survives.
 fn as_written(coin: Coin, written: Option<Coin>) -> Coin {
     let is_same =
         |written: &Coin| (written.height, written.coinbase) == (coin.height, coin.coinbase);

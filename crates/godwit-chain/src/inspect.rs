@@ -2,8 +2,9 @@
 //!
 //! 1. Control files and database, which say what else there is ([`Inspection::open`]). For a repair, an
 //!    index that is damaged is made again first, from the block files ([`reindex`]).
-//! 2. Every stored block, in the order of the files: its frame, its checksum, its hash and its transactions;
-//!    and its undo record: frame, checksum, and that it has a coin for each input of the block.
+//! 2. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its
+//!    frame, which a repair writes again where the block is right; and its undo record: frame, checksum, and
+//!    that it has a coin for each input of the block.
 //! 3. For a repair, undo records that are not right are made again from the blocks that created the coins:
 //!    one scan of the block files for [`UNDO_COINS`] of them.
 //! 4. Every block of every run and its parity, and what they say (`godwit-store/src/utxo/inspect.rs`).
@@ -11,13 +12,15 @@
 //!
 //! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
 
+mod spent;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_primitives::network::{Deployment, Params};
-use godwit_primitives::{BlockHash, Coin, OutPoint};
+use godwit_primitives::{BlockHash, Coin};
 use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
@@ -37,6 +40,8 @@ use crate::shares::in_shares;
 use crate::stats::{Totals, muhash_totals};
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
+
+use spent::{Wanted, created, lines};
 
 /// Bytes of blocks that are read at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -275,16 +280,12 @@ impl<'a> Blocks<'a> {
     fn inspect(&self, watch: &mut dyn Watch, out: &mut Inspected) -> Result<(), ChainError> {
         let short = |file: &NamedFile| file.there() < file.committed;
         let mut block_files = self.inspection.block_files()?;
-        let last = block_files.last().map(|file| file.number);
         block_files.retain(short);
-        for file in &block_files {
-            // Blocks are appended to the last file: a node does not start without what it is to have.
-            let remedy = match Some(file.number) == last {
-                true => self.inspection.index_remedy(),
-                false => Remedy::Peers,
-            };
-            watch.found(shortened(file, remedy));
-        }
+        let remedy = match self.inspection.has_block_files()? {
+            true => Remedy::Peers,
+            false => self.inspection.index_remedy(),
+        };
+        block_files.iter().for_each(|file| watch.found(shortened(file, remedy)));
         let mut undo_files = self.inspection.undo_files()?;
         undo_files.retain(short);
         let there = |files: &[NamedFile]| -> Shortened {
@@ -393,7 +394,10 @@ impl<'a> Blocks<'a> {
         let mut block = None;
         if !cut_off {
             match self.read(stored) {
-                Ok(read) => block = Some(read),
+                Ok(read) => {
+                    block = Some(read);
+                    checked.block = self.inspection.check_block_frame(at)?;
+                }
                 Err(StoreError::Damaged { path, offset, damage }) => {
                     let (bytes, remedy) = (u64::from(at.len), Remedy::Peers);
                     checked.block = Some(Found { path, offset, bytes, damage, remedy });
@@ -424,7 +428,7 @@ impl<'a> Blocks<'a> {
         Ok(checked)
     }
 
-    /// A block that is what was written.
+    /// A block that is what was written; its frame is not looked at.
     fn read(&self, stored: &StoredBlock) -> Result<Structured, StoreError> {
         let bytes = self.inspection.read_block(stored.position)?;
         let damaged = |damage| {
@@ -447,8 +451,7 @@ impl<'a> Blocks<'a> {
         block.ok_or_else(|| damaged(Damage::Disagreement("it is not the block of the index")))
     }
 
-    /// Makes undo records again; which of them are right now. Those of blocks that are not on the active
-    /// chain are of no use any more, and are not.
+    /// Makes undo records again; which of them are right now.
     fn restore_undo(
         &self,
         damaged: Vec<&StoredBlock>,
@@ -466,38 +469,35 @@ impl<'a> Blocks<'a> {
             Ok(())
         })?;
         let index = loading.finish(Some(&tip), None)?;
-        let is_active = |block: &StoredBlock| {
-            index
-                .tree()
-                .find(&block.hash)
-                .is_some_and(|id| index.tree().is_ancestor(id, index.tip()))
-        };
-        let mut next = 0;
-        while next < damaged.len() {
-            let (mut round, mut coins, mut bytes) = (Vec::new(), Wanted::new(), 0);
-            while next < damaged.len() && coins.len() < UNDO_COINS && bytes < UNDO_ROUND_BYTES {
-                let block = damaged[next];
-                bytes += u64::from(block.position.len);
-                if is_active(block)
-                    && let Ok(read) = self.read(block)
-                {
-                    coins.extend(read.spends().iter().map(|spent| (spent.outpoint, None)));
-                    round.push((next, read));
+        let places = damaged.iter().zip(0..);
+        let places = places.filter_map(|(block, n)| Some((index.tree().find(&block.hash)?, n)));
+        for (line, members) in lines(&index, places.collect()) {
+            let mut next = 0;
+            while next < members.len() {
+                let (mut round, mut coins, mut bytes) = (Vec::new(), Wanted::new(), 0);
+                while next < members.len() && coins.len() < UNDO_COINS && bytes < UNDO_ROUND_BYTES {
+                    let place = members[next];
+                    bytes += u64::from(damaged[place].position.len);
+                    if let Ok(read) = self.read(damaged[place]) {
+                        coins.extend(read.spends().iter().map(|spent| (spent.outpoint, None)));
+                        round.push((place, read));
+                    }
+                    next += 1;
                 }
-                next += 1;
-            }
-            self.find_coins(&index, &mut coins, watch)?;
-            for (place, read) in round {
-                restored[place] = self.rewrite_undo(damaged[place], &read, &coins)?;
+                self.find_coins(&index, line, &mut coins, watch)?;
+                for (place, read) in round {
+                    restored[place] = self.rewrite_undo(damaged[place], &read, &coins)?;
+                }
             }
         }
         Ok(restored)
     }
 
-    /// Fills in coins from the blocks of the active chain that created them.
+    /// Fills in coins from the blocks that created them, on the way up to `line`.
     fn find_coins(
         &self,
         index: &BlockIndex,
+        line: NodeId,
         coins: &mut Wanted,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
@@ -505,11 +505,10 @@ impl<'a> Blocks<'a> {
         self.for_each_batch(&self.stored, Stage::Undo, watch, |_, batch| {
             let (known, tree) = (&*coins, index.tree());
             let found = in_shares(batch, threads, |block| {
-                let is_active =
-                    tree.find(&block.hash).is_some_and(|id| tree.is_ancestor(id, index.tip()));
+                let is_below = tree.find(&block.hash).is_some_and(|id| tree.is_ancestor(id, line));
                 // One that is damaged is told already, and its coins are not found.
                 match self.read(block) {
-                    Ok(read) if is_active => Ok(created(&read, block.height, known)),
+                    Ok(read) if is_below => Ok(created(&read, block.height, known)),
                     _ => Ok(Vec::new()),
                 }
             })?;
@@ -549,28 +548,6 @@ impl<'a> Blocks<'a> {
         }
         Ok(self.inspection.read_undo(at, &block.prev).is_ok())
     }
-}
-
-/// Coins that undo records are to have; `None` while the block that created one was not found.
-type Wanted = BTreeMap<OutPoint, Option<Coin>>;
-
-/// Those of the coins that a block created.
-fn created(block: &Structured, height: u32, wanted: &Wanted) -> Vec<(OutPoint, Coin)> {
-    let mut coins = Vec::new();
-    for (n, (tx, txid)) in block.view().txs().zip(block.view().txids()).enumerate() {
-        let of_tx = OutPoint { txid: *txid, vout: 0 }..=OutPoint { txid: *txid, vout: u32::MAX };
-        for outpoint in wanted.range(of_tx).map(|(outpoint, _)| *outpoint) {
-            if let Some(output) = tx.output(outpoint.vout as usize) {
-                let script_pubkey = output.script_pubkey.into();
-                let coinbase = n == 0;
-                coins.push((
-                    outpoint,
-                    Coin { value: output.value, script_pubkey, height, coinbase },
-                ));
-            }
-        }
-    }
-    coins
 }
 
 fn is_cut_off(short: &Shortened, undo: UndoPosition) -> bool {

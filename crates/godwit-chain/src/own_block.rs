@@ -1,8 +1,8 @@
 //! A connected block, read back from its file.
 
-use godwit_primitives::BlockHash;
+use godwit_primitives::{BlockHash, BlockView};
 use godwit_store::utxo::UtxoHasher;
-use godwit_store::{BlockPosition, Store, StoreError};
+use godwit_store::{BlockPosition, BlockUndo, Store, StoreError};
 
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
@@ -12,8 +12,6 @@ use crate::tree::NodeId;
 pub(crate) enum ReadError {
     /// The bytes of this block, or of one that created what it spent, are not what was written.
     Block(NodeId),
-    /// Its undo record does not fit it.
-    Undo,
     /// A read failed.
     Store(StoreError),
 }
@@ -40,4 +38,10 @@ pub(crate) fn read_own_block(
     };
     let block = Structured::from_own_file(bytes, hash, WitnessCheck::Skip, hasher);
     block.ok_or(ReadError::Block(id))
+}
+
+/// Whether an undo record has as many coins as each of the block's transactions has inputs.
+pub(crate) fn has_coins_of(block: BlockView<'_>, undo: &BlockUndo) -> bool {
+    let inputs = block.txs().skip(1).map(|tx| tx.input_count());
+    inputs.eq(undo.transactions().map(|coins| coins.len()))
 }

@@ -7,6 +7,7 @@
 //! * what is stored where: each block is read and checked as one from a peer is, on all workers;
 //! * undo records: those of a file belong to blocks of the block file of the same number, in the order
 //!   in which they were connected. The checksum of a record covers the block before, and tells which it is;
+//!   of siblings the one whose inputs it fits alone;
 //! * the coins, how far blocks are verified, the key: the control file (`godwit-store/src/control.rs`).
 //!
 //! Blocks are indexed in the order of the files, and commits on the way name those that are done
@@ -14,21 +15,23 @@
 //! the next start. Until the last commit the database says that its index is not whole. A block whose parent
 //! is not stored, as those are that overtook another one in a download, is fetched again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use godwit_primitives::Block;
 use godwit_primitives::network::Params;
 use godwit_store::utxo::UtxoHasher;
 use godwit_store::{
-    BlockPosition, ChainPoint, Commit, CommittedState, RecoveredBlock, Store, StoreError,
-    UndoPosition, UtxoCommit,
+    BlockPosition, BlockUndo, ChainPoint, Commit, CommittedState, RecoveredBlock, Store,
+    StoreError, UtxoCommit,
 };
 
 use crate::error::ChainError;
 use crate::found_block::FoundBlock;
 use crate::index::{Acceptance, BlockIndex, Loading};
 use crate::options::{Indexed, StartOptions};
+use crate::own_block::has_coins_of;
 use crate::shares::in_shares;
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
@@ -41,6 +44,9 @@ const BATCH_BLOCKS: usize = 64;
 const COMMIT_BYTES: u64 = 4 << 30;
 /// Blocks that an undo record may be out of order by.
 const UNDO_WINDOW: usize = 64;
+/// Attempts with blocks further away, for the records of one file: a page of lost records has a hundred,
+/// and a file of another directory has no record that fits any.
+const FAR_ATTEMPTS: usize = 1 << 22;
 /// Later than any block: they were accepted once, by a clock that was right.
 const ANY_TIME: i64 = i64::MAX / 2;
 
@@ -200,27 +206,42 @@ fn restore_undo(
     verified: &[NodeId],
     stop: &AtomicBool,
 ) -> Result<(), ChainError> {
-    let mut by_file: BTreeMap<u32, VecDeque<NodeId>> = BTreeMap::new();
+    let siblings = siblings(index);
+    let mut by_file: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     for id in verified {
         if let Some(position) = index.node(*id).position {
-            by_file.entry(position.file).or_default().push_back(*id);
+            by_file.entry(position.file).or_default().push(*id);
         }
     }
     let mut missing = 0;
-    for (file, mut waiting) in by_file {
-        let records = store.undo_records(file)?;
-        for record in &records {
+    for (file, blocks) in by_file {
+        let (mut last, mut waiting) = (None, Waiting::new(blocks));
+        store.undo_records(file, &mut |record| {
             if stop.load(Ordering::Relaxed) {
-                return Err(StoreError::Stopped.into());
+                return Err(StoreError::Stopped);
             }
-            let Some(place) = owner(store, index, &waiting, *record)? else { continue };
-            let id = waiting.remove(place).expect("it was found there");
-            index.restore_undo(id, *record);
+            let mut known = None;
+            let place = waiting.find(|id| {
+                match store.read_undo(record, &index.node(id).header.prev_blockhash) {
+                    Err(error) if error.is_rotten() => return Ok(false),
+                    undo => known = Some(undo?),
+                }
+                Ok(true)
+            })?;
+            let (Some(place), Some(undo)) = (place, known) else { return Ok(false) };
+            let owner = owner(store, index, &siblings, waiting.blocks[place], &undo)?;
+            if let Some(id) = owner
+                && waiting.take(place, id)
+            {
+                index.restore_undo(id, record);
+            }
+            last = Some(record);
+            Ok(true)
+        })?;
+        if let Some(last) = last {
+            store.adopt_undo(last)?;
         }
-        if let Some(last) = records.last() {
-            store.adopt_undo(*last)?;
-        }
-        missing += waiting.len();
+        missing += waiting.left();
     }
     if missing > 0 {
         log::warn!("Of {missing} connected blocks the undo records are missing or damaged.");
@@ -228,21 +249,111 @@ fn restore_undo(
     Ok(())
 }
 
-/// Which of the next blocks a record belongs to.
+/// The connected blocks of a file whose undo records are not found yet, in the order of their heights: nearly
+/// that of the records.
+struct Waiting {
+    blocks: Vec<NodeId>,
+    is_found: Vec<bool>,
+    /// Behind the block whose record came last: those before it whose records are lost are in nobody's way.
+    next: usize,
+    far_attempts: usize,
+}
+
+impl Waiting {
+    fn new(blocks: Vec<NodeId>) -> Self {
+        let is_found = vec![false; blocks.len()];
+        Self { blocks, is_found, next: 0, far_attempts: FAR_ATTEMPTS }
+    }
+
+    /// The place of a block that `fits`; the nearest ones are tried first.
+    fn find(
+        &mut self,
+        mut fits: impl FnMut(NodeId) -> Result<bool, StoreError>,
+    ) -> Result<Option<usize>, StoreError> {
+        let is_left = |place: &usize| !self.is_found[*place];
+        let ahead = || (self.next..self.blocks.len()).filter(is_left);
+        let behind = || (0..self.next).rev().filter(is_left);
+        let near = ahead().take(UNDO_WINDOW).chain(behind().take(UNDO_WINDOW));
+        let far = ahead().skip(UNDO_WINDOW).chain(behind().skip(UNDO_WINDOW));
+        let (mut found, mut attempts) = (None, 0);
+        for place in near.chain(far.take(self.far_attempts).inspect(|_| attempts += 1)) {
+            if fits(self.blocks[place])? {
+                found = Some(place);
+                break;
+            }
+        }
+        self.far_attempts -= attempts;
+        Ok(found)
+    }
+
+    /// The block `id`, at `place` or a sibling of the one there, waits no more; whether it did.
+    fn take(&mut self, place: usize, id: NodeId) -> bool {
+        let here = (self.blocks[place] == id).then_some(place);
+        let place = here.or_else(|| self.blocks.iter().position(|block| *block == id));
+        let Some(place) = place.filter(|place| !self.is_found[*place]) else { return false };
+        self.is_found[place] = true;
+        self.next = place + 1;
+        true
+    }
+
+    fn left(&self) -> usize {
+        self.is_found.iter().filter(|found| !**found).count()
+    }
+}
+
+/// The blocks that have a sibling, by the block before them.
+fn siblings(index: &BlockIndex) -> HashMap<NodeId, Vec<NodeId>> {
+    let tree = index.tree();
+    let mut by_parent: Vec<(NodeId, NodeId)> = (0..tree.len() as u32)
+        .map(|n| tree.at(n))
+        .filter_map(|id| Some((tree.node(id).parent()?, id)))
+        .collect();
+    by_parent.sort_unstable();
+    let families = by_parent.chunk_by(|a, b| a.0 == b.0).filter(|family| family.len() > 1);
+    families.map(|family| (family[0].0, family.iter().map(|(_, id)| *id).collect())).collect()
+}
+
+/// Whose undo record it is whose checksum is right for `id`, and for every sibling that was connected once:
+/// of the one that it fits alone, or of any that spent nothing. `None` where that cannot be told: the record
+/// is made again when it is needed.
 fn owner(
     store: &Store,
     index: &BlockIndex,
-    waiting: &VecDeque<NodeId>,
-    record: UndoPosition,
-) -> Result<Option<usize>, ChainError> {
-    for (place, id) in waiting.iter().take(UNDO_WINDOW).enumerate() {
-        match store.read_undo(record, &index.node(*id).header.prev_blockhash) {
-            Ok(_) => return Ok(Some(place)),
-            Err(error) if error.is_rotten() => {}
-            Err(error) => return Err(error.into()),
+    siblings: &HashMap<NodeId, Vec<NodeId>>,
+    id: NodeId,
+    undo: &BlockUndo,
+) -> Result<Option<NodeId>, StoreError> {
+    let family = index.node(id).parent().and_then(|parent| siblings.get(&parent));
+    let Some(family) = family else { return Ok(Some(id)) };
+    if undo.coins().is_empty() && fits_block(store, index, id, undo)? == Some(true) {
+        return Ok(Some(id));
+    }
+    let mut owner = None;
+    for sibling in family {
+        match fits_block(store, index, *sibling, undo)? {
+            Some(false) => {}
+            Some(true) if owner.is_none() => owner = Some(*sibling),
+            _ => return Ok(None),
         }
     }
-    Ok(None)
+    Ok(owner)
+}
+
+/// Whether an undo record has as many coins as a block's transactions have inputs; `None` where the block
+/// cannot be read.
+fn fits_block(
+    store: &Store,
+    index: &BlockIndex,
+    id: NodeId,
+    undo: &BlockUndo,
+) -> Result<Option<bool>, StoreError> {
+    let Some(position) = index.node(id).position else { return Ok(None) };
+    let bytes = match store.read_block(position) {
+        Err(error) if error.is_rotten() => return Ok(None),
+        bytes => bytes?,
+    };
+    let block = Block::from_bytes(bytes.as_slice()).ok();
+    Ok(block.map(|block| has_coins_of(block.view(), undo)))
 }
 
 fn commit(store: &Store, mut index: BlockIndex, lost: CommittedState) -> Result<(), ChainError> {

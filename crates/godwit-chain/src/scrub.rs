@@ -525,7 +525,6 @@ impl Scrub {
                 unless_closed::<()>(env, Err(error))?;
                 self.tell_searched(env, index, &search, |_| Remedy::Repair);
             }
-            Err(ReadError::Undo) => unreachable!("no undo record is read"),
         }
         Ok(Vec::new())
     }

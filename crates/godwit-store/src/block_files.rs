@@ -5,18 +5,22 @@
 //! each file is durable; nothing is read back to find that out. Only what was appended after the
 //! last commit is scanned at open, so that it need not be downloaded again.
 
+mod search;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
 
-use godwit_primitives::{BlockHeader, HEADER_SIZE};
-use godwit_stream::{BufferPool, PooledStream, SpanReader};
+use godwit_primitives::BlockHeader;
+use godwit_stream::{BufferPool, PooledStream};
 
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
-use crate::error::{Damage, NetworkId, StoreError};
+use crate::error::{Damage, StoreError};
 use crate::record::{BlockChecksum, BlockPosition, FileEnds};
+
+use search::{Cut, cut_tail, recover};
+pub(crate) use search::{find_magic, has_first_block, read_readable};
 
 /// A block file is left for the next one before it grows to this size (Core:
 /// `MAX_BLOCKFILE_SIZE`).
@@ -25,6 +29,9 @@ pub const MAX_BLOCK_FILE_SIZE: u32 = 0x800_0000;
 /// Longest block in a record (Core: `MAX_BLOCK_SERIALIZED_SIZE`).
 pub const MAX_BLOCK_SERIALIZED_SIZE: u32 = 4_000_000;
 
+/// Numbers of block files are below this: 128 TB of blocks.
+pub(crate) const MAX_BLOCK_FILES: u32 = 1_000_000;
+
 /// Magic and length before each record (Core: `STORAGE_HEADER_BYTES`).
 pub(crate) const FRAME_SIZE: u32 = 8;
 
@@ -32,11 +39,8 @@ pub(crate) const FRAME_SIZE: u32 = 8;
 /// few stand for many seconds of a sync.
 pub(crate) const MAX_OPEN_BLOCK_FILES: usize = 8;
 
-/// Bytes read at once in search of a record.
-const SEARCH_WINDOW: u32 = 64 << 10;
-
-/// What a medium that has lost a sector still gives back around it is read by pages.
-const PAGE: u64 = 4096;
+/// Said of block files that lack blocks.
+const FETCHED_AGAIN: &str = "Its blocks are fetched again from peers when they are needed.";
 
 /// A complete record behind the committed end of the block files: received before a crash, not yet
 /// in the block index. Its frame is right; whether its bytes are the block is for the caller to
@@ -157,17 +161,25 @@ pub(crate) fn block_file_number(path: &Path) -> Option<u32> {
     file_number(path, "blk")
 }
 
-/// Number of a file `prefixNNNNN.dat`, at least five digits.
+/// Number of a file `prefixNNNNN.dat`, at least five digits. One that no node comes to is of something
+/// else: the next files have numbers too.
 pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
     let digits = path.file_name()?.to_str()?.strip_prefix(prefix)?.strip_suffix(".dat")?;
     let decimal = digits.len() >= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    decimal.then(|| digits.parse().ok())?
+    decimal.then(|| digits.parse().ok())?.filter(|number| *number < MAX_BLOCK_FILES)
 }
 
 impl BlockFiles {
     /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the lengths that
     /// commits have named. Records behind the last one are handed back, a torn tail is cut off; what lies
-    /// before a record never is, nor a tail that cannot be read: blocks go to the next file then.
+    /// before a record never is, nor a tail that cannot be read: blocks go to the next file then. A last file
+    /// that is missing or has lost its end gets its length back: whoever reads one of the blocks finds that
+    /// they have rotted, as in any other file.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] where no block or undo file is there at all: more likely the directory is that
+    /// of a volume which is not mounted.
     pub(crate) fn open(
         disk: &StoreDisk,
         dir: &Path,
@@ -185,11 +197,17 @@ impl BlockFiles {
         let mut present: Vec<u32> =
             disk.list(dir)?.iter().filter_map(|path| block_file_number(path)).collect();
         present.retain(|number| *number >= file);
-        present.sort_unstable();
         if end > 0 && !present.contains(&file) {
-            let path = block_file_path(dir, file);
-            return Err(StoreError::damaged(&path, u64::from(end), Damage::Short));
+            let missing = StoreError::damaged(&block_file_path(dir, file), 0, Damage::MissingFile);
+            if !has_files(disk, dir)? {
+                return Err(missing);
+            }
+            log::error!("{missing}. {FETCHED_AGAIN}");
+            disk.open(&block_file_path(dir, file), OpenMode::ReadWrite)?;
+            disk.sync_dir(dir)?;
+            present.push(file);
         }
+        present.sort_unstable();
         let mut grown = BTreeMap::new();
         let mut recovered = Vec::new();
         for number in present {
@@ -406,181 +424,11 @@ pub(crate) struct AppendedBlocks {
     names: bool,
 }
 
-/// Collects the complete records from `start` on and returns the end of the last one. What lies between two
-/// records stays: no crash has left it, since records are written one after the other, but damage.
-fn recover(
-    handle: &StoreFile,
-    magic: [u8; 4],
-    file: u32,
-    start: u32,
-    recovered: &mut Vec<RecoveredBlock>,
-    stop: &AtomicBool,
-) -> Result<u32, StoreError> {
-    let len = handle.file_len()?;
-    if len < u64::from(start) {
-        return Err(StoreError::damaged(handle.path(), u64::from(start), Damage::Short));
-    }
-    let mut end = start;
-    while let Some(block) = next_record(handle, magic, file, end, len)? {
-        if stop.load(Ordering::Relaxed) {
-            return Err(StoreError::Stopped);
-        }
-        let gap = block.position.offset - FRAME_SIZE - end;
-        if gap > 0 {
-            let path = handle.path().display();
-            log::warn!(
-                "{path}: {gap} bytes at byte {end} are damaged; there are blocks behind them."
-            );
-        }
-        recovered.push(block);
-        end = block.position.offset + block.position.len;
-    }
-    Ok(end)
-}
-
-/// What became of the bytes behind the last record.
-enum Cut {
-    /// There are none any more.
-    Done,
-    /// They are still there.
-    Unreadable,
-}
-
-/// Cuts off what follows the last record, which ends at `end`: a record that a crash has torn. What cannot be
-/// read may hold blocks, and be readable at the next start: it stays, and no block is written over it.
-fn cut_tail(handle: &StoreFile, end: u32) -> Result<Cut, StoreError> {
-    let len = handle.file_len()?;
-    if len <= u64::from(end) {
-        return Ok(Cut::Done);
-    }
-    let path = handle.path().display();
-    match read_through(handle, end.into()..len) {
-        Err(error) if error.is_unreadable() => {
-            log::error!(
-                "{path}: what follows byte {end} cannot be read ({error}). It is left as it is, and blocks go \
-                 to the next file."
-            );
-            return Ok(Cut::Unreadable);
-        }
-        read => read?,
-    }
-    log::info!("{path}: cutting off a torn record at byte {end}");
-    handle.set_len(u64::from(end))?;
-    handle.sync()?;
-    Ok(Cut::Done)
-}
-
-/// The first complete record at `from` or behind it.
-///
-/// Where none begins at `from` the next one is searched for as in [`crate::scan`]. What a block
-/// holds may look like a record then; it is handed back as one, and it is for the caller to find out that
-/// it is no block of the chain.
-fn next_record(
-    handle: &StoreFile,
-    magic: [u8; 4],
-    file: u32,
-    from: u32,
-    len: u64,
-) -> Result<Option<RecoveredBlock>, StoreError> {
-    let mut at = from;
-    let mut window = Vec::new();
-    loop {
-        if let Some(block) = read_record(handle, magic, file, at, len)? {
-            return Ok(Some(block));
-        }
-        // Behind the first byte of what is no record.
-        let (mut next, end) = (at.saturating_add(1), len.min(MAX_BLOCK_FILE_SIZE.into()) as u32);
-        loop {
-            let wanted = end.saturating_sub(next).min(SEARCH_WINDOW);
-            if wanted < FRAME_SIZE {
-                return Ok(None);
-            }
-            window.resize(wanted as usize, 0);
-            read_readable(handle, next.into(), &mut window)?;
-            if let Some(place) = window.windows(magic.len()).position(|bytes| bytes == magic) {
-                at = next + place as u32;
-                break;
-            }
-            // The last bytes may begin a magic.
-            next += wanted - (magic.len() as u32 - 1);
-        }
-    }
-}
-
-/// The record at `at`, if it is complete within `len` bytes of file.
-fn read_record(
-    handle: &StoreFile,
-    magic: [u8; 4],
-    file: u32,
-    at: u32,
-    len: u64,
-) -> Result<Option<RecoveredBlock>, StoreError> {
-    const PREFIX: usize = FRAME_SIZE as usize + HEADER_SIZE;
-    if u64::from(at) + PREFIX as u64 > len || at > MAX_BLOCK_FILE_SIZE {
-        return Ok(None);
-    }
-    let mut prefix = [0; PREFIX];
-    read_readable(handle, at.into(), &mut prefix)?;
-    let mut reader = SpanReader::new(&prefix);
-    let parsed = (|| Ok((reader.array::<4>()?, reader.u32()?, reader.get::<BlockHeader>()?)))();
-    let (found, block_len, header) = parsed
-        .map_err(|error| StoreError::damaged(handle.path(), at.into(), Damage::Decode(error)))?;
-    let offset = at + FRAME_SIZE;
-    let complete = u64::from(offset) + u64::from(block_len) <= len;
-    let plausible = (HEADER_SIZE as u32..=MAX_BLOCK_SERIALIZED_SIZE).contains(&block_len);
-    if found != magic || !plausible || !complete {
-        return Ok(None);
-    }
-    Ok(Some(RecoveredBlock { position: BlockPosition { file, offset, len: block_len }, header }))
-}
-
-/// Whether a block that follows genesis lies in the first file: then blocks connect to what is stored.
-pub(crate) fn has_first_block(
-    disk: &StoreDisk,
-    dir: &Path,
-    network: &NetworkId,
-) -> Result<bool, StoreError> {
-    let file = match disk.open(&block_file_path(dir, 0), OpenMode::Read) {
-        Err(error) if error.is_not_found() => return Ok(false),
-        other => other?,
-    };
-    let (len, mut end) = (file.file_len()?, 0);
-    while let Some(block) = next_record(&file, network.magic, 0, end, len)? {
-        if block.header.prev_blockhash.to_bytes() == network.genesis {
-            return Ok(true);
-        }
-        end = block.position.offset + block.position.len;
-    }
-    Ok(false)
-}
-
-/// Fails where a byte cannot be read.
-fn read_through(handle: &StoreFile, bytes: Range<u64>) -> Result<(), StoreError> {
-    let mut window = vec![0; SEARCH_WINDOW as usize];
-    for at in bytes.clone().step_by(window.len()) {
-        let wanted = (bytes.end - at).min(window.len() as u64) as usize;
-        handle.read_exact_at(at, &mut window[..wanted])?;
-    }
-    Ok(())
-}
-
-/// Reads what the medium gives back; what it does not is zeros, page by page.
-fn read_readable(handle: &StoreFile, at: u64, out: &mut [u8]) -> Result<(), StoreError> {
-    match handle.read_exact_at(at, out) {
-        Err(error) if error.is_unreadable() => {}
-        other => return other,
-    }
-    let mut done = 0;
-    while done < out.len() {
-        let place = at + done as u64;
-        let end = out.len().min(done + (PAGE - place % PAGE) as usize);
-        match handle.read_exact_at(place, &mut out[done..end]) {
-            Err(error) if error.is_unreadable() => out[done..end].fill(0),
-            other => other?,
-        }
-        done = end;
-    }
-    Ok(())
+/// Whether there are block or undo files.
+pub(crate) fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
+    let is_ours =
+        |path: &PathBuf| ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some());
+    Ok(disk.list(dir)?.iter().any(is_ours))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@
 //! time that was put in its place. A database may be one commit ahead, when a crash came between the
 //! two, and is never behind.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use godwit_primitives::sha256::sha256d;
@@ -29,7 +30,9 @@ use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanRead
 
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, StoreError};
+use crate::names::UTXO_DIR;
 use crate::record::{CommittedState, Identity};
+use crate::utxo::{Manifest, UtxoHasher, run_fingerprints};
 
 const MAGIC: [u8; 8] = *b"gdwtctrl";
 const VERSION: u32 = 1;
@@ -71,22 +74,19 @@ fn slot(dir: &Path, commit: u64) -> PathBuf {
 }
 
 impl Control {
-    /// The newest control file of `dir` that is intact, if there is one.
-    pub(crate) fn newest(disk: &StoreDisk, dir: &Path) -> Result<Option<Self>, StoreError> {
-        let mut newest: Option<Self> = None;
-        for path in [slot(dir, 0), slot(dir, 1)] {
-            match Self::read(disk, &path)? {
-                Slot::Whole(found)
-                    if newest.as_ref().is_none_or(|other| other.commit < found.commit) =>
-                {
-                    newest = Some(*found);
-                }
-                Slot::Whole(_) | Slot::Missing => {}
+    /// The control files of `dir` that are intact, the newest first.
+    pub(crate) fn intact(disk: &StoreDisk, dir: &Path) -> Result<Vec<Self>, StoreError> {
+        let mut intact = Vec::new();
+        for (path, slot) in Self::both(disk, dir)? {
+            match slot {
+                Slot::Whole(found) => intact.push(*found),
+                Slot::Missing => {}
                 // A crash has torn it, or it is damaged: the next commit but one writes it again.
                 Slot::Damaged => log::info!("{} is not whole.", path.display()),
             }
         }
-        Ok(newest)
+        intact.sort_by_key(|control| Reverse(control.commit));
+        Ok(intact)
     }
 
     /// Both files of `dir`.
@@ -132,6 +132,9 @@ impl Control {
             // A new directory has one.
             Slot::Missing => (self.commit > 1).then_some(Damage::MissingFile),
             Slot::Damaged => Some(Damage::Checksum),
+            Slot::Whole(found) if !found.is_of(&self.identity) => {
+                Some(Damage::Disagreement("it is of another data directory"))
+            }
             // A crash between database and control file leaves it two commits behind.
             Slot::Whole(found) if found.commit + 2 < self.commit => {
                 Some(Damage::Disagreement("it is of an earlier commit"))
@@ -140,10 +143,29 @@ impl Control {
         }
     }
 
+    /// Whether it is of the directory whose database says this: the key is random.
+    pub(crate) fn is_of(&self, identity: &Identity) -> bool {
+        self.identity.utxo_hash_key == identity.utxo_hash_key
+    }
+
     /// Whether the block files hold every block that the coins come from, so that index and coins can be
     /// made of them again.
     pub(crate) fn has_whole_history(&self) -> bool {
         !self.pruned && self.state.assumed.is_none()
+    }
+
+    /// Of the key, as the runs of its directory have it.
+    fn fingerprint(&self) -> u64 {
+        UtxoHasher::new(self.identity.utxo_hash_key).fingerprint()
+    }
+
+    /// Whether it names runs, or may.
+    fn names_runs(&self) -> bool {
+        self.state.utxo_manifest.as_ref().is_some_and(|manifest| {
+            SpanReader::new(manifest)
+                .get::<Manifest>()
+                .map_or(true, |manifest| !manifest.is_empty())
+        })
     }
 
     fn encoded(&self) -> DataStream {
@@ -175,6 +197,46 @@ impl Control {
         let Kept { pruned, state } = reader.get()?;
         Ok(reader.is_empty().then_some(Self { commit, identity, pruned, state }))
     }
+}
+
+/// Which of some control files, the newest first, tells what the database would tell, where there is none:
+/// the newest one whose key runs of the directory were written under. Where no run tells a key, the newest
+/// if all have one key, as long as what it says costs nothing that is stored.
+pub(crate) fn confirmed<'a>(
+    disk: &StoreDisk,
+    dir: &Path,
+    controls: &'a [Control],
+) -> Result<Option<&'a Control>, StoreError> {
+    let Some(newest) = controls.first() else { return Ok(None) };
+    let runs = run_fingerprints(disk, &dir.join(UTXO_DIR))?;
+    if !runs.is_empty() {
+        return Ok(controls.iter().find(|control| runs.contains(&control.fingerprint())));
+    }
+    let is_harmless = controls.iter().all(|control| control.is_of(&newest.identity))
+        && !newest.names_runs()
+        && newest.has_whole_history();
+    Ok(is_harmless.then_some(newest))
+}
+
+/// Whether the control files speak for another directory than the one whose database says this: runs are
+/// there of one of theirs and none of its own, or no run tells, and both files have one other key.
+pub(crate) fn refute(
+    disk: &StoreDisk,
+    dir: &Path,
+    identity: &Identity,
+    controls: &[Control],
+) -> Result<bool, StoreError> {
+    if controls.is_empty() || controls.iter().any(|control| control.is_of(identity)) {
+        return Ok(false);
+    }
+    let runs = run_fingerprints(disk, &dir.join(UTXO_DIR))?;
+    if runs.contains(&UtxoHasher::new(identity.utxo_hash_key).fingerprint()) {
+        return Ok(false);
+    }
+    Ok(match controls {
+        [one, other] if runs.is_empty() => one.is_of(&other.identity),
+        _ => controls.iter().any(|control| runs.contains(&control.fingerprint())),
+    })
 }
 
 /// What is to be kept of a database that is lost or replaced.
@@ -275,18 +337,25 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_is_intact_counts() {
+    fn the_newest_that_is_intact_comes_first() {
         let fault = FaultDisk::new();
         let (disk, dir) = (StoreDisk::new(Arc::new(fault.clone())), Path::new(DIR));
         disk.create_dir_all(dir).unwrap();
-        assert_eq!(Control::newest(&disk, dir), Ok(None));
-        for commit in 0..5 {
+        let intact = || -> Vec<u64> {
+            let found = Control::intact(&disk, dir).unwrap();
+            found.iter().for_each(|found| assert_eq!(*found, control(found.commit, 15)));
+            found.iter().map(|control| control.commit).collect()
+        };
+        assert_eq!(intact(), []);
+        for commit in 0..5u64 {
             control(commit, 15).write(&disk, dir).unwrap();
-            assert_eq!(Control::newest(&disk, dir), Ok(Some(control(commit, 15))));
+            let expected: Vec<u64> =
+                [Some(commit), commit.checked_sub(1)].into_iter().flatten().collect();
+            assert_eq!(intact(), expected);
         }
         fault.overwrite(&slot(dir, 4), vec![1; 20]);
-        assert_eq!(Control::newest(&disk, dir), Ok(Some(control(3, 15))));
+        assert_eq!(intact(), [3]);
         fault.overwrite(&slot(dir, 3), Vec::new());
-        assert_eq!(Control::newest(&disk, dir), Ok(None));
+        assert_eq!(intact(), []);
     }
 }

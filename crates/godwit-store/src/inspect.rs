@@ -12,17 +12,17 @@ use std::sync::Arc;
 use godwit_primitives::BlockHash;
 use godwit_stream::{DataStream, Obfuscation, PooledStream, SpanReader};
 
-use crate::block_files::{FRAME_SIZE, block_file_path, file_number, frame};
-use crate::control::{Control, Slot};
+use crate::block_files::{FRAME_SIZE, block_file_path, frame, has_files as has_block_files};
+use crate::control::{self, Control, Slot};
 use crate::db::Db;
-use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk};
+use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, DamagedPart, NetworkId, Remedy, StoreError};
 use crate::exec::Executor;
 use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
 use crate::record::{BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition};
 use crate::scan::read_obfuscation;
 use crate::store::{
-    DATABASE_FILE, FILE_ENDS, OpenedDatabase, SCHEMA_VERSION, inspect_database,
+    DATABASE_FILE, FILE_ENDS, OpenedDatabase, SCHEMA_VERSION, inspect_database, own_controls,
     refuse_core_directory, visit_blocks, write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
@@ -85,20 +85,22 @@ impl Inspection {
         let disk = StoreDisk::new(disk);
         refuse_core_directory(&disk, dir)?;
         let lock = disk.lock(&dir.join(LOCK_FILE))?;
-        let newest = Control::newest(&disk, dir)?;
+        let controls = Control::intact(&disk, dir)?;
+        let path = dir.join(DATABASE_FILE);
+        let own = own_controls(&controls, &path, network).unwrap_or_default();
+        let confirmed = control::confirmed(&disk, dir, &own)?.cloned();
         let slots = Control::both(&disk, dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
-        let is_new = newest.is_none()
-            && disk.is_missing(&dir.join(DATABASE_FILE))?
-            && !has_files(&disk, dir)?;
-        let (mut db, mut control, mut ends) = (None, newest.clone(), BTreeMap::new());
+        let is_new = controls.is_empty() && disk.is_missing(&path)? && !has_files(&disk, dir)?;
+        let (mut db, mut control, mut ends) = (None, confirmed.clone(), BTreeMap::new());
         let mut index_damage = None;
         if !is_new {
-            let opened = inspect_database(&disk, dir, newest.as_ref(), network);
+            let opened = inspect_database(&disk, dir, &controls, network);
             match opened.and_then(|opened| Self::check_database(opened, dir, &mut ends)) {
                 Ok(opened) => (db, control) = (Some(opened.db), Some(opened.control)),
                 Err(error) => {
-                    let whole = newest.as_ref().is_some_and(Control::has_whole_history);
+                    own_controls(&controls, &path, network)?;
+                    let whole = confirmed.as_ref().is_some_and(Control::has_whole_history);
                     let remedy = match whole {
                         true => Remedy::Repair,
                         false => DamagedPart::Index.remedy(crate::has_whole_history(&disk, dir)),
@@ -199,6 +201,15 @@ impl Inspection {
         self.db.is_some()
     }
 
+    /// Whether there are block or undo files: a node does not open a directory that has lost all of them.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be listed.
+    pub fn has_block_files(&self) -> Result<bool, StoreError> {
+        has_block_files(&self.disk, &self.dir.join(BLOCKS_DIR))
+    }
+
     /// Whether nothing was ever stored.
     pub fn is_new(&self) -> bool {
         self.is_new
@@ -292,20 +303,39 @@ impl Inspection {
         self.undo.path(file)
     }
 
-    /// The bytes of a block, whose frame is right.
+    /// The bytes of a block, whatever its frame is.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Damaged`] where it is not, or the file ends before.
+    /// [`StoreError::Damaged`] where the file is missing or ends before.
     pub fn read_block(&self, at: BlockPosition) -> Result<PooledStream, StoreError> {
-        let path = self.block_path(at.file);
-        let start = at.offset.saturating_sub(FRAME_SIZE);
-        check_frame(&self.disk, self.network.magic, &path, start.into(), at.len)?;
-        let mut bytes = DataStream::new();
-        let file = self.disk.open_cached(&path)?;
+        let (path, mut bytes) = (self.block_path(at.file), DataStream::new());
+        let file = open_file(&self.disk, &path)?;
         file.read_stream_at(at.offset.into(), at.len as usize, &mut bytes)
             .map_err(|error| unreadable(error, &path, at.offset.into()))?;
         Ok(PooledStream::from(bytes))
+    }
+
+    /// Tells of a frame of a block that is not what was written; with a repair it is written again. For a
+    /// block whose bytes are right: then index and network say what its frame is.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call.
+    pub fn check_block_frame(&self, at: BlockPosition) -> Result<Option<Found>, StoreError> {
+        let path = self.block_path(at.file);
+        let start = u64::from(at.offset.saturating_sub(FRAME_SIZE));
+        let mut found = match check_frame(&self.disk, self.network.magic, &path, start, at.len) {
+            Ok(()) => return Ok(None),
+            Err(error) => Found::of(error, Remedy::Repair)?,
+        };
+        if self.repair {
+            let file = self.disk.open(&path, OpenMode::ReadWrite)?;
+            file.write_all_at(start, &frame(self.network.magic, at.len))?;
+            file.sync()?;
+            found.remedy = Remedy::Done;
+        }
+        Ok(Some(Found { bytes: FRAME_SIZE.into(), ..found }))
     }
 
     /// The undo data of the block behind `prev`, in a record whose frame and checksum are right.
@@ -360,13 +390,12 @@ impl Inspection {
 
 /// Whether there are files of blocks, undo records or coins.
 fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
-    let list = |name| match disk.list(&dir.join(name)) {
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
+    let found = |found: Result<bool, StoreError>| match found {
+        Err(error) if error.is_not_found() => Ok(false),
         other => other,
     };
-    let is_of_blocks =
-        |path: &PathBuf| ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some());
-    Ok(list(BLOCKS_DIR)?.iter().any(is_of_blocks) || !list(UTXO_DIR)?.is_empty())
+    let has_coins = disk.list(&dir.join(UTXO_DIR)).map(|files| !files.is_empty());
+    Ok(found(has_block_files(disk, &dir.join(BLOCKS_DIR)))? || found(has_coins)?)
 }
 
 /// Whether a record begins at `start` as one of `len` bytes does.
@@ -382,15 +411,19 @@ pub(crate) fn check_frame(
     len: u32,
 ) -> Result<(), StoreError> {
     let mut found = [0; FRAME_SIZE as usize];
-    let file = disk.open_cached(path).map_err(|error| match error.is_not_found() {
-        true => StoreError::damaged(path, 0, Damage::MissingFile),
-        false => error,
-    })?;
+    let file = open_file(disk, path)?;
     file.read_exact_at(start, &mut found).map_err(|error| unreadable(error, path, start))?;
     match found == frame(magic, len) {
         true => Ok(()),
         false => Err(StoreError::damaged(path, start, Damage::Format)),
     }
+}
+
+fn open_file(disk: &StoreDisk, path: &Path) -> Result<StoreFile, StoreError> {
+    disk.open_cached(path).map_err(|error| match error.is_not_found() {
+        true => StoreError::damaged(path, 0, Damage::MissingFile),
+        false => error,
+    })
 }
 
 /// A place that the medium does not give back is damaged, as one behind the end of the file is.

@@ -15,13 +15,15 @@ pub(crate) use database::{
     ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, ONLY, REINDEXING, SCRUB, UTXO,
     VERIFIED_TIP,
 };
-pub(crate) use database::{DATABASE_FILE, OpenedDatabase, committed_state, inspect_database};
+pub(crate) use database::{
+    DATABASE_FILE, OpenedDatabase, committed_state, inspect_database, own_controls,
+};
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
     RecoveredBlock, WrittenBlock, file_number,
 };
-use crate::control::{Control, Kept};
+use crate::control::{self, Control, Kept};
 use crate::db::Db;
 use crate::disk::probe::{probe, unless_unsuitable};
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
@@ -166,9 +168,9 @@ impl Store {
         }
         let lock = disk.lock(&dir.join(LOCK_FILE))?;
         let network = options.network;
-        let found = Control::newest(&disk, &dir)?;
+        let found = Control::intact(&disk, &dir)?;
         disk.sync_dir(&dir).map_err(|error| unless_unsuitable(error, &dir))?;
-        if found.is_none() && disk.is_missing(&dir.join(DATABASE_FILE))? {
+        if found.is_empty() && disk.is_missing(&dir.join(DATABASE_FILE))? {
             probe(&disk, &dir)?;
         }
         let OpenedDatabase { db, mut control, kept } = open_database(&disk, &dir, found, &options)?;
@@ -235,10 +237,18 @@ impl Store {
         self.kept.as_ref().map(|kept| &kept.state)
     }
 
-    /// The undo records of a file as far as they follow one another, and whatever block they belong to:
-    /// [`Store::read_undo`] tells whether it is that of a block.
-    pub fn undo_records(&self, file: u32) -> Result<Vec<UndoPosition>, StoreError> {
-        self.undo.records(file, self.magic)
+    /// Hands `take` what may be the undo records of a file, in their order: [`Store::read_undo`] tells
+    /// whether it is that of a block, and `take` whether it was.
+    ///
+    /// # Errors
+    ///
+    /// Those of `take`, and failed reads.
+    pub fn undo_records(
+        &self,
+        file: u32,
+        take: &mut dyn FnMut(UndoPosition) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        self.undo.records(file, self.magic, take)
     }
 
     /// Has the next commit name the undo records of a file up to `last`.
@@ -438,7 +448,8 @@ pub(crate) fn visit_blocks(
 /// Whether a network's directory has all blocks that its coins come from, so that both index and coins can be
 /// made again without a download. Reads what the last commit has left, without opening anything.
 pub fn has_whole_history(disk: &StoreDisk, dir: &Path) -> bool {
-    match Control::newest(disk, dir) {
+    let controls = Control::intact(disk, dir).unwrap_or_default();
+    match control::confirmed(disk, dir, &controls) {
         Ok(Some(control)) => control.has_whole_history(),
         _ => disk.open(&dir.join(BLOCKS_DIR).join("blk00000.dat"), OpenMode::Read).is_ok(),
     }

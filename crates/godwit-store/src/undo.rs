@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use godwit_primitives::{BlockHash, Coin, sha256::sha256d};
 use godwit_stream::{BufferPool, DataStream, DecodeError, PooledStream, SpanReader};
 
-use crate::block_files::{FRAME_SIZE, frame};
+use crate::block_files::{FRAME_SIZE, find_magic, frame, read_readable};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 use crate::record::UndoPosition;
@@ -341,37 +341,43 @@ impl UndoFiles {
         handles.iter().try_for_each(StoreFile::sync)
     }
 
-    /// The records of a file from its beginning, as far as they follow one another and can be read.
+    /// Hands `take` what may be the records of a file, in their order; it tells whether it is a record that
+    /// it knows. One that it does not is passed over where its frame is right. Where a frame is damaged, the
+    /// next one is looked for, and what lies between is handed over too: its frame may be all that is
+    /// damaged.
     pub(crate) fn records(
         &self,
         file: u32,
         magic: [u8; 4],
-    ) -> Result<Vec<UndoPosition>, StoreError> {
+        take: &mut dyn FnMut(UndoPosition) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
         let handle = match self.disk.open_cached(&self.path(file)) {
-            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            Err(error) if error.is_not_found() => return Ok(()),
             other => other?,
         };
-        let (len, mut end, mut records) = (handle.file_len()?, 0, Vec::new());
-        let mut start = [0; FRAME_SIZE as usize];
-        while end + OVERHEAD <= len {
-            match handle.read_exact_at(end, &mut start) {
-                Err(error) if error.is_unreadable() => {
-                    log::warn!("{error}");
-                    break;
-                }
-                read => read?,
+        let len = handle.file_len()?;
+        let is_frame = |at: u64| -> Result<bool, StoreError> {
+            Ok(at == len || frame_at(&handle, magic, at, len)?.is_some())
+        };
+        let (mut end, mut at) = (0, 0);
+        while at < len {
+            let framed = frame_at(&handle, magic, at, len)?;
+            let behind = framed.map(|data_len| at + OVERHEAD + u64::from(data_len));
+            if let Some(behind) = behind.filter(|behind| *behind <= len)
+                && let Some(record) = record_between(file, at, behind)
+                && (take(record)? || is_frame(behind)?)
+            {
+                (end, at) = (behind, behind);
+                continue;
             }
-            let (found, data_len) = start.split_at(magic.len());
-            let data_len = u32::from_le_bytes(data_len.try_into().expect("the other four bytes"));
-            let next = end + OVERHEAD + u64::from(data_len);
-            if found != magic || data_len == 0 || next > len {
-                break;
+            at = find_magic(&handle, magic, at + 1, len)?.unwrap_or(len);
+            if let Some(record) = record_between(file, end, at)
+                && take(record)?
+            {
+                end = at;
             }
-            let offset = end + u64::from(FRAME_SIZE);
-            records.push(UndoPosition { file, offset, len: data_len });
-            end = next;
         }
-        Ok(records)
+        Ok(())
     }
 
     /// Has the next commit name a file up to the end of `last`, which this process has not written.
@@ -406,6 +412,30 @@ impl UndoFiles {
         }
         Ok(appended.ends)
     }
+}
+
+/// The length in the frame at `at` of a file of `len` bytes, if there is one.
+fn frame_at(
+    handle: &StoreFile,
+    magic: [u8; 4],
+    at: u64,
+    len: u64,
+) -> Result<Option<u32>, StoreError> {
+    if at + OVERHEAD > len {
+        return Ok(None);
+    }
+    let mut start = [0; FRAME_SIZE as usize];
+    read_readable(handle, at, &mut start)?;
+    let (found, data_len) = start.split_at(magic.len());
+    let data_len = u32::from_le_bytes(data_len.try_into().expect("the other four bytes"));
+    Ok((found == magic && data_len > 0).then_some(data_len))
+}
+
+/// The record that fills a file from `start` to `end`; `None` where that is too short or too long for one.
+fn record_between(file: u32, start: u64, end: u64) -> Option<UndoPosition> {
+    let len = end.checked_sub(start + OVERHEAD).filter(|len| *len > 0)?;
+    let offset = start + u64::from(FRAME_SIZE);
+    Some(UndoPosition { file, offset, len: len.try_into().ok()? })
 }
 
 /// Files that undo records were appended to, with the ends of the last ones.

@@ -52,6 +52,7 @@ pub use key::{HashedOutPoint, UtxoHasher};
 pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};
 pub use manifest::Manifest;
 pub use memtable::{Probe, Taken};
+pub(crate) use run::file::run_fingerprints;
 pub use scrub::{RunScrub, Scrubbed};
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};

@@ -27,8 +27,8 @@ const MIB: u64 = 1 << 20;
 /// Smallest `-memory`. Main's headers take 133 MiB, and a tenth of that has to be left for coins.
 pub(crate) const MIN_MEMORY: u64 = 448 * MIB;
 
-/// Main's headers, with room for five years more.
-const HEADERS: u64 = 160 * MIB;
+/// Main's headers, with room for three years more.
+const HEADERS: u64 = 150 * MIB;
 
 /// Largest budget that nobody has asked for: a node is not alone on its machine.
 const MAX_DEFAULT: u64 = 4096 * MIB;

@@ -265,8 +265,8 @@ fn a_damaged_witness_or_signature_fails_its_block() {
     assert_eq!(reject.reason, RejectReason::BlockScriptVerifyFlagFailed);
 }
 
-/// What was written is taken where a coin's amount or script is wrong; where its place is another one, it may be
-/// another coin: that of the branch that became best, where the same transaction stands in another block.
+/// What was written is taken where a coin's amount or script is wrong; where its place is another one, it may
+/// be another coin: that of the branch that became best, where the same transaction stands in another block.
 #[test]
 fn c15_a_second_look_takes_a_coin_as_it_was_written() {
     let first = Coin { value: 50, script_pubkey: [1; 25][..].into(), height: 100, coinbase: false };

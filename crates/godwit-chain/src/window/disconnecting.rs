@@ -13,7 +13,7 @@ use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::BlockIndex;
 use crate::lost_undo::LostUndo;
-use crate::own_block::{ReadError, read_own_block};
+use crate::own_block::{ReadError, has_coins_of, read_own_block};
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
@@ -81,7 +81,6 @@ impl Window {
                 tip.damaged = Some(damaged);
                 return Ok(Some(damaged));
             }
-            Err(ReadError::Undo) => return Err(ChainError::DamagedUndo(index.node(id).hash)),
             Err(ReadError::Store(error)) => return Err(error.into()),
         }
         Ok(None)
@@ -137,9 +136,8 @@ impl Window {
         let id = self.applied;
         let node = index.node(id);
         let hash = node.hash;
-        let (Some(position), Some(undo)) = (node.position, node.undo) else {
-            return Err(ChainError::DamagedIndex(hash));
-        };
+        let Some(position) = node.position else { return Err(ChainError::DamagedIndex(hash)) };
+        let undo = node.undo;
         self.next_token += 1;
         let token = self.next_token;
         self.disconnecting = Some(Disconnecting { id, token, read: None, damaged: None });
@@ -150,18 +148,26 @@ impl Window {
         self.job_sender.run(Priority::Urgent, "disconnect", move || {
             let read = || {
                 let block = read_own_block(&store, &hasher, id, (position, hash))?;
-                let undo = match store.read_undo(undo, &prev) {
-                    Err(error) if error.is_rotten() => {
-                        log::error!(
-                            "An undo record is damaged, and what it says looked for: {error}"
-                        );
-                        let lost = LostUndo::of(id, &block, height, below);
-                        return Ok(Reading::Rebuilding(Box::new(Rebuilding { block, lost })));
+                // An index that was made again from damaged undo files lacks places of records.
+                match undo.map(|undo| store.read_undo(undo, &prev)) {
+                    Some(Ok(undo)) if has_coins_of(block.view(), &undo) => {
+                        return read_created(&layers, block, spent_coins(undo), true);
                     }
-                    undo => undo?,
-                };
-                let spent = spent_coins(&block, undo).ok_or(ReadError::Undo)?;
-                read_created(&layers, block, spent, true)
+                    // That of a sibling has the right checksum.
+                    Some(Ok(_)) => log::error!(
+                        "The undo record of block {hash} is of another block, and what it would say is \
+                         looked for."
+                    ),
+                    Some(Err(error)) if !error.is_rotten() => return Err(error.into()),
+                    Some(Err(error)) => log::error!(
+                        "An undo record is damaged, and what it says looked for: {error}"
+                    ),
+                    None => log::error!(
+                        "Block {hash} has no undo record, and what it would say is looked for."
+                    ),
+                }
+                let lost = LostUndo::of(id, &block, height, below);
+                Ok(Reading::Rebuilding(Box::new(Rebuilding { block, lost })))
             };
             Answer::Read(token, read())
         });
@@ -220,17 +226,13 @@ fn read_created(
     Ok(Reading::Done(Box::new(ReadBack { block, spent, created, pin, undo_intact })))
 }
 
-/// The coins of an undo record, if they fit the block.
-fn spent_coins(block: &Structured, undo: BlockUndo) -> Option<SpentCoins> {
-    let inputs = block.view().txs().skip(1).map(|tx| tx.input_count());
-    if !inputs.eq(undo.transactions().map(|coins| coins.len())) {
-        return None;
-    }
+/// The coins of an undo record.
+fn spent_coins(undo: BlockUndo) -> SpentCoins {
     let mut first = vec![0, 0];
     let mut end = 0;
     for coins in undo.transactions() {
         end += coins.len() as u32;
         first.push(end);
     }
-    Some(SpentCoins::from_records(undo.into_coins(), first))
+    SpentCoins::from_records(undo.into_coins(), first)
 }

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use godwit_chain::{Chain, CoinsMemory, MIN_BLOCKS_TO_KEEP, UtxoStats, Verdict};
 use godwit_fault_disk::{FaultDisk, Recorder, Recording, Survival};
 use godwit_primitives::network::{Network, Params};
-use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
 use godwit_sim::rng::Rng;
 use godwit_store::disk::{Disk, RealDisk};
 use godwit_store::utxo::CacheMinima;
 
-use crate::datadir::{clock, import_file, options, submit};
+use crate::datadir::{clock, generated, import_file, options, submit};
 use crate::pruning::{check_kept, hash};
 
 /// Cuts in the test of every build.
@@ -48,14 +47,7 @@ struct Import {
 }
 
 fn blocks() -> Vec<Vec<u8>> {
-    let plan = ChainPlan { block_weight: 60_000, empty_tail: 300, ..ChainPlan::small(8) };
-    let mut blocks = Vec::new();
-    generate(&plan, |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
-    blocks
+    generated(&ChainPlan { block_weight: 60_000, empty_tail: 300, ..ChainPlan::small(8) })
 }
 
 fn open(disk: Arc<dyn Disk>, dir: &Path) -> Chain {

@@ -53,8 +53,13 @@ pub(crate) fn open(dir: &Path, network: Network) -> Chain {
 
 /// The blocks of the small plan, without genesis.
 pub(crate) fn small_chain() -> Vec<Vec<u8>> {
+    generated(&ChainPlan::small(1))
+}
+
+/// The blocks of a plan, without genesis.
+pub(crate) fn generated(plan: &ChainPlan) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
-    generate(&ChainPlan::small(1), |block| {
+    generate(plan, |block| {
         blocks.push(block.bytes.to_vec());
         Ok(())
     })

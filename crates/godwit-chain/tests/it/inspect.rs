@@ -175,7 +175,8 @@ fn each_damage_is_named_and_what_is_repaired_is_as_it_was() {
         let may_pass = ["godwit.redb", "godwit.control"].contains(&kind.as_str());
         assert!(told == damaged || may_pass, "{kind}");
         match kind.as_str() {
-            "blk.dat" => assert_eq!(*repaired, 0, "{kind}"),
+            // A frame alone, which is seldom hit.
+            "blk.dat" => assert!(repaired * 10 < *damaged, "{kind}"),
             // More than parity makes up for, and a run that is not there.
             ".run" => assert!(repaired * 2 > *damaged, "{kind}"),
             _ => assert_eq!(repaired, told, "{kind}"),
@@ -292,21 +293,61 @@ fn a_directory_without_database_is_not_new_and_one_of_core_is_refused() {
     }
 }
 
-/// The node does not start without the end of the last block file, and fetches what others lack.
+/// The node starts without the end of a block file, the last one's too, and fetches what they lack; without
+/// any file it does not.
 #[test]
 fn a_short_block_file_has_the_remedy_that_the_node_has() {
     let (disk, _) = flushed();
     let mut paths = files(&disk).remove("blk.dat").unwrap();
     paths.sort();
-    let last = paths.pop().unwrap();
-    for (path, remedy) in [(&paths[0], Remedy::Peers), (&last, Remedy::Reindex)] {
-        let bad = disk.copy();
-        let bytes = disk.contents(path).unwrap();
-        bad.overwrite(path, bytes[..bytes.len() - 9].to_vec());
-        let (_, found) = verify(&bad, false);
-        assert_eq!(found[0].remedy, remedy, "{found:?}");
-        let starts = crate::pruning::try_open(&bad, None, FILE_SIZE).is_ok();
-        assert_eq!(starts, remedy == Remedy::Peers);
+    for path in [&paths[0], paths.last().unwrap()] {
+        for is_there in [true, false] {
+            let bad = disk.copy();
+            let bytes = disk.contents(path).unwrap();
+            match is_there {
+                true => bad.overwrite(path, bytes[..bytes.len() - 9].to_vec()),
+                false => bad.remove(path).unwrap(),
+            }
+            let (_, found) = verify(&bad, false);
+            let remedies: Vec<Remedy> = found.iter().map(|found| found.remedy).collect();
+            assert_eq!(remedies, [Remedy::Peers], "{found:?}");
+            open(&bad, None, FILE_SIZE).close().unwrap();
+        }
+    }
+    paths.extend(files(&disk).remove("rev.dat").unwrap());
+    paths.iter().for_each(|path| disk.remove(path).unwrap());
+    let (_, found) = verify(&disk, false);
+    assert_eq!(found[0].remedy, Remedy::Reindex, "{found:?}");
+    assert!(crate::pruning::try_open(&disk, None, FILE_SIZE).is_err());
+}
+
+/// Index and network say what the eight bytes before a block are.
+#[test]
+fn a_frame_that_alone_is_damaged_is_repaired() {
+    let (disk, _) = flushed();
+    for path in files(&disk).remove("blk.dat").unwrap() {
+        let good = disk.contents(&path).unwrap();
+        let first = 8 + u32::from_le_bytes(good[4..8].try_into().unwrap()) as usize;
+        for at in [0, 5, first, first + 7] {
+            let bad = disk.copy();
+            let mut bytes = good.clone();
+            bytes[at] ^= 4;
+            bad.overwrite(&path, bytes);
+            let (_, found) = verify(&bad, false);
+            let place = (at / first * first) as u64;
+            assert_eq!((found.len(), found[0].offset, found[0].bytes), (1, place, 8), "{found:?}");
+            assert_eq!(found[0].remedy, Remedy::Repair);
+            let (_, found) = verify(&bad, true);
+            assert_eq!(found[0].remedy, Remedy::Done);
+            assert!(bad.contents(&path).unwrap() == good);
+        }
+        // With the block it is the block that is damaged.
+        let mut bytes = good.clone();
+        (bytes[0], bytes[100]) = (!bytes[0], !bytes[100]);
+        disk.overwrite(&path, bytes);
+        let (_, found) = verify(&disk, true);
+        assert_eq!((found.len(), found[0].remedy), (1, Remedy::Peers), "{found:?}");
+        disk.overwrite(&path, good);
     }
 }
 
@@ -320,4 +361,57 @@ fn connected_blocks_without_undo_records_are_told() {
     open(&disk, None, FILE_SIZE).close().unwrap();
     let (_, found) = verify(&disk, false);
     assert_eq!(found.iter().map(|found| found.remedy).collect::<Vec<_>>(), [Remedy::Reindex]);
+}
+
+/// The last record of the last undo file.
+fn cut_last_undo(disk: &FaultDisk) -> PathBuf {
+    let mut paths = files(disk).remove("rev.dat").unwrap();
+    paths.sort();
+    let path = paths.pop().unwrap();
+    let bytes = disk.contents(&path).unwrap();
+    disk.overwrite(&path, bytes[..bytes.len() - 5].to_vec());
+    path
+}
+
+/// A block that is damaged too says nothing of its undo record.
+#[test]
+fn a_short_undo_file_is_called_repaired_only_where_it_is() {
+    let (disk, _) = flushed();
+    let path = cut_last_undo(&disk);
+    let mut blocks = files(&disk).remove("blk.dat").unwrap();
+    blocks.sort();
+    let last = blocks.last().unwrap();
+    let mut bytes = disk.contents(last).unwrap();
+    let end = bytes.len() - 9;
+    bytes[end] ^= 1;
+    disk.overwrite(last, bytes);
+    for round in 0..2 {
+        let (_, found) = verify(&disk, true);
+        let of_file: Vec<&Found> = found.iter().filter(|found| found.path == path).collect();
+        assert_eq!(of_file.len(), 1, "round {round}: {found:?}");
+        assert_eq!(of_file[0].remedy, Remedy::Reindex, "round {round}");
+    }
+}
+
+#[test]
+fn undo_records_of_blocks_that_were_left_are_repaired() {
+    let (disk, _) = flushed();
+    let mut chain = open(&disk, None, FILE_SIZE);
+    let height = chain.tip_point().height;
+    let first = chain.tree().ancestor(chain.tip(), height - 15).unwrap();
+    let first = chain.tree().node(first).hash;
+    chain.invalidate_block(&first).unwrap();
+    chain.settle(clock()).unwrap();
+    chain.flush().unwrap();
+    chain.close().unwrap();
+    let good = contents(&disk);
+    for path in files(&disk).remove("rev.dat").unwrap() {
+        disk.remove(&path).unwrap();
+    }
+    let (_, found) = verify(&disk, false);
+    assert!(found.iter().all(|found| found.remedy == Remedy::Repair), "{found:?}");
+    let (_, found) = verify(&disk, true);
+    assert!(found.iter().all(|found| found.remedy == Remedy::Done), "{found:?}");
+    assert_eq!(verify(&disk, false).1, []);
+    assert!(contents(&disk) == good);
 }

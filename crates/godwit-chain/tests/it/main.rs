@@ -4,6 +4,7 @@ mod crash_states;
 mod damage;
 mod datadir;
 mod feed;
+mod foreign_control;
 mod golden;
 mod inspect;
 mod kernel;

@@ -11,12 +11,11 @@ use godwit_chain::{
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, BlockHeader};
-use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::{Disk, RealDisk};
 use godwit_stream::SpanReader;
 
-use crate::datadir::{clock, end_after_checkpoint, import_file, options, submit};
+use crate::datadir::{clock, end_after_checkpoint, generated, import_file, options, submit};
 use crate::pruned_branches::branch;
 
 /// So small that nearly every block has a file of its own.
@@ -25,14 +24,7 @@ pub(crate) const DIR: &str = "/node";
 
 /// Forty blocks with transactions that 320 empty ones bury.
 pub(crate) static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let plan = ChainPlan { block_weight: 40_000, empty_tail: 320, ..ChainPlan::small(3) };
-    let mut blocks = Vec::new();
-    generate(&plan, |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
-    blocks
+    generated(&ChainPlan { block_weight: 40_000, empty_tail: 320, ..ChainPlan::small(3) })
 });
 
 pub(crate) static STATS: LazyLock<UtxoStats> = LazyLock::new(|| stats_of(&BLOCKS));

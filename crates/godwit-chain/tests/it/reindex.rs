@@ -12,24 +12,29 @@ use godwit_chain::{
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Network, Params};
+use godwit_primitives::sha256::sha256d;
 use godwit_sim::rng::Rng;
 use godwit_store::disk::Disk;
 use godwit_store::{BlockPosition, Rebuild, StoreError, UndoPosition};
 use godwit_stream::{DataStream, PooledStream};
 
+use crate::damage::files;
 use crate::datadir::{clock, options, submit};
+use crate::pruned_branches::branch;
 use crate::pruning::{
     BLOCKS, DIR, ONE_BLOCK, STATS, hash, header, open, stats_of, submit_all, try_open,
 };
 
 /// Some blocks each.
 pub(crate) const FILE_SIZE: u32 = 200_000;
+/// Bytes of a sector.
+const SECTOR: u64 = 512;
 /// Blocks of the chain that the datadirs have.
 const CONNECTED: usize = 150;
 /// Blocks whose coins are on disk.
 const FLUSHED: usize = 140;
 
-fn database() -> PathBuf {
+pub(crate) fn database() -> PathBuf {
     Path::new(DIR).join("godwit.redb")
 }
 
@@ -74,10 +79,10 @@ pub(crate) fn datadir(half: bool) -> FaultDisk {
     disk
 }
 
-type Stored = (BlockHash, Option<BlockPosition>, Option<UndoPosition>);
+pub(crate) type Stored = (BlockHash, Option<BlockPosition>, Option<UndoPosition>);
 
 /// What the index says of each block of the active chain, and the coins.
-fn contents(disk: &FaultDisk) -> (Vec<Stored>, UtxoStats) {
+pub(crate) fn contents(disk: &FaultDisk) -> (Vec<Stored>, UtxoStats) {
     let mut chain = open(disk, None, FILE_SIZE);
     chain.settle(clock()).unwrap();
     let tip = chain.tip();
@@ -172,15 +177,22 @@ fn an_index_that_is_half_made_is_made_again() {
     assert!(failures > 10, "{failures}");
 }
 
-fn start(disk: &FaultDisk, file_size: u32, start: StartOptions) -> Result<Chain, ChainError> {
+pub(crate) fn start(
+    disk: &FaultDisk,
+    file_size: u32,
+    start: StartOptions,
+) -> Result<Chain, ChainError> {
+    start_on(Arc::new(disk.clone()), file_size, start)
+}
+
+fn start_on(disk: Arc<dyn Disk>, file_size: u32, start: StartOptions) -> Result<Chain, ChainError> {
     let mut options = options(Params::new(Network::Regtest));
     options.coins_memory = CoinsMemory::Fixed(4 << 20);
     options.start = start;
-    let disk = Arc::new(disk.clone());
     Chain::open_with_file_size(disk, DIR.into(), options, [7; 16], clock(), file_size)
 }
 
-fn rebuilding(rebuild: Rebuild) -> StartOptions {
+pub(crate) fn rebuilding(rebuild: Rebuild) -> StartOptions {
     StartOptions { rebuild, ..StartOptions::default() }
 }
 
@@ -333,4 +345,207 @@ fn a_pruned_datadir_keeps_its_coins_or_begins_again() {
             break;
         }
     }
+}
+
+/// Its block is fetched again, and nothing else is in its way.
+#[test]
+fn c4_a_sector_that_cannot_be_read_keeps_no_index_from_being_made_again() {
+    let good = datadir(false);
+    let (stored, expected) = contents(&good);
+    let without_database = good.copy();
+    without_database.remove(&database()).unwrap();
+    // One whose transactions fill sectors of their own.
+    let in_a_sector = |at: &BlockPosition| u64::from(at.len) > 3 * SECTOR;
+    let at = stored.iter().filter_map(|(_, at, _)| *at).filter(in_a_sector).nth(3).unwrap();
+    let file = Path::new(DIR).join(format!("blocks/blk{:05}.dat", at.file));
+    let body = (u64::from(at.offset) + 80).next_multiple_of(SECTOR);
+    let head = u64::from(at.offset) / SECTOR * SECTOR;
+    let everything: Vec<&Vec<u8>> = BLOCKS[..CONNECTED].iter().collect();
+    let cases = [(&good, Rebuild::Index, body), (&good, Rebuild::Index, head)];
+    let cases = cases.into_iter().chain([(&without_database, Rebuild::Nothing, body)]);
+    for (disk, rebuild, at) in cases {
+        let disk = disk.copy();
+        disk.lose_sectors(&file, at..at + SECTOR);
+        let mut chain = start_on(Arc::new(disk), FILE_SIZE, rebuilding(rebuild)).unwrap();
+        if at == body {
+            assert_eq!(chain.tree().stored() + 1, CONNECTED, "{rebuild:?}");
+        }
+        if rebuild == Rebuild::Index {
+            give(&mut chain, &everything);
+        }
+        assert_eq!(chain.utxo_stats().unwrap(), expected, "{rebuild:?}, byte {at}");
+        chain.close().unwrap();
+    }
+    // A page of the database is as good as damaged.
+    let pages = good.contents(&database()).unwrap().len() as u64 / 4096;
+    let mut made_again = 0;
+    let aside = Path::new(DIR).join("godwit.damaged");
+    for page in (0..pages).step_by(5) {
+        let disk = good.copy();
+        let bad = page * 4096 + SECTOR;
+        disk.lose_sectors(&database(), bad..bad + SECTOR);
+        let start = rebuilding(Rebuild::Nothing);
+        let mut chain = start_on(Arc::new(disk.clone()), FILE_SIZE, start).unwrap();
+        made_again += usize::from(disk.contents(&aside).is_some());
+        chain.settle(clock()).unwrap();
+        assert_eq!(chain.utxo_stats().unwrap(), expected, "page {page}");
+    }
+    assert!(made_again > 0, "of {pages} pages");
+}
+
+/// What an index lacks that was made again without undo files.
+#[test]
+fn c5_blocks_that_have_no_undo_record_are_disconnected_all_the_same() {
+    let disk = datadir(false);
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.settle(clock()).unwrap();
+    chain.flush().unwrap();
+    chain.close().unwrap();
+    disk.remove(&database()).unwrap();
+    for path in files(&disk).remove("rev.dat").unwrap() {
+        disk.remove(&path).unwrap();
+    }
+    let mut chain = open(&disk, None, FILE_SIZE);
+    let fork = 125;
+    let first = hash(&BLOCKS[fork]);
+    let id = chain.tree().find(&first).unwrap();
+    assert_eq!(chain.tree().node(id).undo, None);
+    chain.invalidate_block(&first).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..fork]));
+    chain.reconsider_block(&first).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..CONNECTED]));
+    assert!(chain.tree().node(id).undo.is_some(), "it is made again with the block");
+}
+
+/// Whose frames are damaged too: blocks and undo records are known by what they hold.
+#[test]
+fn c5_an_index_is_made_again_where_frames_are_damaged() {
+    let disk = datadir(false);
+    let expected = contents(&disk);
+    let kinds = files(&disk);
+    for kind in ["blk.dat", "rev.dat"] {
+        for path in &kinds[kind] {
+            let disk = disk.copy();
+            disk.remove(&database()).unwrap();
+            let mut bytes = disk.contents(path).unwrap();
+            let len = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
+            let second = 8 + len + if kind == "rev.dat" { 32 } else { 0 };
+            (bytes[0], bytes[second + 5]) = (!bytes[0], !bytes[second + 5]);
+            disk.overwrite(path, bytes);
+            assert!(contents(&disk) == expected, "{}", path.display());
+        }
+    }
+}
+
+/// All blocks connected, their undo records in one file, and no database.
+fn in_one_file() -> (FaultDisk, Vec<Stored>) {
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, 1 << 27);
+    submit_all(&mut chain, &BLOCKS[..CONNECTED]);
+    chain.flush().unwrap();
+    chain.close().unwrap();
+    let stored = contents(&disk).0;
+    disk.remove(&database()).unwrap();
+    (disk, stored)
+}
+
+fn undo_file() -> PathBuf {
+    Path::new(DIR).join("blocks/rev00000.dat")
+}
+
+/// More in a row than a record may be out of order by, as one page of small ones has: those behind them are
+/// found, and stay.
+#[test]
+fn c5_records_behind_any_number_of_lost_ones_are_found() {
+    let (disk, stored) = in_one_file();
+    let intact = disk.contents(&undo_file()).unwrap();
+    for lost in [10..74, 10..75, 1..130, 60..149] {
+        let start = |height: usize| stored[height - 1].2.unwrap().offset as usize - 8;
+        let disk = disk.copy();
+        let mut bytes = intact.clone();
+        bytes[start(lost.start)..start(lost.end)].fill(0);
+        disk.overwrite(&undo_file(), bytes.clone());
+        for (height, found) in (1..).zip(contents(&disk).0) {
+            let mut expected = stored[height - 1];
+            if lost.contains(&height) {
+                expected.2 = None;
+            }
+            assert!(found == expected, "{height} of {lost:?}: {found:?}, not {expected:?}");
+        }
+        let kept = disk.contents(&undo_file()).unwrap();
+        assert!(kept == bytes, "{lost:?}: {} of {} bytes", kept.len(), bytes.len());
+    }
+}
+
+/// The checksum of a record tells the block before, and so not which of its children it is of.
+#[test]
+fn c5_the_record_of_a_stale_sibling_is_not_taken_for_a_lost_one() {
+    let (_, stored) = in_one_file();
+    let (height, _) = (1..).zip(&stored).max_by_key(|(_, (.., undo))| undo.unwrap().len).unwrap();
+    let before = height - 1;
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, 1 << 27);
+    submit_all(&mut chain, &BLOCKS[..before]);
+    submit_all(&mut chain, &branch(&BLOCKS, before as u32, 1));
+    for block in &BLOCKS[before..CONNECTED] {
+        submit(&mut chain, block);
+    }
+    assert_eq!(chain.tip_point().height as usize, CONNECTED);
+    chain.flush().unwrap();
+    chain.close().unwrap();
+    let (with_sibling, coins) = contents(&disk);
+    disk.remove(&database()).unwrap();
+    assert!(contents(&disk.copy()) == (with_sibling.clone(), coins), "each has its own");
+    let at = with_sibling[before].2.unwrap();
+    assert!(at.len > 100, "it spends: {at:?}");
+    let mut bytes = disk.contents(&undo_file()).unwrap();
+    bytes[at.offset as usize + 3] ^= 1;
+    disk.overwrite(&undo_file(), bytes);
+    assert_eq!(contents(&disk).0[before].2, None);
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.invalidate_block(&hash(&BLOCKS[before])).unwrap();
+    chain.settle(clock()).expect("it is looked for");
+    let sibling = branch(&BLOCKS, before as u32, 1);
+    let expected = stats_of(&[&BLOCKS[..before], &sibling].concat());
+    assert_eq!(chain.utxo_stats().unwrap(), expected);
+}
+
+/// As Bitcoin Core writes a length within undo data.
+fn var_int(mut n: usize) -> Vec<u8> {
+    let mut bytes = vec![n as u8 & 0x7f];
+    while n > 0x7f {
+        n = (n >> 7) - 1;
+        bytes.insert(0, n as u8 & 0x7f | 0x80);
+    }
+    bytes
+}
+
+/// An index may name such a record for a block that has rotted since.
+#[test]
+fn c5_a_record_that_does_not_fit_its_block_is_made_again() {
+    let disk = datadir(false);
+    let (stored, _) = contents(&disk);
+    let of_block = |(_, (.., undo)): &(usize, &Stored)| undo.unwrap().len;
+    let (height, (.., at)) = (1..).zip(&stored).max_by_key(of_block).unwrap();
+    let at = at.unwrap();
+    // One coin with a script that fills the record.
+    let script = (0..at.len as usize).rev().find(|len| {
+        let data = 5 + var_int(len + 6).len() + len;
+        data == at.len as usize
+    });
+    let script = script.expect("there is such a length");
+    let data = [vec![1, 1, 2, 0, 0], var_int(script + 6), vec![0x51; script]].concat();
+    let prev = header(&BLOCKS[height - 1]).prev_blockhash.to_bytes();
+    let checksum = sha256d(&[&prev[..], &data].concat());
+    let path = Path::new(DIR).join(format!("blocks/rev{:05}.dat", at.file));
+    let mut bytes = disk.contents(&path).unwrap();
+    let record = [data, checksum.to_vec()].concat();
+    bytes[at.offset as usize..][..record.len()].copy_from_slice(&record);
+    disk.overwrite(&path, bytes);
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.invalidate_block(&hash(&BLOCKS[height - 1])).unwrap();
+    chain.settle(clock()).expect("it is looked for");
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..height - 1]));
 }

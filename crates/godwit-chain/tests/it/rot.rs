@@ -98,11 +98,10 @@ fn c5_a_rotted_block_that_is_replayed_is_fetched_and_written_again() {
     for how in [Rot::Bit, Rot::Zeros, Rot::Cut, Rot::Missing] {
         for _ in 0..3 {
             let disk = good.copy();
+            let mut rotten: Vec<usize> =
+                (0..3).map(|_| rng.below(places.len() as u64) as usize).collect();
             // The last file is looked at when the store opens.
-            let rotten: Vec<usize> = (0..3)
-                .map(|_| rng.below(places.len() as u64) as usize)
-                .filter(|n| places[*n].file < last_file)
-                .collect();
+            rotten.push(places.len() - 1);
             for n in &rotten {
                 if disk.contents(&file(places[*n])).is_some() {
                     rot(&disk, places[*n], how, &mut rng);

@@ -2,8 +2,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_primitives::merkle::merkle_root;
+use godwit_primitives::{MerkleRoot, OutPoint, Transaction, TxIn, TxOut};
+use godwit_stream::DataStream;
 
+use super::search::SEARCH_WINDOW;
 use super::*;
+use crate::error::NetworkId;
 use crate::fixtures::{MAGIC, block, framed, header};
 
 const DIR: &str = "/blocks";
@@ -277,6 +282,54 @@ fn a_damaged_frame_hides_its_own_block_alone() {
     }
 }
 
+/// A real block: its transactions tell where it ends.
+fn real_block(nonce: u32) -> Vec<u8> {
+    let input = TxIn {
+        prevout: OutPoint::NULL,
+        script_sig: vec![3, nonce as u8, 0, 0],
+        sequence: u32::MAX,
+        witness: Vec::new(),
+    };
+    let output = |n: u8| TxOut { value: 5, script_pubkey: vec![n; 300] };
+    let outputs = (0..40).map(output).collect();
+    let coinbase = Transaction { version: 2, inputs: vec![input], outputs, lock_time: 0 };
+    let (root, _) = merkle_root([coinbase.txid().to_bytes()]);
+    let mut bytes: DataStream = DataStream::new();
+    bytes.put(&BlockHeader { merkle_root: MerkleRoot::from_bytes(root), ..header(nonce) });
+    bytes.write_compact_size(1);
+    bytes.put(&coinbase);
+    bytes.as_slice().to_vec()
+}
+
+#[test]
+fn c5_a_block_whose_frame_alone_is_damaged_is_found_and_gets_it_back() {
+    let blocks: Vec<Vec<u8>> = (0..6).map(real_block).collect();
+    let intact: Vec<u8> = blocks.iter().flat_map(|block| framed(block)).collect();
+    let len = blocks[0].len() + 8;
+    let places = (0..6).flat_map(|n| (0..8).map(move |byte| n * len + byte));
+    let all = places.clone().step_by(9).map(|at| (at..at + 1, 6));
+    let whole = (0..6).map(|n| (n * len..n * len + 8, 6));
+    // Without the root of its transactions there is no telling.
+    let more = [(2 * len + 7..2 * len + 90, 5)];
+    for (harm, found) in all.chain(whole).chain(more) {
+        let (fault, disk) = fresh();
+        let mut bad = intact.clone();
+        bad[harm.clone()].iter_mut().for_each(|byte| *byte ^= 0x41);
+        fault.overwrite(&path(0), bad.clone());
+        let (_, recovered) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        let expected: Vec<(u32, u32)> = (0..6)
+            .filter(|n| found == 6 || *n != 2)
+            .map(|n| ((n * len) as u32 + 8, blocks[n].len() as u32))
+            .collect();
+        let got: Vec<(u32, u32)> =
+            recovered.iter().map(|found| (found.position.offset, found.position.len)).collect();
+        assert_eq!(got, expected, "{harm:?}");
+        fault.crash(Survival::Nothing);
+        let kept = if found == 6 { &intact } else { &bad };
+        assert!(fault.contents(&path(0)).as_ref() == Some(kept), "{harm:?}");
+    }
+}
+
 /// Records are found wherever they are within what is read at once.
 #[test]
 fn a_record_is_found_behind_a_gap_of_any_length() {
@@ -291,18 +344,41 @@ fn a_record_is_found_behind_a_gap_of_any_length() {
     }
 }
 
+/// Its blocks have rotted then, as those of any other file, and appending goes on behind them.
 #[test]
-fn files_shorter_than_committed_are_damage() {
+fn c5_a_last_file_that_is_missing_or_too_short_gets_its_length_back() {
+    let record = framed(&block(1, 100));
+    let unharmed = |fault: &FaultDisk| fault.overwrite(&path(2), record.clone());
+    type Harm<'a> = &'a dyn Fn(&FaultDisk);
+    let harms: [(Harm<'_>, usize); 4] = [
+        (&|fault| fault.overwrite(&path(3), record.clone()), 108),
+        (&|fault| fault.overwrite(&path(3), record[..107].to_vec()), 107),
+        (&|fault| fault.overwrite(&path(3), Vec::new()), 0),
+        (&|_| (), 0),
+    ];
+    for (harm, left) in harms {
+        let (fault, disk) = fresh();
+        unharmed(&fault);
+        harm(&fault);
+        let ends = [2, 3].map(|file| (file, FileEnds { blocks: 108, undo: 0 })).into();
+        let (files, recovered) =
+            BlockFiles::open(&disk, Path::new(DIR), MAGIC, &ends, 1000, &AtomicBool::default())
+                .unwrap();
+        assert_eq!((recovered, files.last_file()), (Vec::new(), (3, 108)));
+        fault.crash(Survival::Nothing);
+        let mut expected = record[..left].to_vec();
+        expected.resize(108, 0);
+        assert_eq!(fault.contents(&path(3)), Some(expected), "{left}");
+        assert_eq!(append(&files, &block(2, 100)).unwrap().offset, 116);
+    }
+    // A directory with nothing at all is no place to write to.
     let (fault, disk) = fresh();
-    fault.overwrite(&path(3), framed(&block(1, 100)));
-    let open = |(file, blocks)| {
-        let ends = [(file, FileEnds { blocks, undo: 0 })].into();
-        BlockFiles::open(&disk, Path::new(DIR), MAGIC, &ends, 1000, &AtomicBool::default()).err()
-    };
-    let short = |file, at| StoreError::damaged(&path(file), at, Damage::Short);
-    assert_eq!(open((3, 108)), None);
-    assert_eq!(open((3, 109)), Some(short(3, 109)));
-    assert_eq!(open((4, 1)), Some(short(4, 1)));
+    let ends = [(3, FileEnds { blocks: 108, undo: 0 })].into();
+    let opened =
+        BlockFiles::open(&disk, Path::new(DIR), MAGIC, &ends, 1000, &AtomicBool::default());
+    let missing = StoreError::damaged(&path(3), 0, Damage::MissingFile);
+    assert_eq!(opened.err(), Some(missing));
+    assert_eq!(fault.contents(&path(3)), None);
 }
 
 #[test]
@@ -444,4 +520,54 @@ fn few_files_stay_open_behind_the_last() {
     let appended = files.take_appended();
     let open = |file: &u32| appended.files[file].handle.is_some();
     assert!(!open(&0) && (1..=8).all(|file| open(&file)), "it was synced when the ninth came");
+}
+
+/// Whose file and frame are any: a directory that grew from a snapshot has later blocks first.
+#[test]
+fn c5_a_first_block_whose_frame_is_damaged_is_seen_in_any_file() {
+    let genesis = header(1).prev_blockhash.to_bytes();
+    let network = NetworkId { magic: MAGIC, genesis };
+    let elsewhere = NetworkId { magic: MAGIC, genesis: [1; 32] };
+    let first = real_block(1);
+    let mut later = block(2, 200);
+    later[4..36].fill(9);
+    for file in [0, 3] {
+        for harmed in 0..9 {
+            let (fault, disk) = fresh();
+            fault.overwrite(&path(0), framed(&later));
+            let mut bytes = framed(&first);
+            if harmed < 8 {
+                bytes[harmed] ^= 0x41;
+            }
+            let before = fault.contents(&path(file)).unwrap_or_default();
+            fault.overwrite(&path(file), [before, bytes, framed(&later)].concat());
+            let contents = fault.contents(&path(file));
+            let has_first = |network| has_first_block(&disk, Path::new(DIR), network).unwrap();
+            assert!(has_first(&network), "file {file}, byte {harmed}");
+            assert!(!has_first(&elsewhere));
+            assert!(fault.contents(&path(file)) == contents, "nothing is written");
+        }
+    }
+    let (fault, disk) = fresh();
+    assert!(!has_first_block(&disk, Path::new(DIR), &network).unwrap());
+    fault.overwrite(&path(0), framed(&later));
+    assert!(!has_first_block(&disk, Path::new(DIR), &network).unwrap());
+}
+
+/// No node has as many: there is a number behind each that is a block file's.
+#[test]
+fn a_file_whose_number_is_too_high_is_no_block_file() {
+    for number in [MAX_BLOCK_FILES, u32::MAX - 1, u32::MAX] {
+        let (fault, disk) = fresh();
+        fault.overwrite(&path(number), framed(&block(1, 100)));
+        let (files, recovered) = open(&disk, None, 6_000);
+        assert_eq!(recovered, []);
+        assert_eq!(append(&files, &block(2, 5_900)).unwrap().file, 0);
+        assert_eq!(append(&files, &block(3, 5_900)).unwrap().file, 1);
+    }
+    let (fault, disk) = fresh();
+    fault.overwrite(&path(MAX_BLOCK_FILES - 1), framed(&block(1, 5_900)));
+    let (files, recovered) = open(&disk, None, 6_000);
+    assert_eq!(recovered.len(), 1);
+    assert_eq!(append(&files, &block(2, 5_900)).unwrap().file, MAX_BLOCK_FILES);
 }

@@ -13,7 +13,7 @@ use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanRead
 
 use super::{Rebuild, SCHEMA_VERSION, StoreOptions};
 use crate::block_files::has_first_block;
-use crate::control::{Control, Kept};
+use crate::control::{self, Control, Kept, Slot};
 use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
@@ -81,24 +81,31 @@ pub(crate) struct OpenedDatabase {
 
 /// Opens the database, or begins a new one where there is none, where what is there is damaged or
 /// older than the control file and the block files can be indexed again, or where the user says so.
+/// `controls` are the control files, the newest first. Beside a database that opens none of them decides
+/// alone; without one the one that the runs confirm does.
 pub(super) fn open_database(
     disk: &StoreDisk,
     dir: &Path,
-    found: Option<Control>,
+    controls: Vec<Control>,
     options: &StoreOptions,
 ) -> Result<OpenedDatabase, StoreError> {
     let (path, network) = (dir.join(DATABASE_FILE), options.network);
-    if let Some(control) = &found {
-        check_identity(&control.identity, &path, network)?;
-    }
     let opened = match disk.open(&path, OpenMode::Read) {
-        Ok(_) => open_current(disk, dir, found.as_ref(), network),
+        Ok(_) => open_current(disk, dir, &controls, network),
         Err(error) if !error.is_not_found() => return Err(error),
         Err(_) => Err(StoreError::damaged(&path, 0, Damage::MissingFile)),
     };
     let utxo_hash_key = options.new_hash_key;
     let new_identity = Identity { schema: SCHEMA_VERSION, network, utxo_hash_key };
-    match (opened, found, options.rebuild) {
+    let is_new = controls.is_empty();
+    let confirmed = match &opened {
+        Err(StoreError::Damaged { .. }) => {
+            let own = own_controls(&controls, &path, network)?;
+            control::confirmed(disk, dir, &own)?.cloned()
+        }
+        _ => None,
+    };
+    match (opened, confirmed, options.rebuild) {
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
             if control.has_whole_history() =>
         {
@@ -116,7 +123,7 @@ pub(super) fn open_database(
             Err(StoreError::Damaged { damage: Damage::MissingFile, .. }),
             None,
             Rebuild::Nothing | Rebuild::Coins | Rebuild::IndexAlone,
-        ) => {
+        ) if is_new => {
             let db = create_database(disk, &path, &new_identity, 0, None)?;
             let state = CommittedState::default();
             let control = Control { commit: 0, identity: new_identity, pruned: false, state };
@@ -200,14 +207,23 @@ fn forget_coins(
 fn open_current(
     disk: &StoreDisk,
     dir: &Path,
-    found: Option<&Control>,
+    controls: &[Control],
     network: NetworkId,
 ) -> Result<OpenedDatabase, StoreError> {
     let db = Db::open(disk, &dir.join(DATABASE_FILE))?;
-    let identity = upgrade(&db, read_identity(&db, dir, network)?)?;
-    let (control, kept) = read_control(&db, dir, identity, found)?;
-    if found != Some(&control) {
+    let found = read_identity(&db, disk, dir, network, controls)?;
+    let identity = upgrade(&db, found)?;
+    let (control, kept) = read_control(&db, dir, identity, controls)?;
+    if !controls.contains(&control) {
         control.write(disk, dir)?;
+    }
+    for (path, slot) in Control::both(disk, dir)? {
+        if let Slot::Whole(found) = slot
+            && !found.is_of(&control.identity)
+        {
+            log::warn!("{} is of another data directory; written again.", path.display());
+            control.write_to(disk, &path)?;
+        }
     }
     Ok(OpenedDatabase { db, control, kept })
 }
@@ -216,29 +232,67 @@ fn open_current(
 pub(crate) fn inspect_database(
     disk: &StoreDisk,
     dir: &Path,
-    found: Option<&Control>,
+    controls: &[Control],
     network: NetworkId,
 ) -> Result<OpenedDatabase, StoreError> {
     let path = dir.join(DATABASE_FILE);
-    if let Some(control) = found {
-        check_identity(&control.identity, &path, network)?;
-    }
     let db = Db::open_unchanged(disk, &path).map_err(|error| match error.is_not_found() {
         true => StoreError::damaged(&path, 0, Damage::MissingFile),
         false => error,
     })?;
-    let identity = read_identity(&db, dir, network)?;
-    let (control, kept) = read_control(&db, dir, identity, found)?;
+    let identity = read_identity(&db, disk, dir, network, controls)?;
+    let (control, kept) = read_control(&db, dir, identity, controls)?;
     Ok(OpenedDatabase { db, control, kept })
 }
 
-fn read_identity(db: &Db, dir: &Path, network: NetworkId) -> Result<Identity, StoreError> {
+/// What a database says that it is of. One that was copied here is damaged, as far as the control files tell.
+fn read_identity(
+    db: &Db,
+    disk: &StoreDisk,
+    dir: &Path,
+    network: NetworkId,
+    controls: &[Control],
+) -> Result<Identity, StoreError> {
     let path = dir.join(DATABASE_FILE);
-    let identity = db
-        .get(&IDENTITY, &ONLY)?
-        .ok_or_else(|| StoreError::damaged(&path, 0, Damage::MissingEntry))?;
-    check_identity(&identity, &path, network)?;
-    Ok(identity)
+    let damaged = |damage| StoreError::damaged(&path, 0, damage);
+    let identity = db.get(&IDENTITY, &ONLY)?.ok_or_else(|| damaged(Damage::MissingEntry))?;
+    let own = own_controls(controls, &path, network);
+    match check_identity(&identity, &path, network) {
+        Err(StoreError::OtherNetwork { .. }) if own.as_ref().is_ok_and(|own| !own.is_empty()) => {
+            return Err(damaged(Damage::Disagreement("the database is of another network")));
+        }
+        checked => checked?,
+    }
+    // A newer program has written here, though not to this database.
+    controls
+        .iter()
+        .filter(|control| control.is_of(&identity))
+        .try_for_each(|control| check_identity(&control.identity, &path, network))?;
+    match control::refute(disk, dir, &identity, &own.unwrap_or_default())? {
+        true => Err(damaged(Damage::Disagreement("the database is of another data directory"))),
+        false => Ok(identity),
+    }
+}
+
+/// The control files of this network that this program reads. Others were copied here, if there is one.
+///
+/// # Errors
+///
+/// That of another one, where there is none of these, or it has the key of one of these.
+pub(crate) fn own_controls(
+    controls: &[Control],
+    path: &Path,
+    network: NetworkId,
+) -> Result<Vec<Control>, StoreError> {
+    let check = |control: &Control| check_identity(&control.identity, path, network);
+    let own: Vec<Control> =
+        controls.iter().filter(|control| check(control).is_ok()).cloned().collect();
+    for control in controls {
+        if own.is_empty() || own.iter().any(|own| own.is_of(&control.identity)) {
+            check(control)?;
+        }
+    }
+    Ok(own)
 }
 
 /// What a control file is to say beside a database that is not older than the one that is there.
@@ -246,10 +300,10 @@ fn read_control(
     db: &Db,
     dir: &Path,
     identity: Identity,
-    found: Option<&Control>,
+    controls: &[Control],
 ) -> Result<(Control, Option<Kept>), StoreError> {
     let commit = db.find(&COMMIT_NUMBER, &ONLY)?.unwrap_or(0);
-    if found.is_some_and(|control| control.commit > commit) {
+    if controls.iter().any(|control| control.is_of(&identity) && control.commit > commit) {
         return Err(StoreError::damaged(&dir.join(DATABASE_FILE), 0, Damage::RolledBack));
     }
     let kept = db.find(&REINDEXING, &ONLY)?;
@@ -286,18 +340,22 @@ fn create_database(
     })
 }
 
-/// Gives a database that cannot be used another name, to be looked at. The first one stays: those that
-/// follow it were begun in its place.
+/// Gives a database that cannot be used another name, to be looked at: the first one that is free.
 fn set_aside(disk: &StoreDisk, path: &Path) -> Result<(), StoreError> {
-    let aside = path.with_extension("damaged");
-    if disk.open(path, OpenMode::Read).is_err_and(|error| error.is_not_found()) {
+    let is_there = |path: &Path| match disk.open(path, OpenMode::Read) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    };
+    if !is_there(path)? {
         return Ok(());
     }
-    match disk.open(&aside, OpenMode::Read) {
-        Ok(_) => disk.remove(path),
-        Err(error) if error.is_not_found() => disk.rename(path, &aside),
-        Err(error) => Err(error),
+    let (mut aside, mut n) = (path.with_extension("damaged"), 0);
+    while is_there(&aside)? {
+        n += 1;
+        aside = path.with_extension(format!("damaged{n}"));
     }
+    disk.rename(path, &aside)
 }
 
 fn check_identity(identity: &Identity, path: &Path, network: NetworkId) -> Result<(), StoreError> {

@@ -8,6 +8,7 @@ use super::*;
 use crate::commit::{Commit, UtxoCommit};
 use crate::disk::RealDisk;
 use crate::fixtures::{MAGIC, append_block, block, header, point, record};
+use crate::inspect::{Found, Inspection, Stage, Watch};
 use crate::record::{AssumedSnapshot, Identity};
 
 const DIR: &str = "/node/regtest";
@@ -372,4 +373,183 @@ fn the_database_is_read_no_further_when_a_commit_is_due() {
         assert_eq!(files.bytes > 0, !stop);
     }
     assert!(fault.contents(&damaged).unwrap() == good);
+}
+
+/// `redb` finds its own checksums right there.
+#[test]
+fn an_index_with_a_wrong_entry_is_begun_again_for_a_repair() {
+    let fault = filled();
+    let (store, _) = open(&fault).unwrap();
+    let state = store.state().unwrap();
+    let mut batch = store.db.batch().unwrap();
+    let hash = header(7).block_hash();
+    batch.put(&BLOCK_INDEX, BlockKey { height: 2, hash }, &record(2, 2)).unwrap();
+    batch.commit().unwrap();
+    drop(store);
+    let (store, _) = open(&fault).unwrap();
+    assert_eq!(store.lost(), None);
+    let visited = store.for_each_block(|_, _| Ok(()));
+    assert!(matches!(visited, Err(StoreError::Damaged { .. })), "{visited:?}");
+    drop(store);
+    let repair = StoreOptions { rebuild: Rebuild::IndexAlone, ..options(Path::new(DIR)) };
+    drop(Store::open(Arc::new(fault.clone()), repair).unwrap());
+    check_lost(&fault, &state, "begun again");
+}
+
+/// The key tells which of the files are of one directory.
+#[test]
+fn c6_a_control_file_or_database_of_another_directory_is_not_believed() {
+    let fault = filled();
+    let (store, _) = open(&fault).unwrap();
+    let state = store.state().unwrap();
+    drop(store);
+    let files = ["godwit.control0", "godwit.control1", "godwit.redb"].map(at);
+    let own = files.each_ref().map(|path| fault.contents(path).unwrap());
+    // One with more commits, and another key.
+    let other = FaultDisk::new();
+    let foreign = StoreOptions { new_hash_key: [4; 16], ..options(Path::new(DIR)) };
+    let (store, _) = Store::open(Arc::new(other.clone()), foreign).unwrap();
+    for _ in 0..5 {
+        store.commit(Commit::default()).unwrap();
+    }
+    drop(store);
+    for path in &files[..2] {
+        let fault = fault.copy();
+        fault.overwrite(path, other.contents(path).unwrap());
+        for start in 0..2 {
+            let (store, _) = open(&fault).unwrap();
+            assert_eq!((store.lost(), store.state().unwrap()), (None, state.clone()), "{start}");
+            assert_eq!(store.utxo_hash_key(), [3; 16]);
+        }
+        let (store, _) = open(&fault).unwrap();
+        store.commit(Commit::default()).unwrap();
+        store.commit(Commit::default()).unwrap();
+        drop(store);
+        let disk = StoreDisk::new(Arc::new(fault));
+        let keys: Vec<[u8; 16]> = Control::intact(&disk, Path::new(DIR))
+            .unwrap()
+            .iter()
+            .map(|control| control.identity.utxo_hash_key)
+            .collect();
+        assert_eq!(keys, [[3; 16]; 2], "both are written again");
+    }
+    fault.overwrite(&files[2], other.contents(&files[2]).unwrap());
+    check_lost(&fault, &state, "of another directory");
+    fault.overwrite(&files[2], own[2].clone());
+    let (store, _) = open(&fault).unwrap();
+    assert_eq!((store.lost(), store.state().unwrap()), (None, state));
+}
+
+/// A directory of this network, with so many commits and another key.
+fn foreign(network: NetworkId) -> FaultDisk {
+    let other = FaultDisk::new();
+    let options = StoreOptions { network, new_hash_key: [4; 16], ..options(Path::new(DIR)) };
+    let (store, _) = Store::open(Arc::new(other.clone()), options).unwrap();
+    for _ in 0..5 {
+        store.commit(Commit::default()).unwrap();
+    }
+    drop(store);
+    other
+}
+
+struct Unwatched;
+
+impl Watch for Unwatched {
+    fn found(&mut self, _: Found) {}
+
+    fn progress(&mut self, _: Stage, _: u64, _: u64) {}
+
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// No command would help if they were believed, while everything else is there.
+#[test]
+fn c6_files_of_another_network_cost_nothing_that_is_of_this_one() {
+    let fault = filled();
+    let (store, _) = open(&fault).unwrap();
+    let state = store.state().unwrap();
+    // Both control files say the same.
+    store.commit(Commit::default()).unwrap();
+    drop(store);
+    let files = ["godwit.control0", "godwit.control1", "godwit.redb"].map(at);
+    let other_network = NetworkId { magic: [1; 4], ..NETWORK };
+    let other = foreign(other_network);
+    let copy = |fault: &FaultDisk, path: &PathBuf| {
+        fault.overwrite(path, other.contents(path).unwrap());
+    };
+    let inspected = |fault: &FaultDisk| {
+        let disk = Arc::new(fault.clone());
+        Inspection::open(disk, Path::new(DIR), NETWORK, false, &mut Unwatched).map(drop)
+    };
+    for controls in [&files[..1], &files[1..2], &files[..2]] {
+        let fault = fault.copy();
+        controls.iter().for_each(|path| copy(&fault, path));
+        assert_eq!(inspected(&fault), Ok(()));
+        let without_database = fault.copy();
+        StoreDisk::new(Arc::new(without_database.clone())).remove(&files[2]).unwrap();
+        match controls.len() {
+            1 => {
+                assert_eq!(inspected(&without_database), Ok(()));
+                check_lost(&without_database, &state, "the other control file is of this network");
+            }
+            _ => {
+                let refused = open(&without_database).err();
+                assert!(matches!(refused, Some(StoreError::OtherNetwork { .. })), "{refused:?}");
+                assert_eq!(inspected(&without_database).err(), refused);
+            }
+        }
+        for start in 0..2 {
+            let (store, _) = open(&fault).unwrap();
+            assert_eq!((store.lost(), store.state().unwrap()), (None, state.clone()), "{start}");
+        }
+        let disk = StoreDisk::new(Arc::new(fault.clone()));
+        let intact = Control::intact(&disk, Path::new(DIR)).unwrap();
+        let keys = intact.iter().map(|control| control.identity.utxo_hash_key);
+        assert_eq!(keys.collect::<Vec<_>>(), [[3; 16]; 2], "they are written again");
+    }
+    let with_database = fault.copy();
+    copy(&with_database, &files[2]);
+    assert_eq!(inspected(&with_database), Ok(()));
+    check_lost(&with_database, &state, "a database of another network");
+    files.iter().for_each(|path| copy(&fault, path));
+    let refused = open(&fault).err();
+    assert!(matches!(refused, Some(StoreError::OtherNetwork { .. })), "{refused:?}");
+}
+
+/// Of a newer program's control files one counts that has the key of this directory.
+#[test]
+fn a_control_file_of_a_newer_schema_counts_where_its_key_is_that_of_the_directory() {
+    for (utxo_hash_key, is_refused) in [([3; 16], true), ([4; 16], false)] {
+        let fault = filled();
+        let schema = SCHEMA_VERSION + 1;
+        let identity = Identity { schema, network: NETWORK, utxo_hash_key };
+        let state = CommittedState::default();
+        let newer = Control { commit: 8, identity, pruned: false, state };
+        newer.write(&StoreDisk::new(Arc::new(fault.clone())), Path::new(DIR)).unwrap();
+        for has_database in [true, false] {
+            if !has_database {
+                StoreDisk::new(Arc::new(fault.clone())).remove(&at("godwit.redb")).unwrap();
+            }
+            let refused = matches!(open(&fault.copy()).err(), Some(StoreError::NewerSchema { .. }));
+            assert_eq!(refused, is_refused, "{has_database}");
+        }
+    }
+}
+
+#[test]
+fn databases_that_were_set_aside_are_kept() {
+    let fault = filled();
+    for names in [&["godwit.damaged"][..], &["godwit.damaged", "godwit.damaged1"]] {
+        let kept: Vec<_> = names.iter().map(|name| fault.contents(&at(name))).collect();
+        let bad = vec![names.len() as u8; 5000];
+        fault.overwrite(&at("godwit.redb"), bad.clone());
+        drop(open(&fault).unwrap());
+        let last = names.len() - 1;
+        assert_eq!(fault.contents(&at(names[last])), Some(bad));
+        for (name, before) in names[..last].iter().zip(kept) {
+            assert!(before.is_some() && fault.contents(&at(name)) == before, "{name}");
+        }
+    }
 }

@@ -282,6 +282,54 @@ fn c5_a_file_that_is_missing_or_too_short_is_written_to_from_its_committed_end_o
     }
 }
 
+/// Which of the records a search finds that knows records by their checksums.
+fn found(disk: &StoreDisk) -> Vec<UndoPosition> {
+    let (undo, mut found) = (files(disk, &[]), Vec::new());
+    let take = &mut |record| match undo.read(record, &PREV) {
+        Ok(_) => {
+            found.push(record);
+            Ok(true)
+        }
+        Err(StoreError::Damaged { .. }) => Ok(false),
+        Err(error) => Err(error),
+    };
+    undo.records(0, MAGIC, take).unwrap();
+    found
+}
+
+#[test]
+fn c5_records_behind_a_damaged_frame_are_found_and_those_whose_frame_alone_is_damaged() {
+    let (fault, disk) = fresh();
+    let written = files(&disk, &[]);
+    let positions: Vec<UndoPosition> = (0..5)
+        .map(|n| append(&written, 0, &encode(&[vec![coin(n + 7); 1 + n as usize]])).unwrap())
+        .collect();
+    assert_eq!(found(&disk), positions);
+    let intact = fault.contents(&path(0)).unwrap();
+    for (n, at) in positions.iter().enumerate() {
+        let start = at.offset as usize - 8;
+        let end = start + OVERHEAD as usize + at.len as usize;
+        for bytes in
+            [start..start + 8, start + 1..start + 2, start + 4..start + 5, start + 7..start + 8]
+        {
+            let mut bad = intact.clone();
+            bad[bytes.clone()].iter_mut().for_each(|byte| *byte ^= 0x15);
+            fault.overwrite(&path(0), bad);
+            assert_eq!(found(&disk), positions, "{bytes:?}");
+        }
+        // With the data, one record is gone.
+        let others = [&positions[..n], &positions[n + 1..]].concat();
+        for bytes in [start + 8..start + 9, start..start + 20, start..end, end - 1..end] {
+            let mut bad = intact.clone();
+            bad[bytes.clone()].iter_mut().for_each(|byte| *byte ^= 0x15);
+            fault.overwrite(&path(0), bad);
+            assert_eq!(found(&disk), others, "{bytes:?}");
+        }
+        fault.overwrite(&path(0), intact[..end - 1].to_vec());
+        assert_eq!(found(&disk), positions[..n], "cut in record {n}");
+    }
+}
+
 #[test]
 fn a_record_is_put_back_but_not_beside_the_file_that_is_appended_to() {
     let (fault, disk) = fresh();

@@ -172,7 +172,7 @@ impl CoinsInspection {
             out.found(found(last.min(len), 0, damage, self.beyond_parity));
             return Ok(false);
         };
-        let mut parity = ParityCheck::open(self, &run, &footer, out)?;
+        let mut parity = ParityCheck::open(self, &run, &footer)?;
         let mut segments = SegmentChecks::new(&footer, &self.context, Filters::Compared);
         let mut intact = true;
         let mut block = Box::new([0; BLOCK]);
@@ -189,16 +189,18 @@ impl CoinsInspection {
                 out.found(found(u64::from(number) * BLOCK as u64, BLOCK as u64, damage, remedy));
             }
             let bytes = (state != BlockState::Lost).then_some(&*block);
-            parity.take(number, bytes, out)?;
+            parity.take(number, bytes)?;
             if let Some((number, what)) = segments.take(number, bytes.and_then(view_block)) {
                 let (at, damage) = (u64::from(number) * BLOCK as u64, Damage::Disagreement(what));
                 out.found(found(at, BLOCK as u64, damage, self.beyond_parity));
                 intact = false;
             }
         }
-        parity.end(out)?;
+        parity.end_group()?;
+        intact &= !segments.lost;
+        parity.end(intact, &mut reading, out)?;
         file.release_cache(0..u64::MAX);
-        Ok(intact && !segments.lost)
+        Ok(intact)
     }
 
     /// Cuts off what follows the run, or tells of it.
@@ -323,63 +325,41 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Compares the parity of a run with its blocks.
+/// Compares the parity of a run with its blocks. It is written again at the end, when the run's sums agree: a
+/// block of an earlier time has a checksum that holds, and what is there may be all that remembers the right
+/// one.
 struct ParityCheck<'a> {
     inspection: &'a CoinsInspection,
     run: &'a RunFile,
-    /// `None`: the run has no parity, or it is missing and not to be written.
-    file: Option<StoreFile>,
-    /// The file was missing, and is written anew.
-    created: bool,
-    /// Of the group that is open, as it is computed; a stripe with a lost block has none.
-    computed: Vec<u8>,
-    known: [bool; STRIPES as usize],
-    group: Range<u32>,
+    file: ParityFile,
+    group: ParityGroup,
+    wrong: Vec<Found>,
 }
 
-impl<'a> ParityCheck<'a> {
-    fn open(
-        inspection: &'a CoinsInspection,
-        run: &'a RunFile,
-        footer: &Footer,
-        out: &mut Joined<'_>,
-    ) -> Result<Self, StoreError> {
-        let (path, disk) = (run.parity_path(), &inspection.context.disk);
-        let (mut file, mut created) = (None, false);
-        // Runs of schema 1 have neither sums nor parity.
-        if footer.segments.iter().all(|segment| segment.sum.is_some()) {
-            file = match disk.open(&path, OpenMode::Read) {
-                Err(error) if error.is_not_found() => None,
-                other => Some(other?),
-            };
-            created = file.is_none() && inspection.repair;
-            if file.is_none() {
-                let remedy = if created { Remedy::Done } else { Remedy::Repair };
-                let (path, damage) = (path.clone(), Damage::MissingFile);
-                out.found(Found { path, offset: 0, bytes: 0, damage, remedy });
-            }
-            if inspection.repair {
-                file = Some(disk.open(&path, OpenMode::ReadWrite)?);
-            }
-            if created {
-                disk.sync_dir(&inspection.context.dir)?;
-            }
-        }
-        let known = [true; STRIPES as usize];
-        Ok(Self { inspection, run, file, created, computed: Vec::new(), known, group: 0..0 })
+enum ParityFile {
+    /// Runs of schema 1 have neither sums nor parity.
+    None,
+    Missing,
+    There(StoreFile),
+}
+
+/// The parity of a group of blocks, as it is computed.
+struct ParityGroup {
+    blocks: Range<u32>,
+    computed: Vec<u8>,
+    /// A stripe with a lost block has none.
+    known: [bool; STRIPES as usize],
+}
+
+impl ParityGroup {
+    /// Begins the group whose first block this is.
+    fn new(first: u32) -> Self {
+        Self { blocks: first..first, computed: Vec::new(), known: [true; STRIPES as usize] }
     }
 
-    fn take(
-        &mut self,
-        number: u32,
-        block: Option<&[u8; BLOCK]>,
-        out: &mut Joined<'_>,
-    ) -> Result<(), StoreError> {
-        if number.is_multiple_of(GROUP) {
-            self.end(out)?;
-            (self.group, self.known) = (number..number, [true; STRIPES as usize]);
-        }
-        self.group.end = number + 1;
+    /// The next block, in order; `None` if it cannot be read.
+    fn take(&mut self, number: u32, block: Option<&[u8; BLOCK]>) {
+        self.blocks.end = number + 1;
         let stripe = (number % GROUP % STRIPES) as usize;
         if number % GROUP < STRIPES {
             self.computed.extend_from_slice(&[0; BLOCK]);
@@ -388,37 +368,102 @@ impl<'a> ParityCheck<'a> {
             Some(block) => xor_into(&mut self.computed.as_chunks_mut().0[stripe], block),
             None => self.known[stripe] = false,
         }
+    }
+
+    /// Its blocks of parity, where they belong, and whether they are known.
+    fn parity(&self) -> impl Iterator<Item = (u64, &[u8; BLOCK], bool)> {
+        let first = self.blocks.start;
+        let blocks = (first..).zip(self.computed.as_chunks::<BLOCK>().0).zip(self.known);
+        blocks.map(|((n, block), known)| (u64::from(parity_of(n)) * BLOCK as u64, block, known))
+    }
+}
+
+impl<'a> ParityCheck<'a> {
+    fn open(
+        inspection: &'a CoinsInspection,
+        run: &'a RunFile,
+        footer: &Footer,
+    ) -> Result<Self, StoreError> {
+        let mut file = ParityFile::None;
+        if footer.segments.iter().all(|segment| segment.sum.is_some()) {
+            file = match inspection.context.disk.open(&run.parity_path(), OpenMode::Read) {
+                Err(error) if error.is_not_found() => ParityFile::Missing,
+                other => ParityFile::There(other?),
+            };
+        }
+        Ok(Self { inspection, run, file, group: ParityGroup::new(0), wrong: Vec::new() })
+    }
+
+    fn take(&mut self, number: u32, block: Option<&[u8; BLOCK]>) -> Result<(), StoreError> {
+        if number.is_multiple_of(GROUP) {
+            self.end_group()?;
+            self.group = ParityGroup::new(number);
+        }
+        self.group.take(number, block);
         Ok(())
     }
 
     /// Compares the parity of the group that is open.
-    fn end(&mut self, out: &mut Joined<'_>) -> Result<(), StoreError> {
-        let computed = std::mem::take(&mut self.computed);
-        let Some(file) = &self.file else { return Ok(()) };
-        let mut wrote = false;
-        for (stripe, block) in computed.as_chunks::<BLOCK>().0.iter().enumerate() {
-            let offset = u64::from(parity_of(self.group.start + stripe as u32)) * BLOCK as u64;
-            let mut stored = Box::new([0; BLOCK]);
+    fn end_group(&mut self) -> Result<(), StoreError> {
+        let ParityFile::There(file) = &self.file else { return Ok(()) };
+        let mut stored = Box::new([0; BLOCK]);
+        for (offset, block, known) in self.group.parity() {
             let damage = match file.read_exact_at(offset, &mut *stored) {
                 Err(error) if error.is_unreadable() => Damage::Short,
                 Err(error) => return Err(error),
-                Ok(()) if !self.known[stripe] || *stored == *block => continue,
+                Ok(()) if !known || *stored == *block => continue,
                 Ok(()) => Damage::Disagreement("it is not the parity of the run"),
             };
-            let mut remedy = self.inspection.beyond_parity;
-            if self.known[stripe] {
-                remedy = Remedy::Repair;
-                if self.inspection.repair {
-                    file.write_all_at(offset, block)?;
-                    (wrote, remedy) = (true, Remedy::Done);
-                }
-            }
-            if self.created {
-                continue;
-            }
-            let (path, bytes) = (self.run.parity_path(), BLOCK as u64);
-            out.found(Found { path, offset, bytes, damage, remedy });
+            let (path, bytes, remedy) = (self.run.parity_path(), BLOCK as u64, Remedy::Repair);
+            self.wrong.push(Found { path, offset, bytes, damage, remedy });
         }
-        if wrote { file.sync() } else { Ok(()) }
+        Ok(())
+    }
+
+    /// Tells what is wrong, and repairs it where all else of the run `agrees`.
+    fn end(
+        mut self,
+        agrees: bool,
+        reading: &mut Reading<'_>,
+        out: &mut Joined<'_>,
+    ) -> Result<(), StoreError> {
+        if matches!(self.file, ParityFile::Missing) {
+            let (path, damage, remedy) =
+                (self.run.parity_path(), Damage::MissingFile, Remedy::Repair);
+            self.wrong.push(Found { path, offset: 0, bytes: 0, damage, remedy });
+        }
+        if self.wrong.is_empty() {
+            return Ok(());
+        }
+        let remedy = match agrees {
+            false => self.inspection.beyond_parity,
+            true if self.inspection.repair && self.write(reading)? => Remedy::Done,
+            true => Remedy::Repair,
+        };
+        self.wrong.into_iter().for_each(|found| out.found(Found { remedy, ..found }));
+        Ok(())
+    }
+
+    /// Writes all parity of the run. Returns whether all of it is known.
+    fn write(&self, reading: &mut Reading<'_>) -> Result<bool, StoreError> {
+        let context = &self.inspection.context;
+        let file = context.disk.open(&self.run.parity_path(), OpenMode::ReadWrite)?;
+        let mut block = Box::new([0; BLOCK]);
+        for first in (0..self.run.blocks).step_by(GROUP as usize) {
+            let mut group = ParityGroup::new(first);
+            for number in first..self.run.blocks.min(first + GROUP) {
+                let state = reading.block(number, &mut block)?;
+                group.take(number, (state != BlockState::Lost).then_some(&*block));
+            }
+            for (offset, block, known) in group.parity() {
+                if !known {
+                    return Ok(false);
+                }
+                file.write_all_at(offset, block)?;
+            }
+        }
+        file.sync()?;
+        context.disk.sync_dir(&context.dir)?;
+        Ok(true)
     }
 }

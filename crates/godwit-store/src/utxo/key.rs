@@ -63,7 +63,7 @@ impl UtxoHasher {
     }
 
     /// A value that tells one key from another without giving the key away; run files carry it.
-    pub(super) fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         self.key(&OutPoint::NULL)
     }
 }

@@ -4,6 +4,7 @@ mod bad_input;
 mod blocks;
 mod connections;
 mod damaged_index;
+mod damages;
 mod descriptors;
 mod encrypted_sockets;
 mod full_disk;

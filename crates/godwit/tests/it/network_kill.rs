@@ -40,22 +40,22 @@ const COMPLETE_KILLS: usize = 3;
 
 /// What passed a relay.
 #[derive(Default)]
-struct Passed {
+pub(crate) struct Passed {
     /// Blocks that the client asked for, in order.
-    asked: Vec<BlockHash>,
+    pub(crate) asked: Vec<BlockHash>,
     /// Bytes from the server.
     sent: u64,
 }
 
 /// Passes connections on to a port, and reads what the client says.
-struct Relay {
-    address: SocketAddr,
+pub(crate) struct Relay {
+    pub(crate) address: SocketAddr,
     over: Arc<AtomicBool>,
     thread: JoinHandle<Passed>,
 }
 
 impl Relay {
-    fn start(port: u16) -> Self {
+    pub(crate) fn start(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let over = Arc::new(AtomicBool::new(false));
@@ -76,7 +76,7 @@ impl Relay {
     }
 
     /// To be called when the client is dead.
-    fn finish(self) -> Passed {
+    pub(crate) fn finish(self) -> Passed {
         self.over.store(true, Ordering::Relaxed);
         // Nothing was said yet on a connection that is accepted from here on.
         let _wake = TcpStream::connect(self.address).expect("it listens");

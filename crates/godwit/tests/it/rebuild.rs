@@ -14,7 +14,7 @@ use crate::import::small_chain_stats;
 use crate::kill::{CACHE_MIB, reference, succeeds};
 use crate::node::{Ended, Node};
 use crate::running::{Moment, Running};
-use crate::sync::{wait_until, with_small_chain};
+use crate::sync::{free_port, serve, stops_in_time, wait_until, with_small_chain};
 
 /// What the log says when it is done.
 const FORGOTTEN: &str = " files of coins.";
@@ -157,4 +157,32 @@ fn a_rebuild_that_is_stopped_or_killed_goes_on_without_the_option() {
         let wiped = node.log().matches(FORGOTTEN).count();
         assert_eq!(wiped, 1, "{option}: only the first start forgets coins");
     }
+}
+
+#[test]
+fn a_block_that_has_rotted_when_all_are_applied_again_is_fetched_or_named_with_its_remedy() {
+    let server = with_small_chain();
+    let node = copy(&server);
+    let (port, first) = (free_port(), node.beside("first.dat"));
+    write_dat(&first, &small_chain()[..1]);
+    let file = node.network_dir().join("blocks/blk00000.dat");
+    let mut bytes = fs::read(&file).expect("a file");
+    // In the coinbase: coins do not come from witnesses.
+    let place = small_chain()[..40].iter().map(|block| 8 + block.len()).sum::<usize>() + 8 + 90;
+    bytes[place] ^= 1;
+    fs::write(&file, &bytes).expect("the same file");
+    let ended = node.run(&[&"import", &"-reindex-chainstate", &first]).expect(Exit::Damaged);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("blk00000.dat at byte "), "{ended:?}");
+    let remedy = "; `godwit -reindex` makes index and coins again from the block files";
+    assert!(ended.stderr.contains(remedy), "{ended:?}");
+    // A node with a peer goes on.
+    let serving = serve(&server, port);
+    let connect = format!("-connect=127.0.0.1:{port}");
+    let stop = format!("-stopatheight={}", small_chain().len());
+    node.run(&[&connect, &"-listen=0", &stop]).expect(Exit::Success);
+    assert_eq!(node.stats(), small_chain_stats());
+    bytes[place] ^= 1;
+    assert!(fs::read(&file).expect("a file").starts_with(&bytes), "it is in its place again");
+    stops_in_time(serving);
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use godwit::exit::Exit;
+use serde_json::Value;
 
 use crate::damaged_index::copy;
 use crate::import::small_chain_stats;
@@ -16,11 +17,14 @@ use crate::sync::{free_port, serve, stops_in_time, with_small_chain};
 
 /// The last line names the coins by their hash as `utxo stats` does.
 fn has_hash_of_stats(node: &Node, ended: &Ended) {
-    let stats = node.stats();
-    let hash = stats["muhash"].as_str().expect("text");
-    let expected =
-        format!("{} coins at height {}, MuHash {hash}.", stats["txouts"], stats["height"]);
+    let expected = coins_line(&node.stats());
     assert_eq!(ended.stdout.lines().last(), Some(expected.as_str()), "{ended:?}");
+}
+
+/// The last line of a verification that finds these coins.
+pub(crate) fn coins_line(stats: &Value) -> String {
+    let hash = stats["muhash"].as_str().expect("text");
+    format!("{} coins at height {}, MuHash {hash}.", stats["txouts"], stats["height"])
 }
 
 fn flip(path: &Path, at: usize) {
@@ -122,8 +126,10 @@ fn harm(path: &Path, harm: Harm) {
 /// Each kind of file, zeroed in part, cut short or missing: verify names it, and what it says then is enough.
 #[test]
 fn each_cell_of_the_damage_matrix_ends_clean_by_what_verify_names() {
-    let whole = with_small_chain();
-    let chain = whole.beside("chain.dat");
+    let (peer, whole) = (with_small_chain(), with_small_chain());
+    let port = free_port();
+    let serving = serve(&peer, port);
+    let connect = format!("-connect=127.0.0.1:{port}");
     let run = files_of_coins(&whole).into_iter().find(|path| path.extension().unwrap() == "run");
     let run = run.expect("coins were written");
     let blocks = whole.network_dir().join("blocks");
@@ -156,13 +162,10 @@ fn each_cell_of_the_damage_matrix_ends_clean_by_what_verify_names() {
                 node.run(&[&"-reindex-chainstate", &"-noconnect", &"-listen=0", &stop])
                     .expect(Exit::Success);
                 "-reindex-chainstate"
-            } else if left("`godwit -reindex` makes") {
-                // The blocks that are not there any more come from the file.
-                node.run(&[&"import", &"-reindex", &chain]).expect(Exit::Success);
-                "-reindex"
             } else if left("fetches it again from a peer") {
-                // In place of a peer.
-                node.run(&[&"import", &"-reindex", &chain]).expect(Exit::Success);
+                // It needs every block then.
+                node.run(&[&"-reindex-chainstate", &connect, &"-listen=0", &stop])
+                    .expect(Exit::Success);
                 "fetched again"
             } else {
                 assert_eq!(ended.code, Some(Exit::Success.code().into()), "{what}: {ended:?}");
@@ -174,6 +177,7 @@ fn each_cell_of_the_damage_matrix_ends_clean_by_what_verify_names() {
             assert_eq!(node.stats(), small_chain_stats(), "{what}");
         }
     }
+    stops_in_time(serving);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 pub(crate) mod repair;
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::format::{BLOCK, BlockKind, BlockRef, Footer, RunId, blocks_of, open_block, view_block};
-use crate::disk::{StoreDisk, StoreFile};
+use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 
 use repair::Repairs;
@@ -60,6 +60,33 @@ impl Blocks {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, BlockRef<'_>)> {
         self.range().map(|number| (number, self.get(number)))
     }
+}
+
+/// Of the keys that the runs of a directory were written under, as far as their footers can be read.
+pub(crate) fn run_fingerprints(disk: &StoreDisk, dir: &Path) -> Result<Vec<u64>, StoreError> {
+    let paths = match disk.list(dir) {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        paths => paths?,
+    };
+    let mut fingerprints = Vec::new();
+    for path in paths {
+        let Some(id) = RunId::of_path(&path).filter(|id| id.path(dir) == path) else { continue };
+        let file = disk.open(&path, OpenMode::Read)?;
+        let blocks = u32::try_from(file.file_len()? / BLOCK as u64).unwrap_or(u32::MAX);
+        let Some(last) = blocks.checked_sub(1) else { continue };
+        let mut block = Box::new([0; BLOCK]);
+        match file.read_exact_at(u64::from(last) * BLOCK as u64, &mut block[..]) {
+            Err(error) if error.is_unreadable() => continue,
+            read => read?,
+        }
+        let footer = open_block(&block, id, last)
+            .filter(|view| view.kind == BlockKind::Footer)
+            .and_then(|view| Footer::parse(view.payload));
+        fingerprints.extend(footer.map(|footer| footer.fingerprint));
+    }
+    fingerprints.sort_unstable();
+    fingerprints.dedup();
+    Ok(fingerprints)
 }
 
 impl RunFile {

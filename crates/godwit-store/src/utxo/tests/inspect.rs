@@ -1,5 +1,7 @@
 //! Inspection of runs: damage of every block, and blocks that are whole and say what is not so.
 
+use godwit_fault_disk::Survival;
+
 use super::super::fixtures::{coin, hasher, long_coin, outpoint};
 use super::super::run::format::{BLOCK, BLOCK_HEADER, BlockKind, RunId, open_block, seal_block};
 use super::damage::run_paths;
@@ -135,6 +137,56 @@ fn a_run_of_another_length_and_missing_parity_are_told_and_repaired() {
         assert_eq!(inspect(&disk, &manifest, true).1[0].remedy, Remedy::Done);
         assert_eq!(inspect(&disk, &manifest, false), (true, Vec::new()), "{damage:?}");
         assert!(bytes_of(&disk, path) == bytes_of(&good, path), "{damage:?}");
+    }
+}
+
+#[test]
+fn what_is_cut_off_a_run_is_so_after_a_power_cut() {
+    let (disk, manifest) = one_run();
+    let run = run_paths(&disk).remove(0);
+    let bytes = bytes_of(&disk, &run);
+    disk.overwrite(&run, [&bytes[..], b"more"].concat());
+    assert_eq!(inspect(&disk, &manifest, true).1[0].remedy, Remedy::Done);
+    disk.crash(Survival::Nothing);
+    assert!(bytes_of(&disk, &run) == bytes);
+}
+
+/// What a disk gives back that lost a write over a block of a run with the same number.
+#[test]
+fn c6_parity_is_not_made_of_a_block_of_another_time() {
+    let (good, manifest) = one_run();
+    let run = run_paths(&good).remove(0);
+    let parity = run.with_extension("parity");
+    let id = RunId::of_path(&run).unwrap();
+    let bytes = bytes_of(&good, &run);
+    // The first block of entries says another thing of its last coin, under a checksum that holds.
+    let mut block: [u8; BLOCK] = bytes.as_chunks().0[1];
+    let view = open_block(&block, id, 1).unwrap();
+    let (kind, span, used) = (view.kind, view.span, view.payload.len());
+    assert_eq!((kind, span), (BlockKind::Entries, 1));
+    block[BLOCK_HEADER + used - 1] ^= 1;
+    seal_block(&mut block, id, 1, kind, span, used);
+    let disk = good.copy();
+    let mut stale = bytes.clone();
+    stale[BLOCK..2 * BLOCK].copy_from_slice(&block);
+    disk.overwrite(&run, stale);
+    for parity_now in [Some(bytes_of(&good, &parity)), None] {
+        match &parity_now {
+            Some(bytes) => disk.overwrite(&parity, bytes.clone()),
+            None => disk.remove(&parity).unwrap(),
+        }
+        for repair in [false, true] {
+            let runs = StoreDisk::new(Arc::new(disk.clone()));
+            let how = (repair, Remedy::ReindexChainstate);
+            let (dir, manifest) = (Path::new(DIR), manifest.clone());
+            let runs =
+                CoinsInspection::open(&runs, dir, hasher(), manifest, &executor(), how).unwrap();
+            let mut notes = Notes::default();
+            assert!(!runs.inspect_runs(&mut notes).unwrap());
+            let remedies: Vec<Remedy> = notes.0.iter().map(|found| found.remedy).collect();
+            assert_eq!(remedies, [Remedy::ReindexChainstate; 2], "{:?}", notes.0);
+            assert_eq!(disk.contents(&parity), parity_now, "it may be all that knows the block");
+        }
     }
 }
 

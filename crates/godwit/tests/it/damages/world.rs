@@ -1,0 +1,181 @@
+//! Peers with a chain and with a better branch of it, and the directories that are to be damaged.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+
+use godwit::exit::Exit;
+use godwit_p2p::{AddressBook, AddressEntry, Anchors, NetAddress, Services, Source};
+use godwit_primitives::BlockHash;
+use godwit_sim::chain::{cached_dat, generate};
+use godwit_sim::miner::REGTEST_MAGIC;
+use godwit_sim::plan::ChainPlan;
+use serde_json::Value;
+
+use super::directory::restore;
+use crate::blocks::{blocks_of, child, header, small_chain, write_dat};
+use crate::node::Node;
+use crate::running::Running;
+use crate::sync::{free_port, serve, wait_until};
+
+/// Blocks of the branch more than of the chain that it leaves.
+const LONGER: usize = 5;
+
+/// A peer.
+pub(super) struct Peer {
+    node: Node,
+    pub(super) port: u16,
+    pub(super) stats: Value,
+    /// The blocks of its chain.
+    pub(super) hashes: Vec<BlockHash>,
+}
+
+impl Peer {
+    fn new(node: Node, hashes: Vec<BlockHash>) -> Self {
+        let stats = node.stats();
+        assert_eq!(stats["height"], hashes.len());
+        Self { node, port: free_port(), stats, hashes }
+    }
+
+    pub(super) fn height(&self) -> usize {
+        self.hashes.len()
+    }
+}
+
+/// The peers.
+pub(super) struct World {
+    pub(super) chain: Peer,
+    pub(super) branch: Peer,
+    /// Where a directory stops for the first time.
+    half: usize,
+}
+
+fn hashes<'b>(blocks: impl IntoIterator<Item = &'b [u8]>) -> Vec<BlockHash> {
+    blocks.into_iter().map(|block| header(block).block_hash()).collect()
+}
+
+impl World {
+    /// With the small chain.
+    pub(super) fn small() -> Self {
+        let node = Node::new("regtest");
+        let path = node.beside("chain.dat");
+        write_dat(&path, small_chain());
+        node.import(&path);
+        Self::new(node, small_chain().iter().map(Vec::as_slice).collect(), 60, 128)
+    }
+
+    /// With the benchmark's chain, from the cache that `tools/bench-chain` fills, or made here.
+    pub(super) fn large() -> Self {
+        let node = Node::new("regtest");
+        let home = PathBuf::from(std::env::var_os("HOME").expect("a home directory"));
+        let cached = home.join(".cache/godwit/chains/benchmark-v1.dat");
+        let path = match cached.exists() {
+            true => cached,
+            false => {
+                let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+                cached_dat(&ChainPlan::benchmark(1), &dir, |_| ()).expect("a sound plan").path
+            }
+        };
+        node.import(&path);
+        let file = fs::read(&path).expect("the chain is there");
+        let blocks = blocks_of(&file);
+        // The last 2,100 are empty.
+        let fork = blocks.len() - 2_130;
+        Self::new(node, blocks, fork / 2, fork)
+    }
+
+    fn new(node: Node, blocks: Vec<&[u8]>, half: usize, fork: usize) -> Self {
+        let other = Node::new("regtest");
+        restore(&other, &node.network_dir());
+        let mut branch = vec![blocks[fork - 1].to_vec()];
+        for height in fork + 1..=blocks.len() + LONGER {
+            let tip = branch.last().expect("not empty");
+            branch.push(child(tip, height as u16, 0));
+        }
+        let path = other.beside("branch.dat");
+        write_dat(&path, &branch[1..]);
+        other.import(&path);
+        let mut on_branch = hashes(blocks[..fork].iter().copied());
+        on_branch.extend(hashes(branch[1..].iter().map(Vec::as_slice)));
+        Self { chain: Peer::new(node, hashes(blocks)), branch: Peer::new(other, on_branch), half }
+    }
+
+    pub(super) fn serve(&self) -> Vec<Running<'_>> {
+        [&self.chain, &self.branch].map(|peer| serve(&peer.node, peer.port)).into()
+    }
+}
+
+/// The directories that are to be damaged.
+pub(super) struct Masters {
+    /// With the whole chain.
+    pub(super) whole: Node,
+    /// The same, earlier: with a part of it, and all headers.
+    pub(super) half: Node,
+    /// The same a little later, killed before a commit.
+    pub(super) killed: Node,
+    /// Of another chain.
+    pub(super) other: Node,
+}
+
+impl Masters {
+    pub(super) fn make(world: &World) -> Self {
+        let [whole, half, killed, other] = [(); 4].map(|()| Node::new("regtest"));
+        let connect = format!("-connect=127.0.0.1:{}", world.chain.port);
+        let sync = |node: &Node, height: usize| {
+            let stop = format!("-stopatheight={height}");
+            node.run(&[&connect, &"-listen=0", &stop]).expect(Exit::Success);
+        };
+        sync(&half, world.half);
+        remember_peers(&half, 1);
+        restore(&whole, &half.network_dir());
+        restore(&killed, &half.network_dir());
+        let mut running = Running::start(&killed, &[&connect, &"-listen=0", &"-par=1"]);
+        wait_until("blocks came", || running.log().connected() > 40);
+        assert!(running.kill(), "a node ends by a signal alone");
+        drop(running);
+        // Several runs of coins.
+        let height = world.chain.height();
+        let steps = [world.half + (height - world.half) / 3, height - 20, height - 8, height];
+        steps.into_iter().for_each(|step| sync(&whole, step));
+        remember_peers(&whole, 2);
+        remember_peers(&killed, 2);
+        let path = other.beside("chain.dat");
+        let mut blocks = Vec::new();
+        generate(&ChainPlan::small(7), |block| {
+            blocks.push(block.bytes.to_vec());
+            Ok(())
+        })
+        .expect("the plan is sound");
+        write_dat(&path, &blocks[..140]);
+        other.import(&path);
+        remember_peers(&other, 3);
+        Self { whole, half, killed, other }
+    }
+}
+
+/// Files of addresses, none of which is called: nobody is called but those whom the command line names, and
+/// the anchor is nobody's port.
+fn remember_peers(node: &Node, seed: u8) {
+    let entry = |address: &str| AddressEntry {
+        time: 1_700_000_000,
+        services: Services::NETWORK,
+        address: address.parse().expect("an address"),
+    };
+    let mut book = AddressBook::new([seed; 32]);
+    let entries: Vec<AddressEntry> =
+        (1..200).map(|n| entry(&format!("8.{n}.8.{seed}:8333"))).collect();
+    let source: NetAddress = "9.9.9.9:8333".parse().expect("an address");
+    book.add(1_700_000_000, &entries, Source::Host(source.host), 0);
+    let anchors = Anchors::new([entry(&format!("127.0.0.1:{seed}"))]);
+    let write = |name: &str, bytes: Vec<u8>| {
+        fs::write(node.network_dir().join(name), bytes).expect("a file");
+    };
+    write("peers.dat", book.to_bytes(REGTEST_MAGIC));
+    write("anchors.dat", anchors.to_bytes(REGTEST_MAGIC));
+}
+
+/// The blocks of these that a directory does not have.
+pub(super) fn missing(stored: &[BlockHash], wanted: &[BlockHash]) -> HashSet<BlockHash> {
+    let stored: HashSet<&BlockHash> = stored.iter().collect();
+    wanted.iter().filter(|hash| !stored.contains(hash)).copied().collect()
+}

@@ -40,7 +40,7 @@ pub(crate) fn prove<'a>(
 ) -> Lanes {
     let (mut found, mut count) = (vec![Found::NotTried; checks.len()], 0);
     let lanes = backend.kind().lanes();
-    if lanes == 0 {
+    if lanes == 0 || checks.len() < MIN_LANES_USED {
         return Lanes { found, count };
     }
     let (positions, parsed): (Vec<usize>, Vec<_>) =

@@ -4,7 +4,8 @@
 //!
 //! Inputs are verified as `godwit-chain` does it: transactions are split into parts, some 256 inputs make a
 //! share, and a share is verified together. Each pass has a verifier of its own, which has met no block
-//! before; a pass is repeated until the processor's clock, whose ticks may be 4 milliseconds, can tell its time.
+//! before; a pass is repeated until the processor's clock, whose ticks may be 4 milliseconds, can tell its
+//! time.
 
 mod exceptional;
 mod kinds;

@@ -3,8 +3,8 @@
 //! machine is busy for all of them.
 //! `make bench-verify` runs it.
 //!
-//! The fastest round counts: what other programs take shows in all the others. The hashes of an input follow, which
-//! come to the check.
+//! The fastest round counts: what other programs take shows in all the others. The hashes of an input
+//! follow, which come to the check.
 
 use std::thread;
 use std::time::Instant;

@@ -55,7 +55,8 @@ fn parity_that_is_missing_or_short_is_written_again_in_two_readings_at_most() {
         disk.overwrite(parity, expected.as_ref().unwrap()[..len].to_vec());
     };
     let groups = blocks.div_ceil(GROUP as usize);
-    let harms: [(&str, &dyn Fn(&FaultDisk), usize); 4] = [
+    type Harm<'a> = &'a dyn Fn(&FaultDisk);
+    let harms: [(&str, Harm<'_>, usize); 4] = [
         ("missing", &|disk| disk.remove(parity).unwrap(), 1),
         ("empty", &|disk| cut(disk, 0), groups),
         ("short", &|disk| cut(disk, 3 * BLOCK), groups),

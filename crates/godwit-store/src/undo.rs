@@ -311,8 +311,8 @@ impl UndoFiles {
         Ok(undo)
     }
 
-    /// Writes a record once more to the place where it was, beside no appends; `false` if it has another
-    /// length.
+    /// Writes a record once more to the place where it was, beside appends; `false` if it has another length,
+    /// or the file that is appended to has lost its name: another one of that name would hide what follows.
     pub(crate) fn restore(
         &self,
         at: UndoPosition,
@@ -322,7 +322,13 @@ impl UndoFiles {
             return Ok(false);
         }
         let path = self.path(at.file);
-        let file = self.disk.open(&path, OpenMode::ReadWrite)?;
+        let file = {
+            let writers = self.writers();
+            if writers.contains_key(&at.file) && self.disk.is_missing(&path)? {
+                return Ok(false);
+            }
+            self.disk.open(&path, OpenMode::ReadWrite)?
+        };
         file.write_all_at(at.offset - u64::from(FRAME_SIZE), record.as_slice())?;
         file.sync()?;
         self.disk.sync_dir(&self.dir)?;

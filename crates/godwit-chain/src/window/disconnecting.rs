@@ -30,7 +30,13 @@ pub(crate) enum Disconnect {
 pub(crate) enum Reading {
     Done(Box<ReadBack>),
     /// Its undo record has rotted; what it spent is looked for.
-    Rebuilding(Box<LostUndo>),
+    Rebuilding(Box<Rebuilding>),
+}
+
+/// A connected block, and what is known of its undo record.
+pub(crate) struct Rebuilding {
+    block: Structured,
+    lost: LostUndo,
 }
 
 /// A connected block with all that is needed to disconnect it.
@@ -68,8 +74,8 @@ impl Window {
         let id = tip.id;
         match read {
             Ok(Reading::Done(read)) => tip.read = Some(read),
-            Ok(Reading::Rebuilding(lost)) => {
-                self.rebuild(env, index, layers, (token, id), lost)?;
+            Ok(Reading::Rebuilding(rebuilding)) => {
+                self.rebuild(env, index, layers, (token, id), rebuilding)?;
             }
             Err(ReadError::Block(damaged)) => {
                 tip.damaged = Some(damaged);
@@ -137,6 +143,7 @@ impl Window {
         self.disconnecting = Some(Disconnecting { id, token, read: None, damaged: None });
         self.reading = true;
         let (prev, height, hasher) = (node.header.prev_blockhash, node.height, env.hasher);
+        let below = node.parent().expect("genesis is never disconnected");
         let (store, layers) = (Arc::clone(&env.store), coins.layers());
         self.job_sender.run(Priority::Urgent, "disconnect", move || {
             let read = || {
@@ -159,7 +166,8 @@ impl Window {
                         "Block {hash} has no undo record, and what it would say is looked for."
                     ),
                 }
-                Ok(Reading::Rebuilding(Box::new(LostUndo::new(id, block, height))))
+                let lost = LostUndo::of(id, &block, height, below);
+                Ok(Reading::Rebuilding(Box::new(Rebuilding { block, lost })))
             };
             Answer::Read(token, read())
         });
@@ -173,8 +181,9 @@ impl Window {
         index: &BlockIndex,
         layers: Arc<Layers>,
         (token, id): (u64, NodeId),
-        mut lost: Box<LostUndo>,
+        mut rebuilding: Box<Rebuilding>,
     ) -> Result<(), ChainError> {
+        let lost = &mut rebuilding.lost;
         let blocks = lost.next_blocks(index);
         if blocks.is_empty() && !lost.is_done() {
             return Err(lost_undo(env, index, id));
@@ -184,12 +193,12 @@ impl Window {
         let (store, hasher) = (Arc::clone(&env.store), env.hasher);
         self.job_sender.run(Priority::Urgent, "rebuild", move || {
             let look = || {
-                lost.look_through(&store, &hasher, &blocks)?;
-                if !lost.is_done() {
-                    return Ok(Reading::Rebuilding(lost));
+                rebuilding.lost.look_through(&store, &hasher, &blocks)?;
+                if !rebuilding.lost.is_done() {
+                    return Ok(Reading::Rebuilding(rebuilding));
                 }
-                let (block, spent) = lost.into_spent();
-                read_created(&layers, block, spent, false)
+                let Rebuilding { block, lost } = *rebuilding;
+                read_created(&layers, block, lost.into_spent(), false)
             };
             Answer::Read(token, look())
         });

@@ -331,6 +331,23 @@ fn c5_records_behind_a_damaged_frame_are_found_and_those_whose_frame_alone_is_da
 }
 
 #[test]
+fn a_record_is_put_back_but_not_beside_the_file_that_is_appended_to() {
+    let (fault, disk) = fresh();
+    let written = files(&disk, &[]);
+    let position = append(&written, 0, &record_of(1)).unwrap();
+    let good = fault.contents(&path(0));
+    fault.overwrite(&path(0), vec![0; good.as_ref().unwrap().len()]);
+    assert_eq!(written.restore(position, &record_of(1)), Ok(true));
+    assert_eq!(fault.contents(&path(0)), good);
+    fault.remove(&path(0)).unwrap();
+    assert_eq!(written.restore(position, &record_of(1)), Ok(false));
+    assert_eq!(fault.contents(&path(0)), None, "it would hide what is appended");
+    let disk = StoreDisk::new(Arc::new(fault.clone()));
+    assert_eq!(files(&disk, &[]).restore(position, &record_of(1)), Ok(true));
+    assert_eq!(fault.contents(&path(0)), good);
+}
+
+#[test]
 fn more_files_than_are_kept_open_are_all_durable_after_a_sync() {
     let (fault, disk) = fresh();
     let written = files(&disk, &[]);

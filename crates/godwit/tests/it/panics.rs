@@ -280,6 +280,7 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
+        scrub: None,
         push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
     };

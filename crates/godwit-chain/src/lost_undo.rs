@@ -55,11 +55,12 @@ impl LostUndo {
     /// For block `id`, which may spend what it creates.
     pub(crate) fn new(id: NodeId, block: Structured, height: u32) -> Self {
         let mut wanted: HashMap<Txid, Vec<Wanted>> = HashMap::new();
-        for (input, spent) in block.spends().iter().enumerate() {
-            let found = Wanted { vout: spent.outpoint.vout, input };
-            wanted.entry(spent.outpoint.txid).or_default().push(found);
+        let inputs = block.view().txs().skip(1).flat_map(|tx| tx.inputs());
+        for (input, spent) in inputs.enumerate() {
+            let found = Wanted { vout: spent.prevout.vout, input };
+            wanted.entry(spent.prevout.txid).or_default().push(found);
         }
-        let coins = vec![None; block.spends().len()];
+        let coins = vec![None; block.input_count()];
         let mut lost = Self { block, coins, wanted, lowest: id, reported: None };
         let Self { block, coins, wanted, .. } = &mut lost;
         take_outputs(block.view(), height, coins, wanted);
@@ -124,14 +125,8 @@ impl LostUndo {
 
     /// The block and what it spent.
     pub(crate) fn into_spent(self) -> (Structured, SpentCoins) {
-        let mut first = vec![0, 0];
-        let mut end = 0;
-        for tx in self.block.view().txs().skip(1) {
-            end += tx.input_count() as u32;
-            first.push(end);
-        }
-        let coins = self.coins.into_iter().map(|coin| coin.expect("all were found")).collect();
-        (self.block, SpentCoins::from_records(coins, first))
+        let coins = self.coins.into_iter().map(|coin| coin.expect("all were found"));
+        (self.block, SpentCoins::from_records(&coins.collect::<Vec<Coin>>()))
     }
 }
 

@@ -51,27 +51,20 @@ impl Creator {
 pub(crate) struct LostRecord {
     pub(crate) id: NodeId,
     coins: Vec<Option<Coin>>,
-    /// For each transaction the place of its first coin, and the end of all.
-    first: Vec<u32>,
+    /// How many of them each transaction behind the coinbase spent.
+    counts: Vec<usize>,
 }
 
 impl LostRecord {
     fn new(id: NodeId, block: &Structured) -> Self {
-        let mut first = vec![0, 0];
-        let mut end = 0;
-        for tx in block.view().txs().skip(1) {
-            end += tx.input_count() as u32;
-            first.push(end);
-        }
-        Self { id, coins: vec![None; end as usize], first }
+        Self { id, coins: vec![None; block.input_count()], counts: block.spent_counts().collect() }
     }
 
-    /// For each transaction behind the coinbase the coins that it spent; `None` unless all were found.
-    pub(crate) fn spent(&self) -> Option<Vec<Vec<Coin>>> {
-        let of_tx = |ends: &[u32]| -> Option<Vec<Coin>> {
-            self.coins[ends[0] as usize..ends[1] as usize].iter().cloned().collect()
-        };
-        self.first[1..].windows(2).map(of_tx).collect()
+    /// The coins that the block spent, in the order of its inputs, and how many of them each transaction behind
+    /// the coinbase spent; `None` unless all were found.
+    pub(crate) fn spent(&self) -> Option<(SpentCoins, &[usize])> {
+        let coins: Option<Vec<Coin>> = self.coins.iter().cloned().collect();
+        Some((SpentCoins::from_records(&coins?), &self.counts))
     }
 }
 
@@ -105,9 +98,10 @@ impl LostUndo {
     /// Adds a block, which may spend what it creates.
     fn add(&mut self, id: NodeId, block: &Structured, height: u32) {
         let record = self.records.len();
-        for (input, spent) in block.spends().iter().enumerate() {
-            let found = Wanted { vout: spent.outpoint.vout, record, input };
-            self.wanted.entry(spent.outpoint.txid).or_default().push(found);
+        let inputs = block.view().txs().skip(1).flat_map(|tx| tx.inputs());
+        for (input, spent) in inputs.enumerate() {
+            let found = Wanted { vout: spent.prevout.vout, record, input };
+            self.wanted.entry(spent.prevout.txid).or_default().push(found);
         }
         self.records.push(LostRecord::new(id, block));
         self.take_outputs(block.view(), height);
@@ -183,9 +177,9 @@ impl LostUndo {
     ///
     /// Unless it is done, for one block.
     pub(crate) fn into_spent(mut self) -> SpentCoins {
-        let LostRecord { coins, first, .. } = self.records.pop().expect("it is for one block");
-        let coins = coins.into_iter().map(|coin| coin.expect("all were found")).collect();
-        SpentCoins::from_records(coins, first)
+        let coins = self.records.pop().expect("it is for one block").coins;
+        let coins = coins.into_iter().map(|coin| coin.expect("all were found"));
+        SpentCoins::from_records(&coins.collect::<Vec<Coin>>())
     }
 
     fn take_outputs(&mut self, block: BlockView<'_>, height: u32) {

@@ -85,10 +85,10 @@ impl Search {
         let made = self.lost.records().iter().zip(&self.records);
         made.map(|(record, RottenUndo { id, at, prev })| {
             assert_eq!(record.id, *id, "the records of one chain");
-            let Some(spent) = record.spent() else { return Ok(false) };
+            let Some((spent, counts)) = record.spent() else { return Ok(false) };
             let (magic, buffers) = (env.store.magic(), env.store.block_buffers());
-            let of_txs = spent.iter().map(Vec::as_slice);
-            let made = UndoRecord::encode(magic, prev, of_txs, buffers)?;
+            let counts = counts.iter().copied();
+            let made = UndoRecord::encode(magic, prev, spent.compressed(), counts, buffers)?;
             Ok(env.store.restore_undo(*at, &made)? && env.store.scrub_undo(*at, prev).is_ok())
         })
         .collect()

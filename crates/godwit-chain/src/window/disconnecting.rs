@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use godwit_primitives::Coin;
-use godwit_store::BlockUndo;
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{EpochPin, Layers, UtxoStore};
+use godwit_store::utxo::{CompressedCoins, EpochPin, Layers, UtxoStore};
 
 use super::{Answer, Window};
 use crate::apply::{Below, SpentCoins};
@@ -44,7 +42,7 @@ pub(crate) struct ReadBack {
     block: Structured,
     spent: SpentCoins,
     /// The outputs that it created, as far as they are below the memtable.
-    created: Vec<Option<Coin>>,
+    created: CompressedCoins,
     pin: EpochPin,
     undo_intact: bool,
 }
@@ -103,9 +101,9 @@ impl Window {
             self.read_back(env, index, coins)?;
             return Ok(Disconnect::Waits);
         };
-        let ReadBack { block, spent, mut created, pin, undo_intact } = *read;
+        let ReadBack { block, spent, created, pin, undo_intact } = *read;
         let taken_back = coins.pinned(&pin, |coins| {
-            self.unapply(index, coins, applied, &block, &spent, Below::Read(&mut created))
+            self.unapply(index, coins, applied, &block, &spent, Below::Read(&created))
         });
         match taken_back {
             Some(result) => result.map(|()| Disconnect::Done { undo_intact }),
@@ -151,7 +149,8 @@ impl Window {
                 // An index that was made again from damaged undo files lacks places of records.
                 match undo.map(|undo| store.read_undo(undo, &prev)) {
                     Some(Ok(undo)) if has_coins_of(block.view(), &undo) => {
-                        return read_created(&layers, block, spent_coins(undo), true);
+                        let spent = SpentCoins::from_records(undo.coins());
+                        return read_created(&layers, block, spent, true);
                     }
                     // That of a sibling has the right checksum.
                     Some(Ok(_)) => log::error!(
@@ -221,18 +220,7 @@ fn read_created(
     spent: SpentCoins,
     undo_intact: bool,
 ) -> Result<Reading, ReadError> {
-    let (mut created, pin) = (Vec::new(), layers.pin());
-    layers.get_many(block.creates(), &mut created)?;
+    let (mut created, pin) = (CompressedCoins::default(), layers.pin());
+    layers.get_compressed(block.creates(), &mut created)?;
     Ok(Reading::Done(Box::new(ReadBack { block, spent, created, pin, undo_intact })))
-}
-
-/// The coins of an undo record.
-fn spent_coins(undo: BlockUndo) -> SpentCoins {
-    let mut first = vec![0, 0];
-    let mut end = 0;
-    for coins in undo.transactions() {
-        end += coins.len() as u32;
-        first.push(end);
-    }
-    SpentCoins::from_records(undo.into_coins(), first)
 }

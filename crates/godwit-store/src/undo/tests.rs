@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::disk::Disk;
-use crate::fixtures::{MAGIC, coin};
+use crate::fixtures::{MAGIC, coin, undo_record};
 
 const DIR: &str = "/blocks";
 const PREV: BlockHash = BlockHash::from_bytes([0xab; 32]);
@@ -33,7 +33,7 @@ fn path(file: u32) -> PathBuf {
 }
 
 fn encode(spent: &[Vec<Coin>]) -> UndoRecord {
-    UndoRecord::encode(MAGIC, &PREV, spent.iter().map(Vec::as_slice), &pool()).unwrap()
+    undo_record(&PREV, spent, &pool())
 }
 
 fn pool() -> BufferPool {
@@ -413,8 +413,9 @@ fn equals_records_that_core_wrote() {
             spent.into_iter().map(|tx| tx.into_iter().map(coin).collect()).collect();
 
         let magic = [0x0b, 0x11, 0x09, 0x07];
-        let coins = spent.iter().map(Vec::as_slice);
-        let ours = UndoRecord::encode(magic, &prev, coins, &pool()).unwrap();
+        let (mut coins, counts) = (CompressedCoins::default(), spent.iter().map(Vec::len));
+        coins.extend(spent.iter().flatten());
+        let ours = UndoRecord::encode(magic, &prev, &coins, counts, &pool()).unwrap();
         assert_eq!(ours.as_slice(), bytes);
         let (fault, disk) = fresh();
         fault.overwrite(&path(0), bytes);

@@ -51,6 +51,10 @@ fn run(seed: u64, fault: Fault, survival: Survival) -> bool {
     };
     let told = match &error {
         ChainError::Store(error) => error.is_disk_full() == (fault.error == DiskError::Full),
+        // A block whose bytes cannot be read is fetched and written again, and then not read either.
+        ChainError::DamagedBlock { .. } => {
+            fault.counted == Counted::Reads && matches!(fault.lasting, Lasting::ItsKind)
+        }
         _ => false,
     };
     if !told {

@@ -60,8 +60,8 @@ impl LostRecord {
         Self { id, coins: vec![None; block.input_count()], counts: block.spent_counts().collect() }
     }
 
-    /// The coins that the block spent, in the order of its inputs, and how many of them each transaction behind
-    /// the coinbase spent; `None` unless all were found.
+    /// The coins that the block spent, in the order of its inputs, and how many of them each transaction
+    /// behind the coinbase spent; `None` unless all were found.
     pub(crate) fn spent(&self) -> Option<(SpentCoins, &[usize])> {
         let coins: Option<Vec<Coin>> = self.coins.iter().cloned().collect();
         Some((SpentCoins::from_records(&coins?), &self.counts))

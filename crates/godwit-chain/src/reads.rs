@@ -39,9 +39,9 @@ pub(crate) struct Read {
 }
 
 /// The bytes of a block as they were written.
-struct Intact {
+pub(crate) struct Intact {
     bytes: PooledStream,
-    checksum: BlockChecksum,
+    pub(crate) checksum: BlockChecksum,
 }
 
 /// Why a block is not served.
@@ -62,7 +62,7 @@ impl From<StoreError> for ReadError {
 pub struct StoredBlock {
     id: NodeId,
     hash: BlockHash,
-    position: BlockPosition,
+    pub(crate) position: BlockPosition,
     checksum: Option<BlockChecksum>,
     /// How a block without checksum is checked.
     witnesses: WitnessCheck,
@@ -95,7 +95,7 @@ impl StoredBlock {
         self.undo.is_some()
     }
 
-    fn read(&self, store: &Store, hasher: &UtxoHasher) -> Result<Intact, ReadError> {
+    pub(crate) fn read(&self, store: &Store, hasher: &UtxoHasher) -> Result<Intact, ReadError> {
         let checksum = match self.checksum {
             Some(checksum) => checksum,
             None => {

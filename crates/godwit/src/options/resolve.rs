@@ -38,6 +38,7 @@ pub(super) fn resolve(
     }
     let memory = memory(&invoked)?;
     let reachable = reachable(&invoked)?;
+    let scrub = invoked.draft.files.scrub.unwrap_or(true);
     let Invoked { command: name, operands, network, datadir, config_file, mut draft, .. } = invoked;
     let rpc = match name {
         CommandName::Node => rpc::resolve(std::mem::take(&mut draft.rpc), network),
@@ -54,6 +55,7 @@ pub(super) fn resolve(
         memory,
         flush_interval,
         prune_bytes,
+        scrub,
         rebuild,
         scripts,
         rpc,

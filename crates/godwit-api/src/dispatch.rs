@@ -11,7 +11,7 @@ use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
 
 use crate::answers::{Answers, Room};
 use crate::auth::Whitelist;
-use crate::methods::{self, Call};
+use crate::methods::{self, AddedNames, Call};
 use crate::server::{AnswerText, Reply, ServerOptions};
 use crate::stage::Stage;
 
@@ -24,6 +24,7 @@ pub(crate) struct Api {
     pub(crate) version: &'static str,
     pub(crate) log_path: PathBuf,
     pub(crate) started: Instant,
+    pub(crate) added: AddedNames,
     /// Set by `stop`.
     pub(crate) stop: Arc<AtomicBool>,
     active: Mutex<Vec<Active>>,
@@ -132,6 +133,7 @@ impl Api {
             version: options.version,
             log_path: options.log_path.clone(),
             started: Instant::now(),
+            added: AddedNames::default(),
             stop: Arc::clone(&options.stop),
             active: Mutex::default(),
             next_call: AtomicU64::new(0),

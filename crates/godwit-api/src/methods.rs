@@ -4,6 +4,7 @@ mod blocks;
 mod chain;
 mod control;
 mod deployments;
+mod descriptors;
 mod difficulty;
 mod generate;
 mod headers;
@@ -15,9 +16,12 @@ mod peers;
 mod proof;
 mod scripts;
 mod stats;
+mod stored;
 mod submit;
 mod transaction;
 mod waiting;
+
+pub(crate) use peers::AddedNames;
 
 use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock, note_damaged};
 use godwit_primitives::{BlockHash, Network};
@@ -85,7 +89,10 @@ fn source(chain: &Chain, id: NodeId) -> Result<BlockSource, RpcError> {
     if let Some(stored) = Places::of(chain).block(id) {
         return Ok(BlockSource::Stored(Places::of(chain).reader(), stored));
     }
-    let text = match chain.tree().node(id).tx_count {
+    let node = chain.tree().node(id);
+    let text = match node.tx_count {
+        // Its bytes were found to be damaged.
+        _ if node.position.is_some() => "Block not found on disk",
         0 => "Block not available (not fully downloaded)",
         _ => "Block not available (pruned data)",
     };
@@ -117,11 +124,14 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
         "decoderawtransaction" => transaction::decode_raw,
         "decodescript" => scripts::decode_script,
         "disconnectnode" => peers::disconnect,
+        "deriveaddresses" => descriptors::derive,
         "echo" | "echojson" => control::echo,
+        "estimatesmartfee" => memoryless::estimate,
         "generateblock" => generate::block,
         "generatetoaddress" => generate::to_address,
         "generatetodescriptor" => generate::to_descriptor,
         "getaddednodeinfo" => peers::added_nodes,
+        "getaddrmaninfo" => peers::address_counts,
         "getbestblockhash" => chain::best_block_hash,
         "getblock" => blocks::block,
         "getblockchaininfo" => chain::info,
@@ -134,6 +144,7 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
         "getchaintxstats" => chain::tx_stats,
         "getconnectioncount" => network::connection_count,
         "getdeploymentinfo" => deployments::info,
+        "getdescriptorinfo" => descriptors::info,
         "getdifficulty" => difficulty::of_tip,
         "getindexinfo" => memoryless::index_info,
         "getmemoryinfo" => control::memory_info,

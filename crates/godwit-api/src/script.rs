@@ -15,7 +15,7 @@ use godwit_primitives::Network;
 use godwit_rpc::Json;
 
 pub(crate) use asm::{asm, asm_of_script_sig};
-pub(crate) use descriptor::script_of as script_of_descriptor;
+pub(crate) use descriptor::{Descriptor, checksum};
 pub(crate) use kind::{ScriptKind, is_unspendable, kind};
 pub(crate) use opcodes::{CHECKSIGADD, Op, Ops};
 

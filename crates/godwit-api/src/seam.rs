@@ -106,9 +106,6 @@ pub struct Snapshot {
     pub initial_download: bool,
     pub bytes_on_disk: u64,
     pub pruning: Option<Pruning>,
-    /// Connections that others opened, and that this node opened.
-    pub inbound: usize,
-    pub outbound: usize,
     pub network_active: bool,
     /// What the operator ought to know.
     pub warnings: Vec<String>,
@@ -124,13 +121,13 @@ pub struct TipFacts {
     pub chain_work: Work,
 }
 
-/// Of a node that deletes old blocks.
+/// Of a node that does not have all blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruning {
     /// The lowest height from which on all blocks are there.
     pub height: u32,
-    /// `-prune`, in bytes.
-    pub target: u64,
+    /// `-prune`, in bytes; without it the blocks are missing for another reason, and stay.
+    pub target: Option<u64>,
 }
 
 struct Published {
@@ -211,6 +208,13 @@ impl Seam {
 
     pub(crate) fn is_ending(&self) -> bool {
         self.published.ending.load(Ordering::SeqCst)
+    }
+
+    /// # Errors
+    ///
+    /// The node ends.
+    pub(crate) fn check_running(&self) -> Result<(), RpcError> {
+        if self.is_ending() { Err(ending()) } else { Ok(()) }
     }
 
     /// Asks the node, and waits for the answer.

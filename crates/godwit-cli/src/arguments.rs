@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use godwit_primitives::{Network, Params};
 use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR, home_directory, network_dir};
@@ -67,8 +67,32 @@ const SPECS: &[Spec] = &[
     spec("named", "", "Arguments are NAME=VALUE.", true),
     spec("stdin", "", "Read further arguments from standard input, one a line.", false),
     spec("stdinrpcpass", "", "Read the password from standard input, its first line.", false),
+    spec(
+        "stdinwalletpassphrase",
+        "",
+        "Read a wallet's passphrase from standard input, the next line.",
+        false,
+    ),
     spec("getinfo", "", "Print how the node is.", false),
+    spec(
+        "netinfo",
+        "",
+        "Print the connections; a level from 0 to 4 and outonly may follow, or help.",
+        false,
+    ),
+    spec("addrinfo", "", "Print how many addresses of peers the node knows.", false),
+    spec(
+        "generate",
+        "",
+        "Mine to a new address of the wallet; a number of blocks and of tries may follow.",
+        false,
+    ),
     spec("color", "WHEN", "always, never or auto: colours in -getinfo (default: auto).", true),
+    spec("ipcconnect", "ADDRESS", "auto, or off: there is no other way than HTTP.", true),
+    spec("signetchallenge", "HEX", "Of no effect here; it is the node's.", true),
+    spec("signetseednode", "HOST", "Of no effect here; it is the node's.", true),
+    spec("vbparams", "TEXT", "Of no effect here; it is the node's.", true),
+    spec("testactivationheight", "TEXT", "Of no effect here; it is the node's.", true),
 ];
 
 /// What the program is to do.
@@ -123,6 +147,10 @@ impl Arguments {
     }
 }
 
+/// Options that count on the main network only where they stand before all sections: they would be wrong
+/// on the others.
+const ONLY_OF_NETWORK: &[&str] = &["rpcport"];
+
 fn help() -> String {
     let mut text = String::from(
         "godwit-cli asks a running godwit, or Bitcoin Core's node, by JSON-RPC.\n\nUsage:\n  \
@@ -167,7 +195,10 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Asked, Stri
     if line.contains_key("version") {
         return Ok(Asked::Print(format!("godwit-cli version {}", env!("CARGO_PKG_VERSION"))));
     }
-    let datadir = match line.get("datadir").cloned().flatten() {
+    let datadir = match line.get("datadir").cloned().flatten().filter(|dir| !dir.is_empty()) {
+        Some(dir) if !Path::new(&dir).is_dir() => {
+            return Err(format!("Error: Specified data directory \"{dir}\" does not exist."));
+        }
         Some(dir) => PathBuf::from(dir),
         None => home_directory().unwrap_or_default().join(DEFAULT_DATADIR),
     };
@@ -179,7 +210,7 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Asked, Stri
         Some(value) => value.clone(),
         None => read.top.get(name).cloned(),
     })?;
-    let file = read.of_section(network.name());
+    let file = read.of_section(network.name(), ONLY_OF_NETWORK);
     Ok(Asked::Call(Arguments { line, file, words, network, datadir, config_file }))
 }
 
@@ -239,7 +270,7 @@ mod tests {
     use super::*;
 
     fn arguments(words: &[&str]) -> Result<Arguments, String> {
-        let dir = ["-datadir=/nonexistent"];
+        let dir = ["-datadir=/"];
         match parse(dir.iter().chain(words).map(OsString::from)) {
             Ok(Asked::Call(arguments)) => Ok(arguments),
             Ok(Asked::Print(text)) => Err(text),
@@ -263,6 +294,10 @@ mod tests {
         assert!(wrong(&["-nonsense"]).contains("Invalid parameter -nonsense"));
         assert!(wrong(&["-regtest", "-signet"]).contains("at most one"));
         assert!(wrong(&["-chain=x"]).contains("Unknown chain x."));
+        assert_eq!(
+            wrong(&["-datadir=/nonexistent"]),
+            "Error: Specified data directory \"/nonexistent\" does not exist."
+        );
         assert!(wrong(&["-help"]).contains("-rpcwaittimeout=SECONDS"));
     }
 }

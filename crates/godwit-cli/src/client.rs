@@ -17,7 +17,6 @@ pub(crate) struct Server {
     host: String,
     port: u16,
     timeout: Duration,
-    endpoint: String,
 }
 
 /// How to log in.
@@ -85,15 +84,20 @@ impl Server {
             0 => FOR_EVER,
             seconds => Duration::from_secs(seconds),
         };
-        let endpoint = match arguments.value("rpcwallet") {
+        Ok(Self { host, port, timeout })
+    }
+
+    /// Sends a request, perhaps for a wallet, and reads the answer.
+    pub(crate) fn call(
+        &self,
+        login: &Login,
+        wallet: Option<&str>,
+        request: &str,
+    ) -> Result<Json, CallError> {
+        let endpoint = match wallet {
             Some(name) => format!("/wallet/{}", url_encoded(name)),
             None => "/".to_owned(),
         };
-        Ok(Self { host, port, timeout, endpoint })
-    }
-
-    /// Sends a request and reads the answer.
-    pub(crate) fn call(&self, login: &Login, request: &str) -> Result<Json, CallError> {
         let (credentials, from) = login.credentials();
         let unreachable = |error: io::Error| {
             let why = match error.kind() {
@@ -108,7 +112,7 @@ impl Server {
                 self.host, self.port
             ))
         };
-        let (status, body) = self.post(&credentials, request).map_err(unreachable)?;
+        let (status, body) = self.post(&endpoint, &credentials, request).map_err(unreachable)?;
         let other = |text: String| Err(CallError::Other(text));
         match status {
             401 => return other(login.refused(from)),
@@ -142,13 +146,13 @@ impl Server {
         Err(last)
     }
 
-    fn post(&self, credentials: &str, body: &str) -> io::Result<(u16, Vec<u8>)> {
+    fn post(&self, endpoint: &str, credentials: &str, body: &str) -> io::Result<(u16, Vec<u8>)> {
         let started = Instant::now();
         let mut stream = self.connect()?;
         let request = format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: {}\r\nContent-Type: \
              application/json\r\nAuthorization: Basic {}\r\n\r\n",
-            self.endpoint,
+            endpoint,
             self.host,
             body.len() + 1,
             BASE64.encode(credentials.as_bytes()),

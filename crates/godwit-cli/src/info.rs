@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use godwit_rpc::Json;
 
 use crate::arguments::Arguments;
-use crate::{Failed, failed};
+use crate::{Failed, batch};
 
 const METHODS: [&str; 4] = ["getnetworkinfo", "getblockchaininfo", "getwalletinfo", "getbalances"];
 
@@ -50,15 +50,7 @@ impl Colours {
 
 /// All questions at once.
 pub(crate) fn request() -> Json {
-    let question = |(id, method): (usize, &&str)| {
-        Json::object([
-            ("method", (*method).into()),
-            ("params", Json::Null),
-            ("id", id.into()),
-            ("jsonrpc", "2.0".into()),
-        ])
-    };
-    METHODS.iter().enumerate().map(question).collect()
+    batch::request(&METHODS)
 }
 
 /// A scalar as it is shown.
@@ -80,26 +72,15 @@ fn bar(progress: f64) -> String {
     format!("{}{} ", "▒".repeat(count(progress)), "░".repeat(count(1.0 - progress)))
 }
 
-pub(crate) fn shown(reply: &Json, arguments: &Arguments) -> Result<String, Failed> {
+/// `balances` are those of the wallets, where there are several.
+pub(crate) fn shown(
+    reply: &Json,
+    balances: &[(String, Json)],
+    arguments: &Arguments,
+) -> Result<String, Failed> {
     let colours = Colours::of(arguments)?;
-    let answers = reply.as_list().map_err(|_| {
-        // A server that refuses the whole answers with one object.
-        reply.get("error").map_or_else(|| Failed::from("Batch must be an array"), failed)
-    })?;
-    let answer = |wanted: usize| {
-        answers.iter().find(|answer| {
-            answer.get("id").is_some_and(|id| id.as_integer::<usize>() == Ok(wanted))
-        })
-    };
-    let result = |wanted: usize| answer(wanted).and_then(|answer| answer.get("result"));
-    for needed in [0, 1] {
-        if let Some(error) = answer(needed).and_then(|answer| answer.get("error"))
-            && !error.is_null()
-        {
-            return Err(failed(error));
-        }
-    }
-    let (network, chain) = (result(0).unwrap_or(&Json::Null), result(1).unwrap_or(&Json::Null));
+    let results = batch::results(reply, &[0, 1], METHODS.len())?;
+    let [network, chain, wallet, own] = &results[..] else { unreachable!("as many as asked") };
     let Colours { reset, green, blue, yellow, magenta, cyan } = colours;
     let progress: f64 = plain(chain.get("verificationprogress")).parse().unwrap_or(0.0);
     let mut text = format!("{blue}Chain: {}{reset}\n", plain(chain.get("chain")));
@@ -120,14 +101,28 @@ pub(crate) fn shown(reply: &Json, arguments: &Arguments) -> Result<String, Faile
         "Min tx relay fee rate (BTC/kvB): {}\n\n",
         plain(network.get("relayfee"))
     ));
-    if let Some(wallet @ Json::Object(_)) = result(2) {
+    if let Json::Object(_) = wallet {
         let name = plain(wallet.get("walletname"));
         let name = if name.is_empty() { "\"\"" } else { &name };
         text.push_str(&format!("{magenta}Wallet: {name}{reset}\n"));
         text.push_str(&format!("Keypool size: {}\n", plain(wallet.get("keypoolsize"))));
+        if let Some(until) = wallet.get("unlocked_until").filter(|until| !until.is_null()) {
+            text.push_str(&format!("Unlocked until: {}\n", plain(Some(until))));
+        }
     }
-    if let Some(mine) = result(3).and_then(|balances| balances.get("mine")) {
+    if let Some(mine) = own.get("mine") {
         text.push_str(&format!("{cyan}Balance:{reset} {}\n\n", plain(mine.get("trusted"))));
+    }
+    if !balances.is_empty() {
+        text.push_str(&format!("{cyan}Balances{reset}\n"));
+        let shown = balances.iter().map(|(name, balance)| (name, plain(Some(balance))));
+        let shown: Vec<(&String, String)> = shown.collect();
+        let width = shown.iter().map(|(_, balance)| balance.len()).fold(10, usize::max);
+        for (name, balance) in shown {
+            let name = if name.is_empty() { "\"\"" } else { name };
+            text.push_str(&format!("{balance:>width$} {name}\n"));
+        }
+        text.push('\n');
     }
     let warnings: Vec<String> = match network.get("warnings") {
         Some(Json::List(warnings)) => warnings.iter().map(|text| plain(Some(text))).collect(),

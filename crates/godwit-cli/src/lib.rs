@@ -1,9 +1,11 @@
 //! `godwit-cli`: asks a running node, as `bitcoin-cli` does, and prints what it says.
 
 mod arguments;
+mod batch;
 mod client;
 mod config_file;
 mod info;
+mod netinfo;
 mod password;
 
 use std::ffi::OsString;
@@ -64,103 +66,238 @@ impl<T: std::fmt::Display> From<T> for Failed {
     }
 }
 
-/// What is sent and how the answer is shown.
-enum Request {
+/// What is asked, and how the answer is shown.
+enum Question {
     Method(Json),
-    GetInfo(Json),
+    GetInfo,
+    NetInfo(netinfo::Shown),
+    AddrInfo,
+    /// Numbers of blocks and of tries.
+    Generate(Vec<String>),
+    /// Answered without a server.
+    Known(&'static str),
 }
+
+/// What several options ask at once.
+const QUESTIONS: [&str; 4] = ["addrinfo", "generate", "getinfo", "netinfo"];
 
 fn call(arguments: &Arguments) -> Result<String, Failed> {
     let password = match arguments.is_set("stdinrpcpass") {
-        true => Some(password::read()?),
+        true => Some(password::read("stdinrpcpass", "RPC password")?),
         false => arguments.value("rpcpassword").map(str::to_owned),
     };
     let mut words = arguments.words.clone();
+    if arguments.is_set("stdinwalletpassphrase") {
+        if !words.first().is_some_and(|method| method.starts_with("walletpassphrase")) {
+            return Err(
+                "-stdinwalletpassphrase is only applicable for walletpassphrase(change)".into()
+            );
+        }
+        words.insert(1, password::read("stdinwalletpassphrase", "Wallet passphrase")?);
+    }
     if arguments.is_set("stdin") {
         for line in io::stdin().lock().lines() {
             words.push(line?);
         }
     }
-    let request = request(arguments, &words)?;
-    let server = Server::of(arguments)?;
-    let login = Login::of(arguments, password);
-    let (Request::Method(json) | Request::GetInfo(json)) = &request;
-    let reply = ask(arguments, &server, &login, json)?;
-    match &request {
-        Request::Method(_) => shown(&reply),
-        Request::GetInfo(_) => info::shown(&reply, arguments),
+    let question = question(arguments, &words)?;
+    if let Question::Known(text) = question {
+        return Ok(text.to_owned());
+    }
+    check_way(arguments)?;
+    let asking =
+        Asking { arguments, server: Server::of(arguments)?, login: Login::of(arguments, password) };
+    let wallet = arguments.value("rpcwallet");
+    match question {
+        Question::Method(request) => shown(&asking.ask(&request, wallet)?),
+        Question::GetInfo => {
+            let reply = asking.ask(&info::request(), wallet)?;
+            let balances = if wallet.is_none() { asking.balances(&reply)? } else { Vec::new() };
+            info::shown(&reply, &balances, arguments)
+        }
+        Question::NetInfo(shown) => {
+            netinfo::shown(&asking.ask(&netinfo::request(), wallet)?, shown, arguments.network)
+        }
+        Question::AddrInfo => {
+            let reply = asking.ask(&request("getaddrmaninfo", Json::Null, "1"), wallet)?;
+            known_addresses(&reply)
+        }
+        Question::Generate(numbers) => asking.generate(numbers, wallet),
+        Question::Known(text) => Ok(text.to_owned()),
     }
 }
 
-fn request(arguments: &Arguments, words: &[String]) -> Result<Request, Failed> {
-    if arguments.is_set("getinfo") {
-        if !words.is_empty() {
-            return Err("-getinfo takes no arguments".into());
+/// There is no way to a server but HTTP.
+fn check_way(arguments: &Arguments) -> Result<(), Failed> {
+    let wanted = match arguments.is_off("ipcconnect") {
+        true => "0",
+        false => arguments.value("ipcconnect").unwrap_or("auto"),
+    };
+    match wanted {
+        "0" | "auto" => Ok(()),
+        _ if arguments.value("rpcconnect").is_some() => {
+            Err("-rpcconnect and -ipcconnect options cannot both be enabled".into())
         }
-        return Ok(Request::GetInfo(info::request()));
+        _ => Err("godwit-cli was not built with IPC support".into()),
     }
-    let [method, words @ ..] = words else {
-        return Err("too few parameters (need at least command)".into());
-    };
-    let params = match arguments.is_set("named") {
-        true => convert::named(method, words)?,
-        false => convert::positional(method, words)?,
-    };
-    Ok(Request::Method(Json::object([
-        ("method", method.as_str().into()),
+}
+
+fn question(arguments: &Arguments, words: &[String]) -> Result<Question, Failed> {
+    let asked: Vec<&str> =
+        QUESTIONS.into_iter().filter(|option| arguments.is_set(option)).collect();
+    if asked.len() > 1 {
+        let options: Vec<String> = asked.iter().map(|option| format!("-{option}")).collect();
+        return Err(format!("Only one of {} may be specified.", options.join(", ")).into());
+    }
+    Ok(match (asked.first().copied(), words) {
+        (Some("getinfo"), []) => Question::GetInfo,
+        (Some("getinfo"), _) => return Err("-getinfo takes no arguments".into()),
+        (Some("addrinfo"), []) => Question::AddrInfo,
+        (Some("addrinfo"), _) => return Err("-addrinfo takes no arguments".into()),
+        (Some("netinfo"), [help, ..]) if help == "h" || help == "help" => {
+            Question::Known(netinfo::HELP)
+        }
+        (Some("netinfo"), words) => Question::NetInfo(netinfo::Shown::parse(words)?),
+        (Some(_), words) => Question::Generate(words.to_vec()),
+        (None, []) => return Err("too few parameters (need at least command)".into()),
+        (None, [method, words @ ..]) => {
+            let params = match arguments.is_set("named") {
+                true => convert::named(method, words)?,
+                false => convert::positional(method, words)?,
+            };
+            Question::Method(request(method, params, arguments.value("rpcid").unwrap_or("1")))
+        }
+    })
+}
+
+fn request(method: &str, params: Json, id: &str) -> Json {
+    Json::object([
+        ("method", method.into()),
         ("params", params),
-        ("id", arguments.value("rpcid").unwrap_or("1").into()),
+        ("id", id.into()),
         ("jsonrpc", "2.0".into()),
-    ])))
+    ])
 }
 
-/// Asks, again and again with `-rpcwait` while the server is not there or starts.
-fn ask(
-    arguments: &Arguments,
-    server: &Server,
-    login: &Login,
-    request: &Json,
-) -> Result<Json, Failed> {
-    let waits = arguments.is_set("rpcwait");
-    let seconds = arguments.number("rpcwaittimeout")?.unwrap_or(0);
-    let started = Instant::now();
-    loop {
-        let error = match server.call(login, &request.write()) {
-            Ok(reply) if waits && is_starting(&reply) => {
-                CallError::Connection("server in warmup".to_owned())
-            }
-            Ok(reply) => return Ok(reply),
-            Err(error) => error,
-        };
-        let CallError::Connection(text) = error else { return Err(error.into()) };
-        if !waits {
-            return Err(text.into());
-        }
-        if seconds > 0 && started.elapsed() >= Duration::from_secs(seconds) {
-            return Err(format!("timeout on transient error: {text}").into());
-        }
-        std::thread::sleep(RETRY);
-    }
-}
-
-fn is_starting(reply: &Json) -> bool {
-    let code = reply.get("error").and_then(|error| error.get("code"));
-    code.is_some_and(|number| number.as_integer() == Ok(code::IN_WARMUP))
-}
-
-/// What is printed of an answer: nothing for null, a text as it is, all else on several lines.
-fn shown(reply: &Json) -> Result<String, Failed> {
+/// The result of an answer.
+fn result(reply: &Json) -> Result<&Json, Failed> {
     if !matches!(reply, Json::Object(members) if !members.is_empty()) {
         return Err("expected reply to have result, error and id properties".into());
     }
     match reply.get("error") {
-        None | Some(Json::Null) => {}
-        Some(error) => return Err(failed(error)),
+        None | Some(Json::Null) => Ok(reply.get("result").unwrap_or(&Json::Null)),
+        Some(error) => Err(failed(error)),
     }
-    Ok(match reply.get("result") {
-        None | Some(Json::Null) => String::new(),
-        Some(Json::Text(text)) => text.clone(),
-        Some(result) => result.write_indented(2),
+}
+
+/// How many addresses are known, by network.
+fn known_addresses(reply: &Json) -> Result<String, Failed> {
+    let code = reply.get("error").and_then(|error| error.get("code"));
+    if code.is_some_and(|code| code.as_integer() == Ok(code::METHOD_NOT_FOUND)) {
+        return Err("-addrinfo requires a server with the getaddrmaninfo RPC.".into());
+    }
+    let mut addresses = Json::Object(Vec::new());
+    for (network, counts) in result(reply)?.as_object().unwrap_or_default() {
+        let total = counts.get("total").cloned().unwrap_or_default();
+        addresses
+            .push(if network == "all_networks" { "total".into() } else { network.clone() }, total);
+    }
+    Ok(Json::object([("addresses_known", addresses)]).write_indented(2))
+}
+
+/// A server, and how to ask it.
+struct Asking<'a> {
+    arguments: &'a Arguments,
+    server: Server,
+    login: Login,
+}
+
+impl Asking<'_> {
+    /// What each wallet holds, where there are several.
+    fn balances(&self, info: &Json) -> Result<Vec<(String, Json)>, Failed> {
+        // No call is worth it where the node itself did not answer.
+        if info.as_list().is_err() {
+            return Ok(Vec::new());
+        }
+        let reply = self.ask(&request("listwallets", Json::List(Vec::new()), "1"), None)?;
+        let names = reply.get("result").and_then(|names| names.as_list().ok()).unwrap_or_default();
+        if names.len() <= 1 {
+            return Ok(Vec::new());
+        }
+        let mut balances = Vec::new();
+        for name in names.iter().filter_map(|name| name.as_text().ok()) {
+            let asked = request("getbalances", Json::List(Vec::new()), "1");
+            let reply = self.ask(&asked, Some(name))?;
+            let mine = reply.get("result").and_then(|result| result.get("mine"));
+            let trusted = mine.and_then(|mine| mine.get("trusted")).cloned();
+            balances.push((name.to_owned(), trusted.unwrap_or_default()));
+        }
+        Ok(balances)
+    }
+
+    fn generate(&self, mut words: Vec<String>, wallet: Option<&str>) -> Result<String, Failed> {
+        let reply = self.ask(&request("getnewaddress", Json::List(Vec::new()), "1"), wallet)?;
+        let address = result(&reply)?.as_text().unwrap_or_default().to_owned();
+        if words.len() > 2 {
+            return Err("too many arguments (maximum 2 for nblocks and maxtries)".into());
+        }
+        match words.first().map(String::as_str) {
+            None => words.push("1".to_owned()),
+            Some("0") => {
+                return Err(
+                    "the first argument (number of blocks to generate, default: 1) must be an \
+                            integer value greater than zero"
+                        .into(),
+                );
+            }
+            Some(_) => {}
+        }
+        words.insert(1, address.clone());
+        let params = convert::positional("generatetoaddress", &words)?;
+        let reply = self.ask(&request("generatetoaddress", params, "1"), wallet)?;
+        let blocks = result(&reply)?.clone();
+        Ok(Json::object([("address", address.into()), ("blocks", blocks)]).write_indented(2))
+    }
+
+    /// Asks, again and again with `-rpcwait` while the server is not there or starts.
+    fn ask(&self, request: &Json, wallet: Option<&str>) -> Result<Json, Failed> {
+        let waits = self.arguments.is_set("rpcwait");
+        let seconds = self.arguments.number("rpcwaittimeout")?.unwrap_or(0);
+        let (request, started) = (request.write(), Instant::now());
+        loop {
+            let error = match self.server.call(&self.login, wallet, &request) {
+                Ok(reply) if waits && is_starting(&reply) => {
+                    CallError::Connection("server in warmup".to_owned())
+                }
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let CallError::Connection(text) = error else { return Err(error.into()) };
+            if !waits {
+                return Err(text.into());
+            }
+            if seconds > 0 && started.elapsed() >= Duration::from_secs(seconds) {
+                return Err(format!("timeout on transient error: {text}").into());
+            }
+            std::thread::sleep(RETRY);
+        }
+    }
+}
+
+/// Whether the server says so, to one question or to any of several.
+fn is_starting(reply: &Json) -> bool {
+    let code = |reply: &Json| reply.get("error").and_then(|error| error.get("code")).cloned();
+    let starts =
+        |reply: &Json| code(reply).is_some_and(|code| code.as_integer() == Ok(code::IN_WARMUP));
+    reply.as_list().map_or_else(|_| starts(reply), |replies| replies.iter().any(starts))
+}
+
+/// What is printed of an answer: nothing for null, a text as it is, all else on several lines.
+fn shown(reply: &Json) -> Result<String, Failed> {
+    Ok(match result(reply)? {
+        Json::Null => String::new(),
+        Json::Text(text) => text.clone(),
+        result => result.write_indented(2),
     })
 }
 
@@ -177,6 +314,35 @@ fn failed(error: &Json) -> Failed {
     if let Some(Json::Text(message)) = error.get("message") {
         text.push_str(&format!("error message:\n{message}"));
     }
+    if number == Some(code::WALLET_NOT_SPECIFIED) {
+        text.push_str(
+            " Or for the CLI, specify the \"-rpcwallet=<walletname>\" option before the command (run \
+             \"godwit-cli -h\" for help or \"godwit-cli listwallets\" to see which wallets are currently \
+             loaded).",
+        );
+    }
     // What the shell sees of it.
     Failed { text, exit: number.map_or(FAILURE, |number| number.unsigned_abs() as u8) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_starts_if_it_says_so_to_any_question() {
+        let starts = |text: &str| is_starting(&Json::parse(text.as_bytes()).expect("JSON"));
+        let error = r#"{"error":{"code":-28,"message":"Loading"},"id":0}"#;
+        let result = r#"{"result":1,"error":null,"id":1}"#;
+        assert!(starts(error) && !starts(result));
+        assert!(starts(&format!("[{result},{error}]")) && !starts(&format!("[{result}]")));
+    }
+
+    #[test]
+    fn who_names_no_wallet_is_told_how() {
+        let error = Json::parse(br#"{"code":-19,"message":"Wallet file not specified."}"#);
+        let failed = failed(&error.expect("JSON"));
+        assert_eq!(failed.exit, 19);
+        assert!(failed.text.contains("specify the \"-rpcwallet=<walletname>\" option"));
+    }
 }

@@ -1,4 +1,4 @@
-//! Reads a password from standard input, unseen on a terminal.
+//! Reads a secret from standard input, unseen on a terminal.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -25,12 +25,12 @@ impl Drop for Unseen {
     }
 }
 
-/// The first line.
-pub(crate) fn read() -> Result<String, String> {
-    let failed = |_| "-stdinrpcpass specified but failed to read from standard input".to_owned();
+/// The next line, for an option.
+pub(crate) fn read(option: &str, prompt: &str) -> Result<String, String> {
+    let failed = |_| format!("-{option} specified but failed to read from standard input");
     let unseen = match io::stdin().is_terminal() {
         true => {
-            eprint!("RPC password> ");
+            eprint!("{prompt}> ");
             Some(Unseen::begin().map_err(failed)?)
         }
         false => None,

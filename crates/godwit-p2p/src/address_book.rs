@@ -57,6 +57,16 @@ const TEST_WINDOW: i64 = 40 * 60;
 /// A connected peer's time is updated when it is this many seconds old.
 const CONNECTED_INTERVAL: i64 = 20 * 60;
 
+/// How many addresses of a network are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressCount {
+    pub network: AddressNetwork,
+    /// Those that never answered.
+    pub new: usize,
+    /// Those that did.
+    pub tried: usize,
+}
+
 /// Addresses of nodes and what is known of them.
 pub struct AddressBook {
     key: PlaceKey,

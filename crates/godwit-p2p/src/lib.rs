@@ -29,7 +29,7 @@ mod time;
 mod transport;
 mod v2;
 
-pub use address_book::{AddressBook, Source};
+pub use address_book::{AddressBook, AddressCount, Source};
 pub use anchors::{Anchors, MAX_ANCHORS};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use connection_kind::ConnectionKind;

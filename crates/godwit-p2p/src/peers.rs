@@ -218,7 +218,6 @@ impl Peers {
             inbound,
             outbound: established().count() - inbound,
             blocks_in_flight: self.parts.fetch.in_flight(&self.table),
-            clock_wrong_by: self.parts.clock.wrong_by(),
             silent_since: self.line.silent_since(),
         }
     }

@@ -47,14 +47,7 @@ impl TxLayout {
             }
             inputs = reader.compact_size()?;
         }
-        for _ in 0..inputs {
-            skip_script(reader, BEFORE_SCRIPT_SIG, AFTER_SCRIPT_SIG)?;
-        }
-        let outputs = reader.position() - start;
-        for _ in 0..reader.compact_size()? {
-            skip_script(reader, BEFORE_SCRIPT_PUBKEY, 0)?;
-        }
-        let witnesses = reader.position() - start;
+        let (outputs, witnesses) = Self::skip_inputs_and_outputs(reader, start, inputs)?;
         if flag & WITNESS_FLAG != 0 && !skip_witnesses(reader, inputs)? {
             return Err(DecodeError::SuperfluousWitness);
         }
@@ -63,7 +56,35 @@ impl TxLayout {
         }
         reader.skip(LOCK_TIME_SIZE)?;
         let end = reader.position() - start;
-        Ok(Self { outputs: outputs as u32, witnesses: witnesses as u32, end: end as u32 })
+        Ok(Self { outputs, witnesses, end: end as u32 })
+    }
+
+    /// Passes over what is between the count of inputs and the witnesses; where the outputs begin, and where
+    /// they end.
+    #[inline]
+    fn skip_inputs_and_outputs(
+        reader: &mut SpanReader<'_>,
+        start: usize,
+        inputs: u64,
+    ) -> Result<(u32, u32), DecodeError> {
+        for _ in 0..inputs {
+            skip_script(reader, BEFORE_SCRIPT_SIG, AFTER_SCRIPT_SIG)?;
+        }
+        let outputs = reader.position() - start;
+        for _ in 0..reader.compact_size()? {
+            skip_script(reader, BEFORE_SCRIPT_PUBKEY, 0)?;
+        }
+        Ok((outputs as u32, (reader.position() - start) as u32))
+    }
+
+    /// As [`parse`](Self::parse), of a transaction that has no witness even if it has no inputs.
+    fn parse_plain(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let start = reader.position();
+        reader.skip(VERSION_SIZE)?;
+        let inputs = reader.compact_size()?;
+        let (outputs, witnesses) = Self::skip_inputs_and_outputs(reader, start, inputs)?;
+        reader.skip(LOCK_TIME_SIZE)?;
+        Ok(Self { outputs, witnesses, end: (reader.position() - start) as u32 })
     }
 
     /// Neither inputs nor outputs: what was read as the flag is the count of outputs.
@@ -146,6 +167,18 @@ impl<'a> TxView<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let bytes = &bytes[..bytes.len().min(u32::MAX as usize)];
         let layout = TxLayout::parse(&mut SpanReader::new(bytes))?;
+        Ok(Self::new(&bytes[..layout.end as usize], layout.outputs, layout.witnesses, None))
+    }
+
+    /// As [`parse`](Self::parse), but read as one without witness: a transaction without inputs, which is not
+    /// finished yet, can look like one with the marker of witnesses.
+    ///
+    /// # Errors
+    ///
+    /// Truncated bytes or bad compact sizes.
+    pub fn parse_plain(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let bytes = &bytes[..bytes.len().min(u32::MAX as usize)];
+        let layout = TxLayout::parse_plain(&mut SpanReader::new(bytes))?;
         Ok(Self::new(&bytes[..layout.end as usize], layout.outputs, layout.witnesses, None))
     }
 

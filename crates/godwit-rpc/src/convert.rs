@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use foreign::FOREIGN;
 
 use crate::json::Json;
-use crate::table::{Kind, METHODS};
+use crate::table::{Kind, METHODS, Param};
 
 /// How an argument is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,10 @@ impl std::error::Error for NoJson {}
 
 fn form_of(kind: Kind) -> Option<Form> {
     match kind {
-        Kind::Text | Kind::Hex => None,
-        Kind::Number | Kind::Bool | Kind::List | Kind::Object | Kind::Any => Some(Form::Json),
+        Kind::Text | Kind::Hex | Kind::TextOrAny => None,
+        Kind::Number | Kind::Bool | Kind::List | Kind::Object | Kind::Any | Kind::Options(_) => {
+            Some(Form::Json)
+        }
         Kind::NumberOrText => Some(Form::Either),
     }
 }
@@ -43,10 +45,15 @@ fn form_of(kind: Kind) -> Option<Form> {
 fn find(method: &str, is_meant: impl Fn(usize, &str) -> bool) -> Option<Form> {
     if let Some(row) = METHODS.iter().find(|row| row.name == method && row.is_present()) {
         let mut params = row.params.iter().enumerate();
-        let meant = |(at, param): &(usize, &crate::table::Param)| {
-            param.names.split('|').any(|name| is_meant(*at, name))
-        };
-        return params.find(meant).and_then(|(_, param)| form_of(param.kind));
+        return params.find_map(|(at, param)| {
+            let options = match param.kind {
+                Kind::Options(options) => options,
+                _ => &[],
+            };
+            let all = std::iter::once(param).chain(options);
+            let meant = |param: &&Param| param.names.split('|').any(|name| is_meant(at, name));
+            all.clone().find(meant).map(|param| form_of(param.kind))
+        })?;
     }
     let (_, params) = FOREIGN.iter().find(|(name, _)| *name == method)?;
     params.split(' ').find_map(|param| {
@@ -135,6 +142,8 @@ pub fn named(method: &str, words: &[String]) -> Result<Json, NoJson> {
 
 #[cfg(test)]
 mod tests {
+    use godwit_testdata::package_source;
+
     use super::*;
 
     fn words(words: &[&str]) -> Vec<String> {
@@ -155,6 +164,33 @@ mod tests {
         assert_eq!(by_position("getblockhash", &["x"]), "Error parsing JSON: x");
         assert_eq!(by_position("sendtoaddress", &["a", "0.1"]), "[\"a\",0.1]");
         assert_eq!(by_position("nothing", &["1"]), "[\"1\"]");
+    }
+
+    /// Each row of Core's table of conversions is known here, and read in the same way.
+    #[test]
+    fn words_are_converted_as_core_does() {
+        let source = package_source("libbitcoinkernel-sys").expect("cargo has unpacked it");
+        let text = std::fs::read_to_string(source.join("bitcoin/src/rpc/client.cpp"))
+            .expect("the table is there");
+        let rows = text.lines().filter_map(|line| line.trim().strip_prefix("{ \""));
+        let mut count = 0;
+        for row in rows {
+            let row: Vec<&str> =
+                row.split([',', '}']).map(|field| field.trim_matches([' ', '"'])).collect();
+            let [method, position, name, format, ..] = row[..] else { panic!("{row:?}") };
+            let position: usize = position.parse().expect("a position");
+            let expected = match format {
+                "" => Form::Json,
+                "ParamFormat::STRING" => Form::Text,
+                "ParamFormat::JSON_OR_STRING" => Form::Either,
+                other => panic!("{other}"),
+            };
+            assert_eq!(by_name(method, name), Some(expected), "{method} {name}");
+            let at = find(method, |at, found| at == position && found == name);
+            assert_eq!(at, Some(expected), "{method} {position}");
+            count += 1;
+        }
+        assert!(count > 300, "{count} rows");
     }
 
     #[test]

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::json::Json;
-
 /// Numbers of errors. Clients decide by them.
 pub mod code {
     /// The request is no request.
@@ -24,6 +22,8 @@ pub mod code {
     pub const INVALID_PARAMETER: i32 = -8;
     /// The node is ending.
     pub const CLIENT_NOT_CONNECTED: i32 = -9;
+    /// Several wallets are loaded, and none is named.
+    pub const WALLET_NOT_SPECIFIED: i32 = -19;
     /// The store or the chain failed.
     pub const DATABASE_ERROR: i32 = -20;
     /// Bytes do not decode.
@@ -55,14 +55,6 @@ pub struct RpcError {
 impl RpcError {
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
-    }
-
-    /// The object that clients get.
-    pub fn to_json(&self) -> Json {
-        Json::object([
-            ("code", Json::from(self.code)),
-            ("message", Json::from(self.message.as_str())),
-        ])
     }
 }
 

@@ -128,6 +128,18 @@ impl Json {
         if let Self::List(items) = self { Ok(items) } else { Err(self.unexpected(JsonKind::List)) }
     }
 
+    /// The members of an object.
+    ///
+    /// # Errors
+    ///
+    /// Another kind of value.
+    pub fn as_object(&self) -> Result<&[(Cow<'static, str>, Json)], RpcError> {
+        match self {
+            Self::Object(members) => Ok(members),
+            _ => Err(self.unexpected(JsonKind::Object)),
+        }
+    }
+
     /// An integer in the range of `T`, written without point and exponent.
     ///
     /// # Errors
@@ -163,6 +175,16 @@ impl Json {
         let mut out = String::new();
         write::indented(self, indent, 1, &mut out);
         out
+    }
+}
+
+impl RpcError {
+    /// The object that clients get.
+    pub fn to_json(&self) -> Json {
+        Json::object([
+            ("code", Json::from(self.code)),
+            ("message", Json::from(self.message.as_str())),
+        ])
     }
 }
 

@@ -73,7 +73,7 @@ pub enum Presence {
 }
 
 /// A parameter, in the order of positions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
     /// Its name, and older names after `|`.
     pub names: &'static str,
@@ -106,6 +106,10 @@ pub enum Kind {
     Any,
     /// A number, or a text that the client does not quote.
     NumberOrText,
+    /// The client gives a text; the server takes anything.
+    TextOrAny,
+    /// An object. Its members can also be given by name, as if they were arguments.
+    Options(&'static [Param]),
 }
 
 /// Whether a parameter may be left out.

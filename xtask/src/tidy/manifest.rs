@@ -73,7 +73,7 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, P2P, SECRET, PROGRAM, API],
         tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA, RPC, CLI],
     },
-    Room { name: RPC, may_use: &[], tests_may_use: &[] },
+    Room { name: RPC, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: API,
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, P2P, SECRET, RPC],

@@ -25,9 +25,23 @@ pub(super) fn by_position(method: &Method, params: &Json) -> Result<Vec<Json>, R
     let (mut hole, mut initial_hole) = (0, 0);
     let mut first = None;
     for param in method.params {
-        let meant = |name: &str| param.names.split('|').any(|known| known == name);
-        let found = given.iter().position(|(name, _)| meant(name));
-        let Some(found) = found else {
+        let mut take = |names: &str| {
+            let meant = |name: &str| names.split('|').any(|known| known == name);
+            let found = given.iter().position(|(name, _)| meant(name))?;
+            Some(given.remove(found))
+        };
+        let mut options = Json::Object(Vec::new());
+        if let Kind::Options(known) = param.kind {
+            for (name, value) in known.iter().filter_map(|option| take(option.names)) {
+                options.push(name.to_owned(), value.clone());
+            }
+        }
+        let (option, found) = (options.as_object()?.first(), take(param.names));
+        if let (Some((option, _)), Some((name, _))) = (option, found) {
+            return Err(refused(format!("Parameter {name} conflicts with parameter {option}")));
+        }
+        let value = found.map(|(_, value)| value.clone());
+        let Some(value) = value.or_else(|| option.is_some().then(|| options.clone())) else {
             hole += 1;
             if args.is_empty() {
                 initial_hole = hole;
@@ -37,7 +51,7 @@ pub(super) fn by_position(method: &Method, params: &Json) -> Result<Vec<Json>, R
         args.extend(std::iter::repeat_n(Json::Null, hole));
         hole = 0;
         first.get_or_insert(param.names);
-        args.push(given.remove(found).1.clone());
+        args.push(value);
     }
     if let Some(at) =
         given.iter().position(|(name, value)| *name == POSITIONAL && matches!(value, Json::List(_)))
@@ -64,8 +78,8 @@ pub(super) fn mismatch(param: &Param, given: &Json) -> Option<String> {
         Kind::Number => JsonKind::Number,
         Kind::Bool => JsonKind::Bool,
         Kind::List => JsonKind::List,
-        Kind::Object => JsonKind::Object,
-        Kind::Any | Kind::NumberOrText => return None,
+        Kind::Object | Kind::Options(_) => JsonKind::Object,
+        Kind::Any | Kind::NumberOrText | Kind::TextOrAny => return None,
     };
     let found = given.kind();
     if found == expected || (param.is_optional() && given.is_null()) {

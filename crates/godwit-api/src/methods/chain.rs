@@ -4,8 +4,7 @@ use godwit_chain::{Chain, NodeId, Validity};
 use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError, code};
 
-use super::difficulty::difficulty;
-use super::headers::{bits, target, work};
+use super::difficulty::{bits, difficulty, target, work};
 use super::{Call, at_height, find, is_active, parse};
 
 pub(super) fn best_block_hash(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -50,8 +49,10 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     ]);
     if let Some(pruning) = snapshot.pruning {
         json.push("pruneheight", pruning.height);
-        json.push("automatic_pruning", true);
-        json.push("prune_target_size", pruning.target);
+        json.push("automatic_pruning", pruning.target.is_some());
+        if let Some(target) = pruning.target {
+            json.push("prune_target_size", target);
+        }
     }
     if let Some(challenge) = &call.node.params().signet_challenge {
         json.push("signet_challenge", Json::hex(challenge));
@@ -174,11 +175,12 @@ fn window_stats(
 }
 
 pub(super) fn states(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let (cache, snapshot_base) = call.node.ask(|node| {
+    let seam = call.node.clone();
+    let (cache, snapshot_base, snapshot) = call.node.ask(move |node| {
         let chain = node.chain();
-        (chain.status().memory.coins.total(), chain.assumed().map(|assumed| assumed.base.hash))
+        let base = chain.assumed().map(|assumed| assumed.base.hash);
+        (chain.status().memory.coins.total(), base, seam.snapshot())
     })?;
-    let snapshot = call.node.snapshot();
     let tip = &snapshot.tip;
     let mut state = Json::object([
         ("blocks", tip.height.into()),

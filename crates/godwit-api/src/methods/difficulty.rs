@@ -2,9 +2,10 @@
 
 use godwit_chain::{Chain, NodeId};
 use godwit_consensus::{PrevContext, next_work_required};
+use godwit_primitives::Work;
+use godwit_primitives::work::expand_target;
 use godwit_rpc::{Json, RpcError, code};
 
-use super::headers::{bits, target};
 use super::{Call, at_height, parse};
 
 /// The multiple of the lowest difficulty (Core `GetDifficulty`).
@@ -17,6 +18,18 @@ pub(super) fn difficulty(bits: u32) -> f64 {
         difficulty /= 256.0;
     }
     difficulty
+}
+
+pub(super) fn bits(bits: u32) -> Json {
+    format!("{bits:08x}").into()
+}
+
+pub(super) fn target(bits: u32) -> Json {
+    format!("{:064x}", expand_target(bits).target).into()
+}
+
+pub(super) fn work(work: Work) -> Json {
+    format!("{work:064x}").into()
 }
 
 pub(super) fn of_tip(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -91,13 +104,15 @@ pub(super) fn next_bits(chain: &Chain, tip: NodeId, time: u32) -> u32 {
 }
 
 pub(super) fn mining_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let (next, hashes) = call.node.ask(|node| {
+    let seam = call.node.clone();
+    let (next, hashes, snapshot) = call.node.ask(move |node| {
         let chain = node.chain();
         let median = chain.tree().median_time_past(chain.tip());
         let time = u32::try_from(node.now().unix).unwrap_or(u32::MAX).max(median + 1);
-        (next_bits(chain, chain.tip(), time), hashes_per_second(chain, 120, chain.tip()))
+        let hashes = hashes_per_second(chain, 120, chain.tip());
+        // Of the same moment: nothing was connected since it was published.
+        (next_bits(chain, chain.tip(), time), hashes, seam.snapshot())
     })?;
-    let snapshot = call.node.snapshot();
     let tip = &snapshot.tip;
     let mut json = Json::object([
         ("blocks", tip.height.into()),

@@ -13,8 +13,8 @@ use godwit_stream::{DataStream, Encode};
 use super::difficulty::next_bits;
 use super::transaction::parse_transaction;
 use super::{Call, parse};
+use crate::script::Descriptor;
 use crate::script::address::Address;
-use crate::script::script_of_descriptor;
 use crate::seam::{BlockOutcome, NodeState};
 
 /// Nonces that are tried at most where the caller does not say (Core `DEFAULT_MAX_TRIES`).
@@ -150,6 +150,26 @@ fn refused(text: impl Into<String>) -> RpcError {
     RpcError::new(code::INVALID_ADDRESS_OR_KEY, text)
 }
 
+/// The one script of a descriptor that a block pays to (Core `getScriptFromDescriptor`).
+fn script_of(descriptor: &Descriptor) -> Result<Vec<u8>, RpcError> {
+    let unfit = |text: &str| Err(RpcError::new(code::INVALID_PARAMETER, text));
+    if descriptor.paths() > 1 {
+        return unfit("Multipath descriptor not accepted");
+    }
+    if descriptor.is_range() {
+        return unfit("Ranged descriptor not accepted. Maybe pass through deriveaddresses first?");
+    }
+    let scripts = descriptor.scripts(0, 0);
+    let mut scripts = scripts.map_err(|_| refused("Cannot derive script without private keys"))?;
+    // Of `combo` the script with witness, or else that of the key's hash.
+    let at = match scripts.len() {
+        1 => 0,
+        4 => 2,
+        _ => 1,
+    };
+    Ok(scripts.swap_remove(at))
+}
+
 pub(super) fn to_address(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let count: i32 = call.arg(0).as_integer()?;
     let tries = parse::integer(call.arg(2), MAX_TRIES)?;
@@ -161,18 +181,19 @@ pub(super) fn to_address(call: &mut Call<'_>) -> Result<Json, RpcError> {
 pub(super) fn to_descriptor(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let count: i32 = call.arg(0).as_integer()?;
     let tries = parse::integer(call.arg(2), MAX_TRIES)?;
-    let script = script_of_descriptor(call.arg(1).as_text()?, call.network()).map_err(refused)?;
+    let descriptor = Descriptor::parse(call.arg(1).as_text()?, call.network(), false);
+    let script = script_of(&descriptor.map_err(refused)?)?;
     several(call, count, &script, tries)
 }
 
 pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let (output, network) = (call.arg(0).as_text()?, call.network());
-    let script = script_of_descriptor(output, network).or_else(|_| {
-        let address = Address::parse(output, network);
-        address
+    let script = match Descriptor::parse(output, network, false) {
+        Ok(descriptor) => script_of(&descriptor)?,
+        Err(_) => Address::parse(output, network)
             .map(|address| address.script())
-            .map_err(|_| refused("Error: Invalid address or descriptor"))
-    })?;
+            .map_err(|_| refused("Error: Invalid address or descriptor"))?,
+    };
     let mut raw = Vec::new();
     for text in call.arg(1).as_list()? {
         let text = text.as_text()?;

@@ -1,11 +1,10 @@
 //! Headers.
 
 use godwit_chain::{Chain, NodeId};
-use godwit_primitives::work::expand_target;
 use godwit_primitives::{BlockHash, BlockHeader, Work};
 use godwit_rpc::{Json, RpcError};
 
-use super::difficulty::difficulty;
+use super::difficulty::{bits, difficulty, target, work};
 use super::{Call, find, parse};
 
 /// What the index knows of a block, at one moment.
@@ -74,18 +73,6 @@ impl HeaderFacts {
     pub(super) fn median_time(&self) -> u32 {
         self.median_time
     }
-}
-
-pub(super) fn bits(bits: u32) -> Json {
-    format!("{bits:08x}").into()
-}
-
-pub(super) fn target(bits: u32) -> Json {
-    format!("{:064x}", expand_target(bits).target).into()
-}
-
-pub(super) fn work(work: Work) -> Json {
-    format!("{work:064x}").into()
 }
 
 pub(super) fn header(call: &mut Call<'_>) -> Result<Json, RpcError> {

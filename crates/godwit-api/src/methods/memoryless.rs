@@ -1,7 +1,7 @@
 //! What is asked of a mempool and of indexes that are not there.
 
 use godwit_primitives::Txid;
-use godwit_rpc::{Json, RpcError, code};
+use godwit_rpc::{Json, JsonKind, RpcError, code};
 
 use super::{Call, parse};
 
@@ -57,16 +57,51 @@ pub(super) fn spending(call: &mut Call<'_>) -> Result<Json, RpcError> {
     if outputs.is_empty() {
         return Err(refused("Invalid parameter, outputs are missing"));
     }
-    let mut answers = Vec::with_capacity(outputs.len());
+    let options = call.arg(1);
+    let names = [("mempool_only", JsonKind::Bool), ("return_spending_tx", JsonKind::Bool)];
+    if !options.is_null() {
+        parse::members(options, &names, false)?;
+    }
     for output in outputs {
-        let txid: Txid = parse::hash(output.get("txid").unwrap_or(&Json::Null), "txid")?;
-        let vout: i32 = output.get("vout").unwrap_or(&Json::Null).as_integer()?;
+        parse::members(output, &[("txid", JsonKind::Text), ("vout", JsonKind::Number)], true)?;
+        let member = |name: &str| output.get(name).unwrap_or(&Json::Null);
+        let _: Txid = parse::hash(member("txid"), "txid")?;
+        let vout: i32 = member("vout").as_integer()?;
         if vout < 0 {
             return Err(refused("Invalid parameter, vout cannot be negative"));
         }
-        answers.push(Json::object([("txid", txid.to_string().into()), ("vout", vout.into())]));
     }
-    Ok(Json::List(answers))
+    if options.get("mempool_only") == Some(&Json::Bool(false)) {
+        let text = "Mempool lacks a relevant spend, and txospenderindex is unavailable.";
+        return Err(RpcError::new(code::MISC_ERROR, text));
+    }
+    // Unspent, as far as anybody here knows.
+    Ok(Json::List(outputs.to_vec()))
+}
+
+/// Blocks for which fees can be asked.
+const MAX_TARGET: i32 = 1008;
+
+/// Fees are learned from a mempool: Core's answer where it has seen nothing.
+pub(super) fn estimate(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let refused = |text: String| RpcError::new(code::INVALID_PARAMETER, text);
+    let target: i32 = call.arg(0).as_integer()?;
+    if !(1..=MAX_TARGET).contains(&target) {
+        return Err(refused(format!("Invalid conf_target, must be between 1 and {MAX_TARGET}")));
+    }
+    let modes = ["unset", "economical", "conservative"];
+    if let Json::Text(mode) = call.arg(1)
+        && !modes.iter().any(|known| known.eq_ignore_ascii_case(mode))
+    {
+        return Err(refused(format!(
+            "Invalid estimate_mode parameter, must be one of: \"{}\"",
+            modes.join("\", \"")
+        )));
+    }
+    Ok(Json::object([
+        ("errors", vec!["Insufficient data or no feerate found"].into()),
+        ("blocks", 0.into()),
+    ]))
 }
 
 pub(super) fn index_info(_: &mut Call<'_>) -> Result<Json, RpcError> {

@@ -1,6 +1,7 @@
 //! This node on the network.
 
 use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use godwit_p2p::{AddressNetwork, NodeCommand, Reachable, Services};
 use godwit_rpc::{Json, RpcError};
@@ -14,6 +15,15 @@ const RELEASE: &str = "/Satoshi:31.0.0";
 const PROTOCOL_VERSION: u32 = 70_016;
 /// Satoshi per thousand bytes (Core's default).
 const RELAY_FEE: i64 = 100;
+
+/// Those that can be reached, in the order in which they are listed.
+pub(super) const NETWORKS: [AddressNetwork; 5] = [
+    AddressNetwork::Ipv4,
+    AddressNetwork::Ipv6,
+    AddressNetwork::Onion,
+    AddressNetwork::I2p,
+    AddressNetwork::Cjdns,
+];
 
 pub(super) fn services_names(services: Services) -> Json {
     let names = services.to_string();
@@ -36,13 +46,6 @@ pub(super) fn network_name(network: AddressNetwork) -> &'static str {
 }
 
 fn networks(reachable: Reachable, proxy: Option<SocketAddr>, onion: Option<SocketAddr>) -> Json {
-    let all = [
-        AddressNetwork::Ipv4,
-        AddressNetwork::Ipv6,
-        AddressNetwork::Onion,
-        AddressNetwork::I2p,
-        AddressNetwork::Cjdns,
-    ];
     let network = |network| {
         let proxy = match network {
             AddressNetwork::Ipv4 | AddressNetwork::Ipv6 => proxy,
@@ -58,13 +61,15 @@ fn networks(reachable: Reachable, proxy: Option<SocketAddr>, onion: Option<Socke
             ("proxy_randomize_credentials", proxy.is_some().into()),
         ])
     };
-    all.into_iter().map(network).collect()
+    NETWORKS.into_iter().map(network).collect()
 }
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let (services, ahead) =
-        call.node.ask(|node| (node.peers().services(), node.peers().summary().clock_wrong_by))?;
-    let snapshot = call.node.snapshot();
+    let seam = call.node.clone();
+    let (services, ahead, connected, snapshot) = call.node.ask(move |node| {
+        let peers = node.peers();
+        (peers.services(), peers.clock_offset(), peers.summary(), seam.snapshot())
+    })?;
     let proxies = call.node.proxies();
     Ok(Json::object([
         ("version", VERSION.into()),
@@ -74,11 +79,11 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("localservicesnames", services_names(services)),
         // Core Lightning refuses a node that says no.
         ("localrelay", true.into()),
-        ("timeoffset", ahead.unwrap_or(0).into()),
+        ("timeoffset", ahead.into()),
         ("networkactive", snapshot.network_active.into()),
-        ("connections", (snapshot.inbound + snapshot.outbound).into()),
-        ("connections_in", snapshot.inbound.into()),
-        ("connections_out", snapshot.outbound.into()),
+        ("connections", (connected.inbound + connected.outbound).into()),
+        ("connections_in", connected.inbound.into()),
+        ("connections_out", connected.outbound.into()),
         ("networks", networks(proxies.reachable, proxies.clearnet, proxies.onion)),
         ("relayfee", Json::amount(RELAY_FEE)),
         ("incrementalfee", Json::amount(RELAY_FEE)),
@@ -88,17 +93,18 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
 }
 
 pub(super) fn connection_count(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let snapshot = call.node.snapshot();
-    Ok((snapshot.inbound + snapshot.outbound).into())
+    let connected = call.node.ask(|node| node.peers().summary())?;
+    Ok((connected.inbound + connected.outbound).into())
 }
 
 /// Seconds over which uploads are counted.
 const DAY: u64 = 24 * 60 * 60;
 
 pub(super) fn totals(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let ((received, sent), upload, now) = call
-        .node
-        .ask(|node| (node.peers().total_traffic(), node.peers().upload(), node.now().unix))?;
+    let ((received, sent), upload) =
+        call.node.ask(|node| (node.peers().total_traffic(), node.peers().upload()))?;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     let target = Json::object([
         ("timeframe", DAY.into()),
         ("target", upload.target.into()),
@@ -110,7 +116,7 @@ pub(super) fn totals(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(Json::object([
         ("totalbytesrecv", received.into()),
         ("totalbytessent", sent.into()),
-        ("timemillis", (now * 1000).into()),
+        ("timemillis", millis.into()),
         ("uploadtarget", target),
     ]))
 }

@@ -9,28 +9,36 @@ use super::{Call, parse};
 use crate::script::script_json;
 use crate::seam::Seam;
 
-/// A coin at the tip, and the tip.
-pub(super) fn coin(
+/// The first of these coins that exists at the tip, and the tip.
+pub(super) fn first_coin(
     node: &Seam,
-    outpoint: OutPoint,
+    outpoints: Vec<OutPoint>,
 ) -> Result<(Option<Coin>, ChainPoint), RpcError> {
-    let (place, tip) =
-        node.ask(move |node| (Places::of(node.chain()).coin(&outpoint), node.chain().tip_point()))?;
-    let coin = match place {
-        CoinAtTip::Known(coin) => coin,
-        CoinAtTip::Below(below) => below.read().map_err(|error| {
-            log::error!("A coin cannot be read: {error}");
-            RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
-        })?,
-    };
-    Ok((coin, tip))
+    let (places, tip) = node.ask(move |node| {
+        let (places, tip) = (Places::of(node.chain()), node.chain().tip_point());
+        let places = outpoints.iter().map(|outpoint| places.coin(outpoint));
+        (places.collect::<Vec<_>>(), tip)
+    })?;
+    for place in places {
+        let coin = match place {
+            CoinAtTip::Known(coin) => coin,
+            CoinAtTip::Below(below) => below.read().map_err(|error| {
+                log::error!("A coin cannot be read: {error}");
+                RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
+            })?,
+        };
+        if coin.is_some() {
+            return Ok((coin, tip));
+        }
+    }
+    Ok((None, tip))
 }
 
 pub(super) fn unspent(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txid: Txid = parse::hash(call.arg(0), "txid")?;
     let vout: u32 = call.arg(1).as_integer()?;
     parse::flag(call.arg(2), true)?;
-    let (coin, tip) = coin(&call.node, OutPoint { txid, vout })?;
+    let (coin, tip) = first_coin(&call.node, vec![OutPoint { txid, vout }])?;
     let Some(coin) = coin else { return Ok(Json::Null) };
     Ok(Json::object([
         ("bestblock", tip.hash.to_string().into()),

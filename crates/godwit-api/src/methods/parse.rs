@@ -2,7 +2,7 @@
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use godwit_primitives::BlockHash;
-use godwit_rpc::{Json, RpcError, code};
+use godwit_rpc::{Json, JsonKind, RpcError, code};
 
 const HASH_DIGITS: usize = 64;
 
@@ -35,6 +35,63 @@ pub(super) fn named_hex(value: &Json, name: &str) -> Result<Vec<u8>, RpcError> {
         let problem = format!("{name} must be hexadecimal string (not '{text}')");
         RpcError::new(code::INVALID_PARAMETER, problem)
     })
+}
+
+/// Checks that the value is an object of these members and no others (Core `RPCTypeCheckObj`); `needed` is
+/// whether none of them may be left out.
+pub(super) fn members(
+    value: &Json,
+    names: &[(&str, JsonKind)],
+    needed: bool,
+) -> Result<(), RpcError> {
+    let wrong = |text: String| Err(RpcError::new(code::TYPE_ERROR, text));
+    let found = value.as_object()?;
+    for (name, kind) in names {
+        match value.get(name).unwrap_or(&Json::Null) {
+            Json::Null if needed => return wrong(format!("Missing {name}")),
+            Json::Null => {}
+            value if value.kind() == *kind => {}
+            value => {
+                return wrong(format!(
+                    "JSON value of type {} for field {name} is not of expected type {}",
+                    value.kind().name(),
+                    kind.name()
+                ));
+            }
+        }
+    }
+    match found.iter().find(|(name, _)| names.iter().all(|(known, _)| name != known)) {
+        Some((name, _)) => wrong(format!("Unexpected key {name}")),
+        None => Ok(()),
+    }
+}
+
+/// Numbers of a descriptor at once, at most.
+const MAX_RANGE: i64 = 1_000_000;
+
+/// Numbers of a descriptor: the last one, or the first and the last (Core `ParseDescriptorRange`).
+pub(super) fn range(value: &Json) -> Result<std::ops::RangeInclusive<u32>, RpcError> {
+    let refused = |text: &str| Err(RpcError::new(code::INVALID_PARAMETER, text));
+    let (first, last): (i64, i64) = match value {
+        Json::Number(_) => (0, value.as_integer()?),
+        Json::List(items) if matches!(&items[..], [Json::Number(_), Json::Number(_)]) => {
+            (items[0].as_integer()?, items[1].as_integer()?)
+        }
+        _ => return refused("Range must be specified as end or as [begin,end]"),
+    };
+    if first > last && matches!(value, Json::List(_)) {
+        return refused("Range specified as [begin,end] must not have begin after end");
+    }
+    if first < 0 {
+        return refused("Range should be greater or equal than 0");
+    }
+    if last >> 31 != 0 {
+        return refused("End of range is too high");
+    }
+    if last >= first + MAX_RANGE {
+        return refused("Range is too large");
+    }
+    Ok(first as u32..=last as u32)
 }
 
 /// How much to tell; a truth value stands for 1 or 0.

@@ -1,16 +1,20 @@
 //! Peers.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use godwit_p2p::{
-    AddressNetwork, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo, Protocol, Target,
+    AddressCount, AddressNetwork, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo, Protocol,
+    Services, Target,
 };
 use godwit_primitives::Params;
 use godwit_rpc::{Json, RpcError, code, find, help_of};
 
-use super::network::{network_name, services_hex, services_names};
+use super::network::{NETWORKS, network_name, services_hex, services_names};
 use super::{Call, parse};
 use crate::seam::NodeState;
 
@@ -68,7 +72,7 @@ fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {
     json.push("bytessent", peer.traffic.bytes_sent());
     json.push("bytesrecv", peer.traffic.bytes_received());
     json.push("conntime", unix(now, times.connected));
-    json.push("timeoffset", 0);
+    json.push("timeoffset", said.time_offset);
     if let Some(ping) = times.last_ping {
         json.push("pingtime", seconds(ping));
     }
@@ -151,54 +155,124 @@ fn target(text: &str, params: &Params) -> Option<Target> {
     is_name(host).then(|| Target::Name { host: host.to_owned(), port })
 }
 
+/// Peers of `addnode` as they were given, which may be names that are none. Those of the configuration are
+/// not among them.
+#[derive(Default)]
+pub(crate) struct AddedNames(Mutex<Vec<Added>>);
+
+/// Names that are no peers at most.
+const MAX_UNUSABLE_NAMES: usize = 100;
+
+#[derive(Clone)]
+struct Added {
+    name: String,
+    /// `None` for what is neither an address nor a name.
+    target: Option<Target>,
+}
+
+impl AddedNames {
+    fn lock(&self) -> MutexGuard<'_, Vec<Added>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// With those that the engine has besides.
+    fn with(&self, targets: Vec<Target>) -> Vec<Added> {
+        let mut all = self.lock().clone();
+        for target in targets {
+            if all.iter().all(|added| added.target.as_ref() != Some(&target)) {
+                all.push(Added { name: named(&target), target: Some(target) });
+            }
+        }
+        all
+    }
+
+    fn add(&self, added: Added) -> Result<(), RpcError> {
+        let mut all = self.lock();
+        let unusable = all.iter().filter(|added| added.target.is_none()).count();
+        if added.target.is_none() && unusable >= MAX_UNUSABLE_NAMES {
+            return Err(too_many_nodes());
+        }
+        all.push(added);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) {
+        self.lock().retain(|added| added.name != name);
+    }
+}
+
+fn too_many_nodes() -> RpcError {
+    RpcError::new(code::LIMIT_EXCEEDED, "Error: Too many nodes are added")
+}
+
 pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let (name, command) = (call.arg(0).as_text()?, call.arg(1).as_text()?);
     if !matches!(command, "add" | "remove" | "onetry") {
         let help = find("addnode").map(help_of).unwrap_or_default();
         return Err(RpcError::new(code::MISC_ERROR, help));
     }
-    parse::flag(call.arg(2), true)?;
-    let Some(target) = target(name, call.node.params()) else {
-        return Err(RpcError::new(code::INVALID_PARAMETER, "Error: Invalid address or name"));
-    };
-    let command = command.to_owned();
-    call.node.ask(move |node| {
-        let is_added = node.peers().added_nodes().contains(&target);
-        match (&*command, is_added) {
-            ("onetry", _) => node.command(NodeCommand::TryNode(target)),
-            ("add", false) => node.command(NodeCommand::AddNode(target)),
-            ("remove", true) => node.command(NodeCommand::RemoveNode(target)),
-            ("add", true) => {
-                return Err(RpcError::new(code::NODE_ALREADY_ADDED, "Error: Node already added"));
-            }
-            _ => {
-                let text = "Error: Node could not be removed. It has not been added previously.";
-                return Err(RpcError::new(code::NODE_NOT_ADDED, text));
+    let encrypted = parse::flag(call.arg(2), false)?;
+    let (services, added) =
+        call.node.ask(|node| (node.peers().services(), node.peers().added_nodes()))?;
+    if encrypted && !services.contains(Services::P2P_V2) {
+        let text = "Error: v2transport requested but not enabled (see -v2transport)";
+        return Err(RpcError::new(code::INVALID_PARAMETER, text));
+    }
+    let target = target(name, call.node.params());
+    let known = call.api.added.with(added);
+    match command {
+        "onetry" => {
+            if let Some(target) = target {
+                call.node.ask(move |node| node.command(NodeCommand::TryNode(target)))?;
             }
         }
-        Ok(Json::Null)
-    })?
+        "add" => {
+            let same =
+                |added: &Added| added.name == name || (target.is_some() && added.target == target);
+            if known.iter().any(same) {
+                return Err(RpcError::new(code::NODE_ALREADY_ADDED, "Error: Node already added"));
+            }
+            if let Some(target) = target.clone() {
+                let is_added = call.node.ask(move |node| {
+                    node.command(NodeCommand::AddNode(target.clone()));
+                    node.peers().added_nodes().contains(&target)
+                })?;
+                if !is_added {
+                    return Err(too_many_nodes());
+                }
+            }
+            call.api.added.add(Added { name: name.to_owned(), target })?;
+        }
+        _ => {
+            let Some(added) = known.into_iter().find(|added| added.name == name) else {
+                let text = "Error: Node could not be removed. It has not been added previously.";
+                return Err(RpcError::new(code::NODE_NOT_ADDED, text));
+            };
+            if let Some(target) = added.target {
+                call.node.ask(move |node| node.command(NodeCommand::RemoveNode(target)))?;
+            }
+            call.api.added.remove(name);
+        }
+    }
+    Ok(Json::Null)
 }
 
 pub(super) fn added_nodes(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let wanted = match call.arg(0) {
-        Json::Null => None,
-        name => Some(target(name.as_text()?, call.node.params())),
-    };
     let (added, peers) =
         call.node.ask(|node| (node.peers().added_nodes(), node.peers().infos()))?;
-    let added: Vec<Target> = match wanted {
-        None => added,
-        Some(wanted) => {
-            let found = added.into_iter().find(|target| Some(target) == wanted.as_ref());
-            let text = "Error: Node has not been added.";
-            vec![found.ok_or_else(|| RpcError::new(code::NODE_NOT_ADDED, text))?]
+    let mut added = call.api.added.with(added);
+    if !call.arg(0).is_null() {
+        let name = call.arg(0).as_text()?;
+        added.retain(|added| added.name == name);
+        if added.is_empty() {
+            return Err(RpcError::new(code::NODE_NOT_ADDED, "Error: Node has not been added."));
         }
-    };
-    let node = |target: &Target| {
-        let is_it = |peer: &&PeerInfo| {
-            peer.target.as_ref() == Some(target)
-                || matches!(target, Target::Address(address) if peer.address == Some(*address))
+    }
+    let node = |added: &Added| {
+        let is_it = |peer: &&PeerInfo| match &added.target {
+            None => false,
+            Some(Target::Address(address)) if peer.address == Some(*address) => true,
+            target => peer.target == *target,
         };
         let address = |peer: &PeerInfo| {
             let inbound = peer.kind == godwit_p2p::ConnectionKind::Inbound;
@@ -209,7 +283,7 @@ pub(super) fn added_nodes(call: &mut Call<'_>) -> Result<Json, RpcError> {
         };
         let addresses: Vec<Json> = peers.iter().filter(is_it).map(address).collect();
         Json::object([
-            ("addednode", named(target).into()),
+            ("addednode", added.name.as_str().into()),
             ("connected", (!addresses.is_empty()).into()),
             ("addresses", Json::List(addresses)),
         ])
@@ -270,23 +344,20 @@ pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
         Json::Null => None,
         name => {
             let name = name.as_text()?;
-            let all = [
-                AddressNetwork::Ipv4,
-                AddressNetwork::Ipv6,
-                AddressNetwork::Onion,
-                AddressNetwork::I2p,
-                AddressNetwork::Cjdns,
-            ];
             let found =
-                all.into_iter().find(|known| network_name(*known).eq_ignore_ascii_case(name));
+                NETWORKS.into_iter().find(|known| network_name(*known).eq_ignore_ascii_case(name));
             Some(found.ok_or_else(|| refused(format!("Network not recognized: {name}")))?)
         }
     };
     let known = call.node.ask(|node| node.peers().known_addresses(MAX_ADDRESSES))?;
     let most = if count == 0 { MAX_ADDRESSES } else { count };
-    let wanted = known
-        .iter()
-        .filter(|entry| network.is_none_or(|network| entry.address.network() == network));
+    let of_network = |entry: &&godwit_p2p::AddressEntry| {
+        network.is_none_or(|network| entry.address.network() == network)
+    };
+    let mut wanted: Vec<&godwit_p2p::AddressEntry> = known.iter().filter(of_network).collect();
+    // In an order of their own for each answer.
+    let order = RandomState::new();
+    wanted.sort_by_cached_key(|entry| order.hash_one(entry.address.to_string()));
     let json = |entry: &godwit_p2p::AddressEntry| {
         let text = entry.address.to_string();
         let host = text.rsplit_once(':').map_or(&*text, |(host, _)| host);
@@ -298,5 +369,28 @@ pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
             ("network", network_name(entry.address.network()).into()),
         ])
     };
-    Ok(wanted.take(most).map(json).collect())
+    Ok(wanted.into_iter().take(most).map(json).collect())
+}
+
+/// How many addresses are known, by network.
+pub(super) fn address_counts(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let counts = call.node.ask(|node| node.peers().address_counts())?;
+    let json = |(new, tried): (usize, usize)| {
+        Json::object([
+            ("new", new.into()),
+            ("tried", tried.into()),
+            ("total", (new + tried).into()),
+        ])
+    };
+    let mut all = (0, 0);
+    let mut answer = Json::Object(Vec::new());
+    for network in NETWORKS {
+        let of = |counted: &AddressCount| counted.network == network;
+        let found = counts.iter().find(|counted| of(counted)).copied();
+        let (new, tried) = found.map_or((0, 0), |counted| (counted.new, counted.tried));
+        all = (all.0 + new, all.1 + tried);
+        answer.push(network_name(network), json((new, tried)));
+    }
+    answer.push("all_networks", json(all));
+    Ok(answer)
 }

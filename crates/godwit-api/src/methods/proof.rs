@@ -9,14 +9,16 @@ use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, OutPoint, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DecodeError, SpanReader};
 
-use super::{Call, at_height, blocks, find, is_active, output, parse, source};
+use super::{Call, at_height, find, is_active, output, parse, source, stored};
 
 /// The smallest transaction and so the most of a block (Core `MIN_TRANSACTION_WEIGHT`).
 const MAX_TRANSACTIONS: u64 = 4_000_000 / 240;
 
-/// Outputs of a transaction that are looked up to find its block. Core looks at all that a block could
-/// have.
-const OUTPUTS_LOOKED_UP: u32 = 100;
+/// Outputs of a transaction that are looked up to find its block: as many as fit a block, each a value of
+/// eight bytes and the length of a script (Core `MAX_OUTPUTS_PER_BLOCK`).
+const OUTPUTS_LOOKED_UP: u32 = 1_000_000 / 9;
+/// Of these, so many with one question.
+const OUTPUTS_AT_ONCE: usize = 64;
 
 /// A partial tree: of the branches that lead to no wanted leaf, only the hash.
 struct PartialTree {
@@ -172,8 +174,10 @@ fn wanted(list: &Json) -> Result<BTreeSet<Txid>, RpcError> {
 /// The block of a transaction of which an output is unspent.
 fn block_of_unspent(call: &Call<'_>, txids: &BTreeSet<Txid>) -> Result<Option<u32>, RpcError> {
     for txid in txids {
-        for vout in 0..OUTPUTS_LOOKED_UP {
-            if let (Some(coin), _) = output::coin(&call.node, OutPoint { txid: *txid, vout })? {
+        for first in (0..OUTPUTS_LOOKED_UP).step_by(OUTPUTS_AT_ONCE) {
+            let vouts = first..OUTPUTS_LOOKED_UP.min(first + OUTPUTS_AT_ONCE as u32);
+            let outpoints = vouts.map(|vout| OutPoint { txid: *txid, vout }).collect();
+            if let (Some(coin), _) = output::first_coin(&call.node, outpoints)? {
                 return Ok(Some(coin.height));
             }
         }
@@ -201,7 +205,7 @@ pub(super) fn make(call: &mut Call<'_>) -> Result<Json, RpcError> {
         source(chain, id)
     })??;
     call.room.grow(source.size() * 2)?;
-    let block = blocks::decoded(call.read(&source)?)?;
+    let block = stored::decoded(call.read(&source)?)?;
     let all = block.view().txids();
     let matches: Vec<bool> = all.iter().map(|txid| txids.contains(txid)).collect();
     if matches.iter().filter(|matches| **matches).count() != txids.len() {

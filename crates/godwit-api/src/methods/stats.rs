@@ -6,7 +6,7 @@ use godwit_rpc::{Json, RpcError, code};
 use godwit_store::BlockUndo;
 
 use super::headers::HeaderFacts;
-use super::{Call, at_height, blocks, find, parse, source};
+use super::{Call, at_height, find, parse, source, stored};
 use crate::script::is_unspendable;
 
 /// What an unspent output takes beside its value and script: its outpoint, height and whether it is of a
@@ -96,10 +96,11 @@ pub(super) fn block_stats(call: &mut Call<'_>) -> Result<Json, RpcError> {
     call.room.grow(source.size() * 2)?;
     let undo = match facts.height {
         0 => BlockUndo::default(),
-        _ => blocks::undo(&source)?
+        _ => stored::undo(&source)
+            .map_err(|_| RpcError::new(code::MISC_ERROR, "Can't read undo data from disk"))?
             .ok_or_else(|| RpcError::new(code::MISC_ERROR, "Undo data not available"))?,
     };
-    let block = blocks::decoded(call.read(&source)?)?;
+    let block = stored::decoded(call.read(&source)?)?;
     let subsidy = connect::block_subsidy(facts.height, call.node.params());
     let all = statistics(&facts, &block, &undo, subsidy);
     if selected.is_empty() {

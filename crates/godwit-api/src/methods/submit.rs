@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE};
+use godwit_consensus::commitment_output;
+use godwit_primitives::network::Deployment;
+use godwit_primitives::{Block, BlockHash, BlockHeader, HEADER_SIZE};
 use godwit_rpc::{Json, RpcError, code};
-use godwit_stream::{DataStream, SpanReader};
+use godwit_stream::{DataStream, Encode, SpanReader};
 
 use super::{Call, block_not_found, parse};
 use crate::seam::{BlockOutcome, Overruled, Seam};
@@ -26,10 +28,38 @@ pub(super) fn submit(node: &Seam, bytes: &[u8]) -> Result<BlockOutcome, RpcError
     Ok(outcome)
 }
 
+/// The block with 32 zero bytes as its coinbase's witness, if the coinbase commits to witnesses and has
+/// none: miners may leave that to the node (Core `UpdateUncommittedBlockStructures`).
+fn with_reserved_value(block: &Block) -> Option<Vec<u8>> {
+    let (view, coinbase) = (block.view(), block.view().tx(0));
+    if coinbase.has_witness() || commitment_output(coinbase).is_none() {
+        return None;
+    }
+    let mut completed = coinbase.to_owned();
+    completed.inputs.first_mut()?.witness = vec![vec![0; 32]];
+    let mut bytes: DataStream = DataStream::new();
+    bytes.write(&block.header().to_bytes());
+    bytes.write_compact_size(view.tx_count() as u64);
+    completed.encode(&mut bytes);
+    view.txs().skip(1).for_each(|tx| bytes.write(tx.bytes()));
+    Some(bytes.as_slice().to_vec())
+}
+
 pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let undecodable = || RpcError::new(code::DESERIALIZATION_ERROR, "Block decode failed");
     let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(undecodable)?;
-    match submit(&call.node, &bytes)? {
+    let block = Block::from_bytes(&bytes).map_err(|_| undecodable())?;
+    let prev = block.header().prev_blockhash;
+    let height = call.node.ask(move |node| {
+        let tree = node.chain().tree();
+        tree.find(&prev).map(|id| tree.node(id).height + 1)
+    })?;
+    let segwit = call.node.params().activation_height(Deployment::Segwit);
+    let with_witness = match height {
+        Some(height) if height >= segwit => with_reserved_value(&block),
+        _ => None,
+    };
+    match submit(&call.node, with_witness.as_deref().unwrap_or(&bytes))? {
         BlockOutcome::Connected => Ok(Json::Null),
         BlockOutcome::Stored => Ok("inconclusive".into()),
         BlockOutcome::Duplicate => Ok("duplicate".into()),

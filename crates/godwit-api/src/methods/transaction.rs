@@ -4,8 +4,8 @@ use godwit_primitives::{BlockHash, Coin, Network, TxView, Txid, money_range};
 use godwit_rpc::{Json, RpcError, code};
 
 use super::headers::HeaderFacts;
-use super::{Call, blocks, parse, source};
-use crate::script::{asm_of_script_sig, script_json};
+use super::{Call, parse, source, stored};
+use crate::script::{Op, Ops, asm_of_script_sig, script_json};
 
 /// What is told of the outputs that a transaction spends, where they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,17 +89,38 @@ fn inputs(tx: TxView<'_>, network: Network, spent: Option<&[Coin]>) -> Json {
     tx.inputs().enumerate().map(input).collect()
 }
 
-/// Reads a transaction that is the whole of `bytes` (Core `DecodeHexTx`): of one without inputs, which could
-/// be read in two ways, the one that says no witness.
+/// The last operation that has a meaning, and the longest push and script (Core `MAX_OPCODE`,
+/// `MAX_SCRIPT_ELEMENT_SIZE`, `MAX_SCRIPT_SIZE`).
+const LAST_OPCODE: u8 = 0xb9;
+const MAX_PUSH: usize = 520;
+const MAX_SCRIPT: usize = 10_000;
+
+/// Whether the scripts look like scripts (Core `CheckTxScriptsSanity`).
+fn is_sane(tx: TxView<'_>) -> bool {
+    let valid = |script: &[u8]| {
+        let fits = |op: Op<'_>| op.code <= LAST_OPCODE && op.data.len() <= MAX_PUSH;
+        script.len() <= MAX_SCRIPT && Ops(script).all(|op| op.is_ok_and(fits))
+    };
+    (tx.is_coinbase() || tx.inputs().all(|input| valid(input.script_sig)))
+        && tx.outputs().all(|output| valid(output.script_pubkey))
+}
+
+/// Reads a transaction that is the whole of `bytes` (Core `DecodeTx`). One without inputs can look like one
+/// with witnesses: the scripts decide.
 pub(super) fn parse_transaction(
     bytes: &[u8],
     try_plain: bool,
     try_witness: bool,
 ) -> Option<TxView<'_>> {
-    let tx = TxView::parse(bytes).ok()?;
-    // What begins with the marker of witnesses is not plain.
-    let extended = bytes.get(4) == Some(&0);
-    (if extended { try_witness } else { try_plain || try_witness }).then_some(tx)
+    let whole = |tx: &TxView<'_>| tx.total_size() == bytes.len();
+    let extended = || TxView::parse(bytes).ok().filter(whole);
+    let plain = || TxView::parse_plain(bytes).ok().filter(whole);
+    let extended = if try_witness { extended() } else { None };
+    if extended.is_some_and(is_sane) {
+        return extended;
+    }
+    let plain = if try_plain { plain() } else { None };
+    plain.filter(|tx| extended.is_none() || is_sane(*tx)).or(extended)
 }
 
 pub(super) fn decode_raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -143,7 +164,7 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
         Ok((HeaderFacts::of(chain, id), source))
     })??;
     call.room.grow(source.size() * 2)?;
-    let block = blocks::decoded(call.read(&source)?)?;
+    let block = stored::decoded(call.read(&source)?)?;
     let view = block.view();
     let Some(n) = view.txids().iter().position(|found| *found == txid) else {
         return Err(not_found(
@@ -157,7 +178,7 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
         return Ok(Json::hex(tx.bytes()));
     }
     call.room.grow(tx.total_size() * 24)?;
-    let undo = if verbosity > 1 && n > 0 { blocks::undo(&source)? } else { None };
+    let undo = if verbosity > 1 && n > 0 { stored::undo(&source)? } else { None };
     let spent = undo.as_ref().and_then(|undo| undo.transactions().nth(n - 1));
     let is_active = facts.confirmations > 0;
     let mut json = Json::object([("in_active_chain", is_active.into())]);

@@ -3,7 +3,7 @@
 use data_encoding::HEXLOWER;
 
 use super::kind::is_unspendable;
-use super::opcodes::{Ops, name};
+use super::opcodes::{Ops, name, number};
 use super::signature::hash_type_of;
 
 /// Longest push that is shown as a number.
@@ -41,12 +41,4 @@ fn words(script: &[u8], with_signatures: bool) -> String {
         }
     }
     text
-}
-
-/// Little-endian, the highest bit being the sign (Core `CScriptNum`).
-pub(super) fn number(bytes: &[u8]) -> i64 {
-    let Some((last, rest)) = bytes.split_last() else { return 0 };
-    let high = i64::from(last & 0x7f);
-    let size = rest.iter().rev().fold(high, |sum, byte| sum << 8 | i64::from(*byte));
-    if last & 0x80 == 0 { size } else { -size }
 }

@@ -1,17 +1,136 @@
-//! Descriptors of single scripts: what can be said of a script by itself, and the forms that name one.
+//! Descriptors (BIP380 to BIP386): what can be said of a script by itself, and the scripts of one that is
+//! given. Miniscript and private keys are not read.
 
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+mod expand;
+mod key;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use data_encoding::HEXLOWER;
 use godwit_primitives::Network;
 use secp256k1::XOnlyPublicKey;
 
 use super::address::{self, Address};
 use super::kind::ScriptKind;
+use key::Key;
+
+/// What scripts are made of. Each key may stand for several, one for each of its paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptor {
+    PublicKey(Key),
+    PublicKeyHash(Key),
+    WitnessKeyHash(Key),
+    Combo(Key),
+    Multisig { needed: usize, keys: Vec<Key>, sorted: bool },
+    ScriptHash(Box<Descriptor>),
+    WitnessScriptHash(Box<Descriptor>),
+    Taproot { internal: Key, tree: Option<Tree> },
+    RawTaproot(Key),
+    Address(Address),
+    Raw(Vec<u8>),
+}
+
+/// The scripts of a taproot output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tree {
+    /// `pk` or `multi_a`.
+    Leaf(Box<Descriptor>),
+    Branch(Box<Tree>, Box<Tree>),
+}
+
+impl Tree {
+    fn leaves(&self) -> Vec<&Descriptor> {
+        match self {
+            Self::Leaf(leaf) => vec![leaf],
+            Self::Branch(left, right) => [left.leaves(), right.leaves()].concat(),
+        }
+    }
+}
+
+impl Descriptor {
+    fn keys(&self) -> Vec<&Key> {
+        match self {
+            Self::PublicKey(key)
+            | Self::PublicKeyHash(key)
+            | Self::WitnessKeyHash(key)
+            | Self::Combo(key)
+            | Self::RawTaproot(key) => vec![key],
+            Self::Multisig { keys, .. } => keys.iter().collect(),
+            Self::ScriptHash(inner) | Self::WitnessScriptHash(inner) => inner.keys(),
+            Self::Taproot { internal, tree } => {
+                let leaves = tree.iter().flat_map(Tree::leaves);
+                std::iter::once(internal).chain(leaves.flat_map(Self::keys)).collect()
+            }
+            Self::Address(_) | Self::Raw(_) => Vec::new(),
+        }
+    }
+
+    /// Whether it stands for many scripts, by number.
+    pub(crate) fn is_range(&self) -> bool {
+        self.keys().iter().any(|key| key.is_range())
+    }
+
+    /// Whether it says how the scripts are spent.
+    pub(crate) fn is_solvable(&self) -> bool {
+        !matches!(self, Self::Address(_) | Self::Raw(_))
+    }
+
+    /// How many descriptors it stands for: more than one with several paths (BIP389).
+    pub(crate) fn paths(&self) -> usize {
+        self.keys().iter().map(|key| key.paths()).max().unwrap_or(1)
+    }
+
+    /// The canonical text for one of its paths, with checksum.
+    pub(crate) fn text(&self, path: usize, network: Network) -> String {
+        with_checksum(&self.body(path, network, false))
+    }
+
+    fn body(&self, path: usize, network: Network, in_leaf: bool) -> String {
+        let of_key = |name: &str, key: &Key| format!("{name}({})", key.text(path, network));
+        match self {
+            Self::PublicKey(key) => of_key("pk", key),
+            Self::PublicKeyHash(key) => of_key("pkh", key),
+            Self::WitnessKeyHash(key) => of_key("wpkh", key),
+            Self::Combo(key) => of_key("combo", key),
+            Self::RawTaproot(key) => of_key("rawtr", key),
+            Self::Multisig { needed, keys, sorted } => {
+                let (sorted, leaf) =
+                    (if *sorted { "sorted" } else { "" }, if in_leaf { "_a" } else { "" });
+                let keys: Vec<String> = keys.iter().map(|key| key.text(path, network)).collect();
+                format!("{sorted}multi{leaf}({needed},{})", keys.join(","))
+            }
+            Self::ScriptHash(inner) => format!("sh({})", inner.body(path, network, false)),
+            Self::WitnessScriptHash(inner) => format!("wsh({})", inner.body(path, network, false)),
+            Self::Taproot { internal, tree } => {
+                let internal = internal.text(path, network);
+                match tree {
+                    None => format!("tr({internal})"),
+                    Some(tree) => format!("tr({internal},{})", tree.text(path, network)),
+                }
+            }
+            Self::Address(address) => format!("addr({})", address.encode(network)),
+            Self::Raw(script) => format!("raw({})", HEXLOWER.encode(script)),
+        }
+    }
+}
+
+impl Tree {
+    fn text(&self, path: usize, network: Network) -> String {
+        match self {
+            Self::Leaf(leaf) => leaf.body(path, network, true),
+            Self::Branch(left, right) => {
+                format!("{{{},{}}}", left.text(path, network), right.text(path, network))
+            }
+        }
+    }
+}
 
 const INPUT: &str = "0123456789()[],'/*abcdefgh@:$%{}IJKLMNOPQRSTUVWXYZ&+-.;<=>?!^_|~ijklmnopqrstuvwxyzABCDEFGH`#\"\\ ";
 const CHECKSUM: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
 
 /// The eight characters behind `#` (BIP380); `None` for what can stand in no descriptor.
-fn checksum(text: &str) -> Option<String> {
+pub(crate) fn checksum(text: &str) -> Option<String> {
     const GENERATOR: [u64; 5] =
         [0xf5_dee5_1989, 0xa9_fdca_3312, 0x1b_ab10_e32d, 0x37_06b1_677a, 0x64_4d62_6ffd];
     let step = |sum: u64, value: u64| {
@@ -57,38 +176,10 @@ pub(super) fn infer(script: &[u8], kind: &ScriptKind<'_>, network: Network) -> S
             None => format!("raw({})", HEXLOWER.encode(script)),
         },
     };
-    let checksum = checksum(&text).unwrap_or_default();
-    format!("{text}#{checksum}")
+    with_checksum(&text)
 }
 
-/// The script of `addr(...)` or `raw(...)`, with or without checksum.
-///
-/// # Errors
-///
-/// What is wrong.
-pub(crate) fn script_of(text: &str, network: Network) -> Result<Vec<u8>, String> {
-    let (body, given) = text.split_once('#').map_or((text, None), |(body, sum)| (body, Some(sum)));
-    if let Some(given) = given {
-        if given.len() != 8 {
-            return Err(format!("Expected 8 character checksum, not {} characters", given.len()));
-        }
-        let right = checksum(body).ok_or("Invalid characters in payload")?;
-        if given != right {
-            return Err(format!(
-                "Provided checksum '{given}' does not match computed checksum '{right}'"
-            ));
-        }
-    }
-    let inside = |name: &str| body.strip_prefix(name)?.strip_prefix('(')?.strip_suffix(')');
-    if let Some(address) = inside("addr") {
-        return Address::parse(address, network)
-            .map(|address| address.script())
-            .map_err(|_| "Address is not valid".to_owned());
-    }
-    if let Some(hex) = inside("raw") {
-        return HEXLOWER_PERMISSIVE
-            .decode(hex.as_bytes())
-            .map_err(|_| "Raw script is not hex".to_owned());
-    }
-    Err(format!("'{body}' is not a valid descriptor function"))
+fn with_checksum(body: &str) -> String {
+    let checksum = checksum(body).unwrap_or_default();
+    format!("{body}#{checksum}")
 }

@@ -1,8 +1,8 @@
 //! The kind of a locking script (Core `Solver`).
 
-use super::asm::number;
 use super::opcodes::{
     CHECKMULTISIG, CHECKSIG, DUP, EQUAL, EQUALVERIFY, HASH160, ONE, Op, Ops, RETURN, SIXTEEN,
+    number,
 };
 
 /// Keys of one multisig script at most.

@@ -76,6 +76,14 @@ pub(super) fn name(code: u8) -> &'static str {
     }
 }
 
+/// Little-endian, the highest bit being the sign (Core `CScriptNum`).
+pub(super) fn number(bytes: &[u8]) -> i64 {
+    let Some((last, rest)) = bytes.split_last() else { return 0 };
+    let high = i64::from(last & 0x7f);
+    let size = rest.iter().rev().fold(high, |sum, byte| sum << 8 | i64::from(*byte));
+    if last & 0x80 == 0 { size } else { -size }
+}
+
 /// From 0x61 on.
 const NAMES: [&str; 90] = [
     "OP_NOP",

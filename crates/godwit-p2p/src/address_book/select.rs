@@ -4,7 +4,7 @@ use rand::Rng;
 
 use super::entry::EntryId;
 use super::places::{BUCKET_SIZE, Place, Slot, Table};
-use super::{AddressBook, SAMPLE_ADDRESSES, SAMPLE_PERCENT};
+use super::{AddressBook, AddressCount, SAMPLE_ADDRESSES, SAMPLE_PERCENT};
 use crate::net_address::{AddressEntry, NetAddress};
 use crate::services::Services;
 use crate::target::Reachable;
@@ -91,6 +91,24 @@ impl AddressBook {
             address: entry.address,
         })
         .collect()
+    }
+
+    /// How many there are of each network.
+    pub(crate) fn counts(&self) -> Vec<AddressCount> {
+        let mut counts: Vec<AddressCount> = Vec::new();
+        for entry in self.entries.values() {
+            let network = entry.address.network();
+            let at = counts.iter().position(|count| count.network == network);
+            let at = at.unwrap_or_else(|| {
+                counts.push(AddressCount { network, new: 0, tried: 0 });
+                counts.len() - 1
+            });
+            match entry.tried {
+                true => counts[at].tried += 1,
+                false => counts[at].new += 1,
+            }
+        }
+        counts
     }
 
     fn swap_order(&mut self, a: usize, b: usize) {

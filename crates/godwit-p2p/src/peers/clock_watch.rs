@@ -74,14 +74,20 @@ impl ClockWatch {
         );
     }
 
-    /// Seconds by which the peers' clocks are ahead of ours, negative if behind, when that is too much.
-    pub(super) fn wrong_by(&self) -> Option<i64> {
+    /// Seconds by which the peers' clocks are ahead of ours, negative if behind; zero where few have said
+    /// (Core `Median`).
+    pub(super) fn median(&self) -> i64 {
         if self.offsets.len() < MIN_OFFSETS {
-            return None;
+            return 0;
         }
         let mut sorted: Vec<i64> = self.offsets.iter().copied().collect();
         sorted.sort_unstable();
-        Some(sorted[sorted.len() / 2]).filter(|median| median.unsigned_abs() > TOLERANCE as u64)
+        sorted[sorted.len() / 2]
+    }
+
+    /// The median when that is too much.
+    fn wrong_by(&self) -> Option<i64> {
+        Some(self.median()).filter(|median| median.unsigned_abs() > TOLERANCE as u64)
     }
 }
 

@@ -78,6 +78,7 @@ pub(super) fn on_version(cx: &mut Context<'_>, id: PeerId, version: &Version) ->
     handshake.services = version.services;
     handshake.user_agent.clone_from(&version.user_agent);
     handshake.start_height = version.start_height;
+    handshake.time_offset = version.timestamp.saturating_sub(cx.now.unix);
     handshake.relay = version.relay;
     handshake.local = Some(version.receiver.address);
     let inbound = peer.inbound();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Peers;
 use super::peer::Peer;
 use super::traffic::Traffic;
+use crate::address_book::AddressCount;
 use crate::connection_kind::ConnectionKind;
 use crate::download::heights_in_flight;
 use crate::index::HeaderId;
@@ -56,6 +57,8 @@ pub struct PeerSays {
     pub services: Services,
     /// Sanitised.
     pub user_agent: String,
+    /// Seconds by which its clock is ahead of ours.
+    pub time_offset: i64,
     /// It wants transactions announced.
     pub relay: bool,
     pub protocol: Protocol,
@@ -107,6 +110,7 @@ impl Peers {
                 version: handshake.version.unwrap_or(0),
                 services: handshake.services,
                 user_agent: handshake.user_agent.clone(),
+                time_offset: handshake.time_offset,
                 relay: handshake.relay,
                 protocol: handshake.protocol,
                 local: handshake.local,
@@ -131,6 +135,11 @@ impl Peers {
         }
     }
 
+    /// Seconds by which the clocks of outbound peers are ahead of ours, as a median.
+    pub fn clock_offset(&self) -> i64 {
+        self.parts.clock.median()
+    }
+
     /// Bytes received and sent since the start, by all peers.
     pub fn total_traffic(&self) -> (u64, u64) {
         self.table.total_traffic()
@@ -144,6 +153,11 @@ impl Peers {
     /// Addresses of the book that are worth telling, at most so many.
     pub fn known_addresses(&self, most: usize) -> Vec<AddressEntry> {
         self.book.worth_telling(self.now.unix, most)
+    }
+
+    /// How many addresses the book has, by network; those without any are left out.
+    pub fn address_counts(&self) -> Vec<AddressCount> {
+        self.book.counts()
     }
 
     /// What is left of the upload target.

@@ -58,6 +58,8 @@ pub(super) struct Handshake {
     /// Sanitised.
     pub(super) user_agent: String,
     pub(super) start_height: i32,
+    /// Seconds by which its clock is ahead of ours.
+    pub(super) time_offset: i64,
     /// It wants transactions announced. None ever are.
     pub(super) relay: bool,
     /// The protocol of the connection.
@@ -201,6 +203,7 @@ impl Handshake {
             services: Services::NONE,
             user_agent: String::new(),
             start_height: -1,
+            time_offset: 0,
             relay: true,
             protocol: Protocol::Detecting,
             established: false,

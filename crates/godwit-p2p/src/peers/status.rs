@@ -10,9 +10,6 @@ pub struct Summary {
     /// Outbound peers whose handshake is complete.
     pub outbound: usize,
     pub blocks_in_flight: usize,
-    /// Seconds by which most outbound peers' clocks are ahead of ours (negative: behind); `None` while
-    /// that is at most ten minutes, or too few have told.
-    pub clock_wrong_by: Option<i64>,
     /// Since when nothing arrives from anybody, on the monotonic clock; `None` while the line is alive.
     pub silent_since: Option<Duration>,
 }

@@ -35,7 +35,14 @@ impl<P: Program> ConfigFile<P> {
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let origin = Origin::File { path: Arc::clone(&shared), line: index + 1 };
             let line = str::from_utf8(line).map_err(|_| Problem::NotUtf8.at(&origin))?;
-            let line = line.split('#').next().unwrap_or(line).trim();
+            let (line, comment) = match line.split_once('#') {
+                Some((line, _)) => (line.trim(), true),
+                None => (line.trim(), false),
+            };
+            // Whoever wrote it may have meant the `#` as a part of it.
+            if comment && line.split('=').next().is_some_and(|name| name.contains("rpcpassword")) {
+                return Err(Problem::HashInPassword.at(&origin));
+            }
             if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
                 section = Some(network(name, &origin)?);
             } else if !line.is_empty()

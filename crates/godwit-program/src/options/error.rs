@@ -90,6 +90,8 @@ pub enum Problem {
     LeadingDash,
     /// A line of the file that is neither `name=value` nor `[section]`.
     NoEqualsSign,
+    /// A comment behind a password, or a password with a `#`.
+    HashInPassword,
     /// A line of the file that is not UTF-8.
     NotUtf8,
     /// A section of the file that names no network.
@@ -157,15 +159,22 @@ impl std::error::Error for OptionsError {
     }
 }
 
-impl fmt::Display for OptionsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dash = match &self.origin {
-            Origin::CommandLine => "-",
+impl OptionsError {
+    /// Writes where it was found; how options begin there.
+    fn write_place(&self, f: &mut fmt::Formatter<'_>) -> Result<&'static str, fmt::Error> {
+        match &self.origin {
+            Origin::CommandLine => Ok("-"),
             Origin::File { path, line } => {
                 write!(f, "{}:{line}: ", path.display())?;
-                ""
+                Ok("")
             }
-        };
+        }
+    }
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dash = self.write_place(f)?;
         match &self.problem {
             Problem::UnknownOption { name, suggestion } => {
                 write!(f, "unknown option {dash}{name}{}", did_you_mean(suggestion, dash))
@@ -205,6 +214,9 @@ impl fmt::Display for OptionsError {
             }
             Problem::LeadingDash => f.write_str("options in the file have no leading dash"),
             Problem::NoEqualsSign => f.write_str("expected name=value or [section]"),
+            Problem::HashInPassword => {
+                f.write_str("a # in the line of rpcpassword is ambiguous, and to be avoided")
+            }
             Problem::NotUtf8 => f.write_str("not UTF-8"),
             Problem::UnknownSection { name, suggestion } => {
                 write!(f, "[{name}] is no network{}", did_you_mean(suggestion, ""))

@@ -23,13 +23,11 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ),
     ("createwalletdescriptor", "1jinternal 1joptions"),
     ("decodepsbt", "0spsbt"),
-    ("deriveaddresses", "1jrange"),
     ("descriptorprocesspsbt", "0spsbt 1jdescriptors 2ssighashtype 3jbip32derivs 4jfinalize"),
     ("dumptxoutset", "0spath 1stype 2jin_memory 2joptions 2erollback"),
     ("echoipc", "0sarg"),
     ("encryptwallet", "0spassphrase"),
     ("estimaterawfee", "0jconf_target 1jthreshold"),
-    ("estimatesmartfee", "0jconf_target"),
     ("finalizepsbt", "0spsbt 1jextract"),
     (
         "fundrawtransaction",
@@ -39,6 +37,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ),
     ("getaddressesbylabel", "0slabel"),
     ("getbalance", "1jminconf 2jinclude_watchonly 3javoid_reuse"),
+    ("getblockfrompeer", "1jpeer_id"),
     ("getblocktemplate", "0jtemplate_request"),
     ("getdescriptoractivity", "0jblockhashes 1jscanobjects 2jinclude_mempool"),
     ("gethdkeys", "0jactive_only 0joptions 0jprivate"),
@@ -80,6 +79,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ),
     ("loadtxoutset", "0spath"),
     ("loadwallet", "0sfilename 1jload_on_startup"),
+    ("logging", "0jinclude 1jexclude"),
     ("lockunspent", "0junlock 1jtransactions 2jpersistent"),
     ("migratewallet", "0swallet_name 1spassphrase 2jload_wallet"),
     ("mockscheduler", "0jdelta_time"),
@@ -109,16 +109,17 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ),
     (
         "sendmany",
-        "0sdummy 1jamounts 2jminconf 3scomment 4jsubtractfeefrom 7sestimate_mode 8jfee_rate \
+        "0sdummy 1jamounts 2jminconf 3scomment 4jsubtractfeefrom 5jreplaceable 6jconf_target 7sestimate_mode 8jfee_rate \
          9jverbose",
     ),
     ("sendmsgtopeer", "0jpeer_id"),
     ("sendrawtransaction", "1jmaxfeerate 2jmaxburnamount"),
     (
         "sendtoaddress",
-        "0saddress 1jamount 2scomment 3scomment_to 4jsubtractfeefromamount 7sestimate_mode \
+        "0saddress 1jamount 2scomment 3scomment_to 4jsubtractfeefromamount 5jreplaceable 6jconf_target 7sestimate_mode \
          8javoid_reuse 9jfee_rate 10jverbose",
     ),
+    ("setban", "2jbantime 3jabsolute"),
     ("setlabel", "1slabel"),
     ("setmocktime", "0jtimestamp"),
     ("setwalletflag", "1jvalue"),

@@ -26,10 +26,10 @@ fn one_line(method: &Method) -> String {
 
 fn placeholder(param: &Param) -> String {
     match param.kind {
-        Kind::Text | Kind::Hex => format!("\"{}\"", param.name()),
+        Kind::Text | Kind::Hex | Kind::TextOrAny => format!("\"{}\"", param.name()),
         Kind::List if param.name() == "stats" => param.name().to_owned(),
         Kind::List => format!("[{},...]", param.name()),
-        Kind::Object => format!("{{{}}}", param.name()),
+        Kind::Object | Kind::Options(_) => format!("{{{}}}", param.name()),
         Kind::Number | Kind::Bool | Kind::Any | Kind::NumberOrText => param.name().to_owned(),
     }
 }
@@ -68,12 +68,11 @@ pub fn help_of(method: &Method) -> String {
     }
     for (n, param) in method.params.iter().enumerate() {
         let kind = match param.kind {
-            Kind::Text => "string",
-            Kind::Hex => "string",
+            Kind::Text | Kind::Hex | Kind::TextOrAny => "string",
             Kind::Number => "numeric",
             Kind::Bool => "boolean",
             Kind::List => "json array",
-            Kind::Object => "json object",
+            Kind::Object | Kind::Options(_) => "json object",
             Kind::Any => "any",
             Kind::NumberOrText => "string or numeric",
         };

@@ -31,9 +31,9 @@ fn param(param: &Param) -> Json {
         Kind::Number => schema.push("type", "number"),
         Kind::Bool => schema.push("type", "boolean"),
         Kind::List => schema.push("type", "array"),
-        Kind::Object => schema.push("type", "object"),
+        Kind::Object | Kind::Options(_) => schema.push("type", "object"),
         Kind::NumberOrText => schema.push("type", Json::from(vec!["number", "string"])),
-        Kind::Any => {}
+        Kind::Any | Kind::TextOrAny => {}
     }
     let mut json = Json::object([("name", param.name().into())]);
     let mut help = param.help.to_owned();

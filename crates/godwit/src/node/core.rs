@@ -207,8 +207,13 @@ impl NodeCore {
     /// files.
     pub fn snapshot(&self, now: Now, prune_target: Option<u64>, bytes_on_disk: u64) -> Snapshot {
         let (chain, tree) = (&self.chain, self.chain.tree());
-        let (tip, summary) = (tree.node(chain.tip()), self.peers.summary());
-        let pruning = |target| Pruning { height: chain.prune_height(), target };
+        let tip = tree.node(chain.tip());
+        let height = chain.prune_height();
+        let misses_blocks = prune_target.is_some() || height > 0;
+        let warning = chain.assumed().map(|assumed| {
+            let height = assumed.base.height;
+            format!("The coins up to block {height} come from a snapshot and were not validated by this node.")
+        });
         Snapshot {
             tip: TipFacts {
                 hash: tip.hash,
@@ -221,11 +226,9 @@ impl NodeCore {
             progress: chain.verification_progress(chain.tip(), now.unix),
             initial_download: self.initial_download,
             bytes_on_disk,
-            pruning: prune_target.map(pruning),
-            inbound: summary.inbound,
-            outbound: summary.outbound,
+            pruning: misses_blocks.then_some(Pruning { height, target: prune_target }),
             network_active: self.operator.network_active,
-            warnings: Vec::new(),
+            warnings: warning.into_iter().collect(),
         }
     }
 
@@ -339,7 +342,8 @@ impl NodeCore {
         }
     }
 
-    /// Answers for stored blocks that the chain does not go to: it is at rest, or has more work already.
+    /// Answers for stored blocks that the chain does not go to: it is at rest, has more work already, or
+    /// misses blocks before them.
     fn answer_stored(&mut self) {
         if self.submissions.stored.is_empty() {
             return;
@@ -347,7 +351,9 @@ impl NodeCore {
         let (idle, tree) = (self.operator.idle, self.chain.tree());
         let least = tree.chain_work(self.chain.tip());
         let stays = |hash: &BlockHash| {
-            idle || tree.find(hash).is_none_or(|id| tree.chain_work(id) <= least)
+            idle || tree
+                .find(hash)
+                .is_none_or(|id| !tree.node(id).has_chain() || tree.chain_work(id) <= least)
         };
         self.submissions.stored.retain(|hash, caller| {
             let stays = stays(hash);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
     Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question, Questions, Reach, RpcAuth,
-    Server, ServerError, ServerOptions, seam,
+    Server, ServerError, ServerOptions, TipFacts, seam,
 };
 use godwit_chain::{ChainError, Places};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
@@ -101,6 +101,8 @@ pub(super) struct Rpc {
     nothing: Receiver<Question>,
     prune_target: Option<u64>,
     next_snapshot: Duration,
+    /// The chain is between two tips, and neither is anything published nor answered.
+    between: bool,
 }
 
 /// In this order dropped: methods that wait for the node hear of its end before the server waits for them.
@@ -130,12 +132,18 @@ impl Rpc {
             server.ready(seam);
             Running { questions, publisher, _server: server }
         });
-        Self { running, nothing: never(), prune_target, next_snapshot: SNAPSHOT_INTERVAL }
+        Self {
+            running,
+            nothing: never(),
+            prune_target,
+            next_snapshot: SNAPSHOT_INTERVAL,
+            between: false,
+        }
     }
 
     /// Answers some questions; whether there may be more.
     pub(super) fn answer(&mut self, now: Now, core: &mut NodeCore) -> bool {
-        let Some(running) = &self.running else { return false };
+        let Some(running) = self.running.as_ref().filter(|_| !self.between) else { return false };
         for _ in 0..QUESTIONS_AT_ONCE {
             let Some(question) = running.questions.take() else { return false };
             core.answer(now, question);
@@ -148,6 +156,10 @@ impl Rpc {
         let Some(running) = &self.running else { return };
         let before = running.publisher.current();
         let chain = core.chain();
+        self.between = is_between(core, &before.tip);
+        if self.between {
+            return;
+        }
         let best = chain.tree().node(chain.tree().best_header()).height;
         let moved = chain.tip_point().hash != before.tip.hash
             || best != before.headers
@@ -172,6 +184,16 @@ impl Rpc {
 
     /// To wait for the next question.
     pub(super) fn receiver(&self) -> &Receiver<Question> {
-        self.running.as_ref().map_or(&self.nothing, |running| running.questions.receiver())
+        let running = self.running.as_ref().filter(|_| !self.between);
+        running.map_or(&self.nothing, |running| running.questions.receiver())
     }
+}
+
+/// Whether the chain is on its way from the tip that was published to one with more work: nobody sees the
+/// blocks between, as in Core, which holds its lock meanwhile.
+fn is_between(core: &NodeCore, before: &TipFacts) -> bool {
+    let (chain, tree) = (core.chain(), core.chain().tree());
+    // A tip that was found or declared invalid is left for one with less work, and that is the end of it.
+    let may_stay = tree.find(&before.hash).is_some_and(|id| !tree.node(id).failed);
+    may_stay && !core.is_idle() && tree.chain_work(chain.tip()) < before.chain_work
 }

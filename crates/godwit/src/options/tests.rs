@@ -531,6 +531,7 @@ fn mistakes_in_the_file() {
         ("[test]\ndbcache=-1\n", "2: dbcache=-1: expected a number of MiB, up to 16777216"),
         ("dbcache\n", "1: expected name=value or [section]"),
         ("-dbcache=1\n", "1: options in the file have no leading dash"),
+        ("rpcpassword=a#b\n", "1: a # in the line of rpcpassword is ambiguous, and to be avoided"),
         ("[tset]\n", "1: [tset] is no network; did you mean test?"),
         ("testnet3.dbcache=1\n", "1: [testnet3] is no network; did you mean testnet4?"),
         ("[test]\nmain.dbcache=1\n", "2: unknown option main.dbcache; -help lists what there is"),

@@ -20,6 +20,7 @@ pub(super) struct Start<'a> {
     pub(super) chain: Option<&'a RecentChain>,
     /// It speaks the plain protocol alone.
     pub(super) plain: bool,
+    pub(super) prune: bool,
 }
 
 /// A bitcoind of its own; `None` when there is none in the cache.
@@ -43,6 +44,9 @@ pub(super) fn start(start: &Start<'_>) -> Option<ForeignNode> {
         Some(port) => command.arg(format!("-connect=127.0.0.1:{port}")).arg("-listen=1"),
         None => command.arg("-connect=0").arg("-listen=1"),
     };
+    if start.prune {
+        command.arg("-prune=550");
+    }
     if start.plain {
         command.arg("-v2transport=0");
     }

@@ -1,7 +1,9 @@
 //! Blocks on any parent, put together from godwit's own types.
 
 use godwit_primitives::sha256::sha256d;
-use godwit_primitives::{BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle};
+use godwit_primitives::{
+    Block, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle,
+};
 use godwit_sim::miner::{self, REGTEST_BITS};
 use godwit_stream::DataStream;
 
@@ -63,6 +65,19 @@ pub(super) fn after(
     block.write_compact_size(1 + transactions.len() as u64);
     all().for_each(|tx| block.put(tx));
     block.as_slice().to_vec()
+}
+
+/// The same block, but the coinbase has no witness although it commits to those of all.
+pub(super) fn without_reserved_value(block: &[u8]) -> Vec<u8> {
+    let block = Block::from_bytes(block).expect("it is a block");
+    let mut coinbase = block.view().tx(0).to_owned();
+    coinbase.inputs[0].witness.clear();
+    let mut bytes: DataStream = DataStream::new();
+    bytes.put(block.header());
+    bytes.write_compact_size(block.view().tx_count() as u64);
+    bytes.put(&coinbase);
+    block.view().txs().skip(1).for_each(|tx| bytes.write(tx.bytes()));
+    bytes.as_slice().to_vec()
 }
 
 /// With BIP34's height and BIP141's commitment.

@@ -9,10 +9,25 @@ type Asked = (&'static str, Value);
 
 const NOTHING: [u8; 32] = [0; 32];
 
+const KEY: &str = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
+const OTHER: &str = "02c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5";
+const LONG: &str = "0479be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8";
+const EXTENDED: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B";
+
 /// What is asked of both nodes; neither changes by it.
 pub(super) fn questions(chain: &RecentChain) -> Vec<Asked> {
-    [plain(), of_blocks(chain), of_windows(chain), of_outputs(chain), of_texts(), of_waits(chain)]
-        .concat()
+    [
+        plain(),
+        of_blocks(chain),
+        of_windows(chain),
+        of_outputs(chain),
+        of_transactions(),
+        of_spenders(),
+        of_texts(),
+        of_descriptors(),
+        of_waits(chain),
+    ]
+    .concat()
 }
 
 /// Without arguments.
@@ -156,6 +171,255 @@ fn of_outputs(chain: &RecentChain) -> Vec<Asked> {
     all
 }
 
+/// Transactions that can be read in two ways or in none, and fees.
+fn of_transactions() -> Vec<Asked> {
+    let mut all: Vec<Asked> = Vec::new();
+    let plain =
+        "0200000001000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f00000000\
+                 00ffffffff01e8030000000000000151 00000000"
+            .replace(' ', "");
+    for hex in [
+        // Without inputs: with one output, with none, and what looks like the marker of witnesses.
+        "02000000000100e1f505000000000000000000",
+        "02000000000000000000",
+        "0200000000010000000000",
+        "02000000000200e1f505000000000000e1f50500000000015100000000",
+        "01000000000100000000000000000000000000",
+        &plain,
+        // Bytes too many.
+        &format!("{plain}00"),
+        "02000000000100e1f50500000000000000000000",
+        "00000000000000000000ff",
+    ] {
+        for witness in [json!(null), json!(true), json!(false)] {
+            all.push(("decoderawtransaction", json!([hex, witness])));
+        }
+        all.push(("decoderawtransaction", json!([hex])));
+    }
+    for (target, mode) in [
+        (json!(0), json!(null)),
+        (json!(1), json!(null)),
+        (json!(6), json!("ECONOMICAL")),
+        (json!(1008), json!("unset")),
+        (json!(1009), json!(null)),
+        (json!(6), json!("x")),
+        (json!(0), json!("x")),
+        (json!("6"), json!(null)),
+        (json!(1.5), json!(null)),
+    ] {
+        all.push(("estimatesmartfee", json!([target, mode])));
+    }
+    all
+}
+
+/// Outputs of which it is asked who spends them.
+fn of_spenders() -> Vec<Asked> {
+    let mut all: Vec<Asked> = Vec::new();
+    let nothing = hex::encode(NOTHING);
+    for outputs in [
+        json!([{ "txid": nothing }]),
+        json!([{ "vout": 0 }]),
+        json!([{ "txid": nothing, "vout": "0" }]),
+        json!([{ "txid": 0, "vout": 0 }]),
+        json!([{ "txid": nothing, "vout": 0, "x": 1 }]),
+        json!([{ "txid": "00", "vout": 0 }]),
+        json!([{ "txid": nothing, "vout": -1 }]),
+        json!([{ "vout": 7, "txid": nothing }]),
+        json!([1]),
+        json!([[]]),
+    ] {
+        all.push(("gettxspendingprevout", json!([outputs])));
+    }
+    let one = json!([{ "txid": nothing, "vout": 0 }]);
+    for options in [
+        json!({}),
+        json!({ "mempool_only": true }),
+        json!({ "mempool_only": false }),
+        json!({ "return_spending_tx": true }),
+        json!({ "mempool_only": 1 }),
+        json!({ "x": 1 }),
+    ] {
+        all.push(("gettxspendingprevout", json!([one, options])));
+    }
+    all.push(("gettxspendingprevout", json!({ "outputs": one, "mempool_only": false })));
+    all.push(("gettxspendingprevout", json!({ "args": [one], "return_spending_tx": true })));
+    all.push((
+        "gettxspendingprevout",
+        json!({ "outputs": one, "options": {}, "mempool_only": true }),
+    ));
+    all
+}
+
+/// Descriptors: of every function, with right and wrong keys, and ranges.
+fn of_descriptors() -> Vec<Asked> {
+    let mut all: Vec<Asked> = Vec::new();
+    for text in [functions(), keys(), texts()].concat() {
+        all.push(("getdescriptorinfo", json!([text])));
+        let with_sum = with_checksum(&text);
+        all.push(("deriveaddresses", json!([with_sum])));
+        all.push(("deriveaddresses", json!([with_sum, [2, 4]])));
+        all.push(("deriveaddresses", json!([text])));
+    }
+    let ranged = with_checksum(&format!("wpkh({EXTENDED}/0/*)"));
+    for range in [
+        json!(3),
+        json!(-1),
+        json!([0]),
+        json!([2, 1]),
+        json!([-1, 1]),
+        json!([1, 2_147_483_648_u64]),
+        json!([0, 1_000_000]),
+        json!("x"),
+        json!(null),
+        json!([2_147_483_647, 2_147_483_647]),
+    ] {
+        all.push(("deriveaddresses", json!([ranged, range])));
+    }
+    for descriptor in
+        [ranged, format!("wpkh({EXTENDED}/<0;1>)"), format!("wpkh({EXTENDED}/0h)"), "x".to_owned()]
+    {
+        all.push(("generatetodescriptor", json!([0, descriptor])));
+        all.push(("generateblock", json!([descriptor, ["00"]])));
+    }
+    for transaction in ["00", "02000000000100e1f50500000000000000000000", &"00".repeat(32)] {
+        all.push(("generateblock", json!(["raw(51)", [transaction]])));
+    }
+    all
+}
+
+/// Each function with plain keys.
+fn functions() -> Vec<String> {
+    let x = &KEY[2..];
+    vec![
+        format!("pk({KEY})"),
+        format!("pk({LONG})"),
+        format!("pkh({KEY})"),
+        format!("pkh([d34db33f/44'/0h]{KEY})"),
+        format!("pkh([d34db33f/44h/0']{})", KEY.to_uppercase()),
+        format!("wpkh({KEY})"),
+        format!("wpkh({LONG})"),
+        format!("sh(wpkh({KEY}))"),
+        format!("sh(wsh(pkh({KEY})))"),
+        format!("wsh(pk({LONG}))"),
+        format!("combo({KEY})"),
+        format!("combo({LONG})"),
+        format!("sh(combo({KEY}))"),
+        format!("multi(1,{KEY},{OTHER})"),
+        format!("multi(3,{KEY},{OTHER})"),
+        format!("multi(0,{KEY})"),
+        format!("multi(x,{KEY})"),
+        format!("multi(1,{KEY},{KEY},{KEY},{KEY})"),
+        "multi(1)".to_owned(),
+        format!("sh(sortedmulti(2,{KEY},{OTHER}))"),
+        format!("wsh(sortedmulti(2,{KEY},{OTHER},{KEY},{OTHER}))"),
+        format!("sh(multi(1{}))", format!(",{LONG}").repeat(8)),
+        format!("wsh(multi(17{}))", format!(",{KEY}").repeat(18)),
+        format!("wsh(multi(17{}))", format!(",{KEY}").repeat(21)),
+        format!("tr({x})"),
+        format!("tr({KEY})"),
+        format!("tr({LONG})"),
+        format!("tr({x},pk({KEY}))"),
+        format!("tr({x},{{pk({x}),multi_a(1,{KEY},{OTHER})}})"),
+        format!("tr({x},{{{{pk({x}),pk({KEY})}},sortedmulti_a(2,{OTHER},{KEY})}})"),
+        format!("tr({x},{{pk({x})}})"),
+        format!("tr({x},multi(1,{KEY}))"),
+        format!("multi_a(1,{KEY})"),
+        format!("rawtr({x})"),
+        format!("rawtr({KEY},{KEY})"),
+        format!("sh(rawtr({x}))"),
+        format!("sh(tr({x}))"),
+        format!("sh(sh(pk({KEY})))"),
+        format!("wsh(wpkh({KEY}))"),
+    ]
+}
+
+/// Extended keys, and keys that are none.
+fn keys() -> Vec<String> {
+    vec![
+        format!("wpkh({EXTENDED})"),
+        format!("wpkh({EXTENDED}/0/1)"),
+        format!("wpkh({EXTENDED}/0/*)"),
+        format!("wpkh({EXTENDED}/0'/*)"),
+        format!("wpkh({EXTENDED}/*h)"),
+        format!("wpkh({EXTENDED}/<0;1>/*)"),
+        format!("wpkh({EXTENDED}/<0;0>/*)"),
+        format!("wpkh({EXTENDED}/<0>/*)"),
+        format!("wpkh({EXTENDED}/x)"),
+        format!("wpkh({EXTENDED}/2147483648)"),
+        format!("tr([d34db33f/86'/1h]{EXTENDED}/7/*)"),
+        format!("wsh(sortedmulti(1,{EXTENDED}/1/*,{EXTENDED}/2/*))"),
+        format!("pkh([d34db33/0]{KEY})"),
+        format!("pkh([d34db33x/0]{KEY})"),
+        format!("pkh(d34db33f]{KEY})"),
+        format!("pkh([d34db33f]a]{KEY})"),
+        format!("pkh({}00)", &KEY[..64]),
+        format!("pkh(07{})", &LONG[2..]),
+        "pkh()".to_owned(),
+        "pkh(x)".to_owned(),
+        format!("pkh( {KEY})"),
+    ]
+}
+
+/// Without keys.
+fn texts() -> Vec<String> {
+    vec![
+        "addr(bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080)".to_owned(),
+        "addr(2MzQwSSnBHWHqSAqtTVQ6v47XtaisrJa1Vc)".to_owned(),
+        "addr(x)".to_owned(),
+        "raw(51)".to_owned(),
+        "raw(5)".to_owned(),
+        "raw()".to_owned(),
+        "sh(raw(51))".to_owned(),
+        "sh(x)".to_owned(),
+        "sh()".to_owned(),
+        "nonsense".to_owned(),
+        String::new(),
+        "raw(51)#8lvh9jxk".to_owned(),
+        "raw(51)#8lvh9jx".to_owned(),
+        "raw(51)#8lvh9jxx".to_owned(),
+        "raw(51)#8lvh9jxk#".to_owned(),
+        "raw(51)\u{fc}".to_owned(),
+    ]
+}
+
+/// With the checksum of BIP380, where the text can have one.
+fn with_checksum(text: &str) -> String {
+    const INPUT: &str = "0123456789()[],'/*abcdefgh@:$%{}IJKLMNOPQRSTUVWXYZ&+-.;<=>?!^_|~ijklmnopqrstuvwxyzABCDEFGH`#\"\\ ";
+    const OUTPUT: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
+    const GENERATOR: [u64; 5] =
+        [0xf5dee51989, 0xa9fdca3312, 0x1bab10e32d, 0x3706b1677a, 0x644d626ffd];
+    let mut sum = 1u64;
+    let mut step = |value: u64| {
+        let top = sum >> 35;
+        sum = (sum & 0x7_ffff_ffff) << 5 ^ value;
+        for (bit, generator) in GENERATOR.iter().enumerate() {
+            sum ^= if top >> bit & 1 == 1 { *generator } else { 0 };
+        }
+        sum
+    };
+    let mut classes = Vec::new();
+    for character in text.chars() {
+        let Some(at) = INPUT.find(character) else { return text.to_owned() };
+        step(at as u64 & 31);
+        classes.push(at as u64 >> 5);
+        if classes.len() == 3 {
+            step(classes[0] * 9 + classes[1] * 3 + classes[2]);
+            classes.clear();
+        }
+    }
+    match classes[..] {
+        [one] => step(one),
+        [one, two] => step(one * 3 + two),
+        _ => 0,
+    };
+    (0..7).for_each(|_| {
+        step(0);
+    });
+    let sum = step(0) ^ 1;
+    let digits = (0..8).map(|n| char::from(OUTPUT[(sum >> (5 * (7 - n)) & 31) as usize]));
+    format!("{text}#{}", digits.collect::<String>())
+}
+
 /// Addresses and scripts.
 fn of_texts() -> Vec<Asked> {
     let mut all: Vec<Asked> = Vec::new();
@@ -222,6 +486,22 @@ fn of_waits(chain: &RecentChain) -> Vec<Asked> {
     all.push(("getinfo", json!([])));
     all.push(("help", json!(["nonsense"])));
     all.push(("echo", json!(["a", null])));
+    all.push(("echo", json!([1, true, { "a": [] }, [null]])));
+    all.push(("addnode", json!(["127.0.0.1", "add"])));
+    all.push(("addnode", json!(["127.0.0.1", "add"])));
+    all.push(("addnode", json!(["not a name!", "add", false])));
+    all.push(("addnode", json!(["not a name!", "add"])));
+    all.push(("addnode", json!(["127.0.0.1", "nonsense"])));
+    all.push(("getaddednodeinfo", json!(["127.0.0.1"])));
+    all.push(("getaddednodeinfo", json!(["not a name!"])));
+    all.push(("getaddednodeinfo", json!(["127.0.0.1:18444"])));
+    all.push(("getaddednodeinfo", json!([])));
+    all.push(("addnode", json!(["127.0.0.1", "remove"])));
+    all.push(("addnode", json!(["not a name!", "remove"])));
+    all.push(("addnode", json!(["not a name!", "remove"])));
+    all.push(("addnode", json!(["another name!", "onetry"])));
+    all.push(("getaddednodeinfo", json!([])));
+    all.push(("getaddrmaninfo", json!([])));
     all.push(("echojson", json!([1, { "a": [] }])));
     all
 }

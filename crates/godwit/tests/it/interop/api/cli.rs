@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::process::cached;
 use super::super::rpc::{PASSWORD, USER};
-use super::super::{bitcoind, free_port};
+use super::super::{bitcoind, free_port, wait_until};
 use super::Answering;
 use crate::client::{Said, ask, said};
 use crate::node::Node;
@@ -43,6 +43,33 @@ fn commands() -> Vec<(Vec<&'static str>, &'static str)> {
         (vec!["-rpcport=0", "getblockcount"], ""),
         (vec!["-rpcconnect=127.0.0.1:x", "getblockcount"], ""),
         (vec!["-getinfo", "x"], ""),
+        (vec!["-addrinfo"], ""),
+        (vec!["-addrinfo", "x"], ""),
+        (vec!["-generate"], ""),
+        (vec!["-generate", "2"], ""),
+        (vec!["-generate", "-getinfo"], ""),
+        (vec!["-netinfo", "x"], ""),
+        (vec!["-netinfo", "0", "o"], ""),
+        (vec!["-netinfo", "1", "x"], ""),
+        (vec!["-stdinwalletpassphrase", "getblockcount"], ""),
+        (vec!["-stdinwalletpassphrase", "walletpassphrase", "5"], "secret\n"),
+        (vec!["-ipcconnect=auto", "getblockcount"], ""),
+        (vec!["-noipcconnect", "getblockcount"], ""),
+        (vec!["-ipcconnect=unix", "getblockcount"], ""),
+        (vec!["-ipcconnect=unix", "-rpcconnect=127.0.0.1", "getblockcount"], ""),
+        (
+            vec![
+                "-signetchallenge=51",
+                "-vbparams=a:0:0",
+                "-testactivationheight=segwit@1",
+                "getblockcount",
+            ],
+            "",
+        ),
+        (vec!["-named", "gettxspendingprevout", "[]", "mempool_only=true"], ""),
+        (vec!["-named", "gettxspendingprevout", "[]", "mempool_only=x"], ""),
+        (vec!["deriveaddresses", "raw(51)#8lvh9jxk", "[0,1]"], ""),
+        (vec!["estimatesmartfee", "6"], ""),
     ]
 }
 
@@ -61,8 +88,9 @@ fn words(port: u16, words: &[&str]) -> Vec<String> {
 /// The same but for the program's name, and the JSON that has no order here.
 fn assert_same(ours: &Said, theirs: &Said, what: &[&str]) {
     assert_eq!(ours.code, theirs.code, "{what:?}: {ours:?} {theirs:?}");
+    let named = |text: &str| text.replace("godwit-cli", "bitcoin-cli");
     assert_eq!(ours.out, theirs.out, "{what:?}");
-    assert_eq!(ours.err, theirs.err, "{what:?}");
+    assert_eq!(named(&ours.err), named(&theirs.err), "{what:?}");
 }
 
 #[test]
@@ -86,6 +114,87 @@ fn both_clients_say_the_same_of_both_nodes() {
             assert_same(&of_godwit, &of_core, &command);
         }
     }
+}
+
+/// The same file for both clients, without a server.
+#[test]
+fn both_clients_read_a_configuration_alike() {
+    let Some(program) = cached("bitcoin-cli", "bitcoind/build/bin/bitcoin-cli") else { return };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let port = free_port();
+    for text in [
+        format!("regtest=1\n[regtest]\nrpcport={port}\n"),
+        format!("regtest=1\nregtest.rpcport={port}\n"),
+        // Of the main network alone.
+        format!("regtest=1\nrpcport={port}\n"),
+        format!("rpcport={port}\n"),
+        format!("includeconf=other.conf\nrpcport={port}\n"),
+        "rpcpassword=a#b\n".to_owned(),
+        "rpcpassword=a # b\n".to_owned(),
+        "server=1 # a comment\n\n-regtest\n".to_owned(),
+        "noserver\n".to_owned(),
+        "server\n".to_owned(),
+    ] {
+        let file = dir.path().join("a.conf");
+        std::fs::write(&file, &text).expect("a temporary file");
+        let words = [
+            format!("-datadir={}", dir.path().display()),
+            format!("-conf={}", file.display()),
+            "getblockcount".to_owned(),
+        ];
+        let mut core = Command::new(&program);
+        core.args(&words);
+        let (ours, theirs) = (ask(&words, ""), said(core, ""));
+        // Each names its own program.
+        let of_theirs = theirs.err.replace("bitcoind server", "godwit server");
+        assert_same(&ours, &Said { err: of_theirs, ..theirs }, &[&text]);
+    }
+    let words = ["-datadir=/nonexistent", "getblockcount"].map(str::to_owned);
+    let mut core = Command::new(&program);
+    core.args(&words);
+    assert_same(&ask(&words, ""), &said(core, ""), &["-datadir"]);
+}
+
+/// What is shown of the connections, of each node by each client, but for the line with the client's name.
+#[test]
+fn both_clients_show_connections_alike() {
+    let Some(program) = cached("bitcoin-cli", "bitcoind/build/bin/bitcoin-cli") else { return };
+    let Some(bitcoind) = bitcoind::start(&bitcoind::Start::default()) else { return };
+    let node = Node::new("regtest");
+    let connect = format!("-addnode=127.0.0.1:{}", bitcoind.port);
+    let godwit = Answering::start(&node, &[connect]);
+    wait_until("they are connected", || {
+        let peers = bitcoind.rpc.call("getpeerinfo", &json!([]));
+        let ours = godwit.call("getpeerinfo", &json!([]));
+        peers[0]["pingtime"].is_number() && ours[0]["pingtime"].is_number()
+    });
+    // Ages are of another second each time.
+    let shown = |said: Said| {
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let lines = said.out.lines().skip(1).map(|line| match line.get(..3) {
+            Some("in " | " in" | "out") if line.contains("npr") || line.contains("ipv4") => {
+                line.chars().take(30).collect()
+            }
+            _ => line.to_owned(),
+        });
+        lines.collect::<Vec<String>>()
+    };
+    for level in ["0", "1", "2", "3", "4", "9"] {
+        for outonly in [vec![], vec!["outonly"]] {
+            if level == "0" && !outonly.is_empty() {
+                continue;
+            }
+            let command = [vec!["-netinfo", level], outonly].concat();
+            for port in [bitcoind.rpc.port(), godwit.port] {
+                let mut core = Command::new(&program);
+                core.args(words(port, &command));
+                let ours = shown(ask(&words(port, &command), ""));
+                assert_eq!(ours, shown(said(core, "")), "{command:?}");
+            }
+        }
+    }
+    let help = ask(&words(godwit.port, &["-netinfo", "help"]), "");
+    assert!(help.out.starts_with("-netinfo (level [outonly]) | help"), "{help:?}");
 }
 
 #[test]
@@ -118,8 +227,11 @@ fn the_client_waits_for_a_node_and_finds_its_cookie() {
     let port = free_port();
     let mut godwit = Answering::start_at(&node, port, &[]);
     let datadir = format!("-datadir={}", node.datadir().display());
-    let words = ["-regtest", &datadir, &format!("-rpcport={port}"), "-rpcwait", "getblockcount"];
-    let said = ask(&words.map(str::to_owned), "");
-    assert_eq!((said.code, said.out.as_str()), (Some(0), "0\n"), "{said:?}");
+    for (question, answer) in [("-getinfo", "Chain: regtest\n"), ("getblockcount", "0\n")] {
+        let words = ["-regtest", &datadir, &format!("-rpcport={port}"), "-rpcwait", question];
+        let said = ask(&words.map(str::to_owned), "");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.out.starts_with(answer), "{said:?}");
+    }
     assert!(godwit.running.terminate().1.success());
 }

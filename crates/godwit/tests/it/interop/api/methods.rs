@@ -101,7 +101,8 @@ fn blocks_come_in_and_go_by_rpc_as_they_do_at_bitcoind() {
         submit(chain.tip()),
         submit(&fork),
         submit(&fork),
-        submit(&honest),
+        // Without the coinbase's witness, which the node adds.
+        submit(&block::without_reserved_value(&honest)),
         submit(&honest),
     ] {
         assert_same(ours, theirs, &[asked]);
@@ -122,6 +123,63 @@ fn blocks_come_in_and_go_by_rpc_as_they_do_at_bitcoind() {
         assert_same(ours, theirs, &after());
     }
     assert_eq!(godwit.call("getbestblockhash", &json!([])), chain::hash(&honest));
+}
+
+/// Nobody sees the chain between two tips: neither who waits for a block nor who asks all the time.
+#[test]
+fn a_reorganisation_shows_no_tip_with_less_work() {
+    const DEPTH: usize = 40;
+    let chain = chain::recent();
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[]);
+    wait_until("the chain is there", || {
+        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
+    });
+    let mut branch = vec![chain.blocks[chain.blocks.len() - 1 - DEPTH].clone()];
+    let first = chain.summary.height - DEPTH as u32 + 1;
+    for height in first..=chain.summary.height + 1 {
+        let block = block::on(branch.last().expect("it has a block"), height, 9, &[]);
+        branch.push(block);
+    }
+    let tip = chain::hash(branch.last().expect("it has a block"));
+    let ask = |method: &str, params: Value| {
+        let (port, body) = (godwit.port, json!({ "id": 1, "method": method, "params": params }));
+        exchange(port, &post(&body.to_string())).expect("an answer").json()["result"].take()
+    };
+    let (waited, works) = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| ask("waitfornewblock", json!([0, chain.summary.tip])));
+        let asking = scope.spawn(|| {
+            let mut works = Vec::new();
+            loop {
+                let info = ask("getblockchaininfo", json!([]));
+                works.push(info["chainwork"].as_str().expect("a text").to_owned());
+                if info["bestblockhash"] == tip {
+                    return works;
+                }
+            }
+        });
+        for block in &branch[1..] {
+            godwit.call("submitblock", &json!([hex::encode(block)]));
+        }
+        (waiting.join().expect("it answers"), asking.join().expect("it answers"))
+    });
+    assert_eq!(waited["hash"], json!(tip));
+    assert!(works.is_sorted(), "{works:?}");
+}
+
+#[test]
+fn a_node_that_prunes_says_so_as_bitcoind_does() {
+    let chain = chain::recent();
+    let start = bitcoind::Start { chain: Some(chain), prune: true, ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &["-prune=550".to_owned()]);
+    wait_until("the chain is there", || {
+        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
+    });
+    let asked = [("getblockchaininfo", json!([])), ("getblock", json!([chain.summary.tip, 3]))];
+    assert_same(godwit.port, bitcoind.rpc.port(), &asked);
+    assert_eq!(godwit.call("getblockchaininfo", &json!([]))["pruned"], true);
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! Descriptors by themselves.
+
+use godwit_rpc::{Json, RpcError, code};
+
+use super::{Call, parse};
+use crate::script::{Descriptor, address, checksum, kind};
+
+fn refused(text: impl Into<String>) -> RpcError {
+    RpcError::new(code::INVALID_ADDRESS_OR_KEY, text)
+}
+
+pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let (text, network) = (call.arg(0).as_text()?, call.network());
+    let descriptor = Descriptor::parse(text, network, false).map_err(refused)?;
+    let body = text.split('#').next().unwrap_or(text);
+    let mut json = Json::object([("descriptor", descriptor.text(0, network).into())]);
+    if descriptor.paths() > 1 {
+        let all = (0..descriptor.paths()).map(|path| descriptor.text(path, network));
+        json.push("multipath_expansion", all.collect::<Json>());
+    }
+    json.push("checksum", checksum(body).unwrap_or_default());
+    json.push("isrange", descriptor.is_range());
+    json.push("issolvable", descriptor.is_solvable());
+    json.push("hasprivatekeys", false);
+    Ok(json)
+}
+
+/// Memory of the answer for each address.
+const PER_ADDRESS: usize = 200;
+
+pub(super) fn derive(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let (text, network) = (call.arg(0).as_text()?, call.network());
+    let range = match call.arg(1) {
+        Json::Null => None,
+        range => Some(parse::range(range)?),
+    };
+    let descriptor = Descriptor::parse(text, network, true).map_err(refused)?;
+    let unfit = |text: &str| Err(RpcError::new(code::INVALID_PARAMETER, text));
+    match (descriptor.is_range(), call.args.len() > 1) {
+        (false, true) => {
+            return unfit("Range should not be specified for an un-ranged descriptor");
+        }
+        (true, false) => return unfit("Range must be specified for a ranged descriptor"),
+        _ => {}
+    }
+    let numbers = range.unwrap_or(0..=0);
+    let count = (numbers.end() - numbers.start() + 1) as usize;
+    call.room.grow(count * descriptor.paths() * PER_ADDRESS)?;
+    let mut paths = Vec::new();
+    for path in 0..descriptor.paths() {
+        let mut addresses: Vec<Json> = Vec::new();
+        for number in numbers.clone() {
+            call.node.check_running()?;
+            let scripts = descriptor.scripts(path, number);
+            let scripts =
+                scripts.map_err(|_| refused("Cannot derive script without private keys"))?;
+            for script in &scripts {
+                match address::of_script(&kind(script)) {
+                    Some(address) => addresses.push(address.encode(network).into()),
+                    // Of `combo`: the key itself has no address.
+                    None if scripts.len() > 1 => {}
+                    None => {
+                        return Err(refused("Descriptor does not have a corresponding address"));
+                    }
+                }
+            }
+        }
+        paths.push(Json::List(addresses));
+    }
+    match paths.len() {
+        1 => Ok(paths.swap_remove(0)),
+        _ => Ok(Json::List(paths)),
+    }
+}

@@ -1,0 +1,25 @@
+//! What is read of stored blocks.
+
+use godwit_primitives::Block;
+use godwit_rpc::{RpcError, code};
+use godwit_store::BlockUndo;
+
+use super::BlockSource;
+
+/// The coins that the block spent, if that is known.
+pub(super) fn undo(source: &BlockSource) -> Result<Option<BlockUndo>, RpcError> {
+    let BlockSource::Stored(reader, stored) = source else { return Ok(None) };
+    reader.undo(stored).map_err(|error| {
+        log::error!("An undo record cannot be read: {error}");
+        let text = "Undo data expected but can't be read. This could be due to disk corruption or a \
+                    conflict with a pruning event.";
+        RpcError::new(code::INTERNAL_ERROR, text)
+    })
+}
+
+/// A stored block, which was decoded before it was stored.
+pub(super) fn decoded(bytes: Vec<u8>) -> Result<Block, RpcError> {
+    Block::from_bytes(&bytes).map_err(|error| {
+        RpcError::new(code::INTERNAL_ERROR, format!("a stored block does not decode: {error}"))
+    })
+}

@@ -192,6 +192,20 @@ fn good_moves_to_tried_and_leaves_the_time() {
 }
 
 #[test]
+fn addresses_are_counted_by_network_and_by_whether_they_answered() {
+    let mut book = book();
+    assert!(book.counts().is_empty());
+    for address in [ipv4(1, 2, 3, 4), ipv4(5, 6, 7, 8), onion(1)] {
+        assert!(add(&mut book, address));
+    }
+    book.good(NOW, &ipv4(1, 2, 3, 4));
+    let mut counts = book.counts();
+    counts.sort_by_key(|count| count.new + count.tried);
+    let expected = [(AddressNetwork::Onion, 1, 0), (AddressNetwork::Ipv4, 1, 1)];
+    assert_eq!(counts, expected.map(|(network, new, tried)| AddressCount { network, new, tried }));
+}
+
+#[test]
 fn addresses_of_one_group_share_few_buckets() {
     let book = book();
     let address = |n: u32| ipv4(60, 1, (n >> 8) as u8, n as u8);

@@ -66,6 +66,25 @@ fn flag_is_the_witness_bit_alone() {
 }
 
 #[test]
+fn without_inputs_the_reading_is_a_choice() {
+    // One output, and no input: with the marker in mind, a flag and no inputs.
+    let bytes = raw(&[&[0, 1][..], &OUTPUT].concat());
+    assert!(TxView::parse(&bytes).is_err());
+    let plain = TxView::parse_plain(&bytes).expect("well-formed");
+    assert_eq!((plain.input_count(), plain.output_count(), plain.has_witness()), (0, 1, false));
+    assert_eq!((plain.total_size(), plain.stripped_size()), (bytes.len(), bytes.len()));
+    assert_eq!(encoded(&plain.to_owned()), bytes);
+    // With inputs and without witness both readings are the same.
+    let with_input = encoded(&transaction(vec![input(&[])]));
+    let both = [TxView::parse(&with_input), TxView::parse_plain(&with_input)];
+    let [extended, plain] = both.map(|view| view.expect("well-formed").to_owned());
+    assert_eq!(extended, plain);
+    for end in 0..bytes.len() {
+        assert!(TxView::parse_plain(&bytes[..end]).is_err(), "{end} bytes");
+    }
+}
+
+#[test]
 fn every_truncation_is_an_end_of_data() {
     let tx = transaction(vec![input(&[b"a", b""]), input(&[])]);
     let mut plain = tx.clone();

@@ -5,6 +5,7 @@ mod cli;
 mod differ;
 mod hostile;
 mod http;
+mod imitation;
 mod methods;
 
 use std::ffi::OsStr;

@@ -73,7 +73,7 @@ fn commands() -> Vec<(Vec<&'static str>, &'static str)> {
     ]
 }
 
-fn words(port: u16, words: &[&str]) -> Vec<String> {
+pub(super) fn words(port: u16, words: &[&str]) -> Vec<String> {
     let mut all = vec![
         "-regtest".to_owned(),
         "-datadir=/tmp".to_owned(),
@@ -86,7 +86,7 @@ fn words(port: u16, words: &[&str]) -> Vec<String> {
 }
 
 /// The same but for the program's name, and the JSON that has no order here.
-fn assert_same(ours: &Said, theirs: &Said, what: &[&str]) {
+pub(super) fn assert_same(ours: &Said, theirs: &Said, what: &[&str]) {
     assert_eq!(ours.code, theirs.code, "{what:?}: {ours:?} {theirs:?}");
     let named = |text: &str| text.replace("godwit-cli", "bitcoin-cli");
     assert_eq!(ours.out, theirs.out, "{what:?}");

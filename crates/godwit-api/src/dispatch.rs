@@ -2,42 +2,18 @@
 
 mod arguments;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
 
+use crate::added_names::AddedNames;
 use crate::answers::{Answers, Room};
-use crate::auth::Whitelist;
-use crate::methods::{self, AddedNames, Call};
+use crate::api::{Active, Api};
+use crate::methods::{self, Call};
 use crate::server::{AnswerText, Reply, ServerOptions};
 use crate::stage::Stage;
-
-/// What every method can reach.
-pub(crate) struct Api {
-    pub(crate) stage: Stage,
-    answers: Answers,
-    whitelist: Whitelist,
-    /// Of the program, as `0.1.0`.
-    pub(crate) version: &'static str,
-    pub(crate) log_path: PathBuf,
-    pub(crate) started: Instant,
-    pub(crate) added: AddedNames,
-    /// Set by `stop`.
-    pub(crate) stop: Arc<AtomicBool>,
-    active: Mutex<Vec<Active>>,
-    next_call: AtomicU64,
-}
-
-/// A call under way.
-#[derive(Clone)]
-pub(crate) struct Active {
-    number: u64,
-    pub(crate) method: &'static str,
-    pub(crate) since: Instant,
-}
 
 const OK: u16 = 200;
 const NO_CONTENT: u16 = 204;

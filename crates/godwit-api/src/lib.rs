@@ -13,7 +13,9 @@
 //! on the method's thread. What is asked most, the [`Snapshot`], is published at the end of turns, and costs
 //! the node's thread nothing more.
 
+mod added_names;
 mod answers;
+mod api;
 mod auth;
 mod cookie;
 mod dispatch;

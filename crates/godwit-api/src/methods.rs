@@ -21,14 +21,12 @@ mod submit;
 mod transaction;
 mod waiting;
 
-pub(crate) use peers::AddedNames;
-
 use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock, note_damaged};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
 
 use crate::answers::Room;
-use crate::dispatch::Api;
+use crate::api::Api;
 use crate::seam::Seam;
 
 /// A call whose arguments have the right types.

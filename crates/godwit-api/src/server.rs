@@ -28,9 +28,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::api::Api;
 use crate::auth::{Credentials, Whitelist};
 use crate::cookie::{self, Cookie, CookieError, CookiePermissions};
-use crate::dispatch::Api;
 use crate::seam::Seam;
 use crate::stage::Stage;
 use crate::subnet::Subnet;

@@ -3,7 +3,6 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
@@ -16,6 +15,7 @@ use godwit_rpc::{Json, RpcError, code, find, help_of};
 
 use super::network::{NETWORKS, network_name, services_hex, services_names};
 use super::{Call, parse};
+use crate::added_names::{Added, named, too_many_nodes};
 use crate::seam::NodeState;
 
 /// A moment of the monotonic clock in seconds since 1970; zero stays zero.
@@ -26,13 +26,6 @@ fn unix(now: Now, moment: Duration) -> Json {
 
 fn seconds(time: Duration) -> Json {
     Json::real(time.as_micros() as f64 / 1e6)
-}
-
-pub(super) fn named(target: &Target) -> String {
-    match target {
-        Target::Address(address) => address.to_string(),
-        Target::Name { host, port } => format!("{host}:{port}"),
-    }
 }
 
 fn name_of(peer: &PeerInfo) -> String {
@@ -153,56 +146,6 @@ fn target(text: &str, params: &Params) -> Option<Target> {
             && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
     };
     is_name(host).then(|| Target::Name { host: host.to_owned(), port })
-}
-
-/// Peers of `addnode` as they were given, which may be names that are none. Those of the configuration are
-/// not among them.
-#[derive(Default)]
-pub(crate) struct AddedNames(Mutex<Vec<Added>>);
-
-/// Names that are no peers at most.
-const MAX_UNUSABLE_NAMES: usize = 100;
-
-#[derive(Clone)]
-struct Added {
-    name: String,
-    /// `None` for what is neither an address nor a name.
-    target: Option<Target>,
-}
-
-impl AddedNames {
-    fn lock(&self) -> MutexGuard<'_, Vec<Added>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// With those that the engine has besides.
-    fn with(&self, targets: Vec<Target>) -> Vec<Added> {
-        let mut all = self.lock().clone();
-        for target in targets {
-            if all.iter().all(|added| added.target.as_ref() != Some(&target)) {
-                all.push(Added { name: named(&target), target: Some(target) });
-            }
-        }
-        all
-    }
-
-    fn add(&self, added: Added) -> Result<(), RpcError> {
-        let mut all = self.lock();
-        let unusable = all.iter().filter(|added| added.target.is_none()).count();
-        if added.target.is_none() && unusable >= MAX_UNUSABLE_NAMES {
-            return Err(too_many_nodes());
-        }
-        all.push(added);
-        Ok(())
-    }
-
-    fn remove(&self, name: &str) {
-        self.lock().retain(|added| added.name != name);
-    }
-}
-
-fn too_many_nodes() -> RpcError {
-    RpcError::new(code::LIMIT_EXCEEDED, "Error: Too many nodes are added")
 }
 
 pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {

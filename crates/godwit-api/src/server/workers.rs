@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use tokio::sync::oneshot;
 
 use crate::answers::Room;
-use crate::dispatch::Api;
+use crate::api::Api;
 
 /// A request whose sender may ask.
 pub(super) struct Job {

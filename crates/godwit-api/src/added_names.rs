@@ -1,0 +1,64 @@
+//! Peers that `addnode` was told of, by the names that it was told.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use godwit_p2p::Target;
+use godwit_rpc::{RpcError, code};
+
+/// Peers of `addnode` as they were given, which may be names that are none. Those of the configuration are
+/// not among them.
+#[derive(Default)]
+pub(crate) struct AddedNames(Mutex<Vec<Added>>);
+
+/// Names that are no peers at most.
+const MAX_UNUSABLE_NAMES: usize = 100;
+
+/// One of them.
+#[derive(Clone)]
+pub(crate) struct Added {
+    pub(crate) name: String,
+    /// `None` for what is neither an address nor a name.
+    pub(crate) target: Option<Target>,
+}
+
+impl AddedNames {
+    fn lock(&self) -> MutexGuard<'_, Vec<Added>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// With those that the engine has besides.
+    pub(crate) fn with(&self, targets: Vec<Target>) -> Vec<Added> {
+        let mut all = self.lock().clone();
+        for target in targets {
+            if all.iter().all(|added| added.target.as_ref() != Some(&target)) {
+                all.push(Added { name: named(&target), target: Some(target) });
+            }
+        }
+        all
+    }
+
+    pub(crate) fn add(&self, added: Added) -> Result<(), RpcError> {
+        let mut all = self.lock();
+        let unusable = all.iter().filter(|added| added.target.is_none()).count();
+        if added.target.is_none() && unusable >= MAX_UNUSABLE_NAMES {
+            return Err(too_many_nodes());
+        }
+        all.push(added);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.lock().retain(|added| added.name != name);
+    }
+}
+
+pub(crate) fn too_many_nodes() -> RpcError {
+    RpcError::new(code::LIMIT_EXCEEDED, "Error: Too many nodes are added")
+}
+
+pub(crate) fn named(target: &Target) -> String {
+    match target {
+        Target::Address(address) => address.to_string(),
+        Target::Name { host, port } => format!("{host}:{port}"),
+    }
+}

@@ -1,0 +1,35 @@
+//! What every method can reach.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use crate::added_names::AddedNames;
+use crate::answers::Answers;
+use crate::auth::Whitelist;
+use crate::stage::Stage;
+
+/// See the module's documentation.
+pub(crate) struct Api {
+    pub(crate) stage: Stage,
+    pub(crate) answers: Answers,
+    pub(crate) whitelist: Whitelist,
+    /// Of the program, as `0.1.0`.
+    pub(crate) version: &'static str,
+    pub(crate) log_path: PathBuf,
+    pub(crate) started: Instant,
+    pub(crate) added: AddedNames,
+    /// Set by `stop`.
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) active: Mutex<Vec<Active>>,
+    pub(crate) next_call: AtomicU64,
+}
+
+/// A call under way.
+#[derive(Clone)]
+pub(crate) struct Active {
+    pub(crate) number: u64,
+    pub(crate) method: &'static str,
+    pub(crate) since: Instant,
+}

@@ -195,5 +195,8 @@ fn is_between(core: &NodeCore, before: &TipFacts) -> bool {
     let (chain, tree) = (core.chain(), core.chain().tree());
     // A tip that was found or declared invalid is left for one with less work, and that is the end of it.
     let may_stay = tree.find(&before.hash).is_some_and(|id| !tree.node(id).failed);
-    may_stay && !core.is_idle() && tree.chain_work(chain.tip()) < before.chain_work
+    let is_other = chain.tip_point().hash != before.hash;
+    // The other branch is as long for a moment, before it is longer.
+    let is_behind = tree.chain_work(chain.tip()) <= before.chain_work;
+    may_stay && is_other && is_behind && !core.is_idle()
 }

@@ -226,6 +226,8 @@ fn the_client_waits_for_a_node_and_finds_its_cookie() {
     let node = Node::new("regtest");
     let port = free_port();
     let mut godwit = Answering::start_at(&node, port, &[]);
+    // A directory that is not there is an error of the client's user.
+    wait_until("the directory is there", || node.datadir().is_dir());
     let datadir = format!("-datadir={}", node.datadir().display());
     for (question, answer) in [("-getinfo", "Chain: regtest\n"), ("getblockcount", "0\n")] {
         let words = ["-regtest", &datadir, &format!("-rpcport={port}"), "-rpcwait", question];

@@ -33,6 +33,8 @@ pub(crate) struct Call<'a> {
     pub(crate) node: Seam,
     pub(crate) args: &'a [Json],
     pub(crate) room: &'a mut Room,
+    /// Nobody waits for the answer any more.
+    pub(crate) is_gone: &'a dyn Fn() -> bool,
 }
 
 /// Runs a method.

@@ -4,6 +4,8 @@
 //! status of answers, the queue of requests.
 
 mod patient;
+#[cfg(test)]
+pub(crate) mod tests;
 mod workers;
 
 use std::fmt;
@@ -11,7 +13,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,17 +27,19 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use crate::answers::Answers;
 use crate::auth::{Credentials, Whitelist};
-use crate::cookie::{self, Cookie, CookieError, CookiePermissions};
+use crate::cookie::{self, Cookie, CookieError, CookieFile};
 use crate::dispatch::Api;
+use crate::log_limit::LogLimit;
 use crate::seam::Seam;
 use crate::stage::Stage;
 use crate::subnet::Subnet;
 use patient::Patient;
-pub(crate) use workers::{AnswerText, Reply};
+pub(crate) use workers::{AnswerText, Reply, RequestBody};
 use workers::{Job, Workers};
 
 /// Bytes of a request line with its headers (Core `MAX_HEADERS_SIZE`).
@@ -44,14 +48,24 @@ const MAX_HEADER_BYTES: usize = 8192;
 /// Bytes of a request's body (Core `MAX_BODY_SIZE`).
 const MAX_BODY_BYTES: u64 = 32 << 20;
 
-/// Bytes of bodies that are being received or wait for their turn, of all requests together.
-const BODIES_BYTES: u64 = 2 * MAX_BODY_BYTES;
+/// Bytes of bodies at once at most, of all requests together: those that are being received or wait for
+/// their turn. One that alone is larger than what there is goes when no other does.
+pub const BODY_BYTES: usize = 32 << 20;
+
+/// Bytes of a body that every request has for its own, so that small ones wait for nobody.
+const OWN_BODY_BYTES: u64 = 64 << 10;
+
+/// Bytes of a body that a client sends a second at least.
+const LEAST_BODY_RATE: u64 = 256 << 10;
 
 /// Connections that are of use at once.
 pub const MAX_CONNECTIONS: usize = 128;
 
 /// Connections that the system keeps for us to accept.
 const BACKLOG: i32 = 128;
+
+/// A client that has not logged in by then gives its place to others.
+const FIRST_LOGIN: Duration = Duration::from_secs(5);
 
 /// Before a failed login is answered: whoever guesses passwords has to wait.
 const FAILED_LOGIN: Duration = Duration::from_millis(250);
@@ -73,7 +87,7 @@ pub struct ServerOptions {
     pub allowed: Vec<Subnet>,
     pub credentials: Credentials,
     /// A file for a password that is made now, if there is to be one.
-    pub cookie: Option<(PathBuf, CookiePermissions)>,
+    pub cookie: Option<CookieFile>,
     pub whitelist: Whitelist,
     /// Threads that run methods.
     pub threads: usize,
@@ -85,6 +99,8 @@ pub struct ServerOptions {
     pub connections: usize,
     /// Memory of answers that are made or sent.
     pub answer_bytes: usize,
+    /// Memory of requests that are received or wait.
+    pub body_bytes: usize,
     /// Version of the program, as `0.1.0`.
     pub version: &'static str,
     /// Where the log is.
@@ -96,8 +112,8 @@ pub struct ServerOptions {
 /// Why there is no server.
 #[derive(Debug)]
 pub enum ServerError {
-    /// No address could be listened on; the last failure.
-    Bind(SocketAddr, io::Error),
+    /// No address could be listened on.
+    Bind(NotBound),
     Cookie(CookieError),
     Random(RandomError),
     /// No thread, or the system has no events for sockets.
@@ -107,8 +123,8 @@ pub enum ServerError {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bind(address, error) => {
-                write!(f, "the RPC server cannot listen on {address} (-rpcbind, -rpcport): {error}")
+            Self::Bind(not_bound) => {
+                write!(f, "the RPC server cannot listen on {not_bound} (-rpcbind, -rpcport)")
             }
             Self::Cookie(error) => error.fmt(f),
             Self::Random(error) => error.fmt(f),
@@ -119,10 +135,25 @@ impl fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
+/// Addresses that could not be listened on, with the reasons.
+#[derive(Debug, Default)]
+pub struct NotBound(Vec<(SocketAddr, io::Error)>);
+
+impl fmt::Display for NotBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (address, error)) in self.0.iter().enumerate() {
+            let comma = if n > 0 { ", " } else { "" };
+            write!(f, "{comma}{address}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
 /// The running server. Dropped, it ends: answers under way are sent, for a second. The node's ends of the
 /// [`seam`](crate::seam()) are to be dropped before, or methods may wait for them.
 pub struct Server {
     stage: Stage,
+    answers: Answers,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     /// Joined after the connections' thread, which keeps their queue open.
@@ -136,9 +167,47 @@ struct Shared {
     allowed: Vec<Subnet>,
     timeout: Duration,
     connections: Arc<Semaphore>,
-    /// In KiB.
-    bodies: Semaphore,
+    /// Connections that wait for a place.
+    waiting: AtomicUsize,
+    bodies: Bodies,
     jobs: crossbeam_channel::Sender<Job>,
+    wrong_passwords: LogLimit,
+    full_queues: LogLimit,
+}
+
+/// The memory of bodies, in KiB.
+struct Bodies {
+    left: Arc<Semaphore>,
+    all: u32,
+}
+
+impl Bodies {
+    fn new(bytes: usize) -> Self {
+        let all = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1);
+        Self { left: Arc::new(Semaphore::new(all as usize)), all }
+    }
+
+    /// What counts of a body.
+    fn counted(&self, bytes: u64) -> u32 {
+        match bytes {
+            0..=OWN_BODY_BYTES => 0,
+            _ => u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.all),
+        }
+    }
+
+    /// Room for a body; `None` if there is none for so long.
+    async fn room(&self, bytes: u64, limit: Duration) -> Option<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.left).acquire_many_owned(self.counted(bytes));
+        timeout(limit, room).await.ok()?.ok()
+    }
+}
+
+/// One connection, as its requests see it.
+struct Connection {
+    peer: SocketAddr,
+    stream: Arc<TcpStream>,
+    /// Somebody who may ask has used it.
+    is_known: AtomicBool,
 }
 
 impl Server {
@@ -152,15 +221,15 @@ impl Server {
         let mut credentials = options.credentials.clone();
         let cookie = match &options.cookie {
             None => None,
-            Some((path, permissions)) => {
-                let (cookie, auth) =
-                    cookie::write(path, *permissions).map_err(ServerError::Cookie)?;
+            Some(file) => {
+                let (cookie, auth) = cookie::write(file).map_err(ServerError::Cookie)?;
                 credentials.0.push(auth);
                 Some(cookie)
             }
         };
         let stage = Stage::new("Starting…");
-        let api = Api::new(&stage, &options);
+        let answers = Answers::new(options.answer_bytes);
+        let api = Api::new(&stage, &answers, &options);
         let (jobs, workers) =
             Workers::start(api, options.threads, options.queue).map_err(ServerError::Start)?;
         let shared = Arc::new(Shared {
@@ -168,8 +237,11 @@ impl Server {
             allowed: options.allowed.clone(),
             timeout: options.timeout,
             connections: Arc::new(Semaphore::new(options.connections)),
-            bodies: Semaphore::new((BODIES_BYTES >> 10) as usize),
+            waiting: AtomicUsize::new(0),
+            bodies: Bodies::new(options.body_bytes),
             jobs,
+            wrong_passwords: LogLimit::default(),
+            full_queues: LogLimit::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -185,12 +257,13 @@ impl Server {
                 runtime.shutdown_background();
             })
             .map_err(ServerError::Start)?;
-        Ok(Self { stage, stop, thread: Some(thread), workers: Some(workers), _cookie: cookie })
+        let (thread, workers) = (Some(thread), Some(workers));
+        Ok(Self { stage, answers, stop, thread, workers, _cookie: cookie })
     }
 
-    /// Says what the start is doing: the text of error −28.
-    pub fn starting(&self, what: impl Into<String>) {
-        self.stage.starting(what.into());
+    /// To say what the start is doing: the text of error −28.
+    pub fn starting(&self) -> Starting {
+        Starting(self.stage.clone())
     }
 
     /// The node answers from now on.
@@ -199,9 +272,21 @@ impl Server {
     }
 }
 
+/// Says what the start is doing.
+#[derive(Clone)]
+pub struct Starting(Stage);
+
+impl Starting {
+    /// Until the next time.
+    pub fn say(&self, what: impl Into<String>) {
+        self.0.starting(what.into());
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.stage.ended();
+        self.answers.end();
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -216,8 +301,7 @@ impl Drop for Server {
 
 /// Binds every address that it can.
 fn listen(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, ServerError> {
-    let mut listeners = Vec::new();
-    let mut failed = None;
+    let (mut listeners, mut not_bound) = (Vec::new(), NotBound::default());
     for address in addresses {
         match bind(*address) {
             Ok(listener) => {
@@ -230,16 +314,16 @@ fn listen(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, Server
                 }
                 listeners.push(listener);
             }
-            Err(error) => {
-                log::warn!("Binding RPC on address {address} failed: {error}");
-                failed = Some((*address, error));
-            }
+            Err(error) => not_bound.0.push((*address, error)),
         }
     }
-    match failed {
-        Some((address, error)) if listeners.is_empty() => Err(ServerError::Bind(address, error)),
-        _ => Ok(listeners),
+    if listeners.is_empty() {
+        return Err(ServerError::Bind(not_bound));
     }
+    if !not_bound.0.is_empty() {
+        log::warn!("The RPC server does not listen on {not_bound}");
+    }
+    Ok(listeners)
 }
 
 fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
@@ -281,35 +365,40 @@ async fn run(
     }
 }
 
+/// Accepts one connection after the other. The next one waits for a place only when it is there: those that
+/// have places then give them up.
 async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
     loop {
-        let connections = Arc::clone(&shared.connections);
-        let next = async {
-            let permit = connections.acquire_owned().await.ok()?;
-            Some((permit, listener.accept().await))
-        };
         let accepted = tokio::select! {
-            accepted = next => accepted,
+            accepted = listener.accept() => accepted,
             () = told(&mut stopped) => return,
         };
-        match accepted {
-            None => return,
-            Some((_, Err(error))) => {
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
                 log::debug!("The RPC server cannot accept a connection: {error}");
                 sleep(FAILED_ACCEPT).await;
+                continue;
             }
-            Some((permit, Ok((stream, peer)))) => {
-                if !may_ask(&shared.allowed, peer.ip()) {
-                    log::debug!("RPC connection from {peer} dropped: not in -rpcallowip");
-                    continue;
-                }
-                let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
-                tokio::spawn(async move {
-                    serve(stream, peer, shared, stopped).await;
-                    drop(permit);
-                });
-            }
+        };
+        if !may_ask(&shared.allowed, peer.ip()) {
+            log::debug!("RPC connection from {peer} dropped: not in -rpcallowip");
+            continue;
         }
+        shared.waiting.fetch_add(1, Ordering::SeqCst);
+        let place = tokio::select! {
+            place = Arc::clone(&shared.connections).acquire_owned() => place,
+            () = told(&mut stopped) => return,
+        };
+        shared.waiting.fetch_sub(1, Ordering::SeqCst);
+        let Ok(place) = place else { return };
+        let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
+        tokio::spawn(async move {
+            let is_known = AtomicBool::new(false);
+            let connection = Connection { peer, stream: Arc::new(stream), is_known };
+            serve(Arc::new(connection), shared, stopped).await;
+            drop(place);
+        });
     }
 }
 
@@ -319,30 +408,54 @@ fn may_ask(allowed: &[Subnet], address: IpAddr) -> bool {
 
 /// One connection, until it ends or the server does.
 async fn serve(
-    stream: TcpStream,
-    peer: SocketAddr,
+    connection: Arc<Connection>,
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let limit = shared.timeout;
-    let answer = service_fn(move |request| answer(request, peer, Arc::clone(&shared)));
-    let connection = http1::Builder::new()
+    let (limit, peer) = (shared.timeout, connection.peer);
+    let socket = Patient::new(Arc::clone(&connection.stream), limit);
+    let asked = Arc::clone(&connection);
+    let answer = service_fn(move |request| {
+        answer_and_perhaps_close(request, Arc::clone(&asked), Arc::clone(&shared))
+    });
+    let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limit)
         .max_buf_size(MAX_HEADER_BYTES)
         // A client may say that it has sent all, and wait for the answer.
         .half_close(true)
-        .serve_connection(TokioIo::new(Patient::new(stream, limit)), answer);
-    let mut connection = std::pin::pin!(connection);
+        .serve_connection(TokioIo::new(socket), answer);
+    let stranger = async {
+        sleep(FIRST_LOGIN).await;
+        if connection.is_known.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
+    };
+    let mut served = std::pin::pin!(served);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = served.as_mut() => ended,
+        () = stranger => {
+            log::debug!("RPC connection from {peer} closed: nobody has logged in");
+            return;
+        }
         () = told(&mut stopped) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            served.as_mut().graceful_shutdown();
+            served.await
         }
     };
     if let Err(error) = ended {
         log::debug!("RPC connection from {peer}: {error}");
+    }
+}
+
+/// Ends when the client is gone. One that has said all may only be waiting for its answer, and cannot be told
+/// from one that is gone: it gets so much time.
+async fn hung_up(stream: &TcpStream, limit: Duration) {
+    match stream.peek(&mut [0]).await {
+        Ok(0) => sleep(limit).await,
+        // The next request is there before the answer to this one.
+        Ok(_) => std::future::pending().await,
+        Err(_) => {}
     }
 }
 
@@ -360,11 +473,21 @@ impl std::error::Error for Hopeless {}
 
 type Answer = Response<Full<Bytes>>;
 
+/// Answers a request, and frees the place if others wait for one.
+async fn answer_and_perhaps_close(
+    request: Request<Incoming>,
+    connection: Arc<Connection>,
+    shared: Arc<Shared>,
+) -> Result<Answer, Hopeless> {
+    let answer = answer(request, &connection, &shared).await?;
+    Ok(if shared.waiting.load(Ordering::SeqCst) > 0 { closing(answer) } else { answer })
+}
+
 /// Answers a request. Who has not shown who he is costs no memory and no worker.
 async fn answer(
     request: Request<Incoming>,
-    peer: SocketAddr,
-    shared: Arc<Shared>,
+    connection: &Connection,
+    shared: &Shared,
 ) -> Result<Answer, Hopeless> {
     let known = [Method::GET, Method::POST, Method::HEAD, Method::PUT];
     if !known.contains(request.method()) {
@@ -381,31 +504,38 @@ async fn answer(
     }
     let Some(header) = request.headers().get(AUTHORIZATION) else { return Ok(unauthorized()) };
     let Some(user) = shared.credentials.user(header.as_bytes()) else {
-        log::warn!("RPC server: incorrect password attempt from {peer}");
+        let peer = connection.peer;
+        shared
+            .wrong_passwords
+            .warn(|| format!("RPC server: incorrect password attempt from {peer}"));
         sleep(FAILED_LOGIN).await;
         return Ok(unauthorized());
     };
-    let most = request.body().size_hint().upper().unwrap_or(MAX_BODY_BYTES);
-    if most > MAX_BODY_BYTES {
-        return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, "")));
-    }
-    // A client that is waited for here is not read from.
-    let permit = shared.bodies.acquire_many(most.div_ceil(1024) as u32).await;
-    let body = match receive(request.into_body(), most, shared.timeout).await? {
+    connection.is_known.store(true, Ordering::SeqCst);
+    let body = match receive(request.into_body(), shared).await? {
         Received::Whole(body) => body,
         Received::TooLong => return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, ""))),
         Received::Broken => return Ok(closing(plain(StatusCode::BAD_REQUEST, ""))),
+        Received::NoRoom => {
+            let text = "Too many large requests are under way";
+            return Ok(closing(plain(StatusCode::SERVICE_UNAVAILABLE, text)));
+        }
     };
     let (sender, reply) = oneshot::channel();
     if shared.jobs.try_send(Job { body, user, reply: sender }).is_err() {
-        log::warn!(
+        shared.full_queues.warn(|| {
             "Request rejected because http work queue depth exceeded, it can be increased with the \
              -rpcworkqueue= setting"
-        );
+                .to_owned()
+        });
         return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "Work queue depth exceeded"));
     }
-    let reply = reply.await;
-    drop(permit);
+    let reply = tokio::select! {
+        reply = reply => reply,
+        () = hung_up(&connection.stream, shared.timeout) => {
+            return Err(Hopeless("the client does not wait any more"));
+        }
+    };
     match reply {
         Ok(reply) => Ok(finished(reply)),
         Err(_) => {
@@ -416,25 +546,52 @@ async fn answer(
 
 /// A body.
 enum Received {
-    Whole(Vec<u8>),
+    Whole(RequestBody),
     TooLong,
     /// It is cut off, or not in the chunks that it promises.
     Broken,
+    /// Others have taken what memory there is, for long.
+    NoRoom,
 }
 
-async fn receive(mut body: Incoming, most: u64, limit: Duration) -> Result<Received, Hopeless> {
+/// Receives a body, and counts it. One whose length is not told counts as the longest until it is there.
+async fn receive(mut body: Incoming, shared: &Shared) -> Result<Received, Hopeless> {
+    let (told, bodies, limit) = (body.size_hint().upper(), &shared.bodies, shared.timeout);
+    if told.is_some_and(|length| length > MAX_BODY_BYTES) {
+        return Ok(Received::TooLong);
+    }
+    let mut room = None;
     let mut bytes = Vec::new();
+    let mut expected = told.unwrap_or(0);
+    let mut started = Instant::now();
     loop {
-        let frame =
-            timeout(limit, body.frame()).await.map_err(|_| Hopeless("silent for too long"))?;
-        let Some(frame) = frame else { return Ok(Received::Whole(bytes)) };
+        if room.is_none() && expected > OWN_BODY_BYTES {
+            // A client that is waited for here is not read from.
+            room = bodies.room(told.unwrap_or(MAX_BODY_BYTES), limit).await;
+            if room.is_none() {
+                return Ok(Received::NoRoom);
+            }
+            started = Instant::now();
+        }
+        let rate = Duration::from_millis(bytes.len() as u64 * 1000 / LEAST_BODY_RATE);
+        let frame = timeout_at(started + limit + rate, body.frame())
+            .await
+            .map_err(|_| Hopeless("its body comes too slowly"))?;
+        let Some(frame) = frame else { break };
         let Ok(frame) = frame else { return Ok(Received::Broken) };
         let Ok(data) = frame.into_data() else { continue };
-        if (bytes.len() + data.len()) as u64 > most {
+        bytes.extend_from_slice(&data);
+        expected = expected.max(bytes.len() as u64);
+        if expected > MAX_BODY_BYTES {
             return Ok(Received::TooLong);
         }
-        bytes.extend_from_slice(&data);
     }
+    let counts = bodies.counted(bytes.len() as u64) as usize;
+    let room = match counts {
+        0 => None,
+        counts => room.and_then(|mut room| room.split(counts)),
+    };
+    Ok(Received::Whole(RequestBody { bytes, _permit: room }))
 }
 
 fn finished(reply: Reply) -> Answer {

@@ -103,8 +103,12 @@ mod tests {
         assert!(contains("10.1.0.0/255.255.0.0", "10.1.9.9"));
         assert!(contains("0.0.0.0/0", "8.8.8.8") && !contains("0.0.0.0/0", "::2"));
         assert!(contains("127.0.0.1/8", "::ffff:127.0.0.5"));
-        assert!(contains("::ffff:10.0.0.1", "10.0.0.1") && !contains("::ffff:10.0.0.1", "10.0.0.2"));
-        assert!(contains("::ffff:10.0.0.1/8", "10.0.0.2") && !contains("::ffff:10.0.0.1/8", "11.0.0.1"));
+        assert!(
+            contains("::ffff:10.0.0.1", "10.0.0.1") && !contains("::ffff:10.0.0.1", "10.0.0.2")
+        );
+        assert!(
+            contains("::ffff:10.0.0.1/8", "10.0.0.2") && !contains("::ffff:10.0.0.1/8", "11.0.0.1")
+        );
         assert!(
             contains("2001:db8::/32", "2001:db8:1::") && !contains("2001:db8::/32", "2001:db9::")
         );

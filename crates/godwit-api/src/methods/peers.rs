@@ -240,7 +240,7 @@ pub(super) fn disconnect(call: &mut Call<'_>) -> Result<Json, RpcError> {
             return Err(RpcError::new(INVALID_PARAMS, text));
         }
     };
-    let found = call.node.ask(move |node| {
+    let found = call.node.change(move |node| {
         let meant = node.peers().infos().into_iter().filter(|peer| is_meant(peer));
         let ids: Vec<PeerId> = meant.map(|peer| peer.id).collect();
         ids.iter().for_each(|id| node.command(NodeCommand::Disconnect(*id)));

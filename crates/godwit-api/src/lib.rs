@@ -28,6 +28,7 @@ mod subnet;
 pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
 pub use cookie::{CookieError, CookieFile, CookiePermissions};
+pub use godwit_consensus::Reject;
 pub use seam::{
     BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions,
     Reach, Seam, Snapshot, TipFacts, seam,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use godwit_chain::Chain;
+use godwit_chain::{Chain, NodeId};
 use godwit_consensus::Reject;
 use godwit_p2p::{NodeCommand, Now, Peers, Reachable};
 use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
@@ -25,11 +25,18 @@ const CALLER_INTERVAL: Duration = Duration::from_secs(1);
 /// What the node's thread lends to a question.
 pub trait NodeState {
     fn chain(&self) -> &Chain;
-    fn chain_mut(&mut self) -> &mut Chain;
     fn peers(&self) -> &Peers;
     fn now(&self) -> Now;
     /// Whether connections to peers are wanted.
     fn network_active(&self) -> bool;
+    /// Takes a header whose parent is known.
+    ///
+    /// # Errors
+    ///
+    /// It breaks a rule.
+    fn accept_header(&mut self, header: &BlockHeader) -> Result<(), Reject>;
+    /// A stored block was read, and its bytes are damaged.
+    fn note_damaged(&mut self, id: NodeId);
     /// Has the engine do something.
     fn command(&mut self, command: NodeCommand);
     /// Whether the chain has nothing to do.

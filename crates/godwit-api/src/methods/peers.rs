@@ -1,11 +1,13 @@
 //! Peers.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use godwit_p2p::{
-    AddressNetwork, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo, Protocol, Target,
+    AddressEntry, AddressNetwork, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo, Protocol,
+    Target,
 };
 use godwit_primitives::Params;
 use godwit_rpc::{Json, RpcError, code, find, help_of};
@@ -260,6 +262,22 @@ pub(super) fn banned(_: &mut Call<'_>) -> Result<Json, RpcError> {
 /// Addresses of one answer at most.
 const MAX_ADDRESSES: usize = 100_000;
 
+/// Places of the address book that are looked at with one question.
+const PLACES_AT_ONCE: usize = 2_000;
+
+/// All addresses that are worth telling, each once, also if one moves meanwhile.
+fn known_addresses(call: &Call<'_>) -> Result<Vec<AddressEntry>, RpcError> {
+    let (mut known, mut seen) = (Vec::new(), HashSet::new());
+    for first in (0..MAX_ADDRESSES).step_by(PLACES_AT_ONCE) {
+        let places = first..first + PLACES_AT_ONCE;
+        let Some(more) = call.node.ask(move |node| node.peers().known_addresses(places))? else {
+            break;
+        };
+        known.extend(more.into_iter().filter(|entry| seen.insert(entry.address)));
+    }
+    Ok(known)
+}
+
 pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let count: i32 = parse::integer(call.arg(0), 1)?;
     let refused = |text: String| RpcError::new(code::INVALID_PARAMETER, text);
@@ -282,12 +300,12 @@ pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
             Some(found.ok_or_else(|| refused(format!("Network not recognized: {name}")))?)
         }
     };
-    let known = call.node.ask(|node| node.peers().known_addresses(MAX_ADDRESSES))?;
+    let known = known_addresses(call)?;
     let most = if count == 0 { MAX_ADDRESSES } else { count };
     let wanted = known
         .iter()
         .filter(|entry| network.is_none_or(|network| entry.address.network() == network));
-    let json = |entry: &godwit_p2p::AddressEntry| {
+    let json = |entry: &AddressEntry| {
         let text = entry.address.to_string();
         let host = text.rsplit_once(':').map_or(&*text, |(host, _)| host);
         Json::object([

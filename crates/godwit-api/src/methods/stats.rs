@@ -93,7 +93,7 @@ pub(super) fn block_stats(call: &mut Call<'_>) -> Result<Json, RpcError> {
         };
         Ok((HeaderFacts::of(chain, id), source(chain, id)?))
     })??;
-    call.room.grow(source.size() * 2)?;
+    call.room.grow(source.size() * blocks::DECODED + source.undo_size() * blocks::OF_RECORD)?;
     let undo = match facts.height {
         0 => BlockUndo::default(),
         _ => blocks::undo(&source)?

@@ -57,9 +57,8 @@ pub(super) fn header(call: &mut Call<'_>) -> Result<Json, RpcError> {
             let text = format!("Must submit previous header ({prev}) first");
             return Err(RpcError::new(code::VERIFY_ERROR, text));
         }
-        let now = node.now().unix;
-        match node.chain_mut().accept_header(&header, header.block_hash(), now) {
-            Ok(_) => Ok(Json::Null),
+        match node.accept_header(&header) {
+            Ok(()) => Ok(Json::Null),
             Err(reject) => Err(RpcError::new(code::VERIFY_ERROR, reject.to_string())),
         }
     })?

@@ -167,7 +167,8 @@ fn take(members: &mut [(Cow<'static, str>, Json)], name: &str) -> Option<Json> {
 /// Cuts off what is longer than an error's text may be.
 fn shorten(message: &mut String) {
     if message.len() > MAX_MESSAGE {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        let end = (0..=MAX_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
         message.push('…');
     }
 }

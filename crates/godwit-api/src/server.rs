@@ -3,6 +3,7 @@
 //! HTTP itself is `hyper`'s. What Bitcoin Core's server does around it is here: who may ask, sizes, the
 //! status of answers, the queue of requests.
 
+mod body;
 mod patient;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -18,8 +19,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use godwit_secret::RandomError;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Bytes, Incoming};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -27,8 +28,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use crate::answers::Answers;
 use crate::auth::{Credentials, Whitelist};
@@ -38,25 +39,14 @@ use crate::log_limit::LogLimit;
 use crate::seam::Seam;
 use crate::stage::Stage;
 use crate::subnet::Subnet;
+pub use body::BODY_BYTES;
+use body::{Bodies, Hopeless, Received, receive};
 use patient::Patient;
 pub(crate) use workers::{AnswerText, Reply, RequestBody};
 use workers::{Job, Workers};
 
 /// Bytes of a request line with its headers (Core `MAX_HEADERS_SIZE`).
 const MAX_HEADER_BYTES: usize = 8192;
-
-/// Bytes of a request's body (Core `MAX_BODY_SIZE`).
-const MAX_BODY_BYTES: u64 = 32 << 20;
-
-/// Bytes of bodies at once at most, of all requests together: those that are being received or wait for
-/// their turn. One that alone is larger than what there is goes when no other does.
-pub const BODY_BYTES: usize = 32 << 20;
-
-/// Bytes of a body that every request has for its own, so that small ones wait for nobody.
-const OWN_BODY_BYTES: u64 = 64 << 10;
-
-/// Bytes of a body that a client sends a second at least.
-const LEAST_BODY_RATE: u64 = 256 << 10;
 
 /// Connections that are of use at once.
 pub const MAX_CONNECTIONS: usize = 128;
@@ -173,33 +163,6 @@ struct Shared {
     jobs: crossbeam_channel::Sender<Job>,
     wrong_passwords: LogLimit,
     full_queues: LogLimit,
-}
-
-/// The memory of bodies, in KiB.
-struct Bodies {
-    left: Arc<Semaphore>,
-    all: u32,
-}
-
-impl Bodies {
-    fn new(bytes: usize) -> Self {
-        let all = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1);
-        Self { left: Arc::new(Semaphore::new(all as usize)), all }
-    }
-
-    /// What counts of a body.
-    fn counted(&self, bytes: u64) -> u32 {
-        match bytes {
-            0..=OWN_BODY_BYTES => 0,
-            _ => u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.all),
-        }
-    }
-
-    /// Room for a body; `None` if there is none for so long.
-    async fn room(&self, bytes: u64, limit: Duration) -> Option<OwnedSemaphorePermit> {
-        let room = Arc::clone(&self.left).acquire_many_owned(self.counted(bytes));
-        timeout(limit, room).await.ok()?.ok()
-    }
 }
 
 /// One connection, as its requests see it.
@@ -459,18 +422,6 @@ async fn hung_up(stream: &TcpStream, limit: Duration) {
     }
 }
 
-/// The connection is to be closed without an answer.
-#[derive(Debug)]
-struct Hopeless(&'static str);
-
-impl fmt::Display for Hopeless {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for Hopeless {}
-
 type Answer = Response<Full<Bytes>>;
 
 /// Answers a request, and frees the place if others wait for one.
@@ -512,7 +463,7 @@ async fn answer(
         return Ok(unauthorized());
     };
     connection.is_known.store(true, Ordering::SeqCst);
-    let body = match receive(request.into_body(), shared).await? {
+    let body = match receive(request.into_body(), &shared.bodies, shared.timeout).await? {
         Received::Whole(body) => body,
         Received::TooLong => return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, ""))),
         Received::Broken => return Ok(closing(plain(StatusCode::BAD_REQUEST, ""))),
@@ -542,56 +493,6 @@ async fn answer(
             Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "Request rejected during server shutdown"))
         }
     }
-}
-
-/// A body.
-enum Received {
-    Whole(RequestBody),
-    TooLong,
-    /// It is cut off, or not in the chunks that it promises.
-    Broken,
-    /// Others have taken what memory there is, for long.
-    NoRoom,
-}
-
-/// Receives a body, and counts it. One whose length is not told counts as the longest until it is there.
-async fn receive(mut body: Incoming, shared: &Shared) -> Result<Received, Hopeless> {
-    let (told, bodies, limit) = (body.size_hint().upper(), &shared.bodies, shared.timeout);
-    if told.is_some_and(|length| length > MAX_BODY_BYTES) {
-        return Ok(Received::TooLong);
-    }
-    let mut room = None;
-    let mut bytes = Vec::new();
-    let mut expected = told.unwrap_or(0);
-    let mut started = Instant::now();
-    loop {
-        if room.is_none() && expected > OWN_BODY_BYTES {
-            // A client that is waited for here is not read from.
-            room = bodies.room(told.unwrap_or(MAX_BODY_BYTES), limit).await;
-            if room.is_none() {
-                return Ok(Received::NoRoom);
-            }
-            started = Instant::now();
-        }
-        let rate = Duration::from_millis(bytes.len() as u64 * 1000 / LEAST_BODY_RATE);
-        let frame = timeout_at(started + limit + rate, body.frame())
-            .await
-            .map_err(|_| Hopeless("its body comes too slowly"))?;
-        let Some(frame) = frame else { break };
-        let Ok(frame) = frame else { return Ok(Received::Broken) };
-        let Ok(data) = frame.into_data() else { continue };
-        bytes.extend_from_slice(&data);
-        expected = expected.max(bytes.len() as u64);
-        if expected > MAX_BODY_BYTES {
-            return Ok(Received::TooLong);
-        }
-    }
-    let counts = bodies.counted(bytes.len() as u64) as usize;
-    let room = match counts {
-        0 => None,
-        counts => room.and_then(|mut room| room.split(counts)),
-    };
-    Ok(Received::Whole(RequestBody { bytes, _permit: room }))
 }
 
 fn finished(reply: Reply) -> Answer {

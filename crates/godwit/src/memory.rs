@@ -6,7 +6,7 @@
 //! | database cache | 16 MiB |
 //! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
 //! | blocks that arrive; that wait, with coins; in the window, with coins | 1/32 each, at most 64 MiB |
-//! | programs that ask the node: answers; requests | 1/32 together, at most 64 MiB, three quarters for answers |
+//! | programs that ask the node: three quarters for answers, one for requests | 1/32, at most 64 MiB |
 //! | buffers of blocks that are idle | 3/64, at most 96 MiB |
 //! | headers and coins | the rest |
 //!

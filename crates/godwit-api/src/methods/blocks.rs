@@ -108,8 +108,8 @@ impl BlockSource {
     }
 }
 
-/// The coins that the block spent, if that is known. A record that is damaged is not told to the chain: unlike
-/// a block, nobody has a copy of it. The scrub finds it as well, and the chain mends it when it needs it.
+/// The coins that the block spent, if that is known. A record that is damaged is not told to the chain:
+/// unlike of a block, nobody has a copy of it. The scrub finds it as well and mends it.
 pub(super) fn undo(source: &BlockSource) -> Result<Option<BlockUndo>, RpcError> {
     let BlockSource::Stored(reader, stored) = source else { return Ok(None) };
     reader.undo(stored).map_err(|error| {

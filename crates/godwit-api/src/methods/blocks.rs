@@ -12,11 +12,6 @@ use super::{BlockSource, Call, cost, find, parse, source};
 /// they decode to, a value and its text.
 const PLAIN: usize = 6;
 
-/// Memory for each byte of a block that is decoded, with the coins that it spent; for each byte of their
-/// record beside that.
-pub(super) const DECODED: usize = 4;
-pub(super) const OF_RECORD: usize = 2;
-
 pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let hash: BlockHash = parse::hash(call.arg(0), "blockhash")?;
     let verbosity = parse::verbosity(call.arg(1), 1)?;
@@ -67,7 +62,7 @@ fn with_undo(
     detail: Detail,
 ) -> Result<(Block, Option<BlockUndo>), RpcError> {
     let before = call.room.bytes();
-    let to_read = source.size() * DECODED + source.undo_size() * OF_RECORD;
+    let to_read = source.size() * cost::DECODED + source.undo_size() * cost::OF_RECORD;
     call.room.grow(to_read)?;
     let read = |call: &Call<'_>| Ok::<_, RpcError>((decoded(call.read(source)?)?, undo(source)?));
     let (block, undo) = read(call)?;
@@ -85,7 +80,8 @@ fn cost_of(block: &Block, undo: Option<&BlockUndo>, detail: Detail) -> usize {
     let mut spent = undo.map(BlockUndo::transactions);
     let cost = |(n, tx)| {
         let spent = if n == 0 { None } else { spent.as_mut().and_then(Iterator::next) };
-        cost::transaction(tx, spent, detail)
+        let told = spent.filter(|_| detail == Detail::Prevouts);
+        cost::transaction(tx, told.unwrap_or_default())
     };
     block.view().txs().enumerate().map(cost).sum()
 }

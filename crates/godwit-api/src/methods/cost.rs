@@ -4,8 +4,12 @@
 
 use godwit_primitives::{Coin, TxView};
 
-use super::transaction::Detail;
 use crate::script::Ops;
+
+/// Of each byte of a block that is decoded, with the coins that it spent; of each byte of their record beside
+/// that.
+pub(super) const DECODED: usize = 4;
+pub(super) const OF_RECORD: usize = 2;
 
 /// Of a transaction, an input, an item of its witness, an output, and the output that an input spends: names,
 /// hashes and numbers.
@@ -33,8 +37,8 @@ fn locking(script: &[u8]) -> usize {
     words(script) + (HEX + 6) * script.len()
 }
 
-/// Of a transaction and what it spends.
-pub(super) fn transaction(tx: TxView<'_>, spent: Option<&[Coin]>, detail: Detail) -> usize {
+/// Of a transaction, and of the coins that it spends, if they are told.
+pub(super) fn transaction(tx: TxView<'_>, spent: &[Coin]) -> usize {
     let inputs: usize = tx
         .inputs()
         .map(|input| INPUT + words(input.script_sig) + HEX * input.script_sig.len())
@@ -42,7 +46,6 @@ pub(super) fn transaction(tx: TxView<'_>, spent: Option<&[Coin]>, detail: Detail
     let items = tx.witnesses().flat_map(|witness| witness.items());
     let witnesses: usize = items.map(|item| WITNESS_ITEM + HEX * item.len()).sum();
     let outputs: usize = tx.outputs().map(|output| OUTPUT + locking(output.script_pubkey)).sum();
-    let spent = spent.filter(|_| detail == Detail::Prevouts).unwrap_or_default();
     let prevouts: usize = spent.iter().map(|coin| PREVOUT + locking(&coin.script_pubkey)).sum();
     TRANSACTION + HEX * tx.total_size() + inputs + witnesses + outputs + prevouts
 }
@@ -54,7 +57,7 @@ mod tests {
     use godwit_stream::{DataStream, Encode};
 
     use super::*;
-    use crate::methods::transaction::transaction as told;
+    use crate::methods::transaction::{Detail, transaction as told};
 
     /// What the allocator adds.
     const BLOCK: usize = 16;
@@ -137,7 +140,8 @@ mod tests {
             for detail in [Detail::Fee, Detail::Prevouts] {
                 let json = told(view, Network::Regtest, Some(&spent), detail, true);
                 let taken = size_of::<Json>() + memory(&json) + json.written_len();
-                let cost = transaction(view, Some(&spent), detail);
+                let are_told = detail == Detail::Prevouts;
+                let cost = transaction(view, if are_told { &spent } else { &[] });
                 assert!(taken <= cost, "{taken} > {cost}: {detail:?} {tx:?}");
                 assert!(cost < 5 * taken, "{cost} is far more than {taken}: {detail:?} {tx:?}");
             }

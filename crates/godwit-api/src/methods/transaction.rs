@@ -109,7 +109,7 @@ pub(super) fn decode_raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let failed = || RpcError::new(code::DESERIALIZATION_ERROR, "TX decode failed");
     let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(failed)?;
     let tx = parse_transaction(&bytes, try_plain, try_witness).ok_or_else(failed)?;
-    call.room.grow(cost::transaction(tx, None, Detail::Fee))?;
+    call.room.grow(cost::transaction(tx, &[]))?;
     Ok(transaction(tx, call.network(), None, Detail::Fee, false))
 }
 
@@ -157,11 +157,11 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
         return Ok(Json::hex(tx.bytes()));
     }
     if verbosity > 1 && n > 0 {
-        call.room.grow(source.undo_size() * blocks::OF_RECORD)?;
+        call.room.grow(source.undo_size() * cost::OF_RECORD)?;
     }
     let undo = if verbosity > 1 && n > 0 { blocks::undo(&source)? } else { None };
     let spent = undo.as_ref().and_then(|undo| undo.transactions().nth(n - 1));
-    call.room.grow(cost::transaction(tx, spent, Detail::Prevouts))?;
+    call.room.grow(cost::transaction(tx, spent.unwrap_or_default()))?;
     let is_active = facts.confirmations > 0;
     let mut json = Json::object([("in_active_chain", is_active.into())]);
     let Json::Object(members) = transaction(tx, call.network(), spent, Detail::Prevouts, true)

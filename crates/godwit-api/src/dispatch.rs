@@ -179,6 +179,22 @@ fn most_values(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
+/// Values within values that nobody reads (UniValue `MAX_JSON_DEPTH`).
+const DEEP: usize = 512;
+
+/// Whether a text that is refused in any case looks as if its depth were the reason, as it is for Core.
+fn is_deep(text: &[u8]) -> bool {
+    let depths = text.iter().scan(0_usize, |depth, byte| {
+        match byte {
+            b'[' | b'{' => *depth += 1,
+            b']' | b'}' => *depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        Some(*depth)
+    });
+    depths.max() > Some(DEEP)
+}
+
 /// The status of HTTP that says an error of a request that is not version 2.
 fn status_of(error: &RpcError) -> u16 {
     match error.code {
@@ -357,12 +373,14 @@ impl Api {
 /// The value of a body, once there is memory for it.
 fn parse(body: &[u8], room: &mut Room) -> Result<Json, RpcError> {
     let values = most_values(body);
+    let malformed = || RpcError::new(code::PARSE_ERROR, "Parse error");
     if values > MAX_VALUES {
-        return Err(RpcError::new(code::LIMIT_EXCEEDED, "Too many values in one request"));
+        let too_many = RpcError::new(code::LIMIT_EXCEEDED, "Too many values in one request");
+        return Err(if is_deep(body) { malformed() } else { too_many });
     }
     room.grow(COPIES * body.len() + VALUE_BYTES * values)?;
     room.hold();
-    Json::parse(body).ok_or_else(|| RpcError::new(code::PARSE_ERROR, "Parse error"))
+    Json::parse(body).ok_or_else(malformed)
 }
 
 /// As text, once there is memory for it: that which the method took for its values and their text, if it

@@ -60,6 +60,16 @@ fn a_request_has_so_many_values_and_no_more() {
 }
 
 #[test]
+fn depth_is_an_error_of_its_own_before_the_number_of_values() {
+    let (api, _node) = api(1 << 20, 1);
+    for text in ["[".repeat(MAX_VALUES + 1), format!("{}1", "[[".repeat(MAX_VALUES))] {
+        assert_eq!(code_of(&ask(&api, &text).1), code::PARSE_ERROR.to_string());
+    }
+    let flat = format!("[{}", "[],".repeat(MAX_VALUES));
+    assert_eq!(code_of(&ask(&api, &flat).1), code::LIMIT_EXCEEDED.to_string());
+}
+
+#[test]
 fn an_error_repeats_only_so_much_of_what_was_sent() {
     let (api, _node) = api(1 << 20, 1);
     let long = "ä".repeat(1 << 20);

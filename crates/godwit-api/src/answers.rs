@@ -1,7 +1,8 @@
-//! Memory of answers that are being made or sent.
+//! Memory of requests that were read, and of answers that are being made or sent.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use godwit_rpc::{RpcError, code};
 
@@ -9,7 +10,10 @@ use godwit_rpc::{RpcError, code};
 /// is larger than what there is goes when no other does.
 pub const ANSWER_BYTES: usize = 64 << 20;
 
-/// How long a method waits for memory before its caller is told to come again.
+/// Bytes that a request has for its own, so that small calls wait for nobody.
+const OWN_BYTES: usize = 64 << 10;
+
+/// How long a request waits for memory, all in all, before its caller is told to come again.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// The memory of all answers.
@@ -18,58 +22,171 @@ pub(crate) struct Answers(Arc<Budget>);
 
 struct Budget {
     limit: usize,
-    used: Mutex<usize>,
-    freed: Condvar,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    used: usize,
+    /// Those that wait and hold nothing, by their numbers: the first is served first.
+    waiting: BTreeSet<u64>,
+    next: u64,
+    ended: bool,
+}
+
+impl Budget {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The part of one request. It goes with the answer until that is sent.
 pub(crate) struct Room {
     budget: Arc<Budget>,
     bytes: usize,
+    /// Of these, what is not for what is being made now.
+    held: usize,
+    /// What of it is the request's, once there is part of an answer: that is to stay within the limit.
+    of_request: Option<usize>,
+    patience: Duration,
+}
+
+/// What counts of so many bytes.
+fn counted(bytes: usize) -> usize {
+    bytes.saturating_sub(OWN_BYTES)
 }
 
 impl Answers {
     /// Of at most so many bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Self(Arc::new(Budget { limit, used: Mutex::new(0), freed: Condvar::new() }))
+        Self(Arc::new(Budget { limit, state: Mutex::default(), changed: Condvar::new() }))
     }
 
     /// An empty part.
     pub(crate) fn room(&self) -> Room {
-        Room { budget: Arc::clone(&self.0), bytes: 0 }
+        Room {
+            budget: Arc::clone(&self.0),
+            bytes: 0,
+            held: 0,
+            of_request: None,
+            patience: LONGEST_WAIT,
+        }
+    }
+
+    /// Nobody waits any more.
+    pub(crate) fn end(&self) {
+        self.0.lock().ended = true;
+        self.0.changed.notify_all();
     }
 }
 
 impl Room {
-    /// Takes so much more.
+    /// Takes so much more. Whoever needs much takes it at once, and holds nothing while he waits: two that
+    /// wait for each other's part would wait in vain.
     ///
     /// # Errors
     ///
     /// Others need it, for long.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), RpcError> {
-        let used = self.budget.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let (own, limit) = (self.bytes, self.budget.limit);
-        let is_full = |used: &mut usize| *used > own && *used + bytes > limit;
-        let waited = self.budget.freed.wait_timeout_while(used, LONGEST_WAIT, is_full);
-        let (mut used, result) = waited.unwrap_or_else(PoisonError::into_inner);
-        if result.timed_out() {
+        let started = Instant::now();
+        let grown = self.grow_within(bytes, self.patience);
+        self.patience = self.patience.saturating_sub(started.elapsed());
+        grown
+    }
+
+    /// Takes so much more if that is there now; whether it was.
+    pub(crate) fn try_grow(&mut self, bytes: usize) -> bool {
+        self.grow_within(bytes, Duration::ZERO).is_ok()
+    }
+
+    fn grow_within(&mut self, bytes: usize, longest: Duration) -> Result<(), RpcError> {
+        let (own, wanted) = (counted(self.bytes), counted(self.bytes.saturating_add(bytes)));
+        if wanted > own {
+            self.wait(own, wanted, longest)?;
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        Ok(())
+    }
+
+    fn wait(&self, own: usize, wanted: usize, longest: Duration) -> Result<(), RpcError> {
+        let limit = self.budget.limit;
+        if self.of_request.is_some_and(|request| wanted > limit.saturating_add(request)) {
             return Err(RpcError::new(
                 code::LIMIT_EXCEEDED,
-                "Too many large answers are under way",
+                "The answers of one batch are too large",
             ));
         }
-        *used += bytes;
-        self.bytes += bytes;
+        let mut state = self.budget.lock();
+        // Who holds a part goes before those that may wait for that part.
+        let turn = (own == 0).then(|| {
+            state.next += 1;
+            let turn = state.next;
+            state.waiting.insert(turn);
+            turn
+        });
+        let is_full = |state: &mut State| {
+            let others_first = turn.is_some() && state.waiting.first().copied() != turn;
+            !state.ended
+                && (others_first || (state.used > own && state.used - own + wanted > limit))
+        };
+        let waited = self.budget.changed.wait_timeout_while(state, longest, is_full);
+        let (mut state, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turn {
+            state.waiting.remove(&turn);
+            self.budget.changed.notify_all();
+        }
+        if state.ended {
+            return Err(RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down"));
+        }
+        if result.timed_out() {
+            let text = "Too many large answers are under way";
+            return Err(RpcError::new(code::LIMIT_EXCEEDED, text));
+        }
+        state.used += wanted - own;
         Ok(())
+    }
+
+    /// Makes sure of so much beside what is held.
+    ///
+    /// # Errors
+    ///
+    /// As [`grow`](Self::grow).
+    pub(crate) fn cover(&mut self, bytes: usize) -> Result<(), RpcError> {
+        self.grow((self.held + bytes).saturating_sub(self.bytes))
+    }
+
+    /// What it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps what it has beside what comes.
+    pub(crate) fn hold(&mut self) {
+        self.held = self.bytes;
+    }
+
+    /// Keeps so much, whether it had that or not: it is in use, for a request and part of its answer. From
+    /// now on the limit holds, even if nobody else needs anything.
+    pub(crate) fn hold_answer(&mut self, of_request: usize, of_answer: usize) {
+        let bytes = of_request + of_answer;
+        let mut state = self.budget.lock();
+        state.used = state.used - counted(self.bytes) + counted(bytes);
+        drop(state);
+        (self.bytes, self.held, self.of_request) = (bytes, bytes, Some(of_request));
+        self.budget.changed.notify_all();
     }
 
     /// Gives back what is more than so much.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
-        let back = self.bytes.saturating_sub(bytes);
+        if bytes >= self.bytes {
+            return;
+        }
+        let back = counted(self.bytes) - counted(bytes);
+        self.bytes = bytes;
         if back > 0 {
-            *self.budget.used.lock().unwrap_or_else(PoisonError::into_inner) -= back;
-            self.bytes -= back;
-            self.budget.freed.notify_all();
+            self.budget.lock().used -= back;
+            self.budget.changed.notify_all();
         }
     }
 }
@@ -84,20 +201,34 @@ impl Drop for Room {
 mod tests {
     use super::*;
 
+    fn used(answers: &Answers) -> usize {
+        answers.0.lock().used
+    }
+
     #[test]
     fn together_they_keep_within_the_budget() {
         let answers = Answers::new(ANSWER_BYTES);
         let (mut one, mut two) = (answers.room(), answers.room());
-        one.grow(ANSWER_BYTES / 2).expect("there is room");
-        two.grow(ANSWER_BYTES / 2).expect("there is room");
+        one.grow(OWN_BYTES + ANSWER_BYTES / 2).expect("there is room");
+        two.grow(OWN_BYTES + ANSWER_BYTES / 2).expect("there is room");
         let mut third = answers.room();
-        let waits = std::thread::spawn(move || third.grow(1).map(|()| third));
-        one.shrink_to(ANSWER_BYTES / 2 - 1);
+        assert!(!third.try_grow(OWN_BYTES + 1) && third.bytes == 0);
+        let waits = std::thread::spawn(move || third.grow(OWN_BYTES + 1).map(|()| third));
+        one.shrink_to(OWN_BYTES + ANSWER_BYTES / 2 - 1);
         let third = waits.join().expect("it ends").expect("there is room");
         drop((one, two));
-        assert_eq!(*answers.0.used.lock().unwrap(), third.bytes);
+        assert_eq!(used(&answers), 1);
         drop(third);
-        assert_eq!(*answers.0.used.lock().unwrap(), 0);
+        assert_eq!(used(&answers), 0);
+    }
+
+    #[test]
+    fn small_calls_wait_for_nobody() {
+        let answers = Answers::new(100);
+        let (mut large, mut small) = (answers.room(), answers.room());
+        large.grow(OWN_BYTES + 100).expect("there is room");
+        assert!(small.try_grow(OWN_BYTES) && !small.try_grow(1));
+        assert_eq!(used(&answers), 100);
     }
 
     #[test]
@@ -106,5 +237,48 @@ mod tests {
         let mut room = answers.room();
         room.grow(2 * ANSWER_BYTES).expect("nobody else is there");
         room.grow(1).expect("still nobody else");
+    }
+
+    #[test]
+    fn who_has_part_of_an_answer_stays_within_the_limit() {
+        let answers = Answers::new(1000);
+        let mut room = answers.room();
+        room.grow(OWN_BYTES + 5000).expect("the first may be larger");
+        room.hold_answer(300, OWN_BYTES + 400);
+        assert!(room.try_grow(600) && !room.try_grow(1));
+        room.hold_answer(300, OWN_BYTES + 1000);
+        let error = room.grow(1).expect_err("it is over the limit");
+        assert_eq!(error.code, code::LIMIT_EXCEEDED);
+        drop(room);
+        assert_eq!(used(&answers), 0);
+    }
+
+    #[test]
+    fn they_are_served_in_the_order_in_which_they_came() {
+        let answers = Answers::new(100);
+        let mut first = answers.room();
+        first.grow(OWN_BYTES + 60).expect("there is room");
+        let mut large = answers.room();
+        let waits = std::thread::spawn(move || large.grow(OWN_BYTES + 100).map(|()| large));
+        while answers.0.lock().waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        let mut later = answers.room();
+        assert!(!later.try_grow(OWN_BYTES + 1), "it would fit, but another one waits");
+        drop(first);
+        drop(waits.join().expect("it ends").expect("there is room"));
+        assert!(later.try_grow(OWN_BYTES + 1));
+    }
+
+    #[test]
+    fn the_end_wakes_who_waits() {
+        let answers = Answers::new(100);
+        let mut holder = answers.room();
+        holder.grow(OWN_BYTES + 100).expect("there is room");
+        let mut other = answers.room();
+        let waits = std::thread::spawn(move || other.grow(OWN_BYTES + 100));
+        answers.end();
+        let error = waits.join().expect("it ends").expect_err("it gets nothing");
+        assert_eq!(error.code, code::CLIENT_NOT_CONNECTED);
     }
 }

@@ -1,13 +1,14 @@
 //! What every method can reach.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crate::added_names::AddedNames;
 use crate::answers::Answers;
 use crate::auth::Whitelist;
+use crate::log_limit::LogLimit;
 use crate::stage::Stage;
 
 /// See the module's documentation.
@@ -24,6 +25,20 @@ pub(crate) struct Api {
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) active: Mutex<Vec<Active>>,
     pub(crate) next_call: AtomicU64,
+    /// Calls that may wait for blocks at once, and those that do: one thread is left for the others, if
+    /// there are several.
+    pub(crate) most_waits: usize,
+    pub(crate) waits: AtomicUsize,
+    pub(crate) forbidden: LogLimit,
+}
+
+/// A call that waits for blocks.
+pub(crate) struct Waiting<'a>(pub(crate) &'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// A call under way.

@@ -4,7 +4,9 @@
 //! the way is not followed.
 
 use std::fmt;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -48,18 +50,32 @@ impl CookiePermissions {
     }
 }
 
+/// Where the password goes.
+#[derive(Clone, Debug)]
+pub struct CookieFile {
+    pub path: PathBuf,
+    pub permissions: CookiePermissions,
+    /// The directory whose nodes write this file: one of them at a time.
+    pub of: PathBuf,
+}
+
 /// Why there is no cookie.
 #[derive(Debug)]
 pub enum CookieError {
     /// No random bytes, or no locked memory.
     Random(RandomError),
     File(PathBuf, io::Error),
+    /// Another node with this directory has written one.
+    InUse(PathBuf),
 }
 
 impl fmt::Display for CookieError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Random(error) => error.fmt(f),
+            Self::InUse(dir) => {
+                write!(f, "another godwit has just been started with {}", dir.display())
+            }
             Self::File(path, error) => {
                 write!(
                     f,
@@ -76,21 +92,42 @@ impl std::error::Error for CookieError {}
 /// The file, which is removed at the end.
 pub(crate) struct Cookie {
     path: PathBuf,
+    /// Device and number of the file: another one in its place is not ours.
+    file: (u64, u64),
+    /// Two nodes that start together find the store unused, but only one gets it: the other one must not
+    /// replace and then remove this one's file.
+    _lock: File,
 }
 
 impl Drop for Cookie {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        let is_ours = |found: std::fs::Metadata| (found.dev(), found.ino()) == self.file;
+        let removed = match self.path.symlink_metadata().map(is_ours) {
+            Ok(true) => std::fs::remove_file(&self.path),
+            Ok(false) => return,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
             log::warn!("Unable to remove {}: {error}", self.path.display());
         }
     }
 }
 
-/// Writes a new password to `path`, and returns its hash.
-pub(crate) fn write(
-    path: &Path,
-    permissions: CookiePermissions,
-) -> Result<(Cookie, RpcAuth), CookieError> {
+/// Takes the directory for the node that writes its cookie.
+fn lock(dir: &Path) -> Result<File, CookieError> {
+    let failed = |error| CookieError::File(dir.to_owned(), error);
+    let file = File::open(dir).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(CookieError::InUse(dir.to_owned())),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// Writes a new password, and returns its hash.
+pub(crate) fn write(cookie: &CookieFile) -> Result<(Cookie, RpcAuth), CookieError> {
+    let CookieFile { path, permissions, of } = cookie;
+    let lock = lock(of)?;
     let password = random_password().map_err(CookieError::Random)?;
     let auth = RpcAuth::of_password(USER, &password).map_err(CookieError::Random)?;
     let mut beside = path.as_os_str().to_owned();
@@ -112,15 +149,17 @@ pub(crate) fn write(
         .write_all(USER.as_bytes())
         .and_then(|()| file.write_all(b":"))
         .and_then(|()| password.expose_secret(|password| file.write_all(password.as_bytes())))
-        .and_then(|()| std::fs::rename(&beside, path));
-    if let Err(error) = written {
+        .and_then(|()| file.metadata())
+        .and_then(|written| std::fs::rename(&beside, path).map(|()| written));
+    let written = written.map_err(|error| {
         if let Err(left) = std::fs::remove_file(&beside) {
             log::warn!("Unable to remove {}: {left}", beside.display());
         }
-        return Err(failed(error));
-    }
+        failed(error)
+    })?;
     log::info!("Generated RPC authentication cookie {}", path.display());
-    Ok((Cookie { path: path.to_owned() }, auth))
+    let file = (written.dev(), written.ino());
+    Ok((Cookie { path: path.clone(), file, _lock: lock }, auth))
 }
 
 #[cfg(test)]
@@ -130,14 +169,19 @@ mod tests {
     use super::*;
     use crate::auth::Credentials;
 
+    fn cookie_in(dir: &Path, permissions: CookiePermissions) -> CookieFile {
+        CookieFile { path: dir.join(".cookie"), permissions, of: dir.to_owned() }
+    }
+
     #[test]
     fn the_file_holds_what_lets_in_and_goes_with_its_owner() {
         let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join(".cookie");
-        let (cookie, auth) = write(&path, CookiePermissions::Group).expect("it is written");
-        let text = std::fs::read_to_string(&path).expect("it is there");
+        let wanted = cookie_in(dir.path(), CookiePermissions::Group);
+        let (cookie, auth) = write(&wanted).expect("it is written");
+        let path = &wanted.path;
+        let text = std::fs::read_to_string(path).expect("it is there");
         assert!(text.starts_with("__cookie__:") && text.len() == 11 + 64, "{text}");
-        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        let mode = std::fs::metadata(path).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
         let header = format!("Basic {}", data_encoding::BASE64.encode(text.as_bytes()));
         assert!(Credentials(vec![auth]).user(header.as_bytes()).is_some());
@@ -153,8 +197,35 @@ mod tests {
         for name in [".cookie", ".cookie.tmp"] {
             symlink(&victim, dir.path().join(name)).expect("a link");
         }
-        let (_cookie, _) = write(&path, CookiePermissions::Owner).expect("it is written");
+        let wanted = cookie_in(dir.path(), CookiePermissions::Owner);
+        let (_cookie, _) = write(&wanted).expect("it is written");
         assert_eq!(std::fs::read_to_string(&victim).expect("it is there"), "precious");
         assert!(path.symlink_metadata().expect("it is there").is_file());
+    }
+
+    #[test]
+    fn of_two_nodes_that_start_together_the_second_leaves_the_first_one_s_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let wanted = cookie_in(dir.path(), CookiePermissions::Owner);
+        let (first, _) = write(&wanted).expect("it is written");
+        let text = std::fs::read_to_string(&wanted.path).expect("it is there");
+        assert!(matches!(write(&wanted), Err(CookieError::InUse(_))));
+        assert_eq!(std::fs::read_to_string(&wanted.path).expect("it is there"), text);
+        drop(first);
+        assert!(write(&wanted).is_ok(), "the first one has ended");
+    }
+
+    #[test]
+    fn a_file_that_another_node_put_there_stays() {
+        let (dir, other) = (tempfile::tempdir(), tempfile::tempdir());
+        let (dir, other) = (dir.expect("a directory"), other.expect("a directory"));
+        let wanted = cookie_in(dir.path(), CookiePermissions::Owner);
+        let (ours, _) = write(&wanted).expect("it is written");
+        let (theirs, _) = write(&CookieFile { of: other.path().to_owned(), ..wanted.clone() })
+            .expect("it is written");
+        drop(ours);
+        assert!(wanted.path.exists());
+        drop(theirs);
+        assert!(!wanted.path.exists());
     }
 }

@@ -1,8 +1,11 @@
 //! From the body of a request to the body of its answer (Core `httprpc.cpp`, `rpc/server.cpp`).
 
 mod arguments;
+#[cfg(test)]
+mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -10,10 +13,34 @@ use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
 
 use crate::added_names::AddedNames;
 use crate::answers::{Answers, Room};
-use crate::api::{Active, Api};
+use crate::api::{Active, Api, Waiting};
+use crate::log_limit::LogLimit;
 use crate::methods::{self, Call};
-use crate::server::{AnswerText, Reply, ServerOptions};
+use crate::server::{AnswerText, Reply, RequestBody, ServerOptions};
 use crate::stage::Stage;
+
+/// Values of one request at most, those within others included.
+const MAX_VALUES: usize = 250_000;
+
+/// Memory of a value beside its text: itself and its name in a list that has room for as many again.
+const VALUE_BYTES: usize = 160;
+
+/// Copies of a request's text: in its values, in an answer that repeats one, in what is decoded of it.
+const COPIES: usize = 3;
+
+/// Characters of a method's name in the log.
+const MAX_LOGGED: usize = 100;
+
+/// Bytes of an error's text at most: some repeat what the caller sent.
+const MAX_MESSAGE: usize = 16 << 10;
+
+/// Who asks.
+struct Caller<'a> {
+    user: &'a str,
+    /// Nobody waits for the answer any more.
+    is_gone: &'a dyn Fn() -> bool,
+    room: &'a mut Room,
+}
 
 const OK: u16 = 200;
 const NO_CONTENT: u16 = 204;
@@ -35,26 +62,28 @@ impl Request {
         Self { id: Some(Json::Null), v2: false, method: String::new(), params: Json::Null }
     }
 
-    fn read(&mut self, json: &Json) -> Result<(), RpcError> {
+    fn read(&mut self, json: Json) -> Result<(), RpcError> {
         let invalid = |text: &str| RpcError::new(code::INVALID_REQUEST, text);
-        let Json::Object(_) = json else { return Err(invalid("Invalid Request object")) };
-        self.id = json.get("id").cloned();
+        let Json::Object(mut members) = json else {
+            return Err(invalid("Invalid Request object"));
+        };
+        self.id = take(&mut members, "id");
         self.v2 = false;
-        match json.get("jsonrpc") {
+        match take(&mut members, "jsonrpc") {
             None | Some(Json::Null) => {}
             Some(Json::Text(version)) if version == "1.0" => {}
             Some(Json::Text(version)) if version == "2.0" => self.v2 = true,
             Some(Json::Text(_)) => return Err(invalid("JSON-RPC version not supported")),
             Some(_) => return Err(invalid("jsonrpc field must be a string")),
         }
-        self.method = match json.get("method") {
+        self.method = match take(&mut members, "method") {
             None | Some(Json::Null) => return Err(invalid("Missing method")),
-            Some(Json::Text(method)) => method.clone(),
+            Some(Json::Text(method)) => method,
             Some(_) => return Err(invalid("Method must be a string")),
         };
-        self.params = match json.get("params") {
+        self.params = match take(&mut members, "params") {
             None | Some(Json::Null) => Json::List(Vec::new()),
-            Some(params @ (Json::List(_) | Json::Object(_))) => params.clone(),
+            Some(params @ (Json::List(_) | Json::Object(_))) => params,
             Some(_) => return Err(invalid("Params must be an array or object")),
         };
         Ok(())
@@ -77,10 +106,11 @@ impl Request {
                     reply.push("error", Json::Null);
                 }
             }
-            Err(error) => {
+            Err(mut error) => {
                 if !self.v2 {
                     reply.push("result", Json::Null);
                 }
+                shorten(&mut error.message);
                 reply.push("error", error.to_json());
             }
         }
@@ -89,6 +119,43 @@ impl Request {
         }
         reply
     }
+}
+
+/// Takes the first member of a name.
+fn take(members: &mut [(Cow<'static, str>, Json)], name: &str) -> Option<Json> {
+    let (_, value) = members.iter_mut().find(|(found, _)| found == name)?;
+    Some(std::mem::take(value))
+}
+
+/// Cuts off what is longer than an error's text may be.
+fn shorten(message: &mut String) {
+    if message.len() > MAX_MESSAGE {
+        let end = (0..=MAX_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
+        message.push('…');
+    }
+}
+
+/// No fewer than the values of a text: each but the outermost stands behind one of these signs, or behind a
+/// name that does.
+fn most_values(text: &[u8]) -> usize {
+    1 + text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
+}
+
+/// Values within values that nobody reads (UniValue `MAX_JSON_DEPTH`).
+const DEEP: usize = 512;
+
+/// Whether a text that is refused in any case looks as if its depth were the reason, as it is for Core.
+fn is_deep(text: &[u8]) -> bool {
+    let depths = text.iter().scan(0_usize, |depth, byte| {
+        match byte {
+            b'[' | b'{' => *depth += 1,
+            b']' | b'}' => *depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        Some(*depth)
+    });
+    depths.max() > Some(DEEP)
 }
 
 /// The status of HTTP that says an error of a request that is not version 2.
@@ -101,10 +168,10 @@ fn status_of(error: &RpcError) -> u16 {
 }
 
 impl Api {
-    pub(crate) fn new(stage: &Stage, options: &ServerOptions) -> Self {
+    pub(crate) fn new(stage: &Stage, answers: &Answers, options: &ServerOptions) -> Self {
         Self {
             stage: stage.clone(),
-            answers: Answers::new(options.answer_bytes),
+            answers: answers.clone(),
             whitelist: options.whitelist.clone(),
             version: options.version,
             log_path: options.log_path.clone(),
@@ -113,22 +180,33 @@ impl Api {
             stop: Arc::clone(&options.stop),
             active: Mutex::default(),
             next_call: AtomicU64::new(0),
+            most_waits: options.threads.saturating_sub(1).max(1),
+            waits: AtomicUsize::new(0),
+            forbidden: LogLimit::default(),
         }
     }
 
-    /// Answers the body of a request of this user.
-    pub(crate) fn answer(&self, body: &[u8], user: &str) -> Reply {
+    /// Answers the body of a request of this user; `is_gone` tells whether nobody waits for it any more.
+    pub(crate) fn answer(
+        &self,
+        body: RequestBody,
+        user: &str,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Reply {
         let mut room = self.answers.room();
         let mut request = Request::new();
-        let answered = match Json::parse(body) {
-            None => Err(RpcError::new(code::PARSE_ERROR, "Parse error")),
-            Some(_) if self.whitelist.excludes(user) => {
-                log::warn!("RPC User {user} not allowed to call any methods");
+        let parsed = parse(&body.bytes, &mut room);
+        drop(body);
+        let mut caller = Caller { user, is_gone, room: &mut room };
+        let answered = match parsed {
+            Err(error) => Err(error),
+            Ok(_) if self.whitelist.excludes(user) => {
+                self.forbidden.warn(|| format!("RPC User {user} not allowed to call any methods"));
                 return Reply { status: FORBIDDEN, text: None };
             }
-            Some(json @ Json::Object(_)) => self.single(&json, user, &mut request, &mut room),
-            Some(Json::List(items)) => self.batch(&items, user, &mut request, &mut room),
-            Some(_) => Err(RpcError::new(code::PARSE_ERROR, "Top-level object parse error")),
+            Ok(json @ Json::Object(_)) => self.single(json, &mut request, &mut caller),
+            Ok(Json::List(items)) => self.batch(items, &mut request, &mut caller),
+            Ok(_) => Err(RpcError::new(code::PARSE_ERROR, "Top-level object parse error")),
         };
         let (status, text) = answered
             .unwrap_or_else(|error| (status_of(&error), Some(request.reply(Err(error)).write())));
@@ -142,63 +220,66 @@ impl Api {
 
     fn single(
         &self,
-        json: &Json,
-        user: &str,
+        json: Json,
         request: &mut Request,
-        room: &mut Room,
+        caller: &mut Caller<'_>,
     ) -> Result<(u16, Option<String>), RpcError> {
         request.read(json)?;
-        if !self.whitelist.allows(user, &request.method) {
-            return Ok(self.forbidden(user, &request.method));
+        if !self.whitelist.allows(caller.user, &request.method) {
+            return Ok(self.forbidden(caller.user, &request.method));
         }
-        let result = self.execute(request, room);
+        let result = self.execute(request, caller);
         if request.is_notification() {
             return Ok((NO_CONTENT, None));
         }
         match result {
             Err(error) if !request.v2 => Err(error),
-            result => Ok((OK, Some(written(&request.reply(result), room)?))),
+            result => Ok((OK, Some(written(&request.reply(result), caller.room)?))),
         }
     }
 
     fn batch(
         &self,
-        items: &[Json],
-        user: &str,
+        items: Vec<Json>,
         request: &mut Request,
-        room: &mut Room,
+        caller: &mut Caller<'_>,
     ) -> Result<(u16, Option<String>), RpcError> {
-        if self.whitelist.lists(user) {
-            for item in items {
+        if self.whitelist.lists(caller.user) {
+            for item in &items {
                 let Json::Object(_) = item else {
                     return Err(RpcError::new(code::INVALID_REQUEST, "Invalid Request object"));
                 };
                 let method = item.get("method").unwrap_or(&Json::Null).as_text();
                 let method =
                     method.map_err(|error| RpcError::new(code::PARSE_ERROR, error.message))?;
-                if !self.whitelist.allows(user, method) {
-                    return Ok(self.forbidden(user, method));
+                if !self.whitelist.allows(caller.user, method) {
+                    return Ok(self.forbidden(caller.user, method));
                 }
             }
         }
+        let (is_empty, of_request) = (items.is_empty(), caller.room.bytes());
         let mut text = String::from("[");
         for item in items {
-            let result = request.read(item).and_then(|()| self.execute(request, room));
+            let result = request.read(item).and_then(|()| self.execute(request, caller));
             if request.is_notification() {
                 continue;
             }
-            let reply = match written(&request.reply(result), room) {
+            let reply = match written(&request.reply(result), caller.room) {
                 Ok(reply) => reply,
                 Err(error) => request.reply(Err(error)).write(),
             };
             if text.len() > 1 {
                 text.push(',');
             }
+            if text.capacity() - text.len() <= reply.len() {
+                // It grows by a quarter, because room for what never comes would count.
+                text.reserve_exact(reply.len() + text.len() / 4 + 1);
+            }
             text.push_str(&reply);
             drop(reply);
-            room.shrink_to(text.capacity());
+            caller.room.hold_answer(of_request, text.capacity());
         }
-        if text.len() == 1 && !items.is_empty() {
+        if text.len() == 1 && !is_empty {
             return Ok((NO_CONTENT, None));
         }
         text.push(']');
@@ -206,21 +287,25 @@ impl Api {
     }
 
     fn forbidden(&self, user: &str, method: &str) -> (u16, Option<String>) {
-        log::warn!("RPC User {user} not allowed to call method {}", method.escape_default());
+        self.forbidden.warn(|| {
+            let method: String = method.escape_default().take(MAX_LOGGED).collect();
+            format!("RPC User {user} not allowed to call method {method}")
+        });
         (FORBIDDEN, None)
     }
 
-    fn execute(&self, request: &Request, room: &mut Room) -> Result<Json, RpcError> {
+    fn execute(&self, request: &mut Request, caller: &mut Caller<'_>) -> Result<Json, RpcError> {
         let node = self.stage.node()?;
         let not_found = || RpcError::new(code::METHOD_NOT_FOUND, "Method not found");
         let method = find(&request.method).ok_or_else(not_found)?;
         let handler = methods::handler(method.name).ok_or_else(not_found)?;
-        let args = arguments::by_position(method, &request.params)?;
+        let args = arguments::by_position(method, std::mem::take(&mut request.params))?;
         check(method, &args)?;
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         let active = Active { number, method: method.name, since: Instant::now() };
         self.with_active(|all| all.push(active));
-        let result = handler(&mut Call { api: self, node, args: &args, room });
+        let Caller { room, is_gone, .. } = caller;
+        let result = handler(&mut Call { api: self, node, args: &args, room, is_gone: *is_gone });
         self.with_active(|all| all.retain(|active| active.number != number));
         result
     }
@@ -229,15 +314,43 @@ impl Api {
         change(&mut self.active.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Takes a place among the calls that wait for blocks.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub(crate) fn begin_wait(&self) -> Result<Waiting<'_>, RpcError> {
+        let waiting = Waiting(&self.waits);
+        if self.waits.fetch_add(1, Ordering::SeqCst) >= self.most_waits {
+            let text = "Too many calls wait for blocks (see -rpcthreads)";
+            return Err(RpcError::new(code::LIMIT_EXCEEDED, text));
+        }
+        Ok(waiting)
+    }
+
     /// The calls under way.
     pub(crate) fn active(&self) -> Vec<Active> {
         self.with_active(|all| all.clone())
     }
 }
 
-/// As text, once there is memory for it.
+/// The value of a body, once there is memory for it.
+fn parse(body: &[u8], room: &mut Room) -> Result<Json, RpcError> {
+    let values = most_values(body);
+    let malformed = || RpcError::new(code::PARSE_ERROR, "Parse error");
+    if values > MAX_VALUES {
+        let too_many = RpcError::new(code::LIMIT_EXCEEDED, "Too many values in one request");
+        return Err(if is_deep(body) { malformed() } else { too_many });
+    }
+    room.grow(COPIES * body.len() + VALUE_BYTES * values)?;
+    room.hold();
+    Json::parse(body).ok_or_else(malformed)
+}
+
+/// As text, once there is memory for it: that which the method took for its values and their text, if it
+/// took any.
 fn written(reply: &Json, room: &mut Room) -> Result<String, RpcError> {
-    room.grow(reply.written_len())?;
+    room.cover(reply.written_len())?;
     Ok(reply.write())
 }
 

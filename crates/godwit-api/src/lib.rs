@@ -19,6 +19,7 @@ mod api;
 mod auth;
 mod cookie;
 mod dispatch;
+mod log_limit;
 mod methods;
 mod script;
 mod seam;
@@ -28,10 +29,11 @@ mod subnet;
 
 pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
-pub use cookie::{CookieError, CookiePermissions};
+pub use cookie::{CookieError, CookieFile, CookiePermissions};
+pub use godwit_consensus::Reject;
 pub use seam::{
     BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions,
     Reach, Seam, Snapshot, TipFacts, seam,
 };
-pub use server::{MAX_CONNECTIONS, Server, ServerError, ServerOptions};
+pub use server::{BODY_BYTES, MAX_CONNECTIONS, Server, ServerError, ServerOptions, Starting};
 pub use subnet::{Subnet, SubnetError};

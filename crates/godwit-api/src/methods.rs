@@ -3,6 +3,7 @@
 mod blocks;
 mod chain;
 mod control;
+mod cost;
 mod deployments;
 mod descriptors;
 mod difficulty;
@@ -21,7 +22,7 @@ mod submit;
 mod transaction;
 mod waiting;
 
-use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock, note_damaged};
+use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
 
@@ -35,6 +36,8 @@ pub(crate) struct Call<'a> {
     pub(crate) node: Seam,
     pub(crate) args: &'a [Json],
     pub(crate) room: &'a mut Room,
+    /// Nobody waits for the answer any more.
+    pub(crate) is_gone: &'a dyn Fn() -> bool,
 }
 
 /// Runs a method.
@@ -60,7 +63,7 @@ impl Call<'_> {
             Ok(bytes) => Ok(bytes.as_slice().to_vec()),
             Err(unreadable) => {
                 if let BlockUnreadable::Damaged(id) = unreadable {
-                    self.node.ask(move |node| note_damaged(node.chain_mut(), id))?;
+                    self.node.ask(move |node| node.note_damaged(id))?;
                 }
                 Err(RpcError::new(code::MISC_ERROR, "Block not found on disk"))
             }

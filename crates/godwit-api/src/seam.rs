@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use godwit_chain::Chain;
+use godwit_chain::{Chain, NodeId};
 use godwit_consensus::Reject;
 use godwit_p2p::{NodeCommand, Now, Peers, Reachable};
 use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
@@ -19,14 +19,24 @@ pub const MAX_QUESTIONS: usize = 128;
 /// Between two looks of a waiting method whether the node ends.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Between two looks of a waiting method whether somebody still waits for it.
+const CALLER_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What the node's thread lends to a question.
 pub trait NodeState {
     fn chain(&self) -> &Chain;
-    fn chain_mut(&mut self) -> &mut Chain;
     fn peers(&self) -> &Peers;
     fn now(&self) -> Now;
     /// Whether connections to peers are wanted.
     fn network_active(&self) -> bool;
+    /// Takes a header whose parent is known.
+    ///
+    /// # Errors
+    ///
+    /// It breaks a rule.
+    fn accept_header(&mut self, header: &BlockHeader) -> Result<(), Reject>;
+    /// A stored block was read, and its bytes are damaged.
+    fn note_damaged(&mut self, id: NodeId);
     /// Has the engine do something.
     fn command(&mut self, command: NodeCommand);
     /// Whether the chain has nothing to do.
@@ -87,6 +97,11 @@ impl Questions {
     /// The next one, if there is one.
     pub fn take(&self) -> Option<Question> {
         self.0.try_recv().ok()
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.0.len()
     }
 
     /// To wait for the next one.
@@ -232,42 +247,59 @@ impl Seam {
             let (Ok(()) | Err(_)) = sender.send(question(node));
         });
         self.questions.send(question).map_err(|_| ending())?;
-        self.wait_for(&answer)
+        self.wait_for(&answer, &|| false)
     }
 
-    /// Waits for what the node's thread sends. A question that it does not take any more stays in the queue,
-    /// and its answer's channel open: hence the looks whether the node ends.
-    pub(crate) fn wait_for<T>(&self, answer: &Receiver<T>) -> Result<T, RpcError> {
+    /// Asks for a change, and returns when the snapshot has it: a second question is answered behind the one
+    /// of the first's turn.
+    ///
+    /// # Errors
+    ///
+    /// The node ends.
+    pub(crate) fn change<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut dyn NodeState) -> T + Send + 'static,
+    ) -> Result<T, RpcError> {
+        let answer = self.ask(question)?;
+        self.ask(|_| ())?;
+        Ok(answer)
+    }
+
+    /// Waits for what the node's thread sends, while somebody waits for that. A question that the thread does
+    /// not take any more stays in the queue, and its answer's channel open: hence the looks whether the node
+    /// ends.
+    pub(crate) fn wait_for<T>(
+        &self,
+        answer: &Receiver<T>,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Result<T, RpcError> {
         loop {
             match answer.recv_timeout(LOOK_INTERVAL) {
                 Ok(answer) => return Ok(answer),
-                Err(RecvTimeoutError::Timeout) if !self.is_ending() => {}
+                Err(RecvTimeoutError::Timeout) if !self.is_ending() && !is_gone() => {}
                 Err(_) => return Err(ending()),
             }
         }
     }
 
-    /// Waits until the snapshot is as wanted, the time is over or the node ends, and returns the latest.
+    /// Waits until the snapshot is as wanted, the time is over, nobody waits any more or the node ends, and
+    /// returns the latest.
     pub(crate) fn wait_until(
         &self,
         deadline: Option<Instant>,
+        is_gone: &dyn Fn() -> bool,
         mut holds: impl FnMut(&Snapshot) -> bool,
     ) -> Arc<Snapshot> {
         let mut current = self.published.lock();
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if holds(&current) || self.is_ending() || left == Some(Duration::ZERO) {
+            let left = deadline.map_or(CALLER_INTERVAL, |deadline| {
+                deadline.saturating_duration_since(Instant::now()).min(CALLER_INTERVAL)
+            });
+            if holds(&current) || self.is_ending() || left.is_zero() || is_gone() {
                 return Arc::clone(&current);
             }
-            current = match left {
-                None => {
-                    self.published.changed.wait(current).unwrap_or_else(PoisonError::into_inner)
-                }
-                Some(left) => {
-                    let waited = self.published.changed.wait_timeout(current, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            let waited = self.published.changed.wait_timeout(current, left);
+            current = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

@@ -3,7 +3,10 @@
 //! HTTP itself is `hyper`'s. What Bitcoin Core's server does around it is here: who may ask, sizes, the
 //! status of answers, the queue of requests.
 
+mod body;
 mod patient;
+#[cfg(test)]
+pub(crate) mod tests;
 mod workers;
 
 use std::fmt;
@@ -11,13 +14,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use godwit_secret::RandomError;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Bytes, Incoming};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -28,30 +31,31 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::answers::Answers;
 use crate::api::Api;
 use crate::auth::{Credentials, Whitelist};
-use crate::cookie::{self, Cookie, CookieError, CookiePermissions};
+use crate::cookie::{self, Cookie, CookieError, CookieFile};
+use crate::log_limit::LogLimit;
 use crate::seam::Seam;
 use crate::stage::Stage;
 use crate::subnet::Subnet;
+pub use body::BODY_BYTES;
+use body::{Bodies, Hopeless, Received, receive};
 use patient::Patient;
-pub(crate) use workers::{AnswerText, Reply};
+pub(crate) use workers::{AnswerText, Reply, RequestBody};
 use workers::{Job, Workers};
 
 /// Bytes of a request line with its headers (Core `MAX_HEADERS_SIZE`).
 const MAX_HEADER_BYTES: usize = 8192;
-
-/// Bytes of a request's body (Core `MAX_BODY_SIZE`).
-const MAX_BODY_BYTES: u64 = 32 << 20;
-
-/// Bytes of bodies that are being received or wait for their turn, of all requests together.
-const BODIES_BYTES: u64 = 2 * MAX_BODY_BYTES;
 
 /// Connections that are of use at once.
 pub const MAX_CONNECTIONS: usize = 128;
 
 /// Connections that the system keeps for us to accept.
 const BACKLOG: i32 = 128;
+
+/// A client that has not logged in by then gives its place to others.
+const FIRST_LOGIN: Duration = Duration::from_secs(5);
 
 /// Before a failed login is answered: whoever guesses passwords has to wait.
 const FAILED_LOGIN: Duration = Duration::from_millis(250);
@@ -73,7 +77,7 @@ pub struct ServerOptions {
     pub allowed: Vec<Subnet>,
     pub credentials: Credentials,
     /// A file for a password that is made now, if there is to be one.
-    pub cookie: Option<(PathBuf, CookiePermissions)>,
+    pub cookie: Option<CookieFile>,
     pub whitelist: Whitelist,
     /// Threads that run methods.
     pub threads: usize,
@@ -85,6 +89,8 @@ pub struct ServerOptions {
     pub connections: usize,
     /// Memory of answers that are made or sent.
     pub answer_bytes: usize,
+    /// Memory of requests that are received or wait.
+    pub body_bytes: usize,
     /// Version of the program, as `0.1.0`.
     pub version: &'static str,
     /// Where the log is.
@@ -96,8 +102,8 @@ pub struct ServerOptions {
 /// Why there is no server.
 #[derive(Debug)]
 pub enum ServerError {
-    /// No address could be listened on; the last failure.
-    Bind(SocketAddr, io::Error),
+    /// No address could be listened on.
+    Bind(NotBound),
     Cookie(CookieError),
     Random(RandomError),
     /// No thread, or the system has no events for sockets.
@@ -107,8 +113,8 @@ pub enum ServerError {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bind(address, error) => {
-                write!(f, "the RPC server cannot listen on {address} (-rpcbind, -rpcport): {error}")
+            Self::Bind(not_bound) => {
+                write!(f, "the RPC server cannot listen on {not_bound} (-rpcbind, -rpcport)")
             }
             Self::Cookie(error) => error.fmt(f),
             Self::Random(error) => error.fmt(f),
@@ -119,10 +125,25 @@ impl fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
+/// Addresses that could not be listened on, with the reasons.
+#[derive(Debug, Default)]
+pub struct NotBound(Vec<(SocketAddr, io::Error)>);
+
+impl fmt::Display for NotBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (address, error)) in self.0.iter().enumerate() {
+            let comma = if n > 0 { ", " } else { "" };
+            write!(f, "{comma}{address}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
 /// The running server. Dropped, it ends: answers under way are sent, for a second. The node's ends of the
 /// [`seam`](crate::seam()) are to be dropped before, or methods may wait for them.
 pub struct Server {
     stage: Stage,
+    answers: Answers,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
     /// Joined after the connections' thread, which keeps their queue open.
@@ -136,9 +157,20 @@ struct Shared {
     allowed: Vec<Subnet>,
     timeout: Duration,
     connections: Arc<Semaphore>,
-    /// In KiB.
-    bodies: Semaphore,
+    /// Connections that wait for a place.
+    waiting: AtomicUsize,
+    bodies: Bodies,
     jobs: crossbeam_channel::Sender<Job>,
+    wrong_passwords: LogLimit,
+    full_queues: LogLimit,
+}
+
+/// One connection, as its requests see it.
+struct Connection {
+    peer: SocketAddr,
+    stream: Arc<TcpStream>,
+    /// Somebody who may ask has used it.
+    is_known: AtomicBool,
 }
 
 impl Server {
@@ -152,15 +184,15 @@ impl Server {
         let mut credentials = options.credentials.clone();
         let cookie = match &options.cookie {
             None => None,
-            Some((path, permissions)) => {
-                let (cookie, auth) =
-                    cookie::write(path, *permissions).map_err(ServerError::Cookie)?;
+            Some(file) => {
+                let (cookie, auth) = cookie::write(file).map_err(ServerError::Cookie)?;
                 credentials.0.push(auth);
                 Some(cookie)
             }
         };
         let stage = Stage::new("Starting…");
-        let api = Api::new(&stage, &options);
+        let answers = Answers::new(options.answer_bytes);
+        let api = Api::new(&stage, &answers, &options);
         let (jobs, workers) =
             Workers::start(api, options.threads, options.queue).map_err(ServerError::Start)?;
         let shared = Arc::new(Shared {
@@ -168,8 +200,11 @@ impl Server {
             allowed: options.allowed.clone(),
             timeout: options.timeout,
             connections: Arc::new(Semaphore::new(options.connections)),
-            bodies: Semaphore::new((BODIES_BYTES >> 10) as usize),
+            waiting: AtomicUsize::new(0),
+            bodies: Bodies::new(options.body_bytes),
             jobs,
+            wrong_passwords: LogLimit::default(),
+            full_queues: LogLimit::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -185,12 +220,13 @@ impl Server {
                 runtime.shutdown_background();
             })
             .map_err(ServerError::Start)?;
-        Ok(Self { stage, stop, thread: Some(thread), workers: Some(workers), _cookie: cookie })
+        let (thread, workers) = (Some(thread), Some(workers));
+        Ok(Self { stage, answers, stop, thread, workers, _cookie: cookie })
     }
 
-    /// Says what the start is doing: the text of error −28.
-    pub fn starting(&self, what: impl Into<String>) {
-        self.stage.starting(what.into());
+    /// To say what the start is doing: the text of error −28.
+    pub fn starting(&self) -> Starting {
+        Starting(self.stage.clone())
     }
 
     /// The node answers from now on.
@@ -199,9 +235,21 @@ impl Server {
     }
 }
 
+/// Says what the start is doing.
+#[derive(Clone)]
+pub struct Starting(Stage);
+
+impl Starting {
+    /// Until the next time.
+    pub fn say(&self, what: impl Into<String>) {
+        self.0.starting(what.into());
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         self.stage.ended();
+        self.answers.end();
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -216,8 +264,7 @@ impl Drop for Server {
 
 /// Binds every address that it can.
 fn listen(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, ServerError> {
-    let mut listeners = Vec::new();
-    let mut failed = None;
+    let (mut listeners, mut not_bound) = (Vec::new(), NotBound::default());
     for address in addresses {
         match bind(*address) {
             Ok(listener) => {
@@ -230,16 +277,16 @@ fn listen(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, Server
                 }
                 listeners.push(listener);
             }
-            Err(error) => {
-                log::warn!("Binding RPC on address {address} failed: {error}");
-                failed = Some((*address, error));
-            }
+            Err(error) => not_bound.0.push((*address, error)),
         }
     }
-    match failed {
-        Some((address, error)) if listeners.is_empty() => Err(ServerError::Bind(address, error)),
-        _ => Ok(listeners),
+    if listeners.is_empty() {
+        return Err(ServerError::Bind(not_bound));
     }
+    if !not_bound.0.is_empty() {
+        log::warn!("The RPC server does not listen on {not_bound}");
+    }
+    Ok(listeners)
 }
 
 fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
@@ -281,35 +328,40 @@ async fn run(
     }
 }
 
+/// Accepts one connection after the other. The next one waits for a place only when it is there: those that
+/// have places then give them up.
 async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
     loop {
-        let connections = Arc::clone(&shared.connections);
-        let next = async {
-            let permit = connections.acquire_owned().await.ok()?;
-            Some((permit, listener.accept().await))
-        };
         let accepted = tokio::select! {
-            accepted = next => accepted,
+            accepted = listener.accept() => accepted,
             () = told(&mut stopped) => return,
         };
-        match accepted {
-            None => return,
-            Some((_, Err(error))) => {
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
                 log::debug!("The RPC server cannot accept a connection: {error}");
                 sleep(FAILED_ACCEPT).await;
+                continue;
             }
-            Some((permit, Ok((stream, peer)))) => {
-                if !may_ask(&shared.allowed, peer.ip()) {
-                    log::debug!("RPC connection from {peer} dropped: not in -rpcallowip");
-                    continue;
-                }
-                let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
-                tokio::spawn(async move {
-                    serve(stream, peer, shared, stopped).await;
-                    drop(permit);
-                });
-            }
+        };
+        if !may_ask(&shared.allowed, peer.ip()) {
+            log::debug!("RPC connection from {peer} dropped: not in -rpcallowip");
+            continue;
         }
+        shared.waiting.fetch_add(1, Ordering::SeqCst);
+        let place = tokio::select! {
+            place = Arc::clone(&shared.connections).acquire_owned() => place,
+            () = told(&mut stopped) => return,
+        };
+        shared.waiting.fetch_sub(1, Ordering::SeqCst);
+        let Ok(place) = place else { return };
+        let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
+        tokio::spawn(async move {
+            let is_known = AtomicBool::new(false);
+            let connection = Connection { peer, stream: Arc::new(stream), is_known };
+            serve(Arc::new(connection), shared, stopped).await;
+            drop(place);
+        });
     }
 }
 
@@ -319,26 +371,39 @@ fn may_ask(allowed: &[Subnet], address: IpAddr) -> bool {
 
 /// One connection, until it ends or the server does.
 async fn serve(
-    stream: TcpStream,
-    peer: SocketAddr,
+    connection: Arc<Connection>,
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let limit = shared.timeout;
-    let answer = service_fn(move |request| answer(request, peer, Arc::clone(&shared)));
-    let connection = http1::Builder::new()
+    let (limit, peer) = (shared.timeout, connection.peer);
+    let socket = Patient::new(Arc::clone(&connection.stream), limit);
+    let asked = Arc::clone(&connection);
+    let answer = service_fn(move |request| {
+        answer_and_perhaps_close(request, Arc::clone(&asked), Arc::clone(&shared))
+    });
+    let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limit)
         .max_buf_size(MAX_HEADER_BYTES)
         // A client may say that it has sent all, and wait for the answer.
         .half_close(true)
-        .serve_connection(TokioIo::new(Patient::new(stream, limit)), answer);
-    let mut connection = std::pin::pin!(connection);
+        .serve_connection(TokioIo::new(socket), answer);
+    let stranger = async {
+        sleep(FIRST_LOGIN).await;
+        if connection.is_known.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
+    };
+    let mut served = std::pin::pin!(served);
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = served.as_mut() => ended,
+        () = stranger => {
+            log::debug!("RPC connection from {peer} closed: nobody has logged in");
+            return;
+        }
         () = told(&mut stopped) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            served.as_mut().graceful_shutdown();
+            served.await
         }
     };
     if let Err(error) = ended {
@@ -346,25 +411,34 @@ async fn serve(
     }
 }
 
-/// The connection is to be closed without an answer.
-#[derive(Debug)]
-struct Hopeless(&'static str);
-
-impl fmt::Display for Hopeless {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+/// Ends when the client is gone. One that has said all may only be waiting for its answer, and cannot be told
+/// from one that is gone: it gets so much time.
+async fn hung_up(stream: &TcpStream, limit: Duration) {
+    match stream.peek(&mut [0]).await {
+        Ok(0) => sleep(limit).await,
+        // The next request is there before the answer to this one.
+        Ok(_) => std::future::pending().await,
+        Err(_) => {}
     }
 }
 
-impl std::error::Error for Hopeless {}
-
 type Answer = Response<Full<Bytes>>;
+
+/// Answers a request, and frees the place if others wait for one.
+async fn answer_and_perhaps_close(
+    request: Request<Incoming>,
+    connection: Arc<Connection>,
+    shared: Arc<Shared>,
+) -> Result<Answer, Hopeless> {
+    let answer = answer(request, &connection, &shared).await?;
+    Ok(if shared.waiting.load(Ordering::SeqCst) > 0 { closing(answer) } else { answer })
+}
 
 /// Answers a request. Who has not shown who he is costs no memory and no worker.
 async fn answer(
     request: Request<Incoming>,
-    peer: SocketAddr,
-    shared: Arc<Shared>,
+    connection: &Connection,
+    shared: &Shared,
 ) -> Result<Answer, Hopeless> {
     let known = [Method::GET, Method::POST, Method::HEAD, Method::PUT];
     if !known.contains(request.method()) {
@@ -381,59 +455,43 @@ async fn answer(
     }
     let Some(header) = request.headers().get(AUTHORIZATION) else { return Ok(unauthorized()) };
     let Some(user) = shared.credentials.user(header.as_bytes()) else {
-        log::warn!("RPC server: incorrect password attempt from {peer}");
+        let peer = connection.peer;
+        shared
+            .wrong_passwords
+            .warn(|| format!("RPC server: incorrect password attempt from {peer}"));
         sleep(FAILED_LOGIN).await;
         return Ok(unauthorized());
     };
-    let most = request.body().size_hint().upper().unwrap_or(MAX_BODY_BYTES);
-    if most > MAX_BODY_BYTES {
-        return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, "")));
-    }
-    // A client that is waited for here is not read from.
-    let permit = shared.bodies.acquire_many(most.div_ceil(1024) as u32).await;
-    let body = match receive(request.into_body(), most, shared.timeout).await? {
+    connection.is_known.store(true, Ordering::SeqCst);
+    let body = match receive(request.into_body(), &shared.bodies, shared.timeout).await? {
         Received::Whole(body) => body,
         Received::TooLong => return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, ""))),
         Received::Broken => return Ok(closing(plain(StatusCode::BAD_REQUEST, ""))),
+        Received::NoRoom => {
+            let text = "Too many large requests are under way";
+            return Ok(closing(plain(StatusCode::SERVICE_UNAVAILABLE, text)));
+        }
     };
     let (sender, reply) = oneshot::channel();
     if shared.jobs.try_send(Job { body, user, reply: sender }).is_err() {
-        log::warn!(
+        shared.full_queues.warn(|| {
             "Request rejected because http work queue depth exceeded, it can be increased with the \
              -rpcworkqueue= setting"
-        );
+                .to_owned()
+        });
         return Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "Work queue depth exceeded"));
     }
-    let reply = reply.await;
-    drop(permit);
+    let reply = tokio::select! {
+        reply = reply => reply,
+        () = hung_up(&connection.stream, shared.timeout) => {
+            return Err(Hopeless("the client does not wait any more"));
+        }
+    };
     match reply {
         Ok(reply) => Ok(finished(reply)),
         Err(_) => {
             Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "Request rejected during server shutdown"))
         }
-    }
-}
-
-/// A body.
-enum Received {
-    Whole(Vec<u8>),
-    TooLong,
-    /// It is cut off, or not in the chunks that it promises.
-    Broken,
-}
-
-async fn receive(mut body: Incoming, most: u64, limit: Duration) -> Result<Received, Hopeless> {
-    let mut bytes = Vec::new();
-    loop {
-        let frame =
-            timeout(limit, body.frame()).await.map_err(|_| Hopeless("silent for too long"))?;
-        let Some(frame) = frame else { return Ok(Received::Whole(bytes)) };
-        let Ok(frame) = frame else { return Ok(Received::Broken) };
-        let Ok(data) = frame.into_data() else { continue };
-        if (bytes.len() + data.len()) as u64 > most {
-            return Ok(Received::TooLong);
-        }
-        bytes.extend_from_slice(&data);
     }
 }
 

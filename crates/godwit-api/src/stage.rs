@@ -1,6 +1,7 @@
 //! What the server can answer from: nothing yet but the stage of the start, or the node.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use godwit_rpc::{RpcError, code};
 
@@ -8,7 +9,12 @@ use crate::seam::Seam;
 
 /// What the start is doing, and then the node.
 #[derive(Clone)]
-pub(crate) struct Stage(Arc<Mutex<At>>);
+pub(crate) struct Stage(Arc<Shared>);
+
+struct Shared {
+    at: Mutex<At>,
+    ended: Condvar,
+}
 
 enum At {
     Starting(String),
@@ -18,11 +24,12 @@ enum At {
 
 impl Stage {
     pub(crate) fn new(text: &str) -> Self {
-        Self(Arc::new(Mutex::new(At::Starting(text.to_owned()))))
+        let at = Mutex::new(At::Starting(text.to_owned()));
+        Self(Arc::new(Shared { at, ended: Condvar::new() }))
     }
 
     fn lock(&self) -> MutexGuard<'_, At> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn starting(&self, text: String) {
@@ -39,6 +46,13 @@ impl Stage {
     /// Lets go of the node: nobody keeps its thread's queue open.
     pub(crate) fn ended(&self) {
         *self.lock() = At::Ended;
+        self.0.ended.notify_all();
+    }
+
+    /// Waits for so long, or until the node ends.
+    pub(crate) fn sleep(&self, time: Duration) {
+        let awake = |at: &mut At| !matches!(at, At::Ended);
+        drop(self.0.ended.wait_timeout_while(self.lock(), time, awake));
     }
 
     /// The node.

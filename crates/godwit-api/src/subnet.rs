@@ -61,7 +61,8 @@ impl FromStr for Subnet {
             Some((address, mask)) => (address, Some(mask)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| SubnetError)?;
+        // As Core: bits and mask of an address that IPv6 only carries are those of IPv4.
+        let address = plain(address.parse().map_err(|_| SubnetError)?);
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = match mask {
             None => most,
@@ -70,7 +71,7 @@ impl FromStr for Subnet {
                 Err(_) => mask_bits(address, mask)?,
             },
         };
-        if bits > most { Err(SubnetError) } else { Ok(Self { address: plain(address), bits }) }
+        if bits > most { Err(SubnetError) } else { Ok(Self { address, bits }) }
     }
 }
 
@@ -103,6 +104,12 @@ mod tests {
         assert!(contains("0.0.0.0/0", "8.8.8.8") && !contains("0.0.0.0/0", "::2"));
         assert!(contains("127.0.0.1/8", "::ffff:127.0.0.5"));
         assert!(
+            contains("::ffff:10.0.0.1", "10.0.0.1") && !contains("::ffff:10.0.0.1", "10.0.0.2")
+        );
+        assert!(
+            contains("::ffff:10.0.0.1/8", "10.0.0.2") && !contains("::ffff:10.0.0.1/8", "11.0.0.1")
+        );
+        assert!(
             contains("2001:db8::/32", "2001:db8:1::") && !contains("2001:db8::/32", "2001:db9::")
         );
     }
@@ -116,6 +123,9 @@ mod tests {
             "1.2.3.4/33",
             "1.2.3.4/",
             "::/129",
+            "::ffff:10.0.0.1/33",
+            "::ffff:10.0.0.1/128",
+            "::ffff:10.0.0.1/ffff::",
             "1.2.3.4/255.0.255.0",
             "::1/255.0.0.0",
         ] {

@@ -9,6 +9,7 @@ use godwit_primitives::{Coin, OutPoint};
 use godwit_store::StoreError;
 use godwit_store::utxo::{HashedOutPoint, Layers, UtxoHasher, UtxoStore, unsealed_coin};
 
+use crate::apply::Resolved;
 use crate::window::Window;
 
 /// What is known of a coin without reading.
@@ -19,8 +20,14 @@ pub enum CoinAtTip {
     Below(CoinBelow),
 }
 
-/// The layers of one moment, and the coin that is to be looked for. Keeps memory and files while it lives.
+/// Blocks and layers of one moment, and the coin that is to be looked for. Keeps memory and files while it
+/// lives. The blocks are searched where there is time for it: on the thread of whoever asks.
 pub struct CoinBelow {
+    /// Those above the tip, from the lowest up.
+    above: Vec<Arc<Resolved>>,
+    outpoint: OutPoint,
+    /// What memory knows of it, as of the last of these blocks.
+    known: Option<Option<Coin>>,
     layers: Arc<Layers>,
     key: HashedOutPoint,
 }
@@ -32,13 +39,13 @@ impl CoinAtTip {
         hasher: &UtxoHasher,
         outpoint: &OutPoint,
     ) -> Self {
-        if let Some(before) = window.coin_below(outpoint) {
-            return Self::Known(before);
-        }
         let key = hasher.hash(*outpoint);
-        match unsealed_coin(coins, &key) {
-            Some(known) => Self::Known(known),
-            None => Self::Below(CoinBelow { layers: coins.layers(), key }),
+        match (window.above_tip(), unsealed_coin(coins, &key)) {
+            (above, Some(known)) if above.is_empty() => Self::Known(known),
+            (above, known) => {
+                let (outpoint, layers) = (*outpoint, coins.layers());
+                Self::Below(CoinBelow { above, outpoint, known, layers, key })
+            }
         }
     }
 }
@@ -50,6 +57,10 @@ impl CoinBelow {
     ///
     /// A failed read or a damaged block of a run.
     pub fn read(self) -> Result<Option<Coin>, StoreError> {
+        let before = self.above.iter().find_map(|block| block.coin_before(&self.outpoint));
+        if let Some(known) = before.or(self.known) {
+            return Ok(known);
+        }
         let mut found = Vec::new();
         self.layers.get_many(&[self.key], &mut found)?;
         Ok(found.pop().flatten())

@@ -90,9 +90,9 @@ impl StoredBlock {
         self.position.len as usize
     }
 
-    /// Whether an undo record is stored as well.
-    pub fn has_undo(&self) -> bool {
-        self.undo.is_some()
+    /// Bytes of its undo record; zero where none is stored.
+    pub fn undo_size(&self) -> usize {
+        self.undo.map_or(0, |undo| undo.len as usize)
     }
 
     pub(crate) fn read(&self, store: &Store, hasher: &UtxoHasher) -> Result<Intact, ReadError> {

@@ -7,6 +7,7 @@
 mod chain_work;
 mod packed;
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
 use godwit_primitives::{BlockHash, BlockHeader, Work};
@@ -130,6 +131,8 @@ pub struct HeaderTree {
     /// Whoever mines headers does not know where they go in the table.
     hash_keys: RandomState,
     best_header: NodeId,
+    /// Those without children.
+    ends: BTreeSet<NodeId>,
     dirty: Vec<NodeId>,
 }
 
@@ -153,6 +156,7 @@ impl HeaderTree {
             by_hash: HashTable::new(),
             hash_keys: RandomState::new(),
             best_header: NodeId(0),
+            ends: BTreeSet::new(),
             dirty: Vec::new(),
         };
         let hash = genesis.block_hash();
@@ -166,8 +170,12 @@ impl HeaderTree {
     }
 
     fn push(&mut self, node: Packed) -> NodeId {
-        let Self { nodes, chain_work, by_hash, hash_keys, .. } = self;
+        let Self { nodes, chain_work, by_hash, hash_keys, ends, .. } = self;
         let id = nodes.push(node);
+        if let Some(parent) = node.parent() {
+            ends.remove(&parent);
+        }
+        ends.insert(id);
         chain_work.add(nodes, id);
         let key = |id: &NodeId| hash_keys.hash_one(nodes.get(*id).hash());
         by_hash.insert_unique(key(&id), id, key);
@@ -201,6 +209,11 @@ impl HeaderTree {
     /// Never: genesis is always there.
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// The headers on which no other one is known to be built.
+    pub fn ends(&self) -> impl Iterator<Item = NodeId> {
+        self.ends.iter().copied()
     }
 
     /// The node of a hash.

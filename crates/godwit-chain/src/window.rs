@@ -25,7 +25,6 @@ use std::sync::{Arc, Once};
 
 use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::network::Deployment;
-use godwit_primitives::{Coin, OutPoint};
 use godwit_store::utxo::{Layers, UtxoStore};
 
 pub(crate) use disconnecting::Disconnect;
@@ -177,10 +176,9 @@ impl Window {
         self.blocks.is_empty()
     }
 
-    /// What an output was before the window, if a block of the window created or spent it: the coin, or
-    /// nothing.
-    pub(crate) fn coin_below(&self, outpoint: &OutPoint) -> Option<Option<Coin>> {
-        self.blocks.iter().find_map(|applied| applied.resolved.coin_before(outpoint))
+    /// Its blocks, from the lowest up.
+    pub(crate) fn above_tip(&self) -> Vec<Arc<Resolved>> {
+        self.blocks.iter().map(|applied| Arc::clone(&applied.resolved)).collect()
     }
 
     pub(crate) fn status(&self, status: &mut ChainStatus) {

@@ -30,7 +30,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);
-    let mut chain = open_chain(config, threads, height, start_options(config, bars, stop))?;
+    let mut chain = open_chain(config, threads, height, start_options(config, bars, stop, None))?;
     let mut sources = Vec::new();
     for path in &options.paths {
         sources.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);

@@ -6,7 +6,7 @@
 //! | database cache | 16 MiB |
 //! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
 //! | blocks that arrive; that wait, with coins; in the window, with coins | 1/32 each, at most 64 MiB |
-//! | answers to programs that ask the node | 1/32, at most 64 MiB |
+//! | programs that ask the node: three quarters for answers, one for requests | 1/32, at most 64 MiB |
 //! | buffers of blocks that are idle | 3/64, at most 96 MiB |
 //! | headers and coins | the rest |
 //!
@@ -17,7 +17,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_api::ANSWER_BYTES;
+use godwit_api::{ANSWER_BYTES, BODY_BYTES};
 use godwit_chain::{BlockMemory, CoinsMemory};
 use godwit_p2p::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
 use godwit_store::DATABASE_CACHE_BYTES;
@@ -51,8 +51,9 @@ pub(crate) struct MemoryPlan {
     pub(crate) total: u64,
     pub(crate) coins: CoinsMemory,
     pub(crate) blocks: BlockMemory,
-    /// Answers to programs that ask.
+    /// Answers to programs that ask, and their requests.
     pub(crate) answers: usize,
+    pub(crate) requests: usize,
 }
 
 impl MemoryPlan {
@@ -71,7 +72,8 @@ impl MemoryPlan {
                 importing: share + share / 2,
                 idle_buffers: (idle_buffers(total) / BUSY) as usize,
             },
-            answers: (share as usize).min(ANSWER_BYTES),
+            answers: (share as usize / 4 * 3).min(ANSWER_BYTES),
+            requests: (share as usize / 4).min(BODY_BYTES),
         }
     }
 
@@ -194,7 +196,10 @@ mod tests {
     fn sum(plan: &MemoryPlan, outbound: Option<usize>, headers: u64) -> u64 {
         let BlockMemory { receiving, waiting, window, importing, idle_buffers } = plan.blocks;
         let (blocks, peers) = match outbound {
-            Some(count) => (receiving, PEERS + count as u64 * OUTBOUND_PEER),
+            Some(count) => {
+                let asking = (plan.answers + plan.requests) as u64;
+                (receiving, PEERS + count as u64 * OUTBOUND_PEER + asking)
+            }
             None => (importing.saturating_sub(waiting as u64), 0),
         };
         let coins = match plan.coins {
@@ -225,7 +230,9 @@ mod tests {
         for total in [MIN_MEMORY, 512 * MIB, 1024 * MIB, MAX_DEFAULT] {
             let coins = MemoryPlan::most_for_coins(total);
             let plan = MemoryPlan::new(total, Some(11), Some(coins));
-            assert!(sum(&plan, Some(11), HEADERS) <= total, "{plan:?}");
+            // Where nothing is left, -dbcache is refused.
+            assert!(coins == 0 || sum(&plan, Some(11), HEADERS) <= total, "{plan:?}");
+            assert_eq!(coins == 0, total == MIN_MEMORY);
         }
     }
 

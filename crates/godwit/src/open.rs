@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use godwit_api::Starting;
 use godwit_chain::{
     Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, SCRUB_BYTES_PER_SECOND, StartOptions,
 };
@@ -17,14 +18,18 @@ use crate::options::{Command, Config};
 use crate::process::{self, StopFlag};
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
-/// What a start is to do that can take long, and ends when the user says so.
+/// What a start is to do that can take long, and ends when the user says so. `says` tells programs that ask.
 pub(crate) fn start_options(
     config: &Config,
     bars: &MultiProgress,
     stop: &StopFlag,
+    says: Option<Starting>,
 ) -> StartOptions {
     let (bars, mut progress) = (bars.clone(), None);
     let indexed = move |Indexed { blocks, bytes, total }| {
+        if let Some(says) = &says {
+            says.say(indexing(bytes, total));
+        }
         let shown = progress.get_or_insert_with(|| Progress::start(&bars));
         shown.update(Position {
             stage: Stage::Indexing,
@@ -43,6 +48,14 @@ pub(crate) fn start_options(
     };
     let (rebuild, stop) = (config.rebuild, Arc::clone(stop.shared()));
     StartOptions { rebuild, stop, indexed: Some(Box::new(indexed)) }
+}
+
+/// What programs that ask are told meanwhile.
+fn indexing(bytes: u64, total: u64) -> String {
+    match bytes.checked_mul(100).and_then(|hundredfold| hundredfold.checked_div(total)) {
+        Some(percent) if bytes < total => format!("Indexing block files… ({percent}%)"),
+        _ => "Loading block index…".to_owned(),
+    }
 }
 
 /// Opens the chain of the configured network.
@@ -85,4 +98,17 @@ pub(crate) fn open_chain(
         );
     }
     Ok(chain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::indexing;
+
+    #[test]
+    fn programs_are_told_how_far_the_start_is() {
+        assert_eq!(indexing(0, 200), "Indexing block files… (0%)");
+        assert_eq!(indexing(199, 200), "Indexing block files… (99%)");
+        assert_eq!(indexing(200, 200), "Loading block index…");
+        assert_eq!(indexing(0, 0), "Loading block index…");
+    }
 }

@@ -47,7 +47,7 @@ pub(crate) fn run(
     let failed = |error| WriteError(file.to_path_buf(), error);
     let mut out = BufWriter::new(File::create(file).map_err(failed)?);
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);
-    let mut chain = open_chain(config, threads, height, start_options(config, bars, stop))?;
+    let mut chain = open_chain(config, threads, height, start_options(config, bars, stop, None))?;
     // Blocks that an earlier run stored are connected before the first record is submitted.
     chain.settle(seconds_since_1970())?;
     let mut number = 0;

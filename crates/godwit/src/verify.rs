@@ -53,7 +53,7 @@ pub(crate) fn run(
         executor: Arc::new(Threads::default()),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         repair,
-        start: start_options(config, bars, stop),
+        start: start_options(config, bars, stop, None),
     };
     let mut report = Report::new(bars, stop);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);

@@ -1,47 +1,45 @@
 //! Arguments of a call: names become positions, types are checked.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use godwit_rpc::{Json, JsonKind, Kind, Method, Param, RpcError, code};
 
 /// The name under which a client gives arguments by position beside those by name.
 const POSITIONAL: &str = "args";
 
 /// The arguments in the order of the parameters (Core `transformNamedArguments`).
-pub(super) fn by_position(method: &Method, params: &Json) -> Result<Vec<Json>, RpcError> {
-    let members = match params {
-        Json::List(items) => return Ok(items.clone()),
+pub(super) fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, RpcError> {
+    let mut given = match params {
+        Json::List(items) => return Ok(items),
         Json::Object(members) => members,
         _ => return Ok(Vec::new()),
     };
     let refused = |text: String| RpcError::new(code::INVALID_PARAMETER, text);
-    let mut given: Vec<(&str, &Json)> = Vec::with_capacity(members.len());
-    for (name, value) in members {
-        if given.iter().any(|(found, _)| found == name) {
-            return Err(refused(format!("Parameter {name} specified multiple times")));
-        }
-        given.push((name, value));
+    let mut names = BTreeSet::new();
+    if let Some((name, _)) = given.iter().find(|(name, _)| !names.insert(&**name)) {
+        return Err(refused(format!("Parameter {name} specified multiple times")));
     }
+    drop(names);
     let mut args = Vec::new();
     // Positions without an argument, before the next one and before the first one.
     let (mut hole, mut initial_hole) = (0, 0);
     let mut first = None;
     for param in method.params {
         let mut take = |names: &str| {
-            let meant = |name: &str| names.split('|').any(|known| known == name);
-            let found = given.iter().position(|(name, _)| meant(name))?;
+            let found = given.iter().position(|(name, _)| is_called(name, names))?;
             Some(given.remove(found))
         };
-        let mut options = Json::Object(Vec::new());
+        let mut options = Vec::new();
         if let Kind::Options(known) = param.kind {
-            for (name, value) in known.iter().filter_map(|option| take(option.names)) {
-                options.push(name.to_owned(), value.clone());
-            }
+            options.extend(known.iter().filter_map(|option| take(option.names)));
         }
-        let (option, found) = (options.as_object()?.first(), take(param.names));
-        if let (Some((option, _)), Some((name, _))) = (option, found) {
+        let found = take(param.names);
+        if let (Some((option, _)), Some((name, _))) = (options.first(), &found) {
             return Err(refused(format!("Parameter {name} conflicts with parameter {option}")));
         }
-        let value = found.map(|(_, value)| value.clone());
-        let Some(value) = value.or_else(|| option.is_some().then(|| options.clone())) else {
+        let options = (!options.is_empty()).then_some(Json::Object(options));
+        let Some(value) = found.map(|(_, value)| value).or(options) else {
             hole += 1;
             if args.is_empty() {
                 initial_hole = hole;
@@ -53,22 +51,27 @@ pub(super) fn by_position(method: &Method, params: &Json) -> Result<Vec<Json>, R
         first.get_or_insert(param.names);
         args.push(value);
     }
-    if let Some(at) =
-        given.iter().position(|(name, value)| *name == POSITIONAL && matches!(value, Json::List(_)))
-    {
-        let Json::List(positional) = given.remove(at).1 else { unreachable!("just looked") };
+    let is_positional =
+        |(name, value): &(Cow<'_, str>, Json)| name == POSITIONAL && matches!(value, Json::List(_));
+    if let Some(at) = given.iter().position(is_positional) {
+        let Json::List(mut positional) = given.remove(at).1 else { unreachable!("just looked") };
         if let Some(first) = first.filter(|_| initial_hole < positional.len()) {
             let text =
                 format!("Parameter {first} specified twice both as positional and named argument");
             return Err(refused(text));
         }
-        let named = std::mem::replace(&mut args, positional.clone());
-        args.extend(named.into_iter().skip(positional.len()));
+        let count = positional.len();
+        positional.extend(args.into_iter().skip(count));
+        args = positional;
     }
     match given.first() {
         Some((name, _)) => Err(refused(format!("Unknown named parameter {name}"))),
         None => Ok(args),
     }
+}
+
+fn is_called(name: &str, names: &str) -> bool {
+    names.split('|').any(|known| known == name)
 }
 
 /// What is wrong with the type of an argument, if anything is.
@@ -98,7 +101,7 @@ mod tests {
     fn arranged(method: &str, params: &str) -> String {
         let method = find(method).expect("a method");
         let params = Json::parse(params.as_bytes()).expect("JSON");
-        by_position(method, &params)
+        by_position(method, params)
             .map_or_else(|error| error.message, |args| Json::List(args).write())
     }
 
@@ -109,6 +112,17 @@ mod tests {
         assert_eq!(arranged("getblock", r#"{"args":["a"],"verbosity":2}"#), r#"["a",2]"#);
         assert_eq!(arranged("getblock", r#"{"args":["a",1]}"#), r#"["a",1]"#);
         assert_eq!(arranged("getblock", "{}"), "[]");
+    }
+
+    #[test]
+    fn many_names_are_refused_as_soon_as_few() {
+        let members: Vec<String> = (0..200_000).map(|n| format!(r#""{n}":0"#)).collect();
+        let all = members.join(",");
+        assert_eq!(arranged("getblock", &format!("{{{all}}}")), "Unknown named parameter 0");
+        assert_eq!(
+            arranged("getblock", &format!(r#"{{{all},"199999":1}}"#)),
+            "Parameter 199999 specified multiple times"
+        );
     }
 
     #[test]

@@ -7,13 +7,10 @@ use godwit_store::BlockUndo;
 use super::headers::HeaderFacts;
 use super::stored::{decoded, undo};
 use super::transaction::{Detail, transaction};
-use super::{BlockSource, Call, find, parse, source};
+use super::{BlockSource, Call, cost, find, parse, source};
 
-/// Memory of the answer for each byte of a block whose transactions are told: the tree of values and the
-/// text, hexadecimal included.
-const DETAILED: usize = 24;
-
-/// The same where only ids are told, or the block's own bytes in hexadecimal.
+/// Memory for each byte of a block of which only ids are told, or its own bytes in hexadecimal: they, what
+/// they decode to, a value and its text.
 const PLAIN: usize = 6;
 
 pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -24,14 +21,18 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
         let id = find(chain, &hash)?;
         Ok((HeaderFacts::of(chain, id), source(chain, id)?))
     })??;
-    let size = source.size();
-    call.room.grow(size * if verbosity > 1 { DETAILED } else { PLAIN })?;
-    let bytes = call.read(&source)?;
-    if verbosity <= 0 {
-        return Ok(Json::hex(&bytes));
-    }
-    let undo = if verbosity > 1 { undo(&source)? } else { None };
-    let block = decoded(bytes)?;
+    let detail = if verbosity > 2 { Detail::Prevouts } else { Detail::Fee };
+    let (block, undo) = match verbosity {
+        ..=1 => {
+            call.room.grow(source.size() * PLAIN)?;
+            let bytes = call.read(&source)?;
+            if verbosity <= 0 {
+                return Ok(Json::hex(&bytes));
+            }
+            (decoded(bytes)?, None)
+        }
+        _ => with_undo(call, &source, detail)?,
+    };
     let view = block.view();
     let mut json = facts.to_json();
     json.push("strippedsize", view.stripped_size());
@@ -41,7 +42,6 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txs: Json = match verbosity {
         1 => view.txids().iter().map(ToString::to_string).collect(),
         _ => {
-            let detail = if verbosity == 2 { Detail::Fee } else { Detail::Prevouts };
             let mut spent = undo.as_ref().map(BlockUndo::transactions);
             let network = call.network();
             let json = |(n, tx)| {
@@ -55,12 +55,52 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(json)
 }
 
+/// A block with the coins that it spent, and memory for telling all of it. How much that is, only the block
+/// tells: if there is not enough at once, it is let go meanwhile, and read again.
+fn with_undo(
+    call: &mut Call<'_>,
+    source: &BlockSource,
+    detail: Detail,
+) -> Result<(Block, Option<BlockUndo>), RpcError> {
+    let before = call.room.bytes();
+    let to_read = source.size() * cost::DECODED + source.undo_size() * cost::OF_RECORD;
+    call.room.grow(to_read)?;
+    let read = |call: &Call<'_>| Ok::<_, RpcError>((decoded(call.read(source)?)?, undo(source)?));
+    let (block, undo) = read(call)?;
+    let to_tell = cost_of(&block, undo.as_ref(), detail);
+    if call.room.try_grow(to_tell) {
+        return Ok((block, undo));
+    }
+    drop((block, undo));
+    call.room.shrink_to(before);
+    call.room.grow(to_read + to_tell)?;
+    read(call)
+}
+
+fn cost_of(block: &Block, undo: Option<&BlockUndo>, detail: Detail) -> usize {
+    let mut spent = undo.map(BlockUndo::transactions);
+    let cost = |(n, tx)| {
+        let spent = if n == 0 { None } else { spent.as_mut().and_then(Iterator::next) };
+        let told = spent.filter(|_| detail == Detail::Prevouts);
+        cost::transaction(tx, told.unwrap_or_default())
+    };
+    block.view().txs().enumerate().map(cost).sum()
+}
+
 impl BlockSource {
     /// Bytes of the block; those of genesis do not count.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Genesis => 0,
             Self::Stored(_, stored) => stored.size(),
+        }
+    }
+
+    /// Bytes of the record of what it spent.
+    pub(super) fn undo_size(&self) -> usize {
+        match self {
+            Self::Genesis => 0,
+            Self::Stored(_, stored) => stored.undo_size(),
         }
     }
 }

@@ -71,16 +71,9 @@ struct Tip {
 
 /// The ends of all branches, and the tip, highest first (Core: of equal height in no order).
 fn ends(chain: &Chain) -> Vec<Tip> {
-    let tree = chain.tree();
-    let mut has_child = vec![false; tree.len()];
-    let all = || (0..tree.len() as u32).map(|index| tree.at(index));
-    for parent in all().filter_map(|id| tree.node(id).parent()) {
-        has_child[parent.index() as usize] = true;
-    }
-    let is_end = |id: &NodeId| {
-        *id == chain.tip() || (!has_child[id.index() as usize] && !is_active(chain, *id))
-    };
-    let mut tips: Vec<Tip> = all().filter(is_end).map(|id| tip(chain, id)).collect();
+    let others = chain.tree().ends().filter(|id| !is_active(chain, *id));
+    let ends = std::iter::once(chain.tip()).chain(others);
+    let mut tips: Vec<Tip> = ends.map(|id| tip(chain, id)).collect();
     tips.sort_by_key(|tip| std::cmp::Reverse(tip.height));
     tips
 }

@@ -29,12 +29,13 @@ pub(super) fn discover(call: &mut Call<'_>) -> Result<Json, RpcError> {
 const LONGEST_WAIT: u64 = 10_000;
 
 pub(super) fn stop(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    // Whatever the wait is, the node ends.
+    // As in Core, whatever the wait is, the node ends.
     call.api.stop.store(true, Ordering::SeqCst);
     // The node looks at it at its next turn, which this begins; it may have ended by then.
     let (Ok(()) | Err(_)) = call.node.ask(|_| ());
     let wait: i32 = parse::integer(call.arg(0), 0)?;
-    std::thread::sleep(Duration::from_millis(u64::try_from(wait).unwrap_or(0).min(LONGEST_WAIT)));
+    let wait = u64::try_from(wait).unwrap_or(0).min(LONGEST_WAIT);
+    call.api.stage.sleep(Duration::from_millis(wait));
     Ok("godwit stopping".into())
 }
 

@@ -36,34 +36,55 @@ pub(super) fn of_tip(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(Json::real(difficulty(call.node.snapshot().tip.header.bits)))
 }
 
-/// Hashes a second over the blocks up to `end` (Core `GetNetworkHashPS`).
-fn hashes_per_second(chain: &Chain, lookup: i32, end: NodeId) -> f64 {
-    let tree = chain.tree();
-    let height = tree.node(end).height;
-    if height == 0 {
-        return 0.0;
-    }
-    let lookup = match u32::try_from(lookup) {
-        Ok(lookup) => lookup,
-        Err(_) => height % chain.params().difficulty_adjustment_interval() + 1,
-    };
-    let lookup = lookup.min(height);
-    let (mut start, time) = (end, tree.node(end).header.time);
-    let (mut earliest, mut latest) = (time, time);
-    for _ in 0..lookup {
-        start = tree.node(start).parent().expect("not below genesis");
-        let time = tree.node(start).header.time;
-        (earliest, latest) = (earliest.min(time), latest.max(time));
-    }
-    if earliest == latest {
-        return 0.0;
-    }
-    let work = tree.chain_work(end) - tree.chain_work(start);
-    work.as_f64() / f64::from(latest - earliest)
+/// Blocks over which the hashes are counted, as far back as they were looked at.
+#[derive(Clone, Copy)]
+struct Span {
+    end: NodeId,
+    start: NodeId,
+    left: u32,
+    /// Earliest and latest time.
+    times: (u32, u32),
 }
 
-/// Blocks that one question may look back over; more would hold up the chain.
-const MAX_LOOKUP: i32 = 100_000;
+impl Span {
+    /// Of so many blocks up to `end`; of those since the last change of difficulty if that is negative.
+    fn new(chain: &Chain, lookup: i32, end: NodeId) -> Self {
+        let node = chain.tree().node(end);
+        let since_change = node.height % chain.params().difficulty_adjustment_interval() + 1;
+        let left = u32::try_from(lookup).unwrap_or(since_change).min(node.height);
+        Self { end, start: end, left, times: (node.header.time, node.header.time) }
+    }
+
+    /// Looks at some more.
+    fn look_back(&mut self, chain: &Chain, at_most: u32) {
+        let steps = self.left.min(at_most);
+        for _ in 0..steps {
+            self.start = chain.tree().node(self.start).parent().expect("not below genesis");
+            let time = chain.tree().node(self.start).header.time;
+            self.times = (self.times.0.min(time), self.times.1.max(time));
+        }
+        self.left -= steps;
+    }
+
+    fn hashes_per_second(&self, chain: &Chain) -> f64 {
+        let (earliest, latest) = self.times;
+        if earliest == latest {
+            return 0.0;
+        }
+        let work = chain.tree().chain_work(self.end) - chain.tree().chain_work(self.start);
+        work.as_f64() / f64::from(latest - earliest)
+    }
+}
+
+/// Hashes a second over the blocks up to `end` (Core `GetNetworkHashPS`).
+fn hashes_per_second(chain: &Chain, lookup: i32, end: NodeId) -> f64 {
+    let mut span = Span::new(chain, lookup, end);
+    span.look_back(chain, u32::MAX);
+    span.hashes_per_second(chain)
+}
+
+/// Blocks that one question looks back over; more would hold up the chain.
+const AT_ONCE: u32 = 2_000;
 
 pub(super) fn network_hashes(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let lookup: i32 = parse::integer(call.arg(0), 120)?;
@@ -72,18 +93,24 @@ pub(super) fn network_hashes(call: &mut Call<'_>) -> Result<Json, RpcError> {
     if lookup < -1 || lookup == 0 {
         return Err(refused("Invalid nblocks. Must be a positive number or -1."));
     }
-    let lookup = lookup.min(MAX_LOOKUP);
-    let found = call.node.ask(move |node| {
+    let span = call.node.ask(move |node| {
         let chain = node.chain();
-        match u32::try_from(height) {
-            _ if height == -1 => Some(hashes_per_second(chain, lookup, chain.tip())),
-            Ok(height) if height <= chain.tip_point().height => {
-                Some(hashes_per_second(chain, lookup, at_height(chain, height)))
-            }
-            _ => None,
-        }
+        let end = match u32::try_from(height) {
+            _ if height == -1 => chain.tip(),
+            Ok(height) if height <= chain.tip_point().height => at_height(chain, height),
+            _ => return None,
+        };
+        Some(Span::new(chain, lookup, end))
     })?;
-    found.map(Json::real).ok_or_else(|| refused("Block does not exist at specified height"))
+    let mut span = span.ok_or_else(|| refused("Block does not exist at specified height"))?;
+    // Whatever becomes of the active chain meanwhile, these blocks and those before them stay the same.
+    while span.left > 0 {
+        span = call.node.ask(move |node| {
+            span.look_back(node.chain(), AT_ONCE);
+            span
+        })?;
+    }
+    call.node.ask(move |node| span.hashes_per_second(node.chain())).map(Json::real)
 }
 
 /// The compact target that a block on this one at this time has to meet.

@@ -124,7 +124,7 @@ pub(super) fn totals(call: &mut Call<'_>) -> Result<Json, RpcError> {
 pub(super) fn set_active(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let active = call.arg(0).as_bool()?;
     call.node
-        .ask(move |node| {
+        .change(move |node| {
             node.command(NodeCommand::SetNetworkActive(active));
             node.network_active()
         })

@@ -1,5 +1,6 @@
 //! Peers.
 
+use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use godwit_p2p::{
-    AddressCount, AddressNetwork, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo, Protocol,
-    Services, Target,
+    AddressCount, AddressEntry, AddressNetwork, Host, NetAddress, NodeCommand, Now, PeerId,
+    PeerInfo, Protocol, Services, Target,
 };
 use godwit_primitives::Params;
 use godwit_rpc::{Json, RpcError, code, find, help_of};
@@ -257,7 +258,7 @@ pub(super) fn disconnect(call: &mut Call<'_>) -> Result<Json, RpcError> {
             return Err(RpcError::new(INVALID_PARAMS, text));
         }
     };
-    let found = call.node.ask(move |node| {
+    let found = call.node.change(move |node| {
         let meant = node.peers().infos().into_iter().filter(|peer| is_meant(peer));
         let ids: Vec<PeerId> = meant.map(|peer| peer.id).collect();
         ids.iter().for_each(|id| node.command(NodeCommand::Disconnect(*id)));
@@ -277,6 +278,22 @@ pub(super) fn banned(_: &mut Call<'_>) -> Result<Json, RpcError> {
 /// Addresses of one answer at most.
 const MAX_ADDRESSES: usize = 100_000;
 
+/// Places of the address book that are looked at with one question.
+const PLACES_AT_ONCE: usize = 2_000;
+
+/// All addresses that are worth telling, each once, also if one moves meanwhile.
+fn known_addresses(call: &Call<'_>) -> Result<Vec<AddressEntry>, RpcError> {
+    let (mut known, mut seen) = (Vec::new(), HashSet::new());
+    for first in (0..MAX_ADDRESSES).step_by(PLACES_AT_ONCE) {
+        let places = first..first + PLACES_AT_ONCE;
+        let Some(more) = call.node.ask(move |node| node.peers().known_addresses(places))? else {
+            break;
+        };
+        known.extend(more.into_iter().filter(|entry| seen.insert(entry.address)));
+    }
+    Ok(known)
+}
+
 pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let count: i32 = parse::integer(call.arg(0), 1)?;
     let refused = |text: String| RpcError::new(code::INVALID_PARAMETER, text);
@@ -292,16 +309,15 @@ pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
             Some(found.ok_or_else(|| refused(format!("Network not recognized: {name}")))?)
         }
     };
-    let known = call.node.ask(|node| node.peers().known_addresses(MAX_ADDRESSES))?;
+    let known = known_addresses(call)?;
     let most = if count == 0 { MAX_ADDRESSES } else { count };
-    let of_network = |entry: &&godwit_p2p::AddressEntry| {
-        network.is_none_or(|network| entry.address.network() == network)
-    };
-    let mut wanted: Vec<&godwit_p2p::AddressEntry> = known.iter().filter(of_network).collect();
+    let of_network =
+        |entry: &&AddressEntry| network.is_none_or(|network| entry.address.network() == network);
+    let mut wanted: Vec<&AddressEntry> = known.iter().filter(of_network).collect();
     // In an order of their own for each answer.
     let order = RandomState::new();
     wanted.sort_by_cached_key(|entry| order.hash_one(entry.address.to_string()));
-    let json = |entry: &godwit_p2p::AddressEntry| {
+    let json = |entry: &AddressEntry| {
         let text = entry.address.to_string();
         let host = text.rsplit_once(':').map_or(&*text, |(host, _)| host);
         Json::object([

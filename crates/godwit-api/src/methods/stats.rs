@@ -6,7 +6,7 @@ use godwit_rpc::{Json, RpcError, code};
 use godwit_store::BlockUndo;
 
 use super::headers::HeaderFacts;
-use super::{Call, at_height, find, parse, source, stored};
+use super::{Call, at_height, cost, find, parse, source, stored};
 use crate::script::is_unspendable;
 
 /// What an unspent output takes beside its value and script: its outpoint, height and whether it is of a
@@ -93,7 +93,7 @@ pub(super) fn block_stats(call: &mut Call<'_>) -> Result<Json, RpcError> {
         };
         Ok((HeaderFacts::of(chain, id), source(chain, id)?))
     })??;
-    call.room.grow(source.size() * 2)?;
+    call.room.grow(source.size() * cost::DECODED + source.undo_size() * cost::OF_RECORD)?;
     let undo = match facts.height {
         0 => BlockUndo::default(),
         _ => stored::undo(&source)

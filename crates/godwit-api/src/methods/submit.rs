@@ -19,10 +19,19 @@ fn header_of(bytes: &[u8]) -> Option<BlockHeader> {
 
 /// Hands in a block and waits for what becomes of it.
 pub(super) fn submit(node: &Seam, bytes: &[u8]) -> Result<BlockOutcome, RpcError> {
+    submit_for(node, bytes, &|| false)
+}
+
+/// The same, while somebody waits for it.
+fn submit_for(
+    node: &Seam,
+    bytes: &[u8],
+    is_gone: &dyn Fn() -> bool,
+) -> Result<BlockOutcome, RpcError> {
     let stream = DataStream::from(bytes).into();
     let (sender, outcome) = bounded(1);
     node.ask(move |node| node.submit_block(stream, sender))?;
-    let outcome = node.wait_for(&outcome)?;
+    let outcome = node.wait_for(&outcome, is_gone)?;
     // Answered behind the turn in which that was found, and so behind its snapshot: who asks next sees it.
     node.ask(|_| ())?;
     Ok(outcome)
@@ -59,7 +68,7 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
         Some(height) if height >= segwit => with_reserved_value(&block),
         _ => None,
     };
-    match submit(&call.node, with_witness.as_deref().unwrap_or(&bytes))? {
+    match submit_for(&call.node, with_witness.as_deref().unwrap_or(&bytes), call.is_gone)? {
         BlockOutcome::Connected => Ok(Json::Null),
         BlockOutcome::Stored => Ok("inconclusive".into()),
         BlockOutcome::Duplicate => Ok("duplicate".into()),
@@ -72,15 +81,14 @@ pub(super) fn header(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let undecodable = || RpcError::new(code::DESERIALIZATION_ERROR, "Block header decode failed");
     let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(undecodable)?;
     let header = header_of(&bytes).ok_or_else(undecodable)?;
-    call.node.ask(move |node| {
+    call.node.change(move |node| {
         let prev = header.prev_blockhash;
         if node.chain().tree().find(&prev).is_none() {
             let text = format!("Must submit previous header ({prev}) first");
             return Err(RpcError::new(code::VERIFY_ERROR, text));
         }
-        let now = node.now().unix;
-        match node.chain_mut().accept_header(&header, header.block_hash(), now) {
-            Ok(_) => Ok(Json::Null),
+        match node.accept_header(&header) {
+            Ok(()) => Ok(Json::Null),
             Err(reject) => Err(RpcError::new(code::VERIFY_ERROR, reject.to_string())),
         }
     })?

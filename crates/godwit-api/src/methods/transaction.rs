@@ -4,7 +4,7 @@ use godwit_primitives::{BlockHash, Coin, Network, TxView, Txid, money_range};
 use godwit_rpc::{Json, RpcError, code};
 
 use super::headers::HeaderFacts;
-use super::{Call, parse, source, stored};
+use super::{Call, cost, parse, source, stored};
 use crate::script::{Op, Ops, asm_of_script_sig, script_json};
 
 /// What is told of the outputs that a transaction spends, where they are known.
@@ -129,8 +129,8 @@ pub(super) fn decode_raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let try_plain = is_witness.is_null() || !try_witness;
     let failed = || RpcError::new(code::DESERIALIZATION_ERROR, "TX decode failed");
     let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(failed)?;
-    call.room.grow(bytes.len() * 24)?;
     let tx = parse_transaction(&bytes, try_plain, try_witness).ok_or_else(failed)?;
+    call.room.grow(cost::transaction(tx, &[]))?;
     Ok(transaction(tx, call.network(), None, Detail::Fee, false))
 }
 
@@ -177,9 +177,12 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     if verbosity <= 0 {
         return Ok(Json::hex(tx.bytes()));
     }
-    call.room.grow(tx.total_size() * 24)?;
+    if verbosity > 1 && n > 0 {
+        call.room.grow(source.undo_size() * cost::OF_RECORD)?;
+    }
     let undo = if verbosity > 1 && n > 0 { stored::undo(&source)? } else { None };
     let spent = undo.as_ref().and_then(|undo| undo.transactions().nth(n - 1));
+    call.room.grow(cost::transaction(tx, spent.unwrap_or_default()))?;
     let is_active = facts.confirmations > 0;
     let mut json = Json::object([("in_active_chain", is_active.into())]);
     let Json::Object(members) = transaction(tx, call.network(), spent, Detail::Prevouts, true)

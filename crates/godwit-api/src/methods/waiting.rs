@@ -6,7 +6,7 @@ use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError, code};
 
 use super::{Call, parse};
-use crate::seam::{Seam, Snapshot};
+use crate::seam::Snapshot;
 
 /// When to give up; `None` for never.
 fn deadline(value: &Json) -> Result<Option<Instant>, RpcError> {
@@ -19,11 +19,12 @@ fn deadline(value: &Json) -> Result<Option<Instant>, RpcError> {
 }
 
 fn tip_when(
-    node: &Seam,
+    call: &Call<'_>,
     deadline: Option<Instant>,
     holds: impl FnMut(&Snapshot) -> bool,
 ) -> Result<Json, RpcError> {
-    let snapshot = node.wait_until(deadline, holds);
+    let _waiting = call.api.begin_wait()?;
+    let snapshot = call.node.wait_until(deadline, call.is_gone, holds);
     Ok(Json::object([
         ("hash", snapshot.tip.hash.to_string().into()),
         ("height", snapshot.tip.height.into()),
@@ -36,19 +37,19 @@ pub(super) fn for_new_block(call: &mut Call<'_>) -> Result<Json, RpcError> {
         Json::Null => call.node.snapshot().tip.hash,
         named => parse::hash(named, "current_tip")?,
     };
-    tip_when(&call.node, deadline, |snapshot| snapshot.tip.hash != before)
+    tip_when(call, deadline, |snapshot| snapshot.tip.hash != before)
 }
 
 pub(super) fn for_block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let hash: BlockHash = parse::hash(call.arg(0), "blockhash")?;
     let deadline = deadline(call.arg(1))?;
-    tip_when(&call.node, deadline, |snapshot| snapshot.tip.hash == hash)
+    tip_when(call, deadline, |snapshot| snapshot.tip.hash == hash)
 }
 
 pub(super) fn for_height(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let height: i32 = call.arg(0).as_integer()?;
     let deadline = deadline(call.arg(1))?;
-    tip_when(&call.node, deadline, |snapshot| i64::from(snapshot.tip.height) >= i64::from(height))
+    tip_when(call, deadline, |snapshot| i64::from(snapshot.tip.height) >= i64::from(height))
 }
 
 /// Nobody here hears of blocks later than the snapshot.

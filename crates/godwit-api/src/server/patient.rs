@@ -2,46 +2,92 @@
 
 use std::future::Future;
 use std::io;
+use std::net::Shutdown;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Bytes that a client reads a second at least, while there is more for it.
+const LEAST_RATE: u64 = 16_000;
 
 /// See the module's documentation.
 pub(super) struct Patient {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     limit: Duration,
-    /// Ends when nothing could be sent for so long.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// What is being sent since the last time that there was nothing.
+    sending: Option<Sending>,
+}
+
+struct Sending {
+    since: Instant,
+    bytes: u64,
+    /// Ends when too little was sent.
+    stalled: Pin<Box<Sleep>>,
+}
+
+impl Sending {
+    /// When the next byte has to be taken.
+    fn deadline(&self, limit: Duration) -> Instant {
+        self.since + limit + Duration::from_secs(self.bytes / LEAST_RATE)
+    }
 }
 
 impl Patient {
-    pub(super) fn new(stream: TcpStream, limit: Duration) -> Self {
-        Self { stream, limit, stalled: None }
+    pub(super) fn new(stream: Arc<TcpStream>, limit: Duration) -> Self {
+        Self { stream, limit, sending: None }
     }
 
-    /// What came of an attempt to send, or that it took too long.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if sent.is_ready() {
-            self.stalled = None;
-            return sent;
-        }
+    /// Sends once the socket takes something.
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        send: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         let limit = self.limit;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
-        stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let sending = self.sending.get_or_insert_with(|| {
+            let since = Instant::now();
+            Sending { since, bytes: 0, stalled: Box::pin(sleep_until(since + limit)) }
+        });
+        loop {
+            match self.stream.poll_write_ready(cx) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => {
+                    let deadline = sending.deadline(limit);
+                    sending.stalled.as_mut().reset(deadline);
+                    ready!(sending.stalled.as_mut().poll(cx));
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+            }
+            match send(&self.stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => {
+                    sending.bytes += *sent.as_ref().unwrap_or(&0) as u64;
+                    return Poll::Ready(sent);
+                }
+            }
+        }
     }
 }
 
 impl AsyncRead for Patient {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        loop {
+            ready!(self.stream.poll_read_ready(cx))?;
+            match self.stream.try_read(buf.initialize_unfilled()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read.map(|count| buf.advance(count))),
+            }
+        }
     }
 }
 
@@ -51,8 +97,7 @@ impl AsyncWrite for Patient {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let sent = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.watch(cx, sent)
+        self.send(cx, |stream| stream.try_write(bytes))
     }
 
     fn poll_write_vectored(
@@ -60,20 +105,20 @@ impl AsyncWrite for Patient {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let sent = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.watch(cx, sent)
+        self.send(cx, |stream| stream.try_write_vectored(bytes))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let sent = Pin::new(&mut self.stream).poll_flush(cx);
-        self.watch(cx, sent)
+    /// The socket keeps nothing back; who calls this has written everything.
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.sending = None;
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
     }
 }

@@ -1,20 +1,31 @@
 //! The threads that run methods.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-use tokio::sync::oneshot;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::answers::Room;
 use crate::api::Api;
 
+/// How long methods may go on at the end. The chain is closed behind them or beside them.
+const LAST_METHODS: Duration = Duration::from_secs(2);
+
 /// A request whose sender may ask.
 pub(super) struct Job {
-    pub(super) body: Vec<u8>,
+    pub(super) body: RequestBody,
     pub(super) user: String,
     pub(super) reply: oneshot::Sender<Reply>,
+}
+
+/// What was sent with it, and the memory that it counts.
+pub(crate) struct RequestBody {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What it is answered.
@@ -36,24 +47,37 @@ impl AsRef<[u8]> for AnswerText {
     }
 }
 
-pub(super) struct Workers(Vec<JoinHandle<()>>);
+pub(super) struct Workers {
+    threads: Vec<JoinHandle<()>>,
+    /// Closed when all of them have ended.
+    running: Receiver<Infallible>,
+}
 
 impl Workers {
     pub(super) fn start(api: Api, threads: usize, queue: usize) -> io::Result<(Sender<Job>, Self)> {
         let api = Arc::new(api);
         let (sender, jobs) = bounded::<Job>(queue);
+        let (is_running, running) = bounded(0);
         let mut workers = Vec::with_capacity(threads);
         for n in 0..threads {
-            let (api, jobs) = (Arc::clone(&api), jobs.clone());
+            let (api, jobs, is_running) = (Arc::clone(&api), jobs.clone(), is_running.clone());
+            let run = move || {
+                work(&api, &jobs);
+                drop(is_running);
+            };
             let name = format!("godwit-rpc-{n}");
-            workers.push(std::thread::Builder::new().name(name).spawn(move || work(&api, &jobs))?);
+            workers.push(std::thread::Builder::new().name(name).spawn(run)?);
         }
-        Ok((sender, Self(workers)))
+        Ok((sender, Self { threads: workers, running }))
     }
 
-    /// Waits for them; the other end of the queue is closed.
+    /// Waits for them, but not for long; the other end of the queue is closed.
     pub(super) fn join(self) {
-        for worker in self.0 {
+        if self.running.recv_timeout(LAST_METHODS) == Err(RecvTimeoutError::Timeout) {
+            log::warn!("The end does not wait for an RPC method that goes on.");
+            return;
+        }
+        for worker in self.threads {
             if worker.join().is_err() {
                 log::error!("a thread of the RPC server panicked");
             }
@@ -63,8 +87,11 @@ impl Workers {
 
 fn work(api: &Api, jobs: &Receiver<Job>) {
     while let Ok(Job { body, user, reply }) = jobs.recv() {
-        let answer = api.answer(&body, &user);
-        drop(body);
+        // Its client may have gone while it waited.
+        if reply.is_closed() {
+            continue;
+        }
+        let answer = api.answer(body, &user, &|| reply.is_closed());
         if reply.send(answer).is_err() {
             log::debug!("nobody waits for the answer to an RPC request any more");
         }

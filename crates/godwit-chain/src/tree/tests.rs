@@ -52,6 +52,9 @@ proptest! {
             let parent = ids[*pick as usize % ids.len()];
             ids.push(extend(&mut tree, parent, 1, n as u32 + 1));
         }
+        let is_end = |id: &NodeId| !ids.iter().any(|child| tree.node(*child).parent() == Some(*id));
+        let ends: Vec<NodeId> = ids.iter().copied().filter(is_end).collect();
+        prop_assert_eq!(tree.ends().collect::<Vec<_>>(), ends);
         let (a, b) = (ids[ids.len() / 2], ids[ids.len() - 1]);
         let chain = |mut id: NodeId| {
             let mut all = vec![id];

@@ -1,5 +1,7 @@
 //! Chooses addresses: one to connect to, or many to send to a peer.
 
+use std::ops::Range;
+
 use rand::Rng;
 
 use super::entry::EntryId;
@@ -81,16 +83,22 @@ impl AddressBook {
         sample
     }
 
-    /// Addresses that are not terrible, at most so many.
-    pub(crate) fn worth_telling(&self, now: i64, most: usize) -> Vec<AddressEntry> {
-        let entries = self.order.iter().map(|id| &self.entries[id]);
-        let good = entries.filter(|entry| !entry.is_terrible(now)).take(most);
-        good.map(|entry| AddressEntry {
+    /// Those of some places of the book that are not terrible; `None` behind its end.
+    pub(crate) fn worth_telling(
+        &self,
+        now: i64,
+        places: Range<usize>,
+    ) -> Option<Vec<AddressEntry>> {
+        let end = places.end.min(self.order.len());
+        let places = self.order.get(places.start..end).filter(|places| !places.is_empty())?;
+        let entries = places.iter().map(|id| &self.entries[id]);
+        let good = entries.filter(|entry| !entry.is_terrible(now));
+        let good = good.map(|entry| AddressEntry {
             time: entry.time,
             services: entry.services,
             address: entry.address,
-        })
-        .collect()
+        });
+        Some(good.collect())
     }
 
     /// How many there are of each network.

@@ -1,5 +1,6 @@
 //! What the operator sees of the peers, and does to them, while the node runs.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::Peers;
@@ -150,9 +151,10 @@ impl Peers {
         self.parts.connections.added_nodes()
     }
 
-    /// Addresses of the book that are worth telling, at most so many.
-    pub fn known_addresses(&self, most: usize) -> Vec<AddressEntry> {
-        self.book.worth_telling(self.now.unix, most)
+    /// Addresses of some places of the book that are worth telling; `None` behind its end. Where an address
+    /// is may change at any time.
+    pub fn known_addresses(&self, places: Range<usize>) -> Option<Vec<AddressEntry>> {
+        self.book.worth_telling(self.now.unix, places)
     }
 
     /// How many addresses the book has, by network; those without any are left out.

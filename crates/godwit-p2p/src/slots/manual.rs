@@ -6,7 +6,8 @@ use super::{Opening, SlotPeer, SlotsConfig};
 use crate::connection_kind::ConnectionKind;
 use crate::target::Target;
 
-/// Most connections that `-addnode` opens (Core `MAX_ADDNODE_CONNECTIONS`).
+/// Most connections that `-addnode` opens (Core `MAX_ADDNODE_CONNECTIONS`), those that the operator has tried
+/// once included.
 pub const MAX_ADD_NODE_CONNECTIONS: usize = 8;
 /// Time between two attempts to reach a peer of `-addnode`.
 const ADD_NODE_INTERVAL: Duration = Duration::from_secs(60);
@@ -49,11 +50,11 @@ pub(super) struct Manual {
     connect: Vec<Wish>,
     /// Those of `-addnode` that are not in `connect` as well.
     added: Vec<Wish>,
-    /// To be tried once, at the next look; at most [`MAX_TRIES`].
+    /// To be tried once, when there is a place; at most [`MAX_TRIES`].
     once: Vec<Target>,
 }
 
-/// Peers that wait for their only attempt. Whoever asks for more within half a second asks in vain.
+/// Peers that wait for their only attempt. Whoever asks for more asks in vain.
 const MAX_TRIES: usize = 64;
 
 /// Peers of `addnode` at most; each costs a look at every connection twice a second.
@@ -92,9 +93,12 @@ impl Manual {
 
     pub(super) fn next(&mut self, now: Duration, peers: &[SlotPeer<'_>]) -> Vec<Opening> {
         let room = MAX_ADD_NODE_CONNECTIONS.saturating_sub(self.open_added(peers));
+        self.once.retain(|target| !is_open(target, peers));
+        let tries = self.once.len().min(room);
+        let room = room - tries;
         let connect = self.connect.iter_mut().filter(|wish| wish.is_due(now, peers));
         let added = self.added.iter_mut().filter(|wish| wish.is_due(now, peers)).take(room);
-        let once = std::mem::take(&mut self.once).into_iter().map(|target| Opening::Connect {
+        let once = self.once.drain(..tries).map(|target| Opening::Connect {
             target,
             kind: ConnectionKind::Manual,
             count_failure: false,
@@ -107,11 +111,11 @@ impl Manual {
         .collect()
     }
 
-    /// Connections opened for `-addnode`.
+    /// Connections opened for `-addnode`, or for a single try.
     fn open_added(&self, peers: &[SlotPeer<'_>]) -> usize {
         let is_added = |peer: &&SlotPeer<'_>| {
             peer.kind == ConnectionKind::Manual
-                && self.added.iter().any(|wish| peer.target == Some(&wish.target))
+                && !self.connect.iter().any(|wish| peer.target == Some(&wish.target))
         };
         peers.iter().filter(is_added).count()
     }

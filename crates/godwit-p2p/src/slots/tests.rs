@@ -437,6 +437,23 @@ fn added_nodes_are_dialled_beside_those_of_connect_and_share_no_places_with_them
 }
 
 #[test]
+fn single_tries_share_the_places_of_added_nodes_and_wait_for_them() {
+    let nodes: Vec<_> = (0..6).map(|n| name(&format!("{n}.example"))).collect();
+    let mut world = World::new(SlotsConfig { add_nodes: nodes.clone(), ..config() });
+    assert_eq!(targets(&world.run(1.0)), nodes);
+    let tries: Vec<_> = (0..100).map(|n| name(&format!("try{n}.example"))).collect();
+    // One is open already.
+    world.slots.try_node(nodes[0].clone());
+    tries.iter().for_each(|target| world.slots.try_node(target.clone()));
+    assert_eq!(targets(&world.run(1.0)), tries[..2]);
+    assert_eq!(targets(&world.run(30.0)), []);
+    world.links.retain(|link| !tries.contains(&link.target));
+    assert_eq!(targets(&world.run(1.0)), tries[2..4]);
+    world.links.truncate(1);
+    assert_eq!(targets(&world.run(1.0)), tries[4..11]);
+}
+
+#[test]
 fn added_node_that_connected_to_us_is_not_dialled() {
     let address = ipv4(60, 1, 1, 1);
     let mut world =

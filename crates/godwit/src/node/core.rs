@@ -8,8 +8,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use godwit_api::{BlockOutcome, NodeState, Overruled, Pruning, Snapshot, TipFacts};
-use godwit_chain::{Chain, ChainError, Event, MAX_TIP_AGE, OverruleError, Poll, Source, Verdict};
+use godwit_api::{BlockOutcome, NodeState, Overruled, Pruning, Reject, Snapshot, TipFacts};
+use godwit_chain::{
+    Chain, ChainError, Event, MAX_TIP_AGE, NodeId, OverruleError, Poll, Source, Verdict,
+    note_damaged,
+};
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent,
     NodeCommand, Now, PeerId, Peers, ReadId, RefusedHeader,
@@ -466,8 +469,13 @@ impl NodeState for NodeCore {
         &self.chain
     }
 
-    fn chain_mut(&mut self) -> &mut Chain {
-        &mut self.chain
+    fn accept_header(&mut self, header: &BlockHeader) -> Result<(), Reject> {
+        let now = self.operator.now.unix;
+        self.chain.accept_header(header, header.block_hash(), now).map(drop)
+    }
+
+    fn note_damaged(&mut self, id: NodeId) {
+        note_damaged(&mut self.chain, id);
     }
 
     fn peers(&self) -> &Peers {
@@ -485,7 +493,7 @@ impl NodeState for NodeCore {
     fn command(&mut self, command: NodeCommand) {
         let now = self.operator.now;
         if let NodeCommand::SetNetworkActive(active) = command {
-            return self.set_network_active(now, active);
+            self.operator.network_active = active;
         }
         self.tell(now, PeersEvent::Operator(command));
         self.apply_actions(now);

@@ -83,14 +83,16 @@ pub(crate) fn run(
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
-    let max_connections = raise_descriptors(options.max_connections);
+    let max_connections = raise_descriptors(options.max_connections, rpc::most_connections(config));
     log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);
-    let server = rpc::start(config, options, stop)?;
-    if let Some(server) = &server {
-        server.starting(STARTING);
+    let server = rpc::start(config, options, max_connections, stop)?;
+    let says = server.as_ref().map(Server::starting);
+    if let Some(says) = &says {
+        says.say(STARTING);
     }
-    let chain = match open_chain(config, threads, height, start_options(config, bars, stop)) {
+    let start = start_options(config, bars, stop, says);
+    let chain = match open_chain(config, threads, height, start) {
         // A node has no other end than a signal.
         Err(failure) if failure.exit() == Exit::Interrupted => {
             log::info!("Node {failure}.");
@@ -111,10 +113,12 @@ enum Ended {
     StopHeight,
 }
 
+/// Dropped in this order where the node ends by a fault: methods that wait for the chain hear of the end
+/// before it is closed.
 struct Node<'a> {
     options: &'a NodeOptions,
-    core: NodeCore,
     rpc: Rpc,
+    core: NodeCore,
     sockets: Sockets,
     inbox: Inbox,
     resolver: Resolver,
@@ -198,8 +202,8 @@ impl<'a> Node<'a> {
         let rpc = Rpc::new(server, &core, now, options, config.prune_bytes);
         Ok(Self {
             options,
-            core,
             rpc,
+            core,
             sockets,
             inbox,
             resolver: Resolver::new(),

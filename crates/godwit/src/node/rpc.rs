@@ -1,20 +1,21 @@
 //! The RPC server beside the node's loop: questions in, snapshots out.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
-    Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question, Questions, Reach, RpcAuth,
-    Server, ServerError, ServerOptions, TipFacts, seam,
+    CookieError, CookieFile, Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question,
+    Questions, Reach, RpcAuth, Server, ServerError, ServerOptions, TipFacts, seam,
 };
 use godwit_chain::{ChainError, Places};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_secret::SecretString;
-use godwit_store::check_unused;
 use godwit_store::disk::{RealDisk, StoreDisk};
+use godwit_store::{StoreError, check_unused};
 
 use super::core::NodeCore;
+use super::setup::OfPrograms;
 use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
@@ -23,8 +24,11 @@ use crate::memory::{self, MemoryPlan};
 use crate::options::{Config, Cookie, NodeOptions};
 use crate::process::StopFlag;
 
-/// Questions that are answered before the chain has its turn: each takes microseconds, most of them.
+/// Questions that are answered before the chain has its turn: each takes microseconds, most of them ...
 const QUESTIONS_AT_ONCE: usize = 32;
+
+/// ... and behind one that took longer, the next one waits for its turn.
+const ANSWERING: Duration = Duration::from_millis(1);
 
 /// Time between two snapshots where nothing but the clock moved.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,6 +37,9 @@ impl Fatal for ServerError {
     fn exit(&self) -> Exit {
         match self {
             Self::Bind(..) => Exit::CannotListen,
+            Self::Cookie(CookieError::InUse(dir)) => {
+                ChainError::from(StoreError::Locked { path: dir.clone() }).exit()
+            }
             Self::Cookie(_) | Self::Random(_) | Self::Start(_) => Exit::Failure,
         }
     }
@@ -41,9 +48,24 @@ impl Fatal for ServerError {
 /// Connections that the server has however few descriptors there are.
 const LEAST_CONNECTIONS: u64 = 8;
 
+/// Those that wait for a place while the others are served, one at each address.
+const WAITING_CONNECTIONS: u64 = 2;
+
+/// What the connections of programs need of the descriptors.
+pub(super) fn most_connections(config: &Config) -> OfPrograms {
+    match config.rpc {
+        None => OfPrograms::default(),
+        Some(_) => OfPrograms {
+            least: LEAST_CONNECTIONS + WAITING_CONNECTIONS,
+            most: MAX_CONNECTIONS as u64 + WAITING_CONNECTIONS,
+        },
+    }
+}
+
 /// Connections for which there are descriptors, beside files and `peers` connections to peers.
 fn connections(peers: u64) -> usize {
-    let others = descriptors::BESIDE_CONNECTIONS + MAX_ADD_NODE_CONNECTIONS as u64 + peers;
+    let beside = descriptors::BESIDE_CONNECTIONS + WAITING_CONNECTIONS;
+    let others = beside + MAX_ADD_NODE_CONNECTIONS as u64 + peers;
     let most = MAX_CONNECTIONS as u64;
     let spare = descriptors::raise(others + most).saturating_sub(others);
     spare.clamp(LEAST_CONNECTIONS, most) as usize
@@ -53,6 +75,7 @@ fn connections(peers: u64) -> usize {
 pub(super) fn start(
     config: &Config,
     options: &NodeOptions,
+    max_connections: usize,
     stop: &StopFlag,
 ) -> Result<Option<Server>, Failure> {
     let Some(rpc) = &config.rpc else { return Ok(None) };
@@ -80,14 +103,19 @@ pub(super) fn start(
         credentials,
         cookie: match &rpc.cookie {
             Cookie::Off => None,
-            Cookie::File(path, permissions) => Some((dir.join(path), *permissions)),
+            Cookie::File(path, permissions) => Some(CookieFile {
+                path: dir.join(path),
+                permissions: *permissions,
+                of: dir.clone(),
+            }),
         },
         whitelist: rpc.whitelist.clone(),
         threads: rpc.threads,
         queue: rpc.queue,
         timeout: rpc.timeout,
-        connections: connections(u64::from(options.max_connections)),
+        connections: connections(max_connections as u64),
         answer_bytes: memory.answers,
+        body_bytes: memory.requests,
         version: env!("CARGO_PKG_VERSION"),
         log_path: dir.join(LOG_FILE),
         stop: stop.shared().clone(),
@@ -141,14 +169,19 @@ impl Rpc {
         }
     }
 
-    /// Answers some questions; whether there may be more.
+    /// Answers some of the questions that wait; whether there may be more. One that follows from an answer
+    /// is answered behind the next snapshot.
     pub(super) fn answer(&mut self, now: Now, core: &mut NodeCore) -> bool {
         let Some(running) = self.running.as_ref().filter(|_| !self.between) else { return false };
-        for _ in 0..QUESTIONS_AT_ONCE {
+        let (started, waiting) = (Instant::now(), running.questions.waiting());
+        for _ in 0..waiting.min(QUESTIONS_AT_ONCE) {
             let Some(question) = running.questions.take() else { return false };
             core.answer(now, question);
+            if started.elapsed() >= ANSWERING {
+                break;
+            }
         }
-        true
+        running.questions.waiting() > 0
     }
 
     /// Publishes the state of the node if it is another one.

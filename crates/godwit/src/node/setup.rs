@@ -117,17 +117,26 @@ pub(crate) fn proxies(options: &NodeOptions) -> Proxies {
     Proxies { clearnet: options.reach.proxy, onion: options.reach.onion }
 }
 
-/// Raises the limit of descriptors as far as `wanted` connections need it, and returns how many
-/// connections it allows. Must run before the data directory is opened.
-pub(crate) fn raise_descriptors(wanted: u32) -> usize {
-    let descriptors = descriptors::raise(u64::from(wanted) + RESERVED_DESCRIPTORS);
-    let possible = connections_within(descriptors, wanted);
+/// Raises the limit of descriptors as far as `wanted` connections need it, and those of programs, which have
+/// `least` of them in any case; returns how many connections it allows. Must run before the data directory is
+/// opened.
+pub(crate) fn raise_descriptors(wanted: u32, of_programs: OfPrograms) -> usize {
+    let OfPrograms { least, most } = of_programs;
+    let descriptors = descriptors::raise(u64::from(wanted) + most + RESERVED_DESCRIPTORS);
+    let possible = connections_within(descriptors.saturating_sub(least), wanted);
     if possible < wanted {
         log::warn!(
             "Reducing -maxconnections from {wanted} to {possible}, because of system limitations."
         );
     }
     possible as usize
+}
+
+/// Connections of programs that ask the node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfPrograms {
+    pub(crate) least: u64,
+    pub(crate) most: u64,
 }
 
 fn connections_within(descriptors: u64, wanted: u32) -> u32 {
@@ -156,8 +165,12 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_files() {
-        assert_eq!(raise_descriptors(0), 0);
-        assert!(raise_descriptors(u32::MAX) < u32::MAX as usize);
+        let none = OfPrograms::default();
+        assert_eq!(raise_descriptors(0, none), 0);
+        let possible = raise_descriptors(u32::MAX, none);
+        assert!(possible < u32::MAX as usize);
+        let programs = OfPrograms { least: 8, most: 128 };
+        assert_eq!(raise_descriptors(u32::MAX, programs), possible - 8);
         assert_eq!(connections_within(268 + 125, 125), 125);
         assert_eq!(connections_within(268 + 124, 125), 124);
         assert_eq!(connections_within(u64::MAX, u32::MAX), u32::MAX);

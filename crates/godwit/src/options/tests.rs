@@ -319,6 +319,8 @@ fn options_of_the_rpc_server_are_read() {
     assert_eq!(addresses(&["-rpcallowip=10.0.0.0/8"]), (own, 1));
     let both = ["-rpcbind=10.0.0.1", "-rpcbind=[::]:7", "-rpcallowip=10.0.0.0/8"];
     assert_eq!(addresses(&both), (vec!["10.0.0.1:8332".to_owned(), "[::]:7".to_owned()], 0));
+    let year = std::time::Duration::from_secs(31_536_000);
+    assert_eq!(rpc(&["-rpcservertimeout=31536000"]).expect("a server").timeout, year);
     let cookie = |arguments: &[&str]| rpc(arguments).expect("a server").cookie;
     assert_eq!(cookie(&["-norpccookiefile"]), Cookie::Off);
     assert_eq!(cookie(&["-rpcpassword=x"]), Cookie::Off);
@@ -337,6 +339,10 @@ fn options_of_the_rpc_server_are_read() {
         "-rpccookieperms=x",
         "-rpcthreads=0",
         "-rpcbind=a",
+        "-rpcservertimeout=0",
+        "-rpcservertimeout=31536001",
+        "-rpcservertimeout=18446744073709551615",
+        "-rpcallowip=::ffff:10.0.0.1/33",
     ] {
         assert!(!error(&[wrong]).is_empty(), "{wrong}");
     }

@@ -12,6 +12,8 @@ use values::OrOff;
 /// Most threads and most requests that wait.
 const MAX_THREADS: usize = 256;
 const MAX_QUEUE: usize = 10_000;
+/// Longest silence of a client in seconds, a year: clocks have an end.
+const MAX_TIMEOUT: u64 = 365 * 24 * 60 * 60;
 
 /// In the order in which the help lists them.
 pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
@@ -154,10 +156,11 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     rpc_setting(
         "rpcservertimeout",
         "SECONDS",
-        "a number of seconds, at least 1",
+        "a number of seconds from 1 to 31536000",
         "Close a connection whose client is silent for so long (default: 30).",
         |draft, text| {
-            draft.rpc.timeout = Some(plain::number(text).filter(|seconds| *seconds > 0)?);
+            let in_range = |seconds: &u64| (1..=MAX_TIMEOUT).contains(seconds);
+            draft.rpc.timeout = Some(plain::number(text).filter(in_range)?);
             Some(())
         },
     ),

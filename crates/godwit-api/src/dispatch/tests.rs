@@ -1,0 +1,101 @@
+//! Requests that ask for more than there is.
+
+use super::*;
+use crate::server::tests::{Node, USER, options, ready};
+
+/// With so much memory for answers, so many threads, and a node that nobody drives.
+fn api(answer_bytes: usize, threads: usize) -> (Api, Node) {
+    let (stage, node) = ready();
+    let answers = Answers::new(answer_bytes);
+    let options = crate::ServerOptions { threads, ..options() };
+    (Api::new(&stage, &answers, &options), node)
+}
+
+fn ask(api: &Api, body: &str) -> (u16, String) {
+    let body = RequestBody { bytes: body.as_bytes().to_vec(), _permit: None };
+    let reply = api.answer(body, USER, &|| false);
+    (reply.status, reply.text.map_or_else(String::new, |text| text.text))
+}
+
+fn code_of(text: &str) -> String {
+    let reply = Json::parse(text.trim_end().as_bytes()).expect("JSON");
+    reply.get("error").and_then(|error| error.get("code")).unwrap_or(&Json::Null).write()
+}
+
+#[test]
+fn a_batch_stays_within_the_memory_of_answers() {
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}"#;
+    let one = {
+        let (api, _node) = api(1 << 20, 1);
+        ask(&api, call).1.len()
+    };
+    let (api, _node) = api(3 * one, 1);
+    let (status, text) = ask(&api, &format!("[{}]", [call; 40].join(",")));
+    assert_eq!(status, OK);
+    let Some(Json::List(replies)) = Json::parse(text.trim_end().as_bytes()) else {
+        panic!("a list");
+    };
+    let refused = |reply: &&Json| reply.get("error").is_some();
+    let count = replies.iter().filter(refused).count();
+    assert!(replies.len() == 40 && (30..39).contains(&count), "{count} of {}", replies.len());
+    assert!(replies[0].get("result").is_some());
+    // With what each request has for its own, and what is said to those that are refused.
+    assert!(text.len() < 3 * one + (64 << 10) + 40 * 120, "{} bytes", text.len());
+    let (_, text) = ask(&api, call);
+    assert_eq!(text.len(), one, "what it took is free again");
+}
+
+#[test]
+fn a_request_has_so_many_values_and_no_more() {
+    let (api, _node) = api(1 << 20, 1);
+    let with = |zeros: usize| {
+        let zeros = vec!["0"; zeros].join(",");
+        ask(&api, &format!(r#"{{"method":"echo","id":[{zeros}]}}"#))
+    };
+    // The object, the method and the list count as well.
+    let (status, text) = with(MAX_VALUES - 3);
+    assert_eq!((status, code_of(&text).as_str()), (OK, "null"));
+    let (status, text) = with(MAX_VALUES - 2);
+    assert_eq!((status, code_of(&text)), (INTERNAL_ERROR, code::LIMIT_EXCEEDED.to_string()));
+}
+
+#[test]
+fn depth_is_an_error_of_its_own_before_the_number_of_values() {
+    let (api, _node) = api(1 << 20, 1);
+    for text in ["[".repeat(MAX_VALUES + 1), format!("{}1", "[[".repeat(MAX_VALUES))] {
+        assert_eq!(code_of(&ask(&api, &text).1), code::PARSE_ERROR.to_string());
+    }
+    let flat = format!("[{}", "[],".repeat(MAX_VALUES));
+    assert_eq!(code_of(&ask(&api, &flat).1), code::LIMIT_EXCEEDED.to_string());
+}
+
+#[test]
+fn an_error_repeats_only_so_much_of_what_was_sent() {
+    let (api, _node) = api(1 << 20, 1);
+    let long = "ä".repeat(1 << 20);
+    let (status, text) =
+        ask(&api, &format!(r#"{{"method":"waitforblock","id":1,"params":["{long}"]}}"#));
+    assert_eq!((status, code_of(&text)), (INTERNAL_ERROR, code::INVALID_PARAMETER.to_string()));
+    assert!((MAX_MESSAGE..MAX_MESSAGE + 200).contains(&text.len()), "{} bytes", text.len());
+}
+
+#[test]
+fn waits_leave_a_thread_to_the_others() {
+    for (threads, waits) in [(1, 1), (2, 1), (16, 15)] {
+        let (api, _node) = api(1 << 20, threads);
+        let all: Vec<_> = (0..waits).map(|_| api.begin_wait().expect("there is a place")).collect();
+        let error = api.begin_wait().err().expect("there is none");
+        assert_eq!(error.code, code::LIMIT_EXCEEDED);
+        drop(all);
+        assert!(api.begin_wait().is_ok());
+    }
+}
+
+#[test]
+fn a_wait_ends_when_nobody_waits_for_it() {
+    let (api, _node) = api(1 << 20, 1);
+    let body =
+        RequestBody { bytes: br#"{"method":"waitfornewblock","id":1}"#.to_vec(), _permit: None };
+    let reply = api.answer(body, USER, &|| true);
+    assert_eq!(reply.status, OK);
+}

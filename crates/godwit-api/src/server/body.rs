@@ -1,0 +1,118 @@
+//! Bodies of requests: how large, how slow, and how many at once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::workers::RequestBody;
+
+/// Bytes of a request's body (Core `MAX_BODY_SIZE`).
+const MAX_BODY_BYTES: u64 = 32 << 20;
+
+/// Bytes of bodies at once at most, of all requests together: those that are being received or wait for
+/// their turn. One that alone is larger than what there is goes when no other does.
+pub const BODY_BYTES: usize = 32 << 20;
+
+/// Bytes of a body that every request has for its own, so that small ones wait for nobody.
+const OWN_BODY_BYTES: u64 = 64 << 10;
+
+/// Bytes of a body that a client sends a second at least.
+const LEAST_BODY_RATE: u64 = 256 << 10;
+
+/// The memory of bodies, in KiB.
+pub(super) struct Bodies {
+    left: Arc<Semaphore>,
+    all: u32,
+}
+
+impl Bodies {
+    pub(super) fn new(bytes: usize) -> Self {
+        let all = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1);
+        Self { left: Arc::new(Semaphore::new(all as usize)), all }
+    }
+
+    /// What counts of a body.
+    fn counted(&self, bytes: u64) -> u32 {
+        match bytes {
+            0..=OWN_BODY_BYTES => 0,
+            _ => u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.all),
+        }
+    }
+
+    /// Room for a body; `None` if there is none for so long.
+    async fn room(&self, bytes: u64, limit: Duration) -> Option<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.left).acquire_many_owned(self.counted(bytes));
+        timeout(limit, room).await.ok()?.ok()
+    }
+}
+
+/// The connection is to be closed without an answer.
+#[derive(Debug)]
+pub(super) struct Hopeless(pub(super) &'static str);
+
+impl fmt::Display for Hopeless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Hopeless {}
+
+/// A body.
+pub(super) enum Received {
+    Whole(RequestBody),
+    TooLong,
+    /// It is cut off, or not in the chunks that it promises.
+    Broken,
+    /// Others have taken what memory there is, for long.
+    NoRoom,
+}
+
+/// Receives a body, and counts it. One whose length is not told counts as the longest until it is there.
+pub(super) async fn receive(
+    mut body: Incoming,
+    bodies: &Bodies,
+    limit: Duration,
+) -> Result<Received, Hopeless> {
+    let told = body.size_hint().upper();
+    if told.is_some_and(|length| length > MAX_BODY_BYTES) {
+        return Ok(Received::TooLong);
+    }
+    let mut room = None;
+    let mut bytes = Vec::new();
+    let mut expected = told.unwrap_or(0);
+    let mut started = Instant::now();
+    loop {
+        if room.is_none() && expected > OWN_BODY_BYTES {
+            // A client that is waited for here is not read from.
+            room = bodies.room(told.unwrap_or(MAX_BODY_BYTES), limit).await;
+            if room.is_none() {
+                return Ok(Received::NoRoom);
+            }
+            started = Instant::now();
+        }
+        let rate = Duration::from_millis(bytes.len() as u64 * 1000 / LEAST_BODY_RATE);
+        let frame = timeout_at(started + limit + rate, body.frame())
+            .await
+            .map_err(|_| Hopeless("its body comes too slowly"))?;
+        let Some(frame) = frame else { break };
+        let Ok(frame) = frame else { return Ok(Received::Broken) };
+        let Ok(data) = frame.into_data() else { continue };
+        bytes.extend_from_slice(&data);
+        expected = expected.max(bytes.len() as u64);
+        if expected > MAX_BODY_BYTES {
+            return Ok(Received::TooLong);
+        }
+    }
+    let counts = bodies.counted(bytes.len() as u64) as usize;
+    let room = match counts {
+        0 => None,
+        counts => room.and_then(|mut room| room.split(counts)),
+    };
+    Ok(Received::Whole(RequestBody { bytes, _permit: room }))
+}

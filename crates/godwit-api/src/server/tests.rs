@@ -1,0 +1,248 @@
+//! The server on sockets, before a node that nobody drives.
+
+use std::io::{Read, Write};
+
+use godwit_p2p::Reachable;
+use godwit_primitives::{Network, Params, Work};
+
+use super::*;
+use crate::auth::RpcAuth;
+use crate::seam::{Publisher, Questions, Reach, Snapshot, TipFacts, seam};
+
+pub(crate) const USER: &str = "rt";
+/// Of Core's `share/rpcauth`, with its password.
+const RT: &str = "rt:93648e835a54c573682c2eb19f882535$7681e9c5b74bdd85e78166031d2058e1069b3ed7ed967c93fc63abba06f31144";
+const LOGIN: &str = "rt:cA773lm788buwYe4g4WT+05pKyNruVKjQ25x3n0DQcM=";
+
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// The ends that a node would have.
+pub(crate) struct Node {
+    _questions: Questions,
+    _publisher: Publisher,
+}
+
+fn node() -> (Seam, Node) {
+    let params = Params::new(Network::Regtest);
+    let header = params.genesis;
+    let first = Snapshot {
+        tip: TipFacts {
+            hash: header.block_hash(),
+            height: 0,
+            header,
+            median_time: header.time,
+            chain_work: Work::ZERO,
+        },
+        headers: 0,
+        progress: 1.0,
+        initial_download: false,
+        bytes_on_disk: 0,
+        pruning: None,
+        network_active: true,
+        warnings: Vec::new(),
+    };
+    let reach = Reach { reachable: Reachable::CLEARNET, clearnet: None, onion: None };
+    let (seam, questions, publisher) = seam(Arc::new(params), reach, first);
+    (seam, Node { _questions: questions, _publisher: publisher })
+}
+
+/// The stage of a node that answers.
+pub(crate) fn ready() -> (Stage, Node) {
+    let (seam, node) = node();
+    let stage = Stage::new("");
+    stage.ready(seam);
+    (stage, node)
+}
+
+/// A port that nobody listens on.
+fn free_port() -> SocketAddr {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    listener.local_addr().expect("an address")
+}
+
+pub(crate) fn options() -> ServerOptions {
+    ServerOptions {
+        addresses: vec![free_port()],
+        allowed: Vec::new(),
+        credentials: Credentials(vec![RpcAuth::parse(RT).expect("a user")]),
+        cookie: None,
+        whitelist: Whitelist::default(),
+        threads: 4,
+        queue: 16,
+        timeout: LONG,
+        connections: 16,
+        answer_bytes: 1 << 20,
+        body_bytes: 1 << 20,
+        version: "0.1.0",
+        log_path: PathBuf::new(),
+        stop: Arc::default(),
+    }
+}
+
+/// A server that answers. In this order dropped.
+struct Running {
+    _node: Node,
+    _server: Server,
+    address: SocketAddr,
+}
+
+fn start(options: ServerOptions) -> Running {
+    let address = options.addresses[0];
+    let server = Server::start(options).expect("it starts");
+    let (seam, node) = node();
+    server.ready(seam);
+    Running { _node: node, _server: server, address }
+}
+
+impl Running {
+    fn connect(&self) -> std::net::TcpStream {
+        let stream = std::net::TcpStream::connect(self.address).expect("somebody listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+        stream
+    }
+
+    /// Sends a whole request on a connection of its own.
+    fn ask(&self, body: &str) -> String {
+        let mut stream = self.connect();
+        send(&mut stream, body);
+        read_answer(&mut stream)
+    }
+}
+
+fn head(rest: &str) -> String {
+    let login = data_encoding::BASE64.encode(LOGIN.as_bytes());
+    format!("POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {login}\r\n{rest}\r\n\r\n")
+}
+
+fn send(stream: &mut std::net::TcpStream, body: &str) {
+    let head = head(&format!("Content-Length: {}", body.len()));
+    stream.write_all(format!("{head}{body}").as_bytes()).expect("it is read");
+}
+
+fn send_in_chunks(stream: &mut std::net::TcpStream, body: &str) {
+    let head = head("Transfer-Encoding: chunked");
+    let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{chunk}").as_bytes()).expect("it is read");
+}
+
+/// One answer; what there is of it where the server closes before.
+fn read_answer(stream: &mut std::net::TcpStream) -> String {
+    let (mut text, mut chunk) = (String::new(), [0; 4096]);
+    loop {
+        let count = match stream.read(&mut chunk) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+            Err(error) => panic!("no answer: {error}"),
+        };
+        text.push_str(std::str::from_utf8(&chunk[..count]).expect("text"));
+        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let length = head.split("content-length: ").nth(1).expect("a length");
+            let digits = length.split("\r\n").next().expect("a line");
+            body.len() == digits.parse::<usize>().expect("a number")
+        });
+        if whole || count == 0 {
+            return text;
+        }
+    }
+}
+
+const ECHO: &str = r#"{"method":"echo","id":1}"#;
+const WAIT: &str = r#"{"method":"waitfornewblock","id":1}"#;
+
+#[test]
+fn silent_connections_give_their_places_to_others() {
+    let server = start(ServerOptions { connections: 2, ..options() });
+    let _silent = [server.connect(), server.connect()];
+    assert!(server.ask(ECHO).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_connection_that_stays_open_is_given_up_when_another_waits() {
+    let server = start(ServerOptions { connections: 1, ..options() });
+    let mut first = server.connect();
+    send(&mut first, ECHO);
+    assert!(!read_answer(&mut first).contains("connection: close"));
+    let mut second = server.connect();
+    send(&mut second, ECHO);
+    // The second one waits; the first one is told as soon as that was seen.
+    loop {
+        send(&mut first, ECHO);
+        if read_answer(&mut first).contains("connection: close") {
+            break;
+        }
+    }
+    assert!(read_answer(&mut second).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn waiting_calls_whose_length_was_not_told_leave_room_for_the_bodies_of_others() {
+    let server = start(ServerOptions { body_bytes: 100 << 10, ..options() });
+    let _waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let mut stream = server.connect();
+            // Larger than what each has for its own, and smaller than all that there is.
+            send_in_chunks(&mut stream, &format!("{WAIT}{}", " ".repeat(70 << 10)));
+            stream
+        })
+        .collect();
+    assert!(server.ask(&format!("{ECHO}{}", " ".repeat(90 << 10))).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_given_up() {
+    let server = start(ServerOptions { timeout: Duration::from_secs(1), ..options() });
+    let mut slow = server.connect();
+    slow.write_all(head("Content-Length: 1000").as_bytes()).expect("it is read");
+    // Never silent for a second.
+    let trickle = (0..1000).all(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        slow.write_all(b" ").is_ok()
+    });
+    assert!(!trickle, "it is closed before the body is there");
+}
+
+#[test]
+fn a_wait_of_a_client_that_is_gone_ends() {
+    let timeout = Duration::from_millis(200);
+    let server = start(ServerOptions { threads: 2, timeout, ..options() });
+    let mut gone = server.connect();
+    send(&mut gone, WAIT);
+    drop(gone);
+    // One wait at a time: it is refused until the other one has ended.
+    let brief = r#"{"method":"waitfornewblock","id":1,"params":[1]}"#;
+    while !server.ask(brief).starts_with("HTTP/1.1 200") {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_client_that_has_said_all_gets_its_answer() {
+    let server = start(options());
+    let mut stream = server.connect();
+    send(&mut stream, ECHO);
+    stream.shutdown(std::net::Shutdown::Write).expect("a socket");
+    assert!(read_answer(&mut stream).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_stop_that_was_to_come_later() {
+    let server = start(options());
+    let stage = server._server.stage.clone();
+    let sleeping = std::thread::spawn(move || stage.sleep(LONG));
+    drop(server);
+    sleeping.join().expect("it is woken");
+}
+
+#[test]
+fn addresses_that_are_taken_are_named_in_one_line() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let both = ServerOptions { addresses: vec![address, address], ..options() };
+    let error = Server::start(both).err().expect("it is taken").to_string();
+    assert_eq!(error.lines().count(), 1);
+    assert_eq!(error.matches(&address.to_string()).count(), 2, "{error}");
+    // One that is free is enough.
+    let one = ServerOptions { addresses: vec![address, free_port()], ..options() };
+    assert!(Server::start(one).is_ok());
+}

@@ -43,7 +43,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use godwit_primitives::{Coin, OutPoint};
-use godwit_stream::{Decode, DecodeError, SpanReader};
+use godwit_stream::DecodeError;
 
 use super::compressed::CompressedCoins;
 use super::entry::Entry;
@@ -373,7 +373,7 @@ impl CoinEntry<'_> {
     ///
     /// The bytes are no coin. Their checksum matched, so another program wrote them.
     pub fn coin(&self) -> Result<Coin, DecodeError> {
-        Coin::decode(&mut SpanReader::new(self.compressed))
+        Coin::from_compressed(self.compressed)
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use godwit_primitives::Network;
 
-use super::general::General;
+use super::general::{GENERAL, General};
 use crate::exit::Exit;
 
 /// A program: its tables and its names for things.
@@ -186,7 +186,7 @@ pub const fn setting<P: Program>(
         file: FilePlace::Anywhere,
         commands: Commands::Every,
         networks: &Network::ALL,
-        group: super::general::GENERAL,
+        group: GENERAL,
         repeats: false,
         help,
         set: Setter::Own(set),

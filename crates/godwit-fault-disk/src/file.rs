@@ -99,6 +99,15 @@ impl DiskFile for FaultFile {
         Ok(())
     }
 
+    /// Every second 4 KiB lie in no memory, so that both ways are taken.
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let is_in_memory = (offset >> 12).is_multiple_of(2);
+        if is_in_memory {
+            self.read_exact_at(offset, out)?;
+        }
+        Ok(is_in_memory)
+    }
+
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
         let mut bytes = vec![0; len];
         let read = self.read_exact_at(offset, &mut bytes);

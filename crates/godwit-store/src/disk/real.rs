@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_stream::DataStream;
-use rustix::io::Errno;
+use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Disk, DiskFile, DiskLock, OpenMode};
 
@@ -98,6 +99,19 @@ impl DiskFile for RealFile {
         self.0.read_exact_at(out, offset)
     }
 
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let len = out.len();
+        let mut parts = [IoSliceMut::new(out)];
+        match rustix::io::preadv2(&self.0, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+            Ok(count) if count == len => return Ok(true),
+            // Not all of it, or none, is in memory; or the file system cannot tell. Whatever else is wrong,
+            // the read that waits will say.
+            Ok(_) | Err(_) => {}
+        }
+        self.advise(offset..offset.saturating_add(len as u64), Advice::WillNeed);
+        Ok(false)
+    }
+
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
         let start = out.as_slice().len();
         loop {
@@ -135,10 +149,15 @@ impl DiskFile for RealFile {
     }
 
     fn release_cache(&self, bytes: Range<u64>) {
+        self.advise(bytes, Advice::DontNeed);
+    }
+}
+
+impl RealFile {
+    /// Nothing is wrong where the system does not take the hint.
+    fn advise(&self, bytes: Range<u64>, advice: Advice) {
         let Some(len) = NonZeroU64::new(bytes.end.saturating_sub(bytes.start)) else { return };
         let len = Some(len).filter(|len| i64::try_from(len.get()).is_ok());
-        let advice = rustix::fs::Advice::DontNeed;
-        // Nothing is wrong where the system does not take the hint.
         let _is_taken = rustix::fs::fadvise(&self.0, bytes.start, len, advice).is_ok();
     }
 }

@@ -52,7 +52,7 @@ use super::memtable::{KeyedEntry, Memtable};
 use super::merge::{MergeScan, Source};
 use super::run::file::repair::Repairs;
 use super::run::reader::SegmentCursor;
-use super::run::segment::{LookupScratch, Segment};
+use super::run::segment::{Answer, LookupScratch, Patience, Segment};
 use crate::disk::StoreDisk;
 use crate::error::StoreError;
 use crate::exec::Executor;
@@ -97,6 +97,18 @@ impl Trust {
     fn ends_with_first(self) -> bool {
         matches!(self, Self::Memory)
     }
+}
+
+/// Keys of which the disk is told before they are read, beside as many that are being read: with one block
+/// of 4 KiB each 8 MiB of the system's page cache for each job, and more requests than a drive takes at
+/// once.
+const READ_AHEAD_KEYS: usize = 1024;
+
+/// A key, and the newest segment of its partition that may have it.
+#[derive(Clone, Copy)]
+struct Lookup {
+    n: u32,
+    segment: usize,
 }
 
 /// Keeps what was read from a [`Layers`] usable after the snapshot itself is gone. Cheap to clone,
@@ -272,29 +284,130 @@ impl Layers {
         }
         // Reads may take long, and the memory of clean ones be needed meanwhile.
         drop(flushed);
+        match trust {
+            Trust::Memory => self.resolve_in_runs(keys, &open, found),
+            Trust::Files => self.search_runs(keys, &open, found),
+        }
+    }
+
+    /// As [`Self::resolve`], of the runs alone, for the keys of `open`, which are in order of key.
+    ///
+    /// What the system has in memory is looked at at once. For the rest the disk is told of all places,
+    /// [`READ_AHEAD_KEYS`] keys ahead, before the first of them is read and waited for: a drive that needs
+    /// 100 µs for one read does many in the same time.
+    fn resolve_in_runs(
+        &self,
+        keys: &[HashedOutPoint],
+        open: &[u32],
+        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Result<usize, StoreError> {
         let (mut scratch, mut in_runs) = (LookupScratch::default(), 0);
-        let mut done = vec![false; keys.len()];
-        let partition = |n: &u32| self.context.partition_of(keys[*n as usize].key);
-        for mut open in open.chunk_by_mut(|a, b| partition(a) == partition(b)) {
-            for segment in &self.partitions[partition(&open[0])] {
-                let reread = match trust {
-                    Trust::Memory => None,
-                    Trust::Files => Some(segment.reread()?),
-                };
-                let segment = reread.as_ref().unwrap_or(segment);
-                segment.resolve(keys, open, &mut scratch, &mut |n, entry| {
-                    done[n as usize] = trust.ends_with_first();
-                    in_runs += 1;
-                    found(n, entry)
-                })?;
-                let left = move_up(open, |n| !done[n as usize]);
-                open = &mut open[..left];
-                if open.is_empty() {
-                    break;
+        let mut found = |n: u32, entry: Entry<'_>| {
+            in_runs += 1;
+            found(n, entry)
+        };
+        let mut batches = open.chunks(READ_AHEAD_KEYS);
+        let mut fetched = Vec::new();
+        loop {
+            let batch = batches.next();
+            let waiting = std::mem::take(&mut fetched);
+            for open in batch.unwrap_or_default().chunk_by(self.same_partition(keys)) {
+                let open = open.iter().map(|n| Lookup { n: *n, segment: 0 });
+                let (open, patience) = (open.collect(), Patience::Fetch);
+                fetched.extend(self.look_up(keys, open, patience, &mut scratch, &mut found)?);
+            }
+            let same_partition = self.same_partition(keys);
+            for waiting in waiting.chunk_by(|a: &Lookup, b: &Lookup| same_partition(&a.n, &b.n)) {
+                let (open, patience) = (waiting.to_vec(), Patience::Wait);
+                self.look_up(keys, open, patience, &mut scratch, &mut found)?;
+            }
+            if batch.is_none() {
+                return Ok(in_runs);
+            }
+        }
+    }
+
+    /// Looks up keys of one partition, each from its segment on; returns those for which the disk has to be
+    /// waited for.
+    fn look_up(
+        &self,
+        keys: &[HashedOutPoint],
+        mut open: Vec<Lookup>,
+        patience: Patience,
+        scratch: &mut LookupScratch,
+        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Result<Vec<Lookup>, StoreError> {
+        let (mut fetched, mut wanted, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        let Some(first) = open.first() else { return Ok(fetched) };
+        for (at, segment) in self.partitions[self.partition(keys, first.n)].iter().enumerate() {
+            wanted.clear();
+            missing.clear();
+            // The filter is asked for all keys in a row: its cache misses then overlap.
+            open.retain(|lookup| {
+                let may_contain =
+                    lookup.segment <= at && segment.may_contain(keys[lookup.n as usize].key);
+                if may_contain {
+                    wanted.push(lookup.n);
                 }
+                !may_contain
+            });
+            if wanted.is_empty() {
+                continue;
+            }
+            segment.resolve(keys, &wanted, patience, scratch, &mut |n, answer| {
+                match answer {
+                    Answer::Entry(entry) => found(n, entry)?,
+                    Answer::Nothing => missing.push(Lookup { n, segment: at + 1 }),
+                    Answer::Fetched => fetched.push(Lookup { n, segment: at }),
+                }
+                Ok(())
+            })?;
+            if !missing.is_empty() {
+                open.append(&mut missing);
+                open.sort_unstable_by_key(|lookup| keys[lookup.n as usize].key);
+            }
+            if open.is_empty() {
+                break;
+            }
+        }
+        Ok(fetched)
+    }
+
+    /// As [`Self::resolve`], of the runs alone, all entries, by what their files say.
+    fn search_runs(
+        &self,
+        keys: &[HashedOutPoint],
+        open: &[u32],
+        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Result<usize, StoreError> {
+        let (mut scratch, mut in_runs) = (LookupScratch::default(), 0);
+        for open in open.chunk_by(self.same_partition(keys)) {
+            for segment in &self.partitions[self.partition(keys, open[0])] {
+                let segment = segment.reread()?;
+                let may_contain = |n: &u32| segment.may_contain(keys[*n as usize].key);
+                let wanted: Vec<u32> = open.iter().copied().filter(may_contain).collect();
+                segment.resolve(
+                    keys,
+                    &wanted,
+                    Patience::Wait,
+                    &mut scratch,
+                    &mut |n, answer| {
+                        let Answer::Entry(entry) = answer else { return Ok(()) };
+                        in_runs += 1;
+                        found(n, entry)
+                    },
+                )?;
             }
         }
         Ok(in_runs)
+    }
+
+    fn same_partition(&self, keys: &[HashedOutPoint]) -> impl Fn(&u32, &u32) -> bool {
+        |a, b| self.partition(keys, *a) == self.partition(keys, *b)
+    }
+
+    fn partition(&self, keys: &[HashedOutPoint], n: u32) -> usize {
+        self.context.partition_of(keys[n as usize].key)
     }
 
     /// Whether there are no entries: nothing was sealed yet.
@@ -344,18 +457,6 @@ impl Layers {
         }
         Ok(MergeScan::new(sources, false))
     }
-}
-
-/// Moves the elements that `keep` accepts to the front, in order, and returns how many they are.
-fn move_up(items: &mut [u32], keep: impl Fn(u32) -> bool) -> usize {
-    let mut kept = 0;
-    for n in 0..items.len() {
-        if keep(items[n]) {
-            items[kept] = items[n];
-            kept += 1;
-        }
-    }
-    kept
 }
 
 /// A coin in a scan.

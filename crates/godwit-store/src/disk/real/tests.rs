@@ -30,6 +30,32 @@ fn written_bytes_are_read_back_at_their_offsets() {
     assert!(file.read_exact_at(1, &mut out).is_err());
 }
 
+/// Whether they are in memory is the system's affair.
+#[test]
+fn bytes_that_are_in_memory_are_read_at_once_and_others_soon() {
+    let (dir, disk) = temp();
+    let file = disk.open(&dir.path().join("f"), OpenMode::ReadWrite).unwrap();
+    let bytes: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+    file.write_all_at(0, &bytes).unwrap();
+    file.sync().unwrap();
+    for release in [false, true] {
+        if release {
+            file.release_cache(0..u64::MAX);
+        }
+        let (mut out, mut waited) = (vec![0; 5_000], vec![0; 5_000]);
+        let at_once = file.read_or_fetch_at(50_000, &mut out).unwrap();
+        file.read_exact_at(50_000, &mut waited).unwrap();
+        assert!(waited == bytes[50_000..55_000]);
+        assert!(!at_once || out == waited);
+    }
+    // Behind the end, and across it: what is wrong the read that waits says.
+    for offset in [99_999, 100_000, u64::MAX] {
+        assert!(!file.read_or_fetch_at(offset, &mut [0; 2]).unwrap());
+        assert!(file.read_exact_at(offset, &mut [0; 2]).is_err());
+    }
+    disk.check().unwrap();
+}
+
 #[test]
 fn a_long_read_crosses_the_steps_of_the_stream() {
     let (dir, disk) = temp();

@@ -83,9 +83,25 @@ pub(crate) struct Segment {
 /// Memory of lookups, kept from one to the next.
 #[derive(Default)]
 pub(crate) struct LookupScratch {
-    candidates: Vec<u32>,
     blocks: Blocks,
     long: Vec<u8>,
+}
+
+/// What a lookup does where the disk has to be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// It waits.
+    Wait,
+    /// It has the disk fetch what it needs, and goes on with the next.
+    Fetch,
+}
+
+/// What a segment says of a key.
+pub(crate) enum Answer<'a> {
+    Entry(Entry<'a>),
+    Nothing,
+    /// The disk fetches what is needed to tell.
+    Fetched,
 }
 
 /// What a block says of a name.
@@ -160,44 +176,45 @@ impl Segment {
     }
 
     #[inline]
-    fn may_contain(&self, key: u64) -> bool {
+    pub(crate) fn may_contain(&self, key: u64) -> bool {
         (self.meta.min_key..=self.meta.max_key).contains(&key)
             && self.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
     }
 
-    /// Looks for `keys[n]` for each `n` of `wanted`, which is in order of key, and hands each entry
-    /// to `found`. The filter is asked for all first: its cache misses then overlap.
+    /// Looks for `keys[n]` for each `n` of `wanted`, which is in order of key, and tells `found` the answer:
+    /// an entry, none, or, if `patience` is not to wait, that the disk fetches it.
     pub(crate) fn resolve(
         &self,
         keys: &[HashedOutPoint],
         wanted: &[u32],
+        patience: Patience,
         scratch: &mut LookupScratch,
-        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
+        found: &mut impl FnMut(u32, Answer<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), StoreError> {
-        let LookupScratch { candidates, blocks, long } = scratch;
-        candidates.clear();
-        candidates.extend(wanted.iter().filter(|n| self.may_contain(keys[**n as usize].key)));
-        if candidates.is_empty() {
-            return Ok(());
-        }
+        let LookupScratch { blocks, long } = scratch;
         let file = self.run.open()?;
-        let mut loaded = 0..0;
-        for n in candidates.iter() {
+        let (mut asked, mut read) = (0..0, true);
+        for n in wanted {
             let key = &keys[*n as usize];
             let range = self.index.candidates(key.key);
-            if range != loaded {
-                loaded = range.clone();
-                self.read_blocks(&file, range.clone(), blocks)?;
+            if range != asked {
+                asked = range.clone();
+                read = self.read_blocks(&file, range.clone(), patience, blocks)?;
             }
-            if let Some((number, entry)) = self.find(&file, key, range, blocks, long)? {
-                let decoded = found(*n, entry);
-                decoded.map_err(|error| self.run.damaged(number, Damage::Decode(error)))?;
-            }
+            let (number, answer) = match read {
+                true => match self.find(&file, key, range, blocks, long)? {
+                    Some((number, entry)) => (number, Answer::Entry(entry)),
+                    None => (self.meta.first_block, Answer::Nothing),
+                },
+                false => (self.meta.first_block, Answer::Fetched),
+            };
+            let decoded = found(*n, answer);
+            decoded.map_err(|error| self.run.damaged(number, Damage::Decode(error)))?;
         }
         Ok(())
     }
 
-    /// Reads blocks of entries by their numbers in the segment.
+    /// Reads blocks of entries by their numbers in the segment; `false`: the disk fetches them.
     ///
     /// # Errors
     ///
@@ -206,10 +223,15 @@ impl Segment {
         &self,
         file: &StoreFile,
         numbers: Range<u32>,
+        patience: Patience,
         into: &mut Blocks,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let first = self.meta.first_block;
-        let read = self.run.read(file, first + numbers.start..first + numbers.end, into);
+        let numbers = first + numbers.start..first + numbers.end;
+        let read = match patience {
+            Patience::Wait => self.run.read(file, numbers, into).map(|()| true),
+            Patience::Fetch => self.run.read_or_fetch(file, numbers, into),
+        };
         read.map_err(|error| match error {
             StoreError::Damaged { path, offset, damage: Damage::Checksum } => {
                 let number = (offset / BLOCK as u64) as u32 - first;
@@ -263,7 +285,7 @@ impl Segment {
     ) -> Result<(), StoreError> {
         let mut blocks = Blocks::default();
         let end = self.meta.blocks.min(number + u32::from(span));
-        self.read_blocks(file, number..end, &mut blocks)?;
+        self.read_blocks(file, number..end, Patience::Wait, &mut blocks)?;
         long.clear();
         for (absolute, block) in blocks.iter() {
             if !long.is_empty() && block.kind != BlockKind::Overflow {

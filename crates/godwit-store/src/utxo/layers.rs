@@ -52,7 +52,8 @@ use super::memtable::{KeyedEntry, Memtable};
 use super::merge::{MergeScan, Source};
 use super::run::file::repair::Repairs;
 use super::run::reader::SegmentCursor;
-use super::run::segment::{Answer, LookupScratch, Patience, Segment};
+use super::run::segment::{LookupScratch, Segment};
+use super::run_lookup::RunLookup;
 use crate::disk::StoreDisk;
 use crate::error::StoreError;
 use crate::exec::Executor;
@@ -97,18 +98,6 @@ impl Trust {
     fn ends_with_first(self) -> bool {
         matches!(self, Self::Memory)
     }
-}
-
-/// Keys of which the disk is told before they are read, beside as many that are being read: with one block
-/// of 4 KiB each 8 MiB of the system's page cache for each job, and more requests than a drive takes at
-/// once.
-const READ_AHEAD_KEYS: usize = 1024;
-
-/// A key, and the newest segment of its partition that may have it.
-#[derive(Clone, Copy)]
-struct Lookup {
-    n: u32,
-    segment: usize,
 }
 
 /// Keeps what was read from a [`Layers`] usable after the snapshot itself is gone. Cheap to clone,
@@ -291,86 +280,17 @@ impl Layers {
     }
 
     /// As [`Self::resolve`], of the runs alone, for the keys of `open`, which are in order of key.
-    ///
-    /// What the system has in memory is looked at at once. For the rest the disk is told of all places,
-    /// [`READ_AHEAD_KEYS`] keys ahead, before the first of them is read and waited for: a drive that needs
-    /// 100 µs for one read does many in the same time.
     fn resolve_in_runs(
         &self,
         keys: &[HashedOutPoint],
         open: &[u32],
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<usize, StoreError> {
-        let (mut scratch, mut in_runs) = (LookupScratch::default(), 0);
-        let mut found = |n: u32, entry: Entry<'_>| {
-            in_runs += 1;
-            found(n, entry)
-        };
-        let mut batches = open.chunks(READ_AHEAD_KEYS);
-        let mut fetched = Vec::new();
-        loop {
-            let batch = batches.next();
-            let waiting = std::mem::take(&mut fetched);
-            for open in batch.unwrap_or_default().chunk_by(self.same_partition(keys)) {
-                let open = open.iter().map(|n| Lookup { n: *n, segment: 0 });
-                let (open, patience) = (open.collect(), Patience::Fetch);
-                fetched.extend(self.look_up(keys, open, patience, &mut scratch, &mut found)?);
-            }
-            let same_partition = self.same_partition(keys);
-            for waiting in waiting.chunk_by(|a: &Lookup, b: &Lookup| same_partition(&a.n, &b.n)) {
-                let (open, patience) = (waiting.to_vec(), Patience::Wait);
-                self.look_up(keys, open, patience, &mut scratch, &mut found)?;
-            }
-            if batch.is_none() {
-                return Ok(in_runs);
-            }
+        let mut lookup = RunLookup::new(keys, found);
+        for open in open.chunk_by(self.same_partition(keys)) {
+            lookup.look_up(&self.partitions[self.partition(keys, open[0])], open)?;
         }
-    }
-
-    /// Looks up keys of one partition, each from its segment on; returns those for which the disk has to be
-    /// waited for.
-    fn look_up(
-        &self,
-        keys: &[HashedOutPoint],
-        mut open: Vec<Lookup>,
-        patience: Patience,
-        scratch: &mut LookupScratch,
-        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
-    ) -> Result<Vec<Lookup>, StoreError> {
-        let (mut fetched, mut wanted, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        let Some(first) = open.first() else { return Ok(fetched) };
-        for (at, segment) in self.partitions[self.partition(keys, first.n)].iter().enumerate() {
-            wanted.clear();
-            missing.clear();
-            // The filter is asked for all keys in a row: its cache misses then overlap.
-            open.retain(|lookup| {
-                let may_contain =
-                    lookup.segment <= at && segment.may_contain(keys[lookup.n as usize].key);
-                if may_contain {
-                    wanted.push(lookup.n);
-                }
-                !may_contain
-            });
-            if wanted.is_empty() {
-                continue;
-            }
-            segment.resolve(keys, &wanted, patience, scratch, &mut |n, answer| {
-                match answer {
-                    Answer::Entry(entry) => found(n, entry)?,
-                    Answer::Nothing => missing.push(Lookup { n, segment: at + 1 }),
-                    Answer::Fetched => fetched.push(Lookup { n, segment: at }),
-                }
-                Ok(())
-            })?;
-            if !missing.is_empty() {
-                open.append(&mut missing);
-                open.sort_unstable_by_key(|lookup| keys[lookup.n as usize].key);
-            }
-            if open.is_empty() {
-                break;
-            }
-        }
-        Ok(fetched)
+        lookup.finish()
     }
 
     /// As [`Self::resolve`], of the runs alone, all entries, by what their files say.
@@ -386,17 +306,10 @@ impl Layers {
                 let segment = segment.reread()?;
                 let may_contain = |n: &u32| segment.may_contain(keys[*n as usize].key);
                 let wanted: Vec<u32> = open.iter().copied().filter(may_contain).collect();
-                segment.resolve(
-                    keys,
-                    &wanted,
-                    Patience::Wait,
-                    &mut scratch,
-                    &mut |n, answer| {
-                        let Answer::Entry(entry) = answer else { return Ok(()) };
-                        in_runs += 1;
-                        found(n, entry)
-                    },
-                )?;
+                segment.resolve(keys, &wanted, &mut scratch, &mut |n, entry| {
+                    in_runs += 1;
+                    found(n, entry)
+                })?;
             }
         }
         Ok(in_runs)

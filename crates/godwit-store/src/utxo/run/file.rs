@@ -146,7 +146,7 @@ impl RunFile {
         let offset = u64::from(numbers.start) * BLOCK as u64;
         match file.read_or_fetch_at(offset, &mut into.bytes) {
             Ok(true) => self.check(numbers, into).map(|()| true),
-            // A read that fails is made once more, where it is dealt with.
+            // Bytes that cannot be read are repaired by the read that waits.
             Err(error) if !error.is_unreadable() => Err(error),
             Ok(false) | Err(_) => {
                 into.bytes.clear();

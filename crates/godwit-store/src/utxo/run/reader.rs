@@ -7,7 +7,7 @@ use godwit_primitives::OutPoint;
 
 use super::file::Blocks;
 use super::format::{BLOCK, BlockKind};
-use super::segment::{Patience, Segment};
+use super::segment::Segment;
 use crate::error::{Damage, StoreError};
 use crate::utxo::entry::Entry;
 use crate::utxo::key::UtxoHasher;
@@ -148,12 +148,7 @@ impl SegmentCursor {
         if !self.buffer.range().contains(&number) {
             let end = meta.blocks.min(self.next_block + self.read_ahead);
             let file = self.segment.run.open()?;
-            self.segment.read_blocks(
-                &file,
-                self.next_block..end,
-                Patience::Wait,
-                &mut self.buffer,
-            )?;
+            self.segment.read_blocks(&file, self.next_block..end, &mut self.buffer)?;
         }
         let block = self.buffer.get(number);
         self.next_block += 1;

@@ -87,21 +87,11 @@ pub(crate) struct LookupScratch {
     long: Vec<u8>,
 }
 
-/// What a lookup does where the disk has to be waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// It waits.
-    Wait,
-    /// It has the disk fetch what it needs, and goes on with the next.
-    Fetch,
-}
-
-/// What a segment says of a key.
-pub(crate) enum Answer<'a> {
+/// What is known of a key without waiting for the disk.
+pub(crate) enum AtHand<'a> {
     Entry(Entry<'a>),
-    Nothing,
     /// The disk fetches what is needed to tell.
-    Fetched,
+    Pending,
 }
 
 /// What a block says of a name.
@@ -181,40 +171,60 @@ impl Segment {
             && self.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
     }
 
-    /// Looks for `keys[n]` for each `n` of `wanted`, which is in order of key, and tells `found` the answer:
-    /// an entry, none, or, if `patience` is not to wait, that the disk fetches it.
+    /// Looks for `keys[n]` for each `n` of `wanted`, which is in order of key, and hands each entry to
+    /// `found`.
     pub(crate) fn resolve(
         &self,
         keys: &[HashedOutPoint],
         wanted: &[u32],
-        patience: Patience,
         scratch: &mut LookupScratch,
-        found: &mut impl FnMut(u32, Answer<'_>) -> Result<(), DecodeError>,
+        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), StoreError> {
-        let LookupScratch { blocks, long } = scratch;
         let file = self.run.open()?;
-        let (mut asked, mut read) = (0..0, true);
+        let mut read = 0..0;
         for n in wanted {
             let key = &keys[*n as usize];
             let range = self.index.candidates(key.key);
-            if range != asked {
-                asked = range.clone();
-                read = self.read_blocks(&file, range.clone(), patience, blocks)?;
+            if range != read {
+                read = range.clone();
+                self.read_blocks(&file, range.clone(), &mut scratch.blocks)?;
             }
-            let (number, answer) = match read {
-                true => match self.find(&file, key, range, blocks, long)? {
-                    Some((number, entry)) => (number, Answer::Entry(entry)),
-                    None => (self.meta.first_block, Answer::Nothing),
-                },
-                false => (self.meta.first_block, Answer::Fetched),
-            };
-            let decoded = found(*n, answer);
-            decoded.map_err(|error| self.run.damaged(number, Damage::Decode(error)))?;
+            self.look_at(&file, key, range, scratch, |entry| found(*n, entry))?;
         }
         Ok(())
     }
 
-    /// Reads blocks of entries by their numbers in the segment; `false`: the disk fetches them.
+    /// As [`Self::resolve`], but waits for nothing: where that has to be, the disk fetches what will be read,
+    /// and `found` is told so. Returns how many blocks it fetches.
+    pub(crate) fn resolve_at_hand(
+        &self,
+        keys: &[HashedOutPoint],
+        wanted: &[u32],
+        scratch: &mut LookupScratch,
+        found: &mut impl FnMut(u32, AtHand<'_>) -> Result<(), DecodeError>,
+    ) -> Result<usize, StoreError> {
+        let file = self.run.open()?;
+        let (mut read, mut is_at_hand, mut pending) = (0..0, true, 0);
+        for n in wanted {
+            let key = &keys[*n as usize];
+            let range = self.index.candidates(key.key);
+            if range != read {
+                read = range.clone();
+                let numbers = self.in_run(&range);
+                let at_hand = self.run.read_or_fetch(&file, numbers, &mut scratch.blocks);
+                is_at_hand = at_hand.map_err(|error| self.name_coins(error))?;
+                pending += if is_at_hand { 0 } else { range.len() };
+            }
+            if is_at_hand {
+                self.look_at(&file, key, range, scratch, |entry| found(*n, AtHand::Entry(entry)))?;
+            } else {
+                found(*n, AtHand::Pending).map_err(|error| self.undecodable(range.start, error))?;
+            }
+        }
+        Ok(pending)
+    }
+
+    /// Reads blocks of entries by their numbers in the segment.
     ///
     /// # Errors
     ///
@@ -223,22 +233,30 @@ impl Segment {
         &self,
         file: &StoreFile,
         numbers: Range<u32>,
-        patience: Patience,
         into: &mut Blocks,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), StoreError> {
+        let read = self.run.read(file, self.in_run(&numbers), into);
+        read.map_err(|error| self.name_coins(error))
+    }
+
+    /// Blocks by their numbers in the run.
+    fn in_run(&self, numbers: &Range<u32>) -> Range<u32> {
         let first = self.meta.first_block;
-        let numbers = first + numbers.start..first + numbers.end;
-        let read = match patience {
-            Patience::Wait => self.run.read(file, numbers, into).map(|()| true),
-            Patience::Fetch => self.run.read_or_fetch(file, numbers, into),
-        };
-        read.map_err(|error| match error {
+        first + numbers.start..first + numbers.end
+    }
+
+    fn name_coins(&self, error: StoreError) -> StoreError {
+        match error {
             StoreError::Damaged { path, offset, damage: Damage::Checksum } => {
-                let number = (offset / BLOCK as u64) as u32 - first;
+                let number = (offset / BLOCK as u64) as u32 - self.meta.first_block;
                 StoreError::damaged(&path, offset, Damage::Coins(self.keys_of(number)))
             }
             other => other,
-        })
+        }
+    }
+
+    fn undecodable(&self, number: u32, error: DecodeError) -> StoreError {
+        self.run.damaged(self.meta.first_block + number, Damage::Decode(error))
     }
 
     fn keys_of(&self, number: u32) -> KeyRange {
@@ -247,32 +265,33 @@ impl Segment {
         KeyRange { partition, first: first.max(min_key), last: last.min(max_key) }
     }
 
-    /// Looks for `key` in the blocks of `range`, which `blocks` holds: the entry, borrowed from
-    /// there or from `long`, and the number of its block in the run.
-    fn find<'a>(
+    /// Looks for `key` in the blocks of `range`, which `scratch` holds, and hands its entry to `found`.
+    fn look_at(
         &self,
         file: &StoreFile,
         key: &HashedOutPoint,
         range: Range<u32>,
-        blocks: &'a Blocks,
-        long: &'a mut Vec<u8>,
-    ) -> Result<Option<(u32, Entry<'a>)>, StoreError> {
+        scratch: &mut LookupScratch,
+        found: impl FnOnce(Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Result<(), StoreError> {
+        let LookupScratch { blocks, long } = scratch;
         let name = Name::new(&key.outpoint);
         for number in range {
             let absolute = self.meta.first_block + number;
             let block = blocks.get(absolute);
-            match find_in(block, &name).map_err(|damage| self.run.damaged(absolute, damage))? {
-                Found::Entry(entry) => return Ok(Some((absolute, entry))),
-                Found::Long => {
-                    self.read_long(file, number, block.span, long)?;
-                    let entry = Entry::first_of(long);
-                    let entry = entry.ok_or_else(|| self.run.damaged(absolute, Damage::Format))?;
-                    return Ok(Some((absolute, entry)));
-                }
-                Found::Nothing => {}
-            }
+            let entry =
+                match find_in(block, &name).map_err(|damage| self.run.damaged(absolute, damage))? {
+                    Found::Entry(entry) => entry,
+                    Found::Long => {
+                        self.read_long(file, number, block.span, long)?;
+                        let entry = Entry::first_of(long);
+                        entry.ok_or_else(|| self.run.damaged(absolute, Damage::Format))?
+                    }
+                    Found::Nothing => continue,
+                };
+            return found(entry).map_err(|error| self.undecodable(number, error));
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Puts together the entry that spans `span` blocks from `number` on.
@@ -285,7 +304,7 @@ impl Segment {
     ) -> Result<(), StoreError> {
         let mut blocks = Blocks::default();
         let end = self.meta.blocks.min(number + u32::from(span));
-        self.read_blocks(file, number..end, Patience::Wait, &mut blocks)?;
+        self.read_blocks(file, number..end, &mut blocks)?;
         long.clear();
         for (absolute, block) in blocks.iter() {
             if !long.is_empty() && block.kind != BlockKind::Overflow {

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use bitcoin::NetworkKind;
-use godwit_secret::SecretSlice;
+use godwit_secret::{SecretSlice, between_steps};
 use rustix::io::Errno;
 
 use crate::accounts::{account_descriptors, single_descriptors};
@@ -115,6 +115,7 @@ fn has_usual_descriptors(entry: &Entry) -> Result<bool, KeyError> {
 
 fn write_line(text: SecretSlice<'_>, out: BorrowedFd<'_>) -> Result<(), ExportError> {
     text.expose_secret(|text| write_all(text, out))?;
+    between_steps("a secret is written out");
     write_all(b"\n", out)
 }
 

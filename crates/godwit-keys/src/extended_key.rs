@@ -5,9 +5,11 @@ use std::fmt;
 use bitcoin::NetworkKind;
 use bitcoin::bip32::{ChainCode, ChildNumber, Fingerprint, Xpub};
 use bitcoin::secp256k1::{PublicKey, Scalar, SecretKey};
-use godwit_secret::{LockError, SecretArray, SecretBytes, SecretSlice, SecretString};
+use godwit_secret::{
+    LockError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
+};
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha512;
+use sha2::{Digest, Sha512};
 
 use crate::base58;
 use crate::error::{KeyError, TextError};
@@ -45,6 +47,7 @@ impl ExtendedPrivateKey {
     pub fn from_seed(seed: &SecretBytes, network: NetworkKind) -> Result<Self, KeyError> {
         guarded(|| {
             let hash = seed.expose_secret(|seed| hmac_sha512(b"Bitcoin seed", &[seed]));
+            between_steps("the root's HMAC is computed");
             let (key, chain_code) = halves(&hash);
             Ok(Self {
                 key: secret_key(key).ok_or(KeyError::NoSuchChild).and_then(into_private)?,
@@ -125,6 +128,7 @@ impl ExtendedPrivateKey {
                 true => hmac_sha512(code, &[&[0], &key.secret_bytes(), &index]),
                 false => hmac_sha512(code, &[&public.serialize(), &index]),
             });
+            between_steps("a child's HMAC is computed");
             let (tweak, chain_code) = halves(&hash);
             let tweak = Scalar::from_be_bytes(*tweak).map_err(|_| KeyError::NoSuchChild)?;
             let child = key.add_tweak(&tweak).map_err(|_| KeyError::NoSuchChild)?;
@@ -162,9 +166,24 @@ impl ExtendedPrivateKey {
         }
     }
 
+    /// What tells it from other keys. It shows no chain code: that of a root is in no descriptor.
+    pub(crate) fn identity(&self) -> Result<String, KeyError> {
+        let public = self.xpub_of(self.key.public_key()?);
+        let hash = guarded(|| {
+            let hash = |code: &[u8; 32]| <[u8; 64]>::from(Sha512::digest(code));
+            Ok(self.chain_code.expose_secret(hash))
+        })?;
+        Ok(format!("{public} {:02x?}", &hash[..8]))
+    }
+
     /// The first four bytes of the hash of the public key.
     pub fn fingerprint(&self) -> Result<Fingerprint, KeyError> {
         Ok(self.xpub_of(self.key.public_key()?).fingerprint())
+    }
+
+    #[cfg(any(test, feature = "residue"))]
+    pub(crate) fn chain_code(&self) -> &SecretArray<32> {
+        &self.chain_code
     }
 
     /// How many steps lie between the root and this key.

@@ -44,6 +44,35 @@ impl LockedPages {
         outcome.map(|()| pages)
     }
 
+    /// Maps `bytes`, rounded up to whole pages, and locks of them what half of the limit's rest has room for,
+    /// if not all: the beginnings of `parts` equal parts. How many bytes those are.
+    pub(crate) fn map_beginnings(bytes: usize, parts: usize) -> Result<(Self, usize), LockError> {
+        let (pages, outcome) = Self::map_and_protect(bytes)?;
+        match outcome {
+            Ok(()) => Ok((pages, bytes)),
+            Err(LockError::Limit { .. }) => {
+                let locked = pages.lock_beginnings(bytes, parts);
+                Ok((pages, locked))
+            }
+            Err(_) if unlocked_secrets_allowed() => Ok((pages, 0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lock_beginnings(&self, bytes: usize, parts: usize) -> usize {
+        let page = page_size();
+        let left = memlock_limit().unwrap_or(0).saturating_sub(locked_by_process()) / 2;
+        let part = bytes / parts;
+        let each = part.min(left as usize / parts) / page * page;
+        let lock = |index: usize| {
+            let offset = index * part / page * page;
+            // SAFETY: the range lies inside of this mapping: each part is longer than what is locked.
+            let outcome = unsafe { libc::mlock(self.start.as_ptr().add(offset).cast(), each) };
+            if outcome == 0 { each } else { 0 }
+        };
+        (0..parts).map(lock).sum()
+    }
+
     /// Pages, and whether they are protected in every way.
     fn map_and_protect(bytes: usize) -> Result<(Self, Result<(), LockError>), LockError> {
         let page = page_size();

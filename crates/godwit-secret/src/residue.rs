@@ -2,17 +2,23 @@
 //! it calls, a look can disprove.
 //!
 //! [`scan`] reads every readable mapping of its own process, also one that is not dumpable, and looks
-//! for each [`Needle`] in all its forms. It proves itself each time: it also looks for a random value
-//! that it has just put on the heap, and fails when it does not find that. [`scan_other`] does the same
+//! for each [`Needle`] in all its forms, and for any sixteen bytes of one: an allocator writes over the start
+//! of a block that is freed. It proves itself each time: it also looks for a random value that it has just
+//! put on the heap, and fails when it does not find that. [`scan_other`] does the same
 //! from outside, [`scan_file`] with a core dump or a log.
+//!
+//! [`observe_steps`] is for searches inside of operations, which call
+//! [`between_steps`](crate::between_steps).
 //!
 //! What is searched for is kept masked and in locked memory, as are the bytes that are read, so that
 //! the search does not find itself.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::bytes::SecretBytes;
@@ -24,8 +30,11 @@ mod encodings;
 mod memory;
 mod needle;
 mod pattern;
+mod steps;
 
-pub use needle::{Needle, NeedleError};
+pub use needle::{Needle, NeedleError, SHORTEST_PART};
+pub(crate) use steps::tell;
+pub use steps::{Observed, observe_steps};
 
 use memory::{Mapping, Source};
 use pattern::Patterns;
@@ -54,6 +63,8 @@ pub struct Finding {
     pub needle: String,
     /// The form in which it lies there: `raw`, `hex`, `words of 8`, …
     pub form: String,
+    /// Which bytes of the form lie there, unless it is whole.
+    pub part: Option<Range<usize>>,
     /// The mapping as `/proc/PID/maps` names it (`[heap]`, `[stack]`, a path) or `anonymous`; the path
     /// of a searched file.
     pub mapping: String,
@@ -64,13 +75,23 @@ pub struct Finding {
     /// Whether the mapping is left out of core dumps and wiped on fork: the arena and the secret stacks
     /// are, and nothing else in this program.
     pub protected: bool,
+    /// Whether the mapping is locked into memory.
+    pub locked: bool,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { needle, form, mapping, address, offset, protected } = self;
-        let place = if *protected { "the memory for secrets" } else { mapping };
-        write!(f, "{needle} ({form}) in {place} at {address:#x}, offset {offset:#x}")
+        let Self { needle, form, part, mapping, address, offset, protected, locked } = self;
+        let place = match (protected, locked) {
+            (true, true) => "the memory for secrets",
+            (true, false) => "the memory for secrets, which is not locked,",
+            (false, _) => mapping,
+        };
+        write!(f, "{needle} ({form}")?;
+        if let Some(Range { start, end }) = part {
+            write!(f, ", bytes {start} to {end}")?;
+        }
+        write!(f, ") in {place} at {address:#x}, offset {offset:#x}")
     }
 }
 
@@ -161,7 +182,8 @@ pub fn scan_file(path: &Path, needles: &[Needle]) -> Result<Report, ScanError> {
     let patterns = Patterns::new(needles)?;
     let file = File::open(path)?;
     let end = file.metadata()?.len();
-    let whole = Mapping { start: 0, end, name: path.display().to_string(), protected: false };
+    let name = path.display().to_string();
+    let whole = Mapping { start: 0, end, name, protected: false, locked: false };
     Search::run(&Source::File(file), &[whole], &patterns)
 }
 
@@ -172,7 +194,26 @@ struct Search<'a> {
     window: SecretBytes,
     /// Bytes that are kept from one read to the next, for what lies across.
     overlap: usize,
+    /// With the number of bytes that were found.
+    findings: Vec<(usize, Finding)>,
     report: Report,
+}
+
+/// Findings in the order of addresses, without those that lie in another one of the same needle: the first
+/// bytes of one that goes on in the next read, or what two forms have in common.
+fn told_once(mut findings: Vec<(usize, Finding)>) -> Vec<Finding> {
+    findings.sort_by(|(len, one), (other_len, other)| {
+        (one.address, other_len, &one.form).cmp(&(other.address, len, &other.form))
+    });
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    findings.retain(|(len, finding)| {
+        let end = finding.address + *len as u64;
+        let told = ends.entry(finding.needle.clone()).or_default();
+        let new = end > *told;
+        *told = end.max(*told);
+        new
+    });
+    findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
 impl<'a> Search<'a> {
@@ -183,7 +224,8 @@ impl<'a> Search<'a> {
     ) -> Result<Report, ScanError> {
         let overlap = patterns.longest() - 1;
         let window = SecretBytes::from_fn_in_place(overlap + STEP, |_| {})?;
-        let mut search = Self { patterns, window, overlap, report: Report::default() };
+        let mut search =
+            Self { patterns, window, overlap, findings: Vec::new(), report: Report::default() };
         let own = search.window.expose_secret(|window| memory::range_of(source, window));
         let mut kept = 0;
         let mut end_before = None;
@@ -198,6 +240,7 @@ impl<'a> Search<'a> {
             }
             end_before = Some(mapping.end);
         }
+        search.report.findings = told_once(search.findings);
         Ok(search.report)
     }
 
@@ -236,15 +279,17 @@ impl<'a> Search<'a> {
 
     /// Searches `count` bytes that were read from `address` on, and the `kept` ones in front of them.
     fn look(&mut self, mapping: &Mapping, address: u64, kept: usize, count: usize) -> usize {
-        let Self { patterns, window, overlap, report } = self;
+        let Self { patterns, window, overlap, findings, .. } = self;
         let (start, end) = (*overlap - kept, *overlap + count);
         window.expose_secret_mut(|window| {
-            patterns.search(&window[start..end], |offset, index| {
+            patterns.search(&window[start..end], |offset, index, run| {
                 let (needle, form) = patterns.form(index);
                 // What ends in the kept bytes was found before.
-                if offset + form.len() > kept {
+                if offset + run.len() > kept {
                     let address = address - kept as u64 + offset as u64;
-                    report.findings.push(mapping.finding(needle, &form.name, address));
+                    let part = (run != (0..form.len())).then_some(run.clone());
+                    let finding = mapping.finding(needle, &form.name, part, address);
+                    findings.push((run.len(), finding));
                 }
             });
             let keep = (kept + count).min(*overlap);

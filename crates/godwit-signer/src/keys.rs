@@ -3,31 +3,38 @@
 //! descriptors, on request.
 
 mod failure;
+mod generations;
 pub(crate) mod import;
 mod import_core_wallet;
 pub(crate) mod input;
 pub(crate) mod session;
-mod terminal;
+mod strength;
+pub(crate) mod terminal;
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 
 use godwit_keys::{
-    Entry, ExtendedPrivateKey, KdfParameters, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError,
-    StoredKey, Words, account_descriptors,
+    Entry, ExtendedPrivateKey, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError, StoredKey,
+    Words, account_descriptors,
 };
 use godwit_program::{Exit, print_json, seconds_since_1970};
-use godwit_secret::SecretString;
+use godwit_secret::{SecretSlice, SecretString};
 use serde_json::{Value, json};
 
+use crate::agree;
 use crate::options::{Config, Descriptor, KeyFileOptions, KeysAction, KeysOptions};
 
 pub(crate) use failure::{KeysFailure, exit_of_store};
 use input::Output;
 use session::{KeyFile, Session};
+use terminal::Terminal;
+
+/// How often new words may be typed wrongly.
+const ATTEMPTS: usize = 3;
 
 pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFailure> {
-    let file = KeyFile::of(config, &options.file);
+    let file = KeyFile::of(config, &options.file).with_kdf(options.kdf);
     match &options.action {
         KeysAction::Create { label, words, show } => create(&file, label, *words, *show),
         KeysAction::Import { label, secret, bip39_passphrase } => {
@@ -42,10 +49,7 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
         }
         KeysAction::Export(id) => export(&file, *id),
         KeysAction::ChangePassphrase { new } => change_passphrase(&file, *new),
-        KeysAction::Remove(id) => {
-            let removed = Session::begin(&file, [])?.open()?.remove(*id);
-            Ok(print_json(&described(&removed?))?)
-        }
+        KeysAction::Remove(id) => remove(&file, *id, options.yes.as_deref()),
     }
 }
 
@@ -64,12 +68,47 @@ fn create(
     let session = Session::begin(file, [])?;
     let unlocked = session.unlock()?;
     let mnemonic = Mnemonic::generate(words.get()).map_err(StoreError::from)?;
+    if show.is_none() && file.is_interactive() {
+        show_and_ask(&mnemonic)?;
+    }
     let entry = entry_of_words(label, mnemonic, &SecretString::new(), file.network)?;
     let (store, id) = unlocked.insert(file, entry)?;
     if let Some(out) = show {
         store.write_secrets_to(id, out.as_fd())?;
     }
     print_entry(&store, id)
+}
+
+/// Shows new words at the terminal, and asks for them: nothing may be received before there is a backup.
+fn show_and_ask(mnemonic: &Mnemonic) -> Result<(), KeysFailure> {
+    let mut terminal = Terminal::open()?;
+    terminal.say(
+        "Write these words down. Whoever has them has the coins; without them and without the key file \
+         nobody has.",
+    )?;
+    mnemonic.write_secret_to(terminal.as_fd()).map_err(StoreError::from)?;
+    for _ in 0..ATTEMPTS {
+        let typed = terminal.ask("Type the words that you have written down")?;
+        match Mnemonic::parse(SecretSlice::from(&typed)) {
+            Ok(typed) if typed.is_same(mnemonic) => return Ok(()),
+            _ => terminal.say("These are other words.")?,
+        }
+    }
+    Err(KeysFailure::OtherWords)
+}
+
+/// Shows an entry, asks, and removes it.
+fn remove(file: &KeyFile<'_>, id: KeyId, yes: Option<&str>) -> Result<Exit, KeysFailure> {
+    let mut store = Session::begin(file, [])?.open()?;
+    let entry = described(store.entry(id).ok_or(StoreError::Unknown(id))?);
+    if yes.is_none() {
+        eprintln!("{entry:#}");
+    }
+    agree::ask("Remove this entry and its keys?", yes, &id.to_string())
+        .map_err(KeysFailure::NotRemoved)?;
+    store.remove(id)?;
+    file.written(&store);
+    Ok(print_json(&entry)?)
 }
 
 fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, KeysFailure> {
@@ -83,7 +122,8 @@ fn change_passphrase(file: &KeyFile<'_>, new: Option<Descriptor>) -> Result<Exit
     let session = Session::begin(file, [new])?;
     let mut store = session.open()?;
     let new = session.input.new_passphrase(new, "New passphrase")?;
-    store.change_passphrase(&new, KdfParameters::RECOMMENDED)?;
+    store.change_passphrase(&new, file.kdf())?;
+    file.written(&store);
     Ok(Exit::Success)
 }
 

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use godwit_keys::KeyId;
+use godwit_keys::{KdfParameters, KeyId};
 use godwit_primitives::Network;
 use godwit_program::options::{self as tables, Invoked, OptionsError, Problem};
 
@@ -151,6 +151,8 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         any_sighash: draft.psbt.any_sighash.unwrap_or(false),
         foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
         unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
+        any_outputs: draft.psbt.any_outputs.unwrap_or(false),
+        yes: draft.yes,
     })
 }
 
@@ -163,7 +165,11 @@ fn key_file(draft: &Draft) -> KeyFileOptions {
 }
 
 fn keys(draft: &Draft, action: KeysAction) -> Command {
-    Command::Keys(KeysOptions { file: key_file(draft), action })
+    let memory = draft.keys.kdf_memory.unwrap_or(KdfParameters::FLOOR_MEMORY_MIB);
+    let passes = draft.keys.kdf_passes.unwrap_or(KdfParameters::FLOOR_PASSES);
+    let kdf = KdfParameters::at_least_recommended(memory, passes);
+    let kdf = kdf.expect("the table has its limits");
+    Command::Keys(KeysOptions { file: key_file(draft), action, kdf, yes: draft.yes.clone() })
 }
 
 /// The message does not repeat the operand: a user who mistakes this command for another may have

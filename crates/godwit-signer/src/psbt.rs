@@ -8,19 +8,22 @@ mod files;
 mod show;
 mod verify;
 
+use bitcoin::bip32::KeySource;
 use bitcoin::consensus::encode::serialize_hex;
 use bitcoin::{Amount, FeeRate};
+use godwit_keys::KeyStore;
 use godwit_keys::psbt::{
-    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, FeeLimits, Finished, Found, OwnScripts, Psbt,
-    SignPolicy, Signed, look_up_in,
+    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, FeeLimits, Finished, Found, Ours,
+    OwnScripts, Psbt, SignPolicy, Signed, SigningKey, look_up_in,
 };
 use godwit_primitives::Network;
 use godwit_program::{Exit, print_text};
+use godwit_secret::process_stats;
 
 pub(crate) use failure::PsbtFailure;
 
-use crate::keys;
 use crate::options::{Config, PsbtAction, PsbtOptions};
+use crate::{agree, keys};
 
 /// Runs a command of `psbt`.
 pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFailure> {
@@ -28,6 +31,9 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFa
     let [first, ..] = &psbts[..] else { unreachable!("the command line has a file at least") };
     let network = bitcoin_network(config.network);
     match options.action {
+        PsbtAction::Inspect if options.key_file.file.is_some() => {
+            inspect_with_keys(config, options, first, network)
+        }
         PsbtAction::Inspect => {
             let review = first.review(&mut |_, _| Ok(false)).expect("no key is looked up");
             Ok(print_text(&show::review(&review, network, None))?)
@@ -42,7 +48,58 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFa
     }
 }
 
-/// Shows the PSBT on standard error, then signs it or says why not.
+/// Shows what is ours of the PSBT, and the token that agrees to it.
+fn inspect_with_keys(
+    config: &Config,
+    options: &PsbtOptions,
+    psbt: &Psbt,
+    network: bitcoin::Network,
+) -> Result<Exit, PsbtFailure> {
+    let store = keys::open(config, &options.key_file)?;
+    let seen = Seen::of(psbt, &store, network)?;
+    drop(store);
+    let token = seen.token(psbt);
+    Ok(print_text(&format!("{}\nto sign exactly this: psbt sign -yes={token}", seen.text))?)
+}
+
+/// What a user is shown of a PSBT before it is signed.
+struct Seen {
+    text: String,
+    /// Outputs of ours where nobody looks for them.
+    far: Vec<usize>,
+}
+
+impl Seen {
+    /// What agrees to it.
+    fn token(&self, psbt: &Psbt) -> String {
+        agree::token("godwit/psbt sign", &[&psbt.encode(), self.text.as_bytes()])
+    }
+
+    fn of(psbt: &Psbt, store: &KeyStore, network: bitcoin::Network) -> Result<Self, PsbtFailure> {
+        let mut misplaced = Vec::new();
+        let review = psbt.review(&mut |source, key| {
+            Ok(match look_up_in(store, network.into(), source, key)? {
+                Found::Ours(_) => true,
+                Found::OtherKey => {
+                    misplaced.push(format!("{} {key}", show::path(source)));
+                    false
+                }
+                Found::NotOurs => false,
+            })
+        });
+        let review = review.map_err(|error| PsbtFailure::Sign(error.into()))?;
+        let ours = Ours::of(&review, &mut OwnScripts::of(store, network.into()));
+        let mut text = show::review(&review, network, Some(&ours));
+        for key in misplaced {
+            text += &format!(
+                "\nwarning: {key} has the fingerprint of a key of ours, but does not come from it"
+            );
+        }
+        Ok(Self { text, far: ours.far })
+    }
+}
+
+/// Shows the PSBT on standard error, then signs it if the user agrees, or says why not.
 fn sign(
     config: &Config,
     options: &PsbtOptions,
@@ -50,29 +107,32 @@ fn sign(
     network: bitcoin::Network,
 ) -> Result<Exit, PsbtFailure> {
     let store = keys::open(config, &options.key_file)?;
-    let is_ours = |source: &_, key: &_| look_up_in(&store, network.into(), source, key);
-    let mut misplaced = Vec::new();
-    let review = psbt.review(&mut |source, key| match is_ours(source, key)? {
-        Found::Ours(_) => Ok(true),
-        Found::OtherKey => {
-            misplaced.push(format!("{} {key}", show::path(source)));
-            Ok(false)
-        }
-        Found::NotOurs => Ok(false),
-    });
-    let review = review.map_err(|error| PsbtFailure::Sign(error.into()))?;
-    let mut own_scripts = OwnScripts::of(&store, network.into());
-    eprintln!("{}", show::review(&review, network, Some(&mut own_scripts)));
-    for key in misplaced {
-        eprintln!("warning: {key} has the fingerprint of a key of ours, but does not come from it");
-    }
+    let seen = Seen::of(&psbt, &store, network)?;
+    eprintln!("{}", seen.text);
     let policy = SignPolicy {
         fee: fee_limits(options),
         any_sighash: options.any_sighash,
         foreign_inputs: options.foreign_inputs,
         unproven_amounts: options.unproven_amounts,
+        any_outputs: options.any_outputs,
     };
-    let signed = psbt.sign(&mut |s, k| is_ours(s, k), &policy).map_err(PsbtFailure::Sign)?;
+    let mut is_ours =
+        |source: &KeySource, key: &SigningKey| look_up_in(&store, network.into(), source, key);
+    // Nobody is asked about what is not signed anyway.
+    psbt.check(&mut is_ours, &policy).map_err(PsbtFailure::Sign)?;
+    if let (Some(output), false) = (seen.far.first(), options.any_outputs) {
+        return Err(PsbtFailure::FarOutput(*output));
+    }
+    let memory = process_stats();
+    if memory.locked < memory.total {
+        eprintln!(
+            "warning: the memory of the keys is not locked (-allowunlockedsecrets): they may reach a \
+             swap file"
+        );
+    }
+    agree::ask("Sign this?", options.yes.as_deref(), &seen.token(&psbt))
+        .map_err(PsbtFailure::Disagreement)?;
+    let signed = psbt.sign(&mut is_ours, &policy).map_err(PsbtFailure::Sign)?;
     drop(store);
     for Signed { input, key, sighash } in &signed {
         eprintln!("signed input {input} with {} {}, {sighash}", show::path(&key.source), key.key);
@@ -104,6 +164,8 @@ fn fee_limits(options: &PsbtOptions) -> FeeLimits {
     FeeLimits {
         fee: options.max_fee.map_or(DEFAULT_MAX_FEE, Amount::from_sat),
         rate: options.max_fee_rate.map_or(DEFAULT_MAX_FEE_RATE, FeeRate::from_sat_per_vb_u32),
+        // Who names a fee means it.
+        share: options.max_fee.is_none().then_some(DEFAULT_MAX_FEE_SHARE),
     }
 }
 

@@ -46,12 +46,31 @@ fn samples() -> Vec<Entry> {
     ]
 }
 
+const MARK: Mark = Mark { id: [9; 16], generation: 3 };
+
+/// Behind the mark.
 fn content(entries: &[Entry]) -> Vec<u8> {
-    encode(entries).expect("memory").expose_secret(<[u8]>::to_vec)
+    let content = encode(&MARK, entries).expect("memory");
+    let (mark, content) = content.expose_secret(|bytes| {
+        let (mark, content) = bytes.split_at(24);
+        (mark.to_vec(), content.to_vec())
+    });
+    assert_eq!(mark, [&[9; 16][..], &[3, 0, 0, 0, 0, 0, 0, 0]].concat());
+    content
 }
 
 fn decoded(bytes: &[u8]) -> Result<Vec<Entry>, KeyFileError> {
-    decode(SecretSlice::from(&secret(bytes)))
+    let marked = [&MARK.id[..], &MARK.generation.to_le_bytes(), bytes].concat();
+    let with_mark = decode(SecretSlice::from(&secret(&marked)), true);
+    let without = decode(SecretSlice::from(&secret(bytes)), false);
+    match (with_mark, without) {
+        (Ok((mark, entries)), Ok((None, _))) => {
+            assert_eq!(mark, Some(MARK));
+            Ok(entries)
+        }
+        (Err(error), Err(same)) if error == same => Err(error),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use bitcoin::{Amount, FeeRate, PublicKey, Script, Weight};
 use miniscript::{Descriptor, Legacy, Miniscript, Segwitv0};
 
 use super::Psbt;
-use super::limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE};
+use super::limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE};
 use super::spent::{SpendKind, Spent, spent_output};
 
 /// Highest fee that is signed.
@@ -17,11 +17,14 @@ pub struct FeeLimits {
     pub fee: Amount,
     /// For its size.
     pub rate: FeeRate,
+    /// As a part of what the inputs are worth, in hundredths.
+    pub share: Option<u64>,
 }
 
 impl Default for FeeLimits {
     fn default() -> Self {
-        FeeLimits { fee: DEFAULT_MAX_FEE, rate: DEFAULT_MAX_FEE_RATE }
+        let share = Some(DEFAULT_MAX_FEE_SHARE);
+        FeeLimits { fee: DEFAULT_MAX_FEE, rate: DEFAULT_MAX_FEE_RATE, share }
     }
 }
 
@@ -30,6 +33,8 @@ impl Default for FeeLimits {
 pub struct Fee {
     /// Inputs less outputs.
     pub amount: Amount,
+    /// What the inputs are worth.
+    pub inputs: Amount,
     /// Weight of the finished transaction; estimated while inputs are not finished.
     pub weight: Weight,
 }
@@ -54,6 +59,13 @@ impl Fee {
         if self.rate() > limits.rate {
             return Err(FeeObjection::AboveRate { rate: self.rate(), limit: limits.rate });
         }
+        let above = |limit: &u64| {
+            u128::from(self.amount.to_sat()) * 100
+                > u128::from(self.inputs.to_sat()) * u128::from(*limit)
+        };
+        if let Some(limit) = limits.share.filter(above) {
+            return Err(FeeObjection::AboveShare { fee: self.amount, inputs: self.inputs, limit });
+        }
         Ok(())
     }
 }
@@ -76,6 +88,13 @@ pub enum FeeObjection {
         rate: FeeRate,
         limit: FeeRate,
     },
+    /// Above the limit for what the inputs are worth.
+    AboveShare {
+        fee: Amount,
+        inputs: Amount,
+        /// In hundredths.
+        limit: u64,
+    },
 }
 
 impl fmt::Display for FeeObjection {
@@ -95,6 +114,9 @@ impl fmt::Display for FeeObjection {
                 rate.to_sat_per_vb_ceil(),
                 limit.to_sat_per_vb_ceil()
             ),
+            Self::AboveShare { fee, inputs, limit } => {
+                write!(f, "the fee of {fee} is more than {limit} % of the inputs' {inputs}")
+            }
         }
     }
 }
@@ -108,6 +130,17 @@ impl Psbt {
     ///
     /// If an amount is not known, or the amounts are out of range.
     pub fn fee(&self) -> Result<Fee, FeeObjection> {
+        self.fee_counting(|length| length)
+    }
+
+    /// The fee of the smallest transaction that this may become: final scripts that came with it are left
+    /// out, so that the rate is found too high, not too low.
+    pub(super) fn fee_of_smallest(&self) -> Result<Fee, FeeObjection> {
+        self.fee_counting(|_| 0)
+    }
+
+    /// `finished`: what counts of a final script or witness of so many bytes.
+    fn fee_counting(&self, finished: impl Fn(usize) -> usize) -> Result<Fee, FeeObjection> {
         let transaction = self.unsigned_transaction();
         let mut inputs = Amount::ZERO;
         let mut weight = transaction.weight();
@@ -116,8 +149,9 @@ impl Psbt {
             let (output, _) = spent_output(input, tx_in.previous_output)
                 .map_err(|_| FeeObjection::UnknownAmount(index))?;
             inputs = inputs.checked_add(output.value).ok_or(FeeObjection::OutOfRange)?;
-            let script_sig = input.final_script_sig.as_ref().map(|script| script.len());
-            let witness = input.final_script_witness.as_ref().map(|witness| witness.size());
+            let script_sig = input.final_script_sig.as_ref().map(|script| finished(script.len()));
+            let witness =
+                input.final_script_witness.as_ref().map(|witness| finished(witness.size()));
             let (script_sig, witness) = match (script_sig, witness) {
                 (None, None) => estimate(input, tx_in.previous_output),
                 (script_sig, witness) => (script_sig.unwrap_or(0), witness.unwrap_or(0)),
@@ -137,7 +171,7 @@ impl Psbt {
             // Marker and flag (BIP144).
             weight += Weight::from_wu(2);
         }
-        Ok(Fee { amount, weight })
+        Ok(Fee { amount, inputs, weight })
     }
 }
 

@@ -14,6 +14,7 @@ use super::Psbt;
 use super::fee::{FeeLimits, FeeObjection};
 use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
+use super::outputs::OutputObjection;
 use super::review::{signable, signatures};
 use super::sighash::Sighash;
 use super::spent::{InputObjection, SpendKind, Spent};
@@ -43,6 +44,8 @@ pub struct SignPolicy {
     pub foreign_inputs: bool,
     /// Sign beside an input whose amount nothing proves.
     pub unproven_amounts: bool,
+    /// Sign although what the PSBT says of an output does not fit it.
+    pub any_outputs: bool,
 }
 
 /// A new signature.
@@ -77,6 +80,8 @@ pub enum SignError {
     /// No previous transaction proves the amount of this input, and a signature of ours for another one
     /// would be valid though it is a lie (CVE-2020-14199).
     UnprovenAmount(usize),
+    /// What is said of an output does not fit it.
+    Output(usize, OutputObjection),
     Fee(FeeObjection),
     /// None of the inputs is ours.
     NothingToSign,
@@ -105,6 +110,7 @@ impl fmt::Display for SignError {
                 "input {index}: no previous transaction proves its amount, and another input would \
                  be signed for good if it is a lie"
             ),
+            Self::Output(index, objection) => write!(f, "output {index}: {objection}"),
             Self::Fee(objection) => objection.fmt(f),
             Self::NothingToSign => f.write_str("none of the keys is ours"),
         }
@@ -161,6 +167,15 @@ impl Psbt {
         Ok(signed.map(|(task, signature)| self.add(task, signature)).collect())
     }
 
+    /// Whether [`sign`](Self::sign) would sign.
+    ///
+    /// # Errors
+    ///
+    /// If it would not.
+    pub fn check(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<(), SignError> {
+        self.tasks(keys, policy).map(|_| ())
+    }
+
     /// Everything that is to be signed, after everything was checked.
     fn tasks(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<Vec<Task>, SignError> {
         let mut tasks = Vec::new();
@@ -180,7 +195,13 @@ impl Psbt {
         if let (Some(index), false) = (self.believed(&tasks), policy.unproven_amounts) {
             return Err(SignError::UnprovenAmount(index));
         }
-        let fee = self.fee().map_err(SignError::Fee)?;
+        if let (Some((index, objection)), false) =
+            (self.unfitting_output(keys)?, policy.any_outputs)
+        {
+            return Err(SignError::Output(index, objection));
+        }
+        // A finished input of others may have scripts that nobody has looked at, as long as they like.
+        let fee = self.fee_of_smallest().map_err(SignError::Fee)?;
         fee.check(&policy.fee).map_err(SignError::Fee)?;
         Ok(tasks)
     }

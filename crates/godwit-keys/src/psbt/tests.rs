@@ -3,6 +3,7 @@
 mod coins;
 mod hostile;
 mod kinds;
+mod lies;
 mod ownership;
 mod refusals;
 mod signatures;
@@ -57,13 +58,19 @@ fn descriptor(text: &str) -> Vec<StoredKey> {
 
 /// No limit that a fee can reach.
 fn generous() -> SignPolicy {
-    let fee = FeeLimits { fee: Amount::MAX_MONEY, rate: FeeRate::MAX };
+    let fee = FeeLimits { fee: Amount::MAX_MONEY, rate: FeeRate::MAX, share: None };
     SignPolicy { fee, ..SignPolicy::default() }
 }
 
 /// Everything that a user can allow.
 fn permissive() -> SignPolicy {
-    SignPolicy { any_sighash: true, foreign_inputs: true, unproven_amounts: true, ..generous() }
+    SignPolicy {
+        any_sighash: true,
+        foreign_inputs: true,
+        unproven_amounts: true,
+        any_outputs: true,
+        ..generous()
+    }
 }
 
 /// As somebody without keys sees it.

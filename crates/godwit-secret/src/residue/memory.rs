@@ -5,15 +5,17 @@
 
 #![allow(unsafe_code)]
 
-use std::fs;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::ptr;
 
 use super::Finding;
 use super::needle::Needle;
+
+/// Room for the list of mappings.
+const SMAPS: usize = 1 << 20;
 
 /// Where bytes are read.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct Mapping {
     pub(super) name: String,
     /// Left out of core dumps and wiped on fork.
     pub(super) protected: bool,
+    /// Kept from swap.
+    pub(super) locked: bool,
 }
 
 impl Source {
@@ -78,21 +82,32 @@ impl Mapping {
         parts.into_iter().filter(|part| !part.is_empty())
     }
 
-    pub(super) fn finding(&self, needle: &Needle, form: &str, address: u64) -> Finding {
+    pub(super) fn finding(
+        &self,
+        needle: &Needle,
+        form: &str,
+        part: Option<Range<usize>>,
+        address: u64,
+    ) -> Finding {
         Finding {
             needle: needle.name.clone(),
             form: form.to_owned(),
+            part,
             mapping: self.name.clone(),
             address,
             offset: address.saturating_sub(self.start),
             protected: self.protected,
+            locked: self.locked,
         }
     }
 }
 
 /// The readable mappings of a process, `self` or a number.
 pub(super) fn mappings(process: &str) -> io::Result<Vec<Mapping>> {
-    Ok(parse(&fs::read_to_string(format!("/proc/{process}/smaps"))?))
+    // A text that grows would write over blocks that others have freed, before they are searched.
+    let mut smaps = String::with_capacity(SMAPS);
+    File::open(format!("/proc/{process}/smaps"))?.read_to_string(&mut smaps)?;
+    Ok(parse(&smaps))
 }
 
 fn parse(smaps: &str) -> Vec<Mapping> {
@@ -112,6 +127,7 @@ fn parse(smaps: &str) -> Vec<Mapping> {
         {
             let has = |flag| flags.split(' ').any(|word| word == flag);
             mapping.protected = has("dd") && has("wf");
+            mapping.locked = has("lo");
         }
     }
     mappings
@@ -126,7 +142,8 @@ fn parse_head(line: &str) -> Option<(Mapping, &str)> {
     let (access, rest) = rest.split_once(' ')?;
     let name = rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start();
     let name = if name.is_empty() { "anonymous" } else { name };
-    Some((Mapping { start, end, name: name.to_owned(), protected: false }, access))
+    let name = name.to_owned();
+    Some((Mapping { start, end, name, protected: false, locked: false }, access))
 }
 
 #[cfg(test)]
@@ -139,21 +156,25 @@ mod tests {
             55d0-55e0 r--p 00002000 fe:01 1234    /a path/with spaces\n\
             Size:   4 kB\n\
             VmFlags: rd mr mw me sd\n\
-            55e0-55f0 rw-p 00000000 00:00 0 \n\
+            55e0-55e8 rw-p 00000000 00:00 0 \n\
             Size:   4 kB\n\
             VmFlags: rd wr mr mw me lo ac dd wf sd\n\
+            55e8-55f0 rw-p 00000000 00:00 0 \n\
+            VmFlags: rd wr mr mw me ac dd wf sd\n\
             55f0-5600 ---p 00000000 00:00 0 \n\
             VmFlags: mr mw me dd wf sd\n\
             ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0    [vsyscall]\n";
-        let mapping = |start, end, name: &str, protected| Mapping {
+        let mapping = |start, end, name: &str, protected, locked| Mapping {
             start,
             end,
             name: name.to_owned(),
             protected,
+            locked,
         };
         let expected = [
-            mapping(0x55d0, 0x55e0, "/a path/with spaces", false),
-            mapping(0x55e0, 0x55f0, "anonymous", true),
+            mapping(0x55d0, 0x55e0, "/a path/with spaces", false, false),
+            mapping(0x55e0, 0x55e8, "anonymous", true, true),
+            mapping(0x55e8, 0x55f0, "anonymous", true, false),
         ];
         assert_eq!(parse(text), expected);
     }
@@ -177,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_hole_divides_a_mapping() {
-        let mapping = Mapping { start: 10, end: 20, name: String::new(), protected: false };
+        let name = String::new();
+        let mapping = Mapping { start: 10, end: 20, name, protected: false, locked: false };
         let parts = |start, end| {
             let hole = start..end;
             mapping.without(&hole).map(|part| (part.start, part.end)).collect::<Vec<_>>()

@@ -8,6 +8,7 @@ use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
 use godwit_program::{Exit, OutputError};
 use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
 
+use crate::agree::Disagreement;
 use crate::options::Descriptor;
 
 /// Why a command of `keys` failed.
@@ -28,6 +29,8 @@ pub(crate) enum KeysFailure {
     NothingRead,
     /// A secret is longer than any line that is accepted.
     TooLong,
+    /// A secret is longer than what a terminal hands over.
+    TooLongForTerminal,
     /// A secret is not text.
     NotText(NotUtf8),
     /// There is no terminal on which to ask for a secret.
@@ -38,6 +41,10 @@ pub(crate) enum KeysFailure {
     NoCharacter,
     /// A new passphrase was typed differently the second time.
     Differs,
+    /// The new words were not typed as they were shown.
+    OtherWords,
+    /// The user has not agreed to the removal of an entry.
+    NotRemoved(Disagreement),
     /// The key is for the main network and the chosen network is not, or the other way round.
     OtherNetwork,
     /// A descriptor cannot be imported.
@@ -102,6 +109,10 @@ impl fmt::Display for KeysFailure {
                 "the file descriptor ends before the secret; for an empty one, give it an empty line",
             ),
             Self::TooLong => f.write_str("the secret is too long"),
+            Self::TooLongForTerminal => f.write_str(
+                "no terminal hands over such a long line; give it through a file descriptor, with \
+                 -secret-fd",
+            ),
             Self::NotText(error) => write!(f, "the secret is {error}"),
             Self::NoTerminal(error) => write!(
                 f,
@@ -113,6 +124,10 @@ impl fmt::Display for KeysFailure {
                 f.write_str("a key was pressed that stands for no character; nothing was done")
             }
             Self::Differs => f.write_str("what was typed first differs; nothing was done"),
+            Self::OtherWords => f.write_str(
+                "the words that were typed are not those that were shown; nothing was kept of these",
+            ),
+            Self::NotRemoved(why) => write!(f, "nothing was removed: {why}"),
             Self::OtherNetwork => {
                 f.write_str("the key is of another network; choose its network with -chain")
             }

@@ -7,6 +7,7 @@ use godwit_primitives::Network;
 use godwit_secret::{Hardened, SecretString, allow_unlocked_secrets, harden_process};
 
 use super::failure::KeysFailure;
+use super::generations::Generations;
 use super::input::Input;
 use crate::options::{Config, Descriptor, KeyFileOptions};
 
@@ -15,6 +16,9 @@ pub(crate) struct KeyFile<'a> {
     options: &'a KeyFileOptions,
     /// The network whose keys may be added.
     pub(crate) network: NetworkKind,
+    /// The work that a new passphrase costs.
+    kdf: KdfParameters,
+    generations: Generations,
 }
 
 impl<'a> KeyFile<'a> {
@@ -23,7 +27,30 @@ impl<'a> KeyFile<'a> {
             Network::Main => NetworkKind::Main,
             _ => NetworkKind::Test,
         };
-        Self { path: config.key_file(options), options, network }
+        let kdf = KdfParameters::RECOMMENDED;
+        let generations = Generations::in_directory(&config.datadir);
+        Self { path: config.key_file(options), options, network, kdf, generations }
+    }
+
+    /// With another price of a new passphrase.
+    pub(crate) fn with_kdf(self, kdf: KdfParameters) -> Self {
+        Self { kdf, ..self }
+    }
+
+    pub(crate) fn kdf(&self) -> KdfParameters {
+        self.kdf
+    }
+
+    /// Whether the user sits at a terminal: his passphrase is typed there.
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.options.passphrase.is_none()
+    }
+
+    /// Remembers that the file was written.
+    pub(crate) fn written(&self, store: &KeyStore) {
+        if let Some(mark) = store.mark() {
+            self.generations.set(&mark);
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -53,6 +80,9 @@ impl<'a> Session<'a> {
         let descriptors = file.options.passphrase.into_iter().chain(more.into_iter().flatten());
         let input = Input::open(descriptors)?;
         if file.options.allow_unlocked_secrets {
+            eprintln!(
+                "godwit-signer: warning: -allowunlockedsecrets: keys may reach a swap file or a core dump"
+            );
             allow_unlocked_secrets();
         }
         match harden_process()? {
@@ -65,7 +95,23 @@ impl<'a> Session<'a> {
     /// Asks for the passphrase and opens the key file, which must exist.
     pub(crate) fn open(&self) -> Result<KeyStore, KeysFailure> {
         let passphrase = self.passphrase()?;
-        Ok(KeyStore::open(&self.file.path, &passphrase)?)
+        let store = KeyStore::open(&self.file.path, &passphrase)?;
+        if store.kdf_parameters().is_below_recommended() {
+            eprintln!(
+                "godwit-signer: warning: the passphrase of this key file costs little to guess; keys \
+                 change-passphrase makes it dearer"
+            );
+        }
+        if let Some(mark) = store.mark()
+            && let Some(newer) = self.file.generations.raise(&mark)
+        {
+            eprintln!(
+                "godwit-signer: warning: this key file is an older copy, number {}: number {newer} was \
+                 here before, and may have had more keys or another passphrase",
+                mark.generation
+            );
+        }
+        Ok(store)
     }
 
     /// The passphrase of the key file, which must exist.
@@ -100,11 +146,10 @@ impl Unlocked {
     ) -> Result<(KeyStore, KeyId), KeysFailure> {
         let mut store = match self {
             Self::Open(store) => store,
-            Self::New(passphrase) => {
-                KeyStore::create(&file.path, &passphrase, KdfParameters::RECOMMENDED)?
-            }
+            Self::New(passphrase) => KeyStore::create(&file.path, &passphrase, file.kdf)?,
         };
         let id = store.insert(entry)?;
+        file.written(&store);
         Ok((store, id))
     }
 }

@@ -9,6 +9,7 @@ use super::keys::{Bip39Passphrase, Descriptor};
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) allow_unlocked_secrets: Option<bool>,
+    pub(super) yes: Option<String>,
     pub(super) keys: KeysDraft,
     pub(super) psbt: PsbtDraft,
 }
@@ -22,6 +23,9 @@ pub(super) struct KeysDraft {
     pub(super) label: String,
     pub(super) words: Option<NonZeroUsize>,
     pub(super) show: Option<Descriptor>,
+    /// MiB.
+    pub(super) kdf_memory: Option<u32>,
+    pub(super) kdf_passes: Option<u32>,
     pub(super) secret: Option<Descriptor>,
     pub(super) wallet_passphrase: Option<Descriptor>,
     pub(super) bip39_passphrase: Bip39Passphrase,
@@ -38,4 +42,5 @@ pub(super) struct PsbtDraft {
     pub(super) any_sighash: Option<bool>,
     pub(super) foreign_inputs: Option<bool>,
     pub(super) unproven_amounts: Option<bool>,
+    pub(super) any_outputs: Option<bool>,
 }

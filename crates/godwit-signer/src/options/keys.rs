@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use godwit_keys::KeyId;
+use godwit_keys::{KdfParameters, KeyId};
 
 /// Number of a file descriptor that the process inherited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub struct KeysOptions {
     pub file: KeyFileOptions,
     /// What to do with it.
     pub action: KeysAction,
+    /// `-kdfmemory` and `-kdfpasses`: the work that a new passphrase costs.
+    pub kdf: KdfParameters,
+    /// `-yes`: the entry to remove; `None`: ask at the terminal.
+    pub yes: Option<String>,
 }
 
 /// The command behind `keys`.

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 
-use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
+use godwit_keys::KdfParameters;
+use godwit_program::options::{CommandSpec, Commands, FilePlace, Form, OptionSpec, values};
 
 use super::draft::Draft;
 use super::keys::{Bip39Passphrase, Descriptor};
@@ -61,7 +62,8 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
         words: "keys remove",
         operands: " ID",
         count: 1..=1,
-        help: "Remove an entry and its keys from the key file, and print what it was, without secrets.",
+        help: "Show an entry, ask, and remove it and its keys from the key file. What it was is printed, \
+               without secrets.",
     },
 ];
 
@@ -75,12 +77,20 @@ const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
     CommandName::ResidueCheck,
+    CommandName::PsbtInspect,
     CommandName::PsbtSign,
 ]);
 const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+]);
+
+const NEW_PASSPHRASE: Commands<Signer> = Commands::Only(&[
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
+    CommandName::KeysChangePassphrase,
 ]);
 
 const FD: Form =
@@ -90,12 +100,15 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
     OptionSpec {
         form: Form::Flag,
         commands: WITH_KEY_FILE,
+        // In the file it is the node's, whose keys are of no worth to anybody the next day.
+        file: FilePlace::OtherProgram,
         ..setting(
             "allowunlockedsecrets",
             "",
             "",
             "Where the system refuses to lock memory, or to turn core dumps and tracing off, keep keys \
-             in memory that may reach a swap file, instead of not opening the key file (default: 0).",
+             in memory that may reach a swap file, instead of not opening the key file. On the command \
+             line alone: in the file it is the node's (default: 0).",
             |draft, text| values::flag(text).map(|on| draft.allow_unlocked_secrets = Some(on)),
         )
     },
@@ -162,12 +175,42 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         )
     },
     OptionSpec {
+        form: Form::Value { placeholder: "MIB", expected: "64 to 256 (MiB)", off: None },
+        commands: NEW_PASSPHRASE,
+        ..keys_option(
+            "kdfmemory",
+            "Memory that it takes to try a passphrase, in MiB, for a new key file and for keys \
+             change-passphrase: 64 to 256 (default: 64).",
+            |draft, text| {
+                let limits = KdfParameters::FLOOR_MEMORY_MIB..=KdfParameters::MAX_MEMORY_MIB;
+                let memory = values::number(text).filter(|memory| limits.contains(memory))?;
+                draft.keys.kdf_memory = Some(memory);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "N", expected: "3 to 16", off: None },
+        commands: NEW_PASSPHRASE,
+        ..keys_option(
+            "kdfpasses",
+            "How often that memory is gone through: 3 to 16 (default: 3).",
+            |draft, text| {
+                let limits = KdfParameters::FLOOR_PASSES..=KdfParameters::MAX_PASSES;
+                let passes = values::number(text).filter(|passes| limits.contains(passes))?;
+                draft.keys.kdf_passes = Some(passes);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
         form: FD,
         commands: Commands::Only(&[CommandName::KeysCreate]),
         ..keys_option(
             "mnemonic-fd",
             "keys create: write the mnemonic to this file descriptor, once; 1 is standard output, 2 \
-             standard error (default: do not show it).",
+             standard error (default: show it at the terminal and ask for it again, unless the \
+             passphrase comes from a file descriptor).",
             |draft, text| {
                 draft.keys.show = Some(descriptor(text)?);
                 Some(())

@@ -24,6 +24,10 @@ pub struct PsbtOptions {
     pub foreign_inputs: bool,
     /// `-unprovenamounts`.
     pub unproven_amounts: bool,
+    /// `-anyoutputs`.
+    pub any_outputs: bool,
+    /// `-yes`: the token of what is to be signed; `None`: the terminal.
+    pub yes: Option<String>,
 }
 
 /// The command behind `psbt`.

@@ -17,16 +17,17 @@ pub(super) const PSBT_COMMANDS: &[CommandSpec<Signer>] = &[
         operands: " FILE",
         count: 1..=1,
         help: "Show what the PSBT in FILE would do: amounts, addresses, fee, keys, signatures, what is \
-               missing and what is wrong. FILE has base64 or the binary form, of version 0 or 2, here \
-               and in all commands of psbt; - is standard input.",
+               missing and what is wrong. With -keys, also what is ours of it, and the token that psbt \
+               sign takes. FILE has base64 or the binary form, of version 0 or 2, here and in all \
+               commands of psbt; - is standard input.",
     },
     CommandSpec {
         command: CommandName::PsbtSign,
         words: "psbt sign",
         operands: " FILE",
         count: 1..=1,
-        help: "Show a PSBT on standard error and sign it with the keys of the key file. The signed one \
-               goes to standard output in base64, or to -out. Nothing is signed if anything in it \
+        help: "Show a PSBT on standard error, ask, and sign it with the keys of the key file. The signed \
+               one goes to standard output in base64, or to -out. Nothing is signed if anything in it \
                contradicts itself or the limits of the options.",
     },
     CommandSpec {
@@ -132,6 +133,29 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
             Some(())
         },
     ),
+    flag(
+        "anyoutputs",
+        "Sign although what the PSBT says of an output does not fit its script, or an output of ours lies \
+         so far behind the last index that a restored wallet would not find it.",
+        |draft, text| {
+            draft.psbt.any_outputs = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    OptionSpec {
+        commands: Commands::Only(&[CommandName::PsbtSign, CommandName::KeysRemove]),
+        ..setting(
+            "yes",
+            "WHAT",
+            "a token or an ID",
+            "Do it without a question: sign, if this is the token that psbt inspect -keys prints of the \
+             PSBT; keys remove, if this is the ID again (default: ask at the terminal).",
+            |draft, text| {
+                draft.yes = Some(text.to_str()?.to_owned());
+                Some(())
+            },
+        )
+    },
 ];
 
 const fn setting(

@@ -88,6 +88,22 @@ fn commands_of_keys() {
 }
 
 #[test]
+fn a_new_passphrase_has_a_price_with_a_floor() {
+    let cost = |arguments: &[&str]| keys(&[&["create"], arguments].concat()).kdf;
+    assert_eq!(cost(&[]), KdfParameters::RECOMMENDED);
+    let dear = KdfParameters::at_least_recommended(256, 16);
+    assert_eq!(Some(cost(&["-kdfmemory=256", "-kdfpasses=16"])), dear);
+    for option in
+        ["-kdfmemory=63", "-kdfmemory=257", "-kdfpasses=2", "-kdfpasses=17", "-kdfpasses=x"]
+    {
+        let refused = error(&["keys", "create", option]);
+        assert!(refused.contains("expected "), "{refused}");
+    }
+    assert!(error(&["keys", "list", "-kdfpasses=3"]).contains("not an option of keys list"));
+    assert_eq!(keys(&["remove", "12345678", "-yes=12345678"]).yes.as_deref(), Some("12345678"));
+}
+
+#[test]
 fn the_search_for_residue_takes_what_the_user_has() {
     let check = |arguments: &[&str]| match config(arguments).command {
         Command::ResidueCheck(options) => options,
@@ -141,8 +157,8 @@ fn errors_of_keys_repeat_no_secret() {
         (&["keys", "list", "-label=x"], "-label is not an option of keys list; -help lists them"),
         (&["keys", "lst"], "unknown command 'keys lst'; did you mean keys list?"),
         (
-            &["psbt", "inspect", "f", "-keys=x"],
-            "-keys is not an option of psbt inspect; -help lists them",
+            &["psbt", "combine", "f", "f", "-keys=x"],
+            "-keys is not an option of psbt combine; -help lists them",
         ),
     ] {
         assert_eq!(error(arguments), message);
@@ -161,6 +177,24 @@ fn commands_of_the_node_are_told_where_to_go() {
         assert_eq!(error(arguments), expected);
     }
     assert_eq!(error(&[]), "no command; -help lists what there is");
+}
+
+/// Who set it to get encrypted connections has not said that his coins' keys may be swapped out.
+#[test]
+fn unlocked_secrets_of_the_node_are_none_of_the_signer() {
+    let allowed = |file: &str, arguments: &[&str]| {
+        let config = config_with(file, &[&["keys", "list"], arguments].concat());
+        let Command::Keys(options) = config.command else { panic!("{arguments:?}") };
+        options.file.allow_unlocked_secrets
+    };
+    for (file, arguments, expected) in [
+        ("", &[][..], false),
+        ("allowunlockedsecrets=1\n", &[], false),
+        ("[regtest]\nallowunlockedsecrets=1\n", &["-regtest"], false),
+        ("allowunlockedsecrets=0\n", &["-allowunlockedsecrets"], true),
+    ] {
+        assert_eq!(allowed(file, arguments), expected, "{file} {arguments:?}");
+    }
 }
 
 /// The file is the node's too. What the node has there is not taken for a typing error.

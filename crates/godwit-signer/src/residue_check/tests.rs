@@ -1,6 +1,10 @@
+use std::fmt::Write;
 use std::hint::black_box;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use godwit_secret::residue::{Needle, observe_steps};
+
+use super::leak::Leak;
 use super::*;
 
 /// A search reads memory into locked memory, where another test's search would find its secret.
@@ -42,7 +46,10 @@ fn leaking_text(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
 fn leaking_when_done(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let number = case.number("a number")?;
     case.unlocked()?;
-    leak(number.expose_secret(|number| format!("{number:?}")));
+    // With room for it, so that it leaves nothing where it was before it grew.
+    let mut text = String::with_capacity(256);
+    number.expose_secret(|number| write!(text, "{number:?}")).expect("there is room");
+    leak(text);
     Ok(())
 }
 
@@ -88,5 +95,63 @@ fn a_search_for_what_is_not_there_proves_nothing() {
 #[test]
 fn the_search_proves_itself() {
     let _alone = alone();
-    assert_eq!(proof::leak_on_purpose().expect("the leaks are found").len(), 3);
+    assert_eq!(proof::leak_on_purpose().expect("the leaks are found").len(), 3 + Leak::ALL.len());
+}
+
+/// Looks at nothing.
+struct Blind;
+
+impl Observer for Blind {
+    fn unlocked(&mut self, _: &'static str, _: &[Needle]) -> Result<(), CheckError> {
+        Ok(())
+    }
+
+    fn locked(&mut self, _: &'static str, _: Vec<Needle>) -> Result<(), CheckError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_leak_inside_of_any_operation_is_found() {
+    let _alone = alone();
+    let directory = TempDir::new().expect("a temporary directory");
+    let seed = SecretArray::<32>::random().expect("memory");
+    let mut invention = Invention::new(&seed);
+    for (name, body) in USES {
+        let found = Arc::new(Mutex::new(Vec::new()));
+        let inside = Arc::clone(&found);
+        // At the first step, in the middle of the operation and on its stack.
+        let observed = observe_steps(move |step| {
+            let mut found = inside.lock().expect("nobody panics");
+            if found.is_empty() {
+                for leak in Leak::ALL {
+                    found.push((step, leak, proof::is_found_after(leak).expect("a scan")));
+                }
+            }
+        });
+        Case::run(name, directory.path(), &mut invention, &mut Blind, body).expect(name);
+        drop(observed);
+        let found = found.lock().expect("nobody panics");
+        let seen: Vec<_> =
+            found.iter().filter(|(.., seen)| *seen).map(|(_, leak, _)| *leak).collect();
+        assert_eq!(seen, Leak::ALL, "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn memory_is_searched_inside_of_every_operation() {
+    let _alone = alone();
+    let seed = SecretArray::<32>::random().expect("memory");
+    let mut search = Search::default();
+    use_invented_keys(&seed, &mut search).expect("every use succeeds");
+    let mut out = Vec::new();
+    let exit = report::print(&mut out, &search).expect("it is memory");
+    let said = String::from_utf8(out).expect("text");
+    assert_eq!(exit, Exit::Success, "{said}");
+    for (name, _) in USES {
+        let row = said.lines().find(|line| line.starts_with(name)).expect("each has one");
+        let searches = row[name.len()..].split_whitespace().nth(1).expect("a number");
+        // Beside those of the use itself: of a passphrase alone there are two steps.
+        assert!(searches.parse::<u32>().expect("a number") >= 3, "{said}");
+    }
 }

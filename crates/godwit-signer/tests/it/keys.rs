@@ -70,7 +70,11 @@ fn a_life_of_keys() {
         .expect(Exit::Success);
     let wrong = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
     assert!(wrong.stderr.contains("the passphrase is wrong"), "{wrong:?}");
-    let removed = keys(&place, &["remove", &id(&entry)], &["new"]).expect(Exit::Success);
+    let words = ["remove", &id(&entry), "-yes=00000000"];
+    let kept = keys(&place, &words, &["new"]).expect(Exit::Failure);
+    assert!(kept.stderr.ends_with("nothing was removed: -yes names something else\n"), "{kept:?}");
+    let yes = format!("-yes={}", id(&entry));
+    let removed = keys(&place, &["remove", &id(&entry), &yes], &["new"]).expect(Exit::Success);
     assert_eq!(removed.json(), entry, "what is gone is told");
     let empty = keys(&place, &["list"], &["new"]).expect(Exit::Success);
     assert_eq!(empty.json(), Value::Array(Vec::new()));
@@ -90,6 +94,36 @@ fn a_life_of_keys() {
     for secret in ["pass", "new", exported.stdout.trim()] {
         assert!(!files.contains(secret), "the data directory has {secret:?}");
     }
+}
+
+#[test]
+fn an_older_copy_of_the_key_file_is_told() {
+    let place = signer("regtest");
+    keys(&place, &["create", "-label=first"], &["pass"]).expect(Exit::Success);
+    let older = fs::read(key_file(&place)).expect("made");
+    keys(&place, &["create", "-label=second"], &["pass"]).expect(Exit::Success);
+    let list = || keys(&place, &["list"], &["pass"]).expect(Exit::Success);
+    assert_eq!(list().stderr, "");
+    fs::write(key_file(&place), &older).expect("it is ours");
+    let told = list();
+    let line = "warning: this key file is an older copy, number 2: number 3 was here before";
+    assert!(told.stderr.contains(line), "{told:?}");
+    // Who goes on with it knows.
+    keys(&place, &["create", "-label=third"], &["pass"]).expect(Exit::Success);
+    assert_eq!(list().stderr, "");
+}
+
+#[test]
+fn a_passphrase_can_cost_more() {
+    let place = signer("regtest");
+    let dear = ["create", "-kdfmemory=65", "-kdfpasses=4"];
+    keys(&place, &dear, &["pass"]).expect(Exit::Success);
+    let numbers = |place: &Datadir| fs::read(key_file(place)).expect("made")[12..24].to_vec();
+    let expected = [65u32 << 10, 4, 4].map(u32::to_le_bytes).concat();
+    assert_eq!(numbers(&place), expected);
+    let change = ["change-passphrase", "-newpassphrase-fd=0"];
+    keys(&place, &change, &["pass", "new"]).expect(Exit::Success);
+    assert_eq!(numbers(&place), [64u32 << 10, 3, 4].map(u32::to_le_bytes).concat());
 }
 
 #[test]

@@ -98,6 +98,12 @@ fn what_core_signed_is_finished_and_extracted() {
     }
 }
 
+/// A PSBT, and a key file beside it that can sign it.
+pub(crate) fn file_to_sign(place: &Datadir) -> PathBuf {
+    made_here::key_file(place, "test.keys", NetworkKind::Test);
+    file(place, "a.psbt", made_here::spend(&[made_here::wpkh('F', 0)]).serialize())
+}
+
 /// Base64 decoded and encoded once more.
 fn reordered(text: &str) -> String {
     let bytes = BASE64.decode(text.trim_end().as_bytes()).expect("base64");
@@ -256,12 +262,111 @@ fn key_file(place: &Datadir, wallet: &Value) -> PathBuf {
     path
 }
 
-/// `psbt sign` with the passphrase on standard input.
-pub(crate) fn sign(place: &Datadir, keys: &Path, psbt: &Path, options: &[&str]) -> Ended {
+/// A command with the key file, the passphrase on standard input.
+fn with_keys(place: &Datadir, action: &str, keys: &Path, psbt: &Path, options: &[&str]) -> Ended {
     let option = format!("-keys={}", keys.display());
-    let mut command = place.command(&[&"psbt", &"sign", &psbt, &option, &"-passphrase-fd=0"]);
+    let mut command = place.command(&[&"psbt", &action, &psbt, &option, &"-passphrase-fd=0"]);
     command.args(options);
     Ended::with_input(command, &format!("{PASSPHRASE}\n"))
+}
+
+/// What `psbt inspect -keys` shows, and its token.
+fn inspect(place: &Datadir, keys: &Path, psbt: &Path) -> (String, String) {
+    let shown = with_keys(place, "inspect", keys, psbt, &[]).expect(Exit::Success).stdout;
+    let token = shown.trim_end().rsplit_once("-yes=").expect("the last line has it").1;
+    (shown.clone(), token.to_owned())
+}
+
+/// `psbt sign` after a look at what is signed.
+pub(crate) fn sign(place: &Datadir, keys: &Path, psbt: &Path, options: &[&str]) -> Ended {
+    let (_, token) = inspect(place, keys, psbt);
+    let yes = format!("-yes={token}");
+    with_keys(place, "sign", keys, psbt, &[&[yes.as_str()], options].concat())
+}
+
+#[test]
+fn nothing_is_signed_without_a_look() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let sign = |path: &Path, options: &[&str]| {
+        // Without a terminal of its own.
+        let option = format!("-keys={}", keys.display());
+        let program = place.command(&[
+            &"psbt",
+            &"sign",
+            &path,
+            &option,
+            &"-passphrase-fd=0",
+            &"-unprovenamounts",
+        ]);
+        let mut command = std::process::Command::new("setsid");
+        command.arg("--wait").arg(program.get_program()).args(program.get_args()).args(options);
+        Ended::with_input(command, &format!("{PASSPHRASE}\n"))
+    };
+    let psbt_to = |letter| made_here::spend(&[made_here::wpkh(letter, 0)]).serialize();
+    let path = file(&place, "a.psbt", psbt_to('F'));
+    let refused = sign(&path, &[]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("there is no terminal to ask at"), "{refused:?}");
+    assert_eq!(refused.stdout, "");
+    let (shown, token) = inspect(&place, &keys, &path);
+    for wrong in ["", &token[1..], &token.to_uppercase(), &"0".repeat(64)] {
+        let refused = sign(&path, &[&format!("-yes={wrong}")]).expect(Exit::Failure);
+        assert!(
+            refused.stderr.contains("-yes is not the token of this PSBT"),
+            "{wrong}: {refused:?}"
+        );
+        assert_eq!(refused.stdout, "");
+    }
+    // It is that of another PSBT.
+    let other = file(&place, "b.psbt", psbt_to('B'));
+    let refused = sign(&other, &[&format!("-yes={token}")]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("-yes is not the token"), "{refused:?}");
+    let signed = sign(&path, &[&format!("-yes={token}")]).expect(Exit::Success);
+    let (review, _) = shown.trim_end().rsplit_once('\n').expect("the token has its line");
+    assert!(signed.stderr.contains(review), "what was shown: {signed:?}");
+}
+
+#[test]
+fn what_leaves_and_what_comes_back_is_told() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let outputs = [made_here::wpkh('A', 7), made_here::wpkh('F', 0)];
+    let mut unsigned = made_here::spend(&outputs);
+    unsigned.unsigned_tx.output[0].value = bitcoin::Amount::from_sat(15_000_000);
+    unsigned.unsigned_tx.output[1].value = bitcoin::Amount::from_sat(4_900_000);
+    let key = made_here::public_key('A', 7).inner;
+    unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(7));
+    let (shown, _) = inspect(&place, &keys, &file(&place, "a.psbt", unsigned.serialize()));
+    let net = "net: 0.05000000 BTC leave (0.20000000 BTC of ours are spent, 0.15000000 BTC come back); the \
+               fee is 2.0 % of what leaves";
+    assert!(shown.contains(net), "{shown}");
+    let entry = shown.lines().find(|line| line.starts_with("  ours by entry ")).expect("one is");
+    assert!(entry.contains(", descriptor 1, index 7: wpkh("), "{entry}");
+}
+
+#[test]
+fn change_that_nobody_would_find_is_not_signed() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    // Inputs are at 0 and 1.
+    for (index, signed) in [(201, true), (202, false), (99_999, false)] {
+        let mut unsigned = made_here::spend(&[made_here::wpkh('A', index)]);
+        let key = made_here::public_key('A', index).inner;
+        unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(index));
+        let path = file(&place, "a.psbt", unsigned.serialize());
+        let (shown, _) = inspect(&place, &keys, &path);
+        assert_eq!(shown.contains("no wallet that is restored looks there"), !signed, "{shown}");
+        assert_eq!(shown.contains("net: 0.00001000 BTC leave"), signed, "{shown}");
+        let ended = sign(&place, &keys, &path, &["-unprovenamounts"]);
+        if !signed {
+            let refused = ended.expect(Exit::Failure);
+            assert!(refused.stderr.contains("-anyoutputs signs all the same"), "{refused:?}");
+            let options = ["-unprovenamounts", "-anyoutputs"];
+            sign(&place, &keys, &path, &options).expect(Exit::Success);
+        } else {
+            ended.expect(Exit::Success);
+        }
+    }
 }
 
 #[test]
@@ -319,7 +424,8 @@ fn a_key_file_that_does_not_open_signs_nothing() {
     let wallet = &wallets["wallets"]["plain"];
     let place = signer("regtest");
     let unsigned = file(&place, "a.psbt", wallet["psbts"][0]["unsigned"].as_str().expect("text"));
-    let missing = sign(&place, &place.beside("missing.keys"), &unsigned, &[]).expect(Exit::Failure);
+    let nowhere = place.beside("missing.keys");
+    let missing = with_keys(&place, "sign", &nowhere, &unsigned, &[]).expect(Exit::Failure);
     assert!(missing.stderr.contains("there is no key file"), "{missing:?}");
     let keys = key_file(&place, wallet);
     let option = format!("-keys={}", keys.display());
@@ -427,7 +533,12 @@ fn an_output_is_ours_when_a_descriptor_derives_it() {
     }
     unsigned.outputs[2].witness_script = Some(shared);
     let path = file(&place, "a.psbt", unsigned.serialize());
-    let signed = sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
+    let refused = sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Failure);
+    let line = "not signed: output 1: it names a key of ours that its script does not have; -anyoutputs \
+                signs all the same\n";
+    assert!(refused.stderr.ends_with(line), "{refused:?}");
+    let options = ["-unprovenamounts", "-anyoutputs"];
+    let signed = sign(&place, &keys, &path, &options).expect(Exit::Success);
     let lines: Vec<&str> =
         signed.stderr.lines().filter(|line| line.starts_with("output ")).collect();
     assert!(lines[0].ends_with(", which is ours"), "{lines:?}");
@@ -460,7 +571,14 @@ fn a_key_that_only_has_our_fingerprint_is_named() {
         let key = made_here::public_key(letter, 5).inner;
         unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(5));
         let path = file(&place, "a.psbt", unsigned.serialize());
-        let signed = sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
+        let ended = sign(&place, &keys, &path, &["-unprovenamounts"]);
+        if warned {
+            ended.expect(Exit::Failure);
+        } else {
+            ended.expect(Exit::Success);
+        }
+        let options = ["-unprovenamounts", "-anyoutputs"];
+        let signed = sign(&place, &keys, &path, &options).expect(Exit::Success);
         assert_eq!(signed.stderr.contains(warning), warned, "{signed:?}");
     }
 }

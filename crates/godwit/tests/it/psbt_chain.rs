@@ -170,8 +170,11 @@ pub(crate) fn make(node: &Node) -> SpendingChain {
         let (extracted, to_extracted) = result("extracted");
         let keys = format!("-keys={}", keys.display());
         let passphrase = format!("{PASSPHRASE}\n");
+        let words: &[&dyn AsRef<OsStr>] = &[&"psbt", &"inspect", &path, &keys, &"-passphrase-fd=0"];
+        let seen = sign(words, &passphrase).stdout;
+        let token = &seen[seen.find("-yes=").expect("it has a token")..][.."-yes=".len() + 64];
         let words: &[&dyn AsRef<OsStr>] =
-            &[&"psbt", &"sign", &path, &keys, &"-passphrase-fd=0", &to_signed];
+            &[&"psbt", &"sign", &path, &keys, &"-passphrase-fd=0", &token, &to_signed];
         sign(words, &passphrase);
         sign(&[&"psbt", &"finalize", &signed, &to_finished], "");
         sign(&[&"psbt", &"extract", &finished, &to_extracted], "");

@@ -91,8 +91,17 @@ fn what_is_typed_is_not_shown() {
     // With a slip of the finger, and another one at the second time.
     session.answer("Passphrase of the new key file", "hidX\u{7f}den\r");
     session.answer("again: ", "wrong\u{15}hidden\r");
+    // Three of the six letters go on from the one before.
+    session.wait_for("It has 14 bits at best");
+    session.wait_for("nobody has.\r\n");
+    let words = session.wait_for("\r\n").to_owned();
+    assert_eq!(words.split(' ').count(), 24, "{words}");
+    session.answer("Type the words that you have written down: ", "abandon\r");
+    session.answer("These are other words.", "");
+    session.answer("Type the words that you have written down: ", &format!("{words}\r"));
     let (screen, status) = session.end();
     assert_eq!(status, code(Exit::Success), "{screen}");
+    assert_eq!(screen.matches(&words).count(), 1, "shown once: {screen}");
     assert!(screen.contains("\"label\": \"typed\""), "{screen}");
     for part in ["hid", "den", "wrong"] {
         assert!(!screen.contains(part), "{part} is on the screen: {screen}");
@@ -162,4 +171,60 @@ fn a_signal_at_a_question_leaves_a_terminal_that_shows_what_is_typed() {
         assert!(screen.contains(" echo ") && screen.contains(" icanon "), "{signal:?}: {screen}");
     }
     assert!(!super::key_file(&place).exists());
+}
+
+#[test]
+fn words_that_nobody_can_repeat_are_not_kept() {
+    let place = signer("regtest");
+    let Some(mut session) = Session::start(&place, "create") else { return };
+    session.answer("Passphrase of the new key file", "hidden\r");
+    session.answer("again: ", "hidden\r");
+    for _ in 0..3 {
+        session.answer("Type the words that you have written down: ", "abandon about\r");
+    }
+    session.fails("the words that were typed are not those that were shown");
+    assert!(!super::key_file(&place).exists());
+}
+
+#[test]
+fn an_entry_is_removed_when_the_user_says_so() {
+    let place = signer("regtest");
+    let entry = keys(&place, &["create", "-label=kept"], &["pass"]).expect(Exit::Success).json();
+    let words = format!("remove {}", super::id(&entry));
+    for (answer, left) in [("no\r", 1), ("yes\r", 0)] {
+        let Some(mut session) = Session::start(&place, &words) else { return };
+        session.answer("Passphrase of ", "pass\r");
+        session.wait_for("\"label\": \"kept\"");
+        session.answer("Remove this entry and its keys? Type yes and Enter: ", answer);
+        let (screen, status) = session.end();
+        assert_eq!(status == code(Exit::Success), left == 0, "{screen}");
+        assert_eq!(list(&place).len(), left, "{screen}");
+    }
+}
+
+/// The user is asked for his word, and only that word will do.
+#[test]
+fn a_psbt_is_signed_when_the_user_says_so() {
+    let place = signer("regtest");
+    let psbt = crate::psbt::file_to_sign(&place);
+    for (answer, exit) in [("yes\r", Exit::Success), ("y\r", Exit::Failure), ("\r", Exit::Failure)]
+    {
+        let program = place.command(&[]);
+        let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
+        let options: Vec<String> = program.get_args().map(quoted).collect();
+        let line = format!(
+            "{} psbt sign {} -keys={} -unprovenamounts {}",
+            quoted(program.get_program()),
+            psbt.display(),
+            place.beside("test.keys").display(),
+            options.join(" ")
+        );
+        let Some(mut session) = Session::of_shell(&line) else { return };
+        session.answer("Passphrase of ", "a passphrase of this test\r");
+        session.answer("Sign this? Type yes and Enter: ", answer);
+        let (screen, status) = session.end();
+        assert_eq!(status, code(exit), "{screen}");
+        assert_eq!(screen.contains("signed input 0 with"), exit == Exit::Success, "{screen}");
+        assert_eq!(screen.contains("you did not agree"), exit != Exit::Success, "{screen}");
+    }
 }

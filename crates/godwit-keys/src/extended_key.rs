@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bitcoin::NetworkKind;
-use bitcoin::bip32::{ChainCode, ChildNumber, Fingerprint, Xpub};
+use bitcoin::bip32::{ChainCode, ChildNumber, DerivationPath, Fingerprint, KeySource, Xpub};
 use bitcoin::secp256k1::{PublicKey, Scalar, SecretKey};
 use godwit_secret::{
     LockError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
@@ -76,6 +76,35 @@ impl ExtendedPrivateKey {
     /// When `text` is not exactly that (white space around it is an error too), as BIP32's test vector 5.
     pub fn parse(text: SecretSlice<'_>) -> Result<Self, KeyError> {
         guarded(|| base58::decode_check(text)?.expose_secret(Self::decode))
+    }
+
+    /// The same behind an origin, if there is one: `[d34db33f/84h/0h/0h]xprv…`.
+    ///
+    /// # Errors
+    ///
+    /// Also when the key is none that the path can lead to.
+    pub fn parse_with_origin(text: SecretSlice<'_>) -> Result<(Self, Option<KeySource>), KeyError> {
+        // What stands between brackets is public.
+        let origin = text.expose_secret(|text| {
+            let inside = text.strip_prefix(b"[")?;
+            let end = inside.iter().position(|byte| *byte == b']')?;
+            Some(String::from_utf8_lossy(&inside[..end]).into_owned())
+        });
+        let Some(origin) = origin else { return Ok((Self::parse(text)?, None)) };
+        let behind = text.get(origin.len() + 2..text.len()).ok_or(TextError::Origin)?;
+        let key = Self::parse(behind)?;
+        let (fingerprint, path) = origin.split_once('/').unwrap_or((&origin, ""));
+        let fingerprint: Fingerprint = fingerprint.parse().map_err(|_| TextError::Origin)?;
+        let path: DerivationPath = path.parse().map_err(|_| TextError::Origin)?;
+        let is_its = match path.as_ref() {
+            [] => key.depth == 0 && key.fingerprint()? == fingerprint,
+            [.., last] => usize::from(key.depth) == path.len() && key.child_number == *last,
+        };
+        let is_its = is_its && (path.len() != 1 || key.parent == fingerprint);
+        if !is_its {
+            return Err(TextError::Origin.into());
+        }
+        Ok((key, (!path.is_empty()).then_some((fingerprint, path))))
     }
 
     /// What [`to_bytes`](Self::to_bytes) gives. Runs on a secret stack.

@@ -33,7 +33,7 @@ mod wif;
 
 pub use bitcoin::NetworkKind;
 
-pub use accounts::{account_descriptors, single_descriptors};
+pub use accounts::{account_descriptors, account_descriptors_of, single_descriptors};
 #[cfg(any(test, feature = "residue"))]
 pub use core_wallet::core_wallet_needles;
 pub use core_wallet::{

@@ -30,6 +30,9 @@ use input::Output;
 use session::{KeyFile, Session};
 use terminal::Terminal;
 
+/// Last index that Core is to look at first: its own `-keypool`.
+const CORE_RANGE: u32 = 999;
+
 /// How often new words may be typed wrongly.
 const ATTEMPTS: usize = 3;
 
@@ -46,6 +49,11 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
         KeysAction::List => {
             let store = Session::begin(&file, [])?.open()?;
             Ok(print_json(&store.entries().iter().map(described).collect())?)
+        }
+        KeysAction::Descriptors => {
+            let store = Session::begin(&file, [])?.open()?;
+            let entries = store.entries_of(file.network);
+            Ok(print_json(&entries.flat_map(for_core).collect())?)
         }
         KeysAction::Export(id) => export(&file, *id),
         KeysAction::ChangePassphrase { new } => change_passphrase(&file, *new),
@@ -159,6 +167,26 @@ fn print_entry(store: &KeyStore, id: KeyId) -> Result<Exit, KeysFailure> {
 /// The public part of an entry that was just inserted.
 fn inserted(store: &KeyStore, id: KeyId) -> Value {
     described(store.entry(id).expect("it was just inserted"))
+}
+
+/// An entry as `importdescriptors` of Bitcoin Core takes it, into a wallet without private keys. None of the
+/// descriptors is active: addresses are given out by one wallet alone.
+fn for_core(entry: &Entry) -> Vec<Value> {
+    let one = |descriptor: &String| {
+        let mut one = json!({
+            "desc": descriptor,
+            "active": false,
+            "internal": descriptor.contains("/1/*"),
+            "timestamp": entry.created,
+        });
+        if descriptor.contains("/*") {
+            one["range"] = json!([0, CORE_RANGE]);
+        } else {
+            one["label"] = json!(entry.label);
+        }
+        one
+    };
+    entry.descriptors.iter().map(one).collect()
 }
 
 /// The public part of an entry.

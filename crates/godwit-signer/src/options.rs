@@ -122,6 +122,7 @@ fn of_name(
             },
         ),
         CommandName::KeysList => keys(&draft, KeysAction::List),
+        CommandName::KeysDescriptors => keys(&draft, KeysAction::Descriptors),
         CommandName::KeysExport => keys(&draft, KeysAction::Export(key_id(&operands[0])?)),
         CommandName::KeysChangePassphrase => {
             keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })

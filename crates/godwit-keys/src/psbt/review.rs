@@ -322,7 +322,7 @@ pub(super) fn signatures(input: &Input) -> impl Iterator<Item = (SigningKey, Sig
 }
 
 /// Whether a signature signs what it says.
-fn verify_signature(
+pub(super) fn verify_signature(
     digests: &mut Digests<'_>,
     index: usize,
     spent: &Spent,

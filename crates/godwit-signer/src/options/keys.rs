@@ -67,6 +67,8 @@ pub enum KeysAction {
     },
     /// `keys list`
     List,
+    /// `keys descriptors`
+    Descriptors,
     /// `keys export ID`
     Export(KeyId),
     /// `keys change-passphrase`

@@ -24,8 +24,8 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
         words: "keys import",
         operands: "",
         count: 0..=0,
-        help: "Put a mnemonic, an xprv or tprv, a WIF or a descriptor with private keys into the key \
-               file. It is asked for at the terminal without echo, or read with -secret-fd.",
+        help: "Put a mnemonic, an xprv or tprv (with its origin in front, as [d34db33f/84h/0h/0h]xprv..., \
+               or without), a WIF or a descriptor with private keys into the key file. It is asked for at the terminal without echo, or read with -secret-fd.",
     },
     CommandSpec {
         command: CommandName::KeysImportCoreWallet,
@@ -41,6 +41,14 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
         operands: "",
         count: 0..=0,
         help: "Print the entries of the key file with their public descriptors as JSON.",
+    },
+    CommandSpec {
+        command: CommandName::KeysDescriptors,
+        words: "keys descriptors",
+        operands: "",
+        count: 0..=0,
+        help: "Print the public descriptors of all entries of the network as an array that \
+               importdescriptors of Bitcoin Core takes, to watch them.",
     },
     CommandSpec {
         command: CommandName::KeysExport,
@@ -73,6 +81,7 @@ const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
     CommandName::KeysList,
+    CommandName::KeysDescriptors,
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,

@@ -97,6 +97,54 @@ fn a_life_of_keys() {
 }
 
 #[test]
+fn an_account_with_its_origin_makes_the_round() {
+    let place = signer("regtest");
+    let account = {
+        use bitcoin::bip32::{DerivationPath, Xpriv};
+        let seed = Xpriv::new_master(bitcoin::Network::Regtest, &[7; 32]).expect("a key");
+        let path: DerivationPath = "84h/1h/0h".parse().expect("a path");
+        let curve = bitcoin::secp256k1::Secp256k1::new();
+        let fingerprint = seed.fingerprint(&curve);
+        format!("[{fingerprint}/84h/1h/0h]{}", seed.derive_priv(&curve, &path).expect("a key"))
+    };
+    let imported = import(&place, &account).expect(Exit::Success).json();
+    let descriptors = imported["descriptors"].as_array().expect("a list");
+    assert_eq!(descriptors.len(), 2, "of one purpose: {imported}");
+    let origin = format!("wpkh({}tpub", &account[..account.find(']').expect("it ends") + 1]);
+    assert!(descriptors[0].as_str().expect("text").starts_with(&origin), "{imported}");
+    let exported = keys(&place, &["export", &id(&imported)], &["pass"]).expect(Exit::Success);
+    assert_eq!(exported.stdout.trim(), account);
+    let wrong = account.replacen("/0h]", "/1h]", 1);
+    let refused = import(&place, &wrong).expect(Exit::Failure);
+    assert!(
+        refused.stderr.contains("the origin in front of the key does not fit it"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn descriptors_are_an_array_for_core() {
+    let place = signer("regtest");
+    let created = keys(&place, &["create", "-label=cold"], &["pass"]).expect(Exit::Success).json();
+    import(&place, WIF).expect(Exit::Success);
+    let array = keys(&place, &["descriptors"], &["pass"]).expect(Exit::Success).json();
+    let array = array.as_array().expect("an array");
+    assert_eq!(array.len(), 8 + 4);
+    for (place, one) in array.iter().enumerate() {
+        assert_eq!(one["active"], false, "{one}");
+        assert!(one["timestamp"].is_u64(), "{one}");
+        if place < 8 {
+            assert_eq!(one["desc"], created["descriptors"][place]);
+            assert_eq!(one["internal"], place % 2 == 1, "{one}");
+            assert_eq!(one["range"], serde_json::json!([0, 999]));
+            assert!(one.get("label").is_none(), "Core refuses it beside a range: {one}");
+        } else {
+            assert!(one.get("range").is_none(), "{one}");
+        }
+    }
+}
+
+#[test]
 fn an_older_copy_of_the_key_file_is_told() {
     let place = signer("regtest");
     keys(&place, &["create", "-label=first"], &["pass"]).expect(Exit::Success);

@@ -12,6 +12,8 @@ use crate::psbt::spent::output_key;
 /// A lie; `false` where it says nothing of such a coin.
 type Lie = fn(&mut bitcoin::Psbt) -> bool;
 
+type LieInBytes = fn(&mut Vec<u8>);
+
 fn script() -> ScriptBuf {
     ScriptBuf::from_bytes(vec![0x51])
 }
@@ -244,7 +246,7 @@ const CHANGE: &[(&str, Lie)] = &[
 ];
 
 /// In the bytes: versions, and fields that are there twice or nowhere.
-const BYTES: &[(&str, fn(&mut Vec<u8>))] = &[
+const BYTES: &[(&str, LieInBytes)] = &[
     ("version 1", |bytes| insert_global(bytes, &[1, 0xfb, 4, 1, 0, 0, 0])),
     ("version 3", |bytes| insert_global(bytes, &[1, 0xfb, 4, 3, 0, 0, 0])),
     ("version 2 with an unsigned transaction", |bytes| {

@@ -12,8 +12,14 @@ use quote::ToTokens;
 use syn::Signature;
 
 /// What shows the bytes of a secret type, and the ways out of the process.
-const ROOTS: [&str; 5] =
-    ["expose_secret", "expose_secret_mut", "bare_bytes", "write_secret_to", "write_secrets_to"];
+const ROOTS: [&str; 6] = [
+    "expose_secret",
+    "expose_secret_mut",
+    "bare_bytes",
+    "use_key",
+    "write_secret_to",
+    "write_secrets_to",
+];
 
 /// Types of libraries that hold a key as bare bytes.
 const BARE: [&str; 7] =

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use bitcoin::consensus::{deserialize_partial, serialize};
 use bitcoin::hashes::Hash;
 use godwit_consensus::{MAX_BLOCK_SIGOPS_COST, MAX_BLOCK_WEIGHT, PrevContext};
-use godwit_consensus::{RejectReason, check_block, contextual_check_block, legacy_sigop_count};
+use godwit_consensus::{
+    PlaceFacts, RejectReason, check_block, contextual_check_block, legacy_sigop_count,
+};
 use godwit_primitives::{
     Block, BlockHeader, BlockView, HEADER_SIZE, MAX_MONEY, Network, Params, Transaction, TxView,
 };
@@ -117,7 +119,8 @@ fn judge(block: &Block) {
     for height in [0, 1, 1_000_000] {
         let ancestor = |_| parent;
         let prev = PrevContext { height, header: parent, median_time_past: 0, ancestor: &ancestor };
-        let judged = contextual_check_block(view, &prev, &params).map_err(|reject| reject.reason);
+        let judged = contextual_check_block(view, &PlaceFacts::of(view), &prev, &params)
+            .map_err(|reject| reject.reason);
         let heavy = view.weight() as u64 > MAX_BLOCK_WEIGHT;
         assert!(!heavy || judged.is_err());
         assert!(judged != Err(RejectReason::BadBlkWeight) || heavy);

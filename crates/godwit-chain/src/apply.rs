@@ -1,30 +1,38 @@
-//! Applies one block to the coins: resolves every spent output, applies the rules that need coins
-//! but no script, spends and creates.
+//! Applies one block to the coins: finds and spends what it spends, creates what it creates.
 //!
-//! This is the connector's hot path, strictly in height order. The order in which rules are applied
-//! is Core's (`ConnectBlock`), so that a block that breaks several gets Core's reason. A block that
-//! fails leaves the store as it was.
+//! This is the connector's hot path, strictly in height order, and does nothing but look up keys and copy
+//! bytes: workers have encoded the outputs before ([`Structured`]) and apply the rules that need coins after
+//! it ([`Resolved::check`]). Coins stay in the form in which they are stored.
+//!
+//! 1. Outputs that the block spends itself do not enter the store. All other coins that it spends are older
+//!    than the block, so that it is all the same in which order the rest happens: all spends, then all
+//!    outputs.
+//! 2. Rules are applied in Core's order (`ConnectBlock`), transaction by transaction, so that a block that
+//!    breaks several gets Core's reason. Where a coin is missing, the transactions before are checked at
+//!    once: they go first.
+//! 3. A block that fails here leaves the store as it was; one that fails later is taken back
+//!    ([`unapply`]).
 //!
 //! Nothing here reads from a disk: a worker has looked up before what memory does not know, under a
 //! pin that the caller holds ([`UtxoStore::pinned`]).
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use godwit_consensus::{
     Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
     sigop_cost, sigop_cost_within_limit,
 };
-use godwit_primitives::{Amount, Coin, Params, ScriptFlags, TxView, coin};
-use godwit_store::utxo::{EpochPin, HashedOutPoint, Probe, Taken, UtxoStore};
+use godwit_primitives::{Amount, Coin, Params, ScriptFlags};
+use godwit_store::utxo::{CoinCode, CompressedCoins, EpochPin, Probe, UtxoStore};
 
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
 /// The rules that follow from a block's place in the chain.
-#[derive(Clone, Copy)]
-pub(crate) struct BlockRules<'a> {
+#[derive(Clone)]
+pub(crate) struct BlockRules {
     /// Height of the block.
     pub(crate) height: u32,
     pub(crate) flags: ScriptFlags,
@@ -34,17 +42,18 @@ pub(crate) struct BlockRules<'a> {
     pub(crate) no_overwrite: bool,
     /// Median time past of the previous block.
     pub(crate) prev_median_time_past: u32,
-    /// Median time past of the block at a height of this block's own chain.
-    pub(crate) median_time_past: &'a dyn Fn(u32) -> u32,
     /// The network's parameters.
-    pub(crate) params: &'a Params,
+    pub(crate) params: Arc<Params>,
 }
+
+/// Median time past of the block at a height of a block's own chain.
+pub(crate) type MedianTimePast<'a> = dyn Fn(u32) -> u32 + 'a;
 
 /// What workers found below the memtable for one block, and the pin that says whether it still holds.
 #[derive(Debug)]
 pub(crate) struct Prefetched {
     /// One answer for each of the block's spends; empty where no coin can be below the memtable.
-    pub(crate) coins: Vec<Option<Coin>>,
+    pub(crate) coins: CompressedCoins,
     /// At a second look, for each of the block's spends the coin as it was written first; else empty.
     pub(crate) written: Vec<Option<Coin>>,
     /// Whether an output exists below the memtable; empty where BIP30 does not ask.
@@ -63,24 +72,18 @@ pub(crate) struct Prefetched {
 impl Prefetched {
     /// For a block of which no coin is below the memtable.
     pub(crate) fn nothing(pin: EpochPin) -> Self {
-        let (coins, written, outputs_exist) = (Vec::new(), Vec::new(), Vec::new());
-        let (probe_time, read_time) = (Duration::ZERO, Duration::ZERO);
+        let (coins, written) = (CompressedCoins::default(), Vec::new());
+        let (outputs_exist, probe_time, read_time) = (Vec::new(), Duration::ZERO, Duration::ZERO);
         Self { coins, written, outputs_exist, probe_time, reads: 0, read_time, memory: 0, pin }
     }
 
     /// Counts the memory of the coins, once they are here.
     pub(crate) fn count_memory(&mut self) {
         let Self { coins, written, .. } = self;
-        let scripts = script_bytes(coins.iter().chain(written.iter()).flatten());
-        let slots = coins.capacity() + written.capacity();
-        self.memory = scripts + slots * size_of::<Option<Coin>>();
+        let spilled = written.iter().flatten().filter(|coin| coin.script_pubkey.spilled());
+        let scripts: usize = spilled.map(|coin| coin.script_pubkey.capacity()).sum();
+        self.memory = coins.memory() + scripts + written.capacity() * size_of::<Option<Coin>>();
     }
-}
-
-/// Memory of the scripts that do not fit into their coins.
-fn script_bytes<'a>(coins: impl Iterator<Item = &'a Coin>) -> usize {
-    let spilled = coins.filter(|coin| coin.script_pubkey.spilled());
-    spilled.map(|coin| coin.script_pubkey.capacity()).sum()
 }
 
 /// A block whose turn has come, with what was found for it.
@@ -96,28 +99,55 @@ pub(crate) struct Ready {
 #[derive(Debug, Default)]
 pub(crate) struct SpentCoins {
     /// All of them, in the order of the inputs.
-    pub(crate) coins: Vec<Coin>,
-    /// For each transaction the index of its first coin, and the end after the last one.
-    pub(crate) first: Vec<u32>,
+    coins: CompressedCoins,
     /// Which of them memory did not know, as far as that is known: they are given back by forgetting that
     /// they were spent, and not as they were read, which may have been wrong.
     below: Vec<bool>,
+    /// The coins once more, from when the first job asks for them.
+    decoded: OnceLock<Vec<Coin>>,
 }
 
 impl SpentCoins {
+    fn with_capacity(inputs: usize) -> Self {
+        let coins = CompressedCoins::with_capacity(inputs);
+        Self { coins, below: Vec::with_capacity(inputs), decoded: OnceLock::new() }
+    }
+
     /// Coins of a block that this process has not applied.
-    pub(crate) fn from_records(coins: Vec<Coin>, first: Vec<u32>) -> Self {
-        Self { coins, first, below: Vec::new() }
+    pub(crate) fn from_records(records: &[Coin]) -> Self {
+        let mut coins = CompressedCoins::with_capacity(records.len());
+        coins.extend(records);
+        Self { coins, below: Vec::new(), decoded: OnceLock::new() }
     }
 
-    /// Memory that the coins take.
+    /// As they are stored.
+    pub(crate) fn compressed(&self) -> &CompressedCoins {
+        &self.coins
+    }
+
+    #[cfg(test)]
+    pub(crate) fn compressed_mut(&mut self) -> &mut CompressedCoins {
+        &mut self.coins
+    }
+
+    /// All of them, in the order of the inputs.
+    pub(crate) fn decoded(&self) -> &[Coin] {
+        self.decoded.get_or_init(|| {
+            let coin = |n| self.coins.coin(n).expect("what memory and runs gave are coins");
+            (0..self.coins.len()).map(coin).collect()
+        })
+    }
+
+    /// Memory that the coins take, once they are decoded.
     pub(crate) fn bytes(&self) -> usize {
-        script_bytes(self.coins.iter()) + self.coins.len() * (size_of::<Coin>() + 1)
-    }
-
-    /// The coins of one transaction.
-    pub(crate) fn of_tx(&self, tx: usize) -> &[Coin] {
-        &self.coins[self.first[tx] as usize..self.first[tx + 1] as usize]
+        /// A coin that is shorter has a script that needs no memory of its own: a key of which a whole one
+        /// is made takes 35 bytes with height and amount, another script more bytes than it has.
+        const WITHOUT_SPILL: usize = 35;
+        /// A whole key's script has 67 bytes, the longest for its coin.
+        const SPILL: usize = 2;
+        let long = self.coins.iter().flatten().filter(|coin| coin.len() >= WITHOUT_SPILL);
+        let scripts: usize = long.map(|coin| SPILL * coin.len()).sum();
+        self.coins.memory() + self.below.capacity() + self.coins.len() * size_of::<Coin>() + scripts
     }
 }
 
@@ -126,7 +156,9 @@ pub(crate) struct Resolved {
     id: NodeId,
     block: Arc<Structured>,
     spent: SpentCoins,
-    flags: ScriptFlags,
+    rules: BlockRules,
+    /// Median times past that relative lock times ask for, by height.
+    median_times: BTreeMap<u32, u32>,
 }
 
 impl Resolved {
@@ -142,8 +174,41 @@ impl Resolved {
         &self.spent
     }
 
+    /// The coins that transaction `tx` spent.
+    pub(crate) fn spent_by(&self, tx: usize) -> &[Coin] {
+        let first = self.block.first_inputs();
+        &self.spent.decoded()[first[tx] as usize..first[tx + 1] as usize]
+    }
+
     pub(crate) fn flags(&self) -> ScriptFlags {
-        self.flags
+        self.rules.flags
+    }
+
+    /// The rules that need coins and no scripts.
+    pub(crate) fn check(&self) -> Result<(), Reject> {
+        let fees = self.check_txs(self.block.view().tx_count())?;
+        let BlockRules { height, params, .. } = &self.rules;
+        check_coinbase_amount(self.block.view().tx(0), fees, *height, params)
+    }
+
+    /// Those of the first `txs` transactions, one after the other; their fees.
+    fn check_txs(&self, txs: usize) -> Result<Amount, Reject> {
+        let BlockRules { height, flags, sequence_locks, prev_median_time_past, .. } = self.rules;
+        let median_time_past = |height: u32| self.median_times[&height];
+        let (mut fees, mut sigops) = (0, 0);
+        for (n, tx) in self.block.view().txs().take(txs).enumerate() {
+            let coins = self.spent_by(n);
+            if n > 0 {
+                fees = add_fee(fees, check_tx_inputs(tx, coins, height)?)?;
+                if sequence_locks {
+                    let prev = prev_median_time_past;
+                    sequence_locks_met(tx, coins, height, prev, &median_time_past)?;
+                }
+            }
+            sigops += sigop_cost(tx, coins, flags);
+            sigop_cost_within_limit(sigops)?;
+        }
+        Ok(fees)
     }
 }
 
@@ -153,74 +218,42 @@ pub(crate) fn apply(
     id: NodeId,
     block: Arc<Structured>,
     prefetched: Prefetched,
-    rules: &BlockRules<'_>,
+    rules: BlockRules,
+    median_time_past: &MedianTimePast<'_>,
 ) -> Result<Resolved, Reject> {
-    let spent = spend_and_create(utxo, &block, prefetched, rules)?;
-    Ok(Resolved { id, block, spent, flags: rules.flags })
-}
-
-fn spend_and_create(
-    utxo: &mut UtxoStore,
-    block: &Structured,
-    prefetched: Prefetched,
-    rules: &BlockRules<'_>,
-) -> Result<SpentCoins, Reject> {
     if rules.no_overwrite {
-        check_no_overwrite(utxo, block, &prefetched)?;
+        check_no_overwrite(utxo, &block, &prefetched)?;
     }
-    let mut run = Applier {
-        utxo,
-        block,
-        below: prefetched,
-        rules,
-        spent: SpentCoins {
-            coins: Vec::with_capacity(block.spends().len()),
-            first: vec![0],
-            below: Vec::with_capacity(block.spends().len()),
-        },
-        outputs_done: 0,
-        fees: 0,
+    let spent = spend(utxo, &block, prefetched, rules.height);
+    let missing = spent.coins.len() < block.input_count();
+    let median_times = match rules.sequence_locks {
+        true => median_times(&block, &spent, median_time_past),
+        false => BTreeMap::new(),
     };
-    let mut result = Ok(());
-    let mut txs_done = 0;
-    for (n, tx) in block.view().txs().enumerate() {
-        result = run.apply_tx(n, tx);
-        if result.is_err() {
-            break;
-        }
-        txs_done = n + 1;
+    let resolved = Resolved { id, block, spent, rules, median_times };
+    let Resolved { block, spent, rules, .. } = &resolved;
+    if missing {
+        restore(utxo, block, spent);
+        let first = block.first_inputs();
+        let tx = first.partition_point(|first| *first as usize <= spent.coins.len()) - 1;
+        resolved.check_txs(tx)?;
+        return Err(Reject::new(RejectReason::InputsMissingOrSpent));
     }
-    if result.is_ok() {
-        let coinbase = block.view().tx(0);
-        result = check_coinbase_amount(coinbase, run.fees, rules.height, rules.params);
-    }
-    let spent = run.spent;
-    match result {
-        Ok(()) => Ok(spent),
-        Err(reject) => {
-            // Core counts signature operations as it goes; here workers do, after this function. So
-            // look whether an earlier transaction had already exceeded the limit.
-            let excess = sigops_exceeded(block, &spent, rules.flags, txs_done);
-            let rollback =
-                Rollback { height: rules.height, txs: txs_done, mismatch: Mismatch::Tolerated };
-            unapply_txs(utxo, block, &spent, rollback, Below::Read(&mut []));
-            if excess { Err(Reject::new(RejectReason::BadBlkSigops)) } else { Err(reject) }
-        }
-    }
+    create(utxo, block, rules.height);
+    Ok(resolved)
 }
 
-/// Whether the first `txs` transactions together exceed the limit of signature operations.
-pub(crate) fn sigops_exceeded(
+/// The median times past that the rules will ask for.
+fn median_times(
     block: &Structured,
     spent: &SpentCoins,
-    flags: ScriptFlags,
-    txs: usize,
-) -> bool {
-    let mut cost = 0;
-    block.view().txs().take(txs).enumerate().any(|(n, tx)| {
-        cost += sigop_cost(tx, spent.of_tx(n), flags);
-        sigop_cost_within_limit(cost).is_err()
-    })
+    median_time_past: &MedianTimePast<'_>,
+) -> BTreeMap<u32, u32> {
+    let locked = block.time_locked().iter();
+    let coins = locked.filter_map(|input| spent.coins.coin(*input as usize));
+    // Asked for the block before the one that created a coin.
+    let heights: BTreeSet<u32> = coins.map(|coin| coin.height.saturating_sub(1)).collect();
+    heights.into_iter().map(|height| (height, median_time_past(height))).collect()
 }
 
 fn check_no_overwrite(
@@ -242,120 +275,90 @@ fn check_no_overwrite(
     Ok(())
 }
 
-/// Keys whose slots are brought into the processor's cache at once; the next transactions' keys, few
-/// enough to be there still when their turn comes.
+/// Keys whose slots are brought into the processor's cache at once; few enough to be there still when their
+/// turn comes.
 const WARM_KEYS: usize = 64;
 
-struct Applier<'a> {
-    utxo: &'a mut UtxoStore,
-    block: &'a Structured,
-    below: Prefetched,
-    rules: &'a BlockRules<'a>,
-    spent: SpentCoins,
-    outputs_done: usize,
-    fees: Amount,
+/// Codes of the coins of a block at `height`: of the coinbase's, if `[1]`.
+fn codes(height: u32) -> [CoinCode; 2] {
+    [false, true].map(|coinbase| CoinCode::new(height, coinbase))
 }
 
-impl Applier<'_> {
-    fn apply_tx(&mut self, n: usize, tx: TxView<'_>) -> Result<(), Reject> {
-        if n > 0 {
-            let result = self.spend_inputs(tx);
-            self.spent.first.push(self.spent.coins.len() as u32);
-            result?;
-        } else {
-            self.spent.first.push(0);
+/// The coins that the block spends, up to the first that is missing.
+fn spend(
+    utxo: &mut UtxoStore,
+    block: &Structured,
+    prefetched: Prefetched,
+    height: u32,
+) -> SpentCoins {
+    let Prefetched { coins: answers, mut written, .. } = prefetched;
+    let mut spent = SpentCoins::with_capacity(block.input_count());
+    let (codes, mut inside) = (codes(height), block.inside().iter().peekable());
+    for (n, hashed) in block.spends().iter().enumerate() {
+        if n.is_multiple_of(WARM_KEYS) {
+            let next = &block.spends()[n..];
+            utxo.warm(&next[..next.len().min(WARM_KEYS)]);
         }
-        for output in tx.outputs() {
-            self.warm_outputs();
-            let hashed = self.block.creates()[self.outputs_done];
-            self.outputs_done += 1;
-            // A coinbase may overwrite: the pairs of BIP30 exist.
-            let overwrite = n == 0;
-            let height = self.rules.height;
-            self.utxo.add(&hashed, output.value, output.script_pubkey, height, n == 0, overwrite);
+        while let Some(own) = inside.next_if(|own| own.input as usize == spent.coins.len()) {
+            spend_inside(block, &codes, own.output, &mut spent);
         }
-        Ok(())
-    }
-
-    fn spend_inputs(&mut self, tx: TxView<'_>) -> Result<(), Reject> {
-        let first = self.spent.coins.len();
-        let inputs = first..first + tx.input_count();
-        for (index, hashed) in inputs.clone().zip(&self.block.spends()[inputs]) {
-            self.warm_inputs(index);
-            match take(self.utxo, hashed, self.below.coins.get_mut(index)) {
-                Some((coin, below)) => {
-                    self.spent.below.push(below);
-                    let written = self.below.written.get_mut(index).and_then(Option::take);
-                    self.spent.coins.push(as_written(coin, written));
-                }
-                None => return Err(Reject::new(RejectReason::InputsMissingOrSpent)),
+        let below = match utxo.take_compressed(hashed, &mut spent.coins) {
+            Probe::Unspent => false,
+            Probe::Spent => return spent,
+            Probe::NotInMemory => {
+                let Some(coin) = answers.get(n) else { return spent };
+                utxo.spend_below(hashed);
+                spent.coins.push(coin);
+                true
             }
-        }
-        let coins = &self.spent.coins[first..];
-        let BlockRules { height, prev_median_time_past, median_time_past, .. } = *self.rules;
-        self.fees = add_fee(self.fees, check_tx_inputs(tx, coins, height)?)?;
-        if self.rules.sequence_locks {
-            sequence_locks_met(tx, coins, height, prev_median_time_past, median_time_past)?;
-        }
-        Ok(())
-    }
-
-    fn warm_inputs(&self, index: usize) {
-        if index.is_multiple_of(WARM_KEYS) {
-            let next = &self.block.spends()[index..];
-            self.utxo.warm(&next[..next.len().min(WARM_KEYS)]);
+        };
+        spent.below.push(below);
+        if let Some(written) = written.get_mut(n).and_then(Option::take) {
+            let last = spent.coins.len() - 1;
+            let coin = spent.coins.coin(last).expect("what memory and runs gave are coins");
+            spent.coins.set_coin(last, &as_written(coin, written));
         }
     }
-
-    fn warm_outputs(&self) {
-        // Where BIP30 was looked up, the slots were just touched.
-        if !self.rules.no_overwrite && self.outputs_done.is_multiple_of(WARM_KEYS) {
-            let next = &self.block.creates()[self.outputs_done..];
-            self.utxo.warm(&next[..next.len().min(WARM_KEYS)]);
-        }
-    }
+    inside.for_each(|own| spend_inside(block, &codes, own.output, &mut spent));
+    spent
 }
 
-/// Spends a coin that memory knows, or the answer that a worker found for it below; and whether it was that.
-fn take(
-    utxo: &mut UtxoStore,
-    hashed: &HashedOutPoint,
-    below: Option<&mut Option<Coin>>,
-) -> Option<(Coin, bool)> {
-    match utxo.take(hashed) {
-        Taken::Coin(coin) => Some((coin, false)),
-        Taken::Spent => None,
-        Taken::NotInMemory => spend_answered(utxo, hashed, below).map(|coin| (coin, true)),
-    }
+fn spend_inside(block: &Structured, codes: &[CoinCode; 2], output: u32, spent: &mut SpentCoins) {
+    let (output, coinbase) = block.output(output as usize);
+    let output = output.expect("what cannot be spent is no coin");
+    spent.coins.push_output(&codes[usize::from(coinbase)], output);
+    spent.below.push(false);
 }
 
-/// Spends a coin that memory does not know, if a worker found it.
-fn spend_answered(
-    utxo: &mut UtxoStore,
-    hashed: &HashedOutPoint,
-    answer: Option<&mut Option<Coin>>,
-) -> Option<Coin> {
-    let coin = answer?.take();
-    if coin.is_some() {
-        utxo.spend_below(hashed);
+fn create(utxo: &mut UtxoStore, block: &Structured, height: u32) {
+    let codes = codes(height);
+    for batch in block.created().chunks(WARM_KEYS) {
+        // Where BIP30 was looked up, the slots were just touched: it costs little then.
+        utxo.warm_slots(batch.iter().map(|n| &block.creates()[*n as usize]));
+        for n in batch {
+            let n = *n as usize;
+            let (output, coinbase) = block.output(n);
+            let output = output.expect("what cannot be spent is no coin");
+            // A coinbase may overwrite: the pairs of BIP30 exist.
+            let code = &codes[usize::from(coinbase)];
+            utxo.insert(&block.creates()[n], [code.as_slice(), output], coinbase);
+        }
     }
-    coin
 }
 
 /// A coin as it was written first, if it was. One that an earlier look had read wrong was given back to
 /// memory as it was when the block was taken back. Of another height it may be the same output of a branch
 /// that was left, where its transaction stood in another block: then the coin is what memory or the newest
 /// run has. So a flipped bit in a height or a coinbase flag survives.
-fn as_written(coin: Coin, written: Option<Coin>) -> Coin {
-    let is_same =
-        |written: &Coin| (written.height, written.coinbase) == (coin.height, coin.coinbase);
-    written.filter(is_same).unwrap_or(coin)
+fn as_written(coin: Coin, written: Coin) -> Coin {
+    let is_same = (written.height, written.coinbase) == (coin.height, coin.coinbase);
+    if is_same { written } else { coin }
 }
 
 /// What to do when an output that a block created is not there when the block is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// It may be missing: half a block is taken back, or one whose coinbase a later one overwrote.
+    /// It may be missing: the coinbase of a block that a later one overwrote.
     Tolerated,
     /// The store or the undo record is damaged.
     Reported,
@@ -363,23 +366,14 @@ pub(crate) enum Mismatch {
 
 /// What is known of the outputs of a block that is taken back, where memory does not know them.
 pub(crate) enum Below<'a> {
-    /// What was read below memory for each of them; nothing, if none can be there.
-    Read(&'a mut [Option<Coin>]),
+    /// What was read below memory for each of them.
+    Read(&'a CompressedCoins),
     /// Each is there as it was created: the block was applied by this process, what was applied above it is
     /// taken back, and so the coins are those that it left.
     AsCreated,
 }
 
-/// What of a block is taken back, and from where.
-#[derive(Clone, Copy)]
-struct Rollback {
-    height: u32,
-    /// So many transactions, and the inputs of the one after them that were spent.
-    txs: usize,
-    mismatch: Mismatch,
-}
-
-/// Takes back a whole block. Returns whether every output was there as created.
+/// Takes back a block. Returns whether every output was there as created.
 pub(crate) fn unapply(
     utxo: &mut UtxoStore,
     block: &Structured,
@@ -388,70 +382,47 @@ pub(crate) fn unapply(
     mismatch: Mismatch,
     below: Below<'_>,
 ) -> bool {
-    let rollback = Rollback { height, txs: block.view().tx_count(), mismatch };
-    unapply_txs(utxo, block, spent, rollback, below)
-}
-
-/// Last transaction first.
-fn unapply_txs(
-    utxo: &mut UtxoStore,
-    block: &Structured,
-    spent: &SpentCoins,
-    rollback: Rollback,
-    mut below: Below<'_>,
-) -> bool {
-    let Rollback { height, txs, mismatch } = rollback;
-    let done = spent.first[txs] as usize;
-    restore(utxo, block, spent, done..spent.coins.len());
-    let outputs_before: Vec<usize> = block
-        .view()
-        .txs()
-        .scan(0, |sum, tx| {
-            let before = *sum;
-            *sum += tx.output_count();
-            Some(before)
-        })
-        .collect();
-    let mut intact = true;
-    for n in (0..txs).rev() {
-        let tx = block.view().tx(n);
-        for (vout, output) in tx.outputs().enumerate() {
-            if coin::is_unspendable(output.script_pubkey) {
+    let (codes, mut intact) = (codes(height), true);
+    let (mut taken, mut expected) = (CompressedCoins::default(), CompressedCoins::default());
+    for n in block.created().iter().rev() {
+        let n = *n as usize;
+        let key = &block.creates()[n];
+        taken.clear();
+        match (utxo.take_compressed(key, &mut taken), &below) {
+            (Probe::Unspent | Probe::Spent, _) => {}
+            (Probe::NotInMemory, Below::Read(answers)) => {
+                if let Some(coin) = answers.get(n) {
+                    utxo.spend_below(key);
+                    taken.push(coin);
+                }
+            }
+            (Probe::NotInMemory, Below::AsCreated) => {
+                utxo.spend_below(key);
                 continue;
             }
-            let index = outputs_before[n] + vout;
-            let key = &block.creates()[index];
-            let removed = match (utxo.take(key), &mut below) {
-                (Taken::Coin(coin), _) => Some(coin),
-                (Taken::Spent, _) => None,
-                (Taken::NotInMemory, Below::Read(answers)) => {
-                    spend_answered(utxo, key, answers.get_mut(index))
-                }
-                (Taken::NotInMemory, Below::AsCreated) => {
-                    utxo.spend_below(key);
-                    continue;
-                }
-            };
-            intact &= removed.is_some_and(|coin| {
-                coin.value == output.value
-                    && coin.script_pubkey[..] == *output.script_pubkey
-                    && coin.height == height
-                    && coin.coinbase == (n == 0)
-            });
         }
-        let range = spent.first[n] as usize..spent.first[n + 1] as usize;
-        restore(utxo, block, spent, range);
+        let (output, coinbase) = block.output(n);
+        expected.clear();
+        expected.push_output(&codes[usize::from(coinbase)], output.unwrap_or_default());
+        intact &= taken.get(0) == expected.get(0);
     }
+    restore(utxo, block, spent);
     intact || mismatch == Mismatch::Tolerated
 }
 
-fn restore(utxo: &mut UtxoStore, block: &Structured, spent: &SpentCoins, range: Range<usize>) {
-    for n in range.rev() {
-        let (hashed, coin) = (&block.spends()[n], &spent.coins[n]);
+/// Gives back what was spent, in any number of a block's inputs.
+fn restore(utxo: &mut UtxoStore, block: &Structured, spent: &SpentCoins) {
+    let mut inside = block.inside().iter().peekable();
+    let mut spends = block.spends().iter();
+    for n in 0..spent.coins.len() {
+        if inside.next_if(|own| own.input as usize == n).is_some() {
+            continue;
+        }
+        let (hashed, coin) = (spends.next(), spent.coins.get(n));
+        let (hashed, coin) = hashed.zip(coin).expect("each other input spends a coin");
         let below = spent.below.get(n).is_some_and(|below| *below);
         if !below || !utxo.unspend_below(hashed) {
-            let Coin { value, script_pubkey, height, coinbase } = coin;
-            utxo.add(hashed, *value, script_pubkey, *height, *coinbase, true);
+            utxo.insert(hashed, [coin, &[]], true);
         }
     }
 }

@@ -147,7 +147,13 @@ impl Chain {
         any = any || self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
         self.appender.start(&self.env); //        Appender: all that was gathered, as one job
         self.publish();
-        Ok(self.progress(any))
+        let step = self.progress(any);
+        if step == Step::Idle {
+            // Scrub: what is at rest, checked while nothing else is to be done
+            let (durability, state) = self.durability_at(now);
+            durability.scrub(&state);
+        }
+        Ok(step)
     }
 
     /// Publishes the status; each station adds its part.
@@ -160,6 +166,7 @@ impl Chain {
         self.lookahead.status(status);
         self.window.status(status);
         self.durability.status(self.appender.written(), status);
+        status.scrub = self.durability.scrub.status();
         let counters = self.coins.counters();
         status.written.flushed = counters.flushed_bytes;
         status.written.merged = counters.merge_bytes_written;
@@ -226,6 +233,17 @@ impl Chain {
                 let is_news = |id: &NodeId| !self.index.damaged.was_rewritten(*id);
                 if let Some(id) = damaged.filter(|_| self.goal.copies_come()).filter(is_news) {
                     self.lose(id);
+                }
+            }
+            Message::Scrub(answer) => {
+                for id in self.durability.scrub.answered(env, index, answer)? {
+                    match self.goal.copies_come() {
+                        true => self.lose(id),
+                        false => log::error!(
+                            "Scrub: block {} is damaged, and nobody fetches it.",
+                            self.index.node(id).hash
+                        ),
+                    }
                 }
             }
             Message::Import(error) => return Err(error.into()),
@@ -556,6 +574,7 @@ impl Chain {
     /// Gives up what is in flight: nothing of the window is connected.
     pub(crate) fn cancel(&mut self) {
         self.env.cancelled.store(true, Ordering::Relaxed);
+        self.durability.scrub.stop_files();
     }
 }
 

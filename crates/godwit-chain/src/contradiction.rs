@@ -33,7 +33,7 @@ impl Contradiction {
     /// Input `input` of transaction `tx` of a block.
     pub(crate) fn new(resolved: &Resolved, tx: usize, input: usize) -> Self {
         let (block, flags) = (resolved.block(), resolved.flags());
-        let (view, spent) = (block.view().tx(tx), resolved.spent().of_tx(tx));
+        let (view, spent) = (block.view().tx(tx), resolved.spent_by(tx));
         let (hash, txid) = (block.hash(), view.txid());
         let mut report = format!(
             "Signatures that make this input valid hold, but Bitcoin Core's script engine refuses it.\n\

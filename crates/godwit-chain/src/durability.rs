@@ -31,6 +31,7 @@ use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
 use crate::job_sender::JobSender;
 use crate::options::ChainOptions;
+use crate::scrub::Scrub;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 
@@ -111,6 +112,7 @@ pub(crate) struct Durability {
     /// A job pushes bytes out.
     pushing: bool,
     pruning: Pruning,
+    pub(crate) scrub: Scrub,
     /// Jobs here are never cancelled.
     job_sender: JobSender<Answer>,
 }
@@ -121,6 +123,7 @@ impl Durability {
         index: &BlockIndex,
         verified: ChainPoint,
         options: &ChainOptions,
+        scrub: Scrub,
         job_sender: JobSender<Answer>,
     ) -> Self {
         let ChainOptions { prune_bytes, push_bytes, coin_writing, workers, .. } = *options;
@@ -141,6 +144,7 @@ impl Durability {
             push_bytes,
             pushing: false,
             pruning: Pruning::new(prune_bytes, index),
+            scrub,
             job_sender,
         }
     }
@@ -263,14 +267,23 @@ impl Durability {
         self.pace.note(self.is_behind(&state), state.now);
         if !self.is_busy() && state.may_commit {
             let ready = |flush: &Flush| flush.connected && state.coins.flushed() >= flush.seal;
-            if self.flush.as_ref().is_some_and(ready) {
-                self.commit_flush(&mut state);
-                any = true;
-            } else if self.wanted
+            let has_coins = self.flush.as_ref().is_some_and(ready);
+            let is_due = has_coins
+                || self.wanted
                 || state.index.changes() >= COMMIT_ENTRIES
                 || self.pace.is_due(state.now)
-                || self.pruning.is_due(state.env, state.index, state.replay)
-            {
+                || self.pruning.is_due(state.env, state.index, state.replay);
+            if self.scrub.reads_files() {
+                // What it reads of the database, a commit would change.
+                if is_due {
+                    self.scrub.stop_files();
+                }
+                return Ok(any);
+            }
+            if has_coins {
+                self.commit_flush(&mut state);
+                any = true;
+            } else if is_due {
                 self.commit_index(&mut state);
                 any = true;
             } else if state.appended - self.pushed >= self.push_bytes {
@@ -280,6 +293,15 @@ impl Durability {
             self.pruning.note_looked();
         }
         Ok(any)
+    }
+
+    /// Has what is durable checked, while there is nothing else to do.
+    pub(crate) fn scrub(&mut self, state: &State<'_>) {
+        if self.flush.is_none() && !self.is_busy() {
+            let settled = !self.is_behind(state);
+            let State { env, index, coins, now, .. } = state;
+            self.scrub.advance(env, index, coins, *now, settled);
+        }
     }
 
     /// Whether there is anything that the next commit would make durable. Every header, stored block and
@@ -357,7 +379,8 @@ impl Durability {
         let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
         let headers = index.tree().len() as u32;
         self.committing = Some(Durable { headers, verified, coins, appended: *bytes });
-        let commit = Commit { appended, blocks, pruned, verified_tip: Some(verified), utxo };
+        let (verified_tip, scrub) = (Some(verified), self.scrub.take_place(index));
+        let commit = Commit { appended, blocks, pruned, verified_tip, utxo, scrub };
         self.wanted = false;
         self.pace.begin(*now);
         self.pushed = *bytes;

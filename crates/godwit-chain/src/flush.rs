@@ -1,5 +1,7 @@
 //! Makes everything durable and waits for it: for commands, and for the end of a node.
 
+use std::sync::atomic::Ordering;
+
 use godwit_store::utxo::SealId;
 
 use crate::chain::Chain;
@@ -8,7 +10,13 @@ use crate::error::ChainError;
 impl Chain {
     fn wait_commit(&mut self) -> Result<(), ChainError> {
         self.ending.check_threads()?;
-        while self.durability.is_busy() {
+        // What the scrub reads of the database, a commit would change; a job that is cancelled may never
+        // answer.
+        self.durability.scrub.stop_files();
+        let scrubs = |chain: &Self| {
+            chain.durability.scrub.reads_files() && !chain.env.cancelled.load(Ordering::Relaxed)
+        };
+        while self.durability.is_busy() || scrubs(self) {
             self.wait()?;
         }
         // A block that was read meanwhile may be damaged.

@@ -265,7 +265,7 @@ impl BlockIndex {
             return Acceptance::Known;
         }
         let checked = self.with_prev_context(parent, |context, params| {
-            contextual_check_block(new.view(), context, params)
+            contextual_check_block(new.view(), new.place_facts(), context, params)
         });
         match checked {
             Ok(()) => match self.tree.node(id).position {

@@ -25,7 +25,7 @@ use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
 use godwit_store::inspect::{Found, Inspection, NamedFile, Stage, Watch};
-use godwit_store::utxo::UtxoHasher;
+use godwit_store::utxo::{CompressedCoins, UtxoHasher};
 use godwit_store::{
     BLOCK_BUFFERS, BlockChecksum, BlockPosition, ChainPoint, NetworkId, Rebuild, Store, StoreError,
     StoreOptions, UndoPosition, UndoRecord,
@@ -479,7 +479,8 @@ impl<'a> Blocks<'a> {
                     let place = members[next];
                     bytes += u64::from(damaged[place].position.len);
                     if let Ok(read) = self.read(damaged[place]) {
-                        coins.extend(read.spends().iter().map(|spent| (spent.outpoint, None)));
+                        let inputs = read.view().txs().skip(1).flat_map(|tx| tx.inputs());
+                        coins.extend(inputs.map(|input| (input.prevout, None)));
                         round.push((place, read));
                     }
                     next += 1;
@@ -534,15 +535,13 @@ impl<'a> Blocks<'a> {
         coins: &Wanted,
     ) -> Result<bool, ChainError> {
         let Some(at) = block.undo else { return Ok(false) };
-        let mut spent: Vec<Vec<Coin>> = Vec::new();
-        for tx in read.view().txs().skip(1) {
-            let of_tx = tx.inputs().map(|input| coins.get(&input.prevout).cloned().flatten());
-            let Some(of_tx) = of_tx.collect::<Option<Vec<Coin>>>() else { return Ok(false) };
-            spent.push(of_tx);
+        let mut spent = CompressedCoins::with_capacity(read.input_count());
+        for input in read.view().txs().skip(1).flat_map(|tx| tx.inputs()) {
+            let Some(Some(coin)) = coins.get(&input.prevout) else { return Ok(false) };
+            spent.extend([coin]);
         }
-        let pool = BufferPool::new(BLOCK_BUFFERS);
-        let (magic, slices) = (self.inspection.magic(), spent.iter().map(Vec::as_slice));
-        let record = UndoRecord::encode(magic, &block.prev, slices, &pool)?;
+        let (magic, pool) = (self.inspection.magic(), BufferPool::new(BLOCK_BUFFERS));
+        let record = UndoRecord::encode(magic, &block.prev, &spent, read.spent_counts(), &pool)?;
         if !self.inspection.restore_undo(at, &record)? {
             return Ok(false);
         }

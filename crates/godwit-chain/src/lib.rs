@@ -43,6 +43,7 @@ mod record;
 mod recovery;
 mod reindex;
 mod script_row;
+mod scrub;
 mod second_look;
 mod shares;
 mod signet;
@@ -74,6 +75,7 @@ pub use options::{
 };
 pub use overrule::OverruleError;
 pub use permits::Permit;
+pub use scrub::{SCRUB_BYTES_PER_SECOND, ScrubStatus};
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
 pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};

@@ -109,6 +109,22 @@ pub(crate) const APPEND_BATCH: u64 = 8 << 20;
 /// Blocks behind the committed ends that are read back at once, or wait for their turn to be judged.
 pub(crate) const RECOVERY_JOBS: usize = 16;
 
+/// Bytes of blocks and undo records that the scrub reads at once, the last block aside.
+pub(crate) const SCRUB_BATCH: u64 = 2 << 20;
+
+/// Undo records that are made again in one search, by the number of blocks that spent: their coins are in
+/// memory.
+pub(crate) const SCRUB_UNDO: usize = 16;
+
+/// Bytes of these records, the first aside: the coins take a few times as much.
+pub(crate) const SCRUB_UNDO_BYTES: u64 = 8 << 20;
+
+/// Blocks that are lost at a time for the scrub to read no further: they are asked of peers.
+pub(crate) const SCRUB_LOST: usize = 64;
+
+/// Undo records that are known to be rotten, and wait for that.
+pub(crate) const SCRUB_ROTTEN: usize = 1024;
+
 /// The one job that reads the tip back, to disconnect it.
 const DISCONNECT_JOBS: usize = 1;
 
@@ -121,20 +137,20 @@ const SCRIPTS: usize = SCRIPT_PARTS + MAX_PARTS;
 /// Jobs that wait for a worker: those of all stations.
 pub(crate) const QUEUED_JOBS: [usize; Priority::COUNT] = [URGENT, SCRIPTS];
 
-/// Jobs that wait for the thread that appends, and for the one that commits: the next is handed out when
-/// one has returned.
+/// Jobs that wait for the thread that appends, for the one that commits and for the one that scrubs: the next
+/// is handed out when one has returned.
 pub(crate) const QUEUED_ALONE: [usize; Priority::COUNT] = [1, 0];
 
 /// Messages of the import's reader: that it could not read a file, that it panicked.
 const READER_MESSAGES: usize = 2;
 
-/// Most messages that wait: one of each job that is queued or running, those of the one that appends and
-/// the one that commits, and the reader's.
-pub(crate) const INBOX_LIMIT: usize = URGENT + SCRIPTS + 2 + READER_MESSAGES;
+/// Most messages that wait: one of each job that is queued or running, those of the threads that append,
+/// commit and scrub, and the reader's.
+pub(crate) const INBOX_LIMIT: usize = URGENT + SCRIPTS + 3 + READER_MESSAGES;
 
 const _: () = {
     // 1: each job's message has its place, and the inbox stays small.
-    assert!(INBOX_LIMIT >= QUEUED_JOBS[0] + QUEUED_JOBS[1] + 2 * QUEUED_ALONE[0] + READER_MESSAGES);
+    assert!(INBOX_LIMIT >= QUEUED_JOBS[0] + QUEUED_JOBS[1] + 3 * QUEUED_ALONE[0] + READER_MESSAGES);
     assert!(INBOX_LIMIT <= 8192, "the inbox is memory, too");
     // 2: a block's two jobs, one after the other, and as many of blocks that left the line.
     assert!(

@@ -424,12 +424,12 @@ impl Lookahead {
     /// The coins that were fetched for the blocks in line, to be changed as a fault would; none of a second
     /// look.
     #[cfg(test)]
-    pub(crate) fn fetched(&mut self) -> Vec<&mut Option<godwit_primitives::Coin>> {
+    pub(crate) fn fetched(&mut self) -> Vec<&mut godwit_store::utxo::CompressedCoins> {
         let ready = self.queue.iter_mut().filter_map(|ahead| match &mut ahead.stage {
-            Stage::Ready(_, prefetched) if !ahead.again => Some(prefetched),
+            Stage::Ready(_, prefetched) if !ahead.again => Some(&mut prefetched.coins),
             _ => None,
         });
-        ready.flat_map(|prefetched| prefetched.coins.iter_mut()).collect()
+        ready.collect()
     }
 
     pub(crate) fn status(&self, status: &mut ChainStatus) {
@@ -467,7 +467,7 @@ fn prefetch(
 ) -> Result<Prefetched, StoreError> {
     let mut prefetched = Prefetched::nothing(layers.pin());
     let start = env.now();
-    prefetched.reads = layers.get_many(block.spends(), &mut prefetched.coins)?;
+    prefetched.reads = layers.get_compressed(block.spends(), &mut prefetched.coins)?;
     prefetched.read_time = env.now() - start;
     if no_overwrite {
         let start = env.now();

@@ -1,12 +1,12 @@
-//! Makes the coins again that a block spent, when its undo record has rotted: from the blocks that created
-//! them, one after the other from the block down.
+//! Makes the coins again that blocks spent, when their undo records have rotted: from the blocks that created
+//! them, one after the other from the highest of these blocks down.
 //!
 //! A transaction's id commits to its outputs, and a block's place says the rest of a coin: so what is found
 //! is what was spent. Of two transactions of one id (the pairs of BIP30) the one that is met first is
 //! meant, since it had overwritten the other. A block on the way that is damaged itself is fetched again, if
 //! somebody does, and the search begins anew; where one was pruned, there is no way back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use godwit_primitives::{BlockHash, BlockView, Coin, ScriptBytes, Txid};
@@ -25,9 +25,10 @@ const BLOCKS_PER_JOB: usize = 8;
 /// Time between lines of the log about one search: the whole chain takes hours.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// An output that was spent, and by which input.
+/// An output that was spent: by which block, and by which input of its.
 struct Wanted {
     vout: u32,
+    record: usize,
     input: usize,
 }
 
@@ -39,43 +40,83 @@ pub(crate) struct Creator {
     height: u32,
 }
 
+impl Creator {
+    /// Bytes of the block.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.position.len.into()
+    }
+}
+
+/// What a block spent, as far as it is known.
+pub(crate) struct LostRecord {
+    pub(crate) id: NodeId,
+    coins: Vec<Option<Coin>>,
+    /// How many of them each transaction behind the coinbase spent.
+    counts: Vec<usize>,
+}
+
+impl LostRecord {
+    fn new(id: NodeId, block: &Structured) -> Self {
+        Self { id, coins: vec![None; block.input_count()], counts: block.spent_counts().collect() }
+    }
+
+    /// The coins that the block spent, in the order of its inputs, and how many of them each transaction
+    /// behind the coinbase spent; `None` unless all were found.
+    pub(crate) fn spent(&self) -> Option<(SpentCoins, &[usize])> {
+        let coins: Option<Vec<Coin>> = self.coins.iter().cloned().collect();
+        Some((SpentCoins::from_records(&coins?), &self.counts))
+    }
+}
+
 /// See the module's documentation.
 pub(crate) struct LostUndo {
-    block: Structured,
-    coins: Vec<Option<Coin>>,
+    records: Vec<LostRecord>,
+    /// Blocks below whose records are to be made, too.
+    rotten: BTreeSet<NodeId>,
     /// What was not found, by the transaction that created it.
     wanted: HashMap<Txid, Vec<Wanted>>,
-    /// The last block that was looked through.
-    lowest: NodeId,
+    /// The next block that is looked through.
+    next: Option<NodeId>,
     /// When the search began, or its progress was reported.
     reported: Option<Duration>,
 }
 
 impl LostUndo {
-    /// For block `id`, which may spend what it creates.
-    pub(crate) fn new(id: NodeId, block: Structured, height: u32) -> Self {
-        let mut wanted: HashMap<Txid, Vec<Wanted>> = HashMap::new();
-        for (input, spent) in block.spends().iter().enumerate() {
-            let found = Wanted { vout: spent.outpoint.vout, input };
-            wanted.entry(spent.outpoint.txid).or_default().push(found);
-        }
-        let coins = vec![None; block.spends().len()];
-        let mut lost = Self { block, coins, wanted, lowest: id, reported: None };
-        let Self { block, coins, wanted, .. } = &mut lost;
-        take_outputs(block.view(), height, coins, wanted);
+    /// For blocks of one chain, of which `first` is the highest.
+    pub(crate) fn new(first: NodeId, rotten: BTreeSet<NodeId>) -> Self {
+        let (records, wanted) = (Vec::new(), HashMap::new());
+        Self { records, rotten, wanted, next: Some(first), reported: None }
+    }
+
+    /// For a block that was read already, on top of `below`.
+    pub(crate) fn of(id: NodeId, block: &Structured, height: u32, below: NodeId) -> Self {
+        let mut lost = Self::new(below, BTreeSet::new());
+        lost.add(id, block, height);
         lost
+    }
+
+    /// Adds a block, which may spend what it creates.
+    fn add(&mut self, id: NodeId, block: &Structured, height: u32) {
+        let record = self.records.len();
+        let inputs = block.view().txs().skip(1).flat_map(|tx| tx.inputs());
+        for (input, spent) in inputs.enumerate() {
+            let found = Wanted { vout: spent.prevout.vout, record, input };
+            self.wanted.entry(spent.prevout.txid).or_default().push(found);
+        }
+        self.records.push(LostRecord::new(id, block));
+        self.take_outputs(block.view(), height);
     }
 
     /// Takes the next blocks below; none where one was pruned, or at genesis, whose coin is never spent.
     pub(crate) fn next_blocks(&mut self, index: &BlockIndex) -> Vec<Creator> {
         let mut blocks = Vec::new();
         while blocks.len() < BLOCKS_PER_JOB
-            && let Some(below) = index.node(self.lowest).parent()
-            && let node = index.node(below)
+            && let Some(id) = self.next
+            && let node = index.node(id)
             && let Some(position) = node.position
         {
-            blocks.push(Creator { id: below, position, hash: node.hash, height: node.height });
-            self.lowest = below;
+            blocks.push(Creator { id, position, hash: node.hash, height: node.height });
+            self.next = node.parent();
         }
         blocks
     }
@@ -85,9 +126,9 @@ impl LostUndo {
         if self.is_report_due(now) {
             log::info!(
                 "Looking for what block {} spent: {} coins are not found, down to height {}.",
-                self.block.hash(),
+                self.records.first().map_or(BlockHash::ZERO, |record| index.node(record.id).hash),
                 self.wanted.values().map(Vec::len).sum::<usize>(),
-                index.height(self.lowest)
+                self.next.map_or(0, |next| index.height(next))
             );
         }
     }
@@ -112,68 +153,60 @@ impl LostUndo {
                 break;
             }
             let block = read_own_block(store, hasher, *id, (*position, *hash))?;
-            take_outputs(block.view(), *height, &mut self.coins, &mut self.wanted);
+            match self.rotten.remove(id) {
+                true => self.add(*id, &block, *height),
+                false => self.take_outputs(block.view(), *height),
+            }
         }
         Ok(())
     }
 
     /// Whether every coin was found.
     pub(crate) fn is_done(&self) -> bool {
-        self.wanted.is_empty()
+        self.wanted.is_empty() && self.rotten.is_empty()
     }
 
-    /// The block and what it spent.
-    pub(crate) fn into_spent(self) -> (Structured, SpentCoins) {
-        let mut first = vec![0, 0];
-        let mut end = 0;
-        for tx in self.block.view().txs().skip(1) {
-            end += tx.input_count() as u32;
-            first.push(end);
-        }
-        let coins = self.coins.into_iter().map(|coin| coin.expect("all were found")).collect();
-        (self.block, SpentCoins::from_records(coins, first))
+    /// What the blocks spent, from the highest down.
+    pub(crate) fn records(&self) -> &[LostRecord] {
+        &self.records
     }
-}
 
-fn take_outputs(
-    block: BlockView<'_>,
-    height: u32,
-    coins: &mut [Option<Coin>],
-    wanted: &mut HashMap<Txid, Vec<Wanted>>,
-) {
-    for (n, tx) in block.txs().enumerate() {
-        let Some(spent) = wanted.remove(&block.txids()[n]) else { continue };
-        for Wanted { vout, input } in spent {
-            coins[input] = tx.outputs().nth(vout as usize).map(|output| Coin {
-                value: output.value,
-                script_pubkey: ScriptBytes::from_slice(output.script_pubkey),
-                height,
-                coinbase: n == 0,
-            });
+    /// What the one block spent.
+    ///
+    /// # Panics
+    ///
+    /// Unless it is done, for one block.
+    pub(crate) fn into_spent(mut self) -> SpentCoins {
+        let coins = self.records.pop().expect("it is for one block").coins;
+        let coins = coins.into_iter().map(|coin| coin.expect("all were found"));
+        SpentCoins::from_records(&coins.collect::<Vec<Coin>>())
+    }
+
+    fn take_outputs(&mut self, block: BlockView<'_>, height: u32) {
+        for (n, tx) in block.txs().enumerate() {
+            let Some(spent) = self.wanted.remove(&block.txids()[n]) else { continue };
+            for Wanted { vout, record, input } in spent {
+                let output = tx.outputs().nth(vout as usize);
+                self.records[record].coins[input] = output.map(|output| Coin {
+                    value: output.value,
+                    script_pubkey: ScriptBytes::from_slice(output.script_pubkey),
+                    height,
+                    coinbase: n == 0,
+                });
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use godwit_stream::DataStream;
-
     use super::*;
-    use crate::chain::tests::{blocks, chain};
-    use crate::structure::WitnessCheck;
+    use crate::chain::tests::chain;
 
     #[test]
     fn a_search_is_reported_once_a_minute() {
         let chain = chain(&godwit_fault_disk::FaultDisk::new());
-        let bytes = blocks().swap_remove(0);
-        let view = godwit_primitives::Block::from_bytes(&bytes[..]).expect("a block");
-        let block = Structured::from_own_file(
-            DataStream::from(&bytes[..]).into(),
-            view.hash(),
-            WitnessCheck::Skip,
-            &chain.hasher(),
-        );
-        let mut lost = LostUndo::new(chain.tip(), block.expect("it is whole"), 1);
+        let mut lost = LostUndo::new(chain.tip(), BTreeSet::new());
         let reported: Vec<u64> =
             (7..200).filter(|now| lost.is_report_due(Duration::from_secs(*now))).collect();
         assert_eq!(reported, [67, 127, 187]);

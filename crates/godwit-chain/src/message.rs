@@ -4,7 +4,7 @@ use crossbeam_channel::Sender;
 use godwit_store::StoreError;
 
 use crate::intake::Arrival;
-use crate::{appender, durability, lookahead, reads, recovery, window};
+use crate::{appender, durability, lookahead, reads, recovery, scrub, window};
 
 /// A message to a station.
 pub(crate) enum Message {
@@ -22,6 +22,8 @@ pub(crate) enum Message {
     Recovery(recovery::Answer),
     /// A stored block was read for a peer.
     Reads(reads::Answer),
+    /// A part of what is at rest was checked.
+    Scrub(scrub::Answer),
     /// The import's reader could not read a file.
     Import(StoreError),
     /// A thread panicked: the import's reader, or a worker in a job.

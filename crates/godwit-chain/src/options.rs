@@ -39,6 +39,9 @@ pub struct ChainOptions {
     pub block_memory: BlockMemory,
     /// When coins are written although memory is not short.
     pub coin_writing: CoinWriting,
+    /// Bytes in a second at which all that is stored is checked now and then (`-scrub`); `None` for never.
+    /// Damaged blocks are told as [`Event::Lost`](crate::Event::Lost).
+    pub scrub: Option<u64>,
     /// Bytes of blocks and undo records that are pushed out at once, between commits. Simulations push out
     /// fewer: their chains are small.
     pub push_bytes: u64,

@@ -38,13 +38,13 @@ pub(crate) struct Read {
 }
 
 /// The bytes of a block as they were written.
-struct Intact {
+pub(crate) struct Intact {
     bytes: PooledStream,
-    checksum: BlockChecksum,
+    pub(crate) checksum: BlockChecksum,
 }
 
 /// Why a block is not served.
-enum ReadError {
+pub(crate) enum ReadError {
     Store(StoreError),
     /// The bytes at its place are not the block.
     Damaged(BlockPosition),
@@ -56,15 +56,21 @@ impl From<StoreError> for ReadError {
     }
 }
 
+/// A stored block, and how it is told whether it is what was written.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredBlock {
+    hash: BlockHash,
+    pub(crate) position: BlockPosition,
+    checksum: Option<BlockChecksum>,
+    /// How a block without checksum is checked.
+    witnesses: WitnessCheck,
+}
+
 /// What a worker is to read.
 struct Wanted {
     ticket: u64,
     id: NodeId,
-    hash: BlockHash,
-    position: BlockPosition,
-    checksum: Option<BlockChecksum>,
-    /// How a block without checksum is checked.
-    witnesses: WitnessCheck,
+    block: StoredBlock,
 }
 
 /// Reads under way and reads that wait for a worker.
@@ -88,12 +94,8 @@ impl Reads {
         (id, node): (NodeId, &Node),
         position: BlockPosition,
     ) {
-        let witnesses = match env.params.is_active(Deployment::Segwit, node.height) {
-            true => WitnessCheck::Segwit,
-            false => WitnessCheck::BeforeSegwit,
-        };
-        let (hash, checksum) = (node.hash, node.checksum);
-        self.queue.push_back(Wanted { ticket, id, hash, position, checksum, witnesses });
+        let block = StoredBlock::new(env, node, position);
+        self.queue.push_back(Wanted { ticket, id, block });
         self.start(env);
     }
 
@@ -104,8 +106,8 @@ impl Reads {
             self.jobs += 1;
             let (store, hasher) = (Arc::clone(&env.store), env.hasher);
             self.job_sender.run(Priority::Urgent, "read", move || {
-                let Wanted { ticket, id, .. } = wanted;
-                Answer { ticket, id, read: wanted.read(&store, &hasher) }
+                let Wanted { ticket, id, block } = wanted;
+                Answer { ticket, id, read: block.read(&store, &hasher) }
             });
         }
     }
@@ -157,8 +159,17 @@ fn most_jobs(workers: usize) -> usize {
     workers.saturating_sub(1).clamp(1, READ_JOBS)
 }
 
-impl Wanted {
-    fn read(&self, store: &Store, hasher: &UtxoHasher) -> Result<Intact, ReadError> {
+impl StoredBlock {
+    /// Block `node`, which lies at `position`.
+    pub(crate) fn new(env: &Environment, node: &Node, position: BlockPosition) -> Self {
+        let witnesses = match env.params.is_active(Deployment::Segwit, node.height) {
+            true => WitnessCheck::Segwit,
+            false => WitnessCheck::BeforeSegwit,
+        };
+        Self { hash: node.hash, position, checksum: node.checksum, witnesses }
+    }
+
+    pub(crate) fn read(&self, store: &Store, hasher: &UtxoHasher) -> Result<Intact, ReadError> {
         let checksum = match self.checksum {
             Some(checksum) => checksum,
             None => {

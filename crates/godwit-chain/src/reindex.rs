@@ -365,5 +365,5 @@ fn commit(store: &Store, mut index: BlockIndex, lost: CommittedState) -> Result<
     let verified_tip = verified_tip.filter(is_known).or(utxo_tip);
     let (appended, blocks) = (store.take_appended(), index.take_changes());
     let pruned = Vec::new();
-    Ok(store.end_reindex(Commit { appended, blocks, pruned, verified_tip, utxo })?)
+    Ok(store.end_reindex(Commit { appended, blocks, pruned, verified_tip, utxo, scrub: None })?)
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use godwit_consensus::{Reject, ResultClass};
 use godwit_primitives::BlockHash;
 use godwit_store::StoreError;
-use godwit_store::utxo::{HashedOutPoint, Layers, Searched};
+use godwit_store::utxo::{CompressedCoins, HashedOutPoint, Layers, Searched};
 
 use crate::apply::Prefetched;
 use crate::environment::Environment;
@@ -105,7 +105,7 @@ impl Search {
     pub(crate) fn new(block: Arc<Structured>, layers: Arc<Layers>, no_overwrite: bool) -> Self {
         let mut found = Prefetched::nothing(layers.pin());
         let spends = by_key(block.spends());
-        found.coins.resize(spends.len(), None);
+        found.coins = CompressedCoins::absent(spends.len());
         found.written.resize(spends.len(), None);
         let creates = if no_overwrite { by_key(block.creates()) } else { Vec::new() };
         found.outputs_exist.resize(creates.len(), false);
@@ -117,7 +117,10 @@ impl Search {
         let Self { block, layers, spends, creates, found } = &mut self;
         if !spends.is_empty() {
             for (n, Searched { newest, oldest, .. }) in search(layers, block.spends(), spends)? {
-                (found.coins[n], found.written[n]) = (newest, oldest);
+                if let Some(newest) = newest {
+                    found.coins.set_coin(n, &newest);
+                }
+                found.written[n] = oldest;
             }
         } else {
             for (n, Searched { newest, .. }) in search(layers, block.creates(), creates)? {

@@ -6,6 +6,7 @@ use godwit_store::ChainPoint;
 use godwit_store::utxo::MemoryUsage;
 
 use crate::index::BlockIndex;
+use crate::scrub::ScrubStatus;
 use crate::verify::ScriptTotals;
 
 /// The chain at the end of its last turn.
@@ -39,6 +40,7 @@ pub struct ChainStatus {
     pub connected: ConnectedTotals,
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
     pub refetched: u64,
+    pub scrub: ScrubStatus,
 }
 
 impl ChainStatus {
@@ -59,6 +61,7 @@ impl ChainStatus {
             scripts: ScriptTotals::default(),
             connected: ConnectedTotals::default(),
             refetched: 0,
+            scrub: ScrubStatus::default(),
         }
     }
 }

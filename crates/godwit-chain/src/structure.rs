@@ -4,29 +4,57 @@
 //! depends on the block alone happens here, once: decoding, hashing, the structural rules, and the
 //! keyed hashes by which the coins store finds coins.
 
-use std::cell::Cell;
-use std::sync::Arc;
+mod inside;
 
-use godwit_consensus::{Reject, SignetSpend, check_block, check_witnesses};
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock};
+
+use godwit_consensus::{
+    PlaceFacts, Reject, SignetSpend, check_block, check_witnesses, is_time_locked,
+};
+use godwit_primitives::coin::is_unspendable;
 use godwit_primitives::network::Params;
-use godwit_primitives::{Block, BlockHash, BlockHeader, BlockView, OutPoint};
+use godwit_primitives::{Block, BlockHash, BlockHeader, BlockView};
 use godwit_script::ScriptError;
-use godwit_store::utxo::{HashedOutPoint, UtxoHasher};
+use godwit_store::utxo::{CompressedCoins, HashedOutPoint, OutputEncoder, UtxoHasher};
 use godwit_stream::{BufferPool, PooledStream};
 
 use crate::permits::Permit;
 use crate::signet::check_solution;
+use inside::OwnOutputs;
 
-/// A block that decodes and keeps the structural rules (Core `CheckBlock`), with the keys of all
-/// coins that it spends and creates.
+/// A block that decodes and keeps the structural rules (Core `CheckBlock`), with all that the coins store
+/// has to know of it: what is left to do there is to look up keys and to copy bytes.
+///
+/// Inputs are numbered over all transactions but the coinbase, outputs over all transactions.
 pub struct Structured {
     block: Block,
-    /// Spent outpoints of all transactions but the coinbase, in order.
+    /// Coins that it spends and does not create, in the order of its inputs.
     spends: Vec<HashedOutPoint>,
-    /// All outputs, in order, the coinbase's included.
+    /// Inputs that spend outputs of earlier transactions of the block, in order.
+    inside: Vec<Inside>,
+    /// For each transaction the number of its first input, and the end after the last one.
+    first_inputs: Vec<u32>,
+    /// Inputs that are locked until some time after their coins were created (BIP68).
+    time_locked: Vec<u32>,
+    /// All outputs.
     creates: Vec<HashedOutPoint>,
+    /// Each output as it is stored; absent, if it cannot be spent.
+    outputs: CompressedCoins,
+    /// Numbers of the outputs that become coins: they can be spent, and the block itself does not.
+    created: Vec<u32>,
+    /// Outputs of the coinbase.
+    coinbase_outputs: usize,
+    place_facts: OnceLock<PlaceFacts>,
     /// Holds the reader's byte budget until the block leaves memory.
     permit: Option<Permit>,
+}
+
+/// An input that spends an output of an earlier transaction of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inside {
+    pub(crate) input: u32,
+    pub(crate) output: u32,
 }
 
 /// How to check the witnesses of a block from godwit's own files.
@@ -45,17 +73,56 @@ impl Structured {
         let view = block.view();
         let inputs = view.txs().skip(1).map(|tx| tx.input_count()).sum();
         let outputs = view.txs().map(|tx| tx.output_count()).sum();
-        let mut spends = Vec::with_capacity(inputs);
-        let mut creates = Vec::with_capacity(outputs);
+        let mut keys = Keys {
+            spends: Vec::with_capacity(inputs),
+            inside: Vec::new(),
+            first_inputs: Vec::with_capacity(view.tx_count() + 1),
+            time_locked: Vec::new(),
+            creates: Vec::with_capacity(outputs),
+            outputs: CompressedCoins::with_capacity(outputs),
+            own: OwnOutputs::new(outputs),
+        };
+        let (mut encoder, mut input) = (OutputEncoder::default(), 0);
         for (n, tx) in view.txs().enumerate() {
+            keys.first_inputs.push(input);
             if n > 0 {
-                spends.extend(tx.inputs().map(|input| hasher.hash(input.prevout)));
+                let version = tx.version();
+                for spent in tx.inputs() {
+                    keys.add_input(input, hasher.hash(spent.prevout));
+                    if is_time_locked(version, spent.sequence) {
+                        keys.time_locked.push(input);
+                    }
+                    input += 1;
+                }
             }
-            let txid = tx.txid();
-            let outpoints = (0..tx.output_count() as u32).map(|vout| OutPoint { txid, vout });
-            creates.extend(outpoints.map(|outpoint| hasher.hash(outpoint)));
+            let hashed = hasher.outputs(tx.txid());
+            for (vout, output) in (0..).zip(tx.outputs()) {
+                keys.creates.push(hashed(vout));
+                if is_unspendable(output.script_pubkey) {
+                    keys.outputs.push_absent();
+                } else {
+                    encoder.push(output.value, output.script_pubkey, &mut keys.outputs);
+                }
+            }
+            keys.own.add_created(&keys.creates, &keys.outputs);
         }
-        Self { block, spends, creates, permit }
+        keys.first_inputs.push(input);
+        let Keys { spends, inside, first_inputs, time_locked, creates, outputs, own } = keys;
+        let coinbase_outputs = view.tx(0).output_count();
+        let (created, place_facts) = (own.left(), OnceLock::new());
+        Self {
+            block,
+            spends,
+            inside,
+            first_inputs,
+            time_locked,
+            creates,
+            outputs,
+            created,
+            coinbase_outputs,
+            place_facts,
+            permit,
+        }
     }
 
     /// A block from godwit's own files. `None` if the bytes are not those of `hash` or the
@@ -107,26 +174,96 @@ impl Structured {
         self.block.header()
     }
 
-    /// Spent outpoints of all transactions but the coinbase, in order.
+    /// What the rules about its place ask of its transactions. The worker that decoded it has found that.
+    pub(crate) fn place_facts(&self) -> &PlaceFacts {
+        self.place_facts.get_or_init(|| PlaceFacts::of(self.view()))
+    }
+
+    /// Coins that it spends and does not create, in the order of its inputs.
     pub(crate) fn spends(&self) -> &[HashedOutPoint] {
         &self.spends
     }
 
-    /// Memory that the block takes: the buffer of its bytes, 12 and a txid for each transaction, the keys.
+    /// Inputs that spend outputs of earlier transactions of the block, in order.
+    pub(crate) fn inside(&self) -> &[Inside] {
+        &self.inside
+    }
+
+    /// For each transaction the number of its first input, and the end after the last one.
+    pub(crate) fn first_inputs(&self) -> &[u32] {
+        &self.first_inputs
+    }
+
+    /// Number of inputs, those of the coinbase aside.
+    pub(crate) fn input_count(&self) -> usize {
+        self.spends.len() + self.inside.len()
+    }
+
+    /// Number of inputs of each transaction behind the coinbase.
+    pub(crate) fn spent_counts(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.first_inputs[1..].windows(2).map(|pair| (pair[1] - pair[0]) as usize)
+    }
+
+    /// Inputs that are locked until some time after their coins were created.
+    pub(crate) fn time_locked(&self) -> &[u32] {
+        &self.time_locked
+    }
+
+    /// All outputs.
+    pub(crate) fn creates(&self) -> &[HashedOutPoint] {
+        &self.creates
+    }
+
+    /// Output `n` as it is stored, but for height and coinbase bit, if it can be spent; and whether it is one
+    /// of the coinbase.
+    pub(crate) fn output(&self, n: usize) -> (Option<&[u8]>, bool) {
+        (self.outputs.get(n), n < self.coinbase_outputs)
+    }
+
+    /// Numbers of the outputs that become coins.
+    pub(crate) fn created(&self) -> &[u32] {
+        &self.created
+    }
+
+    /// Memory that the block takes: the buffer of its bytes, 12 and a txid for each transaction, what the
+    /// coins store has to know.
     pub(crate) fn memory(&self) -> usize {
         const TRANSACTION: usize = 12 + 32;
-        let keys = (self.spends.len() + self.creates.len()) * size_of::<HashedOutPoint>();
-        self.block.buffer_capacity() + self.view().tx_count() * TRANSACTION + keys
+        let keys = (self.spends.capacity() + self.creates.capacity()) * size_of::<HashedOutPoint>();
+        let numbers = self.first_inputs.capacity() + self.time_locked.capacity();
+        let numbers = (numbers + self.created.capacity()) * size_of::<u32>();
+        self.block.buffer_capacity()
+            + self.view().tx_count() * TRANSACTION
+            + keys
+            + numbers
+            + self.inside.capacity() * size_of::<Inside>()
+            + self.outputs.memory()
     }
 
     /// Whether it counts against a reader's byte budget.
     pub(crate) fn holds_permit(&self) -> bool {
         self.permit.is_some()
     }
+}
 
-    /// Outpoints of all outputs, in order.
-    pub(crate) fn creates(&self) -> &[HashedOutPoint] {
-        &self.creates
+/// What is gathered of a block's inputs and outputs.
+struct Keys {
+    spends: Vec<HashedOutPoint>,
+    inside: Vec<Inside>,
+    first_inputs: Vec<u32>,
+    time_locked: Vec<u32>,
+    creates: Vec<HashedOutPoint>,
+    outputs: CompressedCoins,
+    own: OwnOutputs,
+}
+
+impl Keys {
+    #[inline]
+    fn add_input(&mut self, input: u32, spent: HashedOutPoint) {
+        match self.own.spend(&self.creates, &spent) {
+            Some(output) => self.inside.push(Inside { input, output }),
+            None => self.spends.push(spent),
+        }
     }
 }
 
@@ -173,7 +310,10 @@ pub fn structure(
     if let Err(reject) = checked {
         return Received::Malformed { header: *block.header(), hash: block.hash(), reject };
     }
-    Received::Structured(Arc::new(Structured::new(block, hasher, permit)))
+    let block = Structured::new(block, hasher, permit);
+    // Here, on a worker, and not where the block's place becomes known.
+    block.place_facts();
+    Received::Structured(Arc::new(block))
 }
 
 #[cfg(test)]

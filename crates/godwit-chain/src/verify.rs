@@ -1,5 +1,5 @@
-//! What may still fail after a block's coins are resolved, on workers and in any order: the limit of
-//! signature operations and the scripts. Its undo record is encoded here too.
+//! What may still fail after a block's coins are found, on workers and in any order: the rules about
+//! amounts, lock times and signature operations, and the scripts. Its undo record is encoded here too.
 //!
 //! Blocks overlap: the scripts of one run while the next ones are fetched, applied and verified. The
 //! worker that finishes a block's last part reports it; blocks retire in height order elsewhere.
@@ -28,7 +28,7 @@ use godwit_store::exec::{Executor, Priority};
 use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, UndoRecord, WrittenUndo};
 use godwit_stream::BufferPool;
 
-use crate::apply::{Resolved, sigops_exceeded};
+use crate::apply::Resolved;
 use crate::contradiction::Contradiction;
 use crate::job_sender::JobSender;
 use crate::limits::{INPUTS_PER_PART, MAX_TIP_AGE, PARTS_PER_TX, SCRIPT_PARTS};
@@ -37,7 +37,7 @@ use crate::script_row::Row;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
-/// A block whose signature operations are within the limit and whose scripts hold or need not run.
+/// A block that keeps the rules over the coins that it spends and whose scripts hold or need not run.
 /// Nothing but a [`Verifier`] makes one.
 pub(crate) struct Verified {
     resolved: Arc<Resolved>,
@@ -148,7 +148,8 @@ pub(crate) type Outcome = Result<Verified, VerifyError>;
 
 /// A part that is no script.
 enum Part {
-    Sigops,
+    /// All that needs coins: amounts, lock times, signature operations.
+    Rules,
     Undo(UndoFormat),
 }
 
@@ -242,9 +243,9 @@ impl<R: Send + 'static> Verifier<R> {
         let mut scripts = Vec::new();
         if needs.scripts.is_some() {
             let txids = resolved.block().view().txids();
-            split(&resolved.spent().first, |tx| txids[tx], &mut scripts);
+            split(resolved.block().first_inputs(), |tx| txids[tx], &mut scripts);
         }
-        let mut parts = vec![Part::Sigops];
+        let mut parts = vec![Part::Rules];
         parts.extend(needs.undo.map(Part::Undo));
         let jobs = parts.len() + scripts.len();
         let time = resolved.block().header().time;
@@ -340,7 +341,7 @@ impl Shared {
     }
 }
 
-/// Splits the scripts of a block; `first` is as in [`SpentCoins`](crate::apply::SpentCoins).
+/// Splits the scripts of a block; `first` is as in [`Structured::first_inputs`].
 fn split(first: &[u32], txid: impl Fn(usize) -> Txid, parts: &mut Vec<ScriptPart>) {
     let inputs_of = |tx: usize| (first[tx + 1] - first[tx]) as usize;
     let tx_count = first.len() - 1;
@@ -399,7 +400,7 @@ impl Waiting {
         let resolved = &self.verification.resolved;
         let tx = |tx: usize, precomputed: Option<&Arc<Precomputed>>| {
             let view = resolved.block().view().tx(tx);
-            let spent = resolved.spent().of_tx(tx).iter();
+            let spent = resolved.spent_by(tx).iter();
             let spent = spent
                 .map(|coin| SpentOutput { value: coin.value, script_pubkey: &coin.script_pubkey });
             let spending = match precomputed {
@@ -453,7 +454,7 @@ impl Waiting {
 impl Verification {
     /// Inputs that a part checks.
     fn inputs(&self, part: &ScriptPart) -> usize {
-        let first = &self.resolved.spent().first;
+        let first = self.resolved.block().first_inputs();
         match part {
             ScriptPart::Txs(txs) => (first[txs.end] - first[txs.start]) as usize,
             ScriptPart::Inputs { inputs, .. } => inputs.len(),
@@ -467,20 +468,17 @@ impl Verification {
     }
 
     fn check(&self, part: &Part) {
-        let (block, spent) = (self.resolved.block(), self.resolved.spent());
         match part {
-            Part::Sigops => {
-                // Core meets the limit before it looks at any script's result.
-                let flags = self.resolved.flags();
-                if sigops_exceeded(block, spent, flags, block.view().tx_count()) {
-                    let reject = Reject::new(RejectReason::BadBlkSigops);
+            Part::Rules => {
+                // Core meets all of them before it looks at any script's result.
+                if let Err(reject) = self.resolved.check() {
                     self.fail((0, 0), VerifyError::Rejected(reject));
                 }
             }
             Part::Undo(UndoFormat { magic, buffers }) => {
-                let txs = (1..spent.first.len() - 1).map(|tx| spent.of_tx(tx));
+                let (block, coins) = (self.resolved.block(), self.resolved.spent().compressed());
                 let prev = &block.header().prev_blockhash;
-                match UndoRecord::encode(*magic, prev, txs, buffers) {
+                match UndoRecord::encode(*magic, prev, coins, block.spent_counts(), buffers) {
                     Ok(undo) => *lock(&self.undo) = Some(undo),
                     Err(error) => self.fail((0, 0), VerifyError::Undo(error)),
                 }

@@ -224,11 +224,11 @@ impl Window {
             sequence_locks: env.params.is_active(Deployment::Csv, node.height),
             no_overwrite: index.enforces_bip30(id),
             prev_median_time_past: median_time_past(node.height - 1),
-            median_time_past: &median_time_past,
-            params: &env.params,
+            params: Arc::clone(&env.params),
         };
         let pin = prefetched.pin.clone();
-        let result = coins.pinned(&pin, |coins| apply(coins, id, block, prefetched, &rules));
+        let result = coins
+            .pinned(&pin, |coins| apply(coins, id, block, prefetched, rules, &median_time_past));
         match result.expect("the line gives out only what is covered") {
             Ok(resolved) => self.verify(env, index, resolved, (scripts, again)),
             Err(reject) => self.refused = Some((id, reject)),

@@ -12,7 +12,7 @@ use crate::prev_context::PrevContext;
 use crate::reject::{Reject, RejectReason, ensure};
 use crate::script::HeightPush;
 use crate::signet::{SignetSpend, signet_spend};
-use crate::tx::{check_and_count, is_final};
+use crate::tx::{LockTimes, check_and_count};
 use crate::witness::check_witnesses;
 
 /// The rules that need nothing but the block (Core `CheckBlock`). `verify_solution` runs the script
@@ -31,17 +31,35 @@ pub fn check_block(
     transactions_are_valid(block)
 }
 
+/// What the rules of [`contextual_check_block`] ask of all transactions: a pass over the block and the hashes
+/// of its witnesses, which need not wait until the block's place is known.
+#[derive(Clone, Copy, Debug)]
+pub struct PlaceFacts {
+    lock_times: LockTimes,
+    /// Whether the rules about witnesses hold, before BIP141 and under it.
+    witnesses: [Result<(), Reject>; 2],
+}
+
+impl PlaceFacts {
+    /// Those of a block that has a transaction.
+    pub fn of(block: BlockView<'_>) -> Self {
+        let lock_times = block.txs().fold(LockTimes::default(), LockTimes::with);
+        Self { lock_times, witnesses: [false, true].map(|segwit| check_witnesses(block, segwit)) }
+    }
+}
+
 /// The rules for a block on top of `prev`, its coins aside (Core `ContextualCheckBlock`). The block
-/// has passed [`check_block`].
+/// has passed [`check_block`]; `facts` are its own.
 pub fn contextual_check_block(
     block: BlockView<'_>,
+    facts: &PlaceFacts,
     prev: &PrevContext<'_>,
     params: &Params,
 ) -> Result<(), Reject> {
     let height = prev.height + 1;
-    transactions_are_final(block, prev, params)?;
+    transactions_are_final(block, &facts.lock_times, prev, params)?;
     starts_with_height(block.tx(0), height, params)?;
-    check_witnesses(block, params.is_active(Deployment::Segwit, height))?;
+    facts.witnesses[usize::from(params.is_active(Deployment::Segwit, height))]?;
     fits_with_witness(block)
 }
 
@@ -97,6 +115,7 @@ fn transactions_are_valid(block: BlockView<'_>) -> Result<(), Reject> {
 /// past of its predecessor under BIP113 (`bad-txns-nonfinal`).
 fn transactions_are_final(
     block: BlockView<'_>,
+    lock_times: &LockTimes,
     prev: &PrevContext<'_>,
     params: &Params,
 ) -> Result<(), Reject> {
@@ -106,7 +125,7 @@ fn transactions_are_final(
     } else {
         block.header().time
     };
-    ensure(block.txs().all(|tx| is_final(tx, height, time)), RejectReason::TxnsNonfinal)
+    ensure(lock_times.are_reached(height, time), RejectReason::TxnsNonfinal)
 }
 
 /// BIP34: the coinbase's input script starts with the block's height (`bad-cb-height`).

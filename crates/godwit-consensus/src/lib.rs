@@ -36,7 +36,7 @@ mod verdict;
 mod witness;
 
 pub use assume_valid::{AssumedBlock, ScriptCheckContext, ScriptCheckReason, script_check_reason};
-pub use block::{check_block, contextual_check_block};
+pub use block::{PlaceFacts, check_block, contextual_check_block};
 pub use connect::{
     add_fee, check_coinbase_amount, enforces_bip30, is_bip30_repeat, is_bip30_unspendable,
     script_flags, sigop_cost_within_limit,
@@ -52,7 +52,7 @@ pub use pow::{
 };
 pub use prev_context::PrevContext;
 pub use reject::{Reject, RejectReason, ResultClass};
-pub use sequence_lock::sequence_locks_met;
+pub use sequence_lock::{is_time_locked, sequence_locks_met};
 pub use signet::{SOLUTION_FLAGS, SignetSpend, signet_spend};
 pub use sigops::{legacy_sigop_count, sigop_cost};
 pub use tx::{check_transaction, check_tx_inputs};

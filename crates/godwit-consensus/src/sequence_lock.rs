@@ -63,6 +63,12 @@ fn sequence_lock<C: Borrow<Coin>>(
     lock
 }
 
+/// BIP68: whether an input of a transaction of this version is locked for a time, so that
+/// [`sequence_locks_met`] asks for the median time past below its coin.
+pub fn is_time_locked(version: u32, sequence: u32) -> bool {
+    version >= 2 && sequence & DISABLE_FLAG == 0 && sequence & TYPE_FLAG != 0
+}
+
 /// BIP68: the relative lock times of a transaction's inputs are reached (`bad-txns-nonfinal`). The
 /// block is at `height`, its predecessor has the median time past `prev_median_time_past`.
 ///

@@ -118,13 +118,36 @@ fn no_null_outpoint(tx: TxView<'_>) -> Result<(), Reject> {
     ensure(!null, RejectReason::PrevoutNull)
 }
 
-/// A transaction's lock time is zero, or below the block's height (lock times below 500,000,000) or
-/// time (the others), or every input's sequence number is final. `time` is that of the block, or the
-/// median time past of its predecessor under BIP113.
-pub(crate) fn is_final(tx: TxView<'_>, height: u32, time: u32) -> bool {
-    let lock = tx.lock_time();
-    let reached = if lock < LOCKTIME_THRESHOLD { height } else { time };
-    lock == 0 || lock < reached || tx.inputs().all(|input| input.sequence == SEQUENCE_FINAL)
+/// The highest lock times of transactions, those left out that are final without: they are zero, or every
+/// input's sequence number is final.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LockTimes {
+    /// Below 500,000,000: the height that the block must be above.
+    height: Option<u32>,
+    /// The others: the time that must be past.
+    time: Option<u32>,
+}
+
+impl LockTimes {
+    /// Those of one transaction more.
+    pub(crate) fn with(mut self, tx: TxView<'_>) -> Self {
+        let lock = tx.lock_time();
+        if lock != 0 {
+            let highest = if lock < LOCKTIME_THRESHOLD { &mut self.height } else { &mut self.time };
+            if highest.is_none_or(|highest| highest < lock)
+                && !tx.inputs().all(|input| input.sequence == SEQUENCE_FINAL)
+            {
+                *highest = Some(lock);
+            }
+        }
+        self
+    }
+
+    /// Whether the lock times are below the block's height and time. `time` is that of the block, or the
+    /// median time past of its predecessor under BIP113.
+    pub(crate) fn are_reached(&self, height: u32, time: u32) -> bool {
+        self.height.is_none_or(|lock| lock < height) && self.time.is_none_or(|lock| lock < time)
+    }
 }
 
 /// The rules for a transaction, not a coinbase, over the coins that it spends; its fee (Core

@@ -10,6 +10,7 @@ pub mod exec;
 
 use std::ffi::OsString;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ pub trait DiskFile: Send + Sync {
     fn file_len(&self) -> io::Result<u64>;
     /// Truncates, or extends with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Lets the system use the memory for something else in which it keeps what was read of the file. A hint:
-    /// by default nothing.
-    fn release_cache(&self) {}
+    /// Lets the system use the memory for something else in which it keeps these bytes of the file; they may
+    /// end behind the file. A hint: by default nothing.
+    fn release_cache(&self, _bytes: Range<u64>) {}
 }

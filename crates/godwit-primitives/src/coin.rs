@@ -87,6 +87,17 @@ pub fn encode_compressed<A: Allocator>(
     encode_output(value, script_pubkey, out);
 }
 
+/// Appends the form of undo records of a coin whose compressed form is at hand; as [`Coin::encode_undo`].
+pub fn compressed_to_undo<A: Allocator>(compressed: &[u8], out: &mut DataStream<A>) {
+    let in_code = compressed.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
+    let (code, output) = compressed.split_at(in_code.min(compressed.len()));
+    out.write(code);
+    if !matches!(code, [0 | 1]) {
+        out.write_u8(0);
+    }
+    out.write(output);
+}
+
 /// Whether no input can ever spend an output with this script, so that it never becomes a coin
 /// (Core's `CScript::IsUnspendable`).
 pub fn is_unspendable(script_pubkey: &[u8]) -> bool {
@@ -114,7 +125,8 @@ fn code(height: u32, coinbase: bool) -> u32 {
     height << 1 | u32::from(coinbase)
 }
 
-fn encode_output<A: Allocator>(value: Amount, script_pubkey: &[u8], out: &mut DataStream<A>) {
+/// Appends what follows height and coinbase bit in the encoding of a [`Coin`].
+pub fn encode_output<A: Allocator>(value: Amount, script_pubkey: &[u8], out: &mut DataStream<A>) {
     out.write_var_int(compress_amount(value as u64));
     encode_script(script_pubkey, out);
 }

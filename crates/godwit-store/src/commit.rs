@@ -71,10 +71,12 @@ use crate::block_files::AppendedBlocks;
 use crate::control::Control;
 use crate::db::Batch;
 use crate::error::StoreError;
-use crate::record::{AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, UtxoState};
+use crate::record::{
+    AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, ScrubPass, UtxoState,
+};
 use crate::store::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DurableEnds, FILE_ENDS, ONLY, REINDEXING, Store,
-    UTXO, VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DurableEnds, FILE_ENDS, ONLY, REINDEXING, SCRUB,
+    Store, UTXO, VERIFIED_TIP,
 };
 use crate::undo::AppendedUndo;
 
@@ -117,6 +119,8 @@ pub struct Commit {
     pub verified_tip: Option<ChainPoint>,
     /// The UTXO set; `None` leaves it.
     pub utxo: Option<UtxoCommit>,
+    /// How far the scrub is; `None` leaves it.
+    pub scrub: Option<ScrubPass>,
 }
 
 impl Store {
@@ -197,6 +201,9 @@ impl Store {
             }
             let state = UtxoState { tip: utxo.tip, manifest: utxo.manifest };
             batch.put(&UTXO, ONLY, &state)?;
+        }
+        if let Some(pass) = &commit.scrub {
+            batch.put(&SCRUB, ONLY, pass)?;
         }
         more(&mut batch)?;
         batch.commit()?;

@@ -29,7 +29,7 @@ use godwit_primitives::sha256::sha256d;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
 use crate::disk::{OpenMode, StoreDisk};
-use crate::error::StoreError;
+use crate::error::{Damage, StoreError};
 use crate::names::UTXO_DIR;
 use crate::record::{CommittedState, Identity};
 use crate::utxo::{Manifest, UtxoHasher, run_fingerprints};
@@ -61,6 +61,12 @@ pub(crate) enum Slot {
     Missing,
     Damaged,
     Whole(Box<Control>),
+}
+
+impl Slot {
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing)
+    }
 }
 
 fn slot(dir: &Path, commit: u64) -> PathBuf {
@@ -117,6 +123,24 @@ impl Control {
         file.write_all_at(0, self.encoded().as_slice())?;
         file.sync()?;
         if is_new { disk.sync_dir(path.parent().expect("in a directory")) } else { Ok(()) }
+    }
+
+    /// What is wrong with one of the two files where the last commit has left this: of the last two commits
+    /// each has left one.
+    pub(crate) fn damage_of(&self, slot: &Slot) -> Option<Damage> {
+        match slot {
+            // A new directory has one.
+            Slot::Missing => (self.commit > 1).then_some(Damage::MissingFile),
+            Slot::Damaged => Some(Damage::Checksum),
+            Slot::Whole(found) if !found.is_of(&self.identity) => {
+                Some(Damage::Disagreement("it is of another data directory"))
+            }
+            // A crash between database and control file leaves it two commits behind.
+            Slot::Whole(found) if found.commit + 2 < self.commit => {
+                Some(Damage::Disagreement("it is of an earlier commit"))
+            }
+            Slot::Whole(_) => None,
+        }
     }
 
     /// Whether it is of the directory whose database says this: the key is random.

@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use godwit_stream::{DataStream, Decode, Encode, SpanReader};
@@ -88,6 +89,19 @@ impl Db {
         let file = disk.open(path, OpenMode::Read)?;
         let len = file.file_len()?;
         Self::open_file(disk, file, Writes::ToMemory(Mutex::new(Overlay::new(len))))
+    }
+
+    /// The same of a database that another instance has open and does not change meanwhile. All its
+    /// checksums are verified; `stop` ends that with [`StoreError::Stopped`].
+    pub(crate) fn open_beside(
+        disk: &StoreDisk,
+        path: &Path,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, StoreError> {
+        let file = disk.open(path, OpenMode::Read)?;
+        let mut overlay = Overlay::new(file.file_len()?);
+        overlay.stop = Some(Arc::clone(stop));
+        Self::open_file(disk, file, Writes::ToMemory(Mutex::new(overlay)))
     }
 
     fn open_file(disk: &StoreDisk, file: StoreFile, writes: Writes) -> Result<Self, StoreError> {
@@ -330,11 +344,13 @@ struct Overlay {
     /// Of the file, how much was never cut off.
     kept: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE as usize]>>,
+    /// Ends all reading.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl Overlay {
     fn new(len: u64) -> Self {
-        Self { len, kept: len, pages: BTreeMap::new() }
+        Self { len, kept: len, pages: BTreeMap::new(), stop: None }
     }
 
     /// A page as it is now.
@@ -362,6 +378,9 @@ impl Overlay {
     }
 
     fn read(&self, file: &StoreFile, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        if self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(StoreError::Stopped);
+        }
         if offset + out.len() as u64 > self.len {
             return Err(StoreError::damaged(file.path(), 0, Damage::Short));
         }

@@ -7,10 +7,12 @@
 //! recovers from the last commit, can know it again.
 
 mod open_files;
+pub(crate) mod probe;
 mod real;
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -91,6 +93,23 @@ impl StoreDisk {
     /// recently read ones; the handle may be held for a few reads, and is not to be kept.
     pub(crate) fn open_cached(&self, path: &Path) -> Result<StoreFile, StoreError> {
         self.cached.get(path, || self.open(path, OpenMode::Read))
+    }
+
+    /// What has the name now, for reading; it is what is kept open from then on. Where nothing has it,
+    /// whoever reads the file that had it goes on.
+    pub(crate) fn reopen(&self, path: &Path) -> Result<StoreFile, StoreError> {
+        let file = self.open(path, OpenMode::Read)?;
+        self.cached.replace(path, &file);
+        Ok(file)
+    }
+
+    /// Whether there is no such file.
+    pub(crate) fn is_missing(&self, path: &Path) -> Result<bool, StoreError> {
+        match self.open(path, OpenMode::Read) {
+            Ok(_) => Ok(false),
+            Err(error) if error.is_not_found() => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// See [`Disk::create_dir_all`].
@@ -197,8 +216,8 @@ impl StoreFile {
     }
 
     /// See [`DiskFile::release_cache`].
-    pub(crate) fn release_cache(&self) {
-        self.file.release_cache();
+    pub(crate) fn release_cache(&self, bytes: Range<u64>) {
+        self.file.release_cache(bytes);
     }
 
     /// See [`DiskFile::set_len`].

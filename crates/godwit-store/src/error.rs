@@ -215,6 +215,8 @@ pub enum Remedy {
     Done,
     /// `verify -repair`, from what is stored.
     Repair,
+    /// The next start, from the block files.
+    Restart,
     /// The node, when it reads the block.
     Peers,
     ReindexChainstate,
@@ -228,6 +230,7 @@ impl fmt::Display for Remedy {
         f.write_str(match self {
             Remedy::Done => "repaired",
             Remedy::Repair => "`godwit verify -repair` repairs it",
+            Remedy::Restart => "the next start makes it again from the block files",
             Remedy::Peers => {
                 "the node fetches it again from a peer when it needs it, and sends it to nobody before"
             }
@@ -295,6 +298,13 @@ pub enum StoreError {
     CoreDirectory {
         /// What only Core's data directory contains.
         path: PathBuf,
+    },
+    /// The file system does not do what the store builds on.
+    UnsuitableFileSystem {
+        /// The network's directory.
+        dir: PathBuf,
+        /// What it does not do.
+        lacks: &'static str,
     },
     /// The coins were to be made again from the block files, which lack blocks: they were pruned, or never
     /// stored because the coins were loaded from a snapshot.
@@ -388,6 +398,12 @@ impl fmt::Display for StoreError {
                 f,
                 "{} belongs to Bitcoin Core; godwit needs a data directory of its own",
                 path.display()
+            ),
+            StoreError::UnsuitableFileSystem { dir, lacks } => write!(
+                f,
+                "{}: the file system {lacks}, without which a power cut could cost everything; put the data \
+                 directory on another one",
+                dir.display()
             ),
             StoreError::IncompleteHistory { dir } => write!(
                 f,

@@ -1,8 +1,10 @@
 //! Bytes for tests that look like blocks to the store: a header and a body of any kind.
 
 use godwit_primitives::{BlockHash, BlockHeader, Coin, MerkleRoot};
+use godwit_stream::BufferPool;
 
 use crate::record::{BlockPosition, BlockRecord, BlockStatus, ChainPoint, UndoPosition};
+use crate::utxo::CompressedCoins;
 use crate::{Store, StoreError, UndoRecord};
 
 pub(crate) const MAGIC: [u8; 4] = [0xfa, 0xbf, 0xb5, 0xda];
@@ -55,6 +57,13 @@ pub(crate) fn coin(n: u32) -> Coin {
         height: n / 2,
         coinbase: n.is_multiple_of(3),
     }
+}
+
+/// The undo record of a block whose transactions spent these coins.
+pub(crate) fn undo_record(prev: &BlockHash, spent: &[Vec<Coin>], pool: &BufferPool) -> UndoRecord {
+    let (mut coins, counts) = (CompressedCoins::default(), spent.iter().map(Vec::len));
+    coins.extend(spent.iter().flatten());
+    UndoRecord::encode(MAGIC, prev, &coins, counts, pool).unwrap()
 }
 
 /// All steps of an append, as the chain takes them one by one.

@@ -91,7 +91,7 @@ impl Inspection {
         let confirmed = control::confirmed(&disk, dir, &own)?.cloned();
         let slots = Control::both(&disk, dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
-        let is_new = controls.is_empty() && is_missing(&disk, &path)? && !has_files(&disk, dir)?;
+        let is_new = controls.is_empty() && disk.is_missing(&path)? && !has_files(&disk, dir)?;
         let (mut db, mut control, mut ends) = (None, confirmed.clone(), BTreeMap::new());
         let mut index_damage = None;
         if !is_new {
@@ -163,19 +163,9 @@ impl Inspection {
         let Some(control) = &self.control else { return Ok(()) };
         let has_files = control.identity.schema == SCHEMA_VERSION;
         for (path, slot) in slots {
-            let damage = match slot {
-                // Schema 1 has none, and a new directory one.
-                Slot::Missing if control.commit > 1 && has_files => Damage::MissingFile,
-                Slot::Damaged => Damage::Checksum,
-                Slot::Whole(found) if !found.is_of(&control.identity) => {
-                    Damage::Disagreement("it is of another data directory")
-                }
-                // A crash between database and control file leaves it two commits behind.
-                Slot::Whole(found) if found.commit + 2 < control.commit => {
-                    Damage::Disagreement("it is of an earlier commit")
-                }
-                Slot::Missing | Slot::Whole(_) => continue,
-            };
+            // Schema 1 has none.
+            let damage = control.damage_of(&slot).filter(|_| has_files || !slot.is_missing());
+            let Some(damage) = damage else { continue };
             let mut remedy = Remedy::Repair;
             if self.repair {
                 control.write_to(&self.disk, &path)?;
@@ -320,7 +310,7 @@ impl Inspection {
     /// [`StoreError::Damaged`] where the file is missing or ends before.
     pub fn read_block(&self, at: BlockPosition) -> Result<PooledStream, StoreError> {
         let (path, mut bytes) = (self.block_path(at.file), DataStream::new());
-        let file = self.open_file(&path)?;
+        let file = open_file(&self.disk, &path)?;
         file.read_stream_at(at.offset.into(), at.len as usize, &mut bytes)
             .map_err(|error| unreadable(error, &path, at.offset.into()))?;
         Ok(PooledStream::from(bytes))
@@ -335,7 +325,7 @@ impl Inspection {
     pub fn check_block_frame(&self, at: BlockPosition) -> Result<Option<Found>, StoreError> {
         let path = self.block_path(at.file);
         let start = u64::from(at.offset.saturating_sub(FRAME_SIZE));
-        let mut found = match self.check_frame(&path, start, at.len) {
+        let mut found = match check_frame(&self.disk, self.network.magic, &path, start, at.len) {
             Ok(()) => return Ok(None),
             Err(error) => Found::of(error, Remedy::Repair)?,
         };
@@ -348,23 +338,6 @@ impl Inspection {
         Ok(Some(Found { bytes: FRAME_SIZE.into(), ..found }))
     }
 
-    fn open_file(&self, path: &Path) -> Result<StoreFile, StoreError> {
-        self.disk.open_cached(path).map_err(|error| match error.is_not_found() {
-            true => StoreError::damaged(path, 0, Damage::MissingFile),
-            false => error,
-        })
-    }
-
-    fn check_frame(&self, path: &Path, start: u64, len: u32) -> Result<(), StoreError> {
-        let mut found = [0; FRAME_SIZE as usize];
-        let file = self.open_file(path)?;
-        file.read_exact_at(start, &mut found).map_err(|error| unreadable(error, path, start))?;
-        match found == frame(self.network.magic, len) {
-            true => Ok(()),
-            false => Err(StoreError::damaged(path, start, Damage::Format)),
-        }
-    }
-
     /// The undo data of the block behind `prev`, in a record whose frame and checksum are right.
     ///
     /// # Errors
@@ -372,7 +345,8 @@ impl Inspection {
     /// [`StoreError::Damaged`] where they are not, or the file ends before.
     pub fn read_undo(&self, at: UndoPosition, prev: &BlockHash) -> Result<BlockUndo, StoreError> {
         let path = self.undo.path(at.file);
-        self.check_frame(&path, at.offset.saturating_sub(FRAME_SIZE.into()), at.len)?;
+        let start = at.offset.saturating_sub(FRAME_SIZE.into());
+        check_frame(&self.disk, self.network.magic, &path, start, at.len)?;
         let read = self.undo.read(at, prev);
         read.map_err(|error| unreadable(error, &path, at.offset))
     }
@@ -382,7 +356,7 @@ impl Inspection {
     pub fn release_cache(&self, file: u32) {
         for path in [self.block_path(file), self.undo_path(file)] {
             if let Ok(file) = self.disk.open_cached(&path) {
-                file.release_cache();
+                file.release_cache(0..u64::MAX);
             }
         }
     }
@@ -414,14 +388,6 @@ impl Inspection {
     }
 }
 
-fn is_missing(disk: &StoreDisk, path: &Path) -> Result<bool, StoreError> {
-    match disk.open(path, OpenMode::Read) {
-        Ok(_) => Ok(false),
-        Err(error) if error.is_not_found() => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
 /// Whether there are files of blocks, undo records or coins.
 fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
     let found = |found: Result<bool, StoreError>| match found {
@@ -432,8 +398,36 @@ fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
     Ok(found(has_block_files(disk, &dir.join(BLOCKS_DIR)))? || found(has_coins)?)
 }
 
+/// Whether a record begins at `start` as one of `len` bytes does.
+///
+/// # Errors
+///
+/// [`StoreError::Damaged`] where it does not, or there is no such place.
+pub(crate) fn check_frame(
+    disk: &StoreDisk,
+    magic: [u8; 4],
+    path: &Path,
+    start: u64,
+    len: u32,
+) -> Result<(), StoreError> {
+    let mut found = [0; FRAME_SIZE as usize];
+    let file = open_file(disk, path)?;
+    file.read_exact_at(start, &mut found).map_err(|error| unreadable(error, path, start))?;
+    match found == frame(magic, len) {
+        true => Ok(()),
+        false => Err(StoreError::damaged(path, start, Damage::Format)),
+    }
+}
+
+fn open_file(disk: &StoreDisk, path: &Path) -> Result<StoreFile, StoreError> {
+    disk.open_cached(path).map_err(|error| match error.is_not_found() {
+        true => StoreError::damaged(path, 0, Damage::MissingFile),
+        false => error,
+    })
+}
+
 /// A place that the medium does not give back is damaged, as one behind the end of the file is.
-fn unreadable(error: StoreError, path: &Path, offset: u64) -> StoreError {
+pub(crate) fn unreadable(error: StoreError, path: &Path, offset: u64) -> StoreError {
     match error.is_unreadable() {
         true => StoreError::damaged(path, offset, Damage::Short),
         false => error,

@@ -18,6 +18,7 @@ pub mod inspect;
 mod names;
 mod record;
 pub mod scan;
+mod scrub;
 mod store;
 mod undo;
 pub mod utxo;
@@ -30,8 +31,9 @@ pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
 pub use record::{
     AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
-    CommittedState, UndoPosition,
+    CommittedState, ScrubPass, ScrubPlace, UndoPosition,
 };
+pub use scrub::FilesScrubbed;
 pub use store::{
     BLOCK_BUFFERS, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions, Written,
     has_whole_history,

@@ -1,5 +1,6 @@
 //! What the database says about blocks and about the state that a commit leaves behind.
 
+use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::BitOr;
 
@@ -132,6 +133,70 @@ pub(crate) struct FileEnds {
 impl FileEnds {
     /// What a commit says of files that are to be deleted behind it.
     pub(crate) const PRUNED: Self = Self { blocks: 0, undo: 0 };
+}
+
+/// A pass of the scrub over everything that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScrubPass {
+    /// When it began, in seconds since 1970.
+    pub began: i64,
+    pub place: ScrubPlace,
+}
+
+/// What a pass of the scrub reads next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubPlace {
+    /// Control files and database.
+    Files,
+    /// Blocks from this height on, with their undo records.
+    Blocks { height: u32 },
+    /// Runs from this number on.
+    Runs { number: u64 },
+    /// Blocks that created the coins of undo records that have rotted, if there are any.
+    Undo,
+    /// Nothing: the pass is done.
+    Done,
+}
+
+impl fmt::Display for ScrubPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files => f.write_str("control files and database"),
+            Self::Blocks { height } => write!(f, "blocks from height {height} on"),
+            Self::Runs { number } => write!(f, "runs of coins from number {number} on"),
+            Self::Undo => f.write_str("undo records"),
+            Self::Done => f.write_str("nothing"),
+        }
+    }
+}
+
+impl Encode for ScrubPass {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        let (stage, place) = match self.place {
+            ScrubPlace::Files => (0, 0),
+            ScrubPlace::Blocks { height } => (1, height.into()),
+            ScrubPlace::Runs { number } => (2, number),
+            ScrubPlace::Undo => (3, 0),
+            ScrubPlace::Done => (4, 0),
+        };
+        out.write_u64(self.began.cast_unsigned());
+        out.write_u8(stage);
+        out.write_u64(place);
+    }
+}
+
+impl Decode for ScrubPass {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let (began, stage, place) = (reader.u64()?.cast_signed(), reader.u8()?, reader.u64()?);
+        let place = match stage {
+            0 => ScrubPlace::Files,
+            1 => ScrubPlace::Blocks { height: u32::try_from(place).unwrap_or(u32::MAX) },
+            2 => ScrubPlace::Runs { number: place },
+            3 => ScrubPlace::Undo,
+            _ => ScrubPlace::Done,
+        };
+        Ok(Self { began, place })
+    }
 }
 
 impl Encode for ChainPoint {

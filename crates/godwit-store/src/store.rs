@@ -10,11 +10,14 @@ use std::sync::{Arc, Mutex};
 use godwit_primitives::BlockHash;
 use godwit_stream::{BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStream};
 
+use database::open_database;
 pub(crate) use database::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, ONLY, REINDEXING, UTXO, VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, ONLY, REINDEXING, SCRUB, UTXO,
+    VERIFIED_TIP,
 };
-pub(crate) use database::{DATABASE_FILE, OpenedDatabase, inspect_database, own_controls};
-use database::{committed_state, open_database};
+pub(crate) use database::{
+    DATABASE_FILE, OpenedDatabase, committed_state, inspect_database, own_controls,
+};
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
@@ -22,6 +25,7 @@ use crate::block_files::{
 };
 use crate::control::{self, Control, Kept};
 use crate::db::Db;
+use crate::disk::probe::{probe, unless_unsuitable};
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
@@ -159,11 +163,16 @@ impl Store {
         let dir = options.dir.clone();
         refuse_core_directory(&disk, &dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
-        disk.create_dir_all(&blocks_dir)?;
-        disk.create_dir_all(&dir.join(UTXO_DIR))?;
+        for below in [&blocks_dir, &dir.join(UTXO_DIR)] {
+            disk.create_dir_all(below).map_err(|error| unless_unsuitable(error, &dir))?;
+        }
         let lock = disk.lock(&dir.join(LOCK_FILE))?;
         let network = options.network;
         let found = Control::intact(&disk, &dir)?;
+        disk.sync_dir(&dir).map_err(|error| unless_unsuitable(error, &dir))?;
+        if found.is_empty() && disk.is_missing(&dir.join(DATABASE_FILE))? {
+            probe(&disk, &dir)?;
+        }
         let OpenedDatabase { db, mut control, kept } = open_database(&disk, &dir, found, &options)?;
         if control.state.utxo_tip.is_none()
             && (kept.is_some() || options.rebuild != Rebuild::Nothing)

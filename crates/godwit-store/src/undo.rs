@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
+use godwit_primitives::coin::compressed_to_undo;
 use godwit_primitives::{BlockHash, Coin, sha256::sha256d};
 use godwit_stream::{BufferPool, DataStream, DecodeError, PooledStream, SpanReader};
 
@@ -16,6 +17,7 @@ use crate::block_files::{FRAME_SIZE, find_magic, frame, read_readable};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 use crate::record::UndoPosition;
+use crate::utxo::CompressedCoins;
 
 const HASH_SIZE: usize = 32;
 
@@ -74,36 +76,41 @@ pub struct UndoRecord {
     len: u32,
 }
 
-/// The most that a coin takes in undo data beside its script: three VarInts of at most 5, 1 and 10
-/// bytes, and the script's length, of at most 5.
-const MAX_COIN_PREFIX: usize = 21;
-
 impl UndoRecord {
     const SKIPPED: usize = HASH_SIZE - FRAME_SIZE as usize;
 
-    /// Encodes the coins that a block spent, for each transaction behind the coinbase those of its
-    /// inputs in order. `prev` is the hash of the block before it. The record is in a buffer of
-    /// `pool`.
+    /// Encodes the coins that a block spent, in the order of its inputs, all of them there; `counts` says how
+    /// many inputs each transaction behind the coinbase has. `prev` is the hash of the block before it. The
+    /// record is in a buffer of `pool`.
     ///
     /// # Errors
     ///
     /// [`StoreError::RecordTooLarge`] when the undo data exceed 4 GiB.
-    pub fn encode<'c>(
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer coins than inputs.
+    pub fn encode(
         magic: [u8; 4],
         prev: &BlockHash,
-        spent: impl ExactSizeIterator<Item = &'c [Coin]> + Clone,
+        coins: &CompressedCoins,
+        counts: impl ExactSizeIterator<Item = usize>,
         pool: &BufferPool,
     ) -> Result<Self, StoreError> {
-        let coins = spent.clone().flatten().map(|coin| MAX_COIN_PREFIX + coin.script_pubkey.len());
-        let most = HASH_SIZE + 9 + spent.len() * 9 + coins.sum::<usize>() + HASH_SIZE;
+        // Undo data have a byte more for each coin.
+        let len = coins.iter().flatten().map(|coin| coin.len() + 1).sum::<usize>();
+        let most = HASH_SIZE + 9 + counts.len() * 9 + len + HASH_SIZE;
         let mut bytes = pool.take_for(most);
         bytes.put(prev);
-        bytes.write_compact_size(spent.len() as u64);
-        for coins in spent {
-            bytes.write_compact_size(coins.len() as u64);
-            for coin in coins {
-                coin.encode_undo(&mut *bytes);
+        bytes.write_compact_size(counts.len() as u64);
+        let mut next = 0;
+        for count in counts {
+            bytes.write_compact_size(count as u64);
+            for n in next..next + count {
+                let coin = coins.get(n).expect("a coin for each input");
+                compressed_to_undo(coin, &mut *bytes);
             }
+            next += count;
         }
         let data_len = bytes.as_slice().len() - HASH_SIZE;
         let len = u32::try_from(data_len)
@@ -311,8 +318,8 @@ impl UndoFiles {
         Ok(undo)
     }
 
-    /// Writes a record once more to the place where it was, beside no appends; `false` if it has another
-    /// length.
+    /// Writes a record once more to the place where it was, beside appends; `false` if it has another length,
+    /// or the file that is appended to has lost its name: another one of that name would hide what follows.
     pub(crate) fn restore(
         &self,
         at: UndoPosition,
@@ -322,7 +329,13 @@ impl UndoFiles {
             return Ok(false);
         }
         let path = self.path(at.file);
-        let file = self.disk.open(&path, OpenMode::ReadWrite)?;
+        let file = {
+            let writers = self.writers();
+            if writers.contains_key(&at.file) && self.disk.is_missing(&path)? {
+                return Ok(false);
+            }
+            self.disk.open(&path, OpenMode::ReadWrite)?
+        };
         file.write_all_at(at.offset - u64::from(FRAME_SIZE), record.as_slice())?;
         file.sync()?;
         self.disk.sync_dir(&self.dir)?;

@@ -5,7 +5,7 @@
 
 use crate::backend::Backend;
 use crate::check::{Check, KeyBytes};
-use crate::verifier::prove;
+use crate::lanes::prove;
 
 /// Bytes of hexadecimal digits.
 const fn bytes<const N: usize>(digits: &str) -> [u8; N] {

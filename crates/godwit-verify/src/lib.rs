@@ -73,6 +73,7 @@ mod field;
 mod generator;
 mod group;
 mod known_answers;
+mod lanes;
 mod point;
 mod scalar;
 mod single;

@@ -11,7 +11,7 @@ mod vectors;
 
 use crate::backend::{Backend, BackendKind};
 use crate::check::Check;
-use crate::verifier::prove;
+use crate::lanes::prove;
 
 /// The real instructions that this machine has. What it lacks, of its architecture's, is said.
 fn real() -> Vec<Backend> {

@@ -117,6 +117,7 @@ impl Fatal for StoreError {
             StoreError::Locked { .. }
             | StoreError::OtherNetwork { .. }
             | StoreError::NewerSchema { .. }
+            | StoreError::UnsuitableFileSystem { .. }
             | StoreError::CoreDirectory { .. } => Exit::DatadirUnusable,
             StoreError::Damaged { .. } => Exit::Damaged,
             StoreError::Panicked { .. } => Exit::Bug,

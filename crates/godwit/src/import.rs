@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::open::{open_chain, start_options};
 use crate::options::{Config, ImportOptions};
 use crate::process::{StopFlag, seconds_since_1970};
+use crate::processor_time::ProcessorTime;
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
 const MIB: f64 = 1_048_576.0;
@@ -53,7 +54,7 @@ pub(crate) fn run(
     let summary = result?;
     let status = *chain.status();
     let tip = chain.tip_point();
-    let flushing = Instant::now();
+    let (flushing, processor) = (Instant::now(), ProcessorTime::now());
     if summary.stopped {
         chain.close()?;
     } else {
@@ -66,6 +67,7 @@ pub(crate) fn run(
         height: tip.height,
         status: &status,
         closing: flushing.elapsed(),
+        processor: processor.zip(ProcessorTime::now()),
         total: started.elapsed(),
     };
     for line in report.lines() {
@@ -167,6 +169,8 @@ struct Report<'a> {
     height: u32,
     status: &'a ChainStatus,
     closing: Duration,
+    /// Before closing, and after it.
+    processor: Option<(ProcessorTime, ProcessorTime)>,
     total: Duration,
 }
 
@@ -185,6 +189,8 @@ impl Report<'_> {
             self.total.as_secs_f64()
         )];
         lines.extend(cost_lines(status, self.closing));
+        let processor = self.processor.as_ref();
+        lines.extend(processor.and_then(|(open, ended)| open.line(ended, status.connected.bytes)));
         lines
     }
 }

@@ -12,6 +12,7 @@ pub mod node;
 mod open;
 pub mod options;
 mod process;
+mod processor_time;
 pub mod progress;
 pub mod run;
 mod utxo;

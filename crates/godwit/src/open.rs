@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use godwit_chain::{Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, StartOptions};
+use godwit_chain::{
+    Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, SCRUB_BYTES_PER_SECOND, StartOptions,
+};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
@@ -11,7 +13,7 @@ use indicatif::MultiProgress;
 use crate::descriptors;
 use crate::failure::Failure;
 use crate::memory::{self, MemoryPlan};
-use crate::options::Config;
+use crate::options::{Command, Config};
 use crate::process::{self, StopFlag};
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
@@ -65,6 +67,9 @@ pub(crate) fn open_chain(
         // says.
         prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
         block_memory: memory.blocks,
+        // Who else opens the chain ends when it has done what it is for.
+        scrub: (config.scrub && matches!(config.command, Command::Node(_)))
+            .then_some(SCRUB_BYTES_PER_SECOND),
         coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
         push_bytes: PUSH_BYTES,
         start,

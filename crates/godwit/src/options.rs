@@ -45,6 +45,8 @@ pub struct Config {
     pub flush_interval: Option<u64>,
     /// `-prune` in bytes; `None` keeps every block.
     pub prune_bytes: Option<u64>,
+    /// `-scrub`.
+    pub scrub: bool,
     /// `-reindex` and `-reindex-chainstate`.
     pub rebuild: Rebuild,
     /// `-scriptengine`, `-crosscheck` and `-lanes`.

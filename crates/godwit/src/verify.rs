@@ -126,15 +126,12 @@ fn name(stage: Stage) -> &'static str {
 
 impl Watch for Report<'_> {
     fn found(&mut self, found: Found) {
-        let Found { path, offset, bytes, damage, remedy } = found;
-        match remedy {
+        match found.remedy {
             Remedy::Done => self.repaired += 1,
             _ => self.left += 1,
         }
-        let bytes = if bytes > 0 { format!(" ({bytes} bytes)") } else { String::new() };
-        let line = format!("{} at byte {offset}{bytes}: {damage}; {remedy}", path.display());
-        log::info!("Damaged: {line}");
-        let printed = self.bars.suspend(|| print_text(&line)).map(drop);
+        log::info!("Damaged: {found}");
+        let printed = self.bars.suspend(|| print_text(&found.to_string())).map(drop);
         if self.printed.is_ok() {
             self.printed = printed;
         }

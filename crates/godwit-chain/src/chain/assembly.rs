@@ -25,6 +25,7 @@ use crate::message::{Message, send};
 use crate::options::ChainOptions;
 use crate::reads::Reads;
 use crate::recovery::Recovery;
+use crate::scrub::Scrub;
 use crate::status::ChainStatus;
 use crate::window::Window;
 
@@ -42,6 +43,7 @@ impl Chain {
         let workers = pool(options, "godwit-worker", options.workers, QUEUED_JOBS)?;
         let writer = pool(options, "godwit-append", 1, QUEUED_ALONE)?;
         let committer = pool(options, "godwit-commit", 1, QUEUED_ALONE)?;
+        let scrubber = pool(options, "godwit-scrub", 1, QUEUED_ALONE)?;
         let (outbox, inbox) = bounded(INBOX_LIMIT);
         let cancelled = Arc::new(AtomicBool::new(false));
         let never_cancelled = Arc::default();
@@ -65,7 +67,9 @@ impl Chain {
         let lookahead = job_sender(&workers, &cancelled, &outbox, Message::Lookahead);
         let window = job_sender(&workers, &cancelled, &outbox, Message::Window);
         let durability = job_sender(&committer, &never_cancelled, &outbox, Message::Durability);
+        let scrub = job_sender(&scrubber, &cancelled, &outbox, Message::Scrub);
         let reads = job_sender(&workers, &cancelled, &outbox, Message::Reads);
+        let begun = env.store.scrubbed()?.filter(|_| options.scrub.is_some());
         let status = ChainStatus::at_start(&index, verified);
         Ok(Self {
             mailbox: Mailbox { inbox, outbox },
@@ -75,7 +79,13 @@ impl Chain {
             appender: Appender::new(appender),
             lookahead: Lookahead::new(&env, memory.waiting, coins_bytes, lookahead),
             window: Window::new(&env, index.tip(), memory.window, scripts, window),
-            durability: Durability::new(&index, verified, options, durability),
+            durability: Durability::new(
+                &index,
+                verified,
+                options,
+                Scrub::new(options.scrub, begun, scrub),
+                durability,
+            ),
             reads: Reads::new(reads),
             env,
             index,

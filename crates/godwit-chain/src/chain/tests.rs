@@ -76,6 +76,7 @@ fn options(
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing,
+        scrub: None,
         push_bytes: 64 << 10,
         start: StartOptions::default(),
     }

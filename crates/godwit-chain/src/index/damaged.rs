@@ -22,6 +22,11 @@ impl Damaged {
         self.lost.insert(id)
     }
 
+    /// The blocks that are to be written again.
+    pub(crate) fn lost(&self) -> &BTreeSet<NodeId> {
+        &self.lost
+    }
+
     /// Whether the bytes of a stored block were damaged before: its place cannot be trusted.
     pub(crate) fn was_rewritten(&self, id: NodeId) -> bool {
         self.rewritten.contains(&id)

@@ -68,7 +68,7 @@ struct Deceived {
 fn deceive(resolved: &Resolved, tx: usize, input: usize) -> Option<Arc<Precomputed>> {
     let view = resolved.block().view().tx(tx);
     let precomputed = Arc::new(Precomputed::of(view.txid()));
-    let spent = resolved.spent().of_tx(tx).iter();
+    let spent = resolved.spent_by(tx).iter();
     let spent =
         spent.map(|coin| SpentOutput { value: coin.value + 1, script_pubkey: &coin.script_pubkey });
     let wrong = SpendingTx::with_precomputed(view, spent, &precomputed).expect("one an input");
@@ -82,7 +82,7 @@ fn deceived() -> Deceived {
     let (resolved, (tx, input, precomputed)) = first_applied(|resolved| {
         let txs = 1..resolved.block().view().tx_count();
         let inputs =
-            txs.flat_map(|tx| (0..resolved.spent().of_tx(tx).len()).map(move |input| (tx, input)));
+            txs.flat_map(|tx| (0..resolved.spent_by(tx).len()).map(move |input| (tx, input)));
         let mut found =
             inputs.filter_map(|(tx, input)| Some((tx, input, deceive(resolved, tx, input)?)));
         found.next()

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use godwit_primitives::Coin;
-use godwit_store::BlockUndo;
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{EpochPin, Layers, UtxoStore};
+use godwit_store::utxo::{CompressedCoins, EpochPin, Layers, UtxoStore};
 
 use super::{Answer, Window};
 use crate::apply::{Below, SpentCoins};
@@ -30,7 +28,13 @@ pub(crate) enum Disconnect {
 pub(crate) enum Reading {
     Done(Box<ReadBack>),
     /// Its undo record has rotted; what it spent is looked for.
-    Rebuilding(Box<LostUndo>),
+    Rebuilding(Box<Rebuilding>),
+}
+
+/// A connected block, and what is known of its undo record.
+pub(crate) struct Rebuilding {
+    block: Structured,
+    lost: LostUndo,
 }
 
 /// A connected block with all that is needed to disconnect it.
@@ -38,7 +42,7 @@ pub(crate) struct ReadBack {
     block: Structured,
     spent: SpentCoins,
     /// The outputs that it created, as far as they are below the memtable.
-    created: Vec<Option<Coin>>,
+    created: CompressedCoins,
     pin: EpochPin,
     undo_intact: bool,
 }
@@ -68,8 +72,8 @@ impl Window {
         let id = tip.id;
         match read {
             Ok(Reading::Done(read)) => tip.read = Some(read),
-            Ok(Reading::Rebuilding(lost)) => {
-                self.rebuild(env, index, layers, (token, id), lost)?;
+            Ok(Reading::Rebuilding(rebuilding)) => {
+                self.rebuild(env, index, layers, (token, id), rebuilding)?;
             }
             Err(ReadError::Block(damaged)) => {
                 tip.damaged = Some(damaged);
@@ -97,9 +101,9 @@ impl Window {
             self.read_back(env, index, coins)?;
             return Ok(Disconnect::Waits);
         };
-        let ReadBack { block, spent, mut created, pin, undo_intact } = *read;
+        let ReadBack { block, spent, created, pin, undo_intact } = *read;
         let taken_back = coins.pinned(&pin, |coins| {
-            self.unapply(index, coins, applied, &block, &spent, Below::Read(&mut created))
+            self.unapply(index, coins, applied, &block, &spent, Below::Read(&created))
         });
         match taken_back {
             Some(result) => result.map(|()| Disconnect::Done { undo_intact }),
@@ -137,6 +141,7 @@ impl Window {
         self.disconnecting = Some(Disconnecting { id, token, read: None, damaged: None });
         self.reading = true;
         let (prev, height, hasher) = (node.header.prev_blockhash, node.height, env.hasher);
+        let below = node.parent().expect("genesis is never disconnected");
         let (store, layers) = (Arc::clone(&env.store), coins.layers());
         self.job_sender.run(Priority::Urgent, "disconnect", move || {
             let read = || {
@@ -144,7 +149,8 @@ impl Window {
                 // An index that was made again from damaged undo files lacks places of records.
                 match undo.map(|undo| store.read_undo(undo, &prev)) {
                     Some(Ok(undo)) if has_coins_of(block.view(), &undo) => {
-                        return read_created(&layers, block, spent_coins(undo), true);
+                        let spent = SpentCoins::from_records(undo.coins());
+                        return read_created(&layers, block, spent, true);
                     }
                     // That of a sibling has the right checksum.
                     Some(Ok(_)) => log::error!(
@@ -159,7 +165,8 @@ impl Window {
                         "Block {hash} has no undo record, and what it would say is looked for."
                     ),
                 }
-                Ok(Reading::Rebuilding(Box::new(LostUndo::new(id, block, height))))
+                let lost = LostUndo::of(id, &block, height, below);
+                Ok(Reading::Rebuilding(Box::new(Rebuilding { block, lost })))
             };
             Answer::Read(token, read())
         });
@@ -173,8 +180,9 @@ impl Window {
         index: &BlockIndex,
         layers: Arc<Layers>,
         (token, id): (u64, NodeId),
-        mut lost: Box<LostUndo>,
+        mut rebuilding: Box<Rebuilding>,
     ) -> Result<(), ChainError> {
+        let lost = &mut rebuilding.lost;
         let blocks = lost.next_blocks(index);
         if blocks.is_empty() && !lost.is_done() {
             return Err(lost_undo(env, index, id));
@@ -184,12 +192,12 @@ impl Window {
         let (store, hasher) = (Arc::clone(&env.store), env.hasher);
         self.job_sender.run(Priority::Urgent, "rebuild", move || {
             let look = || {
-                lost.look_through(&store, &hasher, &blocks)?;
-                if !lost.is_done() {
-                    return Ok(Reading::Rebuilding(lost));
+                rebuilding.lost.look_through(&store, &hasher, &blocks)?;
+                if !rebuilding.lost.is_done() {
+                    return Ok(Reading::Rebuilding(rebuilding));
                 }
-                let (block, spent) = lost.into_spent();
-                read_created(&layers, block, spent, false)
+                let Rebuilding { block, lost } = *rebuilding;
+                read_created(&layers, block, lost.into_spent(), false)
             };
             Answer::Read(token, look())
         });
@@ -212,18 +220,7 @@ fn read_created(
     spent: SpentCoins,
     undo_intact: bool,
 ) -> Result<Reading, ReadError> {
-    let (mut created, pin) = (Vec::new(), layers.pin());
-    layers.get_many(block.creates(), &mut created)?;
+    let (mut created, pin) = (CompressedCoins::default(), layers.pin());
+    layers.get_compressed(block.creates(), &mut created)?;
     Ok(Reading::Done(Box::new(ReadBack { block, spent, created, pin, undo_intact })))
-}
-
-/// The coins of an undo record.
-fn spent_coins(undo: BlockUndo) -> SpentCoins {
-    let mut first = vec![0, 0];
-    let mut end = 0;
-    for coins in undo.transactions() {
-        end += coins.len() as u32;
-        first.push(end);
-    }
-    SpentCoins::from_records(undo.into_coins(), first)
 }

@@ -36,6 +36,7 @@ pub(crate) fn options(params: Params) -> ChainOptions {
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
+        scrub: None,
         push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
     }

@@ -59,7 +59,7 @@ fn run(disk: &FaultDisk, repair: bool, notes: &mut Notes) -> Result<Inspected, C
     inspect(&disk, Path::new(DIR), options, notes)
 }
 
-fn verify(disk: &FaultDisk, repair: bool) -> (Inspected, Vec<Found>) {
+pub(crate) fn verify(disk: &FaultDisk, repair: bool) -> (Inspected, Vec<Found>) {
     let mut notes = Notes::default();
     let inspected = run(disk, repair, &mut notes).unwrap();
     (inspected, notes.found)

@@ -16,5 +16,6 @@ mod reindex;
 mod restart;
 mod rot;
 mod schemas;
+mod scrub;
 mod snapshots;
 mod start_cost;

@@ -19,7 +19,7 @@ fn check_on_prev(block: &Block, params: &Params) -> Result<(), Reject> {
     let ancestor = |_: u32| header;
     let prev =
         PrevContext { height: HEIGHT - 1, header, median_time_past: 9_000, ancestor: &ancestor };
-    contextual_check_block(block.view(), &prev, params)
+    contextual_check_block(block.view(), &PlaceFacts::of(block.view()), &prev, params)
 }
 
 fn rejected(reason: RejectReason) -> Result<(), Reject> {

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use godwit_primitives::{COIN, Transaction, Txid};
+use godwit_primitives::{COIN, Transaction, TxIn, Txid};
 use proptest::prelude::*;
 
 use super::*;
@@ -138,7 +138,7 @@ fn lock_times_are_heights_below_500_000_000_and_times_above() {
         tx.lock_time = lock;
         tx.inputs[0].sequence = sequences[0];
         tx.inputs[1].sequence = sequences[1];
-        with_view(&tx, |tx| is_final(tx, height, time))
+        with_view(&tx, |tx| LockTimes::default().with(tx).are_reached(height, time))
     };
     let open = [0, 0];
     assert!(is_final_at(0, 0, 0, open));
@@ -149,6 +149,33 @@ fn lock_times_are_heights_below_500_000_000_and_times_above() {
     assert!(is_final_at(500_000_000, 0, 500_000_001, open));
     assert!(is_final_at(u32::MAX, 0, 0, [u32::MAX; 2]));
     assert!(!is_final_at(u32::MAX, 0, 0, [u32::MAX, u32::MAX - 1]));
+}
+
+/// One by one and together, in every order of three.
+#[test]
+fn transactions_are_final_when_each_of_them_is() {
+    let locks = [0, 1, 99, 100, 101, 499_999_999, 500_000_000, 500_000_100, u32::MAX];
+    let places = [(100, 500_000_100), (101, 500_000_101), (1, 1), (u32::MAX, u32::MAX)];
+    let kinds = locks.into_iter().flat_map(|lock| [(lock, 0), (lock, u32::MAX)]);
+    let kinds: Vec<(u32, u32)> = kinds.collect();
+    let add = |lock_times: LockTimes, (lock, sequence): (u32, u32)| {
+        let mut tx = spend();
+        (tx.lock_time, tx.inputs) = (lock, vec![TxIn { sequence, ..input(1) }]);
+        with_view(&tx, |tx| lock_times.with(tx))
+    };
+    for (height, time) in places {
+        let alone = |kind| add(LockTimes::default(), kind).are_reached(height, time);
+        for first in &kinds {
+            for second in &kinds {
+                for third in &kinds {
+                    let all = [*first, *second, *third];
+                    let together = all.into_iter().fold(LockTimes::default(), add);
+                    let each = all.into_iter().all(alone);
+                    assert_eq!(together.are_reached(height, time), each, "{all:?}");
+                }
+            }
+        }
+    }
 }
 
 fn fee(values: &[Amount], out: Amount) -> Result<Amount, Reject> {

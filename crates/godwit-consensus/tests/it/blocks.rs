@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use godwit_consensus::{
-    PrevContext, Reject, RejectReason, check_block, check_coinbase_amount, contextual_check_block,
-    enforces_bip30,
+    PlaceFacts, PrevContext, Reject, RejectReason, check_block, check_coinbase_amount,
+    contextual_check_block, enforces_bip30,
 };
 use godwit_primitives::network::Params;
 use godwit_primitives::{Block, BlockHash, BlockHeader, Coin, OutPoint};
@@ -87,7 +87,7 @@ pub(crate) fn check_in_place(block: &Block, height: u32, params: &Params) -> Res
         median_time_past: header.time,
         ancestor: &ancestor,
     };
-    contextual_check_block(block.view(), &prev, params)
+    contextual_check_block(block.view(), &PlaceFacts::of(block.view()), &prev, params)
 }
 
 /// [`connect`] over the coins that were read, with the same latest time.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ethnum::U256;
 use godwit_consensus::{
-    MEDIAN_TIME_SPAN, PrevContext, Reject, RejectReason, add_fee, check_block,
+    MEDIAN_TIME_SPAN, PlaceFacts, PrevContext, Reject, RejectReason, add_fee, check_block,
     check_coinbase_amount, check_header, check_tx_inputs, contextual_check_block,
     contextual_check_header, enforces_bip30, is_bip30_repeat, median_time_past, script_flags,
     sequence_locks_met, signet_spend, sigop_cost, sigop_cost_within_limit,
@@ -145,7 +145,7 @@ impl Chain {
         check_header(&hash, header, &self.params)?;
         contextual_check_header(header, &prev, &self.params, i64::from(header.time))?;
         check_block(block, &self.params, kernel::verify_solution)?;
-        contextual_check_block(block, &prev, &self.params)?;
+        contextual_check_block(block, &PlaceFacts::of(block), &prev, &self.params)?;
         let height = self.height() + 1;
         let ancestor_hash = |height: u32| self.hashes[height as usize];
         let place = Place {

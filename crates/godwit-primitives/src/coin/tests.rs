@@ -233,6 +233,9 @@ proptest! {
         prop_assert!(bytes.len() >= Coin::MIN_ENCODED_LEN);
         prop_assert_eq!(decode(&bytes), Ok(coin.clone()));
         let undo = encode_undo(&coin);
+        let mut converted = DataStream::new();
+        compressed_to_undo(&bytes, &mut converted);
+        prop_assert_eq!(converted.as_slice(), &undo[..]);
         prop_assert_eq!(Coin::decode_undo(&mut SpanReader::new(&undo)), Ok(coin));
         for end in 0..bytes.len() {
             prop_assert!(Coin::decode(&mut SpanReader::new(&bytes[..end])).is_err());

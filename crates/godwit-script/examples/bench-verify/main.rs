@@ -3,8 +3,9 @@
 //! machine is busy for all of them.
 //! `make bench-verify` runs it.
 //!
-//! The fastest round counts: what other programs take shows in all the others.
-//!
+//! The fastest round counts: what other programs take shows in all the others. The hashes of an input
+//! follow, which come to the check.
+
 use std::thread;
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use crate::checks::KINDS;
 
 #[path = "../../../godwit-verify/examples/count-checks/checks.rs"]
 mod checks;
+mod hashes;
 mod kernel;
 
 /// Checks that wait when the lanes are asked.
@@ -53,6 +55,7 @@ fn main() {
         row(&label, &on_all(&contestants, &checks, threads));
         println!();
     }
+    hashes::report();
 }
 
 /// What is measured.

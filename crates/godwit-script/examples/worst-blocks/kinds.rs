@@ -179,7 +179,7 @@ fn exceptional_taproot() -> Vec<Tx> {
         });
         (script, solve)
     };
-    many(512, spend)
+    many(16_384, spend)
 }
 
 fn multisig_script(required: usize, keys: &[Vec<u8>]) -> Vec<u8> {

@@ -15,7 +15,9 @@ use super::*;
 use crate::block_files::file_number;
 use crate::disk::Disk;
 use crate::error::NetworkId;
-use crate::fixtures::{MAGIC, append_block, append_undo, block, coin, header, point, record};
+use crate::fixtures::{
+    MAGIC, append_block, append_undo, block, coin, header, point, record, undo_record,
+};
 use crate::record::{BlockPosition, CommittedState, FileEnds};
 use crate::store::{BLOCK_BUFFERS, Rebuild, StoreOptions};
 use crate::{RecoveredBlock, UndoRecord};
@@ -100,9 +102,7 @@ fn append(store: &Store, height: u32, progress: &mut Progress) -> Result<BlockRe
     progress.appended.push((height, position));
     record.position = Some(position);
     let spent = spent_by(height);
-    let spent = spent.iter().map(Vec::as_slice);
-    let prev = &record.header.prev_blockhash;
-    let undo = UndoRecord::encode(MAGIC, prev, spent, store.block_buffers())?;
+    let undo = undo_record(&record.header.prev_blockhash, &spent, store.block_buffers());
     record.undo = Some(append_undo(store, position, &undo)?);
     Ok(record)
 }
@@ -139,6 +139,7 @@ fn work(store: &Store, first: u32, progress: &mut Progress) -> Result<(), StoreE
             pruned,
             verified_tip: Some(tip),
             utxo,
+            scrub: None,
         })?;
         progress.committed = next;
         progress.attempted = None;

@@ -57,6 +57,13 @@ impl OpenFiles {
         Ok(file)
     }
 
+    /// Keeps another file open in place of the one at `path`, if that is kept open.
+    pub(super) fn replace(&self, path: &Path, file: &StoreFile) {
+        if let Some((kept, _)) = self.cached().files.get_mut(path) {
+            *kept = file.clone();
+        }
+    }
+
     /// Drops a file that was removed or renamed. To be called afterwards: until then it may be
     /// opened again.
     pub(super) fn forget(&self, path: &Path) {

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -132,9 +134,12 @@ impl DiskFile for RealFile {
         self.0.set_len(len)
     }
 
-    fn release_cache(&self) {
+    fn release_cache(&self, bytes: Range<u64>) {
+        let Some(len) = NonZeroU64::new(bytes.end.saturating_sub(bytes.start)) else { return };
+        let len = Some(len).filter(|len| i64::try_from(len.get()).is_ok());
+        let advice = rustix::fs::Advice::DontNeed;
         // Nothing is wrong where the system does not take the hint.
-        let _is_taken = rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed).is_ok();
+        let _is_taken = rustix::fs::fadvise(&self.0, bytes.start, len, advice).is_ok();
     }
 }
 

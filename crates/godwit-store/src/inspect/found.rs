@@ -1,5 +1,6 @@
 //! What an inspection finds, and who is told of it.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::error::{Damage, Remedy, StoreError};
@@ -25,6 +26,28 @@ impl Found {
             }
             other => Err(other),
         }
+    }
+
+    /// Takes damage in that follows this one and is of its kind; `false` if it is not.
+    pub(crate) fn joins(&mut self, next: &Self) -> bool {
+        let follows = self.path == next.path && self.offset + self.bytes == next.offset;
+        let same = (&self.damage, self.remedy) == (&next.damage, next.remedy);
+        if follows && same {
+            self.bytes += next.bytes;
+        }
+        follows && same
+    }
+}
+
+/// One line: where, what, and what repairs it.
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, offset, bytes, damage, remedy } = self;
+        write!(f, "{} at byte {offset}", path.display())?;
+        if *bytes > 0 {
+            write!(f, " ({bytes} bytes)")?;
+        }
+        write!(f, ": {damage}; {remedy}")
     }
 }
 

@@ -19,7 +19,8 @@ use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::names::BLOCKS_DIR;
 use crate::record::{
-    AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, Identity, UtxoState,
+    AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, Identity, ScrubPass,
+    UtxoState,
 };
 
 pub(crate) const DATABASE_FILE: &str = "godwit.redb";
@@ -59,9 +60,11 @@ pub(crate) const COMMIT_NUMBER: Table<u8, u64> = Table::new("commit_number");
 /// What was kept of the database in whose place this one was begun, while its index is being made from the
 /// block files. The table is not there otherwise.
 pub(crate) const REINDEXING: Table<u8, Kept> = Table::new("reindexing");
+/// How far the scrub is, once one has begun.
+pub(crate) const SCRUB: Table<u8, ScrubPass> = Table::new("scrub");
 pub(super) const IDENTITY: Table<u8, Identity> = Table::new("identity");
 
-pub(super) fn committed_state(db: &Db) -> Result<CommittedState, StoreError> {
+pub(crate) fn committed_state(db: &Db) -> Result<CommittedState, StoreError> {
     let utxo = db.get(&UTXO, &ONLY)?;
     let (utxo_tip, utxo_manifest) = utxo.map(|UtxoState { tip, manifest }| (tip, manifest)).unzip();
     let verified_tip = db.get(&VERIFIED_TIP, &ONLY)?;

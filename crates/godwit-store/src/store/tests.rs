@@ -50,6 +50,7 @@ fn filled() -> FaultDisk {
             pruned: Vec::new(),
             verified_tip: Some(point(2, 2)),
             utxo: None,
+            scrub: None,
         })
         .unwrap();
     fault
@@ -89,6 +90,7 @@ fn what_was_committed_is_there_again_on_a_real_disk() {
         pruned: Vec::new(),
         verified_tip: Some(point(2, 2)),
         utxo: Some(utxo),
+        scrub: None,
     };
     store.commit(commit).unwrap();
     // Leaves everything but the entry it names.
@@ -354,6 +356,23 @@ fn a_control_file_that_is_behind_or_lost_is_written_again() {
     files.iter().for_each(|path| disk.remove(path).unwrap());
     drop(open(&fault).unwrap());
     assert_eq!(fault.contents(&files[1]).as_ref(), Some(&intact[1]));
+}
+
+/// What was repaired until then is told; the rest is read at another time.
+#[test]
+fn the_database_is_read_no_further_when_a_commit_is_due() {
+    let fault = filled();
+    let (store, _) = open(&fault).unwrap();
+    store.commit(Commit { appended: store.take_appended(), ..Commit::default() }).unwrap();
+    let damaged = at("godwit.control0");
+    let good = fault.contents(&damaged).unwrap();
+    fault.overwrite(&damaged, vec![7; good.len()]);
+    for (stop, found) in [(true, 1), (false, 0)] {
+        let files = store.scrub_files(&Arc::new(AtomicBool::new(stop))).unwrap();
+        assert_eq!((files.is_done, files.found.len()), (!stop, found), "{:?}", files.found);
+        assert_eq!(files.bytes > 0, !stop);
+    }
+    assert!(fault.contents(&damaged).unwrap() == good);
 }
 
 /// `redb` finds its own checksums right there.

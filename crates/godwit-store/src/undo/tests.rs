@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::disk::Disk;
-use crate::fixtures::{MAGIC, coin};
+use crate::fixtures::{MAGIC, coin, undo_record};
 
 const DIR: &str = "/blocks";
 const PREV: BlockHash = BlockHash::from_bytes([0xab; 32]);
@@ -33,7 +33,7 @@ fn path(file: u32) -> PathBuf {
 }
 
 fn encode(spent: &[Vec<Coin>]) -> UndoRecord {
-    UndoRecord::encode(MAGIC, &PREV, spent.iter().map(Vec::as_slice), &pool()).unwrap()
+    undo_record(&PREV, spent, &pool())
 }
 
 fn pool() -> BufferPool {
@@ -331,6 +331,23 @@ fn c5_records_behind_a_damaged_frame_are_found_and_those_whose_frame_alone_is_da
 }
 
 #[test]
+fn a_record_is_put_back_but_not_beside_the_file_that_is_appended_to() {
+    let (fault, disk) = fresh();
+    let written = files(&disk, &[]);
+    let position = append(&written, 0, &record_of(1)).unwrap();
+    let good = fault.contents(&path(0));
+    fault.overwrite(&path(0), vec![0; good.as_ref().unwrap().len()]);
+    assert_eq!(written.restore(position, &record_of(1)), Ok(true));
+    assert_eq!(fault.contents(&path(0)), good);
+    fault.remove(&path(0)).unwrap();
+    assert_eq!(written.restore(position, &record_of(1)), Ok(false));
+    assert_eq!(fault.contents(&path(0)), None, "it would hide what is appended");
+    let disk = StoreDisk::new(Arc::new(fault.clone()));
+    assert_eq!(files(&disk, &[]).restore(position, &record_of(1)), Ok(true));
+    assert_eq!(fault.contents(&path(0)), good);
+}
+
+#[test]
 fn more_files_than_are_kept_open_are_all_durable_after_a_sync() {
     let (fault, disk) = fresh();
     let written = files(&disk, &[]);
@@ -396,8 +413,9 @@ fn equals_records_that_core_wrote() {
             spent.into_iter().map(|tx| tx.into_iter().map(coin).collect()).collect();
 
         let magic = [0x0b, 0x11, 0x09, 0x07];
-        let coins = spent.iter().map(Vec::as_slice);
-        let ours = UndoRecord::encode(magic, &prev, coins, &pool()).unwrap();
+        let (mut coins, counts) = (CompressedCoins::default(), spent.iter().map(Vec::len));
+        coins.extend(spent.iter().flatten());
+        let ours = UndoRecord::encode(magic, &prev, &coins, counts, &pool()).unwrap();
         assert_eq!(ours.as_slice(), bytes);
         let (fault, disk) = fresh();
         fault.overwrite(&path(0), bytes);

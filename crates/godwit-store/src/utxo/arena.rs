@@ -128,17 +128,24 @@ impl Arena {
         (self.end - self.next) as usize * UNIT
     }
 
-    /// Copies `data`, 2 to [`MAX_LEN`] bytes, to a free place. The arena's bit in it is clear.
+    /// Copies the parts of a byte string, together 2 to [`MAX_LEN`] bytes, to a free place. The arena's bit
+    /// in it is clear.
     #[inline]
-    pub(super) fn insert(&mut self, data: &[u8]) -> u32 {
-        debug_assert_eq!(data[1] & SLACK, 0);
-        let units = units(data.len());
+    pub(super) fn insert<const N: usize>(&mut self, parts: [&[u8]; N]) -> u32 {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let units = units(len);
         let (offset, slack) = self.free_place(units).unwrap_or_else(|| (self.new_place(units), 0));
-        let place = self.bytes_mut(offset);
-        place[..data.len()].copy_from_slice(data);
+        let place = &mut self.bytes_mut(offset)[..units as usize * UNIT + slack as usize];
+        let mut rest = &mut place[..];
+        for part in parts {
+            let (here, behind) = rest.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            rest = behind;
+        }
+        debug_assert_eq!(place[1] & SLACK, 0);
         if slack > 0 {
             place[1] |= SLACK;
-            place[data.len()] = slack as u8;
+            place[len] = slack as u8;
         }
         offset
     }
@@ -233,7 +240,7 @@ mod tests {
             for (len, fill) in steps {
                 let len = if fill == 0 { MAX_LEN - len } else { len };
                 let data = vec![fill; len];
-                let offset = arena.insert(&data);
+                let offset = arena.insert([&data]);
                 prop_assert!(offset != 0 && model.insert(offset, data).is_none());
                 if fill % 3 == 0 {
                     let victim = *model.keys().next().unwrap();
@@ -253,7 +260,7 @@ mod tests {
     fn freed_places_are_taken_again() {
         let mut arena = Arena::new(SMALL_STEP);
         for round in 0..1000 {
-            let offsets: Vec<u32> = (0..100).map(|_| arena.insert(&[7; 66])).collect();
+            let offsets: Vec<u32> = (0..100).map(|_| arena.insert([&[7; 66]])).collect();
             offsets.into_iter().for_each(|offset| arena.release(offset, 66));
             assert_eq!(arena.end as usize, SMALL_STEP / UNIT, "round {round}");
         }
@@ -265,24 +272,24 @@ mod tests {
     fn idle_places_serve_slightly_shorter_data() {
         for (len, served) in [(68, true), (65, true), (53, true), (52, false), (69, false)] {
             let mut arena = Arena::new(SMALL_STEP);
-            let idle = arena.insert(&[7; 68]);
+            let idle = arena.insert([&[7; 68]]);
             arena.release(idle, 68);
-            let taken = arena.insert(&vec![7; len]);
+            let taken = arena.insert([&vec![7; len]]);
             assert_eq!(taken == idle, served, "{len}");
             arena.release(taken, len);
-            assert_eq!(arena.insert(&[7; 68]), idle, "{len}");
+            assert_eq!(arena.insert([&[7; 68]]), idle, "{len}");
         }
     }
 
     #[test]
     fn places_in_use_now_and_then_are_kept_for_their_size() {
         let mut arena = Arena::new(SMALL_STEP);
-        let places: Vec<u32> = (0..10_000).map(|_| arena.insert(&[7; 68])).collect();
+        let places: Vec<u32> = (0..10_000).map(|_| arena.insert([&[7; 68]])).collect();
         let (few, many) = places.split_at(10);
         few.iter().for_each(|place| arena.release(*place, 68));
-        assert!(!few.contains(&arena.insert(&[7; 64])));
+        assert!(!few.contains(&arena.insert([&[7; 64]])));
         many.iter().for_each(|place| arena.release(*place, 68));
-        assert!(many.contains(&arena.insert(&[7; 64])));
+        assert!(many.contains(&arena.insert([&[7; 64]])));
     }
 
     /// Into the third region: what is taken is counted before it is used, by small steps, then by
@@ -295,7 +302,7 @@ mod tests {
             let n = places.len();
             let len = if n % 50 == 0 { MAX_LEN } else { 60 + n % 60 };
             let announced = arena.memory_step();
-            let offset = arena.insert(&vec![n as u8 & 0x7f; len]);
+            let offset = arena.insert([&vec![n as u8 & 0x7f; len]]);
             places.push((offset, len));
             let rise = arena.memory() - memory;
             let step = if arena.regions.len() == 1 { SMALL_STEP } else { HUGE_STEP };
@@ -315,7 +322,7 @@ mod tests {
     #[test]
     fn the_longest_place_fits_a_step() {
         let mut arena = Arena::new(SMALL_STEP);
-        let places = (0..100).map(|n| arena.insert(&[n; MAX_LEN])).collect::<Vec<_>>();
+        let places = (0..100).map(|n| arena.insert([&[n; MAX_LEN]])).collect::<Vec<_>>();
         for (n, offset) in places.into_iter().enumerate() {
             assert!(arena.bytes(offset)[..MAX_LEN].iter().all(|byte| usize::from(*byte) == n));
         }

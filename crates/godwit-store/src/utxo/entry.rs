@@ -8,9 +8,9 @@
 //! | 1-5 | vout as a VarInt |
 //! | rest | the coin as Bitcoin Core serializes it (`coins.h`); nothing for a tombstone |
 
-use godwit_primitives::coin::{MAX_SCRIPT_SIZE, encode_compressed};
+use godwit_primitives::coin::MAX_SCRIPT_SIZE;
 use godwit_primitives::{Amount, Coin, OutPoint, Txid};
-use godwit_stream::{DataStream, Decode, DecodeError, SpanReader};
+use godwit_stream::{Decode, DecodeError, SpanReader};
 
 const LEN_MASK: u16 = (1 << 14) - 1;
 const FRESH: u16 = 1 << 14;
@@ -40,12 +40,12 @@ impl Name {
     pub(super) fn new(outpoint: &OutPoint) -> Self {
         let mut bytes = [0; 32 + MAX_VOUT_LEN];
         bytes[..32].copy_from_slice(outpoint.txid.as_bytes());
-        let len = 32 + write_vout(outpoint.vout, &mut bytes[32..]);
+        let len = 32 + write_var_int(outpoint.vout, &mut bytes[32..]);
         Self { bytes, len: len as u8 }
     }
 
     #[inline]
-    fn as_slice(&self) -> &[u8] {
+    pub(super) fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
@@ -55,17 +55,17 @@ impl Name {
     }
 }
 
-/// Writes Core's VarInt of `vout` and returns its length.
+/// Writes Core's VarInt of `n` and returns its length.
 #[inline]
-fn write_vout(vout: u32, out: &mut [u8]) -> usize {
-    if vout < 0x80 {
-        out[0] = vout as u8;
+pub(super) fn write_var_int(n: u32, out: &mut [u8]) -> usize {
+    if n < 0x80 {
+        out[0] = n as u8;
         return 1;
     }
     let mut groups = [0; MAX_VOUT_LEN];
     let mut first = MAX_VOUT_LEN - 1;
-    groups[first] = (vout & 0x7f) as u8;
-    let mut rest = vout;
+    groups[first] = (n & 0x7f) as u8;
+    let mut rest = n;
     while rest > 0x7f {
         rest = (rest >> 7) - 1;
         first -= 1;
@@ -129,6 +129,12 @@ impl<'a> Entry<'a> {
         self.body().starts_with(name.as_slice())
     }
 
+    /// The coin of an entry of this name, as Bitcoin Core serializes it; empty for a tombstone.
+    #[inline]
+    pub(super) fn coin_named(&self, name: &Name) -> &'a [u8] {
+        &self.body()[name.as_slice().len()..]
+    }
+
     #[inline]
     fn split(&self) -> Result<(OutPoint, &'a [u8]), DecodeError> {
         let mut reader = SpanReader::new(self.body());
@@ -163,37 +169,11 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Builds entries in memory that it keeps for the next one.
-#[derive(Default)]
-pub(super) struct EntryBuilder {
-    stream: DataStream,
-}
-
-impl EntryBuilder {
-    pub(super) fn coin(&mut self, outpoint: &OutPoint, fresh: bool, coin: CoinParts<'_>) -> &[u8] {
-        self.begin(outpoint);
-        encode_compressed(coin.value, coin.script, coin.height, coin.coinbase, &mut self.stream);
-        self.finish(if fresh { FRESH } else { 0 })
-    }
-
-    pub(super) fn tombstone(&mut self, outpoint: &OutPoint) -> &[u8] {
-        self.begin(outpoint);
-        self.finish(0)
-    }
-
-    fn begin(&mut self, outpoint: &OutPoint) {
-        self.stream.clear();
-        self.stream.write_u16(0);
-        self.stream.write(outpoint.txid.as_bytes());
-        self.stream.write_var_int(u64::from(outpoint.vout));
-    }
-
-    fn finish(&mut self, flags: u16) -> &[u8] {
-        let entry = self.stream.as_mut_slice();
-        let len = (entry.len() - HEADER) as u16;
-        entry[..HEADER].copy_from_slice(&(len | flags).to_le_bytes());
-        entry
-    }
+/// What an entry with so many bytes of name and coin begins with in memory.
+#[inline]
+pub(super) fn header(body: usize, fresh: bool) -> [u8; HEADER] {
+    debug_assert!(body <= usize::from(LEN_MASK));
+    (body as u16 | if fresh { FRESH } else { 0 }).to_le_bytes()
 }
 
 /// A coin before it is compressed.
@@ -203,4 +183,29 @@ pub(super) struct CoinParts<'a> {
     pub(super) script: &'a [u8],
     pub(super) height: u32,
     pub(super) coinbase: bool,
+}
+
+/// Whole entries.
+#[cfg(test)]
+pub(super) mod whole {
+    use godwit_primitives::coin::encode_compressed;
+    use godwit_stream::DataStream;
+
+    use super::*;
+
+    pub(in crate::utxo) fn coin(outpoint: &OutPoint, fresh: bool, coin: CoinParts<'_>) -> Vec<u8> {
+        let mut encoded = DataStream::new();
+        encode_compressed(coin.value, coin.script, coin.height, coin.coinbase, &mut encoded);
+        entry(outpoint, fresh, encoded.as_slice())
+    }
+
+    pub(in crate::utxo) fn tombstone(outpoint: &OutPoint) -> Vec<u8> {
+        entry(outpoint, false, &[])
+    }
+
+    fn entry(outpoint: &OutPoint, fresh: bool, coin: &[u8]) -> Vec<u8> {
+        let name = Name::new(outpoint);
+        let body = [name.as_slice(), coin].concat();
+        [&header(body.len(), fresh)[..], &body].concat()
+    }
 }

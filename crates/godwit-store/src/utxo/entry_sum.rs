@@ -82,7 +82,7 @@ impl EntryHasher {
 mod tests {
     use godwit_primitives::Amount;
 
-    use super::super::entry::{CoinParts, EntryBuilder};
+    use super::super::entry::{CoinParts, whole};
     use super::super::fixtures::{hasher, outpoint};
     use super::*;
 
@@ -94,10 +94,9 @@ mod tests {
     fn a_term_covers_outpoint_and_coin_but_no_mark_of_memory() {
         let terms = EntryHasher::new(&hasher());
         let other = EntryHasher::new(&UtxoHasher::new([1; 16]));
-        let mut builder = EntryBuilder::default();
-        let mut term = |n, fresh, value| {
-            let bytes = builder.coin(&outpoint(n).outpoint, fresh, coin(value));
-            let entry = Entry::first_of(bytes).unwrap();
+        let term = |n, fresh, value| {
+            let bytes = whole::coin(&outpoint(n).outpoint, fresh, coin(value));
+            let entry = Entry::first_of(&bytes).unwrap();
             (terms.term(entry), other.term(entry))
         };
         let (first, under_other_key) = term(1, false, 5);
@@ -105,7 +104,7 @@ mod tests {
         assert_ne!(term(2, false, 5).0, first);
         assert_ne!(term(1, false, 6).0, first);
         assert_ne!(under_other_key, first);
-        let tombstone = builder.tombstone(&outpoint(1).outpoint).to_vec();
+        let tombstone = whole::tombstone(&outpoint(1).outpoint);
         assert_ne!(terms.term(Entry::first_of(&tombstone).unwrap()), first);
     }
 

@@ -1,6 +1,6 @@
 //! Inspection of runs: every block, its parity, and whether entries, filters, indexes and footers agree.
 
-mod segments;
+pub(super) mod segments;
 
 use std::ops::Range;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::error::{Damage, Remedy, StoreError};
 use crate::exec::Executor;
 use crate::inspect::found::{Found, Stage, Watch};
 
-use segments::SegmentChecks;
+use segments::{Filters, SegmentChecks};
 
 /// The runs that a manifest names.
 pub struct CoinsInspection {
@@ -43,12 +43,8 @@ struct Joined<'a> {
 
 impl Joined<'_> {
     fn found(&mut self, found: Found) {
-        if let Some(last) = &mut self.last {
-            let follows = last.path == found.path && last.offset + last.bytes == found.offset;
-            if follows && (&last.damage, last.remedy) == (&found.damage, found.remedy) {
-                last.bytes += found.bytes;
-                return;
-            }
+        if self.last.as_mut().is_some_and(|last| last.joins(&found)) {
+            return;
         }
         if let Some(last) = self.last.replace(found) {
             self.watch.found(last);
@@ -177,7 +173,7 @@ impl CoinsInspection {
             return Ok(false);
         };
         let mut parity = ParityCheck::open(self, &run, &footer)?;
-        let mut segments = SegmentChecks::new(&footer, &self.context);
+        let mut segments = SegmentChecks::new(&footer, &self.context, Filters::Compared);
         let mut intact = true;
         let mut block = Box::new([0; BLOCK]);
         for number in 0..run.blocks {
@@ -203,7 +199,7 @@ impl CoinsInspection {
         parity.end_group()?;
         intact &= !segments.lost;
         parity.end(intact, &mut reading, out)?;
-        file.release_cache();
+        file.release_cache(0..u64::MAX);
         Ok(intact)
     }
 

@@ -3,7 +3,7 @@
 //! An attacker chooses outpoints (a txid can be ground), but not their keyed hash: the store
 //! partitions, sorts, fingerprints and filters by this hash alone.
 
-use godwit_primitives::OutPoint;
+use godwit_primitives::{OutPoint, Txid};
 
 /// SipHash-1-3 of outpoints under the 128-bit key of one data directory.
 #[derive(Clone, Copy)]
@@ -38,22 +38,29 @@ impl UtxoHasher {
     /// SipHash-1-3 of the 36 bytes of the outpoint.
     #[inline]
     pub fn key(&self, outpoint: &OutPoint) -> u64 {
+        self.after_txid(&outpoint.txid).finish(outpoint.vout)
+    }
+
+    /// The outputs of one transaction with their keys, whose common part is hashed once.
+    #[inline]
+    pub fn outputs(&self, txid: Txid) -> impl Fn(u32) -> HashedOutPoint + use<> {
+        let state = self.after_txid(&txid);
+        move |vout| HashedOutPoint { key: state.finish(vout), outpoint: OutPoint { txid, vout } }
+    }
+
+    #[inline]
+    fn after_txid(&self, txid: &Txid) -> State {
         let mut state = State {
             v0: self.k0 ^ 0x736f_6d65_7073_6575,
             v1: self.k1 ^ 0x646f_7261_6e64_6f6d,
             v2: self.k0 ^ 0x6c79_6765_6e65_7261,
             v3: self.k1 ^ 0x7465_6462_7974_6573,
         };
-        let (words, _) = outpoint.txid.as_bytes().as_chunks::<8>();
+        let (words, _) = txid.as_bytes().as_chunks::<8>();
         for word in words {
             state.absorb(u64::from_le_bytes(*word));
         }
-        state.absorb((OutPoint::SIZE as u64) << 56 | u64::from(outpoint.vout));
-        state.v2 ^= 0xff;
-        state.round();
-        state.round();
-        state.round();
-        state.v0 ^ state.v1 ^ state.v2 ^ state.v3
+        state
     }
 
     /// The outpoint with its key.
@@ -68,6 +75,7 @@ impl UtxoHasher {
     }
 }
 
+#[derive(Clone, Copy)]
 struct State {
     v0: u64,
     v1: u64,
@@ -81,6 +89,16 @@ impl State {
         self.v3 ^= word;
         self.round();
         self.v0 ^= word;
+    }
+
+    #[inline]
+    fn finish(mut self, vout: u32) -> u64 {
+        self.absorb((OutPoint::SIZE as u64) << 56 | u64::from(vout));
+        self.v2 ^= 0xff;
+        self.round();
+        self.round();
+        self.round();
+        self.v0 ^ self.v1 ^ self.v2 ^ self.v3
     }
 
     #[inline]
@@ -102,7 +120,6 @@ impl State {
 mod tests {
     use std::hash::Hasher;
 
-    use godwit_primitives::Txid;
     use proptest::prelude::*;
     use siphasher::sip::SipHasher13;
 
@@ -115,6 +132,8 @@ mod tests {
             let mut naive = SipHasher13::new_with_key(&key);
             naive.write(&outpoint.to_bytes());
             prop_assert_eq!(UtxoHasher::new(key).key(&outpoint), naive.finish());
+            let of_tx = UtxoHasher::new(key).outputs(outpoint.txid)(vout);
+            prop_assert_eq!(of_tx, UtxoHasher::new(key).hash(outpoint));
         }
     }
 }

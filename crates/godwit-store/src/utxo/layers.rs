@@ -45,6 +45,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use godwit_primitives::{Coin, OutPoint};
 use godwit_stream::{Decode, DecodeError, SpanReader};
 
+use super::compressed::CompressedCoins;
 use super::entry::Entry;
 use super::key::{HashedOutPoint, UtxoHasher};
 use super::memtable::{KeyedEntry, Memtable};
@@ -183,6 +184,27 @@ impl Layers {
         let flushed = self.flushed.iter().map_while(Weak::upgrade).collect();
         self.resolve(keys, flushed, Trust::Memory, &mut |n, entry| {
             out[n as usize] = entry.coin()?;
+            Ok(())
+        })
+    }
+
+    /// As [`Self::get_many`], the coins as they are stored.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    pub fn get_compressed(
+        &self,
+        keys: &[HashedOutPoint],
+        out: &mut CompressedCoins,
+    ) -> Result<usize, StoreError> {
+        *out = CompressedCoins::absent(keys.len());
+        let flushed = self.flushed.iter().map_while(Weak::upgrade).collect();
+        self.resolve(keys, flushed, Trust::Memory, &mut |n, entry| {
+            // What is no coin is told here, where a damaged file is.
+            if entry.coin()?.is_some() {
+                out.set(n as usize, entry.coin_bytes());
+            }
             Ok(())
         })
     }

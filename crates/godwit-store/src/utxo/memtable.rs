@@ -13,11 +13,13 @@
 mod cursor;
 
 use godwit_primitives::Coin;
+use godwit_primitives::coin::encode_compressed;
+use godwit_stream::DataStream;
 
 pub(super) use cursor::{KeyedEntry, MemtableCursor};
 
 use super::arena::Arena;
-use super::entry::{CoinParts, Entry, EntryBuilder, Name};
+use super::entry::{CoinParts, Entry, Name, header};
 use super::key::HashedOutPoint;
 use super::slots::Slots;
 
@@ -38,7 +40,7 @@ pub enum Taken {
     NotInMemory,
 }
 
-/// What memory knows of an outpoint.
+/// What memory knows, or knew, of an outpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     Unspent,
@@ -58,7 +60,8 @@ pub(super) enum KnownCoin {
 pub(super) struct Memtable {
     shards: Vec<Slots>,
     arena: Arena,
-    builder: EntryBuilder,
+    /// A coin that is being compressed.
+    stream: DataStream,
     slot_bytes: usize,
     /// Largest amount by which growing one shard raises the use of memory for a moment.
     growth_bytes: usize,
@@ -92,12 +95,12 @@ impl Memtable {
         let shards: Vec<Slots> = (0..SHARDS).map(|_| Slots::new()).collect();
         let slot_bytes = shards.iter().map(Slots::memory).sum();
         let growth_bytes = shards[0].memory_grown();
-        let (arena, builder) = (Arena::new(arena_step), EntryBuilder::default());
+        let (arena, stream) = (Arena::new(arena_step), DataStream::new());
         let initial_memory = arena.memory() + slot_bytes + growth_bytes;
         Self {
             shards,
             arena,
-            builder,
+            stream,
             slot_bytes,
             growth_bytes,
             initial_memory,
@@ -158,15 +161,14 @@ impl Memtable {
     }
 
     #[inline]
-    fn search(&self, key: &HashedOutPoint) -> Result<usize, usize> {
-        let name = Name::new(&key.outpoint);
-        self.shards[shard_of(key.key)]
-            .search(tag_of(key.key), |offset| entry_at(&self.arena, offset).is_named(&name))
+    fn search(&self, key: u64, name: &Name) -> Result<usize, usize> {
+        self.shards[shard_of(key)]
+            .search(tag_of(key), |offset| entry_at(&self.arena, offset).is_named(name))
     }
 
     #[inline]
     pub(super) fn get(&self, key: &HashedOutPoint) -> Option<Entry<'_>> {
-        let index = self.search(key).ok()?;
+        let index = self.search(key.key, &Name::new(&key.outpoint)).ok()?;
         Some(entry_at(&self.arena, self.shards[shard_of(key.key)].offset(index)))
     }
 
@@ -198,51 +200,80 @@ impl Memtable {
         std::hint::black_box(touched);
     }
 
+    /// Loads what adding keys that are not here will touch.
+    pub(super) fn warm_slots<'k>(&self, keys: impl Iterator<Item = &'k HashedOutPoint>) {
+        let home = |key: &HashedOutPoint| self.shards[shard_of(key.key)].home_slot(tag_of(key.key));
+        std::hint::black_box(keys.map(home).fold(0, |touched, slot| touched ^ slot));
+    }
+
     /// Adds a coin; see the module on `possible_overwrite`.
-    #[inline]
     pub(super) fn add(
         &mut self,
         key: &HashedOutPoint,
         coin: CoinParts<'_>,
         possible_overwrite: bool,
     ) {
-        let place = self.search(key);
+        let mut stream = std::mem::take(&mut self.stream);
+        stream.clear();
+        let CoinParts { value, script, height, coinbase } = coin;
+        encode_compressed(value, script, height, coinbase, &mut stream);
+        self.insert(key, [stream.as_slice(), &[]], possible_overwrite);
+        self.stream = stream;
+    }
+
+    /// Adds a coin that is compressed already, in two parts.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        key: &HashedOutPoint,
+        [first, second]: [&[u8]; 2],
+        possible_overwrite: bool,
+    ) {
+        let name = Name::new(&key.outpoint);
+        let place = self.search(key.key, &name);
         let fresh = !possible_overwrite && place.is_err();
-        let entry = self.builder.coin(&key.outpoint, fresh, coin);
-        let offset = self.arena.insert(entry);
+        let name = name.as_slice();
+        let header = header(name.len() + first.len() + second.len(), fresh);
+        let offset = self.arena.insert([&header, name, first, second]);
         self.put(key.key, place, offset);
         self.coins += 1;
     }
 
-    /// Spends the coin if it is here.
+    /// Spends the coin if it is here; `take` is given it as it is stored.
     #[inline]
-    pub(super) fn take(&mut self, key: &HashedOutPoint) -> Taken {
-        let Ok(index) = self.search(key) else { return Taken::NotInMemory };
+    pub(super) fn take(&mut self, key: &HashedOutPoint, take: impl FnOnce(&[u8])) -> Probe {
+        let name = Name::new(&key.outpoint);
+        let Ok(index) = self.search(key.key, &name) else { return Probe::NotInMemory };
         let shard = &mut self.shards[shard_of(key.key)];
         let offset = shard.offset(index);
         let entry = entry_at(&self.arena, offset);
-        let Some(coin) = coin_of(entry) else { return Taken::Spent };
+        let coin = entry.coin_named(&name);
+        if coin.is_empty() {
+            return Probe::Spent;
+        }
+        take(coin);
         if entry.is_fresh() {
             let len = entry.bytes().len();
             shard.remove(index);
             self.arena.release(offset, len);
             self.coins -= 1;
         } else {
-            self.put_tombstone(key, Ok(index));
+            self.put_tombstone(key.key, &name, Ok(index));
         }
-        Taken::Coin(coin)
+        Probe::Unspent
     }
 
     /// Marks an outpoint that this memtable does not know as spent.
     pub(super) fn spend_below(&mut self, key: &HashedOutPoint) {
-        let place = self.search(key);
+        let name = Name::new(&key.outpoint);
+        let place = self.search(key.key, &name);
         debug_assert!(place.is_err(), "the caller asked take() first");
-        self.put_tombstone(key, place);
+        self.put_tombstone(key.key, &name, place);
     }
 
     /// Forgets that an outpoint was marked as spent; `false` if it is not.
     pub(super) fn forget_spend(&mut self, key: &HashedOutPoint) -> bool {
-        let Ok(index) = self.search(key) else { return false };
+        let Ok(index) = self.search(key.key, &Name::new(&key.outpoint)) else { return false };
         let shard = &mut self.shards[shard_of(key.key)];
         let offset = shard.offset(index);
         let entry = entry_at(&self.arena, offset);
@@ -256,10 +287,10 @@ impl Memtable {
         true
     }
 
-    fn put_tombstone(&mut self, key: &HashedOutPoint, place: Result<usize, usize>) {
-        let entry = self.builder.tombstone(&key.outpoint);
-        let offset = self.arena.insert(entry);
-        self.put(key.key, place, offset);
+    fn put_tombstone(&mut self, key: u64, name: &Name, place: Result<usize, usize>) {
+        let name = name.as_slice();
+        let offset = self.arena.insert([&header(name.len(), false), name]);
+        self.put(key, place, offset);
         self.tombstones += 1;
     }
 

@@ -10,6 +10,7 @@ use godwit_primitives::{Amount, Coin};
 
 use super::budget::{Budget, UtxoConfig};
 use super::commits::Commits;
+use super::compressed::CompressedCoins;
 use super::entry::CoinParts;
 use super::jobs::MergePart;
 use super::key::{HashedOutPoint, UtxoHasher};
@@ -187,29 +188,51 @@ impl UtxoStore {
         self.after_growth();
     }
 
+    /// As [`Self::add`], of a coin that is compressed already, in two parts, and that can be spent.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        key: &HashedOutPoint,
+        compressed: [&[u8]; 2],
+        possible_overwrite: bool,
+    ) {
+        self.active.insert(key, compressed, possible_overwrite);
+        self.after_growth();
+    }
+
     /// Spends a coin that memory knows. [`Taken::NotInMemory`] means that what any snapshot said
     /// about it is still true, if its pin is covered ([`Self::covers`]).
-    #[inline]
     pub fn take(&mut self, key: &HashedOutPoint) -> Taken {
-        match self.active.take(key) {
-            Taken::NotInMemory => self.take_sealed(key),
-            taken => {
+        let mut coins = CompressedCoins::default();
+        match self.take_compressed(key, &mut coins) {
+            Probe::Unspent => Taken::Coin(coins.coin(0).expect("in memory as it was encoded")),
+            Probe::Spent => Taken::Spent,
+            Probe::NotInMemory => Taken::NotInMemory,
+        }
+    }
+
+    /// As [`Self::take`], and appends the coin to `out`. Returns what memory knew of it.
+    #[inline]
+    pub fn take_compressed(&mut self, key: &HashedOutPoint, out: &mut CompressedCoins) -> Probe {
+        match self.active.take(key, |coin| out.push(coin)) {
+            Probe::NotInMemory => self.take_sealed(key, out),
+            known => {
                 self.after_growth();
-                taken
+                known
             }
         }
     }
 
-    fn take_sealed(&mut self, key: &HashedOutPoint) -> Taken {
-        let found = self.sealed.newest_first().find_map(|sealed| sealed.table.coin(key));
-        match found {
-            None => Taken::NotInMemory,
-            Some(KnownCoin::Spent) => Taken::Spent,
-            Some(KnownCoin::Unspent(coin)) => {
-                self.spend_below(key);
-                Taken::Coin(coin)
-            }
+    fn take_sealed(&mut self, key: &HashedOutPoint, out: &mut CompressedCoins) -> Probe {
+        let found = self.sealed.newest_first().find_map(|sealed| sealed.table.get(key));
+        let Some(entry) = found else { return Probe::NotInMemory };
+        let coin = entry.coin_bytes();
+        if coin.is_empty() {
+            return Probe::Spent;
         }
+        out.push(coin);
+        self.spend_below(key);
+        Probe::Unspent
     }
 
     /// Spends a coin that a snapshot has and that [`Self::take`] said is not in memory.
@@ -280,6 +303,12 @@ impl UtxoStore {
     pub fn warm(&self, keys: &[HashedOutPoint]) {
         self.active.warm(keys);
         self.sealed.newest_first().for_each(|sealed| sealed.table.warm(keys));
+    }
+
+    /// As [`Self::warm`], for keys that no memtable is expected to know.
+    #[inline]
+    pub fn warm_slots<'k>(&self, keys: impl Iterator<Item = &'k HashedOutPoint>) {
+        self.active.warm_slots(keys);
     }
 
     /// The newest snapshot.

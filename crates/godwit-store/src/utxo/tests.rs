@@ -9,6 +9,7 @@ mod pinned;
 mod repair;
 mod rotation;
 mod scans;
+mod scrub;
 mod searches;
 mod speed;
 

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, OutPoint, Txid};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::exec::{Executor, Threads};
-use godwit_store::utxo::{CacheMinima, Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore};
+use godwit_store::utxo::{
+    CacheMinima, CompressedCoins, Manifest, SealId, UtxoConfig, UtxoHasher, UtxoStore,
+};
 use godwit_store::{
     BLOCK_BUFFERS, BlockPosition, ChainPoint, Commit, MAX_OPEN_FILES, NetworkId, Rebuild,
     RecoveredBlock, Store, StoreOptions, UndoPosition, UndoRecord, UtxoCommit,
@@ -71,9 +73,9 @@ fn coins(store: &Store, manifest: &Manifest) -> UtxoStore {
 /// Appends the blocks, each with an undo record, and looks at how many files that leaves open.
 fn append(store: &Store, blocks: Range<u32>) -> Vec<(BlockPosition, UndoPosition)> {
     let undo = |position: BlockPosition| {
-        let spent = std::iter::empty::<&[_]>();
-        let magic = store.magic();
-        let record = UndoRecord::encode(magic, &BlockHash::ZERO, spent, store.block_buffers());
+        let (coins, counts) = (CompressedCoins::default(), std::iter::empty());
+        let (magic, buffers) = (store.magic(), store.block_buffers());
+        let record = UndoRecord::encode(magic, &BlockHash::ZERO, &coins, counts, buffers);
         let record = record.expect("a small record");
         let place = store.reserve_undo(position, &record);
         store.note_written(store.write_undo(place, &record).expect("it is written"));

@@ -37,6 +37,7 @@ pub(super) struct Draft {
 #[derive(Clone, Copy, Default)]
 pub(super) struct FilesDraft {
     pub(super) prune_mib: Option<u64>,
+    pub(super) scrub: Option<bool>,
     pub(super) reindex: bool,
     pub(super) reindex_chainstate: bool,
     pub(super) repair: bool,

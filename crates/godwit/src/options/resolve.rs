@@ -37,6 +37,7 @@ pub(super) fn resolve(
     }
     let memory = memory(&invoked)?;
     let reachable = reachable(&invoked)?;
+    let scrub = invoked.draft.files.scrub.unwrap_or(true);
     let Invoked { command: name, operands, network, datadir, config_file, draft, .. } = invoked;
     let params = params(network, &draft);
     let scripts = scripts(&draft);
@@ -49,6 +50,7 @@ pub(super) fn resolve(
         memory,
         flush_interval,
         prune_bytes,
+        scrub,
         rebuild,
         scripts,
         command,

@@ -337,6 +337,23 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             },
         )
     },
+    OptionSpec {
+        form: Form::Flag,
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
+            "scrub",
+            "",
+            "",
+            "Once a month read blocks, coins and database, at 2 MiB a second while there is nothing else to do, \
+             repair what can be repaired and name the rest in the log (default: 1). 0 lets a disk sleep, or saves reads that are paid for; \
+             damage is then found when it is needed, or by the command verify.",
+            |draft, text| {
+                draft.files.scrub = Some(plain::flag(text)?);
+                Some(())
+            },
+        )
+    },
     rebuild_flag(
         "reindex",
         "Make the block index and the coins again from the block files, and verify all blocks again. A \

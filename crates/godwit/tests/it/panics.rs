@@ -144,8 +144,8 @@ struct Liar {
 impl Liar {
     /// Runs a command of the program, one thread of which is lied to.
     fn run(&self, mut command: Command, thread: &str, after: u32) -> Ended {
-        // It does nothing else; of the others this would hit the line that is looked for.
-        if thread == "godwit-log" {
+        // They do nothing else; of the others this would hit the line that is looked for.
+        if ["godwit-log", "godwit-peers"].contains(&thread) {
             command.env("LIE_ABOUT_WRITING", "1");
         }
         command.env("LD_PRELOAD", &self.library).env("LIE_TO", thread);
@@ -225,6 +225,20 @@ fn a_panic_of_the_sockets_or_of_a_lookup_ends_the_node_with_one_line() {
     assert_bug(&ended, "godwit-dns panicked");
 }
 
+#[test]
+fn a_panic_of_the_thread_that_writes_peers_ends_the_node_with_one_line() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let Some(library) = liar(temp.path()) else { return };
+    let (liar, path) = (Liar { library }, temp.path().join("chain.dat"));
+    write_dat(&path, small_chain());
+    let node = with_half_a_chain(&path);
+    // It stops at once, and writes the book.
+    let words: [&dyn AsRef<std::ffi::OsStr>; 3] = [&"-noconnect", &"-listen=0", &"-stopatheight=1"];
+    let ended = liar.run(node.command(&words), "godwit-peers", 0);
+    assert_bug(&ended, "godwit-peers panicked");
+    node.run(&words).expect(Exit::Success);
+}
+
 const CHILD: &str = "GODWIT_PANICKING_THREAD";
 
 struct Unwatched;
@@ -266,6 +280,7 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
+        scrub: None,
         push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
     };

@@ -1,8 +1,8 @@
 //! Verdicts that a flipped bit makes up: the block is looked at again, and connected.
 
 use godwit_consensus::RejectReason;
-use godwit_primitives::Coin;
 use godwit_sim::rng::Rng;
+use godwit_store::utxo::CompressedCoins;
 
 use super::sealed_windows::{CHAIN, Timed};
 use super::*;
@@ -24,19 +24,20 @@ enum Flip {
     Engine,
 }
 
-fn spoil(coin: &mut Option<Coin>, flip: Flip) {
-    match (flip, coin) {
-        (Flip::Filter, coin) => *coin = None,
-        (Flip::Amount, Some(coin)) => coin.value ^= 1 << 61,
-        (Flip::Script, Some(coin)) => {
-            let mut script = coin.script_pubkey.to_vec();
-            if let Some(last) = script.last_mut() {
+fn spoil(coins: &mut CompressedCoins, n: usize, flip: Flip) {
+    let mut coin = coins.coin(n).expect("it is there");
+    match flip {
+        Flip::Filter => return coins.forget(n),
+        // The highest of the bits that keep their places when an amount is compressed.
+        Flip::Amount => coin.value ^= 1 << 60,
+        Flip::Script => {
+            if let Some(last) = coin.script_pubkey.last_mut() {
                 *last ^= 1;
             }
-            coin.script_pubkey = godwit_primitives::ScriptBytes::from_vec(script);
         }
-        _ => {}
+        Flip::Engine => {}
     }
+    coins.set_coin(n, &coin);
 }
 
 /// The blocks that were looked at again, and what was found invalid.
@@ -73,10 +74,14 @@ fn c15_flipped_bits_at_the_first_look_change_no_verdict() {
                     return timed.fail_scripts();
                 }
                 let mut fetched = timed.chain.lookahead.fetched();
-                fetched.retain(|coin| coin.is_some());
-                if !fetched.is_empty() {
-                    let one = rng.below(fetched.len() as u64) as usize;
-                    spoil(fetched[one], flip);
+                let places = fetched.iter().enumerate();
+                let places: Vec<(usize, usize)> = places
+                    .flat_map(|(block, coins)| (0..coins.len()).map(move |n| (block, n)))
+                    .filter(|(block, n)| fetched[*block].has(*n))
+                    .collect();
+                if !places.is_empty() {
+                    let (block, n) = places[rng.below(places.len() as u64) as usize];
+                    spoil(fetched[block], n, flip);
                 }
             });
             looks += more.len();

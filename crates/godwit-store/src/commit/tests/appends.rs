@@ -125,8 +125,7 @@ impl World {
         let Some(n) = self.unconnected.pop_front() else { return };
         let position = self.index[&n].position.unwrap();
         let (spent, prev) = (undo_coins(n), header(n).prev_blockhash);
-        let spent = spent.iter().map(Vec::as_slice);
-        let undo = UndoRecord::encode(MAGIC, &prev, spent, self.store.block_buffers()).unwrap();
+        let undo = undo_record(&prev, &spent, self.store.block_buffers());
         let place = self.store.reserve_undo(position, &undo);
         self.reserved.push_back(Reserved::Undo(n, place, undo));
     }

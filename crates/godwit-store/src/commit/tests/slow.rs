@@ -18,7 +18,7 @@ const NEVER: Duration = Duration::from_secs(120);
 fn undo_of(store: &Store, n: u32) -> UndoRecord {
     let spent = [vec![coin(n)]];
     let prev = &header(n).prev_blockhash;
-    UndoRecord::encode(MAGIC, prev, spent.iter().map(Vec::as_slice), store.block_buffers()).unwrap()
+    undo_record(prev, &spent, store.block_buffers())
 }
 
 /// Longer than half a file, so that each block has a file of its own.

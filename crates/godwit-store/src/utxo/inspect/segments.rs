@@ -1,7 +1,6 @@
 //! Compares what a segment of a run says in several ways: entries, filter, block index, footer.
 
-use std::iter::Peekable;
-use std::slice;
+use std::collections::VecDeque;
 
 use godwit_primitives::OutPoint;
 
@@ -12,29 +11,46 @@ use crate::utxo::key::UtxoHasher;
 use crate::utxo::layers::UtxoContext;
 use crate::utxo::run::format::{BlockKind, BlockRef, Footer, SegmentMeta};
 
-/// Compares the segments of a run with their entries, one after another.
-pub(super) struct SegmentChecks<'a> {
-    context: &'a UtxoContext,
-    left: Peekable<slice::Iter<'a, SegmentMeta>>,
-    open: Option<SegmentCheck>,
-    /// A block of a segment cannot be read.
-    pub(super) lost: bool,
+/// Whether filters are compared with entries too, which takes as much memory as they do, twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::utxo) enum Filters {
+    Compared,
+    Skipped,
 }
 
-impl<'a> SegmentChecks<'a> {
-    pub(super) fn new(footer: &'a Footer, context: &'a UtxoContext) -> Self {
-        Self { context, left: footer.segments.iter().peekable(), open: None, lost: false }
+/// Compares the segments of a run with their entries, one after another.
+pub(in crate::utxo) struct SegmentChecks {
+    context: UtxoContext,
+    filters: Filters,
+    has_sums: bool,
+    left: VecDeque<SegmentMeta>,
+    open: Option<SegmentCheck>,
+    /// A block of a segment cannot be read.
+    pub(in crate::utxo) lost: bool,
+}
+
+impl SegmentChecks {
+    pub(in crate::utxo) fn new(footer: &Footer, context: &UtxoContext, filters: Filters) -> Self {
+        let has_sums = footer.segments.iter().all(|segment| segment.sum.is_some());
+        let (context, left) = (context.clone(), footer.segments.iter().cloned().collect());
+        Self { context, filters, has_sums, left, open: None, lost: false }
+    }
+
+    /// Whether the footer has sums; without them, as under schema 1, there is no parity.
+    pub(in crate::utxo) fn have_sums(&self) -> bool {
+        self.has_sums
     }
 
     /// The next block of the run; `None` if it cannot be read. Returns the block where a segment that ends
     /// with it contradicts itself, and how.
-    pub(super) fn take(
+    pub(in crate::utxo) fn take(
         &mut self,
         number: u32,
         block: Option<BlockRef<'_>>,
     ) -> Option<(u32, &'static str)> {
-        if let Some(meta) = self.left.next_if(|meta| meta.first_block == number) {
-            self.open = Some(SegmentCheck::new(meta, self.context));
+        if self.left.front().is_some_and(|meta| meta.first_block == number) {
+            let begun = self.left.pop_front();
+            self.open = begun.map(|meta| SegmentCheck::new(meta, &self.context, self.filters));
         }
         let check = self.open.as_mut()?;
         check.take(number, block);
@@ -59,7 +75,8 @@ struct SegmentCheck {
     index: Vec<u8>,
     filter: Option<Filter>,
     stored_index: Vec<u8>,
-    stored_filter: Vec<u8>,
+    /// `None`: it is not compared.
+    stored_filter: Option<Vec<u8>>,
     long: Long,
     /// A block of it cannot be read: then nothing is compared.
     lost: bool,
@@ -76,10 +93,16 @@ struct Long {
 }
 
 impl SegmentCheck {
-    fn new(meta: &SegmentMeta, context: &UtxoContext) -> Self {
-        let empty = vec![0; meta.filter_bytes as usize];
+    fn new(meta: SegmentMeta, context: &UtxoContext, filters: Filters) -> Self {
+        let filter = match filters {
+            Filters::Compared => {
+                let empty = vec![0; meta.filter_bytes as usize];
+                Filter::from_bytes(&empty, context.partition_bits)
+            }
+            Filters::Skipped => None,
+        };
         Self {
-            meta: meta.clone(),
+            meta,
             hasher: context.hasher,
             sums: EntryHasher::new(&context.hasher),
             partition_bits: context.partition_bits,
@@ -89,9 +112,9 @@ impl SegmentCheck {
             keys: None,
             sum: EntrySum::default(),
             index: Vec::new(),
-            filter: Filter::from_bytes(&empty, context.partition_bits),
+            filter,
             stored_index: Vec::new(),
-            stored_filter: Vec::new(),
+            stored_filter: (filters == Filters::Compared).then(Vec::new),
             long: Long::default(),
             lost: false,
             wrong: None,
@@ -110,7 +133,9 @@ impl SegmentCheck {
         let checked = if number < self.meta.filter_block() {
             self.take_entries(block)
         } else if number < self.meta.index_block() {
-            self.stored_filter.extend_from_slice(block.payload);
+            if let Some(stored) = &mut self.stored_filter {
+                stored.extend_from_slice(block.payload);
+            }
             if block.kind == BlockKind::Filter { Ok(()) } else { Err("it is no block of a filter") }
         } else {
             self.stored_index.extend_from_slice(block.payload);
@@ -193,7 +218,7 @@ impl SegmentCheck {
             Some((meta.first_block, "its entries are not those of the footer's sum"))
         } else if self.stored_index != self.index {
             Some((meta.index_block(), "the index is not that of the entries"))
-        } else if self.stored_filter != filter {
+        } else if self.stored_filter.as_ref().is_some_and(|stored| *stored != filter) {
             Some((meta.filter_block(), "the filter is not that of the entries"))
         } else {
             None

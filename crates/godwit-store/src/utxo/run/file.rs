@@ -46,6 +46,16 @@ impl Blocks {
         block.and_then(view_block).expect("the block was read and checked")
     }
 
+    /// The bytes of block `number` of the run.
+    ///
+    /// # Panics
+    ///
+    /// If it was not read.
+    pub(crate) fn bytes(&self, number: u32) -> &[u8; BLOCK] {
+        let block = self.bytes.as_chunks().0.get((number - self.first) as usize);
+        block.expect("the block was read and checked")
+    }
+
     /// All, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, BlockRef<'_>)> {
         self.range().map(|number| (number, self.get(number)))

@@ -348,7 +348,7 @@ fn a_merge_accounts_for_every_entry() {
 #[test]
 #[ignore = "a measurement"]
 fn sum_and_parity_speed() {
-    use super::super::entry::{CoinParts, Entry, EntryBuilder};
+    use super::super::entry::{CoinParts, Entry, whole};
     use super::super::entry_sum::EntryHasher;
     use super::super::run::parity::xor_into;
     const ENTRIES: u32 = 5_000;
@@ -360,7 +360,7 @@ fn sum_and_parity_speed() {
         });
         rounds.min().expect("some rounds")
     };
-    let (hasher, mut builder) = (EntryHasher::new(&hasher()), EntryBuilder::default());
+    let hasher = EntryHasher::new(&hasher());
     let mut bytes = Vec::new();
     for n in 0..u64::from(ENTRIES) {
         let Coin { value, script_pubkey, height, coinbase } = &coin(n);
@@ -370,7 +370,7 @@ fn sum_and_parity_speed() {
             height: *height,
             coinbase: *coinbase,
         };
-        bytes.extend_from_slice(builder.coin(&outpoint(n).outpoint, false, parts));
+        bytes.extend_from_slice(&whole::coin(&outpoint(n).outpoint, false, parts));
     }
     let mut sum = EntrySum::default();
     let terms = quickest(&mut || {

@@ -82,3 +82,12 @@ fn values_out_of_range() {
         assert_eq!(error(&[option]), format!("{option}: {expected}"));
     }
 }
+
+#[test]
+fn the_scrub_is_on_unless_it_is_turned_off() {
+    for (arguments, on) in
+        [(&[][..], true), (&["-scrub"], true), (&["-scrub=0"], false), (&["-noscrub"], false)]
+    {
+        assert_eq!(config(arguments).scrub, on, "{arguments:?}");
+    }
+}

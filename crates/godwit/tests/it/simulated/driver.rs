@@ -78,6 +78,8 @@ pub(super) struct NodePlan {
     pub(super) minima: CacheMinima,
     /// Everything that happens is noted in the executor's journal.
     pub(super) journal: bool,
+    /// `-scrub`.
+    pub(super) scrub: bool,
 }
 
 pub(super) enum Timer {

@@ -12,6 +12,7 @@ mod replay;
 mod rot;
 mod run;
 mod scenarios;
+mod scrub;
 mod seeds;
 mod slow_disk;
 mod sockets;

@@ -81,6 +81,7 @@ pub(super) fn node(seed: u64, discovery: Discovery) -> NodePlan {
         delays: None,
         minima: CacheMinima::PRODUCT,
         journal: false,
+        scrub: true,
     }
 }
 

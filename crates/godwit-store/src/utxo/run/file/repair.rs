@@ -31,7 +31,8 @@ impl Repairs {
         self.blocks.load(Ordering::Relaxed)
     }
 
-    fn begin(&self) -> MutexGuard<'_, ()> {
+    /// While it is held, no block is repaired from parity, which may be written.
+    pub(crate) fn begin(&self) -> MutexGuard<'_, ()> {
         // A repair that panicked has written a whole block or a part of one: the next one finds out.
         self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner)
     }

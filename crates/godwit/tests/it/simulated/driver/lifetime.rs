@@ -6,7 +6,8 @@ use std::sync::Arc;
 use godwit::node::core::{NodeCore, Turn};
 use godwit::node::index::ChainIndex;
 use godwit_chain::{
-    Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, ScriptOptions, StartOptions,
+    Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, SCRUB_BYTES_PER_SECOND,
+    ScriptOptions, StartOptions,
 };
 use godwit_fault_disk::Survival;
 use godwit_p2p::{AddressBook, Peers, SEND_PAUSE};
@@ -101,6 +102,7 @@ impl Driver {
             prune_bytes: None,
             block_memory: self.plan.block_memory,
             coin_writing: CoinWriting::PRODUCT,
+            scrub: self.plan.scrub.then_some(SCRUB_BYTES_PER_SECOND),
             push_bytes: PUSH_BYTES,
             start: StartOptions { rebuild, ..StartOptions::default() },
         };

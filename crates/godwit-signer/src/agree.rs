@@ -40,13 +40,27 @@ pub(crate) fn token(tag: &str, parts: &[&[u8]]) -> String {
     sha256::Hash::from_engine(engine).to_string()
 }
 
-/// Whether the user agrees: by what was given with `-yes`, or else at the terminal.
-pub(crate) fn ask(question: &str, given: Option<&str>, wanted: &str) -> Result<(), Disagreement> {
-    if let Some(given) = given {
-        return if given == wanted { Ok(()) } else { Err(Disagreement::Other) };
-    }
-    let terminal = Terminal::open().map_err(|_| Disagreement::NobodyToAsk)?;
-    let answer = terminal.answer(&format!("{question} Type {YES} and Enter: "));
+/// Whether the user agrees to what is `shown`: by what was given with `-yes`, or else at the terminal, which
+/// shows it too, wherever standard error goes.
+pub(crate) fn ask(
+    shown: &str,
+    question: &str,
+    given: Option<&str>,
+    wanted: &str,
+) -> Result<(), Disagreement> {
+    let terminal = match given {
+        Some(_) => None,
+        None => Terminal::open().ok(),
+    };
+    let Some(terminal) = terminal else {
+        eprintln!("{shown}");
+        return match given {
+            Some(given) if given == wanted => Ok(()),
+            Some(_) => Err(Disagreement::Other),
+            None => Err(Disagreement::NobodyToAsk),
+        };
+    };
+    let answer = terminal.answer(&format!("{shown}\n{question} Type {YES} and Enter: "));
     match answer.map_err(|_| Disagreement::NobodyToAsk)? == YES {
         true => Ok(()),
         false => Err(Disagreement::No),
@@ -70,7 +84,7 @@ mod tests {
         ] {
             assert_ne!(token(tag, parts), base, "{tag} {parts:?}");
         }
-        assert_eq!(ask("?", Some(&base), &base), Ok(()));
-        assert_eq!(ask("?", Some(&base[1..]), &base), Err(Disagreement::Other));
+        assert_eq!(ask("", "?", Some(&base), &base), Ok(()));
+        assert_eq!(ask("", "?", Some(&base[1..]), &base), Err(Disagreement::Other));
     }
 }

@@ -109,10 +109,8 @@ fn show_and_ask(mnemonic: &Mnemonic) -> Result<(), KeysFailure> {
 fn remove(file: &KeyFile<'_>, id: KeyId, yes: Option<&str>) -> Result<Exit, KeysFailure> {
     let mut store = Session::begin(file, [])?.open()?;
     let entry = described(store.entry(id).ok_or(StoreError::Unknown(id))?);
-    if yes.is_none() {
-        eprintln!("{entry:#}");
-    }
-    agree::ask("Remove this entry and its keys?", yes, &id.to_string())
+    let question = "Remove this entry and its keys?";
+    agree::ask(&format!("{entry:#}"), question, yes, &id.to_string())
         .map_err(KeysFailure::NotRemoved)?;
     store.remove(id)?;
     file.written(&store);

@@ -149,10 +149,12 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         out: draft.psbt.out,
         max_fee: draft.psbt.max_fee,
         max_fee_rate: draft.psbt.max_fee_rate,
+        max_fee_share: draft.psbt.max_fee_share,
         any_sighash: draft.psbt.any_sighash.unwrap_or(false),
         foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
         unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
         any_outputs: draft.psbt.any_outputs.unwrap_or(false),
+        any_index: draft.psbt.any_index.unwrap_or(false),
         yes: draft.yes,
     })
 }

@@ -13,8 +13,8 @@ use bitcoin::consensus::encode::serialize_hex;
 use bitcoin::{Amount, FeeRate};
 use godwit_keys::KeyStore;
 use godwit_keys::psbt::{
-    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, FeeLimits, Finished, Found, Ours,
-    OwnScripts, Psbt, SignPolicy, Signed, SigningKey, look_up_in,
+    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, Fee, FeeLimits, FeeObjection,
+    Finished, Found, Ours, OwnScripts, Psbt, SignError, SignPolicy, Signed, SigningKey, look_up_in,
 };
 use godwit_primitives::Network;
 use godwit_program::{Exit, print_text};
@@ -24,12 +24,14 @@ pub(crate) use failure::PsbtFailure;
 
 use crate::options::{Config, PsbtAction, PsbtOptions};
 use crate::{agree, keys};
+use show::Known;
 
 /// Runs a command of `psbt`.
 pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFailure> {
     let psbts = files::read_all(&options.files)?;
     let [first, ..] = &psbts[..] else { unreachable!("the command line has a file at least") };
     let network = bitcoin_network(config.network);
+    files::check_out(options.out.as_deref())?;
     match options.action {
         PsbtAction::Inspect if options.key_file.file.is_some() => {
             inspect_with_keys(config, options, first, network)
@@ -65,8 +67,8 @@ fn inspect_with_keys(
 /// What a user is shown of a PSBT before it is signed.
 struct Seen {
     text: String,
-    /// Outputs of ours where nobody looks for them.
-    far: Vec<usize>,
+    ours: Ours,
+    fee: Result<Fee, FeeObjection>,
 }
 
 impl Seen {
@@ -88,18 +90,23 @@ impl Seen {
             })
         });
         let review = review.map_err(|error| PsbtFailure::Sign(error.into()))?;
+        let mut keys =
+            |source: &KeySource, key: &SigningKey| look_up_in(store, network.into(), source, key);
+        let unfitting = psbt.unfitting_outputs(&mut keys);
+        let unfitting = unfitting.map_err(|error| PsbtFailure::Sign(error.into()))?;
         let ours = Ours::of(&review, &mut OwnScripts::of(store, network.into()));
-        let mut text = show::review(&review, network, Some(&ours));
+        let known = Known { ours: &ours, unfitting: &unfitting };
+        let mut text = show::review(&review, network, Some(&known));
         for key in misplaced {
             text += &format!(
                 "\nwarning: {key} has the fingerprint of a key of ours, but does not come from it"
             );
         }
-        Ok(Self { text, far: ours.far })
+        Ok(Self { text, ours, fee: review.fee })
     }
 }
 
-/// Shows the PSBT on standard error, then signs it if the user agrees, or says why not.
+/// Shows the PSBT where it asks, then signs it if the user agrees, or says why not.
 fn sign(
     config: &Config,
     options: &PsbtOptions,
@@ -108,29 +115,33 @@ fn sign(
 ) -> Result<Exit, PsbtFailure> {
     let store = keys::open(config, &options.key_file)?;
     let seen = Seen::of(&psbt, &store, network)?;
-    eprintln!("{}", seen.text);
     let policy = SignPolicy {
         fee: fee_limits(options),
         any_sighash: options.any_sighash,
         foreign_inputs: options.foreign_inputs,
         unproven_amounts: options.unproven_amounts,
         any_outputs: options.any_outputs,
+        any_index: options.any_index,
+        fee_share: fee_share(options),
     };
     let mut is_ours =
         |source: &KeySource, key: &SigningKey| look_up_in(&store, network.into(), source, key);
     // Nobody is asked about what is not signed anyway.
-    psbt.check(&mut is_ours, &policy).map_err(PsbtFailure::Sign)?;
-    if let (Some(output), false) = (seen.far.first(), options.any_outputs) {
-        return Err(PsbtFailure::FarOutput(*output));
+    let checked = psbt.check(&mut is_ours, &policy).and_then(|()| {
+        let fee = seen.fee.as_ref().map_err(|objection| SignError::Fee(*objection))?;
+        seen.ours.check(fee, &policy)
+    });
+    if let Err(error) = checked {
+        eprintln!("{}", seen.text);
+        return Err(PsbtFailure::Sign(error));
     }
     let memory = process_stats();
+    let mut shown = seen.text.clone();
     if memory.locked < memory.total {
-        eprintln!(
-            "warning: the memory of the keys is not locked (-allowunlockedsecrets): they may reach a \
-             swap file"
-        );
+        shown += "\nwarning: the memory of the keys is not locked (-allowunlockedsecrets): they may reach a \
+                  swap file";
     }
-    agree::ask("Sign this?", options.yes.as_deref(), &seen.token(&psbt))
+    agree::ask(&shown, "Sign this?", options.yes.as_deref(), &seen.token(&psbt))
         .map_err(PsbtFailure::Disagreement)?;
     let signed = psbt.sign(&mut is_ours, &policy).map_err(PsbtFailure::Sign)?;
     drop(store);
@@ -157,6 +168,8 @@ fn extract(options: &PsbtOptions, psbt: &Psbt) -> Result<Exit, PsbtFailure> {
     verify::finished_inputs(psbt)?;
     let fee = psbt.fee().map_err(PsbtFailure::Fee)?;
     fee.check(&fee_limits(options)).map_err(PsbtFailure::Fee)?;
+    // Nothing tells any more which inputs are ours.
+    fee.check_share(fee.inputs, fee_share(options)).map_err(PsbtFailure::Fee)?;
     files::write_text(&serialize_hex(&transaction), options.out.as_deref())
 }
 
@@ -164,9 +177,11 @@ fn fee_limits(options: &PsbtOptions) -> FeeLimits {
     FeeLimits {
         fee: options.max_fee.map_or(DEFAULT_MAX_FEE, Amount::from_sat),
         rate: options.max_fee_rate.map_or(DEFAULT_MAX_FEE_RATE, FeeRate::from_sat_per_vb_u32),
-        // Who names a fee means it.
-        share: options.max_fee.is_none().then_some(DEFAULT_MAX_FEE_SHARE),
     }
+}
+
+fn fee_share(options: &PsbtOptions) -> u64 {
+    options.max_fee_share.map_or(DEFAULT_MAX_FEE_SHARE, u64::from)
 }
 
 fn bitcoin_network(network: Network) -> bitcoin::Network {

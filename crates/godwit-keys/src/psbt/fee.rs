@@ -7,7 +7,7 @@ use bitcoin::{Amount, FeeRate, PublicKey, Script, Weight};
 use miniscript::{Descriptor, Legacy, Miniscript, Segwitv0};
 
 use super::Psbt;
-use super::limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE};
+use super::limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE};
 use super::spent::{SpendKind, Spent, spent_output};
 
 /// Highest fee that is signed.
@@ -17,14 +17,11 @@ pub struct FeeLimits {
     pub fee: Amount,
     /// For its size.
     pub rate: FeeRate,
-    /// As a part of what the inputs are worth, in hundredths.
-    pub share: Option<u64>,
 }
 
 impl Default for FeeLimits {
     fn default() -> Self {
-        let share = Some(DEFAULT_MAX_FEE_SHARE);
-        FeeLimits { fee: DEFAULT_MAX_FEE, rate: DEFAULT_MAX_FEE_RATE, share }
+        FeeLimits { fee: DEFAULT_MAX_FEE, rate: DEFAULT_MAX_FEE_RATE }
     }
 }
 
@@ -59,14 +56,21 @@ impl Fee {
         if self.rate() > limits.rate {
             return Err(FeeObjection::AboveRate { rate: self.rate(), limit: limits.rate });
         }
-        let above = |limit: &u64| {
-            u128::from(self.amount.to_sat()) * 100
-                > u128::from(self.inputs.to_sat()) * u128::from(*limit)
-        };
-        if let Some(limit) = limits.share.filter(above) {
-            return Err(FeeObjection::AboveShare { fee: self.amount, inputs: self.inputs, limit });
-        }
         Ok(())
+    }
+
+    /// Holds the fee against a part of an amount, in hundredths; all of it is no limit.
+    ///
+    /// # Errors
+    ///
+    /// If it is above that.
+    pub fn check_share(&self, of: Amount, limit: u64) -> Result<(), FeeObjection> {
+        let (fee, hundred) = (u128::from(self.amount.to_sat()), 100);
+        let above = fee * hundred > u128::from(of.to_sat()) * u128::from(limit);
+        match u128::from(limit) < hundred && above {
+            true => Err(FeeObjection::AboveShare { fee: self.amount, of, limit }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -88,10 +92,10 @@ pub enum FeeObjection {
         rate: FeeRate,
         limit: FeeRate,
     },
-    /// Above the limit for what the inputs are worth.
+    /// Above the limit for what is paid.
     AboveShare {
         fee: Amount,
-        inputs: Amount,
+        of: Amount,
         /// In hundredths.
         limit: u64,
     },
@@ -114,8 +118,8 @@ impl fmt::Display for FeeObjection {
                 rate.to_sat_per_vb_ceil(),
                 limit.to_sat_per_vb_ceil()
             ),
-            Self::AboveShare { fee, inputs, limit } => {
-                write!(f, "the fee of {fee} is more than {limit} % of the inputs' {inputs}")
+            Self::AboveShare { fee, of, limit } => {
+                write!(f, "the fee of {fee} is more than {limit} % of what is paid, {of}")
             }
         }
     }
@@ -130,17 +134,13 @@ impl Psbt {
     ///
     /// If an amount is not known, or the amounts are out of range.
     pub fn fee(&self) -> Result<Fee, FeeObjection> {
-        self.fee_counting(|length| length)
+        self.fee_counting(|_| true)
     }
 
-    /// The fee of the smallest transaction that this may become: final scripts that came with it are left
-    /// out, so that the rate is found too high, not too low.
-    pub(super) fn fee_of_smallest(&self) -> Result<Fee, FeeObjection> {
-        self.fee_counting(|_| 0)
-    }
-
-    /// `finished`: what counts of a final script or witness of so many bytes.
-    fn fee_counting(&self, finished: impl Fn(usize) -> usize) -> Result<Fee, FeeObjection> {
+    /// The fee of the smallest transaction that this may become: `counts` says of which inputs the scripts
+    /// count. Others may have named longer ones than they will use; without them the rate is found too high,
+    /// not too low.
+    pub(super) fn fee_counting(&self, counts: impl Fn(usize) -> bool) -> Result<Fee, FeeObjection> {
         let transaction = self.unsigned_transaction();
         let mut inputs = Amount::ZERO;
         let mut weight = transaction.weight();
@@ -149,10 +149,10 @@ impl Psbt {
             let (output, _) = spent_output(input, tx_in.previous_output)
                 .map_err(|_| FeeObjection::UnknownAmount(index))?;
             inputs = inputs.checked_add(output.value).ok_or(FeeObjection::OutOfRange)?;
-            let script_sig = input.final_script_sig.as_ref().map(|script| finished(script.len()));
-            let witness =
-                input.final_script_witness.as_ref().map(|witness| finished(witness.size()));
+            let script_sig = input.final_script_sig.as_ref().map(|script| script.len());
+            let witness = input.final_script_witness.as_ref().map(|witness| witness.size());
             let (script_sig, witness) = match (script_sig, witness) {
+                _ if !counts(index) => (0, 0),
                 (None, None) => estimate(input, tx_in.previous_output),
                 (script_sig, witness) => (script_sig.unwrap_or(0), witness.unwrap_or(0)),
             };

@@ -42,22 +42,21 @@ impl fmt::Display for OutputObjection {
 impl Error for OutputObjection {}
 
 impl Psbt {
-    /// The first output whose fields do not fit it, and why.
+    /// The outputs whose fields do not fit them, and why.
     ///
     /// # Errors
     ///
     /// The first one of `keys`.
-    pub fn unfitting_output(
+    pub fn unfitting_outputs(
         &self,
         keys: &mut KeyLookup<'_>,
-    ) -> Result<Option<(usize, OutputObjection)>, KeyError> {
+    ) -> Result<Vec<(usize, OutputObjection)>, KeyError> {
         let outputs = self.fields.unsigned_tx.output.iter().zip(&self.fields.outputs);
+        let mut unfitting = Vec::new();
         for (index, (tx_out, output)) in outputs.enumerate() {
-            if let Some(objection) = objection(tx_out, output, keys)? {
-                return Ok(Some((index, objection)));
-            }
+            unfitting.extend(objection(tx_out, output, keys)?.map(|objection| (index, objection)));
         }
-        Ok(None)
+        Ok(unfitting)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which outputs are ours. That a script names a key of ours says little: somebody else's key beside it
 //! may spend the coin as well, or nobody may. What a public descriptor of the key file derives is ours.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 
 use bitcoin::NetworkKind;
@@ -45,6 +45,12 @@ impl OwnScript {
             _ => Branch::Other,
         }
     }
+
+    /// What it has in common with the other branch of its account.
+    pub(super) fn account(&self) -> (KeyId, String) {
+        let text = self.descriptor.split('#').next().expect("there is a first part");
+        (self.entry, text.replace("/0/*", "/*").replace("/1/*", "/*"))
+    }
 }
 
 /// A descriptor and where it stands.
@@ -67,8 +73,12 @@ pub struct OwnScripts {
     ranged: Vec<Placed>,
     /// Scripts of those without.
     fixed: HashMap<ScriptBuf, OwnScript>,
-    /// Scripts of the ranged ones by the indexes that were asked for, and the number of the descriptor.
-    at_index: BTreeMap<u32, HashMap<ScriptBuf, usize>>,
+    /// Scripts of the ranged ones at the indexes that were asked for: number of the descriptor, and index.
+    derived: HashMap<ScriptBuf, (usize, u32)>,
+    /// These indexes.
+    indexes: HashSet<u32>,
+    /// All below this one are among them.
+    next: u32,
 }
 
 impl OwnScripts {
@@ -91,7 +101,8 @@ impl OwnScripts {
             parsed.partition(|placed| placed.descriptor.has_wildcard());
         let fixed =
             without.iter().filter_map(|placed| Some((script_at(placed, 0)?, placed.own(None))));
-        OwnScripts { fixed: fixed.collect(), ranged, at_index: BTreeMap::new() }
+        let fixed = fixed.collect();
+        OwnScripts { fixed, ranged, derived: HashMap::new(), indexes: HashSet::new(), next: 0 }
     }
 
     /// The descriptor that derives `script`, at the last step of one of the paths for a ranged one.
@@ -107,20 +118,35 @@ impl OwnScripts {
             [.., ChildNumber::Normal { index }] if index <= MAX_OWN_INDEX => Some(index),
             _ => None,
         });
-        for index in indexes {
-            let ranged = &self.ranged;
-            let scripts = self.at_index.entry(index).or_insert_with(|| scripts_at(ranged, index));
-            if let Some(number) = scripts.get(script) {
-                return Some(ranged[*number].own(Some(index)));
+        let indexes: Vec<u32> = indexes.collect();
+        indexes.iter().for_each(|index| self.derive_at(*index));
+        self.derived_script(script).filter(|own| own.index.is_some_and(|at| indexes.contains(&at)))
+    }
+
+    /// The descriptor that derives `script` at any index up to `highest`, whatever a PSBT says of it.
+    pub(super) fn find_up_to(&mut self, script: &Script, highest: u32) -> Option<OwnScript> {
+        while self.next <= highest.min(MAX_OWN_INDEX) {
+            self.derive_at(self.next);
+            self.next += 1;
+        }
+        self.fixed.get(script).cloned().or_else(|| self.derived_script(script))
+    }
+
+    fn derived_script(&self, script: &Script) -> Option<OwnScript> {
+        let (number, index) = self.derived.get(script)?;
+        Some(self.ranged[*number].own(Some(*index)))
+    }
+
+    fn derive_at(&mut self, index: u32) {
+        if !self.indexes.insert(index) {
+            return;
+        }
+        for (number, placed) in self.ranged.iter().enumerate() {
+            if let Some(script) = script_at(placed, index) {
+                self.derived.entry(script).or_insert((number, index));
             }
         }
-        None
     }
-}
-
-fn scripts_at(ranged: &[Placed], index: u32) -> HashMap<ScriptBuf, usize> {
-    let numbered = ranged.iter().enumerate();
-    numbered.filter_map(|(number, placed)| Some((script_at(placed, index)?, number))).collect()
 }
 
 /// A hardened wildcard has no public keys to derive.

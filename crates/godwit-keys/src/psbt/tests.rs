@@ -4,6 +4,7 @@ mod coins;
 mod hostile;
 mod kinds;
 mod lies;
+mod ours;
 mod ownership;
 mod refusals;
 mod signatures;
@@ -58,8 +59,8 @@ fn descriptor(text: &str) -> Vec<StoredKey> {
 
 /// No limit that a fee can reach.
 fn generous() -> SignPolicy {
-    let fee = FeeLimits { fee: Amount::MAX_MONEY, rate: FeeRate::MAX, share: None };
-    SignPolicy { fee, ..SignPolicy::default() }
+    let fee = FeeLimits { fee: Amount::MAX_MONEY, rate: FeeRate::MAX };
+    SignPolicy { fee, fee_share: 100, ..SignPolicy::default() }
 }
 
 /// Everything that a user can allow.
@@ -69,6 +70,7 @@ fn permissive() -> SignPolicy {
         foreign_inputs: true,
         unproven_amounts: true,
         any_outputs: true,
+        any_index: true,
         ..generous()
     }
 }

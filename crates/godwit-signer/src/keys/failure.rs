@@ -74,6 +74,7 @@ impl KeysFailure {
             Self::Store(error) => exit_of_store(error),
             Self::Output(error) => error.exit(),
             Self::Descriptor(..) => Exit::Configuration,
+            Self::Aborted => Exit::Interrupted,
             _ => Exit::Failure,
         }
     }

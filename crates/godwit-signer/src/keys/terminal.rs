@@ -9,7 +9,8 @@ use godwit_secret::{SecretBytes, between_steps, run_on_secret_stack};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
+    tcgetattr, tcsetattr,
 };
 
 use super::failure::KeysFailure;
@@ -68,13 +69,15 @@ impl Terminal {
         self.file.as_fd()
     }
 
-    /// Asks something that is no secret, with echo.
+    /// Asks something that is no secret, with echo. What was typed before the question is no answer to it.
     pub(crate) fn answer(&self, question: &str) -> Result<String, KeysFailure> {
+        tcflush(&self.file, QueueSelector::IFlush)
+            .map_err(|error| KeysFailure::NoTerminal(error.into()))?;
         (&self.file).write_all(question.as_bytes()).map_err(KeysFailure::Read)?;
-        let mut line = String::new();
+        let mut line = Vec::new();
         let mut reader = BufReader::new(&self.file).take(MAX_LINE as u64);
-        reader.read_line(&mut line).map_err(KeysFailure::Read)?;
-        Ok(line.trim().to_owned())
+        reader.read_until(b'\n', &mut line).map_err(KeysFailure::Read)?;
+        Ok(String::from_utf8_lossy(&line).trim().to_owned())
     }
 
     /// Reads a line that is not shown. The terminal hands over whole lines: only then, and without echo,

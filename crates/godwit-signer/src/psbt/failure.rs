@@ -5,9 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use godwit_engine::ScriptError;
-use godwit_keys::psbt::{
-    CombineError, FeeObjection, FinalizeError, FormatError, GAP_LIMIT, SignError,
-};
+use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
 use godwit_program::{Exit, OutputError};
 
 use crate::agree::Disagreement;
@@ -30,8 +28,6 @@ pub(crate) enum PsbtFailure {
     Combine(CombineError),
     /// The PSBT breaks a rule of what may be signed.
     Sign(SignError),
-    /// An output of ours lies where a restored wallet would not look.
-    FarOutput(usize),
     /// The user has not agreed.
     Disagreement(Disagreement),
     /// There is no network transaction yet.
@@ -74,17 +70,15 @@ impl fmt::Display for PsbtFailure {
                     SignError::UnprovenAmount(_) => {
                         "; add its previous transaction (-unprovenamounts signs without)"
                     }
-                    SignError::Output(..) => "; -anyoutputs signs all the same",
+                    SignError::Output(..) | SignError::Underived(_) => {
+                        "; -anyoutputs signs all the same"
+                    }
+                    SignError::Far(_) => "; -anyindex signs all the same",
                     SignError::Fee(objection) => remedy(objection),
                     _ => "",
                 };
                 write!(f, "not signed: {error}{remedy}")
             }
-            Self::FarOutput(index) => write!(
-                f,
-                "not signed: output {index}: its index is more than {GAP_LIMIT} above those that are \
-                 spent, and no wallet that is restored looks there; -anyoutputs signs all the same"
-            ),
             Self::Disagreement(Disagreement::Other) => f.write_str(
                 "not signed: -yes is not the token of this PSBT as it is shown now; see psbt inspect \
                  -keys",
@@ -118,7 +112,7 @@ impl From<OutputError> for PsbtFailure {
 fn remedy(objection: &FeeObjection) -> &'static str {
     match objection {
         FeeObjection::AboveLimit { .. } => "; see -maxfee",
-        FeeObjection::AboveShare { .. } => "; -maxfee names a limit instead",
+        FeeObjection::AboveShare { .. } => "; see -maxfeeshare",
         FeeObjection::AboveRate { .. } => "; see -maxfeerate",
         _ => "",
     }

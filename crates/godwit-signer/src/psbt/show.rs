@@ -5,8 +5,8 @@ use std::fmt::Write;
 use bitcoin::bip32::KeySource;
 use bitcoin::{Address, Amount, Network, Script};
 use godwit_keys::psbt::{
-    Branch, GAP_LIMIT, InputReview, InputState, KeyReview, Ours, OutputReview, OwnScript, Review,
-    SignatureReview, Warning,
+    Branch, GAP_LIMIT, InputReview, InputState, KeyReview, Ours, OutputObjection, OutputReview,
+    OwnScript, Review, SignatureReview, Warning,
 };
 
 /// Most hexadecimal digits that are shown of a script without an address.
@@ -19,8 +19,16 @@ enum Keys {
     Unknown,
 }
 
+/// What the key file tells of a PSBT.
+pub(super) struct Known<'a> {
+    pub(super) ours: &'a Ours,
+    /// Outputs that are not what is said of them.
+    pub(super) unfitting: &'a [(usize, OutputObjection)],
+}
+
 /// Shows a PSBT for a person to read; keys and outputs of ours are marked where it is known which are.
-pub(super) fn review(review: &Review, network: Network, ours: Option<&Ours>) -> String {
+pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>>) -> String {
+    let ours = known.map(|known| known.ours);
     let keys = if ours.is_some() { Keys::Known } else { Keys::Unknown };
     let mut lines = vec![format!(
         "PSBT version {}, transaction version {}, lock time {}",
@@ -30,16 +38,20 @@ pub(super) fn review(review: &Review, network: Network, ours: Option<&Ours>) -> 
     )];
     for (index, input) in review.inputs.iter().enumerate() {
         push_input(&mut lines, index, input, network, keys);
+        if let Some(ours) = ours {
+            lines.extend(whose(ours, index, input));
+        }
     }
     for (index, output) in review.outputs.iter().enumerate() {
         let own = ours.and_then(|ours| ours.outputs[index].as_ref());
         push_output(&mut lines, index, output, network, keys, own);
         if ours.is_some_and(|ours| ours.far.contains(&index)) {
             lines.push(format!(
-                "  its index is more than {GAP_LIMIT} above those that are spent: no wallet that is \
-                 restored looks there, and it does not count as ours"
+                "  its index is more than {GAP_LIMIT} above those that are spent of its account: no \
+                 wallet that is restored looks there, and it does not count as ours"
             ));
         }
+        lines.extend(wrong(output, index, known));
     }
     lines.push(match &review.fee {
         Ok(fee) => format!(
@@ -105,8 +117,34 @@ fn push_input(
         (Ok(_), InputState::Signed) => "  signed, to be finalized".to_owned(),
         (Ok(_), InputState::Unfinished) => "  signatures are missing".to_owned(),
     });
-    if keys == Keys::Known && input.is_foreign() {
-        lines.push("  foreign: none of its keys is ours".to_owned());
+}
+
+/// Whose an input is, where it is not simply ours.
+fn whose(ours: &Ours, index: usize, input: &InputReview) -> Option<String> {
+    if ours.hidden.contains(&index) {
+        let by = match &ours.inputs[index] {
+            Some(own) => place(own),
+            None => "  ours by a key of another input".to_owned(),
+        };
+        return Some(format!("{by}\n  which the PSBT hides, or says is finished"));
+    }
+    if ours.underived_input == Some(index) {
+        let line = "  ours by no descriptor of the key file: whether inputs of others are ours too, nothing \
+                    tells";
+        return Some(line.to_owned());
+    }
+    input.is_foreign().then(|| "  foreign: none of its keys is ours".to_owned())
+}
+
+/// What is wrong with an output; without the key file, what its own fields tell.
+fn wrong(output: &OutputReview, index: usize, known: Option<&Known<'_>>) -> Vec<String> {
+    let of_output = |(at, objection): &(usize, OutputObjection)| {
+        (*at == index).then(|| format!("  wrong: {objection}"))
+    };
+    match (known, output.kind) {
+        (Some(known), _) => known.unfitting.iter().filter_map(of_output).collect(),
+        (None, Err(objection)) if output.is_described => vec![format!("  wrong: {objection}")],
+        _ => Vec::new(),
     }
 }
 
@@ -124,9 +162,6 @@ fn push_output(
     lines.push(format!("output {index}: {amount} to {address}{ownership}"));
     if let Some(own) = own {
         lines.push(place(own));
-    }
-    if let (Err(objection), true) = (output.kind, output.is_described) {
-        lines.push(format!("  wrong: {objection}"));
     }
     lines.extend(output.keys.iter().map(|key| key_line(key, keys)));
 }

@@ -50,3 +50,40 @@ fn pair() -> io::Result<(File, File)> {
     let terminal = rustix::fs::open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty())?;
     Ok((File::from(keyboard), File::from(terminal)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Waits until the terminal has shown this.
+    fn wait_for(mut keyboard: &File, text: &str) {
+        let mut shown = String::new();
+        while !shown.ends_with(text) {
+            let mut byte = [0];
+            keyboard.read_exact(&mut byte).expect("the other end is open");
+            shown.push(byte[0].into());
+        }
+    }
+
+    #[test]
+    fn what_was_typed_before_a_question_is_no_answer_to_it() {
+        for answer in ["no", "yes", "\u{fffd}es"] {
+            let (keyboard, terminal) = pair().expect("a terminal");
+            (&keyboard).write_all(b"yes\n").expect("there is room");
+            wait_for(&keyboard, "yes\r\n");
+            let given = thread::scope(|scope| {
+                scope.spawn(|| {
+                    wait_for(&keyboard, "Sure? ");
+                    // One that is no text is another answer, and no fault.
+                    let typed = answer.replace('\u{fffd}', "");
+                    let strange: &[u8] = if typed == answer { b"" } else { b"\xff" };
+                    (&keyboard).write_all(&[strange, typed.as_bytes(), b"\n"].concat())
+                });
+                Terminal::of_file(terminal).answer("Sure? ")
+            });
+            assert_eq!(given.expect("it is answered"), answer);
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! `godwit-signer psbt` as a user runs it, on the PSBTs of Bitcoin Core's wallets.
 
+mod made_here;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -101,7 +103,11 @@ fn what_core_signed_is_finished_and_extracted() {
 /// A PSBT, and a key file beside it that can sign it.
 pub(crate) fn file_to_sign(place: &Datadir) -> PathBuf {
     made_here::key_file(place, "test.keys", NetworkKind::Test);
-    file(place, "a.psbt", made_here::spend(&[made_here::wpkh('F', 0)]).serialize())
+    file_to_sign_to(place, 'F')
+}
+
+fn file_to_sign_to(place: &Datadir, letter: char) -> PathBuf {
+    file(place, "a.psbt", made_here::spend(&[made_here::wpkh(letter, 0)]).serialize())
 }
 
 /// Base64 decoded and encoded once more.
@@ -360,8 +366,8 @@ fn change_that_nobody_would_find_is_not_signed() {
         let ended = sign(&place, &keys, &path, &["-unprovenamounts"]);
         if !signed {
             let refused = ended.expect(Exit::Failure);
-            assert!(refused.stderr.contains("-anyoutputs signs all the same"), "{refused:?}");
-            let options = ["-unprovenamounts", "-anyoutputs"];
+            assert!(refused.stderr.contains("-anyindex signs all the same"), "{refused:?}");
+            let options = ["-unprovenamounts", "-anyindex"];
             sign(&place, &keys, &path, &options).expect(Exit::Success);
         } else {
             ended.expect(Exit::Success);
@@ -440,79 +446,6 @@ fn a_key_file_that_does_not_open_signs_nothing() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// A key file for `wpkh(A/*)`, and a PSBT that spends its coins to outputs that name its keys.
-mod made_here {
-    use bitcoin::bip32::{DerivationPath, Xpriv, Xpub};
-    use bitcoin::secp256k1::Secp256k1;
-    use bitcoin::transaction::Version;
-    use bitcoin::{
-        Amount, CompressedPublicKey, Network, OutPoint, ScriptBuf, Sequence, Transaction, TxIn,
-        TxOut, Txid, Witness, absolute, hashes::Hash,
-    };
-
-    use super::*;
-
-    fn key(letter: char) -> Xpriv {
-        Xpriv::new_master(Network::Regtest, &[letter as u8; 32]).expect("a valid key")
-    }
-
-    pub(super) fn public_key(letter: char, index: u32) -> bitcoin::PublicKey {
-        let secp = Secp256k1::new();
-        let path: DerivationPath = format!("m/{index}").parse().expect("a path");
-        let child = key(letter).derive_priv(&secp, &path).expect("it has one");
-        bitcoin::PublicKey::new(child.private_key.public_key(&secp))
-    }
-
-    pub(super) fn wpkh(letter: char, index: u32) -> ScriptBuf {
-        let key = CompressedPublicKey(public_key(letter, index).inner);
-        ScriptBuf::new_p2wpkh(&key.wpubkey_hash())
-    }
-
-    pub(super) fn key_file(place: &Datadir, name: &str, network: NetworkKind) -> PathBuf {
-        let path = place.beside(name);
-        let mut store = KeyStore::create(&path, &passphrase(), weak_kdf()).expect("a new file");
-        let text = secret(&format!("wpkh({}/*)", key('A')));
-        let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
-        let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
-        let (label, keys) = (String::new(), split.keys);
-        let entry = Entry { label, created: 0, network, descriptors, keys, words: None };
-        store.insert(entry).expect("it is new");
-        path
-    }
-
-    /// Spends `wpkh(A/0)` and `wpkh(A/1)`, worth 0.1 each, with witness outputs alone.
-    pub(super) fn spend(outputs: &[ScriptBuf]) -> bitcoin::Psbt {
-        let input = |vout| TxIn {
-            previous_output: OutPoint { txid: Txid::from_byte_array([1; 32]), vout },
-            script_sig: ScriptBuf::new(),
-            sequence: Sequence::MAX,
-            witness: Witness::new(),
-        };
-        let output = |script: &ScriptBuf| TxOut {
-            value: Amount::from_sat((20_000_000 - 1_000) / outputs.len() as u64),
-            script_pubkey: script.clone(),
-        };
-        let transaction = Transaction {
-            version: Version::TWO,
-            lock_time: absolute::LockTime::ZERO,
-            input: vec![input(0), input(1)],
-            output: outputs.iter().map(output).collect(),
-        };
-        let mut psbt = bitcoin::Psbt::from_unsigned_tx(transaction).expect("it is unsigned");
-        for (index, input) in (0..).zip(&mut psbt.inputs) {
-            let (value, script_pubkey) = (Amount::from_sat(10_000_000), wpkh('A', index));
-            input.witness_utxo = Some(TxOut { value, script_pubkey });
-            input.bip32_derivation.insert(public_key('A', index).inner, source(index));
-        }
-        psbt
-    }
-
-    pub(super) fn source(index: u32) -> bitcoin::bip32::KeySource {
-        let fingerprint = Xpub::from_priv(&Secp256k1::new(), &key('A')).fingerprint();
-        (fingerprint, format!("m/{index}").parse().expect("a path"))
-    }
-}
-
 #[test]
 fn an_output_is_ours_when_a_descriptor_derives_it() {
     let place = signer("regtest");
@@ -547,6 +480,76 @@ fn an_output_is_ours_when_a_descriptor_derives_it() {
         assert!(!line.contains("which is ours"), "{line}");
         assert!(line.contains(", which names a key of ours, but no descriptor"), "{line}");
     }
+}
+
+#[test]
+fn every_lie_about_an_output_is_shown_before_it_is_refused() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let mut unsigned = made_here::spend(&[0, 1, 2].map(|index| made_here::wpkh('F', index)));
+    for index in [0, 2] {
+        let key = made_here::public_key('A', index as u32).inner;
+        unsigned.outputs[index].bip32_derivation.insert(key, made_here::source(index as u32));
+    }
+    let (shown, _) = inspect(&place, &keys, &file(&place, "a.psbt", unsigned.serialize()));
+    let lines: Vec<&str> = shown.lines().collect();
+    for (index, wrong) in [(0, true), (1, false), (2, true)] {
+        let start = format!("output {index}: ");
+        let at = lines.iter().position(|line| line.starts_with(&start)).expect("it is shown");
+        let line = "  wrong: it names a key of ours that its script does not have";
+        assert_eq!(lines[at + 1] == line, wrong, "{shown}");
+    }
+}
+
+#[test]
+fn an_input_of_ours_that_is_hidden_is_not_signed_beside() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let mut unsigned = made_here::spend(&[made_here::wpkh('F', 0)]);
+    unsigned.inputs[1].bip32_derivation.clear();
+    let path = file(&place, "a.psbt", unsigned.serialize());
+    let (shown, _) = inspect(&place, &keys, &path);
+    let place_of_it = shown.lines().skip_while(|line| !line.starts_with("input 1"));
+    let told = place_of_it.take_while(|line| !line.starts_with("output")).collect::<String>();
+    assert!(told.contains(", descriptor 1, index 1: wpkh("), "{shown}");
+    assert!(told.contains("which the PSBT hides"), "{shown}");
+    let options = ["-unprovenamounts", "-foreigninputs", "-anyoutputs"];
+    let refused = sign(&place, &keys, &path, &options).expect(Exit::Failure);
+    assert!(refused.stderr.contains("not signed: input 1: it is ours, and"), "{refused:?}");
+    assert_eq!(refused.stdout, "");
+}
+
+#[test]
+fn a_limit_of_the_fee_leaves_that_of_its_share() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let mut unsigned = made_here::spend(&[made_here::wpkh('F', 0)]);
+    unsigned.unsigned_tx.output[0].value = bitcoin::Amount::from_sat(14_000_000);
+    let path = file(&place, "a.psbt", unsigned.serialize());
+    let generous = ["-unprovenamounts", "-maxfee=10000000", "-maxfeerate=1000000"];
+    let refused = sign(&place, &keys, &path, &generous).expect(Exit::Failure);
+    let line = "is more than 25 % of what is paid, 0.20000000 BTC; see -maxfeeshare\n";
+    assert!(refused.stderr.ends_with(line), "{refused:?}");
+    for (share, signed) in [("29", false), ("30", true), ("100", true)] {
+        let share = format!("-maxfeeshare={share}");
+        let ended = sign(&place, &keys, &path, &[&generous[..], &[&share]].concat());
+        assert_eq!(ended.stderr.contains("signed input 0"), signed, "{ended:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_there_is_told_before_a_passphrase_is_asked_for() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let path = file_to_sign_to(&place, 'F');
+    let out = file(&place, "out.psbt", "kept");
+    let (keys, out_option) =
+        (format!("-keys={}", keys.display()), format!("-out={}", out.display()));
+    let words: [&dyn AsRef<std::ffi::OsStr>; 6] =
+        [&"psbt", &"sign", &path, &keys, &out_option, &"-passphrase-fd=0"];
+    let refused = place.run_with_input(&words, "wrong\n").expect(Exit::Failure);
+    assert!(refused.stderr.contains("out.psbt cannot be written: File exists"), "{refused:?}");
+    assert_eq!(fs::read(&out).expect("it is there"), b"kept");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn xpub(letter: char) -> Xpub {
     Xpub::from_priv(&Secp256k1::new(), &key)
 }
 
-fn of_descriptors(kinds: &[&str]) -> OwnScripts {
+pub(super) fn of_descriptors(kinds: &[&str]) -> OwnScripts {
     let text = |kind: &&str| {
         let parts = kind.chars().map(|letter| match letter {
             'A' | 'B' => xpub(letter).to_string(),

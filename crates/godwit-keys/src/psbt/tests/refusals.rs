@@ -453,26 +453,11 @@ fn signing_narrows_what_may_be_changed() {
 }
 
 #[test]
-fn a_fee_above_its_share_of_the_inputs() {
-    let limited = |share, fee| {
-        let limits = FeeLimits { fee: Amount::MAX_MONEY, rate: FeeRate::MAX, share };
-        let policy = SignPolicy { fee: limits, ..SignPolicy::default() };
-        signed_after(&["wpkh(A/0)"], &policy, |psbt| {
-            psbt.unsigned_tx.output[0].value = Amount::from_sat(COIN - fee);
-        })
-    };
-    assert!(limited(Some(25), COIN / 4).is_ok());
-    let above = limited(Some(25), COIN / 4 + 1);
-    assert!(matches!(above, Err(SignError::Fee(FeeObjection::AboveShare { .. }))), "{above:?}");
-    assert!(limited(None, COIN / 4 + 1).is_ok());
-}
-
-#[test]
 fn a_finished_input_of_others_does_not_hide_a_fee() {
     let kinds = ["wpkh(A/0)", "wpkh(F/0)"];
     let signed = |limit: u64, padding: usize| {
         let rate = FeeRate::from_sat_per_kwu(limit);
-        let limits = FeeLimits { fee: Amount::MAX_MONEY, rate, share: None };
+        let limits = FeeLimits { fee: Amount::MAX_MONEY, rate };
         let policy = SignPolicy { fee: limits, foreign_inputs: true, ..SignPolicy::default() };
         signed_after(&kinds, &policy, |psbt| {
             let witness = [vec![0; padding]];

@@ -66,8 +66,12 @@ impl Session {
 
     /// The command ends with this message on the screen, and has failed.
     fn fails(self, message: &str) {
+        self.ends(Exit::Failure, message);
+    }
+
+    fn ends(self, exit: Exit, message: &str) {
         let (screen, status) = self.end();
-        assert_eq!(status, code(Exit::Failure), "{screen}");
+        assert_eq!(status, code(exit), "{screen}");
         assert!(screen.contains(message), "{screen}");
     }
 }
@@ -119,7 +123,7 @@ fn a_mistyped_or_aborted_passphrase_makes_no_file() {
     session.fails("what was typed first differs");
     let mut session = Session::start(&place, "create").expect("as before");
     session.answer("key file", "one\u{3}");
-    session.fails("aborted; nothing was done");
+    session.ends(Exit::Interrupted, "aborted; nothing was done");
     assert!(!super::key_file(&place).exists());
 }
 
@@ -167,7 +171,7 @@ fn a_signal_at_a_question_leaves_a_terminal_that_shows_what_is_typed() {
         kill_process(pid, signal).expect("it is there");
         let (screen, _) = session.end();
         assert!(screen.contains("aborted; nothing was done"), "{signal:?}: {screen}");
-        assert!(screen.contains(&format!("ended {}", Exit::Failure.code())), "{screen}");
+        assert!(screen.contains(&format!("ended {}", Exit::Interrupted.code())), "{screen}");
         assert!(screen.contains(" echo ") && screen.contains(" icanon "), "{signal:?}: {screen}");
     }
     assert!(!super::key_file(&place).exists());
@@ -192,7 +196,9 @@ fn an_entry_is_removed_when_the_user_says_so() {
     let entry = keys(&place, &["create", "-label=kept"], &["pass"]).expect(Exit::Success).json();
     let words = format!("remove {}", super::id(&entry));
     for (answer, left) in [("no\r", 1), ("yes\r", 0)] {
-        let Some(mut session) = Session::start(&place, &words) else { return };
+        // What is removed is shown where it is asked for, wherever standard error goes.
+        let line = format!("{} 2>/dev/null", line(&place, &words));
+        let Some(mut session) = Session::of_shell(&line) else { return };
         session.answer("Passphrase of ", "pass\r");
         session.wait_for("\"label\": \"kept\"");
         session.answer("Remove this entry and its keys? Type yes and Enter: ", answer);
@@ -202,29 +208,41 @@ fn an_entry_is_removed_when_the_user_says_so() {
     }
 }
 
-/// The user is asked for his word, and only that word will do.
+/// The user is asked for his word, and only that word will do; what it is about is shown beside the question,
+/// wherever standard error goes.
 #[test]
 fn a_psbt_is_signed_when_the_user_says_so() {
     let place = signer("regtest");
     let psbt = crate::psbt::file_to_sign(&place);
-    for (answer, exit) in [("yes\r", Exit::Success), ("y\r", Exit::Failure), ("\r", Exit::Failure)]
-    {
-        let program = place.command(&[]);
-        let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
-        let options: Vec<String> = program.get_args().map(quoted).collect();
-        let line = format!(
-            "{} psbt sign {} -keys={} -unprovenamounts {}",
-            quoted(program.get_program()),
-            psbt.display(),
-            place.beside("test.keys").display(),
-            options.join(" ")
-        );
-        let Some(mut session) = Session::of_shell(&line) else { return };
+    let program = place.command(&[]);
+    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
+    let options: Vec<String> = program.get_args().map(quoted).collect();
+    let line = format!(
+        "{} psbt sign {} -keys={} -unprovenamounts {} 2>",
+        quoted(program.get_program()),
+        psbt.display(),
+        place.beside("test.keys").display(),
+        options.join(" ")
+    );
+    for (answer, exit) in [
+        ("yes\r", Exit::Success),
+        ("y\r", Exit::Failure),
+        ("\r", Exit::Failure),
+        ("\u{3}", Exit::Interrupted),
+    ] {
+        let log = place.beside("log");
+        let Some(mut session) = Session::of_shell(&format!("{line}{}", log.display())) else {
+            return;
+        };
         session.answer("Passphrase of ", "a passphrase of this test\r");
+        session.wait_for("output 0: 0.19999000 BTC to bcrt1");
+        session.wait_for("net: 0.20000000 BTC leave");
         session.answer("Sign this? Type yes and Enter: ", answer);
         let (screen, status) = session.end();
         assert_eq!(status, code(exit), "{screen}");
-        assert_eq!(screen.contains("signed input 0 with"), exit == Exit::Success, "{screen}");
-        assert_eq!(screen.contains("you did not agree"), exit != Exit::Success, "{screen}");
+        let said = std::fs::read_to_string(&log).expect("it is there");
+        assert_eq!(said.contains("signed input 0 with"), exit == Exit::Success, "{said}");
+        assert_eq!(said.contains("you did not agree"), exit == Exit::Failure, "{said}");
+        assert!(!said.contains("output 0"), "shown once: {said}");
     }
 }

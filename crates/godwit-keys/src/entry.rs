@@ -66,6 +66,8 @@ pub struct Entry {
     pub label: String,
     /// When it was made or imported, in seconds since 1970.
     pub created: u64,
+    /// Whether its keys were made then, so that they received nothing before.
+    pub made_here: bool,
     /// The network of its keys.
     pub network: NetworkKind,
     /// Public descriptors with their checksums.
@@ -103,14 +105,20 @@ impl Entry {
         }
         Ok(words
             && keys
-            && (&self.label, self.created, self.network, &self.descriptors)
-                == (&other.label, other.created, other.network, &other.descriptors))
+            && (&self.label, self.created, self.made_here, self.network, &self.descriptors)
+                == (
+                    &other.label,
+                    other.created,
+                    other.made_here,
+                    other.network,
+                    &other.descriptors,
+                ))
     }
+}
 
-    /// Whether the label is one.
-    pub(crate) fn has_good_label(&self) -> bool {
-        self.label.chars().count() <= MAX_LABEL && !self.label.chars().any(char::is_control)
-    }
+/// Whether a label is one: at most [`MAX_LABEL`] characters, none of them a control character.
+pub fn is_label(label: &str) -> bool {
+    label.chars().count() <= MAX_LABEL && !label.chars().any(char::is_control)
 }
 
 impl fmt::Debug for Entry {
@@ -136,7 +144,8 @@ pub(crate) fn encode(mark: &Mark, entries: &[Entry]) -> Result<SecretBytes, KeyE
     put_count(&mut out, entries.len())?;
     for entry in entries {
         out.extend_from_slice(&entry.created.to_le_bytes())?;
-        out.push(u8::from(!entry.network.is_mainnet()))?;
+        let made_here = if entry.made_here { MADE_HERE } else { 0 };
+        out.push(u8::from(!entry.network.is_mainnet()) | made_here)?;
         put_text(&mut out, &entry.label)?;
         put_count(&mut out, entry.descriptors.len())?;
         for descriptor in &entry.descriptors {
@@ -157,6 +166,9 @@ pub(crate) fn encode(mark: &Mark, entries: &[Entry]) -> Result<SecretBytes, KeyE
     }
     Ok(out)
 }
+
+/// Beside the network.
+const MADE_HERE: u8 = 2;
 
 const NO_WORDS: u8 = 0;
 const WORDS: u8 = 1;
@@ -264,9 +276,12 @@ fn mark(reader: &mut SpanReader<'_>) -> Result<Mark, Wrong> {
 }
 
 fn entry(reader: &mut SpanReader<'_>) -> Result<Entry, Wrong> {
+    let created = reader.u64()?;
+    let network = reader.u8()?;
     Ok(Entry {
-        created: reader.u64()?,
-        network: match reader.u8()? {
+        created,
+        made_here: network & MADE_HERE != 0,
+        network: match network & !MADE_HERE {
             0 => NetworkKind::Main,
             1 => NetworkKind::Test,
             _ => return Err(Wrong::Form),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bitcoin::NetworkKind;
-use bitcoin::bip32::{ChainCode, ChildNumber, DerivationPath, Fingerprint, KeySource, Xpub};
+use bitcoin::bip32::{ChainCode, ChildNumber, Fingerprint, KeySource, Xpub};
 use bitcoin::secp256k1::{PublicKey, Scalar, SecretKey};
 use godwit_secret::{
     LockError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
@@ -12,6 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha512};
 
 use crate::base58;
+use crate::descriptors::key_expression::parse_origin;
 use crate::error::{KeyError, TextError};
 use crate::guarded::{curve, guarded};
 use crate::mnemonic::Mnemonic;
@@ -84,18 +85,20 @@ impl ExtendedPrivateKey {
     ///
     /// Also when the key is none that the path can lead to.
     pub fn parse_with_origin(text: SecretSlice<'_>) -> Result<(Self, Option<KeySource>), KeyError> {
-        // What stands between brackets is public.
-        let origin = text.expose_secret(|text| {
-            let inside = text.strip_prefix(b"[")?;
-            let end = inside.iter().position(|byte| *byte == b']')?;
-            Some(String::from_utf8_lossy(&inside[..end]).into_owned())
-        });
-        let Some(origin) = origin else { return Ok((Self::parse(text)?, None)) };
-        let behind = text.get(origin.len() + 2..text.len()).ok_or(TextError::Origin)?;
-        let key = Self::parse(behind)?;
-        let (fingerprint, path) = origin.split_once('/').unwrap_or((&origin, ""));
-        let fingerprint: Fingerprint = fingerprint.parse().map_err(|_| TextError::Origin)?;
-        let path: DerivationPath = path.parse().map_err(|_| TextError::Origin)?;
+        // Only what is an origin is public: what else stands between brackets may be a secret, and is not
+        // copied.
+        let origin = text.expose_secret(|text| match text.first() {
+            Some(b'[') => {
+                let end = text.iter().position(|byte| *byte == b']').ok_or(TextError::Origin)?;
+                let origin = parse_origin(text, 1..end).ok_or(TextError::Origin)?;
+                Ok(Some((origin.to_source(), end + 1)))
+            }
+            _ => Ok::<_, TextError>(None),
+        })?;
+        let Some(((fingerprint, path), from)) = origin else {
+            return Ok((Self::parse(text)?, None));
+        };
+        let key = Self::parse(text.get(from..text.len()).ok_or(TextError::Origin)?)?;
         let is_its = match path.as_ref() {
             [] => key.depth == 0 && key.fingerprint()? == fingerprint,
             [.., last] => usize::from(key.depth) == path.len() && key.child_number == *last,

@@ -40,12 +40,26 @@ impl KdfParameters {
     /// Most memory, in MiB.
     pub const MAX_MEMORY_MIB: u32 = Self::MAX_MEMORY_KIB >> 10;
 
-    /// Of a new file; `None` where it would cost less than [`RECOMMENDED`](Self::RECOMMENDED) or more than
-    /// any.
-    pub fn at_least_recommended(memory_mib: u32, passes: u32) -> Option<Self> {
-        let fits = (Self::FLOOR_MEMORY_MIB..=Self::MAX_MEMORY_MIB).contains(&memory_mib)
-            && passes >= Self::FLOOR_PASSES;
-        fits.then(|| Self::new(memory_mib << 10, passes, Self::RECOMMENDED.lanes)).flatten()
+    /// At no point less than [`RECOMMENDED`](Self::RECOMMENDED).
+    #[must_use]
+    pub fn at_least_recommended(self) -> Self {
+        let floor = Self::RECOMMENDED;
+        Self {
+            memory_kib: self.memory_kib.max(floor.memory_kib),
+            passes: self.passes.max(floor.passes),
+            lanes: self.lanes.max(floor.lanes),
+        }
+    }
+
+    /// With other memory, in MiB, and passes, where these are given; `None` where that is less than the floor
+    /// of new files or more than any.
+    pub fn with_cost(self, memory_mib: Option<u32>, passes: Option<u32>) -> Option<Self> {
+        let memory_kib = match memory_mib {
+            Some(memory_mib) => memory_mib.checked_mul(1 << 10)?,
+            None => self.memory_kib,
+        };
+        let new = Self::new(memory_kib, passes.unwrap_or(self.passes), self.lanes)?;
+        (!new.is_below_recommended()).then_some(new)
     }
 
     /// Whether a passphrase costs less to guess than [`RECOMMENDED`](Self::RECOMMENDED).

@@ -44,7 +44,7 @@ pub use descriptors::{
     DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor,
     split_private_descriptor,
 };
-pub use entry::{Entry, KeyId, MAX_LABEL, Mark, NotAKeyId, Words};
+pub use entry::{Entry, KeyId, MAX_LABEL, Mark, NotAKeyId, Words, is_label};
 pub use error::{KeyError, MnemonicError, TextError};
 pub use export::ExportError;
 pub use extended_key::ExtendedPrivateKey;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use bitcoin::NetworkKind;
 use godwit_secret::{SecretArray, SecretSlice, SecretString};
 
-use crate::entry::{self, Entry, KeyId, MAX_LABEL, Mark};
+use crate::entry::{self, Entry, KeyId, MAX_LABEL, Mark, is_label};
 use crate::error::KeyError;
 use crate::export::{self, ExportError};
 use crate::kdf::KdfParameters;
@@ -66,6 +66,8 @@ pub enum StoreError {
     NameTaken(KeyId),
     /// There is no such entry.
     Unknown(KeyId),
+    /// The entry is another one meanwhile.
+    Changed(KeyId),
     /// A key cannot be used.
     Key(KeyError),
     /// A secret cannot be written out.
@@ -128,6 +130,7 @@ impl fmt::Display for StoreError {
                 )
             }
             Self::Unknown(id) => write!(f, "the key file has no entry {id}"),
+            Self::Changed(id) => write!(f, "the entry {id} was changed meanwhile"),
             Self::Key(error) => error.fmt(f),
             Self::Export(error) => error.fmt(f),
         }
@@ -170,6 +173,27 @@ impl KeyStore {
         passphrase: &SecretString,
         parameters: KdfParameters,
     ) -> Result<Self, StoreError> {
+        Self::create_of(path, passphrase, parameters, Vec::new())
+    }
+
+    /// Creates a file with its first entry, or no file.
+    pub fn create_with(
+        path: &Path,
+        passphrase: &SecretString,
+        parameters: KdfParameters,
+        entry: Entry,
+    ) -> Result<(Self, KeyId), StoreError> {
+        check(&entry)?;
+        let id = entry.id();
+        Ok((Self::create_of(path, passphrase, parameters, vec![entry])?, id))
+    }
+
+    fn create_of(
+        path: &Path,
+        passphrase: &SecretString,
+        parameters: KdfParameters,
+        entries: Vec<Entry>,
+    ) -> Result<Self, StoreError> {
         let path = std::path::absolute(path).map_err(|error| StoreError::File {
             action: FileAction::Write,
             path: path.into(),
@@ -183,9 +207,9 @@ impl KeyStore {
             return Err(StoreError::Exists(path));
         }
         let mark = next_mark(None).map_err(content)?;
-        let (header, durable) = replace(&path, &key, &mark, &[], &lock)?;
+        let (header, durable) = replace(&path, &key, &mark, &entries, &lock)?;
         durable?;
-        Ok(Self { path, key, header, mark: Some(mark), entries: Vec::new() })
+        Ok(Self { path, key, header, mark: Some(mark), entries })
     }
 
     /// Opens a file.
@@ -238,12 +262,7 @@ impl KeyStore {
     ///
     /// [`StoreError::Duplicate`] when it lacks nothing.
     pub fn insert(&mut self, entry: Entry) -> Result<KeyId, StoreError> {
-        if !entry.has_good_label() {
-            return Err(StoreError::Label);
-        }
-        if entry.descriptors.is_empty() {
-            return Err(StoreError::NoDescriptors);
-        }
+        check(&entry)?;
         let lock = self.lock_newest()?;
         let id = entry.id();
         if let Some(place) = self.entries.iter().position(|entry| entry.id() == id) {
@@ -293,14 +312,31 @@ impl KeyStore {
         })
     }
 
-    /// Removes an entry and its keys, and returns it. The file's former disk blocks may hold them,
-    /// encrypted, until they are overwritten.
+    /// Removes an entry and its keys, and returns it, if it still is what it was when this store was opened
+    /// or last written. The file's former disk blocks may hold them, encrypted, until they are overwritten.
     pub fn remove(&mut self, id: KeyId) -> Result<Entry, StoreError> {
-        let lock = self.lock_newest()?;
+        let (place, header) = (self.place(id)?, self.header);
+        let seen = self.entries.remove(place);
+        let lock = self.lock_newest();
+        if self.header == header {
+            self.entries.insert(place, seen);
+            return self.remove_at(place, &lock?);
+        }
+        let (place, lock) = (self.place(id)?, lock?);
+        match self.entries[place].is_same(&seen)? {
+            true => self.remove_at(place, &lock),
+            false => Err(StoreError::Changed(id)),
+        }
+    }
+
+    fn place(&self, id: KeyId) -> Result<usize, StoreError> {
         let place = self.entries.iter().position(|entry| entry.id() == id);
-        let place = place.ok_or(StoreError::Unknown(id))?;
+        place.ok_or(StoreError::Unknown(id))
+    }
+
+    fn remove_at(&mut self, place: usize, lock: &WriteLock) -> Result<Entry, StoreError> {
         let entry = self.entries.remove(place);
-        match self.write(&lock) {
+        match self.write(lock) {
             Ok(durable) => durable.map(|()| entry),
             Err(error) => {
                 self.entries.insert(place, entry);
@@ -375,6 +411,16 @@ impl KeyStore {
 impl fmt::Debug for KeyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyStore({}, [redacted])", self.path.display())
+    }
+}
+
+fn check(entry: &Entry) -> Result<(), StoreError> {
+    if !is_label(&entry.label) {
+        return Err(StoreError::Label);
+    }
+    match entry.descriptors.is_empty() {
+        true => Err(StoreError::NoDescriptors),
+        false => Ok(()),
     }
 }
 

@@ -14,13 +14,13 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use godwit_keys::{KdfParameters, KeyId};
+use godwit_keys::KeyId;
 use godwit_primitives::Network;
 use godwit_program::options::{self as tables, Invoked, OptionsError, Problem};
 
 pub use keys::{
-    Bip39Passphrase, Descriptor, KEY_FILE, KeyFileOptions, KeysAction, KeysOptions,
-    ResidueCheckOptions,
+    Bip39Passphrase, Descriptor, KEY_FILE, KdfCost, KeyFileOptions, KeysAction, KeysOptions,
+    NewWords, ResidueCheckOptions,
 };
 pub use psbt::{PsbtAction, PsbtOptions};
 
@@ -102,7 +102,11 @@ fn of_name(
             KeysAction::Create {
                 label: draft.keys.label.clone(),
                 words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
-                show: draft.keys.show,
+                show: match (draft.keys.show, draft.keys.unseen_words) {
+                    (Some(descriptor), _) => NewWords::Descriptor(descriptor),
+                    (None, Some(true)) => NewWords::Unseen,
+                    (None, _) => NewWords::Terminal,
+                },
             },
         ),
         CommandName::KeysImport => keys(
@@ -164,15 +168,13 @@ fn key_file(draft: &Draft) -> KeyFileOptions {
         file: draft.keys.file.clone(),
         passphrase: draft.keys.passphrase,
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
+        older_copy: draft.keys.older_copy.unwrap_or(false),
     }
 }
 
 fn keys(draft: &Draft, action: KeysAction) -> Command {
-    let memory = draft.keys.kdf_memory.unwrap_or(KdfParameters::FLOOR_MEMORY_MIB);
-    let passes = draft.keys.kdf_passes.unwrap_or(KdfParameters::FLOOR_PASSES);
-    let kdf = KdfParameters::at_least_recommended(memory, passes);
-    let kdf = kdf.expect("the table has its limits");
-    Command::Keys(KeysOptions { file: key_file(draft), action, kdf, yes: draft.yes.clone() })
+    let cost = KdfCost { memory_mib: draft.keys.kdf_memory, passes: draft.keys.kdf_passes };
+    Command::Keys(KeysOptions { file: key_file(draft), action, cost, yes: draft.yes.clone() })
 }
 
 /// The message does not repeat the operand: a user who mistakes this command for another may have

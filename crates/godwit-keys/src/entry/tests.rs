@@ -22,6 +22,7 @@ fn entry(label: &str, keys: Vec<StoredKey>, words: Option<Words>) -> Entry {
     Entry {
         label: label.to_owned(),
         created: 7,
+        made_here: label.is_empty(),
         network: NetworkKind::Test,
         descriptors,
         keys,
@@ -116,7 +117,7 @@ fn a_claimed_count_makes_no_room() {
 fn unknown_kinds_are_refused() {
     let mut bytes = content(&[entry("", vec![single(1, true)], None)]);
     let key_at = bytes.len() - 33;
-    for (at, wrong) in [(9, 2), (key_at, 4), (key_at - 2, 3)] {
+    for (at, wrong) in [(9, 4), (key_at, 4), (key_at - 2, 3)] {
         let right = std::mem::replace(&mut bytes[at], wrong);
         assert_eq!(decoded(&bytes).map(|_| ()), Err(KeyFileError::Content), "{at}");
         bytes[at] = right;
@@ -140,7 +141,7 @@ fn names_are_of_the_descriptors_alone() {
 
 #[test]
 fn labels_have_a_length_and_no_control_characters() {
-    let good = |label: &str| entry(label, Vec::new(), None).has_good_label();
+    let good = |label: &str| is_label(label);
     assert!(good("") && good("savings é") && good(&"é".repeat(MAX_LABEL)));
     assert!(!good(&"é".repeat(MAX_LABEL + 1)) && !good("a\nb") && !good("\u{1b}[2J"));
 }

@@ -186,3 +186,21 @@ fn an_origin_must_fit_its_key() {
     }
     assert!(parse(&format!("[{fingerprint}/84h/1h/0h{account}")).is_err(), "without an end");
 }
+
+#[test]
+fn what_is_no_origin_is_not_copied() {
+    use godwit_secret::residue::{Needle, scan};
+
+    let random = SecretBytes::random(64).expect("memory");
+    let text = SecretBytes::from_fn_in_place(66, |text| {
+        random.expose_secret(|random| {
+            text[1..65].iter_mut().zip(random).for_each(|(to, byte)| *to = b'g' + byte % 16);
+        });
+        (text[0], text[65]) = (b'[', b']');
+    });
+    let needle = Needle::new("between brackets", text.as_ref().expect("memory"));
+    let parsed = ExtendedPrivateKey::parse_with_origin(SecretSlice::from(&text.expect("memory")));
+    assert_eq!(parsed.map(|_| ()), Err(KeyError::Text(TextError::Origin)));
+    let found = scan(&[needle.expect("memory")]).expect("a scan").findings;
+    assert!(found.iter().all(|found| found.protected), "{found:?}");
+}

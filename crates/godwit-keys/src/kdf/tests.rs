@@ -81,11 +81,19 @@ fn what_argon2_begins_with_is_known() {
 
 #[test]
 fn a_new_file_costs_no_less_than_is_recommended() {
-    let new = KdfParameters::at_least_recommended;
+    let new = |memory, passes| KdfParameters::RECOMMENDED.with_cost(Some(memory), Some(passes));
     assert_eq!(new(64, 3), Some(KdfParameters::RECOMMENDED));
     assert_eq!((new(63, 3), new(64, 2), new(0, 0)), (None, None, None));
     assert!(new(256, 16).is_some());
     assert_eq!((new(257, 3), new(64, 17), new(u32::MAX, 3)), (None, None, None));
+    // What a file has is kept where it is more, and nothing else.
+    let of = |memory, passes, lanes| KdfParameters::new(memory, passes, lanes).expect("in range");
+    let cheap = of(8, 16, 1);
+    assert_eq!(cheap.at_least_recommended(), of(64 << 10, 16, 4));
+    assert_eq!(cheap.at_least_recommended().with_cost(None, Some(3)), Some(of(64 << 10, 3, 4)));
+    let odd = of((64 << 10) + 1, 1, 16);
+    assert_eq!(odd.at_least_recommended().with_cost(None, None), Some(of((64 << 10) + 1, 3, 16)));
+    assert_eq!(cheap.with_cost(None, Some(3)), None);
     let below =
         |memory, passes| KdfParameters::new(memory, passes, 4).map(|p| p.is_below_recommended());
     assert_eq!(below(64 << 10, 3), Some(false));

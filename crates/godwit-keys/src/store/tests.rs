@@ -40,6 +40,7 @@ fn entry(number: u8) -> Entry {
     Entry {
         label: format!("number {number}"),
         created: u64::from(number),
+        made_here: false,
         network: NetworkKind::Test,
         descriptors: vec![format!("wpkh({number}/0/*)")],
         keys: vec![StoredKey::Extended { key: root(number), origin: None }],

@@ -43,6 +43,12 @@ pub(crate) enum KeysFailure {
     Differs,
     /// The new words were not typed as they were shown.
     OtherWords,
+    /// There is no terminal to show new words at, and nothing says that they go elsewhere.
+    NobodySees,
+    /// `-kdfmemory` or `-kdfpasses` for a key file that is there.
+    CostOfOldFile,
+    /// A change of an older copy of the key file: its number, and that of the last one.
+    OlderCopy(u64, u64),
     /// The user has not agreed to the removal of an entry.
     NotRemoved(Disagreement),
     /// The key is for the main network and the chosen network is not, or the other way round.
@@ -125,8 +131,21 @@ impl fmt::Display for KeysFailure {
                 f.write_str("a key was pressed that stands for no character; nothing was done")
             }
             Self::Differs => f.write_str("what was typed first differs; nothing was done"),
-            Self::OtherWords => f.write_str(
-                "the words that were typed are not those that were shown; nothing was kept of these",
+            Self::OtherWords => {
+                f.write_str("the words that were typed are not those that were shown")
+            }
+            Self::NobodySees => f.write_str(
+                "there is no terminal to show the new words at; write them with -mnemonic-fd, or keep them \
+                 in the key file alone with -unseenwords",
+            ),
+            Self::CostOfOldFile => f.write_str(
+                "-kdfmemory and -kdfpasses are for a new key file, and this one is there; keys \
+                 change-passphrase changes its costs",
+            ),
+            Self::OlderCopy(number, newer) => write!(
+                f,
+                "this key file is an older copy, number {number}: number {newer} was here before, and may \
+                 have had more keys or another passphrase; -oldercopy changes it all the same"
             ),
             Self::NotRemoved(why) => write!(f, "nothing was removed: {why}"),
             Self::OtherNetwork => {

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, NetworkKind};
+use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, Mark, NetworkKind};
 use godwit_primitives::Network;
 use godwit_secret::{Hardened, SecretString, allow_unlocked_secrets, harden_process};
 
 use super::failure::KeysFailure;
 use super::generations::Generations;
 use super::input::Input;
-use crate::options::{Config, Descriptor, KeyFileOptions};
+use crate::options::{Config, Descriptor, KdfCost, KeyFileOptions};
 
 pub(crate) struct KeyFile<'a> {
     path: PathBuf,
@@ -17,7 +17,7 @@ pub(crate) struct KeyFile<'a> {
     /// The network whose keys may be added.
     pub(crate) network: NetworkKind,
     /// The work that a new passphrase costs.
-    kdf: KdfParameters,
+    cost: KdfCost,
     generations: Generations,
 }
 
@@ -27,29 +27,24 @@ impl<'a> KeyFile<'a> {
             Network::Main => NetworkKind::Main,
             _ => NetworkKind::Test,
         };
-        let kdf = KdfParameters::RECOMMENDED;
+        let cost = KdfCost::default();
         let generations = Generations::in_directory(&config.datadir);
-        Self { path: config.key_file(options), options, network, kdf, generations }
+        Self { path: config.key_file(options), options, network, cost, generations }
     }
 
     /// With another price of a new passphrase.
-    pub(crate) fn with_kdf(self, kdf: KdfParameters) -> Self {
-        Self { kdf, ..self }
+    pub(crate) fn with_cost(self, cost: KdfCost) -> Self {
+        Self { cost, ..self }
     }
 
-    pub(crate) fn kdf(&self) -> KdfParameters {
-        self.kdf
-    }
-
-    /// Whether the user sits at a terminal: his passphrase is typed there.
-    pub(crate) fn is_interactive(&self) -> bool {
-        self.options.passphrase.is_none()
+    pub(crate) fn cost(&self) -> KdfCost {
+        self.cost
     }
 
     /// Remembers that the file was written.
     pub(crate) fn written(&self, store: &KeyStore) {
         if let Some(mark) = store.mark() {
-            self.generations.set(&mark);
+            self.generations.written(&mark, self.options.older_copy);
         }
     }
 
@@ -94,7 +89,32 @@ impl<'a> Session<'a> {
 
     /// Asks for the passphrase and opens the key file, which must exist.
     pub(crate) fn open(&self) -> Result<KeyStore, KeysFailure> {
+        let (store, older) = self.open_any()?;
+        if let Some((number, newer)) = older {
+            eprintln!(
+                "godwit-signer: warning: this key file is an older copy, number {number}: number {newer} \
+                 was here before, and may have had more keys or another passphrase"
+            );
+        }
+        Ok(store)
+    }
+
+    /// The same for a change, which is none of an older copy unless the user says so: it would pass for the
+    /// last version afterwards.
+    pub(crate) fn open_to_change(&self) -> Result<KeyStore, KeysFailure> {
+        match self.open_any()? {
+            (_, Some((number, newer))) if !self.file.options.older_copy => {
+                Err(KeysFailure::OlderCopy(number, newer))
+            }
+            (store, _) => Ok(store),
+        }
+    }
+
+    /// The key file, and if it is an older copy, its number and that of the last version.
+    fn open_any(&self) -> Result<(KeyStore, Option<(u64, u64)>), KeysFailure> {
         let passphrase = self.passphrase()?;
+        let generations = &self.file.generations;
+        let before = generations.remembered();
         let store = KeyStore::open(&self.file.path, &passphrase)?;
         if store.kdf_parameters().is_below_recommended() {
             eprintln!(
@@ -102,16 +122,9 @@ impl<'a> Session<'a> {
                  change-passphrase makes it dearer"
             );
         }
-        if let Some(mark) = store.mark()
-            && let Some(newer) = self.file.generations.raise(&mark)
-        {
-            eprintln!(
-                "godwit-signer: warning: this key file is an older copy, number {}: number {newer} was \
-                 here before, and may have had more keys or another passphrase",
-                mark.generation
-            );
-        }
-        Ok(store)
+        let later = |mark: Mark| Some((mark.generation, generations.opened(&mark, &before)?));
+        let older = store.mark().and_then(later);
+        Ok((store, older))
     }
 
     /// The passphrase of the key file, which must exist.
@@ -126,7 +139,10 @@ impl<'a> Session<'a> {
     /// Opens the key file; where there is none, asks for the passphrase of a new one.
     pub(crate) fn unlock(&self) -> Result<Unlocked, KeysFailure> {
         if self.exists() {
-            return self.open().map(Unlocked::Open);
+            if self.file.cost.is_given() {
+                return Err(KeysFailure::CostOfOldFile);
+            }
+            return self.open_to_change().map(Unlocked::Open);
         }
         let what = format!("Passphrase of the new key file {}", self.file.path.display());
         self.input.new_passphrase(self.file.options.passphrase, &what).map(Unlocked::New)
@@ -144,11 +160,16 @@ impl Unlocked {
         file: &KeyFile<'_>,
         entry: Entry,
     ) -> Result<(KeyStore, KeyId), KeysFailure> {
-        let mut store = match self {
-            Self::Open(store) => store,
-            Self::New(passphrase) => KeyStore::create(&file.path, &passphrase, file.kdf)?,
+        let (store, id) = match self {
+            Self::Open(mut store) => {
+                let id = store.insert(entry)?;
+                (store, id)
+            }
+            Self::New(passphrase) => {
+                let cost = file.cost.of(KdfParameters::RECOMMENDED);
+                KeyStore::create_with(&file.path, &passphrase, cost, entry)?
+            }
         };
-        let id = store.insert(entry)?;
         file.written(&store);
         Ok((store, id))
     }

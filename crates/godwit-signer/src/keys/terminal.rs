@@ -18,6 +18,9 @@ use super::failure::KeysFailure;
 /// Longest line, in bytes. The kernel keeps one of 4095 and drops what comes after, without a word.
 const MAX_LINE: usize = 4094;
 
+/// Cursor to the beginning, screen and scrolled lines erased (ECMA-48, and `3J` of xterm).
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
+
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 /// In the place of a key that means something to the terminal: none does.
@@ -62,6 +65,11 @@ impl Terminal {
     /// Shows a line.
     pub(super) fn say(&self, line: &str) -> Result<(), KeysFailure> {
         (&self.file).write_all(format!("{line}\n").as_bytes()).map_err(KeysFailure::Read)
+    }
+
+    /// Clears the screen, and what was scrolled out of it where the terminal can.
+    pub(super) fn clear(&self) -> Result<(), KeysFailure> {
+        (&self.file).write_all(CLEAR).map_err(KeysFailure::Read)
     }
 
     /// For a secret to be shown, past any buffer.

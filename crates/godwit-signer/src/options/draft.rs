@@ -23,6 +23,8 @@ pub(super) struct KeysDraft {
     pub(super) label: String,
     pub(super) words: Option<NonZeroUsize>,
     pub(super) show: Option<Descriptor>,
+    pub(super) unseen_words: Option<bool>,
+    pub(super) older_copy: Option<bool>,
     /// MiB.
     pub(super) kdf_memory: Option<u32>,
     pub(super) kdf_passes: Option<u32>,

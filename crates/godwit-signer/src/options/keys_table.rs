@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 
-use godwit_keys::KdfParameters;
+use godwit_keys::{KdfParameters, MAX_LABEL, is_label};
 use godwit_program::options::{CommandSpec, Commands, FilePlace, Form, OptionSpec, values};
 
 use super::draft::Draft;
@@ -95,12 +95,24 @@ const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
     CommandName::KeysImportCoreWallet,
 ]);
 
+/// Commands that write the key file.
+const CHANGING: Commands<Signer> = Commands::Only(&[
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
+    CommandName::KeysChangePassphrase,
+    CommandName::KeysRemove,
+]);
+
 const NEW_PASSPHRASE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
     CommandName::KeysChangePassphrase,
 ]);
+
+const LABEL: &str = "at most 100 characters, none of them a control character";
+const _: () = assert!(MAX_LABEL == 100);
 
 const FD: Form =
     Form::Value { placeholder: "N", expected: "the number of an open file descriptor", off: None };
@@ -162,10 +174,10 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         )
     },
     OptionSpec {
-        form: Form::Value { placeholder: "TEXT", expected: "text", off: None },
+        form: Form::Value { placeholder: "TEXT", expected: LABEL, off: None },
         commands: NEW_ENTRY,
         ..keys_option("label", "What to call the entry.", |draft, text| {
-            draft.keys.label = text.to_str()?.to_owned();
+            draft.keys.label = text.to_str().filter(|label| is_label(label))?.to_owned();
             Some(())
         })
     },
@@ -189,7 +201,7 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         ..keys_option(
             "kdfmemory",
             "Memory that it takes to try a passphrase, in MiB, for a new key file and for keys \
-             change-passphrase: 64 to 256 (default: 64).",
+             change-passphrase: 64 to 256 (default: 64, or what the file has if that is more).",
             |draft, text| {
                 let limits = KdfParameters::FLOOR_MEMORY_MIB..=KdfParameters::MAX_MEMORY_MIB;
                 let memory = values::number(text).filter(|memory| limits.contains(memory))?;
@@ -203,7 +215,8 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         commands: NEW_PASSPHRASE,
         ..keys_option(
             "kdfpasses",
-            "How often that memory is gone through: 3 to 16 (default: 3).",
+            "How often that memory is gone through: 3 to 16 (default: 3, or what the file has if that is \
+             more).",
             |draft, text| {
                 let limits = KdfParameters::FLOOR_PASSES..=KdfParameters::MAX_PASSES;
                 let passes = values::number(text).filter(|passes| limits.contains(passes))?;
@@ -218,10 +231,35 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         ..keys_option(
             "mnemonic-fd",
             "keys create: write the mnemonic to this file descriptor, once; 1 is standard output, 2 \
-             standard error (default: show it at the terminal and ask for it again, unless the \
-             passphrase comes from a file descriptor).",
+             standard error (default: show it at the terminal and ask for it again).",
             |draft, text| {
                 draft.keys.show = Some(descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: Commands::Only(&[CommandName::KeysCreate]),
+        ..keys_option(
+            "unseenwords",
+            "keys create: keep the mnemonic in the key file without showing it; whoever loses the file \
+             then loses the coins. keys export shows it later (default: 0).",
+            |draft, text| {
+                draft.keys.unseen_words = Some(values::flag(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: CHANGING,
+        ..keys_option(
+            "oldercopy",
+            "Change the key file although a later version of it was here, which may have had more keys or \
+             another passphrase, and forget that version (default: 0).",
+            |draft, text| {
+                draft.keys.older_copy = Some(values::flag(text)?);
                 Some(())
             },
         )

@@ -1,5 +1,6 @@
 use std::fs;
 
+use godwit_keys::KdfParameters;
 use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR, FilePlace, Form, OptionSpec, Program};
 use tempfile::TempDir;
 
@@ -52,10 +53,11 @@ fn commands_of_keys() {
         words: words(count),
         show,
     };
-    assert_eq!(keys(&["create"]).action, create("", 24, None));
+    assert_eq!(keys(&["create"]).action, create("", 24, NewWords::Terminal));
+    assert_eq!(keys(&["create", "-unseenwords"]).action, create("", 24, NewWords::Unseen));
     assert_eq!(
         keys(&["create", "-label=a b", "-words=12", "-mnemonic-fd=2"]).action,
-        create("a b", 12, fd(2))
+        create("a b", 12, NewWords::Descriptor(Descriptor(2)))
     );
     let import = |secret, bip39_passphrase| KeysAction::Import {
         label: String::new(),
@@ -89,9 +91,13 @@ fn commands_of_keys() {
 
 #[test]
 fn a_new_passphrase_has_a_price_with_a_floor() {
-    let cost = |arguments: &[&str]| keys(&[&["create"], arguments].concat()).kdf;
+    let cost = |arguments: &[&str]| {
+        let cost = keys(&[&["create"], arguments].concat()).cost;
+        assert_eq!(cost.is_given(), !arguments.is_empty());
+        cost.of(KdfParameters::RECOMMENDED)
+    };
     assert_eq!(cost(&[]), KdfParameters::RECOMMENDED);
-    let dear = KdfParameters::at_least_recommended(256, 16);
+    let dear = KdfParameters::new(256 << 10, 16, 4);
     assert_eq!(Some(cost(&["-kdfmemory=256", "-kdfpasses=16"])), dear);
     for option in
         ["-kdfmemory=63", "-kdfmemory=257", "-kdfpasses=2", "-kdfpasses=17", "-kdfpasses=x"]
@@ -114,6 +120,7 @@ fn the_search_for_residue_takes_what_the_user_has() {
             file: file.map(PathBuf::from),
             passphrase: None,
             allow_unlocked_secrets: false,
+            older_copy: false,
         };
         ResidueCheckOptions { file, wallet: wallet.map(PathBuf::from), wallet_passphrase }
     };

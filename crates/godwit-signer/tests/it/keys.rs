@@ -29,6 +29,10 @@ fn keys(place: &Datadir, words: &[&str], lines: &[&str]) -> Ended {
     let mut all: Vec<&dyn AsRef<OsStr>> = vec![&"keys"];
     all.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
     all.push(&"-passphrase-fd=0");
+    if words[0] == "create" && !words.iter().any(|word| word.starts_with("-mnemonic-fd")) {
+        // Whoever runs the tests may sit at a terminal.
+        all.push(&"-unseenwords");
+    }
     place.run_with_input(&all, &lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
@@ -132,13 +136,14 @@ fn descriptors_are_an_array_for_core() {
     assert_eq!(array.len(), 8 + 4);
     for (place, one) in array.iter().enumerate() {
         assert_eq!(one["active"], false, "{one}");
-        assert!(one["timestamp"].is_u64(), "{one}");
         if place < 8 {
+            assert_eq!(one["timestamp"], created["created"], "{one}");
             assert_eq!(one["desc"], created["descriptors"][place]);
             assert_eq!(one["internal"], place % 2 == 1, "{one}");
             assert_eq!(one["range"], serde_json::json!([0, 999]));
             assert!(one.get("label").is_none(), "Core refuses it beside a range: {one}");
         } else {
+            assert_eq!(one["timestamp"], 0, "the key may have been used before: {one}");
             assert!(one.get("range").is_none(), "{one}");
         }
     }
@@ -154,11 +159,57 @@ fn an_older_copy_of_the_key_file_is_told() {
     assert_eq!(list().stderr, "");
     fs::write(key_file(&place), &older).expect("it is ours");
     let told = list();
-    let line = "warning: this key file is an older copy, number 2: number 3 was here before";
+    let line = "warning: this key file is an older copy, number 1: number 2 was here before";
     assert!(told.stderr.contains(line), "{told:?}");
+    // It is not changed by accident: it would pass for the last version then.
+    let id = id(&self::list(&place)[0]);
+    let yes = format!("-yes={id}");
+    for words in [
+        &["create", "-label=third"][..],
+        &["import", "-secret-fd=0"],
+        &["change-passphrase", "-newpassphrase-fd=0"],
+        &["remove", &id, &yes],
+    ] {
+        let refused = keys(&place, words, &["pass", "new"]).expect(Exit::Failure);
+        assert!(refused.stderr.contains("; -oldercopy changes it all the same"), "{refused:?}");
+        assert_eq!(fs::read(key_file(&place)).expect("made"), older);
+    }
+    assert!(list().stderr.contains(line), "it is not forgotten");
     // Who goes on with it knows.
-    keys(&place, &["create", "-label=third"], &["pass"]).expect(Exit::Success);
+    let third = ["create", "-label=third", "-oldercopy"];
+    keys(&place, &third, &["pass"]).expect(Exit::Success);
+    keys(&place, &["create", "-label=fourth"], &["pass"]).expect(Exit::Success);
     assert_eq!(list().stderr, "");
+}
+
+#[test]
+fn nothing_is_asked_for_a_label_that_is_none() {
+    let place = signer("regtest");
+    for label in ["x".repeat(101), "a\u{7}b".to_owned()] {
+        let refused = keys(&place, &["create", &format!("-label={label}")], &["pass"]);
+        let refused = refused.expect(Exit::Configuration);
+        assert!(refused.stderr.contains("expected at most 100 characters"), "{refused:?}");
+    }
+    assert!(!place.datadir().exists());
+    let label = format!("-label={}", "é".repeat(100));
+    keys(&place, &["create", &label], &["pass"]).expect(Exit::Success);
+}
+
+#[test]
+fn words_that_nobody_can_see_are_not_made() {
+    let place = signer("regtest");
+    let run = |option: Option<&str>| {
+        let program = place.command(&[&"keys", &"create", &"-passphrase-fd=0"]);
+        // Without a terminal of its own.
+        let mut command = Command::new("setsid");
+        command.arg("--wait").arg(program.get_program()).args(program.get_args()).args(option);
+        Ended::with_input(command, "pass\n")
+    };
+    let refused = run(None).expect(Exit::Failure);
+    assert!(refused.stderr.contains("no terminal to show the new words at"), "{refused:?}");
+    assert!(!key_file(&place).exists());
+    run(Some("-unseenwords")).expect(Exit::Success);
+    assert_eq!(list(&place).len(), 1);
 }
 
 #[test]
@@ -169,8 +220,14 @@ fn a_passphrase_can_cost_more() {
     let numbers = |place: &Datadir| fs::read(key_file(place)).expect("made")[12..24].to_vec();
     let expected = [65u32 << 10, 4, 4].map(u32::to_le_bytes).concat();
     assert_eq!(numbers(&place), expected);
+    // What it costs is not lowered in passing, and is no option of a file that is there.
     let change = ["change-passphrase", "-newpassphrase-fd=0"];
     keys(&place, &change, &["pass", "new"]).expect(Exit::Success);
+    assert_eq!(numbers(&place), expected);
+    let refused = keys(&place, &["create", "-kdfmemory=66"], &["new"]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("are for a new key file"), "{refused:?}");
+    let change = [&change[..], &["-kdfmemory=64", "-kdfpasses=3"]].concat();
+    keys(&place, &change, &["new", "pass"]).expect(Exit::Success);
     assert_eq!(numbers(&place), [64u32 << 10, 3, 4].map(u32::to_le_bytes).concat());
 }
 
@@ -380,7 +437,7 @@ fn without_locked_memory_there_are_no_keys_but_on_demand() {
     for (option, exit) in [("0", Exit::Failure), ("1", Exit::Success)] {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -l 0 && exec \"$@\" 3<pass", "sh"]).arg(&program);
-        command.args(["keys", "create", "-regtest", "-passphrase-fd=3"]);
+        command.args(["keys", "create", "-regtest", "-passphrase-fd=3", "-unseenwords"]);
         command.arg(format!("-datadir={}", temp.path().join(option).display()));
         command.arg(format!("-allowunlockedsecrets={option}"));
         if rustix::process::getuid().is_root() {

@@ -254,6 +254,7 @@ fn key_file(place: &Datadir, wallet: &Value) -> PathBuf {
         let entry = Entry {
             label: String::new(),
             created: 0,
+            made_here: false,
             network: NetworkKind::Test,
             descriptors: split
                 .descriptors

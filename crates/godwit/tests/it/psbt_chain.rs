@@ -154,8 +154,15 @@ pub(crate) fn make(node: &Node) -> SpendingChain {
         let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
         let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
         let (label, network) = (letter.to_string(), NetworkKind::Test);
-        let entry =
-            Entry { label, created: 0, network, descriptors, keys: split.keys, words: None };
+        let entry = Entry {
+            label,
+            created: 0,
+            made_here: false,
+            network,
+            descriptors,
+            keys: split.keys,
+            words: None,
+        };
         store.insert(entry).expect("it is new");
     }
     let spends = KINDS.iter().enumerate().map(|(vout, kind)| {

@@ -100,14 +100,25 @@ fn what_is_typed_is_not_shown() {
     session.wait_for("nobody has.\r\n");
     let words = session.wait_for("\r\n").to_owned();
     assert_eq!(words.split(' ').count(), 24, "{words}");
-    session.answer("Type the words that you have written down: ", "abandon\r");
-    session.answer("These are other words.", "");
-    session.answer("Type the words that you have written down: ", &format!("{words}\r"));
+    // A key without a character costs an attempt, and they are shown again.
+    session.answer("they disappear: ", "\u{1b}[A\r");
+    session.answer("Type the words that you have written down: ", "\u{1b}[A\r");
+    session.wait_for("These are other words.");
+    session.wait_for("nobody has.\r\n");
+    assert_eq!(session.wait_for("\r\n"), words);
+    session.answer("they disappear: ", "\r");
+    let between = session.wait_for("Type the words that you have written down: ");
+    assert!(
+        between.ends_with("\r\n\u{1b}[H\u{1b}[2J\u{1b}[3J"),
+        "the screen is cleared: {between:?}"
+    );
+    session.answer("", &format!("{words}\r"));
     let (screen, status) = session.end();
     assert_eq!(status, code(Exit::Success), "{screen}");
-    assert_eq!(screen.matches(&words).count(), 1, "shown once: {screen}");
+    assert_eq!(screen.matches(&words).count(), 2, "shown twice: {screen}");
     assert!(screen.contains("\"label\": \"typed\""), "{screen}");
-    for part in ["hid", "den", "wrong"] {
+    let screen = screen.replace(&words, "");
+    for part in ["hid", "wrong\r", "denX"] {
         assert!(!screen.contains(part), "{part} is on the screen: {screen}");
     }
     let listed = keys(&place, &["list"], &["hidden"]).expect(Exit::Success).json();
@@ -184,9 +195,20 @@ fn words_that_nobody_can_repeat_are_not_kept() {
     session.answer("Passphrase of the new key file", "hidden\r");
     session.answer("again: ", "hidden\r");
     for _ in 0..3 {
+        session.answer("they disappear: ", "\r");
         session.answer("Type the words that you have written down: ", "abandon about\r");
     }
+    session.wait_for("the words that were shown are void");
     session.fails("the words that were typed are not those that were shown");
+    assert!(!super::key_file(&place).exists());
+    // Nor are those that somebody has turned away from.
+    let mut session = Session::start(&place, "create").expect("as before");
+    session.answer("Passphrase of the new key file", "hidden\r");
+    session.answer("again: ", "hidden\r");
+    session.answer("they disappear: ", "\u{3}");
+    session.wait_for("\u{1b}[3J");
+    session.wait_for("the words that were shown are void");
+    session.ends(Exit::Interrupted, "aborted; nothing was done");
     assert!(!super::key_file(&place).exists());
 }
 

@@ -33,7 +33,8 @@ pub(super) fn key_file(place: &Datadir, name: &str, network: NetworkKind) -> Pat
     let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
     let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
     let (label, keys) = (String::new(), split.keys);
-    let entry = Entry { label, created: 0, network, descriptors, keys, words: None };
+    let entry =
+        Entry { label, created: 0, made_here: false, network, descriptors, keys, words: None };
     store.insert(entry).expect("it is new");
     path
 }

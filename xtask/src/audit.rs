@@ -195,6 +195,7 @@ mod tests {
     fn a_function_that_reveals_is_known_by_what_it_takes_and_returns() {
         let other = "
             fn caller(key: &PacketKey) { key.show_tag(|tag| send(tag)); key.machine(); key.bound(g); }
+            fn second(key: &PacketKey) { key.numbered(g); key.default(g); key.by_pointer(g); }
             fn quiet(key: &PacketKey) { key.length(); }
         ";
         let of = "
@@ -204,11 +205,15 @@ mod tests {
                 fn machine(&self) -> ChaCha20 { self.key.expose_secret(|k| ChaCha20::new(k)) }
                 fn twice<R>(&self, f: impl FnOnce(&str) -> R) -> R { self.show_tag(|t| f(text(t))) }
                 fn length(&self) -> usize { self.key.expose_secret(|k| k.len()) }
+                fn numbered(&self, f: impl Fn(usize, &[u8])) { self.key.expose_secret(|k| f(1, k)) }
+                fn by_pointer(&self, f: fn(&[u8])) { self.key.expose_secret(f) }
             }
+            trait Shows { fn default(&self, f: impl FnOnce(&[u8])) { self.key().expose_secret(f) } }
         ";
         let found = times(&uses_of(&[("a.rs", other), ("b/src/c.rs", of)]));
         let callers: Vec<_> = found.iter().filter(|(name, ..)| !name.contains("::")).collect();
-        assert_eq!(callers, [&("caller".to_owned(), Kind::Reveal, 3)]);
+        let row = |name: &str| (name.to_owned(), Kind::Reveal, 3);
+        assert_eq!(callers, [&row("caller"), &row("second")]);
         // Its own name, and the call of what it got the bytes from.
         assert!(found.contains(&("PacketKey::twice".to_owned(), Kind::Reveal, 2)), "{found:?}");
     }
@@ -218,6 +223,11 @@ mod tests {
         let lib = "#[cfg(test)] mod both; #[cfg(not(test))] mod both; #[cfg(test)] mod tests;";
         let leak = "fn f() { key.expose_secret(g); }";
         let files = [("a/src/lib.rs", lib), ("a/src/both.rs", leak), ("a/src/tests.rs", leak)];
+        let found: Vec<_> = uses_of(&files).into_keys().map(|place| place.path).collect();
+        assert_eq!(found, ["a/src/both.rs"]);
+        // A library's module of tests, which the program beside it compiles.
+        let (lib, main) = ("#[cfg(test)] mod both;", "mod both; fn main() {}");
+        let files = [("a/src/lib.rs", lib), ("a/src/main.rs", main), ("a/src/both.rs", leak)];
         let found: Vec<_> = uses_of(&files).into_keys().map(|place| place.path).collect();
         assert_eq!(found, ["a/src/both.rs"]);
     }
@@ -232,9 +242,13 @@ mod tests {
 
     #[test]
     fn source_from_elsewhere_is_refused() {
-        for text in
-            ["include!(\"x.rs\");", "#[path = \"x.rs\"] mod x;", "fn f() { include!(\"x\") }"]
-        {
+        for text in [
+            "include!(\"x.rs\");",
+            "std::include!(\"x.rs\");",
+            "#[path = \"x.rs\"] mod x;",
+            "#[cfg_attr(unix, path = \"x.rs\")] mod x;",
+            "fn f() { include!(\"x\") }",
+        ] {
             let files = [("a/src/lib.rs".to_owned(), text.to_owned())];
             let error = source::of_files(&files).expect_err("it is not read").to_string();
             assert!(error.contains("a/src/lib.rs"), "{error}");

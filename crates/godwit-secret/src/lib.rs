@@ -46,7 +46,7 @@ pub use stack::{SECRET_STACK_SIZE, run_on_secret_stack};
 pub use stats::{Stats, process_stats};
 pub use stream::SecretStream;
 pub use string::{NotUtf8, SecretString};
-pub use work_area::WorkArea;
+pub use work_area::{WorkArea, had_unlocked_work_area};
 
 /// Between two steps of an operation with secrets: here a search of memory may look (`residue`, the feature).
 /// Without that feature it does nothing.

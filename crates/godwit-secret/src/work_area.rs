@@ -7,9 +7,18 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::LockError;
 use crate::pages::{LockedPages, page_size};
+
+/// Whether a work area was not locked at all.
+static ONE_WAS_UNLOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process had a [`WorkArea`] of which nothing could be locked.
+pub fn had_unlocked_work_area() -> bool {
+    ONE_WAS_UNLOCKED.load(Ordering::Relaxed)
+}
 
 /// Values in pages that are left out of core dumps, zero in a forked child and wiped when they are freed, and
 /// locked as far as the system admits.
@@ -30,6 +39,9 @@ impl<T: Copy> WorkArea<T> {
         assert!(align_of::<T>() <= page_size() && parts > 0, "pages are aligned to pages");
         let bytes = count.saturating_mul(size_of::<T>());
         let (pages, locked) = LockedPages::map_beginnings(bytes, parts)?;
+        if locked == 0 && bytes > 0 {
+            ONE_WAS_UNLOCKED.store(true, Ordering::Relaxed);
+        }
         let first = pages.start().cast::<T>();
         for place in 0..count {
             // SAFETY: `count` values fit into the pages, which are aligned for them.

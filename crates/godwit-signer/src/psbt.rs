@@ -33,7 +33,9 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFa
     let network = bitcoin_network(config.network);
     files::check_out(options.out.as_deref())?;
     match options.action {
-        PsbtAction::Inspect if options.key_file.file.is_some() => {
+        PsbtAction::Inspect
+            if options.key_file.file.is_some() || options.key_file.passphrase.is_some() =>
+        {
             inspect_with_keys(config, options, first, network)
         }
         PsbtAction::Inspect => {

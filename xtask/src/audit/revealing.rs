@@ -50,7 +50,20 @@ impl Function {
 /// As tokens are printed, with a space between any two.
 fn takes_closure_of_reference(text: &str) -> bool {
     let text: String = text.split_whitespace().collect();
-    ["FnOnce(&", "FnMut(&", "Fn(&"].iter().any(|closure| text.contains(closure))
+    let closures = ["FnOnce(", "FnMut(", "Fn(", "fn("];
+    let mut behind = closures.iter().flat_map(|closure| text.split(closure).skip(1));
+    // Among its arguments, whichever comes first.
+    behind.any(|behind| arguments(behind).contains('&'))
+}
+
+/// The text up to the parenthesis that ends it.
+fn arguments(text: &str) -> &str {
+    let mut open = 1;
+    let end = text.find(|c| {
+        open += i32::from(c == '(') - i32::from(c == ')');
+        open == 0
+    });
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// A name without the mark of a raw one.

@@ -32,10 +32,14 @@ pub(super) fn uses(root: &Path) -> io::Result<Uses> {
 
 /// The uses in these files, by path and text.
 pub(super) fn of_files(files: &[(String, String)]) -> io::Result<Uses> {
-    let mut only_tests = BTreeSet::new();
+    // What one file declares for tests alone, another one may compile: a library and a program beside it.
+    let (mut only_tests, mut others) = (BTreeSet::new(), BTreeSet::new());
     for (path, text) in files {
-        only_tests.extend(test_modules(path, text));
+        let (tests, rest) = modules(path, text);
+        only_tests.extend(tests);
+        others.extend(rest);
     }
+    only_tests.retain(|module| !others.contains(module));
     let mut read = Vec::new();
     let mut functions = Vec::new();
     for (path, text) in files {
@@ -121,9 +125,9 @@ fn collect(directory: &Path, files: &mut Vec<(String, String)>) -> io::Result<()
     Ok(())
 }
 
-/// The files, without `.rs`, of the modules that a file declares for tests alone.
-fn test_modules(path: &str, text: &str) -> Vec<String> {
-    let Ok(file) = parse(path, text) else { return Vec::new() };
+/// The files, without `.rs`, of the modules that a file declares for tests, and of the others.
+fn modules(path: &str, text: &str) -> (Vec<String>, Vec<String>) {
+    let Ok(file) = parse(path, text) else { return (Vec::new(), Vec::new()) };
     let stem = path.trim_end_matches(".rs");
     let base = match stem.rsplit_once('/') {
         Some((folder, "lib" | "main" | "mod")) => folder,
@@ -136,9 +140,9 @@ fn test_modules(path: &str, text: &str) -> Vec<String> {
             }
             _ => None,
         });
-        modules.collect::<BTreeSet<_>>()
+        modules.collect()
     };
-    declared(true).difference(&declared(false)).cloned().collect()
+    (declared(true), declared(false))
 }
 
 fn for_tests(attributes: &[Attribute]) -> bool {
@@ -156,12 +160,19 @@ struct Elsewhere {
 
 impl<'ast> Visit<'ast> for Elsewhere {
     fn visit_item_mod(&mut self, module: &'ast ItemMod) {
-        self.found |= module.attrs.iter().any(|attribute| attribute.path().is_ident("path"));
+        self.found |= module.attrs.iter().any(|attribute| {
+            let mut words = BTreeSet::new();
+            identifiers_of(attribute.meta.to_token_stream(), &mut words);
+            // The attribute itself, or one under a condition.
+            attribute.path().is_ident("path")
+                || attribute.path().is_ident("cfg_attr") && words.contains("path")
+        });
         visit::visit_item_mod(self, module);
     }
 
     fn visit_macro(&mut self, macro_call: &'ast Macro) {
-        self.found |= macro_call.path.is_ident("include");
+        let name = macro_call.path.segments.last().map(|last| plain(&last.ident.to_string()));
+        self.found |= name.is_some_and(|name| name == "include");
     }
 }
 
@@ -207,6 +218,11 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
         self.add(&function.attrs, &function.sig, function.block.to_token_stream());
         visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
+        self.add(&function.attrs, &function.sig, function.default.to_token_stream());
+        visit::visit_trait_item_fn(self, function);
     }
 }
 

@@ -278,7 +278,7 @@ fn warnings(inputs: &[InputReview], outputs: &[TxOut]) -> Vec<Warning> {
         }
     }
     for (index, output) in outputs.iter().enumerate() {
-        if output.script_pubkey.is_op_return() && output.value > Amount::ZERO {
+        if is_unspendable(&output.script_pubkey) && output.value > Amount::ZERO {
             warnings.push(Warning::BurnsCoins(index));
         }
         if is_without_rules(&output.script_pubkey) {
@@ -286,6 +286,14 @@ fn warnings(inputs: &[InputReview], outputs: &[TxOut]) -> Vec<Warning> {
         }
     }
     warnings
+}
+
+/// Nothing can ever spend it: data, a program of version 0 that is no hash, a taproot key that is no point.
+fn is_unspendable(script: &Script) -> bool {
+    let is_program = script.is_p2wpkh() || script.is_p2wsh();
+    script.is_op_return()
+        || script.witness_version() == Some(WitnessVersion::V0) && !is_program
+        || script.is_p2tr() && super::spent::output_key(script).is_none()
 }
 
 /// A witness program that no rule says anything of: it is spent without a signature. (One of version 0 with

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::ScanError;
 use super::needle::{Form, Needle, SHORTEST};
+use super::scratch::Scratch;
 use crate::array::SecretArray;
-use crate::random::RandomError;
 
 /// Bits of the hash of an anchor.
 const HASH_BITS: u32 = 19;
@@ -13,11 +14,11 @@ const HASH_BITS: u32 = 19;
 /// bytes is hashed, and only where the hash is that of an anchor are the bytes around it compared. Sixteen
 /// bytes of a form, wherever they begin, contain an anchor.
 pub(super) struct Patterns<'a> {
-    forms: Vec<(&'a Needle, &'a Form)>,
+    forms: Scratch<(&'a Needle, &'a Form)>,
     /// One bit for each hash.
-    anchors: Vec<u64>,
+    anchors: Scratch<u64>,
     /// Hash of the anchor, number of its form and its place there, in order.
-    by_hash: Vec<(usize, usize, usize)>,
+    by_hash: Scratch<(usize, usize, usize)>,
     /// Odd, random and secret, so that the hashes tell nothing.
     multiplier: SecretArray<8>,
     /// Whether there is an anchor of zeros, which most of memory consists of.
@@ -26,16 +27,23 @@ pub(super) struct Patterns<'a> {
 }
 
 impl<'a> Patterns<'a> {
-    pub(super) fn new(needles: impl IntoIterator<Item = &'a Needle>) -> Result<Self, RandomError> {
-        let needles = needles.into_iter();
-        let forms: Vec<_> = needles
-            .flat_map(|needle| needle.forms.iter().map(move |form| (needle, form)))
-            .collect();
+    pub(super) fn new(
+        needles: impl IntoIterator<Item = &'a Needle> + Clone,
+    ) -> Result<Self, ScanError> {
+        let all = || {
+            let needles = needles.clone().into_iter();
+            needles.flat_map(|needle| needle.forms.iter().map(move |form| (needle, form)))
+        };
+        let mut forms = Scratch::with_capacity(all().count())?;
+        all().try_for_each(|form| forms.extend(&[form]))?;
+        let mut anchors = Scratch::with_capacity((1 << HASH_BITS) / 64)?;
+        (0..(1 << HASH_BITS) / 64).try_for_each(|_| anchors.extend(&[0]))?;
+        let count = all().map(|(_, form)| form.len() / SHORTEST).sum();
         let mut multiplier = SecretArray::random()?;
         multiplier.expose_secret_mut(|bytes| bytes[0] |= 1);
         let mut patterns = Self {
-            anchors: vec![0; (1 << HASH_BITS) / 64],
-            by_hash: Vec::new(),
+            anchors,
+            by_hash: Scratch::with_capacity(count)?,
             zeros: false,
             longest: forms.iter().map(|(_, form)| form.len()).max().unwrap_or(SHORTEST),
             multiplier,
@@ -48,11 +56,16 @@ impl<'a> Patterns<'a> {
                 patterns.zeros |= anchor == 0;
                 let hash = hash(anchor, factor);
                 patterns.anchors[hash / 64] |= 1 << (hash % 64);
-                patterns.by_hash.push((hash, index, at));
+                patterns.by_hash.extend(&[(hash, index, at)])?;
             }
         }
         patterns.by_hash.sort_unstable();
         Ok(patterns)
+    }
+
+    /// Number of forms.
+    pub(super) fn len(&self) -> usize {
+        self.forms.len()
     }
 
     /// Bytes of the longest form; at least that of a window.

@@ -1,5 +1,6 @@
 //! Searches inside of operations, between their steps.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Who is told of steps.
@@ -8,15 +9,34 @@ type Observer = Arc<Mutex<dyn FnMut(&'static str) + Send>>;
 /// Operations run on stacks and threads of their own, so this is of the process.
 static OBSERVER: Mutex<Option<Observer>> = Mutex::new(None);
 
+thread_local! {
+    /// Whether this thread is the observer's now.
+    static OBSERVES: Cell<bool> = const { Cell::new(false) };
+}
+
 fn observer() -> MutexGuard<'static, Option<Observer>> {
     OBSERVER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells of a step, unless the observer itself takes it.
+/// Tells of a step, unless the observer itself takes it. A step of another thread waits until the observer
+/// has seen the one before.
 pub(crate) fn tell(step: &'static str) {
-    let observer = observer().clone();
-    if let Some(mut observe) = observer.as_ref().and_then(|observer| observer.try_lock().ok()) {
-        observe(step);
+    if OBSERVES.get() {
+        return;
+    }
+    let Some(observer) = observer().clone() else { return };
+    let mut observe = observer.lock().unwrap_or_else(PoisonError::into_inner);
+    OBSERVES.set(true);
+    let _own = Own;
+    observe(step);
+}
+
+/// The observer's turn, also when it panics.
+struct Own;
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        OBSERVES.set(false);
     }
 }
 

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, Mark, NetworkKind};
 use godwit_primitives::Network;
-use godwit_secret::{Hardened, SecretString, allow_unlocked_secrets, harden_process};
+use godwit_secret::{
+    Hardened, SecretString, allow_unlocked_secrets, had_unlocked_work_area, harden_process,
+};
 
 use super::failure::KeysFailure;
 use super::generations::Generations;
@@ -122,6 +124,7 @@ impl<'a> Session<'a> {
                  change-passphrase makes it dearer"
             );
         }
+        warn_of_unlocked_work();
         let later = |mark: Mark| Some((mark.generation, generations.opened(&mark, &before)?));
         let older = store.mark().and_then(later);
         Ok((store, older))
@@ -167,10 +170,22 @@ impl Unlocked {
             }
             Self::New(passphrase) => {
                 let cost = file.cost.of(KdfParameters::RECOMMENDED);
-                KeyStore::create_with(&file.path, &passphrase, cost, entry)?
+                let made = KeyStore::create_with(&file.path, &passphrase, cost, entry)?;
+                warn_of_unlocked_work();
+                made
             }
         };
         file.written(&store);
         Ok((store, id))
+    }
+}
+
+/// The beginnings of what a passphrase is stretched in tell the most of it.
+fn warn_of_unlocked_work() {
+    if had_unlocked_work_area() {
+        eprintln!(
+            "godwit-signer: warning: nothing of the memory that the passphrase was stretched in could be \
+             locked: what helps to guess it may reach a swap file; raise RLIMIT_MEMLOCK (`ulimit -l`)"
+        );
     }
 }

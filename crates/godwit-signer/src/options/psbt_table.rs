@@ -17,7 +17,7 @@ pub(super) const PSBT_COMMANDS: &[CommandSpec<Signer>] = &[
         operands: " FILE",
         count: 1..=1,
         help: "Show what the PSBT in FILE would do: amounts, addresses, fee, keys, signatures, what is \
-               missing and what is wrong. With -keys, also what is ours of it, and the token that psbt \
+               missing and what is wrong. With -keys, or -passphrase-fd for the default key file, also what is ours of it, and the token that psbt \
                sign takes. FILE has base64 or the binary form, of version 0 or 2, here and in all \
                commands of psbt; - is standard input.",
     },

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use bitcoin::absolute::LockTime;
 use bitcoin::bip32::KeySource;
-use bitcoin::{Address, Amount, Network, Script};
+use bitcoin::{Address, Amount, Network, Script, Sequence};
 use godwit_keys::psbt::{
     Branch, GAP_LIMIT, InputReview, InputState, KeyReview, Ours, OutputObjection, OutputReview,
     OwnScript, Review, SignatureReview, Warning,
@@ -34,7 +35,7 @@ pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>
         "PSBT version {}, transaction version {}, lock time {}",
         review.version,
         review.transaction_version.0,
-        review.lock_time.to_consensus_u32()
+        lock_time(review)
     )];
     for (index, input) in review.inputs.iter().enumerate() {
         push_input(&mut lines, index, input, network, keys);
@@ -83,6 +84,22 @@ pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>
         ),
     }));
     lines.join("\n")
+}
+
+/// The lock time, and what it keeps from being mined.
+fn lock_time(review: &Review) -> String {
+    let number = review.lock_time.to_consensus_u32();
+    if number == 0 {
+        return "0".to_owned();
+    }
+    let is_off = review.inputs.iter().all(|input| input.sequence == Sequence::MAX);
+    match review.lock_time {
+        _ if is_off => format!("{number}, which the sequences of all inputs switch off"),
+        LockTime::Blocks(_) => format!("{number}: in no block up to that height"),
+        LockTime::Seconds(_) => {
+            format!("{number}: in no block up to that time, in seconds since 1970")
+        }
+    }
 }
 
 fn push_input(

@@ -42,22 +42,31 @@ pub trait Observer {
 pub struct Inside {
     /// Searches made.
     pub searches: usize,
-    /// The steps that memory was searched at, and how often they came.
-    pub steps: BTreeMap<&'static str, u64>,
+    /// The steps that memory was searched at.
+    pub steps: BTreeMap<&'static str, Step>,
     /// Copies outside of the memory for secrets.
     pub findings: Vec<Finding>,
     /// The first search that failed.
     pub error: Option<ScanError>,
 }
 
+/// How often a step came, and how many needles there were when memory was searched at it last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Step {
+    times: u64,
+    needles: usize,
+}
+
 impl Inside {
-    /// Searches at the first, fourth, sixteenth time of a step.
-    fn at(&mut self, step: &'static str, needles: &[Needle]) {
-        let times = self.steps.entry(step).or_default();
-        *times += 1;
-        if needles.is_empty() || !is_power_of_four(*times) {
+    /// Searches at the first, fourth, sixteenth time of a step, and whenever there is more to find than at
+    /// its last search.
+    pub(super) fn at(&mut self, step: &'static str, needles: &[Needle]) {
+        let seen = self.steps.entry(step).or_default();
+        seen.times += 1;
+        if needles.is_empty() || !is_power_of_four(seen.times) && needles.len() <= seen.needles {
             return;
         }
+        seen.needles = needles.len();
         self.searches += 1;
         match residue::scan(needles) {
             Ok(report) => {
@@ -121,11 +130,26 @@ impl<'a, 'b> Case<'a, 'b> {
         observer: &'a mut dyn Observer,
         body: impl FnOnce(&mut Case<'a, 'b>) -> Result<(), CheckError>,
     ) -> Result<(), CheckError> {
+        Self::run_with(name, directory, invention, observer, |_| {}, body)
+    }
+
+    /// The same with `before` called between steps, before memory is searched there.
+    pub(super) fn run_with(
+        name: &'static str,
+        directory: &'a Path,
+        invention: &'a mut Invention<'b>,
+        observer: &'a mut dyn Observer,
+        mut before: impl FnMut(&'static str) + Send + 'static,
+        body: impl FnOnce(&mut Case<'a, 'b>) -> Result<(), CheckError>,
+    ) -> Result<(), CheckError> {
         let mut case = Self { name, directory, invention, observer, needles: Shared::default() };
         let inside = Shared::<Inside>::default();
         let observed = case.observer.looks_inside().then(|| {
             let (needles, inside) = (Arc::clone(&case.needles), Arc::clone(&inside));
-            observe_steps(move |step| lock(&inside).at(step, &lock(&needles)))
+            observe_steps(move |step| {
+                before(step);
+                lock(&inside).at(step, &lock(&needles));
+            })
         });
         let outcome = body(&mut case);
         drop(observed);

@@ -4,8 +4,9 @@ use std::hint::black_box;
 
 use godwit_secret::{SecretArray, cleanse};
 
-/// So many copies: the search takes some blocks that others have freed.
-const COPIES: usize = 32;
+/// So many copies: what runs behind a leak may take a block that was freed. (That a search takes none is
+/// tested beside it.)
+const COPIES: usize = 4;
 /// HMAC's, which it combines with its key.
 const PAD: u8 = 0x36;
 /// A block of a hash.
@@ -37,32 +38,40 @@ impl Leak {
         }
     }
 
-    /// Leaves copies of `secret` in plain memory.
-    pub(super) fn leave(self, secret: &SecretArray<32>) {
-        // A neighbour stays, so that what is freed is not joined to a larger block that is soon used again.
+    /// What will be left of `secret`, in plain memory.
+    pub(super) fn copies(self, secret: &SecretArray<32>) -> Vec<Vec<u8>> {
         let copy = || {
-            let copy = secret.expose_secret(|bytes| bytes.to_vec());
+            let copy = secret.expose_secret(|bytes| match self {
+                Self::Freed | Self::Moved => bytes.to_vec(),
+                Self::Cut => bytes[5..21].to_vec(),
+                Self::Padded => {
+                    let mut block = vec![PAD; BLOCK];
+                    block.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= byte);
+                    block
+                }
+            });
+            // A neighbour stays, so that what is freed is not joined to a larger block that is soon used
+            // again.
             keep(vec![PAD; copy.len()]);
             copy
         };
-        let copies = || (0..COPIES).map(|_| copy()).collect::<Vec<_>>();
-        match self {
-            Self::Freed => drop(black_box(copies())),
-            Self::Cut => keep(secret.expose_secret(|bytes| bytes[5..21].to_vec())),
-            Self::Padded => {
-                let mut block = vec![PAD; BLOCK];
-                secret.expose_secret(|bytes| {
-                    block.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= byte);
-                });
-                keep(block);
-            }
-            Self::Moved => {
-                let mut grown = copies();
-                for copy in &mut grown {
-                    copy.reserve(BLOCK * COPIES);
-                    cleanse(copy);
+        (0..COPIES).map(|_| copy()).collect()
+    }
+
+    /// Leaves copies behind.
+    pub(super) fn leave(self, copies: Vec<Vec<u8>>) {
+        for copy in copies {
+            match self {
+                Self::Freed => drop(black_box(copy)),
+                Self::Cut | Self::Padded => keep(copy),
+                Self::Moved => {
+                    // As the allocator does where it cannot make room behind a block.
+                    let mut grown = Vec::with_capacity(BLOCK * 2);
+                    grown.extend_from_slice(&copy);
+                    drop(black_box(copy));
+                    cleanse(&mut grown);
+                    keep(grown);
                 }
-                drop(black_box(grown));
             }
         }
     }

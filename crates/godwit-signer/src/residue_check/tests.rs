@@ -1,8 +1,8 @@
 use std::fmt::Write;
 use std::hint::black_box;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use godwit_secret::residue::{Needle, observe_steps};
+use godwit_secret::residue::Needle;
 
 use super::leak::Leak;
 use super::*;
@@ -98,16 +98,25 @@ fn the_search_proves_itself() {
     assert_eq!(proof::leak_on_purpose().expect("the leaks are found").len(), 3 + Leak::ALL.len());
 }
 
-/// Looks at nothing.
-struct Blind;
+/// Looks inside alone.
+#[derive(Default)]
+struct Within(Inside);
 
-impl Observer for Blind {
+impl Observer for Within {
     fn unlocked(&mut self, _: &'static str, _: &[Needle]) -> Result<(), CheckError> {
         Ok(())
     }
 
     fn locked(&mut self, _: &'static str, _: Vec<Needle>) -> Result<(), CheckError> {
         Ok(())
+    }
+
+    fn looks_inside(&self) -> bool {
+        true
+    }
+
+    fn inside(&mut self, inside: Inside) {
+        self.0 = inside;
     }
 }
 
@@ -118,24 +127,54 @@ fn a_leak_inside_of_any_operation_is_found() {
     let seed = SecretArray::<32>::random().expect("memory");
     let mut invention = Invention::new(&seed);
     for (name, body) in USES {
-        let found = Arc::new(Mutex::new(Vec::new()));
-        let inside = Arc::clone(&found);
-        // At the first step, in the middle of the operation and on its stack.
-        let observed = observe_steps(move |step| {
-            let mut found = inside.lock().expect("nobody panics");
-            if found.is_empty() {
-                for leak in Leak::ALL {
-                    found.push((step, leak, proof::is_found_after(leak).expect("a scan")));
-                }
+        // Secrets of the use, of which something stays at its first step: in the middle of the operation and
+        // on its stack. Its own search names each.
+        let secrets = Leak::ALL.map(|leak| (leak, SecretArray::<32>::random().expect("memory")));
+        let needles = secrets.each_ref().map(|(leak, secret)| Needle::new(leak.name(), secret));
+        let mut secrets = Some(secrets);
+        let leaking = move |_| {
+            // All copies first, or one takes the block that another one has freed.
+            let copies = secrets.take().map(|all| all.map(|(leak, it)| (leak, leak.copies(&it))));
+            for (leak, copies) in copies.into_iter().flatten() {
+                leak.leave(copies);
             }
-        });
-        Case::run(name, directory.path(), &mut invention, &mut Blind, body).expect(name);
-        drop(observed);
-        let found = found.lock().expect("nobody panics");
-        let seen: Vec<_> =
-            found.iter().filter(|(.., seen)| *seen).map(|(_, leak, _)| *leak).collect();
-        assert_eq!(seen, Leak::ALL, "{name}: {found:?}");
+        };
+        let planting = |case: &mut Case<'_, '_>| {
+            case.plant_all(needles.map(|needle| needle.expect("memory")));
+            body(case)
+        };
+        let mut within = Within::default();
+        Case::run_with(name, directory.path(), &mut invention, &mut within, leaking, planting)
+            .expect(name);
+        let found = &within.0.findings;
+        for leak in Leak::ALL {
+            assert!(
+                found.iter().any(|one| one.needle == leak.name()),
+                "{name}: {leak:?} {found:?}"
+            );
+        }
     }
+}
+
+#[test]
+fn a_step_is_searched_again_when_there_is_more_to_find() {
+    let _alone = alone();
+    let mut inside = Inside::default();
+    let needle = || {
+        let secret = SecretArray::<32>::random().expect("memory");
+        Needle::raw("a number", &secret).expect("memory")
+    };
+    let mut needles = vec![needle()];
+    for searches in [1, 1, 1, 2, 2] {
+        inside.at("a step", &needles);
+        assert_eq!(inside.searches, searches);
+    }
+    needles.push(needle());
+    inside.at("a step", &needles);
+    inside.at("a step", &needles);
+    assert_eq!(inside.searches, 3);
+    inside.at("another step", &needles);
+    assert_eq!(inside.searches, 4);
 }
 
 #[test]

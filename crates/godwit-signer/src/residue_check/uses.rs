@@ -139,12 +139,15 @@ pub(super) fn derive_and_sign(case: &mut Case<'_, '_>) -> Result<(), CheckError>
     for path in PATHS {
         let path: DerivationPath = path.parse().map_err(|_| case.unexpected())?;
         let key = root.derive(path.as_ref())?.private_key()?;
+        // Each signature twice: when it is made again, the nonce is known and is looked for inside.
         let signature = key.sign_ecdsa(&DIGEST)?;
         case.plant(key.ecdsa_nonce_needle("nonce of ECDSA", &signature, &DIGEST)?);
+        key.sign_ecdsa(&DIGEST)?;
         for tweak in [None, Some(&DIGEST)] {
             let signature = key.sign_schnorr(&DIGEST, tweak)?;
             let nonce = key.schnorr_nonce_needle("nonce of BIP340", &signature, &DIGEST, tweak)?;
             case.plant(nonce);
+            key.sign_schnorr(&DIGEST, tweak)?;
         }
         case.unlocked()?;
     }
@@ -219,20 +222,22 @@ pub(super) fn root(case: &mut Case<'_, '_>) -> Result<ExtendedPrivateKey, CheckE
 }
 
 fn plant_tree(case: &mut Case<'_, '_>, root: &ExtendedPrivateKey) -> Result<(), CheckError> {
-    case.plant(root.needle("root key")?);
-    case.plant(root.chain_code_needle("chain code of the root")?);
+    let mut needles =
+        vec![root.needle("root key")?, root.chain_code_needle("chain code of the root")?];
     for path in TREE {
         let path: DerivationPath = path.parse().map_err(|_| case.unexpected())?;
         let steps: &[_] = path.as_ref();
         for end in 1..=steps.len() {
             let key = root.derive(&steps[..end])?;
             let place = DerivationPath::from(&steps[..end]);
-            case.plant(key.needle(&format!("key at {place}"))?);
+            needles.push(key.needle(&format!("key at {place}"))?);
             if end < TO_ACCOUNT {
-                case.plant(key.chain_code_needle(&format!("chain code at {place}"))?);
+                needles.push(key.chain_code_needle(&format!("chain code at {place}"))?);
             }
         }
     }
+    // At once: each new one asks for searches at all steps.
+    case.plant_all(needles);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `godwit-signer psbt` as a user runs it, on the PSBTs of Bitcoin Core's wallets.
 
 mod made_here;
+mod ours;
 
 use std::fs;
 use std::io::Write;
@@ -60,6 +61,25 @@ fn inspect_tells_what_is_known_and_what_is_not() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(!place.datadir().exists(), "a look leaves nothing behind");
+    // With a passphrase for it, the key file is the one in the data directory.
+    let words: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"psbt", &"inspect", &path, &"-passphrase-fd=0"];
+    let missing = place.run_with_input(&words, "pass\n").expect(Exit::Failure);
+    assert!(missing.stderr.contains("there is no key file"), "{missing:?}");
+    let bytes = BASE64.decode(UNSIGNED.replace(' ', "").as_bytes()).expect("base64");
+    let transaction = bitcoin::Psbt::deserialize(&bytes).expect("it is valid").unsigned_tx;
+    for (number, sequence, said) in [
+        (7, 0, "lock time 7: in no block up to that height"),
+        (500_000_000, 0, "lock time 500000000: in no block up to that time, in seconds"),
+        (7, u32::MAX, "lock time 7, which the sequences of all inputs switch off"),
+    ] {
+        let mut locked = transaction.clone();
+        locked.lock_time = bitcoin::absolute::LockTime::from_consensus(number);
+        locked.input.iter_mut().for_each(|input| input.sequence = bitcoin::Sequence(sequence));
+        let locked = bitcoin::Psbt::from_unsigned_tx(locked).expect("it is unsigned").serialize();
+        let shown = psbt(&place, "inspect", &file(&place, "locked.psbt", locked));
+        let shown = shown.expect(Exit::Success).stdout;
+        assert!(shown.contains(said), "{shown}");
+    }
     // The same on another network.
     let shown = signer("main").run(&[&"psbt", &"inspect", &path]).expect(Exit::Success).stdout;
     assert!(shown.contains(" to bc1qmpwzkuwsqc9snjvgdt4czhjsnywa5yjdgwyw6k"), "{shown}");
@@ -334,49 +354,6 @@ fn nothing_is_signed_without_a_look() {
 }
 
 #[test]
-fn what_leaves_and_what_comes_back_is_told() {
-    let place = signer("regtest");
-    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
-    let outputs = [made_here::wpkh('A', 7), made_here::wpkh('F', 0)];
-    let mut unsigned = made_here::spend(&outputs);
-    unsigned.unsigned_tx.output[0].value = bitcoin::Amount::from_sat(15_000_000);
-    unsigned.unsigned_tx.output[1].value = bitcoin::Amount::from_sat(4_900_000);
-    let key = made_here::public_key('A', 7).inner;
-    unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(7));
-    let (shown, _) = inspect(&place, &keys, &file(&place, "a.psbt", unsigned.serialize()));
-    let net = "net: 0.05000000 BTC leave (0.20000000 BTC of ours are spent, 0.15000000 BTC come back); the \
-               fee is 2.0 % of what leaves";
-    assert!(shown.contains(net), "{shown}");
-    let entry = shown.lines().find(|line| line.starts_with("  ours by entry ")).expect("one is");
-    assert!(entry.contains(", descriptor 1, index 7: wpkh("), "{entry}");
-}
-
-#[test]
-fn change_that_nobody_would_find_is_not_signed() {
-    let place = signer("regtest");
-    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
-    // Inputs are at 0 and 1.
-    for (index, signed) in [(201, true), (202, false), (99_999, false)] {
-        let mut unsigned = made_here::spend(&[made_here::wpkh('A', index)]);
-        let key = made_here::public_key('A', index).inner;
-        unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(index));
-        let path = file(&place, "a.psbt", unsigned.serialize());
-        let (shown, _) = inspect(&place, &keys, &path);
-        assert_eq!(shown.contains("no wallet that is restored looks there"), !signed, "{shown}");
-        assert_eq!(shown.contains("net: 0.00001000 BTC leave"), signed, "{shown}");
-        let ended = sign(&place, &keys, &path, &["-unprovenamounts"]);
-        if !signed {
-            let refused = ended.expect(Exit::Failure);
-            assert!(refused.stderr.contains("-anyindex signs all the same"), "{refused:?}");
-            let options = ["-unprovenamounts", "-anyindex"];
-            sign(&place, &keys, &path, &options).expect(Exit::Success);
-        } else {
-            ended.expect(Exit::Success);
-        }
-    }
-}
-
-#[test]
 fn the_wallets_psbts_become_cores_transactions() {
     let Some(wallets) = wallets() else { return };
     for name in ["plain", "blank-imported"] {
@@ -445,79 +422,6 @@ fn a_key_file_that_does_not_open_signs_nothing() {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-}
-
-#[test]
-fn an_output_is_ours_when_a_descriptor_derives_it() {
-    let place = signer("regtest");
-    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
-    let (ours, theirs) = (made_here::public_key('A', 5), made_here::public_key('F', 5));
-    let shared = bitcoin::script::Builder::new()
-        .push_int(1)
-        .push_key(&ours)
-        .push_key(&theirs)
-        .push_int(2)
-        .push_opcode(bitcoin::opcodes::all::OP_CHECKMULTISIG)
-        .into_script();
-    let burnt = bitcoin::ScriptBuf::new_op_return(ours.inner.serialize());
-    let outputs = [made_here::wpkh('A', 5), made_here::wpkh('F', 5), shared.to_p2wsh(), burnt];
-    let mut unsigned = made_here::spend(&outputs);
-    for output in &mut unsigned.outputs {
-        output.bip32_derivation.insert(ours.inner, made_here::source(5));
-    }
-    unsigned.outputs[2].witness_script = Some(shared);
-    let path = file(&place, "a.psbt", unsigned.serialize());
-    let refused = sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Failure);
-    let line = "not signed: output 1: it names a key of ours that its script does not have; -anyoutputs \
-                signs all the same\n";
-    assert!(refused.stderr.ends_with(line), "{refused:?}");
-    let options = ["-unprovenamounts", "-anyoutputs"];
-    let signed = sign(&place, &keys, &path, &options).expect(Exit::Success);
-    let lines: Vec<&str> =
-        signed.stderr.lines().filter(|line| line.starts_with("output ")).collect();
-    assert!(lines[0].ends_with(", which is ours"), "{lines:?}");
-    assert!(!lines[1].contains("our"), "{lines:?}");
-    for line in &lines[2..] {
-        assert!(!line.contains("which is ours"), "{line}");
-        assert!(line.contains(", which names a key of ours, but no descriptor"), "{line}");
-    }
-}
-
-#[test]
-fn every_lie_about_an_output_is_shown_before_it_is_refused() {
-    let place = signer("regtest");
-    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
-    let mut unsigned = made_here::spend(&[0, 1, 2].map(|index| made_here::wpkh('F', index)));
-    for index in [0, 2] {
-        let key = made_here::public_key('A', index as u32).inner;
-        unsigned.outputs[index].bip32_derivation.insert(key, made_here::source(index as u32));
-    }
-    let (shown, _) = inspect(&place, &keys, &file(&place, "a.psbt", unsigned.serialize()));
-    let lines: Vec<&str> = shown.lines().collect();
-    for (index, wrong) in [(0, true), (1, false), (2, true)] {
-        let start = format!("output {index}: ");
-        let at = lines.iter().position(|line| line.starts_with(&start)).expect("it is shown");
-        let line = "  wrong: it names a key of ours that its script does not have";
-        assert_eq!(lines[at + 1] == line, wrong, "{shown}");
-    }
-}
-
-#[test]
-fn an_input_of_ours_that_is_hidden_is_not_signed_beside() {
-    let place = signer("regtest");
-    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
-    let mut unsigned = made_here::spend(&[made_here::wpkh('F', 0)]);
-    unsigned.inputs[1].bip32_derivation.clear();
-    let path = file(&place, "a.psbt", unsigned.serialize());
-    let (shown, _) = inspect(&place, &keys, &path);
-    let place_of_it = shown.lines().skip_while(|line| !line.starts_with("input 1"));
-    let told = place_of_it.take_while(|line| !line.starts_with("output")).collect::<String>();
-    assert!(told.contains(", descriptor 1, index 1: wpkh("), "{shown}");
-    assert!(told.contains("which the PSBT hides"), "{shown}");
-    let options = ["-unprovenamounts", "-foreigninputs", "-anyoutputs"];
-    let refused = sign(&place, &keys, &path, &options).expect(Exit::Failure);
-    assert!(refused.stderr.contains("not signed: input 1: it is ours, and"), "{refused:?}");
-    assert_eq!(refused.stdout, "");
 }
 
 #[test]

@@ -182,3 +182,56 @@ fn a_path_that_is_wrong_by_a_step_is_no_place_of_ours() {
     let refused = checked(&received(&psbt), &SignPolicy::default());
     assert!(matches!(refused, Err(SignError::Output(0, _))), "{refused:?}");
 }
+
+/// Coins of ours by every descriptor, change that is said to be ours in every way that it is not, in both
+/// versions: none of it is signed, alone or beside an input of others.
+#[test]
+fn no_lie_about_what_is_ours_gets_a_signature() {
+    let default = SignPolicy::default();
+    let foreign = SignPolicy { foreign_inputs: true, ..default };
+    let behind = [201, 1_000, 99_999, 100_000].map(|index| {
+        ["wpkh(A/0/@)", "wpkh(A/1/@)", "tr(A/0/@)"]
+            .map(|kind| kind.replace('@', &index.to_string()))
+    });
+    let underived = [
+        "wpkh(A/1/100001)",
+        "wpkh(A/1/2147483647)",
+        "wpkh(A/2/0)",
+        "wpkh(A/0)",
+        "wpkh(A/0/0/0)",
+        "wpkh(A/0h/0)",
+        "pkh(A/1/0)",
+        "sh(wpkh(A/1/0))",
+        "tr(A/1/0)",
+        // With somebody who signs as well, or alone.
+        "wsh(multi(1,A/1/0,F/0))",
+        "wsh(multi(2,A/1/0,F/0))",
+        "wsh(sortedmulti(1,F/0,A/1/0))",
+        "sh(multi(1,A/1/0,F/0))",
+        "sh(wsh(multi(2,A/1/0,F/0)))",
+        "multi(1,A/1/0,F/0)",
+        "tr(A/0/0,pk(F/0))",
+        "tr(F/0,pk(A/0/0))",
+        "tr(F/0,{pk(F/1),and_v(v:pk(A/0/0),older(7))})",
+    ];
+    let mut told = 0;
+    for spent in ["wpkh(A/0/0)", "wpkh(A/1/0)", "tr(A/0/0)"] {
+        let lies = behind.iter().flatten().map(|kind| (kind.as_str(), SignError::Far(0)));
+        let lies = lies.chain(underived.map(|kind| (kind, SignError::Underived(0))));
+        for (kind, expected) in lies {
+            let alone = paying(&[spent], &[(kind, COIN / 2), ("wpkh(F/1)", COIN / 2 - FEE)]);
+            let beside = paying(
+                &["wpkh(F/9)", spent],
+                &[(kind, COIN / 2), ("wpkh(F/1)", COIN / 2 - FEE), ("wpkh(F/2)", COIN)],
+            );
+            for (psbt, policy) in [(alone, &default), (beside, &foreign)] {
+                for psbt in [received(&psbt), received(&psbt).into_version2()] {
+                    let outcome = checked(&psbt, policy);
+                    assert_eq!(outcome.as_ref(), Err(&expected), "{spent} {kind}");
+                    told += 1;
+                }
+            }
+        }
+    }
+    assert!(told >= 300, "{told}");
+}

@@ -559,6 +559,11 @@ fn outputs_that_anybody_can_take_are_warned_of() {
         assert_eq!(warnings(&program(version, 32)), [Warning::AnyoneCanSpend(0)], "{version:#x}");
     }
     assert_eq!(warnings(&program(0x51, 33)), [Warning::AnyoneCanSpend(0)]);
-    assert_eq!(warnings(&program(0x51, 32)), []);
+    assert_eq!(warnings(&public_descriptor("tr(F/1)").script_pubkey().to_bytes()), []);
+    assert_eq!(warnings(&program(0x00, 32)), []);
+    // No point has an x of all ones; a program of version 0 is a hash of 20 or 32 bytes.
+    let no_point = [vec![0x51, 32], vec![0xff; 32]].concat();
+    assert_eq!(warnings(&no_point), [Warning::BurnsCoins(0)]);
+    assert_eq!(warnings(&program(0x00, 21)), [Warning::BurnsCoins(0)]);
     assert_eq!(warnings(&program(0x00, 20)), []);
 }

@@ -80,6 +80,8 @@ pub enum Form {
 pub enum FilePlace {
     /// The command line only.
     Nowhere,
+    /// The command line only; a line of the file is another program's, and is passed over.
+    OtherProgram,
     /// In the file before the first network section: the option decides which section counts.
     Top,
     /// Anywhere in the file, network sections included.

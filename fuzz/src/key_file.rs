@@ -38,13 +38,14 @@ static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
     key
 });
 
-/// Bit 0 of the first byte: the rest is the content, which the harness seals. Otherwise the rest is a
-/// file; bit 1: whose length and checksum the harness mends.
+/// Bit 0 of the first byte: the rest is the content, which the harness seals; bit 1: in version 2, whose
+/// content begins with a mark. Otherwise the rest is a file; bit 1: whose length and checksum the harness
+/// mends.
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.u8();
     if flags & 1 != 0 {
-        return check_content(input.rest());
+        return check_content(input.rest(), if flags & 2 == 0 { 1 } else { 2 });
     }
     let mut file = input.rest().to_vec();
     if flags & 2 != 0 {
@@ -75,8 +76,9 @@ fn open(file: &[u8]) -> Option<KeyStore> {
     within(allowed, || KeyStore::open(&path, &passphrase())).ok()
 }
 
-fn sealed(content: &[u8]) -> Vec<u8> {
-    let mut file = b"godwkeys\x01\0\0\0".to_vec();
+fn sealed(content: &[u8], version: u8) -> Vec<u8> {
+    let mut file = b"godwkeys\0\0\0\0".to_vec();
+    file[8] = version;
     PARAMETERS.iter().for_each(|number| file.extend(number.to_le_bytes()));
     file.extend(SALT);
     file.extend(NONCE);
@@ -92,8 +94,8 @@ fn sealed(content: &[u8]) -> Vec<u8> {
     file
 }
 
-fn check_content(content: &[u8]) {
-    let Some(mut store) = open(&sealed(content)) else { return };
+fn check_content(content: &[u8], version: u8) {
+    let Some(mut store) = open(&sealed(content, version)) else { return };
     let nowhere = File::options().write(true).open("/dev/null").expect("every system has it");
     let described = |store: &KeyStore| -> Vec<_> {
         let entries = store.entries().iter();
@@ -134,9 +136,10 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let first = entry(&[0], &[&single, &[&[0][..], &extended].concat(), &origin]);
     let second = entry(&[&[1][..], &text(&words)].concat(), &[&[&[3][..], &[8; 32]].concat()]);
     let content = [&[2][..], &first, &second].concat();
-    let file = sealed(&content);
+    let file = sealed(&content, 1);
     vec![
         [&[1][..], &content].concat(),
+        [&[3][..], &[7; 24], &content].concat(),
         [&[1, 1][..], &first].concat(),
         vec![1, 0],
         [&[0][..], &file[..file.len() - 1]].concat(),

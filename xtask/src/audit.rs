@@ -1,14 +1,18 @@
-//! The audit of memory classes: every use of `DataStream` and `SecretStream` and every call that
+//! The register of memory classes: every use of `DataStream` and `SecretStream` and every call that
 //! reveals a secret stands, classified, in the tables of `docs/memory-policy.md`, and the tables hold
-//! nothing that the source does not.
+//! nothing that the source does not. It is no proof of where a secret goes: it makes somebody look.
 //!
 //! Streams are counted by file: what a file serialises is of one kind. Calls that reveal are counted by
-//! function, because each needs its own argument. Tests are left out: their secrets are invented.
+//! function, because each needs its own argument, and each row has a hash of the function's tokens, so
+//! that another body asks for another look. Which functions reveal follows from what they take and return
+//! (`revealing`), whatever they are called and wherever they are. Tests among the sources are left out, and
+//! files of tests and tools have one row each: their secrets are invented.
 
+mod revealing;
 mod source;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -40,14 +44,12 @@ impl Kind {
         }
     }
 
-    /// The kind of an identifier of the source.
-    fn of(identifier: &str) -> Option<Self> {
+    /// The kind of an identifier of the source, where these functions reveal.
+    fn of(identifier: &str, revealing: &BTreeSet<String>) -> Option<Self> {
         match identifier {
             "DataStream" => Some(Self::DataStream),
             "SecretStream" => Some(Self::SecretStream),
-            "expose_secret" | "expose_secret_mut" | "use_key" => Some(Self::Reveal),
-            "write_secret_to" | "write_secrets_to" => Some(Self::Reveal),
-            _ => None,
+            name => revealing.contains(name).then_some(Self::Reveal),
         }
     }
 }
@@ -67,8 +69,16 @@ impl fmt::Display for Place {
     }
 }
 
+/// How often something is used in one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Use {
+    times: usize,
+    /// A hash of the function's tokens; `-` where a whole file is meant.
+    tokens: String,
+}
+
 /// How often each thing is used.
-pub(crate) type Uses = BTreeMap<Place, usize>;
+pub(crate) type Uses = BTreeMap<Place, Use>;
 
 /// What is wrong, a line each; empty when source and page agree.
 pub(crate) fn findings(root: &Path) -> io::Result<Vec<String>> {
@@ -83,17 +93,23 @@ fn compare(uses: &Uses, page: &str) -> Vec<String> {
         match row {
             Err(finding) => findings.push(finding),
             Ok(row) => {
-                if let Some(double) = rows.insert(row.place, row.times) {
-                    findings.push(format!("two rows for one place, one of {double} uses"));
+                if let Some(double) = rows.insert(row.place, row.used) {
+                    let times = double.times;
+                    findings.push(format!("two rows for one place, one of {times} uses"));
                 }
             }
         }
     }
-    for (place, times) in uses {
+    for (place, used) in uses {
+        let Use { times, tokens } = used;
         match rows.remove(place) {
-            None => findings.push(format!("not classified: | {place} | {times} | ")),
-            Some(classified) if classified != *times => findings.push(format!(
-                "| {place} | is used {times} times and was classified at {classified}"
+            None => findings.push(format!("not classified: | {place} | {times} |  | {tokens} |")),
+            Some(row) if row.times != *times => findings.push(format!(
+                "| {place} | is used {times} times and was classified at {}; tokens: {tokens}",
+                row.times
+            )),
+            Some(row) if row.tokens != *tokens => findings.push(format!(
+                "| {place} | is another function than was looked at; tokens: {tokens}"
             )),
             Some(_) => {}
         }
@@ -106,10 +122,19 @@ fn compare(uses: &Uses, page: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn uses_of(files: &[(&str, &str)]) -> Uses {
+        let files: Vec<_> =
+            files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        source::of_files(&files).expect("the text is Rust")
+    }
+
     fn uses(path: &str, text: &str) -> Uses {
-        let mut uses = Uses::new();
-        source::add(path, text, &mut uses).expect("the text is Rust");
-        uses
+        uses_of(&[(path, text)])
+    }
+
+    fn times(uses: &Uses) -> Vec<(String, Kind, usize)> {
+        let all = uses.iter();
+        all.map(|(place, used)| (place.function.clone(), place.kind, used.times)).collect()
     }
 
     #[test]
@@ -136,24 +161,110 @@ mod tests {
             #[cfg(test)]
             mod tests { fn f() { DataStream::new(); key.expose_secret(g); } }
         ";
-        let place = |function: &str, kind| Place {
-            path: "a.rs".to_owned(),
-            function: function.to_owned(),
-            kind,
+        let found = times(&uses("a.rs", text));
+        let row = |function: &str, kind, times| (function.to_owned(), kind, times);
+        let expected = [
+            row("-", Kind::DataStream, 2),
+            row("A::show", Kind::Reveal, 1),
+            row("free", Kind::Reveal, 4),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn another_body_asks_for_another_look() {
+        let row = |body: &str| {
+            let text = format!("/// What for.\nfn f(key: &Key) {{ {body} }}");
+            uses("a.rs", &text).into_values().next().expect("it reveals")
         };
-        let expected = Uses::from([
-            (place("-", Kind::DataStream), 2),
-            (place("A::show", Kind::Reveal), 1),
-            (place("free", Kind::Reveal), 4),
-        ]);
-        assert_eq!(uses("a.rs", text), expected);
+        let first = row("key.expose_secret(|k| sign(k))");
+        assert_eq!(first, row("key . expose_secret( |k| sign(k) ) /* Nothing else. */"));
+        let other = row("key.expose_secret(|k| LOG.push(k.to_vec()))");
+        assert_eq!(first.times, other.times);
+        assert_ne!(first.tokens, other.tokens);
+        assert_eq!(first.tokens.len(), 8);
+    }
+
+    #[test]
+    fn a_raw_name_is_the_same_name() {
+        let found = times(&uses("a.rs", "fn f(key: &Key) { key.r#expose_secret(|k| push(k)); }"));
+        assert_eq!(found, [("f".to_owned(), Kind::Reveal, 1)]);
+    }
+
+    #[test]
+    fn a_function_that_reveals_is_known_by_what_it_takes_and_returns() {
+        let other = "
+            fn caller(key: &PacketKey) { key.show_tag(|tag| send(tag)); key.machine(); key.bound(g); }
+            fn second(key: &PacketKey) { key.numbered(g); key.default(g); key.by_pointer(g); }
+            fn quiet(key: &PacketKey) { key.length(); }
+        ";
+        let of = "
+            impl PacketKey {
+                fn show_tag<R>(&self, f: impl FnOnce(&[u8; 32]) -> R) -> R { self.key.expose_secret(f) }
+                fn bound<F: FnMut(&mut [u8])>(&self, f: F) { self.key.expose_secret(f) }
+                fn machine(&self) -> ChaCha20 { self.key.expose_secret(|k| ChaCha20::new(k)) }
+                fn twice<R>(&self, f: impl FnOnce(&str) -> R) -> R { self.show_tag(|t| f(text(t))) }
+                fn length(&self) -> usize { self.key.expose_secret(|k| k.len()) }
+                fn numbered(&self, f: impl Fn(usize, &[u8])) { self.key.expose_secret(|k| f(1, k)) }
+                fn by_pointer(&self, f: fn(&[u8])) { self.key.expose_secret(f) }
+            }
+            trait Shows { fn default(&self, f: impl FnOnce(&[u8])) { self.key().expose_secret(f) } }
+        ";
+        let found = times(&uses_of(&[("a.rs", other), ("b/src/c.rs", of)]));
+        let callers: Vec<_> = found.iter().filter(|(name, ..)| !name.contains("::")).collect();
+        let row = |name: &str| (name.to_owned(), Kind::Reveal, 3);
+        assert_eq!(callers, [&row("caller"), &row("second")]);
+        // Its own name, and the call of what it got the bytes from.
+        assert!(found.contains(&("PacketKey::twice".to_owned(), Kind::Reveal, 2)), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_compiled_without_tests_too_is_read() {
+        let lib = "#[cfg(test)] mod both; #[cfg(not(test))] mod both; #[cfg(test)] mod tests;";
+        let leak = "fn f() { key.expose_secret(g); }";
+        let files = [("a/src/lib.rs", lib), ("a/src/both.rs", leak), ("a/src/tests.rs", leak)];
+        let found: Vec<_> = uses_of(&files).into_keys().map(|place| place.path).collect();
+        assert_eq!(found, ["a/src/both.rs"]);
+        // A library's module of tests, which the program beside it compiles.
+        let (lib, main) = ("#[cfg(test)] mod both;", "mod both; fn main() {}");
+        let files = [("a/src/lib.rs", lib), ("a/src/main.rs", main), ("a/src/both.rs", leak)];
+        let found: Vec<_> = uses_of(&files).into_keys().map(|place| place.path).collect();
+        assert_eq!(found, ["a/src/both.rs"]);
+    }
+
+    #[test]
+    fn files_of_tests_and_tools_have_a_row_each() {
+        let leak = "fn f() { key.expose_secret(g); DataStream::new(); }";
+        for path in ["a/tests/it/x.rs", "a/build.rs", "a/examples/x.rs", "fuzz/src/x.rs"] {
+            assert_eq!(times(&uses(path, leak)), [("-".to_owned(), Kind::Reveal, 1)], "{path}");
+        }
+    }
+
+    #[test]
+    fn source_from_elsewhere_is_refused() {
+        for text in [
+            "include!(\"x.rs\");",
+            "std::include!(\"x.rs\");",
+            "#[path = \"x.rs\"] mod x;",
+            "#[cfg_attr(unix, path = \"x.rs\")] mod x;",
+            "fn f() { include!(\"x\") }",
+        ] {
+            let files = [("a/src/lib.rs".to_owned(), text.to_owned())];
+            let error = source::of_files(&files).expect_err("it is not read").to_string();
+            assert!(error.contains("a/src/lib.rs"), "{error}");
+        }
     }
 
     #[test]
     fn page_and_source_must_agree_exactly() {
         let source = uses("a.rs", "fn f() { DataStream::new(); key.expose_secret(g); }");
-        let stream = "| `a.rs` | `-` | DataStream | 1 | public | blocks |\n";
-        let reveal = "| `a.rs` | `f` | reveals | 1 | secret | to the cipher |\n";
+        let stream = "| `a.rs` | `-` | DataStream | 1 | public | - | blocks |\n";
+        let tokens = source
+            .iter()
+            .find_map(|(place, used)| (place.kind == Kind::Reveal).then_some(&used.tokens));
+        let tokens = tokens.expect("one reveals");
+        let reveal =
+            format!("| `a.rs` | `f` | reveals | 1 | secret | {tokens} | to the cipher |\n");
         let page = |rows: &str| format!("{}\n{rows}\n", table::HEADING);
         assert_eq!(compare(&source, &page(&format!("{stream}{reveal}"))), Vec::<String>::new());
         for (rows, finding) in [
@@ -161,6 +272,7 @@ mod tests {
             (format!("{stream}{reveal}{reveal}"), "two rows"),
             (format!("{stream}{}", reveal.replace("| 1 |", "| 2 |")), "is used 1 times"),
             (format!("{stream}{}", reveal.replace("`f`", "`g`")), "not classified"),
+            (format!("{stream}{}", reveal.replace(&**tokens, "00000000")), "another function"),
             (format!("{stream}{reveal}{}", stream.replace("a.rs", "b.rs")), "but not used"),
             (format!("{stream}{}", reveal.replace("secret", "hidden")), "no class"),
             (format!("{stream}{}", reveal.replace("secret", "public")), "must be secret"),

@@ -7,12 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::harness::Epoch;
 use crate::harness::figures::{Figures, ratio};
 use crate::interval::Interval;
-use crate::secrets;
 use crate::spread::Spread;
 use crate::system::System;
 
 /// Name of the line that is what ships.
 pub const OURS: &str = "godwit, plain";
+
+/// How the names of the groups of secrets begin.
+pub const SECRETS: &str = "Secrets: ";
 
 /// Everything that was measured. Every number on the pages that are made of it is computed from here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,7 +140,7 @@ impl Group {
     /// The line that line `i` is measured by: the one that ships, or in a group of secrets, where plain
     /// and locked stand in pairs, the plain one of its pair.
     pub fn beside(&self, i: usize) -> Option<&Line> {
-        match self.name.starts_with(secrets::PREFIX) {
+        match self.name.starts_with(SECRETS) {
             true => self.lines.get(i - i % 2),
             false => self.line(OURS),
         }

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use crate::bench::{Bench, slug};
 use crate::options::{HELP, Job, OptionError, Options, Output};
-use crate::suite::{self, SuiteError};
+use crate::suite;
+use crate::suite_error::SuiteError;
 use crate::{merge, page, plot, table};
 
 /// Why there is nothing to show.

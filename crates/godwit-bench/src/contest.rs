@@ -5,8 +5,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde::Serialize;
-
 use crate::arguments::Arguments;
 use crate::case::{Case, Source};
 use crate::chain_summary::ChainSummary;
@@ -15,71 +13,16 @@ use crate::failure::Failure;
 use crate::intake::Intake;
 use crate::machine::Machine;
 use crate::measured::{Measured, measure};
-use crate::node::{Node, NodeSettings, Programs, UtxoSet, last_words};
+use crate::node::{Node, UtxoSet};
 use crate::node_log::LogFacts;
+use crate::programs::{NodeSettings, Programs, last_words};
 use crate::report::Report;
+use crate::rounds::{CaseResult, Round, Run};
 use crate::servers::Servers;
 use crate::spread::Spread;
 
 /// `-dbcache` in MiB for making the servers' chain, which is not measured.
 const SERVER_IMPORT_MIB: u64 = 450;
-
-/// One import or sync by one program.
-#[derive(Clone, Debug, Serialize)]
-pub struct Run {
-    /// What the process took.
-    #[serde(flatten)]
-    pub measured: Measured,
-    /// Seconds that the file system needed afterwards to have everything on disk.
-    pub sync_seconds: f64,
-    /// Seconds of processor time of the servers meanwhile, if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_seconds: Option<f64>,
-    /// What it left on disk.
-    pub disk: DiskUse,
-    /// What its log says.
-    pub log: LogFacts,
-}
-
-/// One run by each program, one right after the other.
-#[derive(Clone, Debug, Serialize)]
-pub struct Round {
-    /// Who went first.
-    pub first: Node,
-    pub godwit: Run,
-    /// `bitcoind`'s.
-    pub bitcoind: Run,
-}
-
-impl Round {
-    /// `bitcoind`'s time over godwit's.
-    pub fn ratio(&self) -> f64 {
-        self.bitcoind.measured.seconds / self.godwit.measured.seconds
-    }
-
-    /// The run of one of the programs.
-    pub fn by(&self, node: Node) -> &Run {
-        match node {
-            Node::Godwit => &self.godwit,
-            Node::Bitcoind => &self.bitcoind,
-        }
-    }
-}
-
-/// All rounds of one case.
-#[derive(Clone, Debug, Serialize)]
-pub struct CaseResult {
-    pub case: Case,
-    /// `-dbcache` in MiB.
-    pub dbcache: u64,
-    /// `-assumevalid`.
-    pub assumevalid: String,
-    /// `bitcoind`'s time over godwit's, over the rounds.
-    pub ratio: Spread,
-    /// The coins that both ended with after the first round.
-    pub set: UtxoSet,
-    pub rounds: Vec<Round>,
-}
 
 /// Runs all cases and writes the report after each.
 pub fn run(intake: Intake, arguments: &Arguments) -> Result<(), Failure> {

@@ -9,8 +9,8 @@
 //!
 //! `import-vs-core` runs `godwit import` and `bitcoind -loadblock` on the same bytes, `sync-vs-core`
 //! lets both download them from the same bitcoinds, in alternating rounds: [`intake`] is where the
-//! two differ, [`contest`] their loop, [`node`] the command lines, [`servers`] the peers, [`measured`]
-//! the stopwatch, [`report`] what is written.
+//! two differ, [`contest`] their loop, [`programs`] the command lines, [`servers`] the peers, [`measured`]
+//! the stopwatch, [`rounds`] what they give, [`report`] what is written.
 
 pub mod arguments;
 pub mod bench;
@@ -36,13 +36,16 @@ pub mod options;
 pub mod page;
 pub mod plot;
 pub mod policy_workers;
+pub mod programs;
 mod quiet;
 pub mod report;
+pub mod rounds;
 pub mod secrets;
 pub mod servers;
 pub mod shares;
 pub mod spread;
 pub mod suite;
+pub mod suite_error;
 pub mod system;
 pub mod table;
 pub mod targets;

@@ -2,10 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use crate::bench::{Bench, Group, Kind, OURS, slug};
+use crate::bench::{Bench, Group, Kind, OURS, SECRETS, slug};
 use crate::duration::duration;
 use crate::interval::Interval;
-use crate::secrets;
 use crate::spread::Spread;
 use crate::targets::{self, times_as};
 use crate::workloads::Workload;
@@ -120,7 +119,7 @@ fn write_secrets(out: &mut impl Write, bench: &Bench) -> fmt::Result {
          is neither.\n"
     )?;
     writeln!(out, "| benchmark | line | beside | times |\n|---|---|---|---:|")?;
-    for group in bench.groups.iter().filter(|group| group.name.starts_with(secrets::PREFIX)) {
+    for group in bench.groups.iter().filter(|group| group.name.starts_with(SECRETS)) {
         for pair in group.lines.chunks_exact(2) {
             let [plain, locked] = [&pair[0].name, &pair[1].name];
             let times = cell(group.ratio(locked, plain));

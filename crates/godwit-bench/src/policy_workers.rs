@@ -1,9 +1,10 @@
 //! The three programs that differ in nothing but the memory policy they were built with.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::harness::Worker;
-use crate::suite::{SuiteError, input_options};
+use crate::suite_error::SuiteError;
 use crate::workloads::policy::{self, Policy};
 
 /// Name of the program in each policy's folder.
@@ -52,4 +53,14 @@ impl PolicyWorker {
     pub fn line(&self) -> String {
         format!("godwit, {}", self.policy.name())
     }
+}
+
+/// The options that give a worker the same input.
+pub(crate) fn input_options(block: &Path, datadir: &Path) -> [OsString; 2] {
+    let option = |name: &str, path: &Path| {
+        let mut option = OsString::from(name);
+        option.push(path);
+        option
+    };
+    [option("-block=", block), option("-datadir=", datadir)]
 }

@@ -9,12 +9,13 @@ use serde::Serialize;
 
 use crate::case::{COIN_BYTES, Cache, MIN_FLUSHES, MIN_MERGES, SMALL_PART};
 use crate::chain_summary::ChainSummary;
-use crate::contest::{CaseResult, Run};
 use crate::failure::Failure;
 use crate::intake::Intake;
 use crate::machine::Machine;
-use crate::node::{Node, NodeSettings, Programs};
+use crate::node::Node;
+use crate::programs::{NodeSettings, Programs};
 use crate::quiet;
+use crate::rounds::{CaseResult, Run};
 use crate::spread::Spread;
 
 /// Everything that was measured.
@@ -288,11 +289,11 @@ fn median(result: &CaseResult, node: Node, value: impl Fn(&Run) -> Option<f64>) 
 mod tests {
     use super::*;
     use crate::case::Case;
-    use crate::contest::Round;
     use crate::datadir::DiskUse;
     use crate::measured::Measured;
     use crate::node::UtxoSet;
     use crate::node_log::LogFacts;
+    use crate::rounds::Round;
 
     fn run(seconds: f64, flushes: u64) -> Run {
         let measured = Measured {

@@ -18,9 +18,6 @@ use crate::bench::Kind;
 use crate::contenders::Contender;
 use crate::harness::Subject;
 
-/// How the names of these groups begin.
-pub const PREFIX: &str = "Secrets: ";
-
 /// A group: its name, and who makes its lines.
 pub struct SecretGroup {
     /// The benchmark's name.
@@ -200,11 +197,12 @@ fn carry(from: &mut Transport, to: &mut Transport, wire: &mut Vec<u8>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::SECRETS;
 
     #[test]
     fn every_line_runs() {
         for group in GROUPS {
-            assert!(group.name.starts_with(PREFIX));
+            assert!(group.name.starts_with(SECRETS));
             for mut line in group.lines().expect("locked memory") {
                 (line.subject.body)();
                 assert!(line.subject.units_per_iteration >= 1.0, "{}", line.name);

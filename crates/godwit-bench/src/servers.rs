@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use crate::daemon::Daemon;
 use crate::datadir;
 use crate::failure::Failure;
-use crate::node::{Node, Programs, free_port, last_words};
+use crate::node::Node;
+use crate::programs::{Programs, free_port, last_words};
 
 /// How long a server may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(120);

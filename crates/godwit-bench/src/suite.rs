@@ -1,24 +1,23 @@
 //! The whole run: every benchmark with all its lines.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use godwit_primitives::Block;
-use godwit_secret::LockError;
 use godwit_testdata::{read, shared_data};
 
 use crate::bench::{Bench, Fixture, Group, Kind, Line, OURS};
 use crate::contenders::{self, Contender, LIMITS};
 use crate::harness::callgrind;
 use crate::harness::turns::{EPOCHS, Here};
-use crate::harness::{Counters, Plan, Runner, WorkerError, take_turns};
+use crate::harness::{Counters, Plan, Runner, take_turns};
 use crate::options::Options;
-use crate::policy_workers::PolicyWorker;
+use crate::policy_workers::{PolicyWorker, input_options};
 use crate::secrets;
+use crate::suite_error::SuiteError;
 use crate::system::{self, System};
 use crate::workloads::{Input, Workload};
 
@@ -27,62 +26,6 @@ const LONG_EPOCHS: usize = 7;
 
 /// Nanoseconds on this machine of what valgrind runs, which takes fifty times as long there.
 const CALLGRIND_NANOSECONDS: f64 = 2e6;
-
-/// Why there is no result.
-#[derive(Debug)]
-pub enum SuiteError {
-    /// A file or directory.
-    File(PathBuf, io::Error),
-    Worker(WorkerError),
-    /// A worker was not built with the policy that its folder says.
-    Policy {
-        path: PathBuf,
-        /// The allocator type that its streams use.
-        allocator: String,
-        /// Whether it has the function that wipes; `None` where its symbols are stripped.
-        wipes: Option<bool>,
-    },
-    /// The bytes are no block, or more than one.
-    Block(PathBuf),
-    /// No benchmark or line has that name.
-    NoLine(String),
-    /// No memory can be locked for the benchmarks of secrets.
-    Locked(LockError),
-}
-
-impl fmt::Display for SuiteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Worker(error) => error.fmt(f),
-            Self::Policy { path, allocator, wipes } => {
-                let wipes = match wipes {
-                    Some(true) => "it has the function that wipes",
-                    Some(false) => "it does not have the function that wipes",
-                    None => "its symbols are stripped",
-                };
-                write!(f, "{}: its streams use {allocator}, {wipes}", path.display())
-            }
-            Self::Block(path) => write!(f, "{}: not one serialised block", path.display()),
-            Self::NoLine(name) => write!(f, "nothing is called {name}"),
-            Self::Locked(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for SuiteError {}
-
-impl From<LockError> for SuiteError {
-    fn from(error: LockError) -> Self {
-        Self::Locked(error)
-    }
-}
-
-impl From<WorkerError> for SuiteError {
-    fn from(error: WorkerError) -> Self {
-        Self::Worker(error)
-    }
-}
 
 /// Block 413,567 of the shared data.
 const FIXTURE: &str = "blocks/mainnet_413567.blk.zst";
@@ -245,16 +188,6 @@ fn count_all(groups: &mut [Group], workers: &[PolicyWorker], block: &Path, datad
             }
         }
     }
-}
-
-/// The options that give a worker the same input.
-pub(crate) fn input_options(block: &Path, datadir: &Path) -> [OsString; 2] {
-    let option = |name: &str, path: &Path| {
-        let mut option = OsString::from(name);
-        option.push(path);
-        option
-    };
-    [option("-block=", block), option("-datadir=", datadir)]
 }
 
 /// The block to work on, and how the reports call it.

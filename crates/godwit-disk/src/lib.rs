@@ -51,6 +51,13 @@ pub trait Disk: Send + Sync {
 pub trait DiskFile: Send + Sync {
     /// Fills `out` from `offset`; `UnexpectedEof` when the file is shorter.
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Fills `out` from `offset` and says `true`, if that needs no wait for the disk. Otherwise has the disk
+    /// fetch the bytes and says `false`: `out` then holds anything, and [`DiskFile::read_exact_at`] waits
+    /// for them. So a disk that takes long for one read gets many at once. An error may be told here or by
+    /// that read. By default it waits.
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        self.read_exact_at(offset, out).map(|()| true)
+    }
     /// Appends `len` bytes from `offset` to `out`, without zeroing its memory first;
     /// `UnexpectedEof` when the file is shorter (then `out` may have grown by a part).
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()>;

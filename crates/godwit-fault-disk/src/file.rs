@@ -99,6 +99,20 @@ impl DiskFile for FaultFile {
         Ok(())
     }
 
+    /// Every second 4 KiB of a file lie in no memory, so that both ways are taken.
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        const PAGE: u64 = 4096;
+        let pages = offset / PAGE..offset.saturating_add(out.len() as u64).div_ceil(PAGE);
+        let mut pages = pages.map(|page| (page + self.inode as u64).is_multiple_of(2));
+        let is_in_memory = pages.all(|is_in_memory| is_in_memory);
+        if is_in_memory {
+            self.read_exact_at(offset, out)?;
+        } else {
+            out.fill(0xa5);
+        }
+        Ok(is_in_memory)
+    }
+
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
         let mut bytes = vec![0; len];
         let read = self.read_exact_at(offset, &mut bytes);

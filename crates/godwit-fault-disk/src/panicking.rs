@@ -95,6 +95,11 @@ impl DiskFile for PanickingFile {
         self.file.read_exact_at(offset, out)
     }
 
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        self.trap.pass();
+        self.file.read_or_fetch_at(offset, out)
+    }
+
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
         self.trap.pass();
         self.file.read_stream_at(offset, len, out)

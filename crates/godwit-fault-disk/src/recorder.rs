@@ -213,6 +213,10 @@ impl DiskFile for RecordedFile {
         self.file.read_exact_at(offset, out)
     }
 
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        self.file.read_or_fetch_at(offset, out)
+    }
+
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
         self.file.read_stream_at(offset, len, out)
     }

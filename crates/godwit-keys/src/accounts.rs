@@ -1,9 +1,10 @@
 //! What a key is used for when nothing more is said: the descriptors of a new wallet of Bitcoin Core.
 
 use bitcoin::NetworkKind;
-use bitcoin::bip32::ChildNumber;
+use bitcoin::bip32::{ChildNumber, KeySource};
 
 use crate::descriptors::checksum::checksum;
+use crate::descriptors::key_expression::{Origin, Wildcard, public_text};
 use crate::error::KeyError;
 use crate::extended_key::ExtendedPrivateKey;
 use crate::private_key::PrivateKey;
@@ -17,11 +18,40 @@ const ACCOUNTS: [(u32, &str, &str); 4] =
 ///
 /// Source: Bitcoin Core `wallet/walletutil.cpp`, `GenerateWalletDescriptor`.
 pub fn account_descriptors(key: &ExtendedPrivateKey) -> Result<Vec<String>, KeyError> {
+    descriptors_of(key, None)
+}
+
+/// The same of an account whose origin is known: of the kind alone that its purpose says, if it says one, and
+/// with the origin, so that PSBTs of other wallets name its keys as these do.
+pub fn account_descriptors_of(
+    key: &ExtendedPrivateKey,
+    origin: &KeySource,
+) -> Result<Vec<String>, KeyError> {
+    descriptors_of(key, Some(origin))
+}
+
+fn descriptors_of(
+    key: &ExtendedPrivateKey,
+    origin: Option<&KeySource>,
+) -> Result<Vec<String>, KeyError> {
+    let purpose = |(_, path): &KeySource| match path.as_ref().first() {
+        Some(ChildNumber::Hardened { index }) => Some(*index),
+        _ => None,
+    };
+    let purpose = origin.and_then(purpose);
+    let known = |wanted: u32| ACCOUNTS.iter().any(|(kind, ..)| *kind == wanted);
+    let only = purpose.filter(|purpose| known(*purpose));
+    let kinds = ACCOUNTS.into_iter().filter(|(kind, ..)| only.is_none_or(|only| only == *kind));
     let mut descriptors = Vec::new();
-    for (purpose, before, behind) in ACCOUNTS {
-        let account = match key.depth() {
-            0 => root_account(key, purpose)?,
-            _ => key.xpub()?.to_string(),
+    for (purpose, before, behind) in kinds {
+        let account = match (key.depth(), origin) {
+            (0, _) => root_account(key, purpose)?,
+            (_, None) => key.xpub()?.to_string(),
+            (_, Some(origin)) => {
+                let origin = Origin::from_source(origin);
+                let xpub = key.xpub()?.to_string();
+                public_text(Some(&origin), &xpub, &[], Wildcard::None, 'h')
+            }
         };
         for change in [0, 1] {
             descriptors.push(with_checksum(format!("{before}{account}/{change}/*{behind}")));

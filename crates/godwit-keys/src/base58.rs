@@ -2,7 +2,7 @@
 //!
 //! Source: Bitcoin Core `base58.cpp`. Unlike there, no white space is passed over.
 
-use godwit_secret::{SecretBytes, SecretSlice, SecretString};
+use godwit_secret::{SecretBytes, SecretSlice, SecretString, between_steps};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -40,6 +40,7 @@ pub(crate) fn encode_check(payload: SecretSlice<'_>) -> Result<SecretString, Key
                 carry /= 58;
             }
         }
+        between_steps("a key is written in base58");
         let count = MAX_DIGITS - digits.iter().rev().take_while(|digit| **digit == 0).count();
         let mut text = SecretString::with_capacity(zeros + count)?;
         for digit in [0].iter().cycle().take(zeros).chain(digits[..count].iter().rev()) {
@@ -65,6 +66,7 @@ pub(crate) fn decode_check(text: SecretSlice<'_>) -> Result<SecretBytes, KeyErro
         }
         let number = &mut bytes[..size];
         number.reverse();
+        between_steps("a key is read from base58");
         let (payload, sum) = number.split_at(size - CHECKSUM_SIZE);
         if !bool::from(checksum(payload).ct_eq(sum)) {
             return Err(TextError::Checksum.into());

@@ -66,6 +66,8 @@ pub struct Entry {
     pub label: String,
     /// When it was made or imported, in seconds since 1970.
     pub created: u64,
+    /// Whether its keys were made then, so that they received nothing before.
+    pub made_here: bool,
     /// The network of its keys.
     pub network: NetworkKind,
     /// Public descriptors with their checksums.
@@ -87,10 +89,36 @@ impl Entry {
         KeyId([hash[0], hash[1], hash[2], hash[3]])
     }
 
-    /// Whether the label is one.
-    pub(crate) fn has_good_label(&self) -> bool {
-        self.label.chars().count() <= MAX_LABEL && !self.label.chars().any(char::is_control)
+    /// Whether everything in two entries is the same, secrets in constant time.
+    pub(crate) fn is_same(&self, other: &Self) -> Result<bool, KeyError> {
+        let words = match (&self.words, &other.words) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                one.with_passphrase == other.with_passphrase
+                    && one.mnemonic.text() == other.mnemonic.text()
+            }
+            _ => false,
+        };
+        let mut keys = self.keys.len() == other.keys.len();
+        for (one, other) in self.keys.iter().zip(&other.keys) {
+            keys &= one.is_same(other)?;
+        }
+        Ok(words
+            && keys
+            && (&self.label, self.created, self.made_here, self.network, &self.descriptors)
+                == (
+                    &other.label,
+                    other.created,
+                    other.made_here,
+                    other.network,
+                    &other.descriptors,
+                ))
     }
+}
+
+/// Whether a label is one: at most [`MAX_LABEL`] characters, none of them a control character.
+pub fn is_label(label: &str) -> bool {
+    label.chars().count() <= MAX_LABEL && !label.chars().any(char::is_control)
 }
 
 impl fmt::Debug for Entry {
@@ -99,13 +127,25 @@ impl fmt::Debug for Entry {
     }
 }
 
+/// Which file it is, and how often it was written: a copy from before has a lower number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Random, and the same in all versions of the file.
+    pub id: [u8; 16],
+    /// From 1, one more with each version.
+    pub generation: u64,
+}
+
 /// The content of a key file.
-pub(crate) fn encode(entries: &[Entry]) -> Result<SecretBytes, KeyError> {
+pub(crate) fn encode(mark: &Mark, entries: &[Entry]) -> Result<SecretBytes, KeyError> {
     let mut out = SecretBytes::new();
+    out.extend_from_slice(&mark.id)?;
+    out.extend_from_slice(&mark.generation.to_le_bytes())?;
     put_count(&mut out, entries.len())?;
     for entry in entries {
         out.extend_from_slice(&entry.created.to_le_bytes())?;
-        out.push(u8::from(!entry.network.is_mainnet()))?;
+        let made_here = if entry.made_here { MADE_HERE } else { 0 };
+        out.push(u8::from(!entry.network.is_mainnet()) | made_here)?;
         put_text(&mut out, &entry.label)?;
         put_count(&mut out, entry.descriptors.len())?;
         for descriptor in &entry.descriptors {
@@ -126,6 +166,9 @@ pub(crate) fn encode(entries: &[Entry]) -> Result<SecretBytes, KeyError> {
     }
     Ok(out)
 }
+
+/// Beside the network.
+const MADE_HERE: u8 = 2;
 
 const NO_WORDS: u8 = 0;
 const WORDS: u8 = 1;
@@ -195,17 +238,21 @@ impl From<KeyError> for Wrong {
     }
 }
 
-/// The entries of a content that [`encode`] made.
-pub(crate) fn decode(content: SecretSlice<'_>) -> Result<Vec<Entry>, KeyFileError> {
+/// What [`encode`] put into a content; `has_mark`: not so in the first version of the file.
+pub(crate) fn decode(
+    content: SecretSlice<'_>,
+    has_mark: bool,
+) -> Result<(Option<Mark>, Vec<Entry>), KeyFileError> {
     let read = guarded(|| {
         Ok(content.expose_secret(|content| {
             let mut reader = SpanReader::new(content);
+            let mark = has_mark.then(|| mark(&mut reader)).transpose()?;
             let entries = list(&mut reader, entry)?;
-            if reader.is_empty() { Ok(entries) } else { Err(Wrong::Form) }
+            if reader.is_empty() { Ok((mark, entries)) } else { Err(Wrong::Form) }
         }))
     });
     match read {
-        Ok(Ok(entries)) => Ok(entries),
+        Ok(Ok(content)) => Ok(content),
         Ok(Err(Wrong::Memory(error))) | Err(KeyError::Memory(error)) => Err(error.into()),
         Ok(Err(Wrong::Form)) | Err(_) => Err(KeyFileError::Content),
     }
@@ -224,10 +271,17 @@ fn list<T>(
     Ok(all)
 }
 
+fn mark(reader: &mut SpanReader<'_>) -> Result<Mark, Wrong> {
+    Ok(Mark { id: reader.array()?, generation: reader.u64()? })
+}
+
 fn entry(reader: &mut SpanReader<'_>) -> Result<Entry, Wrong> {
+    let created = reader.u64()?;
+    let network = reader.u8()?;
     Ok(Entry {
-        created: reader.u64()?,
-        network: match reader.u8()? {
+        created,
+        made_here: network & MADE_HERE != 0,
+        network: match network & !MADE_HERE {
             0 => NetworkKind::Main,
             1 => NetworkKind::Test,
             _ => return Err(Wrong::Form),

@@ -41,6 +41,8 @@ pub enum TextError {
     KeyPrefix,
     /// Depth 0, but a parent or a child number.
     Root,
+    /// The origin in front of an xprv is none, or not that of the key: other depth, number or parent.
+    Origin,
     /// The byte behind the key of a WIF says neither that public keys are compressed nor is it absent.
     Compression,
 }
@@ -82,6 +84,7 @@ impl fmt::Display for TextError {
             Self::Version => f.write_str("this is the text of no private key"),
             Self::KeyPrefix => f.write_str("the extended key holds no private key"),
             Self::Root => f.write_str("the extended key has no depth, but a parent"),
+            Self::Origin => f.write_str("the origin in front of the key does not fit it"),
             Self::Compression => f.write_str("the key's compression byte is wrong"),
         }
     }

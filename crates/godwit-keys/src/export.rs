@@ -6,10 +6,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use bitcoin::NetworkKind;
-use godwit_secret::SecretSlice;
+use godwit_secret::{SecretSlice, between_steps};
 use rustix::io::Errno;
 
-use crate::accounts::{account_descriptors, single_descriptors};
+use crate::accounts::{account_descriptors, account_descriptors_of, single_descriptors};
 use crate::descriptors::join::join;
 use crate::descriptors::key_expression::{Origin, Wildcard, public_text};
 use crate::entry::Entry;
@@ -107,6 +107,7 @@ pub(crate) fn write_entry(entry: &Entry, out: BorrowedFd<'_>) -> Result<(), Expo
 fn has_usual_descriptors(entry: &Entry) -> Result<bool, KeyError> {
     let usual = match &entry.keys[..] {
         [StoredKey::Extended { key, origin: None }] => account_descriptors(key)?,
+        [StoredKey::Extended { key, origin: Some(origin) }] => account_descriptors_of(key, origin)?,
         [StoredKey::Single { key, compressed }] => single_descriptors(key, *compressed)?,
         _ => return Ok(false),
     };
@@ -115,6 +116,7 @@ fn has_usual_descriptors(entry: &Entry) -> Result<bool, KeyError> {
 
 fn write_line(text: SecretSlice<'_>, out: BorrowedFd<'_>) -> Result<(), ExportError> {
     text.expose_secret(|text| write_all(text, out))?;
+    between_steps("a secret is written out");
     write_all(b"\n", out)
 }
 

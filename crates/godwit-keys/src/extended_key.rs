@@ -3,13 +3,16 @@
 use std::fmt;
 
 use bitcoin::NetworkKind;
-use bitcoin::bip32::{ChainCode, ChildNumber, Fingerprint, Xpub};
+use bitcoin::bip32::{ChainCode, ChildNumber, Fingerprint, KeySource, Xpub};
 use bitcoin::secp256k1::{PublicKey, Scalar, SecretKey};
-use godwit_secret::{LockError, SecretArray, SecretBytes, SecretSlice, SecretString};
+use godwit_secret::{
+    LockError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
+};
 use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha512;
+use sha2::{Digest, Sha512};
 
 use crate::base58;
+use crate::descriptors::key_expression::parse_origin;
 use crate::error::{KeyError, TextError};
 use crate::guarded::{curve, guarded};
 use crate::mnemonic::Mnemonic;
@@ -45,6 +48,7 @@ impl ExtendedPrivateKey {
     pub fn from_seed(seed: &SecretBytes, network: NetworkKind) -> Result<Self, KeyError> {
         guarded(|| {
             let hash = seed.expose_secret(|seed| hmac_sha512(b"Bitcoin seed", &[seed]));
+            between_steps("the root's HMAC is computed");
             let (key, chain_code) = halves(&hash);
             Ok(Self {
                 key: secret_key(key).ok_or(KeyError::NoSuchChild).and_then(into_private)?,
@@ -73,6 +77,37 @@ impl ExtendedPrivateKey {
     /// When `text` is not exactly that (white space around it is an error too), as BIP32's test vector 5.
     pub fn parse(text: SecretSlice<'_>) -> Result<Self, KeyError> {
         guarded(|| base58::decode_check(text)?.expose_secret(Self::decode))
+    }
+
+    /// The same behind an origin, if there is one: `[d34db33f/84h/0h/0h]xprv…`.
+    ///
+    /// # Errors
+    ///
+    /// Also when the key is none that the path can lead to.
+    pub fn parse_with_origin(text: SecretSlice<'_>) -> Result<(Self, Option<KeySource>), KeyError> {
+        // Only what is an origin is public: what else stands between brackets may be a secret, and is not
+        // copied.
+        let origin = text.expose_secret(|text| match text.first() {
+            Some(b'[') => {
+                let end = text.iter().position(|byte| *byte == b']').ok_or(TextError::Origin)?;
+                let origin = parse_origin(text, 1..end).ok_or(TextError::Origin)?;
+                Ok(Some((origin.to_source(), end + 1)))
+            }
+            _ => Ok::<_, TextError>(None),
+        })?;
+        let Some(((fingerprint, path), from)) = origin else {
+            return Ok((Self::parse(text)?, None));
+        };
+        let key = Self::parse(text.get(from..text.len()).ok_or(TextError::Origin)?)?;
+        let is_its = match path.as_ref() {
+            [] => key.depth == 0 && key.fingerprint()? == fingerprint,
+            [.., last] => usize::from(key.depth) == path.len() && key.child_number == *last,
+        };
+        let is_its = is_its && (path.len() != 1 || key.parent == fingerprint);
+        if !is_its {
+            return Err(TextError::Origin.into());
+        }
+        Ok((key, (!path.is_empty()).then_some((fingerprint, path))))
     }
 
     /// What [`to_bytes`](Self::to_bytes) gives. Runs on a secret stack.
@@ -125,6 +160,7 @@ impl ExtendedPrivateKey {
                 true => hmac_sha512(code, &[&[0], &key.secret_bytes(), &index]),
                 false => hmac_sha512(code, &[&public.serialize(), &index]),
             });
+            between_steps("a child's HMAC is computed");
             let (tweak, chain_code) = halves(&hash);
             let tweak = Scalar::from_be_bytes(*tweak).map_err(|_| KeyError::NoSuchChild)?;
             let child = key.add_tweak(&tweak).map_err(|_| KeyError::NoSuchChild)?;
@@ -162,9 +198,24 @@ impl ExtendedPrivateKey {
         }
     }
 
+    /// What tells it from other keys. It shows no chain code: that of a root is in no descriptor.
+    pub(crate) fn identity(&self) -> Result<String, KeyError> {
+        let public = self.xpub_of(self.key.public_key()?);
+        let hash = guarded(|| {
+            let hash = |code: &[u8; 32]| <[u8; 64]>::from(Sha512::digest(code));
+            Ok(self.chain_code.expose_secret(hash))
+        })?;
+        Ok(format!("{public} {:02x?}", &hash[..8]))
+    }
+
     /// The first four bytes of the hash of the public key.
     pub fn fingerprint(&self) -> Result<Fingerprint, KeyError> {
         Ok(self.xpub_of(self.key.public_key()?).fingerprint())
+    }
+
+    #[cfg(any(test, feature = "residue"))]
+    pub(crate) fn chain_code(&self) -> &SecretArray<32> {
+        &self.chain_code
     }
 
     /// How many steps lie between the root and this key.

@@ -10,7 +10,7 @@ use std::fmt;
 
 use chacha20poly1305::{AeadInOut, KeyInit, XChaCha20Poly1305};
 use godwit_secret::{
-    LockError, RandomError, SecretArray, SecretBytes, SecretSlice, SecretString,
+    LockError, RandomError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
     run_on_secret_stack,
 };
 use godwit_stream::{DecodeError, SpanReader};
@@ -19,7 +19,10 @@ use sha2::{Digest, Sha256};
 use crate::kdf::{KdfError, KdfParameters, derive_key};
 
 const MAGIC: &[u8; 8] = b"godwkeys";
-const VERSION: u32 = 1;
+/// The version that is written.
+const VERSION: u32 = 2;
+/// The one before: its content has no [`Mark`](crate::Mark).
+const WITHOUT_MARK: u32 = 1;
 const SALT_SIZE: usize = 16;
 const NONCE_SIZE: usize = 24;
 const HEADER_SIZE: usize = 8 + 4 + 3 * 4 + SALT_SIZE + NONCE_SIZE + 4;
@@ -101,6 +104,7 @@ impl From<RandomError> for KeyFileError {
 /// What stands before the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
+    version: u32,
     parameters: KdfParameters,
     salt: [u8; SALT_SIZE],
     /// Random in each version of the file, so it names the version.
@@ -116,7 +120,7 @@ impl Header {
         }
         let cut = |_: DecodeError| KeyFileError::Damaged;
         let version = reader.u32().map_err(cut)?;
-        if version != VERSION {
+        if !matches!(version, VERSION | WITHOUT_MARK) {
             return Err(KeyFileError::Version(version));
         }
         let numbers = [reader.u32(), reader.u32(), reader.u32()];
@@ -133,13 +137,19 @@ impl Header {
         let [memory_kib, passes, lanes] = numbers;
         let parameters =
             KdfParameters::new(memory_kib.map_err(cut)?, passes.map_err(cut)?, lanes.map_err(cut)?);
-        Ok(Self { parameters: parameters.ok_or(KeyFileError::Parameters)?, salt, nonce })
+        let parameters = parameters.ok_or(KeyFileError::Parameters)?;
+        Ok(Self { version, parameters, salt, nonce })
+    }
+
+    /// Whether the content begins with a [`Mark`](crate::Mark).
+    pub(crate) fn has_mark(&self) -> bool {
+        self.version != WITHOUT_MARK
     }
 
     fn to_bytes(self, size: u32) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_SIZE);
         bytes.extend(MAGIC);
-        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.version.to_le_bytes());
         for number in self.parameters.numbers() {
             bytes.extend(number.to_le_bytes());
         }
@@ -177,6 +187,16 @@ impl FileKey {
         &self.key
     }
 
+    /// The work that the passphrase costs.
+    pub(crate) fn parameters(&self) -> KdfParameters {
+        self.parameters
+    }
+
+    #[cfg(any(test, feature = "residue"))]
+    pub(crate) fn kdf(&self) -> (KdfParameters, &[u8; SALT_SIZE]) {
+        (self.parameters, &self.salt)
+    }
+
     /// Whether a file has the salt of this key, so that its passphrase has not been changed.
     pub(crate) fn fits(&self, header: &Header) -> bool {
         (self.parameters, self.salt) == (header.parameters, header.salt)
@@ -188,7 +208,8 @@ impl FileKey {
             return Err(KeyFileError::TooLarge);
         }
         let size = u32::try_from(content.len()).map_err(|_| KeyFileError::TooLarge)?;
-        let header = Header { parameters: self.parameters, salt: self.salt, nonce: random()? };
+        let Self { parameters, salt, .. } = *self;
+        let header = Header { version: VERSION, parameters, salt, nonce: random()? };
         let mut file = header.to_bytes(size);
         let mut sealed = SecretBytes::copy_of(content)?;
         let tag = run_on_secret_stack(|| {
@@ -200,6 +221,7 @@ impl FileKey {
                 })
             })
         })?;
+        between_steps("the content is encrypted");
         sealed.expose_secret(|sealed| file.extend(sealed));
         file.extend(tag);
         file.extend(Sha256::digest(&file));
@@ -227,12 +249,13 @@ impl FileKey {
             })
         })?
         .map_err(|_| KeyFileError::WrongPassphrase)?;
+        between_steps("the content is decrypted");
         Ok(content)
     }
 }
 
 /// Random bytes that are no secret.
-fn random<const N: usize>() -> Result<[u8; N], RandomError> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], RandomError> {
     Ok(SecretArray::random()?.expose_secret(|bytes| *bytes))
 }
 

@@ -33,7 +33,7 @@ mod wif;
 
 pub use bitcoin::NetworkKind;
 
-pub use accounts::{account_descriptors, single_descriptors};
+pub use accounts::{account_descriptors, account_descriptors_of, single_descriptors};
 #[cfg(any(test, feature = "residue"))]
 pub use core_wallet::core_wallet_needles;
 pub use core_wallet::{
@@ -44,7 +44,7 @@ pub use descriptors::{
     DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor,
     split_private_descriptor,
 };
-pub use entry::{Entry, KeyId, MAX_LABEL, NotAKeyId, Words};
+pub use entry::{Entry, KeyId, MAX_LABEL, Mark, NotAKeyId, Words, is_label};
 pub use error::{KeyError, MnemonicError, TextError};
 pub use export::ExportError;
 pub use extended_key::ExtendedPrivateKey;

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use bip39::Language;
-use godwit_secret::{LockError, SecretArray, SecretBytes, SecretSlice, SecretString};
+use godwit_secret::{
+    LockError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
+};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::error::{KeyError, MnemonicError};
@@ -47,6 +49,7 @@ impl Mnemonic {
                     let index = find(word).ok_or(MnemonicError::Word(place + 1))?;
                     put(&mut bits, place, index);
                 }
+                between_steps("words are read");
                 let (entropy, sum) = bits.split_at(size);
                 if sum[0] != checksum(entropy) {
                     return Err(MnemonicError::Checksum.into());
@@ -100,8 +103,14 @@ impl Mnemonic {
                     });
                 });
             })?;
+            between_steps("the seed of the words is computed");
             Ok(seed)
         })
+    }
+
+    /// Whether two have the same words, in constant time for those of one length.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.text == other.text
     }
 
     /// A second one of the same words.

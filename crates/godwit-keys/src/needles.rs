@@ -4,15 +4,16 @@
 //! `godwit-signer residue-check` look for keys that no other crate sees. They compute on a secret
 //! stack, or the search would find their own copies.
 
-use bitcoin::hashes::{Hash, HashEngine, sha256};
+use bitcoin::hashes::{Hash, HashEngine, sha256, sha512};
 use bitcoin::secp256k1::{Keypair, Scalar, SecretKey, XOnlyPublicKey, ecdsa, schnorr};
 use bitcoin::taproot::TapTweakHash;
 use godwit_secret::residue::{Needle, NeedleError};
-use godwit_secret::{SecretArray, SecretBytes, SecretString};
+use godwit_secret::{LockError, SecretArray, SecretBytes, SecretSlice, SecretString};
 
 use crate::error::KeyError;
 use crate::extended_key::ExtendedPrivateKey;
 use crate::guarded::{curve, guarded};
+use crate::kdf::argon2_start;
 use crate::mnemonic::Mnemonic;
 use crate::private_key::PrivateKey;
 use crate::store::KeyStore;
@@ -24,6 +25,10 @@ const INVERSION: [u8; 32] = [
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe,
     0xba, 0xae, 0xdc, 0xe6, 0xaf, 0x48, 0xa0, 0x3b, 0xbf, 0xd2, 0x5e, 0x8c, 0xd0, 0x36, 0x41, 0x3f,
 ];
+/// Bytes of a block of SHA-512.
+const BLOCK: usize = 128;
+/// Letters of an `xprv` that are made of its version, depth, parent and number alone: 13 bytes.
+const PUBLIC_LETTERS: usize = 18;
 const ONE: [u8; 32] = {
     let mut one = [0; 32];
     one[31] = 1;
@@ -119,10 +124,24 @@ impl PrivateKey {
 impl ExtendedPrivateKey {
     /// The key in all forms, also as `xprv` or `tprv`.
     ///
-    /// The chain code is not among them: it is half of the `xpub` that descriptors show.
+    /// The chain code is not among them: it is half of the `xpub` that descriptors show. Above accounts,
+    /// where they show none, it has a needle of its own.
     pub fn needle(&self, name: &str) -> Result<Needle, KeyError> {
         let needle = self.private_key()?.needle(name)?;
-        Ok(needle.form("extended key", &self.to_base58()?)?)
+        Ok(needle.form_behind("extended key", &self.to_base58()?, PUBLIC_LETTERS)?)
+    }
+
+    /// The chain code, and what HMAC makes of it before it knows a child's number.
+    pub fn chain_code_needle(&self, name: &str) -> Result<Needle, KeyError> {
+        guarded(|| {
+            with_hmac_states(Needle::new(name, self.chain_code())?, self.chain_code().into())
+        })
+    }
+
+    /// The hash inside of the HMAC that makes the root's key of `seed`. The outer one has a key that
+    /// everybody knows, so whoever has this has the root.
+    pub fn seed_hash_needle(name: &str, seed: &SecretBytes) -> Result<Needle, KeyError> {
+        guarded(|| Ok(Needle::new(name, &seed_hash(seed)?)?))
     }
 }
 
@@ -137,7 +156,8 @@ impl StoredKey {
 }
 
 impl Mnemonic {
-    /// The words, also as numbers and one per line, and their entropy.
+    /// The words, also as numbers, in upper case and one per line, and their entropy; with the words, what
+    /// HMAC makes of them, which is all that PBKDF2 needs.
     pub fn needles(&self, name: &str) -> Result<[Needle; 2], KeyError> {
         guarded(|| {
             let mut words = Needle::new(&format!("{name}: words"), self.text())?;
@@ -150,6 +170,14 @@ impl Mnemonic {
                 })?;
                 words = words.form("words", &text)?;
             }
+            let upper = self.text().expose_secret(|text| {
+                SecretBytes::from_fn_in_place(text.len(), |copy| {
+                    copy.copy_from_slice(text.as_bytes());
+                    copy.make_ascii_uppercase();
+                })
+            })?;
+            words = words.form("words", &upper)?;
+            words = with_hmac_states(words, self.text().into())?;
             let (numbers, entropy) = (self.numbers()?, self.entropy()?);
             for (form, width) in [("numbers of 2", 2), ("numbers of 4", 4), ("numbers of 8", 8)] {
                 let mut wide = SecretBytes::with_capacity(numbers.len() / 2 * width)?;
@@ -167,11 +195,28 @@ impl Mnemonic {
 
     /// The seed of the words with `passphrase`.
     pub fn seed_needle(&self, name: &str, passphrase: &SecretString) -> Result<Needle, KeyError> {
-        guarded(|| Ok(Needle::new(name, &self.seed(passphrase)?)?))
+        guarded(|| {
+            let seed = self.seed(passphrase)?;
+            Ok(Needle::new(name, &seed)?.form("hash of the seed", &seed_hash(&seed)?)?)
+        })
     }
 }
 
 impl KeyStore {
+    /// What Argon2 begins with: the hash of the passphrase and the start of the first block. Guesses are
+    /// held against these without any of the work that the key of the file takes.
+    pub fn passphrase_hash_needle(
+        &self,
+        name: &str,
+        passphrase: &SecretString,
+    ) -> Result<Needle, KeyError> {
+        let (parameters, salt) = self.kdf();
+        guarded(|| {
+            let [hash, block] = argon2_start(passphrase, salt, parameters)?;
+            Ok(Needle::new(name, &hash)?.form("first block", &block)?)
+        })
+    }
+
     /// Everything secret that an open store holds: the key of its file, and words and keys of all
     /// entries.
     pub fn needles(&self) -> Result<Vec<Needle>, KeyError> {
@@ -187,6 +232,52 @@ impl KeyStore {
         }
         Ok(needles)
     }
+}
+
+/// The engine of SHA-512 after the first block of HMAC, which is its key with a pad.
+fn hmac_engine(key: &[u8], pad: u8) -> sha512::HashEngine {
+    let mut block = [pad; BLOCK];
+    block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
+    let mut engine = sha512::Hash::engine();
+    engine.input(&block);
+    engine
+}
+
+/// Runs on a secret stack.
+fn seed_hash(seed: &SecretBytes) -> Result<SecretArray<64>, LockError> {
+    seed.expose_secret(|seed| {
+        let mut engine = hmac_engine(b"Bitcoin seed", 0x36);
+        engine.input(seed);
+        let hash = sha512::Hash::from_engine(engine).to_byte_array();
+        SecretArray::from_fn_in_place(|copy| *copy = hash)
+    })
+}
+
+/// Adds the states of HMAC-SHA512 after its key, of which it makes everything else, and the key itself as far
+/// as HMAC hashes a long one first. Runs on a secret stack.
+fn with_hmac_states(mut needle: Needle, key: SecretSlice<'_>) -> Result<Needle, KeyError> {
+    let hashed = key.expose_secret(|key| {
+        let hash = || sha512::Hash::hash(key).to_byte_array();
+        (key.len() > BLOCK).then(|| SecretArray::<64>::from_fn_in_place(|copy| *copy = hash()))
+    });
+    let hashed = hashed.transpose()?;
+    if let Some(hashed) = &hashed {
+        needle = needle.form("hashed key of HMAC", hashed)?;
+    }
+    let key = hashed.as_ref().map_or(key, SecretSlice::from);
+    for pad in [0x36, 0x5c] {
+        let state = key.expose_secret(|key| {
+            let state = hmac_engine(key, pad).midstate();
+            let words = state.as_chunks::<8>().0.iter().map(|word| u64::from_be_bytes(*word));
+            SecretBytes::from_fn_in_place(state.len(), |copy| {
+                for (place, word) in copy.as_chunks_mut().0.iter_mut().zip(words) {
+                    *place = word.to_ne_bytes();
+                }
+            })
+        })?;
+        needle = needle.form("state of HMAC", &state)?;
+    }
+    Ok(needle)
 }
 
 /// Adds a scalar, its negative, and both in the form in which the library computes with them.
@@ -209,7 +300,8 @@ fn nonce_needle(name: &str, nonce: SecretKey, r: &[u8; 32]) -> Result<Needle, Ke
         return Err(KeyError::BadSignature);
     }
     let number = SecretArray::<32>::from_fn_in_place(|copy| *copy = nonce.secret_bytes())?;
-    both_signs(Needle::new(name, &number)?, "negated", nonce)
+    let needle = both_signs(Needle::new(name, &number)?, "negated", nonce)?;
+    both_signs(needle, "inverse", inverse(nonce).map_err(|_| KeyError::OutOfRange)?)
 }
 
 fn inverse(number: SecretKey) -> Result<SecretKey, bitcoin::secp256k1::Error> {

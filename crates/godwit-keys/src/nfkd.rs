@@ -2,7 +2,7 @@
 //!
 //! The iterator of `unicode-normalization` keeps marks in a vector, so only its tables are used here.
 
-use godwit_secret::{LockError, SecretBytes, SecretString};
+use godwit_secret::{LockError, SecretBytes, SecretString, between_steps};
 use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
 
 /// `text` in normal form KD. Runs on a secret stack.
@@ -19,6 +19,7 @@ pub(crate) fn nfkd(text: &str) -> Result<SecretString, LockError> {
     }
     outcome?;
     points.expose_secret_mut(|points| order_marks(points.as_chunks_mut().0));
+    between_steps("a passphrase is taken apart");
     let mut normal = SecretString::with_capacity(points.len())?;
     points.expose_secret(|points| {
         points.as_chunks().0.iter().try_for_each(|point| normal.push(character(point)))

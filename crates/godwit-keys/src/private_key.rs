@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bitcoin::secp256k1::{Keypair, Message, PublicKey, Scalar, SecretKey, ecdsa, schnorr};
-use godwit_secret::{LockError, SecretArray};
+use godwit_secret::{LockError, SecretArray, between_steps};
 
 use crate::error::KeyError;
 use crate::guarded::{curve, guarded};
@@ -42,6 +42,7 @@ impl PrivateKey {
         let message = Message::from_digest(*digest);
         self.use_key(|key| {
             let signature = curve().sign_ecdsa_low_r(&message, key);
+            between_steps("ECDSA has signed");
             // A signature that a fault went into can give the key away.
             curve()
                 .verify_ecdsa(&message, &signature, &key.public_key(curve()))
@@ -71,6 +72,7 @@ impl PrivateKey {
                 pair = pair.add_xonly_tweak(curve(), &tweak).map_err(|_| KeyError::OutOfRange)?;
             }
             let signature = curve().sign_schnorr_with_aux_rand(&message, &pair, &[0; 32]);
+            between_steps("BIP340 has signed");
             curve()
                 .verify_schnorr(&signature, &message, &pair.x_only_public_key().0)
                 .map_err(|_| KeyError::BadSignature)?;

@@ -21,6 +21,8 @@ mod finalize;
 mod keys_of_input;
 mod limits;
 mod lookup;
+mod ours;
+mod outputs;
 mod own_scripts;
 mod pairs;
 mod review;
@@ -40,11 +42,13 @@ pub use fee::{Fee, FeeLimits, FeeObjection};
 pub use finalize::{Finished, Unfinished};
 pub use keys_of_input::{KeyOfInput, SigningKey};
 pub use limits::{
-    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, MAX_DERIVATIONS, MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS,
-    MAX_PSBT_BYTES, MAX_SIGNATURES,
+    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, MAX_DERIVATIONS, MAX_INPUTS,
+    MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES,
 };
 pub use lookup::look_up_in;
-pub use own_scripts::{MAX_OWN_INDEX, OwnScripts};
+pub use ours::{GAP_LIMIT, Ours};
+pub use outputs::OutputObjection;
+pub use own_scripts::{Branch, MAX_OWN_INDEX, OwnScript, OwnScripts};
 pub use review::{
     InputReview, InputState, KeyReview, OutputReview, Owns, Review, SignatureReview, Warning,
 };

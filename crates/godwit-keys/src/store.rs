@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use bitcoin::NetworkKind;
 use godwit_secret::{SecretArray, SecretSlice, SecretString};
 
-use crate::entry::{self, Entry, KeyId, MAX_LABEL};
+use crate::entry::{self, Entry, KeyId, MAX_LABEL, Mark, is_label};
 use crate::error::KeyError;
 use crate::export::{self, ExportError};
 use crate::kdf::KdfParameters;
 use crate::key_file::disk::{self, WriteLock};
-use crate::key_file::{FileKey, Header, KeyFileError};
+use crate::key_file::{FileKey, Header, KeyFileError, random};
 use crate::stored_key::StoredKey;
 
 /// The action on a file that failed.
@@ -42,6 +42,8 @@ pub enum StoreError {
     NotDurable(PathBuf, io::Error),
     /// A key file must not have this name: writing another one would remove it.
     ReservedName(PathBuf),
+    /// What was written beside the file does not open to what it should hold.
+    NotReadBack(PathBuf),
     /// The content cannot be decoded or encoded.
     Content(PathBuf, KeyFileError),
     /// Users other than the owner may read or write the file; its mode.
@@ -64,6 +66,8 @@ pub enum StoreError {
     NameTaken(KeyId),
     /// There is no such entry.
     Unknown(KeyId),
+    /// The entry is another one meanwhile.
+    Changed(KeyId),
     /// A key cannot be used.
     Key(KeyError),
     /// A secret cannot be written out.
@@ -90,6 +94,12 @@ impl fmt::Display for StoreError {
                 f,
                 "the key file {} was changed as asked for, but the change may not outlast a power \
                  cut: the folder cannot be written to the disk ({error})",
+                path.display()
+            ),
+            Self::NotReadBack(path) => write!(
+                f,
+                "the key file {} stays as it was: what was to take its place could not be opened again, \
+                 which is the fault of this machine or of this program",
                 path.display()
             ),
             Self::Content(path, error) => write!(f, "key file {}: {error}", path.display()),
@@ -120,6 +130,7 @@ impl fmt::Display for StoreError {
                 )
             }
             Self::Unknown(id) => write!(f, "the key file has no entry {id}"),
+            Self::Changed(id) => write!(f, "the entry {id} was changed meanwhile"),
             Self::Key(error) => error.fmt(f),
             Self::Export(error) => error.fmt(f),
         }
@@ -150,6 +161,8 @@ pub struct KeyStore {
     key: FileKey,
     /// Header of the file that `entries` were read from or written to.
     header: Header,
+    /// Of that file; one of the first version has none.
+    mark: Option<Mark>,
     entries: Vec<Entry>,
 }
 
@@ -159,6 +172,27 @@ impl KeyStore {
         path: &Path,
         passphrase: &SecretString,
         parameters: KdfParameters,
+    ) -> Result<Self, StoreError> {
+        Self::create_of(path, passphrase, parameters, Vec::new())
+    }
+
+    /// Creates a file with its first entry, or no file.
+    pub fn create_with(
+        path: &Path,
+        passphrase: &SecretString,
+        parameters: KdfParameters,
+        entry: Entry,
+    ) -> Result<(Self, KeyId), StoreError> {
+        check(&entry)?;
+        let id = entry.id();
+        Ok((Self::create_of(path, passphrase, parameters, vec![entry])?, id))
+    }
+
+    fn create_of(
+        path: &Path,
+        passphrase: &SecretString,
+        parameters: KdfParameters,
+        entries: Vec<Entry>,
     ) -> Result<Self, StoreError> {
         let path = std::path::absolute(path).map_err(|error| StoreError::File {
             action: FileAction::Write,
@@ -172,9 +206,10 @@ impl KeyStore {
         if fs::symlink_metadata(&path).is_ok() {
             return Err(StoreError::Exists(path));
         }
-        let (header, file) = seal(&path, &key, &[])?;
-        disk::replace(&path, &file, &lock)??;
-        Ok(Self { path, key, header, entries: Vec::new() })
+        let mark = next_mark(None).map_err(content)?;
+        let (header, durable) = replace(&path, &key, &mark, &entries, &lock)?;
+        durable?;
+        Ok(Self { path, key, header, mark: Some(mark), entries })
     }
 
     /// Opens a file.
@@ -189,8 +224,19 @@ impl KeyStore {
         let content = |error| StoreError::Content(path.clone(), error);
         let header = Header::read(&file).map_err(content)?;
         let key = FileKey::of(passphrase, &header).map_err(content)?;
-        let entries = open_entries(&key, &header, &file).map_err(content)?;
-        Ok(Self { path, key, header, entries })
+        let (mark, entries) = open_entries(&key, &header, &file).map_err(content)?;
+        Ok(Self { path, key, header, mark, entries })
+    }
+
+    /// Which file it is and how often it was written, unless it is of the first version and was not written
+    /// since.
+    pub fn mark(&self) -> Option<Mark> {
+        self.mark
+    }
+
+    /// The work that its passphrase costs whoever guesses it.
+    pub fn kdf_parameters(&self) -> KdfParameters {
+        self.key.parameters()
     }
 
     /// All entries, in the order in which they were added.
@@ -216,12 +262,7 @@ impl KeyStore {
     ///
     /// [`StoreError::Duplicate`] when it lacks nothing.
     pub fn insert(&mut self, entry: Entry) -> Result<KeyId, StoreError> {
-        if !entry.has_good_label() {
-            return Err(StoreError::Label);
-        }
-        if entry.descriptors.is_empty() {
-            return Err(StoreError::NoDescriptors);
-        }
+        check(&entry)?;
         let lock = self.lock_newest()?;
         let id = entry.id();
         if let Some(place) = self.entries.iter().position(|entry| entry.id() == id) {
@@ -271,14 +312,31 @@ impl KeyStore {
         })
     }
 
-    /// Removes an entry and its keys, and returns it. The file's former disk blocks may hold them,
-    /// encrypted, until they are overwritten.
+    /// Removes an entry and its keys, and returns it, if it still is what it was when this store was opened
+    /// or last written. The file's former disk blocks may hold them, encrypted, until they are overwritten.
     pub fn remove(&mut self, id: KeyId) -> Result<Entry, StoreError> {
-        let lock = self.lock_newest()?;
+        let (place, header) = (self.place(id)?, self.header);
+        let seen = self.entries.remove(place);
+        let lock = self.lock_newest();
+        if self.header == header {
+            self.entries.insert(place, seen);
+            return self.remove_at(place, &lock?);
+        }
+        let (place, lock) = (self.place(id)?, lock?);
+        match self.entries[place].is_same(&seen)? {
+            true => self.remove_at(place, &lock),
+            false => Err(StoreError::Changed(id)),
+        }
+    }
+
+    fn place(&self, id: KeyId) -> Result<usize, StoreError> {
         let place = self.entries.iter().position(|entry| entry.id() == id);
-        let place = place.ok_or(StoreError::Unknown(id))?;
+        place.ok_or(StoreError::Unknown(id))
+    }
+
+    fn remove_at(&mut self, place: usize, lock: &WriteLock) -> Result<Entry, StoreError> {
         let entry = self.entries.remove(place);
-        match self.write(&lock) {
+        match self.write(lock) {
             Ok(durable) => durable.map(|()| entry),
             Err(error) => {
                 self.entries.insert(place, entry);
@@ -318,6 +376,11 @@ impl KeyStore {
         self.key.secret()
     }
 
+    #[cfg(any(test, feature = "residue"))]
+    pub(crate) fn kdf(&self) -> (KdfParameters, &[u8; 16]) {
+        self.key.kdf()
+    }
+
     /// Locks the file against other writers, and makes sure that `entries` are those of the file.
     fn lock_newest(&mut self) -> Result<WriteLock, StoreError> {
         let lock = WriteLock::take(&self.path)?;
@@ -328,7 +391,7 @@ impl KeyStore {
             if !self.key.fits(&header) {
                 return Err(StoreError::PassphraseChanged(self.path.clone()));
             }
-            self.entries = open_entries(&self.key, &header, &file).map_err(content)?;
+            (self.mark, self.entries) = open_entries(&self.key, &header, &file).map_err(content)?;
             self.header = header;
         }
         Ok(lock)
@@ -337,9 +400,10 @@ impl KeyStore {
     /// Replaces the file by one with these entries. The inner error is one after the file was
     /// replaced.
     fn write(&mut self, lock: &WriteLock) -> Result<Result<(), StoreError>, StoreError> {
-        let (header, file) = seal(&self.path, &self.key, &self.entries)?;
-        let durable = disk::replace(&self.path, &file, lock)?;
-        self.header = header;
+        let content = |error| StoreError::Content(self.path.clone(), error);
+        let mark = next_mark(self.mark).map_err(content)?;
+        let (header, durable) = replace(&self.path, &self.key, &mark, &self.entries, lock)?;
+        (self.header, self.mark) = (header, Some(mark));
         Ok(durable)
     }
 }
@@ -347,6 +411,16 @@ impl KeyStore {
 impl fmt::Debug for KeyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyStore({}, [redacted])", self.path.display())
+    }
+}
+
+fn check(entry: &Entry) -> Result<(), StoreError> {
+    if !is_label(&entry.label) {
+        return Err(StoreError::Label);
+    }
+    match entry.descriptors.is_empty() {
+        true => Err(StoreError::NoDescriptors),
+        false => Ok(()),
     }
 }
 
@@ -361,14 +435,62 @@ fn new_key(
     }
 }
 
-fn open_entries(key: &FileKey, header: &Header, file: &[u8]) -> Result<Vec<Entry>, KeyFileError> {
-    entry::decode(SecretSlice::from(&key.open(header, file)?))
+/// The mark of the version after that of `mark`.
+fn next_mark(mark: Option<Mark>) -> Result<Mark, KeyFileError> {
+    Ok(match mark {
+        Some(Mark { id, generation }) => Mark { id, generation: generation.saturating_add(1) },
+        None => Mark { id: random()?, generation: 1 },
+    })
 }
 
-fn seal(path: &Path, key: &FileKey, entries: &[Entry]) -> Result<(Header, Vec<u8>), StoreError> {
-    let content = entry::encode(entries)?;
-    key.seal(SecretSlice::from(&content))
-        .map_err(|error| StoreError::Content(path.to_owned(), error))
+fn open_entries(
+    key: &FileKey,
+    header: &Header,
+    file: &[u8],
+) -> Result<(Option<Mark>, Vec<Entry>), KeyFileError> {
+    entry::decode(SecretSlice::from(&key.open(header, file)?), header.has_mark())
+}
+
+/// Puts a file with these entries in the place of the old one, once what was written opens to them again. The
+/// inner error is one after the file was replaced.
+fn replace(
+    path: &Path,
+    key: &FileKey,
+    mark: &Mark,
+    entries: &[Entry],
+    lock: &WriteLock,
+) -> Result<(Header, Result<(), StoreError>), StoreError> {
+    let content = entry::encode(mark, entries)?;
+    let sealed = key.seal(SecretSlice::from(&content));
+    // Locked memory has no room for it beside what is opened again.
+    drop(content);
+    let (header, file) = sealed.map_err(|error| StoreError::Content(path.to_owned(), error))?;
+    let opens = |written: &[u8]| match Header::read(written) {
+        Ok(header) => holds(key, &header, written, mark, entries),
+        Err(_) => Ok(false),
+    };
+    let durable = disk::replace(path, &file, lock, opens)?;
+    Ok((header, durable))
+}
+
+/// Whether a file opens to these entries.
+fn holds(
+    key: &FileKey,
+    header: &Header,
+    file: &[u8],
+    mark: &Mark,
+    entries: &[Entry],
+) -> Result<bool, StoreError> {
+    let Ok((read_mark, read)) = open_entries(key, header, file) else { return Ok(false) };
+    if read_mark != Some(*mark) || read.len() != entries.len() {
+        return Ok(false);
+    }
+    for (one, other) in read.iter().zip(entries) {
+        if !one.is_same(other)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -39,10 +39,26 @@ impl StoredKey {
         })
     }
 
-    /// What tells it from other keys: its public key, and the origin that it is stored with.
+    /// Whether two are the same, to the last byte.
+    pub(crate) fn is_same(&self, other: &Self) -> Result<bool, KeyError> {
+        Ok(match (self, other) {
+            (
+                Self::Extended { key: one, origin },
+                Self::Extended { key: other, origin: other_origin },
+            ) => origin == other_origin && one.to_bytes()? == other.to_bytes()?,
+            (
+                Self::Single { key: one, compressed },
+                Self::Single { key: other, compressed: other_compressed },
+            ) => compressed == other_compressed && one == other,
+            _ => false,
+        })
+    }
+
+    /// What tells it from other keys: its public key, for one with children a hash of its chain code as well,
+    /// and the origin that it is stored with.
     pub(crate) fn identity(&self) -> Result<(String, Option<KeySource>), KeyError> {
         Ok(match self {
-            Self::Extended { key, origin } => (key.xpub()?.to_string(), origin.clone()),
+            Self::Extended { key, origin } => (key.identity()?, origin.clone()),
             Self::Single { key, compressed: true } => (key.public_key()?.to_string(), None),
             Self::Single { key, compressed: false } => {
                 (bitcoin::PublicKey::new_uncompressed(key.public_key()?).to_string(), None)

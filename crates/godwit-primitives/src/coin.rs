@@ -58,6 +58,14 @@ impl Coin {
         }
         decode_output(code, reader)
     }
+
+    /// The coin that `bytes` are the compressed form of, all of them: as a database holds it, which knows
+    /// where it ends.
+    pub fn from_compressed(bytes: &[u8]) -> Result<Coin, DecodeError> {
+        let mut reader = SpanReader::new(bytes);
+        let coin = Coin::decode(&mut reader)?;
+        if reader.is_empty() { Ok(coin) } else { Err(DecodeError::TrailingBytes) }
+    }
 }
 
 impl Encode for Coin {

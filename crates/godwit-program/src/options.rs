@@ -13,6 +13,7 @@ mod command_line;
 mod config_file;
 mod error;
 mod general;
+mod general_table;
 mod help;
 mod lookup;
 mod resolve;

@@ -51,7 +51,7 @@ impl<const N: usize> SecretArray<N> {
     /// When that has another length.
     pub fn copy_of<'a>(secret: impl Into<SecretSlice<'a>>) -> Result<Self, LockError> {
         let secret = secret.into();
-        Self::from_fn_in_place(|bytes| bytes.copy_from_slice(secret.bytes()))
+        Self::from_fn_in_place(|bytes| bytes.copy_from_slice(secret.bare_bytes()))
     }
 
     /// Shows the bytes to `f`. What `f` copies is no longer protected.
@@ -66,7 +66,7 @@ impl<const N: usize> SecretArray<N> {
         f(self.block.as_mut_slice().try_into().expect("the block has N bytes"))
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bare_bytes(&self) -> &[u8] {
         self.block.as_slice()
     }
 }
@@ -74,7 +74,7 @@ impl<const N: usize> SecretArray<N> {
 impl<const N: usize> PartialEq for SecretArray<N> {
     /// In constant time.
     fn eq(&self, other: &Self) -> bool {
-        self.bytes().ct_eq(other.bytes()).into()
+        self.bare_bytes().ct_eq(other.bare_bytes()).into()
     }
 }
 

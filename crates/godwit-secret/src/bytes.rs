@@ -81,7 +81,7 @@ impl SecretBytes {
         &mut self,
         secret: impl Into<SecretSlice<'a>>,
     ) -> Result<(), LockError> {
-        self.extend_from_slice(secret.into().bytes())
+        self.extend_from_slice(secret.into().bare_bytes())
     }
 
     /// Appends what one `read` of at most `n` bytes gives, and returns how many that is; 0 is the end
@@ -108,7 +108,7 @@ impl SecretBytes {
         if needed > self.block.len() {
             let capacity = needed.max(self.block.len().saturating_mul(2)).max(FIRST_CAPACITY);
             let mut block = Block::zeroed(capacity)?;
-            block.as_mut_slice()[..self.len].copy_from_slice(self.bytes());
+            block.as_mut_slice()[..self.len].copy_from_slice(self.bare_bytes());
             self.block = block;
         }
         Ok(())
@@ -140,7 +140,7 @@ impl SecretBytes {
     /// Shows the bytes to `f`. What `f` copies is no longer protected.
     #[inline]
     pub fn expose_secret<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
-        f(self.bytes())
+        f(self.bare_bytes())
     }
 
     /// Shows the bytes to `f`, which may change them. What `f` copies is no longer protected.
@@ -149,7 +149,7 @@ impl SecretBytes {
         f(&mut self.block.as_mut_slice()[..self.len])
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bare_bytes(&self) -> &[u8] {
         &self.block.as_slice()[..self.len]
     }
 }
@@ -163,7 +163,7 @@ impl Default for SecretBytes {
 impl PartialEq for SecretBytes {
     /// In constant time for secrets of one length; that lengths differ shows at once.
     fn eq(&self, other: &Self) -> bool {
-        self.bytes().ct_eq(other.bytes()).into()
+        self.bare_bytes().ct_eq(other.bare_bytes()).into()
     }
 }
 

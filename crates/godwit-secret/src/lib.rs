@@ -31,6 +31,7 @@ mod stack;
 mod stats;
 mod stream;
 mod string;
+mod work_area;
 
 pub use arena::{ARENA_SIZE, LockedPool, process_pool};
 pub use array::SecretArray;
@@ -45,3 +46,14 @@ pub use stack::{SECRET_STACK_SIZE, run_on_secret_stack};
 pub use stats::{Stats, process_stats};
 pub use stream::SecretStream;
 pub use string::{NotUtf8, SecretString};
+pub use work_area::{WorkArea, had_unlocked_work_area};
+
+/// Between two steps of an operation with secrets: here a search of memory may look (`residue`, the feature).
+/// Without that feature it does nothing.
+#[inline]
+pub fn between_steps(step: &'static str) {
+    #[cfg(any(test, feature = "residue"))]
+    residue::tell(step);
+    #[cfg(not(any(test, feature = "residue")))]
+    let _ = step;
+}

@@ -44,6 +44,42 @@ impl LockedPages {
         outcome.map(|()| pages)
     }
 
+    /// Maps `bytes`, rounded up to whole pages, and locks of them what half of the limit's rest has room for,
+    /// if not all: the beginnings of `parts` equal parts. How many bytes those are.
+    pub(crate) fn map_beginnings(bytes: usize, parts: usize) -> Result<(Self, usize), LockError> {
+        let (pages, outcome) = Self::map_and_protect(bytes)?;
+        match outcome {
+            Ok(()) => Ok((pages, bytes)),
+            Err(LockError::Limit { .. }) => {
+                let locked = pages.lock_beginnings(bytes, parts);
+                Ok((pages, locked))
+            }
+            Err(_) if unlocked_secrets_allowed() => Ok((pages, 0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lock_beginnings(&self, bytes: usize, parts: usize) -> usize {
+        let page = page_size();
+        let part = bytes / parts;
+        // Where no limit is told, each part is tried whole.
+        let each = match memlock_limit() {
+            Some(limit) => {
+                let left = limit.saturating_sub(locked_by_process()) / 2;
+                part.min(left as usize / parts)
+            }
+            None => part,
+        };
+        let each = each / page * page;
+        let lock = |index: usize| {
+            let offset = index * part / page * page;
+            // SAFETY: the range lies inside of this mapping: each part is longer than what is locked.
+            let outcome = unsafe { libc::mlock(self.start.as_ptr().add(offset).cast(), each) };
+            if outcome == 0 { each } else { 0 }
+        };
+        (0..parts).map(lock).sum()
+    }
+
     /// Pages, and whether they are protected in every way.
     fn map_and_protect(bytes: usize) -> Result<(Self, Result<(), LockError>), LockError> {
         let page = page_size();
@@ -73,26 +109,28 @@ impl LockedPages {
         Ok((pages, outcome))
     }
 
-    /// Keeps the pages from swap, from core dumps and from forked children.
+    /// Keeps the pages from swap, from core dumps and from forked children. That a limit is too low is told
+    /// where nothing else is wrong: only then does it help to lock less.
     fn protect(&mut self) -> Result<(), LockError> {
         let (start, len) = (self.start.as_ptr().cast(), self.len);
-        let mut outcome = Ok(());
+        let mut excluded = Ok(());
         for (advice, name) in
             [(libc::MADV_DONTDUMP, "MADV_DONTDUMP"), (libc::MADV_WIPEONFORK, "MADV_WIPEONFORK")]
         {
             // SAFETY: the range is this mapping; neither advice changes its content here.
             if unsafe { libc::madvise(start, len, advice) } != 0 {
-                outcome = Err(LockError::Exclude { advice: name, errno: errno() });
+                excluded = Err(LockError::Exclude { advice: name, errno: errno() });
             }
         }
         // SAFETY: the range is this mapping.
-        if unsafe { libc::mlock(start, len) } != 0 {
-            let errno = errno();
-            let needed = locked_by_process().saturating_add(len as u64);
-            return Err(LockError::Limit { needed, limit: memlock_limit(), errno });
+        self.locked = unsafe { libc::mlock(start, len) } == 0;
+        let errno = errno();
+        excluded?;
+        if self.locked {
+            return Ok(());
         }
-        self.locked = true;
-        outcome
+        let needed = locked_by_process().saturating_add(len as u64);
+        Err(LockError::Limit { needed, limit: memlock_limit(), errno })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {

@@ -2,21 +2,29 @@
 //! it calls, a look can disprove.
 //!
 //! [`scan`] reads every readable mapping of its own process, also one that is not dumpable, and looks
-//! for each [`Needle`] in all its forms. It proves itself each time: it also looks for a random value
-//! that it has just put on the heap, and fails when it does not find that. [`scan_other`] does the same
-//! from outside, [`scan_file`] with a core dump or a log.
+//! for each [`Needle`] in all its forms, and for any sixteen bytes of one: an allocator writes over the start
+//! of a block that is freed. It proves itself each time: it also looks for a random value that it has just
+//! put into memory, and fails when it does not find that. Beside the bookkeeping of locked memory it takes
+//! nothing from the heap until it has found something, or a block that somebody has freed would be written
+//! over before it is searched. [`scan_other`] does the same from outside, [`scan_file`] with a core dump or a
+//! log.
+//!
+//! [`observe_steps`] is for searches inside of operations, which call
+//! [`between_steps`](crate::between_steps).
 //!
 //! What is searched for is kept masked and in locked memory, as are the bytes that are read, so that
 //! the search does not find itself.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::bytes::SecretBytes;
-use crate::cleanse::cleanse;
 use crate::error::LockError;
 use crate::random::RandomError;
 
@@ -24,16 +32,23 @@ mod encodings;
 mod memory;
 mod needle;
 mod pattern;
+mod scratch;
+mod steps;
 
-pub use needle::{Needle, NeedleError};
+pub use needle::{Needle, NeedleError, SHORTEST_PART};
+pub(crate) use steps::tell;
+pub use steps::{Observed, observe_steps};
 
 use memory::{Mapping, Source};
 use pattern::Patterns;
+use scratch::Scratch;
 
 /// How much is read at once.
 const STEP: usize = 64 * 1024;
 /// Unreadable memory is passed over in pieces of this size.
 const PAGE: u64 = 4096;
+/// Of what each search has to find.
+const PROOF_BYTES: usize = 32;
 
 /// What a scan saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +69,8 @@ pub struct Finding {
     pub needle: String,
     /// The form in which it lies there: `raw`, `hex`, `words of 8`, …
     pub form: String,
+    /// Which bytes of the form lie there, unless it is whole.
+    pub part: Option<Range<usize>>,
     /// The mapping as `/proc/PID/maps` names it (`[heap]`, `[stack]`, a path) or `anonymous`; the path
     /// of a searched file.
     pub mapping: String,
@@ -64,13 +81,23 @@ pub struct Finding {
     /// Whether the mapping is left out of core dumps and wiped on fork: the arena and the secret stacks
     /// are, and nothing else in this program.
     pub protected: bool,
+    /// Whether the mapping is locked into memory.
+    pub locked: bool,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { needle, form, mapping, address, offset, protected } = self;
-        let place = if *protected { "the memory for secrets" } else { mapping };
-        write!(f, "{needle} ({form}) in {place} at {address:#x}, offset {offset:#x}")
+        let Self { needle, form, part, mapping, address, offset, protected, locked } = self;
+        let place = match (protected, locked) {
+            (true, true) => "the memory for secrets",
+            (true, false) => "the memory for secrets, which is not locked,",
+            (false, _) => mapping,
+        };
+        write!(f, "{needle} ({form}")?;
+        if let Some(Range { start, end }) = part {
+            write!(f, ", bytes {start} to {end}")?;
+        }
+        write!(f, ") in {place} at {address:#x}, offset {offset:#x}")
     }
 }
 
@@ -126,25 +153,32 @@ impl From<io::Error> for ScanError {
     }
 }
 
+/// A random value that each search of this process looks for, beside what it is to find.
+fn proof() -> Result<&'static Needle, NeedleError> {
+    static PROOF: OnceLock<Needle> = OnceLock::new();
+    if let Some(proof) = PROOF.get() {
+        return Ok(proof);
+    }
+    let canary = SecretBytes::random(PROOF_BYTES).map_err(NeedleError::Memory)?;
+    let proof = Needle::raw("proof", &canary)?;
+    Ok(PROOF.get_or_init(|| proof))
+}
+
 /// Searches the memory of this process.
 pub fn scan(needles: &[Needle]) -> Result<Report, ScanError> {
-    let canary = SecretBytes::random(32).map_err(NeedleError::Memory)?;
-    let proof = Needle::raw("proof", &canary)?;
-    let mut planted = canary.expose_secret(<[u8]>::to_vec);
-    let planted_at = planted.as_ptr().addr() as u64;
-    drop(canary);
-    let patterns = Patterns::new(needles.iter().chain([&proof]))?;
-    let outcome = memory::mappings("self")
-        .map_err(ScanError::Read)
-        .and_then(|mappings| Search::run(&Source::Own, &mappings, &patterns));
-    cleanse(&mut planted);
-    let mut report = outcome?;
-    let proven = |finding: &Finding| finding.address == planted_at && finding.needle == "proof";
-    let Some(index) = report.findings.iter().position(proven) else {
-        return Err(ScanError::Blind);
-    };
-    report.findings.remove(index);
-    Ok(report)
+    let proof = proof()?;
+    let mut planted = Scratch::with_capacity(PROOF_BYTES)?;
+    for at in 0..PROOF_BYTES {
+        planted.extend(&[proof.forms[0].byte(at)])?;
+    }
+    let patterns = Patterns::new(needles.iter().chain([proof]))?;
+    let smaps = memory::smaps("/proc/self/smaps")?;
+    let mappings = memory::parse(&smaps)?;
+    let proof = Proof { form: patterns.len() - 1, address: planted.as_ptr().addr() as u64 };
+    match Search::run(&Source::Own, &mappings, &patterns, Some(proof))? {
+        (report, true) => Ok(report),
+        (_, false) => Err(ScanError::Blind),
+    }
 }
 
 /// Searches the memory of the process `pid`, which must be dumpable and of the same user, or the caller
@@ -152,8 +186,9 @@ pub fn scan(needles: &[Needle]) -> Result<Report, ScanError> {
 pub fn scan_other(pid: u32, needles: &[Needle]) -> Result<Report, ScanError> {
     let patterns = Patterns::new(needles)?;
     let source = Source::File(File::open(format!("/proc/{pid}/mem"))?);
-    let mappings = memory::mappings(&pid.to_string())?;
-    Search::run(&source, &mappings, &patterns)
+    let smaps = memory::smaps(&format!("/proc/{pid}/smaps"))?;
+    let mappings = memory::parse(&smaps)?;
+    Ok(Search::run(&source, &mappings, &patterns, None)?.0)
 }
 
 /// Searches a file: a core dump, a log.
@@ -161,8 +196,17 @@ pub fn scan_file(path: &Path, needles: &[Needle]) -> Result<Report, ScanError> {
     let patterns = Patterns::new(needles)?;
     let file = File::open(path)?;
     let end = file.metadata()?.len();
-    let whole = Mapping { start: 0, end, name: path.display().to_string(), protected: false };
-    Search::run(&Source::File(file), &[whole], &patterns)
+    let name = path.display().to_string();
+    let whole = Mapping { start: 0, end, name: &name, protected: false, locked: false };
+    Ok(Search::run(&Source::File(file), &[whole], &patterns, None)?.0)
+}
+
+/// What a search has to find, and is no finding.
+#[derive(Clone, Copy)]
+struct Proof {
+    /// The number of its form.
+    form: usize,
+    address: u64,
 }
 
 /// A scan under way.
@@ -172,18 +216,42 @@ struct Search<'a> {
     window: SecretBytes,
     /// Bytes that are kept from one read to the next, for what lies across.
     overlap: usize,
+    proof: Option<Proof>,
+    /// Whether it was found.
+    proven: bool,
+    /// With the number of bytes that were found.
+    findings: Vec<(usize, Finding)>,
     report: Report,
+}
+
+/// Findings in the order of addresses, without those that lie in another one of the same needle: the first
+/// bytes of one that goes on in the next read, or what two forms have in common.
+fn told_once(mut findings: Vec<(usize, Finding)>) -> Vec<Finding> {
+    findings.sort_by(|(len, one), (other_len, other)| {
+        (one.address, other_len, &one.form).cmp(&(other.address, len, &other.form))
+    });
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    findings.retain(|(len, finding)| {
+        let end = finding.address + *len as u64;
+        let told = ends.entry(finding.needle.clone()).or_default();
+        let new = end > *told;
+        *told = end.max(*told);
+        new
+    });
+    findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
 impl<'a> Search<'a> {
     fn run(
         source: &Source,
-        mappings: &[Mapping],
+        mappings: &[Mapping<'_>],
         patterns: &'a Patterns<'a>,
-    ) -> Result<Report, ScanError> {
+        proof: Option<Proof>,
+    ) -> Result<(Report, bool), ScanError> {
         let overlap = patterns.longest() - 1;
         let window = SecretBytes::from_fn_in_place(overlap + STEP, |_| {})?;
-        let mut search = Self { patterns, window, overlap, report: Report::default() };
+        let (findings, report) = (Vec::new(), Report::default());
+        let mut search = Self { patterns, window, overlap, proof, proven: false, findings, report };
         let own = search.window.expose_secret(|window| memory::range_of(source, window));
         let mut kept = 0;
         let mut end_before = None;
@@ -198,7 +266,8 @@ impl<'a> Search<'a> {
             }
             end_before = Some(mapping.end);
         }
-        Ok(search.report)
+        search.report.findings = told_once(search.findings);
+        Ok((search.report, search.proven))
     }
 
     /// Searches a range of a mapping, with the last `kept` bytes in front of it, and returns how many of
@@ -206,7 +275,7 @@ impl<'a> Search<'a> {
     fn part(
         &mut self,
         source: &Source,
-        mapping: &Mapping,
+        mapping: &Mapping<'_>,
         part: std::ops::Range<u64>,
         mut kept: usize,
     ) -> Result<usize, ScanError> {
@@ -235,16 +304,22 @@ impl<'a> Search<'a> {
     }
 
     /// Searches `count` bytes that were read from `address` on, and the `kept` ones in front of them.
-    fn look(&mut self, mapping: &Mapping, address: u64, kept: usize, count: usize) -> usize {
-        let Self { patterns, window, overlap, report } = self;
+    fn look(&mut self, mapping: &Mapping<'_>, address: u64, kept: usize, count: usize) -> usize {
+        let Self { patterns, window, overlap, proof, proven, findings, .. } = self;
         let (start, end) = (*overlap - kept, *overlap + count);
         window.expose_secret_mut(|window| {
-            patterns.search(&window[start..end], |offset, index| {
+            patterns.search(&window[start..end], |offset, index, run| {
                 let (needle, form) = patterns.form(index);
                 // What ends in the kept bytes was found before.
-                if offset + form.len() > kept {
+                if offset + run.len() > kept {
                     let address = address - kept as u64 + offset as u64;
-                    report.findings.push(mapping.finding(needle, &form.name, address));
+                    if let Some(proof) = proof.filter(|proof| proof.form == index) {
+                        *proven |= proof.address == address && run == (0..PROOF_BYTES);
+                        return;
+                    }
+                    let part = (run != (0..form.len())).then_some(run.clone());
+                    let finding = mapping.finding(needle, &form.name, part, address);
+                    findings.push((run.len(), finding));
                 }
             });
             let keep = (kept + count).min(*overlap);

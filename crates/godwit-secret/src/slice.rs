@@ -40,26 +40,26 @@ impl<'a> SecretSlice<'a> {
         f(self.bytes)
     }
 
-    pub(crate) fn bytes(&self) -> &'a [u8] {
+    pub(crate) fn bare_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 }
 
 impl<'a> From<&'a SecretBytes> for SecretSlice<'a> {
     fn from(secret: &'a SecretBytes) -> Self {
-        Self::new(secret.bytes())
+        Self::new(secret.bare_bytes())
     }
 }
 
 impl<'a, const N: usize> From<&'a SecretArray<N>> for SecretSlice<'a> {
     fn from(secret: &'a SecretArray<N>) -> Self {
-        Self::new(secret.bytes())
+        Self::new(secret.bare_bytes())
     }
 }
 
 impl<'a> From<&'a SecretString> for SecretSlice<'a> {
     fn from(secret: &'a SecretString) -> Self {
-        Self::new(secret.bytes())
+        Self::new(secret.bare_bytes())
     }
 }
 

@@ -46,7 +46,7 @@ impl SecretStream {
         &mut self,
         secret: impl Into<SecretSlice<'a>>,
     ) -> Result<(), LockError> {
-        self.write(secret.into().bytes())
+        self.write(secret.into().bare_bytes())
     }
 
     /// Appends the wire form of a value that is no secret.

@@ -43,7 +43,7 @@ impl SecretString {
 
     /// The same memory, checked to be text. Other bytes are wiped.
     pub fn from_utf8(bytes: SecretBytes) -> Result<Self, NotUtf8> {
-        match str::from_utf8(bytes.bytes()) {
+        match str::from_utf8(bytes.bare_bytes()) {
             Ok(_) => Ok(Self { bytes }),
             Err(error) => Err(NotUtf8 { valid_up_to: error.valid_up_to() }),
         }
@@ -100,12 +100,12 @@ impl SecretString {
         f(self.text())
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.bytes.bytes()
+    pub(crate) fn bare_bytes(&self) -> &[u8] {
+        self.bytes.bare_bytes()
     }
 
     fn text(&self) -> &str {
-        str::from_utf8(self.bytes.bytes()).expect("only text gets in")
+        str::from_utf8(self.bytes.bare_bytes()).expect("only text gets in")
     }
 }
 

@@ -3,31 +3,41 @@
 //! descriptors, on request.
 
 mod failure;
+mod generations;
 pub(crate) mod import;
 mod import_core_wallet;
 pub(crate) mod input;
 pub(crate) mod session;
-mod terminal;
+mod strength;
+pub(crate) mod terminal;
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 
 use godwit_keys::{
-    Entry, ExtendedPrivateKey, KdfParameters, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError,
-    StoredKey, Words, account_descriptors,
+    Entry, ExtendedPrivateKey, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError, StoredKey,
+    Words, account_descriptors,
 };
 use godwit_program::{Exit, print_json, seconds_since_1970};
-use godwit_secret::SecretString;
+use godwit_secret::{SecretBytes, SecretSlice, SecretString};
 use serde_json::{Value, json};
 
-use crate::options::{Config, Descriptor, KeyFileOptions, KeysAction, KeysOptions};
+use crate::agree;
+use crate::options::{Config, Descriptor, KeyFileOptions, KeysAction, KeysOptions, NewWords};
 
 pub(crate) use failure::{KeysFailure, exit_of_store};
 use input::Output;
 use session::{KeyFile, Session};
+use terminal::Terminal;
+
+/// Last index that Core is to look at first: its own `-keypool`.
+const CORE_RANGE: u32 = 999;
+
+/// How often new words are shown and asked for.
+const ATTEMPTS: usize = 3;
 
 pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFailure> {
-    let file = KeyFile::of(config, &options.file);
+    let file = KeyFile::of(config, &options.file).with_cost(options.cost);
     match &options.action {
         KeysAction::Create { label, words, show } => create(&file, label, *words, *show),
         KeysAction::Import { label, secret, bip39_passphrase } => {
@@ -40,12 +50,14 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
             let store = Session::begin(&file, [])?.open()?;
             Ok(print_json(&store.entries().iter().map(described).collect())?)
         }
+        KeysAction::Descriptors => {
+            let store = Session::begin(&file, [])?.open()?;
+            let entries = store.entries_of(file.network);
+            Ok(print_json(&entries.flat_map(for_core).collect())?)
+        }
         KeysAction::Export(id) => export(&file, *id),
         KeysAction::ChangePassphrase { new } => change_passphrase(&file, *new),
-        KeysAction::Remove(id) => {
-            let removed = Session::begin(&file, [])?.open()?.remove(*id);
-            Ok(print_json(&described(&removed?))?)
-        }
+        KeysAction::Remove(id) => remove(&file, *id, options.yes.as_deref()),
     }
 }
 
@@ -58,18 +70,81 @@ fn create(
     file: &KeyFile<'_>,
     label: &str,
     words: NonZeroUsize,
-    show: Option<Descriptor>,
+    show: NewWords,
 ) -> Result<Exit, KeysFailure> {
-    let show = show.map(Output::open).transpose()?;
+    let out = match show {
+        NewWords::Descriptor(descriptor) => Some(Output::open(descriptor)?),
+        NewWords::Terminal | NewWords::Unseen => None,
+    };
+    let terminal = match show {
+        NewWords::Terminal => Some(Terminal::open().map_err(|_| KeysFailure::NobodySees)?),
+        NewWords::Descriptor(_) | NewWords::Unseen => None,
+    };
     let session = Session::begin(file, [])?;
     let unlocked = session.unlock()?;
     let mnemonic = Mnemonic::generate(words.get()).map_err(StoreError::from)?;
-    let entry = entry_of_words(label, mnemonic, &SecretString::new(), file.network)?;
-    let (store, id) = unlocked.insert(file, entry)?;
-    if let Some(out) = show {
+    let seen = terminal.is_some();
+    let kept = || {
+        if let Some(terminal) = terminal {
+            show_and_ask(terminal, &mnemonic)?;
+        }
+        let entry = entry_of_words(label, mnemonic, &SecretString::new(), file.network)?;
+        unlocked.insert(file, Entry { made_here: true, ..entry })
+    };
+    let (store, id) = kept().inspect_err(|failure| {
+        if seen && !matches!(failure, KeysFailure::Store(StoreError::NotDurable(..))) {
+            eprintln!(
+                "godwit-signer: the words that were shown are void: the key file does not have them"
+            );
+        }
+    })?;
+    if let Some(out) = out {
         store.write_secrets_to(id, out.as_fd())?;
     }
     print_entry(&store, id)
+}
+
+/// Shows new words at the terminal, and asks for them when they are no longer there: nothing may be received
+/// before there is a backup.
+fn show_and_ask(mut terminal: Terminal, mnemonic: &Mnemonic) -> Result<(), KeysFailure> {
+    for _ in 0..ATTEMPTS {
+        terminal.say(
+            "Write these words down. Whoever has them has the coins; without them and without the key \
+             file nobody has.",
+        )?;
+        mnemonic.write_secret_to(terminal.as_fd()).map_err(StoreError::from)?;
+        let read = terminal.ask("Press Enter when you have, and they disappear");
+        terminal.clear()?;
+        attempt(read)?;
+        let typed = terminal.ask("Type the words that you have written down");
+        let typed = attempt(typed)?.map(|typed| Mnemonic::parse(SecretSlice::from(&typed)));
+        match typed {
+            Some(Ok(typed)) if typed.is_same(mnemonic) => return Ok(()),
+            _ => terminal.say("These are other words.")?,
+        }
+    }
+    Err(KeysFailure::OtherWords)
+}
+
+/// What was typed; `None` if it is no text.
+fn attempt(typed: Result<SecretBytes, KeysFailure>) -> Result<Option<SecretBytes>, KeysFailure> {
+    match typed {
+        Ok(typed) => Ok(Some(typed)),
+        Err(KeysFailure::NoCharacter | KeysFailure::TooLongForTerminal) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Shows an entry, asks, and removes it.
+fn remove(file: &KeyFile<'_>, id: KeyId, yes: Option<&str>) -> Result<Exit, KeysFailure> {
+    let mut store = Session::begin(file, [])?.open_to_change()?;
+    let entry = described(store.entry(id).ok_or(StoreError::Unknown(id))?);
+    let question = "Remove this entry and its keys?";
+    agree::ask(&format!("{entry:#}"), question, yes, &id.to_string())
+        .map_err(KeysFailure::NotRemoved)?;
+    store.remove(id)?;
+    file.written(&store);
+    Ok(print_json(&entry)?)
 }
 
 fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, KeysFailure> {
@@ -81,9 +156,11 @@ fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, KeysFailure> {
 
 fn change_passphrase(file: &KeyFile<'_>, new: Option<Descriptor>) -> Result<Exit, KeysFailure> {
     let session = Session::begin(file, [new])?;
-    let mut store = session.open()?;
+    let mut store = session.open_to_change()?;
     let new = session.input.new_passphrase(new, "New passphrase")?;
-    store.change_passphrase(&new, KdfParameters::RECOMMENDED)?;
+    let usual = store.kdf_parameters().at_least_recommended();
+    store.change_passphrase(&new, file.cost().of(usual))?;
+    file.written(&store);
     Ok(Exit::Success)
 }
 
@@ -101,7 +178,7 @@ fn entry_of_words(
     Ok(Entry { words: Some(words), ..new_entry(label, network, descriptors, keys) })
 }
 
-/// An entry created now.
+/// An entry that comes in now, of keys that may be old.
 fn new_entry(
     label: &str,
     network: NetworkKind,
@@ -109,7 +186,8 @@ fn new_entry(
     keys: Vec<StoredKey>,
 ) -> Entry {
     let created = seconds_since_1970().unsigned_abs();
-    Entry { label: label.to_owned(), created, network, descriptors, keys, words: None }
+    let label = label.to_owned();
+    Entry { label, created, made_here: false, network, descriptors, keys, words: None }
 }
 
 fn print_entry(store: &KeyStore, id: KeyId) -> Result<Exit, KeysFailure> {
@@ -119,6 +197,27 @@ fn print_entry(store: &KeyStore, id: KeyId) -> Result<Exit, KeysFailure> {
 /// The public part of an entry that was just inserted.
 fn inserted(store: &KeyStore, id: KeyId) -> Value {
     described(store.entry(id).expect("it was just inserted"))
+}
+
+/// An entry as `importdescriptors` of Bitcoin Core takes it, into a wallet without private keys. None of the
+/// descriptors is active: addresses are given out by one wallet alone.
+fn for_core(entry: &Entry) -> Vec<Value> {
+    let one = |descriptor: &String| {
+        let mut one = json!({
+            "desc": descriptor,
+            "active": false,
+            "internal": descriptor.contains("/1/*"),
+            // Of keys that were made elsewhere nothing tells when they received their first coin.
+            "timestamp": if entry.made_here { entry.created } else { 0 },
+        });
+        if descriptor.contains("/*") {
+            one["range"] = json!([0, CORE_RANGE]);
+        } else {
+            one["label"] = json!(entry.label);
+        }
+        one
+    };
+    entry.descriptors.iter().map(one).collect()
 }
 
 /// The public part of an entry.

@@ -1,6 +1,7 @@
 //! The program that holds private keys: the encrypted key file, PSBTs, and a search of its own memory for
 //! copies of keys. The node is another program, which links none of this.
 
+mod agree;
 mod keys;
 pub mod options;
 mod psbt;

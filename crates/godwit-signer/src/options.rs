@@ -19,8 +19,8 @@ use godwit_primitives::Network;
 use godwit_program::options::{self as tables, Invoked, OptionsError, Problem};
 
 pub use keys::{
-    Bip39Passphrase, Descriptor, KEY_FILE, KeyFileOptions, KeysAction, KeysOptions,
-    ResidueCheckOptions,
+    Bip39Passphrase, Descriptor, KEY_FILE, KdfCost, KeyFileOptions, KeysAction, KeysOptions,
+    NewWords, ResidueCheckOptions,
 };
 pub use psbt::{PsbtAction, PsbtOptions};
 
@@ -102,7 +102,11 @@ fn of_name(
             KeysAction::Create {
                 label: draft.keys.label.clone(),
                 words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
-                show: draft.keys.show,
+                show: match (draft.keys.show, draft.keys.unseen_words) {
+                    (Some(descriptor), _) => NewWords::Descriptor(descriptor),
+                    (None, Some(true)) => NewWords::Unseen,
+                    (None, _) => NewWords::Terminal,
+                },
             },
         ),
         CommandName::KeysImport => keys(
@@ -122,6 +126,7 @@ fn of_name(
             },
         ),
         CommandName::KeysList => keys(&draft, KeysAction::List),
+        CommandName::KeysDescriptors => keys(&draft, KeysAction::Descriptors),
         CommandName::KeysExport => keys(&draft, KeysAction::Export(key_id(&operands[0])?)),
         CommandName::KeysChangePassphrase => {
             keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })
@@ -148,9 +153,13 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         out: draft.psbt.out,
         max_fee: draft.psbt.max_fee,
         max_fee_rate: draft.psbt.max_fee_rate,
+        max_fee_share: draft.psbt.max_fee_share,
         any_sighash: draft.psbt.any_sighash.unwrap_or(false),
         foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
         unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
+        any_outputs: draft.psbt.any_outputs.unwrap_or(false),
+        any_index: draft.psbt.any_index.unwrap_or(false),
+        yes: draft.yes,
     })
 }
 
@@ -159,11 +168,13 @@ fn key_file(draft: &Draft) -> KeyFileOptions {
         file: draft.keys.file.clone(),
         passphrase: draft.keys.passphrase,
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
+        older_copy: draft.keys.older_copy.unwrap_or(false),
     }
 }
 
 fn keys(draft: &Draft, action: KeysAction) -> Command {
-    Command::Keys(KeysOptions { file: key_file(draft), action })
+    let cost = KdfCost { memory_mib: draft.keys.kdf_memory, passes: draft.keys.kdf_passes };
+    Command::Keys(KeysOptions { file: key_file(draft), action, cost, yes: draft.yes.clone() })
 }
 
 /// The message does not repeat the operand: a user who mistakes this command for another may have

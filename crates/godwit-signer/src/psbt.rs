@@ -8,26 +8,36 @@ mod files;
 mod show;
 mod verify;
 
+use bitcoin::bip32::KeySource;
 use bitcoin::consensus::encode::serialize_hex;
 use bitcoin::{Amount, FeeRate};
+use godwit_keys::KeyStore;
 use godwit_keys::psbt::{
-    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, FeeLimits, Finished, Found, OwnScripts, Psbt,
-    SignPolicy, Signed, look_up_in,
+    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, Fee, FeeLimits, FeeObjection,
+    Finished, Found, Ours, OwnScripts, Psbt, SignError, SignPolicy, Signed, SigningKey, look_up_in,
 };
 use godwit_primitives::Network;
 use godwit_program::{Exit, print_text};
+use godwit_secret::process_stats;
 
 pub(crate) use failure::PsbtFailure;
 
-use crate::keys;
 use crate::options::{Config, PsbtAction, PsbtOptions};
+use crate::{agree, keys};
+use show::Known;
 
 /// Runs a command of `psbt`.
 pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFailure> {
     let psbts = files::read_all(&options.files)?;
     let [first, ..] = &psbts[..] else { unreachable!("the command line has a file at least") };
     let network = bitcoin_network(config.network);
+    files::check_out(options.out.as_deref())?;
     match options.action {
+        PsbtAction::Inspect
+            if options.key_file.file.is_some() || options.key_file.passphrase.is_some() =>
+        {
+            inspect_with_keys(config, options, first, network)
+        }
         PsbtAction::Inspect => {
             let review = first.review(&mut |_, _| Ok(false)).expect("no key is looked up");
             Ok(print_text(&show::review(&review, network, None))?)
@@ -42,7 +52,63 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFa
     }
 }
 
-/// Shows the PSBT on standard error, then signs it or says why not.
+/// Shows what is ours of the PSBT, and the token that agrees to it.
+fn inspect_with_keys(
+    config: &Config,
+    options: &PsbtOptions,
+    psbt: &Psbt,
+    network: bitcoin::Network,
+) -> Result<Exit, PsbtFailure> {
+    let store = keys::open(config, &options.key_file)?;
+    let seen = Seen::of(psbt, &store, network)?;
+    drop(store);
+    let token = seen.token(psbt);
+    Ok(print_text(&format!("{}\nto sign exactly this: psbt sign -yes={token}", seen.text))?)
+}
+
+/// What a user is shown of a PSBT before it is signed.
+struct Seen {
+    text: String,
+    ours: Ours,
+    fee: Result<Fee, FeeObjection>,
+}
+
+impl Seen {
+    /// What agrees to it.
+    fn token(&self, psbt: &Psbt) -> String {
+        agree::token("godwit/psbt sign", &[&psbt.encode(), self.text.as_bytes()])
+    }
+
+    fn of(psbt: &Psbt, store: &KeyStore, network: bitcoin::Network) -> Result<Self, PsbtFailure> {
+        let mut misplaced = Vec::new();
+        let review = psbt.review(&mut |source, key| {
+            Ok(match look_up_in(store, network.into(), source, key)? {
+                Found::Ours(_) => true,
+                Found::OtherKey => {
+                    misplaced.push(format!("{} {key}", show::path(source)));
+                    false
+                }
+                Found::NotOurs => false,
+            })
+        });
+        let review = review.map_err(|error| PsbtFailure::Sign(error.into()))?;
+        let mut keys =
+            |source: &KeySource, key: &SigningKey| look_up_in(store, network.into(), source, key);
+        let unfitting = psbt.unfitting_outputs(&mut keys);
+        let unfitting = unfitting.map_err(|error| PsbtFailure::Sign(error.into()))?;
+        let ours = Ours::of(&review, &mut OwnScripts::of(store, network.into()));
+        let known = Known { ours: &ours, unfitting: &unfitting };
+        let mut text = show::review(&review, network, Some(&known));
+        for key in misplaced {
+            text += &format!(
+                "\nwarning: {key} has the fingerprint of a key of ours, but does not come from it"
+            );
+        }
+        Ok(Self { text, ours, fee: review.fee })
+    }
+}
+
+/// Shows the PSBT where it asks, then signs it if the user agrees, or says why not.
 fn sign(
     config: &Config,
     options: &PsbtOptions,
@@ -50,29 +116,36 @@ fn sign(
     network: bitcoin::Network,
 ) -> Result<Exit, PsbtFailure> {
     let store = keys::open(config, &options.key_file)?;
-    let is_ours = |source: &_, key: &_| look_up_in(&store, network.into(), source, key);
-    let mut misplaced = Vec::new();
-    let review = psbt.review(&mut |source, key| match is_ours(source, key)? {
-        Found::Ours(_) => Ok(true),
-        Found::OtherKey => {
-            misplaced.push(format!("{} {key}", show::path(source)));
-            Ok(false)
-        }
-        Found::NotOurs => Ok(false),
-    });
-    let review = review.map_err(|error| PsbtFailure::Sign(error.into()))?;
-    let mut own_scripts = OwnScripts::of(&store, network.into());
-    eprintln!("{}", show::review(&review, network, Some(&mut own_scripts)));
-    for key in misplaced {
-        eprintln!("warning: {key} has the fingerprint of a key of ours, but does not come from it");
-    }
+    let seen = Seen::of(&psbt, &store, network)?;
     let policy = SignPolicy {
         fee: fee_limits(options),
         any_sighash: options.any_sighash,
         foreign_inputs: options.foreign_inputs,
         unproven_amounts: options.unproven_amounts,
+        any_outputs: options.any_outputs,
+        any_index: options.any_index,
+        fee_share: fee_share(options),
     };
-    let signed = psbt.sign(&mut |s, k| is_ours(s, k), &policy).map_err(PsbtFailure::Sign)?;
+    let mut is_ours =
+        |source: &KeySource, key: &SigningKey| look_up_in(&store, network.into(), source, key);
+    // Nobody is asked about what is not signed anyway.
+    let checked = psbt.check(&mut is_ours, &policy).and_then(|()| {
+        let fee = seen.fee.as_ref().map_err(|objection| SignError::Fee(*objection))?;
+        seen.ours.check(fee, &policy)
+    });
+    if let Err(error) = checked {
+        eprintln!("{}", seen.text);
+        return Err(PsbtFailure::Sign(error));
+    }
+    let memory = process_stats();
+    let mut shown = seen.text.clone();
+    if memory.locked < memory.total {
+        shown += "\nwarning: the memory of the keys is not locked (-allowunlockedsecrets): they may reach a \
+                  swap file";
+    }
+    agree::ask(&shown, "Sign this?", options.yes.as_deref(), &seen.token(&psbt))
+        .map_err(PsbtFailure::Disagreement)?;
+    let signed = psbt.sign(&mut is_ours, &policy).map_err(PsbtFailure::Sign)?;
     drop(store);
     for Signed { input, key, sighash } in &signed {
         eprintln!("signed input {input} with {} {}, {sighash}", show::path(&key.source), key.key);
@@ -97,6 +170,8 @@ fn extract(options: &PsbtOptions, psbt: &Psbt) -> Result<Exit, PsbtFailure> {
     verify::finished_inputs(psbt)?;
     let fee = psbt.fee().map_err(PsbtFailure::Fee)?;
     fee.check(&fee_limits(options)).map_err(PsbtFailure::Fee)?;
+    // Nothing tells any more which inputs are ours.
+    fee.check_share(fee.inputs, fee_share(options)).map_err(PsbtFailure::Fee)?;
     files::write_text(&serialize_hex(&transaction), options.out.as_deref())
 }
 
@@ -105,6 +180,10 @@ fn fee_limits(options: &PsbtOptions) -> FeeLimits {
         fee: options.max_fee.map_or(DEFAULT_MAX_FEE, Amount::from_sat),
         rate: options.max_fee_rate.map_or(DEFAULT_MAX_FEE_RATE, FeeRate::from_sat_per_vb_u32),
     }
+}
+
+fn fee_share(options: &PsbtOptions) -> u64 {
+    options.max_fee_share.map_or(DEFAULT_MAX_FEE_SHARE, u64::from)
 }
 
 fn bitcoin_network(network: Network) -> bitcoin::Network {

@@ -7,11 +7,13 @@
 
 mod case;
 mod error;
+mod leak;
 mod panics;
 mod payment;
 mod proof;
 mod report;
 mod session;
+mod typing;
 mod uses;
 
 use std::path::Path;
@@ -26,16 +28,17 @@ use crate::options::{Config, ResidueCheckOptions};
 use case::{Case, Invention};
 use report::Search;
 
-pub use case::Observer;
+pub use case::{Inside, Observer};
 pub use error::{CheckError, CommandError};
 
 /// A use of keys, with its name in the report.
 type Use = (&'static str, fn(&mut Case<'_, '_>) -> Result<(), CheckError>);
 
-const USES: [Use; 13] = [
+const USES: [Use; 14] = [
     ("create a key file", uses::create),
     ("give a wrong passphrase", uses::open_wrongly),
     ("unlock", uses::unlock),
+    ("type at a terminal", typing::type_a_passphrase),
     ("import words", uses::import_words),
     ("import an extended key", uses::import_extended_key),
     ("import a WIF", uses::import_wif),

@@ -190,6 +190,11 @@ impl StoreFile {
         self.run(Operation::Read, |file| file.read_exact_at(offset, out))
     }
 
+    /// See [`DiskFile::read_or_fetch_at`].
+    pub(crate) fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> Result<bool, StoreError> {
+        self.run(Operation::Read, |file| file.read_or_fetch_at(offset, out))
+    }
+
     /// See [`DiskFile::read_stream_at`].
     pub fn read_stream_at(
         &self,

@@ -35,6 +35,7 @@ mod memtable;
 mod merge;
 mod merge_policy;
 mod run;
+mod run_lookup;
 mod scrub;
 mod sealed;
 mod segments;

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum DecodeError {
     /// The bytes end inside a value, or a length claims more than there is.
     UnexpectedEnd,
+    /// Bytes behind the end of a value that should fill them.
+    TrailingBytes,
     /// A compact size in a longer form than its value needs.
     NonCanonicalCompactSize,
     /// A compact size above [`crate::MAX_SIZE`] where a length is expected.
@@ -23,6 +25,7 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::UnexpectedEnd => "unexpected end of data",
+            Self::TrailingBytes => "bytes behind the end of data",
             Self::NonCanonicalCompactSize => "non-canonical compact size",
             Self::CompactSizeTooLarge => "compact size too large",
             Self::VarIntTooLarge => "variable-length integer too large",

@@ -6,43 +6,102 @@ use std::io;
 use std::path::Path;
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemTrait, Macro, TraitItemFn, Type};
+use syn::{
+    Attribute, Block, ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemTrait, Macro, Signature,
+    TraitItemFn, Type,
+};
 
+use super::revealing::{self, Function, plain};
 use super::{Kind, Place, Uses};
 
-/// The uses below `root`: the sources of the crates.
+/// The uses below `root`: in the crates, their tests and tools.
 pub(super) fn uses(root: &Path) -> io::Result<Uses> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(root.join("crates"))? {
-        let source = entry?.path().join("src");
-        collect(&source, &mut files)?;
+    for folder in ["crates", "xtask", "fuzz", "tools"] {
+        collect(&root.join(folder), &mut files)?;
     }
-    let mut only_tests = BTreeSet::new();
-    for (path, text) in &files {
-        only_tests.extend(test_modules(path, text));
+    let prefix = format!("{}/", root.display());
+    for (path, _) in &mut files {
+        let shown = path.strip_prefix(&prefix).unwrap_or(path);
+        *path = shown.strip_prefix("crates/").unwrap_or(shown).to_owned();
     }
-    let mut uses = Uses::new();
-    for (path, text) in &files {
+    of_files(&files)
+}
+
+/// The uses in these files, by path and text.
+pub(super) fn of_files(files: &[(String, String)]) -> io::Result<Uses> {
+    // What one file declares for tests alone, another one may compile: a library and a program beside it.
+    let (mut only_tests, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for (path, text) in files {
+        let (tests, rest) = modules(path, text);
+        only_tests.extend(tests);
+        others.extend(rest);
+    }
+    only_tests.retain(|module| !others.contains(module));
+    let mut read = Vec::new();
+    let mut functions = Vec::new();
+    for (path, text) in files {
         let stem = path.trim_end_matches(".rs");
         let tests = only_tests.iter().any(|test: &String| {
             stem == test || stem.strip_prefix(test.as_str()).is_some_and(|x| x.starts_with('/'))
         });
-        if !tests {
-            let shown = path.strip_prefix(&format!("{}/", root.display())).unwrap_or(path);
-            let shown = shown.strip_prefix("crates/").unwrap_or(shown);
-            add(shown, text, &mut uses)?;
+        if !tests && !is_counterexample(path) {
+            let file = parse(path, text)?;
+            if is_source(path) {
+                let mut elsewhere = Elsewhere { found: false };
+                elsewhere.visit_file(&file);
+                if elsewhere.found {
+                    let message = format!("{path}: source from another file is not read");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+                }
+                let mut collector = Collector { functions: &mut functions };
+                collector.visit_file(&file);
+            }
+            read.push((path, file));
         }
+    }
+    let revealing = revealing::names(&functions);
+    let mut uses = Uses::new();
+    for (path, file) in &read {
+        let mut visitor = Visitor {
+            path,
+            is_source: is_source(path),
+            owner: None,
+            function: Vec::new(),
+            revealing: &revealing,
+            uses: &mut uses,
+        };
+        visitor.visit_file(file);
+    }
+    for used in uses.values_mut() {
+        used.tokens = match used.tokens.is_empty() {
+            true => "-".to_owned(),
+            false => format!("{:08x}", hash(&used.tokens)),
+        };
     }
     Ok(uses)
 }
 
-/// Adds the uses of one file.
-pub(super) fn add(path: &str, text: &str, uses: &mut Uses) -> io::Result<()> {
-    let file = parse(path, text)?;
-    let mut visitor = Visitor { path, owner: None, function: Vec::new(), uses };
-    visitor.visit_file(&file);
-    Ok(())
+/// Whether a file is compiled into what is shipped, so far as its place tells.
+fn is_source(path: &str) -> bool {
+    let elsewhere = ["/tests/", "/examples/", "/benches/"];
+    !path.starts_with("xtask/")
+        && !path.starts_with("fuzz/")
+        && !path.starts_with("tools/")
+        && !path.ends_with("build.rs")
+        && !elsewhere.iter().any(|folder| path.contains(folder) && !path.contains("/src/"))
+}
+
+/// Files that must not compile are no Rust, or call what is not there.
+fn is_counterexample(path: &str) -> bool {
+    path.contains("/compile-fail/")
+}
+
+/// FNV-1a. It tells that somebody has changed a function, not that nobody has tried to hide it.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 fn parse(path: &str, text: &str) -> io::Result<syn::File> {
@@ -55,7 +114,10 @@ fn collect(directory: &Path, files: &mut Vec<(String, String)>) -> io::Result<()
     for entry in entries {
         let path = entry?.path();
         if path.is_dir() {
-            collect(&path, files)?;
+            // What cargo and the fuzzer make.
+            if !path.ends_with("target") && !path.ends_with("corpus") {
+                collect(&path, files)?;
+            }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push((path.display().to_string(), fs::read_to_string(&path)?));
         }
@@ -63,21 +125,24 @@ fn collect(directory: &Path, files: &mut Vec<(String, String)>) -> io::Result<()
     Ok(())
 }
 
-/// The files, without `.rs`, of the modules that a file declares for tests alone.
-fn test_modules(path: &str, text: &str) -> Vec<String> {
-    let Ok(file) = parse(path, text) else { return Vec::new() };
+/// The files, without `.rs`, of the modules that a file declares for tests, and of the others.
+fn modules(path: &str, text: &str) -> (Vec<String>, Vec<String>) {
+    let Ok(file) = parse(path, text) else { return (Vec::new(), Vec::new()) };
     let stem = path.trim_end_matches(".rs");
     let base = match stem.rsplit_once('/') {
         Some((folder, "lib" | "main" | "mod")) => folder,
         _ => stem,
     };
-    let modules = file.items.iter().filter_map(|item| match item {
-        syn::Item::Mod(module) if module.content.is_none() && for_tests(&module.attrs) => {
-            Some(format!("{base}/{}", module.ident))
-        }
-        _ => None,
-    });
-    modules.collect()
+    let declared = |tests: bool| {
+        let modules = file.items.iter().filter_map(move |item| match item {
+            syn::Item::Mod(module) if module.content.is_none() => {
+                (for_tests(&module.attrs) == tests).then(|| format!("{base}/{}", module.ident))
+            }
+            _ => None,
+        });
+        modules.collect()
+    };
+    (declared(true), declared(false))
 }
 
 fn for_tests(attributes: &[Attribute]) -> bool {
@@ -88,22 +153,115 @@ fn for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
+/// Looks for files that are compiled as a part of this one.
+struct Elsewhere {
+    found: bool,
+}
+
+impl<'ast> Visit<'ast> for Elsewhere {
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        self.found |= module.attrs.iter().any(|attribute| {
+            let mut words = BTreeSet::new();
+            identifiers_of(attribute.meta.to_token_stream(), &mut words);
+            // The attribute itself, or one under a condition.
+            attribute.path().is_ident("path")
+                || attribute.path().is_ident("cfg_attr") && words.contains("path")
+        });
+        visit::visit_item_mod(self, module);
+    }
+
+    fn visit_macro(&mut self, macro_call: &'ast Macro) {
+        let name = macro_call.path.segments.last().map(|last| plain(&last.ident.to_string()));
+        self.found |= name.is_some_and(|name| name == "include");
+    }
+}
+
+/// Collects functions.
+struct Collector<'a> {
+    functions: &'a mut Vec<Function>,
+}
+
+impl Collector<'_> {
+    fn add(&mut self, attributes: &[Attribute], signature: &Signature, body: TokenStream) {
+        if !for_tests(attributes) {
+            let mut identifiers = BTreeSet::new();
+            identifiers_of(body, &mut identifiers);
+            self.functions.push(Function::new(signature, identifiers));
+        }
+    }
+}
+
+fn identifiers_of(tokens: TokenStream, identifiers: &mut BTreeSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(identifier) => {
+                identifiers.insert(plain(&identifier.to_string()));
+            }
+            TokenTree::Group(group) => identifiers_of(group.stream(), identifiers),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Collector<'_> {
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        if !for_tests(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_fn(&mut self, function: &'ast ItemFn) {
+        self.add(&function.attrs, &function.sig, function.block.to_token_stream());
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
+        self.add(&function.attrs, &function.sig, function.block.to_token_stream());
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
+        self.add(&function.attrs, &function.sig, function.default.to_token_stream());
+        visit::visit_trait_item_fn(self, function);
+    }
+}
+
+/// Without attributes, so that a comment asks for nothing.
+fn tokens_of(signature: &Signature, block: &Block) -> TokenStream {
+    let mut tokens = signature.to_token_stream();
+    block.to_tokens(&mut tokens);
+    tokens
+}
+
 struct Visitor<'a> {
     path: &'a str,
+    is_source: bool,
     owner: Option<String>,
-    function: Vec<String>,
+    /// Name and tokens of each function around.
+    function: Vec<(String, String)>,
+    revealing: &'a BTreeSet<String>,
     uses: &'a mut Uses,
 }
 
 impl Visitor<'_> {
     fn identifier(&mut self, identifier: &Ident) {
-        let Some(kind) = Kind::of(&identifier.to_string()) else { return };
-        let function = match kind {
-            Kind::DataStream => "-".to_owned(),
-            _ => self.function.first().cloned().unwrap_or_else(|| "-".to_owned()),
-        };
+        let name = plain(&identifier.to_string());
+        let Some(kind) = Kind::of(&name, self.revealing) else { return };
+        // The streams of tests and tools carry what is public or invented.
+        if !self.is_source && kind != Kind::Reveal {
+            return;
+        }
+        let whole_file = kind == Kind::DataStream || !self.is_source;
+        let around = self.function.first().filter(|_| !whole_file);
+        let function = around.map_or("-", |(name, _)| name).to_owned();
         let place = Place { path: self.path.to_owned(), function, kind };
-        *self.uses.entry(place).or_default() += 1;
+        let used = self.uses.entry(place).or_default();
+        used.times += 1;
+        if let Some((_, tokens)) = around
+            && !used.tokens.contains(tokens)
+        {
+            used.tokens += tokens;
+        }
     }
 
     fn tokens(&mut self, tokens: TokenStream) {
@@ -116,12 +274,12 @@ impl Visitor<'_> {
         }
     }
 
-    fn within(&mut self, name: &Ident, visit: impl FnOnce(&mut Self)) {
+    fn within(&mut self, name: &Ident, tokens: TokenStream, visit: impl FnOnce(&mut Self)) {
         let name = match &self.owner {
             Some(owner) => format!("{owner}::{name}"),
             None => name.to_string(),
         };
-        self.function.push(name);
+        self.function.push((name, tokens.to_string()));
         visit(self);
         self.function.pop();
     }
@@ -155,18 +313,23 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 
     fn visit_item_fn(&mut self, function: &'ast ItemFn) {
         if !for_tests(&function.attrs) {
-            self.within(&function.sig.ident, |this| visit::visit_item_fn(this, function));
+            let tokens = tokens_of(&function.sig, &function.block);
+            self.within(&function.sig.ident, tokens, |this| visit::visit_item_fn(this, function));
         }
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
         if !for_tests(&function.attrs) {
-            self.within(&function.sig.ident, |this| visit::visit_impl_item_fn(this, function));
+            let tokens = tokens_of(&function.sig, &function.block);
+            self.within(&function.sig.ident, tokens, |this| {
+                visit::visit_impl_item_fn(this, function)
+            });
         }
     }
 
     fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
-        self.within(&function.sig.ident, |this| visit::visit_trait_item_fn(this, function));
+        let tokens = function.default.to_token_stream();
+        self.within(&function.sig.ident, tokens, |this| visit::visit_trait_item_fn(this, function));
     }
 
     fn visit_macro(&mut self, macro_call: &'ast Macro) {

@@ -1,14 +1,15 @@
 //! The tables of the page.
 
-use super::{Kind, Place};
+use super::{Kind, Place, Use};
 
 /// The heading of a table; what follows it, up to a line without `|`, is classified.
-pub(crate) const HEADING: &str = "| file | function | what | times | class | what goes through |";
+pub(crate) const HEADING: &str =
+    "| file | function | what | times | class | tokens | what goes through |";
 
 /// A classified use.
 pub(super) struct Row {
     pub(super) place: Place,
-    pub(super) times: usize,
+    pub(super) used: Use,
 }
 
 /// The rows of all tables, or what is wrong with one.
@@ -30,8 +31,8 @@ pub(super) fn rows(page: &str) -> Vec<Result<Row, String>> {
 
 fn row(line: &str) -> Result<Row, &'static str> {
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-    let [path, function, what, times, class, reason] = cells[..] else {
-        return Err("not six columns");
+    let [path, function, what, times, class, tokens, reason] = cells[..] else {
+        return Err("not seven columns");
     };
     let kind = Kind::ALL.into_iter().find(|kind| kind.name() == what).ok_or("no such thing")?;
     let times = times.parse().map_err(|_| "no number of uses")?;
@@ -40,7 +41,8 @@ fn row(line: &str) -> Result<Row, &'static str> {
         return Err("no reason");
     }
     let bare = |cell: &str| cell.trim_matches('`').to_owned();
-    Ok(Row { place: Place { path: bare(path), function: bare(function), kind }, times })
+    let place = Place { path: bare(path), function: bare(function), kind };
+    Ok(Row { place, used: Use { times, tokens: tokens.to_owned() } })
 }
 
 /// What is in a plain stream cannot be a secret; what is revealed, or in locked memory, is one.

@@ -1,11 +1,12 @@
-//! `docs/limits.md` and `docs/faults.md` against the tree: a table whose last column is called `test` names
-//! at least one test in each row, or says why there is `none:`, and each test that is named exists.
+//! `docs/limits.md`, `docs/faults.md` and `docs/signer.md` against the tree: a table whose last column is
+//! called `test` names at least one test in each row, or says why there is `none:`, and each test that is
+//! named exists.
 
 use std::collections::HashSet;
 
 use super::{Finding, TextFile};
 
-const PAGES: [&str; 2] = ["docs/limits.md", "docs/faults.md"];
+const PAGES: [&str; 3] = ["docs/limits.md", "docs/faults.md", "docs/signer.md"];
 
 /// How a cell begins that says why there is no test.
 const NONE: &str = "none: ";
@@ -90,7 +91,9 @@ mod tests {
              | what | test |\n| --- | --- |\n{rows}\nText with a `name`.\n"
         );
         let file = |path: &str, text: &str| TextFile { path: path.into(), text: text.into() };
-        let files = [file(PAGES[0], &page), file(PAGES[1], ""), file("crates/a/src/a.rs", TESTS)];
+        let others = PAGES[1..].iter().map(|path| file(path, ""));
+        let code = file("crates/a/src/a.rs", TESTS);
+        let files: Vec<_> = [file(PAGES[0], &page), code].into_iter().chain(others).collect();
         check(&files).iter().map(Finding::to_string).collect()
     }
 

@@ -8,7 +8,8 @@ use crate::ibd::rounds::{open_chain, terms};
 use crate::ibd::scenario::Scenario;
 use crate::ibd::subject::Subject;
 use crate::ibd::wipes::{CaseWipes, Wipes};
-use crate::node::{Node, Programs};
+use crate::node::Node;
+use crate::programs::Programs;
 use crate::servers::Servers;
 
 /// Lets bitcoind sync under the probe once in each case.

@@ -16,7 +16,8 @@ use crate::ibd::scenario::Scenario;
 use crate::ibd::subject::Subject;
 use crate::ibd::wipes::{CaseWipes, Wipes};
 use crate::machine::Machine;
-use crate::node::{Node, Programs};
+use crate::node::Node;
+use crate::programs::Programs;
 use crate::servers::Servers;
 
 /// Directory of the build that counts.

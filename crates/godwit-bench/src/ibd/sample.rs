@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::contest::Run;
+use crate::rounds::Run;
 
 /// Seconds of godwit's connector in each of its stages, to a tenth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -82,6 +82,11 @@ impl DiskFile for CountingFile {
         self.file.read_exact_at(offset, out)
     }
 
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        self.file.read_or_fetch_at(offset, out)
+    }
+
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
         self.read.fetch_add(len as u64, Ordering::Relaxed);
         self.file.read_stream_at(offset, len, out)

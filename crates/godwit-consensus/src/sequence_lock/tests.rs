@@ -1,4 +1,7 @@
+use std::cell::RefCell;
+
 use godwit_primitives::Transaction;
+use proptest::prelude::*;
 
 use super::*;
 use crate::fixtures::{coin, input, spend, with_view};
@@ -86,4 +89,42 @@ fn the_rule_gives_its_reason() {
         |height| with_view(&tx, |tx| sequence_locks_met(tx, &[coin(1, 100)], height, 0, &time_at));
     assert_eq!(at(109), Err(Reject::new(RejectReason::TxnsNonfinal)));
     assert_eq!(at(110), Ok(()));
+}
+
+/// A sequence number with each of the bits that count set half the time.
+fn sequence() -> impl Strategy<Value = u32> {
+    (any::<u32>(), any::<bool>(), any::<bool>()).prop_map(|(bits, disabled, time)| {
+        let kept = bits & !(DISABLE_FLAG | TYPE_FLAG);
+        kept | if disabled { DISABLE_FLAG } else { 0 } | if time { TYPE_FLAG } else { 0 }
+    })
+}
+
+proptest! {
+    /// Whoever prepares the median times below exactly the coins that are said to be time-locked is asked
+    /// for no other.
+    #[test]
+    fn times_are_asked_of_time_locked_inputs_alone(
+        version in prop_oneof![0..4_u32, any::<u32>()],
+        sequences in prop::collection::vec(sequence(), 1..8),
+    ) {
+        let inputs: Vec<(u32, u32)> = sequences.into_iter().zip(100..).collect();
+        let tx = Transaction {
+            version,
+            inputs: (0..)
+                .zip(&inputs)
+                .map(|(n, (sequence, _))| godwit_primitives::TxIn { sequence: *sequence, ..input(n) })
+                .collect(),
+            ..spend()
+        };
+        let coins: Vec<Coin> = inputs.iter().map(|(_, height)| coin(1, *height)).collect();
+        let asked = RefCell::new(Vec::new());
+        let median_time_past = |height: u32| {
+            asked.borrow_mut().push(height);
+            time_at(height)
+        };
+        with_view(&tx, |tx| sequence_lock(tx, &coins, &median_time_past));
+        let locked = inputs.iter().filter(|(sequence, _)| is_time_locked(version, *sequence));
+        let expected: Vec<u32> = locked.map(|(_, height)| height - 1).collect();
+        prop_assert_eq!(asked.into_inner(), expected);
+    }
 }

@@ -85,3 +85,21 @@ fn a_single_key_receives_in_four_ways() {
     let plain = single_descriptors(&key, false).expect("memory");
     assert!(plain[0].starts_with(&format!("pkh(04{generator}")), "{plain:?}");
 }
+
+#[test]
+fn an_account_with_an_origin_is_of_one_kind_and_names_its_root() {
+    let root = root(NetworkKind::Test);
+    let fingerprint = root.fingerprint().expect("memory");
+    let all = account_descriptors(&root).expect("memory");
+    for (place, purpose) in [44, 49, 84, 86].into_iter().enumerate() {
+        let path = DerivationPath::from_str(&format!("{purpose}h/1h/0h")).expect("a path");
+        let account = root.derive(path.as_ref()).expect("a key");
+        let of_account = account_descriptors_of(&account, &(fingerprint, path)).expect("memory");
+        assert_eq!(of_account, all[2 * place..][..2], "as of the root");
+    }
+    let path = DerivationPath::from_str("48h/1h/0h/2h").expect("a path");
+    let account = root.derive(path.as_ref()).expect("a key");
+    let all = account_descriptors_of(&account, &(fingerprint, path)).expect("memory");
+    assert_eq!(all.len(), 8, "a purpose without a kind of its own");
+    assert!(all.iter().all(|text| text.contains(&format!("[{fingerprint}/48h/1h/0h/2h]tpub"))));
+}

@@ -169,7 +169,7 @@ fn kind_of(key: &[u8]) -> KeyKind {
 }
 
 /// What stands in brackets before a key.
-fn parse_origin(text: &[u8], range: Range<usize>) -> Option<Origin> {
+pub(crate) fn parse_origin(text: &[u8], range: Range<usize>) -> Option<Origin> {
     let steps = split(text, range, b'/');
     let digits = &text[steps[0].clone()];
     if digits.len() != 8 || steps.len() > MAX_STEPS + 1 {

@@ -22,6 +22,7 @@ fn entry(label: &str, keys: Vec<StoredKey>, words: Option<Words>) -> Entry {
     Entry {
         label: label.to_owned(),
         created: 7,
+        made_here: label.is_empty(),
         network: NetworkKind::Test,
         descriptors,
         keys,
@@ -46,12 +47,31 @@ fn samples() -> Vec<Entry> {
     ]
 }
 
+const MARK: Mark = Mark { id: [9; 16], generation: 3 };
+
+/// Behind the mark.
 fn content(entries: &[Entry]) -> Vec<u8> {
-    encode(entries).expect("memory").expose_secret(<[u8]>::to_vec)
+    let content = encode(&MARK, entries).expect("memory");
+    let (mark, content) = content.expose_secret(|bytes| {
+        let (mark, content) = bytes.split_at(24);
+        (mark.to_vec(), content.to_vec())
+    });
+    assert_eq!(mark, [&[9; 16][..], &[3, 0, 0, 0, 0, 0, 0, 0]].concat());
+    content
 }
 
 fn decoded(bytes: &[u8]) -> Result<Vec<Entry>, KeyFileError> {
-    decode(SecretSlice::from(&secret(bytes)))
+    let marked = [&MARK.id[..], &MARK.generation.to_le_bytes(), bytes].concat();
+    let with_mark = decode(SecretSlice::from(&secret(&marked)), true);
+    let without = decode(SecretSlice::from(&secret(bytes)), false);
+    match (with_mark, without) {
+        (Ok((mark, entries)), Ok((None, _))) => {
+            assert_eq!(mark, Some(MARK));
+            Ok(entries)
+        }
+        (Err(error), Err(same)) if error == same => Err(error),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -97,7 +117,7 @@ fn a_claimed_count_makes_no_room() {
 fn unknown_kinds_are_refused() {
     let mut bytes = content(&[entry("", vec![single(1, true)], None)]);
     let key_at = bytes.len() - 33;
-    for (at, wrong) in [(9, 2), (key_at, 4), (key_at - 2, 3)] {
+    for (at, wrong) in [(9, 4), (key_at, 4), (key_at - 2, 3)] {
         let right = std::mem::replace(&mut bytes[at], wrong);
         assert_eq!(decoded(&bytes).map(|_| ()), Err(KeyFileError::Content), "{at}");
         bytes[at] = right;
@@ -121,7 +141,7 @@ fn names_are_of_the_descriptors_alone() {
 
 #[test]
 fn labels_have_a_length_and_no_control_characters() {
-    let good = |label: &str| entry(label, Vec::new(), None).has_good_label();
+    let good = |label: &str| is_label(label);
     assert!(good("") && good("savings é") && good(&"é".repeat(MAX_LABEL)));
     assert!(!good(&"é".repeat(MAX_LABEL + 1)) && !good("a\nb") && !good("\u{1b}[2J"));
 }

@@ -150,3 +150,57 @@ proptest! {
         prop_assert_eq!(key.network(), network);
     }
 }
+
+#[test]
+fn an_origin_must_fit_its_key() {
+    let secret =
+        |text: &str| SecretString::from_plain_and_wipe(&mut text.to_owned()).expect("memory");
+    let parse = |text: &str| ExtendedPrivateKey::parse_with_origin((&secret(text)).into());
+    let seed = SecretBytes::from_plain_and_wipe(&mut [9; 32]).expect("memory");
+    let root = ExtendedPrivateKey::from_seed(&seed, NetworkKind::Test).expect("a key");
+    let fingerprint = root.fingerprint().expect("memory");
+    let text_of = |path: &str| {
+        let path: DerivationPath = path.parse().expect("a path");
+        let key = root.derive(path.as_ref()).expect("a key");
+        key.to_base58().expect("memory").expose_secret(str::to_owned)
+    };
+    let account = text_of("84h/1h/0h");
+    let (key, origin) = parse(&format!("[{fingerprint}/84h/1h/0h]{account}")).expect("it fits");
+    assert_eq!(key.to_base58().expect("memory").expose_secret(str::to_owned), account);
+    assert_eq!(origin, Some((fingerprint, "84h/1h/0h".parse().expect("a path"))));
+    assert_eq!(parse(&account).expect("a key").1, None);
+    assert_eq!(parse(&format!("[{fingerprint}]{}", text_of(""))).expect("a root").1, None);
+    assert!(parse(&format!("[{fingerprint}/7h]{}", text_of("7h"))).expect("it fits").1.is_some());
+    let wrong = Err(KeyError::Text(TextError::Origin));
+    for text in [
+        format!("[{fingerprint}/84h/1h]{account}"),
+        format!("[{fingerprint}/84h/1h/1h]{account}"),
+        format!("[{fingerprint}/84h/1h/0]{account}"),
+        format!("[0123/84h/1h/0h]{account}"),
+        format!("[]{account}"),
+        format!("[{fingerprint}/x]{account}"),
+        format!("[01234567]{}", text_of("")),
+        format!("[01234567/7h]{}", text_of("7h")),
+    ] {
+        assert_eq!(parse(&text).map(|_| ()), wrong, "{text}");
+    }
+    assert!(parse(&format!("[{fingerprint}/84h/1h/0h{account}")).is_err(), "without an end");
+}
+
+#[test]
+fn what_is_no_origin_is_not_copied() {
+    use godwit_secret::residue::{Needle, scan};
+
+    let random = SecretBytes::random(64).expect("memory");
+    let text = SecretBytes::from_fn_in_place(66, |text| {
+        random.expose_secret(|random| {
+            text[1..65].iter_mut().zip(random).for_each(|(to, byte)| *to = b'g' + byte % 16);
+        });
+        (text[0], text[65]) = (b'[', b']');
+    });
+    let needle = Needle::new("between brackets", text.as_ref().expect("memory"));
+    let parsed = ExtendedPrivateKey::parse_with_origin(SecretSlice::from(&text.expect("memory")));
+    assert_eq!(parsed.map(|_| ()), Err(KeyError::Text(TextError::Origin)));
+    let found = scan(&[needle.expect("memory")]).expect("a scan").findings;
+    assert!(found.iter().all(|found| found.protected), "{found:?}");
+}

@@ -60,9 +60,42 @@ fn parameters_have_limits() {
 }
 
 #[test]
-fn working_memory_is_wiped() {
-    let mut memory = WorkingMemory::of(8, 8).expect("memory");
-    memory.blocks[7].as_mut().fill(7);
-    memory.blocks.iter_mut().zeroize();
-    assert!(memory.blocks.iter().all(|block| block.as_ref().iter().all(|word| *word == 0)));
+fn what_argon2_begins_with_is_known() {
+    let parameters = KdfParameters::new(8, 1, 1).expect("within limits");
+    let params = Params::new(8, 1, 1, Some(32)).expect("within limits");
+    // In one pass the first block of a lane is not written again.
+    let mut blocks = vec![Block::new(); params.block_count()];
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+        .hash_password_into_with_memory(
+            "pa\u{308}ssword".as_bytes(),
+            &[7; 16],
+            &mut [0; 32],
+            &mut blocks,
+        )
+        .expect("memory");
+    let first: Vec<u8> =
+        blocks[0].as_ref()[..4].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let [_, block] = argon2_start(&secret("pässword"), &[7; 16], parameters).expect("memory");
+    assert_eq!(block.expose_secret(<[u8]>::to_vec), first);
+}
+
+#[test]
+fn a_new_file_costs_no_less_than_is_recommended() {
+    let new = |memory, passes| KdfParameters::RECOMMENDED.with_cost(Some(memory), Some(passes));
+    assert_eq!(new(64, 3), Some(KdfParameters::RECOMMENDED));
+    assert_eq!((new(63, 3), new(64, 2), new(0, 0)), (None, None, None));
+    assert!(new(256, 16).is_some());
+    assert_eq!((new(257, 3), new(64, 17), new(u32::MAX, 3)), (None, None, None));
+    // What a file has is kept where it is more, and nothing else.
+    let of = |memory, passes, lanes| KdfParameters::new(memory, passes, lanes).expect("in range");
+    let cheap = of(8, 16, 1);
+    assert_eq!(cheap.at_least_recommended(), of(64 << 10, 16, 4));
+    assert_eq!(cheap.at_least_recommended().with_cost(None, Some(3)), Some(of(64 << 10, 3, 4)));
+    let odd = of((64 << 10) + 1, 1, 16);
+    assert_eq!(odd.at_least_recommended().with_cost(None, None), Some(of((64 << 10) + 1, 3, 16)));
+    assert_eq!(cheap.with_cost(None, Some(3)), None);
+    let below =
+        |memory, passes| KdfParameters::new(memory, passes, 4).map(|p| p.is_below_recommended());
+    assert_eq!(below(64 << 10, 3), Some(false));
+    assert_eq!((below((64 << 10) - 1, 3), below(64 << 10, 2)), (Some(true), Some(true)));
 }

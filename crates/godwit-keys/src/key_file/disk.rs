@@ -66,7 +66,17 @@ impl WriteLock {
         let failed = |error| failure(FileAction::Lock, &lock, error);
         let mut options = OpenOptions::new();
         let options = options.create(true).write(true).truncate(false).mode(MODE);
-        let file = options.custom_flags(no_follow()).open(&lock).map_err(failed)?;
+        // A pipe in its place would be waited for, and so would whoever holds another user's.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let file = options.custom_flags(flags.bits() as i32).open(&lock).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        }
+        let owner = metadata.uid();
+        if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+            return Err(StoreError::Owner(lock, owner));
+        }
         loop {
             match flock(&file, FlockOperation::LockExclusive) {
                 Ok(()) => return Ok(Self { _file: file }),
@@ -77,19 +87,27 @@ impl WriteLock {
     }
 }
 
-/// Puts a new version in the place of the file. A process that ends at any moment leaves the old one or
-/// the new one. An error inside is one after that: the new one is there.
+/// Puts a new version in the place of the file, if what was written `opens` when it is read back. A process
+/// that ends at any moment leaves the old one or the new one. An error inside is one after that: the new one
+/// is there.
 pub(crate) fn replace(
     path: &Path,
     bytes: &[u8],
     _lock: &WriteLock,
+    opens: impl FnOnce(&[u8]) -> Result<bool, StoreError>,
 ) -> Result<Result<(), StoreError>, StoreError> {
     let new = beside(path, UNFINISHED);
-    let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, path));
+    let failed = |error| failure(FileAction::Write, path, error);
+    let written = write_new(&new, bytes)
+        .and_then(|()| fs::read(&new))
+        .map_err(failed)
+        .and_then(|written| opens(&written))
+        .and_then(|opened| opened.then_some(()).ok_or(StoreError::NotReadBack(path.to_owned())))
+        .and_then(|()| fs::rename(&new, path).map_err(failed));
     if let Err(error) = written {
         // What is left is sealed, and the next writer removes it too.
         drop(fs::remove_file(&new));
-        return Err(failure(FileAction::Write, path, error));
+        return Err(error);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let synced = sync_folder(folder.unwrap_or(Path::new(".")));
@@ -106,6 +124,8 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 thread_local! {
+    /// A bit that is another one in what is written.
+    pub(crate) static FLIPPED_BIT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
     /// Whether folders cannot be written to the disk. No file system of a test fails so.
     pub(crate) static FAILING_SYNC: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
@@ -117,6 +137,13 @@ fn write_new(new: &Path, bytes: &[u8]) -> io::Result<()> {
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(new)?;
+    #[cfg(test)]
+    let bytes = &FLIPPED_BIT.get().map_or(bytes.to_vec(), |bit| {
+        let mut bytes = bytes.to_vec();
+        let byte = (bit / 8).min(bytes.len() - 1);
+        bytes[byte] ^= 1 << (bit % 8);
+        bytes
+    })[..];
     file.write_all(bytes)?;
     file.sync_all()
 }
@@ -126,10 +153,6 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     PathBuf::from(name)
-}
-
-fn no_follow() -> i32 {
-    rustix::fs::OFlags::NOFOLLOW.bits() as i32
 }
 
 fn failure(action: FileAction, path: &Path, error: io::Error) -> StoreError {

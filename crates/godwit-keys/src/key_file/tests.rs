@@ -79,7 +79,7 @@ fn any_flipped_bit_is_told_with_or_without_a_new_checksum() {
         flipped[bit / 8] ^= 1 << (bit % 8);
         let expected = match bit / 8 {
             0..8 => KeyFileError::NotAKeyFile,
-            8..12 => KeyFileError::Version(1 ^ 1 << (bit - 64)),
+            8..12 => KeyFileError::Version(VERSION ^ 1 << (bit - 64)),
             _ => KeyFileError::Damaged,
         };
         assert_eq!(opened(&flipped, "right"), Err(expected), "bit {bit}");

@@ -4,12 +4,17 @@
 //! combiner drops the previous transaction and the sighash type in some cases, and subtracts lengths
 //! of derivation paths in an order that can underflow.)
 
+use std::collections::BTreeSet;
+
+use bitcoin::hashes::Hash;
 use bitcoin::{Sequence, Transaction, Txid};
 
 use super::Psbt;
 use super::error::{CombineError, FormatError, Place};
+use super::keys_of_input::SigningKey;
 use super::limits::MAX_PSBT_BYTES;
 use super::pairs::{Maps, Pairs, global};
+use super::review::{signable, signatures, verify_signature};
 use super::version2::combined_modifiable;
 
 /// Input fields in which two copies cannot both be right: spent output, sighash type, scripts,
@@ -20,7 +25,8 @@ const INPUT_MUST_AGREE: [u8; 7] = [0x01, 0x03, 0x04, 0x05, 0x10, 0x17, 0x18];
 const OUTPUT_MUST_AGREE: [u8; 4] = [0x00, 0x01, 0x05, 0x06];
 
 impl Psbt {
-    /// Joins copies of a PSBT. An input that is finished in one of them keeps the signatures that another
+    /// Joins copies of a PSBT. Of two signatures by the same key, one that is not valid gives way to one that
+    /// is or cannot be verified. An input that is finished in one of them keeps the signatures that another
     /// one has beside its final scripts: these are not verified here, and may be wrong.
     ///
     /// # Errors
@@ -29,6 +35,7 @@ impl Psbt {
     pub fn combine(copies: &[Psbt]) -> Result<Psbt, CombineError> {
         let (first, others) = copies.split_first().ok_or(CombineError::Nothing)?;
         let mut maps = first.to_maps();
+        let mut bad = first.bad_signatures();
         for (index, copy) in others.iter().enumerate() {
             let index = index + 1;
             if copy.version() != first.version() {
@@ -37,7 +44,7 @@ impl Psbt {
             if copy.identity() != first.identity() {
                 return Err(CombineError::OtherTransaction(index));
             }
-            join(&mut maps, copy.to_maps(), index)?;
+            join(&mut maps, &mut bad, copy.to_maps(), &copy.bad_signatures(), index)?;
         }
         let len = maps.encode().len();
         if len > MAX_PSBT_BYTES {
@@ -51,6 +58,24 @@ impl Psbt {
             return Err(CombineError::OtherTransaction(index));
         }
         Ok(combined)
+    }
+
+    /// The signatures that are not valid, as far as that can be told.
+    fn bad_signatures(&self) -> BadSignatures {
+        let mut digests = self.digests();
+        let mut bad = BadSignatures::new();
+        let inputs = self.fields.inputs.iter().zip(&self.fields.unsigned_tx.input);
+        for (index, (input, tx_in)) in inputs.enumerate() {
+            let Ok(spent) = signable(input, tx_in.previous_output) else { continue };
+            for (key, sighash, signature) in signatures(input) {
+                let valid =
+                    verify_signature(&mut digests, index, &spent, &key, sighash, &signature);
+                if valid == Ok(false) {
+                    bad.insert((index, pair_key(&key)));
+                }
+            }
+        }
+        bad
     }
 
     /// BIP370: sequences of version 2 do not count.
@@ -74,7 +99,29 @@ impl Psbt {
     }
 }
 
-fn join(into: &mut Maps, other: Maps, psbt: usize) -> Result<(), CombineError> {
+/// Input and key of the pair.
+type BadSignatures = BTreeSet<(usize, Vec<u8>)>;
+
+/// The key of the pair that holds a signature: `PSBT_IN_PARTIAL_SIG`, `PSBT_IN_TAP_KEY_SIG`,
+/// `PSBT_IN_TAP_SCRIPT_SIG`.
+fn pair_key(key: &SigningKey) -> Vec<u8> {
+    match key {
+        SigningKey::Ecdsa(key) => [&[0x02], &key.to_bytes()[..]].concat(),
+        SigningKey::Internal(_) => vec![0x13],
+        SigningKey::Leaf(key, leaf) => {
+            [&[0x14], &key.serialize()[..], leaf.as_byte_array()].concat()
+        }
+    }
+}
+
+/// `bad`: signatures of `into` that are not valid; `also_bad`: those of `other`.
+fn join(
+    into: &mut Maps,
+    bad: &mut BadSignatures,
+    other: Maps,
+    also_bad: &BadSignatures,
+    psbt: usize,
+) -> Result<(), CombineError> {
     let modifiable = [global::TX_MODIFIABLE];
     let flags = |pairs: &Pairs| pairs.get(&modifiable[..]).map(|value| value[0]);
     if let (ours, theirs) = (flags(&into.global), flags(&other.global))
@@ -88,6 +135,16 @@ fn join(into: &mut Maps, other: Maps, psbt: usize) -> Result<(), CombineError> {
         into.global.entry(key).or_insert(value);
     }
     for (index, (ours, theirs)) in into.inputs.iter_mut().zip(other.inputs).enumerate() {
+        for (key, value) in &theirs {
+            let place = (index, key.clone());
+            let is_bad = also_bad.contains(&place);
+            if bad.contains(&place) && !is_bad {
+                ours.insert(key.clone(), value.clone());
+                bad.remove(&place);
+            } else if is_bad && !ours.contains_key(key) {
+                bad.insert(place);
+            }
+        }
         join_map(ours, theirs, &INPUT_MUST_AGREE).map_err(|key| CombineError::Conflict {
             psbt,
             place: Place::Input(index),

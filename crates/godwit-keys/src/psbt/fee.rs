@@ -30,6 +30,8 @@ impl Default for FeeLimits {
 pub struct Fee {
     /// Inputs less outputs.
     pub amount: Amount,
+    /// What the inputs are worth.
+    pub inputs: Amount,
     /// Weight of the finished transaction; estimated while inputs are not finished.
     pub weight: Weight,
 }
@@ -56,6 +58,20 @@ impl Fee {
         }
         Ok(())
     }
+
+    /// Holds the fee against a part of an amount, in hundredths; all of it is no limit.
+    ///
+    /// # Errors
+    ///
+    /// If it is above that.
+    pub fn check_share(&self, of: Amount, limit: u64) -> Result<(), FeeObjection> {
+        let (fee, hundred) = (u128::from(self.amount.to_sat()), 100);
+        let above = fee * hundred > u128::from(of.to_sat()) * u128::from(limit);
+        match u128::from(limit) < hundred && above {
+            true => Err(FeeObjection::AboveShare { fee: self.amount, of, limit }),
+            false => Ok(()),
+        }
+    }
 }
 
 /// What is wrong with a fee.
@@ -76,6 +92,13 @@ pub enum FeeObjection {
         rate: FeeRate,
         limit: FeeRate,
     },
+    /// Above the limit for what is paid.
+    AboveShare {
+        fee: Amount,
+        of: Amount,
+        /// In hundredths.
+        limit: u64,
+    },
 }
 
 impl fmt::Display for FeeObjection {
@@ -95,6 +118,9 @@ impl fmt::Display for FeeObjection {
                 rate.to_sat_per_vb_ceil(),
                 limit.to_sat_per_vb_ceil()
             ),
+            Self::AboveShare { fee, of, limit } => {
+                write!(f, "the fee of {fee} is more than {limit} % of what is paid, {of}")
+            }
         }
     }
 }
@@ -108,6 +134,13 @@ impl Psbt {
     ///
     /// If an amount is not known, or the amounts are out of range.
     pub fn fee(&self) -> Result<Fee, FeeObjection> {
+        self.fee_counting(|_| true)
+    }
+
+    /// The fee of the smallest transaction that this may become: `counts` says of which inputs the scripts
+    /// count. Others may have named longer ones than they will use; without them the rate is found too high,
+    /// not too low.
+    pub(super) fn fee_counting(&self, counts: impl Fn(usize) -> bool) -> Result<Fee, FeeObjection> {
         let transaction = self.unsigned_transaction();
         let mut inputs = Amount::ZERO;
         let mut weight = transaction.weight();
@@ -119,6 +152,7 @@ impl Psbt {
             let script_sig = input.final_script_sig.as_ref().map(|script| script.len());
             let witness = input.final_script_witness.as_ref().map(|witness| witness.size());
             let (script_sig, witness) = match (script_sig, witness) {
+                _ if !counts(index) => (0, 0),
                 (None, None) => estimate(input, tx_in.previous_output),
                 (script_sig, witness) => (script_sig.unwrap_or(0), witness.unwrap_or(0)),
             };
@@ -137,7 +171,7 @@ impl Psbt {
             // Marker and flag (BIP144).
             weight += Weight::from_wu(2);
         }
-        Ok(Fee { amount, weight })
+        Ok(Fee { amount, inputs, weight })
     }
 }
 

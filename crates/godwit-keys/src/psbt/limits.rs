@@ -40,3 +40,7 @@ pub const DEFAULT_MAX_FEE: Amount = Amount::from_sat(10_000_000);
 /// Highest fee rate that is signed without a word from the user. Core's `sendrawtransaction` refuses
 /// at 10,000 satoshi for a virtual byte; the dearest days of the chain stayed below a tenth of that.
 pub const DEFAULT_MAX_FEE_RATE: FeeRate = FeeRate::from_sat_per_vb_u32(1_000);
+
+/// Highest part of what is spent that goes to the fee without a word from the user, in hundredths: who pays
+/// more has mistaken an amount.
+pub const DEFAULT_MAX_FEE_SHARE: u64 = 25;

@@ -1,7 +1,7 @@
 //! Which outputs are ours. That a script names a key of ours says little: somebody else's key beside it
 //! may spend the coin as well, or nobody may. What a public descriptor of the key file derives is ours.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 
 use bitcoin::NetworkKind;
@@ -9,58 +9,148 @@ use bitcoin::bip32::{ChildNumber, KeySource};
 use bitcoin::{Script, ScriptBuf};
 use miniscript::{Descriptor, DescriptorPublicKey};
 
+use crate::entry::KeyId;
 use crate::store::KeyStore;
 
 /// Highest index at which descriptors are derived: a coin at a higher one is hard to find again, since
 /// wallets look a gap limit ahead of the last used index.
 pub const MAX_OWN_INDEX: u32 = 100_000;
 
+/// By what a script is ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnScript {
+    pub entry: KeyId,
+    /// The place of the descriptor in its entry, from 1.
+    pub place: usize,
+    pub descriptor: String,
+    /// Where it has a wildcard.
+    pub index: Option<u32>,
+}
+
+/// What the scripts of a descriptor are for, by the step before its wildcard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    Receive,
+    Change,
+    Other,
+}
+
+impl OwnScript {
+    /// BIP44's meaning of the last step.
+    pub fn branch(&self) -> Branch {
+        let has = |end: &str| self.descriptor.contains(end);
+        match (has("/0/*"), has("/1/*")) {
+            (true, false) => Branch::Receive,
+            (false, true) => Branch::Change,
+            _ => Branch::Other,
+        }
+    }
+
+    /// What it has in common with the other branch of its account.
+    pub(super) fn account(&self) -> (KeyId, String) {
+        let text = self.descriptor.split('#').next().expect("there is a first part");
+        (self.entry, text.replace("/0/*", "/*").replace("/1/*", "/*"))
+    }
+}
+
+/// A descriptor and where it stands.
+struct Placed {
+    entry: KeyId,
+    place: usize,
+    text: String,
+    descriptor: Descriptor<DescriptorPublicKey>,
+}
+
+impl Placed {
+    fn own(&self, index: Option<u32>) -> OwnScript {
+        OwnScript { entry: self.entry, place: self.place, descriptor: self.text.clone(), index }
+    }
+}
+
 /// The scripts of outputs that the descriptors of a key file derive.
 pub struct OwnScripts {
     /// Those with a wildcard.
-    ranged: Vec<Descriptor<DescriptorPublicKey>>,
+    ranged: Vec<Placed>,
     /// Scripts of those without.
-    fixed: HashSet<ScriptBuf>,
-    /// Scripts of the ranged ones by the indexes that were asked for.
-    at_index: BTreeMap<u32, HashSet<ScriptBuf>>,
+    fixed: HashMap<ScriptBuf, OwnScript>,
+    /// Scripts of the ranged ones at the indexes that were asked for: number of the descriptor, and index.
+    derived: HashMap<ScriptBuf, (usize, u32)>,
+    /// These indexes.
+    indexes: HashSet<u32>,
+    /// All below this one are among them.
+    next: u32,
 }
 
 impl OwnScripts {
     /// Of the entries of a network.
     pub fn of(store: &KeyStore, network: NetworkKind) -> Self {
-        let descriptors = store.entries_of(network).flat_map(|entry| &entry.descriptors);
-        Self::of_descriptors(descriptors.map(String::as_str))
+        Self::of_descriptors(store.entries_of(network).flat_map(|entry| {
+            let id = entry.id();
+            let numbered = (1..).zip(&entry.descriptors);
+            numbered.map(move |(place, text)| (id, place, text.as_str()))
+        }))
     }
 
     /// Text that is no descriptor of public keys derives nothing.
-    pub(super) fn of_descriptors<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
-        let parsed = texts.filter_map(|text| Descriptor::from_str(text).ok());
-        let (ranged, fixed): (Vec<_>, Vec<_>) = parsed
-            .partition(|descriptor: &Descriptor<DescriptorPublicKey>| descriptor.has_wildcard());
-        let fixed = scripts_at(&fixed, 0);
-        OwnScripts { ranged, fixed, at_index: BTreeMap::new() }
+    pub(super) fn of_descriptors<'a>(texts: impl Iterator<Item = (KeyId, usize, &'a str)>) -> Self {
+        let parsed = texts.filter_map(|(entry, place, text)| {
+            let descriptor = Descriptor::from_str(text).ok()?;
+            Some(Placed { entry, place, text: text.to_owned(), descriptor })
+        });
+        let (ranged, without): (Vec<_>, Vec<_>) =
+            parsed.partition(|placed| placed.descriptor.has_wildcard());
+        let fixed =
+            without.iter().filter_map(|placed| Some((script_at(placed, 0)?, placed.own(None))));
+        let fixed = fixed.collect();
+        OwnScripts { fixed, ranged, derived: HashMap::new(), indexes: HashSet::new(), next: 0 }
     }
 
-    /// Whether a descriptor derives `script`, at the last step of one of the paths for a ranged one.
-    pub fn derive<'a>(
+    /// The descriptor that derives `script`, at the last step of one of the paths for a ranged one.
+    pub fn find<'a>(
         &mut self,
         script: &Script,
         paths: impl IntoIterator<Item = &'a KeySource>,
-    ) -> bool {
+    ) -> Option<OwnScript> {
+        if let Some(own) = self.fixed.get(script) {
+            return Some(own.clone());
+        }
         let indexes = paths.into_iter().filter_map(|(_, path)| match path[..] {
             [.., ChildNumber::Normal { index }] if index <= MAX_OWN_INDEX => Some(index),
             _ => None,
         });
-        let mut at_index = |index| {
-            let scripts = self.at_index.entry(index);
-            scripts.or_insert_with(|| scripts_at(&self.ranged, index)).contains(script)
-        };
-        self.fixed.contains(script) || indexes.into_iter().any(&mut at_index)
+        let indexes: Vec<u32> = indexes.collect();
+        indexes.iter().for_each(|index| self.derive_at(*index));
+        self.derived_script(script).filter(|own| own.index.is_some_and(|at| indexes.contains(&at)))
+    }
+
+    /// The descriptor that derives `script` at any index up to `highest`, whatever a PSBT says of it.
+    pub(super) fn find_up_to(&mut self, script: &Script, highest: u32) -> Option<OwnScript> {
+        while self.next <= highest.min(MAX_OWN_INDEX) {
+            self.derive_at(self.next);
+            self.next += 1;
+        }
+        self.fixed.get(script).cloned().or_else(|| self.derived_script(script))
+    }
+
+    fn derived_script(&self, script: &Script) -> Option<OwnScript> {
+        let (number, index) = self.derived.get(script)?;
+        Some(self.ranged[*number].own(Some(*index)))
+    }
+
+    fn derive_at(&mut self, index: u32) {
+        if !self.indexes.insert(index) {
+            return;
+        }
+        for (number, placed) in self.ranged.iter().enumerate() {
+            if let Some(script) = script_at(placed, index) {
+                self.derived.entry(script).or_insert((number, index));
+            }
+        }
     }
 }
 
 /// A hardened wildcard has no public keys to derive.
-fn scripts_at(descriptors: &[Descriptor<DescriptorPublicKey>], index: u32) -> HashSet<ScriptBuf> {
-    let derived = descriptors.iter().filter_map(|all| all.at_derivation_index(index).ok());
-    derived.map(|descriptor| descriptor.script_pubkey()).collect()
+fn script_at(placed: &Placed, index: u32) -> Option<ScriptBuf> {
+    let derived = placed.descriptor.at_derivation_index(index).ok()?;
+    Some(derived.script_pubkey())
 }

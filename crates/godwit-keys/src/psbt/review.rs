@@ -1,10 +1,15 @@
 //! What a user wants to see before signing: amounts, scripts, fee, keys, signatures, and what is wrong
 //! or missing.
 
+use std::collections::BTreeMap;
+
 use bitcoin::bip32::KeySource;
 use bitcoin::psbt::{Input, Output};
 use bitcoin::secp256k1::{Message, Secp256k1, VerifyOnly};
-use bitcoin::{Amount, OutPoint, ScriptBuf, Sequence, TxOut, absolute, transaction};
+use bitcoin::taproot::{ControlBlock, LeafVersion, TapTweakHash};
+use bitcoin::{
+    Amount, OutPoint, Script, ScriptBuf, Sequence, TxOut, WitnessVersion, absolute, transaction,
+};
 
 use super::Psbt;
 use super::fee::{Fee, FeeObjection};
@@ -42,6 +47,8 @@ pub enum Warning {
     UnprovenAmount(usize),
     /// The output can never be spent, and has a value.
     BurnsCoins(usize),
+    /// The output has a witness version without rules: whoever mines a block can take it.
+    AnyoneCanSpend(usize),
 }
 
 /// How far an input is.
@@ -97,6 +104,8 @@ pub struct OutputReview {
     pub script_pubkey: ScriptBuf,
     /// Its kind, or why what the PSBT says of it does not belong to it.
     pub kind: Result<SpendKind, InputObjection>,
+    /// Whether the PSBT says anything of it, so that it can be wrong.
+    pub is_described: bool,
     /// The keys that can spend it, where the PSBT says so and the script agrees.
     pub keys: Vec<KeyReview>,
 }
@@ -227,13 +236,15 @@ fn review_output(
         amount: tx_out.value,
         script_pubkey: tx_out.script_pubkey.clone(),
         kind,
+        is_described: *output != Output::default(),
         keys: review_keys(keys.unwrap_or_default(), owns)?,
     })
 }
 
 /// An output's fields under the names that they will have when it is spent.
-fn as_input(output: &Output) -> Input {
+pub(super) fn as_input(output: &Output) -> Input {
     Input {
+        tap_scripts: leaves(output).unwrap_or_default(),
         redeem_script: output.redeem_script.clone(),
         witness_script: output.witness_script.clone(),
         bip32_derivation: output.bip32_derivation.clone(),
@@ -244,6 +255,21 @@ fn as_input(output: &Output) -> Input {
     }
 }
 
+/// The leaves of an output's tree, with their ways to its key.
+fn leaves(output: &Output) -> Option<BTreeMap<ControlBlock, (ScriptBuf, LeafVersion)>> {
+    let (tree, internal_key) = (output.tap_tree.as_ref()?, output.tap_internal_key?);
+    let tweak = TapTweakHash::from_key_and_tweak(internal_key, Some(tree.root_hash()));
+    let secp = Secp256k1::verification_only();
+    let (_, output_key_parity) = internal_key.add_tweak(&secp, &tweak.to_scalar()).ok()?;
+    let leaves = tree.script_leaves().map(|leaf| {
+        let leaf_version = leaf.version();
+        let merkle_branch = leaf.merkle_branch().clone();
+        let block = ControlBlock { leaf_version, output_key_parity, internal_key, merkle_branch };
+        (block, (leaf.script().to_owned(), leaf_version))
+    });
+    Some(leaves.collect())
+}
+
 fn warnings(inputs: &[InputReview], outputs: &[TxOut]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for (index, input) in inputs.iter().enumerate() {
@@ -252,11 +278,32 @@ fn warnings(inputs: &[InputReview], outputs: &[TxOut]) -> Vec<Warning> {
         }
     }
     for (index, output) in outputs.iter().enumerate() {
-        if output.script_pubkey.is_op_return() && output.value > Amount::ZERO {
+        if is_unspendable(&output.script_pubkey) && output.value > Amount::ZERO {
             warnings.push(Warning::BurnsCoins(index));
+        }
+        if is_without_rules(&output.script_pubkey) {
+            warnings.push(Warning::AnyoneCanSpend(index));
         }
     }
     warnings
+}
+
+/// Nothing can ever spend it: data, a program of version 0 that is no hash, a taproot key that is no point.
+fn is_unspendable(script: &Script) -> bool {
+    let is_program = script.is_p2wpkh() || script.is_p2wsh();
+    script.is_op_return()
+        || script.witness_version() == Some(WitnessVersion::V0) && !is_program
+        || script.is_p2tr() && super::spent::output_key(script).is_none()
+}
+
+/// A witness program that no rule says anything of: it is spent without a signature. (One of version 0 with
+/// another length cannot be spent at all.)
+fn is_without_rules(script: &Script) -> bool {
+    match script.witness_version() {
+        None | Some(WitnessVersion::V0) => false,
+        Some(WitnessVersion::V1) => !script.is_p2tr(),
+        Some(_) => true,
+    }
 }
 
 /// A signature of either scheme.
@@ -283,7 +330,7 @@ pub(super) fn signatures(input: &Input) -> impl Iterator<Item = (SigningKey, Sig
 }
 
 /// Whether a signature signs what it says.
-fn verify_signature(
+pub(super) fn verify_signature(
     digests: &mut Digests<'_>,
     index: usize,
     spent: &Spent,

@@ -3,6 +3,7 @@
 //! Everything is checked before the first signature, and a PSBT that is refused stays as it was. Keys
 //! come from a closure, so that this module sees no more of a private key than its signatures.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 
@@ -14,6 +15,10 @@ use super::Psbt;
 use super::fee::{FeeLimits, FeeObjection};
 use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
+use super::limits::DEFAULT_MAX_FEE_SHARE;
+use super::ours::GAP_LIMIT;
+use super::outputs::OutputObjection;
+use super::own_scripts::MAX_OWN_INDEX;
 use super::review::{signable, signatures};
 use super::sighash::Sighash;
 use super::spent::{InputObjection, SpendKind, Spent};
@@ -33,7 +38,7 @@ pub enum Found {
 pub type KeyLookup<'a> = dyn FnMut(&KeySource, &SigningKey) -> Result<Found, KeyError> + 'a;
 
 /// What the user allows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignPolicy {
     /// Highest fee.
     pub fee: FeeLimits,
@@ -43,6 +48,27 @@ pub struct SignPolicy {
     pub foreign_inputs: bool,
     /// Sign beside an input whose amount nothing proves.
     pub unproven_amounts: bool,
+    /// Sign although what the PSBT says of an output does not fit it, or an output names a key of ours and no
+    /// descriptor derives it.
+    pub any_outputs: bool,
+    /// Sign although an output of ours lies behind the gap.
+    pub any_index: bool,
+    /// Highest fee as a part of what is paid, in hundredths.
+    pub fee_share: u64,
+}
+
+impl Default for SignPolicy {
+    fn default() -> Self {
+        SignPolicy {
+            fee: FeeLimits::default(),
+            any_sighash: false,
+            foreign_inputs: false,
+            unproven_amounts: false,
+            any_outputs: false,
+            any_index: false,
+            fee_share: DEFAULT_MAX_FEE_SHARE,
+        }
+    }
 }
 
 /// A new signature.
@@ -77,6 +103,14 @@ pub enum SignError {
     /// No previous transaction proves the amount of this input, and a signature of ours for another one
     /// would be valid though it is a lie (CVE-2020-14199).
     UnprovenAmount(usize),
+    /// What is said of an output does not fit it.
+    Output(usize, OutputObjection),
+    /// An input is ours, and the PSBT does not let us sign it beside the others.
+    Hidden(usize),
+    /// An output names a key of ours, and no descriptor derives it.
+    Underived(usize),
+    /// An output of ours lies where a restored wallet would not look.
+    Far(usize),
     Fee(FeeObjection),
     /// None of the inputs is ours.
     NothingToSign,
@@ -104,6 +138,22 @@ impl fmt::Display for SignError {
                 f,
                 "input {index}: no previous transaction proves its amount, and another input would \
                  be signed for good if it is a lie"
+            ),
+            Self::Output(index, objection) => write!(f, "output {index}: {objection}"),
+            Self::Hidden(index) => write!(
+                f,
+                "input {index}: it is ours, and the PSBT hides that, or says that it is finished: the \
+                 same transaction could be shown again with another one hidden"
+            ),
+            Self::Underived(index) => write!(
+                f,
+                "output {index}: it names a key of ours, but no descriptor of the key file derives it \
+                 at an index up to {MAX_OWN_INDEX}"
+            ),
+            Self::Far(index) => write!(
+                f,
+                "output {index}: its index is more than {GAP_LIMIT} above those that are spent of its \
+                 account, and no wallet that is restored looks there"
             ),
             Self::Fee(objection) => objection.fmt(f),
             Self::NothingToSign => f.write_str("none of the keys is ours"),
@@ -161,6 +211,15 @@ impl Psbt {
         Ok(signed.map(|(task, signature)| self.add(task, signature)).collect())
     }
 
+    /// Whether [`sign`](Self::sign) would sign.
+    ///
+    /// # Errors
+    ///
+    /// If it would not.
+    pub fn check(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<(), SignError> {
+        self.tasks(keys, policy).map(|_| ())
+    }
+
     /// Everything that is to be signed, after everything was checked.
     fn tasks(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<Vec<Task>, SignError> {
         let mut tasks = Vec::new();
@@ -180,7 +239,13 @@ impl Psbt {
         if let (Some(index), false) = (self.believed(&tasks), policy.unproven_amounts) {
             return Err(SignError::UnprovenAmount(index));
         }
-        let fee = self.fee().map_err(SignError::Fee)?;
+        if let (Some((index, objection)), false) =
+            (self.unfitting_outputs(keys)?.first(), policy.any_outputs)
+        {
+            return Err(SignError::Output(*index, *objection));
+        }
+        let signed: HashSet<usize> = tasks.iter().map(|task| task.input).collect();
+        let fee = self.fee_counting(|index| signed.contains(&index)).map_err(SignError::Fee)?;
         fee.check(&policy.fee).map_err(SignError::Fee)?;
         Ok(tasks)
     }

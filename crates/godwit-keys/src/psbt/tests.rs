@@ -3,6 +3,8 @@
 mod coins;
 mod hostile;
 mod kinds;
+mod lies;
+mod ours;
 mod ownership;
 mod refusals;
 mod signatures;
@@ -58,12 +60,19 @@ fn descriptor(text: &str) -> Vec<StoredKey> {
 /// No limit that a fee can reach.
 fn generous() -> SignPolicy {
     let fee = FeeLimits { fee: Amount::MAX_MONEY, rate: FeeRate::MAX };
-    SignPolicy { fee, ..SignPolicy::default() }
+    SignPolicy { fee, fee_share: 100, ..SignPolicy::default() }
 }
 
 /// Everything that a user can allow.
 fn permissive() -> SignPolicy {
-    SignPolicy { any_sighash: true, foreign_inputs: true, unproven_amounts: true, ..generous() }
+    SignPolicy {
+        any_sighash: true,
+        foreign_inputs: true,
+        unproven_amounts: true,
+        any_outputs: true,
+        any_index: true,
+        ..generous()
+    }
 }
 
 /// As somebody without keys sees it.

@@ -40,6 +40,7 @@ fn entry(number: u8) -> Entry {
     Entry {
         label: format!("number {number}"),
         created: u64::from(number),
+        made_here: false,
         network: NetworkKind::Test,
         descriptors: vec![format!("wpkh({number}/0/*)")],
         keys: vec![StoredKey::Extended { key: root(number), origin: None }],
@@ -283,4 +284,76 @@ fn secrets_go_out_as_text_one_a_line() {
     let file = tempfile::tempfile().expect("a file");
     let gone = store.write_secrets_to(of_words, file.as_fd());
     assert!(matches!(gone, Err(StoreError::Unknown(_))));
+}
+
+#[test]
+fn the_old_file_stays_until_the_new_one_has_been_opened() {
+    let (place, mut store) = created();
+    store.insert(entry(1)).expect("inserted");
+    let before = fs::read(&place.file).expect("it is there");
+    // In the magic, the parameters, the nonce, the content and the checksum.
+    for byte in [0, 12, 50, 80, before.len() - 1] {
+        disk::FLIPPED_BIT.set(Some(8 * byte));
+        let outcomes = [
+            store.insert(entry(2)).map(|_| ()),
+            store.remove(entry(1).id()).map(|_| ()),
+            store.change_passphrase(&passphrase("new"), small()),
+        ];
+        disk::FLIPPED_BIT.set(None);
+        for outcome in outcomes {
+            assert!(matches!(outcome, Err(StoreError::NotReadBack(_))), "{byte}: {outcome:?}");
+        }
+        assert_eq!(fs::read(&place.file).expect("it is there"), before, "{byte}");
+        assert_eq!(labels(&store), ["number 1"]);
+        assert_eq!(labels(&reopened(&place)), ["number 1"]);
+    }
+    store.insert(entry(2)).expect("as ever");
+    assert_eq!(labels(&reopened(&place)), ["number 1", "number 2"]);
+}
+
+#[test]
+fn every_version_of_a_file_has_its_number() {
+    let (place, mut store) = created();
+    let first = store.mark().expect("it has one");
+    assert_eq!(first.generation, 1);
+    store.insert(entry(1)).expect("inserted");
+    store.change_passphrase(&passphrase("new"), small()).expect("changed");
+    store.remove(entry(1).id()).expect("removed");
+    let last = Mark { generation: 4, ..first };
+    assert_eq!(store.mark(), Some(last));
+    let again = KeyStore::open(&place.file, &passphrase("new")).expect("opened");
+    assert_eq!(again.mark(), Some(last));
+    assert_ne!(created().1.mark().expect("it has one").id, first.id, "another file");
+}
+
+/// Made by the program before there were marks: BIP39's first vector, passphrase `pass`.
+#[test]
+fn a_file_of_the_first_version_is_read_and_gets_a_mark_when_it_is_written() {
+    let place = place();
+    let old = include_bytes!("tests/version1.godwit");
+    fs::write(&place.file, old).expect("there is room");
+    fs::set_permissions(&place.file, Permissions::from_mode(0o600)).expect("it is ours");
+    let mut store = KeyStore::open(&place.file, &passphrase("pass")).expect("opened");
+    assert_eq!((labels(&store), store.mark()), (vec!["of version 1"], None));
+    let text = text_of(&store, store.entries()[0].id());
+    assert_eq!(text, format!("{}about\n", "abandon ".repeat(11)));
+    assert_eq!(fs::read(&place.file).expect("it is there"), old, "reading changes nothing");
+    store.insert(entry(1)).expect("inserted");
+    let again = KeyStore::open(&place.file, &passphrase("pass")).expect("opened");
+    assert_eq!(labels(&again), ["of version 1", "number 1"]);
+    assert_eq!(again.mark().map(|mark| mark.generation), Some(1));
+    assert_eq!(text_of(&again, again.entries()[0].id()), text);
+}
+
+#[test]
+fn a_lock_that_is_no_file_of_ours_holds_nobody_up() {
+    let (place, mut store) = created();
+    let lock = place.file.with_file_name("keys.godwit.lock");
+    fs::remove_file(&lock).expect("it is there");
+    let made = std::process::Command::new("mkfifo").arg(&lock).status().expect("mkfifo runs");
+    assert!(made.success());
+    let outcome = store.insert(entry(1)).map(|_| ());
+    let locked =
+        |error: &StoreError| matches!(error, StoreError::File { action: FileAction::Lock, .. });
+    assert!(outcome.as_ref().is_err_and(locked), "{outcome:?}");
 }

@@ -25,6 +25,7 @@ fn fresh_entry() -> Entry {
     Entry {
         label: String::new(),
         created: 0,
+        made_here: false,
         network: NetworkKind::Main,
         descriptors: account_descriptors(&key).expect("memory"),
         keys: vec![StoredKey::Extended { key, origin: None }],

@@ -56,7 +56,7 @@ fn nonce(packet: u32, epoch: u64) -> [u8; 12] {
     nonce
 }
 
-fn keystream(key: &[u8; 32], nonce: [u8; 12], from: u64) -> ChaCha20 {
+fn stream_of_key(key: &[u8; 32], nonce: [u8; 12], from: u64) -> ChaCha20 {
     let mut cipher = ChaCha20::new(key.into(), &nonce.into());
     cipher.seek(from);
     cipher
@@ -65,7 +65,7 @@ fn keystream(key: &[u8; 32], nonce: [u8; 12], from: u64) -> ChaCha20 {
 /// Replaces a key by bytes of its own keystream.
 fn replace(key: &mut Key, nonce: [u8; 12], from: u64) {
     key.expose_secret_mut(|key| {
-        let mut next = keystream(key, nonce, from);
+        let mut next = stream_of_key(key, nonce, from);
         cleanse(key);
         next.apply_keystream(key);
     });
@@ -94,7 +94,7 @@ impl LengthCipher {
         // One keystream runs through all lengths of a key and into the next key.
         let from = |packet: u32| LENGTH_SIZE as u64 * u64::from(packet);
         let at = from(self.counter.packet);
-        self.key.expose_secret(|key| keystream(key, nonce, at).apply_keystream(length));
+        self.key.expose_secret(|key| stream_of_key(key, nonce, at).apply_keystream(length));
         if self.counter.advance() {
             replace(&mut self.key, nonce, from(REKEY_INTERVAL));
             self.counter.next_epoch();
@@ -127,7 +127,7 @@ impl PacketKey {
     pub(super) fn expose_tag_key<R>(&self, f: impl FnOnce(&[u8; 32]) -> R) -> R {
         let mut tag_key = [0; 32];
         self.key.expose_secret(|key| {
-            keystream(key, self.nonce(), 0).apply_keystream(&mut tag_key);
+            stream_of_key(key, self.nonce(), 0).apply_keystream(&mut tag_key);
         });
         let result = f(&tag_key);
         cleanse(&mut tag_key);
@@ -135,8 +135,8 @@ impl PacketKey {
     }
 
     /// The keystream of the next packet from its byte `at` on.
-    fn keystream(&self, at: u64) -> ChaCha20 {
-        self.key.expose_secret(|key| keystream(key, self.nonce(), FIRST_BLOCK + at))
+    fn stream_of_key(&self, at: u64) -> ChaCha20 {
+        self.key.expose_secret(|key| stream_of_key(key, self.nonce(), FIRST_BLOCK + at))
     }
 
     fn advance(&mut self) {
@@ -163,7 +163,7 @@ impl Sealer {
     /// Encrypts the next packet, which consists of these parts, in place, and returns its tag.
     pub(super) fn seal(&mut self, parts: [&mut [u8]; 2], additional: &[u8]) -> [u8; TAG_SIZE] {
         let mut mac = self.0.expose_tag_key(|key| Mac::new(key, additional));
-        let mut cipher = self.0.keystream(0);
+        let mut cipher = self.0.stream_of_key(0);
         for step in parts.into_iter().flat_map(|part| part.chunks_mut(STEP)) {
             cipher.apply_keystream(step);
             mac.update(step);
@@ -210,7 +210,7 @@ impl Opener {
     /// Decrypts the next bytes of the packet in place. They must not be trusted before
     /// [`finish`](Self::finish).
     pub(super) fn open(&mut self, bytes: &mut [u8]) {
-        let mut cipher = self.key.keystream(self.opened);
+        let mut cipher = self.key.stream_of_key(self.opened);
         self.opened += bytes.len() as u64;
         self.mac.expose_secret_mut(|mac| {
             for step in bytes.chunks_mut(STEP) {

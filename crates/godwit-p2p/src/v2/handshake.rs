@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use godwit_secret::{LockError, SecretArray, SecretBox, cleanse};
+use godwit_secret::{LockError, SecretArray, SecretBox, between_steps, cleanse};
 use hkdf::Hkdf;
 use secp256k1::ellswift::{ElligatorSwift, ElligatorSwiftParty};
 use secp256k1::{Secp256k1, SecretKey, VerifyOnly};
@@ -139,7 +139,9 @@ impl Handshake {
 
     /// The other side's key is there: the keys of the connection. The private key is wiped.
     pub(crate) fn agree(self, theirs: &[u8; PUBLIC_KEY_SIZE]) -> Session {
-        on_wiped_stack::<HANDSHAKE_STACK, _>(|| self.derive(theirs))
+        let session = on_wiped_stack::<HANDSHAKE_STACK, _>(|| self.derive(theirs));
+        between_steps("a connection has its keys");
+        session
     }
 
     pub(super) fn derive(self, theirs: &[u8; PUBLIC_KEY_SIZE]) -> Session {

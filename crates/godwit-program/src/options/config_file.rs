@@ -108,6 +108,7 @@ impl<P: Program> Entry<P> {
             FilePlace::Nowhere => {
                 return Err(Problem::NotInFile { option: spec.name }.at(origin));
             }
+            FilePlace::OtherProgram => return Ok(None),
             FilePlace::Top if section.is_some() => {
                 return Err(Problem::NotInSection { option: spec.name }.at(origin));
             }

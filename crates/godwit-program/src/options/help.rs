@@ -49,7 +49,7 @@ pub(super) fn help_text<P: Program>() -> String {
 
 fn config_help<P: Program>() -> String {
     let mut line_only: Vec<String> = options::<P>()
-        .filter(|option| option.file == FilePlace::Nowhere)
+        .filter(|option| matches!(option.file, FilePlace::Nowhere | FilePlace::OtherProgram))
         .map(|option| format!("-{}", option.name))
         .collect();
     line_only.sort();

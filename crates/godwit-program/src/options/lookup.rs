@@ -1,6 +1,6 @@
 //! Finds options and commands by name, and suggests what a user may have meant.
 
-use super::general::GeneralOptions;
+use super::general_table::GeneralOptions;
 use super::spec::{CommandSpec, OptionSpec, Program};
 
 /// Most letters in which a suggestion may differ from what was written. A shorter name may differ

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use godwit_primitives::Network;
 
-use super::general::General;
+use super::general::{GENERAL, General};
 use crate::exit::Exit;
 
 /// A program: its tables and its names for things.
@@ -80,6 +80,8 @@ pub enum Form {
 pub enum FilePlace {
     /// The command line only.
     Nowhere,
+    /// The command line only; a line of the file is another program's, and is passed over.
+    OtherProgram,
     /// In the file before the first network section: the option decides which section counts.
     Top,
     /// Anywhere in the file, network sections included.
@@ -186,7 +188,7 @@ pub const fn setting<P: Program>(
         file: FilePlace::Anywhere,
         commands: Commands::Every,
         networks: &Network::ALL,
-        group: super::general::GENERAL,
+        group: GENERAL,
         repeats: false,
         help,
         set: Setter::Own(set),

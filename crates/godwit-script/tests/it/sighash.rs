@@ -160,7 +160,7 @@ fn messages_of_real_blocks() {
             }
         }
     }
-    println!("{inputs} inputs, two messages of version 0 and two of taproot each");
+    println!("{inputs} inputs, seven messages of version 0 and seven of taproot each");
     assert!(inputs > 70_000);
 }
 
@@ -178,22 +178,28 @@ fn judge_tx(tx: TxView<'_>, spent: &[Output], count: usize) {
     for input in 0..spent.len() {
         let number = count + input;
         let script = &spent[input].script_pubkey;
+        // Those that scripts use, and one of the odd ones, which take turns.
+        let odd = (number % 256) as u32;
         // A legacy message is as long as the transaction.
-        if spent.len() <= 200 || input % 16 == 0 {
-            let hash_type = [1, (number / 2 % 256) as u32][number % 2];
+        let legacy_types = match spent.len() {
+            0..=20 => vec![1, 2, 3, 0x81, 0x82, 0x83, odd],
+            21..=200 => vec![[1, odd][number % 2]],
+            _ if input % 16 == 0 => vec![[1, odd][number % 2]],
+            _ => Vec::new(),
+        };
+        for hash_type in legacy_types {
             let legacy = cache.legacy_signature_hash(input, Script::from_bytes(script), hash_type);
             let legacy = legacy.expect("input exists").to_byte_array();
             assert_eq!(spending.legacy_message(input, script, hash_type), Some(legacy));
         }
-        for hash_type in [1, (number % 256) as u32] {
+        for hash_type in [1, 2, 3, 0x81, 0x82, 0x83, odd] {
             let segwit = segwit_message(&mut cache, input, script, spent[input].value, hash_type);
             assert_eq!(spending.segwit_message(input, script, hash_type), Some(segwit));
         }
-        let types = [0, 1, 2, 3, 0x81, 0x82, 0x83];
         let annex = [&[0x50][..], &vec![7; number % 300]].concat();
         let extra = [None, Some(&annex[..])][number % 2];
         let leaf = [None, Some([number as u8; 32])][number / 2 % 2];
-        for hash_type in [0, types[number % 7]] {
+        for hash_type in [0, 1, 2, 3, 0x81, 0x82, 0x83] {
             let taproot = cache.taproot_signature_hash(
                 input,
                 &Prevouts::All(&prevouts),

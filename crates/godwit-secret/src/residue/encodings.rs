@@ -16,6 +16,9 @@ const BASE64_SKIPS: [usize; 3] = [0, 4, 2];
 /// Big-endian words that ciphers and hashes load: their names and bytes.
 const WORDS: [(&str, usize); 2] = [("words of 4", 4), ("words of 8", 8)];
 
+/// What HMAC combines its key with (RFC 2104). The key itself need not stand anywhere for long; this does.
+const HMAC_PADS: [u8; 2] = [0x36, 0x5c];
+
 /// All forms of `secret` that a scan looks for unasked, by name.
 pub(super) fn all(secret: SecretSlice<'_>) -> Result<Vec<(&'static str, SecretBytes)>, LockError> {
     let mut forms = vec![
@@ -34,6 +37,13 @@ pub(super) fn all(secret: SecretSlice<'_>) -> Result<Vec<(&'static str, SecretBy
             }
         }
     }
+    for pad in HMAC_PADS {
+        let padded = with_pad(secret, pad)?;
+        for (name, width) in [("pad of HMAC in words of 4", 4), ("pad of HMAC in words of 8", 8)] {
+            forms.push((name, words((&padded).into(), 0, width)?));
+        }
+        forms.push(("pad of HMAC", padded));
+    }
     for alphabet in [BASE64, BASE64_URL] {
         for skip in BASE64_SKIPS {
             forms.push(("base64", base64(secret, skip, alphabet)?));
@@ -43,7 +53,7 @@ pub(super) fn all(secret: SecretSlice<'_>) -> Result<Vec<(&'static str, SecretBy
 }
 
 fn hex(secret: SecretSlice<'_>, digits: &[u8; 16]) -> Result<SecretBytes, LockError> {
-    let bytes = secret.bytes();
+    let bytes = secret.bare_bytes();
     let mut text = SecretBytes::with_capacity(2 * bytes.len())?;
     for byte in bytes {
         text.push(digits[usize::from(byte >> 4)])?;
@@ -55,7 +65,7 @@ fn hex(secret: SecretSlice<'_>, digits: &[u8; 16]) -> Result<SecretBytes, LockEr
 /// As `Debug` prints bytes, without the brackets.
 fn decimal(secret: SecretSlice<'_>) -> Result<SecretBytes, LockError> {
     let mut text = SecretBytes::with_capacity(5 * secret.len())?;
-    for (index, byte) in secret.bytes().iter().enumerate() {
+    for (index, byte) in secret.bare_bytes().iter().enumerate() {
         text.extend_from_slice(if index == 0 { b"" } else { b", " })?;
         for power in [100, 10, 1] {
             if *byte >= power || power == 1 {
@@ -68,14 +78,23 @@ fn decimal(secret: SecretSlice<'_>) -> Result<SecretBytes, LockError> {
 
 /// The whole words of `width` bytes behind the first `skip` bytes, each turned around: what a
 /// little-endian machine makes of big-endian words. In one word, it is how libsecp256k1 keeps a key
-/// (`secp256k1_scalar`); in many, the message schedule of SHA-2, which HMAC is given keys by.
+/// (`secp256k1_scalar`); in many, the message schedule of SHA-2.
 fn words(secret: SecretSlice<'_>, skip: usize, width: usize) -> Result<SecretBytes, LockError> {
-    let whole = secret.bytes()[skip..].chunks_exact(width.max(1));
+    let whole = secret.bare_bytes()[skip..].chunks_exact(width.max(1));
     let mut turned = SecretBytes::with_capacity(secret.len())?;
     for byte in whole.flat_map(|word| word.iter().rev()) {
         turned.push(*byte)?;
     }
     Ok(turned)
+}
+
+/// The secret as HMAC's key, up to the end of the key.
+fn with_pad(secret: SecretSlice<'_>, pad: u8) -> Result<SecretBytes, LockError> {
+    SecretBytes::from_fn_in_place(secret.len(), |padded| {
+        for (padded, byte) in padded.iter_mut().zip(secret.bare_bytes()) {
+            *padded = byte ^ pad;
+        }
+    })
 }
 
 /// The digits that are made of bits of the secret alone, without padding, after `skip` bits.
@@ -84,7 +103,7 @@ fn base64(
     skip: usize,
     alphabet: &[u8; 64],
 ) -> Result<SecretBytes, LockError> {
-    let bytes = secret.bytes();
+    let bytes = secret.bare_bytes();
     let digits = (8 * bytes.len()).saturating_sub(skip) / 6;
     let mut text = SecretBytes::with_capacity(digits)?;
     for digit in 0..digits {
@@ -99,7 +118,7 @@ fn base64(
 /// As Bitcoin's addresses and keys are written, without a checksum: that of a key in its envelope is a
 /// form of its own.
 fn base58(secret: SecretSlice<'_>) -> Result<SecretBytes, LockError> {
-    let bytes = secret.bytes();
+    let bytes = secret.bare_bytes();
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
     // log(256) / log(58) < 1.366
     let room = (bytes.len() - zeros) * 1366 / 1000 + 1;
@@ -118,7 +137,7 @@ fn base58(secret: SecretSlice<'_>) -> Result<SecretBytes, LockError> {
     for _ in 0..zeros {
         text.push(BASE58[0])?;
     }
-    for digit in digits.bytes().iter().skip_while(|digit| **digit == 0) {
+    for digit in digits.bare_bytes().iter().skip_while(|digit| **digit == 0) {
         text.push(BASE58[usize::from(*digit)])?;
     }
     Ok(text)

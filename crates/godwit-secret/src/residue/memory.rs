@@ -5,7 +5,6 @@
 
 #![allow(unsafe_code)]
 
-use std::fs;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -14,6 +13,10 @@ use std::ptr;
 
 use super::Finding;
 use super::needle::Needle;
+use super::scratch::Scratch;
+
+/// Longest list of mappings: some twenty thousand.
+const SMAPS: usize = 32 << 20;
 
 /// Where bytes are read.
 #[derive(Debug)]
@@ -25,13 +28,15 @@ pub(super) enum Source {
 }
 
 /// A readable mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mapping {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mapping<'a> {
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) name: String,
+    pub(super) name: &'a str,
     /// Left out of core dumps and wiped on fork.
     pub(super) protected: bool,
+    /// Kept from swap.
+    pub(super) locked: bool,
 }
 
 impl Source {
@@ -69,7 +74,7 @@ pub(super) fn range_of(source: &Source, bytes: &[u8]) -> Range<u64> {
     }
 }
 
-impl Mapping {
+impl Mapping<'_> {
     /// The mapping without the addresses of `hole`.
     pub(super) fn without(&self, hole: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let before = self.start..self.end.min(hole.start.max(self.start));
@@ -78,47 +83,58 @@ impl Mapping {
         parts.into_iter().filter(|part| !part.is_empty())
     }
 
-    pub(super) fn finding(&self, needle: &Needle, form: &str, address: u64) -> Finding {
+    pub(super) fn finding(
+        &self,
+        needle: &Needle,
+        form: &str,
+        part: Option<Range<usize>>,
+        address: u64,
+    ) -> Finding {
         Finding {
             needle: needle.name.clone(),
             form: form.to_owned(),
-            mapping: self.name.clone(),
+            part,
+            mapping: self.name.to_owned(),
             address,
             offset: address.saturating_sub(self.start),
             protected: self.protected,
+            locked: self.locked,
         }
     }
 }
 
-/// The readable mappings of a process, `self` or a number.
-pub(super) fn mappings(process: &str) -> io::Result<Vec<Mapping>> {
-    Ok(parse(&fs::read_to_string(format!("/proc/{process}/smaps"))?))
+/// What a process's file `smaps` says.
+pub(super) fn smaps(path: &str) -> io::Result<Scratch<u8>> {
+    Scratch::read(SMAPS, File::open(path)?)
 }
 
-fn parse(smaps: &str) -> Vec<Mapping> {
-    let mut mappings = Vec::new();
+/// The readable mappings of a process.
+pub(super) fn parse(smaps: &[u8]) -> io::Result<Scratch<Mapping<'_>>> {
+    let smaps = std::str::from_utf8(smaps).map_err(|_| io::ErrorKind::InvalidData)?;
+    let mut mappings: Scratch<Mapping<'_>> = Scratch::with_capacity(smaps.lines().count())?;
     let mut readable = false;
     for line in smaps.lines() {
         if let Some((mut mapping, access)) = parse_head(line) {
             // A mapping that grows while the list is read is told again, as a whole.
-            let told = mappings.last().map_or(0, |last: &Mapping| last.end);
+            let told = mappings.last().map_or(0, |last| last.end);
             mapping.start = mapping.start.max(told);
             readable = access.starts_with('r') && mapping.start < mapping.end;
             if readable {
-                mappings.push(mapping);
+                mappings.extend(&[mapping])?;
             }
         } else if let Some(flags) = line.strip_prefix("VmFlags:")
             && let Some(mapping) = mappings.last_mut().filter(|_| readable)
         {
             let has = |flag| flags.split(' ').any(|word| word == flag);
             mapping.protected = has("dd") && has("wf");
+            mapping.locked = has("lo");
         }
     }
-    mappings
+    Ok(mappings)
 }
 
 /// `7f00-7f10 rw-p 00000000 00:00 0    [heap]`: a mapping and its access.
-fn parse_head(line: &str) -> Option<(Mapping, &str)> {
+fn parse_head(line: &str) -> Option<(Mapping<'_>, &str)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let start = u64::from_str_radix(start, 16).ok()?;
@@ -126,7 +142,7 @@ fn parse_head(line: &str) -> Option<(Mapping, &str)> {
     let (access, rest) = rest.split_once(' ')?;
     let name = rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start();
     let name = if name.is_empty() { "anonymous" } else { name };
-    Some((Mapping { start, end, name: name.to_owned(), protected: false }, access))
+    Some((Mapping { start, end, name, protected: false, locked: false }, access))
 }
 
 #[cfg(test)]
@@ -139,23 +155,22 @@ mod tests {
             55d0-55e0 r--p 00002000 fe:01 1234    /a path/with spaces\n\
             Size:   4 kB\n\
             VmFlags: rd mr mw me sd\n\
-            55e0-55f0 rw-p 00000000 00:00 0 \n\
+            55e0-55e8 rw-p 00000000 00:00 0 \n\
             Size:   4 kB\n\
             VmFlags: rd wr mr mw me lo ac dd wf sd\n\
+            55e8-55f0 rw-p 00000000 00:00 0 \n\
+            VmFlags: rd wr mr mw me ac dd wf sd\n\
             55f0-5600 ---p 00000000 00:00 0 \n\
             VmFlags: mr mw me dd wf sd\n\
             ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0    [vsyscall]\n";
-        let mapping = |start, end, name: &str, protected| Mapping {
-            start,
-            end,
-            name: name.to_owned(),
-            protected,
-        };
+        let mapping =
+            |start, end, name, protected, locked| Mapping { start, end, name, protected, locked };
         let expected = [
-            mapping(0x55d0, 0x55e0, "/a path/with spaces", false),
-            mapping(0x55e0, 0x55f0, "anonymous", true),
+            mapping(0x55d0, 0x55e0, "/a path/with spaces", false, false),
+            mapping(0x55e0, 0x55e8, "anonymous", true, true),
+            mapping(0x55e8, 0x55f0, "anonymous", true, false),
         ];
-        assert_eq!(parse(text), expected);
+        assert_eq!(*parse(text.as_bytes()).expect("memory"), expected);
     }
 
     #[test]
@@ -169,7 +184,7 @@ mod tests {
             VmFlags: rd wr dd wf\n\
             4000-5000 rw-p 00000000 00:00 0 \n\
             VmFlags: rd wr dd wf\n";
-        let seen = parse(text);
+        let seen = parse(text.as_bytes()).expect("memory");
         let seen: Vec<_> = seen.iter().map(|one| (one.start, one.end, one.protected)).collect();
         let expected = [(0x1000, 0x2000, false), (0x2000, 0x3000, false), (0x4000, 0x5000, true)];
         assert_eq!(seen, expected);
@@ -177,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_hole_divides_a_mapping() {
-        let mapping = Mapping { start: 10, end: 20, name: String::new(), protected: false };
+        let mapping = Mapping { start: 10, end: 20, name: "", protected: false, locked: false };
         let parts = |start, end| {
             let hole = start..end;
             mapping.without(&hole).map(|part| (part.start, part.end)).collect::<Vec<_>>()

@@ -1,49 +1,71 @@
-//! The search for many byte strings at once.
+//! The search for many byte strings, and parts of them, at once.
 
+use std::ops::Range;
+
+use super::ScanError;
 use super::needle::{Form, Needle, SHORTEST};
+use super::scratch::Scratch;
 use crate::array::SecretArray;
-use crate::random::RandomError;
 
-/// Bits of the hash of a form's head.
-const HASH_BITS: u32 = 16;
+/// Bits of the hash of an anchor.
+const HASH_BITS: u32 = 19;
 
-/// The forms of some needles. A window of eight bytes is hashed, and only where the hash is that of a
-/// form's head is the form compared.
+/// The forms of some needles. Every eighth byte of a form begins an anchor of eight bytes. A window of eight
+/// bytes is hashed, and only where the hash is that of an anchor are the bytes around it compared. Sixteen
+/// bytes of a form, wherever they begin, contain an anchor.
 pub(super) struct Patterns<'a> {
-    forms: Vec<(&'a Needle, &'a Form)>,
+    forms: Scratch<(&'a Needle, &'a Form)>,
     /// One bit for each hash.
-    heads: Vec<u64>,
-    /// Hash of the head and number of each form, in order.
-    by_hash: Vec<(usize, usize)>,
+    anchors: Scratch<u64>,
+    /// Hash of the anchor, number of its form and its place there, in order.
+    by_hash: Scratch<(usize, usize, usize)>,
     /// Odd, random and secret, so that the hashes tell nothing.
     multiplier: SecretArray<8>,
+    /// Whether there is an anchor of zeros, which most of memory consists of.
+    zeros: bool,
     longest: usize,
 }
 
 impl<'a> Patterns<'a> {
-    pub(super) fn new(needles: impl IntoIterator<Item = &'a Needle>) -> Result<Self, RandomError> {
-        let needles = needles.into_iter();
-        let forms: Vec<_> = needles
-            .flat_map(|needle| needle.forms.iter().map(move |form| (needle, form)))
-            .collect();
+    pub(super) fn new(
+        needles: impl IntoIterator<Item = &'a Needle> + Clone,
+    ) -> Result<Self, ScanError> {
+        let all = || {
+            let needles = needles.clone().into_iter();
+            needles.flat_map(|needle| needle.forms.iter().map(move |form| (needle, form)))
+        };
+        let mut forms = Scratch::with_capacity(all().count())?;
+        all().try_for_each(|form| forms.extend(&[form]))?;
+        let mut anchors = Scratch::with_capacity((1 << HASH_BITS) / 64)?;
+        (0..(1 << HASH_BITS) / 64).try_for_each(|_| anchors.extend(&[0]))?;
+        let count = all().map(|(_, form)| form.len() / SHORTEST).sum();
         let mut multiplier = SecretArray::random()?;
         multiplier.expose_secret_mut(|bytes| bytes[0] |= 1);
         let mut patterns = Self {
-            heads: vec![0; (1 << HASH_BITS) / 64],
-            by_hash: Vec::with_capacity(forms.len()),
+            anchors,
+            by_hash: Scratch::with_capacity(count)?,
+            zeros: false,
             longest: forms.iter().map(|(_, form)| form.len()).max().unwrap_or(SHORTEST),
             multiplier,
             forms,
         };
+        let factor = patterns.factor();
         for (index, (_, form)) in patterns.forms.iter().enumerate() {
-            let head = form.bytes().take(SHORTEST).zip((0..).step_by(8));
-            let head = head.fold(0, |head, (byte, shift)| head | u64::from(byte) << shift);
-            let hash = hash(head, patterns.factor());
-            patterns.heads[hash / 64] |= 1 << (hash % 64);
-            patterns.by_hash.push((hash, index));
+            for at in (0..=form.len() - SHORTEST).step_by(SHORTEST) {
+                let anchor = form.anchor(at);
+                patterns.zeros |= anchor == 0;
+                let hash = hash(anchor, factor);
+                patterns.anchors[hash / 64] |= 1 << (hash % 64);
+                patterns.by_hash.extend(&[(hash, index, at)])?;
+            }
         }
         patterns.by_hash.sort_unstable();
         Ok(patterns)
+    }
+
+    /// Number of forms.
+    pub(super) fn len(&self) -> usize {
+        self.forms.len()
     }
 
     /// Bytes of the longest form; at least that of a window.
@@ -55,20 +77,28 @@ impl<'a> Patterns<'a> {
         self.forms[index]
     }
 
-    /// Calls `found` with the offset and number of each form that lies in `bytes`.
-    pub(super) fn search(&self, bytes: &[u8], mut found: impl FnMut(usize, usize)) {
+    /// Calls `found` with the offset of each form or part of one that lies in `bytes`, the number of the
+    /// form and the place of the part in it.
+    pub(super) fn search(&self, bytes: &[u8], mut found: impl FnMut(usize, usize, Range<usize>)) {
         let factor = self.factor();
         for (offset, window) in bytes.windows(SHORTEST).enumerate() {
-            let window = window.try_into().expect("a window of eight bytes");
-            let hash = hash(u64::from_le_bytes(window), factor);
-            if self.heads[hash / 64] >> (hash % 64) & 1 == 0 {
+            let window = u64::from_le_bytes(window.try_into().expect("a window of eight bytes"));
+            if window == 0 && !self.zeros {
                 continue;
             }
-            let first = self.by_hash.partition_point(|(other, _)| *other < hash);
-            let same = self.by_hash[first..].iter().take_while(|(other, _)| *other == hash);
-            for (_, index) in same {
-                if self.forms[*index].1.is_at_start_of(&bytes[offset..]) {
-                    found(offset, *index);
+            let hash = hash(window, factor);
+            if self.anchors[hash / 64] >> (hash % 64) & 1 == 0 {
+                continue;
+            }
+            let first = self.by_hash.partition_point(|(other, ..)| *other < hash);
+            let same = self.by_hash[first..].iter().take_while(|(other, ..)| *other == hash);
+            for (_, index, at) in same {
+                let form = self.forms[*index].1;
+                let run = form.run(*at, bytes, offset);
+                // It has the whole anchor, and the one before it has told nothing of it.
+                let first_anchor = run.end >= at + SHORTEST && run.start + SHORTEST > *at;
+                if first_anchor && form.tells(&run) {
+                    found(offset + run.start - at, *index, run);
                 }
             }
         }
@@ -89,6 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::residue::needle::SHORTEST_PART;
     use crate::slice::SecretSlice;
 
     proptest! {
@@ -110,13 +141,43 @@ mod tests {
                 .collect();
             let patterns = Patterns::new(&made).expect("memory");
             let mut found = Vec::new();
-            patterns.search(&text, |offset, index| found.push((offset, index)));
+            patterns.search(&text, |offset, index, run| {
+                if run == (0..needles[index].len()) {
+                    found.push((offset, index));
+                }
+            });
+            found.sort_unstable();
             let expected: Vec<(usize, usize)> = (0..text.len())
                 .flat_map(|offset| (0..needles.len()).map(move |index| (offset, index)))
                 .filter(|(offset, index)| text[*offset..].starts_with(&needles[*index]))
                 .collect();
             prop_assert_eq!(found, expected);
             prop_assert_eq!(patterns.longest(), needles.iter().map(Vec::len).max().unwrap_or(0));
+        }
+
+        #[test]
+        fn it_finds_each_part_that_is_long_enough_and_no_shorter_one(
+            secret in prop::collection::vec(1u8..32, 16..80),
+            from in any::<prop::sample::Index>(),
+            len in 1usize..80,
+            place in 0usize..40,
+        ) {
+            let from = from.index(secret.len());
+            let part = &secret[from..secret.len().min(from + len)];
+            // Bytes that the secret does not have.
+            let mut text = vec![0xee; place];
+            text.extend(part);
+            text.extend([0xdd; 20]);
+            let made = [Needle::raw("x", SecretSlice::new(&secret)).expect("memory")];
+            let patterns = Patterns::new(&made).expect("memory");
+            let mut found = Vec::new();
+            patterns.search(&text, |offset, _, run| found.push((offset, run)));
+            found.retain(|(_, run)| run.len() >= part.len());
+            let tells = part.len() >= SHORTEST_PART;
+            let expected = tells.then(|| (place, from..from + part.len()));
+            let lies = found.iter().any(|one| Some(one) == expected.as_ref());
+            prop_assert_eq!(lies, tells);
+            prop_assert_eq!(found.is_empty(), !tells);
         }
     }
 }

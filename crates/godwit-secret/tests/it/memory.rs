@@ -8,7 +8,8 @@ use std::ptr;
 
 use godwit_secret::{
     ARENA_SIZE, LockError, RandomError, SECRET_STACK_SIZE, SecretArray, SecretBytes, SecretStream,
-    Stats, allow_unlocked_secrets, process_pool, process_stats, run_on_secret_stack,
+    Stats, WorkArea, allow_unlocked_secrets, had_unlocked_work_area, process_pool, process_stats,
+    run_on_secret_stack,
 };
 
 use crate::child;
@@ -237,5 +238,28 @@ fn the_process_counts_its_pool_and_its_stacks() {
             chunks_free: 2,
         };
         assert_eq!(process_stats(), both);
+    });
+}
+
+#[test]
+fn a_work_area_that_nothing_of_is_locked_is_told() {
+    child::run("memory::a_work_area_that_nothing_of_is_locked_is_told", || {
+        // Less than a page for each of its four parts, after the half that others keep.
+        const LIMIT: usize = 7 * 4096;
+        child::set_limit(libc::RLIMIT_MEMLOCK, 8 * LIMIT as u64);
+        if !child::become_unprivileged() {
+            return;
+        }
+        let whole = WorkArea::new([0u8; 4096], 8, 4).expect("memory");
+        assert_eq!(whole.locked(), 8 * 4096);
+        drop(whole);
+        let part = WorkArea::new([0u8; 4096], 1000, 4).expect("memory");
+        assert_eq!(part.locked(), 28 * 4096, "half of the limit, in four parts");
+        drop(part);
+        assert!(!had_unlocked_work_area());
+        child::set_limit(libc::RLIMIT_MEMLOCK, LIMIT as u64);
+        let unlocked = WorkArea::new([0u8; 4096], 1000, 4).expect("memory");
+        assert_eq!(unlocked.locked(), 0);
+        assert!(had_unlocked_work_area());
     });
 }

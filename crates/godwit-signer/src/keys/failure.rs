@@ -8,6 +8,7 @@ use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
 use godwit_program::{Exit, OutputError};
 use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
 
+use crate::agree::Disagreement;
 use crate::options::Descriptor;
 
 /// Why a command of `keys` failed.
@@ -28,6 +29,8 @@ pub(crate) enum KeysFailure {
     NothingRead,
     /// A secret is longer than any line that is accepted.
     TooLong,
+    /// A secret is longer than what a terminal hands over.
+    TooLongForTerminal,
     /// A secret is not text.
     NotText(NotUtf8),
     /// There is no terminal on which to ask for a secret.
@@ -38,6 +41,16 @@ pub(crate) enum KeysFailure {
     NoCharacter,
     /// A new passphrase was typed differently the second time.
     Differs,
+    /// The new words were not typed as they were shown.
+    OtherWords,
+    /// There is no terminal to show new words at, and nothing says that they go elsewhere.
+    NobodySees,
+    /// `-kdfmemory` or `-kdfpasses` for a key file that is there.
+    CostOfOldFile,
+    /// A change of an older copy of the key file: its number, and that of the last one.
+    OlderCopy(u64, u64),
+    /// The user has not agreed to the removal of an entry.
+    NotRemoved(Disagreement),
     /// The key is for the main network and the chosen network is not, or the other way round.
     OtherNetwork,
     /// A descriptor cannot be imported.
@@ -67,6 +80,7 @@ impl KeysFailure {
             Self::Store(error) => exit_of_store(error),
             Self::Output(error) => error.exit(),
             Self::Descriptor(..) => Exit::Configuration,
+            Self::Aborted => Exit::Interrupted,
             _ => Exit::Failure,
         }
     }
@@ -102,6 +116,10 @@ impl fmt::Display for KeysFailure {
                 "the file descriptor ends before the secret; for an empty one, give it an empty line",
             ),
             Self::TooLong => f.write_str("the secret is too long"),
+            Self::TooLongForTerminal => f.write_str(
+                "no terminal hands over such a long line; give it through a file descriptor, with \
+                 -secret-fd",
+            ),
             Self::NotText(error) => write!(f, "the secret is {error}"),
             Self::NoTerminal(error) => write!(
                 f,
@@ -113,6 +131,23 @@ impl fmt::Display for KeysFailure {
                 f.write_str("a key was pressed that stands for no character; nothing was done")
             }
             Self::Differs => f.write_str("what was typed first differs; nothing was done"),
+            Self::OtherWords => {
+                f.write_str("the words that were typed are not those that were shown")
+            }
+            Self::NobodySees => f.write_str(
+                "there is no terminal to show the new words at; write them with -mnemonic-fd, or keep them \
+                 in the key file alone with -unseenwords",
+            ),
+            Self::CostOfOldFile => f.write_str(
+                "-kdfmemory and -kdfpasses are for a new key file, and this one is there; keys \
+                 change-passphrase changes its costs",
+            ),
+            Self::OlderCopy(number, newer) => write!(
+                f,
+                "this key file is an older copy, number {number}: number {newer} was here before, and may \
+                 have had more keys or another passphrase; -oldercopy changes it all the same"
+            ),
+            Self::NotRemoved(why) => write!(f, "nothing was removed: {why}"),
             Self::OtherNetwork => {
                 f.write_str("the key is of another network; choose its network with -chain")
             }

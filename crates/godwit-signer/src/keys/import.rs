@@ -2,7 +2,7 @@
 
 use godwit_keys::{
     Entry, ExtendedPrivateKey, Mnemonic, NetworkKind, StoreError, StoredKey, account_descriptors,
-    parse_wif, single_descriptors, split_private_descriptor,
+    account_descriptors_of, parse_wif, single_descriptors, split_private_descriptor,
 };
 use godwit_program::Exit;
 use godwit_secret::{SecretSlice, SecretString, run_on_secret_stack};
@@ -89,9 +89,14 @@ fn entry_of_keys(
             (wanted, descriptors, split.keys)
         }
         Kind::Extended | Kind::Mnemonic => {
-            let key = ExtendedPrivateKey::parse(text).map_err(StoreError::from)?;
-            let descriptors = account_descriptors(&key).map_err(StoreError::from)?;
-            (key.network(), descriptors, vec![StoredKey::Extended { key, origin: None }])
+            let parsed = ExtendedPrivateKey::parse_with_origin(text);
+            let (key, origin) = parsed.map_err(StoreError::from)?;
+            let descriptors = match &origin {
+                Some(origin) => account_descriptors_of(&key, origin),
+                None => account_descriptors(&key),
+            };
+            let descriptors = descriptors.map_err(StoreError::from)?;
+            (key.network(), descriptors, vec![StoredKey::Extended { key, origin }])
         }
     };
     if network != wanted {

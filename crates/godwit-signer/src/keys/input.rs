@@ -6,14 +6,18 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Stderr, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use godwit_secret::{SecretBytes, SecretString, run_on_secret_stack};
+use godwit_secret::{SecretBytes, SecretString, between_steps, run_on_secret_stack};
 
 use super::failure::KeysFailure;
+use super::strength::bits_at_best;
 use super::terminal::Terminal;
 use crate::options::Descriptor;
 
 /// Longest secret, in bytes: a descriptor of several keys.
 const MAX_LINE: usize = 64 << 10;
+
+/// Bits that nobody guesses, at the price of Argon2 that every file has.
+const ENOUGH_BITS: u32 = 60;
 
 /// The descriptors to read from, by number. One descriptor can give several secrets, a line each.
 pub(crate) struct Input {
@@ -64,6 +68,13 @@ impl Input {
         if from.is_none() && self.secret(None, &format!("{what} again"))? != first {
             return Err(KeysFailure::Differs);
         }
+        if from.is_none() {
+            let bits = run_on_secret_stack(|| first.expose_secret(bits_at_best))?;
+            Terminal::open()?.say(&format!(
+                "It has {bits} bits at best, if every character was chosen at random; with fewer than \
+                 {ENOUGH_BITS} it can be guessed by whoever has the file."
+            ))?;
+        }
         Ok(first)
     }
 }
@@ -84,6 +95,7 @@ fn line_of(mut file: &File) -> Result<SecretBytes, KeysFailure> {
             if line.expose_secret(|line| line.ends_with(b"\r")) {
                 line.truncate(end - 1);
             }
+            between_steps("a line is read");
             return Ok(line);
         }
         if end == MAX_LINE {

@@ -2,19 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, NetworkKind};
+use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, Mark, NetworkKind};
 use godwit_primitives::Network;
-use godwit_secret::{Hardened, SecretString, allow_unlocked_secrets, harden_process};
+use godwit_secret::{
+    Hardened, SecretString, allow_unlocked_secrets, had_unlocked_work_area, harden_process,
+};
 
 use super::failure::KeysFailure;
+use super::generations::Generations;
 use super::input::Input;
-use crate::options::{Config, Descriptor, KeyFileOptions};
+use crate::options::{Config, Descriptor, KdfCost, KeyFileOptions};
 
 pub(crate) struct KeyFile<'a> {
     path: PathBuf,
     options: &'a KeyFileOptions,
     /// The network whose keys may be added.
     pub(crate) network: NetworkKind,
+    /// The work that a new passphrase costs.
+    cost: KdfCost,
+    generations: Generations,
 }
 
 impl<'a> KeyFile<'a> {
@@ -23,7 +29,25 @@ impl<'a> KeyFile<'a> {
             Network::Main => NetworkKind::Main,
             _ => NetworkKind::Test,
         };
-        Self { path: config.key_file(options), options, network }
+        let cost = KdfCost::default();
+        let generations = Generations::in_directory(&config.datadir);
+        Self { path: config.key_file(options), options, network, cost, generations }
+    }
+
+    /// With another price of a new passphrase.
+    pub(crate) fn with_cost(self, cost: KdfCost) -> Self {
+        Self { cost, ..self }
+    }
+
+    pub(crate) fn cost(&self) -> KdfCost {
+        self.cost
+    }
+
+    /// Remembers that the file was written.
+    pub(crate) fn written(&self, store: &KeyStore) {
+        if let Some(mark) = store.mark() {
+            self.generations.written(&mark, self.options.older_copy);
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -53,6 +77,9 @@ impl<'a> Session<'a> {
         let descriptors = file.options.passphrase.into_iter().chain(more.into_iter().flatten());
         let input = Input::open(descriptors)?;
         if file.options.allow_unlocked_secrets {
+            eprintln!(
+                "godwit-signer: warning: -allowunlockedsecrets: keys may reach a swap file or a core dump"
+            );
             allow_unlocked_secrets();
         }
         match harden_process()? {
@@ -64,8 +91,43 @@ impl<'a> Session<'a> {
 
     /// Asks for the passphrase and opens the key file, which must exist.
     pub(crate) fn open(&self) -> Result<KeyStore, KeysFailure> {
+        let (store, older) = self.open_any()?;
+        if let Some((number, newer)) = older {
+            eprintln!(
+                "godwit-signer: warning: this key file is an older copy, number {number}: number {newer} \
+                 was here before, and may have had more keys or another passphrase"
+            );
+        }
+        Ok(store)
+    }
+
+    /// The same for a change, which is none of an older copy unless the user says so: it would pass for the
+    /// last version afterwards.
+    pub(crate) fn open_to_change(&self) -> Result<KeyStore, KeysFailure> {
+        match self.open_any()? {
+            (_, Some((number, newer))) if !self.file.options.older_copy => {
+                Err(KeysFailure::OlderCopy(number, newer))
+            }
+            (store, _) => Ok(store),
+        }
+    }
+
+    /// The key file, and if it is an older copy, its number and that of the last version.
+    fn open_any(&self) -> Result<(KeyStore, Option<(u64, u64)>), KeysFailure> {
         let passphrase = self.passphrase()?;
-        Ok(KeyStore::open(&self.file.path, &passphrase)?)
+        let generations = &self.file.generations;
+        let before = generations.remembered();
+        let store = KeyStore::open(&self.file.path, &passphrase)?;
+        if store.kdf_parameters().is_below_recommended() {
+            eprintln!(
+                "godwit-signer: warning: the passphrase of this key file costs little to guess; keys \
+                 change-passphrase makes it dearer"
+            );
+        }
+        warn_of_unlocked_work();
+        let later = |mark: Mark| Some((mark.generation, generations.opened(&mark, &before)?));
+        let older = store.mark().and_then(later);
+        Ok((store, older))
     }
 
     /// The passphrase of the key file, which must exist.
@@ -80,7 +142,10 @@ impl<'a> Session<'a> {
     /// Opens the key file; where there is none, asks for the passphrase of a new one.
     pub(crate) fn unlock(&self) -> Result<Unlocked, KeysFailure> {
         if self.exists() {
-            return self.open().map(Unlocked::Open);
+            if self.file.cost.is_given() {
+                return Err(KeysFailure::CostOfOldFile);
+            }
+            return self.open_to_change().map(Unlocked::Open);
         }
         let what = format!("Passphrase of the new key file {}", self.file.path.display());
         self.input.new_passphrase(self.file.options.passphrase, &what).map(Unlocked::New)
@@ -98,13 +163,29 @@ impl Unlocked {
         file: &KeyFile<'_>,
         entry: Entry,
     ) -> Result<(KeyStore, KeyId), KeysFailure> {
-        let mut store = match self {
-            Self::Open(store) => store,
+        let (store, id) = match self {
+            Self::Open(mut store) => {
+                let id = store.insert(entry)?;
+                (store, id)
+            }
             Self::New(passphrase) => {
-                KeyStore::create(&file.path, &passphrase, KdfParameters::RECOMMENDED)?
+                let cost = file.cost.of(KdfParameters::RECOMMENDED);
+                let made = KeyStore::create_with(&file.path, &passphrase, cost, entry)?;
+                warn_of_unlocked_work();
+                made
             }
         };
-        let id = store.insert(entry)?;
+        file.written(&store);
         Ok((store, id))
+    }
+}
+
+/// The beginnings of what a passphrase is stretched in tell the most of it.
+fn warn_of_unlocked_work() {
+    if had_unlocked_work_area() {
+        eprintln!(
+            "godwit-signer: warning: nothing of the memory that the passphrase was stretched in could be \
+             locked: what helps to guess it may reach a swap file; raise RLIMIT_MEMLOCK (`ulimit -l`)"
+        );
     }
 }

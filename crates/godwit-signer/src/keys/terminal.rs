@@ -1,30 +1,36 @@
 //! Prompts at the terminal without echo.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use godwit_program::HeldSignals;
-use godwit_secret::{SecretBytes, run_on_secret_stack};
+use godwit_secret::{SecretBytes, between_steps, run_on_secret_stack};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
+    tcgetattr, tcsetattr,
 };
 
 use super::failure::KeysFailure;
 
-/// Longest line, in bytes.
-const MAX_LINE: usize = 64 << 10;
+/// Longest line, in bytes. The kernel keeps one of 4095 and drops what comes after, without a word.
+const MAX_LINE: usize = 4094;
+
+/// Cursor to the beginning, screen and scrolled lines erased (ECMA-48, and `3J` of xterm).
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
 
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
+/// In the place of a key that means something to the terminal: none does.
+const NO_KEY: u8 = 0;
 const BACKSPACE: [u8; 2] = [8, 127];
 const KILL_LINE: u8 = 21;
 const TAB: u8 = 9;
 
 /// The controlling terminal, whatever the standard streams are.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     file: File,
 }
 
@@ -46,21 +52,59 @@ impl Drop for Restore<'_> {
 }
 
 impl Terminal {
-    pub(super) fn open() -> Result<Self, KeysFailure> {
+    pub(crate) fn open() -> Result<Self, KeysFailure> {
         let file = OpenOptions::new().read(true).write(true).open("/dev/tty");
         Ok(Self { file: file.map_err(KeysFailure::NoTerminal)? })
     }
 
-    /// Reads a line that is not shown. The terminal delivers each key at once, so that its line
-    /// buffer keeps no copy; keys that would interrupt the program end the prompt.
-    pub(super) fn ask(&mut self, what: &str) -> Result<SecretBytes, KeysFailure> {
+    /// Another one than that which controls the process.
+    pub(crate) fn of_file(file: File) -> Self {
+        Self { file }
+    }
+
+    /// Shows a line.
+    pub(super) fn say(&self, line: &str) -> Result<(), KeysFailure> {
+        (&self.file).write_all(format!("{line}\n").as_bytes()).map_err(KeysFailure::Read)
+    }
+
+    /// Clears the screen, and what was scrolled out of it where the terminal can.
+    pub(super) fn clear(&self) -> Result<(), KeysFailure> {
+        (&self.file).write_all(CLEAR).map_err(KeysFailure::Read)
+    }
+
+    /// For a secret to be shown, past any buffer.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Asks something that is no secret, with echo. What was typed before the question is no answer to it.
+    pub(crate) fn answer(&self, question: &str) -> Result<String, KeysFailure> {
+        tcflush(&self.file, QueueSelector::IFlush)
+            .map_err(|error| KeysFailure::NoTerminal(error.into()))?;
+        (&self.file).write_all(question.as_bytes()).map_err(KeysFailure::Read)?;
+        let mut line = Vec::new();
+        let mut reader = BufReader::new(&self.file).take(MAX_LINE as u64);
+        reader.read_until(b'\n', &mut line).map_err(KeysFailure::Read)?;
+        Ok(String::from_utf8_lossy(&line).trim().to_owned())
+    }
+
+    /// Reads a line that is not shown. The terminal hands over whole lines: only then, and without echo,
+    /// does the kernel wipe its buffer behind what it hands over (`zero_buffer` in its `n_tty.c`). Keys that
+    /// would interrupt the program end the prompt.
+    pub(crate) fn ask(&mut self, what: &str) -> Result<SecretBytes, KeysFailure> {
         // A signal that ended the process now would leave the user a terminal without echo.
         let signals = HeldSignals::begin().map_err(KeysFailure::NoTerminal)?;
         let state = tcgetattr(&self.file).map_err(|error| KeysFailure::NoTerminal(error.into()))?;
         let mut silent = state.clone();
-        silent.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
-        silent.special_codes[SpecialCodeIndex::VMIN] = 1;
-        silent.special_codes[SpecialCodeIndex::VTIME] = 0;
+        silent.local_modes -= LocalModes::ECHO | LocalModes::ECHONL;
+        silent.local_modes |= LocalModes::ICANON | LocalModes::ISIG;
+        // A character is taken back whole.
+        silent.input_modes |= InputModes::ICRNL | InputModes::IUTF8;
+        for key in [SpecialCodeIndex::VQUIT, SpecialCodeIndex::VSUSP, SpecialCodeIndex::VEOF] {
+            silent.special_codes[key] = NO_KEY;
+        }
+        // Handed over at once, with what was typed before it.
+        silent.special_codes[SpecialCodeIndex::VEOL] = END;
         let restore = Restore { file: &self.file, state };
         tcsetattr(&self.file, OptionalActions::Flush, &silent)
             .map_err(|error| KeysFailure::NoTerminal(error.into()))?;
@@ -84,6 +128,7 @@ fn typed_line(mut file: &File, signals: &HeldSignals) -> Result<SecretBytes, Key
         match line.expose_secret(|line| line[end]) {
             b'\n' | b'\r' => {
                 line.truncate(end);
+                between_steps("a line is typed");
                 return Ok(line);
             }
             INTERRUPT => return Err(KeysFailure::Aborted),
@@ -96,7 +141,7 @@ fn typed_line(mut file: &File, signals: &HeldSignals) -> Result<SecretBytes, Key
             // The user cannot see that an arrow or control key was added, and could never type the
             // passphrase again.
             key if key < b' ' && key != TAB => return Err(KeysFailure::NoCharacter),
-            _ if end == MAX_LINE => return Err(KeysFailure::TooLong),
+            _ if end == MAX_LINE => return Err(KeysFailure::TooLongForTerminal),
             _ => {}
         }
     }

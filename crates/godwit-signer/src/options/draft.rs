@@ -9,6 +9,7 @@ use super::keys::{Bip39Passphrase, Descriptor};
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) allow_unlocked_secrets: Option<bool>,
+    pub(super) yes: Option<String>,
     pub(super) keys: KeysDraft,
     pub(super) psbt: PsbtDraft,
 }
@@ -22,6 +23,11 @@ pub(super) struct KeysDraft {
     pub(super) label: String,
     pub(super) words: Option<NonZeroUsize>,
     pub(super) show: Option<Descriptor>,
+    pub(super) unseen_words: Option<bool>,
+    pub(super) older_copy: Option<bool>,
+    /// MiB.
+    pub(super) kdf_memory: Option<u32>,
+    pub(super) kdf_passes: Option<u32>,
     pub(super) secret: Option<Descriptor>,
     pub(super) wallet_passphrase: Option<Descriptor>,
     pub(super) bip39_passphrase: Bip39Passphrase,
@@ -35,7 +41,10 @@ pub(super) struct PsbtDraft {
     pub(super) max_fee: Option<u64>,
     /// Satoshi per virtual byte.
     pub(super) max_fee_rate: Option<u32>,
+    pub(super) max_fee_share: Option<u8>,
     pub(super) any_sighash: Option<bool>,
     pub(super) foreign_inputs: Option<bool>,
     pub(super) unproven_amounts: Option<bool>,
+    pub(super) any_outputs: Option<bool>,
+    pub(super) any_index: Option<bool>,
 }

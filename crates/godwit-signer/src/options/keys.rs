@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use godwit_keys::KeyId;
+use godwit_keys::{KdfParameters, KeyId};
 
 /// Number of a file descriptor that the process inherited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,38 @@ pub struct KeyFileOptions {
     pub passphrase: Option<Descriptor>,
     /// `-allowunlockedsecrets`.
     pub allow_unlocked_secrets: bool,
+    /// `-oldercopy`: change the file though a later version of it was here.
+    pub older_copy: bool,
+}
+
+/// `-kdfmemory` and `-kdfpasses`: the work that a new passphrase costs, where it is not the usual one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KdfCost {
+    pub memory_mib: Option<u32>,
+    pub passes: Option<u32>,
+}
+
+impl KdfCost {
+    /// Whether an option says anything.
+    pub fn is_given(self) -> bool {
+        self != Self::default()
+    }
+
+    /// These costs in the place of those of `usual`.
+    pub fn of(self, usual: KdfParameters) -> KdfParameters {
+        usual.with_cost(self.memory_mib, self.passes).expect("the table has its limits")
+    }
+}
+
+/// Where new words go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewWords {
+    /// To the terminal, which asks for them.
+    Terminal,
+    /// `-mnemonic-fd`
+    Descriptor(Descriptor),
+    /// `-unseenwords`: into the key file alone.
+    Unseen,
 }
 
 /// Options of `keys`.
@@ -29,6 +61,10 @@ pub struct KeysOptions {
     pub file: KeyFileOptions,
     /// What to do with it.
     pub action: KeysAction,
+    /// The work that a new passphrase costs.
+    pub cost: KdfCost,
+    /// `-yes`: the entry to remove; `None`: ask at the terminal.
+    pub yes: Option<String>,
 }
 
 /// The command behind `keys`.
@@ -40,8 +76,8 @@ pub enum KeysAction {
         label: String,
         /// `-words`.
         words: NonZeroUsize,
-        /// `-mnemonic-fd`: the words are also written there.
-        show: Option<Descriptor>,
+        /// `-mnemonic-fd` and `-unseenwords`.
+        show: NewWords,
     },
     /// `keys import`
     Import {
@@ -63,6 +99,8 @@ pub enum KeysAction {
     },
     /// `keys list`
     List,
+    /// `keys descriptors`
+    Descriptors,
     /// `keys export ID`
     Export(KeyId),
     /// `keys change-passphrase`

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 
-use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
+use godwit_keys::{KdfParameters, MAX_LABEL, is_label};
+use godwit_program::options::{CommandSpec, Commands, FilePlace, Form, OptionSpec, values};
 
 use super::draft::Draft;
 use super::keys::{Bip39Passphrase, Descriptor};
@@ -23,8 +24,8 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
         words: "keys import",
         operands: "",
         count: 0..=0,
-        help: "Put a mnemonic, an xprv or tprv, a WIF or a descriptor with private keys into the key \
-               file. It is asked for at the terminal without echo, or read with -secret-fd.",
+        help: "Put a mnemonic, an xprv or tprv (with its origin in front, as [d34db33f/84h/0h/0h]xprv..., \
+               or without), a WIF or a descriptor with private keys into the key file. It is asked for at the terminal without echo, or read with -secret-fd.",
     },
     CommandSpec {
         command: CommandName::KeysImportCoreWallet,
@@ -40,6 +41,14 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
         operands: "",
         count: 0..=0,
         help: "Print the entries of the key file with their public descriptors as JSON.",
+    },
+    CommandSpec {
+        command: CommandName::KeysDescriptors,
+        words: "keys descriptors",
+        operands: "",
+        count: 0..=0,
+        help: "Print the public descriptors of all entries of the network as an array that \
+               importdescriptors of Bitcoin Core takes, to watch them.",
     },
     CommandSpec {
         command: CommandName::KeysExport,
@@ -61,7 +70,8 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
         words: "keys remove",
         operands: " ID",
         count: 1..=1,
-        help: "Remove an entry and its keys from the key file, and print what it was, without secrets.",
+        help: "Show an entry, ask, and remove it and its keys from the key file. What it was is printed, \
+               without secrets.",
     },
 ];
 
@@ -71,10 +81,12 @@ const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
     CommandName::KeysList,
+    CommandName::KeysDescriptors,
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
     CommandName::ResidueCheck,
+    CommandName::PsbtInspect,
     CommandName::PsbtSign,
 ]);
 const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
@@ -83,6 +95,25 @@ const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
     CommandName::KeysImportCoreWallet,
 ]);
 
+/// Commands that write the key file.
+const CHANGING: Commands<Signer> = Commands::Only(&[
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
+    CommandName::KeysChangePassphrase,
+    CommandName::KeysRemove,
+]);
+
+const NEW_PASSPHRASE: Commands<Signer> = Commands::Only(&[
+    CommandName::KeysCreate,
+    CommandName::KeysImport,
+    CommandName::KeysImportCoreWallet,
+    CommandName::KeysChangePassphrase,
+]);
+
+const LABEL: &str = "at most 100 characters, none of them a control character";
+const _: () = assert!(MAX_LABEL == 100);
+
 const FD: Form =
     Form::Value { placeholder: "N", expected: "the number of an open file descriptor", off: None };
 
@@ -90,12 +121,15 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
     OptionSpec {
         form: Form::Flag,
         commands: WITH_KEY_FILE,
+        // In the file it is the node's, whose keys are of no worth to anybody the next day.
+        file: FilePlace::OtherProgram,
         ..setting(
             "allowunlockedsecrets",
             "",
             "",
             "Where the system refuses to lock memory, or to turn core dumps and tracing off, keep keys \
-             in memory that may reach a swap file, instead of not opening the key file (default: 0).",
+             in memory that may reach a swap file, instead of not opening the key file. On the command \
+             line alone: in the file it is the node's (default: 0).",
             |draft, text| values::flag(text).map(|on| draft.allow_unlocked_secrets = Some(on)),
         )
     },
@@ -140,10 +174,10 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         )
     },
     OptionSpec {
-        form: Form::Value { placeholder: "TEXT", expected: "text", off: None },
+        form: Form::Value { placeholder: "TEXT", expected: LABEL, off: None },
         commands: NEW_ENTRY,
         ..keys_option("label", "What to call the entry.", |draft, text| {
-            draft.keys.label = text.to_str()?.to_owned();
+            draft.keys.label = text.to_str().filter(|label| is_label(label))?.to_owned();
             Some(())
         })
     },
@@ -162,14 +196,70 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         )
     },
     OptionSpec {
+        form: Form::Value { placeholder: "MIB", expected: "64 to 256 (MiB)", off: None },
+        commands: NEW_PASSPHRASE,
+        ..keys_option(
+            "kdfmemory",
+            "Memory that it takes to try a passphrase, in MiB, for a new key file and for keys \
+             change-passphrase: 64 to 256 (default: 64, or what the file has if that is more).",
+            |draft, text| {
+                let limits = KdfParameters::FLOOR_MEMORY_MIB..=KdfParameters::MAX_MEMORY_MIB;
+                let memory = values::number(text).filter(|memory| limits.contains(memory))?;
+                draft.keys.kdf_memory = Some(memory);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "N", expected: "3 to 16", off: None },
+        commands: NEW_PASSPHRASE,
+        ..keys_option(
+            "kdfpasses",
+            "How often that memory is gone through: 3 to 16 (default: 3, or what the file has if that is \
+             more).",
+            |draft, text| {
+                let limits = KdfParameters::FLOOR_PASSES..=KdfParameters::MAX_PASSES;
+                let passes = values::number(text).filter(|passes| limits.contains(passes))?;
+                draft.keys.kdf_passes = Some(passes);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
         form: FD,
         commands: Commands::Only(&[CommandName::KeysCreate]),
         ..keys_option(
             "mnemonic-fd",
             "keys create: write the mnemonic to this file descriptor, once; 1 is standard output, 2 \
-             standard error (default: do not show it).",
+             standard error (default: show it at the terminal and ask for it again).",
             |draft, text| {
                 draft.keys.show = Some(descriptor(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: Commands::Only(&[CommandName::KeysCreate]),
+        ..keys_option(
+            "unseenwords",
+            "keys create: keep the mnemonic in the key file without showing it; whoever loses the file \
+             then loses the coins. keys export shows it later (default: 0).",
+            |draft, text| {
+                draft.keys.unseen_words = Some(values::flag(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: CHANGING,
+        ..keys_option(
+            "oldercopy",
+            "Change the key file although a later version of it was here, which may have had more keys or \
+             another passphrase, and forget that version (default: 0).",
+            |draft, text| {
+                draft.keys.older_copy = Some(values::flag(text)?);
                 Some(())
             },
         )

@@ -18,12 +18,20 @@ pub struct PsbtOptions {
     pub max_fee: Option<u64>,
     /// `-maxfeerate`, in satoshi per virtual byte.
     pub max_fee_rate: Option<u32>,
+    /// `-maxfeeshare`, in hundredths of what is paid.
+    pub max_fee_share: Option<u8>,
     /// `-anysighash`.
     pub any_sighash: bool,
     /// `-foreigninputs`.
     pub foreign_inputs: bool,
     /// `-unprovenamounts`.
     pub unproven_amounts: bool,
+    /// `-anyoutputs`.
+    pub any_outputs: bool,
+    /// `-anyindex`.
+    pub any_index: bool,
+    /// `-yes`: the token of what is to be signed; `None`: the terminal.
+    pub yes: Option<String>,
 }
 
 /// The command behind `psbt`.

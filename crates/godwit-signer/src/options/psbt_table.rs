@@ -17,16 +17,17 @@ pub(super) const PSBT_COMMANDS: &[CommandSpec<Signer>] = &[
         operands: " FILE",
         count: 1..=1,
         help: "Show what the PSBT in FILE would do: amounts, addresses, fee, keys, signatures, what is \
-               missing and what is wrong. FILE has base64 or the binary form, of version 0 or 2, here \
-               and in all commands of psbt; - is standard input.",
+               missing and what is wrong. With -keys, or -passphrase-fd for the default key file, also what is ours of it, and the token that psbt \
+               sign takes. FILE has base64 or the binary form, of version 0 or 2, here and in all \
+               commands of psbt; - is standard input.",
     },
     CommandSpec {
         command: CommandName::PsbtSign,
         words: "psbt sign",
         operands: " FILE",
         count: 1..=1,
-        help: "Show a PSBT on standard error and sign it with the keys of the key file. The signed one \
-               goes to standard output in base64, or to -out. Nothing is signed if anything in it \
+        help: "Show a PSBT at the terminal, ask there, and sign it with the keys of the key file; with \
+               -yes it is shown on standard error. The signed one goes to standard output in base64, or to -out. Nothing is signed if anything in it \
                contradicts itself or the limits of the options.",
     },
     CommandSpec {
@@ -106,6 +107,22 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
             },
         )
     },
+    OptionSpec {
+        commands: PAYING,
+        ..setting(
+            "maxfeeshare",
+            "PERCENT",
+            "0 to 100 (percent)",
+            "Sign no transaction whose fee is a larger part of what leaves you, or of what you spend if \
+             nothing but the fee leaves; extract none whose fee is a larger part of its inputs. 100 is \
+             no limit (default: 25).",
+            |draft, text| {
+                let share = values::number(text).filter(|share| *share <= 100)?;
+                draft.psbt.max_fee_share = Some(share);
+                Some(())
+            },
+        )
+    },
     flag(
         "anysighash",
         "Sign with sighash types that leave parts of the transaction open, where the PSBT asks for \
@@ -132,6 +149,38 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
             Some(())
         },
     ),
+    flag(
+        "anyoutputs",
+        "Sign although what the PSBT says of an output does not fit its script, or an output names a key \
+         of ours and no descriptor of the key file derives it.",
+        |draft, text| {
+            draft.psbt.any_outputs = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    flag(
+        "anyindex",
+        "Sign although an output of ours lies so far behind the last spent index of its account that a \
+         restored wallet would not find it.",
+        |draft, text| {
+            draft.psbt.any_index = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    OptionSpec {
+        commands: Commands::Only(&[CommandName::PsbtSign, CommandName::KeysRemove]),
+        ..setting(
+            "yes",
+            "WHAT",
+            "a token or an ID",
+            "Do it without a question: sign, if this is the token that psbt inspect -keys prints of the \
+             PSBT; keys remove, if this is the ID again (default: ask at the terminal).",
+            |draft, text| {
+                draft.yes = Some(text.to_str()?.to_owned());
+                Some(())
+            },
+        )
+    },
 ];
 
 const fn setting(

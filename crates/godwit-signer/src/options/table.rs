@@ -21,6 +21,7 @@ pub(super) enum CommandName {
     KeysImport,
     KeysImportCoreWallet,
     KeysList,
+    KeysDescriptors,
     KeysExport,
     KeysChangePassphrase,
     KeysRemove,

@@ -1,5 +1,6 @@
 use std::fs;
 
+use godwit_keys::KdfParameters;
 use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR, FilePlace, Form, OptionSpec, Program};
 use tempfile::TempDir;
 
@@ -52,10 +53,11 @@ fn commands_of_keys() {
         words: words(count),
         show,
     };
-    assert_eq!(keys(&["create"]).action, create("", 24, None));
+    assert_eq!(keys(&["create"]).action, create("", 24, NewWords::Terminal));
+    assert_eq!(keys(&["create", "-unseenwords"]).action, create("", 24, NewWords::Unseen));
     assert_eq!(
         keys(&["create", "-label=a b", "-words=12", "-mnemonic-fd=2"]).action,
-        create("a b", 12, fd(2))
+        create("a b", 12, NewWords::Descriptor(Descriptor(2)))
     );
     let import = |secret, bip39_passphrase| KeysAction::Import {
         label: String::new(),
@@ -88,6 +90,26 @@ fn commands_of_keys() {
 }
 
 #[test]
+fn a_new_passphrase_has_a_price_with_a_floor() {
+    let cost = |arguments: &[&str]| {
+        let cost = keys(&[&["create"], arguments].concat()).cost;
+        assert_eq!(cost.is_given(), !arguments.is_empty());
+        cost.of(KdfParameters::RECOMMENDED)
+    };
+    assert_eq!(cost(&[]), KdfParameters::RECOMMENDED);
+    let dear = KdfParameters::new(256 << 10, 16, 4);
+    assert_eq!(Some(cost(&["-kdfmemory=256", "-kdfpasses=16"])), dear);
+    for option in
+        ["-kdfmemory=63", "-kdfmemory=257", "-kdfpasses=2", "-kdfpasses=17", "-kdfpasses=x"]
+    {
+        let refused = error(&["keys", "create", option]);
+        assert!(refused.contains("expected "), "{refused}");
+    }
+    assert!(error(&["keys", "list", "-kdfpasses=3"]).contains("not an option of keys list"));
+    assert_eq!(keys(&["remove", "12345678", "-yes=12345678"]).yes.as_deref(), Some("12345678"));
+}
+
+#[test]
 fn the_search_for_residue_takes_what_the_user_has() {
     let check = |arguments: &[&str]| match config(arguments).command {
         Command::ResidueCheck(options) => options,
@@ -98,6 +120,7 @@ fn the_search_for_residue_takes_what_the_user_has() {
             file: file.map(PathBuf::from),
             passphrase: None,
             allow_unlocked_secrets: false,
+            older_copy: false,
         };
         ResidueCheckOptions { file, wallet: wallet.map(PathBuf::from), wallet_passphrase }
     };
@@ -141,8 +164,8 @@ fn errors_of_keys_repeat_no_secret() {
         (&["keys", "list", "-label=x"], "-label is not an option of keys list; -help lists them"),
         (&["keys", "lst"], "unknown command 'keys lst'; did you mean keys list?"),
         (
-            &["psbt", "inspect", "f", "-keys=x"],
-            "-keys is not an option of psbt inspect; -help lists them",
+            &["psbt", "combine", "f", "f", "-keys=x"],
+            "-keys is not an option of psbt combine; -help lists them",
         ),
     ] {
         assert_eq!(error(arguments), message);
@@ -161,6 +184,24 @@ fn commands_of_the_node_are_told_where_to_go() {
         assert_eq!(error(arguments), expected);
     }
     assert_eq!(error(&[]), "no command; -help lists what there is");
+}
+
+/// Who set it to get encrypted connections has not said that his coins' keys may be swapped out.
+#[test]
+fn unlocked_secrets_of_the_node_are_none_of_the_signer() {
+    let allowed = |file: &str, arguments: &[&str]| {
+        let config = config_with(file, &[&["keys", "list"], arguments].concat());
+        let Command::Keys(options) = config.command else { panic!("{arguments:?}") };
+        options.file.allow_unlocked_secrets
+    };
+    for (file, arguments, expected) in [
+        ("", &[][..], false),
+        ("allowunlockedsecrets=1\n", &[], false),
+        ("[regtest]\nallowunlockedsecrets=1\n", &["-regtest"], false),
+        ("allowunlockedsecrets=0\n", &["-allowunlockedsecrets"], true),
+    ] {
+        assert_eq!(allowed(file, arguments), expected, "{file} {arguments:?}");
+    }
 }
 
 /// The file is the node's too. What the node has there is not taken for a typing error.

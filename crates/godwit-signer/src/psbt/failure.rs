@@ -8,6 +8,7 @@ use godwit_engine::ScriptError;
 use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
 use godwit_program::{Exit, OutputError};
 
+use crate::agree::Disagreement;
 use crate::keys::KeysFailure;
 
 /// A failure of `psbt`.
@@ -27,6 +28,8 @@ pub(crate) enum PsbtFailure {
     Combine(CombineError),
     /// The PSBT breaks a rule of what may be signed.
     Sign(SignError),
+    /// The user has not agreed.
+    Disagreement(Disagreement),
     /// There is no network transaction yet.
     Extract(FinalizeError),
     /// The fee of a finished transaction is unknown or above the limit.
@@ -67,11 +70,24 @@ impl fmt::Display for PsbtFailure {
                     SignError::UnprovenAmount(_) => {
                         "; add its previous transaction (-unprovenamounts signs without)"
                     }
+                    SignError::Output(..) | SignError::Underived(_) => {
+                        "; -anyoutputs signs all the same"
+                    }
+                    SignError::Far(_) => "; -anyindex signs all the same",
                     SignError::Fee(objection) => remedy(objection),
                     _ => "",
                 };
                 write!(f, "not signed: {error}{remedy}")
             }
+            Self::Disagreement(Disagreement::Other) => f.write_str(
+                "not signed: -yes is not the token of this PSBT as it is shown now; see psbt inspect \
+                 -keys",
+            ),
+            Self::Disagreement(Disagreement::NobodyToAsk) => f.write_str(
+                "not signed: there is no terminal to ask at; look with psbt inspect -keys, and give \
+                 what it says with -yes",
+            ),
+            Self::Disagreement(why) => write!(f, "not signed: {why}"),
             Self::Extract(error) => error.fmt(f),
             Self::Fee(objection) => write!(f, "not extracted: {objection}{}", remedy(objection)),
             Self::Script(error) => write!(f, "a finished input is invalid: {error}"),
@@ -96,6 +112,7 @@ impl From<OutputError> for PsbtFailure {
 fn remedy(objection: &FeeObjection) -> &'static str {
     match objection {
         FeeObjection::AboveLimit { .. } => "; see -maxfee",
+        FeeObjection::AboveShare { .. } => "; see -maxfeeshare",
         FeeObjection::AboveRate { .. } => "; see -maxfeerate",
         _ => "",
     }

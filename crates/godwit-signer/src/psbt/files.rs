@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_keys::psbt::{MAX_PSBT_BYTES, Psbt, text};
 use godwit_program::{Exit, print_text};
+use rustix::io::Errno;
 
 use super::failure::PsbtFailure;
 
@@ -54,6 +55,14 @@ pub(super) fn write_text(line: &str, out: Option<&Path>) -> Result<Exit, PsbtFai
     match out {
         Some(path) => create(path, format!("{line}\n").as_bytes()),
         None => Ok(print_text(line)?),
+    }
+}
+
+/// Tells a file that is there before any work is done for it.
+pub(super) fn check_out(out: Option<&Path>) -> Result<(), PsbtFailure> {
+    match out.filter(|path| path.symlink_metadata().is_ok()) {
+        Some(path) => Err(PsbtFailure::Write(path.to_owned(), Errno::EXIST.into())),
+        None => Ok(()),
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use bitcoin::absolute::LockTime;
 use bitcoin::bip32::KeySource;
-use bitcoin::{Address, Amount, Network, Script};
+use bitcoin::{Address, Amount, Network, Script, Sequence};
 use godwit_keys::psbt::{
-    InputReview, InputState, KeyReview, OutputReview, OwnScripts, Review, SignatureReview, Warning,
+    Branch, GAP_LIMIT, InputReview, InputState, KeyReview, Ours, OutputObjection, OutputReview,
+    OwnScript, Review, SignatureReview, Warning,
 };
 
 /// Most hexadecimal digits that are shown of a script without an address.
@@ -18,26 +20,39 @@ enum Keys {
     Unknown,
 }
 
-/// Shows a PSBT for a person to read; keys and outputs of ours are marked where `own_scripts` are
-/// known.
-pub(super) fn review(
-    review: &Review,
-    network: Network,
-    mut own_scripts: Option<&mut OwnScripts>,
-) -> String {
-    let keys = if own_scripts.is_some() { Keys::Known } else { Keys::Unknown };
+/// What the key file tells of a PSBT.
+pub(super) struct Known<'a> {
+    pub(super) ours: &'a Ours,
+    /// Outputs that are not what is said of them.
+    pub(super) unfitting: &'a [(usize, OutputObjection)],
+}
+
+/// Shows a PSBT for a person to read; keys and outputs of ours are marked where it is known which are.
+pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>>) -> String {
+    let ours = known.map(|known| known.ours);
+    let keys = if ours.is_some() { Keys::Known } else { Keys::Unknown };
     let mut lines = vec![format!(
         "PSBT version {}, transaction version {}, lock time {}",
         review.version,
         review.transaction_version.0,
-        review.lock_time.to_consensus_u32()
+        lock_time(review)
     )];
     for (index, input) in review.inputs.iter().enumerate() {
         push_input(&mut lines, index, input, network, keys);
+        if let Some(ours) = ours {
+            lines.extend(whose(ours, index, input));
+        }
     }
     for (index, output) in review.outputs.iter().enumerate() {
-        let ownership = own_scripts.as_mut().map_or("", |own| ownership(output, own));
-        push_output(&mut lines, index, output, network, keys, ownership);
+        let own = ours.and_then(|ours| ours.outputs[index].as_ref());
+        push_output(&mut lines, index, output, network, keys, own);
+        if ours.is_some_and(|ours| ours.far.contains(&index)) {
+            lines.push(format!(
+                "  its index is more than {GAP_LIMIT} above those that are spent of its account: no \
+                 wallet that is restored looks there, and it does not count as ours"
+            ));
+        }
+        lines.extend(wrong(output, index, known));
     }
     lines.push(match &review.fee {
         Ok(fee) => format!(
@@ -52,6 +67,9 @@ pub(super) fn review(
         ),
         Err(objection) => format!("fee: {objection}"),
     });
+    if let Some(ours) = ours {
+        lines.push(net(ours, review));
+    }
     lines.extend(review.warnings.iter().map(|warning| match warning {
         Warning::UnprovenAmount(index) => format!(
             "warning: the amount of input {index} is not proven by its previous transaction; a lie \
@@ -60,8 +78,28 @@ pub(super) fn review(
         Warning::BurnsCoins(index) => {
             format!("warning: output {index} destroys its amount")
         }
+        Warning::AnyoneCanSpend(index) => format!(
+            "warning: output {index} has a witness version that no rule says anything of: anybody can \
+             take it"
+        ),
     }));
     lines.join("\n")
+}
+
+/// The lock time, and what it keeps from being mined.
+fn lock_time(review: &Review) -> String {
+    let number = review.lock_time.to_consensus_u32();
+    if number == 0 {
+        return "0".to_owned();
+    }
+    let is_off = review.inputs.iter().all(|input| input.sequence == Sequence::MAX);
+    match review.lock_time {
+        _ if is_off => format!("{number}, which the sequences of all inputs switch off"),
+        LockTime::Blocks(_) => format!("{number}: in no block up to that height"),
+        LockTime::Seconds(_) => {
+            format!("{number}: in no block up to that time, in seconds since 1970")
+        }
+    }
 }
 
 fn push_input(
@@ -96,8 +134,34 @@ fn push_input(
         (Ok(_), InputState::Signed) => "  signed, to be finalized".to_owned(),
         (Ok(_), InputState::Unfinished) => "  signatures are missing".to_owned(),
     });
-    if keys == Keys::Known && input.is_foreign() {
-        lines.push("  foreign: none of its keys is ours".to_owned());
+}
+
+/// Whose an input is, where it is not simply ours.
+fn whose(ours: &Ours, index: usize, input: &InputReview) -> Option<String> {
+    if ours.hidden.contains(&index) {
+        let by = match &ours.inputs[index] {
+            Some(own) => place(own),
+            None => "  ours by a key of another input".to_owned(),
+        };
+        return Some(format!("{by}\n  which the PSBT hides, or says is finished"));
+    }
+    if ours.underived_input == Some(index) {
+        let line = "  ours by no descriptor of the key file: whether inputs of others are ours too, nothing \
+                    tells";
+        return Some(line.to_owned());
+    }
+    input.is_foreign().then(|| "  foreign: none of its keys is ours".to_owned())
+}
+
+/// What is wrong with an output; without the key file, what its own fields tell.
+fn wrong(output: &OutputReview, index: usize, known: Option<&Known<'_>>) -> Vec<String> {
+    let of_output = |(at, objection): &(usize, OutputObjection)| {
+        (*at == index).then(|| format!("  wrong: {objection}"))
+    };
+    match (known, output.kind) {
+        (Some(known), _) => known.unfitting.iter().filter_map(of_output).collect(),
+        (None, Err(objection)) if output.is_described => vec![format!("  wrong: {objection}")],
+        _ => Vec::new(),
     }
 }
 
@@ -107,26 +171,64 @@ fn push_output(
     output: &OutputReview,
     network: Network,
     keys: Keys,
-    ownership: &str,
+    own: Option<&OwnScript>,
 ) {
     let amount = bitcoin_amount(output.amount);
     let address = address(&output.script_pubkey, network);
+    let ownership = ownership(output, own);
     lines.push(format!("output {index}: {amount} to {address}{ownership}"));
+    if let Some(own) = own {
+        lines.push(place(own));
+    }
     lines.extend(output.keys.iter().map(|key| key_line(key, keys)));
 }
 
 /// Says whether an output is ours. A key of ours in a script does not make it ours: others may be
 /// able to spend it as well, or it may be unspendable.
-fn ownership(output: &OutputReview, own_scripts: &mut OwnScripts) -> &'static str {
-    let ours = || output.keys.iter().filter(|key| key.ours);
-    let paths = ours().map(|key| &key.key.source);
-    if own_scripts.derive(&output.script_pubkey, paths) {
+fn ownership(output: &OutputReview, own: Option<&OwnScript>) -> &'static str {
+    if own.is_some() {
         ", which is ours"
-    } else if ours().next().is_some() {
+    } else if output.keys.iter().any(|key| key.ours) {
         ", which names a key of ours, but no descriptor of the key file derives it"
     } else {
         ""
     }
+}
+
+/// Where the key file has what is ours.
+fn place(own: &OwnScript) -> String {
+    let OwnScript { entry, place, descriptor, index } = own;
+    let branch = match own.branch() {
+        Branch::Receive => ", to receive",
+        Branch::Change => ", change",
+        Branch::Other => "",
+    };
+    let index = index.map_or(String::new(), |index| format!(", index {index}"));
+    format!("  ours by entry {entry}, descriptor {place}{branch}{index}: {descriptor}")
+}
+
+/// What the transaction takes from us, and which part of that is its fee.
+fn net(ours: &Ours, review: &Review) -> String {
+    let Some(spent) = ours.spent else {
+        return "net: not known, since an amount of ours is not".to_owned();
+    };
+    let parts = format!(
+        "{} of ours are spent, {} come back",
+        bitcoin_amount(spent),
+        bitcoin_amount(ours.back)
+    );
+    let Some(leaves) = spent.checked_sub(ours.back) else {
+        let gain = ours.back.checked_sub(spent).expect("the other one is larger");
+        return format!("net: {} come in ({parts})", bitcoin_amount(gain));
+    };
+    let share = match &review.fee {
+        Ok(fee) if leaves > Amount::ZERO => {
+            let tenths = u128::from(fee.amount.to_sat()) * 1000 / u128::from(leaves.to_sat());
+            format!("; the fee is {}.{} % of what leaves", tenths / 10, tenths % 10)
+        }
+        _ => String::new(),
+    };
+    format!("net: {} leave ({parts}){share}", bitcoin_amount(leaves))
 }
 
 fn key_line(key: &KeyReview, keys: Keys) -> String {

@@ -1,12 +1,14 @@
 //! One observed use of keys: invents its secrets and says when memory is to be searched.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bitcoin::hashes::{Hash, HashEngine, sha256};
-use godwit_secret::residue::Needle;
+use godwit_secret::residue::{self, Finding, Needle, ScanError, observe_steps};
 use godwit_secret::{SecretArray, SecretBytes, SecretString, run_on_secret_stack};
 
 use super::CheckError;
@@ -25,6 +27,65 @@ pub trait Observer {
 
     /// The secrets of `needles` are no longer in use: there must be no copy.
     fn locked(&mut self, name: &'static str, needles: Vec<Needle>) -> Result<(), CheckError>;
+
+    /// Whether this process is also to search itself between the steps of operations.
+    fn looks_inside(&self) -> bool {
+        false
+    }
+
+    /// What it has found there.
+    fn inside(&mut self, _: Inside) {}
+}
+
+/// Searches between the steps of the operations of one use.
+#[derive(Default)]
+pub struct Inside {
+    /// Searches made.
+    pub searches: usize,
+    /// The steps that memory was searched at.
+    pub steps: BTreeMap<&'static str, Step>,
+    /// Copies outside of the memory for secrets.
+    pub findings: Vec<Finding>,
+    /// The first search that failed.
+    pub error: Option<ScanError>,
+}
+
+/// How often a step came, and how many needles there were when memory was searched at it last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Step {
+    times: u64,
+    needles: usize,
+}
+
+impl Inside {
+    /// Searches at the first, fourth, sixteenth time of a step, and whenever there is more to find than at
+    /// its last search.
+    pub(super) fn at(&mut self, step: &'static str, needles: &[Needle]) {
+        let seen = self.steps.entry(step).or_default();
+        seen.times += 1;
+        if needles.is_empty() || !is_power_of_four(seen.times) && needles.len() <= seen.needles {
+            return;
+        }
+        seen.needles = needles.len();
+        self.searches += 1;
+        match residue::scan(needles) {
+            Ok(report) => {
+                self.findings.extend(report.findings.into_iter().filter(|found| !found.protected));
+            }
+            Err(error) => self.error = self.error.take().or(Some(error)),
+        }
+    }
+}
+
+fn is_power_of_four(number: u64) -> bool {
+    number.is_power_of_two() && number.trailing_zeros().is_multiple_of(2)
+}
+
+/// What the use and the observer of its steps have in common.
+type Shared<T> = Arc<Mutex<T>>;
+
+fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Invents secrets from a seed, so that two processes can invent the same ones.
@@ -57,7 +118,7 @@ pub(super) struct Case<'a, 'b> {
     directory: &'a Path,
     invention: &'a mut Invention<'b>,
     observer: &'a mut dyn Observer,
-    needles: Vec<Needle>,
+    needles: Shared<Vec<Needle>>,
 }
 
 impl<'a, 'b> Case<'a, 'b> {
@@ -69,9 +130,37 @@ impl<'a, 'b> Case<'a, 'b> {
         observer: &'a mut dyn Observer,
         body: impl FnOnce(&mut Case<'a, 'b>) -> Result<(), CheckError>,
     ) -> Result<(), CheckError> {
-        let mut case = Self { name, directory, invention, observer, needles: Vec::new() };
-        body(&mut case)?;
-        case.observer.locked(name, case.needles)
+        Self::run_with(name, directory, invention, observer, |_| {}, body)
+    }
+
+    /// The same with `before` called between steps, before memory is searched there.
+    pub(super) fn run_with(
+        name: &'static str,
+        directory: &'a Path,
+        invention: &'a mut Invention<'b>,
+        observer: &'a mut dyn Observer,
+        mut before: impl FnMut(&'static str) + Send + 'static,
+        body: impl FnOnce(&mut Case<'a, 'b>) -> Result<(), CheckError>,
+    ) -> Result<(), CheckError> {
+        let mut case = Self { name, directory, invention, observer, needles: Shared::default() };
+        let inside = Shared::<Inside>::default();
+        let observed = case.observer.looks_inside().then(|| {
+            let (needles, inside) = (Arc::clone(&case.needles), Arc::clone(&inside));
+            observe_steps(move |step| {
+                before(step);
+                lock(&inside).at(step, &lock(&needles));
+            })
+        });
+        let outcome = body(&mut case);
+        drop(observed);
+        outcome?;
+        let inside = std::mem::take(&mut *lock(&inside));
+        if let Some(error) = inside.error {
+            return Err(error.into());
+        }
+        case.observer.inside(inside);
+        let needles = std::mem::take(&mut *lock(&case.needles));
+        case.observer.locked(name, needles)
     }
 
     /// Path of a file of this use.
@@ -80,11 +169,12 @@ impl<'a, 'b> Case<'a, 'b> {
     }
 
     pub(super) fn plant(&mut self, needle: Needle) {
-        self.needles.push(needle);
+        lock(&self.needles).push(needle);
     }
 
     pub(super) fn plant_all(&mut self, needles: impl IntoIterator<Item = Needle>) {
-        self.needles.extend(needles);
+        let needles: Vec<_> = needles.into_iter().collect();
+        lock(&self.needles).extend(needles);
     }
 
     /// Invents a number and plants it.
@@ -117,14 +207,14 @@ impl<'a, 'b> Case<'a, 'b> {
         passphrase: &SecretString,
     ) -> Result<(), CheckError> {
         if passphrase.len() >= SHORTEST_OWN {
-            self.plant(Needle::new("passphrase", passphrase)?);
+            self.plant(Needle::new("passphrase", passphrase)?.without_parts());
         }
         Ok(())
     }
 
     /// Has memory searched while the planted secrets are in use.
     pub(super) fn unlocked(&mut self) -> Result<(), CheckError> {
-        self.observer.unlocked(self.name, &self.needles)
+        self.observer.unlocked(self.name, &lock(&self.needles))
     }
 
     /// The error of a use whose result is wrong.

@@ -7,14 +7,18 @@ use godwit_secret::residue::{self, Needle};
 use godwit_secret::{SecretArray, cleanse};
 
 use super::CheckError;
+use super::leak::Leak;
+
+/// Of a secret here.
+const HEX_DIGITS: usize = 64;
 
 /// Leaves a copy of an invented secret on the heap, then on the stack, then in a library's buffer,
-/// and searches for each. Returns the places.
+/// and searches for each; then copies of others that were freed, cut, padded and moved. Returns the places.
 ///
 /// # Errors
 ///
 /// When a copy is not found, or is found after it was wiped: then the search is worth nothing.
-pub(super) fn leak_on_purpose() -> Result<[&'static str; 3], CheckError> {
+pub(super) fn leak_on_purpose() -> Result<Vec<&'static str>, CheckError> {
     let secret = SecretArray::<32>::random()?;
     let needles = [Needle::new("a leaked secret", &secret)?];
     let leaks = [
@@ -26,10 +30,27 @@ pub(super) fn leak_on_purpose() -> Result<[&'static str; 3], CheckError> {
     if let Some((place, _)) = leaks.iter().find(|(_, found)| !found) {
         return Err(CheckError::LeakNotFound(place));
     }
-    match residue::scan(&needles)?.findings.is_empty() {
-        true => Ok(leaks.map(|(place, _)| place)),
-        false => Err(CheckError::LeakStays),
+    if !residue::scan(&needles)?.findings.is_empty() {
+        return Err(CheckError::LeakStays);
     }
+    let mut places: Vec<_> = leaks.into_iter().map(|(place, _)| place).collect();
+    for leak in Leak::ALL {
+        match is_found_after(leak)? {
+            true => places.push(leak.name()),
+            false => return Err(CheckError::LeakNotFound(leak.name())),
+        }
+    }
+    Ok(places)
+}
+
+/// Whether the search finds what is left of an invented secret.
+pub(super) fn is_found_after(leak: Leak) -> Result<bool, CheckError> {
+    let secret = SecretArray::<32>::random()?;
+    let needles = [Needle::new("a leaked secret", &secret)?];
+    let copies = leak.copies(&secret);
+    drop(secret);
+    leak.leave(copies);
+    Ok(residue::scan(&needles)?.findings.iter().any(|finding| !finding.protected))
 }
 
 fn on_heap(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckError> {
@@ -48,10 +69,12 @@ fn on_stack(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckE
 }
 
 fn in_buffer(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckError> {
-    // The writer's buffer keeps its copy until it is flushed.
-    let mut writer = BufWriter::new(Vec::new());
+    // The writer's buffer keeps its copy until it is flushed, and until something else takes its place.
+    let mut writer = BufWriter::new(Vec::with_capacity(HEX_DIGITS * 2));
     secret.expose_secret(|bytes| bytes.iter().try_for_each(|byte| write!(writer, "{byte:02x}")))?;
     let found = is_found_at(needles, writer.buffer());
+    writer.flush()?;
+    writer.write_all(&[0; HEX_DIGITS])?;
     let mut written = writer.into_inner().map_err(|error| error.into_error())?;
     cleanse(&mut written);
     found

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
+use bitcoin::hashes::{Hash, HashEngine, Hmac, HmacEngine, sha256};
 use bitcoin::secp256k1::SecretKey;
 use bitcoin::secp256k1::ellswift::{ElligatorSwift, ElligatorSwiftParty};
 use godwit_p2p::{
@@ -15,6 +16,8 @@ use godwit_stream::{BufferPool, DataStream, PoolLimits};
 use super::CheckError;
 use super::case::Case;
 
+/// Of BIP324's HKDF, before the magic.
+const SALT: &[u8] = b"bitcoin_v2_shared_secret";
 const MAGIC: [u8; 4] = [0xf9, 0xbe, 0xb4, 0xd9];
 /// Enough for every key to be replaced twice: that happens after each 224 packets.
 const PACKETS: usize = 500;
@@ -38,7 +41,7 @@ pub(super) fn connect(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     flush(&mut ours, &mut to_them, case)?;
     receive(&mut theirs, &mut to_them, case)?;
     flush(&mut theirs, &mut to_us, case)?;
-    case.plant(shared_secret(copy, &to_them.first, &to_us.first, case)?);
+    case.plant_all(shared_secret(copy, &to_them.first, &to_us.first, case)?);
     receive(&mut ours, &mut to_us, case)?;
     flush(&mut ours, &mut to_them, case)?;
     receive(&mut theirs, &mut to_them, case)?;
@@ -66,13 +69,14 @@ fn secrets(key: SecretArray<32>, side: u8) -> V2Secrets {
     V2Secrets { key, encoding: [side; 32], garbage }
 }
 
-/// A needle of the secret that both sides compute from each other's public keys and do not keep.
+/// Needles of the secret that both sides compute from each other's public keys and do not keep, and of what
+/// HKDF makes all keys of.
 fn shared_secret(
     our_key: SecretArray<32>,
     our_bytes: &[u8],
     their_bytes: &[u8],
     case: &Case<'_, '_>,
-) -> Result<Needle, CheckError> {
+) -> Result<Vec<Needle>, CheckError> {
     let public = |bytes: &[u8]| -> Result<ElligatorSwift, CheckError> {
         let bytes: [u8; PUBLIC_KEY_SIZE] = bytes.try_into().map_err(|_| case.unexpected())?;
         Ok(ElligatorSwift::from_array(bytes))
@@ -85,7 +89,26 @@ fn shared_secret(
         Some(SecretArray::<32>::from_fn_in_place(|copy| *copy = secret.to_secret_bytes()))
     })?;
     let secret = secret.ok_or_else(|| case.unexpected())??;
-    Ok(Needle::new("shared secret", &secret)?)
+    let mut needles = vec![Needle::new("shared secret", &secret)?];
+    let key = run_on_secret_stack(|| {
+        let mut engine = HmacEngine::<sha256::Hash>::new(&[SALT, &MAGIC].concat());
+        secret.expose_secret(|secret| engine.input(secret));
+        let key = Hmac::from_engine(engine).to_byte_array();
+        SecretArray::<32>::from_fn_in_place(|copy| *copy = key)
+    })??;
+    needles.push(Needle::new("key of HKDF", &key)?);
+    for pad in [0x36, 0x5c] {
+        let state = run_on_secret_stack(|| {
+            let mut block = [pad; sha256::HashEngine::BLOCK_SIZE];
+            key.expose_secret(|key| block.iter_mut().zip(key).for_each(|(to, byte)| *to ^= byte));
+            let mut engine = sha256::Hash::engine();
+            engine.input(&block);
+            let state = engine.midstate().to_byte_array();
+            SecretArray::<32>::from_fn_in_place(|copy| *copy = state)
+        })??;
+        needles.push(Needle::new("state of HKDF", &state)?);
+    }
+    Ok(needles)
 }
 
 fn send(transport: &mut Transport) {

@@ -20,11 +20,14 @@ use crate::options::Bip39Passphrase;
 pub(super) const NETWORK: NetworkKind = NetworkKind::Test;
 /// Derivation paths of invented keys: one of a P2WPKH account, one of a taproot account.
 pub(super) const PATHS: [&str; 2] = ["84h/1h/0h/0/0", "86h/1h/0h/0/0"];
+/// The accounts of every purpose, which `keys create` derives, and those paths.
+const TREE: [&str; 4] = ["44h/1h/0h", "49h/1h/0h", PATHS[0], PATHS[1]];
+/// Steps to an account. Above it nobody is shown a chain code.
+const TO_ACCOUNT: usize = 3;
 /// A digest to sign where it does not matter which.
 const DIGEST: [u8; 32] = [0x5a; 32];
 
-/// Parameters for all files but one. Argon2 then needs so little memory that it goes back to the
-/// allocator and not to the system, and the search finds what is left in it.
+/// Parameters for all files but one, so that the check does not take minutes.
 pub(super) fn frugal() -> KdfParameters {
     KdfParameters::new(64, 1, 1).expect("64 KiB are enough for one lane")
 }
@@ -42,7 +45,7 @@ pub(super) fn create(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let passphrase = case.passphrase("passphrase")?;
     for (file, parameters) in [("usual", KdfParameters::RECOMMENDED), ("frugal", frugal())] {
         let store = KeyStore::create(&case.path(file), &passphrase, parameters)?;
-        case.plant_all(store.needles()?);
+        plant_store(case, &store, &passphrase)?;
         case.unlocked()?;
     }
     Ok(())
@@ -62,8 +65,19 @@ pub(super) fn open_wrongly(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
 pub(super) fn unlock(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let stored = store_with_keys(case, "unlocked")?;
     let store = KeyStore::open(&stored.path, &stored.passphrase)?;
-    case.plant_all(store.needles()?);
+    plant_store(case, &store, &stored.passphrase)?;
     case.unlocked()
+}
+
+/// Everything that an open file holds, and what its passphrase becomes on the way to the file's key.
+fn plant_store(
+    case: &mut Case<'_, '_>,
+    store: &KeyStore,
+    passphrase: &SecretString,
+) -> Result<(), CheckError> {
+    case.plant_all(store.needles()?);
+    case.plant(store.passphrase_hash_needle("hash of the passphrase", passphrase)?);
+    Ok(())
 }
 
 pub(super) fn import_words(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
@@ -97,7 +111,8 @@ pub(super) fn import_descriptor(case: &mut Case<'_, '_>) -> Result<(), CheckErro
     let mut descriptor = around("tr(", &internal, "/86h/1h/0h/<0;1>/*,pk(")?;
     leaf.expose_secret(|leaf| descriptor.push_str(leaf))?;
     descriptor.push_str("/86h/1h/0h/<0;1>/*))")?;
-    case.plant(Needle::new("private descriptor", &descriptor)?);
+    // Between the keys, which have needles of their own, it says nothing that its public form does not.
+    case.plant(Needle::whole("private descriptor", &descriptor)?);
     import(case, "descriptor", &descriptor)
 }
 
@@ -124,12 +139,15 @@ pub(super) fn derive_and_sign(case: &mut Case<'_, '_>) -> Result<(), CheckError>
     for path in PATHS {
         let path: DerivationPath = path.parse().map_err(|_| case.unexpected())?;
         let key = root.derive(path.as_ref())?.private_key()?;
+        // Each signature twice: when it is made again, the nonce is known and is looked for inside.
         let signature = key.sign_ecdsa(&DIGEST)?;
         case.plant(key.ecdsa_nonce_needle("nonce of ECDSA", &signature, &DIGEST)?);
+        key.sign_ecdsa(&DIGEST)?;
         for tweak in [None, Some(&DIGEST)] {
             let signature = key.sign_schnorr(&DIGEST, tweak)?;
             let nonce = key.schnorr_nonce_needle("nonce of BIP340", &signature, &DIGEST, tweak)?;
             case.plant(nonce);
+            key.sign_schnorr(&DIGEST, tweak)?;
         }
         case.unlocked()?;
     }
@@ -189,7 +207,7 @@ fn insert(
     let path = case.path(file);
     let mut store = KeyStore::create(&path, &passphrase, frugal())?;
     let id = store.insert(entry)?;
-    case.plant_all(store.needles()?);
+    plant_store(case, &store, &passphrase)?;
     case.unlocked()?;
     Ok((path, passphrase, id))
 }
@@ -197,21 +215,29 @@ fn insert(
 /// Invents a root key and plants every key on the way to its addresses.
 pub(super) fn root(case: &mut Case<'_, '_>) -> Result<ExtendedPrivateKey, CheckError> {
     let seed = SecretBytes::copy_of(&case.number("seed")?)?;
+    case.plant(ExtendedPrivateKey::seed_hash_needle("hash of the seed", &seed)?);
     let root = ExtendedPrivateKey::from_seed(&seed, NETWORK)?;
     plant_tree(case, &root)?;
     Ok(root)
 }
 
 fn plant_tree(case: &mut Case<'_, '_>, root: &ExtendedPrivateKey) -> Result<(), CheckError> {
-    case.plant(root.needle("root key")?);
-    for path in PATHS {
+    let mut needles =
+        vec![root.needle("root key")?, root.chain_code_needle("chain code of the root")?];
+    for path in TREE {
         let path: DerivationPath = path.parse().map_err(|_| case.unexpected())?;
         let steps: &[_] = path.as_ref();
         for end in 1..=steps.len() {
             let key = root.derive(&steps[..end])?;
-            case.plant(key.needle(&format!("key at {}", DerivationPath::from(&steps[..end])))?);
+            let place = DerivationPath::from(&steps[..end]);
+            needles.push(key.needle(&format!("key at {place}"))?);
+            if end < TO_ACCOUNT {
+                needles.push(key.chain_code_needle(&format!("chain code at {place}"))?);
+            }
         }
     }
+    // At once: each new one asks for searches at all steps.
+    case.plant_all(needles);
     Ok(())
 }
 

@@ -29,6 +29,10 @@ fn keys(place: &Datadir, words: &[&str], lines: &[&str]) -> Ended {
     let mut all: Vec<&dyn AsRef<OsStr>> = vec![&"keys"];
     all.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
     all.push(&"-passphrase-fd=0");
+    if words[0] == "create" && !words.iter().any(|word| word.starts_with("-mnemonic-fd")) {
+        // Whoever runs the tests may sit at a terminal.
+        all.push(&"-unseenwords");
+    }
     place.run_with_input(&all, &lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
@@ -70,7 +74,11 @@ fn a_life_of_keys() {
         .expect(Exit::Success);
     let wrong = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
     assert!(wrong.stderr.contains("the passphrase is wrong"), "{wrong:?}");
-    let removed = keys(&place, &["remove", &id(&entry)], &["new"]).expect(Exit::Success);
+    let words = ["remove", &id(&entry), "-yes=00000000"];
+    let kept = keys(&place, &words, &["new"]).expect(Exit::Failure);
+    assert!(kept.stderr.ends_with("nothing was removed: -yes names something else\n"), "{kept:?}");
+    let yes = format!("-yes={}", id(&entry));
+    let removed = keys(&place, &["remove", &id(&entry), &yes], &["new"]).expect(Exit::Success);
     assert_eq!(removed.json(), entry, "what is gone is told");
     let empty = keys(&place, &["list"], &["new"]).expect(Exit::Success);
     assert_eq!(empty.json(), Value::Array(Vec::new()));
@@ -90,6 +98,137 @@ fn a_life_of_keys() {
     for secret in ["pass", "new", exported.stdout.trim()] {
         assert!(!files.contains(secret), "the data directory has {secret:?}");
     }
+}
+
+#[test]
+fn an_account_with_its_origin_makes_the_round() {
+    let place = signer("regtest");
+    let account = {
+        use bitcoin::bip32::{DerivationPath, Xpriv};
+        let seed = Xpriv::new_master(bitcoin::Network::Regtest, &[7; 32]).expect("a key");
+        let path: DerivationPath = "84h/1h/0h".parse().expect("a path");
+        let curve = bitcoin::secp256k1::Secp256k1::new();
+        let fingerprint = seed.fingerprint(&curve);
+        format!("[{fingerprint}/84h/1h/0h]{}", seed.derive_priv(&curve, &path).expect("a key"))
+    };
+    let imported = import(&place, &account).expect(Exit::Success).json();
+    let descriptors = imported["descriptors"].as_array().expect("a list");
+    assert_eq!(descriptors.len(), 2, "of one purpose: {imported}");
+    let origin = format!("wpkh({}tpub", &account[..account.find(']').expect("it ends") + 1]);
+    assert!(descriptors[0].as_str().expect("text").starts_with(&origin), "{imported}");
+    let exported = keys(&place, &["export", &id(&imported)], &["pass"]).expect(Exit::Success);
+    assert_eq!(exported.stdout.trim(), account);
+    let wrong = account.replacen("/0h]", "/1h]", 1);
+    let refused = import(&place, &wrong).expect(Exit::Failure);
+    assert!(
+        refused.stderr.contains("the origin in front of the key does not fit it"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn descriptors_are_an_array_for_core() {
+    let place = signer("regtest");
+    let created = keys(&place, &["create", "-label=cold"], &["pass"]).expect(Exit::Success).json();
+    import(&place, WIF).expect(Exit::Success);
+    let array = keys(&place, &["descriptors"], &["pass"]).expect(Exit::Success).json();
+    let array = array.as_array().expect("an array");
+    assert_eq!(array.len(), 8 + 4);
+    for (place, one) in array.iter().enumerate() {
+        assert_eq!(one["active"], false, "{one}");
+        if place < 8 {
+            assert_eq!(one["timestamp"], created["created"], "{one}");
+            assert_eq!(one["desc"], created["descriptors"][place]);
+            assert_eq!(one["internal"], place % 2 == 1, "{one}");
+            assert_eq!(one["range"], serde_json::json!([0, 999]));
+            assert!(one.get("label").is_none(), "Core refuses it beside a range: {one}");
+        } else {
+            assert_eq!(one["timestamp"], 0, "the key may have been used before: {one}");
+            assert!(one.get("range").is_none(), "{one}");
+        }
+    }
+}
+
+#[test]
+fn an_older_copy_of_the_key_file_is_told() {
+    let place = signer("regtest");
+    keys(&place, &["create", "-label=first"], &["pass"]).expect(Exit::Success);
+    let older = fs::read(key_file(&place)).expect("made");
+    keys(&place, &["create", "-label=second"], &["pass"]).expect(Exit::Success);
+    let list = || keys(&place, &["list"], &["pass"]).expect(Exit::Success);
+    assert_eq!(list().stderr, "");
+    fs::write(key_file(&place), &older).expect("it is ours");
+    let told = list();
+    let line = "warning: this key file is an older copy, number 1: number 2 was here before";
+    assert!(told.stderr.contains(line), "{told:?}");
+    // It is not changed by accident: it would pass for the last version then.
+    let id = id(&self::list(&place)[0]);
+    let yes = format!("-yes={id}");
+    for words in [
+        &["create", "-label=third"][..],
+        &["import", "-secret-fd=0"],
+        &["change-passphrase", "-newpassphrase-fd=0"],
+        &["remove", &id, &yes],
+    ] {
+        let refused = keys(&place, words, &["pass", "new"]).expect(Exit::Failure);
+        assert!(refused.stderr.contains("; -oldercopy changes it all the same"), "{refused:?}");
+        assert_eq!(fs::read(key_file(&place)).expect("made"), older);
+    }
+    assert!(list().stderr.contains(line), "it is not forgotten");
+    // Who goes on with it knows.
+    let third = ["create", "-label=third", "-oldercopy"];
+    keys(&place, &third, &["pass"]).expect(Exit::Success);
+    keys(&place, &["create", "-label=fourth"], &["pass"]).expect(Exit::Success);
+    assert_eq!(list().stderr, "");
+}
+
+#[test]
+fn nothing_is_asked_for_a_label_that_is_none() {
+    let place = signer("regtest");
+    for label in ["x".repeat(101), "a\u{7}b".to_owned()] {
+        let refused = keys(&place, &["create", &format!("-label={label}")], &["pass"]);
+        let refused = refused.expect(Exit::Configuration);
+        assert!(refused.stderr.contains("expected at most 100 characters"), "{refused:?}");
+    }
+    assert!(!place.datadir().exists());
+    let label = format!("-label={}", "é".repeat(100));
+    keys(&place, &["create", &label], &["pass"]).expect(Exit::Success);
+}
+
+#[test]
+fn words_that_nobody_can_see_are_not_made() {
+    let place = signer("regtest");
+    let run = |option: Option<&str>| {
+        let program = place.command(&[&"keys", &"create", &"-passphrase-fd=0"]);
+        // Without a terminal of its own.
+        let mut command = Command::new("setsid");
+        command.arg("--wait").arg(program.get_program()).args(program.get_args()).args(option);
+        Ended::with_input(command, "pass\n")
+    };
+    let refused = run(None).expect(Exit::Failure);
+    assert!(refused.stderr.contains("no terminal to show the new words at"), "{refused:?}");
+    assert!(!key_file(&place).exists());
+    run(Some("-unseenwords")).expect(Exit::Success);
+    assert_eq!(list(&place).len(), 1);
+}
+
+#[test]
+fn a_passphrase_can_cost_more() {
+    let place = signer("regtest");
+    let dear = ["create", "-kdfmemory=65", "-kdfpasses=4"];
+    keys(&place, &dear, &["pass"]).expect(Exit::Success);
+    let numbers = |place: &Datadir| fs::read(key_file(place)).expect("made")[12..24].to_vec();
+    let expected = [65u32 << 10, 4, 4].map(u32::to_le_bytes).concat();
+    assert_eq!(numbers(&place), expected);
+    // What it costs is not lowered in passing, and is no option of a file that is there.
+    let change = ["change-passphrase", "-newpassphrase-fd=0"];
+    keys(&place, &change, &["pass", "new"]).expect(Exit::Success);
+    assert_eq!(numbers(&place), expected);
+    let refused = keys(&place, &["create", "-kdfmemory=66"], &["new"]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("are for a new key file"), "{refused:?}");
+    let change = [&change[..], &["-kdfmemory=64", "-kdfpasses=3"]].concat();
+    keys(&place, &change, &["new", "pass"]).expect(Exit::Success);
+    assert_eq!(numbers(&place), [64u32 << 10, 3, 4].map(u32::to_le_bytes).concat());
 }
 
 #[test]
@@ -298,7 +437,7 @@ fn without_locked_memory_there_are_no_keys_but_on_demand() {
     for (option, exit) in [("0", Exit::Failure), ("1", Exit::Success)] {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -l 0 && exec \"$@\" 3<pass", "sh"]).arg(&program);
-        command.args(["keys", "create", "-regtest", "-passphrase-fd=3"]);
+        command.args(["keys", "create", "-regtest", "-passphrase-fd=3", "-unseenwords"]);
         command.arg(format!("-datadir={}", temp.path().join(option).display()));
         command.arg(format!("-allowunlockedsecrets={option}"));
         if rustix::process::getuid().is_root() {
@@ -311,6 +450,9 @@ fn without_locked_memory_there_are_no_keys_but_on_demand() {
         if exit == Exit::Failure {
             assert!(ended.stderr.contains("RLIMIT_MEMLOCK is 0 bytes"), "{ended:?}");
             assert!(ended.stderr.contains("-allowunlockedsecrets"), "{ended:?}");
+        } else {
+            let line = "nothing of the memory that the passphrase was stretched in could be locked";
+            assert!(ended.stderr.contains(line), "{ended:?}");
         }
     }
 }

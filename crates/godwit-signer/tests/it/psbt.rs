@@ -1,5 +1,8 @@
 //! `godwit-signer psbt` as a user runs it, on the PSBTs of Bitcoin Core's wallets.
 
+mod made_here;
+mod ours;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -58,6 +61,25 @@ fn inspect_tells_what_is_known_and_what_is_not() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(!place.datadir().exists(), "a look leaves nothing behind");
+    // With a passphrase for it, the key file is the one in the data directory.
+    let words: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"psbt", &"inspect", &path, &"-passphrase-fd=0"];
+    let missing = place.run_with_input(&words, "pass\n").expect(Exit::Failure);
+    assert!(missing.stderr.contains("there is no key file"), "{missing:?}");
+    let bytes = BASE64.decode(UNSIGNED.replace(' ', "").as_bytes()).expect("base64");
+    let transaction = bitcoin::Psbt::deserialize(&bytes).expect("it is valid").unsigned_tx;
+    for (number, sequence, said) in [
+        (7, 0, "lock time 7: in no block up to that height"),
+        (500_000_000, 0, "lock time 500000000: in no block up to that time, in seconds"),
+        (7, u32::MAX, "lock time 7, which the sequences of all inputs switch off"),
+    ] {
+        let mut locked = transaction.clone();
+        locked.lock_time = bitcoin::absolute::LockTime::from_consensus(number);
+        locked.input.iter_mut().for_each(|input| input.sequence = bitcoin::Sequence(sequence));
+        let locked = bitcoin::Psbt::from_unsigned_tx(locked).expect("it is unsigned").serialize();
+        let shown = psbt(&place, "inspect", &file(&place, "locked.psbt", locked));
+        let shown = shown.expect(Exit::Success).stdout;
+        assert!(shown.contains(said), "{shown}");
+    }
     // The same on another network.
     let shown = signer("main").run(&[&"psbt", &"inspect", &path]).expect(Exit::Success).stdout;
     assert!(shown.contains(" to bc1qmpwzkuwsqc9snjvgdt4czhjsnywa5yjdgwyw6k"), "{shown}");
@@ -96,6 +118,16 @@ fn what_core_signed_is_finished_and_extracted() {
             assert!(shown.contains("  finished"), "{shown}");
         }
     }
+}
+
+/// A PSBT, and a key file beside it that can sign it.
+pub(crate) fn file_to_sign(place: &Datadir) -> PathBuf {
+    made_here::key_file(place, "test.keys", NetworkKind::Test);
+    file_to_sign_to(place, 'F')
+}
+
+fn file_to_sign_to(place: &Datadir, letter: char) -> PathBuf {
+    file(place, "a.psbt", made_here::spend(&[made_here::wpkh(letter, 0)]).serialize())
 }
 
 /// Base64 decoded and encoded once more.
@@ -242,6 +274,7 @@ fn key_file(place: &Datadir, wallet: &Value) -> PathBuf {
         let entry = Entry {
             label: String::new(),
             created: 0,
+            made_here: false,
             network: NetworkKind::Test,
             descriptors: split
                 .descriptors
@@ -256,12 +289,68 @@ fn key_file(place: &Datadir, wallet: &Value) -> PathBuf {
     path
 }
 
-/// `psbt sign` with the passphrase on standard input.
-pub(crate) fn sign(place: &Datadir, keys: &Path, psbt: &Path, options: &[&str]) -> Ended {
+/// A command with the key file, the passphrase on standard input.
+fn with_keys(place: &Datadir, action: &str, keys: &Path, psbt: &Path, options: &[&str]) -> Ended {
     let option = format!("-keys={}", keys.display());
-    let mut command = place.command(&[&"psbt", &"sign", &psbt, &option, &"-passphrase-fd=0"]);
+    let mut command = place.command(&[&"psbt", &action, &psbt, &option, &"-passphrase-fd=0"]);
     command.args(options);
     Ended::with_input(command, &format!("{PASSPHRASE}\n"))
+}
+
+/// What `psbt inspect -keys` shows, and its token.
+fn inspect(place: &Datadir, keys: &Path, psbt: &Path) -> (String, String) {
+    let shown = with_keys(place, "inspect", keys, psbt, &[]).expect(Exit::Success).stdout;
+    let token = shown.trim_end().rsplit_once("-yes=").expect("the last line has it").1;
+    (shown.clone(), token.to_owned())
+}
+
+/// `psbt sign` after a look at what is signed.
+pub(crate) fn sign(place: &Datadir, keys: &Path, psbt: &Path, options: &[&str]) -> Ended {
+    let (_, token) = inspect(place, keys, psbt);
+    let yes = format!("-yes={token}");
+    with_keys(place, "sign", keys, psbt, &[&[yes.as_str()], options].concat())
+}
+
+#[test]
+fn nothing_is_signed_without_a_look() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let sign = |path: &Path, options: &[&str]| {
+        // Without a terminal of its own.
+        let option = format!("-keys={}", keys.display());
+        let program = place.command(&[
+            &"psbt",
+            &"sign",
+            &path,
+            &option,
+            &"-passphrase-fd=0",
+            &"-unprovenamounts",
+        ]);
+        let mut command = std::process::Command::new("setsid");
+        command.arg("--wait").arg(program.get_program()).args(program.get_args()).args(options);
+        Ended::with_input(command, &format!("{PASSPHRASE}\n"))
+    };
+    let psbt_to = |letter| made_here::spend(&[made_here::wpkh(letter, 0)]).serialize();
+    let path = file(&place, "a.psbt", psbt_to('F'));
+    let refused = sign(&path, &[]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("there is no terminal to ask at"), "{refused:?}");
+    assert_eq!(refused.stdout, "");
+    let (shown, token) = inspect(&place, &keys, &path);
+    for wrong in ["", &token[1..], &token.to_uppercase(), &"0".repeat(64)] {
+        let refused = sign(&path, &[&format!("-yes={wrong}")]).expect(Exit::Failure);
+        assert!(
+            refused.stderr.contains("-yes is not the token of this PSBT"),
+            "{wrong}: {refused:?}"
+        );
+        assert_eq!(refused.stdout, "");
+    }
+    // It is that of another PSBT.
+    let other = file(&place, "b.psbt", psbt_to('B'));
+    let refused = sign(&other, &[&format!("-yes={token}")]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("-yes is not the token"), "{refused:?}");
+    let signed = sign(&path, &[&format!("-yes={token}")]).expect(Exit::Success);
+    let (review, _) = shown.trim_end().rsplit_once('\n').expect("the token has its line");
+    assert!(signed.stderr.contains(review), "what was shown: {signed:?}");
 }
 
 #[test]
@@ -319,7 +408,8 @@ fn a_key_file_that_does_not_open_signs_nothing() {
     let wallet = &wallets["wallets"]["plain"];
     let place = signer("regtest");
     let unsigned = file(&place, "a.psbt", wallet["psbts"][0]["unsigned"].as_str().expect("text"));
-    let missing = sign(&place, &place.beside("missing.keys"), &unsigned, &[]).expect(Exit::Failure);
+    let nowhere = place.beside("missing.keys");
+    let missing = with_keys(&place, "sign", &nowhere, &unsigned, &[]).expect(Exit::Failure);
     assert!(missing.stderr.contains("there is no key file"), "{missing:?}");
     let keys = key_file(&place, wallet);
     let option = format!("-keys={}", keys.display());
@@ -334,108 +424,37 @@ fn a_key_file_that_does_not_open_signs_nothing() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// A key file for `wpkh(A/*)`, and a PSBT that spends its coins to outputs that name its keys.
-mod made_here {
-    use bitcoin::bip32::{DerivationPath, Xpriv, Xpub};
-    use bitcoin::secp256k1::Secp256k1;
-    use bitcoin::transaction::Version;
-    use bitcoin::{
-        Amount, CompressedPublicKey, Network, OutPoint, ScriptBuf, Sequence, Transaction, TxIn,
-        TxOut, Txid, Witness, absolute, hashes::Hash,
-    };
-
-    use super::*;
-
-    fn key(letter: char) -> Xpriv {
-        Xpriv::new_master(Network::Regtest, &[letter as u8; 32]).expect("a valid key")
-    }
-
-    pub(super) fn public_key(letter: char, index: u32) -> bitcoin::PublicKey {
-        let secp = Secp256k1::new();
-        let path: DerivationPath = format!("m/{index}").parse().expect("a path");
-        let child = key(letter).derive_priv(&secp, &path).expect("it has one");
-        bitcoin::PublicKey::new(child.private_key.public_key(&secp))
-    }
-
-    pub(super) fn wpkh(letter: char, index: u32) -> ScriptBuf {
-        let key = CompressedPublicKey(public_key(letter, index).inner);
-        ScriptBuf::new_p2wpkh(&key.wpubkey_hash())
-    }
-
-    pub(super) fn key_file(place: &Datadir, name: &str, network: NetworkKind) -> PathBuf {
-        let path = place.beside(name);
-        let mut store = KeyStore::create(&path, &passphrase(), weak_kdf()).expect("a new file");
-        let text = secret(&format!("wpkh({}/*)", key('A')));
-        let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
-        let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
-        let (label, keys) = (String::new(), split.keys);
-        let entry = Entry { label, created: 0, network, descriptors, keys, words: None };
-        store.insert(entry).expect("it is new");
-        path
-    }
-
-    /// Spends `wpkh(A/0)` and `wpkh(A/1)`, worth 0.1 each, with witness outputs alone.
-    pub(super) fn spend(outputs: &[ScriptBuf]) -> bitcoin::Psbt {
-        let input = |vout| TxIn {
-            previous_output: OutPoint { txid: Txid::from_byte_array([1; 32]), vout },
-            script_sig: ScriptBuf::new(),
-            sequence: Sequence::MAX,
-            witness: Witness::new(),
-        };
-        let output = |script: &ScriptBuf| TxOut {
-            value: Amount::from_sat((20_000_000 - 1_000) / outputs.len() as u64),
-            script_pubkey: script.clone(),
-        };
-        let transaction = Transaction {
-            version: Version::TWO,
-            lock_time: absolute::LockTime::ZERO,
-            input: vec![input(0), input(1)],
-            output: outputs.iter().map(output).collect(),
-        };
-        let mut psbt = bitcoin::Psbt::from_unsigned_tx(transaction).expect("it is unsigned");
-        for (index, input) in (0..).zip(&mut psbt.inputs) {
-            let (value, script_pubkey) = (Amount::from_sat(10_000_000), wpkh('A', index));
-            input.witness_utxo = Some(TxOut { value, script_pubkey });
-            input.bip32_derivation.insert(public_key('A', index).inner, source(index));
-        }
-        psbt
-    }
-
-    pub(super) fn source(index: u32) -> bitcoin::bip32::KeySource {
-        let fingerprint = Xpub::from_priv(&Secp256k1::new(), &key('A')).fingerprint();
-        (fingerprint, format!("m/{index}").parse().expect("a path"))
+#[test]
+fn a_limit_of_the_fee_leaves_that_of_its_share() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let mut unsigned = made_here::spend(&[made_here::wpkh('F', 0)]);
+    unsigned.unsigned_tx.output[0].value = bitcoin::Amount::from_sat(14_000_000);
+    let path = file(&place, "a.psbt", unsigned.serialize());
+    let generous = ["-unprovenamounts", "-maxfee=10000000", "-maxfeerate=1000000"];
+    let refused = sign(&place, &keys, &path, &generous).expect(Exit::Failure);
+    let line = "is more than 25 % of what is paid, 0.20000000 BTC; see -maxfeeshare\n";
+    assert!(refused.stderr.ends_with(line), "{refused:?}");
+    for (share, signed) in [("29", false), ("30", true), ("100", true)] {
+        let share = format!("-maxfeeshare={share}");
+        let ended = sign(&place, &keys, &path, &[&generous[..], &[&share]].concat());
+        assert_eq!(ended.stderr.contains("signed input 0"), signed, "{ended:?}");
     }
 }
 
 #[test]
-fn an_output_is_ours_when_a_descriptor_derives_it() {
+fn a_file_that_is_there_is_told_before_a_passphrase_is_asked_for() {
     let place = signer("regtest");
     let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
-    let (ours, theirs) = (made_here::public_key('A', 5), made_here::public_key('F', 5));
-    let shared = bitcoin::script::Builder::new()
-        .push_int(1)
-        .push_key(&ours)
-        .push_key(&theirs)
-        .push_int(2)
-        .push_opcode(bitcoin::opcodes::all::OP_CHECKMULTISIG)
-        .into_script();
-    let burnt = bitcoin::ScriptBuf::new_op_return(ours.inner.serialize());
-    let outputs = [made_here::wpkh('A', 5), made_here::wpkh('F', 5), shared.to_p2wsh(), burnt];
-    let mut unsigned = made_here::spend(&outputs);
-    for output in &mut unsigned.outputs {
-        output.bip32_derivation.insert(ours.inner, made_here::source(5));
-    }
-    unsigned.outputs[2].witness_script = Some(shared);
-    let path = file(&place, "a.psbt", unsigned.serialize());
-    let signed = sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
-    let lines: Vec<&str> =
-        signed.stderr.lines().filter(|line| line.starts_with("output ")).collect();
-    assert!(lines[0].ends_with(", which is ours"), "{lines:?}");
-    assert!(!lines[1].contains("our"), "{lines:?}");
-    for line in &lines[2..] {
-        assert!(!line.contains("which is ours"), "{line}");
-        assert!(line.contains(", which names a key of ours, but no descriptor"), "{line}");
-    }
+    let path = file_to_sign_to(&place, 'F');
+    let out = file(&place, "out.psbt", "kept");
+    let (keys, out_option) =
+        (format!("-keys={}", keys.display()), format!("-out={}", out.display()));
+    let words: [&dyn AsRef<std::ffi::OsStr>; 6] =
+        [&"psbt", &"sign", &path, &keys, &out_option, &"-passphrase-fd=0"];
+    let refused = place.run_with_input(&words, "wrong\n").expect(Exit::Failure);
+    assert!(refused.stderr.contains("out.psbt cannot be written: File exists"), "{refused:?}");
+    assert_eq!(fs::read(&out).expect("it is there"), b"kept");
 }
 
 #[test]
@@ -460,7 +479,14 @@ fn a_key_that_only_has_our_fingerprint_is_named() {
         let key = made_here::public_key(letter, 5).inner;
         unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(5));
         let path = file(&place, "a.psbt", unsigned.serialize());
-        let signed = sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
+        let ended = sign(&place, &keys, &path, &["-unprovenamounts"]);
+        if warned {
+            ended.expect(Exit::Failure);
+        } else {
+            ended.expect(Exit::Success);
+        }
+        let options = ["-unprovenamounts", "-anyoutputs"];
+        let signed = sign(&place, &keys, &path, &options).expect(Exit::Success);
         assert_eq!(signed.stderr.contains(warning), warned, "{signed:?}");
     }
 }

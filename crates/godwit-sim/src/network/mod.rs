@@ -17,6 +17,7 @@ mod link;
 mod mix;
 mod net;
 mod noise;
+mod out;
 mod outbox;
 mod serve;
 mod session;

@@ -11,7 +11,8 @@ use godwit_primitives::sha256::sha256d;
 use godwit_stream::DataStream;
 
 use super::conduct::Noise;
-use super::session::{Out, Session};
+use super::out::{Out, Prepared};
+use super::session::Session;
 use crate::rng::Rng;
 
 /// Entries of a large `inv` or `getdata` (Core `MAX_INV_SZ`).
@@ -72,14 +73,6 @@ impl Session {
         };
         Out::Message(message)
     }
-}
-
-/// A message, its payload encoded and hashed.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) command: Command,
-    pub(super) payload: Vec<u8>,
-    pub(super) checksum: [u8; 4],
 }
 
 /// Large messages of one kind, made once: drawing, encoding and hashing new ones each time was nearly all

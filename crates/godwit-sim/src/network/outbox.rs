@@ -7,7 +7,7 @@ use godwit_p2p::{Command, Protocol, Transport};
 use godwit_primitives::sha256::sha256d;
 use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
 
-use super::noise::Prepared;
+use super::out::Prepared;
 
 /// A limit on the bytes of a session, on top of its link's.
 #[derive(Clone, Copy, Debug)]

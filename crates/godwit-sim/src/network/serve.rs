@@ -12,7 +12,8 @@ use godwit_primitives::{Block, BlockHash, BlockHeader};
 use super::branch::{Branch, StoredBlock};
 use super::conduct::{BlockConduct, HeaderConduct};
 use super::forge;
-use super::session::{Out, Session};
+use super::out::Out;
+use super::session::Session;
 
 /// Most headers of an honest message (Core `MAX_HEADERS_RESULTS`).
 const MAX_HEADERS: usize = 2_000;

@@ -13,9 +13,9 @@ use godwit_primitives::BlockHash;
 use godwit_secret::SecretArray;
 use godwit_stream::DataStream;
 
-use super::branch::{Branch, StoredBlock};
+use super::branch::Branch;
 use super::conduct::{Announce, Conduct, Speech};
-use super::noise::Prepared;
+use super::out::Out;
 use super::outbox::{Outbox, Written, small_pool};
 use crate::rng::Rng;
 
@@ -27,26 +27,6 @@ const COMPACT_VERSION: u64 = 2;
 const READ_BUDGET: usize = 1 << 20;
 /// Above so many bytes of unwritten answers a peer stops reading, as Core does.
 const ENOUGH_QUEUED: usize = 1 << 20;
-
-/// What will be written, when its time has come.
-#[derive(Debug)]
-pub(super) enum Out {
-    Message(Message),
-    Block(Arc<StoredBlock>),
-    /// A block's message with other bytes than the block's.
-    Payload(Command, Vec<u8>),
-    /// A frame that announces another length than it has.
-    Forged {
-        command: Command,
-        announced: u32,
-        payload: Vec<u8>,
-    },
-    /// A message that is the same for many peers.
-    Prepared(&'static Prepared),
-    Raw(Vec<u8>),
-    /// No more than so many bytes a second from here on.
-    Pace(u64),
-}
 
 /// A peer's side of one connection.
 #[derive(Debug)]

@@ -2,15 +2,17 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_stream::DataStream;
-use rustix::io::Errno;
+use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Disk, DiskFile, DiskLock, OpenMode};
 
@@ -23,7 +25,11 @@ const DIR_MODE: u32 = 0o700;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
-struct RealFile(File);
+struct RealFile {
+    file: File,
+    /// Reads can be asked not to wait, as far as is known.
+    tells_what_is_cached: AtomicBool,
+}
 
 struct RealLock(#[expect(dead_code, reason = "an open description holds the lock")] File);
 
@@ -39,7 +45,7 @@ impl Disk for RealDisk {
             .truncate(mode == OpenMode::Truncate)
             .mode(FILE_MODE)
             .open(path)?;
-        Ok(Arc::new(RealFile(file)))
+        Ok(Arc::new(RealFile { file, tells_what_is_cached: AtomicBool::new(true) }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -95,7 +101,26 @@ impl Disk for RealDisk {
 
 impl DiskFile for RealFile {
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(out, offset)
+        self.file.read_exact_at(out, offset)
+    }
+
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let len = out.len();
+        // An offset of -1 would mean the place behind the last read.
+        if self.tells_what_is_cached.load(Ordering::Relaxed) && i64::try_from(offset).is_ok() {
+            let mut parts = [IoSliceMut::new(out)];
+            match rustix::io::preadv2(&self.file, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+                Ok(count) if count == len => return Ok(true),
+                // A file system without it, or a filter of system calls.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                    self.tells_what_is_cached.store(false, Ordering::Relaxed);
+                }
+                // Not all of it is in memory. Whatever else is wrong, the read that waits will say.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        self.advise(offset..offset.saturating_add(len as u64), Advice::WillNeed);
+        Ok(false)
     }
 
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
@@ -104,7 +129,7 @@ impl DiskFile for RealFile {
             let have = out.as_slice().len() - start;
             let mut at = offset + have as u64;
             let filled = out.fill_from(len - have, |spare| {
-                let (filled, _) = rustix::io::pread(&self.0, spare, at)?;
+                let (filled, _) = rustix::io::pread(&self.file, spare, at)?;
                 at += filled.len() as u64;
                 Ok(filled)
             });
@@ -119,27 +144,32 @@ impl DiskFile for RealFile {
     }
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
+        self.file.write_all_at(data, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn file_len(&self) -> io::Result<u64> {
-        self.0.metadata().map(|metadata| metadata.len())
+        self.file.metadata().map(|metadata| metadata.len())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn release_cache(&self, bytes: Range<u64>) {
+        self.advise(bytes, Advice::DontNeed);
+    }
+}
+
+impl RealFile {
+    /// Nothing is wrong where the system does not take the hint.
+    fn advise(&self, bytes: Range<u64>, advice: Advice) {
         let Some(len) = NonZeroU64::new(bytes.end.saturating_sub(bytes.start)) else { return };
         let len = Some(len).filter(|len| i64::try_from(len.get()).is_ok());
-        let advice = rustix::fs::Advice::DontNeed;
-        // Nothing is wrong where the system does not take the hint.
-        let _is_taken = rustix::fs::fadvise(&self.0, bytes.start, len, advice).is_ok();
+        let _is_taken = rustix::fs::fadvise(&self.file, bytes.start, len, advice).is_ok();
     }
 }
 

@@ -6,7 +6,7 @@
 
 use godwit_primitives::coin::encode_output;
 use godwit_primitives::{Amount, Coin};
-use godwit_stream::{DataStream, Decode, Encode, SpanReader};
+use godwit_stream::{DataStream, Encode};
 
 /// Longest VarInt of a height with the coinbase bit.
 const MAX_CODE_LEN: usize = 5;
@@ -152,7 +152,7 @@ impl CompressedCoins {
 
     /// Coin number `n`, decoded; `None` where it is absent or no coin.
     pub fn coin(&self, n: usize) -> Option<Coin> {
-        Coin::decode(&mut SpanReader::new(self.get(n)?)).ok()
+        Coin::from_compressed(self.get(n)?).ok()
     }
 
     /// Appends each of `coins`.
@@ -190,7 +190,8 @@ mod tests {
         Coin {
             value: i64::from(n) * 1_000,
             script_pubkey,
-            height: n * 77,
+            // Codes of one to five bytes.
+            height: n.pow(3) * 79,
             coinbase: n.is_multiple_of(3),
         }
     }
@@ -210,6 +211,25 @@ mod tests {
             assert_eq!(joined.get(n), whole.get(n), "{coin:?}");
             assert_eq!(joined.coin(n).as_ref(), Some(coin));
         }
+    }
+
+    #[test]
+    fn codes_are_of_every_length() {
+        let len = |height: u32| CoinCode::new(height, false).as_slice().len();
+        let edges = [(63, 64), (8_255, 8_256), (1_056_831, 1_056_832), (135_274_559, 135_274_560)];
+        for (n, (below, above)) in (1..).zip(edges) {
+            assert_eq!((len(below), len(above)), (n, n + 1));
+        }
+        assert_eq!(len((1 << 31) - 1), MAX_CODE_LEN);
+    }
+
+    #[test]
+    fn bytes_behind_a_coin_are_no_coin() {
+        let mut coins = CompressedCoins::default();
+        coins.extend(&[coin(30)]);
+        let longer = [coins.get(0).unwrap(), &[0]].concat();
+        coins.push(&longer);
+        assert_eq!((coins.coin(0), coins.coin(1)), (Some(coin(30)), None));
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl<'a> Entry<'a> {
             return Ok(None);
         }
         let (_, coin) = self.split()?;
-        Coin::decode(&mut SpanReader::new(coin)).map(Some)
+        Coin::from_compressed(coin).map(Some)
     }
 
     /// The header as files hold it: the length alone.

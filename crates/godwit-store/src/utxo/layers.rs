@@ -43,7 +43,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use godwit_primitives::{Coin, OutPoint};
-use godwit_stream::{Decode, DecodeError, SpanReader};
+use godwit_stream::DecodeError;
 
 use super::compressed::CompressedCoins;
 use super::entry::Entry;
@@ -53,6 +53,7 @@ use super::merge::{MergeScan, Source};
 use super::run::file::repair::Repairs;
 use super::run::reader::SegmentCursor;
 use super::run::segment::{LookupScratch, Segment};
+use super::run_lookup::RunLookup;
 use crate::disk::StoreDisk;
 use crate::error::StoreError;
 use crate::exec::Executor;
@@ -272,29 +273,54 @@ impl Layers {
         }
         // Reads may take long, and the memory of clean ones be needed meanwhile.
         drop(flushed);
+        match trust {
+            Trust::Memory => self.resolve_in_runs(keys, &open, found),
+            Trust::Files => self.search_runs(keys, &open, found),
+        }
+    }
+
+    /// As [`Self::resolve`], of the runs alone, for the keys of `open`, which are in order of key.
+    fn resolve_in_runs(
+        &self,
+        keys: &[HashedOutPoint],
+        open: &[u32],
+        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Result<usize, StoreError> {
+        let mut lookup = RunLookup::new(keys, found);
+        for open in open.chunk_by(self.same_partition(keys)) {
+            lookup.look_up(&self.partitions[self.partition(keys, open[0])], open)?;
+        }
+        lookup.finish()
+    }
+
+    /// As [`Self::resolve`], of the runs alone, all entries, by what their files say.
+    fn search_runs(
+        &self,
+        keys: &[HashedOutPoint],
+        open: &[u32],
+        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Result<usize, StoreError> {
         let (mut scratch, mut in_runs) = (LookupScratch::default(), 0);
-        let mut done = vec![false; keys.len()];
-        let partition = |n: &u32| self.context.partition_of(keys[*n as usize].key);
-        for mut open in open.chunk_by_mut(|a, b| partition(a) == partition(b)) {
-            for segment in &self.partitions[partition(&open[0])] {
-                let reread = match trust {
-                    Trust::Memory => None,
-                    Trust::Files => Some(segment.reread()?),
-                };
-                let segment = reread.as_ref().unwrap_or(segment);
-                segment.resolve(keys, open, &mut scratch, &mut |n, entry| {
-                    done[n as usize] = trust.ends_with_first();
+        for open in open.chunk_by(self.same_partition(keys)) {
+            for segment in &self.partitions[self.partition(keys, open[0])] {
+                let segment = segment.reread()?;
+                let may_contain = |n: &u32| segment.may_contain(keys[*n as usize].key);
+                let wanted: Vec<u32> = open.iter().copied().filter(may_contain).collect();
+                segment.resolve(keys, &wanted, &mut scratch, &mut |n, entry| {
                     in_runs += 1;
                     found(n, entry)
                 })?;
-                let left = move_up(open, |n| !done[n as usize]);
-                open = &mut open[..left];
-                if open.is_empty() {
-                    break;
-                }
             }
         }
         Ok(in_runs)
+    }
+
+    fn same_partition(&self, keys: &[HashedOutPoint]) -> impl Fn(&u32, &u32) -> bool {
+        |a, b| self.partition(keys, *a) == self.partition(keys, *b)
+    }
+
+    fn partition(&self, keys: &[HashedOutPoint], n: u32) -> usize {
+        self.context.partition_of(keys[n as usize].key)
     }
 
     /// Whether there are no entries: nothing was sealed yet.
@@ -346,18 +372,6 @@ impl Layers {
     }
 }
 
-/// Moves the elements that `keep` accepts to the front, in order, and returns how many they are.
-fn move_up(items: &mut [u32], keep: impl Fn(u32) -> bool) -> usize {
-    let mut kept = 0;
-    for n in 0..items.len() {
-        if keep(items[n]) {
-            items[kept] = items[n];
-            kept += 1;
-        }
-    }
-    kept
-}
-
 /// A coin in a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct CoinEntry<'a> {
@@ -373,7 +387,7 @@ impl CoinEntry<'_> {
     ///
     /// The bytes are no coin. Their checksum matched, so another program wrote them.
     pub fn coin(&self) -> Result<Coin, DecodeError> {
-        Coin::decode(&mut SpanReader::new(self.compressed))
+        Coin::from_compressed(self.compressed)
     }
 }
 

@@ -1,3 +1,4 @@
+mod cold;
 mod damage;
 mod faults;
 mod inspect;

@@ -95,6 +95,9 @@ pub(crate) fn harden_for_encryption(options: &NodeOptions) -> bool {
         return false;
     }
     if options.allow_unlocked_secrets {
+        log::warn!(
+            "-allowunlockedsecrets: keys of connections may reach a swap file or a core dump"
+        );
         allow_unlocked_secrets();
     }
     if let Err(error) = check_locked_memory() {

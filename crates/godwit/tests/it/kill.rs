@@ -336,6 +336,12 @@ fn an_import_that_is_told_to_stop_ends_soon_in_every_phase_and_goes_on() {
         let is_in = |phase: &Phase| log.is_in(*phase) || *phase == Phase::Undo && at_undo;
         let phases: Vec<Phase> = Phase::ALL.into_iter().filter(is_in).collect();
         let (time, status) = running.terminate();
+        if status.success() {
+            // Its last blocks went faster than the signal came.
+            last = format!("the import ended as it was told to stop {moment:?}");
+            kept.check(running.log(), records::blocks(&node), records::undo_records(&node));
+            break;
+        }
         assert_eq!(status.code(), Some(Exit::Interrupted.code().into()), "{}", node.log());
         assert!(time < STOP_LIMIT, "{time:?} at {moment:?}");
         kept.check(running.log(), records::blocks(&node), records::undo_records(&node));

@@ -154,8 +154,15 @@ pub(crate) fn make(node: &Node) -> SpendingChain {
         let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
         let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
         let (label, network) = (letter.to_string(), NetworkKind::Test);
-        let entry =
-            Entry { label, created: 0, network, descriptors, keys: split.keys, words: None };
+        let entry = Entry {
+            label,
+            created: 0,
+            made_here: false,
+            network,
+            descriptors,
+            keys: split.keys,
+            words: None,
+        };
         store.insert(entry).expect("it is new");
     }
     let spends = KINDS.iter().enumerate().map(|(vout, kind)| {
@@ -170,8 +177,11 @@ pub(crate) fn make(node: &Node) -> SpendingChain {
         let (extracted, to_extracted) = result("extracted");
         let keys = format!("-keys={}", keys.display());
         let passphrase = format!("{PASSPHRASE}\n");
+        let words: &[&dyn AsRef<OsStr>] = &[&"psbt", &"inspect", &path, &keys, &"-passphrase-fd=0"];
+        let seen = sign(words, &passphrase).stdout;
+        let token = &seen[seen.find("-yes=").expect("it has a token")..][.."-yes=".len() + 64];
         let words: &[&dyn AsRef<OsStr>] =
-            &[&"psbt", &"sign", &path, &keys, &"-passphrase-fd=0", &to_signed];
+            &[&"psbt", &"sign", &path, &keys, &"-passphrase-fd=0", &token, &to_signed];
         sign(words, &passphrase);
         sign(&[&"psbt", &"finalize", &signed, &to_finished], "");
         sign(&[&"psbt", &"extract", &finished, &to_extracted], "");

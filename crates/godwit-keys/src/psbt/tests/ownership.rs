@@ -6,14 +6,15 @@ use bitcoin::hashes::Hash;
 use bitcoin::secp256k1::Secp256k1;
 
 use super::coins::public_descriptor;
-use crate::psbt::{MAX_OWN_INDEX, OwnScripts};
+use crate::KeyId;
+use crate::psbt::{Branch, MAX_OWN_INDEX, OwnScripts};
 
 fn xpub(letter: char) -> Xpub {
     let key = Xpriv::new_master(Network::Regtest, &[letter as u8; 32]).expect("a valid key");
     Xpub::from_priv(&Secp256k1::new(), &key)
 }
 
-fn of_descriptors(kinds: &[&str]) -> OwnScripts {
+pub(super) fn of_descriptors(kinds: &[&str]) -> OwnScripts {
     let text = |kind: &&str| {
         let parts = kind.chars().map(|letter| match letter {
             'A' | 'B' => xpub(letter).to_string(),
@@ -22,7 +23,12 @@ fn of_descriptors(kinds: &[&str]) -> OwnScripts {
         parts.collect()
     };
     let texts: Vec<String> = kinds.iter().map(text).collect();
-    OwnScripts::of_descriptors(texts.iter().map(String::as_str))
+    let numbered = (1..).zip(&texts);
+    OwnScripts::of_descriptors(numbered.map(|(place, text)| (id(), place, text.as_str())))
+}
+
+fn id() -> KeyId {
+    "00000001".parse().expect("eight digits")
 }
 
 fn source(path: &str) -> KeySource {
@@ -30,7 +36,7 @@ fn source(path: &str) -> KeySource {
 }
 
 fn derive(own: &mut OwnScripts, kind: &str, path: &str) -> bool {
-    own.derive(&public_descriptor(kind).script_pubkey(), [&source(path)])
+    own.find(&public_descriptor(kind).script_pubkey(), [&source(path)]).is_some()
 }
 
 #[test]
@@ -41,11 +47,11 @@ fn what_a_descriptor_derives_at_the_index_of_the_path_is_ours() {
         for elsewhere in ["m/1/8", "m/1/7h", "m"] {
             assert!(!derive(&mut own, kind, elsewhere), "{kind} {elsewhere}");
         }
-        assert!(!own.derive(&public_descriptor(kind).script_pubkey(), []), "{kind}");
+        assert!(own.find(&public_descriptor(kind).script_pubkey(), []).is_none(), "{kind}");
     }
     // Without a wildcard no path is needed.
     let mut own = of_descriptors(&["wpkh(A/1/7)", "no descriptor", "wpkh(A/2/*h)"]);
-    assert!(own.derive(&public_descriptor("wpkh(A/1/7)").script_pubkey(), []));
+    assert!(own.find(&public_descriptor("wpkh(A/1/7)").script_pubkey(), []).is_some());
     assert!(!derive(&mut own, "wpkh(A/1/8)", "m/1/8"));
 }
 
@@ -65,7 +71,7 @@ fn a_key_of_ours_beside_somebody_elses_is_not_enough() {
     let key = public_descriptor("wpkh(A/1/7)").script_pubkey();
     let hash = bitcoin::hashes::hash160::Hash::hash(key.as_bytes());
     let burnt = bitcoin::ScriptBuf::new_op_return(hash.to_byte_array());
-    assert!(!own.derive(&burnt, [&source("m/1/7")]));
+    assert!(own.find(&burnt, [&source("m/1/7")]).is_none());
 }
 
 #[test]
@@ -74,5 +80,21 @@ fn an_index_far_away_is_not_looked_at() {
     for (index, found) in [(MAX_OWN_INDEX, true), (MAX_OWN_INDEX + 1, false)] {
         let (kind, path) = (format!("wpkh(A/1/{index})"), format!("m/1/{index}"));
         assert_eq!(derive(&mut own, &kind, &path), found, "{index}");
+    }
+}
+
+#[test]
+fn it_is_told_by_which_descriptor_and_index() {
+    let mut own = of_descriptors(&["wpkh(A/0/*)", "wpkh(A/1/*)", "wpkh(A/2/*)", "pkh(A/1/7)"]);
+    for (kind, path, place, branch, index) in [
+        ("wpkh(A/0/5)", "m/0/5", 1, Branch::Receive, Some(5)),
+        ("wpkh(A/1/6)", "m/1/6", 2, Branch::Change, Some(6)),
+        ("wpkh(A/2/7)", "m/2/7", 3, Branch::Other, Some(7)),
+        ("pkh(A/1/7)", "m/1/7", 4, Branch::Other, None),
+    ] {
+        let found = own.find(&public_descriptor(kind).script_pubkey(), [&source(path)]);
+        let found = found.expect(kind);
+        assert_eq!((found.entry, found.place, found.index), (id(), place, index), "{kind}");
+        assert_eq!(found.branch(), branch, "{kind}");
     }
 }

@@ -5,7 +5,7 @@ use bitcoin::{Weight, sighash::EcdsaSighashType};
 
 use super::coins::{COIN, FEE, public_descriptor, received, sign, spend};
 use super::*;
-use crate::psbt::{Fee, FeeObjection, InputObjection, Warning};
+use crate::psbt::{Fee, FeeObjection, InputObjection, OutputObjection, Warning};
 
 /// Signs a PSBT after a change with A's keys.
 fn signed_after(
@@ -60,9 +60,13 @@ fn a_fee_rate_above_the_limit() {
 #[test]
 fn fee_rates_are_rounded_up() {
     let rate = |amount, weight| {
-        Fee { amount: Amount::from_sat(amount), weight: Weight::from_wu(weight) }
-            .rate()
-            .to_sat_per_kwu()
+        Fee {
+            amount: Amount::from_sat(amount),
+            inputs: Amount::ZERO,
+            weight: Weight::from_wu(weight),
+        }
+        .rate()
+        .to_sat_per_kwu()
     };
     assert_eq!([rate(1, 1000), rate(1, 1001), rate(0, 1), rate(7, 0)], [1, 1, 0, 7000]);
     assert_eq!(rate(u64::MAX, 1), u64::MAX);
@@ -446,4 +450,120 @@ fn signing_narrows_what_may_be_changed() {
     };
     let found = [0x01, 0x02, 0x03, 0x81, 0x82, 0x83].map(flags);
     assert_eq!(found, [0b000, 0b010, 0b100, 0b001, 0b011, 0b101]);
+}
+
+#[test]
+fn a_finished_input_of_others_does_not_hide_a_fee() {
+    let kinds = ["wpkh(A/0)", "wpkh(F/0)"];
+    let signed = |limit: u64, padding: usize| {
+        let rate = FeeRate::from_sat_per_kwu(limit);
+        let limits = FeeLimits { fee: Amount::MAX_MONEY, rate };
+        let policy = SignPolicy { fee: limits, foreign_inputs: true, ..SignPolicy::default() };
+        signed_after(&kinds, &policy, |psbt| {
+            let witness = [vec![0; padding]];
+            psbt.inputs[1].final_script_witness = Some(bitcoin::Witness::from_slice(&witness));
+        })
+    };
+    // Of both the same is believed.
+    let least = (1..FEE * 1000).find(|limit| limit % 100 == 0 && signed(*limit, 0).is_ok());
+    let least = least.expect("some limit is high enough");
+    assert!(signed(least, 100_000).is_ok());
+    let hidden = signed(least - 100, 100_000);
+    assert!(matches!(hidden, Err(SignError::Fee(FeeObjection::AboveRate { .. }))), "{hidden:?}");
+}
+
+/// An output of `kind` with the fields that belong to it, after a change of these.
+fn with_output(
+    kind: &str,
+    change: impl FnOnce(&mut bitcoin::psbt::Output),
+) -> Result<Vec<Signed>, SignError> {
+    signed_after(&["wpkh(A/0)"], &SignPolicy::default(), |psbt| {
+        let descriptor = public_descriptor(kind);
+        psbt.unsigned_tx.output[0].script_pubkey = descriptor.script_pubkey();
+        psbt.outputs[0] = bitcoin::psbt::Output::default();
+        miniscript::psbt::PsbtExt::update_output_with_descriptor(psbt, 0, &descriptor).expect(kind);
+        change(&mut psbt.outputs[0]);
+    })
+}
+
+#[test]
+fn what_is_said_of_an_output_must_fit_it() {
+    let kinds = [
+        "pkh(A/1)",
+        "wpkh(A/1)",
+        "sh(wpkh(A/1))",
+        "sh(multi(1,A/1,F/0))",
+        "wsh(multi(2,A/1,F/0))",
+        "sh(wsh(multi(2,A/1,F/0)))",
+        "tr(A/1)",
+        "tr(A/1,{pk(B/8),pk(F/8)})",
+        "tr(F/0,{and_v(v:pk(A/1),older(7)),pk(F/9)})",
+    ];
+    for kind in kinds {
+        assert!(with_output(kind, |_| {}).is_ok(), "{kind}");
+    }
+    let refused = |kind, expected, change: fn(&mut bitcoin::psbt::Output)| {
+        assert_eq!(with_output(kind, change), Err(SignError::Output(0, expected)), "{kind}");
+    };
+    for kind in ["wpkh(A/1)", "tr(A/1)", "sh(wpkh(A/1))", "sh(multi(1,A/1,F/0))"] {
+        let fields = OutputObjection::Fields(InputObjection::RedeemScriptMismatch);
+        refused(kind, fields, |output| {
+            output.redeem_script = Some(bitcoin::ScriptBuf::from_bytes(vec![0x51]));
+        });
+    }
+    for kind in ["wpkh(A/1)", "wsh(multi(2,A/1,F/0))", "sh(wsh(multi(2,A/1,F/0)))"] {
+        let fields = OutputObjection::Fields(InputObjection::WitnessScriptMismatch);
+        refused(kind, fields, |output| {
+            output.witness_script = Some(bitcoin::ScriptBuf::from_bytes(vec![0x51]));
+        });
+    }
+    for kind in ["tr(A/1)", "tr(A/1,{pk(B/8),pk(F/8)})"] {
+        let fields = OutputObjection::Fields(InputObjection::TaprootKeyMismatch);
+        refused(kind, fields, |output| {
+            let key = public_descriptor("tr(F/5)").script_pubkey();
+            output.tap_internal_key = super::super::spent::output_key(&key);
+        });
+    }
+    // Our key is named, the script is somebody else's.
+    for (kind, theirs) in
+        [("wpkh(A/1)", "wpkh(F/1)"), ("pkh(A/1)", "pkh(F/1)"), ("wpkh(A/1)", "sh(wpkh(F/1))")]
+    {
+        let signed = signed_after(&["wpkh(A/0)"], &SignPolicy::default(), |psbt| {
+            let ours = public_descriptor(kind);
+            psbt.unsigned_tx.output[0].script_pubkey = ours.script_pubkey();
+            psbt.outputs[0] = bitcoin::psbt::Output::default();
+            miniscript::psbt::PsbtExt::update_output_with_descriptor(psbt, 0, &ours).expect(kind);
+            psbt.unsigned_tx.output[0].script_pubkey = public_descriptor(theirs).script_pubkey();
+        });
+        assert_eq!(signed, Err(SignError::Output(0, OutputObjection::KeyNotInScript)), "{theirs}");
+    }
+    // Somebody else's key stands where one of ours is said to come from.
+    let signed = signed_after(&["wpkh(A/0)"], &SignPolicy::default(), |psbt| {
+        let source = psbt.inputs[0].bip32_derivation.values().next().expect("one").clone();
+        let payee = &mut psbt.outputs[0].bip32_derivation;
+        payee.values_mut().for_each(|place| *place = source.clone());
+    });
+    assert_eq!(signed, Err(SignError::Output(0, OutputObjection::OtherKey)));
+}
+
+#[test]
+fn outputs_that_anybody_can_take_are_warned_of() {
+    let warnings = |script: &[u8]| {
+        let mut psbt = spend(&["wpkh(A/0)"]);
+        psbt.outputs[0] = bitcoin::psbt::Output::default();
+        psbt.unsigned_tx.output[0].script_pubkey = bitcoin::ScriptBuf::from_bytes(script.to_vec());
+        review(&received(&psbt)).warnings
+    };
+    let program = |version: u8, len: u8| [vec![version, len], vec![7; len.into()]].concat();
+    for version in 0x52..=0x60 {
+        assert_eq!(warnings(&program(version, 32)), [Warning::AnyoneCanSpend(0)], "{version:#x}");
+    }
+    assert_eq!(warnings(&program(0x51, 33)), [Warning::AnyoneCanSpend(0)]);
+    assert_eq!(warnings(&public_descriptor("tr(F/1)").script_pubkey().to_bytes()), []);
+    assert_eq!(warnings(&program(0x00, 32)), []);
+    // No point has an x of all ones; a program of version 0 is a hash of 20 or 32 bytes.
+    let no_point = [vec![0x51, 32], vec![0xff; 32]].concat();
+    assert_eq!(warnings(&no_point), [Warning::BurnsCoins(0)]);
+    assert_eq!(warnings(&program(0x00, 21)), [Warning::BurnsCoins(0)]);
+    assert_eq!(warnings(&program(0x00, 20)), []);
 }

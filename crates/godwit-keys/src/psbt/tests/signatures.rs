@@ -65,3 +65,35 @@ fn wycheproofs_signatures_for_bitcoin() {
     }
     assert_eq!((valid, not_read, wrong, high), (162, 274, 27, 1));
 }
+
+/// A signature that is not valid hides none that is, whoever comes first.
+#[test]
+fn a_bad_signature_gives_way_to_a_good_one() {
+    use super::coins::{KINDS, sign};
+
+    for kind in KINDS {
+        let unsigned = spend(&[kind]);
+        let mut good = received(&unsigned);
+        let mut other = unsigned.clone();
+        other.unsigned_tx.output[0].value -= Amount::ONE_SAT;
+        let mut other = received(&other);
+        for psbt in [&mut good, &mut other] {
+            sign(psbt, "ABC", &SignPolicy::default()).expect(kind);
+        }
+        // Signatures of another transaction.
+        let mut bad = received(&unsigned);
+        let (to, from) = (&mut bad.fields.inputs[0], &other.fields.inputs[0]);
+        to.partial_sigs = from.partial_sigs.clone();
+        to.tap_key_sig = from.tap_key_sig;
+        to.tap_script_sigs = from.tap_script_sigs.clone();
+        let combined = |copies: &[&Psbt]| {
+            let copies: Vec<Psbt> = copies.iter().map(|copy| (*copy).clone()).collect();
+            Psbt::combine(&copies).expect(kind)
+        };
+        assert_ne!(bad, good, "{kind}");
+        for copies in [[&bad, &good, &bad], [&good, &bad, &bad], [&bad, &bad, &good]] {
+            assert_eq!(combined(&copies), good, "{kind}");
+        }
+        assert_eq!(combined(&[&bad, &bad]), bad, "{kind}");
+    }
+}

@@ -202,3 +202,39 @@ fn a_file_of_another_user_is_refused() {
     assert!(matches!(error, Err(StoreError::Owner(_, 65_534))), "{error:?}");
     assert!(matches!(store.insert(entry(1)), Err(StoreError::Owner(..))));
 }
+
+#[test]
+fn a_file_is_made_with_its_first_entry_or_not_at_all() {
+    let place = place();
+    for (bad, error) in [
+        (Entry { label: "\u{7}".to_owned(), ..entry(1) }, "Label"),
+        (Entry { descriptors: Vec::new(), ..entry(1) }, "NoDescriptors"),
+    ] {
+        let refused = KeyStore::create_with(&place.file, &passphrase("right"), small(), bad);
+        assert_eq!(format!("{:?}", refused.map(|_| ()).expect_err("it is none")), error);
+        assert!(!place.file.exists());
+    }
+    let made = KeyStore::create_with(&place.file, &passphrase("right"), small(), entry(1));
+    let (store, id) = made.expect("written");
+    assert_eq!(id, entry(1).id());
+    assert_eq!(store.mark().map(|mark| mark.generation), Some(1), "one write");
+    assert_eq!(labels(&reopened(&place)), ["number 1"]);
+}
+
+#[test]
+fn what_is_removed_is_what_was_seen() {
+    let (place, mut store) = created();
+    let id = store.insert(multisig(&[1])).expect("written");
+    let other = store.insert(entry(2)).expect("written");
+    let mut seeing = reopened(&place);
+    // Another process adds a key.
+    store.insert(multisig(&[2])).expect("another key");
+    assert!(matches!(seeing.remove(id), Err(StoreError::Changed(changed)) if changed == id));
+    assert_eq!(seeing.entries().len(), 2);
+    // What it sees now is removed, as is what others' changes leave as it was.
+    let mut late = reopened(&place);
+    store.insert(entry(3)).expect("written");
+    late.remove(other).expect("it is the same");
+    seeing.remove(id).expect("it was seen meanwhile");
+    assert_eq!(labels(&reopened(&place)), ["number 3"]);
+}

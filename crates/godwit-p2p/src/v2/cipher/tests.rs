@@ -53,7 +53,7 @@ fn lengths_take_keystream_in_order_and_then_a_key() {
     let (mut cipher, mut current) = (LengthCipher::new(key(5)), [5; 32]);
     for epoch in 0..3 {
         let mut stream = [0; LENGTH_SIZE * REKEY_INTERVAL as usize + 32];
-        keystream(&current, nonce(0, epoch), 0).apply_keystream(&mut stream);
+        stream_of_key(&current, nonce(0, epoch), 0).apply_keystream(&mut stream);
         for expected in stream[..stream.len() - 32].chunks(LENGTH_SIZE) {
             let mut length = [0; LENGTH_SIZE];
             cipher.apply(&mut length);

@@ -66,8 +66,12 @@ impl Session {
 
     /// The command ends with this message on the screen, and has failed.
     fn fails(self, message: &str) {
+        self.ends(Exit::Failure, message);
+    }
+
+    fn ends(self, exit: Exit, message: &str) {
         let (screen, status) = self.end();
-        assert_eq!(status, code(Exit::Failure), "{screen}");
+        assert_eq!(status, code(exit), "{screen}");
         assert!(screen.contains(message), "{screen}");
     }
 }
@@ -91,10 +95,30 @@ fn what_is_typed_is_not_shown() {
     // With a slip of the finger, and another one at the second time.
     session.answer("Passphrase of the new key file", "hidX\u{7f}den\r");
     session.answer("again: ", "wrong\u{15}hidden\r");
+    // Three of the six letters go on from the one before.
+    session.wait_for("It has 14 bits at best");
+    session.wait_for("nobody has.\r\n");
+    let words = session.wait_for("\r\n").to_owned();
+    assert_eq!(words.split(' ').count(), 24, "{words}");
+    // A key without a character costs an attempt, and they are shown again.
+    session.answer("they disappear: ", "\u{1b}[A\r");
+    session.answer("Type the words that you have written down: ", "\u{1b}[A\r");
+    session.wait_for("These are other words.");
+    session.wait_for("nobody has.\r\n");
+    assert_eq!(session.wait_for("\r\n"), words);
+    session.answer("they disappear: ", "\r");
+    let between = session.wait_for("Type the words that you have written down: ");
+    assert!(
+        between.ends_with("\r\n\u{1b}[H\u{1b}[2J\u{1b}[3J"),
+        "the screen is cleared: {between:?}"
+    );
+    session.answer("", &format!("{words}\r"));
     let (screen, status) = session.end();
     assert_eq!(status, code(Exit::Success), "{screen}");
+    assert_eq!(screen.matches(&words).count(), 2, "shown twice: {screen}");
     assert!(screen.contains("\"label\": \"typed\""), "{screen}");
-    for part in ["hid", "den", "wrong"] {
+    let screen = screen.replace(&words, "");
+    for part in ["hid", "wrong\r", "denX"] {
         assert!(!screen.contains(part), "{part} is on the screen: {screen}");
     }
     let listed = keys(&place, &["list"], &["hidden"]).expect(Exit::Success).json();
@@ -110,7 +134,7 @@ fn a_mistyped_or_aborted_passphrase_makes_no_file() {
     session.fails("what was typed first differs");
     let mut session = Session::start(&place, "create").expect("as before");
     session.answer("key file", "one\u{3}");
-    session.fails("aborted; nothing was done");
+    session.ends(Exit::Interrupted, "aborted; nothing was done");
     assert!(!super::key_file(&place).exists());
 }
 
@@ -158,8 +182,89 @@ fn a_signal_at_a_question_leaves_a_terminal_that_shows_what_is_typed() {
         kill_process(pid, signal).expect("it is there");
         let (screen, _) = session.end();
         assert!(screen.contains("aborted; nothing was done"), "{signal:?}: {screen}");
-        assert!(screen.contains(&format!("ended {}", Exit::Failure.code())), "{screen}");
+        assert!(screen.contains(&format!("ended {}", Exit::Interrupted.code())), "{screen}");
         assert!(screen.contains(" echo ") && screen.contains(" icanon "), "{signal:?}: {screen}");
     }
     assert!(!super::key_file(&place).exists());
+}
+
+#[test]
+fn words_that_nobody_can_repeat_are_not_kept() {
+    let place = signer("regtest");
+    let Some(mut session) = Session::start(&place, "create") else { return };
+    session.answer("Passphrase of the new key file", "hidden\r");
+    session.answer("again: ", "hidden\r");
+    for _ in 0..3 {
+        session.answer("they disappear: ", "\r");
+        session.answer("Type the words that you have written down: ", "abandon about\r");
+    }
+    session.wait_for("the words that were shown are void");
+    session.fails("the words that were typed are not those that were shown");
+    assert!(!super::key_file(&place).exists());
+    // Nor are those that somebody has turned away from.
+    let mut session = Session::start(&place, "create").expect("as before");
+    session.answer("Passphrase of the new key file", "hidden\r");
+    session.answer("again: ", "hidden\r");
+    session.answer("they disappear: ", "\u{3}");
+    session.wait_for("\u{1b}[3J");
+    session.wait_for("the words that were shown are void");
+    session.ends(Exit::Interrupted, "aborted; nothing was done");
+    assert!(!super::key_file(&place).exists());
+}
+
+#[test]
+fn an_entry_is_removed_when_the_user_says_so() {
+    let place = signer("regtest");
+    let entry = keys(&place, &["create", "-label=kept"], &["pass"]).expect(Exit::Success).json();
+    let words = format!("remove {}", super::id(&entry));
+    for (answer, left) in [("no\r", 1), ("yes\r", 0)] {
+        // What is removed is shown where it is asked for, wherever standard error goes.
+        let line = format!("{} 2>/dev/null", line(&place, &words));
+        let Some(mut session) = Session::of_shell(&line) else { return };
+        session.answer("Passphrase of ", "pass\r");
+        session.wait_for("\"label\": \"kept\"");
+        session.answer("Remove this entry and its keys? Type yes and Enter: ", answer);
+        let (screen, status) = session.end();
+        assert_eq!(status == code(Exit::Success), left == 0, "{screen}");
+        assert_eq!(list(&place).len(), left, "{screen}");
+    }
+}
+
+/// The user is asked for his word, and only that word will do; what it is about is shown beside the question,
+/// wherever standard error goes.
+#[test]
+fn a_psbt_is_signed_when_the_user_says_so() {
+    let place = signer("regtest");
+    let psbt = crate::psbt::file_to_sign(&place);
+    let program = place.command(&[]);
+    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
+    let options: Vec<String> = program.get_args().map(quoted).collect();
+    let line = format!(
+        "{} psbt sign {} -keys={} -unprovenamounts {} 2>",
+        quoted(program.get_program()),
+        psbt.display(),
+        place.beside("test.keys").display(),
+        options.join(" ")
+    );
+    for (answer, exit) in [
+        ("yes\r", Exit::Success),
+        ("y\r", Exit::Failure),
+        ("\r", Exit::Failure),
+        ("\u{3}", Exit::Interrupted),
+    ] {
+        let log = place.beside("log");
+        let Some(mut session) = Session::of_shell(&format!("{line}{}", log.display())) else {
+            return;
+        };
+        session.answer("Passphrase of ", "a passphrase of this test\r");
+        session.wait_for("output 0: 0.19999000 BTC to bcrt1");
+        session.wait_for("net: 0.20000000 BTC leave");
+        session.answer("Sign this? Type yes and Enter: ", answer);
+        let (screen, status) = session.end();
+        assert_eq!(status, code(exit), "{screen}");
+        let said = std::fs::read_to_string(&log).expect("it is there");
+        assert_eq!(said.contains("signed input 0 with"), exit == Exit::Success, "{said}");
+        assert_eq!(said.contains("you did not agree"), exit == Exit::Failure, "{said}");
+        assert!(!said.contains("output 0"), "shown once: {said}");
+    }
 }

@@ -217,7 +217,12 @@ fn psbt_sign_has_keys_in_locked_memory_alone_and_none_when_it_has_signed() {
     fs::set_permissions(&psbt, Permissions::from_mode(0o644)).expect("it is ours");
     let (shown, stderr) = full_pipe();
     let (mut signed, stdout) = full_pipe();
-    let mut command = keys.command(&["psbt", "sign", psbt.to_str().expect("a path")]);
+    let psbt = psbt.to_str().expect("a path");
+    let file = format!("-keys={}", keys.place.path("datadir/regtest/keys.godwit").display());
+    let words = ["psbt", "inspect", psbt, &file, "-passphrase-fd=0"];
+    let seen = text(&keys.place.run("", &words, &format!("{}\n", keys.passphrase)).stdout);
+    let yes = format!("-yes={}", seen.trim_end().rsplit_once("-yes=").expect("a token").1);
+    let mut command = keys.command(&["psbt", "sign", psbt, &yes]);
     command.stdout(stdout).stderr(stderr);
     let held = Held::start(command, &[&keys.passphrase]);
     let needles = keys.needles();

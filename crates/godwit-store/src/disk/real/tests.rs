@@ -30,6 +30,43 @@ fn written_bytes_are_read_back_at_their_offsets() {
     assert!(file.read_exact_at(1, &mut out).is_err());
 }
 
+/// Whether they are in memory is the system's affair, and not every file system tells.
+#[test]
+fn bytes_that_are_in_memory_are_read_at_once_and_others_soon() {
+    let (dir, disk) = temp();
+    let path = dir.path().join("f");
+    let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+    let bytes: Vec<u8> = (0..1_000_000u32).map(|i| (i % 251) as u8).collect();
+    file.write_all_at(0, &bytes).unwrap();
+    file.sync().unwrap();
+    // What is wrong the read that waits says; a place beyond any file is not the place behind the last read.
+    for offset in [999_999, 1_000_000, u64::MAX] {
+        assert!(!file.read_or_fetch_at(offset, &mut [0; 2]).unwrap());
+        assert!(file.read_exact_at(offset, &mut [0; 2]).is_err());
+    }
+    let plain = File::open(&path).unwrap();
+    let mut probe = [0; 1];
+    let tells =
+        rustix::io::preadv2(&plain, &mut [IoSliceMut::new(&mut probe)], 0, ReadWriteFlags::NOWAIT);
+    let tells = matches!(tells, Ok(_) | Err(Errno::AGAIN));
+    for release in [false, true] {
+        if release {
+            file.release_cache(0..u64::MAX);
+        }
+        // The second time the first pages alone may be in memory.
+        for (start, end) in [(500_000, 505_000), (500_000, 700_000)] {
+            let (mut out, mut waited) = (vec![0; end - start], vec![0; end - start]);
+            let at_once = file.read_or_fetch_at(start as u64, &mut out).unwrap();
+            file.read_exact_at(start as u64, &mut waited).unwrap();
+            assert!(waited == bytes[start..end]);
+            assert!(!at_once || out == waited);
+            let mut again = || file.read_or_fetch_at(start as u64, &mut out).unwrap();
+            assert!(!tells || (0..1_000).any(|_| again()), "it was read just now");
+        }
+    }
+    disk.check().unwrap();
+}
+
 #[test]
 fn a_long_read_crosses_the_steps_of_the_stream() {
     let (dir, disk) = temp();

@@ -30,6 +30,11 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
+    fn make_room(&mut self, numbers: &Range<u32>) {
+        self.first = numbers.start;
+        self.bytes.resize(numbers.len() * BLOCK, 0);
+    }
+
     /// Their numbers in the run.
     pub(crate) fn range(&self) -> Range<u32> {
         self.first..self.first + (self.bytes.len() / BLOCK) as u32
@@ -120,15 +125,39 @@ impl RunFile {
         numbers: Range<u32>,
         into: &mut Blocks,
     ) -> Result<(), StoreError> {
-        into.first = numbers.start;
-        into.bytes.resize(numbers.len() * BLOCK, 0);
-        let offset = u64::from(numbers.start) * BLOCK as u64;
-        match file.read_exact_at(offset, &mut into.bytes) {
+        into.make_room(&numbers);
+        match file.read_exact_at(u64::from(numbers.start) * BLOCK as u64, &mut into.bytes) {
             // Which of them cannot be read is found out block by block.
             Err(error) if error.is_unreadable() => into.bytes.fill(0),
             other => other?,
         }
-        for (number, block) in numbers.zip(into.bytes.as_chunks_mut().0) {
+        self.check(numbers, into)
+    }
+
+    /// As [`Self::read`], unless the disk has to be waited for: then it fetches the blocks, `into` holds
+    /// none, and the answer is `false`.
+    pub(crate) fn read_or_fetch(
+        &self,
+        file: &StoreFile,
+        numbers: Range<u32>,
+        into: &mut Blocks,
+    ) -> Result<bool, StoreError> {
+        into.make_room(&numbers);
+        let offset = u64::from(numbers.start) * BLOCK as u64;
+        match file.read_or_fetch_at(offset, &mut into.bytes) {
+            Ok(true) => self.check(numbers, into).map(|()| true),
+            // Bytes that cannot be read are repaired by the read that waits.
+            Err(error) if !error.is_unreadable() => Err(error),
+            Ok(false) | Err(_) => {
+                into.bytes.clear();
+                Ok(false)
+            }
+        }
+    }
+
+    /// Repairs what is not as it was written.
+    fn check(&self, numbers: Range<u32>, blocks: &mut Blocks) -> Result<(), StoreError> {
+        for (number, block) in numbers.zip(blocks.bytes.as_chunks_mut().0) {
             if open_block(block, self.id, number).is_none() {
                 self.repair(number, block)?;
             }

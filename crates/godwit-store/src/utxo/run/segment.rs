@@ -83,9 +83,15 @@ pub(crate) struct Segment {
 /// Memory of lookups, kept from one to the next.
 #[derive(Default)]
 pub(crate) struct LookupScratch {
-    candidates: Vec<u32>,
     blocks: Blocks,
     long: Vec<u8>,
+}
+
+/// What is known of a key without waiting for the disk.
+pub(crate) enum AtHand<'a> {
+    Entry(Entry<'a>),
+    /// The disk fetches what is needed to tell.
+    Pending,
 }
 
 /// What a block says of a name.
@@ -160,13 +166,13 @@ impl Segment {
     }
 
     #[inline]
-    fn may_contain(&self, key: u64) -> bool {
+    pub(crate) fn may_contain(&self, key: u64) -> bool {
         (self.meta.min_key..=self.meta.max_key).contains(&key)
             && self.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
     }
 
-    /// Looks for `keys[n]` for each `n` of `wanted`, which is in order of key, and hands each entry
-    /// to `found`. The filter is asked for all first: its cache misses then overlap.
+    /// Looks for `keys[n]` for each `n` of `wanted`, which is in order of key, and hands each entry to
+    /// `found`.
     pub(crate) fn resolve(
         &self,
         keys: &[HashedOutPoint],
@@ -174,27 +180,48 @@ impl Segment {
         scratch: &mut LookupScratch,
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), StoreError> {
-        let LookupScratch { candidates, blocks, long } = scratch;
-        candidates.clear();
-        candidates.extend(wanted.iter().filter(|n| self.may_contain(keys[**n as usize].key)));
-        if candidates.is_empty() {
-            return Ok(());
-        }
         let file = self.run.open()?;
-        let mut loaded = 0..0;
-        for n in candidates.iter() {
+        let mut read = 0..0;
+        for n in wanted {
             let key = &keys[*n as usize];
             let range = self.index.candidates(key.key);
-            if range != loaded {
-                loaded = range.clone();
-                self.read_blocks(&file, range.clone(), blocks)?;
+            if range != read {
+                read = range.clone();
+                self.read_blocks(&file, range.clone(), &mut scratch.blocks)?;
             }
-            if let Some((number, entry)) = self.find(&file, key, range, blocks, long)? {
-                let decoded = found(*n, entry);
-                decoded.map_err(|error| self.run.damaged(number, Damage::Decode(error)))?;
-            }
+            self.look_at(&file, key, range, scratch, |entry| found(*n, entry))?;
         }
         Ok(())
+    }
+
+    /// As [`Self::resolve`], but waits for nothing: where that has to be, the disk fetches what will be read,
+    /// and `found` is told so. Returns how many blocks it fetches.
+    pub(crate) fn resolve_at_hand(
+        &self,
+        keys: &[HashedOutPoint],
+        wanted: &[u32],
+        scratch: &mut LookupScratch,
+        found: &mut impl FnMut(u32, AtHand<'_>) -> Result<(), DecodeError>,
+    ) -> Result<usize, StoreError> {
+        let file = self.run.open()?;
+        let (mut read, mut is_at_hand, mut pending) = (0..0, true, 0);
+        for n in wanted {
+            let key = &keys[*n as usize];
+            let range = self.index.candidates(key.key);
+            if range != read {
+                read = range.clone();
+                let numbers = self.in_run(&range);
+                let at_hand = self.run.read_or_fetch(&file, numbers, &mut scratch.blocks);
+                is_at_hand = at_hand.map_err(|error| self.name_coins(error))?;
+                pending += if is_at_hand { 0 } else { range.len() };
+            }
+            if is_at_hand {
+                self.look_at(&file, key, range, scratch, |entry| found(*n, AtHand::Entry(entry)))?;
+            } else {
+                found(*n, AtHand::Pending).map_err(|error| self.undecodable(range.start, error))?;
+            }
+        }
+        Ok(pending)
     }
 
     /// Reads blocks of entries by their numbers in the segment.
@@ -208,15 +235,28 @@ impl Segment {
         numbers: Range<u32>,
         into: &mut Blocks,
     ) -> Result<(), StoreError> {
+        let read = self.run.read(file, self.in_run(&numbers), into);
+        read.map_err(|error| self.name_coins(error))
+    }
+
+    /// Blocks by their numbers in the run.
+    fn in_run(&self, numbers: &Range<u32>) -> Range<u32> {
         let first = self.meta.first_block;
-        let read = self.run.read(file, first + numbers.start..first + numbers.end, into);
-        read.map_err(|error| match error {
+        first + numbers.start..first + numbers.end
+    }
+
+    fn name_coins(&self, error: StoreError) -> StoreError {
+        match error {
             StoreError::Damaged { path, offset, damage: Damage::Checksum } => {
-                let number = (offset / BLOCK as u64) as u32 - first;
+                let number = (offset / BLOCK as u64) as u32 - self.meta.first_block;
                 StoreError::damaged(&path, offset, Damage::Coins(self.keys_of(number)))
             }
             other => other,
-        })
+        }
+    }
+
+    fn undecodable(&self, number: u32, error: DecodeError) -> StoreError {
+        self.run.damaged(self.meta.first_block + number, Damage::Decode(error))
     }
 
     fn keys_of(&self, number: u32) -> KeyRange {
@@ -225,32 +265,33 @@ impl Segment {
         KeyRange { partition, first: first.max(min_key), last: last.min(max_key) }
     }
 
-    /// Looks for `key` in the blocks of `range`, which `blocks` holds: the entry, borrowed from
-    /// there or from `long`, and the number of its block in the run.
-    fn find<'a>(
+    /// Looks for `key` in the blocks of `range`, which `scratch` holds, and hands its entry to `found`.
+    fn look_at(
         &self,
         file: &StoreFile,
         key: &HashedOutPoint,
         range: Range<u32>,
-        blocks: &'a Blocks,
-        long: &'a mut Vec<u8>,
-    ) -> Result<Option<(u32, Entry<'a>)>, StoreError> {
+        scratch: &mut LookupScratch,
+        found: impl FnOnce(Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Result<(), StoreError> {
+        let LookupScratch { blocks, long } = scratch;
         let name = Name::new(&key.outpoint);
         for number in range {
             let absolute = self.meta.first_block + number;
             let block = blocks.get(absolute);
-            match find_in(block, &name).map_err(|damage| self.run.damaged(absolute, damage))? {
-                Found::Entry(entry) => return Ok(Some((absolute, entry))),
-                Found::Long => {
-                    self.read_long(file, number, block.span, long)?;
-                    let entry = Entry::first_of(long);
-                    let entry = entry.ok_or_else(|| self.run.damaged(absolute, Damage::Format))?;
-                    return Ok(Some((absolute, entry)));
-                }
-                Found::Nothing => {}
-            }
+            let entry =
+                match find_in(block, &name).map_err(|damage| self.run.damaged(absolute, damage))? {
+                    Found::Entry(entry) => entry,
+                    Found::Long => {
+                        self.read_long(file, number, block.span, long)?;
+                        let entry = Entry::first_of(long);
+                        entry.ok_or_else(|| self.run.damaged(absolute, Damage::Format))?
+                    }
+                    Found::Nothing => continue,
+                };
+            return found(entry).map_err(|error| self.undecodable(number, error));
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Puts together the entry that spans `span` blocks from `number` on.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::super::fixtures::{Random, coin, hasher, outpoint};
 use super::*;
-use crate::disk::RealDisk;
+use crate::disk::{OpenMode, RealDisk};
 
 /// Prints nanoseconds of wall time for each of `count` operations.
 fn measure<T>(what: &str, count: u64, work: impl FnOnce() -> T) -> T {
@@ -36,6 +36,23 @@ fn look_up(store: &UtxoStore, first: u64, count: u64, random: &mut Random) {
     });
 }
 
+fn add_coins(store: &mut UtxoStore, count: u64) {
+    let coins: Vec<Coin> = (0..1000).map(coin).collect();
+    measure("add, with flushes and merges", count, || {
+        for n in 0..count {
+            add(store, &outpoint(n), &coins[n as usize % 1000], false);
+            if n % 5000 == 0 {
+                store.poll().unwrap();
+                if store.wants_rotation() {
+                    store.rotate_blocking().unwrap();
+                    let (id, _) = store.manifest(store.flushed());
+                    store.committed(id).unwrap();
+                }
+            }
+        }
+    });
+}
+
 /// `cargo test --release -p godwit-store -- --ignored --nocapture store_speed`
 ///
 /// Wall time: run it on an idle machine.
@@ -51,20 +68,7 @@ fn store_speed() {
         let manifest = Manifest::empty(4, &hasher());
         let mut store =
             UtxoStore::open(&disk, dir.path(), hasher(), &manifest, config, &executor()).unwrap();
-        let coins: Vec<Coin> = (0..1000).map(coin).collect();
-        measure("add, with flushes and merges", COINS, || {
-            for n in 0..COINS {
-                add(&mut store, &outpoint(n), &coins[n as usize % 1000], false);
-                if n % 5000 == 0 {
-                    store.poll().unwrap();
-                    if store.wants_rotation() {
-                        store.rotate_blocking().unwrap();
-                        let (id, _) = store.manifest(store.flushed());
-                        store.committed(id).unwrap();
-                    }
-                }
-            }
-        });
+        add_coins(&mut store, COINS);
         let manifest = measure("last flush", COINS, || commit(&mut store));
         println!("{:?} {:?}", store.counters(), store.shape());
         let mut random = Random(1);
@@ -88,5 +92,47 @@ fn store_speed() {
                 .map(drop)
                 .unwrap()
         });
+    }
+}
+
+/// `cargo test --release -p godwit-store -- --ignored --nocapture cold_lookups`
+///
+/// Coins that are in no memory, blocks of them in one question as the look-ahead asks: the page cache is
+/// emptied before each round. Wall time, of the directory for temporary files.
+#[test]
+#[ignore = "a measurement"]
+fn cold_lookups() {
+    const COINS: u64 = 20_000_000;
+    /// Of a block of main that are below the memtable.
+    const KEYS: usize = 3_300;
+    let dir = tempfile::tempdir().unwrap();
+    let disk = StoreDisk::new(Arc::new(RealDisk));
+    let config = UtxoConfig { budget: 256 << 20, minima: CacheMinima::PRODUCT };
+    let manifest = Manifest::empty(4, &hasher());
+    let mut store =
+        UtxoStore::open(&disk, dir.path(), hasher(), &manifest, config, &executor()).unwrap();
+    add_coins(&mut store, COINS);
+    commit(&mut store);
+    store.wait_merges().unwrap();
+    let manifest = commit(&mut store);
+    drop(store);
+    let store =
+        UtxoStore::open(&disk, dir.path(), hasher(), &manifest, config, &executor()).unwrap();
+    println!("{:?}", store.shape());
+    let (layers, mut coins, mut random) = (store.layers(), Vec::new(), Random(1));
+    for _ in 0..3 {
+        for file in disk.list(dir.path()).unwrap() {
+            disk.open(&file, OpenMode::Read).unwrap().release_cache(0..u64::MAX);
+        }
+        let block = |_| (0..KEYS).map(|_| outpoint(random.below(COINS))).collect();
+        let blocks: Vec<Vec<HashedOutPoint>> = (0..10).map(block).collect();
+        for state in ["cold", "warm"] {
+            measure(state, 10 * KEYS as u64, || {
+                for keys in &blocks {
+                    layers.get_many(keys, &mut coins).unwrap();
+                    assert!(coins.iter().all(Option::is_some));
+                }
+            });
+        }
     }
 }

@@ -1,0 +1,67 @@
+//! What rounds gave.
+
+use serde::Serialize;
+
+use crate::case::Case;
+use crate::datadir::DiskUse;
+use crate::measured::Measured;
+use crate::node::{Node, UtxoSet};
+use crate::node_log::LogFacts;
+use crate::spread::Spread;
+
+/// One import or sync by one program.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// What the process took.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Seconds that the file system needed afterwards to have everything on disk.
+    pub sync_seconds: f64,
+    /// Seconds of processor time of the servers meanwhile, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_seconds: Option<f64>,
+    /// What it left on disk.
+    pub disk: DiskUse,
+    /// What its log says.
+    pub log: LogFacts,
+}
+
+/// One run by each program, one right after the other.
+#[derive(Clone, Debug, Serialize)]
+pub struct Round {
+    /// Who went first.
+    pub first: Node,
+    pub godwit: Run,
+    /// `bitcoind`'s.
+    pub bitcoind: Run,
+}
+
+impl Round {
+    /// `bitcoind`'s time over godwit's.
+    pub fn ratio(&self) -> f64 {
+        self.bitcoind.measured.seconds / self.godwit.measured.seconds
+    }
+
+    /// The run of one of the programs.
+    pub fn by(&self, node: Node) -> &Run {
+        match node {
+            Node::Godwit => &self.godwit,
+            Node::Bitcoind => &self.bitcoind,
+        }
+    }
+}
+
+/// All rounds of one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseResult {
+    pub case: Case,
+    /// `-dbcache` in MiB.
+    pub dbcache: u64,
+    /// `-assumevalid`.
+    pub assumevalid: String,
+    /// `bitcoind`'s time over godwit's, over the rounds.
+    pub ratio: Spread,
+    /// The coins that both ended with after the first round.
+    pub set: UtxoSet,
+    pub rounds: Vec<Round>,
+}

@@ -1,0 +1,151 @@
+//! What a PSBT moves for us: what is spent, what comes back, and where to.
+
+use std::collections::{HashMap, HashSet};
+
+use bitcoin::{Amount, Script};
+
+use super::fee::Fee;
+use super::own_scripts::{OwnScript, OwnScripts};
+use super::review::{InputReview, InputState, KeyReview, Review};
+use super::sign::{SignError, SignPolicy};
+
+/// How far an index of ours may lie beyond those that are spent of its account. Who restores a wallet
+/// from its words looks a gap ahead of what was used, and finds no coin behind it: it would be there,
+/// and lost (Coldcard has the same limit).
+pub const GAP_LIMIT: u32 = 200;
+
+/// What is ours of a PSBT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ours {
+    /// By what each input is ours, if a descriptor tells.
+    pub inputs: Vec<Option<OwnScript>>,
+    /// Inputs of ours that the PSBT does not let us sign: it says nothing of their keys, or that they are
+    /// finished.
+    pub hidden: Vec<usize>,
+    /// An input of ours beside others' that no descriptor derives: of its like, others may be ours untold.
+    pub underived_input: Option<usize>,
+    /// By what each output is ours, if it is.
+    pub outputs: Vec<Option<OwnScript>>,
+    /// Outputs of ours behind the gap.
+    pub far: Vec<usize>,
+    /// Outputs that name a key of ours, and that no descriptor derives.
+    pub underived: Vec<usize>,
+    /// The inputs of ours; `None` where an amount is unknown.
+    pub spent: Option<Amount>,
+    /// The outputs of ours, without those behind the gap.
+    pub back: Amount,
+}
+
+impl Ours {
+    pub fn of(review: &Review, scripts: &mut OwnScripts) -> Self {
+        let mut inputs: Vec<_> = review
+            .inputs
+            .iter()
+            .map(|input| scripts.find(script_of(input)?, paths(&input.keys)))
+            .collect();
+        let underived_input = underived_input(review, &inputs);
+        let hidden = hidden(review, &mut inputs, scripts);
+        let is_ours =
+            |(index, input): &(usize, &InputReview)| !input.is_foreign() || hidden.contains(index);
+        let amounts = review.inputs.iter().enumerate().filter(is_ours);
+        let mut amounts = amounts.map(|(_, input)| input.output.as_ref().map(|out| out.value));
+        let spent = amounts.try_fold(Amount::ZERO, |sum, amount| sum.checked_add(amount?));
+
+        let outputs = review.outputs.iter();
+        let outputs: Vec<_> = outputs
+            .map(|output| scripts.find(&output.script_pubkey, paths(&output.keys)))
+            .collect();
+        let mut highest = HashMap::new();
+        for own in inputs.iter().flatten() {
+            let index = highest.entry(own.account()).or_insert(0);
+            *index = own.index.unwrap_or(0).max(*index);
+        }
+        let is_far = |own: &OwnScript| {
+            let spent = highest.get(&own.account()).copied().unwrap_or(0);
+            own.index.is_some_and(|index| index > spent + GAP_LIMIT)
+        };
+        let numbered = || review.outputs.iter().zip(&outputs).enumerate();
+        let far = numbered().filter(|(_, (_, own))| own.as_ref().is_some_and(is_far));
+        let far: Vec<usize> = far.map(|(index, _)| index).collect();
+        let named = |keys: &[KeyReview]| keys.iter().any(|key| key.ours);
+        let underived = numbered().filter(|(_, (out, own))| own.is_none() && named(&out.keys));
+        let underived = underived.map(|(index, _)| index).collect();
+        let back = numbered().filter(|(index, (_, own))| own.is_some() && !far.contains(index));
+        let back = back.fold(Amount::ZERO, |sum, (_, (output, _))| {
+            sum.checked_add(output.amount).unwrap_or(Amount::MAX)
+        });
+        Self { inputs, hidden, underived_input, outputs, far, underived, spent, back }
+    }
+
+    /// Whether a careful signer signs, as far as it depends on what is ours.
+    ///
+    /// # Errors
+    ///
+    /// If he does not.
+    pub fn check(&self, fee: &Fee, policy: &SignPolicy) -> Result<(), SignError> {
+        if let Some(index) = self.hidden.first() {
+            return Err(SignError::Hidden(*index));
+        }
+        if let (Some(index), false) = (self.underived.first(), policy.any_outputs) {
+            return Err(SignError::Underived(*index));
+        }
+        if let (Some(index), false) = (self.far.first(), policy.any_index) {
+            return Err(SignError::Far(*index));
+        }
+        match self.paid(fee.amount) {
+            Some(paid) => fee.check_share(paid, policy.fee_share).map_err(SignError::Fee),
+            None => Ok(()),
+        }
+    }
+
+    /// What the fee is held against: what leaves us; all that we spend, if nothing leaves but a fee. Others'
+    /// inputs and our change make a fee no smaller.
+    fn paid(&self, fee: Amount) -> Option<Amount> {
+        let spent = self.spent?;
+        let leaves = spent.checked_sub(self.back)?;
+        Some(if leaves > fee { leaves } else { spent })
+    }
+}
+
+/// Finds the inputs that are ours though the PSBT does not say so, and marks them in `inputs`.
+///
+/// With others' inputs allowed, somebody may show the same transaction twice, each time with another input of
+/// ours as if it were his, and keep both signatures: what comes back seemed enough both times, and there is
+/// one change for two coins. All indexes up to the gap behind the highest one that is named are looked at, of
+/// every account: of two sessions, the one that names the higher index finds the other's input.
+fn hidden(
+    review: &Review,
+    inputs: &mut [Option<OwnScript>],
+    scripts: &mut OwnScripts,
+) -> Vec<usize> {
+    let told = |input: &InputReview| !input.is_foreign() && input.state != InputState::Finished;
+    let ours = review.inputs.iter().filter(|input| told(input));
+    let known: HashSet<&Script> = ours.filter_map(script_of).collect();
+    let indexes = inputs.iter().flatten().filter_map(|own| own.index);
+    let highest = indexes.max().unwrap_or(0) + GAP_LIMIT;
+    let mut hidden = Vec::new();
+    for (index, input) in review.inputs.iter().enumerate().filter(|(_, input)| !told(input)) {
+        let Some(script) = script_of(input) else { continue };
+        let own = scripts.find_up_to(script, highest);
+        if own.is_some() || known.contains(script) || !input.is_foreign() {
+            hidden.push(index);
+        }
+        inputs[index] = inputs[index].take().or(own);
+    }
+    hidden
+}
+
+fn underived_input(review: &Review, inputs: &[Option<OwnScript>]) -> Option<usize> {
+    review.inputs.iter().find(|input| input.is_foreign())?;
+    let mut numbered = review.inputs.iter().zip(inputs);
+    numbered.position(|(input, own)| !input.is_foreign() && own.is_none())
+}
+
+fn script_of(input: &InputReview) -> Option<&Script> {
+    input.output.as_ref().map(|output| output.script_pubkey.as_script())
+}
+
+/// Where the keys of ours among these come from.
+fn paths(keys: &[KeyReview]) -> impl Iterator<Item = &bitcoin::bip32::KeySource> {
+    keys.iter().filter(|key| key.ours).map(|key| &key.key.source)
+}

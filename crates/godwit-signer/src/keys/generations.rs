@@ -1,0 +1,166 @@
+//! The number of the last version of each key file that was seen here. It is kept outside of the file, so
+//! that a copy from before is told: who puts one back may mean well, and lacks keys.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use godwit_keys::Mark;
+use tempfile::NamedTempFile;
+
+/// Its name in the data directory.
+const FILE: &str = "key-generations";
+/// Most files that are remembered; more are no record of a person's.
+const MAX_FILES: usize = 10_000;
+
+pub(crate) struct Generations {
+    directory: PathBuf,
+}
+
+/// The numbers by the names of files.
+pub(crate) struct Remembered(BTreeMap<String, u64>);
+
+impl Generations {
+    pub(crate) fn in_directory(directory: &Path) -> Self {
+        Self { directory: directory.to_owned() }
+    }
+
+    /// What is remembered now. Taken before a file is opened, it has no number that another process gave the
+    /// file afterwards.
+    pub(crate) fn remembered(&self) -> Remembered {
+        // What cannot be read is told when the file was opened.
+        Remembered(self.read().unwrap_or_default())
+    }
+
+    /// Remembers a version that was opened; the number of a later one, if there was one before.
+    pub(crate) fn opened(&self, mark: &Mark, before: &Remembered) -> Option<u64> {
+        self.remember(mark, false);
+        before.0.get(&name(mark)).copied().filter(|seen| *seen > mark.generation)
+    }
+
+    /// Remembers a version that was written; `forget`: also if a later one was here.
+    pub(crate) fn written(&self, mark: &Mark, forget: bool) {
+        self.remember(mark, forget);
+    }
+
+    /// What cannot be remembered is not worth more than a line.
+    fn remember(&self, mark: &Mark, forget: bool) {
+        if let Err(error) = self.update(mark, forget) {
+            eprintln!(
+                "godwit-signer: warning: {} cannot be kept ({error}): an older copy of the key file would \
+                 not be told",
+                self.directory.join(FILE).display()
+            );
+        }
+    }
+
+    fn update(&self, mark: &Mark, forget: bool) -> io::Result<()> {
+        fs::create_dir_all(&self.directory)?;
+        // Of several processes one reads and writes at a time.
+        let lock = File::open(&self.directory)?;
+        lock.lock()?;
+        let mut all = self.read()?;
+        let seen = all.get(&name(mark)).copied();
+        if seen.is_none_or(|seen| seen < mark.generation || forget && seen > mark.generation) {
+            all.insert(name(mark), mark.generation);
+            self.write(&all)?;
+        }
+        Ok(())
+    }
+
+    /// Lines that say nothing are passed over. A file that cannot be read is no empty one.
+    fn read(&self) -> io::Result<BTreeMap<String, u64>> {
+        let text = match fs::read_to_string(self.directory.join(FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            text => text?,
+        };
+        let lines = text.lines().filter_map(|line| {
+            let (name, generation) = line.split_once(' ')?;
+            Some((name.to_owned(), generation.parse().ok()?))
+        });
+        Ok(lines.take(MAX_FILES).collect())
+    }
+
+    fn write(&self, all: &BTreeMap<String, u64>) -> io::Result<()> {
+        let lines = all.iter().map(|(name, generation)| format!("{name} {generation}\n"));
+        let mut unfinished = NamedTempFile::with_prefix_in(FILE, &self.directory)?;
+        unfinished.write_all(lines.collect::<String>().as_bytes())?;
+        unfinished.as_file().sync_all()?;
+        unfinished.persist(self.directory.join(FILE))?;
+        Ok(())
+    }
+}
+
+fn name(mark: &Mark) -> String {
+    mark.id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn mark(id: u8, generation: u64) -> Mark {
+        Mark { id: [id; 16], generation }
+    }
+
+    #[test]
+    fn an_older_copy_is_told() {
+        let place = TempDir::new().expect("a directory");
+        let directory = place.path().join("not there yet");
+        let generations = || Generations::in_directory(&directory);
+        let opened = |mark| generations().opened(&mark, &generations().remembered());
+        assert_eq!(opened(mark(1, 5)), None);
+        assert_eq!(opened(mark(1, 5)), None);
+        assert_eq!(opened(mark(1, 4)), Some(5));
+        assert_eq!(opened(mark(2, 1)), None, "another file");
+        generations().written(&mark(1, 6), false);
+        assert_eq!(opened(mark(1, 5)), Some(6));
+        generations().written(&mark(1, 3), false);
+        assert_eq!(opened(mark(1, 3)), Some(6), "nobody has said so");
+        // Written on, the older copy is the one that counts.
+        generations().written(&mark(1, 3), true);
+        assert_eq!(opened(mark(1, 3)), None);
+        // Another process writes between this one's look at the record and at the file, or behind both.
+        let before = generations().remembered();
+        generations().written(&mark(1, 4), false);
+        assert_eq!(generations().opened(&mark(1, 3), &before), None);
+        assert_eq!(opened(mark(1, 3)), Some(4), "it was not lowered");
+        assert_eq!(fs::read_dir(&directory).expect("there").count(), 1, "nothing else is left");
+        fs::write(directory.join(FILE), "rubbish\n\n01 x\n").expect("it is ours");
+        assert_eq!(opened(mark(1, 1)), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_forgotten() {
+        let place = TempDir::new().expect("a directory");
+        let generations = Generations::in_directory(place.path());
+        generations.written(&mark(1, 5), false);
+        let file = place.path().join(FILE);
+        let strange = [&fs::read(&file).expect("there")[..], b"\xff\n"].concat();
+        fs::write(&file, &strange).expect("it is ours");
+        assert_eq!(generations.opened(&mark(1, 6), &generations.remembered()), None);
+        assert_eq!(fs::read(&file).expect("there"), strange, "it is left as it was");
+    }
+
+    #[test]
+    fn processes_at_once_lose_nothing() {
+        let place = TempDir::new().expect("a directory");
+        thread::scope(|scope| {
+            for id in 0..8 {
+                let generations = Generations::in_directory(place.path());
+                scope.spawn(move || {
+                    for generation in 1..=20 {
+                        generations.written(&mark(id, generation), false);
+                    }
+                });
+            }
+        });
+        let all = Generations::in_directory(place.path()).read().expect("there");
+        assert_eq!((all.len(), all.values().min()), (8, Some(&20)));
+    }
+}

@@ -1,0 +1,119 @@
+//! What is said to be ours, what is, and what comes back.
+
+use super::*;
+
+#[test]
+fn every_lie_about_an_output_is_shown_before_it_is_refused() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let mut unsigned = made_here::spend(&[0, 1, 2].map(|index| made_here::wpkh('F', index)));
+    for index in [0, 2] {
+        let key = made_here::public_key('A', index as u32).inner;
+        unsigned.outputs[index].bip32_derivation.insert(key, made_here::source(index as u32));
+    }
+    let (shown, _) = inspect(&place, &keys, &file(&place, "a.psbt", unsigned.serialize()));
+    let lines: Vec<&str> = shown.lines().collect();
+    for (index, wrong) in [(0, true), (1, false), (2, true)] {
+        let start = format!("output {index}: ");
+        let at = lines.iter().position(|line| line.starts_with(&start)).expect("it is shown");
+        let line = "  wrong: it names a key of ours that its script does not have";
+        assert_eq!(lines[at + 1] == line, wrong, "{shown}");
+    }
+}
+
+#[test]
+fn an_input_of_ours_that_is_hidden_is_not_signed_beside() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let mut unsigned = made_here::spend(&[made_here::wpkh('F', 0)]);
+    unsigned.inputs[1].bip32_derivation.clear();
+    let path = file(&place, "a.psbt", unsigned.serialize());
+    let (shown, _) = inspect(&place, &keys, &path);
+    let place_of_it = shown.lines().skip_while(|line| !line.starts_with("input 1"));
+    let told = place_of_it.take_while(|line| !line.starts_with("output")).collect::<String>();
+    assert!(told.contains(", descriptor 1, index 1: wpkh("), "{shown}");
+    assert!(told.contains("which the PSBT hides"), "{shown}");
+    let options = ["-unprovenamounts", "-foreigninputs", "-anyoutputs"];
+    let refused = sign(&place, &keys, &path, &options).expect(Exit::Failure);
+    assert!(refused.stderr.contains("not signed: input 1: it is ours, and"), "{refused:?}");
+    assert_eq!(refused.stdout, "");
+}
+
+#[test]
+fn an_output_is_ours_when_a_descriptor_derives_it() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let (ours, theirs) = (made_here::public_key('A', 5), made_here::public_key('F', 5));
+    let shared = bitcoin::script::Builder::new()
+        .push_int(1)
+        .push_key(&ours)
+        .push_key(&theirs)
+        .push_int(2)
+        .push_opcode(bitcoin::opcodes::all::OP_CHECKMULTISIG)
+        .into_script();
+    let burnt = bitcoin::ScriptBuf::new_op_return(ours.inner.serialize());
+    let outputs = [made_here::wpkh('A', 5), made_here::wpkh('F', 5), shared.to_p2wsh(), burnt];
+    let mut unsigned = made_here::spend(&outputs);
+    for output in &mut unsigned.outputs {
+        output.bip32_derivation.insert(ours.inner, made_here::source(5));
+    }
+    unsigned.outputs[2].witness_script = Some(shared);
+    let path = file(&place, "a.psbt", unsigned.serialize());
+    let refused = sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Failure);
+    let line = "not signed: output 1: it names a key of ours that its script does not have; -anyoutputs \
+                signs all the same\n";
+    assert!(refused.stderr.ends_with(line), "{refused:?}");
+    let options = ["-unprovenamounts", "-anyoutputs"];
+    let signed = sign(&place, &keys, &path, &options).expect(Exit::Success);
+    let lines: Vec<&str> =
+        signed.stderr.lines().filter(|line| line.starts_with("output ")).collect();
+    assert!(lines[0].ends_with(", which is ours"), "{lines:?}");
+    assert!(!lines[1].contains("our"), "{lines:?}");
+    for line in &lines[2..] {
+        assert!(!line.contains("which is ours"), "{line}");
+        assert!(line.contains(", which names a key of ours, but no descriptor"), "{line}");
+    }
+}
+
+#[test]
+fn change_that_nobody_would_find_is_not_signed() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    // Inputs are at 0 and 1.
+    for (index, signed) in [(201, true), (202, false), (99_999, false)] {
+        let mut unsigned = made_here::spend(&[made_here::wpkh('A', index)]);
+        let key = made_here::public_key('A', index).inner;
+        unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(index));
+        let path = file(&place, "a.psbt", unsigned.serialize());
+        let (shown, _) = inspect(&place, &keys, &path);
+        assert_eq!(shown.contains("no wallet that is restored looks there"), !signed, "{shown}");
+        assert_eq!(shown.contains("net: 0.00001000 BTC leave"), signed, "{shown}");
+        let ended = sign(&place, &keys, &path, &["-unprovenamounts"]);
+        if !signed {
+            let refused = ended.expect(Exit::Failure);
+            assert!(refused.stderr.contains("-anyindex signs all the same"), "{refused:?}");
+            let options = ["-unprovenamounts", "-anyindex"];
+            sign(&place, &keys, &path, &options).expect(Exit::Success);
+        } else {
+            ended.expect(Exit::Success);
+        }
+    }
+}
+
+#[test]
+fn what_leaves_and_what_comes_back_is_told() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let outputs = [made_here::wpkh('A', 7), made_here::wpkh('F', 0)];
+    let mut unsigned = made_here::spend(&outputs);
+    unsigned.unsigned_tx.output[0].value = bitcoin::Amount::from_sat(15_000_000);
+    unsigned.unsigned_tx.output[1].value = bitcoin::Amount::from_sat(4_900_000);
+    let key = made_here::public_key('A', 7).inner;
+    unsigned.outputs[0].bip32_derivation.insert(key, made_here::source(7));
+    let (shown, _) = inspect(&place, &keys, &file(&place, "a.psbt", unsigned.serialize()));
+    let net = "net: 0.05000000 BTC leave (0.20000000 BTC of ours are spent, 0.15000000 BTC come back); the \
+               fee is 2.0 % of what leaves";
+    assert!(shown.contains(net), "{shown}");
+    let entry = shown.lines().find(|line| line.starts_with("  ours by entry ")).expect("one is");
+    assert!(entry.contains(", descriptor 1, index 7: wpkh("), "{entry}");
+}

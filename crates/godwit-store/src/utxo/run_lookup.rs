@@ -1,0 +1,152 @@
+//! Looks up many keys in runs so that the disk has many reads to do at once: a drive that needs 100 µs for
+//! one of them does many in the same time.
+//!
+//! What the system has in memory is looked at at once. Of what it does not have the disk is told, and other
+//! keys are looked up meanwhile. When [`PENDING_BLOCKS`] are on their way, the oldest are waited for; keys
+//! that they do not have after all, whatever the filter said, go on to the next older segment in the same
+//! manner.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use godwit_stream::DecodeError;
+
+use super::entry::Entry;
+use super::key::HashedOutPoint;
+use super::run::segment::{AtHand, LookupScratch, Segment};
+use crate::error::StoreError;
+
+/// Blocks that the disk fetches for one job, beside those of [`KEYS_AT_ONCE`]: 4 MiB of the system's page
+/// cache, and more requests than a drive takes at once.
+const PENDING_BLOCKS: usize = 1024;
+
+/// Keys that are looked up in one segment after the other before it is asked how many blocks are on their
+/// way.
+const KEYS_AT_ONCE: usize = 64;
+
+/// Keys whose blocks of one segment the disk fetches.
+struct Pending<'l> {
+    keys: Vec<u32>,
+    blocks: usize,
+    /// That segment, and behind it the older ones of its partition.
+    segments: &'l [Arc<Segment>],
+}
+
+/// One question to the runs; see the module's documentation.
+pub(super) struct RunLookup<'l, F> {
+    keys: &'l [HashedOutPoint],
+    found: F,
+    pending: VecDeque<Pending<'l>>,
+    pending_blocks: usize,
+    /// Entries that were found.
+    entries: usize,
+    scratch: LookupScratch,
+    wanted: Vec<u32>,
+    answered: Vec<u32>,
+}
+
+impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
+    /// `found` gets `n` and the newest entry of `keys[n]` for each that is looked up and has one.
+    pub(super) fn new(keys: &'l [HashedOutPoint], found: F) -> Self {
+        Self {
+            keys,
+            found,
+            pending: VecDeque::new(),
+            pending_blocks: 0,
+            entries: 0,
+            scratch: LookupScratch::default(),
+            wanted: Vec::new(),
+            answered: Vec::new(),
+        }
+    }
+
+    /// Looks up `open`, keys of one partition in their order, in its segments, newest first.
+    pub(super) fn look_up(
+        &mut self,
+        segments: &'l [Arc<Segment>],
+        open: &[u32],
+    ) -> Result<(), StoreError> {
+        for open in open.chunks(KEYS_AT_ONCE) {
+            self.look_at_hand(segments, open.to_vec())?;
+            while self.pending_blocks > PENDING_BLOCKS {
+                self.wait_for_oldest()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all that is pending. Returns how many entries were found.
+    pub(super) fn finish(mut self) -> Result<usize, StoreError> {
+        while !self.pending.is_empty() {
+            self.wait_for_oldest()?;
+        }
+        Ok(self.entries)
+    }
+
+    fn look_at_hand(
+        &mut self,
+        segments: &'l [Arc<Segment>],
+        mut open: Vec<u32>,
+    ) -> Result<(), StoreError> {
+        let Self { keys, found, scratch, wanted, answered, entries, .. } = self;
+        for (at, segment) in segments.iter().enumerate() {
+            if open.is_empty() {
+                break;
+            }
+            // The filter is asked for all keys in a row: its cache misses then overlap.
+            wanted.clear();
+            wanted.extend(open.iter().filter(|n| segment.may_contain(keys[**n as usize].key)));
+            if wanted.is_empty() {
+                continue;
+            }
+            answered.clear();
+            let mut pending = Vec::new();
+            let blocks = segment.resolve_at_hand(keys, wanted, scratch, &mut |n, answer| {
+                answered.push(n);
+                match answer {
+                    AtHand::Entry(entry) => {
+                        *entries += 1;
+                        found(n, entry)
+                    }
+                    AtHand::Pending => {
+                        pending.push(n);
+                        Ok(())
+                    }
+                }
+            })?;
+            forget(&mut open, answered);
+            if !pending.is_empty() {
+                self.pending_blocks += blocks;
+                self.pending.push_back(Pending {
+                    keys: pending,
+                    blocks,
+                    segments: &segments[at..],
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_oldest(&mut self) -> Result<(), StoreError> {
+        let Some(Pending { keys: mut open, blocks, segments }) = self.pending.pop_front() else {
+            return Ok(());
+        };
+        self.pending_blocks -= blocks;
+        let Some((segment, older)) = segments.split_first() else { return Ok(()) };
+        let Self { keys, found, scratch, answered, entries, .. } = self;
+        answered.clear();
+        segment.resolve(keys, &open, scratch, &mut |n, entry| {
+            answered.push(n);
+            *entries += 1;
+            found(n, entry)
+        })?;
+        forget(&mut open, answered);
+        self.look_at_hand(older, open)
+    }
+}
+
+/// Removes `answered`, some of `open` in the same order.
+fn forget(open: &mut Vec<u32>, answered: &[u32]) {
+    let mut answered = answered.iter().peekable();
+    open.retain(|n| answered.next_if_eq(&n).is_none());
+}

@@ -1,0 +1,220 @@
+//! Lookups on a disk that has nothing in memory, or nothing of some files.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use godwit_stream::DataStream;
+
+use super::super::fixtures::{coin, hasher, outpoint};
+use super::*;
+use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Access {
+    /// The disk was told to fetch it.
+    Fetched(PathBuf, u64),
+    /// Somebody waited for it.
+    Waited(PathBuf, u64),
+}
+
+type IsCold = fn(&Path) -> bool;
+
+/// Notes reads of runs, and has in memory nothing of those that are cold.
+#[derive(Clone)]
+struct ColdDisk {
+    disk: FaultDisk,
+    is_cold: Arc<Mutex<IsCold>>,
+    accesses: Arc<Mutex<Vec<Access>>>,
+}
+
+struct ColdFile {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    disk: ColdDisk,
+}
+
+impl ColdDisk {
+    fn new() -> Self {
+        let is_cold: IsCold = |_| true;
+        let is_cold = Arc::new(Mutex::new(is_cold));
+        Self { disk: FaultDisk::new(), is_cold, accesses: Arc::default() }
+    }
+
+    /// What `work` does on it.
+    fn accesses_of(&self, work: impl FnOnce()) -> Vec<Access> {
+        self.accesses.lock().unwrap().clear();
+        work();
+        self.accesses.lock().unwrap().clone()
+    }
+}
+
+impl Disk for ColdDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.disk.open(path, mode)?;
+        Ok(Arc::new(ColdFile { file, path: path.to_owned(), disk: self.clone() }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.disk.list(path)
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        self.disk.try_lock(path)
+    }
+}
+
+impl DiskFile for ColdFile {
+    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.accesses.lock().unwrap().push(Access::Waited(self.path.clone(), offset));
+        self.file.read_exact_at(offset, out)
+    }
+
+    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
+        let is_cold = *self.disk.is_cold.lock().unwrap();
+        if !is_cold(&self.path) {
+            return self.file.read_exact_at(offset, out).map(|()| true);
+        }
+        self.disk.accesses.lock().unwrap().push(Access::Fetched(self.path.clone(), offset));
+        out.fill(0xa5);
+        Ok(false)
+    }
+
+    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
+        self.file.read_stream_at(offset, len, out)
+    }
+
+    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn file_len(&self) -> io::Result<u64> {
+        self.file.file_len()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+}
+
+/// A store of three runs with `count` coins each, reopened, so that no memtable answers.
+fn three_runs(disk: &ColdDisk, count: u64) -> UtxoStore {
+    let store_disk = StoreDisk::new(Arc::new(disk.clone()));
+    let config = UtxoConfig { budget: 64 << 20, minima: CacheMinima::PRODUCT };
+    let open = |manifest: &Manifest| {
+        UtxoStore::open(&store_disk, Path::new("/utxo"), hasher(), manifest, config, &executor())
+            .unwrap()
+    };
+    let mut store = open(&Manifest::empty(2, &hasher()));
+    let mut manifest = None;
+    for run in 0..3 {
+        for n in run * count..(run + 1) * count {
+            add(&mut store, &outpoint(n), &coin(n), false);
+        }
+        manifest = Some(commit(&mut store));
+    }
+    drop(store);
+    open(&manifest.unwrap())
+}
+
+#[test]
+fn whatever_is_waited_for_was_fetched_before_and_many_are_at_once() {
+    const COUNT: u64 = 60_000;
+    let disk = ColdDisk::new();
+    let store = three_runs(&disk, COUNT);
+    let shape = store.shape();
+    assert_eq!((shape.runs, shape.entries), (3, 3 * COUNT), "{shape:?}");
+    let layers = store.layers();
+    // Each block of the runs has some of them; the last are in none.
+    let absent = 1 << 40;
+    let numbers: Vec<u64> = (0..3 * COUNT).step_by(7).chain(absent..absent + 3_000).collect();
+    let keys: Vec<HashedOutPoint> = numbers.iter().map(|n| outpoint(*n)).collect();
+    let (mut coins, mut exist) = (Vec::new(), Vec::new());
+    let accesses = disk.accesses_of(|| {
+        layers.get_many(&keys, &mut coins).unwrap();
+    });
+    for (n, found) in numbers.iter().zip(&coins) {
+        assert_eq!(*found, (*n < absent).then(|| coin(*n)), "{n}");
+    }
+    let (mut pending, mut most, mut waited) = (Vec::new(), 0, 0);
+    let first_wait = accesses.iter().position(|access| matches!(access, Access::Waited(..)));
+    for access in &accesses {
+        match access {
+            Access::Fetched(path, offset) => {
+                pending.push((path, offset));
+                most = most.max(pending.len());
+            }
+            Access::Waited(path, offset) => {
+                let fetched = pending.iter().position(|place| *place == (path, offset));
+                pending.remove(fetched.unwrap_or_else(|| panic!("{path:?} at {offset} unasked")));
+                waited += 1;
+            }
+        }
+    }
+    assert!(pending.is_empty(), "{} were fetched for nothing", pending.len());
+    // The blocks of a look-up are more than may be pending.
+    assert!(waited > 2_000, "{waited}");
+    // Some reads are of two blocks.
+    assert!(first_wait > Some(700), "{first_wait:?}");
+    assert!((700..1_100).contains(&most), "{most} pending");
+    // Whether they exist is told the same.
+    layers.contains_many(&keys, &mut exist).unwrap();
+    assert!(exist.iter().zip(&coins).all(|(exists, coin)| *exists == coin.is_some()));
+}
+
+/// The newer run has to be waited for, and says that the coin is spent; the older one, which has it, is in
+/// memory.
+#[test]
+fn what_is_waited_for_goes_before_what_is_at_hand_and_older() {
+    let disk = ColdDisk::new();
+    let store_disk = StoreDisk::new(Arc::new(disk.clone()));
+    let config = UtxoConfig { budget: 64 << 20, minima: CacheMinima::PRODUCT };
+    let open = |manifest: &Manifest| {
+        UtxoStore::open(&store_disk, Path::new("/utxo"), hasher(), manifest, config, &executor())
+            .unwrap()
+    };
+    let mut store = open(&Manifest::empty(0, &hasher()));
+    for n in 0..10 {
+        add(&mut store, &outpoint(n), &coin(n), false);
+    }
+    commit(&mut store);
+    for n in 0..5 {
+        store.spend(&outpoint(n)).unwrap().unwrap();
+    }
+    let manifest = commit(&mut store);
+    drop(store);
+    let store = open(&manifest);
+    assert_eq!(store.shape().runs, 2, "{:?}", store.shape());
+    let is_newer: IsCold = |path| path.to_string_lossy().contains("00000002");
+    let is_older: IsCold = |path| path.to_string_lossy().contains("00000001");
+    let keys: Vec<HashedOutPoint> = (0..12).map(outpoint).collect();
+    for is_cold in [is_newer, is_older, |_: &Path| true, |_: &Path| false] {
+        *disk.is_cold.lock().unwrap() = is_cold;
+        let mut coins = Vec::new();
+        store.layers().get_many(&keys, &mut coins).unwrap();
+        for (n, found) in (0..).zip(&coins) {
+            assert_eq!(*found, (5..10).contains(&n).then(|| coin(n)), "{n}");
+        }
+    }
+}

@@ -156,6 +156,7 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         max_fee_share: draft.psbt.max_fee_share,
         any_sighash: draft.psbt.any_sighash.unwrap_or(false),
         foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
+        any_inputs: draft.psbt.any_inputs.unwrap_or(false),
         unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
         any_outputs: draft.psbt.any_outputs.unwrap_or(false),
         any_index: draft.psbt.any_index.unwrap_or(false),

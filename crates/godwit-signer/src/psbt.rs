@@ -121,6 +121,7 @@ fn sign(
         fee: fee_limits(options),
         any_sighash: options.any_sighash,
         foreign_inputs: options.foreign_inputs,
+        any_inputs: options.any_inputs,
         unproven_amounts: options.unproven_amounts,
         any_outputs: options.any_outputs,
         any_index: options.any_index,

@@ -8,6 +8,7 @@ use super::fee::Fee;
 use super::own_scripts::{OwnScript, OwnScripts};
 use super::review::{InputReview, InputState, KeyReview, Review};
 use super::sign::{SignError, SignPolicy};
+use crate::entry::KeyId;
 
 /// How far an index of ours may lie beyond those that are spent of its account. Who restores a wallet
 /// from its words looks a gap ahead of what was used, and finds no coin behind it: it would be there,
@@ -22,17 +23,24 @@ pub struct Ours {
     /// Inputs of ours that the PSBT does not let us sign: it says nothing of their keys, or that they are
     /// finished.
     pub hidden: Vec<usize>,
-    /// An input of ours beside others' that no descriptor derives: of its like, others may be ours untold.
-    pub underived_input: Option<usize>,
+    /// Inputs with a key of ours that no descriptor derives: of their like, others may be ours untold, and
+    /// these somebody else's as well.
+    pub underived_inputs: Vec<usize>,
+    /// Whether there are inputs without a key of ours.
+    pub beside_others: bool,
     /// By what each output is ours, if it is.
     pub outputs: Vec<Option<OwnScript>>,
     /// Outputs of ours behind the gap.
     pub far: Vec<usize>,
     /// Outputs that name a key of ours, and that no descriptor derives.
     pub underived: Vec<usize>,
+    /// Outputs that others may spend as well, and that do not only come back to us.
+    pub shared: Vec<usize>,
     /// The inputs of ours; `None` where an amount is unknown.
     pub spent: Option<Amount>,
-    /// The outputs of ours, without those behind the gap.
+    /// Those of them that a descriptor derives, if one does.
+    pub derived: Option<Amount>,
+    /// The outputs of ours, without those behind the gap and those that are shared.
     pub back: Amount,
 }
 
@@ -43,13 +51,17 @@ impl Ours {
             .iter()
             .map(|input| scripts.find(script_of(input)?, paths(&input.keys)))
             .collect();
-        let underived_input = underived_input(review, &inputs);
         let hidden = hidden(review, &mut inputs, scripts);
-        let is_ours =
-            |(index, input): &(usize, &InputReview)| !input.is_foreign() || hidden.contains(index);
-        let amounts = review.inputs.iter().enumerate().filter(is_ours);
-        let mut amounts = amounts.map(|(_, input)| input.output.as_ref().map(|out| out.value));
-        let spent = amounts.try_fold(Amount::ZERO, |sum, amount| sum.checked_add(amount?));
+        let beside_others = review.inputs.iter().any(InputReview::is_foreign);
+        let numbered = review.inputs.iter().zip(&inputs).enumerate();
+        let underived = numbered.filter(|(_, (input, own))| !input.is_foreign() && own.is_none());
+        let underived_inputs = underived.map(|(index, _)| index).collect();
+        let spent =
+            worth(review, |index| !review.inputs[index].is_foreign() || hidden.contains(&index));
+        let derived = match inputs.iter().any(Option::is_some) {
+            true => worth(review, |index| inputs[index].is_some()),
+            false => None,
+        };
 
         let outputs = review.outputs.iter();
         let outputs: Vec<_> = outputs
@@ -70,11 +82,25 @@ impl Ours {
         let named = |keys: &[KeyReview]| keys.iter().any(|key| key.ours);
         let underived = numbered().filter(|(_, (out, own))| own.is_none() && named(&out.keys));
         let underived = underived.map(|(index, _)| index).collect();
-        let back = numbered().filter(|(index, (_, own))| own.is_some() && !far.contains(index));
+        let shared = shared(review, &inputs, &outputs);
+        let leaves = |index: &usize| far.contains(index) || shared.contains(index);
+        let back = numbered().filter(|(index, (_, own))| own.is_some() && !leaves(index));
         let back = back.fold(Amount::ZERO, |sum, (_, (output, _))| {
             sum.checked_add(output.amount).unwrap_or(Amount::MAX)
         });
-        Self { inputs, hidden, underived_input, outputs, far, underived, spent, back }
+        Self {
+            inputs,
+            hidden,
+            underived_inputs,
+            beside_others,
+            outputs,
+            far,
+            underived,
+            shared,
+            spent,
+            derived,
+            back,
+        }
     }
 
     /// Whether a careful signer signs, as far as it depends on what is ours.
@@ -85,6 +111,11 @@ impl Ours {
     pub fn check(&self, fee: &Fee, policy: &SignPolicy) -> Result<(), SignError> {
         if let Some(index) = self.hidden.first() {
             return Err(SignError::Hidden(*index));
+        }
+        if let (Some(index), true, false) =
+            (self.underived_inputs.first(), self.beside_others, policy.any_inputs)
+        {
+            return Err(SignError::UnderivedInput(*index));
         }
         if let (Some(index), false) = (self.underived.first(), policy.any_outputs) {
             return Err(SignError::Underived(*index));
@@ -99,11 +130,14 @@ impl Ours {
     }
 
     /// What the fee is held against: what leaves us; all that we spend, if nothing leaves but a fee. Others'
-    /// inputs and our change make a fee no smaller.
+    /// inputs and our change make a fee no smaller; nor does an input that no descriptor derives, whose other
+    /// keys may be those of who takes it back. It may be ours all the same: the smaller of both counts.
     fn paid(&self, fee: Amount) -> Option<Amount> {
-        let spent = self.spent?;
-        let leaves = spent.checked_sub(self.back)?;
-        Some(if leaves > fee { leaves } else { spent })
+        let paid = |spent: Amount| {
+            let leaves = spent.checked_sub(self.back)?;
+            Some(if leaves > fee { leaves } else { spent })
+        };
+        [self.spent, self.derived].into_iter().flatten().filter_map(paid).min()
     }
 }
 
@@ -135,10 +169,47 @@ fn hidden(
     hidden
 }
 
-fn underived_input(review: &Review, inputs: &[Option<OwnScript>]) -> Option<usize> {
-    review.inputs.iter().find(|input| input.is_foreign())?;
-    let mut numbered = review.inputs.iter().zip(inputs);
-    numbered.position(|(input, own)| !input.is_foreign() && own.is_none())
+/// What some of the inputs are worth; `None` where an amount is unknown.
+fn worth(review: &Review, counts: impl Fn(usize) -> bool) -> Option<Amount> {
+    let counted = review.inputs.iter().enumerate().filter(|(index, _)| counts(*index));
+    let mut amounts = counted.map(|(_, input)| input.output.as_ref().map(|output| output.value));
+    amounts.try_fold(Amount::ZERO, |sum, amount| sum.checked_add(amount?))
+}
+
+/// The outputs to descriptors with other keys beside ours, where their account gets more than is spent of it.
+///
+/// Who holds another one of the keys may take such an output. It is change if the coin was shared with him
+/// before, and no more of it than that coin was worth.
+fn shared(
+    review: &Review,
+    inputs: &[Option<OwnScript>],
+    outputs: &[Option<OwnScript>],
+) -> Vec<usize> {
+    let amounts =
+        review.inputs.iter().map(|input| input.output.as_ref().map(|output| output.value));
+    let spent = by_shared_account(inputs.iter().zip(amounts.map(Option::unwrap_or_default)));
+    let amounts = review.outputs.iter().map(|output| output.amount);
+    let paid = by_shared_account(outputs.iter().zip(amounts));
+    let exceeds = |own: &OwnScript| {
+        let account = own.account();
+        own.shared && spent.get(&account).is_none_or(|spent| paid[&account] > *spent)
+    };
+    let numbered = outputs.iter().enumerate();
+    let exceeding = numbered.filter(|(_, own)| own.as_ref().is_some_and(exceeds));
+    exceeding.map(|(index, _)| index).collect()
+}
+
+fn by_shared_account<'a>(
+    owns: impl Iterator<Item = (&'a Option<OwnScript>, Amount)>,
+) -> HashMap<(KeyId, String), Amount> {
+    let mut sums = HashMap::new();
+    for (own, amount) in owns {
+        if let Some(own) = own.as_ref().filter(|own| own.shared) {
+            let sum = sums.entry(own.account()).or_insert(Amount::ZERO);
+            *sum = sum.checked_add(amount).unwrap_or(Amount::MAX);
+        }
+    }
+    sums
 }
 
 fn script_of(input: &InputReview) -> Option<&Script> {

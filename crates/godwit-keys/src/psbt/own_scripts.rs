@@ -2,7 +2,6 @@
 //! may spend the coin as well, or nobody may. What a public descriptor of the key file derives is ours.
 
 use std::collections::{HashMap, HashSet};
-use std::str::FromStr;
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::{ChildNumber, KeySource};
@@ -23,6 +22,8 @@ pub struct OwnScript {
     /// The place of the descriptor in its entry, from 1.
     pub place: usize,
     pub descriptor: String,
+    /// Whether it has other keys too, which may be able to spend as well.
+    pub shared: bool,
     /// Where it has a wildcard.
     pub index: Option<u32>,
 }
@@ -58,12 +59,15 @@ struct Placed {
     entry: KeyId,
     place: usize,
     text: String,
+    /// Whether it has more than one key.
+    shared: bool,
     descriptor: Descriptor<DescriptorPublicKey>,
 }
 
 impl Placed {
     fn own(&self, index: Option<u32>) -> OwnScript {
-        OwnScript { entry: self.entry, place: self.place, descriptor: self.text.clone(), index }
+        let Self { entry, place, shared, .. } = *self;
+        OwnScript { entry, place, descriptor: self.text.clone(), shared, index }
     }
 }
 
@@ -94,8 +98,9 @@ impl OwnScripts {
     /// Text that is no descriptor of public keys derives nothing.
     pub(super) fn of_descriptors<'a>(texts: impl Iterator<Item = (KeyId, usize, &'a str)>) -> Self {
         let parsed = texts.filter_map(|(entry, place, text)| {
-            let descriptor = Descriptor::from_str(text).ok()?;
-            Some(Placed { entry, place, text: text.to_owned(), descriptor })
+            let descriptor: Descriptor<DescriptorPublicKey> = text.parse().ok()?;
+            let shared = descriptor.iter_pk().count() > 1;
+            Some(Placed { entry, place, text: text.to_owned(), shared, descriptor })
         });
         let (ranged, without): (Vec<_>, Vec<_>) =
             parsed.partition(|placed| placed.descriptor.has_wildcard());

@@ -46,6 +46,8 @@ pub struct SignPolicy {
     pub any_sighash: bool,
     /// Sign our inputs beside others'.
     pub foreign_inputs: bool,
+    /// Sign an input with a key of ours that no descriptor derives, beside others'.
+    pub any_inputs: bool,
     /// Sign beside an input whose amount nothing proves.
     pub unproven_amounts: bool,
     /// Sign although what the PSBT says of an output does not fit it, or an output names a key of ours and no
@@ -63,6 +65,7 @@ impl Default for SignPolicy {
             fee: FeeLimits::default(),
             any_sighash: false,
             foreign_inputs: false,
+            any_inputs: false,
             unproven_amounts: false,
             any_outputs: false,
             any_index: false,
@@ -107,6 +110,8 @@ pub enum SignError {
     Output(usize, OutputObjection),
     /// An input is ours, and the PSBT does not let us sign it beside the others.
     Hidden(usize),
+    /// An input has a key of ours, no descriptor derives it, and there are others' inputs.
+    UnderivedInput(usize),
     /// An output names a key of ours, and no descriptor derives it.
     Underived(usize),
     /// An output of ours lies where a restored wallet would not look.
@@ -144,6 +149,11 @@ impl fmt::Display for SignError {
                 f,
                 "input {index}: it is ours, and the PSBT hides that, or says that it is finished: the \
                  same transaction could be shown again with another one hidden"
+            ),
+            Self::UnderivedInput(index) => write!(
+                f,
+                "input {index}: it has a key of ours, but no descriptor of the key file derives it, so that \
+                 nothing tells whether inputs of others are ours too"
             ),
             Self::Underived(index) => write!(
                 f,

@@ -68,6 +68,7 @@ fn permissive() -> SignPolicy {
     SignPolicy {
         any_sighash: true,
         foreign_inputs: true,
+        any_inputs: true,
         unproven_amounts: true,
         any_outputs: true,
         any_index: true,

@@ -44,6 +44,7 @@ pub(super) struct PsbtDraft {
     pub(super) max_fee_share: Option<u8>,
     pub(super) any_sighash: Option<bool>,
     pub(super) foreign_inputs: Option<bool>,
+    pub(super) any_inputs: Option<bool>,
     pub(super) unproven_amounts: Option<bool>,
     pub(super) any_outputs: Option<bool>,
     pub(super) any_index: Option<bool>,

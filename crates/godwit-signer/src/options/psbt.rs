@@ -24,6 +24,8 @@ pub struct PsbtOptions {
     pub any_sighash: bool,
     /// `-foreigninputs`.
     pub foreign_inputs: bool,
+    /// `-anyinputs`.
+    pub any_inputs: bool,
     /// `-unprovenamounts`.
     pub unproven_amounts: bool,
     /// `-anyoutputs`.

@@ -141,6 +141,15 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
         },
     ),
     flag(
+        "anyinputs",
+        "Sign beside inputs of others although an input has a key of ours and no descriptor of the key file \
+         derives it, so that nothing tells whether one of theirs is ours too.",
+        |draft, text| {
+            draft.psbt.any_inputs = Some(values::flag(text)?);
+            Some(())
+        },
+    ),
+    flag(
         "unprovenamounts",
         "Sign although the previous transaction of another input is missing, without which a lie \
          about its amount can turn into a fee.",

@@ -67,6 +67,7 @@ impl fmt::Display for PsbtFailure {
                     SignError::Foreign(_) | SignError::Finished(_) => {
                         "; -foreigninputs signs the others"
                     }
+                    SignError::UnderivedInput(_) => "; -anyinputs signs all the same",
                     SignError::UnprovenAmount(_) => {
                         "; add its previous transaction (-unprovenamounts signs without)"
                     }

@@ -44,8 +44,7 @@ pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>
         }
     }
     for (index, output) in review.outputs.iter().enumerate() {
-        let own = ours.and_then(|ours| ours.outputs[index].as_ref());
-        push_output(&mut lines, index, output, network, keys, own);
+        push_output(&mut lines, index, output, network, ours);
         if ours.is_some_and(|ours| ours.far.contains(&index)) {
             lines.push(format!(
                 "  its index is more than {GAP_LIMIT} above those that are spent of its account: no \
@@ -145,10 +144,12 @@ fn whose(ours: &Ours, index: usize, input: &InputReview) -> Option<String> {
         };
         return Some(format!("{by}\n  which the PSBT hides, or says is finished"));
     }
-    if ours.underived_input == Some(index) {
-        let line = "  ours by no descriptor of the key file: whether inputs of others are ours too, nothing \
-                    tells";
-        return Some(line.to_owned());
+    if ours.underived_inputs.contains(&index) {
+        let others = match ours.beside_others {
+            true => ": whether inputs of others are ours too, nothing tells",
+            false => "",
+        };
+        return Some(format!("  ours by no descriptor of the key file{others}"));
     }
     input.is_foreign().then(|| "  foreign: none of its keys is ours".to_owned())
 }
@@ -170,12 +171,14 @@ fn push_output(
     index: usize,
     output: &OutputReview,
     network: Network,
-    keys: Keys,
-    own: Option<&OwnScript>,
+    ours: Option<&Ours>,
 ) {
+    let keys = if ours.is_some() { Keys::Known } else { Keys::Unknown };
+    let own = ours.and_then(|ours| ours.outputs[index].as_ref());
+    let leaves = ours.is_some_and(|ours| ours.shared.contains(&index));
     let amount = bitcoin_amount(output.amount);
     let address = address(&output.script_pubkey, network);
-    let ownership = ownership(output, own);
+    let ownership = ownership(output, own, leaves);
     lines.push(format!("output {index}: {amount} to {address}{ownership}"));
     if let Some(own) = own {
         lines.push(place(own));
@@ -184,20 +187,27 @@ fn push_output(
 }
 
 /// Says whether an output is ours. A key of ours in a script does not make it ours: others may be
-/// able to spend it as well, or it may be unspendable.
-fn ownership(output: &OutputReview, own: Option<&OwnScript>) -> &'static str {
-    if own.is_some() {
-        ", which is ours"
-    } else if output.keys.iter().any(|key| key.ours) {
-        ", which names a key of ours, but no descriptor of the key file derives it"
-    } else {
-        ""
+/// able to spend it as well, or it may be unspendable. `leaves`: what a descriptor with other keys derives
+/// is more than what was shared before.
+fn ownership(output: &OutputReview, own: Option<&OwnScript>, leaves: bool) -> &'static str {
+    match own {
+        Some(_) if leaves => {
+            ", which is shared with other keys; it does not only come back to you, and counts as leaving"
+        }
+        Some(own) if own.shared => {
+            ", which is ours, shared with other keys like a coin that is spent"
+        }
+        Some(_) => ", which is ours",
+        None if output.keys.iter().any(|key| key.ours) => {
+            ", which names a key of ours, but no descriptor of the key file derives it"
+        }
+        None => "",
     }
 }
 
 /// Where the key file has what is ours.
 fn place(own: &OwnScript) -> String {
-    let OwnScript { entry, place, descriptor, index } = own;
+    let OwnScript { entry, place, descriptor, index, .. } = own;
     let branch = match own.branch() {
         Branch::Receive => ", to receive",
         Branch::Change => ", change",
@@ -212,8 +222,13 @@ fn net(ours: &Ours, review: &Review) -> String {
     let Some(spent) = ours.spent else {
         return "net: not known, since an amount of ours is not".to_owned();
     };
+    let underived = ours.derived.and_then(|derived| spent.checked_sub(derived));
+    let underived = match underived.filter(|amount| *amount > Amount::ZERO) {
+        Some(amount) => format!(", {} of that by no descriptor", bitcoin_amount(amount)),
+        None => String::new(),
+    };
     let parts = format!(
-        "{} of ours are spent, {} come back",
+        "{} of ours are spent{underived}, {} come back",
         bitcoin_amount(spent),
         bitcoin_amount(ours.back)
     );
@@ -221,10 +236,16 @@ fn net(ours: &Ours, review: &Review) -> String {
         let gain = ours.back.checked_sub(spent).expect("the other one is larger");
         return format!("net: {} come in ({parts})", bitcoin_amount(gain));
     };
+    // What no descriptor derives may be taken back by somebody else, so that only the rest is a payment.
+    let of_derived = ours.derived.and_then(|derived| derived.checked_sub(ours.back));
+    let (paid, without) = match of_derived.filter(|paid| *paid > Amount::ZERO) {
+        Some(paid) if paid < leaves => (paid, " without inputs of no descriptor"),
+        _ => (leaves, ""),
+    };
     let share = match &review.fee {
-        Ok(fee) if leaves > Amount::ZERO => {
-            let tenths = u128::from(fee.amount.to_sat()) * 1000 / u128::from(leaves.to_sat());
-            format!("; the fee is {}.{} % of what leaves", tenths / 10, tenths % 10)
+        Ok(fee) if paid > Amount::ZERO => {
+            let tenths = u128::from(fee.amount.to_sat()) * 1000 / u128::from(paid.to_sat());
+            format!("; the fee is {}.{} % of what leaves{without}", tenths / 10, tenths % 10)
         }
         _ => String::new(),
     };

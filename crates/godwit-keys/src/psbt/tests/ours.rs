@@ -14,10 +14,14 @@ use crate::psbt::{FeeObjection, Ours};
 const OURS: [&str; 3] = ["wpkh(A/0/*)", "wpkh(A/1/*)", "tr(A/0/*)"];
 
 fn ours_of(psbt: &Psbt) -> (Review, Ours) {
+    ours_by(psbt, &OURS)
+}
+
+fn ours_by(psbt: &Psbt, descriptors: &[&str]) -> (Review, Ours) {
     let keys = keys("A");
     let mut owns = |source: &_, key: &_| Ok(matches!(look_up(&keys, source, key)?, Found::Ours(_)));
     let review = psbt.review(&mut owns).expect("memory");
-    let ours = Ours::of(&review, &mut of_descriptors(&OURS));
+    let ours = Ours::of(&review, &mut of_descriptors(descriptors));
     (review, ours)
 }
 
@@ -119,11 +123,12 @@ fn the_same_script_as_that_of_a_coin_of_ours_is_ours_though_nothing_derives_it()
     let mut psbt = paying(&["wpkh(A/7/7)", "wpkh(A/7/7)"], &[("wpkh(F/1)", 2 * COIN - FEE)]);
     let both = received(&psbt);
     assert_eq!(checked(&both, &foreign), Ok(()));
-    assert_eq!(ours_of(&both).1.underived_input, None, "there are no others'");
+    let told = |psbt| (ours_of(psbt).1.underived_inputs, ours_of(psbt).1.beside_others);
+    assert_eq!(told(&both), (vec![0, 1], false));
     psbt.inputs[1].bip32_derivation.clear();
     let hiding = received(&psbt);
     assert_eq!(checked(&hiding, &foreign), Err(SignError::Hidden(1)));
-    assert_eq!(ours_of(&hiding).1.underived_input, Some(0), "told: others may be ours");
+    assert_eq!(told(&hiding), (vec![0], true), "others may be ours");
 }
 
 #[test]
@@ -234,4 +239,83 @@ fn no_lie_about_what_is_ours_gets_a_signature() {
         }
     }
     assert!(told >= 300, "{told}");
+}
+
+/// A cosigner may take what lies at a shared account: change of ours alone that is put there has left.
+#[test]
+fn change_to_a_shared_account_comes_back_as_far_as_the_account_is_spent() {
+    let descriptors = [
+        &OURS[..],
+        &["wsh(multi(2,A/0/*,F/0/*))", "wsh(multi(2,A/1/*,F/1/*))", "wsh(multi(1,A/5/*,F/5/*))"],
+    ]
+    .concat();
+    let (alone, both) = ("wpkh(A/0/0)", "wsh(multi(2,A/0/0,F/0/0))");
+    let (change, any) = ("wsh(multi(2,A/1/3,F/1/3))", "wsh(multi(1,A/5/3,F/5/3))");
+    let all = COIN - FEE;
+    for (kinds, outputs, shared, back) in [
+        (&[alone][..], &[(change, all)][..], &[0][..], 0),
+        (&[alone], &[(any, all)], &[0], 0),
+        (&[alone], &[("wpkh(A/1/0)", all / 2), (any, all / 2)], &[1], all / 2),
+        (&[both], &[(change, all)], &[], all),
+        (&[both], &[(any, all)], &[0], 0),
+        (&["wsh(multi(1,A/5/9,F/5/9))"], &[(any, all)], &[], all),
+        // A small coin of the account is no reason to put everything there.
+        (&[both, alone], &[(change, COIN), (change, 0)], &[], COIN),
+        (&[both, alone], &[(change, COIN), (change, 1)], &[0, 1], 0),
+    ] {
+        let psbt = received(&paying(kinds, outputs));
+        let (_, ours) = ours_by(&psbt, &descriptors);
+        assert_eq!(ours.back, Amount::from_sat(back), "{kinds:?} {outputs:?}");
+        assert_eq!(ours.shared, shared, "{kinds:?} {outputs:?}");
+    }
+}
+
+/// Nothing tells that the others are not ours as well, each of them hidden once.
+#[test]
+fn an_input_that_no_descriptor_derives_is_not_signed_beside_others() {
+    let foreign = SignPolicy { foreign_inputs: true, ..SignPolicy::default() };
+    let any_inputs = SignPolicy { any_inputs: true, ..foreign };
+    let honest = paying(
+        &["wpkh(A/7/7)", "wsh(multi(1,A/7/8,F/0))"],
+        &[("wpkh(A/1/0)", COIN - FEE), ("wpkh(F/0)", COIN)],
+    );
+    assert_eq!(checked(&received(&honest), &SignPolicy::default()), Ok(()), "no others");
+    for hidden in [0, 1] {
+        let mut psbt = honest.clone();
+        psbt.inputs[hidden].bip32_derivation.clear();
+        for psbt in [received(&psbt), received(&psbt).into_version2()] {
+            let refused = SignError::UnderivedInput(1 - hidden);
+            assert_eq!(checked(&psbt, &foreign), Err(refused), "{hidden}");
+            assert_eq!(checked(&psbt, &any_inputs), Ok(()), "{hidden}");
+        }
+    }
+}
+
+/// Somebody's coin with a key of ours in its script, and his own output of the same worth, are no payment of
+/// ours that a fee is a small part of.
+#[test]
+fn an_input_that_no_descriptor_derives_makes_no_fee_smaller() {
+    let limits = FeeLimits { fee: Amount::MAX_MONEY, rate: FeeRate::MAX };
+    let policy = SignPolicy { fee: limits, ..SignPolicy::default() };
+    let his = "wsh(multi(1,F/5,A/5))";
+    let (ours, back, theirs) = ("wpkh(A/0/0)", "wpkh(A/1/0)", "wpkh(F/0)");
+    let quarter = COIN / 4;
+    for (kinds, outputs, least) in [
+        (&[ours, his][..], [(theirs, COIN + 999), (back, COIN - 999 - 333)], 1),
+        (&[ours, his], [(theirs, 2 * COIN - quarter), (back, 0)], 0),
+        // It is all that is ours, or more comes back than what a descriptor derives.
+        (&[his], [(theirs, COIN - quarter), (back, 0)], 0),
+        (&[ours, "wpkh(A/7/0)"], [(theirs, 0), (back, 2 * COIN - 2 * quarter)], 1),
+    ] {
+        let outcome =
+            |outputs: &[(&str, u64)]| checked(&received(&paying(kinds, outputs)), &policy);
+        assert_eq!(outcome(&outputs), Ok(()), "{kinds:?} {outputs:?}");
+        let mut above = outputs;
+        above[least].1 -= 1;
+        let refused = outcome(&above);
+        assert!(
+            matches!(refused, Err(SignError::Fee(FeeObjection::AboveShare { .. }))),
+            "{kinds:?} {above:?}: {refused:?}"
+        );
+    }
 }

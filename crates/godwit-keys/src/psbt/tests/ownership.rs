@@ -17,7 +17,7 @@ fn xpub(letter: char) -> Xpub {
 pub(super) fn of_descriptors(kinds: &[&str]) -> OwnScripts {
     let text = |kind: &&str| {
         let parts = kind.chars().map(|letter| match letter {
-            'A' | 'B' => xpub(letter).to_string(),
+            'A' | 'B' | 'F' => xpub(letter).to_string(),
             other => other.to_string(),
         });
         parts.collect()

@@ -14,6 +14,16 @@ fn key(letter: char) -> Xpriv {
     Xpriv::new_master(Network::Regtest, &[letter as u8; 32]).expect("a valid key")
 }
 
+pub(super) fn extended_public_key(letter: char) -> Xpub {
+    Xpub::from_priv(&Secp256k1::new(), &key(letter))
+}
+
+/// A script of which one of two keys signs.
+pub(super) fn one_of(keys: [bitcoin::PublicKey; 2]) -> ScriptBuf {
+    let script = bitcoin::script::Builder::new().push_int(1).push_key(&keys[0]).push_key(&keys[1]);
+    script.push_int(2).push_opcode(bitcoin::opcodes::all::OP_CHECKMULTISIG).into_script()
+}
+
 pub(super) fn public_key(letter: char, index: u32) -> bitcoin::PublicKey {
     let secp = Secp256k1::new();
     let path: DerivationPath = format!("m/{index}").parse().expect("a path");
@@ -27,11 +37,22 @@ pub(super) fn wpkh(letter: char, index: u32) -> ScriptBuf {
 }
 
 pub(super) fn key_file(place: &Datadir, name: &str, network: NetworkKind) -> PathBuf {
+    key_file_with(place, name, network, &[])
+}
+
+/// The same with other public descriptors of its key besides.
+pub(super) fn key_file_with(
+    place: &Datadir,
+    name: &str,
+    network: NetworkKind,
+    more: &[String],
+) -> PathBuf {
     let path = place.beside(name);
     let mut store = KeyStore::create(&path, &passphrase(), weak_kdf()).expect("a new file");
     let text = secret(&format!("wpkh({}/*)", key('A')));
     let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
-    let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
+    let descriptors = split.descriptors.into_iter().map(|split| split.text);
+    let descriptors = descriptors.chain(more.iter().cloned()).collect();
     let (label, keys) = (String::new(), split.keys);
     let entry =
         Entry { label, created: 0, made_here: false, network, descriptors, keys, words: None };
@@ -67,6 +88,6 @@ pub(super) fn spend(outputs: &[ScriptBuf]) -> bitcoin::Psbt {
 }
 
 pub(super) fn source(index: u32) -> bitcoin::bip32::KeySource {
-    let fingerprint = Xpub::from_priv(&Secp256k1::new(), &key('A')).fingerprint();
+    let fingerprint = extended_public_key('A').fingerprint();
     (fingerprint, format!("m/{index}").parse().expect("a path"))
 }

@@ -44,13 +44,7 @@ fn an_output_is_ours_when_a_descriptor_derives_it() {
     let place = signer("regtest");
     let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
     let (ours, theirs) = (made_here::public_key('A', 5), made_here::public_key('F', 5));
-    let shared = bitcoin::script::Builder::new()
-        .push_int(1)
-        .push_key(&ours)
-        .push_key(&theirs)
-        .push_int(2)
-        .push_opcode(bitcoin::opcodes::all::OP_CHECKMULTISIG)
-        .into_script();
+    let shared = made_here::one_of([ours, theirs]);
     let burnt = bitcoin::ScriptBuf::new_op_return(ours.inner.serialize());
     let outputs = [made_here::wpkh('A', 5), made_here::wpkh('F', 5), shared.to_p2wsh(), burnt];
     let mut unsigned = made_here::spend(&outputs);
@@ -116,4 +110,57 @@ fn what_leaves_and_what_comes_back_is_told() {
     assert!(shown.contains(net), "{shown}");
     let entry = shown.lines().find(|line| line.starts_with("  ours by entry ")).expect("one is");
     assert!(entry.contains(", descriptor 1, index 7: wpkh("), "{entry}");
+}
+
+#[test]
+fn change_that_others_may_take_is_told_as_leaving() {
+    let place = signer("regtest");
+    let [ours, theirs] = ['A', 'F'].map(made_here::extended_public_key);
+    let shared = format!("wsh(multi(1,{ours}/*,{theirs}/*))");
+    let keys = made_here::key_file_with(&place, "test.keys", NetworkKind::Test, &[shared]);
+    let script = made_here::one_of(['A', 'F'].map(|letter| made_here::public_key(letter, 3)));
+    let mut unsigned = made_here::spend(&[script.to_p2wsh(), made_here::wpkh('A', 4)]);
+    for (index, output) in (3..).zip(&mut unsigned.outputs) {
+        let key = made_here::public_key('A', index).inner;
+        output.bip32_derivation.insert(key, made_here::source(index));
+    }
+    unsigned.outputs[0].witness_script = Some(script);
+    let path = file(&place, "a.psbt", unsigned.serialize());
+    let (shown, _) = inspect(&place, &keys, &path);
+    let outputs: Vec<&str> = shown.lines().filter(|line| line.starts_with("output ")).collect();
+    let told = ", which is shared with other keys; it does not only come back to you, and counts as leaving";
+    assert!(outputs[0].ends_with(told), "{shown}");
+    assert!(outputs[1].ends_with(", which is ours"), "{shown}");
+    assert!(shown.contains(", descriptor 2, index 3: wsh(multi(1,"), "{shown}");
+    assert!(shown.contains("net: 0.10000500 BTC leave"), "{shown}");
+    sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
+}
+
+#[test]
+fn an_input_of_ours_by_no_descriptor_is_told_and_not_signed_beside_others() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let script = made_here::one_of([made_here::public_key('F', 0), made_here::public_key('A', 1)]);
+    let mut unsigned = made_here::spend(&[made_here::wpkh('F', 0)]);
+    unsigned.inputs[1].witness_utxo.as_mut().expect("it has one").script_pubkey = script.to_p2wsh();
+    unsigned.inputs[1].witness_script = Some(script);
+    let path = file(&place, "a.psbt", unsigned.serialize());
+    let (shown, _) = inspect(&place, &keys, &path);
+    assert!(shown.contains("\n  ours by no descriptor of the key file\n"), "{shown}");
+    let net = "net: 0.20000000 BTC leave (0.20000000 BTC of ours are spent, 0.10000000 BTC of that by no \
+               descriptor, 0.00000000 BTC come back); the fee is 0.0 % of what leaves without inputs of no \
+               descriptor";
+    assert!(shown.contains(net), "{shown}");
+    sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Success);
+    let script_pubkey = made_here::wpkh('F', 9);
+    unsigned.inputs[0].witness_utxo.as_mut().expect("it has one").script_pubkey = script_pubkey;
+    unsigned.inputs[0].bip32_derivation.clear();
+    let path = file(&place, "b.psbt", unsigned.serialize());
+    let options = ["-unprovenamounts", "-foreigninputs", "-anyoutputs", "-anyindex"];
+    let refused = sign(&place, &keys, &path, &options).expect(Exit::Failure);
+    let line =
+        "nothing tells whether inputs of others are ours too; -anyinputs signs all the same\n";
+    assert!(refused.stderr.ends_with(line), "{refused:?}");
+    let options = ["-unprovenamounts", "-foreigninputs", "-anyinputs"];
+    sign(&place, &keys, &path, &options).expect(Exit::Success);
 }

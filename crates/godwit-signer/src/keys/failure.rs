@@ -49,6 +49,8 @@ pub(crate) enum KeysFailure {
     CostOfOldFile,
     /// A change of an older copy of the key file: its number, and that of the last one.
     OlderCopy(u64, u64),
+    /// A change of a key file that may be an older copy: the record of versions cannot be read.
+    UnknownAge(PathBuf, io::Error),
     /// The user has not agreed to the removal of an entry.
     NotRemoved(Disagreement),
     /// The key is for the main network and the chosen network is not, or the other way round.
@@ -146,6 +148,12 @@ impl fmt::Display for KeysFailure {
                 f,
                 "this key file is an older copy, number {number}: number {newer} was here before, and may \
                  have had more keys or another passphrase; -oldercopy changes it all the same"
+            ),
+            Self::UnknownAge(record, error) => write!(
+                f,
+                "{} cannot be read ({error}), and nothing tells whether this key file is an older copy; \
+                 -oldercopy changes it all the same",
+                record.display()
             ),
             Self::NotRemoved(why) => write!(f, "nothing was removed: {why}"),
             Self::OtherNetwork => {

@@ -18,8 +18,18 @@ pub(crate) struct Generations {
     directory: PathBuf,
 }
 
-/// The numbers by the names of files.
-pub(crate) struct Remembered(BTreeMap<String, u64>);
+/// The numbers by the names of files, or why they cannot be read.
+pub(crate) struct Remembered(io::Result<BTreeMap<String, u64>>);
+
+/// What the record says of a version of the key file.
+pub(crate) enum Age {
+    /// There was no later one.
+    Last,
+    /// The number of a later one.
+    Older(u64),
+    /// Nothing, since it cannot be read: there may have been a later one.
+    Unknown(io::Error),
+}
 
 impl Generations {
     pub(crate) fn in_directory(directory: &Path) -> Self {
@@ -29,14 +39,24 @@ impl Generations {
     /// What is remembered now. Taken before a file is opened, it has no number that another process gave the
     /// file afterwards.
     pub(crate) fn remembered(&self) -> Remembered {
-        // What cannot be read is told when the file was opened.
-        Remembered(self.read().unwrap_or_default())
+        Remembered(self.read())
     }
 
-    /// Remembers a version that was opened; the number of a later one, if there was one before.
-    pub(crate) fn opened(&self, mark: &Mark, before: &Remembered) -> Option<u64> {
+    /// Remembers a version that was opened, and compares it with what was remembered before.
+    pub(crate) fn opened(&self, mark: &Mark, before: Remembered) -> Age {
+        let before = match before.0 {
+            Ok(before) => before,
+            Err(error) => return Age::Unknown(error),
+        };
         self.remember(mark, false);
-        before.0.get(&name(mark)).copied().filter(|seen| *seen > mark.generation)
+        match before.get(&name(mark)) {
+            Some(seen) if *seen > mark.generation => Age::Older(*seen),
+            _ => Age::Last,
+        }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.join(FILE)
     }
 
     /// Remembers a version that was written; `forget`: also if a later one was here.
@@ -50,7 +70,7 @@ impl Generations {
             eprintln!(
                 "godwit-signer: warning: {} cannot be kept ({error}): an older copy of the key file would \
                  not be told",
-                self.directory.join(FILE).display()
+                self.path().display()
             );
         }
     }
@@ -69,17 +89,21 @@ impl Generations {
         Ok(())
     }
 
-    /// Lines that say nothing are passed over. A file that cannot be read is no empty one.
+    /// A file that cannot be read is no empty one, and one with other lines than these has lost some.
     fn read(&self) -> io::Result<BTreeMap<String, u64>> {
-        let text = match fs::read_to_string(self.directory.join(FILE)) {
+        let text = match fs::read_to_string(self.path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             text => text?,
         };
-        let lines = text.lines().filter_map(|line| {
+        let version = |line: &str| {
             let (name, generation) = line.split_once(' ')?;
             Some((name.to_owned(), generation.parse().ok()?))
+        };
+        let lines = text.lines().take(MAX_FILES).map(|line| {
+            version(line)
+                .ok_or_else(|| io::Error::other("a line of it is no version of a key file"))
         });
-        Ok(lines.take(MAX_FILES).collect())
+        lines.collect()
     }
 
     fn write(&self, all: &BTreeMap<String, u64>) -> io::Result<()> {
@@ -87,7 +111,7 @@ impl Generations {
         let mut unfinished = NamedTempFile::with_prefix_in(FILE, &self.directory)?;
         unfinished.write_all(lines.collect::<String>().as_bytes())?;
         unfinished.as_file().sync_all()?;
-        unfinished.persist(self.directory.join(FILE))?;
+        unfinished.persist(self.path())?;
         Ok(())
     }
 }
@@ -108,12 +132,20 @@ mod tests {
         Mark { id: [id; 16], generation }
     }
 
+    fn later(age: Age) -> Option<u64> {
+        match age {
+            Age::Last => None,
+            Age::Older(number) => Some(number),
+            Age::Unknown(error) => panic!("{error}"),
+        }
+    }
+
     #[test]
     fn an_older_copy_is_told() {
         let place = TempDir::new().expect("a directory");
         let directory = place.path().join("not there yet");
         let generations = || Generations::in_directory(&directory);
-        let opened = |mark| generations().opened(&mark, &generations().remembered());
+        let opened = |mark| later(generations().opened(&mark, generations().remembered()));
         assert_eq!(opened(mark(1, 5)), None);
         assert_eq!(opened(mark(1, 5)), None);
         assert_eq!(opened(mark(1, 4)), Some(5));
@@ -128,11 +160,9 @@ mod tests {
         // Another process writes between this one's look at the record and at the file, or behind both.
         let before = generations().remembered();
         generations().written(&mark(1, 4), false);
-        assert_eq!(generations().opened(&mark(1, 3), &before), None);
+        assert_eq!(later(generations().opened(&mark(1, 3), before)), None);
         assert_eq!(opened(mark(1, 3)), Some(4), "it was not lowered");
         assert_eq!(fs::read_dir(&directory).expect("there").count(), 1, "nothing else is left");
-        fs::write(directory.join(FILE), "rubbish\n\n01 x\n").expect("it is ours");
-        assert_eq!(opened(mark(1, 1)), None);
     }
 
     #[test]
@@ -141,10 +171,17 @@ mod tests {
         let generations = Generations::in_directory(place.path());
         generations.written(&mark(1, 5), false);
         let file = place.path().join(FILE);
-        let strange = [&fs::read(&file).expect("there")[..], b"\xff\n"].concat();
-        fs::write(&file, &strange).expect("it is ours");
-        assert_eq!(generations.opened(&mark(1, 6), &generations.remembered()), None);
-        assert_eq!(fs::read(&file).expect("there"), strange, "it is left as it was");
+        let readable = fs::read(&file).expect("there");
+        for line in [&b"\xff\n"[..], b"\n", b"rubbish\n", b"01 x\n", b"01 -1\n"] {
+            let strange = [&readable[..], line].concat();
+            fs::write(&file, &strange).expect("it is ours");
+            for generation in [1, 5, 6] {
+                let age = generations.opened(&mark(1, generation), generations.remembered());
+                assert!(matches!(age, Age::Unknown(_)), "{line:?}");
+            }
+            generations.written(&mark(1, 6), true);
+            assert_eq!(fs::read(&file).expect("there"), strange, "it is left as it was");
+        }
     }
 
     #[test]

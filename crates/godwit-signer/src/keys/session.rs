@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, Mark, NetworkKind};
+use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, NetworkKind};
 use godwit_primitives::Network;
 use godwit_secret::{
     Hardened, SecretString, allow_unlocked_secrets, had_unlocked_work_area, harden_process,
 };
 
 use super::failure::KeysFailure;
-use super::generations::Generations;
+use super::generations::{Age, Generations};
 use super::input::Input;
 use crate::options::{Config, Descriptor, KdfCost, KeyFileOptions};
 
@@ -91,29 +91,38 @@ impl<'a> Session<'a> {
 
     /// Asks for the passphrase and opens the key file, which must exist.
     pub(crate) fn open(&self) -> Result<KeyStore, KeysFailure> {
-        let (store, older) = self.open_any()?;
-        if let Some((number, newer)) = older {
-            eprintln!(
+        let (store, age) = self.open_any()?;
+        match age {
+            Some((_, Age::Last)) | None => {}
+            Some((number, Age::Older(newer))) => eprintln!(
                 "godwit-signer: warning: this key file is an older copy, number {number}: number {newer} \
                  was here before, and may have had more keys or another passphrase"
-            );
+            ),
+            Some((_, Age::Unknown(error))) => eprintln!(
+                "godwit-signer: warning: {} cannot be read ({error}): nothing tells whether this key file \
+                 is an older copy",
+                self.file.generations.path().display()
+            ),
         }
         Ok(store)
     }
 
-    /// The same for a change, which is none of an older copy unless the user says so: it would pass for the
-    /// last version afterwards.
+    /// The same for a change, which is none of what is or may be an older copy unless the user says so: it
+    /// would pass for the last version afterwards.
     pub(crate) fn open_to_change(&self) -> Result<KeyStore, KeysFailure> {
-        match self.open_any()? {
-            (_, Some((number, newer))) if !self.file.options.older_copy => {
-                Err(KeysFailure::OlderCopy(number, newer))
+        let (store, age) = self.open_any()?;
+        match age {
+            _ if self.file.options.older_copy => Ok(store),
+            Some((_, Age::Last)) | None => Ok(store),
+            Some((number, Age::Older(newer))) => Err(KeysFailure::OlderCopy(number, newer)),
+            Some((_, Age::Unknown(error))) => {
+                Err(KeysFailure::UnknownAge(self.file.generations.path(), error))
             }
-            (store, _) => Ok(store),
         }
     }
 
-    /// The key file, and if it is an older copy, its number and that of the last version.
-    fn open_any(&self) -> Result<(KeyStore, Option<(u64, u64)>), KeysFailure> {
+    /// The key file, and if it has a number, this one and what the record says of it.
+    fn open_any(&self) -> Result<(KeyStore, Option<(u64, Age)>), KeysFailure> {
         let passphrase = self.passphrase()?;
         let generations = &self.file.generations;
         let before = generations.remembered();
@@ -125,9 +134,8 @@ impl<'a> Session<'a> {
             );
         }
         warn_of_unlocked_work();
-        let later = |mark: Mark| Some((mark.generation, generations.opened(&mark, &before)?));
-        let older = store.mark().and_then(later);
-        Ok((store, older))
+        let age = store.mark().map(|mark| (mark.generation, generations.opened(&mark, before)));
+        Ok((store, age))
     }
 
     /// The passphrase of the key file, which must exist.

@@ -257,7 +257,8 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         ..keys_option(
             "oldercopy",
             "Change the key file although a later version of it was here, which may have had more keys or \
-             another passphrase, and forget that version (default: 0).",
+             another passphrase, and forget that version; also where the record of versions cannot be read, \
+             so that nothing tells whether one was (default: 0).",
             |draft, text| {
                 draft.keys.older_copy = Some(values::flag(text)?);
                 Some(())

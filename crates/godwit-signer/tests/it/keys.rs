@@ -183,6 +183,45 @@ fn an_older_copy_of_the_key_file_is_told() {
 }
 
 #[test]
+fn a_record_that_cannot_be_read_lets_no_copy_be_changed() {
+    let place = signer("regtest");
+    for label in ["-label=first", "-label=second"] {
+        keys(&place, &["create", label], &["pass"]).expect(Exit::Success);
+    }
+    let record = place.datadir().join("key-generations");
+    let (readable, file) =
+        (fs::read(&record).expect("made"), fs::read(key_file(&place)).expect("made"));
+    let id = id(&list(&place)[0]);
+    let yes = format!("-yes={id}");
+    for line in [&b"\xff\n"[..], b"rubbish\n"] {
+        let damaged = [&readable[..], line].concat();
+        fs::write(&record, &damaged).expect("it is ours");
+        for words in [
+            &["create", "-label=third"][..],
+            &["import", "-secret-fd=0"],
+            &["change-passphrase", "-newpassphrase-fd=0"],
+            &["remove", &id, &yes],
+        ] {
+            let refused = keys(&place, words, &["pass", WIF]).expect(Exit::Failure);
+            let why = "nothing tells whether this key file is an older copy";
+            assert!(refused.stderr.contains(why), "{refused:?}");
+            assert!(
+                refused.stderr.ends_with("; -oldercopy changes it all the same\n"),
+                "{refused:?}"
+            );
+            assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+            assert_eq!(fs::read(key_file(&place)).expect("made"), file);
+        }
+        let told = keys(&place, &["list"], &["pass"]).expect(Exit::Success).stderr;
+        assert!(told.contains("key-generations cannot be read"), "{told}");
+        assert_eq!(fs::read(&record).expect("made"), damaged, "it is left as it was");
+    }
+    keys(&place, &["create", "-label=third", "-oldercopy"], &["pass"]).expect(Exit::Success);
+    fs::write(&record, &readable).expect("it is ours");
+    assert_eq!(list(&place).len(), 3);
+}
+
+#[test]
 fn nothing_is_asked_for_a_label_that_is_none() {
     let place = signer("regtest");
     for label in ["x".repeat(101), "a\u{7}b".to_owned()] {

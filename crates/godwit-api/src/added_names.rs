@@ -13,6 +13,9 @@ pub(crate) struct AddedNames(Mutex<Vec<Added>>);
 /// Names that are no peers at most.
 const MAX_UNUSABLE_NAMES: usize = 100;
 
+/// Characters of a name at most: the longest of the DNS, and a port.
+const MAX_NAME: usize = 255 + 6;
+
 /// One of them.
 #[derive(Clone)]
 pub(crate) struct Added {
@@ -40,7 +43,7 @@ impl AddedNames {
     pub(crate) fn add(&self, added: Added) -> Result<(), RpcError> {
         let mut all = self.lock();
         let unusable = all.iter().filter(|added| added.target.is_none()).count();
-        if added.target.is_none() && unusable >= MAX_UNUSABLE_NAMES {
+        if added.name.len() > MAX_NAME || added.target.is_none() && unusable >= MAX_UNUSABLE_NAMES {
             return Err(too_many_nodes());
         }
         all.push(added);
@@ -60,5 +63,22 @@ pub(crate) fn named(target: &Target) -> String {
     match target {
         Target::Address(address) => address.to_string(),
         Target::Name { host, port } => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_few_and_short() {
+        let names = AddedNames::default();
+        let add = |name: String| names.add(Added { name, target: None });
+        assert!(add("a".repeat(MAX_NAME + 1)).is_err());
+        assert!(add("a".repeat(MAX_NAME)).is_ok());
+        assert!((1..MAX_UNUSABLE_NAMES).all(|n| add(n.to_string()).is_ok()));
+        assert!(add("one more".to_owned()).is_err());
+        names.remove("1");
+        assert!(add("one more".to_owned()).is_ok());
     }
 }

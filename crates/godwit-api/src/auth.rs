@@ -4,10 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 
 use data_encoding::{BASE64, HEXLOWER};
-use godwit_secret::{RandomError, SecretArray, SecretBytes, SecretString, cleanse};
+use godwit_secret::{SecretArray, cleanse};
 use hmac::{Hmac, KeyInit, Mac};
+use rustix::io::Errno;
+use rustix::rand::GetRandomFlags;
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
@@ -48,10 +51,12 @@ impl RpcAuth {
     ///
     /// # Errors
     ///
-    /// The system gives no random bytes or no locked memory.
-    pub fn of_password(user: &str, password: &SecretString) -> Result<Self, RandomError> {
-        let salt = SecretArray::<16>::random()?.expose_secret(|salt| HEXLOWER.encode(salt));
-        let hash = password.expose_secret(|password| hash(&salt, password.as_bytes()));
+    /// The system gives no random bytes.
+    pub fn of_password(user: &str, password: &str) -> io::Result<Self> {
+        let mut salt = [0; 16];
+        fill_random(&mut salt)?;
+        let salt = HEXLOWER.encode(&salt);
+        let hash = hash(&salt, password.as_bytes());
         Ok(Self { user: user.to_owned(), salt, hash })
     }
 
@@ -136,17 +141,55 @@ impl Whitelist {
     }
 }
 
-/// Random bytes in hexadecimal, in locked memory: a password that nobody chose.
-pub(crate) fn random_password() -> Result<SecretString, RandomError> {
-    let bytes = SecretArray::<32>::random()?;
-    let mut hex = SecretBytes::with_capacity(64)?;
-    bytes.expose_secret(|bytes| {
-        bytes.iter().try_for_each(|byte| {
-            let digits = b"0123456789abcdef";
-            hex.extend_from_slice(&[digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]])
-        })
-    })?;
-    Ok(SecretString::from_utf8(hex).expect("hexadecimal digits are text"))
+/// Length of a password that nobody chose: 32 random bytes in hexadecimal.
+const PASSWORD_LEN: usize = 64;
+
+/// Gives a new password to `with`. It lies in locked memory where the system has some, and is wiped in any
+/// case: its file has it in plain, so that no user has to do without a server for it.
+///
+/// # Errors
+///
+/// The system gives no random bytes.
+pub(crate) fn with_random_password<R>(with: impl FnOnce(&str) -> R) -> io::Result<R> {
+    let text =
+        |hex: &[u8; PASSWORD_LEN]| with(str::from_utf8(hex).expect("hexadecimal digits are text"));
+    match SecretArray::<PASSWORD_LEN>::zeroed() {
+        Ok(mut hex) => {
+            hex.expose_secret_mut(fill_with_password)?;
+            Ok(hex.expose_secret(text))
+        }
+        Err(error) => {
+            log::warn!("The RPC password is made in memory that is not locked: {error}");
+            let mut hex = [0; PASSWORD_LEN];
+            let made = fill_with_password(&mut hex).map(|()| text(&hex));
+            cleanse(&mut hex);
+            made
+        }
+    }
+}
+
+fn fill_with_password(hex: &mut [u8; PASSWORD_LEN]) -> io::Result<()> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    // The bytes in the second half give way to their digits, from the first on.
+    let half = PASSWORD_LEN / 2;
+    fill_random(&mut hex[half..])?;
+    for n in 0..half {
+        let byte = hex[half + n];
+        hex[2 * n] = DIGITS[usize::from(byte >> 4)];
+        hex[2 * n + 1] = DIGITS[usize::from(byte & 15)];
+    }
+    Ok(())
+}
+
+fn fill_random(mut target: &mut [u8]) -> io::Result<()> {
+    while !target.is_empty() {
+        match rustix::rand::getrandom(&mut *target, GetRandomFlags::empty()) {
+            Ok(filled) => target = &mut target[filled..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -185,11 +228,21 @@ mod tests {
     }
 
     #[test]
+    fn random_passwords_are_digits_that_differ() {
+        let password = || with_random_password(str::to_owned).expect("random bytes");
+        let (a, b) = (password(), password());
+        assert_ne!(a, b);
+        for part in a.as_bytes().chunks(16).zip(b.as_bytes().chunks(16)) {
+            assert_ne!(part.0, part.1);
+        }
+        let is_digit = |c: char| c.is_ascii_hexdigit() && !c.is_ascii_uppercase();
+        assert!(a.len() == PASSWORD_LEN && a.chars().all(is_digit), "{a}");
+    }
+
+    #[test]
     fn passwords_may_have_colons() {
-        let password =
-            SecretString::from_plain_and_wipe(&mut "a:b".to_owned()).expect("locked memory");
         let credentials =
-            Credentials(vec![RpcAuth::of_password("u", &password).expect("random bytes")]);
+            Credentials(vec![RpcAuth::of_password("u", "a:b").expect("random bytes")]);
         assert!(credentials.user(&header("u:a:b")).is_some());
         assert!(credentials.user(&header("u:a")).is_none());
     }

@@ -10,10 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use godwit_secret::RandomError;
 use rustix::fs::{Mode, OFlags};
 
-use crate::auth::{RpcAuth, random_password};
+use crate::auth::{RpcAuth, with_random_password};
 
 /// The user of the file (Core `COOKIEAUTH_USER`).
 const USER: &str = "__cookie__";
@@ -62,8 +61,8 @@ pub struct CookieFile {
 /// Why there is no cookie.
 #[derive(Debug)]
 pub enum CookieError {
-    /// No random bytes, or no locked memory.
-    Random(RandomError),
+    /// No random bytes.
+    Random(io::Error),
     File(PathBuf, io::Error),
     /// Another node with this directory has written one.
     InUse(PathBuf),
@@ -72,7 +71,7 @@ pub enum CookieError {
 impl fmt::Display for CookieError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Random(error) => error.fmt(f),
+            Self::Random(error) => write!(f, "the system gives no random bytes: {error}"),
             Self::InUse(dir) => {
                 write!(f, "another godwit has just been started with {}", dir.display())
             }
@@ -126,10 +125,19 @@ fn lock(dir: &Path) -> Result<File, CookieError> {
 
 /// Writes a new password, and returns its hash.
 pub(crate) fn write(cookie: &CookieFile) -> Result<(Cookie, RpcAuth), CookieError> {
-    let CookieFile { path, permissions, of } = cookie;
-    let lock = lock(of)?;
-    let password = random_password().map_err(CookieError::Random)?;
-    let auth = RpcAuth::of_password(USER, &password).map_err(CookieError::Random)?;
+    let lock = lock(&cookie.of)?;
+    let written = with_random_password(|password| {
+        let auth = RpcAuth::of_password(USER, password).map_err(CookieError::Random)?;
+        Ok((write_password(cookie, password)?, auth))
+    });
+    let (file, auth) = written.map_err(CookieError::Random)??;
+    log::info!("Generated RPC authentication cookie {}", cookie.path.display());
+    Ok((Cookie { path: cookie.path.clone(), file, _lock: lock }, auth))
+}
+
+/// Writes the file. Returns its device and number.
+fn write_password(cookie: &CookieFile, password: &str) -> Result<(u64, u64), CookieError> {
+    let CookieFile { path, permissions, .. } = cookie;
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
     let beside = PathBuf::from(beside);
@@ -148,7 +156,7 @@ pub(crate) fn write(cookie: &CookieFile) -> Result<(Cookie, RpcAuth), CookieErro
     let written = file
         .write_all(USER.as_bytes())
         .and_then(|()| file.write_all(b":"))
-        .and_then(|()| password.expose_secret(|password| file.write_all(password.as_bytes())))
+        .and_then(|()| file.write_all(password.as_bytes()))
         .and_then(|()| file.metadata())
         .and_then(|written| std::fs::rename(&beside, path).map(|()| written));
     let written = written.map_err(|error| {
@@ -157,9 +165,7 @@ pub(crate) fn write(cookie: &CookieFile) -> Result<(Cookie, RpcAuth), CookieErro
         }
         failed(error)
     })?;
-    log::info!("Generated RPC authentication cookie {}", path.display());
-    let file = (written.dev(), written.ino());
-    Ok((Cookie { path: path.clone(), file, _lock: lock }, auth))
+    Ok((written.dev(), written.ino()))
 }
 
 #[cfg(test)]

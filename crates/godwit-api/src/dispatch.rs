@@ -260,6 +260,9 @@ impl Api {
         let (is_empty, of_request) = (items.is_empty(), caller.room.bytes());
         let mut text = String::from("[");
         for item in items {
+            if (caller.is_gone)() {
+                break;
+            }
             let result = request.read(item).and_then(|()| self.execute(request, caller));
             if request.is_notification() {
                 continue;

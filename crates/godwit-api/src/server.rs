@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use godwit_secret::RandomError;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -105,7 +104,8 @@ pub enum ServerError {
     /// No address could be listened on.
     Bind(NotBound),
     Cookie(CookieError),
-    Random(RandomError),
+    /// No random bytes.
+    Random(io::Error),
     /// No thread, or the system has no events for sockets.
     Start(io::Error),
 }
@@ -117,7 +117,7 @@ impl fmt::Display for ServerError {
                 write!(f, "the RPC server cannot listen on {not_bound} (-rpcbind, -rpcport)")
             }
             Self::Cookie(error) => error.fmt(f),
-            Self::Random(error) => error.fmt(f),
+            Self::Random(error) => write!(f, "the system gives no random bytes: {error}"),
             Self::Start(error) => write!(f, "the RPC server cannot start: {error}"),
         }
     }

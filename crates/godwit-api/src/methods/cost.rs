@@ -33,7 +33,7 @@ fn words(script: &[u8]) -> usize {
 }
 
 /// Of a locking script: words, hexadecimal, and a descriptor that may hold all of it.
-fn locking(script: &[u8]) -> usize {
+pub(super) fn locking(script: &[u8]) -> usize {
     words(script) + (HEX + 6) * script.len()
 }
 

@@ -10,11 +10,13 @@ fn refused(text: impl Into<String>) -> RpcError {
 }
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let (text, network) = (call.arg(0).as_text()?, call.network());
-    let descriptor = Descriptor::parse(text, network, false).map_err(refused)?;
-    let body = text.split('#').next().unwrap_or(text);
+    let (text, network) = (call.arg(0).as_text()?.to_owned(), call.network());
+    let descriptor = Descriptor::parse(&text, network, false).map_err(refused)?;
+    let body = text.split('#').next().unwrap_or(&text);
     let mut json = Json::object([("descriptor", descriptor.text(0, network).into())]);
     if descriptor.paths() > 1 {
+        // Each as a value and as text.
+        call.room.grow(descriptor.paths() * 4 * text.len())?;
         let all = (0..descriptor.paths()).map(|path| descriptor.text(path, network));
         json.push("multipath_expansion", all.collect::<Json>());
     }
@@ -25,8 +27,11 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(json)
 }
 
-/// Memory of the answer for each address.
-const PER_ADDRESS: usize = 200;
+/// Memory of the answer for each script: `combo` has three addresses.
+const PER_SCRIPT: usize = 600;
+
+/// Scripts that are derived at once.
+const MAX_SCRIPTS: usize = 100_000;
 
 pub(super) fn derive(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let (text, network) = (call.arg(0).as_text()?, call.network());
@@ -45,12 +50,19 @@ pub(super) fn derive(call: &mut Call<'_>) -> Result<Json, RpcError> {
     }
     let numbers = range.unwrap_or(0..=0);
     let count = (numbers.end() - numbers.start() + 1) as usize;
-    call.room.grow(count * descriptor.paths() * PER_ADDRESS)?;
+    let scripts = count.saturating_mul(descriptor.paths());
+    if scripts > MAX_SCRIPTS {
+        return unfit("Range is too large");
+    }
+    call.room.grow(scripts * PER_SCRIPT)?;
     let mut paths = Vec::new();
     for path in 0..descriptor.paths() {
         let mut addresses: Vec<Json> = Vec::new();
         for number in numbers.clone() {
             call.node.check_running()?;
+            if (call.is_gone)() {
+                return Err(RpcError::new(code::MISC_ERROR, "Nobody waits for the answer"));
+            }
             let scripts = descriptor.scripts(path, number);
             let scripts =
                 scripts.map_err(|_| refused("Cannot derive script without private keys"))?;

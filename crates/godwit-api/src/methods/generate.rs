@@ -116,7 +116,8 @@ fn assemble(place: &Place, script: &[u8], txs: &[TxView<'_>]) -> (BlockHeader, V
 fn mine(call: &Call<'_>, header: &mut BlockHeader, tries: &mut u64) -> bool {
     let params = call.node.params();
     while !check_proof_of_work(&header.block_hash(), header.bits, params) {
-        if *tries == 0 || header.nonce == u32::MAX || call.node.is_ending() {
+        let is_gone = || header.nonce.is_multiple_of(1 << 16) && (call.is_gone)();
+        if *tries == 0 || header.nonce == u32::MAX || call.node.is_ending() || is_gone() {
             return false;
         }
         *tries -= 1;

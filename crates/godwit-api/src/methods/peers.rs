@@ -278,6 +278,9 @@ pub(super) fn banned(_: &mut Call<'_>) -> Result<Json, RpcError> {
 /// Addresses of one answer at most.
 const MAX_ADDRESSES: usize = 100_000;
 
+/// Memory of what is told of an address, as values and as text.
+const PER_ADDRESS: usize = 700;
+
 /// Places of the address book that are looked at with one question.
 const PLACES_AT_ONCE: usize = 2_000;
 
@@ -328,6 +331,7 @@ pub(super) fn addresses(call: &mut Call<'_>) -> Result<Json, RpcError> {
             ("network", network_name(entry.address.network()).into()),
         ])
     };
+    call.room.grow(wanted.len().min(most) * PER_ADDRESS)?;
     Ok(wanted.into_iter().take(most).map(json).collect())
 }
 

@@ -9,7 +9,7 @@ use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, OutPoint, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DecodeError, SpanReader};
 
-use super::{Call, at_height, find, is_active, output, parse, source, stored};
+use super::{Call, at_height, cost, find, is_active, output, parse, source, stored};
 
 /// The smallest transaction and so the most of a block (Core `MIN_TRANSACTION_WEIGHT`).
 const MAX_TRANSACTIONS: u64 = 4_000_000 / 240;
@@ -175,6 +175,9 @@ fn wanted(list: &Json) -> Result<BTreeSet<Txid>, RpcError> {
 fn block_of_unspent(call: &Call<'_>, txids: &BTreeSet<Txid>) -> Result<Option<u32>, RpcError> {
     for txid in txids {
         for first in (0..OUTPUTS_LOOKED_UP).step_by(OUTPUTS_AT_ONCE) {
+            if (call.is_gone)() {
+                return Ok(None);
+            }
             let vouts = first..OUTPUTS_LOOKED_UP.min(first + OUTPUTS_AT_ONCE as u32);
             let outpoints = vouts.map(|vout| OutPoint { txid: *txid, vout }).collect();
             if let (Some(coin), _) = output::first_coin(&call.node, outpoints)? {
@@ -204,7 +207,7 @@ pub(super) fn make(call: &mut Call<'_>) -> Result<Json, RpcError> {
         };
         source(chain, id)
     })??;
-    call.room.grow(source.size() * 2)?;
+    call.room.grow(source.size() * cost::DECODED)?;
     let block = stored::decoded(call.read(&source)?)?;
     let all = block.view().txids();
     let matches: Vec<bool> = all.iter().map(|txid| txids.contains(txid)).collect();
@@ -219,6 +222,8 @@ pub(super) fn verify(call: &mut Call<'_>) -> Result<Json, RpcError> {
     // Whatever the stream says, Core passes it on.
     let ended =
         |_| RpcError::new(code::MISC_ERROR, "SpanReader::read(): end of data: iostream error");
+    // Each bit of it becomes a byte.
+    call.room.grow(8 * bytes.len())?;
     let (header, tree) = match bytes.len() {
         0..HEADER_SIZE => return Err(ended(())),
         _ => PartialTree::decode(&bytes).map_err(|_| ended(()))?,

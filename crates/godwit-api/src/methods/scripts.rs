@@ -3,7 +3,7 @@
 use godwit_primitives::sha256::sha256;
 use godwit_rpc::{Json, RpcError};
 
-use super::{Call, parse};
+use super::{Call, cost, parse};
 use crate::script::address::{Address, hash160};
 use crate::script::{CHECKSIGADD, Ops, ScriptKind, is_unspendable, kind, script_json};
 
@@ -85,6 +85,8 @@ pub(super) fn decode_script(call: &mut Call<'_>) -> Result<Json, RpcError> {
         "" => Vec::new(),
         _ => parse::named_hex(call.arg(0), "argument")?,
     };
+    // Itself, what it is wrapped into, and addresses.
+    call.room.grow(2 * cost::locking(&script) + 4096)?;
     let (kind, network) = (kind(&script), call.network());
     let mut json = script_json(&script, network, false);
     if !can_be_wrapped(&script, &kind) {

@@ -40,7 +40,11 @@ fn submit_for(
 /// The block with 32 zero bytes as its coinbase's witness, if the coinbase commits to witnesses and has
 /// none: miners may leave that to the node (Core `UpdateUncommittedBlockStructures`).
 fn with_reserved_value(block: &Block) -> Option<Vec<u8>> {
-    let (view, coinbase) = (block.view(), block.view().tx(0));
+    let view = block.view();
+    if view.tx_count() == 0 {
+        return None;
+    }
+    let coinbase = view.tx(0);
     if coinbase.has_witness() || commitment_output(coinbase).is_none() {
         return None;
     }
@@ -127,4 +131,20 @@ pub(super) fn invalidate(call: &mut Call<'_>) -> Result<Json, RpcError> {
 
 pub(super) fn reconsider(call: &mut Call<'_>) -> Result<Json, RpcError> {
     overrule(call, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_primitives::network::{Network, Params};
+
+    use super::*;
+
+    /// A header, and that there is no transaction: the chain refuses it.
+    #[test]
+    fn a_block_without_transactions_is_left_as_it_is() {
+        let genesis = Params::new(Network::Regtest).genesis_block();
+        let empty = [&genesis[..HEADER_SIZE], &[0]].concat();
+        let block = Block::from_bytes(&empty).expect("a block");
+        assert_eq!(with_reserved_value(&block), None);
+    }
 }

@@ -163,7 +163,7 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
             .map_err(|_| RpcError::new(code::MISC_ERROR, "Block not available"))?;
         Ok((HeaderFacts::of(chain, id), source))
     })??;
-    call.room.grow(source.size() * 2)?;
+    call.room.grow(source.size() * cost::DECODED)?;
     let block = stored::decoded(call.read(&source)?)?;
     let view = block.view();
     let Some(n) = view.txids().iter().position(|found| *found == txid) else {

@@ -10,7 +10,6 @@ use godwit_api::{
 };
 use godwit_chain::{ChainError, Places};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
-use godwit_secret::SecretString;
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
 
@@ -91,10 +90,7 @@ pub(super) fn start(
     check_unused(&StoreDisk::new(Arc::new(RealDisk)), &dir).map_err(ChainError::from)?;
     let mut credentials = Credentials(rpc.auth.clone());
     if let Some((user, password)) = &rpc.login {
-        let mut plain = password.text().to_owned();
-        let secret = SecretString::from_plain_and_wipe(&mut plain)
-            .map_err(|error| ServerError::Random(error.into()))?;
-        let auth = RpcAuth::of_password(user, &secret).map_err(ServerError::Random)?;
+        let auth = RpcAuth::of_password(user, password.text()).map_err(ServerError::Random)?;
         credentials.0.push(auth);
     }
     let server = Server::start(ServerOptions {

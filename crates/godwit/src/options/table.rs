@@ -59,7 +59,19 @@ impl Program for Godwit {
         &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, IMPORT, UTXO, VERIFY, TESTING];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
-    const OTHER_LINES: OtherLines = OtherLines::Known(&["keys"]);
+    const OTHER_LINES: OtherLines = OtherLines::Known(&[
+        "keys",
+        // Of godwit-cli alone.
+        "rpcconnect",
+        "rpcclienttimeout",
+        "rpcwait",
+        "rpcwaittimeout",
+        "rpcwallet",
+        "rpcid",
+        "named",
+        "color",
+        "ipcconnect",
+    ]);
     const EXITS: &'static [Exit] = &Exit::ALL;
 }
 

@@ -164,6 +164,9 @@ fn a_node_without_locked_memory_says_so_once_and_runs_in_plain() {
         let mut command = Process::new("sh");
         command.args(["-c", "ulimit -l 0 && exec \"$@\"", "sh"]).arg(path("godwit"));
         command.arg("-regtest").arg(format!("-datadir={}", path(option).display()));
+        // It makes its password all the same.
+        let port = crate::sync::free_port();
+        command.arg(format!("-rpcport={port}"));
         command.args(["-connect=0", "-listen=0", "-stopatheight=1", option]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if rustix::process::getuid().is_root() {

@@ -48,7 +48,8 @@ impl Serving {
         let port = free_port();
         let mut command = place.command(prefix, &place.path("godwit"));
         command.arg("-regtest").arg(format!("-datadir={}", place.path("datadir").display()));
-        command.arg("-noconnect").arg(format!("-bind=127.0.0.1:{port}")).args(options);
+        command.args(["-noconnect", "-server=0"]).arg(format!("-bind=127.0.0.1:{port}"));
+        command.args(options);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("the program starts");
         let serving = Self { place, child, port };

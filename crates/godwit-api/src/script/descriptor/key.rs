@@ -1,5 +1,7 @@
 //! Keys of descriptors: plain ones and extended ones (BIP32) with what is derived of them.
 
+use std::collections::BTreeSet;
+
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use godwit_primitives::Network;
 use hmac::{Hmac, KeyInit, Mac};
@@ -99,8 +101,17 @@ fn step(text: &str, apostrophe: &mut bool) -> Result<u32, String> {
     }
 }
 
+/// Steps of a path at most: the depth of an extended key is one byte (BIP32).
+const MAX_STEPS: usize = 255;
+
+/// Paths that one key stands for at most.
+const MAX_PATHS: usize = 1000;
+
 /// The steps of a path, or of each of several.
 fn steps(parts: &[&str], multipath: bool, apostrophe: &mut bool) -> Result<Vec<Vec<u32>>, String> {
+    if parts.len() > MAX_STEPS {
+        return Err(format!("Key path has more than {MAX_STEPS} steps"));
+    }
     let mut paths = vec![Vec::new()];
     for part in parts {
         let several = part.strip_prefix('<').and_then(|part| part.strip_suffix('>'));
@@ -121,10 +132,16 @@ fn steps(parts: &[&str], multipath: bool, apostrophe: &mut bool) -> Result<Vec<V
         if numbers.len() < 2 {
             return Err("Multipath key path specifiers must have at least two items".to_owned());
         }
+        if numbers.len() > MAX_PATHS {
+            return Err(format!(
+                "Multipath key path specifiers must have at most {MAX_PATHS} items"
+            ));
+        }
         let before = std::mem::take(&mut paths).pop().unwrap_or_default();
+        let mut seen = BTreeSet::new();
         for number in numbers {
             let step = step(number, apostrophe)?;
-            if paths.iter().any(|path: &Vec<u32>| path.last() == Some(&step)) {
+            if !seen.insert(step) {
                 return Err(format!("Duplicated key path value {step} in multipath specifier"));
             }
             paths.push([&before[..], &[step]].concat());

@@ -47,6 +47,20 @@ fn paths_and_ranges_are_written_as_they_are_read() {
     assert_eq!(hardened.scripts(0, 0), Err(key::NeedsPrivateKey));
 }
 
+/// Each number of a multipath copies the path before it.
+#[test]
+fn paths_are_bounded() {
+    let of_steps = |count: usize| parsed(&format!("wpkh({ACCOUNT}{})", "/0".repeat(count)));
+    assert!(of_steps(255).is_ok());
+    assert!(of_steps(256).is_err());
+    let of_paths = |count: usize| {
+        let numbers: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+        parsed(&format!("wpkh({ACCOUNT}/<{}>/*)", numbers.join(";")))
+    };
+    assert_eq!(of_paths(1000).map(|descriptor| descriptor.paths()), Ok(1000));
+    assert!(of_paths(1001).is_err());
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let wrong = |text: &str| parsed(text).expect_err("no descriptor");

@@ -15,10 +15,18 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let body = text.split('#').next().unwrap_or(&text);
     let mut json = Json::object([("descriptor", descriptor.text(0, network).into())]);
     if descriptor.paths() > 1 {
-        // Each as a value and as text.
-        call.room.grow(descriptor.paths() * 4 * text.len())?;
-        let all = (0..descriptor.paths()).map(|path| descriptor.text(path, network));
-        json.push("multipath_expansion", all.collect::<Json>());
+        // Each as a value and as text, which may be twice as long as it has to be.
+        let bytes = 4 * text.len() * descriptor.paths();
+        if bytes > MAX_EXPANSION {
+            return Err(refused("The descriptor stands for too many others"));
+        }
+        call.room.grow(bytes)?;
+        let mut all = Vec::new();
+        for path in 0..descriptor.paths() {
+            call.node.check_running()?;
+            all.push(descriptor.text(path, network).into());
+        }
+        json.push("multipath_expansion", Json::List(all));
     }
     json.push("checksum", checksum(body).unwrap_or_default());
     json.push("isrange", descriptor.is_range());
@@ -26,6 +34,9 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     json.push("hasprivatekeys", false);
     Ok(json)
 }
+
+/// Memory of the descriptors that one with several paths stands for.
+const MAX_EXPANSION: usize = 16 << 20;
 
 /// Memory of the answer for each script: `combo` has three addresses.
 const PER_SCRIPT: usize = 600;

@@ -16,7 +16,7 @@ use godwit_rpc::{Json, RpcError, code, find, help_of};
 
 use super::network::{NETWORKS, network_name, services_hex, services_names};
 use super::{Call, parse};
-use crate::added_names::{Added, named, too_many_nodes};
+use crate::added_names::{Added, AddedNames, named, too_many_nodes};
 use crate::seam::NodeState;
 
 /// A moment of the monotonic clock in seconds since 1970; zero stays zero.
@@ -175,6 +175,9 @@ pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {
                 |added: &Added| added.name == name || (target.is_some() && added.target == target);
             if known.iter().any(same) {
                 return Err(RpcError::new(code::NODE_ALREADY_ADDED, "Error: Node already added"));
+            }
+            if !AddedNames::can_hold(name) {
+                return Err(too_many_nodes());
             }
             if let Some(target) = target.clone() {
                 let is_added = call.node.ask(move |node| {

@@ -90,6 +90,10 @@ fn skip(text: &mut &str, character: char) -> bool {
     rest.is_some()
 }
 
+/// Characters of a descriptor at most: `multi_a` of as many extended keys as fit a script. What it becomes
+/// takes up to 230 times as much memory.
+const MAX_TEXT: usize = 256 << 10;
+
 impl Descriptor {
     /// Reads one.
     ///
@@ -101,6 +105,9 @@ impl Descriptor {
         network: Network,
         needs_checksum: bool,
     ) -> Result<Self, String> {
+        if text.len() > MAX_TEXT {
+            return Err(format!("Descriptor is longer than {MAX_TEXT} characters"));
+        }
         let mut rest = body(text, needs_checksum)?;
         let expression = take(&mut rest);
         let found = Reader { network }.script(expression, Context::Top)?;

@@ -59,6 +59,9 @@ fn paths_are_bounded() {
     };
     assert_eq!(of_paths(1000).map(|descriptor| descriptor.paths()), Ok(1000));
     assert!(of_paths(1001).is_err());
+    let of_len = |len: usize| parsed(&format!("raw({})", "00".repeat((len - 5) / 2)));
+    assert!(of_len((256 << 10) - 1).is_ok());
+    assert!(of_len((256 << 10) + 1).is_err());
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::hint::black_box;
 
 use godwit_secret::{SecretArray, cleanse};
 
-/// So many copies: what runs behind a leak may take a block that was freed. (That a search takes none is
-/// tested beside it.)
-const COPIES: usize = 4;
+/// So many copies: what runs behind a leak may take blocks that were freed, the latest first. With four, a
+/// connection has taken all of one kind before the search; seven of a size are what the allocator has ready.
+/// (That a search takes none is tested beside it.)
+const COPIES: usize = 12;
 /// HMAC's, which it combines with its key.
 const PAD: u8 = 0x36;
 /// A block of a hash.

@@ -10,7 +10,9 @@ use godwit_fault_disk::FaultDisk;
 use godwit_primitives::{BlockHeader, HEADER_SIZE, Network, Params};
 use godwit_store::MAX_BLOCK_SERIALIZED_SIZE;
 use godwit_store::disk::{Disk, StoreDisk};
-use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock, SkipReason, SkippedBytes};
+use godwit_store::scan::{
+    BlockFileScanner, RecordPlace, Scanned, ScannedBlock, SkipReason, SkippedBytes,
+};
 use godwit_stream::{BufferPool, Decode, Obfuscation, PoolLimits, SpanReader};
 
 use crate::input::Input;
@@ -102,7 +104,7 @@ fn check_scan(scanner: &BlockFileScanner, files: &[Naive]) {
     // A window of the file, and nothing that grows.
     while let Some(found) = within(64 << 10, || scan.next()) {
         match found.expect("the disk does not fail") {
-            Scanned::Block(ScannedBlock { file, offset, len, header }) => {
+            Scanned::Block(ScannedBlock { place: RecordPlace { file, offset, len }, header }) => {
                 let (start, len) = (offset as usize, len as usize);
                 tell(file, start - 8, 8 + len);
                 let bytes = &files[file as usize].clear[start..start + len];
@@ -131,11 +133,11 @@ fn check_scan(scanner: &BlockFileScanner, files: &[Naive]) {
 fn read_all(scanner: &BlockFileScanner, files: &[Naive]) {
     let pool = BufferPool::new(PoolLimits { buffers: 0, buffer_bytes: 0, total_bytes: 0 });
     for found in scanner.scan() {
-        let Ok(Scanned::Block(block)) = found else { continue };
-        let start = block.offset as usize;
-        let read = scanner.read(&block, &pool).expect("the disk does not fail");
-        let clear = &files[block.file as usize].clear;
-        assert_eq!(read.as_slice(), &clear[start..start + block.len as usize]);
+        let Ok(Scanned::Block(ScannedBlock { place, .. })) = found else { continue };
+        let start = place.offset as usize;
+        let read = scanner.read(&place, &pool).expect("the disk does not fail");
+        let clear = &files[place.file as usize].clear;
+        assert_eq!(read.as_slice(), &clear[start..start + place.len as usize]);
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Without the database the block files can be indexed again, but the coins would be lost with the key of
 //! their hash and the manifest of their runs. So each commit writes these once more, after its
-//! transaction, in turn to `godwit.control0` and `godwit.control1`: while one is written the other one is
-//! whole. Little-endian:
+//! transaction, in turn to `godwit.control0` and `godwit.control1`. Each appears under its name whole and
+//! durable, so that one that is not whole is damaged: no kill and no power cut leaves it so. There are two
+//! because a damaged one must not take the coins with it. Little-endian:
 //!
 //! | bytes | content |
 //! | --- | --- |
@@ -37,6 +38,8 @@ use crate::utxo::{Manifest, UtxoHasher, run_fingerprints};
 const MAGIC: [u8; 8] = *b"gdwtctrl";
 const VERSION: u32 = 1;
 const HASH_SIZE: usize = 32;
+/// What a file is written as before it has its name. What is left of one is written over.
+const UNFINISHED: &str = "godwit.control.new";
 /// Longer than any: a manifest of 64 partitions names some hundred runs, 36 bytes each.
 const MAX_CONTROL_FILE: u64 = 16 << 20;
 
@@ -81,7 +84,7 @@ impl Control {
             match slot {
                 Slot::Whole(found) => intact.push(*found),
                 Slot::Missing => {}
-                // A crash has torn it, or it is damaged: the next commit but one writes it again.
+                // The next commit but one writes it again.
                 Slot::Damaged => log::info!("{} is not whole.", path.display()),
             }
         }
@@ -116,13 +119,16 @@ impl Control {
         self.write_to(disk, &slot(dir, self.commit))
     }
 
-    /// Writes it to one of the two files.
+    /// Writes it as one of the two files. Written in place, a file of more than a page could be torn by a
+    /// kill, and `verify` took that for damage.
     pub(crate) fn write_to(&self, disk: &StoreDisk, path: &Path) -> Result<(), StoreError> {
-        let is_new = disk.open(path, OpenMode::Read).is_err_and(|error| error.is_not_found());
-        let file = disk.open(path, OpenMode::Truncate)?;
+        let dir = path.parent().expect("in a directory");
+        let unfinished = dir.join(UNFINISHED);
+        let file = disk.open(&unfinished, OpenMode::Truncate)?;
         file.write_all_at(0, self.encoded().as_slice())?;
         file.sync()?;
-        if is_new { disk.sync_dir(path.parent().expect("in a directory")) } else { Ok(()) }
+        disk.rename(&unfinished, path)?;
+        disk.sync_dir(dir)
     }
 
     /// What is wrong with one of the two files where the last commit has left this: of the last two commits
@@ -294,7 +300,7 @@ impl Decode for Kept {
 mod tests {
     use std::sync::Arc;
 
-    use godwit_fault_disk::FaultDisk;
+    use godwit_fault_disk::{FaultDisk, Recorder, Survival};
 
     use super::*;
     use crate::error::NetworkId;
@@ -357,5 +363,30 @@ mod tests {
         assert_eq!(intact(), [3]);
         fault.overwrite(&slot(dir, 3), Vec::new());
         assert_eq!(intact(), []);
+    }
+
+    #[test]
+    fn no_kill_and_no_power_cut_tears_one() {
+        let (recorder, dir) = (Arc::new(Recorder::new(Arc::new(FaultDisk::new()))), Path::new(DIR));
+        let disk = StoreDisk::new(recorder.clone());
+        disk.create_dir_all(dir).unwrap();
+        let mut written = Vec::new();
+        for commit in 0..5 {
+            control(commit, 15).write(&disk, dir).unwrap();
+            written.push(recorder.instant());
+        }
+        let recording = recorder.recording();
+        for at in 0..=recorder.instant() {
+            let durable = written.iter().filter(|end| **end <= at).count();
+            for survival in [Survival::All, Survival::Nothing, Survival::Part(at)] {
+                let left = StoreDisk::new(Arc::new(recording.cut(at, survival)));
+                let both = Control::both(&left, dir).unwrap();
+                let torn = both.iter().filter(|(_, slot)| matches!(slot, Slot::Damaged)).count();
+                assert_eq!(torn, 0, "cut at {at}, {survival:?}");
+                let newest =
+                    Control::intact(&left, dir).unwrap().first().map(|found| found.commit + 1);
+                assert!(newest.unwrap_or(0) >= durable as u64, "cut at {at}, {survival:?}");
+            }
+        }
     }
 }

@@ -21,11 +21,14 @@ struct Session {
 impl Session {
     /// `None`, with a line that says so, where there is no `script`.
     fn start(place: &Datadir, words: &str) -> Option<Self> {
-        Self::of_shell(&line(place, words))
+        Self::of_shell(&format!("exec {}", line(place, words)))
     }
 
+    /// A line of the shell. A program that is not run by `exec` shares the signals of its keyboard with the
+    /// shell, and some shells end by them with a code of their own.
     fn of_shell(line: &str) -> Option<Self> {
         let mut command = Command::new("script");
+        command.env("SHELL", "/bin/sh");
         command.args(["--quiet", "--return", "--command", line, "/dev/null"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else {
@@ -240,7 +243,7 @@ fn a_psbt_is_signed_when_the_user_says_so() {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
     let options: Vec<String> = program.get_args().map(quoted).collect();
     let line = format!(
-        "{} psbt sign {} -keys={} -unprovenamounts {} 2>",
+        "exec {} psbt sign {} -keys={} -unprovenamounts {} 2>",
         quoted(program.get_program()),
         psbt.display(),
         place.beside("test.keys").display(),

@@ -2,7 +2,8 @@
 //!
 //! Each condition is a line of its own that ends in `None`, with the function of Core's
 //! `script/interpreter.cpp` or the BIP that it comes from; `tools/mutate-native` takes each away and sees
-//! a test fail. The cheap ones come first, and nothing is hashed for a form that is not taken.
+//! a test fail. The cheap ones come first, and nothing is hashed for a form that is not taken. Lines that
+//! bound work alone say so: what they turn away, a condition would turn away later.
 
 use godwit_primitives::{InputView, ScriptFlags, WitnessView, sha256::sha256};
 use godwit_verify::{Check, KeyBytes, parse_strict_der};
@@ -90,7 +91,7 @@ pub fn claim(tx: &SpendingTx<'_>, input: usize, flags: ScriptFlags) -> Option<Cl
             spend.taproot(program)
         }
         Form::Multisig(form) => {
-            let elements = spend.elements(form.required + 1)?;
+            let elements = spend.elements()?;
             spend.legacy_multisig(&elements, form, output.script_pubkey)
         }
         // Only behind a hash: nobody makes them.
@@ -100,12 +101,12 @@ pub fn claim(tx: &SpendingTx<'_>, input: usize, flags: ScriptFlags) -> Option<Cl
 
 impl Spend<'_, '_> {
     fn key(&self, key: KeyBytes) -> Option<Claim> {
-        let [signature] = self.elements(1)?[..] else { return None };
+        let [signature] = self.elements()?[..] else { return None };
         self.legacy_signature(key, signature, self.output.script_pubkey)
     }
 
     fn key_hash(&self, hash: &[u8; 20]) -> Option<Claim> {
-        let [signature, key_bytes] = self.elements(2)?[..] else { return None };
+        let [signature, key_bytes] = self.elements()?[..] else { return None };
         let key = public_key(key_bytes)?;
         // EvalScript: OP_EQUALVERIFY.
         if hash160(key_bytes) != *hash {
@@ -125,21 +126,17 @@ impl Spend<'_, '_> {
         {
             return self.wrapped_program(redeem, hash);
         }
-        let elements = self.elements(MAX_KEYS + 2)?;
+        let elements = self.elements()?;
         let (redeem, elements) = elements.split_last()?;
-        let form = Form::of(redeem)?;
-        if !matches!(form, Form::Multisig(_) | Form::LockedKey(..)) {
-            return None;
-        }
-        // EvalScript: OP_EQUAL.
-        if hash160(redeem) != *hash {
-            return None;
-        }
-        match form {
-            Form::Multisig(form) => self.legacy_multisig(elements, form, redeem),
+        match Form::of(redeem)? {
+            Form::Multisig(form) => {
+                has_hash(redeem, hash)?;
+                self.legacy_multisig(elements, form, redeem)
+            }
             Form::LockedKey(lock, key) => {
                 let [signature] = elements else { return None };
                 self.unlocks(lock)?;
+                has_hash(redeem, hash)?;
                 self.legacy_signature(key, signature, redeem)
             }
             _ => None,
@@ -147,10 +144,7 @@ impl Spend<'_, '_> {
     }
 
     fn wrapped_program(&self, redeem: &[u8], hash: &[u8; 20]) -> Option<Claim> {
-        // EvalScript: OP_EQUAL.
-        if hash160(redeem) != *hash {
-            return None;
-        }
+        has_hash(redeem, hash)?;
         match Form::of(redeem)? {
             Form::WitnessKeyHash(program) => self.witness_key_hash(program),
             Form::WitnessScriptHash(program) => self.witness_script_hash(program),
@@ -200,6 +194,7 @@ impl Spend<'_, '_> {
         self.program(program, ScriptFlags::WITNESS)?;
         self.value_in_range()?;
         let before = self.witness.len().checked_sub(1)?;
+        // Bounds work alone: of so many items none are a form's.
         if before > MAX_KEYS + 1 {
             return None;
         }
@@ -304,8 +299,8 @@ impl Spend<'_, '_> {
         (self.output.value >= 0).then_some(())
     }
 
-    /// What the scriptSig of an output without a program pushes, at most so many elements.
-    fn elements(&self, most: usize) -> Option<Vec<&[u8]>> {
+    /// What the scriptSig of an output without a program pushes.
+    fn elements(&self) -> Option<Vec<&[u8]>> {
         // VerifyScript: SCRIPT_ERR_WITNESS_UNEXPECTED.
         if !self.witness.is_empty() {
             return None;
@@ -313,7 +308,7 @@ impl Spend<'_, '_> {
         if self.outputs_are_long() {
             return None;
         }
-        pushes::elements(self.script_sig, most)
+        pushes::elements(self.script_sig)
     }
 
     fn legacy_signature(
@@ -372,6 +367,11 @@ impl Spend<'_, '_> {
         }
         signatures.iter().map(|signature| Signature::parse(signature)).collect()
     }
+}
+
+/// EvalScript: OP_EQUAL of BIP16's outputs.
+fn has_hash(redeem: &[u8], hash: &[u8; 20]) -> Option<()> {
+    (hash160(redeem) == *hash).then_some(())
 }
 
 fn claim_multisig(

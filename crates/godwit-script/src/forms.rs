@@ -100,8 +100,7 @@ fn multisig(script: &[u8]) -> Option<MultisigForm> {
     let mut keys = Vec::with_capacity(3);
     while let [len @ (33 | 65), after @ ..] = rest {
         let (key, after) = after.split_at_checked(usize::from(*len))?;
-        // Of more keys than can be the script is not read to its end: no number that is taken says so many
-        // (SCRIPT_ERR_PUBKEY_COUNT).
+        // Bounds work alone: no number that is taken says so many (SCRIPT_ERR_PUBKEY_COUNT).
         if keys.len() == MAX_KEYS {
             return None;
         }

@@ -1,9 +1,13 @@
 //! Scripts that only push, and numbers in scripts.
 
+use crate::forms::MAX_KEYS;
+
 /// Longest element of a stack (Core's `MAX_SCRIPT_ELEMENT_SIZE`).
 pub(crate) const MAX_ELEMENT_SIZE: usize = 520;
 /// Longest script before tapscript (Core's `MAX_SCRIPT_SIZE`).
 pub(crate) const MAX_SCRIPT_SIZE: usize = 10_000;
+/// Most elements that a form takes: of OP_CHECKMULTISIG behind a hash one too many, signatures and the script.
+pub(crate) const MAX_ELEMENTS: usize = MAX_KEYS + 2;
 
 const OP_PUSHDATA1: u8 = 0x4c;
 const OP_PUSHDATA2: u8 = 0x4d;
@@ -35,8 +39,8 @@ pub(crate) fn take_push<'a>(script: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// What a scriptSig leaves on the stack, bottom first; `None` unless it runs and only pushes, or if it
-/// pushes more than `most` elements.
-pub(crate) fn elements(script_sig: &[u8], most: usize) -> Option<Vec<&[u8]>> {
+/// pushes more than [`MAX_ELEMENTS`].
+pub(crate) fn elements(script_sig: &[u8]) -> Option<Vec<&[u8]>> {
     // EvalScript: SCRIPT_ERR_SCRIPT_SIZE.
     if script_sig.len() > MAX_SCRIPT_SIZE {
         return None;
@@ -44,7 +48,8 @@ pub(crate) fn elements(script_sig: &[u8], most: usize) -> Option<Vec<&[u8]>> {
     let mut elements = Vec::with_capacity(4);
     let mut rest = script_sig;
     while !rest.is_empty() {
-        if elements.len() == most {
+        // Bounds work alone: forms ask for exact numbers.
+        if elements.len() == MAX_ELEMENTS {
             return None;
         }
         let element = take_push(&mut rest)?;

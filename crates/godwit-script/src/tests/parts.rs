@@ -2,7 +2,7 @@
 
 use crate::forms::{Form, leaf_key};
 use crate::hashes::hash160;
-use crate::pushes::{elements, is_true, may_contain, take_push};
+use crate::pushes::{MAX_ELEMENTS, elements, is_true, may_contain, take_push};
 
 #[test]
 fn hash160_is_known() {
@@ -34,15 +34,15 @@ fn pushes_are_read_in_every_encoding() {
 #[test]
 fn elements_have_limits() {
     let push = |len: u16| [vec![0x4d], len.to_le_bytes().to_vec(), vec![1; len.into()]].concat();
-    assert!(elements(&push(520), 1).is_some());
-    assert!(elements(&push(521), 1).is_none());
-    assert!(elements(&[push(9), push(9)].concat(), 2).is_some());
-    assert!(elements(&[push(9), push(9)].concat(), 1).is_none());
+    assert!(elements(&push(520)).is_some());
+    assert!(elements(&push(521)).is_none());
+    assert!(elements(&push(9).repeat(MAX_ELEMENTS)).is_some());
+    assert!(elements(&push(9).repeat(MAX_ELEMENTS + 1)).is_none());
     let long = push(497).repeat(20);
     assert_eq!(long.len(), 10_000);
-    assert!(elements(&long, 30).is_some());
-    assert!(elements(&[&long[..], &[0]].concat(), 30).is_none());
-    assert_eq!(elements(&[], 0), Some(vec![]));
+    assert!(elements(&long).is_some());
+    assert!(elements(&[&long[..], &[0]].concat()).is_none());
+    assert_eq!(elements(&[]), Some(vec![]));
 }
 
 #[test]
@@ -90,6 +90,22 @@ fn multisig_is_one_to_twenty() {
             let keys = vec![key(33, 2); n];
             let expected = (1 <= m && m <= n && n <= 20).then_some((m, n));
             assert_eq!(counts(&multisig(&push(m), &keys, &push(n))), expected, "{m} of {n}");
+        }
+    }
+}
+
+#[test]
+fn opcodes_beside_the_numbers_are_none() {
+    for count in 1..=20u8 {
+        let keys = vec![key(33, 2); count.into()];
+        let own = if count <= 16 { vec![0x50 + count] } else { vec![1, count] };
+        for opcode in 0..=u8::MAX {
+            let number = (0x51..=0x60).contains(&opcode).then(|| usize::from(opcode - 0x50));
+            let all = usize::from(count);
+            let required = number.filter(|m| *m <= all).map(|m| (m, all));
+            assert_eq!(counts(&multisig(&[opcode], &keys, &own)), required, "{opcode} of {count}");
+            let of_all = number.filter(|n| *n == all).map(|n| (1, n));
+            assert_eq!(counts(&multisig(&[0x51], &keys, &[opcode])), of_all, "1 of {opcode}");
         }
     }
 }
@@ -188,6 +204,10 @@ fn leaves_are_a_key_and_envelopes() {
         if opcode != 0xac {
             assert!(!takes(&[&leaf[..33], &[opcode]].concat()), "{opcode:#x}");
         }
+    }
+    // A push of more or less than the key is of what follows, or leaves some of it to be run.
+    for len in (0..=u8::MAX).filter(|len| *len != 32) {
+        assert!(!takes(&[&[len], &leaf[1..]].concat()), "{len}");
     }
     // An end that stands for two, and conditions other than false.
     assert!(!takes(&[&leaf[..], &[0, 0x63, 0x68, 0x68]].concat()));

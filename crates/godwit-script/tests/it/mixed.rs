@@ -47,6 +47,8 @@ enum Kind {
     /// The shortest that is blank in the data of taproot inputs.
     PushOf36,
     PushOf75,
+    /// A script of so many bytes that only pushes.
+    PushesOf(usize),
 }
 
 const KINDS: [Kind; 15] = [
@@ -104,10 +106,14 @@ fn taproot_inputs_see_every_spent_output() {
 #[test]
 fn taproot_inputs_see_long_spent_scripts() {
     let signer = Signer::new();
-    for kind in [Kind::Empty, Kind::PushOf35, Kind::PushOf36, Kind::PushOf75] {
+    // On both sides of where the length of a length changes, and the longest that can be spent.
+    let lengths = [252, 253, 254, 10_000].map(Kind::PushesOf);
+    let short = [Kind::Empty, Kind::PushOf35, Kind::PushOf36, Kind::PushOf75];
+    let kinds = [&short[..], &lengths].concat();
+    for &kind in &kinds {
         let signed = [Kind::TaprootKey, Kind::TaprootKeyAnyoneCanPay, kind, Kind::PayToKeyHash];
         let (tx, spent) = signer.spend(&signed);
-        for other in [Kind::Empty, Kind::PushOf35, Kind::PushOf36, Kind::PushOf75] {
+        for &other in &kinds {
             let mut spent = spent.clone();
             spent[2].script_pubkey = signer.script_pubkey(other).into_bytes();
             let pair = Pair::new(&tx, &spent);
@@ -235,6 +241,7 @@ impl Signer {
             Kind::PushOf35 => push(&[9; 35]).into(),
             Kind::PushOf36 => push(&[9; 36]).into(),
             Kind::PushOf75 => push(&[9; 75]).into(),
+            Kind::PushesOf(len) => pushes_of(len).into(),
         }
     }
 
@@ -273,7 +280,9 @@ impl Signer {
             Kind::TaprootLookalike | Kind::UnknownProgram => (none, vec![vec![1]]),
             Kind::TaprootUnspendable | Kind::PayToAnchor => (none, Vec::new()),
             Kind::Empty => (true_script(), Vec::new()),
-            Kind::PushOf35 | Kind::PushOf36 | Kind::PushOf75 => (none, Vec::new()),
+            Kind::PushOf35 | Kind::PushOf36 | Kind::PushOf75 | Kind::PushesOf(_) => {
+                (none, Vec::new())
+            }
         }
     }
 
@@ -345,6 +354,19 @@ fn unsigned(inputs: usize) -> Transaction {
 
 fn true_script() -> ScriptBuf {
     ScriptBuf::from(vec![0x51])
+}
+
+/// A script of `len` bytes, more than three of them, that leaves true.
+fn pushes_of(len: usize) -> Vec<u8> {
+    let mut script = Vec::new();
+    while script.len() < len {
+        // OP_PUSHDATA2 and the length; what is left over is another push.
+        let room = len - script.len() - 3;
+        let data = if room <= 520 { room } else { (room - 4).min(520) };
+        script.extend([&[0x4d][..], &(data as u16).to_le_bytes(), &vec![9; data]].concat());
+    }
+    assert_eq!(script.len(), len);
+    script
 }
 
 fn push(data: &[u8]) -> Vec<u8> {

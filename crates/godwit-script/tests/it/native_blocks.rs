@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use godwit_primitives::{Block, OutPoint, ScriptFlags};
-use godwit_script::{Group, Scripts, SpendingTx, Work, claim};
+use godwit_script::{Claim, Group, Scripts, SpendingTx, Work, claim};
 use godwit_testdata::shared_file;
 use serde_json::Value;
 
-use crate::native::form;
+use crate::generated::flags_of_chains;
+use crate::native::{form, note, print_tally, prove};
 use crate::real_blocks::{flags_of, read_prevouts};
 use crate::twin::{Output, prepare, spent_outputs};
 
@@ -66,6 +67,67 @@ fn real_blocks_are_proven() {
     // But for the block 367891, where 20,000 inputs spend scripts without signatures.
     let usual = inputs - forms["other"].0;
     assert!(usual > 55_000 && proven * 1000 >= usual * 998, "{proven} of {usual}");
+}
+
+#[test]
+fn claims_of_some_real_inputs_say_what_core_says_under_every_set_of_flags() {
+    claims_under_every_set_of_flags(16);
+}
+
+#[test]
+#[ignore = "every input"]
+fn claims_of_all_real_inputs_say_what_core_says_under_every_set_of_flags() {
+    claims_under_every_set_of_flags(1);
+}
+
+/// Of every so-manieth input, under flags that were never those of the block, too: what a claim says is asked
+/// of Core wherever it would not follow from what Core says under more flags.
+fn claims_under_every_set_of_flags(step: usize) {
+    let Some(index) = shared_file("blocks/index.json") else { return };
+    let index: Value = serde_json::from_slice(&index).expect("JSON");
+    let (mut inputs, mut compared) = (0, 0);
+    for entry in index.as_array().expect("an array of blocks") {
+        let Some(prevouts) = entry["prevouts_file"].as_str() else { continue };
+        let name = entry["file"].as_str().expect("a file name");
+        let bytes = shared_file(&format!("blocks/{name}")).expect("the index was there");
+        let block = Block::from_bytes(&bytes).expect("block parses");
+        let spent = spent_by_tx(&block, prevouts);
+        let mut claims: Vec<Claim> = Vec::new();
+        // Whether Core accepts what each of them is about.
+        let mut valid: Vec<bool> = Vec::new();
+        for (tx, spent) in block.view().txs().skip(1).zip(&spent) {
+            let core = prepare(tx.bytes(), spent).expect("well-formed");
+            let tx = SpendingTx::new(tx, spent_outputs(spent)).expect("one an input");
+            for input in 0..tx.input_count() {
+                inputs += 1;
+                if inputs % step != 0 {
+                    continue;
+                }
+                let under_all = core.verify_input(input, ScriptFlags::ALL).is_ok();
+                let first = claims.len();
+                for flags in flags_of_chains() {
+                    let claim = claim(&tx, input, flags);
+                    // Core refuses nothing under fewer flags that it accepts under more.
+                    let accepts = under_all || core.verify_input(input, flags).is_ok();
+                    note(
+                        form(&tx.view(), input, spent[input].script_pubkey.as_slice()),
+                        accepts,
+                        claim.is_some(),
+                    );
+                    let Some(claim) = claim else { continue };
+                    compared += 1;
+                    let known = claims[first..].iter().zip(&valid[first..]);
+                    if !known.clone().any(|(other, valid)| *other == claim && *valid == accepts) {
+                        claims.push(claim);
+                        valid.push(accepts);
+                    }
+                }
+            }
+        }
+        assert_eq!(prove(claims), valid, "{name}");
+    }
+    print_tally("real blocks, 48 sets of flags");
+    assert!(compared > 2_000_000 / step, "{compared} claims");
 }
 
 /// What each part costs, block by block. Prints; asserts no times.

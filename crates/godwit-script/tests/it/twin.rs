@@ -11,7 +11,7 @@ use godwit_script::{PreparedTx, ScriptError, SpentOutput};
 use crate::native::Native;
 
 /// An output that owns its script.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Output {
     pub(crate) value: i64,
     pub(crate) script_pubkey: Vec<u8>,

@@ -41,7 +41,7 @@ pub(crate) const KINDS: &[Kind] = &[
     }),
     valid("legacy hashing, 24 hash types", || legacy(2_000, &HASH_TYPES, &[25; 2_000])),
     valid("SINGLE, 2,000 P2PKH and outputs", || legacy(2_000, &[0x03], &[25; 2_000])),
-    valid("no claim, P2WSH of OP_CHECKLOCKTIMEVERIFY and a key", || many(2_048, lock_time)),
+    valid("P2WSH of OP_CHECKLOCKTIMEVERIFY and a key", || many(2_048, lock_time)),
     valid("no claim, P2WSH of OP_1", || many(8_192, witness_true)),
     valid("no claim, OP_1", || many(16_384, |_| bare(vec![0x51], Vec::new()))),
     valid("no claim, leaf of OP_CHECKSIGVERIFY", || many(1_024, leaf_verify)),

@@ -6,7 +6,8 @@ use crate::forms::MAX_KEYS;
 pub(crate) const MAX_ELEMENT_SIZE: usize = 520;
 /// Longest script before tapscript (Core's `MAX_SCRIPT_SIZE`).
 pub(crate) const MAX_SCRIPT_SIZE: usize = 10_000;
-/// Most elements that a form takes: of OP_CHECKMULTISIG behind a hash one too many, signatures and the script.
+/// Most elements that a form takes: of OP_CHECKMULTISIG behind a hash one too many, signatures and the
+/// script.
 pub(crate) const MAX_ELEMENTS: usize = MAX_KEYS + 2;
 
 const OP_PUSHDATA1: u8 = 0x4c;

@@ -149,9 +149,9 @@ pub(super) fn check(driver: &mut Driver, stage: &Stage) {
     }
 }
 
-/// Longest that headers are on their way, which the peer had when they left it: 162,003 bytes take four seconds on
-/// the slowest link, and may have others before them. (Seed 1139 of the runs with kills: the peer's chain grew
-/// while they were.)
+/// Longest that headers are on their way, which the peer had when they left it: 162,003 bytes take four
+/// seconds on the slowest link, and may have others before them. (Seed 1139 of the runs with kills: the
+/// peer's chain grew while they were.)
 const HEADERS_UNDER_WAY: Duration = Duration::from_secs(10);
 
 /// Whether an honest peer may be let go for that: its place was needed, the connection had done what it

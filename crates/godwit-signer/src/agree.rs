@@ -1,34 +1,14 @@
 //! The user's word that exactly this is to be done.
 
-use std::fmt;
+pub(crate) mod disagreement;
 
 use bitcoin::hashes::{Hash, HashEngine, sha256};
 
 use crate::keys::terminal::Terminal;
+use disagreement::Disagreement;
 
 /// The word that agrees at a terminal.
 const YES: &str = "yes";
-
-/// Why something is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Disagreement {
-    /// `-yes` names something else.
-    Other,
-    /// The user has answered with another word.
-    No,
-    /// There is no terminal, and no `-yes`.
-    NobodyToAsk,
-}
-
-impl fmt::Display for Disagreement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Other => "-yes names something else",
-            Self::No => "you did not agree",
-            Self::NobodyToAsk => "there is no terminal to ask at; see -yes",
-        })
-    }
-}
 
 /// A hash of what is agreed to. `tag` says what that is, so that the hash means nothing else.
 pub(crate) fn token(tag: &str, parts: &[&[u8]]) -> String {

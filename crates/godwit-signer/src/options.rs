@@ -5,9 +5,7 @@
 
 mod draft;
 mod keys;
-mod keys_table;
 mod psbt;
-mod psbt_table;
 mod table;
 
 use std::ffi::OsString;

@@ -5,15 +5,11 @@ use std::collections::{HashMap, HashSet};
 use bitcoin::{Amount, Script};
 
 use super::fee::Fee;
+use super::limits::GAP_LIMIT;
 use super::own_scripts::{OwnScript, OwnScripts};
 use super::review::{InputReview, InputState, KeyReview, Review};
 use super::sign::{SignError, SignPolicy};
 use crate::entry::KeyId;
-
-/// How far an index of ours may lie beyond those that are spent of its account. Who restores a wallet
-/// from its words looks a gap ahead of what was used, and finds no coin behind it: it would be there,
-/// and lost (Coldcard has the same limit).
-pub const GAP_LIMIT: u32 = 200;
 
 /// What is ours of a PSBT.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 use std::fs::Permissions;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::str::FromStr;

@@ -8,7 +8,7 @@ use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
 use godwit_program::{Exit, OutputError};
 use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
 
-use crate::agree::Disagreement;
+use crate::agree::disagreement::Disagreement;
 use crate::options::Descriptor;
 
 /// Why a command of `keys` failed.

@@ -1,4 +1,7 @@
-//! The program's tables. `keys_table` and `psbt_table` have its parts.
+//! The program's tables, in parts.
+
+mod keys;
+mod psbt;
 
 use std::ffi::OsStr;
 
@@ -8,8 +11,8 @@ use godwit_program::options::{
 };
 
 use super::draft::Draft;
-use super::keys_table::{KEYS_COMMANDS, KEYS_OPTIONS};
-use super::psbt_table::{PSBT_COMMANDS, PSBT_OPTIONS};
+use keys::{KEYS_COMMANDS, KEYS_OPTIONS};
+use psbt::{PSBT_COMMANDS, PSBT_OPTIONS};
 
 /// The program `godwit-signer`.
 pub(super) struct Signer;

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 
 use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
 
-use super::draft::Draft;
-use super::table::{CommandName, PSBT, Signer, line_option};
+use super::{CommandName, PSBT, Signer, line_option};
+use crate::options::draft::Draft;
 
 /// Largest `-maxfee`, in satoshi: all the money there will ever be.
 const MAX_FEE: u64 = 2_100_000_000_000_000;

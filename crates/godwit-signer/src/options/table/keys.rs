@@ -6,9 +6,9 @@ use std::num::NonZeroUsize;
 use godwit_keys::{KdfParameters, MAX_LABEL, is_label};
 use godwit_program::options::{CommandSpec, Commands, FilePlace, Form, OptionSpec, values};
 
-use super::draft::Draft;
-use super::keys::{Bip39Passphrase, Descriptor};
-use super::table::{CommandName, KEYS, Signer, line_option, setting};
+use super::{CommandName, KEYS, Signer, line_option, setting};
+use crate::options::draft::Draft;
+use crate::options::keys::{Bip39Passphrase, Descriptor};
 
 pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
     CommandSpec {

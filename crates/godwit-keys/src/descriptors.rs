@@ -15,6 +15,7 @@ pub(crate) mod checksum;
 mod error;
 pub(crate) mod join;
 pub(crate) mod key_expression;
+mod multipath;
 pub(crate) mod scan;
 pub(crate) mod split;
 
@@ -27,6 +28,7 @@ use miniscript::descriptor::{Descriptor, DescriptorPublicKey};
 use crate::StoredKey;
 
 pub use error::DescriptorError;
+pub use multipath::multipath;
 pub use scan::MAX_DESCRIPTOR_SIZE;
 
 /// A descriptor without private keys.

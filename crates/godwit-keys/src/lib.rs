@@ -41,10 +41,10 @@ pub use core_wallet::{
     import_core_wallet,
 };
 pub use descriptors::{
-    DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor,
+    DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor, multipath,
     split_private_descriptor,
 };
-pub use entry::{Entry, KeyId, MAX_LABEL, Mark, NotAKeyId, Words, is_label};
+pub use entry::{Entry, EntryDescriptor, KeyId, MAX_LABEL, Mark, NotAKeyId, Words, is_label};
 pub use error::{KeyError, MnemonicError, TextError};
 pub use export::ExportError;
 pub use extended_key::ExtendedPrivateKey;

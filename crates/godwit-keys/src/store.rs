@@ -124,7 +124,7 @@ impl KeyStore {
 
     /// Adds an entry. If there is one with the same descriptors, that one keeps its label and gets
     /// the private keys and words that it lacks: those of another signer, or the words of a root
-    /// that was imported as xprv.
+    /// that was imported as xprv; and the later one of its next indexes.
     ///
     /// # Errors
     ///
@@ -150,8 +150,12 @@ impl KeyStore {
     fn complete(&mut self, place: usize, more: Entry, lock: &WriteLock) -> Result<(), StoreError> {
         let entry = &mut self.entries[place];
         // Ids are short: other descriptors may have the same.
-        if entry.descriptors != more.descriptors {
+        if !entry.texts().eq(more.texts()) {
             return Err(StoreError::NameTaken(entry.id()));
+        }
+        let uses = entry.descriptors.clone();
+        for (known, more) in entry.descriptors.iter_mut().zip(more.descriptors) {
+            known.next_index = known.next_index.max(more.next_index);
         }
         let mut known =
             entry.keys.iter().map(StoredKey::identity).collect::<Result<Vec<_>, _>>()?;
@@ -165,7 +169,7 @@ impl KeyStore {
             }
         }
         let new_words = entry.words.is_none() && more.words.is_some();
-        if missing.is_empty() && !new_words {
+        if missing.is_empty() && !new_words && entry.descriptors == uses {
             return Err(StoreError::Duplicate(entry.id()));
         }
         entry.keys.extend(missing);
@@ -174,6 +178,7 @@ impl KeyStore {
         }
         self.write(lock).unwrap_or_else(|error| {
             let entry = &mut self.entries[place];
+            entry.descriptors = uses;
             entry.keys.truncate(before);
             entry.words = entry.words.take().filter(|_| !new_words);
             Err(error)
@@ -316,7 +321,7 @@ fn open_entries(
     header: &Header,
     file: &[u8],
 ) -> Result<(Option<Mark>, Vec<Entry>), KeyFileError> {
-    entry::decode(SecretSlice::from(&key.open(header, file)?), header.has_mark())
+    entry::decode(SecretSlice::from(&key.open(header, file)?), header.form)
 }
 
 /// Puts a file with these entries in the place of the old one, once what was written opens to them again. The

@@ -46,6 +46,52 @@ fn one(text: &str) -> String {
 }
 
 #[test]
+fn two_branches_become_one_multipath_descriptor() {
+    let shared = format!("wsh(sortedmulti(2,[d34db33f/48h/0h/0h/2h]{XPUB}/@/*,{XPUB_0H}/@/*))");
+    let single = format!("tr({XPUB}/@/*)");
+    let hardened = format!("wpkh({XPUB_0H}/@/*h)");
+    let branch = |text: &str, step: &str| text.replace('@', step);
+    let texts = [
+        branch(&shared, "1"),
+        branch(&single, "0"),
+        format!("wsh(multi(1,{XPUB}/0/*,{XPUB_0H}/1/*))"),
+        branch(&single, "2"),
+        branch(&shared, "0"),
+        branch(&hardened, "0"),
+        format!("wpkh({XPUB}/0/1)"),
+        format!("wpkh({XPUB}/10/*)"),
+        branch(&single, "1"),
+        branch(&hardened, "1"),
+        format!("wpkh({XPUB}/11/*)"),
+    ];
+    let expected = [
+        branch(&shared, "<0;1>"),
+        branch(&single, "<0;1>"),
+        texts[2].clone(),
+        texts[3].clone(),
+        branch(&hardened, "<0;1>"),
+        texts[6].clone(),
+        texts[7].clone(),
+        texts[10].clone(),
+    ];
+    let with_checksums = texts.clone().map(|mut text| {
+        super::split::append_checksum(&mut text);
+        text
+    });
+    let joined = multipath(with_checksums.iter().map(String::as_str));
+    let bodies: Vec<_> =
+        joined.iter().map(|text| text.split('#').next().expect("a body")).collect();
+    assert_eq!(bodies, expected);
+    // What stands in one descriptor splits into both again.
+    for text in &joined[..2] {
+        let (again, keys) = public(text);
+        assert_eq!(keys, 0);
+        assert_eq!(again[1], again[0].replace("/0/*", "/1/*"));
+        assert!(texts.contains(&again[0]) && texts.contains(&again[1]), "{text}");
+    }
+}
+
+#[test]
 fn wallets_of_core_are_split_as_core_does() {
     let Some(wallets) = expected_wallets() else { return };
     for wallet in wallets {

@@ -8,7 +8,7 @@ use bitcoin::bip32::{ChildNumber, KeySource};
 use bitcoin::{Script, ScriptBuf};
 use miniscript::{Descriptor, DescriptorPublicKey};
 
-use crate::entry::KeyId;
+use crate::entry::{EntryDescriptor, KeyId};
 use crate::store::KeyStore;
 
 /// Highest index at which descriptors are derived: a coin at a higher one is hard to find again, since
@@ -47,11 +47,20 @@ impl OwnScript {
         }
     }
 
-    /// What it has in common with the other branch of its account.
-    pub(super) fn account(&self) -> (KeyId, String) {
-        let text = self.descriptor.split('#').next().expect("there is a first part");
-        (self.entry, text.replace("/0/*", "/*").replace("/1/*", "/*"))
+    pub(super) fn account(&self) -> String {
+        account_of(&self.descriptor)
     }
+}
+
+/// What a descriptor has in common with the other branch of its account, whatever entries they are in: Core
+/// writes them as two descriptors, which may be imported one by one. It is script and keys; an origin says
+/// only where others find these.
+fn account_of(descriptor: &str) -> String {
+    let text = descriptor.split('#').next().expect("there is a first part");
+    let mut parts = text.split('[');
+    let mut account = parts.next().expect("there is a first part").to_owned();
+    account.extend(parts.map(|part| part.split_once(']').map_or(part, |(_, key)| key)));
+    account.replace("/0/*", "/*").replace("/1/*", "/*")
 }
 
 /// A descriptor and where it stands.
@@ -83,6 +92,8 @@ pub struct OwnScripts {
     indexes: HashSet<u32>,
     /// All below this one are among them.
     next: u32,
+    /// The last index that was given out of each account, where it is known that one was.
+    given_out: HashMap<String, u32>,
 }
 
 impl OwnScripts {
@@ -91,23 +102,37 @@ impl OwnScripts {
         Self::of_descriptors(store.entries_of(network).flat_map(|entry| {
             let id = entry.id();
             let numbered = (1..).zip(&entry.descriptors);
-            numbered.map(move |(place, text)| (id, place, text.as_str()))
+            numbered.map(move |(place, descriptor)| (id, place, descriptor))
         }))
     }
 
     /// Text that is no descriptor of public keys derives nothing.
-    pub(super) fn of_descriptors<'a>(texts: impl Iterator<Item = (KeyId, usize, &'a str)>) -> Self {
-        let parsed = texts.filter_map(|(entry, place, text)| {
-            let descriptor: Descriptor<DescriptorPublicKey> = text.parse().ok()?;
-            let shared = descriptor.iter_pk().count() > 1;
-            Some(Placed { entry, place, text: text.to_owned(), shared, descriptor })
-        });
+    pub(super) fn of_descriptors<'a>(
+        descriptors: impl Iterator<Item = (KeyId, usize, &'a EntryDescriptor)>,
+    ) -> Self {
+        let mut given_out = HashMap::new();
+        let parsed =
+            descriptors.filter_map(|(entry, place, EntryDescriptor { text, next_index, .. })| {
+                let descriptor: Descriptor<DescriptorPublicKey> = text.parse().ok()?;
+                if let Some(index) = next_index.checked_sub(1) {
+                    let last = given_out.entry(account_of(text)).or_insert(index);
+                    *last = index.max(*last);
+                }
+                let shared = descriptor.iter_pk().count() > 1;
+                Some(Placed { entry, place, text: text.clone(), shared, descriptor })
+            });
         let (ranged, without): (Vec<_>, Vec<_>) =
             parsed.partition(|placed| placed.descriptor.has_wildcard());
         let fixed =
             without.iter().filter_map(|placed| Some((script_at(placed, 0)?, placed.own(None))));
         let fixed = fixed.collect();
-        OwnScripts { fixed, ranged, derived: HashMap::new(), indexes: HashSet::new(), next: 0 }
+        let (derived, indexes) = (HashMap::new(), HashSet::new());
+        OwnScripts { fixed, ranged, derived, indexes, next: 0, given_out }
+    }
+
+    /// The last index that was given out of each account, where it is known that one was.
+    pub(super) fn given_out(&self) -> &HashMap<String, u32> {
+        &self.given_out
     }
 
     /// The descriptor that derives `script`, at the last step of one of the paths for a ranged one.

@@ -150,8 +150,8 @@ impl fmt::Display for SignError {
             ),
             Self::Far(index) => write!(
                 f,
-                "output {index}: its index is more than {GAP_LIMIT} above those that are spent of its \
-                 account, and no wallet that is restored looks there"
+                "output {index}: its index is more than {GAP_LIMIT} above those that are spent or were \
+                 given out of its account, and no wallet that is restored looks there"
             ),
             Self::Fee(objection) => objection.fmt(f),
             Self::NothingToSign => f.write_str("none of the keys is ours"),

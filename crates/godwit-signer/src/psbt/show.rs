@@ -47,8 +47,8 @@ pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>
         push_output(&mut lines, index, output, network, ours);
         if ours.is_some_and(|ours| ours.far.contains(&index)) {
             lines.push(format!(
-                "  its index is more than {GAP_LIMIT} above those that are spent of its account: no \
-                 wallet that is restored looks there, and it does not count as ours"
+                "  its index is more than {GAP_LIMIT} above those that are spent or were given out of \
+                 its account: no wallet that is restored looks there, and it does not count as ours"
             ));
         }
         lines.extend(wrong(output, index, known));

@@ -85,6 +85,35 @@ fn wallets_of_core_become_entries() {
     assert!(error.contains(id), "they are there already: {error}");
 }
 
+/// Core's `listdescriptors` has for each descriptor what goes back into `importdescriptors`.
+#[test]
+fn what_a_wallet_has_given_out_goes_back_to_core() {
+    let Some((folder, wallets)) = wallets() else { return };
+    let place = signer("regtest");
+    for (name, expected) in [("plain", 8), ("blank-imported", 4)] {
+        let path = folder.join(format!("{name}.wallet.dat"));
+        import_wallet(&place, &path, "", Exit::Success);
+        let (array, _) = keys(&place, &[&"descriptors"], "of the file\n", Exit::Success);
+        let array: Value = serde_json::from_str(&array).expect("JSON");
+        let public = texts(&wallets[name]["descriptors_public"]);
+        let array: Vec<&Value> = array
+            .as_array()
+            .expect("an array")
+            .iter()
+            .filter(|one| public.iter().any(|text| one["desc"] == text.as_str()))
+            .collect();
+        assert!(array.len() >= expected, "{name}: {array:?}");
+        for one in &array {
+            assert!(one["timestamp"].as_u64() > Some(1_231_006_505), "{one}");
+            if let Some(next) = one["next_index"].as_u64() {
+                assert_eq!(one["range"], serde_json::json!([0, next + 999]), "{one}");
+            }
+        }
+        // Each wallet has received at the first address of each kind.
+        assert!(array.iter().any(|one| one["next_index"].as_u64() > Some(0)), "{name}");
+    }
+}
+
 #[test]
 fn wallets_that_cannot_be_imported_change_nothing() {
     let place = signer("regtest");

@@ -63,6 +63,9 @@ fn a_life_of_keys() {
         (Some("savings"), Some(true))
     );
     assert_eq!(entry["descriptors"].as_array().map(Vec::len), Some(8));
+    let multipath = entry["multipath"].as_array().expect("a list");
+    assert_eq!(multipath.len(), 4, "{entry}");
+    assert!(multipath.iter().all(|text| text.to_string().contains("/<0;1>/*")), "{entry}");
     assert_eq!(fs::metadata(key_file(&place)).expect("made").mode() & 0o777, 0o600);
     assert_eq!(list(&place), std::slice::from_ref(&entry));
 
@@ -141,6 +144,7 @@ fn descriptors_are_an_array_for_core() {
             assert_eq!(one["desc"], created["descriptors"][place]);
             assert_eq!(one["internal"], place % 2 == 1, "{one}");
             assert_eq!(one["range"], serde_json::json!([0, 999]));
+            assert_eq!(one["next_index"], 0);
             assert!(one.get("label").is_none(), "Core refuses it beside a range: {one}");
         } else {
             assert_eq!(one["timestamp"], 0, "the key may have been used before: {one}");

@@ -11,6 +11,7 @@
 //! descriptor.
 
 mod accounts;
+mod addresses;
 mod base58;
 mod core_wallet;
 mod descriptors;
@@ -33,7 +34,10 @@ mod wif;
 
 pub use bitcoin::NetworkKind;
 
-pub use accounts::{account_descriptors, account_descriptors_of, single_descriptors};
+pub use accounts::{
+    AccountKey, account_descriptors, account_descriptors_of, account_keys, single_descriptors,
+};
+pub use addresses::scripts_of;
 #[cfg(any(test, feature = "residue"))]
 pub use core_wallet::core_wallet_needles;
 pub use core_wallet::{

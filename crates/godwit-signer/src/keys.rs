@@ -8,6 +8,7 @@ pub(crate) mod import;
 mod import_core_wallet;
 pub(crate) mod input;
 pub(crate) mod session;
+mod show;
 mod strength;
 pub(crate) mod terminal;
 
@@ -23,6 +24,7 @@ use godwit_secret::{SecretBytes, SecretSlice, SecretString};
 use serde_json::{Value, json};
 
 use crate::agree;
+use crate::network::bitcoin_network;
 use crate::options::{Config, Descriptor, KeyFileOptions, KeysAction, KeysOptions, NewWords};
 
 pub(crate) use failure::{KeysFailure, exit_of_store};
@@ -57,6 +59,20 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
             let store = Session::begin(&file, [])?.open()?;
             let entries = store.entries_of(file.network);
             Ok(print_json(&entries.flat_map(for_core).collect())?)
+        }
+        KeysAction::Xpub { id, account } => {
+            let store = Session::begin(&file, [])?.open()?;
+            let entry = store.entry(*id).ok_or(StoreError::Unknown(*id))?;
+            Ok(print_json(&show::xpubs(entry, *account)?)?)
+        }
+        KeysAction::Addresses { id, branch, indexes } => {
+            let store = Session::begin(&file, [])?.open()?;
+            let entry = store.entry(*id).ok_or(StoreError::Unknown(*id))?;
+            if entry.network != file.network {
+                return Err(KeysFailure::OtherNetwork);
+            }
+            let network = bitcoin_network(config.network);
+            Ok(print_json(&show::addresses(entry, *branch, indexes, network))?)
         }
         KeysAction::Export(id) => export(&file, *id),
         KeysAction::ChangePassphrase { new } => change_passphrase(&file, *new),

@@ -3,6 +3,7 @@
 
 mod agree;
 mod keys;
+mod network;
 pub mod options;
 mod psbt;
 pub mod residue_check;

@@ -10,6 +10,7 @@ mod table;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use godwit_keys::KeyId;
@@ -27,6 +28,9 @@ use table::{CommandName, Signer};
 
 /// Number of words of a new mnemonic.
 const DEFAULT_WORDS: NonZeroUsize = NonZeroUsize::new(24).expect("not zero");
+
+/// Indexes whose addresses are listed.
+const DEFAULT_RANGE: RangeInclusive<u32> = 0..=19;
 
 /// What a run of the program is to do.
 #[derive(Debug)]
@@ -125,6 +129,21 @@ fn of_name(
         ),
         CommandName::KeysList => keys(&draft, KeysAction::List),
         CommandName::KeysDescriptors => keys(&draft, KeysAction::Descriptors),
+        CommandName::KeysXpub => keys(
+            &draft,
+            KeysAction::Xpub {
+                id: key_id(&operands[0])?,
+                account: draft.keys.account.unwrap_or(0),
+            },
+        ),
+        CommandName::KeysAddresses => keys(
+            &draft,
+            KeysAction::Addresses {
+                id: key_id(&operands[0])?,
+                branch: draft.keys.branch,
+                indexes: draft.keys.range.clone().unwrap_or(DEFAULT_RANGE),
+            },
+        ),
         CommandName::KeysExport => keys(&draft, KeysAction::Export(key_id(&operands[0])?)),
         CommandName::KeysChangePassphrase => {
             keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })

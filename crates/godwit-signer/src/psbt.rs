@@ -16,12 +16,12 @@ use godwit_keys::psbt::{
     DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, Fee, FeeLimits, FeeObjection,
     Finished, Found, Ours, OwnScripts, Psbt, SignError, SignPolicy, Signed, SigningKey, look_up_in,
 };
-use godwit_primitives::Network;
 use godwit_program::{Exit, print_text};
 use godwit_secret::process_stats;
 
 pub(crate) use failure::PsbtFailure;
 
+use crate::network::bitcoin_network;
 use crate::options::{Config, PsbtAction, PsbtOptions};
 use crate::{agree, keys};
 use show::Known;
@@ -185,14 +185,4 @@ fn fee_limits(options: &PsbtOptions) -> FeeLimits {
 
 fn fee_share(options: &PsbtOptions) -> u64 {
     options.max_fee_share.map_or(DEFAULT_MAX_FEE_SHARE, u64::from)
-}
-
-fn bitcoin_network(network: Network) -> bitcoin::Network {
-    match network {
-        Network::Main => bitcoin::Network::Bitcoin,
-        Network::Testnet3 => bitcoin::Network::Testnet,
-        Network::Testnet4 => bitcoin::Network::Testnet4,
-        Network::Signet => bitcoin::Network::Signet,
-        Network::Regtest => bitcoin::Network::Regtest,
-    }
 }

@@ -8,6 +8,7 @@ use bitcoin::bip32::{ChildNumber, KeySource};
 use bitcoin::{Script, ScriptBuf};
 use miniscript::{Descriptor, DescriptorPublicKey};
 
+use crate::addresses::script_at;
 use crate::entry::{EntryDescriptor, KeyId};
 use crate::store::KeyStore;
 
@@ -36,15 +37,20 @@ pub enum Branch {
     Other,
 }
 
-impl OwnScript {
-    /// BIP44's meaning of the last step.
-    pub fn branch(&self) -> Branch {
-        let has = |end: &str| self.descriptor.contains(end);
-        match (has("/0/*"), has("/1/*")) {
-            (true, false) => Branch::Receive,
-            (false, true) => Branch::Change,
-            _ => Branch::Other,
+impl Branch {
+    /// BIP44's meaning of the step before the wildcard.
+    pub fn of(descriptor: &str) -> Self {
+        match (descriptor.contains("/0/*"), descriptor.contains("/1/*")) {
+            (true, false) => Self::Receive,
+            (false, true) => Self::Change,
+            _ => Self::Other,
         }
+    }
+}
+
+impl OwnScript {
+    pub fn branch(&self) -> Branch {
+        Branch::of(&self.descriptor)
     }
 
     pub(super) fn account(&self) -> String {
@@ -123,8 +129,9 @@ impl OwnScripts {
             });
         let (ranged, without): (Vec<_>, Vec<_>) =
             parsed.partition(|placed| placed.descriptor.has_wildcard());
-        let fixed =
-            without.iter().filter_map(|placed| Some((script_at(placed, 0)?, placed.own(None))));
+        let fixed = without
+            .iter()
+            .filter_map(|placed| Some((script_at(&placed.descriptor, 0)?, placed.own(None))));
         let fixed = fixed.collect();
         let (derived, indexes) = (HashMap::new(), HashSet::new());
         OwnScripts { fixed, ranged, derived, indexes, next: 0, given_out }
@@ -172,15 +179,9 @@ impl OwnScripts {
             return;
         }
         for (number, placed) in self.ranged.iter().enumerate() {
-            if let Some(script) = script_at(placed, index) {
+            if let Some(script) = script_at(&placed.descriptor, index) {
                 self.derived.entry(script).or_insert((number, index));
             }
         }
     }
-}
-
-/// A hardened wildcard has no public keys to derive.
-fn script_at(placed: &Placed, index: u32) -> Option<ScriptBuf> {
-    let derived = placed.descriptor.at_derivation_index(index).ok()?;
-    Some(derived.script_pubkey())
 }

@@ -1,7 +1,10 @@
 //! Values of the signer's options as given, before they become a [`Config`](super::Config).
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+
+use godwit_keys::psbt::Branch;
 
 use super::keys::{Bip39Passphrase, Descriptor};
 
@@ -28,6 +31,9 @@ pub(super) struct KeysDraft {
     /// MiB.
     pub(super) kdf_memory: Option<u32>,
     pub(super) kdf_passes: Option<u32>,
+    pub(super) account: Option<u32>,
+    pub(super) branch: Option<Branch>,
+    pub(super) range: Option<RangeInclusive<u32>>,
     pub(super) secret: Option<Descriptor>,
     pub(super) wallet_passphrase: Option<Descriptor>,
     pub(super) bip39_passphrase: Bip39Passphrase,

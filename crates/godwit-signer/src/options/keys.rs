@@ -1,8 +1,10 @@
 //! Options of the commands that hold private keys.
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use godwit_keys::psbt::Branch;
 use godwit_keys::{KdfParameters, KeyId};
 
 /// Number of a file descriptor that the process inherited.
@@ -101,6 +103,20 @@ pub enum KeysAction {
     List,
     /// `keys descriptors`
     Descriptors,
+    /// `keys xpub ID`
+    Xpub {
+        id: KeyId,
+        /// `-account`.
+        account: u32,
+    },
+    /// `keys addresses ID`
+    Addresses {
+        id: KeyId,
+        /// `-branch`; `None`: all.
+        branch: Option<Branch>,
+        /// `-range`.
+        indexes: RangeInclusive<u32>,
+    },
     /// `keys export ID`
     Export(KeyId),
     /// `keys change-passphrase`

@@ -25,6 +25,8 @@ pub(super) enum CommandName {
     KeysImportCoreWallet,
     KeysList,
     KeysDescriptors,
+    KeysXpub,
+    KeysAddresses,
     KeysExport,
     KeysChangePassphrase,
     KeysRemove,

@@ -7,7 +7,7 @@ use bitcoin::NetworkKind;
 use bitcoin::bip32::DerivationPath;
 use godwit_keys::{
     Entry, ExtendedPrivateKey, KdfParameters, KeyFileError, KeyId, KeyStore, Mnemonic, PrivateKey,
-    StoreError, StoredKey, core_wallet_needles, import_core_wallet,
+    StoreError, StoredKey, account_keys, core_wallet_needles, import_core_wallet,
 };
 use godwit_secret::residue::Needle;
 use godwit_secret::{SecretBytes, SecretString};
@@ -22,6 +22,8 @@ pub(super) const NETWORK: NetworkKind = NetworkKind::Test;
 pub(super) const PATHS: [&str; 2] = ["84h/1h/0h/0/0", "86h/1h/0h/0/0"];
 /// The accounts of every purpose, which `keys create` derives, and those paths.
 const TREE: [&str; 4] = ["44h/1h/0h", "49h/1h/0h", PATHS[0], PATHS[1]];
+/// The keys of cosigners, which `keys xpub` derives besides.
+const COSIGNERS: [&str; 2] = ["48h/1h/0h/2h", "48h/1h/0h/1h"];
 /// Steps to an account. Above it nobody is shown a chain code.
 const TO_ACCOUNT: usize = 3;
 /// A digest to sign where it does not matter which.
@@ -152,6 +154,28 @@ pub(super) fn derive_and_sign(case: &mut Case<'_, '_>) -> Result<(), CheckError>
         case.unlocked()?;
     }
     Ok(())
+}
+
+pub(super) fn show_accounts(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let root = root(case)?;
+    for path in COSIGNERS {
+        let path: DerivationPath = path.parse().map_err(|_| case.unexpected())?;
+        for end in 1..=path.len() {
+            let place = DerivationPath::from(&path.as_ref()[..end]);
+            let key = root.derive(place.as_ref())?;
+            case.plant(key.needle(&format!("key at {place}"))?);
+        }
+    }
+    let stored = store_with_root(case, "accounts", root)?;
+    let store = KeyStore::open(&stored.path, &stored.passphrase)?;
+    let mut shown = 0;
+    for key in store.entries().iter().flat_map(|entry| &entry.keys) {
+        if let StoredKey::Extended { key, origin } = key {
+            shown += account_keys(key, origin.as_ref(), 0)?.len();
+        }
+    }
+    case.unlocked()?;
+    if shown == TREE.len() + COSIGNERS.len() { Ok(()) } else { Err(case.unexpected()) }
 }
 
 pub(super) fn export(case: &mut Case<'_, '_>) -> Result<(), CheckError> {

@@ -2,7 +2,9 @@
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 
+use godwit_keys::psbt::Branch;
 use godwit_keys::{KdfParameters, MAX_LABEL, is_label};
 use godwit_program::options::{CommandSpec, Commands, FilePlace, Form, OptionSpec, values};
 
@@ -51,6 +53,23 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
                importdescriptors of Bitcoin Core takes, to watch them.",
     },
     CommandSpec {
+        command: CommandName::KeysXpub,
+        words: "keys xpub",
+        operands: " ID",
+        count: 1..=1,
+        help: "Print the public keys of accounts of an entry as JSON, behind their origins, for cosigners \
+               and for wallets that watch: of each purpose (BIP44, 49, 84, 86) with its descriptor, and \
+               for multisig (BIP48).",
+    },
+    CommandSpec {
+        command: CommandName::KeysAddresses,
+        words: "keys addresses",
+        operands: " ID",
+        count: 1..=1,
+        help: "Print the addresses of an entry as JSON, by descriptor and index, to compare them with \
+               those that another wallet shows.",
+    },
+    CommandSpec {
         command: CommandName::KeysExport,
         words: "keys export",
         operands: " ID",
@@ -82,6 +101,8 @@ const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysImportCoreWallet,
     CommandName::KeysList,
     CommandName::KeysDescriptors,
+    CommandName::KeysXpub,
+    CommandName::KeysAddresses,
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
@@ -110,6 +131,11 @@ const NEW_PASSPHRASE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysImportCoreWallet,
     CommandName::KeysChangePassphrase,
 ]);
+
+/// Last index that is not hardened, and last number of a step.
+const MAX_INDEX: u32 = (1 << 31) - 1;
+/// Most indexes of which addresses are listed at once.
+const MAX_ADDRESSES: u32 = 10_000;
 
 const LABEL: &str = "at most 100 characters, none of them a control character";
 const _: () = assert!(MAX_LABEL == 100);
@@ -266,6 +292,50 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         )
     },
     OptionSpec {
+        form: Form::Value { placeholder: "N", expected: "0 to 2147483647", off: None },
+        commands: Commands::Only(&[CommandName::KeysXpub]),
+        ..keys_option(
+            "account",
+            "keys xpub: the number of the account below a root (default: 0).",
+            |draft, text| {
+                draft.keys.account = Some(values::number(text).filter(|n| *n <= MAX_INDEX)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "BRANCH", expected: "receive or change", off: None },
+        commands: Commands::Only(&[CommandName::KeysAddresses]),
+        ..keys_option(
+            "branch",
+            "keys addresses: those to receive or those of change alone (default: all).",
+            |draft, text| {
+                draft.keys.branch = Some(match text.to_str()? {
+                    "receive" => Branch::Receive,
+                    "change" => Branch::Change,
+                    _ => return None,
+                });
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value {
+            placeholder: "FROM-TO",
+            expected: "two indexes below 2147483648 with - between them, of at most 10000 addresses",
+            off: None,
+        },
+        commands: Commands::Only(&[CommandName::KeysAddresses]),
+        ..keys_option(
+            "range",
+            "keys addresses: the first and the last index, of at most 10000 (default: 0-19).",
+            |draft, text| {
+                draft.keys.range = Some(range(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
         form: FD,
         commands: Commands::Only(&[CommandName::KeysImport]),
         ..keys_option(
@@ -328,6 +398,15 @@ const fn keys_option(
     set: fn(&mut Draft, &OsStr) -> Option<()>,
 ) -> OptionSpec<Signer> {
     line_option(KEYS, name, "", "", help, set)
+}
+
+/// `FROM-TO`.
+fn range(text: &OsStr) -> Option<RangeInclusive<u32>> {
+    let (from, to) = text.to_str()?.split_once('-')?;
+    let [from, to] = [from, to].map(|end| values::number::<u32>(OsStr::new(end)));
+    let (from, to) = (from?, to?);
+    let count = to.checked_sub(from)?;
+    (to <= MAX_INDEX && count < MAX_ADDRESSES).then_some(from..=to)
 }
 
 /// The number of a file descriptor.

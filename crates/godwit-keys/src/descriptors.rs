@@ -16,8 +16,10 @@ mod error;
 pub(crate) mod join;
 pub(crate) mod key_expression;
 mod multipath;
+mod policy;
 pub(crate) mod scan;
 pub(crate) mod split;
+mod watched;
 
 use std::str::FromStr;
 
@@ -29,7 +31,9 @@ use crate::StoredKey;
 
 pub use error::DescriptorError;
 pub use multipath::multipath;
+pub use policy::{PolicyText, policy_of};
 pub use scan::MAX_DESCRIPTOR_SIZE;
+pub use watched::watched_descriptors;
 
 /// A descriptor without private keys.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -45,8 +45,8 @@ pub use core_wallet::{
     import_core_wallet,
 };
 pub use descriptors::{
-    DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor, multipath,
-    split_private_descriptor,
+    DescriptorError, MAX_DESCRIPTOR_SIZE, PolicyText, PublicDescriptor, SplitDescriptor, multipath,
+    policy_of, split_private_descriptor, watched_descriptors,
 };
 pub use entry::{Entry, EntryDescriptor, KeyId, MAX_LABEL, Mark, NotAKeyId, Words, is_label};
 pub use error::{KeyError, MnemonicError, TextError};

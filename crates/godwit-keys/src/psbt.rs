@@ -14,6 +14,7 @@
 //! A PSBT is private (it tells whose coins belong together) but not secret: it lies in plain memory.
 
 mod combine;
+mod cosigners;
 mod error;
 mod fee;
 mod fields;
@@ -38,6 +39,7 @@ use std::collections::HashSet;
 use bitcoin::Transaction;
 use bitcoin::psbt::Input;
 
+pub use cosigners::{KeyStanding, Standing, standings};
 pub use error::{CombineError, FinalizeError, FormatError, Place};
 pub use fee::{Fee, FeeLimits, FeeObjection};
 pub use finalize::{Finished, Unfinished};

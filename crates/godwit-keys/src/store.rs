@@ -241,6 +241,9 @@ impl KeyStore {
     /// are in none of these. Beyond `out` they are no longer protected.
     pub fn write_secrets_to(&self, id: KeyId, out: BorrowedFd<'_>) -> Result<(), StoreError> {
         let entry = self.entry(id).ok_or(StoreError::Unknown(id))?;
+        if entry.keys.is_empty() && entry.words.is_none() {
+            return Err(StoreError::NoSecrets(id));
+        }
         Ok(export::write_entry(entry, out)?)
     }
 

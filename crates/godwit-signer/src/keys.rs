@@ -11,13 +11,14 @@ pub(crate) mod session;
 mod show;
 mod strength;
 pub(crate) mod terminal;
+mod watch;
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 
 use godwit_keys::{
-    Entry, EntryDescriptor, ExtendedPrivateKey, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError,
-    StoredKey, Words, account_descriptors, multipath,
+    Entry, EntryDescriptor, ExtendedPrivateKey, KeyId, KeyStore, Mnemonic, NetworkKind, PolicyText,
+    StoreError, StoredKey, Words, account_descriptors, multipath, policy_of,
 };
 use godwit_program::{Exit, print_json, seconds_since_1970};
 use godwit_secret::{SecretBytes, SecretSlice, SecretString};
@@ -50,6 +51,10 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
         }
         KeysAction::ImportCoreWallet { label, wallet, passphrase } => {
             import_core_wallet::run(&file, label, wallet, *passphrase)
+        }
+        KeysAction::Watch { label, source } => {
+            let network = bitcoin_network(config.network);
+            watch::run(&file, label, source, network, options.yes.as_deref())
         }
         KeysAction::List => {
             let store = Session::begin(&file, [])?.open()?;
@@ -245,6 +250,11 @@ fn for_core(entry: &Entry) -> Vec<Value> {
 
 /// The public part of an entry.
 fn described(entry: &Entry) -> Value {
+    let multipath = multipath(entry.texts());
+    let policies = multipath.iter().filter_map(|text| policy_of(text));
+    let policies: Value = policies
+        .map(|PolicyText { template, keys }| json!({ "template": template, "keys": keys }))
+        .collect();
     json!({
         "id": entry.id().to_string(),
         "label": entry.label,
@@ -253,6 +263,8 @@ fn described(entry: &Entry) -> Value {
         "mnemonic": entry.words.is_some(),
         "bip39_passphrase": entry.words.as_ref().is_some_and(|words| words.with_passphrase),
         "descriptors": entry.texts().collect::<Vec<_>>(),
-        "multipath": multipath(entry.texts()),
+        "multipath": multipath,
+        "policies": policies,
+        "watch_only": entry.keys.is_empty(),
     })
 }

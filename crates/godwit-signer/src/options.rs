@@ -99,26 +99,8 @@ fn of_name(
     draft: Draft,
 ) -> Result<Command, OptionsError> {
     Ok(match name {
-        CommandName::KeysCreate => keys(
-            &draft,
-            KeysAction::Create {
-                label: draft.keys.label.clone(),
-                words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
-                show: match (draft.keys.show, draft.keys.unseen_words) {
-                    (Some(descriptor), _) => NewWords::Descriptor(descriptor),
-                    (None, Some(true)) => NewWords::Unseen,
-                    (None, _) => NewWords::Terminal,
-                },
-            },
-        ),
-        CommandName::KeysImport => keys(
-            &draft,
-            KeysAction::Import {
-                label: draft.keys.label.clone(),
-                secret: draft.keys.secret,
-                bip39_passphrase: draft.keys.bip39_passphrase,
-            },
-        ),
+        CommandName::KeysCreate => keys(&draft, create(&draft)),
+        CommandName::KeysImport => keys(&draft, import(&draft)),
         CommandName::KeysImportCoreWallet => keys(
             &draft,
             KeysAction::ImportCoreWallet {
@@ -126,6 +108,10 @@ fn of_name(
                 wallet: operands.remove(0),
                 passphrase: draft.keys.wallet_passphrase,
             },
+        ),
+        CommandName::KeysWatch => keys(
+            &draft,
+            KeysAction::Watch { label: draft.keys.label.clone(), source: operands.remove(0) },
         ),
         CommandName::KeysList => keys(&draft, KeysAction::List),
         CommandName::KeysDescriptors => keys(&draft, KeysAction::Descriptors),
@@ -160,6 +146,26 @@ fn of_name(
             wallet_passphrase: draft.keys.wallet_passphrase,
         }),
     })
+}
+
+fn create(draft: &Draft) -> KeysAction {
+    KeysAction::Create {
+        label: draft.keys.label.clone(),
+        words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
+        show: match (draft.keys.show, draft.keys.unseen_words) {
+            (Some(descriptor), _) => NewWords::Descriptor(descriptor),
+            (None, Some(true)) => NewWords::Unseen,
+            (None, _) => NewWords::Terminal,
+        },
+    }
+}
+
+fn import(draft: &Draft) -> KeysAction {
+    KeysAction::Import {
+        label: draft.keys.label.clone(),
+        secret: draft.keys.secret,
+        bip39_passphrase: draft.keys.bip39_passphrase,
+    }
 }
 
 fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {

@@ -96,7 +96,9 @@ impl Seen {
             |source: &KeySource, key: &SigningKey| look_up_in(store, network.into(), source, key);
         let unfitting = psbt.unfitting_outputs(&mut keys);
         let unfitting = unfitting.map_err(|error| PsbtFailure::Sign(error.into()))?;
-        let ours = Ours::of(&review, &mut OwnScripts::of(store, network.into()));
+        let scripts = OwnScripts::of(store, network.into());
+        let mut scripts = scripts.map_err(|error| PsbtFailure::Sign(error.into()))?;
+        let ours = Ours::of(&review, &mut scripts);
         let known = Known { ours: &ours, unfitting: &unfitting };
         let mut text = show::review(&review, network, Some(&known));
         for key in misplaced {

@@ -34,7 +34,7 @@ pub use error::{CheckError, CommandError};
 /// A use of keys, with its name in the report.
 type Use = (&'static str, fn(&mut Case<'_, '_>) -> Result<(), CheckError>);
 
-const USES: [Use; 15] = [
+const USES: [Use; 16] = [
     ("create a key file", uses::create),
     ("give a wrong passphrase", uses::open_wrongly),
     ("unlock", uses::unlock),
@@ -45,6 +45,7 @@ const USES: [Use; 15] = [
     ("import a descriptor", uses::import_descriptor),
     ("derive and sign", uses::derive_and_sign),
     ("show accounts", uses::show_accounts),
+    ("watch a multisig", uses::watch_a_multisig),
     ("sign a PSBT", payment::sign),
     ("export to a pipe", uses::export),
     ("change the passphrase", uses::change_passphrase),

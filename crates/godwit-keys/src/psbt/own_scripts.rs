@@ -8,8 +8,10 @@ use bitcoin::bip32::{ChildNumber, KeySource};
 use bitcoin::{Script, ScriptBuf};
 use miniscript::{Descriptor, DescriptorPublicKey};
 
+use super::cosigners::{Standing, standings};
 use crate::addresses::script_at;
 use crate::entry::{EntryDescriptor, KeyId};
+use crate::error::KeyError;
 use crate::store::KeyStore;
 
 /// Highest index at which descriptors are derived: a coin at a higher one is hard to find again, since
@@ -103,13 +105,23 @@ pub struct OwnScripts {
 }
 
 impl OwnScripts {
-    /// Of the entries of a network.
-    pub fn of(store: &KeyStore, network: NetworkKind) -> Self {
-        Self::of_descriptors(store.entries_of(network).flat_map(|entry| {
-            let id = entry.id();
-            let numbered = (1..).zip(&entry.descriptors);
-            numbered.map(move |(place, descriptor)| (id, place, descriptor))
-        }))
+    /// Of the entries of a network. What none of our keys can spend, so that it is watched alone, is not
+    /// ours.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory to compute keys with.
+    pub fn of(store: &KeyStore, network: NetworkKind) -> Result<Self, KeyError> {
+        let mut ours = Vec::new();
+        for entry in store.entries_of(network) {
+            for (place, descriptor) in (1..).zip(&entry.descriptors) {
+                let keys = standings(store, network, &descriptor.text)?;
+                if keys.iter().any(|key| key.standing == Standing::Ours) {
+                    ours.push((entry.id(), place, descriptor));
+                }
+            }
+        }
+        Ok(Self::of_descriptors(ours.into_iter()))
     }
 
     /// Text that is no descriptor of public keys derives nothing.

@@ -58,6 +58,8 @@ pub enum StoreError {
     NameTaken(KeyId),
     /// There is no such entry.
     Unknown(KeyId),
+    /// The entry has no secrets, so that there are none to write out.
+    NoSecrets(KeyId),
     /// The entry is another one meanwhile.
     Changed(KeyId),
     /// A key cannot be used.
@@ -122,6 +124,9 @@ impl fmt::Display for StoreError {
                 )
             }
             Self::Unknown(id) => write!(f, "the key file has no entry {id}"),
+            Self::NoSecrets(id) => {
+                write!(f, "the entry {id} has no secrets: its descriptors are watched")
+            }
             Self::Changed(id) => write!(f, "the entry {id} was changed meanwhile"),
             Self::Key(error) => error.fmt(f),
             Self::Export(error) => error.fmt(f),

@@ -65,7 +65,7 @@ pub struct KeysOptions {
     pub action: KeysAction,
     /// The work that a new passphrase costs.
     pub cost: KdfCost,
-    /// `-yes`: the entry to remove; `None`: ask at the terminal.
+    /// `-yes`: the entry to remove or to watch; `None`: ask at the terminal.
     pub yes: Option<String>,
 }
 
@@ -98,6 +98,13 @@ pub enum KeysAction {
         wallet: PathBuf,
         /// `-walletpassphrase-fd`; `None`: the terminal.
         passphrase: Option<Descriptor>,
+    },
+    /// `keys watch FILE`
+    Watch {
+        /// `-label`.
+        label: String,
+        /// The file with descriptors or a policy.
+        source: PathBuf,
     },
     /// `keys list`
     List,

@@ -23,6 +23,7 @@ pub(super) enum CommandName {
     KeysCreate,
     KeysImport,
     KeysImportCoreWallet,
+    KeysWatch,
     KeysList,
     KeysDescriptors,
     KeysXpub,

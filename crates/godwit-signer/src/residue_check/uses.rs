@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::DerivationPath;
+use godwit_keys::psbt::{Standing, standings};
 use godwit_keys::{
     Entry, ExtendedPrivateKey, KdfParameters, KeyFileError, KeyId, KeyStore, Mnemonic, PrivateKey,
     StoreError, StoredKey, account_keys, core_wallet_needles, import_core_wallet,
@@ -177,6 +178,25 @@ pub(super) fn show_accounts(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     case.unlocked()?;
     if shown == TREE.len() + COSIGNERS.len() { Ok(()) } else { Err(case.unexpected()) }
 }
+
+/// Tells which key of a multisig is ours.
+pub(super) fn watch_a_multisig(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let root = root(case)?;
+    let ours = account_keys(&root, None, 0)?.swap_remove(2).key;
+    let stored = store_with_root(case, "multisig", root)?;
+    let store = KeyStore::open(&stored.path, &stored.passphrase)?;
+    let descriptor = format!("wsh(sortedmulti(1,{ours}/0/*,{COSIGNER}/0/*))");
+    let keys = standings(&store, NETWORK, &descriptor)?;
+    case.unlocked()?;
+    match &keys.iter().map(|key| key.standing).collect::<Vec<_>>()[..] {
+        [Standing::Ours, Standing::Cosigner] => Ok(()),
+        _ => Err(case.unexpected()),
+    }
+}
+
+/// Somebody's public key.
+const COSIGNER: &str = "tpubDDqLGzS9Tnc6E5QTGDFgDJnUqbRUhkT6fajttjAUtDoNpCZf4FAUNfyAdM7ocFeWhKP5cBV6BvxD2B4U9oj9YP13e\
+                        gUWCPb4Lv9LkejiA85";
 
 pub(super) fn export(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let stored = store_with_keys(case, "exported")?;

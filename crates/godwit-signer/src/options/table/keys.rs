@@ -38,6 +38,15 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
                public descriptors. No other program may have the wallet open.",
     },
     CommandSpec {
+        command: CommandName::KeysWatch,
+        words: "keys watch",
+        operands: " FILE",
+        count: 1..=1,
+        help: "Show public descriptors, ask, and put them into the key file, as those of a multisig with \
+               cosigners' keys: FILE has them one a line, or the template of a wallet policy (BIP388) and \
+               its keys, one a line. What comes back to those with a key of yours is change.",
+    },
+    CommandSpec {
         command: CommandName::KeysList,
         words: "keys list",
         operands: "",
@@ -99,6 +108,7 @@ const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+    CommandName::KeysWatch,
     CommandName::KeysList,
     CommandName::KeysDescriptors,
     CommandName::KeysXpub,
@@ -114,6 +124,7 @@ const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+    CommandName::KeysWatch,
 ]);
 
 /// Commands that write the key file.
@@ -121,6 +132,7 @@ const CHANGING: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+    CommandName::KeysWatch,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
 ]);
@@ -129,6 +141,7 @@ const NEW_PASSPHRASE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+    CommandName::KeysWatch,
     CommandName::KeysChangePassphrase,
 ]);
 

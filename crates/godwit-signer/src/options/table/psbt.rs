@@ -177,13 +177,17 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
         },
     ),
     OptionSpec {
-        commands: Commands::Only(&[CommandName::PsbtSign, CommandName::KeysRemove]),
+        commands: Commands::Only(&[
+            CommandName::PsbtSign,
+            CommandName::KeysWatch,
+            CommandName::KeysRemove,
+        ]),
         ..setting(
             "yes",
             "WHAT",
             "a token or an ID",
             "Do it without a question: sign, if this is the token that psbt inspect -keys prints of the \
-             PSBT; keys remove, if this is the ID again (default: ask at the terminal).",
+             PSBT; keys watch and keys remove, if this is the ID of what is shown (default: ask at the terminal).",
             |draft, text| {
                 draft.yes = Some(text.to_str()?.to_owned());
                 Some(())

@@ -22,6 +22,7 @@ mod extended_key;
 mod guarded;
 mod kdf;
 mod key_file;
+pub mod message;
 mod mnemonic;
 #[cfg(any(test, feature = "residue"))]
 mod needles;

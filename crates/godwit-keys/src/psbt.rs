@@ -39,6 +39,7 @@ use std::collections::HashSet;
 use bitcoin::Transaction;
 use bitcoin::psbt::Input;
 
+pub(crate) use cosigners::source_of;
 pub use cosigners::{KeyStanding, Standing, standings};
 pub use error::{CombineError, FinalizeError, FormatError, Place};
 pub use fee::{Fee, FeeLimits, FeeObjection};
@@ -51,7 +52,7 @@ pub use limits::{
 pub use lookup::{Found, KeyLookup, look_up_in};
 pub use ours::Ours;
 pub use outputs::OutputObjection;
-pub use own_scripts::{Branch, MAX_OWN_INDEX, OwnScript, OwnScripts};
+pub use own_scripts::{Branch, MAX_OWN_INDEX, OwnScript, OwnScripts, SEARCHED};
 pub use review::{
     InputReview, InputState, KeyReview, OutputReview, Owns, Review, SignatureReview, Warning,
 };

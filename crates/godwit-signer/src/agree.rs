@@ -3,6 +3,7 @@
 pub(crate) mod disagreement;
 
 use bitcoin::hashes::{Hash, HashEngine, sha256};
+use godwit_secret::process_stats;
 
 use crate::keys::terminal::Terminal;
 use disagreement::Disagreement;
@@ -18,6 +19,18 @@ pub(crate) fn token(tag: &str, parts: &[&[u8]]) -> String {
         engine.input(part);
     }
     sha256::Hash::from_engine(engine).to_string()
+}
+
+/// What is shown before a signature, with a word if the keys may reach a swap file.
+pub(crate) fn with_state_of_memory(shown: &str) -> String {
+    let memory = process_stats();
+    let warning = match memory.locked < memory.total {
+        true => {
+            "\nwarning: the memory of the keys is not locked (-allowunlockedsecrets): they may reach a swap file"
+        }
+        false => "",
+    };
+    format!("{shown}{warning}")
 }
 
 /// Whether the user agrees to what is `shown`: by what was given with `-yes`, or else at the terminal, which

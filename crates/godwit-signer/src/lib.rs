@@ -3,6 +3,7 @@
 
 mod agree;
 mod keys;
+mod message;
 mod network;
 pub mod options;
 mod psbt;

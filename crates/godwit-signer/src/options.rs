@@ -5,6 +5,7 @@
 
 mod draft;
 mod keys;
+mod message;
 mod psbt;
 mod table;
 
@@ -21,6 +22,7 @@ pub use keys::{
     Bip39Passphrase, Descriptor, KEY_FILE, KdfCost, KeyFileOptions, KeysAction, KeysOptions,
     NewWords, ResidueCheckOptions,
 };
+pub use message::{MessageAction, MessageOptions};
 pub use psbt::{PsbtAction, PsbtOptions};
 
 use draft::Draft;
@@ -68,6 +70,8 @@ pub enum Command {
     Keys(KeysOptions),
     /// `psbt …`
     Psbt(PsbtOptions),
+    /// `message …`
+    Message(MessageOptions),
     /// `residue-check [WALLET.dat]`
     ResidueCheck(ResidueCheckOptions),
 }
@@ -140,6 +144,12 @@ fn of_name(
         CommandName::PsbtCombine => psbt(draft, PsbtAction::Combine, operands),
         CommandName::PsbtFinalize => psbt(draft, PsbtAction::Finalize, operands),
         CommandName::PsbtExtract => psbt(draft, PsbtAction::Extract, operands),
+        CommandName::MessageInspect => message(draft, MessageAction::Inspect, operands)?,
+        CommandName::MessageSign => message(draft, MessageAction::Sign, operands)?,
+        CommandName::MessageVerify => {
+            let signature = text(&operands.remove(1), "SIGNATURE")?;
+            message(draft, MessageAction::Verify { signature }, operands)?
+        }
         CommandName::ResidueCheck => Command::ResidueCheck(ResidueCheckOptions {
             file: key_file(&draft),
             wallet: operands.pop(),
@@ -185,6 +195,26 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         any_index: draft.psbt.any_index.unwrap_or(false),
         yes: draft.yes,
     })
+}
+
+fn message(
+    draft: Draft,
+    action: MessageAction,
+    mut operands: Vec<PathBuf>,
+) -> Result<Command, OptionsError> {
+    Ok(Command::Message(MessageOptions {
+        action,
+        address: text(&operands[0], "ADDRESS")?,
+        file: operands.remove(1),
+        key_file: key_file(&draft),
+        format: draft.format,
+        yes: draft.yes,
+    }))
+}
+
+fn text(word: &Path, operand: &'static str) -> Result<String, OptionsError> {
+    let text = word.to_str().map(str::to_owned);
+    text.ok_or_else(|| Problem::BadOperand { operand, expected: "text" }.on_command_line())
 }
 
 fn key_file(draft: &Draft) -> KeyFileOptions {

@@ -17,7 +17,6 @@ use godwit_keys::psbt::{
     Finished, Found, Ours, OwnScripts, Psbt, SignError, SignPolicy, Signed, SigningKey, look_up_in,
 };
 use godwit_program::{Exit, print_text};
-use godwit_secret::process_stats;
 
 pub(crate) use failure::PsbtFailure;
 
@@ -140,14 +139,13 @@ fn sign(
         eprintln!("{}", seen.text);
         return Err(PsbtFailure::Sign(error));
     }
-    let memory = process_stats();
-    let mut shown = seen.text.clone();
-    if memory.locked < memory.total {
-        shown += "\nwarning: the memory of the keys is not locked (-allowunlockedsecrets): they may reach a \
-                  swap file";
-    }
-    agree::ask(&shown, "Sign this?", options.yes.as_deref(), &seen.token(&psbt))
-        .map_err(PsbtFailure::Disagreement)?;
+    agree::ask(
+        &agree::with_state_of_memory(&seen.text),
+        "Sign this?",
+        options.yes.as_deref(),
+        &seen.token(&psbt),
+    )
+    .map_err(PsbtFailure::Disagreement)?;
     let signed = psbt.sign(&mut is_ours, &policy).map_err(PsbtFailure::Sign)?;
     drop(store);
     for Signed { input, key, sighash } in &signed {

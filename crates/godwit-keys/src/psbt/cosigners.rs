@@ -1,9 +1,9 @@
 //! Which keys of a public descriptor are ours.
 
 use bitcoin::NetworkKind;
-use bitcoin::bip32::DerivationPath;
+use bitcoin::bip32::{DerivationPath, KeySource};
 use bitcoin::secp256k1::Secp256k1;
-use miniscript::descriptor::DescriptorPublicKey;
+use miniscript::descriptor::{DefiniteDescriptorKey, DescriptorPublicKey};
 use miniscript::{Descriptor, MiniscriptKey, ToPublicKey};
 
 use super::keys_of_input::SigningKey;
@@ -28,6 +28,13 @@ pub struct KeyStanding {
     pub standing: Standing,
 }
 
+/// Where a key comes from, and its public key.
+pub(crate) fn source_of(key: &DefiniteDescriptorKey) -> (KeySource, bitcoin::PublicKey) {
+    let path = key.full_derivation_path().unwrap_or_else(DerivationPath::master);
+    let public = key.derive_public_key(&Secp256k1::verification_only());
+    ((key.master_fingerprint(), path), public)
+}
+
 /// The keys of a public descriptor, each by the private key at its first index. Of text that is no
 /// descriptor, and behind a hardened wildcard, there are none.
 ///
@@ -42,13 +49,10 @@ pub fn standings(
     let Ok(descriptor) = descriptor.parse::<Descriptor<DescriptorPublicKey>>() else {
         return Ok(Vec::new());
     };
-    let curve = Secp256k1::verification_only();
     let mut found = Vec::new();
     for key in descriptor.iter_pk() {
         let Ok(first) = key.clone().at_derivation_index(0) else { continue };
-        let path = first.full_derivation_path().unwrap_or_else(DerivationPath::master);
-        let source = (first.master_fingerprint(), path);
-        let public = first.derive_public_key(&curve);
+        let (source, public) = source_of(&first);
         let wanted = match key.is_x_only_key() {
             true => SigningKey::Internal(public.to_x_only_pubkey()),
             false => SigningKey::Ecdsa(public),

@@ -18,6 +18,9 @@ use crate::store::KeyStore;
 /// wallets look a gap limit ahead of the last used index.
 pub const MAX_OWN_INDEX: u32 = 100_000;
 
+/// So many indexes are looked at for an address that somebody names.
+pub const SEARCHED: u32 = 1_000;
+
 /// By what a script is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnScript {
@@ -170,6 +173,13 @@ impl OwnScripts {
         let indexes: Vec<u32> = indexes.collect();
         indexes.iter().for_each(|index| self.derive_at(*index));
         self.derived_script(script).filter(|own| own.index.is_some_and(|at| indexes.contains(&at)))
+    }
+
+    /// The descriptor that derives `script` at an index that may have been given out: among the first
+    /// [`SEARCHED`], or so many behind the last one that is known to have been.
+    pub fn search(&mut self, script: &Script) -> Option<OwnScript> {
+        let last = self.given_out.values().copied().max().unwrap_or(0);
+        self.find_up_to(script, last.saturating_add(SEARCHED - 1))
     }
 
     /// The descriptor that derives `script` at any index up to `highest`, whatever a PSBT says of it.

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use godwit_keys::message::MessageFormat;
 use godwit_keys::psbt::Branch;
 
 use super::keys::{Bip39Passphrase, Descriptor};
@@ -13,6 +14,7 @@ use super::keys::{Bip39Passphrase, Descriptor};
 pub(super) struct Draft {
     pub(super) allow_unlocked_secrets: Option<bool>,
     pub(super) yes: Option<String>,
+    pub(super) format: Option<MessageFormat>,
     pub(super) keys: KeysDraft,
     pub(super) psbt: PsbtDraft,
 }

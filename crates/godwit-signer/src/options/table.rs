@@ -1,6 +1,7 @@
 //! The program's tables, in parts.
 
 mod keys;
+mod message;
 mod psbt;
 
 use std::ffi::OsStr;
@@ -12,6 +13,7 @@ use godwit_program::options::{
 
 use super::draft::Draft;
 use keys::{KEYS_COMMANDS, KEYS_OPTIONS};
+use message::{MESSAGE_COMMANDS, MESSAGE_OPTIONS};
 use psbt::{PSBT_COMMANDS, PSBT_OPTIONS};
 
 /// The program `godwit-signer`.
@@ -36,6 +38,9 @@ pub(super) enum CommandName {
     PsbtCombine,
     PsbtFinalize,
     PsbtExtract,
+    MessageInspect,
+    MessageSign,
+    MessageVerify,
     ResidueCheck,
 }
 
@@ -48,9 +53,10 @@ impl Program for Signer {
         "Finished PSBTs are verified in Bitcoin Core's engine (libbitcoinkernel).";
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> = None;
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] =
-        &[KEYS_COMMANDS, PSBT_COMMANDS, &[RESIDUE_CHECK]];
-    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[KEYS_OPTIONS, PSBT_OPTIONS];
-    const GROUPS: &'static [&'static str] = &[GENERAL, NETWORK, KEYS, PSBT];
+        &[KEYS_COMMANDS, PSBT_COMMANDS, MESSAGE_COMMANDS, &[RESIDUE_CHECK]];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] =
+        &[KEYS_OPTIONS, PSBT_OPTIONS, MESSAGE_OPTIONS];
+    const GROUPS: &'static [&'static str] = &[GENERAL, NETWORK, KEYS, PSBT, MESSAGE];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("import", "godwit"), ("utxo", "godwit")];
     const OTHER_LINES: OtherLines = OtherLines::All;
@@ -70,6 +76,7 @@ impl Program for Signer {
 /// Titles of groups of options.
 pub(super) const KEYS: &str = "Options of keys and residue-check";
 pub(super) const PSBT: &str = "Options of psbt";
+pub(super) const MESSAGE: &str = "Options of message";
 
 const RESIDUE_CHECK: CommandSpec<Signer> = CommandSpec {
     command: CommandName::ResidueCheck,

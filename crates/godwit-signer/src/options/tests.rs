@@ -1,6 +1,7 @@
 use std::fs;
 
 use godwit_keys::KdfParameters;
+use godwit_keys::message::MessageFormat;
 use godwit_keys::psbt::Branch;
 use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR, FilePlace, Form, OptionSpec, Program};
 use tempfile::TempDir;
@@ -110,6 +111,24 @@ fn accounts_and_addresses_have_ranges() {
         assert!(refused.contains("expected two indexes"), "{wrong}: {refused}");
     }
     assert!(error(&["keys", "addresses", "12345678", "-branch=all"]).contains("expected receive"));
+}
+
+#[test]
+fn messages_have_an_address_and_a_file() {
+    let message = |arguments: &[&str]| match config(&[&["message"], arguments].concat()).command {
+        Command::Message(options) => options,
+        other => panic!("{other:?}"),
+    };
+    let sign = message(&["sign", "a", "f", "-format=full", "-yes=t", "-keys=k"]);
+    assert_eq!((sign.action, sign.address.as_str()), (MessageAction::Sign, "a"));
+    assert_eq!((sign.file, sign.format), (PathBuf::from("f"), Some(MessageFormat::Full)));
+    assert_eq!((sign.yes.as_deref(), sign.key_file.file), (Some("t"), Some(PathBuf::from("k"))));
+    let verify = message(&["verify", "a", "s", "-"]);
+    assert_eq!(verify.action, MessageAction::Verify { signature: "s".to_owned() });
+    assert_eq!((verify.address.as_str(), verify.file), ("a", PathBuf::from("-")));
+    assert_eq!(message(&["inspect", "a", "f"]).action, MessageAction::Inspect);
+    assert!(error(&["message", "sign", "a", "f", "-format=other"]).contains("expected legacy"));
+    assert!(error(&["message", "verify", "a", "s", "f", "-keys=k"]).contains("not an option of"));
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::DerivationPath;
+use godwit_keys::message::{MessageFormat, sign_message};
+use godwit_keys::psbt::OwnScript;
 use godwit_keys::psbt::{Standing, standings};
 use godwit_keys::{
     Entry, ExtendedPrivateKey, KdfParameters, KeyFileError, KeyId, KeyStore, Mnemonic, PrivateKey,
@@ -146,6 +148,11 @@ pub(super) fn derive_and_sign(case: &mut Case<'_, '_>) -> Result<(), CheckError>
         let signature = key.sign_ecdsa(&DIGEST)?;
         case.plant(key.ecdsa_nonce_needle("nonce of ECDSA", &signature, &DIGEST)?);
         key.sign_ecdsa(&DIGEST)?;
+        let signature = key.sign_recoverable(&DIGEST)?;
+        let nonce =
+            key.ecdsa_nonce_needle("nonce of a message", &signature.to_standard(), &DIGEST)?;
+        case.plant(nonce);
+        key.sign_recoverable(&DIGEST)?;
         for tweak in [None, Some(&DIGEST)] {
             let signature = key.sign_schnorr(&DIGEST, tweak)?;
             let nonce = key.schnorr_nonce_needle("nonce of BIP340", &signature, &DIGEST, tweak)?;
@@ -177,6 +184,28 @@ pub(super) fn show_accounts(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     }
     case.unlocked()?;
     if shown == TREE.len() + COSIGNERS.len() { Ok(()) } else { Err(case.unexpected()) }
+}
+
+/// Signs a message in each format.
+pub(super) fn sign_messages(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let root = StoredKey::Extended { key: root(case)?, origin: None };
+    let entry = imported(&text_of(&root)?)?;
+    drop(root);
+    let (path, passphrase, id) = insert(case, "messages", entry)?;
+    let store = KeyStore::open(&path, &passphrase)?;
+    let entry = store.entry(id).ok_or_else(|| case.unexpected())?;
+    for (place, descriptor) in (1..).zip(entry.texts()) {
+        let descriptor = descriptor.to_owned();
+        let format = match descriptor.split('(').next() {
+            Some("pkh") => MessageFormat::Legacy,
+            Some("sh") => MessageFormat::Full,
+            _ => MessageFormat::Simple,
+        };
+        let own = OwnScript { entry: id, place, descriptor, shared: false, index: Some(0) };
+        let signed = sign_message(&store, NETWORK, &own, "a message", format);
+        signed.map_err(|_| case.unexpected())?;
+    }
+    case.unlocked()
 }
 
 /// Tells which key of a multisig is ours.

@@ -110,7 +110,7 @@ fn what_is_watched_is_ours_when_a_key_of_ours_is_in_it() {
         }
     }
     let watched = store.entries()[2].id();
-    let mut nowhere = std::fs::File::options().write(true).open("/dev/null").expect("it is there");
-    let refused = store.write_secrets_to(watched, std::os::fd::AsFd::as_fd(&mut nowhere));
+    let nowhere = std::fs::File::options().write(true).open("/dev/null").expect("it is there");
+    let refused = store.write_secrets_to(watched, std::os::fd::AsFd::as_fd(&nowhere));
     assert!(matches!(refused, Err(crate::StoreError::NoSecrets(id)) if id == watched));
 }

@@ -119,6 +119,8 @@ const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::ResidueCheck,
     CommandName::PsbtInspect,
     CommandName::PsbtSign,
+    CommandName::MessageInspect,
+    CommandName::MessageSign,
 ]);
 const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,

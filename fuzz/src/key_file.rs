@@ -39,13 +39,18 @@ static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
 });
 
 /// Bit 0 of the first byte: the rest is the content, which the harness seals; bit 1: in version 2, whose
-/// content begins with a mark. Otherwise the rest is a file; bit 1: whose length and checksum the harness
-/// mends.
+/// content begins with a mark; bits 1 and 2: in version 3, which knows the use of each descriptor.
+/// Otherwise the rest is a file; bit 1: whose length and checksum the harness mends.
 pub(crate) fn check(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.u8();
     if flags & 1 != 0 {
-        return check_content(input.rest(), if flags & 2 == 0 { 1 } else { 2 });
+        let version = match flags & 6 {
+            2 => 2,
+            6 => 3,
+            _ => 1,
+        };
+        return check_content(input.rest(), version);
     }
     let mut file = input.rest().to_vec();
     if flags & 2 != 0 {
@@ -127,12 +132,14 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let extended = [&[4, 0x35, 0x83, 0x94, 0][..], &[0; 8], &[5; 32], &[0], &[6; 32]].concat();
     let origin = [&[1, 1, 2, 3, 4, 2][..], &84u32.to_le_bytes(), &(1u32 << 31).to_le_bytes()];
     let origin = [&[1][..], &extended, &origin.concat()[1..]].concat();
-    let entry = |words: &[u8], keys: &[&[u8]]| {
+    let entry_with = |use_of: &[u8], words: &[u8], keys: &[&[u8]]| {
         let time = 1_700_000_000u64.to_le_bytes();
         let keys = [&[keys.len() as u8][..], &keys.concat()].concat();
-        let texts = [text(b"label"), vec![1], text(descriptor)].concat();
+        let texts = [text(b"label"), vec![1], text(descriptor), use_of.to_vec()].concat();
         [&time[..], &[1], &texts, words, &keys].concat()
     };
+    let entry = |words: &[u8], keys: &[&[u8]]| entry_with(&[], words, keys);
+    let used = [&[1][..], &entry_with(&[7; 12], &[0], &[&single])].concat();
     let first = entry(&[0], &[&single, &[&[0][..], &extended].concat(), &origin]);
     let second = entry(&[&[1][..], &text(&words)].concat(), &[&[&[3][..], &[8; 32]].concat()]);
     let content = [&[2][..], &first, &second].concat();
@@ -140,6 +147,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     vec![
         [&[1][..], &content].concat(),
         [&[3][..], &[7; 24], &content].concat(),
+        [&[7][..], &[7; 24], &used].concat(),
         [&[1, 1][..], &first].concat(),
         vec![1, 0],
         [&[0][..], &file[..file.len() - 1]].concat(),

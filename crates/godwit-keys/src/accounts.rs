@@ -82,6 +82,76 @@ pub fn single_descriptors(key: &PrivateKey, compressed: bool) -> Result<Vec<Stri
     Ok(ACCOUNTS.map(descriptor).map(with_checksum).to_vec())
 }
 
+/// Kinds of scripts that several keys sign for, by the last step of a cosigner's path (BIP48).
+const SHARED: [(u32, &str); 2] = [(2, "wsh"), (1, "sh(wsh)")];
+
+/// An account's public key as others want it, and what they may watch with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountKey {
+    /// The first step of its path, if it is known.
+    pub purpose: Option<u32>,
+    /// The kind of scripts that it is for, where its path says one, in the words of descriptors.
+    pub script: Option<&'static str>,
+    /// Behind its origin, if that is known.
+    pub key: String,
+    /// Of both branches, where the key alone makes one.
+    pub descriptor: Option<String>,
+}
+
+/// The accounts of each purpose with this number, and of cosigners, where `key` is the root of a tree;
+/// where it is not, it is an account itself.
+///
+/// Sources: BIP44, 49, 84, 86; BIP48 for the keys of cosigners.
+pub fn account_keys(
+    key: &ExtendedPrivateKey,
+    origin: Option<&KeySource>,
+    number: u32,
+) -> Result<Vec<AccountKey>, KeyError> {
+    if key.depth() > 0 {
+        return Ok(vec![account_key(key, origin.cloned())?]);
+    }
+    let coin = u32::from(key.network() == NetworkKind::Test);
+    let alone = ACCOUNTS.map(|(purpose, ..)| vec![purpose, coin, number]);
+    let shared = SHARED.map(|(last, _)| vec![BIP48, coin, number, last]);
+    let fingerprint = key.fingerprint()?;
+    let paths = alone.into_iter().chain(shared).map(|path| {
+        let path = path.into_iter().map(|index| ChildNumber::Hardened { index });
+        let path: Vec<_> = path.collect();
+        account_key(&key.derive(&path)?, Some((fingerprint, path.into())))
+    });
+    paths.collect()
+}
+
+/// Purpose of the keys of cosigners.
+const BIP48: u32 = 48;
+
+fn account_key(
+    account: &ExtendedPrivateKey,
+    origin: Option<KeySource>,
+) -> Result<AccountKey, KeyError> {
+    let path = origin.as_ref().map_or(&[][..], |(_, path)| path.as_ref());
+    let hardened = |step: &ChildNumber| match *step {
+        ChildNumber::Hardened { index } => Some(index),
+        ChildNumber::Normal { .. } => None,
+    };
+    let purpose = path.first().and_then(hardened);
+    let last = path.get(3).and_then(hardened);
+    let origin = origin.as_ref().map(Origin::from_source);
+    let key = public_text(origin.as_ref(), &account.xpub()?.to_string(), &[], Wildcard::None, 'h');
+    let alone = ACCOUNTS.iter().find(|(kind, ..)| Some(*kind) == purpose);
+    let shared = SHARED.iter().find(|(step, _)| purpose == Some(BIP48) && Some(*step) == last);
+    let descriptor =
+        alone.map(|(_, before, behind)| with_checksum(format!("{before}{key}/<0;1>/*{behind}")));
+    let script = match (alone, shared) {
+        (Some((_, before, _)), _) => Some(match *before {
+            "sh(wpkh(" => "sh(wpkh)",
+            before => before.trim_end_matches('('),
+        }),
+        (None, shared) => shared.map(|(_, script)| *script),
+    };
+    Ok(AccountKey { purpose, script, key, descriptor })
+}
+
 fn with_checksum(descriptor: String) -> String {
     let sum = checksum(descriptor.as_bytes()).expect("it has only characters of descriptors");
     let sum = std::str::from_utf8(&sum).expect("a checksum is ASCII");

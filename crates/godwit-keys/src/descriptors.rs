@@ -15,8 +15,11 @@ pub(crate) mod checksum;
 mod error;
 pub(crate) mod join;
 pub(crate) mod key_expression;
+mod multipath;
+mod policy;
 pub(crate) mod scan;
 pub(crate) mod split;
+mod watched;
 
 use std::str::FromStr;
 
@@ -27,7 +30,10 @@ use miniscript::descriptor::{Descriptor, DescriptorPublicKey};
 use crate::StoredKey;
 
 pub use error::DescriptorError;
+pub use multipath::multipath;
+pub use policy::{PolicyText, policy_of};
 pub use scan::MAX_DESCRIPTOR_SIZE;
+pub use watched::watched_descriptors;
 
 /// A descriptor without private keys.
 #[derive(Clone, Debug, PartialEq, Eq)]

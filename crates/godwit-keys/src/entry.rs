@@ -60,18 +60,34 @@ pub struct Words {
     pub with_passphrase: bool,
 }
 
+/// A public descriptor of an entry, and what is known of its use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryDescriptor {
+    /// With its checksum.
+    pub text: String,
+    /// The first index whose address was not given out by the wallet that it comes from; 0 if that is not
+    /// known.
+    pub next_index: u32,
+    /// It received nothing before this time, in seconds since 1970; 0 if that is not known.
+    pub since: u64,
+}
+
+impl EntryDescriptor {
+    /// One of whose use nothing is known.
+    pub fn new(text: String) -> Self {
+        Self { text, next_index: 0, since: 0 }
+    }
+}
+
 /// An entry, or what becomes one. The private keys and words show themselves to nobody.
 pub struct Entry {
     /// What the user calls it: at most [`MAX_LABEL`] characters, none of them a control character.
     pub label: String,
     /// When it was made or imported, in seconds since 1970.
     pub created: u64,
-    /// Whether its keys were made then, so that they received nothing before.
-    pub made_here: bool,
     /// The network of its keys.
     pub network: NetworkKind,
-    /// Public descriptors with their checksums.
-    pub descriptors: Vec<String>,
+    pub descriptors: Vec<EntryDescriptor>,
     /// The keys of these descriptors.
     pub keys: Vec<StoredKey>,
     /// Where the keys come from, if it is known.
@@ -79,10 +95,15 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The texts of its descriptors.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.descriptors.iter().map(|descriptor| descriptor.text.as_str())
+    }
+
     pub fn id(&self) -> KeyId {
         let mut hash = Sha256::new();
-        for descriptor in &self.descriptors {
-            hash.update(descriptor);
+        for text in self.texts() {
+            hash.update(text);
             hash.update("\n");
         }
         let hash = hash.finalize();
@@ -105,14 +126,8 @@ impl Entry {
         }
         Ok(words
             && keys
-            && (&self.label, self.created, self.made_here, self.network, &self.descriptors)
-                == (
-                    &other.label,
-                    other.created,
-                    other.made_here,
-                    other.network,
-                    &other.descriptors,
-                ))
+            && (&self.label, self.created, self.network, &self.descriptors)
+                == (&other.label, other.created, other.network, &other.descriptors))
     }
 }
 
@@ -144,12 +159,13 @@ pub(crate) fn encode(mark: &Mark, entries: &[Entry]) -> Result<SecretBytes, KeyE
     put_count(&mut out, entries.len())?;
     for entry in entries {
         out.extend_from_slice(&entry.created.to_le_bytes())?;
-        let made_here = if entry.made_here { MADE_HERE } else { 0 };
-        out.push(u8::from(!entry.network.is_mainnet()) | made_here)?;
+        out.push(u8::from(!entry.network.is_mainnet()))?;
         put_text(&mut out, &entry.label)?;
         put_count(&mut out, entry.descriptors.len())?;
-        for descriptor in &entry.descriptors {
-            put_text(&mut out, descriptor)?;
+        for EntryDescriptor { text, next_index, since } in &entry.descriptors {
+            put_text(&mut out, text)?;
+            out.extend_from_slice(&next_index.to_le_bytes())?;
+            out.extend_from_slice(&since.to_le_bytes())?;
         }
         match &entry.words {
             None => out.push(NO_WORDS)?,
@@ -167,7 +183,7 @@ pub(crate) fn encode(mark: &Mark, entries: &[Entry]) -> Result<SecretBytes, KeyE
     Ok(out)
 }
 
-/// Beside the network.
+/// Beside the network, in the forms without uses.
 const MADE_HERE: u8 = 2;
 
 const NO_WORDS: u8 = 0;
@@ -238,16 +254,28 @@ impl From<KeyError> for Wrong {
     }
 }
 
-/// What [`encode`] put into a content; `has_mark`: not so in the first version of the file.
+/// What a content has, by the version of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Neither a [`Mark`] nor the use of descriptors, but whether keys were made here.
+    WithoutMark,
+    /// A mark, and the same.
+    WithMark,
+    /// A mark, and of each descriptor its use.
+    WithUses,
+}
+
+/// What [`encode`] put into a content, or what earlier versions did.
 pub(crate) fn decode(
     content: SecretSlice<'_>,
-    has_mark: bool,
+    form: Form,
 ) -> Result<(Option<Mark>, Vec<Entry>), KeyFileError> {
     let read = guarded(|| {
         Ok(content.expose_secret(|content| {
             let mut reader = SpanReader::new(content);
+            let has_mark = form != Form::WithoutMark;
             let mark = has_mark.then(|| mark(&mut reader)).transpose()?;
-            let entries = list(&mut reader, entry)?;
+            let entries = list(&mut reader, |reader| entry(reader, form))?;
             if reader.is_empty() { Ok((mark, entries)) } else { Err(Wrong::Form) }
         }))
     });
@@ -275,19 +303,33 @@ fn mark(reader: &mut SpanReader<'_>) -> Result<Mark, Wrong> {
     Ok(Mark { id: reader.array()?, generation: reader.u64()? })
 }
 
-fn entry(reader: &mut SpanReader<'_>) -> Result<Entry, Wrong> {
+fn entry(reader: &mut SpanReader<'_>, form: Form) -> Result<Entry, Wrong> {
     let created = reader.u64()?;
     let network = reader.u8()?;
+    let (network, made_here) = match form {
+        Form::WithUses => (network, false),
+        Form::WithoutMark | Form::WithMark => (network & !MADE_HERE, network & MADE_HERE != 0),
+    };
+    let since = if made_here { created } else { 0 };
     Ok(Entry {
         created,
-        made_here: network & MADE_HERE != 0,
-        network: match network & !MADE_HERE {
+        network: match network {
             0 => NetworkKind::Main,
             1 => NetworkKind::Test,
             _ => return Err(Wrong::Form),
         },
         label: text(reader)?,
-        descriptors: list(reader, text)?,
+        descriptors: list(reader, |reader| {
+            let text = text(reader)?;
+            Ok(match form {
+                Form::WithUses => {
+                    EntryDescriptor { text, next_index: reader.u32()?, since: reader.u64()? }
+                }
+                Form::WithoutMark | Form::WithMark => {
+                    EntryDescriptor { text, next_index: 0, since }
+                }
+            })
+        })?,
         words: words(reader)?,
         keys: list(reader, key)?,
     })

@@ -86,7 +86,7 @@ pub(crate) fn write_entry(entry: &Entry, out: BorrowedFd<'_>) -> Result<(), Expo
     }
     let mut written = Vec::new();
     if !has_usual_descriptors(entry)? {
-        for public in &entry.descriptors {
+        for public in entry.texts() {
             if let Some((private, keys)) = join(public, &entry.keys, entry.network)? {
                 write_line(SecretSlice::from(&private), out)?;
                 for key in keys {
@@ -111,7 +111,7 @@ fn has_usual_descriptors(entry: &Entry) -> Result<bool, KeyError> {
         [StoredKey::Single { key, compressed }] => single_descriptors(key, *compressed)?,
         _ => return Ok(false),
     };
-    Ok(entry.descriptors == usual)
+    Ok(entry.texts().eq(usual.iter().map(String::as_str)))
 }
 
 fn write_line(text: SecretSlice<'_>, out: BorrowedFd<'_>) -> Result<(), ExportError> {

@@ -16,13 +16,12 @@ use godwit_secret::{
 use godwit_stream::{DecodeError, SpanReader};
 use sha2::{Digest, Sha256};
 
+use crate::entry::Form;
 use crate::kdf::{KdfError, KdfParameters, derive_key};
 
 const MAGIC: &[u8; 8] = b"godwkeys";
 /// The version that is written.
-const VERSION: u32 = 2;
-/// The one before: its content has no [`Mark`](crate::Mark).
-const WITHOUT_MARK: u32 = 1;
+const VERSION: u32 = 3;
 const SALT_SIZE: usize = 16;
 const NONCE_SIZE: usize = 24;
 const HEADER_SIZE: usize = 8 + 4 + 3 * 4 + SALT_SIZE + NONCE_SIZE + 4;
@@ -104,7 +103,8 @@ impl From<RandomError> for KeyFileError {
 /// What stands before the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    version: u32,
+    /// Of the content.
+    pub(crate) form: Form,
     parameters: KdfParameters,
     salt: [u8; SALT_SIZE],
     /// Random in each version of the file, so it names the version.
@@ -120,9 +120,12 @@ impl Header {
         }
         let cut = |_: DecodeError| KeyFileError::Damaged;
         let version = reader.u32().map_err(cut)?;
-        if !matches!(version, VERSION | WITHOUT_MARK) {
-            return Err(KeyFileError::Version(version));
-        }
+        let form = match version {
+            1 => Form::WithoutMark,
+            2 => Form::WithMark,
+            VERSION => Form::WithUses,
+            other => return Err(KeyFileError::Version(other)),
+        };
         let numbers = [reader.u32(), reader.u32(), reader.u32()];
         let salt = reader.array().map_err(cut)?;
         let nonce = reader.array().map_err(cut)?;
@@ -138,18 +141,14 @@ impl Header {
         let parameters =
             KdfParameters::new(memory_kib.map_err(cut)?, passes.map_err(cut)?, lanes.map_err(cut)?);
         let parameters = parameters.ok_or(KeyFileError::Parameters)?;
-        Ok(Self { version, parameters, salt, nonce })
+        Ok(Self { form, parameters, salt, nonce })
     }
 
-    /// Whether the content begins with a [`Mark`](crate::Mark).
-    pub(crate) fn has_mark(&self) -> bool {
-        self.version != WITHOUT_MARK
-    }
-
+    /// Of a file that is written now.
     fn to_bytes(self, size: u32) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_SIZE);
         bytes.extend(MAGIC);
-        bytes.extend(self.version.to_le_bytes());
+        bytes.extend(VERSION.to_le_bytes());
         for number in self.parameters.numbers() {
             bytes.extend(number.to_le_bytes());
         }
@@ -209,7 +208,7 @@ impl FileKey {
         }
         let size = u32::try_from(content.len()).map_err(|_| KeyFileError::TooLarge)?;
         let Self { parameters, salt, .. } = *self;
-        let header = Header { version: VERSION, parameters, salt, nonce: random()? };
+        let header = Header { form: Form::WithUses, parameters, salt, nonce: random()? };
         let mut file = header.to_bytes(size);
         let mut sealed = SecretBytes::copy_of(content)?;
         let tag = run_on_secret_stack(|| {

@@ -11,6 +11,7 @@
 //! descriptor.
 
 mod accounts;
+mod addresses;
 mod base58;
 mod core_wallet;
 mod descriptors;
@@ -21,6 +22,7 @@ mod extended_key;
 mod guarded;
 mod kdf;
 mod key_file;
+pub mod message;
 mod mnemonic;
 #[cfg(any(test, feature = "residue"))]
 mod needles;
@@ -33,7 +35,10 @@ mod wif;
 
 pub use bitcoin::NetworkKind;
 
-pub use accounts::{account_descriptors, account_descriptors_of, single_descriptors};
+pub use accounts::{
+    AccountKey, account_descriptors, account_descriptors_of, account_keys, single_descriptors,
+};
+pub use addresses::scripts_of;
 #[cfg(any(test, feature = "residue"))]
 pub use core_wallet::core_wallet_needles;
 pub use core_wallet::{
@@ -41,10 +46,10 @@ pub use core_wallet::{
     import_core_wallet,
 };
 pub use descriptors::{
-    DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, SplitDescriptor,
-    split_private_descriptor,
+    DescriptorError, MAX_DESCRIPTOR_SIZE, PolicyText, PublicDescriptor, SplitDescriptor, multipath,
+    policy_of, split_private_descriptor, watched_descriptors,
 };
-pub use entry::{Entry, KeyId, MAX_LABEL, Mark, NotAKeyId, Words, is_label};
+pub use entry::{Entry, EntryDescriptor, KeyId, MAX_LABEL, Mark, NotAKeyId, Words, is_label};
 pub use error::{KeyError, MnemonicError, TextError};
 pub use export::ExportError;
 pub use extended_key::ExtendedPrivateKey;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bitcoin::secp256k1::ecdsa::RecoverableSignature;
 use bitcoin::secp256k1::{Keypair, Message, PublicKey, Scalar, SecretKey, ecdsa, schnorr};
 use godwit_secret::{LockError, SecretArray, between_steps};
 
@@ -77,6 +78,20 @@ impl PrivateKey {
                 .verify_schnorr(&signature, &message, &pair.x_only_public_key().0)
                 .map_err(|_| KeyError::BadSignature)?;
             Ok(signature)
+        })
+    }
+
+    /// Signs `digest` as Bitcoin Core signs messages (`CKey::SignCompact`): nonce of RFC 6979, whatever the
+    /// length of R. The public key can be computed from the signature.
+    pub fn sign_recoverable(&self, digest: &[u8; 32]) -> Result<RecoverableSignature, KeyError> {
+        let message = Message::from_digest(*digest);
+        self.use_key(|key| {
+            let signature = curve().sign_ecdsa_recoverable(&message, key);
+            between_steps("ECDSA has signed a message");
+            match curve().recover_ecdsa(&message, &signature) {
+                Ok(public) if public == key.public_key(curve()) => Ok(signature),
+                _ => Err(KeyError::BadSignature),
+            }
         })
     }
 

@@ -14,6 +14,7 @@
 //! A PSBT is private (it tells whose coins belong together) but not secret: it lies in plain memory.
 
 mod combine;
+mod cosigners;
 mod error;
 mod fee;
 mod fields;
@@ -28,6 +29,7 @@ mod pairs;
 mod review;
 mod sighash;
 mod sign;
+mod signatures;
 mod spent;
 pub mod text;
 mod version2;
@@ -37,23 +39,25 @@ use std::collections::HashSet;
 use bitcoin::Transaction;
 use bitcoin::psbt::Input;
 
+pub(crate) use cosigners::source_of;
+pub use cosigners::{KeyStanding, Standing, standings};
 pub use error::{CombineError, FinalizeError, FormatError, Place};
 pub use fee::{Fee, FeeLimits, FeeObjection};
 pub use finalize::{Finished, Unfinished};
 pub use keys_of_input::{KeyOfInput, SigningKey};
 pub use limits::{
-    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, MAX_DERIVATIONS, MAX_INPUTS,
-    MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES,
+    DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, GAP_LIMIT, MAX_DERIVATIONS,
+    MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES,
 };
-pub use lookup::look_up_in;
-pub use ours::{GAP_LIMIT, Ours};
+pub use lookup::{Found, KeyLookup, look_up_in};
+pub use ours::Ours;
 pub use outputs::OutputObjection;
-pub use own_scripts::{Branch, MAX_OWN_INDEX, OwnScript, OwnScripts};
+pub use own_scripts::{Branch, MAX_OWN_INDEX, OwnScript, OwnScripts, SEARCHED};
 pub use review::{
     InputReview, InputState, KeyReview, OutputReview, Owns, Review, SignatureReview, Warning,
 };
 pub use sighash::Sighash;
-pub use sign::{Found, KeyLookup, SignError, SignPolicy, Signed};
+pub use sign::{SignError, SignPolicy, Signed};
 pub use spent::{InputObjection, SpendKind, Spent};
 
 use pairs::{Maps, Pairs};

@@ -19,7 +19,6 @@ use crate::chunks::{CHUNK_ALIGN, Chunks};
 use crate::cleanse::cleanse_raw;
 use crate::error::{LockError, unlocked_secrets_allowed};
 use crate::pages::{LockedPages, page_size};
-use crate::stats::Stats;
 
 /// Bytes of one arena; less where RLIMIT_MEMLOCK leaves less.
 pub const ARENA_SIZE: usize = 256 * 1024;
@@ -46,6 +45,23 @@ pub struct LockedPool {
 struct Arena {
     pages: LockedPages,
     chunks: Chunks,
+}
+
+/// Memory for secrets, in bytes unless the name says otherwise (as Bitcoin Core's `getmemoryinfo`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Handed out.
+    pub used: usize,
+    /// Ready to be handed out.
+    pub free: usize,
+    /// Used and free.
+    pub total: usize,
+    /// Of the total, what cannot be swapped out.
+    pub locked: usize,
+    /// Number of chunks that are handed out.
+    pub chunks_used: usize,
+    /// Number of contiguous free ranges.
+    pub chunks_free: usize,
 }
 
 impl LockedPool {

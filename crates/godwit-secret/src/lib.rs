@@ -33,7 +33,7 @@ mod stream;
 mod string;
 mod work_area;
 
-pub use arena::{ARENA_SIZE, LockedPool, process_pool};
+pub use arena::{ARENA_SIZE, LockedPool, Stats, process_pool};
 pub use array::SecretArray;
 pub use boxed::SecretBox;
 pub use bytes::{ReadError, SecretBytes};
@@ -43,7 +43,7 @@ pub use hardening::{Hardened, HardeningError, harden_process};
 pub use random::RandomError;
 pub use slice::SecretSlice;
 pub use stack::{SECRET_STACK_SIZE, run_on_secret_stack};
-pub use stats::{Stats, process_stats};
+pub use stats::process_stats;
 pub use stream::SecretStream;
 pub use string::{NotUtf8, SecretString};
 pub use work_area::{WorkArea, had_unlocked_work_area};

@@ -20,9 +20,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::arena::Stats;
 use crate::error::LockError;
 use crate::pages::LockedPages;
-use crate::stats::Stats;
 
 #[cfg(target_arch = "x86_64")]
 mod switch;

@@ -1,34 +1,15 @@
 //! The user's word that exactly this is to be done.
 
-use std::fmt;
+pub(crate) mod disagreement;
 
 use bitcoin::hashes::{Hash, HashEngine, sha256};
+use godwit_secret::process_stats;
 
 use crate::keys::terminal::Terminal;
+use disagreement::Disagreement;
 
 /// The word that agrees at a terminal.
 const YES: &str = "yes";
-
-/// Why something is not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Disagreement {
-    /// `-yes` names something else.
-    Other,
-    /// The user has answered with another word.
-    No,
-    /// There is no terminal, and no `-yes`.
-    NobodyToAsk,
-}
-
-impl fmt::Display for Disagreement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Other => "-yes names something else",
-            Self::No => "you did not agree",
-            Self::NobodyToAsk => "there is no terminal to ask at; see -yes",
-        })
-    }
-}
 
 /// A hash of what is agreed to. `tag` says what that is, so that the hash means nothing else.
 pub(crate) fn token(tag: &str, parts: &[&[u8]]) -> String {
@@ -38,6 +19,18 @@ pub(crate) fn token(tag: &str, parts: &[&[u8]]) -> String {
         engine.input(part);
     }
     sha256::Hash::from_engine(engine).to_string()
+}
+
+/// What is shown before a signature, with a word if the keys may reach a swap file.
+pub(crate) fn with_state_of_memory(shown: &str) -> String {
+    let memory = process_stats();
+    let warning = match memory.locked < memory.total {
+        true => {
+            "\nwarning: the memory of the keys is not locked (-allowunlockedsecrets): they may reach a swap file"
+        }
+        false => "",
+    };
+    format!("{shown}{warning}")
 }
 
 /// Whether the user agrees to what is `shown`: by what was given with `-yes`, or else at the terminal, which

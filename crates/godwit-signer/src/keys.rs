@@ -8,21 +8,24 @@ pub(crate) mod import;
 mod import_core_wallet;
 pub(crate) mod input;
 pub(crate) mod session;
+mod show;
 mod strength;
 pub(crate) mod terminal;
+mod watch;
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 
 use godwit_keys::{
-    Entry, ExtendedPrivateKey, KeyId, KeyStore, Mnemonic, NetworkKind, StoreError, StoredKey,
-    Words, account_descriptors,
+    Entry, EntryDescriptor, ExtendedPrivateKey, KeyId, KeyStore, Mnemonic, NetworkKind, PolicyText,
+    StoreError, StoredKey, Words, account_descriptors, multipath, policy_of,
 };
 use godwit_program::{Exit, print_json, seconds_since_1970};
 use godwit_secret::{SecretBytes, SecretSlice, SecretString};
 use serde_json::{Value, json};
 
 use crate::agree;
+use crate::network::bitcoin_network;
 use crate::options::{Config, Descriptor, KeyFileOptions, KeysAction, KeysOptions, NewWords};
 
 pub(crate) use failure::{KeysFailure, exit_of_store};
@@ -30,8 +33,11 @@ use input::Output;
 use session::{KeyFile, Session};
 use terminal::Terminal;
 
-/// Last index that Core is to look at first: its own `-keypool`.
-const CORE_RANGE: u32 = 999;
+/// So many addresses behind those that were given out is Core to look at: its own `-keypool`.
+const CORE_KEYPOOL: u32 = 1_000;
+
+/// Last index that is not hardened.
+const MAX_INDEX: u32 = (1 << 31) - 1;
 
 /// How often new words are shown and asked for.
 const ATTEMPTS: usize = 3;
@@ -46,6 +52,10 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
         KeysAction::ImportCoreWallet { label, wallet, passphrase } => {
             import_core_wallet::run(&file, label, wallet, *passphrase)
         }
+        KeysAction::Watch { label, source } => {
+            let network = bitcoin_network(config.network);
+            watch::run(&file, label, source, network, options.yes.as_deref())
+        }
         KeysAction::List => {
             let store = Session::begin(&file, [])?.open()?;
             Ok(print_json(&store.entries().iter().map(described).collect())?)
@@ -54,6 +64,20 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
             let store = Session::begin(&file, [])?.open()?;
             let entries = store.entries_of(file.network);
             Ok(print_json(&entries.flat_map(for_core).collect())?)
+        }
+        KeysAction::Xpub { id, account } => {
+            let store = Session::begin(&file, [])?.open()?;
+            let entry = store.entry(*id).ok_or(StoreError::Unknown(*id))?;
+            Ok(print_json(&show::xpubs(entry, *account)?)?)
+        }
+        KeysAction::Addresses { id, branch, indexes } => {
+            let store = Session::begin(&file, [])?.open()?;
+            let entry = store.entry(*id).ok_or(StoreError::Unknown(*id))?;
+            if entry.network != file.network {
+                return Err(KeysFailure::OtherNetwork);
+            }
+            let network = bitcoin_network(config.network);
+            Ok(print_json(&show::addresses(entry, *branch, indexes, network))?)
         }
         KeysAction::Export(id) => export(&file, *id),
         KeysAction::ChangePassphrase { new } => change_passphrase(&file, *new),
@@ -88,8 +112,9 @@ fn create(
         if let Some(terminal) = terminal {
             show_and_ask(terminal, &mnemonic)?;
         }
-        let entry = entry_of_words(label, mnemonic, &SecretString::new(), file.network)?;
-        unlocked.insert(file, Entry { made_here: true, ..entry })
+        let mut entry = entry_of_words(label, mnemonic, &SecretString::new(), file.network)?;
+        entry.descriptors.iter_mut().for_each(|descriptor| descriptor.since = entry.created);
+        unlocked.insert(file, entry)
     };
     let (store, id) = kept().inspect_err(|failure| {
         if seen && !matches!(failure, KeysFailure::Store(StoreError::NotDurable(..))) {
@@ -174,6 +199,7 @@ fn entry_of_words(
     let root = root.map_err(StoreError::from)?;
     let words = Words { mnemonic, with_passphrase: !passphrase.is_empty() };
     let descriptors = account_descriptors(&root).map_err(StoreError::from)?;
+    let descriptors = descriptors.into_iter().map(EntryDescriptor::new).collect();
     let keys = vec![StoredKey::Extended { key: root, origin: None }];
     Ok(Entry { words: Some(words), ..new_entry(label, network, descriptors, keys) })
 }
@@ -182,12 +208,12 @@ fn entry_of_words(
 fn new_entry(
     label: &str,
     network: NetworkKind,
-    descriptors: Vec<String>,
+    descriptors: Vec<EntryDescriptor>,
     keys: Vec<StoredKey>,
 ) -> Entry {
     let created = seconds_since_1970().unsigned_abs();
     let label = label.to_owned();
-    Entry { label, created, made_here: false, network, descriptors, keys, words: None }
+    Entry { label, created, network, descriptors, keys, words: None }
 }
 
 fn print_entry(store: &KeyStore, id: KeyId) -> Result<Exit, KeysFailure> {
@@ -202,16 +228,18 @@ fn inserted(store: &KeyStore, id: KeyId) -> Value {
 /// An entry as `importdescriptors` of Bitcoin Core takes it, into a wallet without private keys. None of the
 /// descriptors is active: addresses are given out by one wallet alone.
 fn for_core(entry: &Entry) -> Vec<Value> {
-    let one = |descriptor: &String| {
+    let one = |EntryDescriptor { text, next_index, since }: &EntryDescriptor| {
         let mut one = json!({
-            "desc": descriptor,
+            "desc": text,
             "active": false,
-            "internal": descriptor.contains("/1/*"),
-            // Of keys that were made elsewhere nothing tells when they received their first coin.
-            "timestamp": if entry.made_here { entry.created } else { 0 },
+            "internal": text.contains("/1/*"),
+            // Of keys that were made elsewhere nothing may tell when they received their first coin.
+            "timestamp": since,
         });
-        if descriptor.contains("/*") {
-            one["range"] = json!([0, CORE_RANGE]);
+        if text.contains("/*") {
+            let last = next_index.saturating_add(CORE_KEYPOOL - 1).min(MAX_INDEX);
+            one["range"] = json!([0, last]);
+            one["next_index"] = json!(next_index);
         } else {
             one["label"] = json!(entry.label);
         }
@@ -222,6 +250,11 @@ fn for_core(entry: &Entry) -> Vec<Value> {
 
 /// The public part of an entry.
 fn described(entry: &Entry) -> Value {
+    let multipath = multipath(entry.texts());
+    let policies = multipath.iter().filter_map(|text| policy_of(text));
+    let policies: Value = policies
+        .map(|PolicyText { template, keys }| json!({ "template": template, "keys": keys }))
+        .collect();
     json!({
         "id": entry.id().to_string(),
         "label": entry.label,
@@ -229,6 +262,9 @@ fn described(entry: &Entry) -> Value {
         "network": if entry.network.is_mainnet() { "main" } else { "test" },
         "mnemonic": entry.words.is_some(),
         "bip39_passphrase": entry.words.as_ref().is_some_and(|words| words.with_passphrase),
-        "descriptors": entry.descriptors,
+        "descriptors": entry.texts().collect::<Vec<_>>(),
+        "multipath": multipath,
+        "policies": policies,
+        "watch_only": entry.keys.is_empty(),
     })
 }

@@ -3,6 +3,8 @@
 
 mod agree;
 mod keys;
+mod message;
+mod network;
 pub mod options;
 mod psbt;
 pub mod residue_check;

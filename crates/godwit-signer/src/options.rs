@@ -5,13 +5,13 @@
 
 mod draft;
 mod keys;
-mod keys_table;
+mod message;
 mod psbt;
-mod psbt_table;
 mod table;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use godwit_keys::KeyId;
@@ -22,6 +22,7 @@ pub use keys::{
     Bip39Passphrase, Descriptor, KEY_FILE, KdfCost, KeyFileOptions, KeysAction, KeysOptions,
     NewWords, ResidueCheckOptions,
 };
+pub use message::{MessageAction, MessageOptions};
 pub use psbt::{PsbtAction, PsbtOptions};
 
 use draft::Draft;
@@ -29,6 +30,9 @@ use table::{CommandName, Signer};
 
 /// Number of words of a new mnemonic.
 const DEFAULT_WORDS: NonZeroUsize = NonZeroUsize::new(24).expect("not zero");
+
+/// Indexes whose addresses are listed.
+const DEFAULT_RANGE: RangeInclusive<u32> = 0..=19;
 
 /// What a run of the program is to do.
 #[derive(Debug)]
@@ -66,6 +70,8 @@ pub enum Command {
     Keys(KeysOptions),
     /// `psbt …`
     Psbt(PsbtOptions),
+    /// `message …`
+    Message(MessageOptions),
     /// `residue-check [WALLET.dat]`
     ResidueCheck(ResidueCheckOptions),
 }
@@ -97,26 +103,8 @@ fn of_name(
     draft: Draft,
 ) -> Result<Command, OptionsError> {
     Ok(match name {
-        CommandName::KeysCreate => keys(
-            &draft,
-            KeysAction::Create {
-                label: draft.keys.label.clone(),
-                words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
-                show: match (draft.keys.show, draft.keys.unseen_words) {
-                    (Some(descriptor), _) => NewWords::Descriptor(descriptor),
-                    (None, Some(true)) => NewWords::Unseen,
-                    (None, _) => NewWords::Terminal,
-                },
-            },
-        ),
-        CommandName::KeysImport => keys(
-            &draft,
-            KeysAction::Import {
-                label: draft.keys.label.clone(),
-                secret: draft.keys.secret,
-                bip39_passphrase: draft.keys.bip39_passphrase,
-            },
-        ),
+        CommandName::KeysCreate => keys(&draft, create(&draft)),
+        CommandName::KeysImport => keys(&draft, import(&draft)),
         CommandName::KeysImportCoreWallet => keys(
             &draft,
             KeysAction::ImportCoreWallet {
@@ -125,8 +113,27 @@ fn of_name(
                 passphrase: draft.keys.wallet_passphrase,
             },
         ),
+        CommandName::KeysWatch => keys(
+            &draft,
+            KeysAction::Watch { label: draft.keys.label.clone(), source: operands.remove(0) },
+        ),
         CommandName::KeysList => keys(&draft, KeysAction::List),
         CommandName::KeysDescriptors => keys(&draft, KeysAction::Descriptors),
+        CommandName::KeysXpub => keys(
+            &draft,
+            KeysAction::Xpub {
+                id: key_id(&operands[0])?,
+                account: draft.keys.account.unwrap_or(0),
+            },
+        ),
+        CommandName::KeysAddresses => keys(
+            &draft,
+            KeysAction::Addresses {
+                id: key_id(&operands[0])?,
+                branch: draft.keys.branch,
+                indexes: draft.keys.range.clone().unwrap_or(DEFAULT_RANGE),
+            },
+        ),
         CommandName::KeysExport => keys(&draft, KeysAction::Export(key_id(&operands[0])?)),
         CommandName::KeysChangePassphrase => {
             keys(&draft, KeysAction::ChangePassphrase { new: draft.keys.new_passphrase })
@@ -137,12 +144,38 @@ fn of_name(
         CommandName::PsbtCombine => psbt(draft, PsbtAction::Combine, operands),
         CommandName::PsbtFinalize => psbt(draft, PsbtAction::Finalize, operands),
         CommandName::PsbtExtract => psbt(draft, PsbtAction::Extract, operands),
+        CommandName::MessageInspect => message(draft, MessageAction::Inspect, operands)?,
+        CommandName::MessageSign => message(draft, MessageAction::Sign, operands)?,
+        CommandName::MessageVerify => {
+            let signature = text(&operands.remove(1), "SIGNATURE")?;
+            message(draft, MessageAction::Verify { signature }, operands)?
+        }
         CommandName::ResidueCheck => Command::ResidueCheck(ResidueCheckOptions {
             file: key_file(&draft),
             wallet: operands.pop(),
             wallet_passphrase: draft.keys.wallet_passphrase,
         }),
     })
+}
+
+fn create(draft: &Draft) -> KeysAction {
+    KeysAction::Create {
+        label: draft.keys.label.clone(),
+        words: draft.keys.words.unwrap_or(DEFAULT_WORDS),
+        show: match (draft.keys.show, draft.keys.unseen_words) {
+            (Some(descriptor), _) => NewWords::Descriptor(descriptor),
+            (None, Some(true)) => NewWords::Unseen,
+            (None, _) => NewWords::Terminal,
+        },
+    }
+}
+
+fn import(draft: &Draft) -> KeysAction {
+    KeysAction::Import {
+        label: draft.keys.label.clone(),
+        secret: draft.keys.secret,
+        bip39_passphrase: draft.keys.bip39_passphrase,
+    }
 }
 
 fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
@@ -162,6 +195,26 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         any_index: draft.psbt.any_index.unwrap_or(false),
         yes: draft.yes,
     })
+}
+
+fn message(
+    draft: Draft,
+    action: MessageAction,
+    mut operands: Vec<PathBuf>,
+) -> Result<Command, OptionsError> {
+    Ok(Command::Message(MessageOptions {
+        action,
+        address: text(&operands[0], "ADDRESS")?,
+        file: operands.remove(1),
+        key_file: key_file(&draft),
+        format: draft.format,
+        yes: draft.yes,
+    }))
+}
+
+fn text(word: &Path, operand: &'static str) -> Result<String, OptionsError> {
+    let text = word.to_str().map(str::to_owned);
+    text.ok_or_else(|| Problem::BadOperand { operand, expected: "text" }.on_command_line())
 }
 
 fn key_file(draft: &Draft) -> KeyFileOptions {

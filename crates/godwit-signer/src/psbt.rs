@@ -16,12 +16,11 @@ use godwit_keys::psbt::{
     DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, Fee, FeeLimits, FeeObjection,
     Finished, Found, Ours, OwnScripts, Psbt, SignError, SignPolicy, Signed, SigningKey, look_up_in,
 };
-use godwit_primitives::Network;
 use godwit_program::{Exit, print_text};
-use godwit_secret::process_stats;
 
 pub(crate) use failure::PsbtFailure;
 
+use crate::network::bitcoin_network;
 use crate::options::{Config, PsbtAction, PsbtOptions};
 use crate::{agree, keys};
 use show::Known;
@@ -96,7 +95,9 @@ impl Seen {
             |source: &KeySource, key: &SigningKey| look_up_in(store, network.into(), source, key);
         let unfitting = psbt.unfitting_outputs(&mut keys);
         let unfitting = unfitting.map_err(|error| PsbtFailure::Sign(error.into()))?;
-        let ours = Ours::of(&review, &mut OwnScripts::of(store, network.into()));
+        let scripts = OwnScripts::of(store, network.into());
+        let mut scripts = scripts.map_err(|error| PsbtFailure::Sign(error.into()))?;
+        let ours = Ours::of(&review, &mut scripts);
         let known = Known { ours: &ours, unfitting: &unfitting };
         let mut text = show::review(&review, network, Some(&known));
         for key in misplaced {
@@ -138,14 +139,13 @@ fn sign(
         eprintln!("{}", seen.text);
         return Err(PsbtFailure::Sign(error));
     }
-    let memory = process_stats();
-    let mut shown = seen.text.clone();
-    if memory.locked < memory.total {
-        shown += "\nwarning: the memory of the keys is not locked (-allowunlockedsecrets): they may reach a \
-                  swap file";
-    }
-    agree::ask(&shown, "Sign this?", options.yes.as_deref(), &seen.token(&psbt))
-        .map_err(PsbtFailure::Disagreement)?;
+    agree::ask(
+        &agree::with_state_of_memory(&seen.text),
+        "Sign this?",
+        options.yes.as_deref(),
+        &seen.token(&psbt),
+    )
+    .map_err(PsbtFailure::Disagreement)?;
     let signed = psbt.sign(&mut is_ours, &policy).map_err(PsbtFailure::Sign)?;
     drop(store);
     for Signed { input, key, sighash } in &signed {
@@ -185,14 +185,4 @@ fn fee_limits(options: &PsbtOptions) -> FeeLimits {
 
 fn fee_share(options: &PsbtOptions) -> u64 {
     options.max_fee_share.map_or(DEFAULT_MAX_FEE_SHARE, u64::from)
-}
-
-fn bitcoin_network(network: Network) -> bitcoin::Network {
-    match network {
-        Network::Main => bitcoin::Network::Bitcoin,
-        Network::Testnet3 => bitcoin::Network::Testnet,
-        Network::Testnet4 => bitcoin::Network::Testnet4,
-        Network::Signet => bitcoin::Network::Signet,
-        Network::Regtest => bitcoin::Network::Regtest,
-    }
 }

@@ -34,7 +34,7 @@ pub use error::{CheckError, CommandError};
 /// A use of keys, with its name in the report.
 type Use = (&'static str, fn(&mut Case<'_, '_>) -> Result<(), CheckError>);
 
-const USES: [Use; 14] = [
+const USES: [Use; 17] = [
     ("create a key file", uses::create),
     ("give a wrong passphrase", uses::open_wrongly),
     ("unlock", uses::unlock),
@@ -44,7 +44,10 @@ const USES: [Use; 14] = [
     ("import a WIF", uses::import_wif),
     ("import a descriptor", uses::import_descriptor),
     ("derive and sign", uses::derive_and_sign),
+    ("show accounts", uses::show_accounts),
+    ("watch a multisig", uses::watch_a_multisig),
     ("sign a PSBT", payment::sign),
+    ("sign messages", uses::sign_messages),
     ("export to a pipe", uses::export),
     ("change the passphrase", uses::change_passphrase),
     ("panic while unlocked", panics::panic_unlocked),

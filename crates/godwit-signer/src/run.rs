@@ -12,10 +12,11 @@ use godwit_program::options::home_directory;
 use godwit_program::{Exit, OutputError, StopFlag, panics, print_text, write_for_owner_only};
 
 use crate::keys::KeysFailure;
+use crate::message::MessageFailure;
 use crate::options::{Command, Config, Invocation, parse};
 use crate::psbt::PsbtFailure;
 use crate::residue_check::CheckError;
-use crate::{keys, psbt, residue_check};
+use crate::{keys, message, psbt, residue_check};
 
 /// Why a run did not succeed.
 enum Failure {
@@ -26,6 +27,7 @@ enum Failure {
     Output(OutputError),
     Keys(KeysFailure),
     Psbt(PsbtFailure),
+    Message(MessageFailure),
     ResidueCheck(CheckError),
 }
 
@@ -40,6 +42,7 @@ impl Failure {
             Self::Output(error) => error.exit(),
             Self::Keys(failure) => failure.exit(),
             Self::Psbt(failure) => failure.exit(),
+            Self::Message(failure) => failure.exit(),
             Self::ResidueCheck(error) => error.exit(),
         }
     }
@@ -55,6 +58,7 @@ impl fmt::Display for Failure {
             Self::Output(error) => error.fmt(f),
             Self::Keys(failure) => failure.fmt(f),
             Self::Psbt(failure) => failure.fmt(f),
+            Self::Message(failure) => failure.fmt(f),
             Self::ResidueCheck(error) => error.fmt(f),
         }
     }
@@ -95,6 +99,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
             keys::run(config, options).map_err(Failure::Keys)
         }
         Command::Psbt(options) => psbt::run(config, options).map_err(Failure::Psbt),
+        Command::Message(options) => message::run(config, options).map_err(Failure::Message),
         Command::ResidueCheck(options) => {
             residue_check::run(config, options).map_err(Failure::ResidueCheck)
         }

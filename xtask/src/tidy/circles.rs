@@ -24,14 +24,11 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     findings
 }
 
-/// Pairs of files in these know each other still: each of at most two files.
-const WITH_CIRCLES: [&str; 3] = ["godwit-keys", "godwit-secret", "godwit-signer"];
-
 /// Where the files of each crate lie.
 fn roots(files: &[TextFile]) -> BTreeSet<String> {
     let root = |file: &TextFile| {
         let (name, _) = file.path.strip_prefix("crates/")?.split_once("/src/")?;
-        (!WITH_CIRCLES.contains(&name)).then(|| format!("crates/{name}/src/"))
+        Some(format!("crates/{name}/src/"))
     };
     files.iter().filter_map(root).collect()
 }

@@ -70,6 +70,15 @@ pub enum DescriptorError {
         /// Of the key.
         position: usize,
     },
+    /// A private key where nothing secret is expected, or what may be one.
+    NotPublic {
+        /// In its line.
+        position: usize,
+    },
+    /// A wallet policy that BIP388 does not allow, and why.
+    Policy(String),
+    /// A public key that says that it comes from a key of ours, and does not.
+    NotOurs(String),
     /// Keys with different numbers of paths in `<…>`.
     PathCount,
     /// `miniscript` refuses the public descriptor.
@@ -120,6 +129,16 @@ impl fmt::Display for DescriptorError {
                 f,
                 "the path of the public key at character {position} of the descriptor has a hardened \
                  step, which needs the private key"
+            ),
+            Self::NotPublic { position } => write!(
+                f,
+                "what stands at character {position} is no public key, and may be a private one, which is no \
+                 longer a secret if it lies in a file; keys import takes descriptors with private keys"
+            ),
+            Self::Policy(why) => write!(f, "it is no wallet policy of BIP388: {why}"),
+            Self::NotOurs(key) => write!(
+                f,
+                "{key} says that it comes from a key of yours, and does not: somebody may have put it there"
             ),
             Self::PathCount => {
                 f.write_str("the keys of the descriptor have different numbers of paths in <…>")

@@ -45,6 +45,189 @@ fn one(text: &str) -> String {
     texts.remove(0)
 }
 
+/// Of BIP388: templates, and the descriptors that they and their keys stand for.
+const POLICIES: [(&str, &[&str]); 3] = [
+    (
+        "wpkh(@0/**)",
+        &[
+            "[6738736c/84h/0h/2h]xpub6CRQzb8u9dmMcq5XAwwRn9gcoYCjndJkhKgD11WKzbVGd932UmrExWFxCAvRnDN3ez6ZujLmMvmLBa\
+           SWdfWVn75L83Qxu1qSX4fJNrJg2Gt",
+        ],
+    ),
+    (
+        "wsh(sortedmulti(2,@0/**,@1/**))",
+        &[
+            "[6738736c/48h/0h/0h/2h]xpub6FC1fXFP1GXLX5TKtcjHGT4q89SDRehkQLtbKJ2PzWcvbBHtyDsJPLtpLtkGqYNYZdVVAjRQ5k\
+             ug9CsapegmmeRutpP7PW4u4wVF9JfkDhw",
+            "[b2b1f0cf/48h/0h/0h/2h]xpub6EWhjpPa6FqrcaPBuGBZRJVjzGJ1ZsMygRF26RwN932Vfkn1gyCiTbECVitBjRCkexEvetLdiq\
+             zTcYimmzYxyR1BZ79KNevgt61PDcukmC7",
+        ],
+    ),
+    (
+        "tr(@0/<2;3>/*,pk(@1/**))",
+        &[
+            "[6738736c/48h/0h/0h/100h]xpub6FC1fXFP1GXQpyRFfSE1vzzySqs3Vg63bzimYLeqtNUYbzA87kMNTcuy9ubr7MmavGRjW2FR\
+             YHP4WGKjwutbf1ghgkUW9H7e3ceaPLRcVwa",
+            "xpub6Fc2TRaCWNgfT49nRGG2G78d1dPnjhW66gEXi7oYZML7qEFN8e21b2DLDipTZZnfV6V7ivrMkvh4VbnHY2ChHTS9qM3XVLJiAgc\
+             fagYQk6K",
+        ],
+    ),
+];
+
+fn watched(text: &str) -> Result<Vec<String>, DescriptorError> {
+    let mut secret = SecretString::new();
+    secret.push_str(text).expect("memory");
+    let descriptors = watched_descriptors(SecretSlice::from(&secret), Main)?;
+    Ok(descriptors.into_iter().map(|public| public.text).collect())
+}
+
+#[test]
+fn policies_of_bip388_make_the_round() {
+    for (template, keys) in POLICIES {
+        let descriptor = |number: usize, at: &str| {
+            let mut text = template.to_owned();
+            for (index, key) in keys.iter().enumerate() {
+                let branches = [format!("@{index}/**"), format!("@{index}/<2;3>/*")];
+                let [usual, other] = branches;
+                text = text.replace(&usual, &format!("{key}/{}/*", number));
+                text = text.replace(&other, &format!("{key}/{}/*", number + 2));
+            }
+            assert!(!text.contains('@'), "{at}");
+            let sum = checksum::checksum(text.as_bytes()).expect("characters");
+            format!("{text}#{}", String::from_utf8(sum.to_vec()).expect("text"))
+        };
+        let expected = [descriptor(0, template), descriptor(1, template)];
+        let lines = format!("{template}\n{}\n", keys.join("\n"));
+        assert_eq!(watched(&lines).expect(template), expected);
+        assert_eq!(
+            watched(&lines.replace("h/", "'/").replace("h]", "']")).expect(template),
+            expected
+        );
+        let joined = multipath(expected.iter().map(String::as_str));
+        let policy = policy_of(&joined[0]);
+        if template.contains("<2;3>") {
+            // Two branches that are not the usual ones stay apart.
+            assert_eq!((joined.len(), policy), (2, None));
+            continue;
+        }
+        let policy = policy.expect(template);
+        assert_eq!(policy.template, template);
+        assert_eq!(policy.keys, keys);
+        // One multipath descriptor says the same, and so do both branches in a line each.
+        assert_eq!(watched(&joined[0]).expect("a descriptor"), expected);
+        assert_eq!(watched(&expected.join("\n")).expect("two"), expected);
+    }
+}
+
+#[test]
+fn what_bip388_forbids_is_no_policy() {
+    let (_, keys) = POLICIES[1];
+    let with = |template: &str, keys: &[&str]| watched(&format!("{template}\n{}", keys.join("\n")));
+    for template in [
+        "pkh(@0)",
+        "pkh(@0/0/**)",
+        "sh(multi(1,@0/**,@0/**))",
+        "sh(multi(1,@1/**,@0/**))",
+        "wsh(sortedmulti(2,@0/**,@2/**))",
+        "wsh(sortedmulti(2,@00/**,@1/**))",
+        "wsh(sortedmulti(2,@0/<0;1;2>/*,@1/**))",
+        "wsh(sortedmulti(2,@0/<0;0>/*,@1/**))",
+        "wsh(sortedmulti(2,@0/<0h;1>/*,@1/**))",
+        "pk(@0/**)",
+    ] {
+        let refused = with(template, keys);
+        assert!(matches!(refused, Err(DescriptorError::Policy(_))), "{template}: {refused:?}");
+    }
+    let template = POLICIES[1].0;
+    let path = format!("{}/0/*", keys[0]);
+    for keys in
+        [&keys[..1], &[keys[0], keys[0]], &[&path, keys[1]], &[keys[0], keys[1], keys[1]], &[]]
+    {
+        let refused = with(template, keys);
+        assert!(matches!(refused, Err(DescriptorError::Policy(_))), "{keys:?}: {refused:?}");
+    }
+}
+
+/// What is to be watched is public: nothing else leaves locked memory.
+#[test]
+fn nothing_private_is_watched() {
+    let (template, keys) = POLICIES[1];
+    let hex = "0c28fca386c7a227600b2fe50b7cae11ec86d3bf1fbe471be89827e19d72aa1d";
+    for (text, at) in [
+        (format!("wpkh({XPRV}/0/*)"), 6),
+        (format!("wsh(multi(1,{},[00112233/1]{XPRV}))", keys[0]), 0),
+        (format!("pkh({WIF})"), 5),
+        (format!("wpkh({}/0/*)\nwpkh({XPRV}/1/*)", keys[0]), 6),
+        (format!("{template}\n{}\n{XPRV}", keys[0]), 1),
+        (format!("{template}\n{}\n[00112233/48h]{XPRV}", keys[0]), 15),
+        (format!("{template}\n{WIF}\n{}", keys[0]), 1),
+        (format!("wsh(sortedmulti(2,@0/**,{XPRV}/0/*))\n{}", keys[0]), 25),
+        (format!("wsh(sortedmulti(2,@0/**,{WIF}))\n{}", keys[0]), 25),
+        (format!("{template}\n{}\n{hex}", keys[0]), 1),
+        (format!("wsh(and_v(v:pk(@0/**),sha256({hex})))\n{}", keys[0]), 30),
+    ] {
+        match watched(&text) {
+            Err(DescriptorError::NotPublic { position }) => {
+                assert!(at == 0 || position == at, "{text}: {position}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    for text in ["", "\n \n", "words of no descriptor", "wpkh(\u{e9})"] {
+        assert!(watched(text).is_err(), "{text:?}");
+    }
+    // A private key in hex is none of a descriptor, and is told as before.
+    assert!(matches!(watched(&format!("pkh({hex})")), Err(DescriptorError::Key { .. })));
+    let many = format!("{}\n", multipath([format!("wpkh({XPUB}/0/*)").as_str()])[0]).repeat(101);
+    assert!(matches!(watched(&many), Err(DescriptorError::TooLong { .. })));
+}
+
+#[test]
+fn two_branches_become_one_multipath_descriptor() {
+    let shared = format!("wsh(sortedmulti(2,[d34db33f/48h/0h/0h/2h]{XPUB}/@/*,{XPUB_0H}/@/*))");
+    let single = format!("tr({XPUB}/@/*)");
+    let hardened = format!("wpkh({XPUB_0H}/@/*h)");
+    let branch = |text: &str, step: &str| text.replace('@', step);
+    let texts = [
+        branch(&shared, "1"),
+        branch(&single, "0"),
+        format!("wsh(multi(1,{XPUB}/0/*,{XPUB_0H}/1/*))"),
+        branch(&single, "2"),
+        branch(&shared, "0"),
+        branch(&hardened, "0"),
+        format!("wpkh({XPUB}/0/1)"),
+        format!("wpkh({XPUB}/10/*)"),
+        branch(&single, "1"),
+        branch(&hardened, "1"),
+        format!("wpkh({XPUB}/11/*)"),
+    ];
+    let expected = [
+        branch(&shared, "<0;1>"),
+        branch(&single, "<0;1>"),
+        texts[2].clone(),
+        texts[3].clone(),
+        branch(&hardened, "<0;1>"),
+        texts[6].clone(),
+        texts[7].clone(),
+        texts[10].clone(),
+    ];
+    let with_checksums = texts.clone().map(|mut text| {
+        super::split::append_checksum(&mut text);
+        text
+    });
+    let joined = multipath(with_checksums.iter().map(String::as_str));
+    let bodies: Vec<_> =
+        joined.iter().map(|text| text.split('#').next().expect("a body")).collect();
+    assert_eq!(bodies, expected);
+    // What stands in one descriptor splits into both again.
+    for text in &joined[..2] {
+        let (again, keys) = public(text);
+        assert_eq!(keys, 0);
+        assert_eq!(again[1], again[0].replace("/0/*", "/1/*"));
+        assert!(texts.contains(&again[0]) && texts.contains(&again[1]), "{text}");
+    }
+}
+
 #[test]
 fn wallets_of_core_are_split_as_core_does() {
     let Some(wallets) = expected_wallets() else { return };

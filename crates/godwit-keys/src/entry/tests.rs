@@ -18,13 +18,16 @@ fn single(number: u8, compressed: bool) -> StoredKey {
 }
 
 fn entry(label: &str, keys: Vec<StoredKey>, words: Option<Words>) -> Entry {
-    let descriptors = vec![format!("pkh({label}/0/*)"), format!("pkh({label}/1/*)")];
+    let since = if label.is_empty() { 7 } else { 0 };
+    let descriptor = |branch: u32| {
+        let text = format!("pkh({label}/{branch}/*)");
+        EntryDescriptor { text, next_index: 5 * branch, since }
+    };
     Entry {
         label: label.to_owned(),
         created: 7,
-        made_here: label.is_empty(),
         network: NetworkKind::Test,
-        descriptors,
+        descriptors: [0, 1].map(descriptor).to_vec(),
         keys,
         words,
     }
@@ -61,10 +64,20 @@ fn content(entries: &[Entry]) -> Vec<u8> {
 }
 
 fn decoded(bytes: &[u8]) -> Result<Vec<Entry>, KeyFileError> {
-    let marked = [&MARK.id[..], &MARK.generation.to_le_bytes(), bytes].concat();
-    let with_mark = decode(SecretSlice::from(&secret(&marked)), true);
-    let without = decode(SecretSlice::from(&secret(bytes)), false);
-    match (with_mark, without) {
+    let (mark, entries) = decoded_as(bytes, Form::WithUses)?;
+    assert_eq!(mark, Some(MARK));
+    Ok(entries)
+}
+
+fn decoded_as(bytes: &[u8], form: Form) -> Result<(Option<Mark>, Vec<Entry>), KeyFileError> {
+    let mark = [&MARK.id[..], &MARK.generation.to_le_bytes()].concat();
+    let mark = if form == Form::WithoutMark { &[] } else { &mark[..] };
+    decode(SecretSlice::from(&secret(&[mark, bytes].concat())), form)
+}
+
+/// In both forms before, which differ by the mark.
+fn decoded_before(bytes: &[u8]) -> Result<Vec<Entry>, KeyFileError> {
+    match (decoded_as(bytes, Form::WithMark), decoded_as(bytes, Form::WithoutMark)) {
         (Ok((mark, entries)), Ok((None, _))) => {
             assert_eq!(mark, Some(MARK));
             Ok(entries)
@@ -110,14 +123,33 @@ fn a_claimed_count_makes_no_room() {
         [&head[..], &[0, 0, EXTENDED_WITH_ORIGIN], &count].concat(),
     ] {
         assert_eq!(decoded(&bytes).map(|_| ()), Err(KeyFileError::Content));
+        assert_eq!(decoded_before(&bytes).map(|_| ()), Err(KeyFileError::Content));
     }
+}
+
+#[test]
+fn what_was_made_here_received_nothing_before() {
+    let texts = [&[2][..], &[1, b'a'], &[1, b'b']].concat();
+    for (network, since) in [(1, 0), (3, 7), (0, 0), (2, 7)] {
+        let bytes = [&[1][..], &[7, 0, 0, 0, 0, 0, 0, 0], &[network, 0], &texts, &[0, 0]].concat();
+        let entries = decoded_before(&bytes).expect("of an earlier version");
+        let [entry] = &entries[..] else { panic!("{entries:?}") };
+        assert_eq!(entry.network == NetworkKind::Test, network & 1 == 1);
+        let expected = ["a", "b"]
+            .map(|text| EntryDescriptor { since, ..EntryDescriptor::new(text.to_owned()) });
+        assert_eq!(entry.descriptors, expected);
+        assert!(decoded(&bytes).is_err(), "it says nothing of uses");
+    }
+    let bytes = [&[1][..], &[7, 0, 0, 0, 0, 0, 0, 0], &[4, 0], &texts, &[0, 0]].concat();
+    assert!(decoded_before(&bytes).is_err(), "no network");
 }
 
 #[test]
 fn unknown_kinds_are_refused() {
     let mut bytes = content(&[entry("", vec![single(1, true)], None)]);
     let key_at = bytes.len() - 33;
-    for (at, wrong) in [(9, 4), (key_at, 4), (key_at - 2, 3)] {
+    // Made here, it was in the forms before.
+    for (at, wrong) in [(9, 4), (9, 3), (key_at, 4), (key_at - 2, 3)] {
         let right = std::mem::replace(&mut bytes[at], wrong);
         assert_eq!(decoded(&bytes).map(|_| ()), Err(KeyFileError::Content), "{at}");
         bytes[at] = right;

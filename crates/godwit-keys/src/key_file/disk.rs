@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::{KeyFileError, MAX_KEY_FILE};
-use crate::store::{FileAction, StoreError};
+use crate::store::error::{FileAction, StoreError};
 
 /// What owner alone may read and write has.
 const MODE: u32 = 0o600;

@@ -14,7 +14,8 @@ use super::error::{CombineError, FormatError, Place};
 use super::keys_of_input::SigningKey;
 use super::limits::MAX_PSBT_BYTES;
 use super::pairs::{Maps, Pairs, global};
-use super::review::{signable, signatures, verify_signature};
+use super::review::signable;
+use super::signatures::{signatures, verify_signature};
 use super::version2::combined_modifiable;
 
 /// Input fields in which two copies cannot both be right: spent output, sighash type, scripts,

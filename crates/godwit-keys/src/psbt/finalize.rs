@@ -10,8 +10,8 @@ use miniscript::psbt::PsbtExt;
 
 use super::Psbt;
 use super::error::FinalizeError;
-use super::review::wrong_signature;
 use super::sighash::Digests;
+use super::signatures::wrong_signature;
 use super::spent::{InputObjection, Spent, spent_output};
 
 /// What became of an input.

@@ -44,3 +44,8 @@ pub const DEFAULT_MAX_FEE_RATE: FeeRate = FeeRate::from_sat_per_vb_u32(1_000);
 /// Highest part of what is spent that goes to the fee without a word from the user, in hundredths: who pays
 /// more has mistaken an amount.
 pub const DEFAULT_MAX_FEE_SHARE: u64 = 25;
+
+/// How far an index of ours may lie beyond those of its account that are spent or that a wallet has given
+/// out. Who restores a wallet from its words looks a gap ahead of what was used, and finds no coin behind
+/// it: it would be there, and lost (Coldcard has the same limit).
+pub const GAP_LIMIT: u32 = 200;

@@ -4,10 +4,22 @@ use bitcoin::NetworkKind;
 use bitcoin::bip32::KeySource;
 
 use super::keys_of_input::SigningKey;
-use super::sign::Found;
 use crate::error::KeyError;
+use crate::private_key::PrivateKey;
 use crate::store::KeyStore;
 use crate::stored_key::StoredKey;
+
+/// What is known of a key that a PSBT names.
+#[derive(Debug)]
+pub enum Found {
+    NotOurs,
+    Ours(PrivateKey),
+    /// The source is one of ours, but the key there is another one.
+    OtherKey,
+}
+
+/// Looks up a key by its source; the key that it gives is the one that was asked for.
+pub type KeyLookup<'a> = dyn FnMut(&KeySource, &SigningKey) -> Result<Found, KeyError> + 'a;
 
 /// Looks for a key of a network in an open key store. A key of another network has the same public key
 /// and would sign as well, for coins that the user does not mean.

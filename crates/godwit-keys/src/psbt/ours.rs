@@ -5,15 +5,10 @@ use std::collections::{HashMap, HashSet};
 use bitcoin::{Amount, Script};
 
 use super::fee::Fee;
+use super::limits::GAP_LIMIT;
 use super::own_scripts::{OwnScript, OwnScripts};
 use super::review::{InputReview, InputState, KeyReview, Review};
 use super::sign::{SignError, SignPolicy};
-use crate::entry::KeyId;
-
-/// How far an index of ours may lie beyond those that are spent of its account. Who restores a wallet
-/// from its words looks a gap ahead of what was used, and finds no coin behind it: it would be there,
-/// and lost (Coldcard has the same limit).
-pub const GAP_LIMIT: u32 = 200;
 
 /// What is ours of a PSBT.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,14 +62,14 @@ impl Ours {
         let outputs: Vec<_> = outputs
             .map(|output| scripts.find(&output.script_pubkey, paths(&output.keys)))
             .collect();
-        let mut highest = HashMap::new();
+        let mut highest = scripts.given_out().clone();
         for own in inputs.iter().flatten() {
             let index = highest.entry(own.account()).or_insert(0);
             *index = own.index.unwrap_or(0).max(*index);
         }
         let is_far = |own: &OwnScript| {
             let spent = highest.get(&own.account()).copied().unwrap_or(0);
-            own.index.is_some_and(|index| index > spent + GAP_LIMIT)
+            own.index.is_some_and(|index| index > spent.saturating_add(GAP_LIMIT))
         };
         let numbered = || review.outputs.iter().zip(&outputs).enumerate();
         let far = numbered().filter(|(_, (_, own))| own.as_ref().is_some_and(is_far));
@@ -145,8 +140,9 @@ impl Ours {
 ///
 /// With others' inputs allowed, somebody may show the same transaction twice, each time with another input of
 /// ours as if it were his, and keep both signatures: what comes back seemed enough both times, and there is
-/// one change for two coins. All indexes up to the gap behind the highest one that is named are looked at, of
-/// every account: of two sessions, the one that names the higher index finds the other's input.
+/// one change for two coins. All indexes up to the gap behind the highest one that is named or was given
+/// out are looked at, of every account: of two sessions, the one that names the higher index finds the
+/// other's input.
 fn hidden(
     review: &Review,
     inputs: &mut [Option<OwnScript>],
@@ -156,7 +152,8 @@ fn hidden(
     let ours = review.inputs.iter().filter(|input| told(input));
     let known: HashSet<&Script> = ours.filter_map(script_of).collect();
     let indexes = inputs.iter().flatten().filter_map(|own| own.index);
-    let highest = indexes.max().unwrap_or(0) + GAP_LIMIT;
+    let highest = indexes.chain(scripts.given_out().values().copied()).max().unwrap_or(0);
+    let highest = highest.saturating_add(GAP_LIMIT);
     let mut hidden = Vec::new();
     for (index, input) in review.inputs.iter().enumerate().filter(|(_, input)| !told(input)) {
         let Some(script) = script_of(input) else { continue };
@@ -201,7 +198,7 @@ fn shared(
 
 fn by_shared_account<'a>(
     owns: impl Iterator<Item = (&'a Option<OwnScript>, Amount)>,
-) -> HashMap<(KeyId, String), Amount> {
+) -> HashMap<String, Amount> {
     let mut sums = HashMap::new();
     for (own, amount) in owns {
         if let Some(own) = own.as_ref().filter(|own| own.shared) {

@@ -9,8 +9,8 @@ use bitcoin::psbt::Output;
 
 use super::Psbt;
 use super::keys_of_input::{SigningKey, keys_of_input};
+use super::lookup::{Found, KeyLookup};
 use super::review::as_input;
-use super::sign::{Found, KeyLookup};
 use super::spent::{InputObjection, Spent, classify};
 use crate::error::KeyError;
 

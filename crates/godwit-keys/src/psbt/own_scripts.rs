@@ -8,12 +8,18 @@ use bitcoin::bip32::{ChildNumber, KeySource};
 use bitcoin::{Script, ScriptBuf};
 use miniscript::{Descriptor, DescriptorPublicKey};
 
-use crate::entry::KeyId;
+use super::cosigners::{Standing, standings};
+use crate::addresses::script_at;
+use crate::entry::{EntryDescriptor, KeyId};
+use crate::error::KeyError;
 use crate::store::KeyStore;
 
 /// Highest index at which descriptors are derived: a coin at a higher one is hard to find again, since
 /// wallets look a gap limit ahead of the last used index.
 pub const MAX_OWN_INDEX: u32 = 100_000;
+
+/// So many indexes are looked at for an address that somebody names.
+pub const SEARCHED: u32 = 1_000;
 
 /// By what a script is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,22 +42,36 @@ pub enum Branch {
     Other,
 }
 
-impl OwnScript {
-    /// BIP44's meaning of the last step.
-    pub fn branch(&self) -> Branch {
-        let has = |end: &str| self.descriptor.contains(end);
-        match (has("/0/*"), has("/1/*")) {
-            (true, false) => Branch::Receive,
-            (false, true) => Branch::Change,
-            _ => Branch::Other,
+impl Branch {
+    /// BIP44's meaning of the step before the wildcard.
+    pub fn of(descriptor: &str) -> Self {
+        match (descriptor.contains("/0/*"), descriptor.contains("/1/*")) {
+            (true, false) => Self::Receive,
+            (false, true) => Self::Change,
+            _ => Self::Other,
         }
     }
+}
 
-    /// What it has in common with the other branch of its account.
-    pub(super) fn account(&self) -> (KeyId, String) {
-        let text = self.descriptor.split('#').next().expect("there is a first part");
-        (self.entry, text.replace("/0/*", "/*").replace("/1/*", "/*"))
+impl OwnScript {
+    pub fn branch(&self) -> Branch {
+        Branch::of(&self.descriptor)
     }
+
+    pub(super) fn account(&self) -> String {
+        account_of(&self.descriptor)
+    }
+}
+
+/// What a descriptor has in common with the other branch of its account, whatever entries they are in: Core
+/// writes them as two descriptors, which may be imported one by one. It is script and keys; an origin says
+/// only where others find these.
+fn account_of(descriptor: &str) -> String {
+    let text = descriptor.split('#').next().expect("there is a first part");
+    let mut parts = text.split('[');
+    let mut account = parts.next().expect("there is a first part").to_owned();
+    account.extend(parts.map(|part| part.split_once(']').map_or(part, |(_, key)| key)));
+    account.replace("/0/*", "/*").replace("/1/*", "/*")
 }
 
 /// A descriptor and where it stands.
@@ -83,31 +103,58 @@ pub struct OwnScripts {
     indexes: HashSet<u32>,
     /// All below this one are among them.
     next: u32,
+    /// The last index that was given out of each account, where it is known that one was.
+    given_out: HashMap<String, u32>,
 }
 
 impl OwnScripts {
-    /// Of the entries of a network.
-    pub fn of(store: &KeyStore, network: NetworkKind) -> Self {
-        Self::of_descriptors(store.entries_of(network).flat_map(|entry| {
-            let id = entry.id();
-            let numbered = (1..).zip(&entry.descriptors);
-            numbered.map(move |(place, text)| (id, place, text.as_str()))
-        }))
+    /// Of the entries of a network. What none of our keys can spend, so that it is watched alone, is not
+    /// ours.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory to compute keys with.
+    pub fn of(store: &KeyStore, network: NetworkKind) -> Result<Self, KeyError> {
+        let mut ours = Vec::new();
+        for entry in store.entries_of(network) {
+            for (place, descriptor) in (1..).zip(&entry.descriptors) {
+                let keys = standings(store, network, &descriptor.text)?;
+                if keys.iter().any(|key| key.standing == Standing::Ours) {
+                    ours.push((entry.id(), place, descriptor));
+                }
+            }
+        }
+        Ok(Self::of_descriptors(ours.into_iter()))
     }
 
     /// Text that is no descriptor of public keys derives nothing.
-    pub(super) fn of_descriptors<'a>(texts: impl Iterator<Item = (KeyId, usize, &'a str)>) -> Self {
-        let parsed = texts.filter_map(|(entry, place, text)| {
-            let descriptor: Descriptor<DescriptorPublicKey> = text.parse().ok()?;
-            let shared = descriptor.iter_pk().count() > 1;
-            Some(Placed { entry, place, text: text.to_owned(), shared, descriptor })
-        });
+    pub(super) fn of_descriptors<'a>(
+        descriptors: impl Iterator<Item = (KeyId, usize, &'a EntryDescriptor)>,
+    ) -> Self {
+        let mut given_out = HashMap::new();
+        let parsed =
+            descriptors.filter_map(|(entry, place, EntryDescriptor { text, next_index, .. })| {
+                let descriptor: Descriptor<DescriptorPublicKey> = text.parse().ok()?;
+                if let Some(index) = next_index.checked_sub(1) {
+                    let last = given_out.entry(account_of(text)).or_insert(index);
+                    *last = index.max(*last);
+                }
+                let shared = descriptor.iter_pk().count() > 1;
+                Some(Placed { entry, place, text: text.clone(), shared, descriptor })
+            });
         let (ranged, without): (Vec<_>, Vec<_>) =
             parsed.partition(|placed| placed.descriptor.has_wildcard());
-        let fixed =
-            without.iter().filter_map(|placed| Some((script_at(placed, 0)?, placed.own(None))));
+        let fixed = without
+            .iter()
+            .filter_map(|placed| Some((script_at(&placed.descriptor, 0)?, placed.own(None))));
         let fixed = fixed.collect();
-        OwnScripts { fixed, ranged, derived: HashMap::new(), indexes: HashSet::new(), next: 0 }
+        let (derived, indexes) = (HashMap::new(), HashSet::new());
+        OwnScripts { fixed, ranged, derived, indexes, next: 0, given_out }
+    }
+
+    /// The last index that was given out of each account, where it is known that one was.
+    pub(super) fn given_out(&self) -> &HashMap<String, u32> {
+        &self.given_out
     }
 
     /// The descriptor that derives `script`, at the last step of one of the paths for a ranged one.
@@ -126,6 +173,13 @@ impl OwnScripts {
         let indexes: Vec<u32> = indexes.collect();
         indexes.iter().for_each(|index| self.derive_at(*index));
         self.derived_script(script).filter(|own| own.index.is_some_and(|at| indexes.contains(&at)))
+    }
+
+    /// The descriptor that derives `script` at an index that may have been given out: among the first
+    /// [`SEARCHED`], or so many behind the last one that is known to have been.
+    pub fn search(&mut self, script: &Script) -> Option<OwnScript> {
+        let last = self.given_out.values().copied().max().unwrap_or(0);
+        self.find_up_to(script, last.saturating_add(SEARCHED - 1))
     }
 
     /// The descriptor that derives `script` at any index up to `highest`, whatever a PSBT says of it.
@@ -147,15 +201,9 @@ impl OwnScripts {
             return;
         }
         for (number, placed) in self.ranged.iter().enumerate() {
-            if let Some(script) = script_at(placed, index) {
+            if let Some(script) = script_at(&placed.descriptor, index) {
                 self.derived.entry(script).or_insert((number, index));
             }
         }
     }
-}
-
-/// A hardened wildcard has no public keys to derive.
-fn script_at(placed: &Placed, index: u32) -> Option<ScriptBuf> {
-    let derived = placed.descriptor.at_derivation_index(index).ok()?;
-    Some(derived.script_pubkey())
 }

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 
-use bitcoin::bip32::KeySource;
 use bitcoin::taproot::TapTweakHash;
 use bitcoin::{ecdsa, taproot};
 
@@ -15,27 +14,16 @@ use super::Psbt;
 use super::fee::{FeeLimits, FeeObjection};
 use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
-use super::limits::DEFAULT_MAX_FEE_SHARE;
-use super::ours::GAP_LIMIT;
+use super::limits::{DEFAULT_MAX_FEE_SHARE, GAP_LIMIT};
+use super::lookup::{Found, KeyLookup};
 use super::outputs::OutputObjection;
 use super::own_scripts::MAX_OWN_INDEX;
-use super::review::{signable, signatures};
+use super::review::signable;
 use super::sighash::Sighash;
+use super::signatures::signatures;
 use super::spent::{InputObjection, SpendKind, Spent};
 use crate::error::KeyError;
 use crate::private_key::PrivateKey;
-
-/// What is known of a key that a PSBT names.
-#[derive(Debug)]
-pub enum Found {
-    NotOurs,
-    Ours(PrivateKey),
-    /// The source is one of ours, but the key there is another one.
-    OtherKey,
-}
-
-/// Looks up a key by its source; the key that it gives is the one that was asked for.
-pub type KeyLookup<'a> = dyn FnMut(&KeySource, &SigningKey) -> Result<Found, KeyError> + 'a;
 
 /// What the user allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +150,8 @@ impl fmt::Display for SignError {
             ),
             Self::Far(index) => write!(
                 f,
-                "output {index}: its index is more than {GAP_LIMIT} above those that are spent of its \
-                 account, and no wallet that is restored looks there"
+                "output {index}: its index is more than {GAP_LIMIT} above those that are spent or were \
+                 given out of its account, and no wallet that is restored looks there"
             ),
             Self::Fee(objection) => objection.fmt(f),
             Self::NothingToSign => f.write_str("none of the keys is ours"),

@@ -1,5 +1,5 @@
 use std::fs::Permissions;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use godwit_secret::SecretBytes;
 use tempfile::TempDir;
 
 use super::*;
-use crate::entry::Words;
+use crate::entry::{EntryDescriptor, Words};
 use crate::extended_key::ExtendedPrivateKey;
 use crate::mnemonic::Mnemonic;
 
@@ -40,9 +40,8 @@ fn entry(number: u8) -> Entry {
     Entry {
         label: format!("number {number}"),
         created: u64::from(number),
-        made_here: false,
         network: NetworkKind::Test,
-        descriptors: vec![format!("wpkh({number}/0/*)")],
+        descriptors: vec![EntryDescriptor::new(format!("wpkh({number}/0/*)"))],
         keys: vec![StoredKey::Extended { key: root(number), origin: None }],
         words: None,
     }
@@ -343,6 +342,59 @@ fn a_file_of_the_first_version_is_read_and_gets_a_mark_when_it_is_written() {
     assert_eq!(labels(&again), ["of version 1", "number 1"]);
     assert_eq!(again.mark().map(|mark| mark.generation), Some(1));
     assert_eq!(text_of(&again, again.entries()[0].id()), text);
+}
+
+#[test]
+fn a_file_of_the_second_version_is_read_and_knows_what_was_made_here() {
+    let place = place();
+    let old = include_bytes!("tests/version2.godwit");
+    fs::write(&place.file, old).expect("there is room");
+    fs::set_permissions(&place.file, Permissions::from_mode(0o600)).expect("it is ours");
+    let mut store = KeyStore::open(&place.file, &passphrase("pass")).expect("opened");
+    let mark = store.mark().expect("it has one");
+    let uses = |store: &KeyStore| -> Vec<(String, bool, u32)> {
+        let entries = store.entries().iter();
+        let all = entries.flat_map(|entry| {
+            assert_eq!(entry.descriptors.len(), 8);
+            entry.descriptors.iter().map(|descriptor| {
+                let made_here = descriptor.since == entry.created;
+                assert!(made_here || descriptor.since == 0);
+                (entry.label.clone(), made_here, descriptor.next_index)
+            })
+        });
+        all.collect()
+    };
+    let before = uses(&store);
+    let expected = [("of version 2", false), ("made here", true)];
+    let expected =
+        expected.iter().flat_map(|(label, made)| vec![((*label).to_owned(), *made, 0); 8]);
+    assert_eq!(before, expected.collect::<Vec<_>>());
+    store.insert(entry(1)).expect("inserted");
+    store.remove(entry(1).id()).expect("removed");
+    let again = KeyStore::open(&place.file, &passphrase("pass")).expect("opened");
+    assert_eq!(uses(&again), before);
+    let expected = Mark { generation: mark.generation + 2, ..mark };
+    assert_eq!(again.mark(), Some(expected));
+}
+
+#[test]
+fn the_later_next_index_is_kept() {
+    let (place, mut store) = created();
+    let at = |next_index| Entry {
+        descriptors: vec![EntryDescriptor { next_index, ..entry(1).descriptors.remove(0) }],
+        ..entry(1)
+    };
+    let id = store.insert(at(7)).expect("inserted");
+    for (again, is_later) in [(7, false), (9, true), (9, false), (3, false)] {
+        assert_eq!(store.insert(at(again)).is_ok(), is_later, "{again}");
+        assert_eq!(next(&store, id), if again == 7 { 7 } else { 9 });
+    }
+    let reopened = KeyStore::open(&place.file, &passphrase("right")).expect("opened");
+    assert_eq!(next(&reopened, id), 9);
+}
+
+fn next(store: &KeyStore, id: KeyId) -> u32 {
+    store.entry(id).expect("it is there").descriptors[0].next_index
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use godwit_keys::{
-    Entry, ExtendedPrivateKey, KdfParameters, KeyStore, NetworkKind, StoredKey, account_descriptors,
+    Entry, EntryDescriptor, ExtendedPrivateKey, KdfParameters, KeyStore, NetworkKind, StoredKey,
+    account_descriptors,
 };
 use godwit_secret::{SecretBytes, SecretString};
 
@@ -25,9 +26,12 @@ fn fresh_entry() -> Entry {
     Entry {
         label: String::new(),
         created: 0,
-        made_here: false,
         network: NetworkKind::Main,
-        descriptors: account_descriptors(&key).expect("memory"),
+        descriptors: account_descriptors(&key)
+            .expect("memory")
+            .into_iter()
+            .map(EntryDescriptor::new)
+            .collect(),
         keys: vec![StoredKey::Extended { key, origin: None }],
         words: None,
     }

@@ -1,10 +1,12 @@
 //! How secrets look when a program prints, stores or computes with them. The results are secrets too:
 //! they are made in locked memory.
 
-use super::needle::SHORTEST;
 use crate::bytes::SecretBytes;
 use crate::error::LockError;
 use crate::slice::SecretSlice;
+
+/// What is searched for has at least this many bytes: less is found by chance.
+pub(super) const SHORTEST: usize = 8;
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

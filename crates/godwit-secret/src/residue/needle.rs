@@ -4,13 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::ops::Range;
 
-use super::encodings;
+use super::encodings::{self, SHORTEST};
 use crate::bytes::SecretBytes;
 use crate::random::RandomError;
 use crate::slice::SecretSlice;
-
-/// What is searched for has at least this many bytes: less is found by chance.
-pub(super) const SHORTEST: usize = 8;
 
 /// A part of a form is told from this many bytes on. It is what an allocator that writes over the first 16
 /// bytes of a freed block leaves of a key of 32.

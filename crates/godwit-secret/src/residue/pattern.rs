@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::ScanError;
-use super::needle::{Form, Needle, SHORTEST};
+use super::encodings::SHORTEST;
+use super::needle::{Form, Needle};
 use super::scratch::Scratch;
 use crate::array::SecretArray;
 

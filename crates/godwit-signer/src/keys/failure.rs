@@ -8,7 +8,7 @@ use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
 use godwit_program::{Exit, OutputError};
 use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
 
-use crate::agree::Disagreement;
+use crate::agree::disagreement::Disagreement;
 use crate::options::Descriptor;
 
 /// Why a command of `keys` failed.
@@ -51,6 +51,10 @@ pub(crate) enum KeysFailure {
     OlderCopy(u64, u64),
     /// A change of a key file that may be an older copy: the record of versions cannot be read.
     UnknownAge(PathBuf, io::Error),
+    /// The file with what is to be watched cannot be read.
+    Source(PathBuf, io::Error),
+    /// The user has not agreed to what is to be watched.
+    NotWatched(Disagreement),
     /// The user has not agreed to the removal of an entry.
     NotRemoved(Disagreement),
     /// The key is for the main network and the chosen network is not, or the other way round.
@@ -144,17 +148,15 @@ impl fmt::Display for KeysFailure {
                 "-kdfmemory and -kdfpasses are for a new key file, and this one is there; keys \
                  change-passphrase changes its costs",
             ),
-            Self::OlderCopy(number, newer) => write!(
-                f,
-                "this key file is an older copy, number {number}: number {newer} was here before, and may \
-                 have had more keys or another passphrase; -oldercopy changes it all the same"
-            ),
+            Self::OlderCopy(number, newer) => older_copy(f, *number, *newer),
             Self::UnknownAge(record, error) => write!(
                 f,
                 "{} cannot be read ({error}), and nothing tells whether this key file is an older copy; \
                  -oldercopy changes it all the same",
                 record.display()
             ),
+            Self::Source(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
+            Self::NotWatched(why) => not_watched(f, *why),
             Self::NotRemoved(why) => write!(f, "nothing was removed: {why}"),
             Self::OtherNetwork => {
                 f.write_str("the key is of another network; choose its network with -chain")
@@ -168,6 +170,24 @@ impl fmt::Display for KeysFailure {
             Self::Output(error) => error.fmt(f),
             Self::NoMnemonic => f.write_str("there is a passphrase of a mnemonic, but no mnemonic"),
         }
+    }
+}
+
+fn older_copy(f: &mut fmt::Formatter<'_>, number: u64, newer: u64) -> fmt::Result {
+    write!(
+        f,
+        "this key file is an older copy, number {number}: number {newer} was here before, and may have had \
+         more keys or another passphrase; -oldercopy changes it all the same"
+    )
+}
+
+fn not_watched(f: &mut fmt::Formatter<'_>, why: Disagreement) -> fmt::Result {
+    match why {
+        Disagreement::NobodyToAsk => f.write_str(
+            "nothing was changed: there is no terminal to ask at; look at what is shown, and give its ID with \
+             -yes",
+        ),
+        why => write!(f, "nothing was changed: {why}"),
     }
 }
 

@@ -1,8 +1,9 @@
 //! `keys import`: one secret of any kind.
 
 use godwit_keys::{
-    Entry, ExtendedPrivateKey, Mnemonic, NetworkKind, StoreError, StoredKey, account_descriptors,
-    account_descriptors_of, parse_wif, single_descriptors, split_private_descriptor,
+    Entry, EntryDescriptor, ExtendedPrivateKey, Mnemonic, NetworkKind, StoreError, StoredKey,
+    account_descriptors, account_descriptors_of, parse_wif, single_descriptors,
+    split_private_descriptor,
 };
 use godwit_program::Exit;
 use godwit_secret::{SecretSlice, SecretString, run_on_secret_stack};
@@ -85,7 +86,8 @@ fn entry_of_keys(
         }
         Kind::Descriptor => {
             let split = split_private_descriptor(text, wanted)?;
-            let descriptors = split.descriptors.into_iter().map(|public| public.text).collect();
+            let descriptors: Vec<_> =
+                split.descriptors.into_iter().map(|public| public.text).collect();
             (wanted, descriptors, split.keys)
         }
         Kind::Extended | Kind::Mnemonic => {
@@ -105,6 +107,7 @@ fn entry_of_keys(
     if keys.is_empty() {
         return Err(KeysFailure::NoPrivateKey);
     }
+    let descriptors = descriptors.into_iter().map(EntryDescriptor::new).collect();
     Ok(new_entry(label, network, descriptors, keys))
 }
 

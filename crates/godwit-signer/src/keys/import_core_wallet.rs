@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use godwit_keys::{CoreWallet, CoreWalletError, NetworkKind, import_core_wallet};
+use godwit_keys::{
+    CoreDescriptor, CoreWallet, CoreWalletError, EntryDescriptor, NetworkKind, import_core_wallet,
+};
 use godwit_program::{Exit, print_json};
 use serde_json::json;
 
@@ -42,8 +44,12 @@ pub(super) fn run(
     if keys.is_empty() {
         return Err(KeysFailure::WalletWithoutKeys);
     }
-    let texts = descriptors.into_iter().map(|descriptor| descriptor.descriptor.text).collect();
-    let (store, id) = unlocked.insert(file, new_entry(label, network, texts, keys))?;
+    let used =
+        descriptors.into_iter().map(|CoreDescriptor { descriptor, next, created, .. }| {
+            EntryDescriptor { text: descriptor.text, next_index: next, since: created }
+        });
+    let entry = new_entry(label, network, used.collect(), keys);
+    let (store, id) = unlocked.insert(file, entry)?;
 
     let mut printed = inserted(&store, id);
     let complete = left_out.is_empty();

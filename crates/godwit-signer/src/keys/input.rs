@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Stderr, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use godwit_secret::{SecretBytes, SecretString, between_steps, run_on_secret_stack};
 
@@ -77,6 +78,19 @@ impl Input {
         }
         Ok(first)
     }
+}
+
+/// A file of what is meant to be public, which nobody knows yet.
+pub(super) fn read_file(path: &Path) -> Result<SecretBytes, KeysFailure> {
+    let failed = |error| KeysFailure::Source(path.to_owned(), error);
+    let mut file = File::open(path).map_err(failed)?;
+    let mut text = SecretBytes::new();
+    while text.len() <= MAX_LINE {
+        if text.read_from(&mut file, MAX_LINE + 1 - text.len())? == 0 {
+            break;
+        }
+    }
+    Ok(text)
 }
 
 /// Reads a line byte by byte, straight into locked memory, and leaves what follows for the next

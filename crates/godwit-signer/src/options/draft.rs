@@ -1,7 +1,11 @@
 //! Values of the signer's options as given, before they become a [`Config`](super::Config).
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+
+use godwit_keys::message::MessageFormat;
+use godwit_keys::psbt::Branch;
 
 use super::keys::{Bip39Passphrase, Descriptor};
 
@@ -10,6 +14,7 @@ use super::keys::{Bip39Passphrase, Descriptor};
 pub(super) struct Draft {
     pub(super) allow_unlocked_secrets: Option<bool>,
     pub(super) yes: Option<String>,
+    pub(super) format: Option<MessageFormat>,
     pub(super) keys: KeysDraft,
     pub(super) psbt: PsbtDraft,
 }
@@ -28,6 +33,9 @@ pub(super) struct KeysDraft {
     /// MiB.
     pub(super) kdf_memory: Option<u32>,
     pub(super) kdf_passes: Option<u32>,
+    pub(super) account: Option<u32>,
+    pub(super) branch: Option<Branch>,
+    pub(super) range: Option<RangeInclusive<u32>>,
     pub(super) secret: Option<Descriptor>,
     pub(super) wallet_passphrase: Option<Descriptor>,
     pub(super) bip39_passphrase: Bip39Passphrase,

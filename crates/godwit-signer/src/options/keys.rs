@@ -1,8 +1,10 @@
 //! Options of the commands that hold private keys.
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use godwit_keys::psbt::Branch;
 use godwit_keys::{KdfParameters, KeyId};
 
 /// Number of a file descriptor that the process inherited.
@@ -63,7 +65,7 @@ pub struct KeysOptions {
     pub action: KeysAction,
     /// The work that a new passphrase costs.
     pub cost: KdfCost,
-    /// `-yes`: the entry to remove; `None`: ask at the terminal.
+    /// `-yes`: the entry to remove or to watch; `None`: ask at the terminal.
     pub yes: Option<String>,
 }
 
@@ -97,10 +99,31 @@ pub enum KeysAction {
         /// `-walletpassphrase-fd`; `None`: the terminal.
         passphrase: Option<Descriptor>,
     },
+    /// `keys watch FILE`
+    Watch {
+        /// `-label`.
+        label: String,
+        /// The file with descriptors or a policy.
+        source: PathBuf,
+    },
     /// `keys list`
     List,
     /// `keys descriptors`
     Descriptors,
+    /// `keys xpub ID`
+    Xpub {
+        id: KeyId,
+        /// `-account`.
+        account: u32,
+    },
+    /// `keys addresses ID`
+    Addresses {
+        id: KeyId,
+        /// `-branch`; `None`: all.
+        branch: Option<Branch>,
+        /// `-range`.
+        indexes: RangeInclusive<u32>,
+    },
     /// `keys export ID`
     Export(KeyId),
     /// `keys change-passphrase`

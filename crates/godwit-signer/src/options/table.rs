@@ -1,4 +1,8 @@
-//! The program's tables. `keys_table` and `psbt_table` have its parts.
+//! The program's tables, in parts.
+
+mod keys;
+mod message;
+mod psbt;
 
 use std::ffi::OsStr;
 
@@ -8,8 +12,9 @@ use godwit_program::options::{
 };
 
 use super::draft::Draft;
-use super::keys_table::{KEYS_COMMANDS, KEYS_OPTIONS};
-use super::psbt_table::{PSBT_COMMANDS, PSBT_OPTIONS};
+use keys::{KEYS_COMMANDS, KEYS_OPTIONS};
+use message::{MESSAGE_COMMANDS, MESSAGE_OPTIONS};
+use psbt::{PSBT_COMMANDS, PSBT_OPTIONS};
 
 /// The program `godwit-signer`.
 pub(super) struct Signer;
@@ -20,8 +25,11 @@ pub(super) enum CommandName {
     KeysCreate,
     KeysImport,
     KeysImportCoreWallet,
+    KeysWatch,
     KeysList,
     KeysDescriptors,
+    KeysXpub,
+    KeysAddresses,
     KeysExport,
     KeysChangePassphrase,
     KeysRemove,
@@ -30,6 +38,9 @@ pub(super) enum CommandName {
     PsbtCombine,
     PsbtFinalize,
     PsbtExtract,
+    MessageInspect,
+    MessageSign,
+    MessageVerify,
     ResidueCheck,
 }
 
@@ -42,9 +53,10 @@ impl Program for Signer {
         "Finished PSBTs are verified in Bitcoin Core's engine (libbitcoinkernel).";
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> = None;
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] =
-        &[KEYS_COMMANDS, PSBT_COMMANDS, &[RESIDUE_CHECK]];
-    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[KEYS_OPTIONS, PSBT_OPTIONS];
-    const GROUPS: &'static [&'static str] = &[GENERAL, NETWORK, KEYS, PSBT];
+        &[KEYS_COMMANDS, PSBT_COMMANDS, MESSAGE_COMMANDS, &[RESIDUE_CHECK]];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] =
+        &[KEYS_OPTIONS, PSBT_OPTIONS, MESSAGE_OPTIONS];
+    const GROUPS: &'static [&'static str] = &[GENERAL, NETWORK, KEYS, PSBT, MESSAGE];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("import", "godwit"), ("utxo", "godwit")];
     const OTHER_LINES: OtherLines = OtherLines::All;
@@ -64,6 +76,7 @@ impl Program for Signer {
 /// Titles of groups of options.
 pub(super) const KEYS: &str = "Options of keys and residue-check";
 pub(super) const PSBT: &str = "Options of psbt";
+pub(super) const MESSAGE: &str = "Options of message";
 
 const RESIDUE_CHECK: CommandSpec<Signer> = CommandSpec {
     command: CommandName::ResidueCheck,

@@ -1,6 +1,8 @@
 use std::fs;
 
 use godwit_keys::KdfParameters;
+use godwit_keys::message::MessageFormat;
+use godwit_keys::psbt::Branch;
 use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR, FilePlace, Form, OptionSpec, Program};
 use tempfile::TempDir;
 
@@ -87,6 +89,46 @@ fn commands_of_keys() {
     let change = keys(&["change-passphrase", "-passphrase-fd=3", "-newpassphrase-fd=4"]);
     assert_eq!(change.action, KeysAction::ChangePassphrase { new: fd(4) });
     assert_eq!(change.file.passphrase, fd(3));
+}
+
+#[test]
+fn accounts_and_addresses_have_ranges() {
+    let id = "12345678".parse().expect("eight digits");
+    let xpub = |arguments: &[&str]| keys(&[&["xpub", "12345678"], arguments].concat()).action;
+    assert_eq!(xpub(&[]), KeysAction::Xpub { id, account: 0 });
+    let last = KeysAction::Xpub { id, account: 2_147_483_647 };
+    assert_eq!(xpub(&["-account=2147483647"]), last);
+    assert!(error(&["keys", "xpub", "12345678", "-account=2147483648"]).contains("expected 0 to"));
+    let list = |arguments: &[&str]| keys(&[&["addresses", "12345678"], arguments].concat()).action;
+    let expected = |branch, indexes| KeysAction::Addresses { id, branch, indexes };
+    assert_eq!(list(&[]), expected(None, 0..=19));
+    let change = list(&["-branch=change", "-range=5-10004"]);
+    assert_eq!(change, expected(Some(Branch::Change), 5..=10_004));
+    let end = list(&["-branch=receive", "-range=2147483647-2147483647"]);
+    assert_eq!(end, expected(Some(Branch::Receive), 2_147_483_647..=2_147_483_647));
+    for wrong in ["5-4", "5", "-", "0-10000", "0-2147483648", "2147483648-2147483648", "a-b"] {
+        let refused = error(&["keys", "addresses", "12345678", &format!("-range={wrong}")]);
+        assert!(refused.contains("expected two indexes"), "{wrong}: {refused}");
+    }
+    assert!(error(&["keys", "addresses", "12345678", "-branch=all"]).contains("expected receive"));
+}
+
+#[test]
+fn messages_have_an_address_and_a_file() {
+    let message = |arguments: &[&str]| match config(&[&["message"], arguments].concat()).command {
+        Command::Message(options) => options,
+        other => panic!("{other:?}"),
+    };
+    let sign = message(&["sign", "a", "f", "-format=full", "-yes=t", "-keys=k"]);
+    assert_eq!((sign.action, sign.address.as_str()), (MessageAction::Sign, "a"));
+    assert_eq!((sign.file, sign.format), (PathBuf::from("f"), Some(MessageFormat::Full)));
+    assert_eq!((sign.yes.as_deref(), sign.key_file.file), (Some("t"), Some(PathBuf::from("k"))));
+    let verify = message(&["verify", "a", "s", "-"]);
+    assert_eq!(verify.action, MessageAction::Verify { signature: "s".to_owned() });
+    assert_eq!((verify.address.as_str(), verify.file), ("a", PathBuf::from("-")));
+    assert_eq!(message(&["inspect", "a", "f"]).action, MessageAction::Inspect);
+    assert!(error(&["message", "sign", "a", "f", "-format=other"]).contains("expected legacy"));
+    assert!(error(&["message", "verify", "a", "s", "f", "-keys=k"]).contains("not an option of"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use godwit_engine::ScriptError;
 use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
 use godwit_program::{Exit, OutputError};
 
-use crate::agree::Disagreement;
+use crate::agree::disagreement::Disagreement;
 use crate::keys::KeysFailure;
 
 /// A failure of `psbt`.

@@ -13,11 +13,21 @@ use godwit_keys::psbt::{
 /// Most hexadecimal digits that are shown of a script without an address.
 const SCRIPT_DIGITS: usize = 80;
 
-/// Whether it is known which keys are ours.
+/// What is known of the keys of an input or output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
-    Known,
+    /// Which are ours. The others are cosigners', if a descriptor of ours derives the script.
+    Known {
+        shared: bool,
+    },
     Unknown,
+}
+
+fn keys_of(ours: Option<&Ours>, own: Option<&OwnScript>) -> Keys {
+    match ours {
+        Some(_) => Keys::Known { shared: own.is_some() },
+        None => Keys::Unknown,
+    }
 }
 
 /// What the key file tells of a PSBT.
@@ -30,7 +40,6 @@ pub(super) struct Known<'a> {
 /// Shows a PSBT for a person to read; keys and outputs of ours are marked where it is known which are.
 pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>>) -> String {
     let ours = known.map(|known| known.ours);
-    let keys = if ours.is_some() { Keys::Known } else { Keys::Unknown };
     let mut lines = vec![format!(
         "PSBT version {}, transaction version {}, lock time {}",
         review.version,
@@ -38,7 +47,8 @@ pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>
         lock_time(review)
     )];
     for (index, input) in review.inputs.iter().enumerate() {
-        push_input(&mut lines, index, input, network, keys);
+        let own = ours.and_then(|ours| ours.inputs[index].as_ref());
+        push_input(&mut lines, index, input, network, keys_of(ours, own));
         if let Some(ours) = ours {
             lines.extend(whose(ours, index, input));
         }
@@ -47,8 +57,8 @@ pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>
         push_output(&mut lines, index, output, network, ours);
         if ours.is_some_and(|ours| ours.far.contains(&index)) {
             lines.push(format!(
-                "  its index is more than {GAP_LIMIT} above those that are spent of its account: no \
-                 wallet that is restored looks there, and it does not count as ours"
+                "  its index is more than {GAP_LIMIT} above those that are spent or were given out of \
+                 its account: no wallet that is restored looks there, and it does not count as ours"
             ));
         }
         lines.extend(wrong(output, index, known));
@@ -173,8 +183,8 @@ fn push_output(
     network: Network,
     ours: Option<&Ours>,
 ) {
-    let keys = if ours.is_some() { Keys::Known } else { Keys::Unknown };
     let own = ours.and_then(|ours| ours.outputs[index].as_ref());
+    let keys = keys_of(ours, own);
     let leaves = ours.is_some_and(|ours| ours.shared.contains(&index));
     let amount = bitcoin_amount(output.amount);
     let address = address(&output.script_pubkey, network);
@@ -253,11 +263,12 @@ fn net(ours: &Ours, review: &Review) -> String {
 }
 
 fn key_line(key: &KeyReview, keys: Keys) -> String {
-    let ours = match (keys, key.ours) {
-        (Keys::Known, true) => ", ours",
+    let whose = match (keys, key.ours) {
+        (Keys::Known { .. }, true) => ", ours",
+        (Keys::Known { shared: true }, false) => ", a cosigner's",
         _ => "",
     };
-    format!("  key {} {}{ours}", path(&key.key.source), key.key.key)
+    format!("  key {} {}{whose}", path(&key.key.source), key.key.key)
 }
 
 fn signature_line(signature: &SignatureReview) -> String {

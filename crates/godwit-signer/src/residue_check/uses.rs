@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::DerivationPath;
+use godwit_keys::message::{MessageFormat, sign_message};
+use godwit_keys::psbt::OwnScript;
+use godwit_keys::psbt::{Standing, standings};
 use godwit_keys::{
     Entry, ExtendedPrivateKey, KdfParameters, KeyFileError, KeyId, KeyStore, Mnemonic, PrivateKey,
-    StoreError, StoredKey, core_wallet_needles, import_core_wallet,
+    StoreError, StoredKey, account_keys, core_wallet_needles, import_core_wallet,
 };
 use godwit_secret::residue::Needle;
 use godwit_secret::{SecretBytes, SecretString};
@@ -22,6 +25,8 @@ pub(super) const NETWORK: NetworkKind = NetworkKind::Test;
 pub(super) const PATHS: [&str; 2] = ["84h/1h/0h/0/0", "86h/1h/0h/0/0"];
 /// The accounts of every purpose, which `keys create` derives, and those paths.
 const TREE: [&str; 4] = ["44h/1h/0h", "49h/1h/0h", PATHS[0], PATHS[1]];
+/// The keys of cosigners, which `keys xpub` derives besides.
+const COSIGNERS: [&str; 2] = ["48h/1h/0h/2h", "48h/1h/0h/1h"];
 /// Steps to an account. Above it nobody is shown a chain code.
 const TO_ACCOUNT: usize = 3;
 /// A digest to sign where it does not matter which.
@@ -143,6 +148,11 @@ pub(super) fn derive_and_sign(case: &mut Case<'_, '_>) -> Result<(), CheckError>
         let signature = key.sign_ecdsa(&DIGEST)?;
         case.plant(key.ecdsa_nonce_needle("nonce of ECDSA", &signature, &DIGEST)?);
         key.sign_ecdsa(&DIGEST)?;
+        let signature = key.sign_recoverable(&DIGEST)?;
+        let nonce =
+            key.ecdsa_nonce_needle("nonce of a message", &signature.to_standard(), &DIGEST)?;
+        case.plant(nonce);
+        key.sign_recoverable(&DIGEST)?;
         for tweak in [None, Some(&DIGEST)] {
             let signature = key.sign_schnorr(&DIGEST, tweak)?;
             let nonce = key.schnorr_nonce_needle("nonce of BIP340", &signature, &DIGEST, tweak)?;
@@ -153,6 +163,69 @@ pub(super) fn derive_and_sign(case: &mut Case<'_, '_>) -> Result<(), CheckError>
     }
     Ok(())
 }
+
+pub(super) fn show_accounts(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let root = root(case)?;
+    for path in COSIGNERS {
+        let path: DerivationPath = path.parse().map_err(|_| case.unexpected())?;
+        for end in 1..=path.len() {
+            let place = DerivationPath::from(&path.as_ref()[..end]);
+            let key = root.derive(place.as_ref())?;
+            case.plant(key.needle(&format!("key at {place}"))?);
+        }
+    }
+    let stored = store_with_root(case, "accounts", root)?;
+    let store = KeyStore::open(&stored.path, &stored.passphrase)?;
+    let mut shown = 0;
+    for key in store.entries().iter().flat_map(|entry| &entry.keys) {
+        if let StoredKey::Extended { key, origin } = key {
+            shown += account_keys(key, origin.as_ref(), 0)?.len();
+        }
+    }
+    case.unlocked()?;
+    if shown == TREE.len() + COSIGNERS.len() { Ok(()) } else { Err(case.unexpected()) }
+}
+
+/// Signs a message in each format.
+pub(super) fn sign_messages(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let root = StoredKey::Extended { key: root(case)?, origin: None };
+    let entry = imported(&text_of(&root)?)?;
+    drop(root);
+    let (path, passphrase, id) = insert(case, "messages", entry)?;
+    let store = KeyStore::open(&path, &passphrase)?;
+    let entry = store.entry(id).ok_or_else(|| case.unexpected())?;
+    for (place, descriptor) in (1..).zip(entry.texts()) {
+        let descriptor = descriptor.to_owned();
+        let format = match descriptor.split('(').next() {
+            Some("pkh") => MessageFormat::Legacy,
+            Some("sh") => MessageFormat::Full,
+            _ => MessageFormat::Simple,
+        };
+        let own = OwnScript { entry: id, place, descriptor, shared: false, index: Some(0) };
+        let signed = sign_message(&store, NETWORK, &own, "a message", format);
+        signed.map_err(|_| case.unexpected())?;
+    }
+    case.unlocked()
+}
+
+/// Tells which key of a multisig is ours.
+pub(super) fn watch_a_multisig(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
+    let root = root(case)?;
+    let ours = account_keys(&root, None, 0)?.swap_remove(2).key;
+    let stored = store_with_root(case, "multisig", root)?;
+    let store = KeyStore::open(&stored.path, &stored.passphrase)?;
+    let descriptor = format!("wsh(sortedmulti(1,{ours}/0/*,{COSIGNER}/0/*))");
+    let keys = standings(&store, NETWORK, &descriptor)?;
+    case.unlocked()?;
+    match &keys.iter().map(|key| key.standing).collect::<Vec<_>>()[..] {
+        [Standing::Ours, Standing::Cosigner] => Ok(()),
+        _ => Err(case.unexpected()),
+    }
+}
+
+/// Somebody's public key.
+const COSIGNER: &str = "tpubDDqLGzS9Tnc6E5QTGDFgDJnUqbRUhkT6fajttjAUtDoNpCZf4FAUNfyAdM7ocFeWhKP5cBV6BvxD2B4U9oj9YP13e\
+                        gUWCPb4Lv9LkejiA85";
 
 pub(super) fn export(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let stored = store_with_keys(case, "exported")?;

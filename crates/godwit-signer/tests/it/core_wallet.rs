@@ -85,6 +85,121 @@ fn wallets_of_core_become_entries() {
     assert!(error.contains(id), "they are there already: {error}");
 }
 
+/// Core's `listdescriptors` has for each descriptor what goes back into `importdescriptors`.
+#[test]
+fn what_a_wallet_has_given_out_goes_back_to_core() {
+    let Some((folder, wallets)) = wallets() else { return };
+    let place = signer("regtest");
+    for (name, expected) in [("plain", 8), ("blank-imported", 4)] {
+        let path = folder.join(format!("{name}.wallet.dat"));
+        import_wallet(&place, &path, "", Exit::Success);
+        let (array, _) = keys(&place, &[&"descriptors"], "of the file\n", Exit::Success);
+        let array: Value = serde_json::from_str(&array).expect("JSON");
+        let public = texts(&wallets[name]["descriptors_public"]);
+        let array: Vec<&Value> = array
+            .as_array()
+            .expect("an array")
+            .iter()
+            .filter(|one| public.iter().any(|text| one["desc"] == text.as_str()))
+            .collect();
+        assert!(array.len() >= expected, "{name}: {array:?}");
+        for one in &array {
+            assert!(one["timestamp"].as_u64() > Some(1_231_006_505), "{one}");
+            if let Some(next) = one["next_index"].as_u64() {
+                assert_eq!(one["range"], serde_json::json!([0, next + 999]), "{one}");
+            }
+        }
+        // Each wallet has received at the first address of each kind.
+        assert!(array.iter().any(|one| one["next_index"].as_u64() > Some(0)), "{name}");
+    }
+}
+
+/// What a command of `psbt` writes, with the passphrase on standard input.
+#[track_caller]
+fn psbt(place: &Datadir, action: &str, file: &Path, options: &[&str]) -> String {
+    let mut words: Vec<&dyn AsRef<OsStr>> = vec![&"psbt", &action, &file];
+    words.extend(options.iter().map(|option| option as &dyn AsRef<OsStr>));
+    place.run_with_input(&words, "of the file\n").expect(Exit::Success).stdout.trim().to_owned()
+}
+
+/// Signs Core's PSBTs after a look, and makes the transactions that Core made of them.
+fn sign_as_core(place: &Datadir, psbts: &[Value]) {
+    let with_keys = "-passphrase-fd=0";
+    for vector in psbts {
+        let file = |name: &str, content: &str| {
+            let path = place.beside(name);
+            fs::write(&path, content).expect("written");
+            path
+        };
+        let unsigned = file("unsigned.psbt", vector["unsigned"].as_str().expect("text"));
+        let seen = psbt(place, "inspect", &unsigned, &[with_keys]);
+        let wrong = ["wrong", "by no descriptor", "no descriptor of"];
+        assert!(seen.contains(", ours") && !wrong.iter().any(|word| seen.contains(word)), "{seen}");
+        let token = seen.rsplit('=').next().expect("a token");
+        let signed = psbt(place, "sign", &unsigned, &[with_keys, &format!("-yes={token}")]);
+        let finished = psbt(place, "finalize", &file("signed.psbt", &signed), &[]);
+        let transaction = psbt(place, "extract", &file("finished.psbt", &finished), &[]);
+        assert_eq!(transaction, vector["core_final_hex"].as_str().expect("text"), "{seen}");
+    }
+}
+
+/// As its file, and as `listdescriptors true` prints it, each descriptor imported by itself.
+#[test]
+fn wallets_of_core_sign_in_each_form_that_it_writes() {
+    let Some((folder, wallets)) = wallets() else { return };
+    for (name, wallet) in wallets.as_object().expect("wallets") {
+        let place = signer("regtest");
+        let path = folder.join(format!("{name}.wallet.dat"));
+        let passphrase = wallet["passphrase"].as_str().unwrap_or_default();
+        import_wallet(&place, &path, passphrase, Exit::Success);
+        sign_as_core(&place, wallet["psbts"].as_array().expect("a list"));
+    }
+    for name in ["plain", "blank-imported"] {
+        let (place, wallet) = (signer("regtest"), &wallets[name]);
+        for descriptor in wallet["descriptors_private"].as_array().expect("a list") {
+            let lines = format!("of the file\n{}\n", descriptor.as_str().expect("text"));
+            keys(&place, &[&"import", &"-secret-fd=0"], &lines, Exit::Success);
+        }
+        sign_as_core(&place, wallet["psbts"].as_array().expect("a list"));
+    }
+}
+
+/// As `listdescriptors` prints it, to be watched; what goes back is the same.
+#[test]
+fn public_descriptors_of_core_are_watched_as_they_are() {
+    let Some((_, wallets)) = wallets() else { return };
+    let place = signer("regtest");
+    for (name, wallet) in wallets.as_object().expect("wallets") {
+        let public: Vec<&str> = wallet["descriptors_public"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|text| text.as_str().expect("text"))
+            .collect();
+        let file = place.beside("public");
+        fs::write(&file, public.join("\n")).expect("written");
+        let lines = "of the file\n";
+        let (_, shown) = keys(&place, &[&"watch", &file, &"-yes=none"], lines, Exit::Failure);
+        let end = shown.rfind('}').expect("JSON is shown");
+        let json = &shown[shown.find('{').expect("JSON")..=end];
+        let id = serde_json::from_str::<Value>(json).expect("JSON")["id"].clone();
+        let yes = format!("-yes={}", id.as_str().expect("an ID"));
+        let (printed, _) = keys(&place, &[&"watch", &file, &yes], lines, Exit::Success);
+        let entry: Value = serde_json::from_str(&printed).expect("JSON");
+        assert_eq!(entry["descriptors"], serde_json::json!(public), "{name}");
+        assert_eq!(entry["watch_only"], true);
+    }
+    let (array, _) = keys(&place, &[&"descriptors"], "of the file\n", Exit::Success);
+    let array: Vec<Value> = serde_json::from_str(&array).expect("JSON");
+    let mut all: Vec<String> = Vec::new();
+    for wallet in wallets.as_object().expect("wallets").values() {
+        all.extend(texts(&wallet["descriptors_public"]));
+    }
+    all.sort();
+    let printed = array.iter().map(|one| one["desc"].clone()).collect::<Value>();
+    assert_eq!(texts(&printed), all);
+}
+
 #[test]
 fn wallets_that_cannot_be_imported_change_nothing() {
     let place = signer("regtest");

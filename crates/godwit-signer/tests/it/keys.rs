@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 use std::thread;
 
 use godwit_program::Exit;
@@ -63,6 +64,9 @@ fn a_life_of_keys() {
         (Some("savings"), Some(true))
     );
     assert_eq!(entry["descriptors"].as_array().map(Vec::len), Some(8));
+    let multipath = entry["multipath"].as_array().expect("a list");
+    assert_eq!(multipath.len(), 4, "{entry}");
+    assert!(multipath.iter().all(|text| text.to_string().contains("/<0;1>/*")), "{entry}");
     assert_eq!(fs::metadata(key_file(&place)).expect("made").mode() & 0o777, 0o600);
     assert_eq!(list(&place), std::slice::from_ref(&entry));
 
@@ -141,12 +145,75 @@ fn descriptors_are_an_array_for_core() {
             assert_eq!(one["desc"], created["descriptors"][place]);
             assert_eq!(one["internal"], place % 2 == 1, "{one}");
             assert_eq!(one["range"], serde_json::json!([0, 999]));
+            assert_eq!(one["next_index"], 0);
             assert!(one.get("label").is_none(), "Core refuses it beside a range: {one}");
         } else {
             assert_eq!(one["timestamp"], 0, "the key may have been used before: {one}");
             assert!(one.get("range").is_none(), "{one}");
         }
     }
+}
+
+#[test]
+fn cosigners_get_keys_with_origins_and_addresses_are_listed() {
+    let place = signer("regtest");
+    let entry = import(&place, WORDS).expect(Exit::Success).json();
+    let accounts = keys(&place, &["xpub", &id(&entry)], &["pass"]).expect(Exit::Success).json();
+    let accounts = accounts.as_array().expect("a list");
+    let of = |name: &str| -> Vec<&Value> { accounts.iter().map(|one| &one[name]).collect() };
+    assert_eq!(of("purpose"), [44, 49, 84, 86, 48, 48]);
+    assert_eq!(of("script"), ["pkh", "sh(wpkh)", "wpkh", "tr", "wsh", "sh(wsh)"]);
+    for (place, account) in accounts.iter().enumerate() {
+        // What it prints as a descriptor is what the entry has.
+        let descriptor = if place < 4 { entry["multipath"][place].clone() } else { Value::Null };
+        assert_eq!(account["descriptor"], descriptor);
+        assert!(account["key"].as_str().expect("text").starts_with("[73c5da0a/"), "{account}");
+    }
+    let third = keys(&place, &["xpub", &id(&entry), "-account=2"], &["pass"]);
+    let third = third.expect(Exit::Success).json();
+    let key = third[4]["key"].as_str().expect("text").to_owned();
+    assert!(key.starts_with("[73c5da0a/48h/1h/2h/2h]tpub"), "{third}");
+
+    let list = |options: &[&str]| {
+        let id = id(&entry);
+        let words = [&["addresses", &id], options].concat();
+        keys(&place, &words, &["pass"]).expect(Exit::Success).json()
+    };
+    let all = list(&[]);
+    assert_eq!(all.as_array().map(Vec::len), Some(8));
+    assert_eq!(all[0]["addresses"].as_array().map(Vec::len), Some(20));
+    let change = list(&["-branch=change", "-range=18-19"]);
+    assert_eq!(change.as_array().map(Vec::len), Some(4));
+    for (place, one) in change.as_array().expect("a list").iter().enumerate() {
+        assert_eq!(one["branch"], "change");
+        let same = &all[2 * place + 1];
+        assert_eq!(one["descriptor"], same["descriptor"]);
+        let tail = &same["addresses"].as_array().expect("a list")[18..];
+        assert_eq!(one["addresses"].as_array().expect("a list"), tail);
+    }
+    // The first one of BIP84's vector, on this network.
+    let main = "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu";
+    let script = bitcoin::Address::from_str(main).expect("an address").assume_checked();
+    let of_main = signer("main");
+    let entry = import(&of_main, WORDS).expect(Exit::Success).json();
+    let words = ["addresses", &id(&entry), "-range=0-0"];
+    let listed = keys(&of_main, &words, &["pass"]).expect(Exit::Success).json();
+    assert_eq!(listed[4]["addresses"][0]["address"], main);
+    let script = script.script_pubkey().to_hex_string();
+    assert_eq!(listed[4]["addresses"][0]["script"], script.as_str());
+    // A single key has no accounts, and one address of each kind.
+    let single = import(&place, WIF).expect(Exit::Success).json();
+    let none = keys(&place, &["xpub", &id(&single)], &["pass"]).expect(Exit::Success).json();
+    assert_eq!(none, Value::Array(Vec::new()));
+    let words = ["addresses", &id(&single)];
+    let listed = keys(&place, &words, &["pass"]).expect(Exit::Success).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(4));
+    for one in listed.as_array().expect("a list") {
+        let [address] = &one["addresses"].as_array().expect("a list")[..] else { panic!("{one}") };
+        assert_eq!((&address["index"], &one["branch"]), (&Value::Null, &Value::Null));
+    }
+    let unknown = keys(&place, &["addresses", "00000000"], &["pass"]).expect(Exit::Failure);
+    assert!(unknown.stderr.contains("the key file has no entry 00000000"), "{unknown:?}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod core_wallet;
 mod keys;
+mod message;
+mod multisig;
 mod psbt;
 mod residue;
 

@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use bitcoin::NetworkKind;
 use data_encoding::BASE64;
-use godwit_keys::{Entry, KdfParameters, KeyStore, split_private_descriptor};
+use godwit_keys::{Entry, EntryDescriptor, KdfParameters, KeyStore, split_private_descriptor};
 use godwit_program::Exit;
 use godwit_secret::SecretString;
 use godwit_sim::programs::{Datadir, Ended};
@@ -274,12 +274,11 @@ fn key_file(place: &Datadir, wallet: &Value) -> PathBuf {
         let entry = Entry {
             label: String::new(),
             created: 0,
-            made_here: false,
             network: NetworkKind::Test,
             descriptors: split
                 .descriptors
                 .iter()
-                .map(|descriptor| descriptor.text.clone())
+                .map(|descriptor| EntryDescriptor::new(descriptor.text.clone()))
                 .collect(),
             keys: split.keys,
             words: None,

@@ -12,7 +12,7 @@ use bitcoin::{
     Witness, absolute, transaction,
 };
 use godwit::exit::Exit;
-use godwit_keys::{Entry, KdfParameters, KeyStore, split_private_descriptor};
+use godwit_keys::{Entry, EntryDescriptor, KdfParameters, KeyStore, split_private_descriptor};
 use godwit_secret::SecretString;
 use godwit_sim::miner::{self, COINBASE_MATURITY, Tip};
 use miniscript::psbt::PsbtExt;
@@ -152,17 +152,11 @@ pub(crate) fn make(node: &Node) -> SpendingChain {
     for letter in ['A', 'B', 'C'] {
         let text = secret(&format!("pkh({}/*)", xprv(letter)));
         let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
-        let descriptors = split.descriptors.into_iter().map(|split| split.text).collect();
+        let descriptors =
+            split.descriptors.into_iter().map(|split| EntryDescriptor::new(split.text)).collect();
         let (label, network) = (letter.to_string(), NetworkKind::Test);
-        let entry = Entry {
-            label,
-            created: 0,
-            made_here: false,
-            network,
-            descriptors,
-            keys: split.keys,
-            words: None,
-        };
+        let entry =
+            Entry { label, created: 0, network, descriptors, keys: split.keys, words: None };
         store.insert(entry).expect("it is new");
     }
     let spends = KINDS.iter().enumerate().map(|(vout, kind)| {

@@ -73,6 +73,46 @@ fn a_gap_is_one_of_an_account() {
     }
 }
 
+/// As Core writes them: each branch of an account is a descriptor of its own, imported by itself, with its
+/// origin or without.
+#[test]
+fn branches_of_an_account_may_be_entries_of_their_own() {
+    let branches = ["wpkh([00112233/84h]A/0/*)", "wpkh(A/1/*)", "tr(A/0/*)"];
+    for (spent, change, signed) in [
+        ("wpkh(A/0/500)", "wpkh(A/1/700)", true),
+        ("wpkh(A/0/500)", "wpkh(A/1/701)", false),
+        ("wpkh(A/1/500)", "wpkh(A/0/700)", true),
+        ("wpkh(A/1/500)", "tr(A/0/201)", false),
+    ] {
+        let psbt = received(&paying(&[spent], &[(change, COIN - FEE)]));
+        assert_eq!(ours_by(&psbt, &branches).1.far.is_empty(), signed, "{spent} {change}");
+    }
+}
+
+/// Of a wallet of Core it is known which addresses it has given out; change of another kind than the coin is
+/// among them too.
+#[test]
+fn a_gap_begins_behind_what_was_given_out() {
+    let used = ["wpkh(A/0/*)", "wpkh(A/1/*)@1000", "tr(A/0/*)@1"];
+    for (change, signed) in [
+        ("wpkh(A/1/1199)", true),
+        ("wpkh(A/1/1200)", false),
+        ("wpkh(A/0/1199)", true),
+        ("tr(A/0/200)", true),
+        ("tr(A/0/201)", false),
+    ] {
+        let psbt = received(&paying(&["tr(A/0/0)"], &[(change, COIN - FEE)]));
+        let far = &ours_by(&psbt, &used).1.far;
+        assert_eq!(far.is_empty(), signed, "{change}");
+    }
+    // What was given out may be hidden as well.
+    let mut psbt = paying(&["tr(A/0/0)", "wpkh(A/1/1150)"], &[("wpkh(F/0)", 2 * COIN - FEE)]);
+    psbt.inputs[1].bip32_derivation.clear();
+    let psbt = received(&psbt);
+    assert_eq!(ours_by(&psbt, &used).1.hidden, [1]);
+    assert_eq!(ours_by(&psbt, &OURS).1.hidden, [0; 0], "nobody knows");
+}
+
 #[test]
 fn a_key_of_ours_that_no_descriptor_derives_brings_nothing_back() {
     let any_outputs = SignPolicy { any_outputs: true, ..SignPolicy::default() };

@@ -6,14 +6,15 @@ use bitcoin::hashes::Hash;
 use bitcoin::secp256k1::Secp256k1;
 
 use super::coins::public_descriptor;
-use crate::KeyId;
 use crate::psbt::{Branch, MAX_OWN_INDEX, OwnScripts};
+use crate::{EntryDescriptor, KeyId};
 
 fn xpub(letter: char) -> Xpub {
     let key = Xpriv::new_master(Network::Regtest, &[letter as u8; 32]).expect("a valid key");
     Xpub::from_priv(&Secp256k1::new(), &key)
 }
 
+/// `@` and the next index may stand behind a descriptor.
 pub(super) fn of_descriptors(kinds: &[&str]) -> OwnScripts {
     let text = |kind: &&str| {
         let parts = kind.chars().map(|letter| match letter {
@@ -22,13 +23,20 @@ pub(super) fn of_descriptors(kinds: &[&str]) -> OwnScripts {
         });
         parts.collect()
     };
-    let texts: Vec<String> = kinds.iter().map(text).collect();
-    let numbered = (1..).zip(&texts);
-    OwnScripts::of_descriptors(numbered.map(|(place, text)| (id(), place, text.as_str())))
+    let used = kinds.iter().map(|kind| match kind.split_once('@') {
+        Some((kind, next)) => (text(&kind), next.parse().expect("a number")),
+        None => (text(kind), 0),
+    });
+    let known: Vec<EntryDescriptor> = used
+        .map(|(text, next_index)| EntryDescriptor { next_index, ..EntryDescriptor::new(text) })
+        .collect();
+    // Each in an entry of its own, as somebody imports them one by one.
+    let numbered = (1..).zip(&known);
+    OwnScripts::of_descriptors(numbered.map(|(number, known)| (id(number), 1, known)))
 }
 
-fn id() -> KeyId {
-    "00000001".parse().expect("eight digits")
+fn id(number: u32) -> KeyId {
+    format!("{number:08x}").parse().expect("eight digits")
 }
 
 fn source(path: &str) -> KeySource {
@@ -94,7 +102,7 @@ fn it_is_told_by_which_descriptor_and_index() {
     ] {
         let found = own.find(&public_descriptor(kind).script_pubkey(), [&source(path)]);
         let found = found.expect(kind);
-        assert_eq!((found.entry, found.place, found.index), (id(), place, index), "{kind}");
+        assert_eq!((found.entry, found.place, found.index), (id(place), 1, index), "{kind}");
         assert_eq!(found.branch(), branch, "{kind}");
     }
 }

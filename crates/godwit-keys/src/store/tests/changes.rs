@@ -17,7 +17,8 @@ fn multisig(private: &[u8]) -> Entry {
     let text = passphrase(&format!("wsh(multi(2,{}))", keys.map(|key| key + "/0/*").join(",")));
     let split = split_private_descriptor(SecretSlice::from(&text), NetworkKind::Test);
     let split = split.expect("a descriptor");
-    let descriptors = split.descriptors.into_iter().map(|public| public.text).collect();
+    let descriptors =
+        split.descriptors.into_iter().map(|public| EntryDescriptor::new(public.text)).collect();
     Entry { descriptors, keys: split.keys, ..entry(1) }
 }
 
@@ -133,8 +134,8 @@ fn exported_descriptors_come_back_as_they_were() {
         let secret = passphrase(&text);
         let split = split_private_descriptor(SecretSlice::from(&secret), NetworkKind::Test);
         let split = split.expect("a descriptor");
-        let descriptors: Vec<_> = split.descriptors.into_iter().map(|it| it.text).collect();
-        let same = descriptors.clone();
+        let same: Vec<_> = split.descriptors.into_iter().map(|it| it.text).collect();
+        let descriptors = same.iter().cloned().map(EntryDescriptor::new).collect();
         let id = store.insert(Entry { descriptors, keys: split.keys, ..entry(1) });
         let out = text_of(&store, id.expect("written"));
         assert_eq!(imported_again(&out), same, "{text}");

@@ -52,10 +52,9 @@ pub(super) fn key_file_with(
     let text = secret(&format!("wpkh({}/*)", key('A')));
     let split = split_private_descriptor((&text).into(), NetworkKind::Test).expect("valid");
     let descriptors = split.descriptors.into_iter().map(|split| split.text);
-    let descriptors = descriptors.chain(more.iter().cloned()).collect();
+    let descriptors = descriptors.chain(more.iter().cloned()).map(EntryDescriptor::new).collect();
     let (label, keys) = (String::new(), split.keys);
-    let entry =
-        Entry { label, created: 0, made_here: false, network, descriptors, keys, words: None };
+    let entry = Entry { label, created: 0, network, descriptors, keys, words: None };
     store.insert(entry).expect("it is new");
     path
 }

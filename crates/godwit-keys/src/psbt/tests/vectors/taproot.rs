@@ -21,8 +21,8 @@ use godwit_testdata::shared_file;
 
 use super::*;
 use crate::private_key::PrivateKey;
-use crate::psbt::review::verify_schnorr;
 use crate::psbt::sighash::Digests;
+use crate::psbt::signatures::verify_schnorr;
 use crate::psbt::spent::{classify, output_key};
 use crate::psbt::{InputObjection, Sighash, SpendKind};
 

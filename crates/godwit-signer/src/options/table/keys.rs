@@ -2,13 +2,15 @@
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 
+use godwit_keys::psbt::Branch;
 use godwit_keys::{KdfParameters, MAX_LABEL, is_label};
 use godwit_program::options::{CommandSpec, Commands, FilePlace, Form, OptionSpec, values};
 
-use super::draft::Draft;
-use super::keys::{Bip39Passphrase, Descriptor};
-use super::table::{CommandName, KEYS, Signer, line_option, setting};
+use super::{CommandName, KEYS, Signer, line_option, setting};
+use crate::options::draft::Draft;
+use crate::options::keys::{Bip39Passphrase, Descriptor};
 
 pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
     CommandSpec {
@@ -36,6 +38,15 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
                public descriptors. No other program may have the wallet open.",
     },
     CommandSpec {
+        command: CommandName::KeysWatch,
+        words: "keys watch",
+        operands: " FILE",
+        count: 1..=1,
+        help: "Show public descriptors, ask, and put them into the key file, as those of a multisig with \
+               cosigners' keys: FILE has them one a line, or the template of a wallet policy (BIP388) and \
+               its keys, one a line. What comes back to those with a key of yours is change.",
+    },
+    CommandSpec {
         command: CommandName::KeysList,
         words: "keys list",
         operands: "",
@@ -49,6 +60,23 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
         count: 0..=0,
         help: "Print the public descriptors of all entries of the network as an array that \
                importdescriptors of Bitcoin Core takes, to watch them.",
+    },
+    CommandSpec {
+        command: CommandName::KeysXpub,
+        words: "keys xpub",
+        operands: " ID",
+        count: 1..=1,
+        help: "Print the public keys of accounts of an entry as JSON, behind their origins, for cosigners \
+               and for wallets that watch: of each purpose (BIP44, 49, 84, 86) with its descriptor, and \
+               for multisig (BIP48).",
+    },
+    CommandSpec {
+        command: CommandName::KeysAddresses,
+        words: "keys addresses",
+        operands: " ID",
+        count: 1..=1,
+        help: "Print the addresses of an entry as JSON, by descriptor and index, to compare them with \
+               those that another wallet shows.",
     },
     CommandSpec {
         command: CommandName::KeysExport,
@@ -80,19 +108,25 @@ const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+    CommandName::KeysWatch,
     CommandName::KeysList,
     CommandName::KeysDescriptors,
+    CommandName::KeysXpub,
+    CommandName::KeysAddresses,
     CommandName::KeysExport,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
     CommandName::ResidueCheck,
     CommandName::PsbtInspect,
     CommandName::PsbtSign,
+    CommandName::MessageInspect,
+    CommandName::MessageSign,
 ]);
 const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+    CommandName::KeysWatch,
 ]);
 
 /// Commands that write the key file.
@@ -100,6 +134,7 @@ const CHANGING: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+    CommandName::KeysWatch,
     CommandName::KeysChangePassphrase,
     CommandName::KeysRemove,
 ]);
@@ -108,8 +143,14 @@ const NEW_PASSPHRASE: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,
     CommandName::KeysImport,
     CommandName::KeysImportCoreWallet,
+    CommandName::KeysWatch,
     CommandName::KeysChangePassphrase,
 ]);
+
+/// Last index that is not hardened, and last number of a step.
+const MAX_INDEX: u32 = (1 << 31) - 1;
+/// Most indexes of which addresses are listed at once.
+const MAX_ADDRESSES: u32 = 10_000;
 
 const LABEL: &str = "at most 100 characters, none of them a control character";
 const _: () = assert!(MAX_LABEL == 100);
@@ -266,6 +307,50 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         )
     },
     OptionSpec {
+        form: Form::Value { placeholder: "N", expected: "0 to 2147483647", off: None },
+        commands: Commands::Only(&[CommandName::KeysXpub]),
+        ..keys_option(
+            "account",
+            "keys xpub: the number of the account below a root (default: 0).",
+            |draft, text| {
+                draft.keys.account = Some(values::number(text).filter(|n| *n <= MAX_INDEX)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "BRANCH", expected: "receive or change", off: None },
+        commands: Commands::Only(&[CommandName::KeysAddresses]),
+        ..keys_option(
+            "branch",
+            "keys addresses: those to receive or those of change alone (default: all).",
+            |draft, text| {
+                draft.keys.branch = Some(match text.to_str()? {
+                    "receive" => Branch::Receive,
+                    "change" => Branch::Change,
+                    _ => return None,
+                });
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value {
+            placeholder: "FROM-TO",
+            expected: "two indexes below 2147483648 with - between them, of at most 10000 addresses",
+            off: None,
+        },
+        commands: Commands::Only(&[CommandName::KeysAddresses]),
+        ..keys_option(
+            "range",
+            "keys addresses: the first and the last index, of at most 10000 (default: 0-19).",
+            |draft, text| {
+                draft.keys.range = Some(range(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
         form: FD,
         commands: Commands::Only(&[CommandName::KeysImport]),
         ..keys_option(
@@ -328,6 +413,15 @@ const fn keys_option(
     set: fn(&mut Draft, &OsStr) -> Option<()>,
 ) -> OptionSpec<Signer> {
     line_option(KEYS, name, "", "", help, set)
+}
+
+/// `FROM-TO`.
+fn range(text: &OsStr) -> Option<RangeInclusive<u32>> {
+    let (from, to) = text.to_str()?.split_once('-')?;
+    let [from, to] = [from, to].map(|end| values::number::<u32>(OsStr::new(end)));
+    let (from, to) = (from?, to?);
+    let count = to.checked_sub(from)?;
+    (to <= MAX_INDEX && count < MAX_ADDRESSES).then_some(from..=to)
 }
 
 /// The number of a file descriptor.

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 
 use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
 
-use super::draft::Draft;
-use super::table::{CommandName, PSBT, Signer, line_option};
+use super::{CommandName, PSBT, Signer, line_option};
+use crate::options::draft::Draft;
 
 /// Largest `-maxfee`, in satoshi: all the money there will ever be.
 const MAX_FEE: u64 = 2_100_000_000_000_000;
@@ -177,13 +177,18 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
         },
     ),
     OptionSpec {
-        commands: Commands::Only(&[CommandName::PsbtSign, CommandName::KeysRemove]),
+        commands: Commands::Only(&[
+            CommandName::PsbtSign,
+            CommandName::MessageSign,
+            CommandName::KeysWatch,
+            CommandName::KeysRemove,
+        ]),
         ..setting(
             "yes",
             "WHAT",
             "a token or an ID",
             "Do it without a question: sign, if this is the token that psbt inspect -keys prints of the \
-             PSBT; keys remove, if this is the ID again (default: ask at the terminal).",
+             PSBT; message sign, if it is the one that message inspect prints; keys watch and keys remove, if this is the ID of what is shown (default: ask at the terminal).",
             |draft, text| {
                 draft.yes = Some(text.to_str()?.to_owned());
                 Some(())

@@ -1,0 +1,170 @@
+//! Reads signatures of messages. Of those of BIP322 a transaction is left to verify, which takes Core's
+//! engine.
+
+use bitcoin::consensus::encode;
+use bitcoin::hashes::Hash;
+use bitcoin::script::Instruction;
+use bitcoin::secp256k1::{Message, Secp256k1};
+use bitcoin::sign_message::{MessageSignature, signed_msg_hash};
+use bitcoin::taproot::LeafVersion;
+use bitcoin::{EcdsaSighashType, Script, Transaction, TxOut, Witness, WitnessVersion, ecdsa};
+use data_encoding::BASE64;
+
+use super::{FULL, MessageError, PROOF_OF_FUNDS, SIMPLE, nothing, to_sign, to_spend};
+
+/// Longest signature, in characters: base64 of a transaction with the largest witness that is relayed.
+pub const MAX_SIGNATURE: usize = 600_000;
+
+/// What a signature claims.
+#[derive(Debug)]
+pub enum MessageClaim {
+    /// One of the older form, which was verified.
+    Verified,
+    /// The input of this transaction satisfies the script of this output, if Core's engine says so.
+    Transaction(Box<Transaction>, TxOut),
+}
+
+/// Bytes of a signature of the older form.
+const LEGACY: usize = 65;
+
+/// Reads a signature of a message by the address with this script.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn read_signature(
+    text: &str,
+    script: &Script,
+    message: &str,
+) -> Result<MessageClaim, MessageError> {
+    let text = text.trim();
+    if text.len() > MAX_SIGNATURE {
+        return Err(MessageError::TooLong);
+    }
+    let decode = |text: &str| BASE64.decode(text.as_bytes()).map_err(|_| MessageError::Encoding);
+    if let Some(text) = text.strip_prefix(SIMPLE) {
+        return simple(&decode(text)?, script, message);
+    }
+    if let Some(text) = text.strip_prefix(FULL) {
+        return full(&decode(text)?, script, message);
+    }
+    if text.starts_with(PROOF_OF_FUNDS) {
+        return Err(MessageError::Inconclusive("it is a proof of funds, which takes a node"));
+    }
+    let bytes = decode(text)?;
+    if script.is_p2pkh() && bytes.len() == LEGACY {
+        return legacy(&bytes, script, message);
+    }
+    match simple(&bytes, script, message) {
+        Err(MessageError::Encoding) => full(&bytes, script, message),
+        claim => claim,
+    }
+}
+
+fn legacy(bytes: &[u8], script: &Script, message: &str) -> Result<MessageClaim, MessageError> {
+    let signature = MessageSignature::from_slice(bytes).map_err(|_| MessageError::Encoding)?;
+    let digest = Message::from_digest(signed_msg_hash(message).to_byte_array());
+    let curve = Secp256k1::verification_only();
+    let public = curve.recover_ecdsa(&digest, &signature.signature);
+    let public = public.map_err(|_| MessageError::Wrong)?;
+    let public = match signature.compressed {
+        true => bitcoin::PublicKey::new(public),
+        false => bitcoin::PublicKey::new_uncompressed(public),
+    };
+    match bitcoin::ScriptBuf::new_p2pkh(&public.pubkey_hash()) == *script {
+        true => Ok(MessageClaim::Verified),
+        false => Err(MessageError::Wrong),
+    }
+}
+
+fn simple(bytes: &[u8], script: &Script, message: &str) -> Result<MessageClaim, MessageError> {
+    let witness: Witness = encode::deserialize(bytes).map_err(|_| MessageError::Encoding)?;
+    if !script.is_witness_program() {
+        return Err(MessageError::Format);
+    }
+    let mut transaction = to_sign(&to_spend(script, message.as_bytes()));
+    transaction.input[0].witness = witness;
+    claim(transaction, script)
+}
+
+fn full(bytes: &[u8], script: &Script, message: &str) -> Result<MessageClaim, MessageError> {
+    let transaction: Transaction =
+        encode::deserialize(bytes).map_err(|_| MessageError::Encoding)?;
+    let expected = to_sign(&to_spend(script, message.as_bytes()));
+    let outpoint =
+        |transaction: &Transaction| transaction.input.first().map(|input| input.previous_output);
+    if outpoint(&transaction) != outpoint(&expected) || transaction.output != [nothing()] {
+        return Err(MessageError::OtherTransaction);
+    }
+    if transaction.input.len() > 1 {
+        return Err(MessageError::Inconclusive("it is a proof of funds, which takes a node"));
+    }
+    if !matches!(transaction.version.0, 0 | 2) {
+        return Err(MessageError::Inconclusive("the transaction has an unknown version"));
+    }
+    claim(transaction, script)
+}
+
+fn claim(transaction: Transaction, script: &Script) -> Result<MessageClaim, MessageError> {
+    let witness = &transaction.input[0].witness;
+    match script.witness_version() {
+        None | Some(WitnessVersion::V0) => {
+            let pushed = transaction.input[0].script_sig.instructions().map_while(Result::ok);
+            let pushed = pushed.filter_map(|part| match part {
+                Instruction::PushBytes(bytes) => Some(bytes.as_bytes()),
+                Instruction::Op(_) => None,
+            });
+            let mut all = witness.iter().chain(pushed);
+            if !all.all(is_no_signature_or_one_of_all) {
+                return Err(MessageError::Signature);
+            }
+        }
+        Some(WitnessVersion::V1) if script.is_p2tr() => check_taproot(witness)?,
+        Some(_) => {
+            return Err(MessageError::Inconclusive("no rule says anything of such an address"));
+        }
+    }
+    let spent = TxOut { value: bitcoin::Amount::ZERO, script_pubkey: script.to_owned() };
+    Ok(MessageClaim::Transaction(Box::new(transaction), spent))
+}
+
+/// First byte of what ECDSA's signatures look like (DER).
+const DER: u8 = 0x30;
+const LONGEST_DER: usize = 73;
+
+/// Whether a part of a witness is no ECDSA signature, or one of everything in its only form.
+fn is_no_signature_or_one_of_all(part: &[u8]) -> bool {
+    if part.first() != Some(&DER) || part.len() > LONGEST_DER || part.len() < 9 {
+        return true;
+    }
+    let Ok(signature) = ecdsa::Signature::from_slice(part) else { return false };
+    let mut low = signature.signature;
+    low.normalize_s();
+    signature.sighash_type == EcdsaSighashType::All
+        && low == signature.signature
+        && signature.to_vec() == part
+}
+
+fn check_taproot(witness: &Witness) -> Result<(), MessageError> {
+    /// First byte of an annex (BIP341).
+    const ANNEX: u8 = 0x50;
+    if witness.len() > 1 && witness.last().is_some_and(|last| last.first() == Some(&ANNEX)) {
+        return Err(MessageError::Inconclusive("it has an annex, of which no rule says anything"));
+    }
+    let signatures = match witness.len() {
+        0 => return Err(MessageError::Wrong),
+        1 => 1,
+        several => {
+            let block = witness.last().and_then(|block| block.first()).copied().unwrap_or(0);
+            if LeafVersion::from_consensus(block & 0xfe) != Ok(LeafVersion::TapScript) {
+                return Err(MessageError::Inconclusive("no rule says anything of such a leaf"));
+            }
+            several - 2
+        }
+    };
+    let is_usual = |part: &[u8]| part.len() != 65 || part[64] == EcdsaSighashType::All as u8;
+    match witness.iter().take(signatures).all(is_usual) {
+        true => Ok(()),
+        false => Err(MessageError::Signature),
+    }
+}

@@ -1,0 +1,54 @@
+//! The commands and options of `message`.
+
+use godwit_keys::message::MessageFormat;
+use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec};
+
+use super::{CommandName, MESSAGE, Signer, line_option};
+
+pub(super) const MESSAGE_COMMANDS: &[CommandSpec<Signer>] = &[
+    CommandSpec {
+        command: CommandName::MessageInspect,
+        words: "message inspect",
+        operands: " ADDRESS FILE",
+        count: 2..=2,
+        help: "Show the message in FILE, by what ADDRESS is ours, and the token that message sign takes. The \
+               message is FILE to its last byte, a line feed at its end included; - is standard input.",
+    },
+    CommandSpec {
+        command: CommandName::MessageSign,
+        words: "message sign",
+        operands: " ADDRESS FILE",
+        count: 2..=2,
+        help: "Show the message in FILE at the terminal, ask there, sign it with the key of ADDRESS and print \
+               the signature: as Core's signmessage for addresses that begin with 1, m or n, else by BIP322.",
+    },
+    CommandSpec {
+        command: CommandName::MessageVerify,
+        words: "message verify",
+        operands: " ADDRESS SIGNATURE FILE",
+        count: 3..=3,
+        help: "Tell whether SIGNATURE is one of the message in FILE by ADDRESS, in any of these forms; \
+               scripts are verified in Bitcoin Core's engine.",
+    },
+];
+
+pub(super) const MESSAGE_OPTIONS: &[OptionSpec<Signer>] = &[OptionSpec {
+    form: Form::Value { placeholder: "FORMAT", expected: "legacy, simple or full", off: None },
+    commands: Commands::Only(&[CommandName::MessageInspect, CommandName::MessageSign]),
+    ..line_option(
+        MESSAGE,
+        "format",
+        "",
+        "",
+        "legacy: as Core's signmessage; simple and full: BIP322 (default: what is usual of the address).",
+        |draft, text| {
+            draft.format = Some(match text.to_str()? {
+                "legacy" => MessageFormat::Legacy,
+                "simple" => MessageFormat::Simple,
+                "full" => MessageFormat::Full,
+                _ => return None,
+            });
+            Some(())
+        },
+    )
+}];

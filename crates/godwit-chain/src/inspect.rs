@@ -2,16 +2,21 @@
 //!
 //! 1. Control files and database, which say what else there is ([`Inspection::open`]). For a repair, an
 //!    index that is damaged is made again first, from the block files ([`reindex`]).
-//! 2. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its
-//!    frame, which a repair writes again where the block is right; and its undo record: frame, checksum, and
-//!    that it has a coin for each input of the block.
-//! 3. For a repair, undo records that are not right are made again from the blocks that created the coins:
+//! 2. Every block of every run and its parity, and what they say (`godwit-store/src/utxo/inspect.rs`).
+//! 3. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its
+//!    frame, which a repair writes again where the block is right; and its undo record: frame, checksum,
+//!    and that it has a coin for each input of the block.
+//! 4. For a repair, undo records that are not right are made again from the blocks that created the coins:
 //!    one scan of the block files for [`UNDO_COINS`] of them.
-//! 4. Every block of every run and its parity, and what they say (`godwit-store/src/utxo/inspect.rs`).
 //! 5. All coins, as one, and their hash.
+//!
+//! Coins that no parity brings back are gathered from the blocks
+//! (`godwit-store/src/utxo/beyond_parity.rs`), whenever a repair reads all of them: in 3, in 4, and once
+//! more as often as memory asks for it. Then blocks are read in the order of their heights.
 //!
 //! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
 
+mod lost_coins;
 mod spent;
 
 use std::collections::btree_map::Entry;
@@ -34,13 +39,14 @@ use godwit_stream::BufferPool;
 
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Loading};
-use crate::options::StartOptions;
+use crate::options::{CoinsMemory, StartOptions};
 use crate::reindex::reindex;
 use crate::shares::in_shares;
 use crate::stats::{Totals, muhash_totals};
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
 
+use lost_coins::{Gathered, LostCoinsRepair};
 use spent::{Wanted, created, lines};
 
 /// Bytes of blocks that are read at once.
@@ -61,6 +67,8 @@ pub struct InspectOptions {
     pub threads: usize,
     /// Whether to repair what can be repaired from what is stored.
     pub repair: bool,
+    /// Memory for the header tree and the coins that a repair gathers.
+    pub memory: CoinsMemory,
     /// Of an index that is made again.
     pub start: StartOptions,
 }
@@ -94,6 +102,8 @@ struct StoredBlock {
     checksum: Option<BlockChecksum>,
     tx_count: u32,
     undo: Option<UndoPosition>,
+    /// The coins that are to be gathered come from it too.
+    has_coins: bool,
 }
 
 /// Damage of one stored block, and whether its undo record is to be made again.
@@ -101,6 +111,7 @@ struct StoredBlock {
 struct Checked {
     block: Option<Found>,
     undo: Option<Found>,
+    gathered: Gathered,
 }
 
 /// Inspects a network's directory. `watch` is told of each damage.
@@ -133,26 +144,48 @@ pub fn inspect(
     let mut inspected = Inspected::default();
     if inspection.has_index() {
         check_tree(&inspection, &params, watch)?;
-        Blocks::load(&inspection, &options)?.inspect(watch, &mut inspected)?;
     }
     let coins = match inspection.coins(&options.executor) {
-        Err(error) => {
-            watch.found(Found::of(error, inspection.index_remedy())?);
+        Err(error) => Err(Found::of(error, inspection.index_remedy())?),
+        Ok(coins) => Ok(coins),
+    };
+    let (mut is_whole, mut repair) = (true, None);
+    if let Ok(Some(coins)) = &coins {
+        inspected.runs = coins.runs() as u64;
+        let runs = coins.inspect_runs(watch)?;
+        is_whole = runs.lost.is_empty();
+        repair = LostCoinsRepair::begin(&inspection, coins, runs, &options, watch)?;
+    }
+    if inspection.has_index() {
+        let blocks = Blocks::load(&inspection, &options, repair.as_ref())?;
+        blocks.inspect(watch, &mut inspected, &mut repair)?;
+    }
+    let mut coins = match coins {
+        Err(found) => {
+            watch.found(found);
             return Ok(inspected);
         }
         Ok(coins) => coins,
     };
+    let mut counted = None;
+    if let Some(repair) = repair {
+        (is_whole, counted) = repair.end(watch);
+        coins = inspection.coins(&options.executor)?;
+    }
     inspected.coins = match coins {
         None if !inspection.has_index() && !inspection.is_new() => None,
         None => Some(CoinsFound { tip: None, totals: Totals::default(), muhash: empty_muhash() }),
+        Some(_) if !is_whole => None,
         Some(coins) => {
-            inspected.runs = coins.runs() as u64;
-            if !coins.inspect_runs(watch)? {
-                return Ok(inspected);
-            }
             watch.progress(Stage::Coins, 0, coins.bytes());
             let layers = coins.layers()?;
             let (totals, muhash) = muhash_totals(&layers, options.threads, &options.start.stop)?;
+            if counted.is_some_and(|counted| counted != totals.txouts) {
+                let damage =
+                    Damage::Disagreement("there are more or fewer coins than the blocks left");
+                let (path, remedy) = (dir.join("utxo"), Remedy::ReindexChainstate);
+                watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
+            }
             Some(CoinsFound { tip: inspection.state().utxo_tip, totals, muhash })
         }
     };
@@ -247,7 +280,7 @@ struct Blocks<'a> {
     threads: usize,
     repair: bool,
     hasher: UtxoHasher,
-    /// In the order of the files.
+    /// In the order of the files; in that of their heights while coins are gathered.
     stored: Vec<StoredBlock>,
 }
 
@@ -255,7 +288,11 @@ struct Blocks<'a> {
 type Shortened = BTreeMap<u32, u64>;
 
 impl<'a> Blocks<'a> {
-    fn load(inspection: &'a Inspection, options: &InspectOptions) -> Result<Self, ChainError> {
+    fn load(
+        inspection: &'a Inspection,
+        options: &InspectOptions,
+        repair: Option<&LostCoinsRepair>,
+    ) -> Result<Self, ChainError> {
         let mut stored = Vec::new();
         inspection.for_each_block(|hash, record| {
             if let Some(position) = record.position {
@@ -267,17 +304,26 @@ impl<'a> Blocks<'a> {
                     checksum: record.checksum,
                     tx_count: record.tx_count,
                     undo: record.undo,
+                    has_coins: repair.is_some_and(|repair| repair.is_in_line(&hash)),
                 });
             }
             Ok(())
         })?;
-        stored.sort_unstable_by_key(|block| block.position);
+        match repair.is_some_and(LostCoinsRepair::wants_blocks) {
+            true => stored.sort_unstable_by_key(|block| (block.height, block.position)),
+            false => stored.sort_unstable_by_key(|block| block.position),
+        }
         let InspectOptions { threads, repair, .. } = *options;
         let (params, hasher) = (Arc::clone(&options.params), inspection.hasher());
         Ok(Self { inspection, params, threads, repair, hasher, stored })
     }
 
-    fn inspect(&self, watch: &mut dyn Watch, out: &mut Inspected) -> Result<(), ChainError> {
+    fn inspect(
+        &self,
+        watch: &mut dyn Watch,
+        out: &mut Inspected,
+        repair: &mut Option<LostCoinsRepair>,
+    ) -> Result<(), ChainError> {
         let short = |file: &NamedFile| file.there() < file.committed;
         let mut block_files = self.inspection.block_files()?;
         block_files.retain(short);
@@ -295,8 +341,12 @@ impl<'a> Blocks<'a> {
         // What is wrong with undo records is told when it is known whether they could be made again.
         let mut undo: Vec<(&StoredBlock, Option<Found>)> = Vec::new();
         self.for_each_batch(&self.stored, Stage::Blocks, watch, |watch, batch| {
-            let checked = in_shares(batch, self.threads, |block| self.check(block, &files));
-            for (block, checked) in batch.iter().zip(checked?) {
+            let lost = repair.as_ref();
+            let checked = in_shares(batch, self.threads, |block| self.check(block, &files, lost))?;
+            for (block, checked) in batch.iter().zip(checked) {
+                if let Some(repair) = repair {
+                    repair.take(checked.gathered);
+                }
                 out.blocks += 1;
                 out.undo_records += u64::from(block.undo.is_some());
                 if let Some(found) = checked.block {
@@ -309,10 +359,14 @@ impl<'a> Blocks<'a> {
             }
             Ok(())
         })?;
+        self.end_pass(repair)?;
         let bytes: u64 = undo.iter().map(|(block, _)| u64::from(block.position.len)).sum();
         let few = bytes <= UNDO_BYTES;
         let restored = match self.repair && few && !undo.is_empty() {
-            true => self.restore_undo(undo.iter().map(|(block, _)| *block).collect(), watch)?,
+            true => {
+                let damaged = undo.iter().map(|(block, _)| *block).collect();
+                self.restore_undo(damaged, repair, watch)?
+            }
             false => vec![false; undo.len()],
         };
         // Of these files a record that was cut off could not be made again.
@@ -336,7 +390,37 @@ impl<'a> Blocks<'a> {
             let left = incomplete.contains(&file.number) || still_short.contains(&file.number);
             watch.found(shortened(file, self.undo_remedy(self.repair && !left, few)));
         }
+        while repair.as_ref().is_some_and(LostCoinsRepair::wants_blocks) {
+            self.read_for_coins(repair, watch)?;
+        }
         Ok(())
+    }
+
+    /// Reads the blocks once more, for coins that did not fit into memory before.
+    fn read_for_coins(
+        &self,
+        repair: &mut Option<LostCoinsRepair>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ChainError> {
+        self.for_each_batch(&self.stored, Stage::LostCoins, watch, |_, batch| {
+            let lost = repair.as_ref();
+            let gathered = in_shares(batch, self.threads, |block| match block.has_coins {
+                true => Ok(look_at(lost, block, self.read(block).ok())),
+                false => Ok(Gathered::Nothing),
+            })?;
+            if let Some(repair) = repair {
+                gathered.into_iter().for_each(|gathered| repair.take(gathered));
+            }
+            Ok(())
+        })?;
+        self.end_pass(repair)
+    }
+
+    fn end_pass(&self, repair: &mut Option<LostCoinsRepair>) -> Result<(), ChainError> {
+        match repair {
+            Some(repair) => Ok(repair.end_pass(self.inspection)?),
+            None => Ok(()),
+        }
     }
 
     /// What repairs an undo record that was made again or not; `few`: those that are damaged can be.
@@ -386,6 +470,7 @@ impl<'a> Blocks<'a> {
         &self,
         stored: &StoredBlock,
         (short_blocks, short_undo): &(Shortened, Shortened),
+        repair: Option<&LostCoinsRepair>,
     ) -> Result<Checked, ChainError> {
         let mut checked = Checked::default();
         let at = stored.position;
@@ -405,6 +490,10 @@ impl<'a> Blocks<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
+        let inputs = block.as_ref().map(|block| -> Vec<usize> {
+            block.view().txs().skip(1).map(|tx| tx.input_count()).collect()
+        });
+        checked.gathered = look_at(repair, stored, block);
         let Some(undo) = stored.undo.filter(|undo| !is_cut_off(short_undo, *undo)) else {
             return Ok(checked);
         };
@@ -412,11 +501,8 @@ impl<'a> Blocks<'a> {
             Err(StoreError::Damaged { damage, .. }) => damage,
             Err(error) => return Err(error.into()),
             Ok(coins) => {
-                let inputs = |block: &Structured| -> Vec<usize> {
-                    block.view().txs().skip(1).map(|tx| tx.input_count()).collect()
-                };
                 let has = coins.transactions().map(<[Coin]>::len);
-                match block.is_none_or(|block| inputs(&block).into_iter().eq(has)) {
+                match inputs.is_none_or(|inputs| inputs.into_iter().eq(has)) {
                     true => return Ok(checked),
                     false => Damage::Disagreement("it is not the undo record of its block"),
                 }
@@ -455,6 +541,7 @@ impl<'a> Blocks<'a> {
     fn restore_undo(
         &self,
         damaged: Vec<&StoredBlock>,
+        repair: &mut Option<LostCoinsRepair>,
         watch: &mut dyn Watch,
     ) -> Result<Vec<bool>, ChainError> {
         let mut restored = vec![false; damaged.len()];
@@ -485,7 +572,7 @@ impl<'a> Blocks<'a> {
                     }
                     next += 1;
                 }
-                self.find_coins(&index, line, &mut coins, watch)?;
+                self.find_coins(&index, line, &mut coins, repair, watch)?;
                 for (place, read) in round {
                     restored[place] = self.rewrite_undo(damaged[place], &read, &coins)?;
                 }
@@ -500,20 +587,28 @@ impl<'a> Blocks<'a> {
         index: &BlockIndex,
         line: NodeId,
         coins: &mut Wanted,
+        repair: &mut Option<LostCoinsRepair>,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
         let threads = self.threads;
         self.for_each_batch(&self.stored, Stage::Undo, watch, |_, batch| {
-            let (known, tree) = (&*coins, index.tree());
-            let found = in_shares(batch, threads, |block| {
+            let (known, tree, lost) = (&*coins, index.tree(), repair.as_ref());
+            let read = in_shares(batch, threads, |block| {
                 let is_below = tree.find(&block.hash).is_some_and(|id| tree.is_ancestor(id, line));
                 // One that is damaged is told already, and its coins are not found.
-                match self.read(block) {
-                    Ok(read) if is_below => Ok(created(&read, block.height, known)),
-                    _ => Ok(Vec::new()),
-                }
+                let read = self.read(block).ok();
+                let found = read.as_ref().filter(|_| is_below);
+                let found = found.map(|read| created(read, block.height, known));
+                Ok((found.unwrap_or_default(), look_at(lost, block, read)))
             })?;
-            for (outpoint, coin) in found.into_iter().flatten() {
+            let mut found = Vec::new();
+            for (coins, gathered) in read {
+                found.extend(coins);
+                if let Some(repair) = repair {
+                    repair.take(gathered);
+                }
+            }
+            for (outpoint, coin) in found {
                 match coins.entry(outpoint) {
                     // Of two coinbases with the same hash the later one counts.
                     Entry::Occupied(mut entry)
@@ -525,7 +620,8 @@ impl<'a> Blocks<'a> {
                 }
             }
             Ok(())
-        })
+        })?;
+        self.end_pass(repair)
     }
 
     fn rewrite_undo(
@@ -547,6 +643,14 @@ impl<'a> Blocks<'a> {
         }
         Ok(self.inspection.read_undo(at, &block.prev).is_ok())
     }
+}
+
+fn look_at(
+    repair: Option<&LostCoinsRepair>,
+    stored: &StoredBlock,
+    block: Option<Structured>,
+) -> Gathered {
+    repair.map_or(Gathered::Nothing, |repair| repair.look_at(stored, block))
 }
 
 fn is_cut_off(short: &Shortened, undo: UndoPosition) -> bool {

@@ -17,6 +17,7 @@
 
 mod arena;
 mod background;
+mod beyond_parity;
 mod budget;
 mod commits;
 mod compressed;
@@ -47,10 +48,11 @@ mod worker_pools;
 mod write_rate;
 
 pub use background::{Rotation, SealId};
+pub use beyond_parity::{CoinsRepair, LostCoins, Tally};
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
 pub use compressed::{CoinCode, CompressedCoins, OutputEncoder};
-pub use inspect::CoinsInspection;
+pub use inspect::{CoinsInspection, RunsInspected};
 pub use key::{HashedOutPoint, UtxoHasher};
 pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};
 pub use manifest::Manifest;

@@ -18,8 +18,8 @@
 
 mod lost_coins;
 mod spent;
+mod undo;
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,12 +30,11 @@ use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
 use godwit_store::inspect::{Found, Inspection, NamedFile, Stage, Watch};
-use godwit_store::utxo::{CompressedCoins, UtxoHasher};
+use godwit_store::utxo::UtxoHasher;
 use godwit_store::{
     BLOCK_BUFFERS, BlockChecksum, BlockPosition, ChainPoint, NetworkId, Rebuild, Store, StoreError,
-    StoreOptions, UndoPosition, UndoRecord,
+    StoreOptions, UndoPosition,
 };
-use godwit_stream::BufferPool;
 
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Loading};
@@ -47,7 +46,6 @@ use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
 
 use lost_coins::{Gathered, LostCoinsRepair};
-use spent::{Wanted, created, lines};
 
 /// Bytes of blocks that are read at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -181,15 +179,18 @@ pub fn inspect(
             let layers = coins.layers()?;
             let (totals, muhash) = muhash_totals(&layers, options.threads, &options.start.stop)?;
             if counted.is_some_and(|counted| counted != totals.txouts) {
-                let damage =
-                    Damage::Disagreement("there are more or fewer coins than the blocks left");
-                let (path, remedy) = (dir.join("utxo"), Remedy::ReindexChainstate);
-                watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
+                watch.found(miscounted(dir));
             }
             Some(CoinsFound { tip: inspection.state().utxo_tip, totals, muhash })
         }
     };
     Ok(inspected)
+}
+
+fn miscounted(dir: &Path) -> Found {
+    let damage = Damage::Disagreement("there are more or fewer coins than the blocks left");
+    let (path, remedy) = (dir.join("utxo"), Remedy::ReindexChainstate);
+    Found { path, offset: 0, bytes: 0, damage, remedy }
 }
 
 /// Whether every entry of the index has its parent there, and what the last commit names is there too.
@@ -324,21 +325,19 @@ impl<'a> Blocks<'a> {
         out: &mut Inspected,
         repair: &mut Option<LostCoinsRepair>,
     ) -> Result<(), ChainError> {
-        let short = |file: &NamedFile| file.there() < file.committed;
         let mut block_files = self.inspection.block_files()?;
-        block_files.retain(short);
+        block_files.retain(is_short);
         let remedy = match self.inspection.has_block_files()? {
             true => Remedy::Peers,
             false => self.inspection.index_remedy(),
         };
         block_files.iter().for_each(|file| watch.found(shortened(file, remedy)));
         let mut undo_files = self.inspection.undo_files()?;
-        undo_files.retain(short);
+        undo_files.retain(is_short);
         let there = |files: &[NamedFile]| -> Shortened {
             files.iter().map(|file| (file.number, file.there())).collect()
         };
         let files = (there(&block_files), there(&undo_files));
-        // What is wrong with undo records is told when it is known whether they could be made again.
         let mut undo: Vec<(&StoredBlock, Option<Found>)> = Vec::new();
         self.for_each_batch(&self.stored, Stage::Blocks, watch, |watch, batch| {
             let lost = repair.as_ref();
@@ -360,6 +359,21 @@ impl<'a> Blocks<'a> {
             Ok(())
         })?;
         self.end_pass(repair)?;
+        self.repair_undo(undo, &undo_files, repair, watch)?;
+        while repair.as_ref().is_some_and(LostCoinsRepair::wants_blocks) {
+            self.read_for_coins(repair, watch)?;
+        }
+        Ok(())
+    }
+
+    /// Tells what is wrong with undo records, once it is known whether they could be made again.
+    fn repair_undo(
+        &self,
+        undo: Vec<(&StoredBlock, Option<Found>)>,
+        undo_files: &[NamedFile],
+        repair: &mut Option<LostCoinsRepair>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ChainError> {
         let bytes: u64 = undo.iter().map(|(block, _)| u64::from(block.position.len)).sum();
         let few = bytes <= UNDO_BYTES;
         let restored = match self.repair && few && !undo.is_empty() {
@@ -383,15 +397,12 @@ impl<'a> Blocks<'a> {
             .inspection
             .undo_files()?
             .iter()
-            .filter(|file| short(file))
+            .filter(|file| is_short(file))
             .map(|f| f.number)
             .collect();
-        for file in &undo_files {
+        for file in undo_files {
             let left = incomplete.contains(&file.number) || still_short.contains(&file.number);
             watch.found(shortened(file, self.undo_remedy(self.repair && !left, few)));
-        }
-        while repair.as_ref().is_some_and(LostCoinsRepair::wants_blocks) {
-            self.read_for_coins(repair, watch)?;
         }
         Ok(())
     }
@@ -536,113 +547,10 @@ impl<'a> Blocks<'a> {
         let block = block.filter(|block| block.view().tx_count() as u32 == stored.tx_count);
         block.ok_or_else(|| damaged(Damage::Disagreement("it is not the block of the index")))
     }
+}
 
-    /// Makes undo records again; which of them are right now.
-    fn restore_undo(
-        &self,
-        damaged: Vec<&StoredBlock>,
-        repair: &mut Option<LostCoinsRepair>,
-        watch: &mut dyn Watch,
-    ) -> Result<Vec<bool>, ChainError> {
-        let mut restored = vec![false; damaged.len()];
-        let state = self.inspection.state();
-        let Some(tip) = state.verified_tip.or(state.utxo_tip) else { return Ok(restored) };
-        if !self.inspection.has_whole_history() {
-            return Ok(restored);
-        }
-        let mut loading = Loading::new(Arc::clone(&self.params));
-        self.inspection.for_each_block(|hash, record| {
-            loading.add(hash, record);
-            Ok(())
-        })?;
-        let index = loading.finish(Some(&tip), None)?;
-        let places = damaged.iter().zip(0..);
-        let places = places.filter_map(|(block, n)| Some((index.tree().find(&block.hash)?, n)));
-        for (line, members) in lines(&index, places.collect()) {
-            let mut next = 0;
-            while next < members.len() {
-                let (mut round, mut coins, mut bytes) = (Vec::new(), Wanted::new(), 0);
-                while next < members.len() && coins.len() < UNDO_COINS && bytes < UNDO_ROUND_BYTES {
-                    let place = members[next];
-                    bytes += u64::from(damaged[place].position.len);
-                    if let Ok(read) = self.read(damaged[place]) {
-                        let inputs = read.view().txs().skip(1).flat_map(|tx| tx.inputs());
-                        coins.extend(inputs.map(|input| (input.prevout, None)));
-                        round.push((place, read));
-                    }
-                    next += 1;
-                }
-                self.find_coins(&index, line, &mut coins, repair, watch)?;
-                for (place, read) in round {
-                    restored[place] = self.rewrite_undo(damaged[place], &read, &coins)?;
-                }
-            }
-        }
-        Ok(restored)
-    }
-
-    /// Fills in coins from the blocks that created them, on the way up to `line`.
-    fn find_coins(
-        &self,
-        index: &BlockIndex,
-        line: NodeId,
-        coins: &mut Wanted,
-        repair: &mut Option<LostCoinsRepair>,
-        watch: &mut dyn Watch,
-    ) -> Result<(), ChainError> {
-        let threads = self.threads;
-        self.for_each_batch(&self.stored, Stage::Undo, watch, |_, batch| {
-            let (known, tree, lost) = (&*coins, index.tree(), repair.as_ref());
-            let read = in_shares(batch, threads, |block| {
-                let is_below = tree.find(&block.hash).is_some_and(|id| tree.is_ancestor(id, line));
-                // One that is damaged is told already, and its coins are not found.
-                let read = self.read(block).ok();
-                let found = read.as_ref().filter(|_| is_below);
-                let found = found.map(|read| created(read, block.height, known));
-                Ok((found.unwrap_or_default(), look_at(lost, block, read)))
-            })?;
-            let mut found = Vec::new();
-            for (coins, gathered) in read {
-                found.extend(coins);
-                if let Some(repair) = repair {
-                    repair.take(gathered);
-                }
-            }
-            for (outpoint, coin) in found {
-                match coins.entry(outpoint) {
-                    // Of two coinbases with the same hash the later one counts.
-                    Entry::Occupied(mut entry)
-                        if entry.get().as_ref().is_none_or(|old| old.height < coin.height) =>
-                    {
-                        entry.insert(Some(coin));
-                    }
-                    _ => {}
-                }
-            }
-            Ok(())
-        })?;
-        self.end_pass(repair)
-    }
-
-    fn rewrite_undo(
-        &self,
-        block: &StoredBlock,
-        read: &Structured,
-        coins: &Wanted,
-    ) -> Result<bool, ChainError> {
-        let Some(at) = block.undo else { return Ok(false) };
-        let mut spent = CompressedCoins::with_capacity(read.input_count());
-        for input in read.view().txs().skip(1).flat_map(|tx| tx.inputs()) {
-            let Some(Some(coin)) = coins.get(&input.prevout) else { return Ok(false) };
-            spent.extend([coin]);
-        }
-        let (magic, pool) = (self.inspection.magic(), BufferPool::new(BLOCK_BUFFERS));
-        let record = UndoRecord::encode(magic, &block.prev, &spent, read.spent_counts(), &pool)?;
-        if !self.inspection.restore_undo(at, &record)? {
-            return Ok(false);
-        }
-        Ok(self.inspection.read_undo(at, &block.prev).is_ok())
-    }
+fn is_short(file: &NamedFile) -> bool {
+    file.there() < file.committed
 }
 
 fn look_at(

@@ -43,9 +43,9 @@
 //!    damaged, and gathers that.
 //!
 //! Whole partitions are written, and not ranges of keys alone: so there is no second way in which an entry
-//! could hide another one, and no need of tombstones for what older runs show wrongly. All coins are never made
-//! again for the sake of some: where every run is lost, every partition is, and the passes are as many as memory
-//! asks for.
+//! could hide another one, and no need of tombstones for what older runs show wrongly. All coins are never
+//! made again for the sake of some: where every run is lost, every partition is, and the passes are as many
+//! as memory asks for.
 
 mod gathered;
 mod salvage;
@@ -59,10 +59,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::entry::Entry;
 use super::inspect::CoinsInspection;
-use super::inspect::segments::SegmentLoss;
 use super::jobs::options;
 use super::key::HashedOutPoint;
 use super::layers::UtxoContext;
+use super::lost_coins::{Loss, LostCoins};
 use super::manifest::{Manifest, ManifestRun};
 use super::merge::{MergeScan, Source};
 use super::run::file::RunFile;
@@ -113,67 +113,6 @@ fn partition_span(partition: u8, partition_bits: u32) -> KeySpan {
     let first = u64::from(partition).checked_shl(64 - partition_bits).unwrap_or(0);
     let last = first | u64::MAX.checked_shr(partition_bits).unwrap_or(0);
     KeySpan { first, last }
-}
-
-/// What of the coins neither the blocks of runs nor their parity have.
-#[derive(Clone, Debug, Default)]
-pub struct LostCoins {
-    /// Runs that are to be replaced.
-    runs: BTreeSet<RunId>,
-    /// What is lost of the entries, by partition.
-    partitions: BTreeMap<u8, Loss>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Loss {
-    /// Blocks of these runs.
-    Blocks(BTreeSet<RunId>),
-    /// All of a run, and nobody knows which keys it had; the runs that it is so with.
-    All(BTreeSet<RunId>),
-}
-
-impl LostCoins {
-    /// Whether all coins can be read, and each run is what it was.
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
-    /// Whether coins have to come from the blocks.
-    pub fn needs_blocks(&self) -> bool {
-        !self.partitions.is_empty()
-    }
-
-    pub(super) fn has_run(&self, run: RunId) -> bool {
-        self.runs.contains(&run)
-    }
-
-    pub(super) fn needs_blocks_for(&self, run: RunId) -> bool {
-        self.partitions.values().any(|loss| match loss {
-            Loss::Blocks(runs) | Loss::All(runs) => runs.contains(&run),
-        })
-    }
-
-    /// These partitions of a run are lost altogether.
-    pub(super) fn add_partitions(&mut self, named: &ManifestRun, partitions: u64) {
-        let lost = (0..64).filter(|partition| partitions >> partition & 1 == 1);
-        lost.for_each(|partition| self.add(named, partition, SegmentLoss::Entries));
-        self.runs.insert(named.id);
-    }
-
-    pub(super) fn add(&mut self, named: &ManifestRun, partition: u8, loss: SegmentLoss) {
-        self.runs.insert(named.id);
-        // A merge has replaced the others.
-        if named.partitions >> partition & 1 == 0 || loss == SegmentLoss::Derived {
-            return;
-        }
-        let of_partition =
-            self.partitions.entry(partition).or_insert_with(|| Loss::Blocks(BTreeSet::new()));
-        let (Loss::Blocks(runs) | Loss::All(runs)) = of_partition;
-        runs.insert(named.id);
-        if loss == SegmentLoss::Entries {
-            *of_partition = Loss::All(std::mem::take(runs));
-        }
-    }
 }
 
 /// A partition that is to be written again.

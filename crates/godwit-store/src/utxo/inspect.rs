@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::beyond_parity::LostCoins;
 use super::key::UtxoHasher;
 use super::layers::{Layers, UtxoContext};
+use super::lost_coins::LostCoins;
 use super::manifest::{Manifest, ManifestRun};
 use super::run::file::RunFile;
 use super::run::file::repair::Repairs;

@@ -9,6 +9,7 @@ use crate::utxo::entry_sum::{EntryHasher, EntrySum};
 use crate::utxo::filter::Filter;
 use crate::utxo::key::UtxoHasher;
 use crate::utxo::layers::UtxoContext;
+use crate::utxo::lost_coins::SegmentLoss;
 use crate::utxo::run::format::{BlockKind, BlockRef, Footer, SegmentMeta};
 
 /// Whether filters are compared with entries too, which takes as much memory as they do, twice.
@@ -16,17 +17,6 @@ use crate::utxo::run::format::{BlockKind, BlockRef, Footer, SegmentMeta};
 pub(in crate::utxo) enum Filters {
     Compared,
     Skipped,
-}
-
-/// What is lost of a segment that is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::utxo) enum SegmentLoss {
-    /// Filter or block index: they follow from the entries.
-    Derived,
-    /// Blocks of entries; the others are as they were written.
-    Blocks,
-    /// All: the entries are not those that the footer counts, or no entries.
-    Entries,
 }
 
 /// Compares the segments of a run with their entries, one after another.
@@ -90,10 +80,9 @@ struct SegmentCheck {
     /// `None`: it is not compared.
     stored_filter: Option<Vec<u8>>,
     long: Long,
-    /// A block of its entries cannot be read: then nothing is compared.
-    lost_entries: bool,
-    /// A block of its filter or index cannot be read: then neither is compared.
-    lost_derived: bool,
+    /// Blocks cannot be read: of its entries, then nothing is compared; of filter or index alone, then
+    /// neither of these is.
+    lost: Option<SegmentLoss>,
     /// The first block that says what no block says.
     wrong: Option<(u32, &'static str)>,
 }
@@ -130,8 +119,7 @@ impl SegmentCheck {
             stored_index: Vec::new(),
             stored_filter: (filters == Filters::Compared).then(Vec::new),
             long: Long::default(),
-            lost_entries: false,
-            lost_derived: false,
+            lost: None,
             wrong: None,
         }
     }
@@ -139,13 +127,12 @@ impl SegmentCheck {
     /// The next block, in order; `None` if it cannot be read.
     fn take(&mut self, number: u32, block: Option<BlockRef<'_>>) {
         let Some(block) = block else {
-            match number < self.meta.filter_block() {
-                true => self.lost_entries = true,
-                false => self.lost_derived = true,
-            }
+            let derived = self.lost.unwrap_or(SegmentLoss::Derived);
+            let is_entries = number < self.meta.filter_block();
+            self.lost = Some(if is_entries { SegmentLoss::Blocks } else { derived });
             return;
         };
-        if self.lost_entries || self.wrong.is_some() {
+        if self.lost == Some(SegmentLoss::Blocks) || self.wrong.is_some() {
             return;
         }
         let checked = if number < self.meta.filter_block() {
@@ -225,7 +212,7 @@ impl SegmentCheck {
         let meta = &self.meta;
         if self.wrong.is_some_and(|(number, _)| number < meta.filter_block()) {
             return Some((SegmentLoss::Entries, self.wrong));
-        } else if self.lost_entries {
+        } else if self.lost == Some(SegmentLoss::Blocks) {
             return Some((SegmentLoss::Blocks, None));
         }
         let keys = Some((meta.min_key, meta.max_key));
@@ -242,7 +229,7 @@ impl SegmentCheck {
             self.filter.iter().flat_map(|filter| filter.bytes()).flatten().collect();
         if self.wrong.is_some() {
             derived(self.wrong)
-        } else if self.lost_derived {
+        } else if self.lost.is_some() {
             derived(None)
         } else if self.stored_index != self.index {
             derived(Some((meta.index_block(), "the index is not that of the entries")))
